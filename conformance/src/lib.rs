@@ -1,0 +1,1 @@
+//! One conformance suite for every driver, on the simulator and on a real kernel.

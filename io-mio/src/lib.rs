@@ -1,0 +1,1 @@
+//! cmid in a mio Poll that the user owns.

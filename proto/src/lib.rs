@@ -1,0 +1,1 @@
+//! The pure core: the rdma_cm_id life cycle, event channels, migration, synchronous mode and deadlines, without I/O.

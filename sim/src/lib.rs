@@ -1,0 +1,1 @@
+//! A simulated RDMA fabric: hosts with a Device each, seeded, in virtual or real time.

@@ -1,0 +1,1 @@
+//! Runs a command in a small VM whose kernel has soft-RoCE.

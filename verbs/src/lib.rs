@@ -1,0 +1,1 @@
+//! The Device over librdmacm and libibverbs, and a safe data path.

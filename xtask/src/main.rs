@@ -1,0 +1,2 @@
+//! What a person and CI both call: demo, test, softroce.
+fn main() {}
