@@ -1,0 +1,42 @@
+//! The one macro of the crate: an enum that knows its variants, so that a table over it is checked by the compiler.
+
+/// Declares a field-less enum with `COUNT`, `ALL`, `name()` and `index()`.
+///
+/// Tables are arrays of length `COUNT`: a new variant does not compile until every table has decided it.
+macro_rules! columns {
+    (
+        $(#[$outer:meta])*
+        pub enum $name:ident { $( $(#[$inner:meta])* $variant:ident = $text:literal ),+ $(,)? }
+    ) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $( $(#[$inner])* $variant ),+ }
+
+        impl $name {
+            /// Every variant, in the order of the tables.
+            pub const ALL: [$name; $name::COUNT] = [ $( $name::$variant ),+ ];
+            /// How many variants there are: the width of every table over them.
+            pub const COUNT: usize = [ $( $text ),+ ].len();
+
+            /// The name that messages, diagrams and tables show.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $( $name::$variant => $text ),+ }
+            }
+
+            /// The position in `ALL` and in every table.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self as usize
+            }
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+pub(crate) use columns;

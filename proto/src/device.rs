@@ -1,0 +1,213 @@
+//! The seam: what a device must do, and the calls that the core asks for.
+
+use core::net::SocketAddr;
+
+use crate::errno::Errno;
+use crate::event::{ConnParam, RawEvent};
+use crate::key::{ChannelKey, IdKey};
+use crate::request::PortSpace;
+
+/// One device call. None of them may wait for anything but locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// Open a non-blocking event channel (`rdma_create_event_channel`).
+    OpenChannel {
+        /// Its key from now on.
+        channel: ChannelKey,
+    },
+    /// Close it (`rdma_destroy_event_channel`). No id is on it.
+    CloseChannel {
+        /// Which.
+        channel: ChannelKey,
+    },
+    /// `rdma_create_id`, on a channel that is never NULL.
+    CreateId {
+        /// Its key from now on.
+        id: IdKey,
+        /// Where its events go.
+        channel: ChannelKey,
+        /// Its port space.
+        port_space: PortSpace,
+    },
+    /// `rdma_bind_addr`.
+    Bind {
+        /// Which id.
+        id: IdKey,
+        /// The local address.
+        addr: SocketAddr,
+    },
+    /// `rdma_resolve_addr`.
+    ResolveAddr {
+        /// Which id.
+        id: IdKey,
+        /// The local address, unless bound already.
+        src: Option<SocketAddr>,
+        /// The peer.
+        dst: SocketAddr,
+        /// The kernel's own deadline, in milliseconds, at least 1.
+        timeout_ms: i32,
+    },
+    /// `rdma_resolve_route`.
+    ResolveRoute {
+        /// Which id.
+        id: IdKey,
+        /// The kernel's own deadline, in milliseconds, at least 1.
+        timeout_ms: i32,
+    },
+    /// `rdma_listen`.
+    Listen {
+        /// Which id.
+        id: IdKey,
+        /// Unread requests that the kernel holds.
+        backlog: i32,
+    },
+    /// `rdma_connect`, with the private data that goes with the call.
+    Connect {
+        /// Which id.
+        id: IdKey,
+        /// Parameters.
+        param: ConnParam,
+    },
+    /// `rdma_accept`, with the private data that goes with the call.
+    Accept {
+        /// Which id.
+        id: IdKey,
+        /// Parameters.
+        param: ConnParam,
+    },
+    /// `rdma_reject`, with the private data that goes with the call.
+    Reject {
+        /// Which id.
+        id: IdKey,
+    },
+    /// `rdma_establish`.
+    Establish {
+        /// Which id.
+        id: IdKey,
+    },
+    /// `rdma_disconnect`.
+    Disconnect {
+        /// Which id.
+        id: IdKey,
+    },
+    /// `rdma_migrate_id`. Afterwards the driver drains `to`: the kernel does not wake it (semantics of
+    /// `ucma_migrate_id`).
+    Migrate {
+        /// Which id.
+        id: IdKey,
+        /// The channel that it is on.
+        from: ChannelKey,
+        /// The channel that it moves to.
+        to: ChannelKey,
+    },
+    /// `rdma_destroy_id`.
+    Destroy {
+        /// Which id.
+        id: IdKey,
+    },
+}
+
+impl Call {
+    /// The id that the call is about; `None` for calls on a channel.
+    #[must_use]
+    pub const fn id(&self) -> Option<IdKey> {
+        match *self {
+            Call::OpenChannel { .. } | Call::CloseChannel { .. } => None,
+            Call::CreateId { id, .. }
+            | Call::Bind { id, .. }
+            | Call::ResolveAddr { id, .. }
+            | Call::ResolveRoute { id, .. }
+            | Call::Listen { id, .. }
+            | Call::Connect { id, .. }
+            | Call::Accept { id, .. }
+            | Call::Reject { id }
+            | Call::Establish { id }
+            | Call::Disconnect { id }
+            | Call::Migrate { id, .. }
+            | Call::Destroy { id } => Some(id),
+        }
+    }
+
+    /// The name of the function that it stands for, without its prefix.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Call::OpenChannel { .. } => "create_event_channel",
+            Call::CloseChannel { .. } => "destroy_event_channel",
+            Call::CreateId { .. } => "create_id",
+            Call::Bind { .. } => "bind_addr",
+            Call::ResolveAddr { .. } => "resolve_addr",
+            Call::ResolveRoute { .. } => "resolve_route",
+            Call::Listen { .. } => "listen",
+            Call::Connect { .. } => "connect",
+            Call::Accept { .. } => "accept",
+            Call::Reject { .. } => "reject",
+            Call::Establish { .. } => "establish",
+            Call::Disconnect { .. } => "disconnect",
+            Call::Migrate { .. } => "migrate_id",
+            Call::Destroy { .. } => "destroy_id",
+        }
+    }
+}
+
+/// What a call returned: success, or the errno that it left.
+pub type Outcome = Result<(), Errno>;
+
+/// A device: librdmacm, the simulator, or something around one of them. Everything here returns at once.
+///
+/// A device knows ids and channels by the keys that the core gave them. It never judges a call: what the core asks is
+/// done, and what the kernel says about it is the outcome. But it must not crash: where librdmacm would follow a null
+/// pointer (semantics of 2.6: an id without a device) the outcome is `EINVAL`. A key it does not know is `ENOENT`.
+pub trait Device {
+    /// An id with a channel of its own, outside of any device; see [`Device::release`]. Dropping one destroys
+    /// both the id and the channel.
+    type Handle: Send;
+
+    /// Takes the next event off a channel, acks it to librdmacm at once and reports it; `None` if there is none.
+    ///
+    /// `child` is the key under which the device files the new id, should the event be a CONNECT_REQUEST.
+    ///
+    /// # Errors
+    /// What reading failed with, never `EAGAIN` or `EINTR`; `EBADF` for a channel that the device does not know.
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno>;
+
+    /// Makes one call; `private_data` is sent along with connect, accept and reject.
+    ///
+    /// # Errors
+    /// The errno that the call left.
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome;
+
+    /// The local address of an id (`rdma_get_local_addr`).
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while it has none.
+    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno>;
+
+    /// The peer's address (`rdma_get_peer_addr`).
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while it has none.
+    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno>;
+
+    /// Takes an id and the channel that only it uses out of this device, to be adopted by another of the same kind.
+    ///
+    /// # Errors
+    /// `ENOENT` if either is not known.
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno>;
+
+    /// Files a released id and its channel under new keys.
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle);
+
+    /// Another device on the same hardware, with no ids: what a second core gets.
+    #[must_use]
+    fn sibling(&self) -> Self
+    where
+        Self: Sized;
+}
+
+/// A device whose channels have file descriptors that a poller can wait for.
+#[cfg(feature = "std")]
+pub trait Pollable: Device {
+    /// The channel's descriptor: readable while it has an event. `None` for a channel that the device does not know.
+    fn fd(&self, on: ChannelKey) -> Option<std::os::fd::BorrowedFd<'_>>;
+}

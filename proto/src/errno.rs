@@ -1,0 +1,50 @@
+//! The system's error numbers, kept exactly as the device gave them.
+
+use core::fmt;
+
+/// A Linux `errno`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Errno(pub i32);
+
+macro_rules! errnos {
+    ($($name:ident = $value:literal),+ $(,)?) => {
+        #[allow(missing_docs, reason = "the names are errno(3)'s")]
+        impl Errno {
+            $( pub const $name: Errno = Errno($value); )+
+
+            /// The symbol of errno(3), where this crate knows it.
+            #[must_use]
+            pub const fn symbol(self) -> Option<&'static str> {
+                match self.0 {
+                    $( $value => Some(stringify!($name)), )+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+errnos! {
+    EPERM = 1, ENOENT = 2, EINTR = 4, EIO = 5, ENXIO = 6, EBADF = 9, EAGAIN = 11, ENOMEM = 12, EACCES = 13,
+    EFAULT = 14, EBUSY = 16, ENODEV = 19, EINVAL = 22, EMFILE = 24, ENOSYS = 38, EBADE = 52, ENODATA = 61,
+    EOVERFLOW = 75, EPROTONOSUPPORT = 93, EOPNOTSUPP = 95, EAFNOSUPPORT = 97, EADDRINUSE = 98,
+    EADDRNOTAVAIL = 99, ENETUNREACH = 101, ECONNRESET = 104, EISCONN = 106, ENOTCONN = 107, ETIMEDOUT = 110,
+    ECONNREFUSED = 111, EHOSTUNREACH = 113, EALREADY = 114, ECANCELED = 125,
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.symbol() {
+            Some(symbol) => f.write_str(symbol),
+            None => write!(f, "errno {}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl core::error::Error for Errno {}

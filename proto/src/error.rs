@@ -1,0 +1,235 @@
+//! Who was wrong: the caller (`Refused`), the world (`Failure`), or the device and its driver (`Fault`).
+
+use crate::errno::Errno;
+use crate::event::CmEvent;
+use crate::key::{ChannelKey, IdKey, Token};
+use crate::request::Verb;
+use crate::state::State;
+
+/// The caller asked for something that makes no sense now. Nothing has changed and nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Refused {
+    /// A request on an id.
+    #[error("{request} on {id} while {state}: {why}")]
+    Request {
+        /// The id.
+        id: IdKey,
+        /// What was asked.
+        request: Verb,
+        /// The id's state, which has not changed.
+        state: State,
+        /// Why not.
+        why: Why,
+    },
+    /// No such id: destroyed, released, or of another core.
+    #[error("{request} on {id}: there is no such id")]
+    NoSuchId {
+        /// The key that was given.
+        id: IdKey,
+        /// What was asked.
+        request: Verb,
+    },
+    /// No such channel: closed, or of another core.
+    #[error("there is no channel {channel}")]
+    NoSuchChannel {
+        /// The key that was given.
+        channel: ChannelKey,
+    },
+    /// The channel still has ids on it, events to be taken, or is private to an id in synchronous mode.
+    #[error("channel {channel} is in use")]
+    ChannelInUse {
+        /// The key that was given.
+        channel: ChannelKey,
+    },
+    /// The receipt belongs to an id that owes no ack, here.
+    #[error("nothing is owed for this receipt")]
+    NothingOwed,
+    /// As many as [`Limits`](crate::Limits) allow are there already.
+    #[error("the limit on {0} is reached")]
+    Full(&'static str),
+}
+
+/// Why a request on an id is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Why {
+    /// The kernel would answer EINVAL.
+    #[error("not in this state")]
+    WrongState,
+    /// librdmacm would follow a null pointer.
+    #[error("the id is not bound to a device")]
+    NoDevice,
+    /// rdma_disconnect would return 0 and nothing would happen, ever; with a QP it would break the QP.
+    #[error("there is no connection to end")]
+    NotConnected,
+    /// The kernel would make a later destroy wait for about 70 seconds.
+    #[error("it would hold up the destruction of the id for more than a minute; destroy the id instead")]
+    Stalls,
+    /// The kernel would refuse it and reject the peer.
+    #[error("it would break the connection")]
+    Breaks,
+    /// Neither a QP on the id nor a QP number.
+    #[error("the id has no QP and no QP number was given")]
+    NoQp,
+    /// With a QP on the id, librdmacm does this by itself.
+    #[error("the id has a QP")]
+    HasQp,
+    /// More private data than the message holds.
+    #[error("{len} bytes of private data where {max} fit")]
+    PrivateDataTooLong {
+        /// What was given.
+        len: usize,
+        /// What fits.
+        max: usize,
+    },
+    /// The source and the destination are of different address families, or an address is unspecified.
+    #[error("the addresses do not go together")]
+    BadAddress,
+    /// Another request on this id is under way.
+    #[error("{0} is under way")]
+    Busy(Verb),
+    /// The id is in synchronous mode already.
+    #[error("the id is in synchronous mode already")]
+    AlreadySync,
+    /// Only an id in synchronous mode has a channel of its own.
+    #[error("the id is not in synchronous mode")]
+    NotSync,
+    /// The application has not acked every event of the id.
+    #[error("events of the id are not acked")]
+    OwesAcks,
+    /// The channel to migrate to does not exist.
+    #[error("there is no channel {0}")]
+    NoSuchChannel(ChannelKey),
+    /// The deadline has passed already.
+    #[error("the deadline has passed")]
+    TooLate,
+    /// As many channels as [`Limits`](crate::Limits) allow are there already.
+    #[error("no channel is left for synchronous mode")]
+    NoChannelLeft,
+}
+
+impl Refused {
+    /// The errno that the real library answers, or would if it did not crash, hang or lie.
+    #[must_use]
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Refused::Request { why, .. } => why.errno(),
+            Refused::NoSuchId { .. } => Errno::ENOENT,
+            Refused::NoSuchChannel { .. } => Errno::EBADF,
+            Refused::ChannelInUse { .. } => Errno::EBUSY,
+            Refused::NothingOwed => Errno::EINVAL,
+            Refused::Full(_) => Errno::ENOMEM,
+        }
+    }
+}
+
+impl Why {
+    const fn errno(self) -> Errno {
+        match self {
+            Why::WrongState
+            | Why::NoDevice
+            | Why::Stalls
+            | Why::Breaks
+            | Why::NoQp
+            | Why::HasQp
+            | Why::PrivateDataTooLong { .. }
+            | Why::BadAddress
+            | Why::AlreadySync
+            | Why::NotSync => Errno::EINVAL,
+            Why::NotConnected => Errno::ENOTCONN,
+            Why::Busy(_) | Why::OwesAcks => Errno::EBUSY,
+            Why::NoSuchChannel(_) => Errno::EBADF,
+            Why::TooLate => Errno::ETIMEDOUT,
+            Why::NoChannelLeft => Errno::ENOMEM,
+        }
+    }
+}
+
+/// The request made sense, and the device could not do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{call} while {state}: {errno}")]
+pub struct Failure {
+    /// The function that failed.
+    pub call: &'static str,
+    /// The id's state after the failure; [`State::Idle`] for calls that have no id.
+    pub state: State,
+    /// What it left in errno.
+    pub errno: Errno,
+}
+
+/// The device or its driver did something impossible. What it said is not believed; the core goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Fault {
+    /// An event that cannot happen in this state.
+    #[error("{event} on {id} while {state}")]
+    Event {
+        /// The id it was about.
+        id: IdKey,
+        /// Its state, which has not changed.
+        state: State,
+        /// The event.
+        event: CmEvent,
+    },
+    /// A CONNECT_REQUEST under a key that [`Core::wants_event`](crate::Core::wants_event) did not give.
+    #[error("a connection request under the wrong key {id}")]
+    WrongChild {
+        /// The key.
+        id: IdKey,
+    },
+    /// An event on a channel that does not exist.
+    #[error("an event on channel {channel}, which does not exist")]
+    NoSuchChannel {
+        /// The key.
+        channel: ChannelKey,
+    },
+    /// An outcome for a call that is not under way.
+    #[error("an outcome for a call that is not under way")]
+    NoSuchCall {
+        /// The token.
+        token: Token,
+    },
+    /// The device could not close something; it may have leaked.
+    #[error("{call} failed: {errno}")]
+    Leak {
+        /// The function that failed.
+        call: &'static str,
+        /// What it left in errno.
+        errno: Errno,
+    },
+    /// Reading a channel failed.
+    #[error("reading channel {channel} failed: {errno}")]
+    Read {
+        /// The channel.
+        channel: ChannelKey,
+        /// What it left in errno.
+        errno: Errno,
+    },
+}
+
+/// All three, for methods that submit a request and make its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Error {
+    /// The caller was wrong.
+    #[error("refused: {0}")]
+    Refused(#[from] Refused),
+    /// The world was.
+    #[error("failed: {0}")]
+    Failed(#[from] Failure),
+    /// The device or its driver was.
+    #[error("fault: {0}")]
+    Fault(#[from] Fault),
+}
+
+impl Error {
+    /// The errno that the real library answers in this case.
+    #[must_use]
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Error::Refused(refused) => refused.errno(),
+            Error::Failed(failure) => failure.errno,
+            Error::Fault(
+                Fault::Event { .. } | Fault::WrongChild { .. } | Fault::NoSuchCall { .. } | Fault::NoSuchChannel { .. },
+            ) => Errno::EIO,
+            Error::Fault(Fault::Leak { errno, .. } | Fault::Read { errno, .. }) => *errno,
+        }
+    }
+}

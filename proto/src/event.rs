@@ -1,0 +1,324 @@
+//! What an event channel says (`RawEvent`), and what the application sees (`Event`).
+
+use core::fmt;
+use core::ops::Deref;
+
+use crate::errno::Errno;
+use crate::key::IdKey;
+use crate::request::Verb;
+
+/// The most private data that any event carries: 216 bytes, a UD request over `AF_IB` (rdma_connect(3)).
+pub const PRIVATE_DATA_MAX: usize = 216;
+
+macro_rules! cm_events {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)+) => {
+        /// The type of a connection manager event (`enum rdma_cm_event_type` of `rdma/rdma_cma.h`).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum CmEvent {
+            $( $(#[$doc])* $name, )+
+            /// A code that this version does not know; delivered as it is, never a panic.
+            Unknown(u32),
+        }
+
+        impl CmEvent {
+            /// From librdmacm's number.
+            #[must_use]
+            pub const fn from_code(code: u32) -> Self {
+                match code {
+                    $( $code => CmEvent::$name, )+
+                    other => CmEvent::Unknown(other),
+                }
+            }
+
+            /// librdmacm's number.
+            #[must_use]
+            pub const fn code(self) -> u32 {
+                match self {
+                    $( CmEvent::$name => $code, )+
+                    CmEvent::Unknown(code) => code,
+                }
+            }
+
+            /// The name without its prefix, as rdma_get_cm_event(3) has it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $( CmEvent::$name => $text, )+
+                    CmEvent::Unknown(_) => "UNKNOWN",
+                }
+            }
+        }
+    };
+}
+
+cm_events! {
+    /// The address is found and the id has a device.
+    AddrResolved = 0, "ADDR_RESOLVED";
+    /// The address was not found; `rdma_resolve_addr` may be tried again.
+    AddrError = 1, "ADDR_ERROR";
+    /// A route is known.
+    RouteResolved = 2, "ROUTE_RESOLVED";
+    /// No route (InfiniBand only); `rdma_resolve_route` may be tried again.
+    RouteError = 3, "ROUTE_ERROR";
+    /// A peer wants to connect; the event names a new id and its listener.
+    ConnectRequest = 4, "CONNECT_REQUEST";
+    /// The peer accepted and the id has no QP: `rdma_establish` is due.
+    ConnectResponse = 5, "CONNECT_RESPONSE";
+    /// The library could not finish a connection that the peer accepted.
+    ConnectError = 6, "CONNECT_ERROR";
+    /// No answer; or, at any time, the peer's link address changed.
+    Unreachable = 7, "UNREACHABLE";
+    /// The peer said no; the status is the IB CM's reason.
+    Rejected = 8, "REJECTED";
+    /// The connection stands.
+    Established = 9, "ESTABLISHED";
+    /// The connection ended; status −110 if the peer never answered.
+    Disconnected = 10, "DISCONNECTED";
+    /// The id's device is gone.
+    DeviceRemoval = 11, "DEVICE_REMOVAL";
+    /// A multicast group was joined.
+    MulticastJoin = 12, "MULTICAST_JOIN";
+    /// A join failed or a group was lost.
+    MulticastError = 13, "MULTICAST_ERROR";
+    /// The link address under the id changed (bonding).
+    AddrChange = 14, "ADDR_CHANGE";
+    /// No packet of the old connection can arrive any more.
+    TimewaitExit = 15, "TIMEWAIT_EXIT";
+    /// `rdma_resolve_addrinfo` finished (librdmacm 60 and newer).
+    AddrinfoResolved = 16, "ADDRINFO_RESOLVED";
+    /// `rdma_resolve_addrinfo` failed (librdmacm 60 and newer).
+    AddrinfoError = 17, "ADDRINFO_ERROR";
+    /// Written by `rdma_write_cm_event` (librdmacm 60 and newer).
+    User = 18, "USER";
+    /// librdmacm's own (60 and newer); it should never come out.
+    Internal = 19, "INTERNAL";
+}
+
+impl fmt::Display for CmEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CmEvent::Unknown(code) => write!(f, "UNKNOWN({code})"),
+            known => f.write_str(known.name()),
+        }
+    }
+}
+
+/// Connection parameters (`struct rdma_conn_param`), as sent by connect and accept and as received with
+/// CONNECT_REQUEST and CONNECT_RESPONSE or ESTABLISHED. Depths arrive mirrored: what the peer gave as
+/// `initiator_depth` is this side's `responder_resources` (rdma_get_cm_event(3)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnParam {
+    /// RDMA reads and atomics that this side serves at once; [`ConnParam::DEVICE_MAX`] for what the device can.
+    pub responder_resources: u8,
+    /// RDMA reads and atomics that this side starts at once; [`ConnParam::DEVICE_MAX`] for what the device can.
+    pub initiator_depth: u8,
+    /// Hardware flow control.
+    pub flow_control: bool,
+    /// Retransmissions before a send fails, 0 to 7.
+    pub retry_count: u8,
+    /// Retransmissions after "receiver not ready", 0 to 7; 7 means without end.
+    pub rnr_retry_count: u8,
+    /// The QP uses a shared receive queue. Ignored where the id has a QP: librdmacm takes it from there.
+    pub srq: bool,
+    /// The QP number, for ids without a QP; otherwise librdmacm takes the QP's. Must differ from that of every
+    /// live connection of the host, or the kernel calls the new one stale and drops the old one (reason 10).
+    pub qp_num: u32,
+}
+
+impl ConnParam {
+    /// `RDMA_MAX_RESP_RES` and `RDMA_MAX_INIT_DEPTH`: as much as the device allows.
+    pub const DEVICE_MAX: u8 = 0xff;
+}
+
+impl Default for ConnParam {
+    /// What `rdma_connect(id, NULL)` sends: depths of the device, all retries, no flow control.
+    fn default() -> Self {
+        ConnParam {
+            responder_resources: ConnParam::DEVICE_MAX,
+            initiator_depth: ConnParam::DEVICE_MAX,
+            flow_control: false,
+            retry_count: 7,
+            rnr_retry_count: 7,
+            srq: false,
+            qp_num: 0,
+        }
+    }
+}
+
+/// One event as the device reports it, before the core has looked at it.
+///
+/// The device has already acknowledged it to librdmacm; that is why its private data is borrowed from the device's
+/// own copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawEvent<'a> {
+    /// The id it is about. For CONNECT_REQUEST that is the new id, under the key that the driver handed to
+    /// [`Device::fetch`](crate::Device::fetch).
+    pub id: IdKey,
+    /// For CONNECT_REQUEST, the listening id.
+    pub listener: Option<IdKey>,
+    /// What happened.
+    pub kind: CmEvent,
+    /// 0, a negative errno, or for REJECTED the IB CM's reason (rdma_get_cm_event(3)).
+    pub status: i32,
+    /// Connection parameters; all zero where the event has none.
+    pub param: ReceivedParam,
+    /// The whole private data field of the message, zero padded: its length says nothing about what was sent.
+    pub private_data: &'a [u8],
+}
+
+/// Connection parameters of an event, all zero where it carries none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReceivedParam(pub ConnParam);
+
+impl Default for ReceivedParam {
+    fn default() -> Self {
+        ReceivedParam(ConnParam {
+            responder_resources: 0,
+            initiator_depth: 0,
+            flow_control: false,
+            retry_count: 0,
+            rnr_retry_count: 0,
+            srq: false,
+            qp_num: 0,
+        })
+    }
+}
+
+impl Deref for ReceivedParam {
+    type Target = ConnParam;
+    fn deref(&self) -> &ConnParam {
+        &self.0
+    }
+}
+
+/// What an [`Event`] tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// The connection manager said so.
+    Cm(CmEvent),
+    /// A migration that had to wait for acks has ended; status 0, or the negative errno of why not.
+    /// Arrives on the new channel, ahead of the events that moved; on the old one if it failed.
+    Migrated,
+    /// A destroy that had to wait for acks has ended; status 0, or the negative errno of why not (the id then lives).
+    Destroyed,
+    /// The request's deadline has passed; what comes for it later is counted as late and not delivered.
+    DeadlinePassed(Verb),
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EventKind::Cm(kind) => write!(f, "{kind}"),
+            EventKind::Migrated => f.write_str("MIGRATED"),
+            EventKind::Destroyed => f.write_str("DESTROYED"),
+            EventKind::DeadlinePassed(verb) => write!(f, "DEADLINE_PASSED({verb})"),
+        }
+    }
+}
+
+/// One event as the application sees it.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "an event with a receipt must be acked"]
+pub struct Event {
+    /// The id it is about; for CONNECT_REQUEST the new one.
+    pub id: IdKey,
+    /// For CONNECT_REQUEST, the listening id.
+    pub listener: Option<IdKey>,
+    /// What happened.
+    pub kind: EventKind,
+    /// 0, a negative errno, or for REJECTED the IB CM's reason.
+    pub status: i32,
+    /// Connection parameters; all zero where the event has none.
+    pub param: ReceivedParam,
+    /// Private data, zero padded by the transport.
+    pub private_data: PrivateData,
+    /// On a channel with explicit acks: to be given back to [`Core::ack`](crate::Core::ack). `None` on other
+    /// channels and for events that the core itself made.
+    pub receipt: Option<Receipt>,
+}
+
+impl Event {
+    /// The connection manager's event type; `None` for an event that the core made.
+    #[must_use]
+    pub const fn cm(&self) -> Option<CmEvent> {
+        match self.kind {
+            EventKind::Cm(kind) => Some(kind),
+            EventKind::Migrated | EventKind::Destroyed | EventKind::DeadlinePassed(_) => None,
+        }
+    }
+
+    /// The event as librdmacm's synchronous mode reports it: success, or an errno (`ucma_complete` of librdmacm).
+    pub const fn result(&self) -> Result<(), Errno> {
+        match self.kind {
+            EventKind::Cm(CmEvent::Rejected) => Err(Errno::ECONNREFUSED),
+            EventKind::Cm(_) | EventKind::Migrated | EventKind::Destroyed => match self.status {
+                0 => Ok(()),
+                // The one i32 without a positive counterpart is no errno of anybody's.
+                i32::MIN => Err(Errno::EINVAL),
+                negative if negative < 0 => Err(Errno(-negative)),
+                positive => Err(Errno(positive)),
+            },
+            EventKind::DeadlinePassed(_) => Err(Errno::ETIMEDOUT),
+        }
+    }
+}
+
+/// Proof that an event was delivered and is not acked yet. Not `Clone`: an ack happens once.
+#[derive(Debug, PartialEq, Eq, Hash)]
+#[must_use = "an event that is never acked holds up the migration and the destruction of its id"]
+pub struct Receipt {
+    /// Whose ack count it is: for CONNECT_REQUEST the listener's, as in the kernel.
+    pub(crate) owner: IdKey,
+}
+
+/// Private data of a message, stored inline.
+#[derive(Clone)]
+pub struct PrivateData {
+    len: u8,
+    bytes: [u8; PRIVATE_DATA_MAX],
+}
+
+static_assertions::const_assert!(PRIVATE_DATA_MAX <= u8::MAX as usize);
+
+impl PrivateData {
+    /// No private data.
+    pub const EMPTY: PrivateData = PrivateData { len: 0, bytes: [0; PRIVATE_DATA_MAX] };
+
+    /// A copy of `data`, cut at [`PRIVATE_DATA_MAX`], which no transport exceeds.
+    #[must_use]
+    pub fn copy_of(data: &[u8]) -> Self {
+        let data = &data[..data.len().min(PRIVATE_DATA_MAX)];
+        let mut copy = Self::EMPTY;
+        copy.bytes[..data.len()].copy_from_slice(data);
+        copy.len = data.len() as u8;
+        copy
+    }
+}
+
+impl Deref for PrivateData {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl PartialEq for PrivateData {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+impl Eq for PrivateData {}
+
+impl core::hash::Hash for PrivateData {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl fmt::Debug for PrivateData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Zero padding is most of it; what matters is the head and the length.
+        let used = self.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        write!(f, "{:02x?} of {}", &self[..used], self.len)
+    }
+}

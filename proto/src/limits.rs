@@ -1,0 +1,26 @@
+//! Every bound of the core in one place.
+
+/// How much a core may hold. What would exceed a limit is refused, or left in the kernel; nothing is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// Ids at the same time, listeners and children included.
+    pub ids: u32,
+    /// Event channels at the same time; each id in synchronous mode uses one.
+    pub channels: u32,
+    /// Events that the device reported and the application has not taken yet, over all channels. At the limit
+    /// [`Core::wants_event`](crate::Core::wants_event) says no and further events wait in the kernel.
+    pub events: u32,
+}
+
+impl Limits {
+    /// For a program with many connections: a million ids, 64 Ki events. Memory is taken as it is needed.
+    pub const LARGE: Limits = Limits { ids: 1 << 20, channels: 1 << 16, events: 1 << 16 };
+    /// For one connection and its events.
+    pub const SINGLE: Limits = Limits { ids: 4, channels: 4, events: 64 };
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits::LARGE
+    }
+}

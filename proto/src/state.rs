@@ -1,0 +1,48 @@
+//! The states of an id, as its application can tell them apart.
+
+use crate::columns::columns;
+
+columns! {
+    /// Where an id is in its life. The kernel's own states are fewer (all of *connecting* to *failed* are its `CONNECT`)
+    /// and librdmacm keeps none; this is the view that decides which call makes sense.
+    pub enum State {
+        /// Created; bound to nothing.
+        Idle = "idle",
+        /// Has a local address, perhaps not yet a device.
+        Bound = "bound",
+        /// `rdma_resolve_addr` is under way.
+        AddrResolving = "resolving address",
+        /// Has a device and knows the peer's address.
+        AddrResolved = "address resolved",
+        /// `rdma_resolve_route` is under way.
+        RouteResolving = "resolving route",
+        /// Ready to connect.
+        RouteResolved = "route resolved",
+        /// Active: the request is sent, no answer yet.
+        Connecting = "connecting",
+        /// Active, without a QP on the id: the answer is here and waits for `rdma_establish`.
+        Responded = "responded",
+        /// Passive: the application has not answered the request yet.
+        Requested = "requested",
+        /// Passive: accepted, the peer has not confirmed yet.
+        Accepting = "accepting",
+        /// Both sides may send.
+        Connected = "connected",
+        /// This side asked to disconnect; the peer has not answered.
+        Disconnecting = "disconnecting",
+        /// The peer asked to disconnect; this side has not answered.
+        PeerClosed = "closed by peer",
+        /// Disconnected on both sides; packets may still be under way.
+        TimeWait = "time wait",
+        /// Disconnected and past its time wait: memory may be used again.
+        Closed = "closed",
+        /// Rejected, unreachable, in error, or given up at a deadline. Only a destroy helps.
+        Failed = "failed",
+        /// Takes connection requests.
+        Listening = "listening",
+        /// Its device is gone. Only a destroy helps.
+        Removed = "device removed",
+        /// A destroy has been asked for and waits for the application's acks or for the device.
+        Destroying = "destroying",
+    }
+}
