@@ -96,10 +96,8 @@ cm_events! {
 
 impl fmt::Display for CmEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CmEvent::Unknown(code) => write!(f, "UNKNOWN({code})"),
-            known => f.write_str(known.name()),
-        }
+        f.write_str(self.name())?;
+        if let CmEvent::Unknown(code) = self { write!(f, "({code})") } else { Ok(()) }
     }
 }
 

@@ -78,7 +78,19 @@ key! {
     ChannelKey, "ch"
 }
 
+/// What a request or a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum About {
+    /// An id.
+    Id(IdKey),
+    /// A channel that the application opened or closes.
+    Channel(ChannelKey),
+}
+
 /// Names one device call, from [`Core::poll_call`](crate::Core::poll_call) to
 /// [`Core::handle_outcome`](crate::Core::handle_outcome). Never used twice by one core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Token(pub(crate) u64);
+pub struct Token {
+    pub(crate) number: u64,
+    pub(crate) about: About,
+}

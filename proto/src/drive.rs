@@ -1,0 +1,432 @@
+//! The loop that all drivers share, and a method per request. A driver adds only the waiting.
+
+use alloc::collections::VecDeque;
+use core::net::SocketAddr;
+use core::time::Duration;
+
+use crate::device::{Call, Device};
+use crate::errno::Errno;
+use crate::error::{Error, Failure, Fault, Refused};
+use crate::event::{ConnParam, Event, Receipt};
+use crate::key::{About, ChannelKey, IdKey};
+use crate::limits::Limits;
+use crate::machine::{Core, Ended, Released};
+use crate::request::{Acks, PortSpace, Request};
+use crate::state::State;
+use crate::time::Time;
+
+/// How many faults are kept for [`Drive::next_fault`]; the core's counter counts on.
+const FAULTS_KEPT: usize = 64;
+
+/// A core and its device.
+///
+/// Every method returns at once. Methods that make a request also make its device call; what the device reports of it
+/// later comes as an event.
+#[derive(Debug)]
+pub struct Drive<D> {
+    core: Core,
+    device: D,
+    now: Time,
+    faults: VecDeque<Fault>,
+}
+
+/// How a migration or destruction goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Progress {
+    /// It is done.
+    Done,
+    /// Acks are owed; an event will tell when it is done.
+    WhenAcked,
+}
+
+/// What is left to do after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Turn {
+    /// Nothing: wait for a channel or for the next deadline.
+    Idle,
+    /// The budget is used up: turn again.
+    More,
+    /// Events wait in the kernel for the application to take some first: do not wait for channels.
+    Full,
+}
+
+/// An id and its private channel between two drivers. To be given to [`Drive::adopt`]; dropping it destroys both.
+#[derive(Debug)]
+#[must_use = "dropping it destroys the id"]
+pub struct Loose<H> {
+    released: Released,
+    handle: H,
+}
+
+impl<H> Loose<H> {
+    /// The state that the id is in.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.released.state()
+    }
+}
+
+impl<D: Device> Drive<D> {
+    /// Nothing on a device.
+    #[must_use]
+    pub fn new(device: D, limits: Limits) -> Self {
+        Drive { core: Core::new(limits), device, now: Time::ZERO, faults: VecDeque::with_capacity(FAULTS_KEPT) }
+    }
+
+    /// The core: states, counters, results of synchronous mode.
+    #[must_use]
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The device: its data path, addresses, descriptors.
+    #[must_use]
+    pub fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// The device, for what changes it but is no business of the core (CQs, memory).
+    pub fn device_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    /// Tells the time. Deadlines that have passed are acted on by the next [`turn`](Drive::turn).
+    pub fn set_now(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+
+    /// The time as last told.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The deadline that is `span` from now.
+    #[must_use]
+    pub fn within(&self, span: Duration) -> Time {
+        self.now.after(span)
+    }
+
+    /// Opens an event channel.
+    ///
+    /// # Errors
+    /// Refused at the limit; failed with the device's errno (`ENODEV` without any RDMA device, `EMFILE`, ...).
+    pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
+        let channel = self.core.open_channel(acks)?;
+        self.finish(About::Channel(channel))?;
+        Ok(channel)
+    }
+
+    /// Closes an event channel that no id uses.
+    ///
+    /// # Errors
+    /// Refused while the channel is in use.
+    pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
+        self.core.close_channel(channel)?;
+        self.finish(About::Channel(channel)).map(drop)
+    }
+
+    /// Creates an id on a channel, or in synchronous mode (`None`).
+    ///
+    /// # Errors
+    /// Refused at the limits and for a channel that is not there; failed with the device's errno.
+    pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
+        let id = self.core.create_id(channel, port_space)?;
+        self.finish(About::Id(id))?;
+        Ok(id)
+    }
+
+    /// Binds an id to a local address (rdma_bind_addr(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state; failed with `EADDRINUSE`, `EADDRNOTAVAIL`, `ENODEV`, ...
+    pub fn bind(&mut self, id: IdKey, addr: SocketAddr) -> Result<(), Error> {
+        self.request(id, Request::Bind { addr }, Time::NEVER).map(drop)
+    }
+
+    /// Starts to resolve an address; ADDR_RESOLVED or ADDR_ERROR follows (rdma_resolve_addr(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state; failed with `ENETUNREACH`, `EADDRNOTAVAIL`, `ENODEV`, ...
+    pub fn resolve_addr(
+        &mut self,
+        id: IdKey,
+        src: Option<SocketAddr>,
+        dst: SocketAddr,
+        deadline: Time,
+    ) -> Result<(), Error> {
+        self.request(id, Request::ResolveAddr { src, dst }, deadline).map(drop)
+    }
+
+    /// Starts to resolve a route; ROUTE_RESOLVED or ROUTE_ERROR follows (rdma_resolve_route(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state; failed with `ENODEV`, ...
+    pub fn resolve_route(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
+        self.request(id, Request::ResolveRoute, deadline).map(drop)
+    }
+
+    /// Listens for connection requests; CONNECT_REQUEST follows for each (rdma_listen(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state; failed with `EADDRINUSE`, ...
+    pub fn listen(&mut self, id: IdKey, backlog: i32) -> Result<(), Error> {
+        self.request(id, Request::Listen { backlog }, Time::NEVER).map(drop)
+    }
+
+    /// Puts a QP on an id: `create` makes it with the device's data path, which the core does not know.
+    ///
+    /// # Errors
+    /// Refused in a wrong state, without a device, or if there is one; failed with what `create` failed with.
+    pub fn attach_qp<Q>(
+        &mut self,
+        id: IdKey,
+        create: impl FnOnce(&mut D, IdKey) -> Result<Q, Errno>,
+    ) -> Result<Q, Error> {
+        self.core.would_refuse(self.now, id, &Request::AttachQp, Time::NEVER)?;
+        let qp = create(&mut self.device, id).map_err(|errno| self.data_failure("create_qp", id, errno))?;
+        self.core.submit(self.now, id, Request::AttachQp, Time::NEVER)?;
+        Ok(qp)
+    }
+
+    /// Takes the QP off an id: `destroy` does so in the device's data path.
+    ///
+    /// # Errors
+    /// Refused if there is none; failed with what `destroy` failed with.
+    pub fn detach_qp(
+        &mut self,
+        id: IdKey,
+        destroy: impl FnOnce(&mut D, IdKey) -> Result<(), Errno>,
+    ) -> Result<(), Error> {
+        self.core.would_refuse(self.now, id, &Request::DetachQp, Time::NEVER)?;
+        destroy(&mut self.device, id).map_err(|errno| self.data_failure("destroy_qp", id, errno))?;
+        Ok(self.core.submit(self.now, id, Request::DetachQp, Time::NEVER)?)
+    }
+
+    /// Sends a connection request; ESTABLISHED (with a QP on the id), CONNECT_RESPONSE (without), REJECTED, UNREACHABLE
+    /// or CONNECT_ERROR follows (rdma_connect(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state or with more than 56 bytes of private data; failed with the device's errno.
+    pub fn connect(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
+        self.request(id, Request::Connect { param, private_data }, deadline).map(drop)
+    }
+
+    /// Accepts a connection request; ESTABLISHED follows (rdma_accept(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state or with more than 196 bytes of private data; failed with `EINVAL` if the peer has gone.
+    pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
+        self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
+    }
+
+    /// Turns a connection request, or the answer to one, down (rdma_reject(3)). The id is then to be destroyed.
+    ///
+    /// # Errors
+    /// Refused in a wrong state or with more than 148 bytes of private data; failed with the device's errno.
+    pub fn reject(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
+        self.request(id, Request::Reject { private_data }, Time::NEVER).map(drop)
+    }
+
+    /// Confirms a CONNECT_RESPONSE (rdma_establish(3)); for ids without a QP.
+    ///
+    /// # Errors
+    /// Refused in a wrong state; failed with `EINVAL` if the peer has gone.
+    pub fn establish(&mut self, id: IdKey) -> Result<(), Error> {
+        self.request(id, Request::Establish, Time::NEVER).map(drop)
+    }
+
+    /// Ends a connection, or answers its end; DISCONNECTED follows unless the peer was first (rdma_disconnect(3)).
+    ///
+    /// # Errors
+    /// Refused where there is nothing to end; failed with the device's errno.
+    pub fn disconnect(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
+        self.request(id, Request::Disconnect, deadline).map(drop)
+    }
+
+    /// Moves an id, with its undelivered events, to another channel, or with `None` into synchronous mode
+    /// (rdma_migrate_id(3)). [`Progress::WhenAcked`]: a `Migrated` event will tell; until then the id is as it was.
+    ///
+    /// # Errors
+    /// Refused if the channel is not there; failed with the device's errno, and nothing has changed.
+    pub fn migrate(&mut self, id: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<Progress, Error> {
+        self.request(id, Request::Migrate { to }, deadline)
+    }
+
+    /// Destroys an id (rdma_destroy_id(3)). [`Progress::WhenAcked`]: a `Destroyed` event will tell.
+    ///
+    /// # Errors
+    /// Refused for an id that is gone or going; failed with the device's errno.
+    pub fn destroy(&mut self, id: IdKey, deadline: Time) -> Result<Progress, Error> {
+        self.request(id, Request::Destroy, deadline)
+    }
+
+    /// Takes an id in synchronous mode out of this driver, to be adopted by another one, also on another thread.
+    ///
+    /// # Errors
+    /// Refused if the id is not in synchronous mode or busy.
+    pub fn release(&mut self, id: IdKey) -> Result<Loose<D::Handle>, Error> {
+        let (released, channel) = self.core.release(id)?;
+        match self.device.release(id, channel) {
+            Ok(handle) => Ok(Loose { released, handle }),
+            Err(errno) => Err(Error::Fault(Fault::Leak { call: "release", errno })),
+        }
+    }
+
+    /// Takes in an id that another driver released: in synchronous mode, under a new key.
+    ///
+    /// # Errors
+    /// Refused at the limits, with the id again.
+    pub fn adopt(&mut self, loose: Loose<D::Handle>) -> Result<IdKey, (Refused, Loose<D::Handle>)> {
+        let Loose { released, handle } = loose;
+        match self.core.adopt(released) {
+            Ok((id, channel)) => {
+                self.device.adopt(id, channel, handle);
+                Ok(id)
+            }
+            Err((refused, released)) => Err((refused, Loose { released, handle })),
+        }
+    }
+
+    /// The next event of a channel.
+    pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
+        self.core.poll_event(on)
+    }
+
+    /// The application is done with an event; a migration or destruction that waited for it is carried out.
+    ///
+    /// # Errors
+    /// Refused for a receipt of another driver.
+    pub fn ack(&mut self, receipt: Receipt) -> Result<(), Error> {
+        self.core.ack(receipt)?;
+        self.make_calls();
+        Ok(())
+    }
+
+    /// The next thing that the device did wrong, oldest first; the program can go on.
+    pub fn next_fault(&mut self) -> Option<Fault> {
+        self.faults.pop_front()
+    }
+
+    /// Says that a channel may have something to read. It stays so until a read finds nothing.
+    pub fn readable(&mut self, channel: ChannelKey) {
+        self.core.handle_readable(channel);
+    }
+
+    /// Whether a turn would do something without waiting for anything.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.core.has_work() || self.core.poll_timeout().is_some_and(|(due, _)| due <= self.now)
+    }
+
+    /// The nearest deadline.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.core.poll_timeout().map(|(due, _)| due)
+    }
+
+    /// One turn of the loop: deadlines, calls, and at most `budget` events off the channels that are readable.
+    pub fn turn(&mut self, budget: usize) -> Turn {
+        self.core.handle_timeout(self.now);
+        self.make_calls();
+        for _ in 0..budget {
+            let Some(channel) = self.core.poll_readable() else { return Turn::Idle };
+            match self.read_one(channel) {
+                // Behind the others, so that a busy channel does not keep them waiting.
+                Read::Event => {
+                    self.core.handle_readable(channel);
+                    self.make_calls();
+                }
+                Read::Nothing => {}
+                Read::Full => {
+                    self.core.handle_readable(channel);
+                    return Turn::Full;
+                }
+            }
+        }
+        if self.core.has_work() { Turn::More } else { Turn::Idle }
+    }
+
+    fn read_one(&mut self, channel: ChannelKey) -> Read {
+        let Some(child) = self.core.wants_event(channel) else {
+            // A channel that has been closed wants nothing either, but is no reason to wait for the application.
+            return if self.core.has_channel(channel) { Read::Full } else { Read::Nothing };
+        };
+        match self.device.fetch(channel, child) {
+            Ok(Some(raw)) => {
+                if let Err(fault) = self.core.handle_event(channel, raw) {
+                    self.note(fault);
+                }
+                Read::Event
+            }
+            Ok(None) => Read::Nothing,
+            Err(errno) => {
+                self.note(Fault::Read { channel, errno });
+                Read::Nothing
+            }
+        }
+    }
+
+    fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
+        self.core.submit(self.now, id, request, deadline)?;
+        self.finish(About::Id(id))
+    }
+
+    /// Makes calls until the request about this has ended; if no call is left it waits for an ack.
+    fn finish(&mut self, about: About) -> Result<Progress, Error> {
+        while let Some(ended) = self.make_call() {
+            if let Some(ended) = ended
+                && ended.about == about
+            {
+                self.make_calls();
+                return ended.result.map(|()| Progress::Done).map_err(Error::Failed);
+            }
+        }
+        Ok(Progress::WhenAcked)
+    }
+
+    fn make_calls(&mut self) {
+        while self.make_call().is_some() {}
+    }
+
+    /// Makes one call; `None` if there is none to make. Inside: the request that ended by it, if one did.
+    fn make_call(&mut self) -> Option<Option<Ended>> {
+        let (token, call) = self.core.poll_call()?;
+        if let Call::Migrate { id, from, .. } = call
+            && self.core.state(id) == Some(State::Listening)
+        {
+            // A request that is unread when its listener moves is lost in every kernel (`ucma_migrate_id`).
+            self.drain(from);
+        }
+        let outcome = self.device.call(&call, self.core.call_data(token));
+        let ended = self.core.handle_outcome(token, outcome).unwrap_or_else(|fault| {
+            self.note(fault);
+            None
+        });
+        Some(ended)
+    }
+
+    /// Reads a channel until nothing is left, or nothing more fits.
+    fn drain(&mut self, channel: ChannelKey) {
+        while matches!(self.read_one(channel), Read::Event) {}
+    }
+
+    fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno) -> Error {
+        Error::Failed(Failure { call, state: self.core.state(id).unwrap_or(State::Destroying), errno })
+    }
+
+    fn note(&mut self, fault: Fault) {
+        if self.faults.len() == FAULTS_KEPT {
+            self.faults.pop_front();
+        }
+        self.faults.push_back(fault);
+    }
+}
+
+/// What reading a channel once gave.
+enum Read {
+    Event,
+    Nothing,
+    Full,
+}

@@ -1,0 +1,174 @@
+//! What the core keeps of one id and of one channel.
+
+use crate::errno::Errno;
+use crate::event::CmEvent;
+use crate::key::{ChannelKey, Token};
+use crate::mail::{Letter, Thread};
+use crate::request::{Acks, PortSpace, Verb};
+use crate::state::State;
+use crate::time::Time;
+
+/// One `rdma_cm_id`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Id {
+    pub(crate) state: State,
+    pub(crate) port_space: PortSpace,
+    /// The channel that the device reports its events on.
+    pub(crate) home: ChannelKey,
+    /// In synchronous mode: `home` is private to it.
+    pub(crate) sync: bool,
+    pub(crate) has_device: bool,
+    pub(crate) has_qp: bool,
+    /// What the device is doing for it, or waits to be asked.
+    pub(crate) doing: Doing,
+    /// The call that is queued or under way.
+    pub(crate) call: Option<Token>,
+    /// Events delivered and not acked; for a listener its requests count here.
+    pub(crate) owed: u32,
+    /// Its undelivered events, in order.
+    pub(crate) mail: Thread,
+    /// Of the operation that `state` waits for.
+    pub(crate) deadline: Time,
+    /// Of a migration that waits for acks.
+    pub(crate) move_deadline: Time,
+    /// Its place in the heap of deadlines.
+    pub(crate) alarm: Option<u32>,
+    /// Synchronous mode.
+    pub(crate) waiting: Waiting,
+    /// A destroy was asked for while a call was under way, or waited for acks: it ends by event.
+    pub(crate) destroy_by_event: bool,
+}
+
+static_assertions::const_assert!(core::mem::size_of::<Id>() <= 192);
+
+/// What the device is doing for an id. At most one thing; what comes in between is refused as busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Doing {
+    Nothing,
+    /// Opening the private channel of a new synchronous id.
+    OpenToCreate,
+    Create,
+    /// The call of a request; `before` is the state to go back to if it fails.
+    Request {
+        verb: Verb,
+        before: State,
+        bound: bool,
+    },
+    /// A migration waits for the application's acks; no call yet.
+    Quiesce {
+        to: Option<ChannelKey>,
+    },
+    /// A migration to synchronous mode opens the private channel.
+    OpenToMove {
+        to: ChannelKey,
+        by_event: bool,
+    },
+    /// The device migrates it.
+    Move {
+        to: ChannelKey,
+        by_event: bool,
+    },
+    Destroy,
+}
+
+/// Synchronous mode: which request waits for its event, and how the last one ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Waiting {
+    /// No request has been made since the id became synchronous.
+    Never,
+    /// The request is open.
+    For(Verb),
+    /// It ended with this event, readable until the next request.
+    Ended(Verb, Letter),
+    /// It ended without an event: at once, or at its deadline.
+    Without { timed_out: bool },
+}
+
+impl Id {
+    pub(crate) fn new(port_space: PortSpace, home: ChannelKey, sync: bool) -> Self {
+        Id {
+            state: State::Idle,
+            port_space,
+            home,
+            sync,
+            has_device: false,
+            has_qp: false,
+            doing: Doing::Nothing,
+            call: None,
+            owed: 0,
+            mail: Thread::EMPTY,
+            deadline: Time::NEVER,
+            move_deadline: Time::NEVER,
+            alarm: None,
+            waiting: Waiting::Never,
+            destroy_by_event: false,
+        }
+    }
+
+    /// A child of a listener, not yet answered.
+    pub(crate) fn child(port_space: PortSpace, home: ChannelKey) -> Self {
+        Id { state: State::Requested, has_device: true, ..Id::new(port_space, home, false) }
+    }
+
+    /// The nearest of its deadlines.
+    pub(crate) fn due(&self) -> Time {
+        self.deadline.min(self.move_deadline)
+    }
+}
+
+/// One event channel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Channel {
+    pub(crate) acks: Acks,
+    /// Private to an id in synchronous mode: closed with its last id.
+    pub(crate) private: bool,
+    pub(crate) phase: Phase,
+    /// Ids on it, and ids on their way to it.
+    pub(crate) ids: u32,
+    /// Undelivered events of all its ids, in order.
+    pub(crate) mail: Thread,
+    /// Stands in the queue of channels to be read.
+    pub(crate) readable: bool,
+}
+
+/// Whether a channel is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Opening,
+    Open,
+    Closing,
+}
+
+impl Channel {
+    pub(crate) fn new(acks: Acks, private: bool) -> Self {
+        Channel { acks, private, phase: Phase::Opening, ids: 0, mail: Thread::EMPTY, readable: false }
+    }
+}
+
+/// The errno of an event that ends an operation although it is not the operation's own and says status 0.
+pub(crate) const fn foreign_end(verb: Verb, event: CmEvent) -> Option<Errno> {
+    match event {
+        CmEvent::Disconnected if !matches!(verb, Verb::Disconnect) => Some(Errno::ECONNRESET),
+        CmEvent::DeviceRemoval => Some(Errno::ENODEV),
+        CmEvent::Disconnected
+        | CmEvent::AddrResolved
+        | CmEvent::AddrError
+        | CmEvent::RouteResolved
+        | CmEvent::RouteError
+        | CmEvent::ConnectRequest
+        | CmEvent::ConnectResponse
+        | CmEvent::ConnectError
+        | CmEvent::Unreachable
+        | CmEvent::Rejected
+        | CmEvent::Established
+        | CmEvent::MulticastJoin
+        | CmEvent::MulticastError
+        | CmEvent::AddrChange
+        | CmEvent::TimewaitExit
+        | CmEvent::AddrinfoResolved
+        | CmEvent::AddrinfoError
+        | CmEvent::User
+        | CmEvent::Internal
+        | CmEvent::Unknown(_) => None,
+    }
+}

@@ -1,0 +1,85 @@
+//! Event channels: opened and closed by the application, or private to an id in synchronous mode.
+
+use super::Core;
+use crate::device::Call;
+use crate::error::Refused;
+use crate::id::{Channel, Phase};
+use crate::key::{About, ChannelKey};
+use crate::request::Acks;
+
+impl Core {
+    /// Opens an event channel (rdma_create_event_channel(3)).
+    ///
+    /// # Errors
+    /// [`Refused::Full`] at the limit on channels.
+    pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Refused> {
+        let channel = self.insert_channel(acks, false)?;
+        let token = self.token(About::Channel(channel));
+        self.calls.push_back((token, Call::OpenChannel { channel }));
+        Ok(channel)
+    }
+
+    /// Closes an event channel (rdma_destroy_event_channel(3)). The real one would destroy the ids that are on it in
+    /// the kernel and leave the library's halves dangling; here ids have to leave first.
+    ///
+    /// # Errors
+    /// [`Refused::NoSuchChannel`]; [`Refused::ChannelInUse`] while ids are on it, events wait to be taken, or it is
+    /// private to an id in synchronous mode.
+    pub fn close_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
+        self.usable_channel(key)?;
+        match self.channels.get(key) {
+            Some(channel) if channel.ids == 0 && channel.mail.len == 0 && !channel.private => {
+                self.close(key);
+                Ok(())
+            }
+            Some(_) | None => Err(Refused::ChannelInUse { channel: key }),
+        }
+    }
+
+    /// The key again, if ids may be put on that channel.
+    pub(super) fn usable_channel(&self, key: ChannelKey) -> Result<ChannelKey, Refused> {
+        match self.channels.get(key) {
+            Some(channel) if channel.phase != Phase::Closing && !channel.private => Ok(key),
+            Some(channel) if channel.private => Err(Refused::ChannelInUse { channel: key }),
+            Some(_) | None => Err(Refused::NoSuchChannel { channel: key }),
+        }
+    }
+
+    pub(super) fn insert_channel(&mut self, acks: Acks, private: bool) -> Result<ChannelKey, Refused> {
+        self.channels.insert(Channel::new(acks, private)).ok_or(Refused::Full("channels"))
+    }
+
+    pub(super) fn join_channel(&mut self, key: ChannelKey) {
+        if let Some(channel) = self.channels.get_mut(key) {
+            channel.ids += 1;
+        }
+    }
+
+    /// An id leaves; a private channel closes with its last.
+    pub(super) fn leave_channel(&mut self, key: ChannelKey) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        channel.ids -= 1;
+        if channel.private && channel.ids == 0 && channel.phase != Phase::Closing {
+            match channel.phase {
+                Phase::Open => self.close(key),
+                // It never came to be at the device.
+                Phase::Opening | Phase::Closing => {
+                    self.channels.remove(key);
+                }
+            }
+        }
+    }
+
+    /// Nobody can take what is left on a channel that closes; there is something only on a private one.
+    fn close(&mut self, key: ChannelKey) {
+        while let Some(letter) = self.channels.get(key).and_then(|channel| channel.mail.head()) {
+            self.withdraw(letter, key);
+            self.counters.discarded += 1;
+        }
+        if let Some(channel) = self.channels.get_mut(key) {
+            channel.phase = Phase::Closing;
+        }
+        let token = self.token(About::Channel(key));
+        self.calls.push_back((token, Call::CloseChannel { channel: key }));
+    }
+}

@@ -1,0 +1,90 @@
+//! Events out, and the acks that come back.
+
+use super::Core;
+use crate::error::Refused;
+use crate::event::{Event, Receipt};
+use crate::key::ChannelKey;
+use crate::mail::{Letter, Stored};
+use crate::request::Acks;
+
+impl Core {
+    /// The next event of a channel, in the order in which the device reported them; `None` when there is none.
+    pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
+        let channel = self.channels.get_mut(on)?;
+        let letter = channel.mail.head()?;
+        let acks = channel.acks;
+        let stored = self.withdraw_keeping_data(letter, on);
+        let mut event = self.to_event(&stored);
+        self.mail.drop_data(stored.data);
+        if stored.of_device()
+            && acks == Acks::Explicit
+            && let Some(owner) = self.ids.get_mut(stored.owner())
+        {
+            owner.owed += 1;
+            event.receipt = Some(Receipt { owner: stored.owner() });
+        }
+        Some(event)
+    }
+
+    /// The application is done with an event (rdma_ack_cm_event(3)). A migration or destruction that waited for the
+    /// last ack of its id goes on.
+    ///
+    /// # Errors
+    /// [`Refused::NothingOwed`] for a receipt of another core.
+    pub fn ack(&mut self, receipt: Receipt) -> Result<(), Refused> {
+        let owner = self.ids.get_mut(receipt.owner).filter(|id| id.owed > 0).ok_or(Refused::NothingOwed)?;
+        owner.owed -= 1;
+        if owner.owed == 0 {
+            self.continue_migrate(receipt.owner);
+            self.continue_destroy(receipt.owner);
+        }
+        Ok(())
+    }
+
+    pub(super) fn to_event(&self, stored: &Stored) -> Event {
+        Event {
+            id: stored.id,
+            listener: stored.listener,
+            kind: stored.kind,
+            status: stored.status,
+            param: stored.param,
+            private_data: crate::event::PrivateData::copy_of(self.mail.data(stored.data)),
+            receipt: None,
+        }
+    }
+
+    /// Puts an event at the end of a channel, in the name of its owner if that still lives.
+    pub(super) fn post(&mut self, stored: Stored, on: ChannelKey) {
+        let owner = stored.owner();
+        let letter = self.mail.store(stored);
+        if let Some(id) = self.ids.get_mut(owner) {
+            self.mail.own(&mut id.mail, letter);
+        }
+        if let Some(channel) = self.channels.get_mut(on) {
+            self.mail.append(&mut channel.mail, letter);
+        }
+    }
+
+    /// Takes an event off both of its lists, wherever it stands.
+    pub(super) fn detach(&mut self, letter: Letter, from: ChannelKey) {
+        let owner = self.mail.get(letter).owner();
+        if let Some(channel) = self.channels.get_mut(from) {
+            self.mail.unlink(&mut channel.mail, letter);
+        }
+        if let Some(id) = self.ids.get_mut(owner) {
+            self.mail.disown(&mut id.mail, letter);
+        }
+    }
+
+    fn withdraw_keeping_data(&mut self, letter: Letter, from: ChannelKey) -> Stored {
+        self.detach(letter, from);
+        self.mail.take(letter)
+    }
+
+    /// Takes an event away for good.
+    pub(super) fn withdraw(&mut self, letter: Letter, from: ChannelKey) -> Stored {
+        let stored = self.withdraw_keeping_data(letter, from);
+        self.mail.drop_data(stored.data);
+        stored
+    }
+}

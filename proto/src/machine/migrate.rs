@@ -1,0 +1,160 @@
+//! Migration: settled, quiescing (the application owes acks), moving (the device is at it), settled.
+
+use super::Core;
+use crate::device::{Call, Outcome};
+use crate::errno::Errno;
+use crate::error::{Failure, Refused};
+use crate::event::EventKind;
+use crate::id::{Doing, Waiting};
+use crate::key::{ChannelKey, IdKey};
+use crate::mail::Stored;
+use crate::request::{Acks, Verb};
+use crate::time::Time;
+
+impl Core {
+    pub(super) fn begin_migrate(&mut self, key: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<(), Refused> {
+        let owed = self.get(key, Verb::Migrate)?.owed;
+        if owed == 0 {
+            return self.start_move(key, to, false);
+        }
+        if let Some(id) = self.ids.get_mut(key) {
+            id.doing = Doing::Quiesce { to };
+            id.move_deadline = deadline;
+        }
+        self.set_alarm(key);
+        Ok(())
+    }
+
+    /// The last ack is in.
+    pub(super) fn continue_migrate(&mut self, key: IdKey) {
+        let Some(id) = self.ids.get(key) else { return };
+        let Doing::Quiesce { to } = id.doing else { return };
+        self.stop_quiescing(key);
+        let started = match to {
+            // The channel may have been closed while the acks were outstanding.
+            Some(to) if self.usable_channel(to).is_err() => Err(Errno::EBADF),
+            to => self.start_move(key, to, true).map_err(|refused| refused.errno()),
+        };
+        if let Err(errno) = started {
+            self.tell_migrated(key, Err(errno));
+        }
+    }
+
+    pub(super) fn stop_quiescing(&mut self, key: IdKey) {
+        if let Some(id) = self.ids.get_mut(key) {
+            id.doing = Doing::Nothing;
+            id.move_deadline = Time::NEVER;
+        }
+        self.set_alarm(key);
+    }
+
+    fn start_move(&mut self, key: IdKey, to: Option<ChannelKey>, by_event: bool) -> Result<(), Refused> {
+        let from = self.get(key, Verb::Migrate)?.home;
+        match to {
+            Some(to) => {
+                self.join_channel(to);
+                self.call_for_id(key, Doing::Move { to, by_event }, Call::Migrate { id: key, from, to });
+            }
+            None => {
+                let to = self.insert_channel(Acks::OnDelivery, true)?;
+                self.join_channel(to);
+                self.call_for_id(key, Doing::OpenToMove { to, by_event }, Call::OpenChannel { channel: to });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn opened_to_move(
+        &mut self,
+        key: IdKey,
+        to: ChannelKey,
+        by_event: bool,
+        outcome: Outcome,
+    ) -> Option<Result<(), Failure>> {
+        let id = self.ids.get(key)?;
+        let (from, state) = (id.home, id.state);
+        match outcome {
+            Ok(()) => {
+                self.now_open(to);
+                // A destroy overtook the migration: the channel that was opened for it goes again.
+                if state == crate::State::Destroying {
+                    self.leave_channel(to);
+                    return None;
+                }
+                self.call_for_id(key, Doing::Move { to, by_event }, Call::Migrate { id: key, from, to });
+                None
+            }
+            Err(errno) => {
+                self.leave_channel(to);
+                self.end_migrate(key, by_event, Err(Failure { call: "create_event_channel", state, errno }))
+            }
+        }
+    }
+
+    pub(super) fn moved(
+        &mut self,
+        key: IdKey,
+        to: ChannelKey,
+        by_event: bool,
+        outcome: Outcome,
+    ) -> Option<Result<(), Failure>> {
+        let id = self.ids.get(key)?;
+        let (home, state) = (id.home, id.state);
+        match outcome {
+            // An event on the new channel may have told already.
+            Ok(()) if home == to => None,
+            Ok(()) => {
+                self.arrive(key, to, by_event);
+                if by_event { None } else { Some(Ok(())) }
+            }
+            Err(errno) => {
+                self.leave_channel(to);
+                self.end_migrate(key, by_event, Err(Failure { call: Verb::Migrate.name(), state, errno }))
+            }
+        }
+    }
+
+    fn end_migrate(&mut self, key: IdKey, by_event: bool, result: Result<(), Failure>) -> Option<Result<(), Failure>> {
+        if by_event {
+            self.tell_migrated(key, result.map_err(|failure| failure.errno));
+            return None;
+        }
+        Some(result)
+    }
+
+    /// The id is on its new channel: its undelivered events follow, in order, ahead of any later ones.
+    pub(super) fn arrive(&mut self, key: IdKey, to: ChannelKey, by_event: bool) {
+        let private = self.is_private(to);
+        // Leaving synchronous mode acks the event that completed the last call (`rdma_migrate_id` of librdmacm).
+        self.clear_waiting(key, Waiting::Never);
+        let Some(id) = self.ids.get_mut(key) else { return };
+        let from = core::mem::replace(&mut id.home, to);
+        id.sync = private;
+        let mut next = id.mail.head();
+        if by_event {
+            let letter = self.mail.store(Stored::made(key, EventKind::Migrated, 0));
+            self.mail.own_first(&mut id.mail, letter);
+            if let Some(channel) = self.channels.get_mut(to) {
+                self.mail.append(&mut channel.mail, letter);
+            }
+        }
+        while let Some(letter) = next {
+            next = self.mail.next_owned(letter);
+            if let Some(channel) = self.channels.get_mut(from) {
+                self.mail.unlink(&mut channel.mail, letter);
+            }
+            if let Some(channel) = self.channels.get_mut(to) {
+                self.mail.append(&mut channel.mail, letter);
+            }
+        }
+        self.leave_channel(from);
+        self.handle_readable(to);
+    }
+
+    pub(super) fn tell_migrated(&mut self, key: IdKey, result: Result<(), Errno>) {
+        if let Some(home) = self.home(key) {
+            let status = result.map_or_else(|errno| -errno.0, |()| 0);
+            self.post(Stored::made(key, EventKind::Migrated, status), home);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The machine: facts in, calls and events out.
+
+mod channel;
+mod check;
+mod deliver;
+mod destroy;
+mod event;
+mod migrate;
+mod outcome;
+mod release;
+mod submit;
+mod timeout;
+
+use alloc::collections::VecDeque;
+
+use crate::alarm::Alarms;
+use crate::arena::Arena;
+use crate::device::Call;
+use crate::errno::Errno;
+use crate::error::{Failure, Refused};
+use crate::event::Event;
+use crate::id::{Channel, Doing, Id, Waiting, foreign_end};
+use crate::key::{About, ChannelKey, IdKey, Token};
+use crate::limits::Limits;
+use crate::mail::{Data, Mail};
+use crate::request::{PortSpace, Verb};
+use crate::state::State;
+use crate::table;
+use crate::time::Time;
+
+pub use event::Admission;
+pub use release::Released;
+
+/// The state of every id and channel of one event loop. See the [crate's first page](crate) for how it is driven.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Core {
+    limits: Limits,
+    ids: Arena<IdKey, Id>,
+    channels: Arena<ChannelKey, Channel>,
+    mail: Mail,
+    /// Calls to be made, in order.
+    calls: VecDeque<(Token, Call)>,
+    /// Private data of calls that are queued or under way.
+    call_data: VecDeque<(Token, Data)>,
+    /// Channels to be read, each once.
+    readable: VecDeque<ChannelKey>,
+    alarms: Alarms,
+    next_token: u64,
+    counters: Counters,
+}
+
+/// What happened and led to nothing. All of them only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Events that came after what they belong to was over.
+    pub late: u64,
+    /// Events for ids that this core does not have.
+    pub stray: u64,
+    /// Events and outcomes that cannot be.
+    pub faults: u64,
+    /// Undelivered events that went with a destroyed id.
+    pub discarded: u64,
+}
+
+/// A request on which a call was made has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// What the request was about.
+    pub about: About,
+    /// How it ended. A request that is completed by an event has only begun when this is `Ok`.
+    pub result: Result<(), Failure>,
+}
+
+impl Core {
+    /// A core with no ids and no channels.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Core {
+            limits,
+            ids: Arena::new(limits.ids),
+            channels: Arena::new(limits.channels),
+            mail: Mail::default(),
+            calls: VecDeque::new(),
+            call_data: VecDeque::new(),
+            readable: VecDeque::new(),
+            alarms: Alarms::default(),
+            next_token: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The state of an id; `None` once it is gone.
+    #[must_use]
+    pub fn state(&self, id: IdKey) -> Option<State> {
+        self.ids.get(id).map(|id| id.state)
+    }
+
+    /// The port space of an id.
+    #[must_use]
+    pub fn port_space(&self, id: IdKey) -> Option<PortSpace> {
+        self.ids.get(id).map(|id| id.port_space)
+    }
+
+    /// The channel that an id's events are delivered on; for one in synchronous mode, its private one.
+    #[must_use]
+    pub fn home(&self, id: IdKey) -> Option<ChannelKey> {
+        self.ids.get(id).map(|id| id.home)
+    }
+
+    /// Whether an id is in synchronous mode.
+    #[must_use]
+    pub fn is_sync(&self, id: IdKey) -> bool {
+        self.ids.get(id).is_some_and(|id| id.sync)
+    }
+
+    /// Whether an id has a QP, as far as [`Request::AttachQp`](crate::Request::AttachQp) told.
+    #[must_use]
+    pub fn has_qp(&self, id: IdKey) -> bool {
+        self.ids.get(id).is_some_and(|id| id.has_qp)
+    }
+
+    /// Whether a channel is private to an id in synchronous mode.
+    #[must_use]
+    pub fn is_private(&self, channel: ChannelKey) -> bool {
+        self.channels.get(channel).is_some_and(|channel| channel.private)
+    }
+
+    /// Events delivered for an id and not acked yet.
+    #[must_use]
+    pub fn owed(&self, id: IdKey) -> u32 {
+        self.ids.get(id).map_or(0, |id| id.owed)
+    }
+
+    /// Whether a channel is there.
+    #[must_use]
+    pub fn has_channel(&self, channel: ChannelKey) -> bool {
+        self.channels.contains(channel)
+    }
+
+    /// Whether a call or a channel to be read is waiting for the driver.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        !self.calls.is_empty() || !self.readable.is_empty()
+    }
+
+    /// How many ids there are.
+    #[must_use]
+    pub fn ids(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// How many channels there are, private ones included.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// What led to nothing.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Synchronous mode: how the last request on the id that waits for an event ended; `None` while it is open or if
+    /// there was none. The errno is the one that librdmacm would have set (`ucma_complete`), but a request ends only by
+    /// an event of its own: DISCONNECTED during a connect is `ECONNRESET`, and a device removal `ENODEV`.
+    #[must_use]
+    pub fn sync_result(&self, id: IdKey) -> Option<Result<(), Errno>> {
+        match self.ids.get(id)?.waiting {
+            Waiting::Never | Waiting::For(_) => None,
+            Waiting::Without { timed_out: false } => Some(Ok(())),
+            Waiting::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
+            Waiting::Ended(verb, letter) => {
+                let event = self.to_event(self.mail.get(letter));
+                Some(match event.cm().and_then(|cm| foreign_end(verb, cm)) {
+                    Some(errno) => Err(errno),
+                    None => event.result(),
+                })
+            }
+        }
+    }
+
+    /// Synchronous mode: the event that completed the last request, readable until the id's next request
+    /// (rdma_create_id(3)).
+    #[must_use]
+    pub fn sync_event(&self, id: IdKey) -> Option<Event> {
+        match self.ids.get(id)?.waiting {
+            Waiting::Ended(_, letter) => Some(self.to_event(self.mail.get(letter))),
+            Waiting::Never | Waiting::For(_) | Waiting::Without { .. } => None,
+        }
+    }
+
+    /// The next call to make and the token to report its outcome under. `None` when there is none.
+    pub fn poll_call(&mut self) -> Option<(Token, Call)> {
+        self.calls.pop_front()
+    }
+
+    /// The private data to send with the call of this token; empty for most.
+    #[must_use]
+    pub fn call_data(&self, token: Token) -> &[u8] {
+        self.mail.data(self.call_data.iter().find(|(of, _)| *of == token).map(|&(_, data)| data))
+    }
+
+    /// Says that a channel may have something to read. Once noted, it is asked for once.
+    pub fn handle_readable(&mut self, key: ChannelKey) {
+        if let Some(channel) = self.channels.get_mut(key)
+            && !core::mem::replace(&mut channel.readable, true)
+        {
+            self.readable.push_back(key);
+        }
+    }
+
+    /// The next channel to be read. Besides those of [`handle_readable`](Core::handle_readable) there is the one that an
+    /// id was just migrated to: the kernel moves pending events there and wakes no one (`ucma_migrate_id`).
+    pub fn poll_readable(&mut self) -> Option<ChannelKey> {
+        while let Some(key) = self.readable.pop_front() {
+            if let Some(channel) = self.channels.get_mut(key)
+                && core::mem::take(&mut channel.readable)
+            {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// The nearest deadline and whose it is. `None` if no operation has one.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<(Time, IdKey)> {
+        self.alarms.first()
+    }
+
+    /// The one place where the state of an id changes. A deadline ends with the operation that it was for.
+    fn set_state(&mut self, key: IdKey, next: State) {
+        if let Some(id) = self.ids.get_mut(key)
+            && id.state != next
+        {
+            let ended = table::operation(id.state).is_some();
+            id.state = next;
+            if ended {
+                id.deadline = Time::NEVER;
+                self.set_alarm(key);
+            }
+        }
+    }
+
+    fn set_deadline(&mut self, key: IdKey, deadline: Time) {
+        if let Some(id) = self.ids.get_mut(key) {
+            id.deadline = deadline;
+            self.set_alarm(key);
+        }
+    }
+
+    /// Brings the heap in line with the deadlines of an id.
+    fn set_alarm(&mut self, key: IdKey) {
+        let Some(id) = self.ids.get(key) else { return };
+        let (place, due) = (id.alarm, id.due());
+        let ids = &mut self.ids;
+        self.alarms.set(place, due, key, &mut |key, place| {
+            if let Some(id) = ids.get_mut(key) {
+                id.alarm = place;
+            }
+        });
+    }
+
+    fn token(&mut self, about: About) -> Token {
+        self.next_token += 1;
+        Token { number: self.next_token, about }
+    }
+
+    /// Queues a call about an id and notes what for.
+    fn call_for_id(&mut self, key: IdKey, doing: Doing, call: Call) -> Token {
+        let token = self.token(About::Id(key));
+        if let Some(id) = self.ids.get_mut(key) {
+            id.doing = doing;
+            id.call = Some(token);
+        }
+        self.calls.push_back((token, call));
+        token
+    }
+
+    fn get(&self, key: IdKey, request: Verb) -> Result<&Id, Refused> {
+        self.ids.get(key).ok_or(Refused::NoSuchId { id: key, request })
+    }
+}

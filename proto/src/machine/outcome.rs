@@ -1,0 +1,163 @@
+//! What the device's calls returned.
+
+use super::{Core, Ended};
+use crate::device::{Call, Outcome};
+use crate::error::{Failure, Fault};
+use crate::event::{CmEvent, EventKind};
+use crate::id::{Doing, Phase, Waiting};
+use crate::key::{About, ChannelKey, IdKey, Token};
+use crate::request::Verb;
+use crate::state::State;
+use crate::table;
+
+impl Core {
+    /// Takes what a call returned. `Some` if a request has ended by it; a request that had to wait for acks ends by
+    /// event instead.
+    ///
+    /// # Errors
+    /// [`Fault`] if no such call is under way, or if the device could not close something.
+    pub fn handle_outcome(&mut self, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
+        if let Some(at) = self.call_data.iter().position(|(of, _)| *of == token)
+            && let Some((_, data)) = self.call_data.remove(at)
+        {
+            self.mail.drop_data(Some(data));
+        }
+        let result = match token.about {
+            About::Id(id) => self.id_outcome(id, token, outcome),
+            About::Channel(channel) => self.channel_outcome(channel, token, outcome),
+        };
+        if result.is_err() {
+            self.counters.faults += 1;
+        }
+        result
+    }
+
+    fn channel_outcome(&mut self, key: ChannelKey, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
+        let channel = self.channels.get_mut(key).ok_or(Fault::NoSuchCall { token })?;
+        let (call, asked) = (
+            if channel.phase == Phase::Opening { "create_event_channel" } else { "destroy_event_channel" },
+            !channel.private,
+        );
+        match (channel.phase, outcome) {
+            (Phase::Opening, Ok(())) => channel.phase = Phase::Open,
+            (Phase::Opening | Phase::Closing, _) => {
+                self.channels.remove(key);
+            }
+            (Phase::Open, _) => return Err(Fault::NoSuchCall { token }),
+        }
+        match outcome {
+            Err(errno) if !asked => Err(Fault::Leak { call, errno }),
+            _ if !asked => Ok(None),
+            outcome => Ok(Some(Ended {
+                about: About::Channel(key),
+                result: outcome.map_err(|errno| Failure { call, state: State::Idle, errno }),
+            })),
+        }
+    }
+
+    fn id_outcome(&mut self, key: IdKey, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
+        let id = self.ids.get_mut(key).filter(|id| id.call == Some(token)).ok_or(Fault::NoSuchCall { token })?;
+        id.call = None;
+        let doing = core::mem::replace(&mut id.doing, Doing::Nothing);
+        // A destroy was asked for while the call was under way: nobody asks for the call's own end any more.
+        let orphaned = id.state == State::Destroying && !matches!(doing, Doing::Destroy);
+        let ended = match doing {
+            Doing::Nothing | Doing::Quiesce { .. } => return Err(Fault::NoSuchCall { token }),
+            Doing::OpenToCreate => self.opened_to_create(key, outcome),
+            Doing::Create => self.created(key, outcome),
+            Doing::Request { verb, before, bound } => Some(self.requested(key, verb, before, bound, outcome)),
+            Doing::OpenToMove { to, by_event } => self.opened_to_move(key, to, by_event, outcome),
+            Doing::Move { to, by_event } => self.moved(key, to, by_event, outcome),
+            Doing::Destroy => return self.destroyed(key, outcome),
+        };
+        if orphaned {
+            self.continue_destroy(key);
+            return Ok(None);
+        }
+        Ok(ended.map(|result| Ended { about: About::Id(key), result }))
+    }
+
+    /// The private channel of a new synchronous id.
+    fn opened_to_create(&mut self, key: IdKey, outcome: Outcome) -> Option<Result<(), Failure>> {
+        let id = self.ids.get(key)?;
+        let (channel, port_space) = (id.home, id.port_space);
+        match outcome {
+            Ok(()) => {
+                self.now_open(channel);
+                self.call_for_id(key, Doing::Create, Call::CreateId { id: key, channel, port_space });
+                None
+            }
+            Err(errno) => {
+                self.forget(key);
+                Some(Err(Failure { call: "create_event_channel", state: State::Idle, errno }))
+            }
+        }
+    }
+
+    fn created(&mut self, key: IdKey, outcome: Outcome) -> Option<Result<(), Failure>> {
+        if outcome.is_err() {
+            self.forget(key);
+        }
+        Some(outcome.map_err(|errno| Failure { call: "create_id", state: State::Idle, errno }))
+    }
+
+    fn requested(
+        &mut self,
+        key: IdKey,
+        verb: Verb,
+        before: State,
+        bound: bool,
+        outcome: Outcome,
+    ) -> Result<(), Failure> {
+        match outcome {
+            Ok(()) => {
+                if let Some(id) = self.ids.get_mut(key) {
+                    id.has_device |= bound;
+                }
+                self.end_at_once(key, verb);
+                Ok(())
+            }
+            Err(errno) => {
+                let begun = match table::ask(before, verb) {
+                    table::Ask::Go(next) => next,
+                    table::Ask::Refuse(_) => before,
+                };
+                // An event that came before the outcome has moved the id on: that is the newer word.
+                if self.state(key) == Some(begun) {
+                    self.set_state(key, table::after_failure(before, verb, errno));
+                }
+                self.clear_waiting(key, Waiting::Never);
+                Err(Failure { call: verb.name(), state: self.state(key).unwrap_or(before), errno })
+            }
+        }
+    }
+
+    /// Synchronous mode: a disconnect that waits for nothing, because the peer was first or there is no connection any
+    /// more. If the peer's DISCONNECTED is still to be taken it is this request's event.
+    fn end_at_once(&mut self, key: IdKey, verb: Verb) {
+        let Some(id) = self.ids.get(key) else { return };
+        if !id.sync || verb != Verb::Disconnect || id.waiting != Waiting::Never {
+            return;
+        }
+        let (home, mut at) = (id.home, id.mail.head());
+        while let Some(letter) = at
+            && self.mail.get(letter).kind != EventKind::Cm(CmEvent::Disconnected)
+        {
+            at = self.mail.next_owned(letter);
+        }
+        let ended = match at {
+            Some(letter) => {
+                self.detach(letter, home);
+                Waiting::Ended(verb, letter)
+            }
+            None => Waiting::Without { timed_out: false },
+        };
+        self.clear_waiting(key, ended);
+    }
+
+    pub(super) fn now_open(&mut self, channel: ChannelKey) {
+        if let Some(channel) = self.channels.get_mut(channel) {
+            channel.phase = Phase::Open;
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! An id goes from one core, and one thread, to another.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::Core;
+use crate::error::{Refused, Why};
+use crate::event::PrivateData;
+use crate::id::{Channel, Doing, Id, Phase, Waiting};
+use crate::key::{ChannelKey, IdKey};
+use crate::mail::{Stored, Thread};
+use crate::request::{Acks, Verb};
+use crate::table::{self, Ask};
+use crate::time::Time;
+
+/// An id between two cores, with its undelivered events. It is to be [adopted](Core::adopt), together with the
+/// device's half.
+#[derive(Debug)]
+#[must_use = "the id lives on in the device"]
+pub struct Released(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    id: Id,
+    mail: Vec<(Stored, PrivateData)>,
+    /// The event that completed its last synchronous request, if that has one.
+    ended: Option<(Verb, Stored, PrivateData)>,
+}
+
+impl Released {
+    /// The state that the id is in.
+    #[must_use]
+    pub fn state(&self) -> crate::State {
+        self.0.id.state
+    }
+}
+
+impl Core {
+    /// Takes an id in synchronous mode out of this core, with its undelivered events. Its key is stale from now on.
+    /// Returns the private channel's key too, for [`Device::release`](crate::Device::release).
+    ///
+    /// # Errors
+    /// [`Refused`] if the id is not in synchronous mode, a call is under way, or acks are owed.
+    pub fn release(&mut self, key: IdKey) -> Result<(Released, ChannelKey), Refused> {
+        let id = self.get(key, Verb::Release)?;
+        let shared = self.channels.get(id.home).is_some_and(|channel| channel.ids != 1);
+        let why = match (table::ask(id.state, Verb::Release), id.doing) {
+            (Ask::Refuse(why), _) => Some(why),
+            (Ask::Go(_), Doing::Request { verb, .. }) => Some(Why::Busy(verb)),
+            (Ask::Go(_), Doing::OpenToCreate | Doing::Create | Doing::Destroy) => Some(Why::WrongState),
+            (Ask::Go(_), Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }) => {
+                Some(Why::Busy(Verb::Migrate))
+            }
+            (Ask::Go(_), Doing::Nothing) if !id.sync || shared => Some(Why::NotSync),
+            (Ask::Go(_), Doing::Nothing) if id.owed > 0 => Some(Why::OwesAcks),
+            (Ask::Go(_), Doing::Nothing) => None,
+        };
+        if let Some(why) = why {
+            return Err(self.refusal(key, Verb::Release, why));
+        }
+        let (home, waiting) = (id.home, id.waiting);
+        let mut mail = Vec::new();
+        while let Some(letter) = self.ids.get(key).and_then(|id| id.mail.head()) {
+            self.detach(letter, home);
+            mail.push(self.take_whole(letter));
+        }
+        let ended = match waiting {
+            Waiting::Ended(verb, letter) => {
+                let (stored, data) = self.take_whole(letter);
+                Some((verb, stored, data))
+            }
+            Waiting::Never | Waiting::For(_) | Waiting::Without { .. } => None,
+        };
+        // The deadline goes along; only its place in this core's heap does not.
+        let deadline = self.ids.get(key).map_or(Time::NEVER, |id| id.deadline);
+        self.set_deadline(key, Time::NEVER);
+        self.channels.remove(home);
+        match self.ids.remove(key) {
+            Some(id) => Ok((Released(Box::new(Parts { id: Id { deadline, ..id }, mail, ended })), home)),
+            None => Err(Refused::NoSuchId { id: key, request: Verb::Release }),
+        }
+    }
+
+    /// Takes in an id that another core released: in synchronous mode, in the state it was in, on a new private
+    /// channel. The device's half is adopted under the same two keys before anything else is done with it.
+    ///
+    /// # Errors
+    /// [`Refused::Full`] and the id again, at the limit on ids or channels.
+    pub fn adopt(&mut self, released: Released) -> Result<(IdKey, ChannelKey), (Refused, Released)> {
+        if self.ids.next_key().is_none() {
+            return Err((Refused::Full("ids"), released));
+        }
+        let channel = Channel { phase: Phase::Open, ids: 1, ..Channel::new(Acks::OnDelivery, true) };
+        let Some(home) = self.channels.insert(channel) else { return Err((Refused::Full("channels"), released)) };
+        let Parts { id, mail, ended } = *released.0;
+        let (deadline, waiting) = (id.deadline, id.waiting);
+        let fresh = Id { home, mail: Thread::EMPTY, deadline: Time::NEVER, alarm: None, waiting: Waiting::Never, ..id };
+        let Some(key) = self.ids.insert(fresh) else {
+            let released = Released(Box::new(Parts { id, mail, ended }));
+            return Err((Refused::Full("ids"), released));
+        };
+        self.set_deadline(key, deadline);
+        for (stored, data) in mail {
+            let stored = self.rekeyed(stored, data, key);
+            self.post(stored, home);
+        }
+        let waiting = match (waiting, ended) {
+            (_, Some((verb, stored, data))) => {
+                let stored = self.rekeyed(stored, data, key);
+                Waiting::Ended(verb, self.mail.store(stored))
+            }
+            (Waiting::Ended(..), None) => Waiting::Never,
+            (waiting @ (Waiting::Never | Waiting::For(_) | Waiting::Without { .. }), None) => waiting,
+        };
+        self.clear_waiting(key, waiting);
+        self.handle_readable(home);
+        Ok((key, home))
+    }
+
+    fn take_whole(&mut self, letter: crate::mail::Letter) -> (Stored, PrivateData) {
+        let stored = self.mail.take(letter);
+        let data = self.mail.drop_data(stored.data);
+        (stored, data)
+    }
+
+    fn rekeyed(&mut self, stored: Stored, data: PrivateData, key: IdKey) -> Stored {
+        Stored { id: key, listener: None, data: self.mail.keep(&data), ..stored }
+    }
+}

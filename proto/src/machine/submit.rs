@@ -1,0 +1,167 @@
+//! Requests in: the table decides, then the guards; only then does anything change.
+
+use super::Core;
+use crate::device::Call;
+use crate::error::{Refused, Why};
+use crate::guard;
+use crate::id::{Doing, Id, Waiting};
+use crate::key::{ChannelKey, IdKey};
+use crate::request::{Acks, PortSpace, Request, Verb};
+use crate::table::{self, Ask};
+use crate::time::Time;
+
+impl Core {
+    /// Creates an id on a channel, or with `None` in synchronous mode (rdma_create_id(3)).
+    ///
+    /// # Errors
+    /// [`Refused::NoSuchChannel`]; [`Refused::Full`] at the limit on ids or, in synchronous mode, on channels.
+    pub fn create_id(&mut self, home: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Refused> {
+        if self.ids.next_key().is_none() {
+            return Err(Refused::Full("ids"));
+        }
+        let (home, sync) = match home {
+            Some(channel) => (self.usable_channel(channel)?, false),
+            None => (self.insert_channel(Acks::OnDelivery, true)?, true),
+        };
+        let id = self.ids.insert(Id::new(port_space, home, sync)).ok_or(Refused::Full("ids"))?;
+        self.join_channel(home);
+        if sync {
+            self.call_for_id(id, Doing::OpenToCreate, Call::OpenChannel { channel: home });
+        } else {
+            self.call_for_id(id, Doing::Create, Call::CreateId { id, channel: home, port_space });
+        }
+        Ok(id)
+    }
+
+    /// Asks for something on an id. `deadline` is for requests that a later event completes: if it passes first, the
+    /// request ends with [`EventKind::DeadlinePassed`](crate::EventKind::DeadlinePassed), in synchronous mode with
+    /// `ETIMEDOUT`.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing has changed.
+    pub fn submit(&mut self, now: Time, key: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
+        let verb = request.verb();
+        let next = match self.decide(now, key, &request, deadline)? {
+            Ask::Go(next) => next,
+            Ask::Refuse(why) => return Err(self.refusal(key, verb, why)),
+        };
+        match request {
+            Request::Destroy => self.begin_destroy(key, deadline),
+            Request::Migrate { to } => return self.begin_migrate(key, to, deadline),
+            Request::AttachQp | Request::DetachQp => {
+                if let Some(id) = self.ids.get_mut(key) {
+                    id.has_qp = verb == Verb::AttachQp;
+                }
+            }
+            Request::Bind { .. }
+            | Request::ResolveAddr { .. }
+            | Request::ResolveRoute
+            | Request::Listen { .. }
+            | Request::Connect { .. }
+            | Request::Accept { .. }
+            | Request::Reject { .. }
+            | Request::Establish
+            | Request::Disconnect => self.begin_call(now, key, request, next, deadline),
+        }
+        Ok(())
+    }
+
+    /// Whether a request would be refused, without making it.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn would_refuse(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<(), Refused> {
+        match self.decide(now, key, request, deadline)? {
+            Ask::Go(_) => Ok(()),
+            Ask::Refuse(why) => Err(self.refusal(key, request.verb(), why)),
+        }
+    }
+
+    /// The table, then what it leaves open.
+    fn decide(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<Ask, Refused> {
+        let verb = request.verb();
+        let id = self.get(key, verb)?;
+        let cell = table::ask(id.state, verb);
+        if matches!(cell, Ask::Refuse(_)) || verb == Verb::Destroy {
+            return Ok(cell);
+        }
+        let busy = match (id.doing, id.waiting) {
+            (Doing::Nothing, Waiting::For(waiting)) if verb != Verb::Migrate => Some(waiting),
+            (Doing::Nothing, _) => None,
+            (Doing::Request { verb, .. }, _) => Some(verb),
+            (Doing::OpenToCreate | Doing::Create, _) => Some(verb),
+            (Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }, _) => Some(Verb::Migrate),
+            (Doing::Destroy, _) => Some(Verb::Destroy),
+        };
+        if let Some(verb) = busy {
+            return Ok(Ask::Refuse(Why::Busy(verb)));
+        }
+        if deadline <= now {
+            return Ok(Ask::Refuse(Why::TooLate));
+        }
+        if let Request::Migrate { to } = *request {
+            match to {
+                Some(to) if self.usable_channel(to).is_err() => return Ok(Ask::Refuse(Why::NoSuchChannel(to))),
+                None if self.channels.next_key().is_none() => return Ok(Ask::Refuse(Why::NoChannelLeft)),
+                Some(_) | None => {}
+            }
+        }
+        Ok(guard::check(id, request).map_or_else(Ask::Refuse, |()| cell))
+    }
+
+    pub(super) fn refusal(&self, key: IdKey, request: Verb, why: Why) -> Refused {
+        match self.ids.get(key) {
+            Some(id) => Refused::Request { id: key, request, state: id.state, why },
+            None => Refused::NoSuchId { id: key, request },
+        }
+    }
+
+    fn begin_call(&mut self, now: Time, key: IdKey, request: Request<'_>, next: crate::State, deadline: Time) {
+        let verb = request.verb();
+        let Some(id) = self.ids.get(key) else { return };
+        let timeout_ms = deadline.millis_from(now);
+        let mut bound = false;
+        let call = match request {
+            Request::Bind { addr } => {
+                bound = guard::names_a_device(addr);
+                Call::Bind { id: key, addr }
+            }
+            Request::ResolveAddr { src, dst } => Call::ResolveAddr { id: key, src, dst, timeout_ms },
+            Request::ResolveRoute => Call::ResolveRoute { id: key, timeout_ms },
+            Request::Listen { backlog } => Call::Listen { id: key, backlog },
+            Request::Connect { param, .. } => Call::Connect { id: key, param },
+            Request::Accept { param, .. } => Call::Accept { id: key, param },
+            Request::Reject { .. } => Call::Reject { id: key },
+            Request::Establish => Call::Establish { id: key },
+            Request::Disconnect => Call::Disconnect { id: key },
+            // Begun elsewhere: they are no single call.
+            Request::AttachQp | Request::DetachQp | Request::Migrate { .. } | Request::Destroy => return,
+        };
+        let before = id.state;
+        let operation = table::operation(next);
+        let waits = id.sync && operation == Some(verb);
+        self.clear_waiting(key, if waits { Waiting::For(verb) } else { Waiting::Never });
+        self.set_state(key, next);
+        if operation.is_some() {
+            self.set_deadline(key, deadline);
+        }
+        let token = self.call_for_id(key, Doing::Request { verb, before, bound }, call);
+        if let Some(data) = self.mail.keep(request.private_data()) {
+            self.call_data.push_back((token, data));
+        }
+    }
+
+    /// Synchronous mode: forgets how the last request ended.
+    pub(super) fn clear_waiting(&mut self, key: IdKey, next: Waiting) {
+        if let Some(id) = self.ids.get_mut(key) {
+            let ended = core::mem::replace(&mut id.waiting, next);
+            match ended {
+                Waiting::Ended(_, letter) => {
+                    let stored = self.mail.take(letter);
+                    self.mail.drop_data(stored.data);
+                }
+                Waiting::Never | Waiting::For(_) | Waiting::Without { .. } => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Deadlines that pass.
+
+use super::Core;
+use crate::errno::Errno;
+use crate::event::EventKind;
+use crate::id::Waiting;
+use crate::key::IdKey;
+use crate::mail::Stored;
+use crate::state::State;
+use crate::table::{self, Fact, Tell};
+use crate::time::Time;
+
+impl Core {
+    /// Ends every request whose deadline is not after `now`. What the device says of them later is late.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some((due, key)) = self.alarms.first()
+            && due <= now
+        {
+            let Some(id) = self.ids.get(key) else { return };
+            if id.move_deadline <= now {
+                self.stop_quiescing(key);
+                self.tell_migrated(key, Err(Errno::ETIMEDOUT));
+            } else {
+                self.expire(key);
+            }
+        }
+    }
+
+    fn expire(&mut self, key: IdKey) {
+        self.set_deadline(key, Time::NEVER);
+        let Some(id) = self.ids.get_mut(key) else { return };
+        let (state, home, waiting) = (id.state, id.home, id.waiting);
+        let (Some(verb), Tell::Go(next)) = (table::operation(state), table::tell(state, Fact::Deadline)) else {
+            return;
+        };
+        let stored = if state == State::Destroying {
+            id.destroy_by_event = false;
+            Stored::made(key, EventKind::Destroyed, -Errno::ETIMEDOUT.0)
+        } else {
+            Stored::made(key, EventKind::DeadlinePassed(verb), 0)
+        };
+        self.set_state(key, next);
+        match waiting {
+            Waiting::For(_) => self.clear_waiting(key, Waiting::Without { timed_out: true }),
+            Waiting::Never | Waiting::Ended(..) | Waiting::Without { .. } => self.post(stored, home),
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The life of an id as data: what every request and every event does in every state.
+//!
+//! The arrays are as wide as [`Verb`] and [`Fact`] and as long as [`State`]; a new variant of any of them does not
+//! compile until each row has decided it. Sources: semantics of librdmacm's `rdma_*` calls and of the kernel's
+//! `cma_ib_handler`, per column in the [requests](REQUESTS) and [events](EVENTS) tables.
+
+use crate::columns::columns;
+use crate::errno::Errno;
+use crate::error::Why;
+use crate::event::CmEvent;
+use crate::request::Verb;
+use crate::state::State;
+
+/// What a request does in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// It is carried out; the id is in this state at once, and back if the device refuses.
+    Go(State),
+    /// The caller's mistake: nothing changes.
+    Refuse(Why),
+}
+
+/// What an event does in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tell {
+    /// It is delivered and the id is in this state.
+    Go(State),
+    /// It comes too late to mean anything: counted, not delivered.
+    Late,
+    /// The device cannot mean it: reported as a [`Fault`](crate::Fault), not delivered.
+    Fault,
+}
+
+columns! {
+    /// The kind of a fact that reaches an id: a column of the [event table](EVENTS).
+    pub enum Fact {
+        /// ADDR_RESOLVED.
+        AddrResolved = "ADDR_RESOLVED",
+        /// ADDR_ERROR.
+        AddrError = "ADDR_ERROR",
+        /// ROUTE_RESOLVED.
+        RouteResolved = "ROUTE_RESOLVED",
+        /// ROUTE_ERROR.
+        RouteError = "ROUTE_ERROR",
+        /// CONNECT_REQUEST, seen from the listener.
+        ConnectRequest = "CONNECT_REQUEST",
+        /// CONNECT_RESPONSE.
+        ConnectResponse = "CONNECT_RESPONSE",
+        /// CONNECT_ERROR.
+        ConnectError = "CONNECT_ERROR",
+        /// UNREACHABLE: no answer, or at any time a change of the peer's link address.
+        Unreachable = "UNREACHABLE",
+        /// REJECTED.
+        Rejected = "REJECTED",
+        /// ESTABLISHED.
+        Established = "ESTABLISHED",
+        /// DISCONNECTED.
+        Disconnected = "DISCONNECTED",
+        /// DEVICE_REMOVAL.
+        DeviceRemoval = "DEVICE_REMOVAL",
+        /// MULTICAST_JOIN and MULTICAST_ERROR, which connected ids never see.
+        Multicast = "MULTICAST",
+        /// ADDR_CHANGE.
+        AddrChange = "ADDR_CHANGE",
+        /// TIMEWAIT_EXIT.
+        TimewaitExit = "TIMEWAIT_EXIT",
+        /// Events that do not move an id: codes 16 to 19 and unknown ones.
+        Other = "other",
+        /// The deadline of the operation that is under way.
+        Deadline = "deadline",
+    }
+}
+
+impl Fact {
+    /// The column of an event type.
+    #[must_use]
+    pub const fn of(event: CmEvent) -> Fact {
+        match event {
+            CmEvent::AddrResolved => Fact::AddrResolved,
+            CmEvent::AddrError => Fact::AddrError,
+            CmEvent::RouteResolved => Fact::RouteResolved,
+            CmEvent::RouteError => Fact::RouteError,
+            CmEvent::ConnectRequest => Fact::ConnectRequest,
+            CmEvent::ConnectResponse => Fact::ConnectResponse,
+            CmEvent::ConnectError => Fact::ConnectError,
+            CmEvent::Unreachable => Fact::Unreachable,
+            CmEvent::Rejected => Fact::Rejected,
+            CmEvent::Established => Fact::Established,
+            CmEvent::Disconnected => Fact::Disconnected,
+            CmEvent::DeviceRemoval => Fact::DeviceRemoval,
+            CmEvent::MulticastJoin | CmEvent::MulticastError => Fact::Multicast,
+            CmEvent::AddrChange => Fact::AddrChange,
+            CmEvent::TimewaitExit => Fact::TimewaitExit,
+            CmEvent::AddrinfoResolved
+            | CmEvent::AddrinfoError
+            | CmEvent::User
+            | CmEvent::Internal
+            | CmEvent::Unknown(_) => Fact::Other,
+        }
+    }
+}
+
+/// Short names for the cells, so that a row is a line.
+#[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
+mod ask {
+    use super::{Ask, State, Why};
+    pub(super) const Bnd: Ask = Ask::Go(State::Bound);
+    pub(super) const ArG: Ask = Ask::Go(State::AddrResolving);
+    pub(super) const Adr: Ask = Ask::Go(State::AddrResolved);
+    pub(super) const RrG: Ask = Ask::Go(State::RouteResolving);
+    pub(super) const Rte: Ask = Ask::Go(State::RouteResolved);
+    pub(super) const Cng: Ask = Ask::Go(State::Connecting);
+    pub(super) const Rsp: Ask = Ask::Go(State::Responded);
+    pub(super) const Rqd: Ask = Ask::Go(State::Requested);
+    pub(super) const Acc: Ask = Ask::Go(State::Accepting);
+    pub(super) const Con: Ask = Ask::Go(State::Connected);
+    pub(super) const Dis: Ask = Ask::Go(State::Disconnecting);
+    pub(super) const PCl: Ask = Ask::Go(State::PeerClosed);
+    pub(super) const TmW: Ask = Ask::Go(State::TimeWait);
+    pub(super) const Cls: Ask = Ask::Go(State::Closed);
+    pub(super) const Fld: Ask = Ask::Go(State::Failed);
+    pub(super) const Lis: Ask = Ask::Go(State::Listening);
+    pub(super) const Rem: Ask = Ask::Go(State::Removed);
+    pub(super) const Idl: Ask = Ask::Go(State::Idle);
+    pub(super) const END: Ask = Ask::Go(State::Destroying);
+    /// EINVAL of the kernel.
+    pub(super) const ___: Ask = Ask::Refuse(Why::WrongState);
+    /// A null pointer in librdmacm.
+    pub(super) const dev: Ask = Ask::Refuse(Why::NoDevice);
+    /// Returns 0 and does nothing on the wire, but breaks an attached QP.
+    pub(super) const nil: Ask = Ask::Refuse(Why::NotConnected);
+    /// A destroy of 70 seconds (`cm_send_rej` with a request of one's own outstanding).
+    pub(super) const sta: Ask = Ask::Refuse(Why::Stalls);
+    /// EINVAL of the kernel, and the peer is rejected.
+    pub(super) const brk: Ask = Ask::Refuse(Why::Breaks);
+}
+
+/// What each request does in each state: a row per [`State`], a column per [`Verb`], both in the order of `ALL`.
+///
+/// Sources: the kernel's state checks (`rdma_bind_addr` to `rdma_disconnect` of drivers/infiniband/core/cma.c) and, once
+/// connecting, the IB CM's (`ib_send_cm_rep`, `ib_send_cm_rtu`, `cm_send_rej_locked`, `cm_send_dreq_locked` of cm.c).
+#[rustfmt::skip]
+pub const REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
+    use ask::*;
+    [
+        //                  bind resA resR list attQ detQ conn acpt rejt estb disc migr rels dest
+        /* Idle           */ [Bnd, ArG, dev, Lis, dev, Idl, dev, dev, ___, ___, nil, Idl, Idl, END],
+        /* Bound          */ [___, ArG, ___, Lis, Bnd, Bnd, ___, ___, ___, ___, nil, Bnd, Bnd, END],
+        /* AddrResolving  */ [___, ___, ___, ___, ArG, ArG, ___, ___, ___, ___, nil, ArG, ArG, END],
+        /* AddrResolved   */ [___, ___, RrG, ___, Adr, Adr, ___, ___, ___, ___, nil, Adr, Adr, END],
+        /* RouteResolving */ [___, ___, ___, ___, RrG, RrG, ___, ___, ___, ___, nil, RrG, RrG, END],
+        /* RouteResolved  */ [___, ___, ___, ___, Rte, Rte, Cng, ___, ___, ___, nil, Rte, Rte, END],
+        /* Connecting     */ [___, ___, ___, ___, Cng, ___, ___, sta, sta, sta, nil, Cng, Cng, END],
+        /* Responded      */ [___, ___, ___, ___, Rsp, Rsp, ___, brk, Fld, Con, nil, Rsp, Rsp, END],
+        /* Requested      */ [___, ___, ___, ___, Rqd, Rqd, ___, Acc, Fld, brk, nil, Rqd, Rqd, END],
+        /* Accepting      */ [___, ___, ___, ___, ___, ___, ___, sta, sta, sta, nil, Acc, Acc, END],
+        /* Connected      */ [___, ___, ___, ___, ___, Con, ___, ___, ___, ___, Dis, Con, Con, END],
+        /* Disconnecting  */ [___, ___, ___, ___, ___, Dis, ___, ___, ___, ___, Dis, Dis, Dis, END],
+        /* PeerClosed     */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, PCl, PCl, END],
+        /* TimeWait       */ [___, ___, ___, ___, ___, TmW, ___, ___, ___, ___, TmW, TmW, TmW, END],
+        /* Closed         */ [___, ___, ___, ___, ___, Cls, ___, ___, ___, ___, Cls, Cls, Cls, END],
+        /* Failed         */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, Fld, Fld, END],
+        /* Listening      */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, Lis, Lis, END],
+        /* Removed        */ [___, ___, ___, ___, ___, Rem, ___, ___, ___, ___, ___, Rem, Rem, END],
+        /* Destroying     */ [___, ___, ___, ___, ___, END, ___, ___, ___, ___, ___, ___, ___, ___],
+    ]
+};
+
+/// Short names for the cells, so that a row is a line.
+#[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
+mod tell {
+    use super::{State, Tell};
+    pub(super) const Bnd: Tell = Tell::Go(State::Bound);
+    pub(super) const ArG: Tell = Tell::Go(State::AddrResolving);
+    pub(super) const Adr: Tell = Tell::Go(State::AddrResolved);
+    pub(super) const RrG: Tell = Tell::Go(State::RouteResolving);
+    pub(super) const Rte: Tell = Tell::Go(State::RouteResolved);
+    pub(super) const Cng: Tell = Tell::Go(State::Connecting);
+    pub(super) const Rsp: Tell = Tell::Go(State::Responded);
+    pub(super) const Acc: Tell = Tell::Go(State::Accepting);
+    pub(super) const Con: Tell = Tell::Go(State::Connected);
+    pub(super) const Dis: Tell = Tell::Go(State::Disconnecting);
+    pub(super) const PCl: Tell = Tell::Go(State::PeerClosed);
+    pub(super) const TmW: Tell = Tell::Go(State::TimeWait);
+    pub(super) const Cls: Tell = Tell::Go(State::Closed);
+    pub(super) const Fld: Tell = Tell::Go(State::Failed);
+    pub(super) const Lis: Tell = Tell::Go(State::Listening);
+    pub(super) const Rem: Tell = Tell::Go(State::Removed);
+    pub(super) const Idl: Tell = Tell::Go(State::Idle);
+    pub(super) const Rqd: Tell = Tell::Go(State::Requested);
+    pub(super) const ooo: Tell = Tell::Late;
+    pub(super) const xxx: Tell = Tell::Fault;
+}
+
+/// What each fact does in each state: a row per [`State`], a column per [`Fact`], both in the order of `ALL`.
+///
+/// An event of a step that is over is late; one of a step that was never begun is a fault. UNREACHABLE on an id that has
+/// a route only tells of a changed link address (`cma_netevent_callback`). DISCONNECTED may overtake ESTABLISHED.
+///
+/// Sources: `cma_ib_handler`, `addr_handler`, `cma_work_handler` (drivers/infiniband/core/cma.c), `ucma_event_handler`
+/// (ucma.c), `rdma_get_cm_event` (librdmacm).
+#[rustfmt::skip]
+pub const EVENTS: [[Tell; Fact::COUNT]; State::COUNT] = {
+    use tell::*;
+    [
+        //                  adrR adrE rteR rteE creq crsp cerr unre rejd estb disc remv mcst achg twex othr dead
+        /* Idle           */ [xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, Idl, xxx, Idl, ooo],
+        /* Bound          */ [xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, Bnd, xxx, Bnd, ooo],
+        /* AddrResolving  */ [Adr, Bnd, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, ArG, xxx, ArG, Fld],
+        /* AddrResolved   */ [ooo, ooo, xxx, ooo, xxx, xxx, xxx, Adr, xxx, xxx, xxx, Rem, xxx, Adr, xxx, Adr, ooo],
+        /* RouteResolving */ [ooo, ooo, Rte, Adr, xxx, xxx, xxx, RrG, xxx, xxx, xxx, Rem, xxx, RrG, xxx, RrG, Fld],
+        /* RouteResolved  */ [ooo, ooo, ooo, ooo, xxx, xxx, xxx, Rte, xxx, xxx, xxx, Rem, xxx, Rte, xxx, Rte, ooo],
+        /* Connecting     */ [ooo, ooo, ooo, ooo, xxx, Rsp, Fld, Fld, Fld, Con, PCl, Rem, xxx, Cng, ooo, Cng, Fld],
+        /* Responded      */ [ooo, ooo, ooo, ooo, xxx, ooo, Fld, Rsp, Fld, ooo, PCl, Rem, xxx, Rsp, ooo, Rsp, ooo],
+        /* Requested      */ [xxx, xxx, xxx, xxx, xxx, xxx, ooo, ooo, ooo, ooo, ooo, Rem, xxx, Rqd, ooo, Rqd, ooo],
+        /* Accepting      */ [xxx, xxx, xxx, xxx, xxx, xxx, Fld, Fld, Fld, Con, PCl, Rem, xxx, Acc, ooo, Acc, Fld],
+        /* Connected      */ [ooo, ooo, ooo, ooo, xxx, ooo, Fld, Con, Fld, ooo, PCl, Rem, xxx, Con, ooo, Con, ooo],
+        /* Disconnecting  */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Dis, Fld, ooo, TmW, Rem, xxx, Dis, Cls, Dis, TmW],
+        /* PeerClosed     */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, PCl, ooo, ooo, ooo, Rem, xxx, PCl, Cls, PCl, ooo],
+        /* TimeWait       */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, TmW, ooo, ooo, ooo, Rem, xxx, TmW, Cls, TmW, ooo],
+        /* Closed         */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Cls, ooo, ooo, ooo, Rem, xxx, Cls, ooo, Cls, ooo],
+        /* Failed         */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Fld, ooo, ooo, ooo, Rem, xxx, Fld, ooo, Fld, ooo],
+        /* Listening      */ [xxx, xxx, xxx, xxx, Lis, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, Lis, xxx, Lis, ooo],
+        /* Removed        */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo],
+        /* Destroying     */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld],
+    ]
+};
+
+/// The cell for a request.
+#[must_use]
+pub const fn ask(state: State, verb: Verb) -> Ask {
+    REQUESTS[state.index()][verb.index()]
+}
+
+/// The cell for a fact.
+#[must_use]
+pub const fn tell(state: State, fact: Fact) -> Tell {
+    EVENTS[state.index()][fact.index()]
+}
+
+/// The request whose end a state waits for; its deadline counts while the id is in that state.
+#[must_use]
+pub const fn operation(state: State) -> Option<Verb> {
+    match state {
+        State::AddrResolving => Some(Verb::ResolveAddr),
+        State::RouteResolving => Some(Verb::ResolveRoute),
+        State::Connecting => Some(Verb::Connect),
+        State::Accepting => Some(Verb::Accept),
+        State::Disconnecting => Some(Verb::Disconnect),
+        State::Destroying => Some(Verb::Destroy),
+        State::Idle
+        | State::Bound
+        | State::AddrResolved
+        | State::RouteResolved
+        | State::Responded
+        | State::Requested
+        | State::Connected
+        | State::PeerClosed
+        | State::TimeWait
+        | State::Closed
+        | State::Failed
+        | State::Listening
+        | State::Removed => None,
+    }
+}
+
+/// The state after the device refused a call: as before, with two exceptions of the kernel.
+///
+/// `rdma_resolve_addr` on an idle id binds it first and leaves it bound when only the destination was wrong
+/// (`resolve_prepare_src`); `rdma_accept` that fails has rejected the peer (`rdma_accept` of cma.c).
+#[must_use]
+pub const fn after_failure(before: State, verb: Verb, errno: Errno) -> State {
+    match (before, verb) {
+        (State::Idle, Verb::ResolveAddr) if errno.0 == Errno::ENETUNREACH.0 => State::Bound,
+        (_, Verb::Accept) => State::Failed,
+        (before, _) => before,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// The states that a run of requests and events can reach from idle (and from requested, for children).
+    fn reachable(from: State) -> [bool; State::COUNT] {
+        let mut seen = [false; State::COUNT];
+        let mut open = vec![from];
+        while let Some(state) = open.pop() {
+            if core::mem::replace(&mut seen[state.index()], true) {
+                continue;
+            }
+            for verb in Verb::ALL {
+                if let Ask::Go(next) = ask(state, verb) {
+                    open.push(next);
+                }
+            }
+            for fact in Fact::ALL {
+                if let Tell::Go(next) = tell(state, fact) {
+                    open.push(next);
+                }
+            }
+        }
+        seen
+    }
+
+    #[test]
+    fn every_state_is_reached_from_a_new_id_or_a_request() {
+        let (active, passive) = (reachable(State::Idle), reachable(State::Requested));
+        for state in State::ALL {
+            assert!(active[state.index()] || passive[state.index()], "{state} is never reached");
+        }
+    }
+
+    #[test]
+    fn the_rows_stand_in_the_order_of_the_states() {
+        // A release and an unknown event leave every state as it is, so they tell whose row it is.
+        for state in State::ALL {
+            match ask(state, Verb::Release) {
+                Ask::Go(same) => assert_eq!(same, state),
+                Ask::Refuse(_) => assert_eq!(state, State::Destroying),
+            }
+            match tell(state, Fact::Other) {
+                Tell::Go(same) => assert_eq!(same, state),
+                Tell::Late | Tell::Fault => assert!(matches!(state, State::Removed | State::Destroying)),
+            }
+        }
+    }
+
+    #[test]
+    fn destroy_is_never_refused_while_an_id_lives_and_removal_is_never_a_fault() {
+        for state in State::ALL {
+            if state != State::Destroying {
+                assert_eq!(ask(state, Verb::Destroy), Ask::Go(State::Destroying));
+            }
+            assert_ne!(tell(state, Fact::DeviceRemoval), Tell::Fault, "{state}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_ends_an_operation_and_nothing_else() {
+        for state in State::ALL {
+            let ends = matches!(tell(state, Fact::Deadline), Tell::Go(next) if next != state);
+            assert_eq!(ends, operation(state).is_some(), "{state}");
+        }
+    }
+
+    #[test]
+    fn there_is_no_way_back_from_connecting() {
+        // semantics: from CONNECT and DISCONNECT no call makes the id connectable again.
+        for start in [State::Connecting, State::Requested, State::Failed, State::TimeWait] {
+            let seen = reachable(start);
+            for state in [State::Idle, State::Bound, State::AddrResolved, State::RouteResolved, State::Listening] {
+                assert!(!seen[state.index()], "{start} leads to {state}");
+            }
+        }
+    }
+}
