@@ -196,13 +196,10 @@ pub trait Device {
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno>;
 
     /// Files a released id and its channel under new keys.
-    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle);
-
-    /// Another device on the same hardware, with no ids: what a second core gets.
-    #[must_use]
-    fn sibling(&self) -> Self
-    where
-        Self: Sized;
+    ///
+    /// # Errors
+    /// The id is filed, but its channel cannot be waited for: what the poller said.
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Result<(), Errno>;
 }
 
 /// A device whose channels have file descriptors that a poller can wait for.
@@ -210,4 +207,10 @@ pub trait Device {
 pub trait Pollable: Device {
     /// The channel's descriptor: readable while it has an event. `None` for a channel that the device does not know.
     fn fd(&self, on: ChannelKey) -> Option<std::os::fd::BorrowedFd<'_>>;
+
+    /// Another device on the same hardware, with no ids: what a second core gets.
+    #[must_use]
+    fn sibling(&self) -> Self
+    where
+        Self: Sized;
 }

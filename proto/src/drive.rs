@@ -274,19 +274,22 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    /// Takes in an id that another driver released: in synchronous mode, under a new key.
+    /// Takes in an id that another driver released: in synchronous mode, under a new key. Both drivers must count time
+    /// from the same epoch.
     ///
     /// # Errors
-    /// Refused at the limits, with the id again.
-    pub fn adopt(&mut self, loose: Loose<D::Handle>) -> Result<IdKey, (Refused, Loose<D::Handle>)> {
+    /// Refused at the limits, with the id again; failed, and the id destroyed, if its channel cannot be waited for.
+    pub fn adopt(&mut self, loose: Loose<D::Handle>) -> Result<IdKey, (Error, Option<Loose<D::Handle>>)> {
         let Loose { released, handle } = loose;
-        match self.core.adopt(released) {
-            Ok((id, channel)) => {
-                self.device.adopt(id, channel, handle);
-                Ok(id)
-            }
-            Err((refused, released)) => Err((refused, Loose { released, handle })),
+        let (id, channel) = match self.core.adopt(released) {
+            Ok(keys) => keys,
+            Err((refused, released)) => return Err((refused.into(), Some(Loose { released, handle }))),
+        };
+        if let Err(errno) = self.device.adopt(id, channel, handle) {
+            let failed = self.data_failure("adopt", id, errno);
+            return Err((self.destroy(id, Time::NEVER).err().unwrap_or(failed), None));
         }
+        Ok(id)
     }
 
     /// The next event of a channel.

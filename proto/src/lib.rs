@@ -45,8 +45,7 @@
 //! #     fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> { Err(Errno::EADDRNOTAVAIL) }
 //! #     fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> { Err(Errno::EADDRNOTAVAIL) }
 //! #     fn release(&mut self, _: IdKey, _: ChannelKey) -> Result<(), Errno> { Ok(()) }
-//! #     fn adopt(&mut self, _: IdKey, _: ChannelKey, _: ()) {}
-//! #     fn sibling(&self) -> Yes { Yes }
+//! #     fn adopt(&mut self, _: IdKey, _: ChannelKey, _: ()) -> Outcome { Ok(()) }
 //! # }
 //!
 //! /// One turn: steps 3 to 7 without the waiting.
@@ -119,6 +118,8 @@ mod request;
 mod state;
 pub mod table;
 mod time;
+#[cfg(feature = "std")]
+mod watch;
 
 #[cfg(feature = "std")]
 pub use device::Pollable;
@@ -136,3 +137,5 @@ pub use machine::{Admission, Core, Counters, Ended, Released};
 pub use request::{Acks, PortSpace, Request, Verb};
 pub use state::State;
 pub use time::Time;
+#[cfg(feature = "std")]
+pub use watch::{Poller, Watched};

@@ -63,6 +63,7 @@ impl Core {
         if let Some(channel) = self.channels.get_mut(on) {
             self.mail.append(&mut channel.mail, letter);
         }
+        self.news += 1;
     }
 
     /// Takes an event off both of its lists, wherever it stands.

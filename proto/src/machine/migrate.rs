@@ -149,6 +149,7 @@ impl Core {
         }
         self.leave_channel(from);
         self.handle_readable(to);
+        self.news += 1;
     }
 
     pub(super) fn tell_migrated(&mut self, key: IdKey, result: Result<(), Errno>) {

@@ -47,6 +47,7 @@ pub struct Core {
     alarms: Alarms,
     next_token: u64,
     counters: Counters,
+    news: u64,
 }
 
 /// What happened and led to nothing. All of them only grow.
@@ -87,6 +88,7 @@ impl Core {
             alarms: Alarms::default(),
             next_token: 0,
             counters: Counters::default(),
+            news: 0,
         }
     }
 
@@ -154,6 +156,13 @@ impl Core {
     #[must_use]
     pub fn channels(&self) -> usize {
         self.channels.len()
+    }
+
+    /// How often the application was given something to look at: an event to take, or the end of a synchronous request.
+    /// A driver that sees it change does not go to sleep before the application has had a look.
+    #[must_use]
+    pub fn news(&self) -> u64 {
+        self.news
     }
 
     /// What led to nothing.

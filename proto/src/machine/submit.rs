@@ -153,6 +153,9 @@ impl Core {
 
     /// Synchronous mode: forgets how the last request ended.
     pub(super) fn clear_waiting(&mut self, key: IdKey, next: Waiting) {
+        if let Waiting::Ended(..) | Waiting::Without { .. } = next {
+            self.news += 1;
+        }
         if let Some(id) = self.ids.get_mut(key) {
             let ended = core::mem::replace(&mut id.waiting, next);
             match ended {
