@@ -1,1 +1,39 @@
-//! cmid on a hand-rolled epoll loop whose one fd nests in any other.
+//! cmid on a hand-rolled epoll loop.
+//!
+//! [`Epoll`] waits on an epoll instance of its own, with deadlines to the nanosecond and an optional busy-poll budget.
+//! Its one descriptor nests in any other loop: it is readable when a [turn](Epoll::turn) would do something. Nothing
+//! here blocks but [`Epoll::wait`], and that only in `epoll_wait`.
+//!
+//! ```
+//! use cmid_epoll::{Config, Epoll};
+//! use cmid_proto::{Acks, CmEvent, PortSpace};
+//! use std::time::Duration;
+//! # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
+//! # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
+//! # let device = host.device();
+//!
+//! let mut epoll = Epoll::new(device, Config::default())?;
+//! let channel = epoll.drive().open_channel(Acks::OnDelivery)?;
+//! let id = epoll.drive().create_id(Some(channel), PortSpace::Tcp)?;
+//! let deadline = epoll.drive().within(Duration::from_secs(2));
+//! epoll.drive().resolve_addr(id, None, "10.0.0.2:7471".parse()?, deadline)?;
+//! let event = loop {
+//!     epoll.wait(Some(Duration::from_secs(2)))?;
+//!     if let Some(event) = epoll.drive().next_event(channel) {
+//!         break event;
+//!     }
+//! };
+//! assert_eq!((event.id, event.cm()), (id, Some(CmEvent::AddrResolved)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod alarm;
+mod clock;
+mod driver;
+mod poller;
+
+#[cfg(feature = "verbs")]
+pub use cmid_verbs as verbs;
+pub use driver::{Config, Epoll};
+pub use poller::Interest;

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use crate::device::{Call, Device};
 use crate::errno::Errno;
-use crate::error::{Error, Failure, Fault, Refused};
+use crate::error::{Error, Failure, Fault};
 use crate::event::{ConnParam, Event, Receipt};
 use crate::key::{About, ChannelKey, IdKey};
 use crate::limits::Limits;
@@ -27,6 +27,8 @@ pub struct Drive<D> {
     core: Core,
     device: D,
     now: Time,
+    /// The core's news that the application was told of.
+    told: u64,
     faults: VecDeque<Fault>,
 }
 
@@ -51,6 +53,18 @@ pub enum Turn {
     Full,
 }
 
+/// What a driver may do after [`Drive::settle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Rest {
+    /// The application has something to look at, or must take events before more can be read: do not sleep.
+    Look,
+    /// The budget is used up: let others run, then settle again.
+    More,
+    /// Sleep until a channel is readable or this deadline has come.
+    Until(Option<Time>),
+}
+
 /// An id and its private channel between two drivers. To be given to [`Drive::adopt`]; dropping it destroys both.
 #[derive(Debug)]
 #[must_use = "dropping it destroys the id"]
@@ -67,11 +81,27 @@ impl<H> Loose<H> {
     }
 }
 
+/// Why an id was not taken in.
+#[derive(Debug, thiserror::Error)]
+#[error("not adopted: {error}")]
+pub struct NotAdopted<H> {
+    /// What was wrong.
+    pub error: Error,
+    /// The id, if there was no room for it. `None`: the device failed, and the id is destroyed.
+    pub loose: Option<Loose<H>>,
+}
+
 impl<D: Device> Drive<D> {
     /// Nothing on a device.
     #[must_use]
     pub fn new(device: D, limits: Limits) -> Self {
-        Drive { core: Core::new(limits), device, now: Time::ZERO, faults: VecDeque::with_capacity(FAULTS_KEPT) }
+        Drive {
+            core: Core::new(limits),
+            device,
+            now: Time::ZERO,
+            told: 0,
+            faults: VecDeque::with_capacity(FAULTS_KEPT),
+        }
     }
 
     /// The core: states, counters, results of synchronous mode.
@@ -279,15 +309,18 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused at the limits, with the id again; failed, and the id destroyed, if its channel cannot be waited for.
-    pub fn adopt(&mut self, loose: Loose<D::Handle>) -> Result<IdKey, (Error, Option<Loose<D::Handle>>)> {
+    pub fn adopt(&mut self, loose: Loose<D::Handle>) -> Result<IdKey, NotAdopted<D::Handle>> {
         let Loose { released, handle } = loose;
         let (id, channel) = match self.core.adopt(released) {
             Ok(keys) => keys,
-            Err((refused, released)) => return Err((refused.into(), Some(Loose { released, handle }))),
+            Err((refused, released)) => {
+                return Err(NotAdopted { error: refused.into(), loose: Some(Loose { released, handle }) });
+            }
         };
         if let Err(errno) = self.device.adopt(id, channel, handle) {
             let failed = self.data_failure("adopt", id, errno);
-            return Err((self.destroy(id, Time::NEVER).err().unwrap_or(failed), None));
+            let error = self.destroy(id, Time::NEVER).err().unwrap_or(failed);
+            return Err(NotAdopted { error, loose: None });
         }
         Ok(id)
     }
@@ -349,6 +382,25 @@ impl<D: Device> Drive<D> {
             }
         }
         if self.core.has_work() { Turn::More } else { Turn::Idle }
+    }
+
+    /// One turn, and what to do next: the part of every driver's loop that is not waiting.
+    pub fn settle(&mut self, budget: usize) -> Rest {
+        let turn = self.turn(budget);
+        let rest = if turn == Turn::Full { Rest::Look } else { self.rest() };
+        self.told = self.core.news();
+        rest
+    }
+
+    /// What to do now, without a turn.
+    pub fn rest(&self) -> Rest {
+        if self.told != self.core.news() {
+            Rest::Look
+        } else if self.has_work() {
+            Rest::More
+        } else {
+            Rest::Until(self.next_timeout())
+        }
     }
 
     fn read_one(&mut self, channel: ChannelKey) -> Read {

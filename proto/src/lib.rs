@@ -124,7 +124,7 @@ mod watch;
 #[cfg(feature = "std")]
 pub use device::Pollable;
 pub use device::{Call, Device, Outcome};
-pub use drive::{Drive, Loose, Progress, Turn};
+pub use drive::{Drive, Loose, NotAdopted, Progress, Rest, Turn};
 pub use errno::Errno;
 pub use error::{Error, Failure, Fault, Refused, Why};
 pub use event::{

@@ -1,0 +1,55 @@
+//! How a blocking call can end badly.
+
+use cmid_proto::{Errno, Event, Verb};
+
+/// Why a blocking call did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The request was refused, or the device could not begin it.
+    #[error(transparent)]
+    Core(#[from] cmid_proto::Error),
+    /// It began, and ended with this event: rejected (the private data says more), unreachable, ...
+    #[error("{during}: {errno} ({} with status {})", .event.kind, .event.status)]
+    Ended {
+        /// What was asked.
+        during: Verb,
+        /// The errno that librdmacm's synchronous mode gives.
+        errno: Errno,
+        /// The event that ended it.
+        event: Box<Event>,
+    },
+    /// The deadline passed first.
+    #[error("{during}: timed out")]
+    TimedOut {
+        /// What was asked.
+        during: &'static str,
+    },
+    /// A [`Canceller`](crate::Canceller) ended the wait.
+    #[error("{during}: cancelled")]
+    Cancelled {
+        /// What was asked.
+        during: &'static str,
+    },
+    /// The system could not wait.
+    #[error("waiting: {0}")]
+    Wait(Errno),
+}
+
+impl From<cmid_proto::Refused> for Error {
+    fn from(refused: cmid_proto::Refused) -> Self {
+        Error::Core(refused.into())
+    }
+}
+
+impl Error {
+    /// The nearest errno.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        match self {
+            Error::Core(error) => error.errno(),
+            Error::Ended { errno, .. } | Error::Wait(errno) => *errno,
+            Error::TimedOut { .. } => Errno::ETIMEDOUT,
+            Error::Cancelled { .. } => Errno::ECANCELED,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The driver: a [`Drive`] and the waiting.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use cmid_proto::{ChannelKey, Drive, Errno, Limits, Pollable, Rest, Time, Watched};
+use rustix::event::epoll;
+use rustix::time::Timespec;
+
+use crate::alarm::Alarm;
+use crate::clock::now;
+use crate::poller::{Interest, errno};
+
+/// Events read off the channels in one turn, before others get theirs.
+const BUDGET: usize = 256;
+
+/// Descriptors reported by one `epoll_wait`.
+const REPORTS: usize = 64;
+
+/// How the driver waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Config {
+    /// What the core may hold.
+    pub limits: Limits,
+    /// How long [`Epoll::wait`] looks for events without sleeping before it sleeps. Zero: it sleeps at once.
+    pub busy_poll: Duration,
+}
+
+/// cmid on an epoll instance of its own.
+#[derive(Debug)]
+pub struct Epoll<D> {
+    drive: Drive<Watched<D, Interest>>,
+    alarm: Alarm,
+    busy_poll: Duration,
+}
+
+impl<D: Pollable> Epoll<D> {
+    /// An empty driver on a device.
+    ///
+    /// # Errors
+    /// What `epoll_create1` or `timerfd_create` failed with.
+    pub fn new(device: D, config: Config) -> Result<Self, Errno> {
+        let (interest, alarm) = (Interest::new()?, Alarm::new()?);
+        interest.add_own(alarm.as_fd())?;
+        let drive = Drive::new(Watched::new(device, interest), config.limits);
+        Ok(Epoll { drive, alarm, busy_poll: config.busy_poll })
+    }
+
+    /// The requests, the events and the core, at the present time.
+    pub fn drive(&mut self) -> &mut Drive<Watched<D, Interest>> {
+        self.drive.set_now(now());
+        &mut self.drive
+    }
+
+    /// Does what there is to do and waits until the application has something to look at, for at most `at_most`.
+    /// May return early, with nothing to look at.
+    ///
+    /// # Errors
+    /// What `epoll_wait` or `timerfd_settime` failed with.
+    pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+        let end = at_most.map_or(Time::NEVER, |span| now().after(span));
+        let spin_end = now().after(self.busy_poll);
+        loop {
+            let due = match self.drive().settle(BUDGET) {
+                Rest::Look => return Ok(()),
+                Rest::More => {
+                    self.collect(Some(Duration::ZERO))?;
+                    continue;
+                }
+                Rest::Until(due) => due,
+            };
+            let present = now();
+            if present >= end {
+                return Ok(());
+            }
+            if present < spin_end {
+                self.collect(Some(Duration::ZERO))?;
+                continue;
+            }
+            self.alarm.set(due.unwrap_or(Time::NEVER))?;
+            self.collect((end != Time::NEVER).then(|| end.since(present)))?;
+        }
+    }
+
+    /// Does what there is to do, without waiting: for a loop in which the driver's [descriptor](AsFd) is nested. Until
+    /// the descriptor is readable again, another turn would do nothing, unless requests or acks were made.
+    ///
+    /// # Errors
+    /// What `epoll_wait` or `timerfd_settime` failed with.
+    pub fn turn(&mut self) -> Result<Rest, Errno> {
+        self.collect(Some(Duration::ZERO))?;
+        let rest = self.drive().settle(BUDGET);
+        let due = match rest {
+            Rest::Look | Rest::More if self.drive.has_work() => Time::ZERO,
+            Rest::Look | Rest::More => self.drive.next_timeout().unwrap_or(Time::NEVER),
+            Rest::Until(due) => due.unwrap_or(Time::NEVER),
+        };
+        self.alarm.set(due)?;
+        Ok(rest)
+    }
+
+    /// Takes the reports of the epoll instance: which channels are readable.
+    fn collect(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+        let timeout = at_most.map(|span| Timespec {
+            tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(span.subsec_nanos()),
+        });
+        let mut reports =
+            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; REPORTS];
+        let reported = match epoll::wait(self.drive.device().poller().as_fd(), &mut reports, timeout.as_ref()) {
+            Ok(reported) => reported,
+            // A signal is the application's business: it gets a turn.
+            Err(rustix::io::Errno::INTR) => 0,
+            Err(error) => return Err(errno(error)),
+        };
+        for report in &reports[..reported] {
+            // Without a key it is the alarm, which needs no more than to have woken us.
+            if let Some(channel) = ChannelKey::from_bits(report.data.u64()) {
+                self.drive.readable(channel);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Readable when a [turn](Epoll::turn) would do something: a channel is readable or a deadline has come.
+impl<D: Pollable> AsFd for Epoll<D> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.drive.device().poller().as_fd()
+    }
+}
