@@ -1,6 +1,7 @@
 //! The active side, and a connection once it stands.
 
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use cmid_proto::{
@@ -37,6 +38,15 @@ impl Default for Options<'_> {
             canceller: None,
         }
     }
+}
+
+/// What [`Connection::wait_for`] waited for.
+#[derive(Debug)]
+pub enum Ready {
+    /// The user's own descriptor is readable.
+    Descriptor,
+    /// An event came.
+    Event(Event),
 }
 
 /// A connection, with an id in synchronous mode on a driver of its own: it can be used from any one thread.
@@ -134,17 +144,32 @@ impl<D: Pollable> Connection<D> {
     /// # Errors
     /// [`Error::TimedOut`] if none comes within `timeout`; [`Error::Cancelled`].
     pub fn next_event(&mut self, timeout: Duration) -> Result<Event, Error> {
+        loop {
+            if let Ready::Event(event) = self.wait_for(None, timeout)? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Waits for the next event of the connection, or for a descriptor of the user's own: a CQ's.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] if neither comes within `timeout`; [`Error::Cancelled`].
+    pub fn wait_for(&mut self, fd: Option<BorrowedFd<'_>>, timeout: Duration) -> Result<Ready, Error> {
+        let during = "wait_for";
         let end = self.driver.drive().within(timeout);
         let home = self.driver.drive().core().home(self.id);
         loop {
             if let Some(event) = home.and_then(|home| self.driver.drive().next_event(home)) {
-                return Ok(event);
+                return Ok(Ready::Event(event));
             }
             let left = end.since(self.driver.drive().now());
-            if left.is_zero() {
-                return Err(Error::TimedOut { during: "next_event" });
+            if self.driver.wait_with(fd, Some(left)).map_err(|errno| wait_error(errno, during))? {
+                return Ok(Ready::Descriptor);
             }
-            self.driver.wait(Some(left)).map_err(|errno| wait_error(errno, "next_event"))?;
+            if left.is_zero() {
+                return Err(Error::TimedOut { during });
+            }
         }
     }
 
@@ -156,9 +181,8 @@ impl<D: Pollable> Connection<D> {
         let end = self.driver.drive().within(timeout);
         loop {
             let left = end.since(self.driver.drive().now());
-            match self.next_event(left)?.cm() {
-                Some(CmEvent::Disconnected | CmEvent::DeviceRemoval) => return Ok(()),
-                Some(_) | None => {}
+            if let Some(CmEvent::Disconnected | CmEvent::DeviceRemoval) = self.next_event(left)?.cm() {
+                return Ok(());
             }
         }
     }

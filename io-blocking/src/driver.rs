@@ -1,6 +1,6 @@
 //! The driver: a [`Drive`] and the waiting.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use cmid_proto::{Drive, Errno, IdKey, Limits, Pollable, Rest, Time, Verb, Watched};
@@ -56,18 +56,26 @@ impl<D: Pollable> Blocking<D> {
     /// # Errors
     /// `ECANCELED` once the canceller has cancelled; what poll(2) failed with.
     pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+        self.wait_with(None, at_most).map(drop)
+    }
+
+    /// As [`wait`](Blocking::wait), and also until a descriptor of the user's own (a CQ's) is readable: then it is true.
+    ///
+    /// # Errors
+    /// `ECANCELED` once the canceller has cancelled; what poll(2) failed with.
+    pub fn wait_with(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> Result<bool, Errno> {
         let end = at_most.map_or(Time::NEVER, |span| now().after(span));
         loop {
             let due = match self.drive().settle(BUDGET) {
-                Rest::Look => return Ok(()),
+                Rest::Look => return Ok(false),
                 Rest::More => continue,
                 Rest::Until(due) => due.unwrap_or(Time::NEVER).min(end),
             };
             let present = now();
-            if present >= end {
-                return Ok(());
+            let readable = self.sleep(also, (due != Time::NEVER).then(|| due.since(present)))?;
+            if readable || present >= end {
+                return Ok(readable);
             }
-            self.sleep((due != Time::NEVER).then(|| due.since(present)))?;
         }
     }
 
@@ -87,29 +95,30 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
-    fn sleep(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+    /// Whether the user's own descriptor is readable.
+    fn sleep(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> Result<bool, Errno> {
         let timeout = at_most.map(|span| Timespec {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(span.subsec_nanos()),
         });
         let device = self.drive.device();
-        let keys = device.poller().keys();
-        let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(self.canceller.as_fd(), PollFlags::IN)];
-        fds.extend(keys.iter().filter_map(|&key| Some(PollFd::from_borrowed_fd(device.fd(key)?, PollFlags::IN))));
-        match poll(&mut fds, timeout.as_ref()) {
+        let channels = device.poller().keys().iter().filter_map(|&key| Some((key, device.fd(key)?)));
+        let (keys, fds): (Vec<_>, Vec<_>) = channels.unzip();
+        let all = [self.canceller.as_fd()].into_iter().chain(fds).chain(also);
+        let mut polled: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        match poll(&mut polled, timeout.as_ref()) {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => return Ok(false),
             Err(error) => return Err(Errno(error.raw_os_error())),
         }
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let readable: Vec<_> = keys.iter().zip(&ready[1..]).filter(|(_, ready)| **ready).map(|(&key, _)| key).collect();
-        if ready[0] {
-            return Err(Errno::ECANCELED);
-        }
-        for channel in readable {
+        let mut ready = polled.iter().map(|fd| !fd.revents().is_empty());
+        let cancelled = ready.next() == Some(true);
+        let readable: Vec<_> = keys.into_iter().zip(ready.by_ref()).filter(|&(_, ready)| ready).collect();
+        let also = ready.next() == Some(true);
+        for (channel, _) in readable {
             self.drive.readable(channel);
         }
-        Ok(())
+        if cancelled { Err(Errno::ECANCELED) } else { Ok(also) }
     }
 }
 

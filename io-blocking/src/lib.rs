@@ -41,7 +41,7 @@ mod poller;
 pub use cancel::Canceller;
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
-pub use connection::{Connection, Options};
+pub use connection::{Connection, Options, Ready};
 pub use driver::Blocking;
 pub use error::Error;
 pub use listener::{Incoming, Listener};

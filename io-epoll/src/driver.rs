@@ -63,22 +63,20 @@ impl<D: Pollable> Epoll<D> {
         loop {
             let due = match self.drive().settle(BUDGET) {
                 Rest::Look => return Ok(()),
-                Rest::More => {
-                    self.collect(Some(Duration::ZERO))?;
-                    continue;
-                }
-                Rest::Until(due) => due,
+                Rest::More => Time::ZERO,
+                Rest::Until(due) => due.unwrap_or(Time::NEVER),
             };
+            self.alarm.set(due)?;
             let present = now();
-            if present >= end {
+            let reported = match end {
+                _ if present < spin_end => self.collect(Some(Duration::ZERO))?,
+                Time::NEVER => self.collect(None)?,
+                end => self.collect(Some(end.since(present)))?,
+            };
+            // The last look at the channels was after the end: whatever is still to come is too late.
+            if reported == 0 && present >= end {
                 return Ok(());
             }
-            if present < spin_end {
-                self.collect(Some(Duration::ZERO))?;
-                continue;
-            }
-            self.alarm.set(due.unwrap_or(Time::NEVER))?;
-            self.collect((end != Time::NEVER).then(|| end.since(present)))?;
         }
     }
 
@@ -99,8 +97,8 @@ impl<D: Pollable> Epoll<D> {
         Ok(rest)
     }
 
-    /// Takes the reports of the epoll instance: which channels are readable.
-    fn collect(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+    /// Takes the reports of the epoll instance: which channels are readable. Tells how many there were.
+    fn collect(&mut self, at_most: Option<Duration>) -> Result<usize, Errno> {
         let timeout = at_most.map(|span| Timespec {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(span.subsec_nanos()),
@@ -119,7 +117,7 @@ impl<D: Pollable> Epoll<D> {
                 self.drive.readable(channel);
             }
         }
-        Ok(())
+        Ok(reported)
     }
 }
 

@@ -1,2 +1,69 @@
-//! rdma-core's rping protocol on each driver of cmid, on the simulator or on a real device.
-fn main() {}
+//! rdma-core's rping on cmid: `rping -s -a ADDRESS`, `rping -c -a ADDRESS -C 100 -S 4096 -V`.
+//!
+//! The client tells the server where its source buffer is; the server reads it and sends; the client tells where its sink
+//! buffer is; the server writes the data there and sends. It talks to rdma-core's own rping.
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod say;
+mod agent;
+mod args;
+mod data;
+mod demo;
+mod message;
+mod on_blocking;
+mod on_epoll;
+mod on_mio;
+mod session;
+mod stall;
+mod voice;
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use clap::Parser;
+
+use crate::args::{Args, DeviceName, DriverName, Scene};
+use crate::data::Data;
+use crate::session::Plan;
+use crate::voice::Voice;
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    match (&args.scene, args.device) {
+        (Some(Scene::Demo), _) => demo::run(),
+        (None, DeviceName::Sim) => demo::ping_on_sim(&args),
+        (None, DeviceName::Verbs) => on_verbs(&args),
+    }
+}
+
+/// One side, on whichever driver.
+fn ping<D: Data>(driver: DriverName, device: D, address: SocketAddr, plan: Plan, voice: Voice) -> Result<()> {
+    match driver {
+        DriverName::Mio => on_mio::ping(device, address, plan, voice),
+        DriverName::Epoll => on_epoll::ping(device, address, plan, voice),
+        DriverName::Blocking => on_blocking::ping(device, address, plan, voice),
+    }
+}
+
+fn plan(args: &Args) -> Plan {
+    Plan {
+        server: args.server,
+        count: args.count,
+        size: args.size as usize,
+        verbose: args.verbose,
+        validate: args.validate,
+    }
+}
+
+#[cfg(feature = "verbs")]
+fn on_verbs(args: &Args) -> Result<()> {
+    use anyhow::Context;
+    let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
+    ping(args.driver, device, (args.address, args.port).into(), plan(args), Voice::SILENT)
+}
+
+#[cfg(not(feature = "verbs"))]
+fn on_verbs(_args: &Args) -> Result<()> {
+    anyhow::bail!("this rping was built without the feature `verbs`: there is only --device sim")
+}

@@ -1,1 +1,102 @@
-//! A simulated RDMA fabric: hosts with a Device each, seeded, in virtual or real time.
+//! A simulated RDMA fabric, for programs that drive RDMA connections and have no RDMA device, or do not trust luck.
+//!
+//! A [`Fabric`] has hosts, a [`Host`] gives devices, and a [`SimDevice`] is a [`Device`](cmid_proto::Device) that
+//! behaves as librdmacm 44 on Linux 6.12 over RoCE (rxe) does, for connected ids: the same errno from the same call in
+//! the same state, the same events with the same status, parameters and padded private data, in the same order, after
+//! the same time. What looks odd here is odd there: a failing listen shrinks the backlog, a second accept kills the
+//! connection, a silent server keeps its client waiting for a quarter of an hour.
+//!
+//! ```
+//! use cmid_proto::{Call, ChannelKey, CmEvent, Device, IdKey, PortSpace};
+//! use cmid_sim::{Config, Fabric};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let fabric = Fabric::new(Config::default());
+//! let mut device = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]).device();
+//! let channel = ChannelKey::from_bits(1 << 32).ok_or("no key")?;
+//! let (id, spare) = (IdKey::from_bits(1 << 32).ok_or("no key")?, IdKey::from_bits(1 << 32 | 1).ok_or("no key")?);
+//! device.call(&Call::OpenChannel { channel }, &[])?;
+//! device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])?;
+//! device.call(&Call::ResolveAddr { id, src: None, dst: "10.0.0.2:7".parse()?, timeout_ms: 2000 }, &[])?;
+//!
+//! // Nothing happens before its time.
+//! assert_eq!(device.fetch(channel, spare)?, None);
+//! while let Some(due) = fabric.next_due() {
+//!     fabric.advance_to(due);
+//! }
+//! let event = device.fetch(channel, spare)?.ok_or("no event")?;
+//! assert_eq!((event.id, event.kind, event.status), (id, CmEvent::AddrResolved, 0));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is modelled
+//!
+//! An id has the four state variables of the real stack, because much of what an application sees comes from their
+//! disagreement: the IB CM's protocol state, the RDMA CM's state, the kernel's user context, and librdmacm's record.
+//! Messages (REQ, REP, RTU, REJ, MRA, DREQ, DREP) travel between hosts and within one, are sent again, are lost, time
+//! out. Reading an event is an action: there the device of an id becomes known, a REP is answered by RTU if the id has a
+//! QP, and events are swallowed.
+//!
+//! The data path ([`Pd`], [`Mr`], [`Cq`], [`Qp`]) sends, reads and writes, with the fabric's latency and without loss;
+//! a QP's states follow its id's calls and events as librdmacm moves them.
+//!
+//! # The knobs
+//!
+//! They are [`Config`]'s: the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, and two defects
+//! of all kernels that can be switched off. A link goes down by [`Host::set_link`], a link address changes by
+//! [`Host::change_link_addr`], a process ends by dropping its device. With a virtual clock a run depends on nothing but
+//! the configuration and the calls.
+//!
+//! # What differs from the kernel
+//!
+//! - A destroy never waits. Where the real one would for about 70 seconds, [`Counters::stalls`] counts, and the message
+//!   that it would wait for is not sent again.
+//! - An event that a migration moved does not make the target's descriptor readable until somebody reads the channel or
+//!   another event comes. In the kernel it does not wake who is waiting either, but a fresh poll would see it: the
+//!   simulator is stricter with those who forget to look.
+//! - Each call and each message is handled at once and as a whole; races between threads inside the kernel, and with
+//!   them the stale pointers of its migration, do not exist.
+//! - Time-outs are exact; the kernel's are up to 5 % longer.
+//! - Every /24 or /64 is one network on one wire, and a host has one device for all of its networks. If two hosts have
+//!   the same address, the first one answers.
+//! - No UD, no multicast, no options, no device removal, no shared receive queues.
+//! - A send waits for its receive for ever, whatever `rnr_retry_count` says.
+//! - Work requests whose range is outside of their region are refused by the call; real hardware would report them in a
+//!   completion.
+//! - A domain, a queue or a region lives until its handle is dropped, whatever uses it.
+#![forbid(unsafe_code)]
+
+mod address;
+mod bind;
+mod channel;
+mod config;
+mod conn;
+mod connect;
+mod counters;
+mod data;
+mod device;
+mod fabric;
+mod fetch;
+mod host;
+mod ib_cm;
+mod ib_send;
+mod id;
+mod lifetime;
+mod listener;
+mod ports;
+mod resolve;
+mod rng;
+mod timers;
+mod wire;
+mod world;
+
+pub use config::{Clock, Config, Flavour};
+pub use counters::Counters;
+pub use data::cq::{Completion, Cq, WcStatus};
+pub use data::mr::{Access, Mr};
+pub use data::pd::Pd;
+pub use data::qp::{Caps, Qp, QpState, Remote};
+pub use device::{SimDevice, SimHandle};
+pub use fabric::Fabric;
+pub use host::Host;

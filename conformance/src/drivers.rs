@@ -1,0 +1,187 @@
+//! The project's own drivers as subjects.
+
+use std::any::Any;
+use std::time::Duration;
+
+use cmid_blocking::{Blocking, Canceller, Channels};
+use cmid_epoll::{Epoll, Interest};
+use cmid_mio::{Mio, Tokens};
+use cmid_proto::{Drive, Errno, Error, IdKey, Limits, Pollable, Watched};
+use mio::{Events, Poll};
+
+use crate::{Check, Subject};
+
+/// Which driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DriverName {
+    /// io-mio.
+    Mio,
+    /// io-epoll.
+    Epoll,
+    /// io-blocking.
+    Blocking,
+}
+
+impl DriverName {
+    /// All of them.
+    pub const ALL: [DriverName; 3] = [DriverName::Mio, DriverName::Epoll, DriverName::Blocking];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            DriverName::Mio => "mio",
+            DriverName::Epoll => "epoll",
+            DriverName::Blocking => "blocking",
+        }
+    }
+}
+
+/// A device on which a scenario can make QPs.
+pub trait TestDevice: Pollable {
+    /// Makes a QP with CQs of its own on an id.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn make_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Errno>;
+
+    /// Takes the QP off the id.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno>;
+}
+
+macro_rules! test_device {
+    ($krate:ident, $device:ident) => {
+        impl TestDevice for $krate::$device {
+            fn make_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Errno> {
+                let pd = self.alloc_pd(id)?;
+                let cq = self.create_cq(id, 16)?;
+                let caps = $krate::Caps { max_send_wr: 8, max_recv_wr: 8, ..Default::default() };
+                Ok(Box::new(self.create_qp(id, &pd, &cq, &cq, caps)?))
+            }
+            fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+                self.destroy_qp(id)
+            }
+        }
+    };
+}
+
+test_device!(cmid_sim, SimDevice);
+#[cfg(feature = "verbs")]
+test_device!(cmid_verbs, Verbs);
+
+/// A subject that can be made on a device of this type.
+pub trait Make<D>: Subject + Sized {
+    /// A fresh driver on this device.
+    ///
+    /// # Errors
+    /// What making it failed with.
+    fn make(device: D) -> Check<Self>;
+}
+
+/// io-mio, polled as a program does that owns its poll.
+#[derive(Debug)]
+pub struct OnMio<D> {
+    poll: Poll,
+    events: Events,
+    driver: Mio<D>,
+}
+
+impl<D: TestDevice> Make<D> for OnMio<D> {
+    fn make(device: D) -> Check<Self> {
+        let poll = Poll::new()?;
+        let config = cmid_mio::Config { limits: Limits::default(), tokens: 0..64 };
+        let driver = Mio::new(device, poll.registry(), config)?;
+        Ok(OnMio { poll, events: Events::with_capacity(16), driver })
+    }
+}
+
+impl<D: TestDevice> Subject for OnMio<D> {
+    type Device = Watched<D, Tokens>;
+
+    fn drive(&mut self) -> &mut Drive<Self::Device> {
+        self.driver.drive()
+    }
+
+    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
+        let timeout = self.driver.timeout(Some(at_most));
+        self.poll
+            .poll(&mut self.events, timeout)
+            .map_err(|error| Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)))?;
+        for event in &self.events {
+            self.driver.handle(event);
+        }
+        let _look = self.driver.turn();
+        Ok(())
+    }
+
+    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Error> {
+        self.drive().attach_qp(id, |device, id| device.make_qp(id))
+    }
+
+    fn detach_qp(&mut self, id: IdKey) -> Result<(), Error> {
+        self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
+    }
+}
+
+/// io-epoll.
+#[derive(Debug)]
+pub struct OnEpoll<D>(Epoll<D>);
+
+impl<D: TestDevice> Make<D> for OnEpoll<D> {
+    fn make(device: D) -> Check<Self> {
+        Ok(OnEpoll(Epoll::new(device, cmid_epoll::Config::default())?))
+    }
+}
+
+impl<D: TestDevice> Subject for OnEpoll<D> {
+    type Device = Watched<D, Interest>;
+
+    fn drive(&mut self) -> &mut Drive<Self::Device> {
+        self.0.drive()
+    }
+
+    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
+        self.0.wait(Some(at_most))
+    }
+
+    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Error> {
+        self.drive().attach_qp(id, |device, id| device.make_qp(id))
+    }
+
+    fn detach_qp(&mut self, id: IdKey) -> Result<(), Error> {
+        self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
+    }
+}
+
+/// io-blocking, below its `std::net` face.
+#[derive(Debug)]
+pub struct OnBlocking<D>(Blocking<D>);
+
+impl<D: TestDevice> Make<D> for OnBlocking<D> {
+    fn make(device: D) -> Check<Self> {
+        Ok(OnBlocking(Blocking::new(device, Limits::default(), Canceller::new()?)))
+    }
+}
+
+impl<D: TestDevice> Subject for OnBlocking<D> {
+    type Device = Watched<D, Channels>;
+
+    fn drive(&mut self) -> &mut Drive<Self::Device> {
+        self.0.drive()
+    }
+
+    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
+        self.0.wait(Some(at_most))
+    }
+
+    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Error> {
+        self.drive().attach_qp(id, |device, id| device.make_qp(id))
+    }
+
+    fn detach_qp(&mut self, id: IdKey) -> Result<(), Error> {
+        self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
+    }
+}

@@ -1,0 +1,85 @@
+//! The ack discipline of the man pages, kept by the core: what waits for acks waits without anybody waiting.
+
+use std::time::Duration;
+
+use cmid_proto::{Acks, CmEvent, Errno, EventKind, Progress, State, Time};
+
+use crate::bench::{Who, pdl};
+use crate::failure::same;
+use crate::{Bench, Check, Failure, Lab};
+
+/// An id of the client with ROUTE_RESOLVED delivered and not acked.
+fn owing<L: Lab>(b: &mut Bench<'_, L>) -> Check<(cmid_proto::IdKey, cmid_proto::Receipt)> {
+    let id = b.addr_resolved()?;
+    b.client.drive().resolve_route(id, Time::NEVER)?;
+    let channel = b.client.channel;
+    let event = b.next(Who::Client, channel, &CmEvent::RouteResolved)?;
+    same("owed", b.client.drive().core().owed(id), 1)?;
+    let receipt = event.receipt.ok_or_else(|| Failure("an event without a receipt".into()))?;
+    Ok((id, receipt))
+}
+
+pub(super) fn row_48_destroy_waits_for_acks_and_nobody_waits<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let (id, receipt) = owing(b)?;
+    let progress = b.client.drive().destroy(id, Time::NEVER)?;
+    same("destroy", progress, Progress::WhenAcked)?;
+    same("client", b.client.drive().core().state(id), Some(State::Destroying))?;
+    b.quiet(Who::Client)?;
+    b.client.drive().ack(receipt)?;
+    let channel = b.client.channel;
+    let event = b.next(Who::Client, channel, &EventKind::Destroyed)?;
+    same("client", (event.id, event.kind, event.status), (id, EventKind::Destroyed, 0))?;
+    same("ids", b.client.drive().core().ids(), 0)
+}
+
+pub(super) fn row_49_a_request_counts_on_its_listener<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let listener = b.listen()?;
+    let client = b.resolved()?;
+    b.connect(client, &[])?;
+    let channel = b.server.channel;
+    let event = b.next(Who::Server, channel, &CmEvent::ConnectRequest)?;
+    let (server, receipt) = (event.id, event.receipt.ok_or_else(|| Failure("no receipt".into()))?);
+    b.destroy(Who::Server, server)?;
+    b.expect(Who::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    let progress = b.server.drive().destroy(listener, Time::NEVER)?;
+    same("destroy of the listener", progress, Progress::WhenAcked)?;
+    b.server.drive().ack(receipt)?;
+    let event = b.next(Who::Server, channel, &EventKind::Destroyed)?;
+    same("server", (event.id, event.kind), (listener, EventKind::Destroyed))
+}
+
+pub(super) fn row_52_migrate_waits_for_acks_and_nobody_waits<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (id, receipt) = owing(b)?;
+    let new = b.client.drive().open_channel(Acks::OnDelivery)?;
+    let progress = b.client.drive().migrate(id, Some(new), Time::NEVER)?;
+    same("migrate", progress, Progress::WhenAcked)?;
+    let param = b.param();
+    let busy = b.client.drive().connect(id, param, &[], Time::NEVER);
+    crate::failure::fails("connect meanwhile", busy, Errno::EBUSY)?;
+    b.quiet(Who::Client)?;
+    b.client.drive().ack(receipt)?;
+    let event = b.next(Who::Client, new, &EventKind::Migrated)?;
+    same("client", (event.id, event.kind, event.status), (id, EventKind::Migrated, 0))?;
+    b.connect(id, &[])?;
+    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    b.accept(server, &[])?;
+    b.expect_on(Who::Client, new, id, CmEvent::ConnectResponse, 0, pdl::RESPONSE).map(drop)
+}
+
+pub(super) fn deadlines_end_what_waits_for_acks<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let (id, receipt) = owing(b)?;
+    let channel = b.client.channel;
+    let new = b.client.drive().open_channel(Acks::OnDelivery)?;
+    let deadline = b.client.drive().within(Duration::from_millis(100));
+    b.client.drive().migrate(id, Some(new), deadline)?;
+    let event = b.next(Who::Client, channel, &EventKind::Migrated)?;
+    same("migrate", (event.kind, event.status), (EventKind::Migrated, -Errno::ETIMEDOUT.0))?;
+    same("still", b.client.drive().core().home(id), Some(channel))?;
+    let deadline = b.client.drive().within(Duration::from_millis(100));
+    b.client.drive().destroy(id, deadline)?;
+    let event = b.next(Who::Client, channel, &EventKind::Destroyed)?;
+    same("destroy", (event.kind, event.status), (EventKind::Destroyed, -Errno::ETIMEDOUT.0))?;
+    b.client.drive().ack(receipt)?;
+    same("destroy", b.client.drive().destroy(id, Time::NEVER)?, Progress::Done)
+}

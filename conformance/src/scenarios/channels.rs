@@ -1,0 +1,54 @@
+//! Event channels with several ids.
+
+use std::time::{Duration, Instant};
+
+use cmid_proto::{CmEvent, Errno, Time};
+
+use crate::bench::{QUIET, SOON, Who, pdl};
+use crate::failure::{ensure, fails, same};
+use crate::{Bench, Check, Lab};
+
+pub(super) fn two_ids_on_one_channel_keep_their_orders<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let one = b.connected()?;
+    let two = b.connected()?;
+    // The peer ends the second first; nobody reads in between, then both orders must still be right.
+    b.frozen = Some(Who::Client);
+    for (_, server) in [two, one] {
+        b.server.drive().disconnect(server, Time::NEVER)?;
+        std::thread::sleep(QUIET);
+    }
+    for (client, _) in [two, one] {
+        b.client.drive().disconnect(client, Time::NEVER)?;
+    }
+    std::thread::sleep(Duration::from_millis(2500));
+    b.frozen = None;
+    let channel = b.client.channel;
+    let mut seen = Vec::new();
+    let end = Instant::now() + SOON;
+    while seen.len() < 4 {
+        ensure(Instant::now() < end, || format!("only {seen:?}"))?;
+        b.pump(Duration::from_millis(5))?;
+        while let Some(event) = b.client.drive().next_event(channel) {
+            seen.push((event.id, event.cm()));
+        }
+    }
+    same("the first to be ended comes first", seen[0], (two.0, Some(CmEvent::Disconnected)))?;
+    for (client, _) in [one, two] {
+        let own: Vec<_> = seen.iter().filter(|(id, _)| *id == client).map(|(_, kind)| *kind).collect();
+        same("an id's own order", own, vec![Some(CmEvent::Disconnected), Some(CmEvent::TimewaitExit)])?;
+    }
+    Ok(())
+}
+
+pub(super) fn a_channel_in_use_is_not_closed<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let id = b.addr_resolved()?;
+    let channel = b.client.channel;
+    fails("with an id on it", b.client.drive().close_channel(channel), Errno::EBUSY)?;
+    b.client.drive().resolve_route(id, Time::NEVER)?;
+    b.expect(Who::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;
+    b.destroy(Who::Client, id)?;
+    b.client.drive().close_channel(channel)?;
+    fails("twice", b.client.drive().close_channel(channel), Errno::EBADF)?;
+    same("channels", b.client.drive().core().channels(), 0)
+}

@@ -1,0 +1,84 @@
+//! What is left after many lives: nothing.
+
+use cmid_proto::{Acks, CmEvent, Time};
+
+use crate::bench::{Who, pdl};
+use crate::failure::{ensure, same};
+use crate::{Bench, Check, Lab};
+
+/// Cycles before measuring: allocators and tables grow to what they need.
+const WARM_UP: u32 = 40;
+const CYCLES: u32 = 200;
+/// One byte per cycle would be a leak of sorts; a few kilobytes altogether are the allocator's own doing.
+const SLACK: u64 = 8 * 1024;
+
+/// Connections that end in every way, failures included: as many descriptors, and as much heap, as before.
+pub(super) fn nothing_is_left_after_200_cycles<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    for cycle in 0..WARM_UP {
+        one(b, cycle)?;
+    }
+    let before = (descriptors()?, b.lab.heap());
+    for cycle in 0..CYCLES {
+        one(b, cycle)?;
+    }
+    let after = (descriptors()?, b.lab.heap());
+    same("descriptors", after.0, before.0)?;
+    ensure(before.1 > 0, || "the heap could not be measured".into())?;
+    ensure(after.1 <= before.1 + SLACK, || format!("heap: {} bytes before, {} after", before.1, after.1))?;
+    same("client ids", b.client.drive().core().ids(), 0)?;
+    same("server ids", b.server.drive().core().ids(), 1)
+}
+
+fn one<L: Lab>(b: &mut Bench<'_, L>, cycle: u32) -> Check {
+    let (client, server) = match cycle % 4 {
+        // A whole life, with a migration into synchronous mode and out again.
+        0 => {
+            let (client, server) = b.connected()?;
+            let channel = b.client.channel;
+            let drive = b.client.drive();
+            drive.migrate(client, None, Time::NEVER)?;
+            drive.migrate(client, Some(channel), Time::NEVER)?;
+            drive.disconnect(client, Time::NEVER)?;
+            b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+            (client, server)
+        }
+        // Migrated to a channel that lives no longer than the id; destroyed with events pending.
+        1 => {
+            let (client, server) = b.connected()?;
+            let drive = b.server.drive();
+            let passing = drive.open_channel(Acks::OnDelivery)?;
+            drive.migrate(server, Some(passing), Time::NEVER)?;
+            b.client.drive().disconnect(client, Time::NEVER)?;
+            b.destroy(Who::Server, server)?;
+            b.server.drive().close_channel(passing)?;
+            return b.destroy(Who::Client, client).and_then(|()| settle(b));
+        }
+        // Rejected.
+        2 => {
+            let (client, server) = b.requested()?;
+            b.server.drive().reject(server, b"no")?;
+            b.expect(Who::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+            (client, server)
+        }
+        // Given up on both sides before it is answered.
+        _ => b.requested()?,
+    };
+    b.destroy(Who::Client, client)?;
+    b.destroy(Who::Server, server)?;
+    settle(b)
+}
+
+/// What the ends of a connection still have to say has been said.
+fn settle<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    for who in [Who::Client, Who::Server] {
+        let channel = b.side(who).channel;
+        b.pump(std::time::Duration::ZERO)?;
+        while b.side(who).drive().next_event(channel).is_some() {}
+    }
+    Ok(())
+}
+
+fn descriptors() -> Check<usize> {
+    Ok(std::fs::read_dir("/proc/self/fd")?.count())
+}

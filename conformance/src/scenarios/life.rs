@@ -1,0 +1,135 @@
+//! Section "normal life": rows 1 to 9.
+
+use cmid_proto::{CmEvent, ConnParam, Errno, State, Time};
+
+use crate::bench::pdl;
+use crate::failure::{ensure, fails, same};
+use crate::{Bench, Check, Lab, bench::Who};
+
+pub(super) fn row_1_connect_with_qps<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let listener = b.listen()?;
+    let client = b.resolved()?;
+    b.attach_qp(Who::Client, client)?;
+    b.connect(client, &[7])?;
+    let request = b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
+    same("the listener of the request", request.listener, Some(listener))?;
+    let p = request.param;
+    let seen = (p.responder_resources, p.initiator_depth, p.retry_count, p.rnr_retry_count);
+    same("the request's depths and retries", seen, (1, 1, 5, 6))?;
+    ensure(p.qp_num != 0, || "the request has no QP number".into())?;
+    same("the request's private data", (request.private_data.len(), request.private_data[0]), (pdl::REQUEST, 7))?;
+    let server = request.id;
+    b.attach_qp(Who::Server, server)?;
+    b.accept(server, &[9, 9])?;
+    let answer = b.expect(Who::Client, client, CmEvent::Established, 0, pdl::RESPONSE)?;
+    let p = answer.param;
+    let seen = (p.responder_resources, p.initiator_depth, p.retry_count, p.rnr_retry_count);
+    same("the answer's depths and retries", seen, (1, 1, 0, 6))?;
+    same("the answer's private data", &answer.private_data[..3], &[9, 9, 0])?;
+    let up = b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    same("the server's ESTABLISHED has no parameters", up.param, Default::default())?;
+    same("client", b.client.drive().core().state(client), Some(State::Connected))?;
+    same("server", b.server.drive().core().state(server), Some(State::Connected))
+}
+
+pub(super) fn row_2_disconnect_answered_then_time_wait<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.connected_with_qps()?;
+    b.client.drive().disconnect(client, Time::NEVER)?;
+    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.quiet(Who::Client)?;
+    b.server.drive().disconnect(server, Time::NEVER)?;
+    b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE)?;
+    b.expect(Who::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE)?;
+    b.client.drive().disconnect(client, Time::NEVER)?;
+    b.quiet(Who::Client)?;
+    let param = b.param();
+    fails("connect again", b.client.drive().connect(client, param, &[], Time::NEVER), Errno::EINVAL)?;
+    b.destroy(Who::Client, client)?;
+    b.destroy(Who::Server, server)
+}
+
+pub(super) fn row_3_disconnect_answered_by_destroy<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.connected_with_qps()?;
+    b.client.drive().disconnect(client, Time::NEVER)?;
+    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.quiet(Who::Client)?;
+    b.destroy(Who::Server, server)?;
+    b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
+}
+
+pub(super) fn row_4_disconnect_answered_before_it_is_read<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.connected_with_qps()?;
+    b.client.drive().disconnect(client, Time::NEVER)?;
+    // The server's kernel has the DREQ, its program has not looked.
+    std::thread::sleep(crate::bench::QUIET);
+    b.server.drive().disconnect(server, Time::NEVER)?;
+    for (who, id) in [(Who::Client, client), (Who::Server, server)] {
+        b.expect(who, id, CmEvent::Disconnected, 0, pdl::NONE)?;
+    }
+    for (who, id) in [(Who::Client, client), (Who::Server, server)] {
+        b.expect(who, id, CmEvent::TimewaitExit, 0, pdl::NONE)?;
+    }
+    Ok(())
+}
+
+pub(super) fn row_6_connect_without_qps<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    b.accept(server, &[])?;
+    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.quiet(Who::Server)?;
+    b.client.drive().establish(client)?;
+    b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    fails("establish again", b.client.drive().establish(client), Errno::EINVAL)?;
+    b.quiet(Who::Client)?;
+    b.quiet(Who::Server)?;
+    b.client.drive().disconnect(client, Time::NEVER)?;
+    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.server.drive().disconnect(server, Time::NEVER)?;
+    b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE)?;
+    b.expect(Who::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
+}
+
+pub(super) fn row_7_parameters_are_mirrored_and_clamped<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let client = b.resolved()?;
+    let sent = ConnParam {
+        responder_resources: 7,
+        initiator_depth: 3,
+        flow_control: true,
+        retry_count: 9,
+        rnr_retry_count: 9,
+        srq: true,
+        ..b.param()
+    };
+    b.client.drive().connect(client, sent, &[], Time::NEVER)?;
+    let request = b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
+    let received = ConnParam { responder_resources: 3, initiator_depth: 7, retry_count: 7, rnr_retry_count: 7, ..sent };
+    same("request", *request.param, received)?;
+    let answer = ConnParam {
+        responder_resources: ConnParam::DEVICE_MAX,
+        initiator_depth: ConnParam::DEVICE_MAX,
+        rnr_retry_count: 2,
+        ..b.param()
+    };
+    b.server.drive().accept(request.id, answer, &[], Time::NEVER)?;
+    let response = b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?.param;
+    let seen = (response.responder_resources, response.initiator_depth, response.rnr_retry_count);
+    same("response", seen, (7, 3, 2))?;
+    same("the server's QP number", response.qp_num, answer.qp_num)
+}
+
+pub(super) fn row_9_destroyed_while_established<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.connected_with_qps()?;
+    b.destroy(Who::Server, server)?;
+    b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.client.drive().disconnect(client, Time::NEVER)?;
+    b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
+}

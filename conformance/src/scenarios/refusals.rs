@@ -1,0 +1,92 @@
+//! Section "refusals": who says no, with which reason, and what can be done afterwards.
+
+use std::net::SocketAddr;
+
+use cmid_proto::{CmEvent, Errno, PortSpace, State, Time};
+
+use crate::bench::pdl;
+use crate::failure::{fails, same};
+use crate::{Bench, Check, Lab, bench::Who};
+
+/// Reasons of the IB CM, as REJECTED carries them in its status.
+const INVALID_SERVICE_ID: i32 = 8;
+const CONSUMER_DEFINED: i32 = 28;
+
+pub(super) fn row_11_no_listener<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let client = b.resolved()?;
+    b.connect(client, &[])?;
+    b.expect(Who::Client, client, CmEvent::Rejected, INVALID_SERVICE_ID, pdl::REJECTED)?;
+    b.quiet(Who::Client)?;
+    same("client", b.client.drive().core().state(client), Some(State::Failed))
+}
+
+pub(super) fn row_12_listener_on_another_address<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let (other, channel) = (SocketAddr::new(b.net().client, b.address.port()), b.server.channel);
+    let drive = b.server.drive();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+    drive.bind(id, other)?;
+    drive.listen(id, 10)?;
+    let client = b.resolved()?;
+    b.connect(client, &[])?;
+    b.expect(Who::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED).map(drop)
+}
+
+pub(super) fn row_13_reject_with_private_data<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let client = b.resolved()?;
+    b.attach_qp(Who::Client, client)?;
+    b.connect(client, &[])?;
+    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    fails("reject with 149 bytes", b.server.drive().reject(server, &[1; 149]), Errno::EINVAL)?;
+    b.quiet(Who::Client)?;
+    b.server.drive().reject(server, b"no, and here is why.")?;
+    let event = b.expect(Who::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
+    same("the reason", &event.private_data[..21], b"no, and here is why.\0")?;
+    fails("reject again", b.server.drive().reject(server, &[]), Errno::EINVAL)?;
+    let param = b.param();
+    fails("accept", b.server.drive().accept(server, param, &[], Time::NEVER), Errno::EINVAL)?;
+    let (address, here) = (b.address, SocketAddr::new(b.net().client, 0));
+    let drive = b.client.drive();
+    fails("connect", drive.connect(client, param, &[], Time::NEVER), Errno::EINVAL)?;
+    fails("resolve_route", drive.resolve_route(client, Time::NEVER), Errno::EINVAL)?;
+    fails("resolve_addr", drive.resolve_addr(client, None, address, Time::NEVER), Errno::EINVAL)?;
+    fails("bind", drive.bind(client, here), Errno::EINVAL)?;
+    fails("listen", drive.listen(client, 1), Errno::EINVAL)?;
+    drive.disconnect(client, Time::NEVER)?;
+    b.quiet(Who::Client)?;
+    b.quiet(Who::Server)
+}
+
+pub(super) fn row_16_private_data_too_long<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let client = b.resolved()?;
+    let param = b.param();
+    for len in [57, 220] {
+        let drive = b.client.drive();
+        fails("connect", drive.connect(client, param, &vec![1; len], Time::NEVER), Errno::EINVAL)?;
+        same("client", drive.core().state(client), Some(State::RouteResolved))?;
+    }
+    b.client.drive().connect(client, param, &[3; 56], Time::NEVER)?;
+    let request = b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
+    same("the request's private data", &request.private_data[..], &[3; 56])?;
+    // The kernel would reject the peer for this; the core does not let it come to that, and the request still stands.
+    let param = b.param();
+    let drive = b.server.drive();
+    fails("accept", drive.accept(request.id, param, &[1; 197], Time::NEVER), Errno::EINVAL)?;
+    drive.accept(request.id, param, &[5; 196], Time::NEVER)?;
+    let answer = b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    same("the answer's private data", &answer.private_data[..], &[5; 196])
+}
+
+pub(super) fn row_21_the_client_rejects_the_answer<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    b.accept(server, &[])?;
+    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.client.drive().reject(client, b"no")?;
+    let event = b.expect(Who::Server, server, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
+    same("the reason", &event.private_data[..3], b"no\0")?;
+    fails("reject again", b.client.drive().reject(client, &[]), Errno::EINVAL)?;
+    b.destroy(Who::Client, client)?;
+    b.destroy(Who::Server, server)
+}

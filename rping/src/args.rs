@@ -1,0 +1,88 @@
+//! The command line: rdma-core's own flags where they apply.
+
+use std::net::IpAddr;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// rdma-core's ping-pong over RDMA read and write, on cmid.
+#[derive(Clone, Debug, Parser)]
+#[command(disable_version_flag = true, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Args {
+    /// What to do instead of a ping.
+    #[command(subcommand)]
+    pub(crate) scene: Option<Scene>,
+    /// Be the server: take one connection and answer until it ends.
+    #[arg(short, long, required_unless_present = "client")]
+    pub(crate) server: bool,
+    /// Be the client.
+    #[arg(short, long, conflicts_with = "server")]
+    pub(crate) client: bool,
+    /// The server's address.
+    #[arg(short, long, default_value = "0.0.0.0", required_if_eq("client", "true"))]
+    pub(crate) address: IpAddr,
+    /// The server's port.
+    #[arg(short, long, default_value_t = 7174)]
+    pub(crate) port: u16,
+    /// How many pings the client sends; 0: until it is stopped.
+    #[arg(short = 'C', long, default_value_t = 0)]
+    pub(crate) count: u64,
+    /// Bytes in each ping.
+    #[arg(short = 'S', long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(MIN_SIZE as i64..=MAX_SIZE as i64))]
+    pub(crate) size: u32,
+    /// Show the data.
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Compare what comes back with what was sent.
+    #[arg(short = 'V', long)]
+    pub(crate) validate: bool,
+    /// Which of cmid's drivers carries it.
+    #[arg(long, value_enum, default_value_t = DriverName::Epoll)]
+    pub(crate) driver: DriverName,
+    /// Which device. On the simulator both sides run in this process, with the other one's part played for you.
+    #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
+    pub(crate) device: DeviceName,
+}
+
+/// The least that holds the text of a ping.
+pub(crate) const MIN_SIZE: u32 = 27;
+/// rdma-core's own limit.
+pub(crate) const MAX_SIZE: u32 = 64 * 1024;
+
+/// Something else than a ping.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Scene {
+    /// Show cmid at work on the simulator: a ping on each driver, and an id that migrates.
+    Demo,
+}
+
+/// One of cmid's drivers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DriverName {
+    /// In a mio `Poll`.
+    Mio,
+    /// On an epoll instance, nested in a poll(2).
+    Epoll,
+    /// With blocking calls.
+    Blocking,
+}
+
+impl DriverName {
+    pub(crate) const ALL: [DriverName; 3] = [DriverName::Mio, DriverName::Epoll, DriverName::Blocking];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            DriverName::Mio => "mio",
+            DriverName::Epoll => "epoll",
+            DriverName::Blocking => "blocking",
+        }
+    }
+}
+
+/// Which device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceName {
+    /// The simulated fabric.
+    Sim,
+    /// librdmacm and libibverbs.
+    Verbs,
+}

@@ -1,0 +1,107 @@
+//! The demo: everything on the simulated fabric, told as it happens.
+
+use std::net::{IpAddr, SocketAddr};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use cmid_epoll::{Config, Epoll};
+use cmid_proto::{Acks, CmEvent, EventKind, PortSpace, Progress};
+use cmid_sim::{Clock, Fabric, Host};
+
+use crate::args::{Args, DriverName};
+use crate::ping;
+use crate::session::Plan;
+use crate::voice::Voice;
+
+const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
+/// Two hosts on a fabric in real time.
+fn hosts(server: IpAddr, client: IpAddr) -> (Host, Host) {
+    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..cmid_sim::Config::default() });
+    (fabric.host(&[server]), fabric.host(&[client]))
+}
+
+/// `rping --device sim`: there is no other process on a simulated fabric, so the other side runs here too.
+pub(crate) fn ping_on_sim(args: &Args) -> Result<()> {
+    let count = if args.count == 0 { u64::MAX } else { args.count };
+    let plan = Plan { count, ..crate::plan(args) };
+    both(args.driver, args.port, plan, plan, [Voice::SILENT; 2])
+}
+
+fn both(driver: DriverName, port: u16, server: Plan, client: Plan, voices: [Voice; 2]) -> Result<()> {
+    let (server_host, client_host) = hosts(SERVER, CLIENT);
+    let address = SocketAddr::new(SERVER, port);
+    let [server_voice, client_voice] = voices;
+    let (server_device, client_device) = (server_host.device(), client_host.device());
+    let server_plan = Plan { server: true, ..server };
+    let server = thread::Builder::new()
+        .name("server".into())
+        .spawn(move || ping(driver, server_device, address, server_plan, server_voice))?;
+    // The listener must be there before the first request: over a fabric without loss there is one try.
+    thread::sleep(Duration::from_millis(50));
+    let client = ping(driver, client_device, address, Plan { server: false, ..client }, client_voice);
+    let server = server.join().map_err(|_| anyhow!("the server panicked"))?;
+    client.context("client")?;
+    server.context("server")
+}
+
+pub(crate) fn run() -> Result<()> {
+    let plan = Plan { server: false, count: 3, size: 64, verbose: false, validate: true };
+    for driver in DriverName::ALL {
+        say!("\nrping on io-{}: 3 pings of 64 bytes, validated, over the simulated fabric", driver.name());
+        both(driver, 7174, plan, Plan { verbose: true, ..plan }, [Voice(Some("server")), Voice(Some("client"))])
+            .with_context(|| format!("on io-{}", driver.name()))?;
+    }
+    say!("\nmigration: an id moves between two channels with an event pending and another one not acked");
+    migrate()?;
+    say!("\nAll of this ran on the simulator. `cargo xtask test` runs it on a real kernel, against rdma-core's rping.");
+    Ok(())
+}
+
+/// ROUTE_RESOLVED is pending in the kernel when the id moves from one channel to the other.
+fn migrate() -> Result<()> {
+    let voice = Voice(Some("engine"));
+    let (_server, client) = hosts(SERVER, CLIENT);
+    let mut driver = Epoll::new(client.device(), Config::default())?;
+    let limit = Some(Duration::from_secs(2));
+    let [old, new] = [driver.drive().open_channel(Acks::Explicit)?, driver.drive().open_channel(Acks::Explicit)?];
+    let id = driver.drive().create_id(Some(old), PortSpace::Tcp)?;
+    let deadline = driver.drive().within(Duration::from_secs(2));
+    driver.drive().resolve_addr(id, None, SocketAddr::new(SERVER, 7174), deadline)?;
+    voice.says(driver.drive(), id, &format!("is on {old} and looks for an address"));
+    let mut first = None;
+    while first.is_none() {
+        driver.wait(limit)?;
+        first = driver.drive().next_event(old);
+    }
+    let Some(first) = first else { bail!("no event") };
+    voice.hears(driver.drive(), &first);
+    driver.drive().resolve_route(id, deadline)?;
+    thread::sleep(Duration::from_millis(20));
+    voice.says(driver.drive(), id, &format!("has ROUTE_RESOLVED pending on {old}"));
+    let progress = driver.drive().migrate(id, Some(new), deadline)?;
+    ensure!(progress == Progress::WhenAcked, "the migration did not wait for the ack that is owed");
+    voice.says(driver.drive(), id, &format!("is to migrate to {new}; one ack is owed, so nothing moves yet"));
+    driver.drive().ack(first.receipt.context("an event without a receipt")?)?;
+    voice.says(driver.drive(), id, "the ack is in");
+    for expected in [EventKind::Migrated, EventKind::Cm(CmEvent::RouteResolved)] {
+        let event = loop {
+            if let Some(event) = driver.drive().next_event(new) {
+                break event;
+            }
+            driver.wait(limit)?;
+        };
+        ensure!(event.kind == expected, "{} where {expected} was due", event.kind);
+        voice.hears(driver.drive(), &event);
+        if let Some(receipt) = event.receipt {
+            driver.drive().ack(receipt)?;
+        }
+    }
+    ensure!(driver.drive().next_event(old).is_none(), "an event on the old channel");
+    voice.says(driver.drive(), id, &format!("is on {new}; {old} is empty"));
+    driver.drive().destroy(id, deadline)?;
+    voice.ends(id);
+    Ok(())
+}

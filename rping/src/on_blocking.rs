@@ -1,0 +1,61 @@
+//! The ping with blocking calls.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use cmid_blocking::{Connection, Error, Listener, Options, Ready};
+use cmid_proto::CmEvent;
+
+use crate::agent::{PARAM, PATIENCE};
+use crate::data::Data;
+use crate::session::{Plan, Progress, Session};
+use crate::voice::Voice;
+
+/// How long a connection may be still.
+const STILL: Duration = Duration::from_secs(60);
+
+pub(crate) fn ping<D: Data>(device: D, address: SocketAddr, plan: Plan, voice: Voice) -> Result<()> {
+    let options = Options { param: PARAM, timeout: PATIENCE, ..Options::default() };
+    if plan.server {
+        let mut listener = Listener::bind(device, address)?;
+        voice.tells(&format!("listens on {}", listener.local_addr()?));
+        let incoming = loop {
+            match listener.accept(Duration::from_secs(3600)) {
+                // A server waits for its client for as long as it takes.
+                Err(Error::TimedOut { .. }) => {}
+                result => break result?,
+            }
+        };
+        let (connection, session) = incoming.accept(&options, |device, id| Session::new(device, id, plan))?;
+        converse(connection, session, plan, voice)
+    } else {
+        voice.tells(&format!("connects to {address}"));
+        let (connection, session) =
+            Connection::connect(device, address, &options, |device, id| Session::new(device, id, plan))?;
+        converse(connection, session, plan, voice)
+    }
+}
+
+fn converse<D: Data>(mut connection: Connection<D>, mut session: Session<D>, plan: Plan, voice: Voice) -> Result<()> {
+    voice.tells(&format!("is {}", connection.state()));
+    session.start()?;
+    loop {
+        match connection.wait_for(Some(session.cq_fd()), STILL)? {
+            Ready::Descriptor => {
+                if session.run()? == Progress::Finished {
+                    break;
+                }
+            }
+            Ready::Event(event) => match event.cm() {
+                Some(CmEvent::Disconnected) if plan.server => break,
+                Some(CmEvent::Disconnected) => bail!("the server ended the connection after {} pings", session.pings()),
+                Some(_) | None => voice.tells(&format!("hears {}", event.kind)),
+            },
+        }
+    }
+    connection.disconnect(PATIENCE)?;
+    voice.tells(&format!("is {} after {} pings", connection.state(), session.pings()));
+    ensure!(plan.server || session.pings() == plan.count, "{} of {} pings", session.pings(), plan.count);
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! The ping-pong itself, once connected: completions in, work requests out. Which loop drives it does not matter.
+
+use std::os::fd::BorrowedFd;
+
+use anyhow::{Context, Result, bail, ensure};
+use cmid_proto::{Errno, IdKey};
+
+use crate::data::{Data, Done, Reach};
+use crate::message::{Message, ping_data, text};
+
+/// Work requests of each kind; a ping has at most two under way.
+const DEPTH: u32 = 16;
+/// `IBV_WC_WR_FLUSH_ERR`: the connection has ended under a work request.
+const FLUSHED: u32 = 5;
+
+/// The work requests, by their wr_id.
+const SEND: u64 = 1;
+const RECV: u64 = 2;
+const RDMA: u64 = 3;
+
+/// What a side does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) server: bool,
+    pub(crate) count: u64,
+    pub(crate) size: usize,
+    pub(crate) verbose: bool,
+    pub(crate) validate: bool,
+}
+
+/// Which half of a ping a side is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Half {
+    /// The server reads the client's source.
+    Read,
+    /// The server writes the client's sink.
+    Write,
+}
+
+/// How far the ping-pong is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// More to come.
+    Going,
+    /// The client has had its pings: time to disconnect.
+    Finished,
+}
+
+/// The queue pair, its memory and where the ping-pong stands.
+pub(crate) struct Session<D: Data> {
+    plan: Plan,
+    half: Half,
+    pings: u64,
+    sending: bool,
+    /// A message that waits for the send before it to complete: its buffer is still the device's.
+    unsent: Option<Message>,
+    // In the order in which they are to go: the QP first, the PD last.
+    qp: D::Qp,
+    cq: D::Cq,
+    recv: D::Mr,
+    send: D::Mr,
+    /// The server's buffer; the client's sink.
+    sink: D::Mr,
+    /// The client's source.
+    source: D::Mr,
+    _pd: D::Pd,
+}
+
+impl<D: Data> std::fmt::Debug for Session<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("plan", &self.plan).field("pings", &self.pings).finish_non_exhaustive()
+    }
+}
+
+impl<D: Data> Session<D> {
+    /// Makes the QP on the id and what goes with it, and is ready to receive.
+    pub(crate) fn new(device: &mut D, id: IdKey, plan: Plan) -> Result<Self, Errno> {
+        let pd = device.alloc_pd(id)?;
+        let cq = device.create_cq(id, 2 * DEPTH)?;
+        D::arm(&cq)?;
+        let qp = device.create_qp(id, &pd, &cq, DEPTH)?;
+        let session = Session {
+            plan,
+            half: Half::Read,
+            pings: 0,
+            sending: false,
+            unsent: None,
+            recv: D::register(&pd, Message::LEN, Reach::Local)?,
+            send: D::register(&pd, Message::LEN, Reach::Local)?,
+            sink: D::register(&pd, plan.size, Reach::Peer)?,
+            source: D::register(&pd, plan.size, Reach::Peer)?,
+            qp,
+            cq,
+            _pd: pd,
+        };
+        session.receive()?;
+        Ok(session)
+    }
+
+    pub(crate) fn pings(&self) -> u64 {
+        self.pings
+    }
+
+    pub(crate) fn cq_fd(&self) -> BorrowedFd<'_> {
+        D::cq_fd(&self.cq)
+    }
+
+    /// The connection stands: the client begins.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        if self.plan.server { Ok(()) } else { self.ping() }
+    }
+
+    /// Takes every completion that is there and does what follows.
+    pub(crate) fn run(&mut self) -> Result<Progress> {
+        D::take_notifications(&self.cq)?;
+        // Armed before it is emptied, so that a completion after the last look makes the descriptor readable.
+        D::arm(&self.cq)?;
+        while let Some(done) = D::poll(&self.cq)? {
+            if self.completed(done)? == Progress::Finished {
+                return Ok(Progress::Finished);
+            }
+        }
+        Ok(Progress::Going)
+    }
+
+    fn completed(&mut self, done: Done) -> Result<Progress> {
+        if done.status == FLUSHED {
+            return Ok(Progress::Going);
+        }
+        ensure!(done.status == 0, "work request {} failed with status {}", done.wr_id, done.status);
+        match done.wr_id {
+            SEND => {
+                self.sending = false;
+                if let Some(message) = self.unsent.take() {
+                    self.send(message)?;
+                }
+            }
+            RECV => {
+                ensure!(done.byte_len as usize == Message::LEN, "a message of {} bytes", done.byte_len);
+                let mut bytes = [0; Message::LEN];
+                D::read(&self.recv, 0, &mut bytes)?;
+                self.receive()?;
+                return if self.plan.server { self.told(Message::decode(bytes)) } else { self.go_ahead() };
+            }
+            RDMA => self.transferred()?,
+            other => bail!("a completion of work request {other}, which was never posted"),
+        }
+        Ok(Progress::Going)
+    }
+
+    /// Server: the client told where to read or write.
+    fn told(&mut self, message: Message) -> Result<Progress> {
+        let len = message.len as usize;
+        ensure!(
+            len <= self.plan.size,
+            "the client's pings have {len} bytes, this side has room for {}",
+            self.plan.size
+        );
+        match self.half {
+            Half::Read => D::post_read(&self.qp, RDMA, &self.sink, 0..len, message.at)?,
+            Half::Write => D::post_write(&self.qp, RDMA, &self.sink, 0..len, message.at)?,
+        }
+        Ok(Progress::Going)
+    }
+
+    /// Server: the read or write is done, the client may go on.
+    fn transferred(&mut self) -> Result<()> {
+        match self.half {
+            Half::Read => {
+                if self.plan.verbose {
+                    crate::say!("server ping data: {}", text(&self.data(&self.sink)?));
+                }
+                self.half = Half::Write;
+            }
+            Half::Write => {
+                self.pings += 1;
+                self.half = Half::Read;
+            }
+        }
+        // What a "go ahead" contains does not matter.
+        self.send(Message { at: D::here(&self.sink), len: 0 })
+    }
+
+    /// Client: begins a ping.
+    fn ping(&mut self) -> Result<()> {
+        let data = ping_data(self.pings, self.plan.size);
+        D::write(&mut self.source, 0, &data)?;
+        self.half = Half::Read;
+        self.send(Message { at: D::here(&self.source), len: self.plan.size as u32 })
+    }
+
+    /// Client: the server has read, or has written.
+    fn go_ahead(&mut self) -> Result<Progress> {
+        match self.half {
+            Half::Read => {
+                self.half = Half::Write;
+                self.send(Message { at: D::here(&self.sink), len: self.plan.size as u32 })?;
+            }
+            Half::Write => {
+                let data = self.data(&self.sink)?;
+                if self.plan.validate {
+                    ensure!(data == ping_data(self.pings, self.plan.size), "ping {} came back changed", self.pings);
+                }
+                if self.plan.verbose {
+                    crate::say!("ping data: {}", text(&data));
+                }
+                self.pings += 1;
+                if self.pings == self.plan.count {
+                    return Ok(Progress::Finished);
+                }
+                self.ping()?;
+            }
+        }
+        Ok(Progress::Going)
+    }
+
+    fn send(&mut self, message: Message) -> Result<()> {
+        if self.sending {
+            self.unsent = Some(message);
+            return Ok(());
+        }
+        D::write(&mut self.send, 0, &message.encode())?;
+        D::post_send(&self.qp, SEND, &self.send, 0..Message::LEN).context("posting a send")?;
+        self.sending = true;
+        Ok(())
+    }
+
+    fn receive(&self) -> Result<(), Errno> {
+        D::post_recv(&self.qp, RECV, &self.recv, 0..Message::LEN)
+    }
+
+    fn data(&self, mr: &D::Mr) -> Result<Vec<u8>> {
+        let mut data = vec![0; self.plan.size];
+        D::read(mr, 0, &mut data)?;
+        Ok(data)
+    }
+}

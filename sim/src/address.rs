@@ -1,0 +1,93 @@
+//! IP addresses as the RDMA CM looks at them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The kernel's "any" test: it takes the loopback addresses for wildcards (`cma_any_addr`).
+pub(crate) fn is_any(ip: IpAddr) -> bool {
+    ip.is_unspecified() || ip.is_loopback()
+}
+
+/// The wildcard of the same family, port 0.
+pub(crate) fn wildcard_like(addr: SocketAddr) -> SocketAddr {
+    match addr {
+        SocketAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        SocketAddr::V6(_) => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+    }
+}
+
+/// A link-local IPv6 address that does not say which link (`cma_check_linklocal`).
+pub(crate) fn lacks_scope(addr: SocketAddr) -> bool {
+    match addr {
+        SocketAddr::V4(_) => false,
+        SocketAddr::V6(v6) => v6.ip().is_unicast_link_local() && v6.scope_id() == 0,
+    }
+}
+
+/// A network: all addresses of one /24 (IPv4) or /64 (IPv6). Each network of a host is one network interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subnet {
+    V4([u8; 3]),
+    V6([u16; 4]),
+}
+
+impl Subnet {
+    pub(crate) fn of(ip: IpAddr) -> Subnet {
+        match ip {
+            IpAddr::V4(v4) => {
+                let [a, b, c, _] = v4.octets();
+                Subnet::V4([a, b, c])
+            }
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = v6.segments();
+                Subnet::V6([a, b, c, d])
+            }
+        }
+    }
+}
+
+/// A network interface of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) subnet: Subnet,
+    /// Whether an RDMA device sits on it.
+    pub(crate) rdma: bool,
+}
+
+impl Interface {
+    pub(crate) fn rdma(ip: IpAddr) -> Interface {
+        Interface { subnet: Subnet::of(ip), rdma: true }
+    }
+
+    pub(crate) fn plain(ip: IpAddr) -> Interface {
+        Interface { subnet: Subnet::of(ip), rdma: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_counts_as_a_wildcard() {
+        assert!(is_any("127.0.0.1".parse().unwrap()));
+        assert!(is_any("0.0.0.0".parse().unwrap()));
+        assert!(is_any("::1".parse().unwrap()));
+        assert!(!is_any("10.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn networks_are_24_and_64_bits_wide() {
+        let net = |text: &str| Subnet::of(text.parse().unwrap());
+        assert_eq!(net("10.0.0.1"), net("10.0.0.200"));
+        assert_ne!(net("10.0.0.1"), net("10.0.1.1"));
+        assert_eq!(net("fd00:0:0:1::1"), net("fd00:0:0:1:ffff::2"));
+        assert_ne!(net("fd00:0:0:1::1"), net("fd00:0:0:2::1"));
+    }
+
+    #[test]
+    fn link_local_needs_a_scope() {
+        assert!(lacks_scope("[fe80::1]:7".parse().unwrap()));
+        assert!(!lacks_scope("[fe80::1%3]:7".parse().unwrap()));
+        assert!(!lacks_scope("[fd00::1]:7".parse().unwrap()));
+    }
+}

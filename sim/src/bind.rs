@@ -1,0 +1,87 @@
+//! `rdma_bind_addr` and `rdma_listen`.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use cmid_proto::Errno;
+
+use crate::address::{is_any, lacks_scope};
+use crate::id::{CmState, IdNo};
+use crate::world::World;
+
+/// `net.rdma_ucm.max_backlog`.
+const MAX_BACKLOG: u32 = 1024;
+
+impl World {
+    /// `rdma_bind_addr`: afterwards the library knows the address, and the device if the address is specific.
+    pub(crate) fn bind(&mut self, no: IdNo, addr: SocketAddr) -> Result<(), Errno> {
+        self.bind_kernel(no, addr)?;
+        let id = self.id(no)?;
+        id.query_addresses();
+        id.verbs = id.device;
+        Ok(())
+    }
+
+    /// The kernel's part (`rdma_bind_addr_dst`).
+    pub(crate) fn bind_kernel(&mut self, no: IdNo, addr: SocketAddr) -> Result<(), Errno> {
+        let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
+        if id.state != CmState::Idle || lacks_scope(addr) {
+            return Err(Errno::EINVAL);
+        }
+        let host = self.hosts.get_mut(id.host.0).ok_or(Errno::ENODEV)?;
+        let ip = addr.ip();
+        let specific = !is_any(ip);
+        if specific {
+            // An interface that an earlier attempt found is never looked for again, even if the address is another's.
+            let interface = match id.interface {
+                Some(interface) => interface,
+                None => host.interface_of(ip).ok_or(Errno::EADDRNOTAVAIL)?,
+            };
+            id.interface = Some(interface);
+            if !interface.rdma || !host.rdma.contains(&ip) {
+                return Err(Errno::ENODEV);
+            }
+        }
+        let port = host.ports.take(id.port_space, ip, addr.port(), no, &mut self.rng)?;
+        id.state = CmState::AddrBound;
+        id.device = specific;
+        id.port = Some(port);
+        id.src = Some(with_port(addr, port));
+        Ok(())
+    }
+
+    /// `rdma_listen`. The backlog is written before anything is checked (`ucma_listen`).
+    pub(crate) fn listen(&mut self, no: IdNo, backlog: i32) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        id.backlog =
+            u32::try_from(backlog).ok().filter(|asked| (1..=MAX_BACKLOG).contains(asked)).unwrap_or(MAX_BACKLOG);
+        match id.state {
+            CmState::Idle => self.bind_kernel(no, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))?,
+            CmState::AddrBound => {}
+            CmState::AddrQuery
+            | CmState::AddrResolved
+            | CmState::RouteQuery
+            | CmState::RouteResolved
+            | CmState::Connect
+            | CmState::Disconnect
+            | CmState::Listen => return Err(Errno::EINVAL),
+        }
+        let id = self.id(no)?;
+        id.state = CmState::Listen;
+        id.query_addresses();
+        Ok(())
+    }
+
+    /// The port of an id that goes.
+    pub(crate) fn release_port(&mut self, no: IdNo) {
+        let Some(id) = self.ids.get_mut(&no) else { return };
+        if let (Some(port), Some(host)) = (id.port.take(), self.hosts.get_mut(id.host.0)) {
+            host.ports.release(id.port_space, port, no);
+        }
+    }
+}
+
+/// The same address with another port; keeps an IPv6 scope.
+pub(crate) fn with_port(mut addr: SocketAddr, port: u16) -> SocketAddr {
+    addr.set_port(port);
+    addr
+}

@@ -1,0 +1,171 @@
+//! The calls that make and end a connection: connect, accept, reject, establish, disconnect.
+
+use cmid_proto::{ConnParam, Errno, PortSpace};
+
+use crate::conn::{Conn, IbState, with_qp};
+use crate::data::qp::QpState;
+use crate::id::{CmState, DEVICE_DEPTH, Depths, Id, IdNo};
+use crate::wire::{Body, REJ_DATA, REP_DATA, REQ_DATA, Rep, Req, padded, reason};
+use crate::world::World;
+
+/// What librdmacm checks itself, for the TCP port space only (`ucma_valid_param`).
+fn valid_param(id: &Id, param: &ConnParam) -> Result<(), Errno> {
+    let fits = |depth: u8| depth == ConnParam::DEVICE_MAX || depth <= DEVICE_DEPTH;
+    match id.port_space {
+        PortSpace::Tcp if !(fits(param.responder_resources) && fits(param.initiator_depth)) => Err(Errno::EINVAL),
+        PortSpace::Tcp | PortSpace::Ib => Ok(()),
+    }
+}
+
+/// Parameters as they go on the wire: depths as the library stored them, the rest from the caller and the QP.
+fn wire_param(id: &Id, param: &ConnParam) -> ConnParam {
+    ConnParam {
+        responder_resources: id.depths.responder_resources,
+        initiator_depth: id.depths.initiator_depth,
+        ..with_qp(id, param)
+    }
+}
+
+impl World {
+    /// `rdma_connect`.
+    pub(crate) fn connect(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
+        let comm = self.new_comm();
+        let interval = self.config.flavour.request_interval();
+        let id = self.id(no)?;
+        if !id.verbs {
+            return Err(Errno::EINVAL);
+        }
+        valid_param(id, param)?;
+        id.depths = Depths::given(param);
+        // A failure here leaves the state as it was: a corrected call works.
+        if id.state != CmState::RouteResolved || data.len() > REQ_DATA {
+            return Err(Errno::EINVAL);
+        }
+        let (Some(src), Some(dst)) = (id.src, id.dst) else { return Err(Errno::EINVAL) };
+        let param = wire_param(id, param);
+        let req = Req { service: (id.port_space, dst.port()), src, dst, param, private_data: padded(data, REQ_DATA) };
+        let mut conn = Conn::new(IbState::ReqSent, src.ip(), dst.ip(), comm);
+        conn.local_qp_num = param.qp_num;
+        conn.retry_count = param.retry_count;
+        conn.interval = interval;
+        id.conn = Some(conn);
+        id.state = CmState::Connect;
+        self.comms.insert(comm, no);
+        self.send_and_wait(no, Body::Req(Box::new(req)));
+        Ok(())
+    }
+
+    /// `rdma_accept`: the QP first, then the answer.
+    pub(crate) fn accept(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        if !id.verbs {
+            return Err(Errno::EINVAL);
+        }
+        valid_param(id, param)?;
+        id.depths = id.depths.lowered(param);
+        if id.qp.is_some() {
+            self.ready_qp(no)?;
+        }
+        self.accept_kernel(no, param, data).inspect_err(|_| self.qp_of_id_to_error(no))
+    }
+
+    /// The kernel's part: a failure refuses the peer (`rdma_accept` of `cma.c`).
+    fn accept_kernel(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        let wire = wire_param(id, param);
+        if id.state != CmState::Connect {
+            return Err(Errno::EINVAL);
+        }
+        if self.ib_state(no) != Some(IbState::MraReqSent) || data.len() > REP_DATA {
+            let _ = self.send_rej(no, reason::CONSUMER_DEFINED, &[]);
+            return Err(Errno::EINVAL);
+        }
+        if let Some(conn) = self.conn(no) {
+            conn.local_qp_num = wire.qp_num;
+            conn.state = IbState::RepSent;
+        }
+        self.id(no)?.uid = true;
+        let private_data = padded(data, REP_DATA);
+        self.send_and_wait(no, Body::Rep(Box::new(Rep { param: wire, private_data })));
+        Ok(())
+    }
+
+    /// `rdma_reject`.
+    pub(crate) fn reject(&mut self, no: IdNo, data: &[u8]) -> Result<(), Errno> {
+        if self.id(no)?.conn.is_none() || data.len() > REJ_DATA {
+            return Err(Errno::EINVAL);
+        }
+        self.send_rej(no, reason::CONSUMER_DEFINED, data)
+    }
+
+    /// `rdma_establish`.
+    pub(crate) fn establish(&mut self, no: IdNo) -> Result<(), Errno> {
+        if self.id(no)?.qp.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        self.confirm(no)
+    }
+
+    /// Sends RTU; where that makes no sense the kernel refuses the peer (`cma_rep_recv`, `rdma_accept`).
+    pub(crate) fn confirm(&mut self, no: IdNo) -> Result<(), Errno> {
+        if self.id(no)?.state != CmState::Connect {
+            return Err(Errno::EINVAL);
+        }
+        if self.ib_state(no) != Some(IbState::MraRepSent) {
+            let _ = self.send_rej(no, reason::CONSUMER_DEFINED, &[]);
+            return Err(Errno::EINVAL);
+        }
+        self.set_ib_state(no, IbState::Established);
+        self.send(no, Body::Rtu);
+        Ok(())
+    }
+
+    /// `rdma_disconnect`: nearly always 0, and asks or answers where there is something to.
+    pub(crate) fn disconnect(&mut self, no: IdNo) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        if !id.verbs {
+            return Err(Errno::EINVAL);
+        }
+        let listens_on_device = id.state == CmState::Listen && id.device;
+        let connects = id.conn.is_some();
+        self.qp_of_id_to_error(no);
+        if !connects && !listens_on_device {
+            return Err(Errno::EINVAL);
+        }
+        if !self.send_dreq(no) {
+            self.send_drep(no);
+        }
+        Ok(())
+    }
+
+    /// INIT, RTR, RTS, as accept and the reader of a REP do it; each with the kernel's attributes.
+    pub(crate) fn ready_qp(&mut self, no: IdNo) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        let qp = id.qp.ok_or(Errno::EINVAL)?;
+        let (init, ready) = match &id.conn {
+            Some(conn) => (conn.state.gives_init(), conn.state.gives_ready()),
+            // Before there is something to connect any state yields the attributes of INIT.
+            None => (true, false),
+        };
+        let peer = id.conn.as_ref().and_then(|conn| Some((conn.remote_host?, conn.remote_qp_num)));
+        let retry_count = id.conn.as_ref().map_or(7, |conn| conn.retry_count);
+        if !init {
+            return Err(Errno::EINVAL);
+        }
+        self.queues.modify(qp, QpState::Init)?;
+        if !ready {
+            return Err(Errno::EINVAL);
+        }
+        self.queues.set_peer(qp, peer, retry_count);
+        self.queues.modify(qp, QpState::Rtr)?;
+        self.queues.modify(qp, QpState::Rts)?;
+        self.run_inbound(qp);
+        Ok(())
+    }
+
+    pub(crate) fn qp_of_id_to_error(&mut self, no: IdNo) {
+        if let Some(qp) = self.ids.get(&no).and_then(|id| id.qp) {
+            self.qp_to_error(qp);
+        }
+    }
+}

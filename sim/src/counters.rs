@@ -1,0 +1,25 @@
+//! What a test may want to know about a fabric.
+
+/// Counts since the fabric was made. All of them are for tests and reports; none influences what happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Connection manager messages that were sent, retransmissions included.
+    pub sent: u64,
+    /// Messages that were sent again because no answer came in time.
+    pub retransmitted: u64,
+    /// Messages lost on the way ([`Config::loss`](crate::Config::loss)).
+    pub lost: u64,
+    /// Messages to an address where no RDMA device answers, or over a link that is down.
+    pub undeliverable: u64,
+    /// Events dropped because the id was not accepted yet (`ucma_event_handler`: no uid).
+    pub unaccepted: u64,
+    /// Events that librdmacm takes from the kernel and does not report (`rdma_get_cm_event`).
+    pub swallowed: u64,
+    /// Requests that a full backlog left unanswered (`ucma_connect_event_handler`).
+    pub backlog_full: u64,
+    /// Destroys that would have blocked for about 70 seconds, because a reject left a message of the id's own under
+    /// way (`cm_destroy_id`).
+    pub stalls: u64,
+    /// Completions that did not fit into their completion queue.
+    pub overruns: u64,
+}

@@ -1,0 +1,119 @@
+//! Where the data path begins: what an id's device gives out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cmid_proto::{Errno, IdKey};
+
+use crate::channel::new_eventfd;
+use crate::data::cq::Cq;
+use crate::data::pd::Pd;
+use crate::data::qp::{Caps, Qp, QpNo, QpState};
+use crate::data::queues::Pair;
+use crate::device::SimDevice;
+use crate::host::HostNo;
+use crate::id::{CmState, IdNo};
+use crate::world::World;
+
+impl SimDevice {
+    /// A protection domain on the device of an id.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `ENODEV` while the id has no device that the library knows of: before a bind to a
+    /// specific address, and before ADDR_RESOLVED is fetched.
+    pub fn alloc_pd(&self, id: IdKey) -> Result<Pd, Errno> {
+        let (host, no) = self.on_device(id, |world, _| Ok(world.memory.new_pd()))?;
+        Ok(Pd { fabric: self.fabric().clone(), host, no })
+    }
+
+    /// A completion queue for `depth` completions, with a descriptor of its own.
+    ///
+    /// # Errors
+    /// As [`SimDevice::alloc_pd`]; `EINVAL` for depth 0; what the system says when it gives no descriptor.
+    pub fn create_cq(&self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
+        if depth == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let fd = Arc::new(new_eventfd()?);
+        let shared = Arc::clone(&fd);
+        let (host, no) = self.on_device(id, |world, _| Ok(world.queues.add_cq(depth as usize, shared)))?;
+        Ok(Cq { fabric: self.fabric().clone(), host, no, fd })
+    }
+
+    /// Creates a QP on an id, in INIT (rdma_create_qp(3)). From now on librdmacm moves it along with the connection.
+    ///
+    /// # Errors
+    /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain or a queue is another host's, if the
+    /// connection is over or refused, and for a listener.
+    pub fn create_qp(&self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
+        let (_, no) = self.on_device(id, |world, no| {
+            let state = world.id(no)?;
+            let host = state.host;
+            let gives_init = match &state.conn {
+                Some(conn) => conn.state.gives_init(),
+                None => state.state != CmState::Listen,
+            };
+            let foreign = [pd.host, send_cq.host, recv_cq.host].iter().any(|&other| other != host);
+            if state.qp.is_some() || foreign || !gives_init {
+                return Err(Errno::EINVAL);
+            }
+            let pair = Pair {
+                state: QpState::Init,
+                pd: pd.no,
+                send_cq: send_cq.no,
+                recv_cq: recv_cq.no,
+                caps,
+                peer: None,
+                retry_count: 7,
+                sends: VecDeque::new(),
+                receives: VecDeque::new(),
+                inbound: VecDeque::new(),
+                sequence: 0,
+                attached: true,
+                held: true,
+            };
+            world.add_qp(no, host, pair)
+        })?;
+        Ok(Qp { fabric: self.fabric().clone(), no })
+    }
+
+    /// Takes the QP off an id and destroys it (rdma_destroy_qp(3)). What was posted never completes.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
+    pub fn destroy_qp(&self, id: IdKey) -> Result<(), Errno> {
+        let no = self.id_no(id)?;
+        self.fabric().with(|world| {
+            let qp = world.id(no)?.qp.take().ok_or(Errno::EINVAL)?;
+            world.destroy_qp(qp);
+            Ok(())
+        })
+    }
+
+    fn on_device<T>(
+        &self,
+        id: IdKey,
+        action: impl FnOnce(&mut World, IdNo) -> Result<T, Errno>,
+    ) -> Result<(HostNo, T), Errno> {
+        let no = self.id_no(id)?;
+        self.fabric().with(|world| {
+            let state = world.id(no)?;
+            let host = state.host;
+            if !state.verbs {
+                return Err(Errno::ENODEV);
+            }
+            Ok((host, action(world, no)?))
+        })
+    }
+}
+
+impl World {
+    fn add_qp(&mut self, no: IdNo, host: HostNo, pair: Pair) -> Result<QpNo, Errno> {
+        let numbers = self.hosts.get_mut(host.0).ok_or(Errno::ENODEV)?;
+        let qp = QpNo { host, num: numbers.next_qp_num };
+        numbers.next_qp_num = numbers.next_qp_num.checked_add(1).filter(|&num| num < 1 << 24).ok_or(Errno::ENOMEM)?;
+        self.queues.pairs.insert(qp, pair);
+        self.id(no)?.qp = Some(qp);
+        Ok(qp)
+    }
+}

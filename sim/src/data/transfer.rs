@@ -1,0 +1,232 @@
+//! How data travels: a packet to the peer, an answer back; or none, and the sender gives up.
+
+use std::time::Duration;
+
+use crate::data::cq::WcStatus;
+use crate::data::memory::Place;
+use crate::data::mr::Access;
+use crate::data::qp::{QpNo, QpState};
+use crate::data::queues::Pending;
+use crate::timers::Due;
+use crate::world::World;
+
+/// Something of the data path that is under way.
+#[derive(Debug)]
+pub(crate) enum Transfer {
+    Packet(Packet),
+    /// The answer to a packet: what a read got, or how it failed.
+    Answer {
+        to: QpNo,
+        sequence: u64,
+        result: Result<Vec<u8>, WcStatus>,
+    },
+    /// All retries of a packet are used up.
+    GiveUp {
+        qp: QpNo,
+        sequence: u64,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Packet {
+    pub(crate) from: QpNo,
+    pub(crate) to: Option<QpNo>,
+    pub(crate) sequence: u64,
+    pub(crate) operation: Operation,
+}
+
+#[derive(Debug)]
+pub(crate) enum Operation {
+    Send(Vec<u8>),
+    Write(Place, Vec<u8>),
+    Read(Place),
+}
+
+/// What became of a packet at its receiver.
+enum Handled {
+    Answer(Result<Vec<u8>, WcStatus>),
+    /// No receive is posted: the sender tries until one is.
+    NotReady(Operation),
+}
+
+/// Between two retries of a packet that nobody answers: about the time-out that the kernel gives a RoCE QP.
+const RETRY_INTERVAL: Duration = Duration::from_millis(512);
+
+impl World {
+    pub(crate) fn transfer(&mut self, transfer: Transfer) {
+        match transfer {
+            Transfer::Packet(packet) => self.packet_arrives(packet),
+            Transfer::Answer { to, sequence, result } => self.answer_arrives(to, sequence, result),
+            Transfer::GiveUp { qp, sequence } => self.answer_arrives(qp, sequence, Err(WcStatus::RETRY_EXC_ERR)),
+        }
+    }
+
+    fn packet_arrives(&mut self, packet: Packet) {
+        let up = |qp: QpNo| self.hosts.get(qp.host.0).is_some_and(|host| host.link_up);
+        let from = packet.from;
+        let reachable = packet.to.filter(|&to| up(to) && up(from));
+        let receiver = reachable.and_then(|to| Some((to, self.queues.pairs.get_mut(&to)?)));
+        match receiver {
+            Some((to, pair)) if takes(pair.state, pair.peer, from) => {
+                pair.inbound.push_back(packet);
+                self.run_inbound(to);
+            }
+            Some(_) | None => self.give_up_later(&packet),
+        }
+    }
+
+    /// Carries out what has arrived for a QP, as far as it can be.
+    pub(crate) fn run_inbound(&mut self, qp: QpNo) {
+        loop {
+            let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+            if !matches!(pair.state, QpState::Rtr | QpState::Rts) {
+                return;
+            }
+            let Some(packet) = pair.inbound.pop_front() else { return };
+            let Packet { from, to, sequence, operation } = packet;
+            let result = match self.carry_out(qp, operation) {
+                Handled::Answer(result) => result,
+                Handled::NotReady(operation) => {
+                    if let Some(pair) = self.queues.pairs.get_mut(&qp) {
+                        pair.inbound.push_front(Packet { from, to, sequence, operation });
+                    }
+                    return;
+                }
+            };
+            let failed = result.is_err();
+            let due = self.now.after(self.config.latency);
+            self.timers.arm(due, Due::Data(Transfer::Answer { to: from, sequence, result }));
+            if failed {
+                self.qp_to_error(qp);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, qp: QpNo, operation: Operation) -> Handled {
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else {
+            return Handled::Answer(Err(WcStatus::RETRY_EXC_ERR));
+        };
+        let pd = pair.pd;
+        let refused = Handled::Answer(Err(WcStatus::REM_ACCESS_ERR));
+        match operation {
+            Operation::Send(bytes) => match pair.receives.pop_front() {
+                None => Handled::NotReady(Operation::Send(bytes)),
+                Some(receive) => {
+                    let end = receive.range.start.saturating_add(bytes.len());
+                    let (status, answer) = if end > receive.range.end {
+                        (WcStatus::LOC_LEN_ERR, Err(WcStatus::REM_INV_REQ_ERR))
+                    } else if let Some(place) = self.memory.for_local_write(receive.mr, pd, receive.range.start..end) {
+                        place.copy_from_slice(&bytes);
+                        (WcStatus::SUCCESS, Ok(Vec::new()))
+                    } else {
+                        (WcStatus::LOC_PROT_ERR, Err(WcStatus::REM_INV_REQ_ERR))
+                    };
+                    let byte_len = if status == WcStatus::SUCCESS { count(bytes.len()) } else { 0 };
+                    self.finish_receive(qp, receive.wr_id, status, byte_len);
+                    Handled::Answer(answer)
+                }
+            },
+            Operation::Write(place, bytes) => match self.memory.for_remote(qp.host, pd, place, Access::REMOTE_WRITE) {
+                Some(memory) => {
+                    memory.copy_from_slice(&bytes);
+                    Handled::Answer(Ok(Vec::new()))
+                }
+                None => refused,
+            },
+            Operation::Read(place) => match self.memory.for_remote(qp.host, pd, place, Access::REMOTE_READ) {
+                Some(memory) => Handled::Answer(Ok(memory.to_vec())),
+                None => refused,
+            },
+        }
+    }
+
+    fn answer_arrives(&mut self, qp: QpNo, sequence: u64, result: Result<Vec<u8>, WcStatus>) {
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+        // Flushed meanwhile?
+        let Some(at) = pair.sends.iter().position(|pending| pending.sequence == sequence) else { return };
+        let Some(pending) = pair.sends.remove(at) else { return };
+        let pd = pair.pd;
+        let outcome = result.and_then(|bytes| match &pending.target {
+            None => Ok(0),
+            Some((mr, range)) => {
+                let place = self.memory.for_local_write(*mr, pd, range.clone()).ok_or(WcStatus::LOC_PROT_ERR)?;
+                place.copy_from_slice(&bytes);
+                Ok(count(bytes.len()))
+            }
+        });
+        match outcome {
+            Ok(byte_len) => self.finish_send(qp, &pending, WcStatus::SUCCESS, byte_len),
+            Err(status) => {
+                self.finish_send(qp, &pending, status, 0);
+                self.qp_to_error(qp);
+            }
+        }
+    }
+
+    /// Moves a QP to its error state: everything posted is flushed, and what the peer has sent stays unanswered.
+    pub(crate) fn qp_to_error(&mut self, qp: QpNo) {
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+        pair.state = QpState::Err;
+        let sends = std::mem::take(&mut pair.sends);
+        let receives = std::mem::take(&mut pair.receives);
+        let inbound = std::mem::take(&mut pair.inbound);
+        for pending in &sends {
+            self.finish_send(qp, pending, WcStatus::WR_FLUSH_ERR, 0);
+        }
+        for receive in &receives {
+            self.finish_receive(qp, receive.wr_id, WcStatus::WR_FLUSH_ERR, 0);
+        }
+        for packet in &inbound {
+            self.give_up_later(packet);
+        }
+    }
+
+    /// `ibv_destroy_qp`: no completions.
+    pub(crate) fn destroy_qp(&mut self, qp: QpNo) {
+        let Some(pair) = self.queues.pairs.remove(&qp) else { return };
+        for packet in &pair.inbound {
+            self.give_up_later(packet);
+        }
+    }
+
+    /// The id of a QP is gone; the QP is not, until its handle goes too.
+    pub(crate) fn detach_qp(&mut self, qp: QpNo) {
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
+        pair.attached = false;
+        if !pair.held {
+            self.destroy_qp(qp);
+        }
+    }
+
+    pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, status: WcStatus, byte_len: u32) {
+        if !self.queues.complete_send(qp, pending, status, byte_len) {
+            self.counters.overruns += 1;
+        }
+    }
+
+    pub(crate) fn finish_receive(&mut self, qp: QpNo, wr_id: u64, status: WcStatus, byte_len: u32) {
+        if !self.queues.complete_receive(qp, wr_id, status, byte_len) {
+            self.counters.overruns += 1;
+        }
+    }
+
+    fn give_up_later(&mut self, packet: &Packet) {
+        let retries = self.queues.pairs.get(&packet.from).map_or(0, |pair| pair.retry_count);
+        let due = self.now.after(RETRY_INTERVAL.saturating_mul(u32::from(retries) + 1));
+        self.timers.arm(due, Due::Data(Transfer::GiveUp { qp: packet.from, sequence: packet.sequence }));
+    }
+}
+
+/// Whether a QP looks at what comes from another one at all. Before it knows its peer it keeps what comes, as the
+/// sender's retries would have it.
+fn takes(state: QpState, peer: Option<QpNo>, from: QpNo) -> bool {
+    match state {
+        QpState::Init => true,
+        QpState::Rtr | QpState::Rts => peer == Some(from),
+        QpState::Err => false,
+    }
+}
+
+fn count(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

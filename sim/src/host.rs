@@ -1,0 +1,168 @@
+//! A host: its addresses, its port tables, and its device's tables of live connections.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use crate::address::{Interface, Subnet};
+use crate::channel::{Kind, Unread};
+use crate::device::SimDevice;
+use crate::fabric::Fabric;
+use crate::ib_cm::TIMED_OUT;
+use crate::id::IdNo;
+use crate::ports::Ports;
+use crate::wire::CommId;
+use crate::world::World;
+
+/// Names one host; it also stands for the GUID of its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HostNo(pub(crate) usize);
+
+#[derive(Debug)]
+pub(crate) struct HostState {
+    /// Addresses with an RDMA device.
+    pub(crate) rdma: Vec<IpAddr>,
+    /// Addresses without.
+    pub(crate) plain: Vec<IpAddr>,
+    pub(crate) link_up: bool,
+    pub(crate) ports: Ports,
+    /// Addresses whose link address is cached.
+    pub(crate) neighbours: BTreeSet<IpAddr>,
+    /// Connections by their peer's device and its name for them.
+    pub(crate) remote_ids: BTreeMap<(HostNo, CommId), IdNo>,
+    /// Connections by their peer's device and QP number, each of which may be used once at a time.
+    pub(crate) remote_qps: BTreeMap<(HostNo, u32), IdNo>,
+    pub(crate) next_qp_num: u32,
+}
+
+impl HostState {
+    pub(crate) fn new(addresses: &[IpAddr]) -> Self {
+        HostState {
+            rdma: addresses.to_vec(),
+            plain: Vec::new(),
+            link_up: true,
+            ports: Ports::default(),
+            neighbours: BTreeSet::new(),
+            remote_ids: BTreeMap::new(),
+            remote_qps: BTreeMap::new(),
+            // Far from what a program without QPs would choose.
+            next_qp_num: 0x10_0000,
+        }
+    }
+
+    /// The interface of one of the host's own addresses.
+    pub(crate) fn interface_of(&self, ip: IpAddr) -> Option<Interface> {
+        if self.rdma.contains(&ip) {
+            Some(Interface::rdma(ip))
+        } else if self.plain.contains(&ip) {
+            Some(Interface::plain(ip))
+        } else {
+            None
+        }
+    }
+
+    /// The host's own address from which it reaches another one: of the same network if there is one, else the first
+    /// of the family, as by a router.
+    pub(crate) fn source_for(&self, dst: IpAddr) -> Option<IpAddr> {
+        let near = |ip: &&IpAddr| Subnet::of(**ip) == Subnet::of(dst);
+        let family = |ip: &&IpAddr| ip.is_ipv4() == dst.is_ipv4();
+        let own = || self.rdma.iter().chain(&self.plain);
+        own().find(near).or_else(|| own().find(family)).copied()
+    }
+}
+
+impl World {
+    /// The host whose RDMA device answers at an address.
+    pub(crate) fn rdma_host_of(&self, ip: IpAddr) -> Option<HostNo> {
+        self.hosts.iter().position(|host| host.rdma.contains(&ip)).map(HostNo)
+    }
+
+    /// Whether any host has an address in the same network.
+    pub(crate) fn is_routed(&self, ip: IpAddr) -> bool {
+        let net = Subnet::of(ip);
+        self.hosts.iter().any(|host| host.rdma.iter().chain(&host.plain).any(|&own| Subnet::of(own) == net))
+    }
+
+    /// Whether a host answers when asked for the link address of `ip`.
+    pub(crate) fn answers(&self, ip: IpAddr) -> bool {
+        self.hosts.iter().any(|host| host.link_up && (host.rdma.contains(&ip) || host.plain.contains(&ip)))
+    }
+
+    /// The link address of a host changes: who watches its neighbours hears of it (`cma_netevent_callback`).
+    fn neighbour_changed(&mut self, host: HostNo) {
+        let Some(changed) = self.hosts.get(host.0) else { return };
+        let addresses = changed.rdma.clone();
+        let watchers: Vec<IdNo> = self
+            .ids
+            .iter()
+            .filter(|(_, id)| id.watched && id.dst.is_some_and(|dst| addresses.contains(&dst.ip())))
+            .map(|(&no, _)| no)
+            .collect();
+        for owner in watchers {
+            self.report(Unread {
+                owner,
+                kind: Kind::Unreachable,
+                status: TIMED_OUT,
+                param: cmid_proto::ReceivedParam::default(),
+                private_data: Vec::new(),
+            });
+        }
+    }
+}
+
+/// A host of a fabric. Clones name the same host.
+#[derive(Clone, Debug)]
+pub struct Host {
+    pub(crate) fabric: Fabric,
+    pub(crate) no: HostNo,
+}
+
+impl Host {
+    /// Adds an address on a network interface without an RDMA device: binding to it fails with `ENODEV`, its link
+    /// address can be found, and nobody answers connection requests to it.
+    pub fn add_plain_addr(&self, ip: IpAddr) {
+        self.fabric.with(|world| {
+            if let Some(host) = world.hosts.get_mut(self.no.0) {
+                host.plain.push(ip);
+            }
+        });
+    }
+
+    /// A device of this host: what one process has of it. All devices of a host share its port tables.
+    #[must_use]
+    pub fn device(&self) -> SimDevice {
+        SimDevice::new(self.clone())
+    }
+
+    /// Takes the host's link down or up. While it is down nothing arrives at the host or leaves it, which is how a peer
+    /// sees a host that vanished.
+    pub fn set_link(&self, up: bool) {
+        self.fabric.with(|world| {
+            if let Some(host) = world.hosts.get_mut(self.no.0) {
+                host.link_up = up;
+            }
+        });
+    }
+
+    /// The host's link address changes. Every id that has resolved a route to it gets UNREACHABLE (−110), established
+    /// ones too; the ids stay as they are (`cma_netevent_callback`, since Linux 6.0).
+    pub fn change_link_addr(&self) {
+        self.fabric.with(|world| world.neighbour_changed(self.no));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_source_is_preferred_and_a_far_one_of_the_same_family_will_do() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut host = HostState::new(&[ip("10.0.0.1"), ip("10.1.0.1"), ip("fd00::1")]);
+        host.plain.push(ip("172.16.0.1"));
+        assert_eq!(host.source_for(ip("10.1.0.9")), Some(ip("10.1.0.1")));
+        assert_eq!(host.source_for(ip("10.9.0.9")), Some(ip("10.0.0.1")));
+        assert_eq!(host.source_for(ip("172.16.0.9")), Some(ip("172.16.0.1")));
+        assert_eq!(host.source_for(ip("fd09::9")), Some(ip("fd00::1")));
+        assert_eq!(HostState::new(&[ip("10.0.0.1")]).source_for(ip("fd00::1")), None);
+    }
+}

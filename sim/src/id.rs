@@ -1,0 +1,160 @@
+//! One `rdma_cm_id`: the four state variables of the real stack side by side, because what an application sees comes
+//! from their disagreement.
+
+use std::net::SocketAddr;
+
+use cmid_proto::{ConnParam, IdKey, PortSpace};
+
+use crate::address::Interface;
+use crate::channel::FileNo;
+use crate::conn::Conn;
+use crate::data::qp::QpNo;
+use crate::host::HostNo;
+use crate::timers::TimerKey;
+
+/// Names one id of the fabric; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct IdNo(pub(crate) u64);
+
+/// The RDMA CM's state (`enum rdma_cm_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CmState {
+    Idle,
+    AddrBound,
+    AddrQuery,
+    AddrResolved,
+    RouteQuery,
+    RouteResolved,
+    /// From connect, or from a request's arrival, until disconnected; also after a refusal or a timeout.
+    Connect,
+    Disconnect,
+    Listen,
+}
+
+/// RDMA reads and atomics at once, as librdmacm keeps them for an id.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Depths {
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+}
+
+/// What rxe serves and starts at once (`RXE_MAX_QP_RD_ATOM`, `RXE_MAX_QP_INIT_RD_ATOM`).
+pub(crate) const DEVICE_DEPTH: u8 = 128;
+
+impl Depths {
+    /// What connect stores: "as much as the device can" is the device's maximum.
+    pub(crate) fn given(param: &ConnParam) -> Depths {
+        Depths { responder_resources: DEVICE_DEPTH, initiator_depth: DEVICE_DEPTH }.unless_given(param)
+    }
+
+    /// What accept stores: "as much as the device can" is the request's, at most the device's maximum.
+    pub(crate) fn lowered(self, param: &ConnParam) -> Depths {
+        Depths {
+            responder_resources: self.responder_resources.min(DEVICE_DEPTH),
+            initiator_depth: self.initiator_depth.min(DEVICE_DEPTH),
+        }
+        .unless_given(param)
+    }
+
+    fn unless_given(self, param: &ConnParam) -> Depths {
+        let pick = |given, otherwise| if given == ConnParam::DEVICE_MAX { otherwise } else { given };
+        Depths {
+            responder_resources: pick(param.responder_resources, self.responder_resources),
+            initiator_depth: pick(param.initiator_depth, self.initiator_depth),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Id {
+    pub(crate) host: HostNo,
+    /// What its device calls it; `None` while a request is unread, and while the id is between two devices.
+    pub(crate) key: Option<IdKey>,
+    /// The channel that the kernel has it on.
+    pub(crate) file: FileNo,
+    pub(crate) port_space: PortSpace,
+
+    // The RDMA CM's (`rdma_id_private`).
+    pub(crate) state: CmState,
+    pub(crate) src: Option<SocketAddr>,
+    pub(crate) dst: Option<SocketAddr>,
+    pub(crate) port: Option<u16>,
+    /// It has an RDMA device.
+    pub(crate) device: bool,
+    /// The interface that an address lookup chose; later lookups are confined to it.
+    pub(crate) interface: Option<Interface>,
+    /// An address or a route is being looked up.
+    pub(crate) lookup: Option<TimerKey>,
+    /// The neighbour of its destination is watched (`cma_netevent_callback`).
+    pub(crate) watched: bool,
+
+    // The user context's (`ucma_context`).
+    /// Whether events are delivered; not so for a connection that was not accepted.
+    pub(crate) uid: bool,
+    pub(crate) backlog: u32,
+
+    // The library's (`cma_id_private`).
+    /// The library knows the id's device.
+    pub(crate) verbs: bool,
+    pub(crate) known_src: Option<SocketAddr>,
+    pub(crate) known_dst: Option<SocketAddr>,
+    pub(crate) depths: Depths,
+    /// A CONNECT_ERROR was reported: REJECTED and DISCONNECTED no longer are.
+    pub(crate) connect_error: bool,
+    pub(crate) qp: Option<QpNo>,
+
+    /// The IB CM's (`cm_id_private`), once there is something to connect.
+    pub(crate) conn: Option<Conn>,
+}
+
+impl Id {
+    pub(crate) fn new(host: HostNo, file: FileNo, port_space: PortSpace) -> Self {
+        Id {
+            host,
+            key: None,
+            file,
+            port_space,
+            state: CmState::Idle,
+            src: None,
+            dst: None,
+            port: None,
+            device: false,
+            interface: None,
+            lookup: None,
+            watched: false,
+            uid: true,
+            backlog: 0,
+            verbs: false,
+            known_src: None,
+            known_dst: None,
+            depths: Depths::default(),
+            connect_error: false,
+            qp: None,
+            conn: None,
+        }
+    }
+
+    /// The library sees its addresses (`ucma_query_addr`).
+    pub(crate) fn query_addresses(&mut self) {
+        self.known_src = self.src;
+        self.known_dst = self.dst.or(self.known_dst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accept_lowers_what_connect_takes_from_the_device() {
+        let asked = ConnParam { responder_resources: 255, initiator_depth: 9, ..ConnParam::default() };
+        let given = Depths::given(&asked);
+        assert_eq!((given.responder_resources, given.initiator_depth), (128, 9));
+        let request = Depths { responder_resources: 3, initiator_depth: 200 };
+        let lowered = request.lowered(&ConnParam::default());
+        assert_eq!((lowered.responder_resources, lowered.initiator_depth), (3, 128));
+        let request = Depths { responder_resources: 200, initiator_depth: 2 };
+        let lowered = request.lowered(&ConnParam::default());
+        assert_eq!((lowered.responder_resources, lowered.initiator_depth), (128, 2));
+    }
+}

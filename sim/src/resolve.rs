@@ -1,0 +1,166 @@
+//! `rdma_resolve_addr` and `rdma_resolve_route`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use cmid_proto::{Errno, ReceivedParam};
+
+use crate::address::{is_any, wildcard_like};
+use crate::bind::with_port;
+use crate::channel::{Kind, Unread};
+use crate::ib_cm::TIMED_OUT;
+use crate::id::{CmState, IdNo};
+use crate::timers::Due;
+use crate::world::{LOCAL_WORK, World};
+
+/// `-ENODEV`.
+const NO_DEVICE: i32 = -19;
+
+/// How an address lookup ends: the own address to use, or the status of an ADDR_ERROR.
+pub(crate) type Lookup = Result<IpAddr, i32>;
+
+impl World {
+    /// `rdma_resolve_addr`.
+    pub(crate) fn resolve_addr(
+        &mut self,
+        no: IdNo,
+        src: Option<SocketAddr>,
+        dst: SocketAddr,
+        timeout_ms: i32,
+    ) -> Result<(), Errno> {
+        match self.id(no)?.state {
+            CmState::Idle => self.bind_kernel(no, src.unwrap_or_else(|| wildcard_like(dst)))?,
+            // The address that it is bound to counts, not `src`.
+            CmState::AddrBound => {}
+            CmState::AddrQuery
+            | CmState::AddrResolved
+            | CmState::RouteQuery
+            | CmState::RouteResolved
+            | CmState::Connect
+            | CmState::Disconnect
+            | CmState::Listen => return Err(Errno::EINVAL),
+        }
+        let (outcome, after) = self.look_up(no, dst, timeout_ms)?;
+        let lookup = self.timers.arm(self.now.after(after), Due::Address { id: no, outcome });
+        let id = self.id(no)?;
+        id.state = CmState::AddrQuery;
+        id.dst = Some(dst);
+        id.known_dst = Some(dst);
+        id.lookup = Some(lookup);
+        Ok(())
+    }
+
+    /// How the lookup will end, and when. An error is one that the call itself reports.
+    fn look_up(&mut self, no: IdNo, dst: SocketAddr, timeout_ms: i32) -> Result<(Lookup, Duration), Errno> {
+        let id = self.id(no)?;
+        let (host_no, bound, confined) = (id.host, id.src.ok_or(Errno::EINVAL)?, id.interface);
+        let host = self.hosts.get(host_no.0).ok_or(Errno::ENODEV)?;
+        let ip = dst.ip();
+        if bound.is_ipv4() != dst.is_ipv4() {
+            return Err(Errno::EINVAL);
+        }
+        if is_any(ip) {
+            // Any device will do; the route then fails.
+            if host.rdma.is_empty() {
+                return Err(Errno::ENODEV);
+            }
+            let own = if is_any(bound.ip()) { ip } else { bound.ip() };
+            return Ok((Ok(own), LOCAL_WORK));
+        }
+        if !self.is_routed(ip) {
+            return Err(Errno::ENETUNREACH);
+        }
+        if bound.ip().is_loopback() {
+            return Ok((Err(NO_DEVICE), LOCAL_WORK));
+        }
+        let local = host.interface_of(ip);
+        let own = match local {
+            Some(_) => ip,
+            None => host.source_for(ip).ok_or(Errno::ENETUNREACH)?,
+        };
+        let own = if bound.ip().is_unspecified() { own } else { bound.ip() };
+        // The way out: that of the destination itself if it is on this host, else that of a near address.
+        let way_out = match local {
+            Some(interface) => interface,
+            None => {
+                let near = host.source_for(ip).ok_or(Errno::ENETUNREACH)?;
+                host.interface_of(near).ok_or(Errno::ENETUNREACH)?
+            }
+        };
+        let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)).max(LOCAL_WORK);
+        if let Some(chosen) = confined
+            && chosen != way_out
+            && !(chosen.rdma && local.is_some_and(|interface| interface.rdma))
+        {
+            return Ok(if chosen.rdma { (Err(TIMED_OUT), timeout) } else { (Err(NO_DEVICE), LOCAL_WORK) });
+        }
+        let delay = if local.is_some() || host.neighbours.contains(&ip) {
+            LOCAL_WORK
+        } else {
+            // A question and its answer.
+            self.config.latency.saturating_mul(2).max(LOCAL_WORK)
+        };
+        let answered = local.is_some() || host.neighbours.contains(&ip) || (host.link_up && self.answers(ip));
+        self.id(no)?.interface.get_or_insert(way_out);
+        if !answered || delay > timeout {
+            return Ok((Err(TIMED_OUT), timeout));
+        }
+        if let Some(host) = self.hosts.get_mut(host_no.0) {
+            host.neighbours.insert(ip);
+        }
+        Ok((if way_out.rdma { Ok(own) } else { Err(NO_DEVICE) }, delay))
+    }
+
+    /// The lookup has ended (`addr_handler`).
+    pub(crate) fn address_found(&mut self, no: IdNo, outcome: Lookup) {
+        let Some(id) = self.ids.get_mut(&no) else { return };
+        id.lookup = None;
+        let (kind, status) = match outcome {
+            Ok(own) => {
+                id.state = CmState::AddrResolved;
+                id.device = true;
+                id.src = id.src.map(|bound| if bound.ip() == own { bound } else { with_port_of(own, bound) });
+                (Kind::AddrResolved, 0)
+            }
+            Err(status) => {
+                id.state = CmState::AddrBound;
+                (Kind::AddrError, status)
+            }
+        };
+        self.report_plain(no, kind, status);
+    }
+
+    /// `rdma_resolve_route`, on RoCE: answered without asking anybody (`cma_resolve_iboe_route`).
+    pub(crate) fn resolve_route(&mut self, no: IdNo, timeout_ms: i32) -> Result<(), Errno> {
+        let now = self.now;
+        let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
+        // Without a device that the library knows it would follow a null pointer.
+        if !id.verbs || !id.device || timeout_ms <= 0 || id.state != CmState::AddrResolved {
+            return Err(Errno::EINVAL);
+        }
+        if id.dst.is_none_or(|dst| is_any(dst.ip())) {
+            return Err(Errno::ENODEV);
+        }
+        id.state = CmState::RouteQuery;
+        id.watched = true;
+        id.lookup = Some(self.timers.arm(now.after(LOCAL_WORK), Due::Route { id: no }));
+        Ok(())
+    }
+
+    /// The route is known (`cma_work_handler`).
+    pub(crate) fn route_found(&mut self, no: IdNo) {
+        let Some(id) = self.ids.get_mut(&no) else { return };
+        id.lookup = None;
+        id.state = CmState::RouteResolved;
+        self.report_plain(no, Kind::RouteResolved, 0);
+    }
+
+    /// Queues an event without parameters.
+    pub(crate) fn report_plain(&mut self, owner: IdNo, kind: Kind, status: i32) {
+        self.report(Unread { owner, kind, status, param: ReceivedParam::default(), private_data: Vec::new() });
+    }
+}
+
+fn with_port_of(ip: IpAddr, bound: SocketAddr) -> SocketAddr {
+    with_port(SocketAddr::new(ip, 0), bound.port())
+}

@@ -1,0 +1,51 @@
+//! A tiny generator (SplitMix64): the same seed gives the same fabric, on every machine and for ever.
+
+#[derive(Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Rng(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+
+    /// True with the given probability.
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
+        // 53 bits are what an f64 holds exactly.
+        let unit = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        unit < probability
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sequence_is_splitmix64() {
+        let mut rng = Rng::new(0);
+        assert_eq!(rng.next(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(rng.next(), 0x6e78_9e6a_a1b9_65f4);
+    }
+
+    #[test]
+    fn chance_is_about_right() {
+        let mut rng = Rng::new(7);
+        assert!((0..1000).all(|_| !rng.chance(0.0)));
+        assert!((0..1000).all(|_| rng.chance(1.0)));
+        let hits = (0..10_000).filter(|_| rng.chance(0.25)).count();
+        assert!((2300..2700).contains(&hits), "{hits}");
+    }
+}

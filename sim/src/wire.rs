@@ -1,0 +1,174 @@
+//! The connection manager's messages, and how they travel.
+
+use std::net::{IpAddr, SocketAddr};
+
+use cmid_proto::{ConnParam, PortSpace};
+
+use crate::host::HostNo;
+use crate::timers::Due;
+use crate::world::World;
+
+/// Private data fields of messages, in bytes (`ib_cm.h`, less the RDMA CM's own header in a REQ).
+pub(crate) const REQ_DATA: usize = 56;
+pub(crate) const REP_DATA: usize = 196;
+pub(crate) const REJ_DATA: usize = 148;
+
+/// Reasons of a REJ.
+pub(crate) mod reason {
+    pub(crate) const TIMEOUT: i32 = 4;
+    pub(crate) const INVALID_SERVICE_ID: i32 = 8;
+    pub(crate) const STALE_CONNECTION: i32 = 10;
+    pub(crate) const CONSUMER_DEFINED: i32 = 28;
+}
+
+/// The sender's name for a connection (`local_comm_id`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CommId(pub(crate) u32);
+
+impl CommId {
+    /// What stands where the sender has no connection.
+    pub(crate) const NONE: CommId = CommId(0);
+}
+
+/// Who sends a message to whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    /// The sender's host; it stands for its device's GUID.
+    pub(crate) from: HostNo,
+    pub(crate) from_ip: IpAddr,
+    pub(crate) to_ip: IpAddr,
+    pub(crate) from_comm: CommId,
+    /// The receiver's name for the connection, where the sender knows it.
+    pub(crate) to_comm: Option<CommId>,
+}
+
+impl Head {
+    /// The head of an answer, under a name of the answering side's own if it has one.
+    pub(crate) fn answer(&self, from: HostNo) -> Head {
+        Head {
+            from,
+            from_ip: self.to_ip,
+            to_ip: self.from_ip,
+            from_comm: self.to_comm.unwrap_or(CommId::NONE),
+            to_comm: Some(self.from_comm),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) head: Head,
+    pub(crate) body: Body,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    /// A request to connect.
+    Req(Box<Req>),
+    /// "I am still busy."
+    Mra,
+    /// Accepted.
+    Rep(Box<Rep>),
+    /// The answer has arrived.
+    Rtu,
+    /// Refused, with the reason and the private data field.
+    Rej { reason: i32, private_data: Vec<u8> },
+    /// The connection is to end; names the QP of the receiver that is meant.
+    Dreq { qp_num: u32 },
+    /// It has ended.
+    Drep,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Req {
+    pub(crate) service: (PortSpace, u16),
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    /// The sender's own view: its depths are not swapped yet.
+    pub(crate) param: ConnParam,
+    pub(crate) private_data: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Rep {
+    pub(crate) param: ConnParam,
+    pub(crate) private_data: Vec<u8>,
+}
+
+/// What was given, in a field of a fixed size.
+pub(crate) fn padded(data: &[u8], field: usize) -> Vec<u8> {
+    let mut padded = data.to_vec();
+    padded.resize(field, 0);
+    padded
+}
+
+impl World {
+    /// Puts a message on the wire, where it may be lost.
+    pub(crate) fn transmit(&mut self, message: Message) {
+        self.counters.sent += 1;
+        if self.config.loss > 0.0 && self.rng.chance(self.config.loss) {
+            self.counters.lost += 1;
+            return;
+        }
+        let due = self.now.after(self.config.latency);
+        self.timers.arm(due, Due::Message(message));
+    }
+
+    /// A message arrives where its address leads, if a device is there and both links are up.
+    pub(crate) fn deliver(&mut self, message: Message) {
+        let link_up = |host: HostNo| self.hosts.get(host.0).is_some_and(|host| host.link_up);
+        match self.rdma_host_of(message.head.to_ip) {
+            Some(at) if link_up(at) && link_up(message.head.from) => self.receive(at, message),
+            Some(_) | None => self.counters.undeliverable += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cmid_proto::Time;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::host::HostState;
+
+    fn message(to_ip: &str) -> Message {
+        let head = Head {
+            from: HostNo(0),
+            from_ip: "10.0.0.1".parse().unwrap(),
+            to_ip: to_ip.parse().unwrap(),
+            from_comm: CommId(1),
+            to_comm: Some(CommId(2)),
+        };
+        Message { head, body: Body::Rtu }
+    }
+
+    #[test]
+    fn messages_are_lost_undeliverable_or_arrive() {
+        let mut world = World::new(Config::default());
+        for ip in ["10.0.0.1", "10.0.0.2"] {
+            world.hosts.push(HostState::new(&[ip.parse().unwrap()]));
+        }
+        world.config.loss = 1.0;
+        world.transmit(message("10.0.0.2"));
+        world.config.loss = 0.0;
+        world.transmit(message("10.0.0.3"));
+        world.hosts[1].link_up = false;
+        world.transmit(message("10.0.0.2"));
+        world.advance_to(Time(1_000_000));
+        let counters = world.counters;
+        assert_eq!((counters.sent, counters.lost, counters.undeliverable), (3, 1, 2));
+    }
+
+    #[test]
+    fn an_answer_goes_back() {
+        let answer = message("10.0.0.2").head.answer(HostNo(1));
+        assert_eq!((answer.from, answer.from_comm, answer.to_comm), (HostNo(1), CommId(2), Some(CommId(1))));
+        assert_eq!(answer.to_ip, "10.0.0.1".parse::<IpAddr>().unwrap());
+    }
+
+    #[test]
+    fn fields_are_always_full() {
+        assert_eq!(padded(&[1], 3), [1, 0, 0]);
+    }
+}

@@ -1,0 +1,125 @@
+//! Everything that a fabric consists of, behind one lock.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cmid_proto::{Errno, PortSpace, Time};
+
+use crate::channel::{File, FileNo};
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::data::memory::Memory;
+use crate::data::queues::Queues;
+use crate::host::{HostNo, HostState};
+use crate::id::{Id, IdNo};
+use crate::rng::Rng;
+use crate::timers::{Due, Timers};
+use crate::wire::CommId;
+
+/// How long work takes that the kernel hands to a queue of its own and that needs no message.
+pub(crate) const LOCAL_WORK: Duration = Duration::from_micros(1);
+
+/// Every collection is ordered, so that a seed decides everything.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) config: Config,
+    pub(crate) now: Time,
+    pub(crate) rng: Rng,
+    pub(crate) counters: Counters,
+    pub(crate) timers: Timers,
+    pub(crate) hosts: Vec<HostState>,
+    pub(crate) files: BTreeMap<FileNo, File>,
+    pub(crate) ids: BTreeMap<IdNo, Id>,
+    pub(crate) comms: BTreeMap<CommId, IdNo>,
+    pub(crate) memory: Memory,
+    pub(crate) queues: Queues,
+    next_file: u64,
+    next_id: u64,
+    next_comm: u32,
+    /// The last handle is gone; the thread of a real clock ends.
+    pub(crate) stopped: bool,
+}
+
+impl World {
+    pub(crate) fn new(config: Config) -> Self {
+        World {
+            now: Time::ZERO,
+            rng: Rng::new(config.seed),
+            config,
+            counters: Counters::default(),
+            timers: Timers::default(),
+            hosts: Vec::new(),
+            files: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            comms: BTreeMap::new(),
+            memory: Memory::default(),
+            queues: Queues::default(),
+            next_file: 0,
+            next_id: 0,
+            next_comm: 0,
+            stopped: false,
+        }
+    }
+
+    /// Lets everything happen that is due until then.
+    pub(crate) fn advance_to(&mut self, until: Time) {
+        while let Some((due, what)) = self.timers.pop(until) {
+            self.now = self.now.max(due);
+            match what {
+                Due::Message(message) => self.deliver(message),
+                Due::Address { id, outcome } => self.address_found(id, outcome),
+                Due::Route { id } => self.route_found(id),
+                Due::Unanswered { id } => self.unanswered(id),
+                Due::TimeWaitOver { id } => self.time_wait_over(id),
+                Due::Data(transfer) => self.transfer(transfer),
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// Opens a channel of a host; a host without an RDMA device has none (`rdma_create_event_channel`).
+    pub(crate) fn open_file(&mut self, host: HostNo) -> Result<FileNo, Errno> {
+        if self.hosts.get(host.0).is_none_or(|host| host.rdma.is_empty()) {
+            return Err(Errno::ENODEV);
+        }
+        let file = File::open()?;
+        let no = FileNo(self.next_file);
+        self.next_file += 1;
+        self.files.insert(no, file);
+        Ok(no)
+    }
+
+    /// `rdma_create_id`.
+    pub(crate) fn create_id(&mut self, host: HostNo, file: FileNo, port_space: PortSpace) -> Result<IdNo, Errno> {
+        if !self.files.contains_key(&file) {
+            return Err(Errno::EBADF);
+        }
+        Ok(self.add_id(Id::new(host, file, port_space)))
+    }
+
+    pub(crate) fn add_id(&mut self, id: Id) -> IdNo {
+        let no = IdNo(self.next_id);
+        self.next_id += 1;
+        if let Some(file) = self.files.get_mut(&id.file) {
+            file.ids.insert(no);
+        }
+        self.ids.insert(no, id);
+        no
+    }
+
+    /// An id that a call names; its channel may have been closed under it.
+    pub(crate) fn id(&mut self, no: IdNo) -> Result<&mut Id, Errno> {
+        self.ids.get_mut(&no).ok_or(Errno::EBADF)
+    }
+
+    /// A name for a connection that no live one has.
+    pub(crate) fn new_comm(&mut self) -> CommId {
+        loop {
+            self.next_comm = self.next_comm.wrapping_add(1);
+            let comm = CommId(self.next_comm);
+            if comm != CommId::NONE && !self.comms.contains_key(&comm) {
+                return comm;
+            }
+        }
+    }
+}

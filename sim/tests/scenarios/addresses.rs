@@ -1,0 +1,155 @@
+//! Section "addresses" of the conformance scenarios.
+
+use std::time::Duration;
+
+use cmid_proto::{Call, CmEvent, Errno};
+use cmid_sim::{Config, Fabric};
+
+use crate::common::{EINVAL, Lab, SECOND, Side, ip};
+
+#[test]
+fn row_39_bind() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.server, lab.cs);
+    let a = side.id(on);
+    assert_eq!(side.bind(a, "10.0.0.9:7000"), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(side.bind(a, "10.0.0.1:7000"), Ok(()));
+    assert_eq!(side.bind(a, "10.0.0.1:7001"), EINVAL);
+    assert_eq!(side.local(a), "10.0.0.1:7000".parse().unwrap());
+    let poisoned = side.id(on);
+    assert_eq!(side.bind(poisoned, "172.16.0.1:7"), Err(Errno::ENODEV));
+    assert_eq!(side.bind(poisoned, "10.0.0.1:7"), Err(Errno::ENODEV));
+    assert_eq!(side.listen(poisoned, 1), Ok(()));
+    let b = side.id(on);
+    assert_eq!(side.bind(b, "10.0.0.1:7000"), Err(Errno::EADDRINUSE));
+    assert_eq!(side.bind(b, "0.0.0.0:7000"), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(side.bind(b, "127.0.0.1:7000"), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(side.bind(b, "10.0.0.2:7000"), Ok(()));
+    let c = side.id(on);
+    assert_eq!(side.bind(c, "0.0.0.0:8000"), Ok(()));
+    let d = side.id(on);
+    assert_eq!(side.bind(d, "10.0.0.1:8000"), Err(Errno::EADDRNOTAVAIL));
+    side.destroy(c).unwrap();
+    assert_eq!(side.bind(d, "10.0.0.1:8000"), Ok(()));
+}
+
+#[test]
+fn row_40_listen_without_bind() {
+    let mut lab = Lab::new();
+    let id = lab.server.id(lab.cs);
+    assert_eq!(lab.server.listen(id, 1), Ok(()));
+    assert!(lab.server.local(id).ip().is_unspecified());
+    assert!((32768..=60999).contains(&lab.server.local(id).port()));
+    assert_eq!(lab.server.device.alloc_pd(id).map(|_| ()), Err(Errno::ENODEV));
+    assert_eq!(lab.server.listen(id, 1), EINVAL);
+}
+
+#[test]
+fn row_41_resolve() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, None, "8.8.8.8:7", 2000), Err(Errno::ENETUNREACH));
+    assert_eq!(side.bind(id, "10.0.0.1:0"), EINVAL);
+    assert_eq!(side.resolve_addr(id, None, "10.0.0.2:7", 2000), Ok(()));
+    side.next(on).is(id, CmEvent::AddrResolved, 0);
+    assert_eq!(side.resolve_addr(id, None, "10.0.0.2:7", 2000), EINVAL);
+    assert_eq!(side.call(Call::ResolveRoute { id, timeout_ms: 0 }), EINVAL);
+    assert_eq!(side.resolve_route(id), Ok(()));
+    side.next(on).is(id, CmEvent::RouteResolved, 0);
+    assert_eq!(side.resolve_route(id), EINVAL);
+}
+
+#[test]
+fn row_42_nobody_has_the_address() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, Some("10.0.0.1:0"), "10.0.0.77:7", 1500), Ok(()));
+    assert_eq!(side.resolve_addr(id, None, "10.0.0.77:7", 1500), EINVAL);
+    let (event, waited) = side.next_timed(on);
+    event.is(id, CmEvent::AddrError, -110);
+    assert_eq!(waited, Duration::from_millis(1500));
+    assert_eq!(side.resolve_addr(id, None, "10.0.0.77:7", 0), Ok(()));
+    let (event, waited) = side.next_timed(on);
+    event.is(id, CmEvent::AddrError, -110);
+    assert!(waited < Duration::from_millis(1));
+    // Tried again, and found.
+    assert_eq!(side.resolve_addr(id, None, "10.0.0.2:7", 100), Ok(()));
+    side.next(on).is(id, CmEvent::AddrResolved, 0);
+}
+
+#[test]
+fn row_44_the_loopback_address_has_no_route() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, None, "127.0.0.1:7", 100), Ok(()));
+    side.next(on).is(id, CmEvent::AddrResolved, 0);
+    assert_eq!(side.resolve_route(id), Err(Errno::ENODEV));
+}
+
+#[test]
+fn row_45_destroy_cancels_a_lookup() {
+    let mut lab = Lab::new();
+    let id = lab.client.id(lab.cc);
+    lab.client.resolve_addr(id, None, "10.0.0.77:7", 100).unwrap();
+    lab.client.destroy(id).unwrap();
+    assert_eq!(lab.fabric.next_due(), None);
+    lab.client.quiet(lab.cc, SECOND);
+}
+
+#[test]
+fn sources_are_checked() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, Some("10.0.0.9:0"), "10.0.0.2:7", 100), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(side.resolve_addr(id, Some("172.16.0.1:0"), "10.0.0.2:7", 100), Err(Errno::ENODEV));
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, Some("[::]:0"), "10.0.0.2:7", 100), EINVAL);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, Some("127.0.0.1:0"), "10.0.0.2:7", 100), Ok(()));
+    side.next(on).is(id, CmEvent::AddrError, -19);
+}
+
+#[test]
+fn a_first_interface_sticks() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, None, "172.16.0.1:7", 100), Ok(()));
+    side.next(on).is(id, CmEvent::AddrError, -19);
+    assert_eq!(side.resolve_addr(id, None, "10.0.0.2:7", 100), Ok(()));
+    side.next(on).is(id, CmEvent::AddrError, -19);
+}
+
+#[test]
+fn the_own_address_is_known_when_the_event_is_read() {
+    let mut lab = Lab::new();
+    let far = lab.fabric.host(&[ip("10.0.0.3")]);
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    side.resolve_addr(id, None, "10.0.0.3:7", 100).unwrap();
+    lab.fabric.advance_by(SECOND);
+    use cmid_proto::Device;
+    assert_eq!(side.device.local_addr(id), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(side.device.peer_addr(id), Ok("10.0.0.3:7".parse().unwrap()));
+    side.next(on).is(id, CmEvent::AddrResolved, 0);
+    assert_eq!(side.local(id).ip(), ip("10.0.0.1"));
+    // A neighbour that was found once is found again, even with its link down.
+    far.set_link(false);
+    let id = side.id(on);
+    side.resolve_addr(id, None, "10.0.0.3:7", 1).unwrap();
+    side.next(on).is(id, CmEvent::AddrResolved, 0);
+}
+
+#[test]
+fn a_host_without_a_device_has_no_channels() {
+    let fabric = Fabric::new(Config::default());
+    let host = fabric.host(&[]);
+    host.add_plain_addr(ip("10.0.0.1"));
+    let mut side = Side::new(&host);
+    let channel = side.fresh_channel();
+    assert_eq!(side.call(Call::OpenChannel { channel }), Err(Errno::ENODEV));
+}

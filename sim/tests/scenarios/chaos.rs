@@ -1,0 +1,133 @@
+//! Calls without sense or order: nothing panics, and when everything is gone the fabric comes to rest.
+
+use std::time::Duration;
+
+use cmid_proto::{Call, ChannelKey, ConnParam, Device, IdKey, PortSpace};
+use cmid_sim::{Access, Caps, Config, Remote};
+
+use crate::common::{Lab, Side};
+
+/// A generator that is good enough to make nonsense.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
+        let len = u64::try_from(choices.len()).unwrap();
+        (len > 0).then(|| choices[usize::try_from(self.roll(len)).unwrap()])
+    }
+}
+
+struct Actor {
+    side: Side,
+    ids: Vec<IdKey>,
+    channels: Vec<ChannelKey>,
+}
+
+const ADDRESSES: [&str; 7] =
+    ["10.0.0.1:7", "10.0.0.2:7", "0.0.0.0:7", "172.16.0.1:7", "127.0.0.1:0", "[::]:0", "10.0.0.77:7"];
+
+impl Actor {
+    fn new(side: Side) -> Actor {
+        Actor { side, ids: Vec::new(), channels: Vec::new() }
+    }
+
+    fn act(&mut self, dice: &mut Dice) {
+        let (Some(channel), Some(other)) = (dice.of(&self.channels), dice.of(&self.channels)) else {
+            return self.channels.push(self.side.channel());
+        };
+        let choice = dice.roll(80);
+        if choice == 0 && self.channels.len() < 4 {
+            return self.channels.push(self.side.channel());
+        }
+        if choice == 1 && dice.roll(10) == 0 {
+            self.side.call(Call::CloseChannel { channel }).unwrap();
+            return self.channels.retain(|&open| open != channel);
+        }
+        // The latest few: an id is to get somewhere in its life.
+        let id = dice.of(&self.ids[self.ids.len().saturating_sub(4)..]);
+        let (Some(id), 3..) = (id, choice) else {
+            let id = self.side.fresh_id();
+            self.side.call(Call::CreateId { id, channel, port_space: PortSpace::Tcp }).unwrap();
+            return self.ids.push(id);
+        };
+        let addr = dice.of(&ADDRESSES).unwrap();
+        let param = ConnParam { qp_num: u32::try_from(dice.roll(1000)).unwrap(), ..ConnParam::default() };
+        let data = vec![7; usize::try_from(dice.roll(210)).unwrap() / 2];
+        let _ = match choice {
+            4 => self.side.bind(id, addr),
+            5..=8 => self.side.resolve_addr(id, None, if dice.roll(3) > 0 { "10.0.0.2:7" } else { addr }, 1000),
+            9..=13 => self.side.resolve_route(id),
+            14 | 15 => self.side.listen(id, 2),
+            16..=19 => self.side.connect(id, param, &data),
+            20..=22 => self.side.accept(id, param, &data),
+            23 => self.side.reject(id, &data),
+            24 | 25 => self.side.establish(id),
+            26 | 27 => self.side.disconnect(id),
+            28 | 29 => self.side.migrate(id, channel, other),
+            30 => self.side.destroy(id),
+            31 => self.attach(id),
+            32 => self.side.device.destroy_qp(id),
+            33 => self.side.device.release(id, channel).map(|handle| {
+                self.channels.retain(|&kept| kept != channel);
+                let channel = self.side.fresh_channel();
+                self.side.device.adopt(id, channel, handle).unwrap();
+                self.channels.push(channel);
+            }),
+            _ => self.fetch(channel),
+        };
+    }
+
+    fn fetch(&mut self, channel: ChannelKey) -> Result<(), cmid_proto::Errno> {
+        if let Some(event) = self.side.fetch(channel)
+            && event.listener.is_some()
+        {
+            self.ids.push(event.id);
+        }
+        Ok(())
+    }
+
+    /// A QP that is used at once, sensibly or not.
+    fn attach(&mut self, id: IdKey) -> Result<(), cmid_proto::Errno> {
+        let device = &self.side.device;
+        let pd = device.alloc_pd(id)?;
+        let cq = device.create_cq(id, 2)?;
+        let mr = pd.register(vec![0; 16], Access::all())?;
+        let qp = device.create_qp(id, &pd, &cq, &cq, Caps::default())?;
+        qp.post_recv(1, &mr, 0..16)?;
+        qp.post_write(2, &mr, 0..4, Remote { addr: mr.addr(), rkey: mr.rkey() })
+    }
+}
+
+#[test]
+fn nonsense_is_survived() {
+    let mut sent = 0;
+    for seed in 0..300 {
+        let Lab { fabric, host, server, client, cs, .. } = Lab::with(Config { seed, loss: 0.1, ..Config::default() });
+        let mut actors = [Actor::new(server), Actor::new(client)];
+        actors[0].channels.push(cs);
+        actors[0].side.listener(cs, "10.0.0.2:7");
+        let mut dice = Dice(seed);
+        for _ in 0..400 {
+            actors[usize::try_from(dice.roll(2)).unwrap()].act(&mut dice);
+            let pause = [0, 1, 20, 5_000_000][usize::try_from(dice.roll(4)).unwrap()];
+            fabric.advance_by(Duration::from_micros(pause));
+            if dice.roll(100) == 0 {
+                host.set_link(dice.roll(4) > 0);
+            }
+        }
+        sent += fabric.counters().sent;
+        drop(actors);
+        let mut steps = 0;
+        while let Some(due) = fabric.next_due() {
+            fabric.advance_to(due);
+            steps += 1;
+            assert!(steps < 10_000, "seed {seed}: no end");
+        }
+    }
+    assert!(sent > 1000, "the nonsense is too shallow: {sent} messages");
+}

@@ -1,0 +1,335 @@
+//! A fixture for dialogues on the Device seam: sides that call and fetch, on one host, under a virtual clock.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use cmid_proto::{
+    Call, ChannelKey, CmEvent, ConnParam, Device, Errno, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam,
+};
+use cmid_sim::{Caps, Config, Cq, Fabric, Host, Pd, Qp, SimDevice};
+
+/// A test that has not come to an end by then never will.
+const AGES: Duration = Duration::from_secs(3000);
+
+/// An event of the past.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) id: IdKey,
+    pub(crate) listener: Option<IdKey>,
+    pub(crate) kind: CmEvent,
+    pub(crate) status: i32,
+    pub(crate) param: ReceivedParam,
+    pub(crate) data: Vec<u8>,
+}
+
+impl Seen {
+    pub(crate) fn of(raw: &RawEvent<'_>) -> Seen {
+        Seen {
+            id: raw.id,
+            listener: raw.listener,
+            kind: raw.kind,
+            status: raw.status,
+            param: raw.param,
+            data: raw.private_data.to_vec(),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn is(self, id: IdKey, kind: CmEvent, status: i32) -> Seen {
+        assert_eq!((self.id, self.kind, self.status), (id, kind, status));
+        self
+    }
+
+    /// Checks the length of the private data, and its beginning.
+    #[track_caller]
+    pub(crate) fn carries(self, len: usize, begins: &[u8]) -> Seen {
+        assert_eq!(self.data.len(), len);
+        assert!(self.data.starts_with(begins), "{:?}", self.data);
+        assert!(self.data[begins.len()..].iter().all(|&byte| byte == 0), "{:?}", self.data);
+        self
+    }
+}
+
+/// One process: a device, and keys for what it creates.
+pub(crate) struct Side {
+    pub(crate) device: SimDevice,
+    next: u64,
+}
+
+impl Side {
+    pub(crate) fn new(host: &Host) -> Side {
+        Side { device: host.device(), next: 0 }
+    }
+
+    fn fabric(&self) -> Fabric {
+        self.device.fabric().clone()
+    }
+
+    pub(crate) fn fresh_id(&mut self) -> IdKey {
+        self.next += 1;
+        IdKey::from_bits(1 << 32 | self.next).unwrap()
+    }
+
+    pub(crate) fn fresh_channel(&mut self) -> ChannelKey {
+        self.next += 1;
+        ChannelKey::from_bits(1 << 32 | self.next).unwrap()
+    }
+
+    pub(crate) fn call(&mut self, call: Call) -> Outcome {
+        self.device.call(&call, &[])
+    }
+
+    pub(crate) fn channel(&mut self) -> ChannelKey {
+        let channel = self.fresh_channel();
+        self.call(Call::OpenChannel { channel }).unwrap();
+        channel
+    }
+
+    pub(crate) fn id(&mut self, channel: ChannelKey) -> IdKey {
+        let id = self.fresh_id();
+        self.call(Call::CreateId { id, channel, port_space: PortSpace::Tcp }).unwrap();
+        id
+    }
+
+    pub(crate) fn bind(&mut self, id: IdKey, addr: &str) -> Outcome {
+        self.call(Call::Bind { id, addr: addr.parse().unwrap() })
+    }
+
+    pub(crate) fn listen(&mut self, id: IdKey, backlog: i32) -> Outcome {
+        self.call(Call::Listen { id, backlog })
+    }
+
+    pub(crate) fn resolve_addr(&mut self, id: IdKey, src: Option<&str>, dst: &str, timeout_ms: i32) -> Outcome {
+        let src = src.map(|src| src.parse().unwrap());
+        self.call(Call::ResolveAddr { id, src, dst: dst.parse().unwrap(), timeout_ms })
+    }
+
+    pub(crate) fn resolve_route(&mut self, id: IdKey) -> Outcome {
+        self.call(Call::ResolveRoute { id, timeout_ms: 2000 })
+    }
+
+    pub(crate) fn connect(&mut self, id: IdKey, param: ConnParam, data: &[u8]) -> Outcome {
+        self.device.call(&Call::Connect { id, param }, data)
+    }
+
+    pub(crate) fn accept(&mut self, id: IdKey, param: ConnParam, data: &[u8]) -> Outcome {
+        self.device.call(&Call::Accept { id, param }, data)
+    }
+
+    pub(crate) fn reject(&mut self, id: IdKey, data: &[u8]) -> Outcome {
+        self.device.call(&Call::Reject { id }, data)
+    }
+
+    pub(crate) fn establish(&mut self, id: IdKey) -> Outcome {
+        self.call(Call::Establish { id })
+    }
+
+    pub(crate) fn disconnect(&mut self, id: IdKey) -> Outcome {
+        self.call(Call::Disconnect { id })
+    }
+
+    pub(crate) fn destroy(&mut self, id: IdKey) -> Outcome {
+        self.call(Call::Destroy { id })
+    }
+
+    pub(crate) fn migrate(&mut self, id: IdKey, from: ChannelKey, to: ChannelKey) -> Outcome {
+        self.call(Call::Migrate { id, from, to })
+    }
+
+    pub(crate) fn local(&self, id: IdKey) -> SocketAddr {
+        self.device.local_addr(id).unwrap()
+    }
+
+    /// What is there now.
+    pub(crate) fn fetch(&mut self, on: ChannelKey) -> Option<Seen> {
+        let child = self.fresh_id();
+        self.device.fetch(on, child).unwrap().map(|raw| Seen::of(&raw))
+    }
+
+    /// The next event, however long it takes.
+    #[track_caller]
+    pub(crate) fn next(&mut self, on: ChannelKey) -> Seen {
+        let fabric = self.fabric();
+        let limit = fabric.now().after(AGES);
+        loop {
+            if let Some(seen) = self.fetch(on) {
+                return seen;
+            }
+            let due = fabric.next_due().expect("an event, and the fabric is at rest");
+            assert!(due < limit, "no event for ages");
+            fabric.advance_to(due);
+        }
+    }
+
+    /// The next event, and how long it took.
+    #[track_caller]
+    pub(crate) fn next_timed(&mut self, on: ChannelKey) -> (Seen, Duration) {
+        let start = self.fabric().now();
+        let seen = self.next(on);
+        (seen, self.fabric().now().since(start))
+    }
+
+    /// Nothing comes for that long.
+    #[track_caller]
+    pub(crate) fn quiet(&mut self, on: ChannelKey, span: Duration) {
+        let fabric = self.fabric();
+        let end = fabric.now().after(span);
+        loop {
+            assert_eq!(self.fetch(on), None);
+            match fabric.next_due().filter(|&due| due <= end) {
+                Some(due) => fabric.advance_to(due),
+                None => break,
+            }
+        }
+        fabric.advance_to(end);
+        assert_eq!(self.fetch(on), None);
+    }
+
+    /// A listener, as "L" of the scenarios.
+    #[track_caller]
+    pub(crate) fn listener(&mut self, on: ChannelKey, addr: &str) -> IdKey {
+        let id = self.id(on);
+        self.bind(id, addr).unwrap();
+        self.listen(id, 10).unwrap();
+        id
+    }
+
+    /// A client with a route, as "C resolved" of the scenarios.
+    #[track_caller]
+    pub(crate) fn resolved(&mut self, on: ChannelKey, dst: &str) -> IdKey {
+        let id = self.id(on);
+        let src = if dst.starts_with('[') { None } else { Some("10.0.0.1:0") };
+        self.resolve_addr(id, src, dst, 2000).unwrap();
+        self.next(on).is(id, CmEvent::AddrResolved, 0).carries(0, &[]);
+        self.resolve_route(id).unwrap();
+        self.next(on).is(id, CmEvent::RouteResolved, 0).carries(0, &[]);
+        id
+    }
+
+    /// A CONNECT_REQUEST's new id.
+    #[track_caller]
+    pub(crate) fn requested(&mut self, on: ChannelKey, listener: IdKey) -> IdKey {
+        let seen = self.next(on);
+        assert_eq!((seen.kind, seen.status, seen.listener), (CmEvent::ConnectRequest, 0, Some(listener)));
+        seen.carries(56, &[]).id
+    }
+
+    /// A QP on an id, with everything that it needs.
+    #[track_caller]
+    pub(crate) fn qp(&mut self, id: IdKey) -> Equipment {
+        let pd = self.device.alloc_pd(id).unwrap();
+        let send_cq = self.device.create_cq(id, 64).unwrap();
+        let recv_cq = self.device.create_cq(id, 64).unwrap();
+        let qp = self.device.create_qp(id, &pd, &send_cq, &recv_cq, Caps::default()).unwrap();
+        Equipment { qp, pd, send_cq, recv_cq }
+    }
+}
+
+pub(crate) struct Equipment {
+    pub(crate) qp: Qp,
+    pub(crate) pd: Pd,
+    pub(crate) send_cq: Cq,
+    pub(crate) recv_cq: Cq,
+}
+
+/// One host with 10.0.0.1, 10.0.0.2 and, without an RDMA device, 172.16.0.1; a server and a client process on it.
+pub(crate) struct Lab {
+    pub(crate) fabric: Fabric,
+    pub(crate) host: Host,
+    pub(crate) server: Side,
+    pub(crate) client: Side,
+    pub(crate) cs: ChannelKey,
+    pub(crate) cc: ChannelKey,
+    qp_num: u32,
+}
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+impl Lab {
+    pub(crate) fn new() -> Lab {
+        Lab::with(Config::default())
+    }
+
+    pub(crate) fn with(config: Config) -> Lab {
+        let fabric = Fabric::new(config);
+        let host = fabric.host(&[ip("10.0.0.1"), ip("10.0.0.2")]);
+        host.add_plain_addr(ip("172.16.0.1"));
+        let mut server = Side::new(&host);
+        let mut client = Side::new(&host);
+        let (cs, cc) = (server.channel(), client.channel());
+        Lab { fabric, host, server, client, cs, cc, qp_num: 100 }
+    }
+
+    /// "CP" of the scenarios.
+    pub(crate) fn cp(&mut self) -> ConnParam {
+        self.qp_num += 1;
+        ConnParam {
+            responder_resources: 1,
+            initiator_depth: 1,
+            retry_count: 5,
+            rnr_retry_count: 6,
+            qp_num: self.qp_num,
+            ..ConnParam::default()
+        }
+    }
+
+    /// A listener on 10.0.0.2:7, a client that has connected to it, and the new id, not answered.
+    #[track_caller]
+    pub(crate) fn requested(&mut self) -> (IdKey, IdKey, IdKey) {
+        let listener = self.server.listener(self.cs, "10.0.0.2:7");
+        let (client, new) = self.requested_on(listener);
+        (listener, client, new)
+    }
+
+    #[track_caller]
+    pub(crate) fn requested_on(&mut self, listener: IdKey) -> (IdKey, IdKey) {
+        let client = self.client.resolved(self.cc, "10.0.0.2:7");
+        let param = self.cp();
+        self.client.connect(client, param, &[]).unwrap();
+        let new = self.server.requested(self.cs, listener);
+        (client, new)
+    }
+
+    /// The same, accepted and confirmed, without QPs.
+    #[track_caller]
+    pub(crate) fn established(&mut self) -> (IdKey, IdKey, IdKey) {
+        let (listener, client, new) = self.requested();
+        let param = self.cp();
+        self.server.accept(new, param, &[]).unwrap();
+        self.client.next(self.cc).is(client, CmEvent::ConnectResponse, 0);
+        self.client.establish(client).unwrap();
+        self.server.next(self.cs).is(new, CmEvent::Established, 0);
+        (listener, client, new)
+    }
+
+    /// The same, with a QP on each side.
+    #[track_caller]
+    pub(crate) fn established_with_qps(&mut self) -> Pair {
+        let listener = self.server.listener(self.cs, "10.0.0.2:7");
+        let client = self.client.resolved(self.cc, "10.0.0.2:7");
+        let client_qp = self.client.qp(client);
+        let param = self.cp();
+        self.client.connect(client, param, &[]).unwrap();
+        let new = self.server.requested(self.cs, listener);
+        let server_qp = self.server.qp(new);
+        let param = self.cp();
+        self.server.accept(new, param, &[]).unwrap();
+        self.client.next(self.cc).is(client, CmEvent::Established, 0);
+        self.server.next(self.cs).is(new, CmEvent::Established, 0);
+        Pair { listener, client, new, client_qp, server_qp }
+    }
+}
+
+pub(crate) struct Pair {
+    pub(crate) listener: IdKey,
+    pub(crate) client: IdKey,
+    pub(crate) new: IdKey,
+    pub(crate) client_qp: Equipment,
+    pub(crate) server_qp: Equipment,
+}
+
+pub(crate) const EINVAL: Outcome = Err(Errno::EINVAL);

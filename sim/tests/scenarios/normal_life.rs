@@ -1,0 +1,242 @@
+//! Section "normal life" of the conformance scenarios.
+
+use crate::common::{EINVAL, Lab, SECOND, Side, ip};
+use cmid_proto::{CmEvent, ConnParam, Device, Errno};
+use cmid_sim::{Config, Flavour, QpState};
+use std::time::Duration;
+
+#[test]
+fn row_01_connect_and_accept_with_qps() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let c_qp = lab.client.qp(c);
+    let cp = lab.cp();
+    lab.client.connect(c, cp, &[]).unwrap();
+    let request = lab.server.next(lab.cs);
+    let s = request.id;
+    assert_eq!((request.kind, request.status, request.listener), (CmEvent::ConnectRequest, 0, Some(listener)));
+    let request = request.carries(56, &[]);
+    assert_eq!((request.param.responder_resources, request.param.initiator_depth), (1, 1));
+    assert_eq!((request.param.retry_count, request.param.rnr_retry_count), (5, 6));
+    assert_eq!(request.param.qp_num, c_qp.qp.num());
+    let s_qp = lab.server.qp(s);
+    lab.server.accept(s, cp, &[]).unwrap();
+    let answer = lab.client.next(lab.cc).is(c, CmEvent::Established, 0).carries(196, &[]);
+    assert_eq!((answer.param.responder_resources, answer.param.initiator_depth), (1, 1));
+    assert_eq!((answer.param.retry_count, answer.param.rnr_retry_count), (0, 6));
+    let ready = lab.server.next(lab.cs).is(s, CmEvent::Established, 0).carries(0, &[]);
+    assert_eq!(ready.param, cmid_proto::ReceivedParam::default());
+    assert_eq!((c_qp.qp.state(), s_qp.qp.state()), (Ok(QpState::Rts), Ok(QpState::Rts)));
+    assert_eq!(lab.server.local(s), "10.0.0.2:7".parse().unwrap());
+    assert_eq!(lab.server.device.peer_addr(s).unwrap(), lab.client.local(c));
+}
+
+fn disconnect_and_answer(flavour: Flavour, time_wait: Duration) {
+    let mut lab = Lab::with(Config { flavour, ..Config::default() });
+    let pair = lab.established_with_qps();
+    let (c, s) = (pair.client, pair.new);
+    lab.client.disconnect(c).unwrap();
+    assert_eq!(pair.client_qp.qp.state(), Ok(QpState::Err));
+    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0).carries(0, &[]);
+    assert_eq!(pair.server_qp.qp.state(), Ok(QpState::Rts));
+    lab.client.quiet(lab.cc, SECOND);
+    lab.server.disconnect(s).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
+    let (exit, waited) = lab.client.next_timed(lab.cc);
+    exit.is(c, CmEvent::TimewaitExit, 0).carries(0, &[]);
+    assert_eq!(waited, time_wait);
+    lab.server.next(lab.cs).is(s, CmEvent::TimewaitExit, 0);
+    assert_eq!(lab.client.disconnect(c), Ok(()));
+    lab.client.quiet(lab.cc, SECOND);
+    assert_eq!(lab.client.connect(c, ConnParam::default(), &[]), EINVAL);
+    lab.client.destroy(c).unwrap();
+    lab.server.destroy(s).unwrap();
+    lab.server.destroy(pair.listener).unwrap();
+    assert_eq!(lab.fabric.next_due(), None);
+}
+
+#[test]
+fn row_02_disconnect_and_answer() {
+    disconnect_and_answer(Flavour::Linux6_12, Duration::from_millis(512));
+}
+
+#[test]
+fn row_02_disconnect_and_answer_on_linux_6_1() {
+    disconnect_and_answer(Flavour::Linux6_1, Duration::from_millis(2048));
+}
+
+#[test]
+fn row_03_destroy_answers_a_disconnect() {
+    let mut lab = Lab::new();
+    let (_, c, s) = lab.established();
+    lab.client.disconnect(c).unwrap();
+    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
+    lab.client.quiet(lab.cc, SECOND * 3);
+    lab.server.destroy(s).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
+    lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
+}
+
+#[test]
+fn row_04_both_disconnect_one_after_the_other() {
+    let mut lab = Lab::new();
+    let (_, c, s) = lab.established();
+    lab.client.disconnect(c).unwrap();
+    lab.fabric.advance_by(SECOND / 1000);
+    lab.server.disconnect(s).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
+    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
+    lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
+    lab.server.next(lab.cs).is(s, CmEvent::TimewaitExit, 0);
+}
+
+#[test]
+fn crossing_disconnects_leave_nobody_in_time_wait() {
+    let mut lab = Lab::new();
+    let (_, c, s) = lab.established();
+    lab.client.disconnect(c).unwrap();
+    lab.server.disconnect(s).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
+    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
+    lab.client.quiet(lab.cc, SECOND * 100);
+    lab.server.quiet(lab.cs, SECOND);
+    lab.client.disconnect(c).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
+    lab.server.next(lab.cs).is(s, CmEvent::TimewaitExit, 0);
+}
+
+#[test]
+fn row_06_without_qps() {
+    let mut lab = Lab::new();
+    let (_, c, s) = lab.requested();
+    let param = lab.cp();
+    lab.server.accept(s, param, &[]).unwrap();
+    let response = lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0).carries(196, &[]);
+    assert_eq!(response.param.qp_num, param.qp_num);
+    lab.server.quiet(lab.cs, SECOND);
+    lab.client.establish(c).unwrap();
+    lab.server.next(lab.cs).is(s, CmEvent::Established, 0).carries(0, &[]);
+    assert_eq!(lab.client.establish(c), EINVAL);
+    lab.client.quiet(lab.cc, SECOND);
+    lab.server.quiet(lab.cs, SECOND);
+    lab.client.disconnect(c).unwrap();
+    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
+    lab.server.disconnect(s).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
+    lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
+    lab.server.next(lab.cs).is(s, CmEvent::TimewaitExit, 0);
+}
+
+#[test]
+fn row_07_parameters_are_mirrored_and_clamped() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let asked = ConnParam {
+        responder_resources: 7,
+        initiator_depth: 3,
+        flow_control: true,
+        retry_count: 9,
+        rnr_retry_count: 9,
+        srq: true,
+        qp_num: 0x0100_0065,
+    };
+    lab.client.connect(c, asked, b"hello").unwrap();
+    let request = lab.server.next(lab.cs).carries(56, b"hello");
+    assert_eq!(request.listener, Some(listener));
+    let expected = ConnParam {
+        responder_resources: 3,
+        initiator_depth: 7,
+        flow_control: true,
+        retry_count: 7,
+        rnr_retry_count: 7,
+        srq: true,
+        qp_num: 0x65,
+    };
+    assert_eq!(*request.param, expected);
+    let answer = ConnParam { rnr_retry_count: 2, qp_num: 0x66, ..ConnParam::default() };
+    lab.server.accept(request.id, answer, &[]).unwrap();
+    let response = lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
+    assert_eq!((response.param.responder_resources, response.param.initiator_depth), (7, 3));
+    assert_eq!((response.param.retry_count, response.param.rnr_retry_count), (0, 2));
+}
+
+#[test]
+fn row_08_defaults_are_the_devices_maxima() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let _c_qp = lab.client.qp(c);
+    lab.client.connect(c, ConnParam::default(), &[]).unwrap();
+    let request = lab.server.next(lab.cs);
+    assert_eq!(request.listener, Some(listener));
+    assert_eq!((request.param.responder_resources, request.param.initiator_depth), (128, 128));
+    assert_eq!((request.param.retry_count, request.param.rnr_retry_count), (7, 7));
+    let _s_qp = lab.server.qp(request.id);
+    lab.server.accept(request.id, ConnParam::default(), &[]).unwrap();
+    let answer = lab.client.next(lab.cc).is(c, CmEvent::Established, 0);
+    assert_eq!((answer.param.responder_resources, answer.param.initiator_depth), (128, 128));
+}
+
+#[test]
+fn row_09_destroy_while_established() {
+    let mut lab = Lab::new();
+    let pair = lab.established_with_qps();
+    lab.server.device.destroy_qp(pair.new).unwrap();
+    lab.server.destroy(pair.new).unwrap();
+    lab.client.next(lab.cc).is(pair.client, CmEvent::Disconnected, 0);
+    assert_eq!(pair.client_qp.qp.state(), Ok(QpState::Rts));
+    lab.client.disconnect(pair.client).unwrap();
+    lab.client.next(lab.cc).is(pair.client, CmEvent::TimewaitExit, 0);
+    assert_eq!(lab.server.destroy(pair.new), Err(Errno::ENOENT));
+}
+
+#[test]
+fn row_10_a_process_that_exits_disconnects() {
+    let mut lab = Lab::new();
+    let (_, _, s) = lab.established();
+    let Lab { client, mut server, cs, .. } = lab;
+    drop(client);
+    server.next(cs).is(s, CmEvent::Disconnected, 0);
+    server.disconnect(s).unwrap();
+    server.next(cs).is(s, CmEvent::TimewaitExit, 0);
+}
+
+#[test]
+fn the_ib_port_space_behaves_alike_but_checks_no_depths() {
+    let mut lab = Lab::new();
+    let (l, c) = (lab.server.fresh_id(), lab.client.fresh_id());
+    let port_space = cmid_proto::PortSpace::Ib;
+    lab.server.call(cmid_proto::Call::CreateId { id: l, channel: lab.cs, port_space }).unwrap();
+    lab.client.call(cmid_proto::Call::CreateId { id: c, channel: lab.cc, port_space }).unwrap();
+    lab.server.bind(l, "10.0.0.2:7").unwrap();
+    lab.server.listen(l, 1).unwrap();
+    lab.client.resolve_addr(c, None, "10.0.0.2:7", 100).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::AddrResolved, 0);
+    lab.client.resolve_route(c).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::RouteResolved, 0);
+    let deep = ConnParam { responder_resources: 200, ..lab.cp() };
+    lab.client.connect(c, deep, &[]).unwrap();
+    let request = lab.server.next(lab.cs);
+    assert_eq!((request.kind, request.param.initiator_depth), (CmEvent::ConnectRequest, 200));
+}
+
+#[test]
+fn ipv6_connects_too() {
+    let fabric = cmid_sim::Fabric::new(Config::default());
+    let (one, two) = (fabric.host(&[ip("fd00::1")]), fabric.host(&[ip("fd00::2")]));
+    let (mut server, mut client) = (Side::new(&two), Side::new(&one));
+    let (cs, cc) = (server.channel(), client.channel());
+    let l = server.listener(cs, "[::]:7");
+    let c = client.resolved(cc, "[fd00::2]:7");
+    client.connect(c, ConnParam { qp_num: 1, ..ConnParam::default() }, &[]).unwrap();
+    let s = server.requested(cs, l);
+    // On two hosts both sides may use the same QP number.
+    server.accept(s, ConnParam { qp_num: 1, ..ConnParam::default() }, &[]).unwrap();
+    client.next(cc).is(c, CmEvent::ConnectResponse, 0);
+    client.establish(c).unwrap();
+    server.next(cs).is(s, CmEvent::Established, 0);
+    assert_eq!(server.local(s), "[fd00::2]:7".parse().unwrap());
+    assert_eq!(client.local(c).ip(), ip("fd00::1"));
+}

@@ -1,0 +1,395 @@
+//! Section "vanishing peers and timeouts" of the conformance scenarios.
+
+use std::time::Duration;
+
+use cmid_proto::{CmEvent, ConnParam, Errno};
+use cmid_sim::QpState;
+
+use crate::common::{EINVAL, Lab, SECOND, Side, ip};
+
+/// The rows' tolerance for "after 70–85 s".
+fn about_75_seconds(waited: Duration) -> bool {
+    (SECOND * 70..SECOND * 85).contains(&waited)
+}
+
+#[test]
+fn row_23_the_client_goes_before_accept() {
+    for with_qp in [false, true] {
+        let mut lab = Lab::new();
+        let (_, c, s) = lab.requested();
+        let equipment = with_qp.then(|| lab.server.qp(s));
+        lab.client.destroy(c).unwrap();
+        lab.server.quiet(lab.cs, SECOND);
+        let param = lab.cp();
+        assert_eq!(lab.server.accept(s, param, &[]), EINVAL);
+        lab.server.quiet(lab.cs, SECOND);
+        if equipment.is_none() {
+            let pd = lab.server.device.alloc_pd(s).unwrap();
+            let cq = lab.server.device.create_cq(s, 1).unwrap();
+            let qp = lab.server.device.create_qp(s, &pd, &cq, &cq, cmid_sim::Caps::default());
+            assert_eq!(qp.map(|_| ()), Err(Errno::EINVAL));
+        }
+        lab.server.destroy(s).unwrap();
+    }
+}
+
+#[test]
+fn row_24_the_client_goes_before_its_request_is_read() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let cp = lab.cp();
+    lab.client.connect(c, cp, &[]).unwrap();
+    lab.fabric.advance_by(SECOND);
+    lab.client.destroy(c).unwrap();
+    lab.fabric.advance_by(SECOND);
+    let s = lab.server.requested(lab.cs, listener);
+    let param = lab.cp();
+    assert_eq!(lab.server.accept(s, param, &[]), EINVAL);
+}
+
+#[test]
+fn row_25_the_client_goes_without_reading_the_answer() {
+    let mut lab = Lab::new();
+    let (_, c, s) = lab.requested();
+    let param = lab.cp();
+    lab.server.accept(s, param, &[]).unwrap();
+    lab.fabric.advance_by(SECOND);
+    lab.client.destroy(c).unwrap();
+    lab.server.next(lab.cs).is(s, CmEvent::Rejected, 28);
+    assert_eq!(lab.server.disconnect(s), Ok(()));
+    lab.server.quiet(lab.cs, SECOND * 3);
+}
+
+#[test]
+fn row_26_the_client_goes_after_reading_the_answer() {
+    let mut lab = Lab::new();
+    let (_, c, s) = lab.requested();
+    let param = lab.cp();
+    lab.server.accept(s, param, &[]).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
+    lab.client.destroy(c).unwrap();
+    lab.server.next(lab.cs).is(s, CmEvent::Rejected, 28);
+}
+
+#[test]
+fn row_27_the_server_goes_before_the_client_reads() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let c_qp = lab.client.qp(c);
+    let cp = lab.cp();
+    lab.client.connect(c, cp, &[]).unwrap();
+    let s = lab.server.requested(lab.cs, listener);
+    let param = lab.cp();
+    lab.server.accept(s, param, &[]).unwrap();
+    lab.fabric.advance_by(Duration::from_millis(300));
+    lab.server.destroy(s).unwrap();
+    lab.fabric.advance_by(SECOND);
+    lab.client.next(lab.cc).is(c, CmEvent::ConnectError, -1).carries(196, &[]);
+    assert_eq!(c_qp.qp.state(), Ok(QpState::Err));
+    // The REJECTED makes the channel readable, and is swallowed.
+    let before = lab.fabric.counters().swallowed;
+    assert_eq!(lab.client.fetch(lab.cc), None);
+    assert_eq!(lab.fabric.counters().swallowed, before + 1);
+}
+
+#[test]
+fn row_29_nobody_there() {
+    let mut lab = Lab::new();
+    // Its link address is known, and no RDMA device is behind it.
+    let other = lab.fabric.host(&[]);
+    other.add_plain_addr(ip("10.0.0.99"));
+    let c = lab.client.resolved(lab.cc, "10.0.0.99:7");
+    let c_qp = lab.client.qp(c);
+    let cp = lab.cp();
+    lab.client.connect(c, cp, &[]).unwrap();
+    let (event, waited) = lab.client.next_timed(lab.cc);
+    event.is(c, CmEvent::Unreachable, -110).carries(0, &[]);
+    assert!(about_75_seconds(waited), "{waited:?}");
+    assert_eq!(lab.fabric.counters().retransmitted, 15);
+    assert_eq!(c_qp.qp.state(), Ok(QpState::Init));
+    assert_eq!(lab.client.connect(c, cp, &[]), EINVAL);
+}
+
+#[test]
+fn row_30_the_server_never_answers() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let cp = lab.cp();
+    lab.client.connect(c, cp, &[]).unwrap();
+    let (event, waited) = lab.client.next_timed(lab.cc);
+    event.is(c, CmEvent::Unreachable, -110);
+    assert!((SECOND * 990..SECOND * 1030).contains(&waited), "{waited:?}");
+    let s = lab.server.requested(lab.cs, listener);
+    let param = lab.cp();
+    lab.server.accept(s, param, &[]).unwrap();
+    let (event, waited) = lab.server.next_timed(lab.cs);
+    event.is(s, CmEvent::Unreachable, -110);
+    assert!((SECOND * 65..SECOND * 70).contains(&waited), "{waited:?}");
+}
+
+#[test]
+fn row_31_the_client_never_reads_the_answer() {
+    let mut lab = Lab::new();
+    let (_, c, s) = lab.requested();
+    let param = lab.cp();
+    lab.server.accept(s, param, &[]).unwrap();
+    let (event, waited) = lab.server.next_timed(lab.cs);
+    event.is(s, CmEvent::Unreachable, -110);
+    assert!((SECOND * 990..SECOND * 1030).contains(&waited), "{waited:?}");
+    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
+    lab.client.establish(c).unwrap();
+    lab.server.quiet(lab.cs, SECOND * 100);
+    // Half open: only the client thinks that it is connected.
+    lab.client.disconnect(c).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, -110);
+}
+
+#[test]
+fn row_32_a_disconnect_is_never_answered() {
+    let mut lab = Lab::new();
+    let (_, c, s) = lab.established();
+    lab.client.disconnect(c).unwrap();
+    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
+    let (event, waited) = lab.client.next_timed(lab.cc);
+    event.is(c, CmEvent::Disconnected, -110);
+    assert!(about_75_seconds(waited), "{waited:?}");
+    lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
+}
+
+#[test]
+fn a_host_vanishes_while_established() {
+    let mut lab = Lab::new();
+    let far = lab.fabric.host(&[ip("10.0.0.3")]);
+    let mut server = Side::new(&far);
+    let cs = server.channel();
+    let l = server.listener(cs, "10.0.0.3:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.3:7");
+    let cp = lab.cp();
+    lab.client.connect(c, cp, &[]).unwrap();
+    let s = server.requested(cs, l);
+    server.accept(s, cp, &[]).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
+    lab.client.establish(c).unwrap();
+    server.next(cs).is(s, CmEvent::Established, 0);
+    far.set_link(false);
+    lab.client.quiet(lab.cc, SECOND * 1000);
+    lab.client.disconnect(c).unwrap();
+    let (event, waited) = lab.client.next_timed(lab.cc);
+    event.is(c, CmEvent::Disconnected, -110);
+    assert!(about_75_seconds(waited), "{waited:?}");
+}
+
+#[test]
+fn row_33_a_full_backlog_makes_clients_wait() {
+    let mut lab = Lab::new();
+    let listener = lab.server.id(lab.cs);
+    lab.server.bind(listener, "10.0.0.2:7").unwrap();
+    lab.server.listen(listener, 1).unwrap();
+    let clients = [(); 3].map(|()| lab.client.resolved(lab.cc, "10.0.0.2:7"));
+    for c in clients {
+        let cp = lab.cp();
+        lab.client.connect(c, cp, &[]).unwrap();
+    }
+    lab.fabric.advance_by(SECOND);
+    lab.server.requested(lab.cs, listener);
+    let (second, waited) = lab.server.next_timed(lab.cs);
+    assert_eq!(second.kind, CmEvent::ConnectRequest);
+    assert_eq!(waited.as_millis(), 3608);
+    // It was read at once, so the third, which tried right after it, found room too or waits for its next try.
+    let (third, waited) = lab.server.next_timed(lab.cs);
+    assert_eq!(third.kind, CmEvent::ConnectRequest);
+    assert!(waited <= Duration::from_millis(4608), "{waited:?}");
+    lab.client.quiet(lab.cc, SECOND);
+}
+
+#[test]
+fn row_33_the_third_waits_twice_if_the_second_is_read_late() {
+    let mut lab = Lab::new();
+    let listener = lab.server.id(lab.cs);
+    lab.server.bind(listener, "10.0.0.2:7").unwrap();
+    lab.server.listen(listener, 1).unwrap();
+    let clients = [(); 3].map(|()| lab.client.resolved(lab.cc, "10.0.0.2:7"));
+    let start = lab.fabric.now();
+    for c in clients {
+        let cp = lab.cp();
+        lab.client.connect(c, cp, &[]).unwrap();
+    }
+    for (round, seconds) in [(0, 1), (1, 5), (2, 10)] {
+        lab.fabric.advance_to(start.after(SECOND * seconds));
+        assert!(lab.server.fetch(lab.cs).is_some(), "round {round}");
+        assert_eq!(lab.server.fetch(lab.cs), None, "round {round}");
+    }
+    assert_eq!(lab.fabric.counters().backlog_full, 3);
+    lab.client.quiet(lab.cc, SECOND);
+}
+
+#[test]
+fn row_34_a_failing_listen_shrinks_the_backlog() {
+    let mut lab = Lab::new();
+    let listener = lab.server.id(lab.cs);
+    lab.server.bind(listener, "10.0.0.2:7").unwrap();
+    lab.server.listen(listener, -1).unwrap();
+    assert_eq!(lab.server.listen(listener, 1), EINVAL);
+    for c in [(); 2].map(|()| lab.client.resolved(lab.cc, "10.0.0.2:7")) {
+        let cp = lab.cp();
+        lab.client.connect(c, cp, &[]).unwrap();
+    }
+    lab.fabric.advance_by(SECOND);
+    lab.server.requested(lab.cs, listener);
+    lab.server.quiet(lab.cs, SECOND);
+}
+
+#[test]
+fn row_35_a_listener_goes_with_its_unread_requests() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let cp = lab.cp();
+    lab.client.connect(c, cp, &[]).unwrap();
+    lab.fabric.advance_by(SECOND);
+    lab.server.destroy(listener).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::Rejected, 28);
+    lab.server.quiet(lab.cs, SECOND);
+}
+
+#[test]
+fn row_35_requests_that_were_read_outlive_their_listener() {
+    let mut lab = Lab::new();
+    let (listener, c, s) = lab.requested();
+    lab.server.destroy(listener).unwrap();
+    lab.client.quiet(lab.cc, SECOND);
+    let param = lab.cp();
+    lab.server.accept(s, param, &[]).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
+    lab.client.establish(c).unwrap();
+    lab.server.next(lab.cs).is(s, CmEvent::Established, 0);
+}
+
+#[test]
+fn row_36_a_neighbour_changes() {
+    let mut lab = Lab::new();
+    lab.server.listener(lab.cs, "10.0.0.2:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    lab.host.change_link_addr();
+    lab.client.next(lab.cc).is(c, CmEvent::Unreachable, -110);
+    let cp = lab.cp();
+    assert_eq!(lab.client.connect(c, cp, &[]), Ok(()));
+}
+
+#[test]
+fn row_37_a_qp_number_is_used_again() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let first = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let cp = lab.cp();
+    lab.client.connect(first, cp, &[]).unwrap();
+    let s = lab.server.requested(lab.cs, listener);
+    let param = lab.cp();
+    lab.server.accept(s, param, &[]).unwrap();
+    lab.client.next(lab.cc).is(first, CmEvent::ConnectResponse, 0);
+    lab.client.establish(first).unwrap();
+    lab.server.next(lab.cs).is(s, CmEvent::Established, 0);
+    let second = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    lab.client.connect(second, cp, &[]).unwrap();
+    let mut seen = [lab.client.next(lab.cc), lab.client.next(lab.cc)];
+    seen.sort_by_key(|event| event.kind.code());
+    let [rejected, disconnected] = seen;
+    rejected.is(second, CmEvent::Rejected, 10);
+    disconnected.is(first, CmEvent::Disconnected, 0);
+    lab.server.quiet(lab.cs, SECOND);
+}
+
+#[test]
+fn row_38_the_same_qp_number_on_both_sides() {
+    for qp_num in [0, 55] {
+        let mut lab = Lab::new();
+        let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+        let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+        let param = ConnParam { qp_num, ..ConnParam::default() };
+        lab.client.connect(c, param, &[]).unwrap();
+        let s = lab.server.requested(lab.cs, listener);
+        lab.server.accept(s, param, &[]).unwrap();
+        lab.server.next(lab.cs).is(s, CmEvent::Rejected, 10);
+        lab.client.quiet(lab.cc, SECOND);
+    }
+}
+
+#[test]
+fn a_server_uses_a_qp_number_again() {
+    let mut lab = Lab::new();
+    let far = lab.fabric.host(&[ip("10.0.0.3")]);
+    let mut server = Side::new(&far);
+    let cs = server.channel();
+    let l = server.listener(cs, "10.0.0.3:7");
+    let connected = |lab: &mut Lab, server: &mut Side, qp_num| {
+        let c = lab.client.resolved(lab.cc, "10.0.0.3:7");
+        let cp = lab.cp();
+        lab.client.connect(c, cp, &[]).unwrap();
+        let s = server.requested(cs, l);
+        server.accept(s, ConnParam { qp_num, ..cp }, &[]).unwrap();
+        (c, s)
+    };
+    let (c1, s1) = connected(&mut lab, &mut server, 9);
+    lab.client.next(lab.cc).is(c1, CmEvent::ConnectResponse, 0);
+    lab.client.establish(c1).unwrap();
+    server.next(cs).is(s1, CmEvent::Established, 0);
+    // The second answer is stale at the client, which tells both connections of the server.
+    let (_, s2) = connected(&mut lab, &mut server, 9);
+    let mut seen = [server.next(cs), server.next(cs)];
+    seen.sort_by_key(|event| event.kind.code());
+    let [rejected, disconnected] = seen;
+    rejected.is(s2, CmEvent::Rejected, 10);
+    disconnected.is(s1, CmEvent::Disconnected, 0);
+    lab.client.quiet(lab.cc, SECOND);
+}
+
+#[test]
+fn a_qp_number_is_free_once_its_connection_is_over() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let param = lab.cp();
+    let answer = lab.cp();
+    // Refused, and its id still there.
+    let refused = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    lab.client.connect(refused, param, &[]).unwrap();
+    let s = lab.server.requested(lab.cs, listener);
+    lab.server.reject(s, &[]).unwrap();
+    lab.client.next(lab.cc).is(refused, CmEvent::Rejected, 28);
+    for _ in 0..2 {
+        let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+        lab.client.connect(c, param, &[]).unwrap();
+        let s = lab.server.requested(lab.cs, listener);
+        lab.server.accept(s, answer, &[]).unwrap();
+        lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
+        lab.client.establish(c).unwrap();
+        lab.server.next(lab.cs).is(s, CmEvent::Established, 0);
+        // In time wait on both sides, and their ids still there.
+        lab.client.disconnect(c).unwrap();
+        lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
+        lab.server.disconnect(s).unwrap();
+        lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
+        lab.server.next(lab.cs).is(s, CmEvent::TimewaitExit, 0);
+        lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
+    }
+}
+
+#[test]
+fn a_link_that_is_down_takes_nothing_in_and_lets_nothing_out() {
+    let mut lab = Lab::new();
+    let far = lab.fabric.host(&[ip("10.0.0.3")]);
+    let mut server = Side::new(&far);
+    let cs = server.channel();
+    let l = server.listener(cs, "10.0.0.3:7");
+    for down in [&lab.host.clone(), &far] {
+        let c = lab.client.resolved(lab.cc, "10.0.0.3:7");
+        let cp = lab.cp();
+        down.set_link(false);
+        lab.client.connect(c, cp, &[]).unwrap();
+        server.quiet(cs, SECOND * 4);
+        down.set_link(true);
+        server.requested(cs, l);
+    }
+}
