@@ -1,1 +1,74 @@
-//! The Device over librdmacm and libibverbs, and a safe data path.
+//! The device of cmid that is real: connection management through librdmacm, and a safe data path over libibverbs.
+//!
+//! # What it does
+//!
+//! [`Verbs`] implements [`cmid_proto::Device`]: it makes the calls that the core asks for, and reports what the event
+//! channels say. It reads an event by copying it, with its private data, and acknowledging it at once; so nothing is
+//! ever outstanding, and `rdma_destroy_id` and `rdma_migrate_id`, which wait for outstanding events, do not wait.
+//! Beside the core, it makes what carries the data: [`Pd`], [`Mr`], [`Cq`], [`Qp`].
+//!
+//! ```no_run
+//! use cmid_proto::{Call, ChannelKey, Device, Errno, IdKey, PortSpace};
+//! use cmid_verbs::{Access, Caps, Verbs};
+//!
+//! fn serve(device: &mut Verbs, channel: ChannelKey, id: IdKey) -> Result<(), Errno> {
+//!     device.call(&Call::OpenChannel { channel }, &[])?;
+//!     device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])?;
+//!     device.call(&Call::Bind { id, addr: "10.99.0.1:7471".parse().map_err(|_| Errno::EINVAL)? }, &[])?;
+//!     let pd = device.alloc_pd(id)?; // it has a device now
+//!     let memory = pd.register(vec![0; 4096], Access::LOCAL_WRITE)?;
+//!     let cq = device.create_cq(id, 16)?;
+//!     let caps = Caps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
+//!     let qp = device.create_qp(id, &pd, &cq, &cq, caps)?;
+//!     qp.post_recv(1, &memory, 0..1024)
+//! }
+//! # let _ = serve;
+//! ```
+//!
+//! # What it never does
+//!
+//! - It never waits: no call of [`Device`](cmid_proto::Device) blocks on a peer or on the application. (The kernel
+//!   itself may take about 70 seconds to destroy an id after requests that the core refuses to make.)
+//! - It never judges: what the core asks is done, and the kernel's answer is the outcome. It only refuses what would make
+//!   the libraries follow a null or a dangling pointer: `EINVAL` for a route, a connection or an answer on an id that has
+//!   no device, `EBUSY` for closing a channel that has ids.
+//! - It never passes a NULL channel to librdmacm: synchronous mode is the core's.
+//! - It never panics on what a device, a peer or a newer library says: unknown event codes and statuses are values.
+//! - It never hands out a reference into memory that a device may write to.
+//! - It does not read the device's asynchronous events (ibv_get_async_event(3)), and makes no UD queue pairs.
+//!
+//! # Unsafe code
+//!
+//! This is the only crate of the workspace with any. Each block says why it is sound; [`Mr`] holds the argument for
+//! memory. What all of them lean on: one [`Verbs`] owns its ids and channels alone; an id holds the QP that librdmacm
+//! follows through it; ids go before their channel, QPs before CQs and PDs, and those before the device's context.
+
+mod calls;
+mod channel;
+mod data;
+mod device;
+mod errno;
+mod event;
+mod ffi;
+mod id;
+mod sockaddr;
+mod table;
+
+pub use data::{Access, Caps, Completion, Cq, Mr, Pd, Qp, QpState, Remote, WcStatus};
+pub use device::{Handle, Verbs};
+
+/// What may change threads, and what several may use at a time, is part of the interface.
+const _: () = {
+    const fn send<T: Send>() {}
+    const fn sync<T: Sync>() {}
+    send::<Verbs>();
+    send::<Handle>();
+    send::<Pd>();
+    sync::<Pd>();
+    send::<Mr>();
+    sync::<Mr>();
+    send::<Cq>();
+    sync::<Cq>();
+    send::<Qp>();
+    sync::<Qp>();
+};

@@ -1,0 +1,164 @@
+//! The data path.
+
+use std::time::{Duration, Instant};
+
+use cmid_proto::{Call, Errno};
+use cmid_verbs::{Access, Completion, Cq, Mr, QpState, Remote, WcStatus};
+
+use crate::lab::{End, Pair, readable};
+
+const PAGE: usize = 4096;
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn register(end: &End, fill: u8, access: Access) -> Mr {
+    end.pd.register(vec![fill; PAGE], access).expect("register")
+}
+
+fn bytes<const N: usize>(memory: &Mr, offset: usize) -> [u8; N] {
+    let mut copy = [0; N];
+    memory.read(offset, &mut copy).expect("inside");
+    copy
+}
+
+/// The next completion, by busy polling.
+fn polled(cq: &Cq) -> Completion {
+    let started = Instant::now();
+    let mut one = [Completion::default()];
+    while cq.poll(&mut one).expect("poll") == 0 {
+        assert!(started.elapsed() < LIMIT, "no completion");
+    }
+    one[0]
+}
+
+/// The next completion, by waiting for the descriptor. The queue was armed before the work was posted.
+fn notified(cq: &Cq) -> Completion {
+    assert!(readable(cq.fd(), Instant::now() + LIMIT), "no notification");
+    assert_eq!(cq.take_notifications(), Ok(1));
+    assert_eq!(cq.take_notifications(), Ok(0));
+    let mut two = [Completion::default(); 2];
+    assert_eq!(cq.poll(&mut two), Ok(1));
+    two[0]
+}
+
+fn success(completion: Completion, wr_id: u64, opcode: u32) -> Completion {
+    assert_eq!((completion.status, completion.wr_id, completion.opcode), (WcStatus::SUCCESS, wr_id, opcode));
+    completion
+}
+
+pub(crate) fn send_and_receive() {
+    let Pair { client: _client, server: _server, c, s, .. } = Pair::connected();
+    let mut from = register(&c, 0, Access::empty());
+    let to = register(&s, 0xee, Access::LOCAL_WRITE);
+    from.write(100, b"over the wire").expect("inside");
+    s.qp.post_recv(7, &to, 10..1034).expect("post_recv");
+    c.qp.post_send(8, &from, 100..113).expect("post_send");
+    success(polled(&c.cq), 8, Completion::SEND);
+    let arrived = success(polled(&s.cq), 7, Completion::RECV);
+    assert_eq!((arrived.byte_len, arrived.qp_num), (13, s.qp.num()));
+    assert_eq!(&bytes::<15>(&to, 9), b"\xeeover the wire\xee");
+
+    // Empty, and longer than what is inlined.
+    s.qp.post_recv(9, &to, 0..0).expect("post_recv");
+    s.qp.post_recv(10, &to, 0..PAGE).expect("post_recv");
+    c.qp.post_send(11, &from, 5..5).expect("post_send");
+    c.qp.post_send(12, &from, 0..PAGE).expect("post_send");
+    assert_eq!(success(polled(&s.cq), 9, Completion::RECV).byte_len, 0);
+    assert_eq!(success(polled(&s.cq), 10, Completion::RECV).byte_len, 4096);
+    success(polled(&c.cq), 11, Completion::SEND);
+    success(polled(&c.cq), 12, Completion::SEND);
+    assert_eq!(&bytes::<13>(&to, 100), b"over the wire");
+    assert_eq!(to.into_buffer().map(|buffer| buffer.len()).map_err(|(_, errno)| errno), Ok(PAGE));
+}
+
+pub(crate) fn read_and_write() {
+    let Pair { client: _client, server: _server, c, s, .. } = Pair::connected();
+    let mut local = register(&c, 1, Access::LOCAL_WRITE);
+    let shared = register(&s, 2, Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ);
+    let remote = |offset| Remote { addr: shared.addr() + offset, rkey: shared.rkey() };
+
+    c.cq.arm().expect("arm");
+    c.qp.post_read(1, &local, 0..8, remote(0)).expect("post_read");
+    assert_eq!(success(notified(&c.cq), 1, Completion::READ).byte_len, 8);
+    assert_eq!(bytes(&local, 0), [2, 2, 2, 2, 2, 2, 2, 2, 1]);
+
+    local.write(0, &[3; 1000]).expect("inside");
+    c.cq.arm().expect("arm");
+    c.qp.post_write(2, &local, 0..1000, remote(96)).expect("post_write");
+    success(notified(&c.cq), 2, Completion::WRITE);
+    assert_eq!(bytes(&shared, 95), [2, 3, 3]);
+    assert_eq!(bytes(&shared, 1095), [3, 2]);
+
+    for round in 0..100_u8 {
+        local.write(0, &[round; 16]).expect("inside");
+        c.qp.post_write(u64::from(round), &local, 0..16, remote(0)).expect("post_write");
+        success(polled(&c.cq), u64::from(round), Completion::WRITE);
+        c.qp.post_read(1000, &local, 64..80, remote(0)).expect("post_read");
+        success(polled(&c.cq), 1000, Completion::READ);
+        assert_eq!(bytes(&local, 64), [round; 16]);
+    }
+
+    // Nothing is armed: nothing is notified.
+    assert!(!readable(c.cq.fd(), Instant::now() + Duration::from_millis(50)));
+    assert_eq!(c.cq.take_notifications(), Ok(0));
+}
+
+pub(crate) fn ranges_and_rights() {
+    let Pair { client: _client, server: _server, c, s, .. } = Pair::connected();
+    let memory = register(&c, 1, Access::empty());
+    #[expect(clippy::reversed_empty_ranges, reason = "that is the point")]
+    for wrong in [0..PAGE + 1, PAGE + 1..PAGE + 1, 9..8, usize::MAX..0, 1..usize::MAX] {
+        assert_eq!(c.qp.post_send(1, &memory, wrong.clone()), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_recv(1, &memory, wrong), Err(Errno::EINVAL));
+    }
+    assert_eq!(memory.read(PAGE - 1, &mut [0; 2]), Err(Errno::EINVAL));
+    assert_eq!(memory.read(usize::MAX, &mut [0; 2]), Err(Errno::EINVAL));
+    assert_eq!(memory.read(PAGE, &mut []), Ok(()));
+    assert_eq!(c.pd.register(Vec::new(), Access::LOCAL_WRITE).map(drop), Err(Errno::EINVAL));
+    assert_eq!(c.pd.register(vec![0; 8], Access::REMOTE_WRITE).map(drop), Err(Errno::EINVAL));
+
+    // A queue is full at some point, and says so.
+    let full = (0..1000).find_map(|n| s.qp.post_recv(n, &register(&s, 0, Access::LOCAL_WRITE), 0..1).err());
+    assert_eq!(full, Some(Errno::ENOMEM));
+
+    let private = register(&s, 2, Access::LOCAL_WRITE);
+    c.qp.post_read(5, &memory, 0..8, Remote { addr: private.addr(), rkey: private.rkey() }).expect("post_read");
+    let refused = polled(&c.cq);
+    assert_eq!((refused.wr_id, refused.status), (5, WcStatus::REM_ACCESS_ERR));
+    assert_eq!(c.qp.state(), Ok(QpState::ERR));
+    c.qp.post_send(6, &memory, 0..8).expect("post_send");
+    assert_eq!(polled(&c.cq).status, WcStatus::WR_FLUSH_ERR);
+}
+
+/// What `Mr` promises: once the buffer is given back, work that still names it fails, and the buffer stays as it is.
+pub(crate) fn deregistered() {
+    let Pair { client: _client, server: _server, c, s, .. } = Pair::connected();
+    let from = register(&c, 1, Access::empty());
+    let to = register(&s, 0xee, Access::LOCAL_WRITE);
+    s.qp.post_recv(7, &to, 0..PAGE).expect("post_recv");
+    let buffer = to.into_buffer().map_err(|(_, errno)| errno).expect("deregistered");
+    c.qp.post_send(8, &from, 0..PAGE).expect("post_send");
+    let (received, sent) = (polled(&s.cq), polled(&c.cq));
+    assert_eq!(received.wr_id, 7);
+    // rxe calls it LOC_QP_OP_ERR, others LOC_PROT_ERR.
+    assert!(![WcStatus::SUCCESS, WcStatus::WR_FLUSH_ERR].contains(&received.status), "{received:?}");
+    assert_ne!(sent.status, WcStatus::SUCCESS);
+    assert!(buffer.iter().all(|&byte| byte == 0xee));
+}
+
+/// Handles outlive the id and the device that they came from.
+pub(crate) fn outliving() {
+    let Pair { client: _client, mut server, s, .. } = Pair::connected();
+    let late = register(&s, 1, Access::LOCAL_WRITE);
+    s.qp.post_recv(9, &late, 0..1).expect("post_recv");
+    server.ok(&Call::Destroy { id: s.id });
+    drop(server);
+    assert_eq!(s.qp.state(), Ok(QpState::ERR));
+    let flushed = polled(&s.cq);
+    assert_eq!((flushed.wr_id, flushed.status), (9, WcStatus::WR_FLUSH_ERR));
+    // Any order of dropping is right.
+    let End { pd, cq, qp, .. } = s;
+    drop(pd);
+    drop(cq);
+    drop(late);
+    drop(qp);
+}

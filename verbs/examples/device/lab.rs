@@ -1,0 +1,216 @@
+//! Two sides, a connection between them, and waiting for events.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, Errno, IdKey, Pollable, PortSpace, ReceivedParam};
+use cmid_verbs::{Caps, Cq, Pd, Qp, Verbs};
+
+pub(crate) const CLIENT: [u8; 4] = [10, 99, 0, 1];
+pub(crate) const SERVER: [u8; 4] = [10, 99, 0, 2];
+pub(crate) const CAPS: Caps =
+    Caps { max_send_wr: 16, max_recv_wr: 16, max_send_sge: 1, max_recv_sge: 1, max_inline: 32 };
+/// At most this long for something that happens at once. The machine is emulated.
+const SOON: Duration = Duration::from_secs(10);
+
+static NEXT_PORT: AtomicU16 = AtomicU16::new(20_000);
+static NEXT_QP_NUM: AtomicU32 = AtomicU32::new(0x20_0000);
+
+/// One device with one channel.
+pub(crate) struct Side {
+    pub(crate) device: Verbs,
+    pub(crate) channel: ChannelKey,
+    keys: u64,
+}
+
+/// An event, copied.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) id: IdKey,
+    pub(crate) listener: Option<IdKey>,
+    pub(crate) kind: CmEvent,
+    pub(crate) status: i32,
+    pub(crate) param: ReceivedParam,
+    pub(crate) private_data: Vec<u8>,
+}
+
+impl Side {
+    pub(crate) fn new() -> Self {
+        Self::with(Verbs::open().expect("there is an RDMA device"))
+    }
+
+    pub(crate) fn with(device: Verbs) -> Self {
+        let mut side = Side { device, channel: channel_key(0, 1), keys: 0 };
+        let channel = side.channel;
+        side.ok(&Call::OpenChannel { channel });
+        side
+    }
+
+    /// A key that was not used before.
+    pub(crate) fn key(&mut self) -> IdKey {
+        self.keys += 1;
+        id_key(self.keys - 1, 1)
+    }
+
+    pub(crate) fn ok(&mut self, call: &Call) {
+        self.ok_with(call, &[]);
+    }
+
+    pub(crate) fn ok_with(&mut self, call: &Call, private_data: &[u8]) {
+        let outcome = self.device.call(call, private_data);
+        assert_eq!(outcome, Ok(()), "{call:?}");
+    }
+
+    pub(crate) fn fails(&mut self, call: &Call, errno: Errno) {
+        let outcome = self.device.call(call, &[]);
+        assert_eq!(outcome, Err(errno), "{call:?}");
+    }
+
+    pub(crate) fn id(&mut self) -> IdKey {
+        let (id, channel) = (self.key(), self.channel);
+        self.ok(&Call::CreateId { id, channel, port_space: PortSpace::Tcp });
+        id
+    }
+
+    /// The next event of this side's channel, if one comes in time.
+    pub(crate) fn event_within(&mut self, limit: Duration) -> Option<Seen> {
+        self.event_on(self.channel, limit)
+    }
+
+    pub(crate) fn event_on(&mut self, channel: ChannelKey, limit: Duration) -> Option<Seen> {
+        let deadline = Instant::now() + limit;
+        // Taken back if it is not used.
+        let child = self.key();
+        loop {
+            if let Some(event) = self.device.fetch(channel, child).expect("the channel can be read") {
+                self.keys -= u64::from(event.listener.is_none());
+                return Some(Seen {
+                    id: event.id,
+                    listener: event.listener,
+                    kind: event.kind,
+                    status: event.status,
+                    param: event.param,
+                    private_data: event.private_data.to_vec(),
+                });
+            }
+            if !readable(self.device.fd(channel).expect("the channel is known"), deadline) {
+                self.keys -= 1;
+                return None;
+            }
+        }
+    }
+
+    /// The next event, which must be this one, of this id if one is named, with status 0.
+    pub(crate) fn expect(&mut self, kind: CmEvent) -> Seen {
+        let seen = self.event_within(SOON).unwrap_or_else(|| panic!("no {kind}"));
+        assert_eq!((seen.kind, seen.status), (kind, 0), "{seen:?}");
+        seen
+    }
+
+    pub(crate) fn quiet(&mut self, ms: u64) {
+        let seen = self.event_within(Duration::from_millis(ms));
+        assert!(seen.is_none(), "{seen:?}");
+    }
+
+    /// A listener on the server's address, and where it is.
+    pub(crate) fn listener(&mut self) -> (IdKey, SocketAddr) {
+        let addr = SocketAddr::from((SERVER, NEXT_PORT.fetch_add(1, Ordering::Relaxed)));
+        let id = self.id();
+        self.ok(&Call::Bind { id, addr });
+        self.ok(&Call::Listen { id, backlog: 10 });
+        (id, addr)
+    }
+
+    /// An id that has its route.
+    pub(crate) fn resolved(&mut self, dst: SocketAddr) -> IdKey {
+        let id = self.id();
+        let src = Some(SocketAddr::from((CLIENT, 0)));
+        self.ok(&Call::ResolveAddr { id, src, dst, timeout_ms: 2_000 });
+        assert_eq!(self.expect(CmEvent::AddrResolved).id, id);
+        self.ok(&Call::ResolveRoute { id, timeout_ms: 2_000 });
+        assert_eq!(self.expect(CmEvent::RouteResolved).id, id);
+        id
+    }
+
+    pub(crate) fn end(&mut self, id: IdKey) -> End {
+        let pd = self.device.alloc_pd(id).expect("alloc_pd");
+        let cq = self.device.create_cq(id, 64).expect("create_cq");
+        let qp = self.device.create_qp(id, &pd, &cq, &cq, CAPS).expect("create_qp");
+        End { id, pd, cq, qp }
+    }
+}
+
+/// One end of a connection with its QP.
+pub(crate) struct End {
+    pub(crate) id: IdKey,
+    pub(crate) pd: Pd,
+    pub(crate) cq: Cq,
+    pub(crate) qp: Qp,
+}
+
+/// A client and a server that are connected.
+pub(crate) struct Pair {
+    pub(crate) client: Side,
+    pub(crate) server: Side,
+    pub(crate) listener: IdKey,
+    pub(crate) addr: SocketAddr,
+    pub(crate) c: End,
+    pub(crate) s: End,
+}
+
+impl Pair {
+    /// Row 1, without its details.
+    pub(crate) fn connected() -> Self {
+        let (mut client, mut server) = (Side::new(), Side::new());
+        let (listener, addr) = server.listener();
+        let (c, s) = connect(&mut client, &mut server, addr);
+        Pair { client, server, listener, addr, c, s }
+    }
+}
+
+/// One more connection between two sides.
+pub(crate) fn connect(client: &mut Side, server: &mut Side, addr: SocketAddr) -> (End, End) {
+    let id = client.resolved(addr);
+    let c = client.end(id);
+    client.ok(&Call::Connect { id, param: param() });
+    let request = server.expect(CmEvent::ConnectRequest);
+    let s = server.end(request.id);
+    server.ok(&Call::Accept { id: s.id, param: param() });
+    client.expect(CmEvent::Established);
+    server.expect(CmEvent::Established);
+    (c, s)
+}
+
+/// The parameters of the rows, with a QP number that nobody else uses.
+pub(crate) fn param() -> ConnParam {
+    ConnParam {
+        responder_resources: 1,
+        initiator_depth: 1,
+        flow_control: false,
+        retry_count: 5,
+        rnr_retry_count: 6,
+        srq: false,
+        qp_num: NEXT_QP_NUM.fetch_add(1, Ordering::Relaxed),
+    }
+}
+
+pub(crate) fn id_key(index: u64, generation: u64) -> IdKey {
+    IdKey::from_bits(generation << 32 | index).expect("a generation above 0")
+}
+
+pub(crate) fn channel_key(index: u64, generation: u64) -> ChannelKey {
+    ChannelKey::from_bits(generation << 32 | index).expect("a generation above 0")
+}
+
+/// Waits until a descriptor is readable; false if it is not in time.
+pub(crate) fn readable(fd: BorrowedFd<'_>, deadline: Instant) -> bool {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: one entry, which lives during the call.
+    let ready = unsafe { libc::poll(&raw mut entry, 1, ms) };
+    assert!(ready >= 0, "poll");
+    ready == 1
+}

@@ -1,0 +1,58 @@
+//! A self-check of this crate on a real kernel: two devices in one process connect over 10.99.0.1 and 10.99.0.2, which
+//! have to be addresses of an RDMA device (`rxe0` in the soft-RoCE machine).
+//!
+//! Run it by `cargo xtask softroce -- target/release/examples/device [NAME]`. It needs a device, so it is not a test: without
+//! one it fails. It ends with status 101 and a message at the first thing that is not as expected.
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+mod calls;
+mod cycles;
+mod data;
+mod lab;
+mod removal;
+mod rows;
+mod threads;
+
+use std::time::Instant;
+
+const CHECKS: [(&str, fn()); 18] = [
+    ("calls that would crash librdmacm are refused", calls::guards),
+    ("stale keys and misplaced channels are refused", calls::keys),
+    ("errno of the kernel comes through", calls::errnos),
+    ("row 1 and 2: connect, disconnect, timewait, with QPs", rows::with_qps),
+    ("row 3: the answer is a destroy", rows::destroy_answers),
+    ("row 4: both disconnect before reading", rows::crossing),
+    ("row 6: without QPs", rows::without_qps),
+    ("row 9: destroyed while established", rows::destroyed_while_established),
+    ("private data and refusal", rows::refused),
+    ("an established id changes channels", rows::migrated),
+    ("send and receive", data::send_and_receive),
+    ("RDMA read and write, by descriptor and by polling", data::read_and_write),
+    ("ranges, inline and rights", data::ranges_and_rights),
+    ("deregistered memory is out of reach", data::deregistered),
+    ("handles outlive their device", data::outliving),
+    ("an id changes threads", threads::accepted_elsewhere),
+    ("a handle that nobody adopts", threads::abandoned),
+    ("200 connections leave nothing behind", cycles::nothing_is_left),
+];
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    // It takes a device away, so it runs only when asked for, and alone.
+    if wanted.iter().any(|name| name == "removal") {
+        removal::device_removed();
+        return;
+    }
+    let started = Instant::now();
+    let mut ran = 0;
+    for (name, check) in CHECKS {
+        if wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str())) {
+            let from = Instant::now();
+            check();
+            println!("ok {:>6} ms  {name}", from.elapsed().as_millis());
+            ran += 1;
+        }
+    }
+    assert!(ran > 0, "no check has such a name");
+    println!("{ran} checks passed in {} ms", started.elapsed().as_millis());
+}

@@ -1,0 +1,36 @@
+//! The device goes away under an established connection and its data path.
+
+use std::process::Command;
+use std::time::Duration;
+
+use cmid_proto::{Call, CmEvent, Errno};
+use cmid_verbs::Access;
+
+use crate::lab::{Pair, param};
+
+/// `device removal` deletes `rxe0`. The command ends only with this process: rxe has no way to take an open device from
+/// a program, and librdmacm closes a device that is gone when it next looks for one.
+pub(crate) fn device_removed() {
+    let mut pair = Pair::connected();
+    let memory = pair.s.pd.register(vec![7; 4096], Access::LOCAL_WRITE).expect("register");
+    let mut deleting = Command::new("rdma").args(["link", "delete", "rxe0"]).spawn().expect("rdma(8)");
+    let mut removed = [false; 2];
+    for (side, removed) in [&mut pair.client, &mut pair.server].into_iter().zip(&mut removed) {
+        while let Some(seen) = side.event_within(Duration::from_secs(5)) {
+            println!("{:?} of {}, status {}", seen.kind, seen.id, seen.status);
+            *removed |= seen.kind == CmEvent::DeviceRemoval;
+        }
+    }
+    assert_eq!(removed, [true, true]);
+
+    pair.client.fails(&Call::Disconnect { id: pair.c.id }, Errno::ENXIO);
+    pair.client.fails(&Call::Connect { id: pair.c.id, param: param() }, Errno::ENXIO);
+    println!("alloc_pd: {:?}", pair.client.device.alloc_pd(pair.c.id).map(drop));
+    println!("post_recv: {:?}", pair.s.qp.post_recv(1, &memory, 0..1));
+    println!("state: {:?}", pair.s.qp.state());
+    println!("take_notifications: {:?}", pair.s.cq.take_notifications());
+    println!("into_buffer: {:?}", memory.into_buffer().map(|buffer| buffer.len()).map_err(|(_, errno)| errno));
+    pair.client.ok(&Call::Destroy { id: pair.c.id });
+    drop(pair);
+    println!("all is dropped; rdma(8) has ended: {}", deleting.try_wait().expect("a child").is_some());
+}

@@ -1,0 +1,85 @@
+//! librdmacm's calls on one id.
+//!
+//! They share what makes them sound: an [`Id`] is alive, its channel is open for as long as it is filed, and it is used
+//! by one thread at a time, since only [`Verbs`](crate::Verbs) has it, and these are called by what borrows that mutably.
+
+use core::net::SocketAddr;
+use core::ptr;
+
+use cmid_proto::{ConnParam, Errno, Outcome};
+
+use crate::errno;
+use crate::ffi::{self, rdma_conn_param};
+use crate::id::Id;
+use crate::sockaddr::CAddr;
+
+pub(crate) fn bind(id: &Id, addr: SocketAddr) -> Outcome {
+    let mut addr = CAddr::new(addr);
+    // SAFETY: the id is alive, its channel open, and the address is read during the call.
+    errno::of_rdma(unsafe { ffi::rdma_bind_addr(id.as_ptr(), addr.as_mut_ptr()) })
+}
+
+pub(crate) fn resolve_addr(id: &Id, src: Option<SocketAddr>, dst: SocketAddr, timeout_ms: i32) -> Outcome {
+    let (mut src, mut dst) = (src.map(CAddr::new), CAddr::new(dst));
+    let src = src.as_mut().map_or(ptr::null_mut(), CAddr::as_mut_ptr);
+    // SAFETY: the id is alive, its channel open, and the addresses are read during the call; the source may be null.
+    errno::of_rdma(unsafe { ffi::rdma_resolve_addr(id.as_ptr(), src, dst.as_mut_ptr(), timeout_ms) })
+}
+
+pub(crate) fn resolve_route(id: &Id, timeout_ms: i32) -> Outcome {
+    id.needs_device()?;
+    // SAFETY: the id is alive, its channel open, and it has a device, which librdmacm follows here.
+    errno::of_rdma(unsafe { ffi::rdma_resolve_route(id.as_ptr(), timeout_ms) })
+}
+
+pub(crate) fn listen(id: &Id, backlog: i32) -> Outcome {
+    // SAFETY: the id is alive and its channel open.
+    errno::of_rdma(unsafe { ffi::rdma_listen(id.as_ptr(), backlog) })
+}
+
+pub(crate) fn connect(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome {
+    id.needs_device()?;
+    let mut param = conn_param(param, private_data)?;
+    // SAFETY: the id is alive, its channel open, it has a device, which librdmacm follows here, and its QP, if any, is held
+    // by it. The parameters and the private data that they point at are read during the call.
+    errno::of_rdma(unsafe { ffi::rdma_connect(id.as_ptr(), &raw mut param) })
+}
+
+pub(crate) fn accept(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome {
+    id.needs_device()?;
+    let mut param = conn_param(param, private_data)?;
+    // SAFETY: as in `connect`.
+    errno::of_rdma(unsafe { ffi::rdma_accept(id.as_ptr(), &raw mut param) })
+}
+
+pub(crate) fn reject(id: &Id, private_data: &[u8]) -> Outcome {
+    let len = u8::try_from(private_data.len()).map_err(|_| Errno::EINVAL)?;
+    // SAFETY: the id is alive, its channel open, and `len` bytes are read during the call.
+    errno::of_rdma(unsafe { ffi::rdma_reject(id.as_ptr(), private_data.as_ptr().cast(), len) })
+}
+
+pub(crate) fn establish(id: &Id) -> Outcome {
+    // SAFETY: the id is alive and its channel open.
+    errno::of_rdma(unsafe { ffi::rdma_establish(id.as_ptr()) })
+}
+
+pub(crate) fn disconnect(id: &Id) -> Outcome {
+    // SAFETY: the id is alive, its channel open, and its QP, if any, held by it. An id without a device is refused.
+    errno::of_rdma(unsafe { ffi::rdma_disconnect(id.as_ptr()) })
+}
+
+/// librdmacm's form of the parameters; it points at the private data.
+fn conn_param(param: &ConnParam, private_data: &[u8]) -> Result<rdma_conn_param, Errno> {
+    Ok(rdma_conn_param {
+        private_data: private_data.as_ptr().cast(),
+        private_data_len: u8::try_from(private_data.len()).map_err(|_| Errno::EINVAL)?,
+        responder_resources: param.responder_resources,
+        initiator_depth: param.initiator_depth,
+        flow_control: u8::from(param.flow_control),
+        retry_count: param.retry_count,
+        rnr_retry_count: param.rnr_retry_count,
+        // librdmacm takes these two from the QP where there is one.
+        srq: u8::from(param.srq),
+        qp_num: param.qp_num,
+    })
+}

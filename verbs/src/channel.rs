@@ -1,0 +1,66 @@
+//! One event channel.
+
+use core::ptr::NonNull;
+use std::os::fd::BorrowedFd;
+
+use cmid_proto::Errno;
+
+use crate::errno;
+use crate::ffi::{self, c_int, rdma_event_channel};
+
+/// An open, non-blocking `rdma_event_channel`; dropping it closes it.
+pub(crate) struct Channel {
+    raw: NonNull<rdma_event_channel>,
+    /// How many ids report here. `rdma_cm_id` points at its channel, so the channel must outlive them.
+    pub(crate) ids: usize,
+}
+
+// SAFETY: an rdma_event_channel is a descriptor in malloc'ed memory; librdmacm ties neither to a thread.
+unsafe impl Send for Channel {}
+
+impl Channel {
+    /// `rdma_create_event_channel`, which sets close-on-exec, plus `O_NONBLOCK`.
+    pub(crate) fn open() -> Result<Self, Errno> {
+        // SAFETY: takes no arguments.
+        let raw = unsafe { ffi::rdma_create_event_channel() };
+        let channel = Channel { raw: NonNull::new(raw).ok_or_else(errno::last)?, ids: 0 };
+        set_nonblocking(channel.raw_fd())?;
+        Ok(channel)
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut rdma_event_channel {
+        self.raw.as_ptr()
+    }
+
+    fn raw_fd(&self) -> c_int {
+        // SAFETY: the channel is open as long as `self` lives, and only rdma_destroy_event_channel writes to it.
+        unsafe { (*self.raw.as_ptr()).fd }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor stays open as long as `self` is borrowed; it is not −1, or creation had failed.
+        unsafe { BorrowedFd::borrow_raw(self.raw_fd()) }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: made by rdma_create_event_channel and destroyed only here. `Verbs` and `Handle` drop their ids before
+        // their channels and close no channel that has ids, so no rdma_cm_id points at it any more.
+        unsafe { ffi::rdma_destroy_event_channel(self.raw.as_ptr()) };
+    }
+}
+
+/// Adds `O_NONBLOCK` to an open descriptor.
+pub(crate) fn set_nonblocking(fd: c_int) -> Result<(), Errno> {
+    // SAFETY: fcntl with these two commands touches no memory of ours, whatever the descriptor is.
+    let flags = unsafe { ffi::fcntl(fd, ffi::F_GETFL) };
+    if flags < 0 {
+        return Err(errno::last());
+    }
+    // SAFETY: as above.
+    if unsafe { ffi::fcntl(fd, ffi::F_SETFL, flags | ffi::O_NONBLOCK) } < 0 {
+        return Err(errno::last());
+    }
+    Ok(())
+}

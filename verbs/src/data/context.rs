@@ -1,0 +1,88 @@
+//! Keeping a device's context open.
+
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use cmid_proto::Errno;
+
+use crate::ffi::{self, ibv_context};
+
+/// A reference to one of librdmacm's device contexts.
+///
+/// librdmacm opens one `ibv_context` per device, puts it into every id that is bound to the device, and closes it when
+/// the device is gone and nothing counts on it. Ids count, PDs and QPs do not. `rdma_get_devices` is the one public
+/// way to count: it adds one to every device that it returns, and `rdma_free_devices` takes it off again.
+pub(crate) struct Context {
+    verbs: NonNull<ibv_context>,
+}
+
+// SAFETY: libibverbs is thread-safe: a context may be used by, and its count dropped from, any thread at any time
+// (librdmacm guards the count with its own lock).
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// Counts on the context that a living id has in its `verbs` field.
+    ///
+    /// # Errors
+    /// `ENODEV` if the device has gone meanwhile.
+    pub(crate) fn hold(verbs: NonNull<ibv_context>) -> Result<Arc<Self>, Errno> {
+        // SAFETY: the number of devices need not be reported.
+        let list = unsafe { ffi::rdma_get_devices(ptr::null_mut()) };
+        if list.is_null() {
+            return Err(Errno::ENODEV);
+        }
+        let mut found = false;
+        let mut entry = list;
+        loop {
+            // SAFETY: the list ends with a null entry; the loop ends there, and has not passed it.
+            let device = unsafe { *entry };
+            let Some(device) = NonNull::new(device) else { break };
+            if device == verbs && !found {
+                found = true;
+            } else {
+                release(device);
+            }
+            // SAFETY: `entry` was not the last one.
+            entry = unsafe { entry.add(1) };
+        }
+        // SAFETY: librdmacm allocated the array with malloc, to be freed by rdma_free_devices with free. The counts that
+        // function would take off are ours one by one.
+        unsafe { ffi::free(list.cast()) };
+        if found { Ok(Arc::new(Context { verbs })) } else { Err(Errno::ENODEV) }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut ibv_context {
+        self.verbs.as_ptr()
+    }
+
+    pub(crate) fn is(&self, verbs: NonNull<ibv_context>) -> bool {
+        self.verbs == verbs
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        release(self.verbs);
+    }
+}
+
+/// Takes one count off a device.
+///
+/// `rdma_free_devices` is given a list of one: in a longer one it reads a device's record again after it has freed it,
+/// if the device was removed meanwhile (librdmacm 44 to 65).
+fn release(device: NonNull<ibv_context>) {
+    // SAFETY: malloc has no requirements.
+    let list: *mut *mut ibv_context = unsafe { ffi::malloc(2 * size_of::<*mut ibv_context>()) }.cast();
+    if list.is_null() {
+        return; // A device that stays open is better than an abort.
+    }
+    // SAFETY: the list has room for two entries, is null-terminated, and comes from malloc, as rdma_free_devices expects,
+    // which frees it. The count that it takes off is one that rdma_get_devices added for us.
+    unsafe {
+        list.write(device.as_ptr());
+        list.add(1).write(ptr::null_mut());
+        ffi::rdma_free_devices(list);
+    }
+}

@@ -1,0 +1,85 @@
+//! The data path: protection domains, memory, completion queues and queue pairs.
+//!
+//! Every handle holds, by `Arc`, what it stands on, so that things go in the right order whoever drops them when:
+//! a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] before its [`Pd`], and all of them before the device's
+//! context. Where the kernel refuses to destroy something (it should not, in that order), the library's object is
+//! leaked, and never used again.
+
+mod context;
+mod cq;
+mod mr;
+mod pd;
+mod qp;
+
+use core::ptr::NonNull;
+use std::sync::{Arc, Weak};
+
+use cmid_proto::{Errno, IdKey};
+
+pub(crate) use context::Context;
+pub use cq::{Completion, Cq, WcStatus};
+pub use mr::{Access, Mr};
+pub use pd::Pd;
+pub(crate) use qp::QpInner;
+pub use qp::{Caps, Qp, QpState, Remote};
+
+use crate::Verbs;
+use crate::ffi::ibv_context;
+
+impl Verbs {
+    /// A protection domain on the id's device (ibv_alloc_pd(3)).
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `ENODEV` while the id has no device: before a specific address is bound or
+    /// ADDR_RESOLVED is read; else what ibv_alloc_pd leaves.
+    pub fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
+        Pd::alloc(self.context(id)?)
+    }
+
+    /// A completion queue for at least `depth` completions on the id's device, with a non-blocking completion channel of
+    /// its own (ibv_create_comp_channel(3), ibv_create_cq(3)).
+    ///
+    /// # Errors
+    /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` for a depth that is 0 or more than the device can;
+    /// `EMFILE`, `ENOMEM`.
+    pub fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
+        Cq::create(self.context(id)?, depth)
+    }
+
+    /// A reliable connected queue pair on the id (rdma_create_qp(3)); librdmacm takes it through its states as the
+    /// connection goes.
+    ///
+    /// The device keeps it for as long as it is on the id; the handle that is returned posts to it, from any thread.
+    ///
+    /// # Errors
+    /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` if the id has a QP already, if the PD or a CQ is of
+    /// another device, if the device cannot do `caps`, and for an id whose connection has ended.
+    pub fn create_qp(&mut self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
+        let context = self.context(id)?;
+        let id = self.ids.get_mut(id).ok_or(Errno::ENOENT)?;
+        let qp = QpInner::create(&context, id, pd, send_cq, recv_cq, caps)?;
+        id.qp = Some(Arc::clone(&qp));
+        Ok(Qp::new(qp))
+    }
+
+    /// Takes the QP off the id. If a [`Qp`] handle is left, the QP goes to the error state (what is posted completes with
+    /// [`WcStatus::WR_FLUSH_ERR`]) and is destroyed with the last handle; otherwise it is destroyed now.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
+    pub fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+        self.ids.get_mut(id).ok_or(Errno::ENOENT)?.detach_qp()
+    }
+
+    /// The context of the id's device, shared by everything that is made on it.
+    fn context(&mut self, id: IdKey) -> Result<Arc<Context>, Errno> {
+        let verbs: NonNull<ibv_context> = self.id(id)?.verbs().ok_or(Errno::ENODEV)?;
+        self.contexts.retain(|context| context.strong_count() > 0);
+        if let Some(open) = self.contexts.iter().filter_map(Weak::upgrade).find(|open| open.is(verbs)) {
+            return Ok(open);
+        }
+        let context = Context::hold(verbs)?;
+        self.contexts.push(Arc::downgrade(&context));
+        Ok(context)
+    }
+}

@@ -1,0 +1,263 @@
+//! Queue pairs.
+
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::ops::Range;
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use cmid_proto::Errno;
+
+use crate::data::cq::CqInner;
+use crate::data::pd::PdInner;
+use crate::data::{Context, Cq, Mr, Pd};
+use crate::errno;
+use crate::ffi::{
+    self, PostRecv, PostSend, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_state,
+    ibv_qp_type, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t,
+};
+use crate::id::Id;
+
+/// What a QP must be able to hold (`struct ibv_qp_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Caps {
+    /// Sends, reads and writes that are posted and not completed.
+    pub max_send_wr: u32,
+    /// Receives that are posted and not completed.
+    pub max_recv_wr: u32,
+    /// Pieces of memory per send; the calls of this crate use one.
+    pub max_send_sge: u32,
+    /// Pieces of memory per receive; the calls of this crate use one.
+    pub max_recv_sge: u32,
+    /// Sends and writes of up to this many bytes are copied into the work request when they are posted, so that the
+    /// device need not fetch them.
+    pub max_inline: u32,
+}
+
+/// Where at the peer an RDMA read or write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Remote {
+    /// The peer's address: its [`Mr::addr`] and an offset.
+    pub addr: u64,
+    /// The peer's [`Mr::rkey`].
+    pub rkey: u32,
+}
+
+/// The state of a QP (`enum ibv_qp_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QpState(pub u32);
+
+impl QpState {
+    /// Just made.
+    pub const RESET: QpState = QpState(ibv_qp_state::IBV_QPS_RESET);
+    /// Receives can be posted; so it is before the connection stands.
+    pub const INIT: QpState = QpState(ibv_qp_state::IBV_QPS_INIT);
+    /// It receives.
+    pub const RTR: QpState = QpState(ibv_qp_state::IBV_QPS_RTR);
+    /// It receives and sends; so it is while connected.
+    pub const RTS: QpState = QpState(ibv_qp_state::IBV_QPS_RTS);
+    /// The send queue drains (iWARP after a disconnect).
+    pub const SQD: QpState = QpState(ibv_qp_state::IBV_QPS_SQD);
+    /// The send queue has failed.
+    pub const SQE: QpState = QpState(ibv_qp_state::IBV_QPS_SQE);
+    /// All that is posted comes back flushed; so it is after a disconnect.
+    pub const ERR: QpState = QpState(ibv_qp_state::IBV_QPS_ERR);
+}
+
+/// A handle of a reliable connected queue pair. Cheap to clone; any thread may post.
+///
+/// The QP is destroyed when it is off its id and the last handle is dropped. Each work request has one piece of memory
+/// and makes a completion. Memory is checked by the device: a key of another PD completes with
+/// [`WcStatus::LOC_PROT_ERR`](crate::WcStatus::LOC_PROT_ERR), only the range is checked here.
+#[derive(Clone)]
+pub struct Qp(Arc<QpInner>);
+
+/// One QP, held by its id and by the handles.
+pub(crate) struct QpInner {
+    raw: NonNull<ibv_qp>,
+    post_send: PostSend,
+    post_recv: PostRecv,
+    max_inline: u32,
+    // Dropped after the QP.
+    _send_cq: Arc<CqInner>,
+    _recv_cq: Arc<CqInner>,
+    _pd: Arc<PdInner>,
+}
+
+// SAFETY: libibverbs is thread-safe: several threads may post to, modify and query a QP at a time, and it is tied to none.
+unsafe impl Send for QpInner {}
+// SAFETY: as above.
+unsafe impl Sync for QpInner {}
+
+impl Qp {
+    pub(crate) fn new(inner: Arc<QpInner>) -> Self {
+        Qp(inner)
+    }
+
+    /// Its number.
+    #[must_use]
+    #[inline]
+    pub fn num(&self) -> u32 {
+        // SAFETY: the QP is alive, and its number does not change.
+        unsafe { (*self.0.raw.as_ptr()).qp_num }
+    }
+
+    /// Its state now (ibv_query_qp(3)). Takes a system call.
+    ///
+    /// # Errors
+    /// What the provider answers.
+    pub fn state(&self) -> Result<QpState, Errno> {
+        let (mut attr, mut init) = (MaybeUninit::<ibv_qp_attr>::zeroed(), MaybeUninit::<ibv_qp_init_attr>::zeroed());
+        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
+        // SAFETY: the QP is alive and the results have places; they are zeroed, which is a value of both types.
+        let state = unsafe {
+            errno::of_ibv(ffi::ibv_query_qp(self.0.raw.as_ptr(), attr.as_mut_ptr(), mask, init.as_mut_ptr()))?;
+            attr.assume_init().qp_state
+        };
+        Ok(QpState(state))
+    }
+
+    /// Posts a message to be sent (`IBV_WR_SEND`).
+    ///
+    /// # Errors
+    /// `EINVAL` if the range is not inside the memory or the QP is in no state for it, `ENOMEM` if the queue is full.
+    #[inline]
+    pub fn post_send(&self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
+        let sge = memory.sge(range)?;
+        self.0.post(wr_id, sge, ibv_wr_opcode::IBV_WR_SEND, self.0.inline_flag(&sge), Remote { addr: 0, rkey: 0 })
+    }
+
+    /// Posts a place for a message to arrive at (`ibv_post_recv`). Its registration needs
+    /// [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
+    ///
+    /// # Errors
+    /// As [`Qp::post_send`].
+    #[inline]
+    pub fn post_recv(&self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
+        let mut sge = memory.sge(range)?;
+        let mut request = ibv_recv_wr {
+            wr_id,
+            next: ptr::null_mut(),
+            sg_list: &raw mut sge,
+            // Some devices take a length of 0 for 2 GiB.
+            num_sge: i32::from(sge.length != 0),
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: the QP is alive and the function is its provider's, which copies the request before it returns. The memory
+        // that it names is safe to name at any time (see `Mr`).
+        errno::of_ibv(unsafe { (self.0.post_recv)(self.0.raw.as_ptr(), &raw mut request, &raw mut bad) })
+    }
+
+    /// Posts an RDMA read of the peer's memory into `range` (`IBV_WR_RDMA_READ`). The local registration needs
+    /// [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
+    ///
+    /// # Errors
+    /// As [`Qp::post_send`].
+    #[inline]
+    pub fn post_read(&self, wr_id: u64, memory: &Mr, range: Range<usize>, from: Remote) -> Result<(), Errno> {
+        self.0.post(wr_id, memory.sge(range)?, ibv_wr_opcode::IBV_WR_RDMA_READ, 0, from)
+    }
+
+    /// Posts an RDMA write of `range` to the peer's memory (`IBV_WR_RDMA_WRITE`).
+    ///
+    /// # Errors
+    /// As [`Qp::post_send`].
+    #[inline]
+    pub fn post_write(&self, wr_id: u64, memory: &Mr, range: Range<usize>, to: Remote) -> Result<(), Errno> {
+        let sge = memory.sge(range)?;
+        self.0.post(wr_id, sge, ibv_wr_opcode::IBV_WR_RDMA_WRITE, self.0.inline_flag(&sge), to)
+    }
+}
+
+impl QpInner {
+    /// `rdma_create_qp`, so that librdmacm moves the QP with the connection.
+    pub(crate) fn create(
+        context: &Context,
+        id: &Id,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Arc<Self>, Errno> {
+        let (pd, send_cq, recv_cq) = (Arc::clone(&pd.0), Arc::clone(send_cq.inner()), Arc::clone(recv_cq.inner()));
+        if id.qp.is_some() || !pd.is_on(context) || !send_cq.is_on(context) || !recv_cq.is_on(context) {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the context is open; its operation table does not change after that.
+        let (post_send, post_recv) = unsafe {
+            let operations = &(*context.as_ptr()).ops;
+            (operations.post_send.ok_or(Errno::ENOSYS)?, operations.post_recv.ok_or(Errno::ENOSYS)?)
+        };
+        let mut attr = ibv_qp_init_attr {
+            qp_context: ptr::null_mut(),
+            send_cq: send_cq.as_ptr(),
+            recv_cq: recv_cq.as_ptr(),
+            srq: ptr::null_mut(),
+            cap: ibv_qp_cap {
+                max_send_wr: caps.max_send_wr,
+                max_recv_wr: caps.max_recv_wr,
+                max_send_sge: caps.max_send_sge,
+                max_recv_sge: caps.max_recv_sge,
+                max_inline_data: caps.max_inline,
+            },
+            qp_type: ibv_qp_type::IBV_QPT_RC,
+            sq_sig_all: 0,
+        };
+        // SAFETY: the id is alive, has a device (the context is its), and no QP; PD and CQs are of that device, alive, and
+        // outlive the QP, which holds them. Both CQs are given, so librdmacm makes none of its own.
+        errno::of_rdma(unsafe { ffi::rdma_create_qp(id.as_ptr(), pd.as_ptr(), &raw mut attr) })?;
+        // SAFETY: the id is alive; rdma_create_qp has just filled the field.
+        let raw = NonNull::new(unsafe { (*id.as_ptr()).qp }).ok_or(Errno::EIO)?;
+        let max_inline = caps.max_inline;
+        Ok(Arc::new(QpInner { raw, post_send, post_recv, max_inline, _send_cq: send_cq, _recv_cq: recv_cq, _pd: pd }))
+    }
+
+    /// Moves the QP to the error state.
+    pub(crate) fn stop(&self) {
+        let mut attr = MaybeUninit::<ibv_qp_attr>::zeroed();
+        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
+        // SAFETY: the QP is alive, and zeros are a value of the attributes, of which only the state is looked at. A failure
+        // means that the device is gone, and the QP with it.
+        let _ = unsafe {
+            (*attr.as_mut_ptr()).qp_state = ibv_qp_state::IBV_QPS_ERR;
+            ffi::ibv_modify_qp(self.raw.as_ptr(), attr.as_mut_ptr(), mask)
+        };
+    }
+
+    #[inline]
+    fn inline_flag(&self, sge: &ibv_sge) -> u32 {
+        // An empty message wraps around: nothing to be inlined.
+        if sge.length.wrapping_sub(1) < self.max_inline { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 }
+    }
+
+    #[inline]
+    fn post(&self, wr_id: u64, mut sge: ibv_sge, opcode: u32, flags: u32, remote: Remote) -> Result<(), Errno> {
+        // SAFETY: zeros are a value of it: integers, null pointers, and unions of such.
+        let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
+        request.wr_id = wr_id;
+        request.sg_list = &raw mut sge;
+        // Some devices take a length of 0 for 2 GiB.
+        request.num_sge = i32::from(sge.length != 0);
+        request.opcode = opcode;
+        request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0 | flags;
+        request.wr.rdma = rdma_t { remote_addr: remote.addr, rkey: remote.rkey };
+        let mut bad = ptr::null_mut();
+        // SAFETY: the QP is alive and the function is its provider's, which copies the request, and inline data, before it
+        // returns. The memory that it names is safe to name at any time (see `Mr`), and alive during the call.
+        errno::of_ibv(unsafe { (self.post_send)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
+    }
+}
+
+impl Drop for QpInner {
+    fn drop(&mut self) {
+        // SAFETY: made by rdma_create_qp and destroyed only here. No id points at it: an `Id` that does holds it. It does not
+        // wait: asynchronous events, for which it would, are never read. If the kernel refuses, it is leaked.
+        let _ = unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) };
+    }
+}
+
+impl fmt::Debug for Qp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Qp").field("num", &self.num()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,278 @@
+//! `Verbs`: ids and channels by key, and the seam to the core.
+
+use core::fmt;
+use core::net::SocketAddr;
+use core::ptr::NonNull;
+use std::os::fd::BorrowedFd;
+use std::sync::Weak;
+
+use cmid_proto::{Call, ChannelKey, Device, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent};
+
+use crate::calls;
+use crate::channel::Channel;
+use crate::data::Context;
+use crate::errno;
+use crate::event::{self, PrivateBuffer, Read, Taken};
+use crate::ffi::{self, sockaddr_storage};
+use crate::id::{self, Id};
+use crate::sockaddr;
+use crate::table::Table;
+
+/// Events in one [`Device::fetch`] that are not the core's: signals that interrupt the call, and events of ids that
+/// this device does not know (of which no case is known).
+const STRAY_MAX: usize = 16;
+
+/// The RDMA devices of this machine, through librdmacm.
+///
+/// It holds `rdma_cm_id`s and event channels under the core's keys. Dropping it destroys all of them, ids first; what
+/// the data path made of it ([`Qp`](crate::Qp), [`Cq`](crate::Cq), [`Pd`](crate::Pd), [`Mr`](crate::Mr)) lives on
+/// for as long as its handles do. It can be moved to another thread, and is used by one thread at a time.
+pub struct Verbs {
+    // The order matters: ids are dropped before the channels that they point at.
+    pub(crate) ids: Table<Id>,
+    channels: Table<Channel>,
+    /// The contexts that the data path has opened, so that all of a device's objects share one.
+    pub(crate) contexts: Vec<Weak<Context>>,
+    private: Box<PrivateBuffer>,
+}
+
+/// An id with the channel that only it uses, outside of any [`Verbs`]; see [`Device::release`].
+///
+/// Dropping it destroys the id and then the channel; the peer of a connection sees DISCONNECTED.
+pub struct Handle {
+    // The order matters: as in `Verbs`.
+    id: Id,
+    channel: Channel,
+}
+
+impl Verbs {
+    /// A device without ids. It opens and closes one event channel to see whether that is possible.
+    ///
+    /// # Errors
+    /// Those of rdma_create_event_channel(3): `ENODEV` if there is no RDMA device at all, `ENOENT` or `EACCES` if there is
+    /// no `/dev/infiniband/rdma_cm` or it may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if library and kernel do
+    /// not fit.
+    pub fn open() -> Result<Self, Errno> {
+        Channel::open()?;
+        Ok(Self::empty())
+    }
+
+    fn empty() -> Self {
+        Verbs {
+            ids: Table::new(),
+            channels: Table::new(),
+            contexts: Vec::new(),
+            private: Box::new([0; cmid_proto::PRIVATE_DATA_MAX]),
+        }
+    }
+
+    /// How many ids and channels it holds.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize) {
+        (self.ids.len(), self.channels.len())
+    }
+
+    pub(crate) fn id(&self, key: IdKey) -> Result<&Id, Errno> {
+        self.ids.get(key).ok_or(Errno::ENOENT)
+    }
+
+    fn channel(&self, key: ChannelKey) -> Result<&Channel, Errno> {
+        self.channels.get(key).ok_or(Errno::EBADF)
+    }
+
+    fn open_channel(&mut self, key: ChannelKey) -> Outcome {
+        self.channels.reserve(key)?;
+        self.channels.insert(key, Channel::open()?);
+        Ok(())
+    }
+
+    fn close_channel(&mut self, key: ChannelKey) -> Outcome {
+        // librdmacm would free what the ids on it point at (rdma_destroy_event_channel(3) forbids it).
+        if self.channel(key)?.ids > 0 {
+            return Err(Errno::EBUSY);
+        }
+        self.channels.remove(key);
+        Ok(())
+    }
+
+    fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
+        self.ids.reserve(key)?;
+        let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
+        self.ids.insert(key, Id::create(key, on, channel, space)?);
+        channel.ids += 1;
+        Ok(())
+    }
+
+    fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
+        // SAFETY: the id is alive and both of its channels, the present and the next, are open. It does not wait: every
+        // event of the id was acked when it was read.
+        errno::of_rdma(unsafe { ffi::rdma_migrate_id(id.as_ptr(), target.as_ptr()) })?;
+        target.ids += 1;
+        let from = core::mem::replace(&mut id.channel, to);
+        self.leave(from);
+        Ok(())
+    }
+
+    fn destroy(&mut self, key: IdKey) -> Outcome {
+        let id = self.ids.remove(key).ok_or(Errno::ENOENT)?;
+        let on = id.channel;
+        match id.destroy() {
+            Ok(()) => {
+                self.leave(on);
+                Ok(())
+            }
+            Err((id, errno)) => {
+                self.ids.insert(key, id);
+                Err(errno)
+            }
+        }
+    }
+
+    /// An id no longer reports to this channel.
+    fn leave(&mut self, channel: ChannelKey) {
+        if let Some(channel) = self.channels.get_mut(channel) {
+            channel.ids -= 1;
+        }
+    }
+
+    /// Whose event it is, in the core's keys; `None` if it is nobody's.
+    fn identify(&mut self, on: ChannelKey, child: IdKey, taken: &Taken) -> Option<(IdKey, Option<IdKey>)> {
+        let Some(listener) = taken.listener else {
+            return self.known(taken.id).map(|key| (key, None));
+        };
+        // SAFETY: librdmacm made this id for the CONNECT_REQUEST that was just read from `on`; nobody else has seen it.
+        let mut id = unsafe { Id::child(taken.id, on) };
+        // Without a listener of ours, dropping the child turns the request down.
+        let listener = self.known(listener)?;
+        id.set_key(child);
+        self.ids.insert(child, id);
+        if let Some(channel) = self.channels.get_mut(on) {
+            channel.ids += 1;
+        }
+        Some((child, Some(listener)))
+    }
+
+    /// The key of an id that librdmacm named, if it is one of this device's.
+    fn known(&self, raw: NonNull<ffi::rdma_cm_id>) -> Option<IdKey> {
+        // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed, destroys
+        // the ids that report to its channels.
+        let key = unsafe { id::key_of(raw) }?;
+        (self.ids.get(key)?.as_ptr() == raw.as_ptr()).then_some(key)
+    }
+}
+
+impl Device for Verbs {
+    type Handle = Handle;
+
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        // Before anything is read, so that a request is not lost for want of a place.
+        self.ids.reserve(child)?;
+        for _ in 0..STRAY_MAX {
+            let channel = self.channels.get(on).ok_or(Errno::EBADF)?;
+            let taken = match event::read(channel, &mut self.private)? {
+                Read::Event(taken) => taken,
+                Read::Empty => return Ok(None),
+                Read::Interrupted => continue,
+            };
+            if let Some((id, listener)) = self.identify(on, child, &taken) {
+                return Ok(Some(RawEvent {
+                    id,
+                    listener,
+                    kind: taken.kind,
+                    status: taken.status,
+                    param: taken.param,
+                    private_data: &self.private[..taken.private_len],
+                }));
+            }
+        }
+        Err(Errno::EIO)
+    }
+
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        match *call {
+            Call::OpenChannel { channel } => self.open_channel(channel),
+            Call::CloseChannel { channel } => self.close_channel(channel),
+            Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
+            Call::Bind { id, addr } => calls::bind(self.id(id)?, addr),
+            Call::ResolveAddr { id, src, dst, timeout_ms } => calls::resolve_addr(self.id(id)?, src, dst, timeout_ms),
+            Call::ResolveRoute { id, timeout_ms } => calls::resolve_route(self.id(id)?, timeout_ms),
+            Call::Listen { id, backlog } => calls::listen(self.id(id)?, backlog),
+            Call::Connect { id, param } => calls::connect(self.id(id)?, &param, private_data),
+            Call::Accept { id, param } => calls::accept(self.id(id)?, &param, private_data),
+            Call::Reject { id } => calls::reject(self.id(id)?, private_data),
+            Call::Establish { id } => calls::establish(self.id(id)?),
+            Call::Disconnect { id } => calls::disconnect(self.id(id)?),
+            // librdmacm knows where it comes from.
+            Call::Migrate { id, from: _, to } => self.migrate(id, to),
+            Call::Destroy { id } => self.destroy(id),
+        }
+    }
+
+    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        let id = self.id(id)?.as_ptr();
+        // SAFETY: the id is alive and librdmacm writes its addresses only inside calls that take the device by `&mut`. The
+        // union is storage for any family, and all bit patterns are values of it.
+        let storage: &sockaddr_storage = unsafe { &(*id).route.addr.src_addr_union.src_storage };
+        sockaddr::from_c(storage).ok_or(Errno::EADDRNOTAVAIL)
+    }
+
+    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        let id = self.id(id)?.as_ptr();
+        // SAFETY: as in `local_addr`.
+        let storage: &sockaddr_storage = unsafe { &(*id).route.addr.dst_addr_union.dst_storage };
+        // The kernel gives a bound id, which has no peer, the wildcard of its family.
+        let none = |peer: &SocketAddr| peer.ip().is_unspecified() && peer.port() == 0;
+        sockaddr::from_c(storage).filter(|peer| !none(peer)).ok_or(Errno::EADDRNOTAVAIL)
+    }
+
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {
+        let (record, home) = (self.id(id)?, self.channels.get(channel).ok_or(Errno::ENOENT)?);
+        // With another id on the channel, two devices would read each other's events.
+        if record.channel != channel || home.ids != 1 {
+            return Err(Errno::EINVAL);
+        }
+        let id = self.ids.remove(id).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.remove(channel).ok_or(Errno::ENOENT)?;
+        Ok(Handle { id, channel })
+    }
+
+    /// Files a released id and its channel under new keys.
+    ///
+    /// # Errors
+    /// Keys in use (`EINVAL`) are the driver's mistake. Then the handle is dropped, and with it the id.
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Handle) -> Result<(), Errno> {
+        self.ids.reserve(id)?;
+        self.channels.reserve(channel)?;
+        let Handle { id: mut record, channel: home } = handle;
+        record.set_key(id);
+        record.channel = channel;
+        self.channels.insert(channel, home);
+        self.ids.insert(id, record);
+        Ok(())
+    }
+}
+
+impl Pollable for Verbs {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.channels.get(on).map(Channel::fd)
+    }
+
+    fn sibling(&self) -> Self {
+        Self::empty()
+    }
+}
+
+impl fmt::Debug for Verbs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (ids, channels) = self.counts();
+        f.debug_struct("Verbs").field("ids", &ids).field("channels", &channels).finish()
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("qp", &self.id.qp.is_some()).finish_non_exhaustive()
+    }
+}

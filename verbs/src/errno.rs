@@ -1,0 +1,50 @@
+//! How the two libraries say that something failed.
+
+use cmid_proto::Errno;
+
+use crate::ffi::c_int;
+
+/// The calling thread's errno; `EIO` where a library failed without setting it.
+#[cold]
+pub(crate) fn last() -> Errno {
+    match std::io::Error::last_os_error().raw_os_error() {
+        Some(0) | None => Errno::EIO,
+        Some(errno) => Errno(errno),
+    }
+}
+
+/// The result of an `rdma_*` function: −1 and errno. Old versions returned −errno now and then (rdma_cm(7)).
+pub(crate) fn of_rdma(returned: c_int) -> Result<(), Errno> {
+    match returned {
+        0 => Ok(()),
+        -1 | c_int::MIN => Err(last()),
+        negative if negative < 0 => Err(Errno(-negative)),
+        positive => Err(Errno(positive)),
+    }
+}
+
+/// The result of an `ibv_*` function: a positive errno, or for a few −1 and errno.
+#[inline]
+pub(crate) fn of_ibv(returned: c_int) -> Result<(), Errno> {
+    match returned {
+        0 => Ok(()),
+        positive if positive > 0 => Err(Errno(positive)),
+        _ => Err(last()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_styles_of_failure() {
+        assert_eq!(of_rdma(0), Ok(()));
+        assert_eq!(of_rdma(-22), Err(Errno::EINVAL));
+        assert_eq!(of_rdma(22), Err(Errno::EINVAL));
+        assert_eq!(of_ibv(0), Ok(()));
+        assert_eq!(of_ibv(12), Err(Errno::ENOMEM));
+        assert!(of_ibv(-1).is_err());
+        assert!(of_rdma(c_int::MIN).is_err());
+    }
+}

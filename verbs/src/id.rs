@@ -1,0 +1,131 @@
+//! One `rdma_cm_id`: who owns it, what it points at, and how it ends.
+
+use core::mem;
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use cmid_proto::{ChannelKey, Errno, IdKey, PortSpace};
+
+use crate::channel::Channel;
+use crate::data::QpInner;
+use crate::errno;
+use crate::ffi::{self, c_void, ibv_context, rdma_cm_id};
+
+/// An `rdma_cm_id` that this device owns; dropping it destroys it.
+///
+/// Its `context` field holds the core's key of it, and its `channel` field points at an open [`Channel`] that is filed
+/// beside it under `channel`. It is used by one thread at a time: everything that takes the pointer takes the device
+/// by `&mut`, or reads fields that only such calls write.
+pub(crate) struct Id {
+    raw: NonNull<rdma_cm_id>,
+    /// The channel that it reports to.
+    pub(crate) channel: ChannelKey,
+    /// The QP on it. Held because librdmacm follows `id->qp` when it reads an event of this id (rdma_get_cm_event).
+    pub(crate) qp: Option<Arc<QpInner>>,
+}
+
+// SAFETY: librdmacm ties an rdma_cm_id to no thread; it asks only that calls on one id do not run at the same time,
+// and `Id` is not Sync. A QP may be used from any thread (`QpInner` is Send and Sync).
+unsafe impl Send for Id {}
+
+impl Id {
+    /// `rdma_create_id` on a channel.
+    pub(crate) fn create(key: IdKey, on: ChannelKey, channel: &Channel, space: PortSpace) -> Result<Self, Errno> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: the channel is open and `raw` is a place for the result. The context is only kept, never followed.
+        let returned = unsafe { ffi::rdma_create_id(channel.as_ptr(), &raw mut raw, as_context(key), space.code()) };
+        errno::of_rdma(returned)?;
+        Ok(Id { raw: NonNull::new(raw).ok_or(Errno::EIO)?, channel: on, qp: None })
+    }
+
+    /// The id that a CONNECT_REQUEST brought.
+    ///
+    /// # Safety
+    /// `raw` came with a CONNECT_REQUEST that was read from the channel filed as `on`, and nobody else owns it.
+    pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey) -> Self {
+        Id { raw, channel: on, qp: None }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut rdma_cm_id {
+        self.raw.as_ptr()
+    }
+
+    /// Writes the core's key into the id. A child has its listener's until then.
+    pub(crate) fn set_key(&mut self, key: IdKey) {
+        // SAFETY: the id is alive, and nobody else uses it now. `context` is the application's field (rdma_create_id(3)).
+        unsafe { (*self.raw.as_ptr()).context = as_context(key) };
+    }
+
+    /// The device that the id is bound to; `None` until a specific address was bound or ADDR_RESOLVED was read.
+    pub(crate) fn verbs(&self) -> Option<NonNull<ibv_context>> {
+        // SAFETY: the id is alive; librdmacm writes the field only inside calls that take the device by `&mut`.
+        NonNull::new(unsafe { (*self.raw.as_ptr()).verbs })
+    }
+
+    /// For calls that make librdmacm follow `verbs` or `cma_dev` unasked.
+    ///
+    /// # Errors
+    /// `EINVAL` on an id without a device, which is what the kernel would say.
+    pub(crate) fn needs_device(&self) -> Result<(), Errno> {
+        self.verbs().map(|_| ()).ok_or(Errno::EINVAL)
+    }
+
+    /// Takes the QP off the id. It is destroyed if nobody has a handle of it; otherwise it goes to the error state, so
+    /// that what is posted comes back flushed, and nothing is sent for a connection that nobody manages.
+    pub(crate) fn detach_qp(&mut self) -> Result<(), Errno> {
+        let qp = self.qp.take().ok_or(Errno::EINVAL)?;
+        // SAFETY: the id is alive and nobody else uses it now. This is what rdma_destroy_qp does to the id; from here on
+        // librdmacm cannot reach the QP, which may go at any time.
+        unsafe { (*self.raw.as_ptr()).qp = ptr::null_mut() };
+        if let Err(shared) = Arc::try_unwrap(qp) {
+            shared.stop();
+        }
+        Ok(())
+    }
+
+    /// `rdma_destroy_id`, after the QP was taken off, as the man page asks.
+    ///
+    /// # Errors
+    /// The errno, with the id, which lives on (without its QP).
+    pub(crate) fn destroy(mut self) -> Result<(), (Self, Errno)> {
+        match self.destroy_raw() {
+            Ok(()) => {
+                // Nothing is left in it that needs dropping: `destroy_raw` has taken the QP.
+                mem::forget(self);
+                Ok(())
+            }
+            Err(errno) => Err((self, errno)),
+        }
+    }
+
+    fn destroy_raw(&mut self) -> Result<(), Errno> {
+        // No QP is the usual case.
+        let _ = self.detach_qp();
+        // SAFETY: the id is alive, and after a success nobody uses it again: `destroy` forgets it, `drop` is the end of it.
+        // Its channel is open. It does not wait: every event of the id was acked when it was read.
+        errno::of_rdma(unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) })
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        // On failure (no known case) the memory is leaked: librdmacm and the kernel still know it.
+        let _ = self.destroy_raw();
+    }
+}
+
+/// A key as it is kept in `rdma_cm_id.context`.
+fn as_context(key: IdKey) -> *mut c_void {
+    // 64-bit targets only (ffi.rs).
+    ptr::without_provenance_mut(key.to_bits() as usize)
+}
+
+/// The key in an id's `context`.
+///
+/// # Safety
+/// `id` points at a living rdma_cm_id that no other thread writes to.
+pub(crate) unsafe fn key_of(id: NonNull<rdma_cm_id>) -> Option<IdKey> {
+    // SAFETY: as the caller promises.
+    let context = unsafe { (*id.as_ptr()).context };
+    IdKey::from_bits(context.addr() as u64)
+}

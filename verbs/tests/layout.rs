@@ -1,0 +1,98 @@
+//! Asks the C compiler what rdma-core's headers say, and compares it with the numbers that this workspace wrote down.
+
+use std::fmt::Write as _;
+use std::mem::{offset_of, size_of};
+use std::process::Command;
+
+use cmid_proto::{CmEvent, ConnParam, Errno, PortSpace};
+use cmid_verbs::{Access, Completion, QpState, WcStatus};
+
+#[test]
+fn numbers_are_those_of_the_headers() {
+    let mut expected = events();
+    expected.extend(verbs());
+    expected.extend(errnos());
+
+    let mut lines = String::new();
+    for (c, _) in &expected {
+        writeln!(lines, r#"    printf("%lld\n", (long long)({c}));"#).unwrap();
+    }
+    let said: Vec<i64> = run(&lines).lines().map(|line| line.parse().unwrap()).collect();
+
+    assert_eq!(said.len(), expected.len());
+    for ((c, ours), theirs) in expected.iter().zip(said) {
+        assert_eq!(*ours, theirs, "{c}");
+    }
+}
+
+fn events() -> Vec<(String, i64)> {
+    // The headers of rdma-core before 60 stop at TIMEWAIT_EXIT; the event codes are asked for by name.
+    let known = (0..=15).map(|code| {
+        let kind = CmEvent::from_code(code);
+        (format!("RDMA_CM_EVENT_{}", kind.name()), i64::from(kind.code()))
+    });
+    let mut list: Vec<_> = known.collect();
+    list.push(("RDMA_PS_TCP".into(), PortSpace::Tcp.code().into()));
+    list.push(("RDMA_PS_IB".into(), PortSpace::Ib.code().into()));
+    list.push(("RDMA_MAX_RESP_RES".into(), ConnParam::DEVICE_MAX.into()));
+    list.push(("RDMA_MAX_INIT_DEPTH".into(), ConnParam::DEVICE_MAX.into()));
+    list
+}
+
+fn verbs() -> Vec<(String, i64)> {
+    let place = |name: &str, offset: usize| (format!("offsetof(struct ibv_wc, {name})"), offset as i64);
+    let number = |name: &str, number: u32| (name.to_string(), i64::from(number));
+    vec![
+        number("IBV_ACCESS_LOCAL_WRITE", Access::LOCAL_WRITE.bits()),
+        number("IBV_ACCESS_REMOTE_WRITE", Access::REMOTE_WRITE.bits()),
+        number("IBV_ACCESS_REMOTE_READ", Access::REMOTE_READ.bits()),
+        number("IBV_WC_SUCCESS", WcStatus::SUCCESS.0),
+        number("IBV_WC_LOC_LEN_ERR", WcStatus::LOC_LEN_ERR.0),
+        number("IBV_WC_LOC_PROT_ERR", WcStatus::LOC_PROT_ERR.0),
+        number("IBV_WC_WR_FLUSH_ERR", WcStatus::WR_FLUSH_ERR.0),
+        number("IBV_WC_REM_ACCESS_ERR", WcStatus::REM_ACCESS_ERR.0),
+        number("IBV_WC_RETRY_EXC_ERR", WcStatus::RETRY_EXC_ERR.0),
+        number("IBV_WC_RNR_RETRY_EXC_ERR", WcStatus::RNR_RETRY_EXC_ERR.0),
+        number("IBV_WC_SEND", Completion::SEND),
+        number("IBV_WC_RDMA_WRITE", Completion::WRITE),
+        number("IBV_WC_RDMA_READ", Completion::READ),
+        number("IBV_WC_RECV", Completion::RECV),
+        number("IBV_QPS_RESET", QpState::RESET.0),
+        number("IBV_QPS_INIT", QpState::INIT.0),
+        number("IBV_QPS_RTR", QpState::RTR.0),
+        number("IBV_QPS_RTS", QpState::RTS.0),
+        number("IBV_QPS_SQD", QpState::SQD.0),
+        number("IBV_QPS_SQE", QpState::SQE.0),
+        number("IBV_QPS_ERR", QpState::ERR.0),
+        ("sizeof(struct ibv_wc)".into(), size_of::<Completion>() as i64),
+        place("wr_id", offset_of!(Completion, wr_id)),
+        place("status", offset_of!(Completion, status)),
+        place("opcode", offset_of!(Completion, opcode)),
+        place("byte_len", offset_of!(Completion, byte_len)),
+        place("qp_num", offset_of!(Completion, qp_num)),
+    ]
+}
+
+fn errnos() -> Vec<(String, i64)> {
+    (1..200).filter_map(|number| Errno(number).symbol().map(|symbol| (symbol.to_string(), i64::from(number)))).collect()
+}
+
+/// Compiles and runs a C program with these lines in its `main`.
+fn run(lines: &str) -> String {
+    let source = format!(
+        "#include <errno.h>\n#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\n\
+         #include <rdma/rdma_cma.h>\nint main(void) {{\n{lines}    return 0;\n}}\n"
+    );
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (file, program) = (folder.join("layout.c"), folder.join("layout"));
+    std::fs::write(&file, source).expect("a folder for temporary files");
+
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let compiler = cc::Build::new().target(&target).host(&target).opt_level(0).cargo_metadata(false).get_compiler();
+    let compiled = compiler.to_command().arg(&file).arg("-o").arg(&program).status().expect("a C compiler");
+    assert!(compiled.success(), "{} does not compile", file.display());
+
+    let output = Command::new(&program).output().expect("the program runs");
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).expect("digits")
+}
