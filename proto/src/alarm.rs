@@ -23,6 +23,11 @@ impl Alarms {
         self.heap.len()
     }
 
+    /// The entry at a place.
+    pub(crate) fn at(&self, place: u32) -> Option<(Time, IdKey)> {
+        self.heap.get(place as usize).copied()
+    }
+
     /// Sets the deadline of an id that stands at `place`; [`Time::NEVER`] removes it.
     pub(crate) fn set(&mut self, place: Option<u32>, due: Time, id: IdKey, moved: Moved<'_>) {
         match place.map(|place| place as usize) {

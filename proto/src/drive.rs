@@ -366,18 +366,24 @@ impl<D: Device> Drive<D> {
     pub fn turn(&mut self, budget: usize) -> Turn {
         self.core.handle_timeout(self.now);
         self.make_calls();
-        for _ in 0..budget {
+        let (mut left, mut stalled) = (budget, 0);
+        while left > 0 {
             let Some(channel) = self.core.poll_readable() else { return Turn::Idle };
             match self.read_one(channel) {
                 // Behind the others, so that a busy channel does not keep them waiting.
                 Read::Event => {
                     self.core.handle_readable(channel);
                     self.make_calls();
+                    (left, stalled) = (left - 1, 0);
                 }
                 Read::Nothing => {}
                 Read::Full => {
                     self.core.handle_readable(channel);
-                    return Turn::Full;
+                    stalled += 1;
+                    // At the limit on ids only listeners' channels wait.
+                    if self.core.is_full() || stalled >= self.core.readable_len() {
+                        return Turn::Full;
+                    }
                 }
             }
         }

@@ -32,6 +32,16 @@ errnos! {
     ECONNREFUSED = 111, EHOSTUNREACH = 113, EALREADY = 114, ECANCELED = 125,
 }
 
+impl Errno {
+    /// As the status of an event: negative, and never the 0 of success, whatever the device left.
+    pub(crate) const fn as_status(self) -> i32 {
+        match self.0 {
+            0 => -Errno::EIO.0,
+            errno => errno.saturating_neg(),
+        }
+    }
+}
+
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.symbol() {

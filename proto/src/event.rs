@@ -216,7 +216,6 @@ impl fmt::Display for EventKind {
 
 /// One event as the application sees it.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "an event with a receipt must be acked"]
 pub struct Event {
     /// The id it is about; for CONNECT_REQUEST the new one.
     pub id: IdKey,

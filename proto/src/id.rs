@@ -35,11 +35,22 @@ pub(crate) struct Id {
     pub(crate) alarm: Option<u32>,
     /// Synchronous mode.
     pub(crate) waiting: Waiting,
-    /// A destroy was asked for while a call was under way, or waited for acks: it ends by event.
-    pub(crate) destroy_by_event: bool,
+    /// Who learns how the destroy ended.
+    pub(crate) mourner: Mourner,
 }
 
 static_assertions::const_assert!(core::mem::size_of::<Id>() <= 192);
+
+/// Who learns how a destroy ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Mourner {
+    /// Whoever made the call: it ends with its outcome.
+    Caller,
+    /// It was asked for while a call was under way, or waited for acks: it ends by event.
+    Channel,
+    /// A request that the application never saw: nobody asked.
+    Nobody,
+}
 
 /// What the device is doing for an id. At most one thing; what comes in between is refused as busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,10 +74,11 @@ pub(crate) enum Doing {
         to: ChannelKey,
         by_event: bool,
     },
-    /// The device migrates it.
+    /// The device migrates it; `arrived` once an event on the new channel has told so before the outcome.
     Move {
         to: ChannelKey,
         by_event: bool,
+        arrived: bool,
     },
     Destroy,
 }
@@ -80,6 +92,8 @@ pub(crate) enum Waiting {
     For(Verb),
     /// It ended with this event, readable until the next request.
     Ended(Verb, Letter),
+    /// It ended with this event while the id moves: undelivered mail if it leaves synchronous mode, else as `Ended`.
+    Posted(Verb, Letter),
     /// It ended without an event: at once, or at its deadline.
     Without { timed_out: bool },
 }
@@ -101,13 +115,26 @@ impl Id {
             move_deadline: Time::NEVER,
             alarm: None,
             waiting: Waiting::Never,
-            destroy_by_event: false,
+            mourner: Mourner::Caller,
         }
     }
 
     /// A child of a listener, not yet answered.
     pub(crate) fn child(port_space: PortSpace, home: ChannelKey) -> Self {
         Id { state: State::Requested, has_device: true, ..Id::new(port_space, home, false) }
+    }
+
+    /// Whether the device is about to move it. Its events wait meanwhile: taken now, one would be owed when it moves.
+    pub(crate) fn is_moving(&self) -> bool {
+        match self.doing {
+            Doing::OpenToMove { .. } | Doing::Move { .. } => true,
+            Doing::Nothing
+            | Doing::OpenToCreate
+            | Doing::Create
+            | Doing::Request { .. }
+            | Doing::Quiesce { .. }
+            | Doing::Destroy => false,
+        }
     }
 
     /// The nearest of its deadlines.
@@ -123,8 +150,12 @@ pub(crate) struct Channel {
     /// Private to an id in synchronous mode: closed with its last id.
     pub(crate) private: bool,
     pub(crate) phase: Phase,
+    /// The call that opens or closes it, unless it is part of a request on an id.
+    pub(crate) call: Option<Token>,
     /// Ids on it, and ids on their way to it.
     pub(crate) ids: u32,
+    /// Those of them that listen: only there can a request come.
+    pub(crate) listeners: u32,
     /// Undelivered events of all its ids, in order.
     pub(crate) mail: Thread,
     /// Stands in the queue of channels to be read.
@@ -137,11 +168,22 @@ pub(crate) enum Phase {
     Opening,
     Open,
     Closing,
+    /// It could not be opened, and ids have been put on it meanwhile: gone with the last of them.
+    Broken,
 }
 
 impl Channel {
     pub(crate) fn new(acks: Acks, private: bool) -> Self {
-        Channel { acks, private, phase: Phase::Opening, ids: 0, mail: Thread::EMPTY, readable: false }
+        Channel {
+            acks,
+            private,
+            phase: Phase::Opening,
+            call: None,
+            ids: 0,
+            listeners: 0,
+            mail: Thread::EMPTY,
+            readable: false,
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 /// How much a core may hold. What would exceed a limit is refused, or left in the kernel; nothing is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Ids at the same time, listeners and children included.
+    /// Ids at the same time, listeners and children included. At the limit the channels that a listener is on are not
+    /// read, as a request might be next: give listeners a channel of their own.
     pub ids: u32,
     /// Event channels at the same time; each id in synchronous mode uses one.
     pub channels: u32,

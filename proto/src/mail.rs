@@ -82,7 +82,8 @@ pub(crate) struct Mail {
 }
 
 impl Mail {
-    /// How many events of the device are stored.
+    /// How many events of the device are on channels' lists; the ones kept for synchronous mode, at most one per id, do
+    /// not count.
     pub(crate) fn of_device(&self) -> u32 {
         self.of_device
     }
@@ -90,6 +91,11 @@ impl Mail {
     /// How many private data are stored, of events and of calls.
     pub(crate) fn data_len(&self) -> usize {
         self.data.len()
+    }
+
+    /// How many events have private data.
+    pub(crate) fn letters_with_data(&self) -> usize {
+        self.nodes.iter().filter(|(_, node)| node.stored.data.is_some()).count()
     }
 
     pub(crate) fn nodes_len(&self) -> usize {
@@ -110,7 +116,6 @@ impl Mail {
 
     /// Stores an event on no list.
     pub(crate) fn store(&mut self, stored: Stored) -> Letter {
-        self.of_device += u32::from(stored.of_device());
         Letter(self.nodes.insert(Node { stored, before: None, after: None, next: None }) as u32)
     }
 
@@ -120,9 +125,7 @@ impl Mail {
 
     /// Takes an event that is on no list.
     pub(crate) fn take(&mut self, letter: Letter) -> Stored {
-        let stored = self.nodes.remove(letter.0 as usize).stored;
-        self.of_device -= u32::from(stored.of_device());
-        stored
+        self.nodes.remove(letter.0 as usize).stored
     }
 
     fn node(&mut self, letter: Letter) -> &mut Node {
@@ -139,6 +142,7 @@ impl Mail {
         }
         channel.ends = Some((channel.head().unwrap_or(letter), letter));
         channel.len += 1;
+        self.of_device += u32::from(self.get(letter).of_device());
     }
 
     /// Takes out of a channel's list, wherever it stands.
@@ -159,6 +163,7 @@ impl Mail {
             head.zip(tail)
         });
         channel.len -= 1;
+        self.of_device -= u32::from(self.get(letter).of_device());
     }
 
     /// Appends to an owner's list.

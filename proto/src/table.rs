@@ -195,7 +195,8 @@ mod tell {
 /// What each fact does in each state: a row per [`State`], a column per [`Fact`], both in the order of `ALL`.
 ///
 /// An event of a step that is over is late; one of a step that was never begun is a fault. UNREACHABLE on an id that has
-/// a route only tells of a changed link address (`cma_netevent_callback`). DISCONNECTED may overtake ESTABLISHED.
+/// a route only tells of a changed link address (`cma_netevent_callback`). DISCONNECTED may overtake ESTABLISHED. A
+/// request may come before a listen fails late (`rdma_listen`) or a destroy fails: then it is late.
 ///
 /// Sources: `cma_ib_handler`, `addr_handler`, `cma_work_handler` (drivers/infiniband/core/cma.c), `ucma_event_handler`
 /// (ucma.c), `rdma_get_cm_event` (librdmacm).
@@ -204,8 +205,8 @@ pub const EVENTS: [[Tell; Fact::COUNT]; State::COUNT] = {
     use tell::*;
     [
         //                  adrR adrE rteR rteE creq crsp cerr unre rejd estb disc remv mcst achg twex othr dead
-        /* Idle           */ [xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, Idl, xxx, Idl, ooo],
-        /* Bound          */ [xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, Bnd, xxx, Bnd, ooo],
+        /* Idle           */ [xxx, xxx, xxx, xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, Idl, xxx, Idl, ooo],
+        /* Bound          */ [xxx, ooo, xxx, xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, Bnd, xxx, Bnd, ooo],
         /* AddrResolving  */ [Adr, Bnd, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, ArG, xxx, ArG, Fld],
         /* AddrResolved   */ [ooo, ooo, xxx, ooo, xxx, xxx, xxx, Adr, xxx, xxx, xxx, Rem, xxx, Adr, xxx, Adr, ooo],
         /* RouteResolving */ [ooo, ooo, Rte, Adr, xxx, xxx, xxx, RrG, xxx, xxx, xxx, Rem, xxx, RrG, xxx, RrG, Fld],
@@ -219,7 +220,7 @@ pub const EVENTS: [[Tell; Fact::COUNT]; State::COUNT] = {
         /* PeerClosed     */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, PCl, ooo, ooo, ooo, Rem, xxx, PCl, Cls, PCl, ooo],
         /* TimeWait       */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, TmW, ooo, ooo, ooo, Rem, xxx, TmW, Cls, TmW, ooo],
         /* Closed         */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Cls, ooo, ooo, ooo, Rem, xxx, Cls, ooo, Cls, ooo],
-        /* Failed         */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Fld, ooo, ooo, ooo, Rem, xxx, Fld, ooo, Fld, ooo],
+        /* Failed         */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld, ooo, ooo, ooo, Rem, xxx, Fld, ooo, Fld, ooo],
         /* Listening      */ [xxx, xxx, xxx, xxx, Lis, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, Lis, xxx, Lis, ooo],
         /* Removed        */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo],
         /* Destroying     */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld],

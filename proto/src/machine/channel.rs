@@ -14,8 +14,7 @@ impl Core {
     /// [`Refused::Full`] at the limit on channels.
     pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Refused> {
         let channel = self.insert_channel(acks, false)?;
-        let token = self.token(About::Channel(channel));
-        self.calls.push_back((token, Call::OpenChannel { channel }));
+        self.call_for_channel(channel, Call::OpenChannel { channel });
         Ok(channel)
     }
 
@@ -23,12 +22,12 @@ impl Core {
     /// the kernel and leave the library's halves dangling; here ids have to leave first.
     ///
     /// # Errors
-    /// [`Refused::NoSuchChannel`]; [`Refused::ChannelInUse`] while ids are on it, events wait to be taken, or it is
-    /// private to an id in synchronous mode.
+    /// [`Refused::NoSuchChannel`]; [`Refused::ChannelInUse`] while it is being opened, ids are on it, events wait to be
+    /// taken, or it is private to an id in synchronous mode.
     pub fn close_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
         self.usable_channel(key)?;
         match self.channels.get(key) {
-            Some(channel) if channel.ids == 0 && channel.mail.len == 0 && !channel.private => {
+            Some(channel) if channel.phase == Phase::Open && channel.ids == 0 && channel.mail.len == 0 => {
                 self.close(key);
                 Ok(())
             }
@@ -39,8 +38,8 @@ impl Core {
     /// The key again, if ids may be put on that channel.
     pub(super) fn usable_channel(&self, key: ChannelKey) -> Result<ChannelKey, Refused> {
         match self.channels.get(key) {
-            Some(channel) if channel.phase != Phase::Closing && !channel.private => Ok(key),
             Some(channel) if channel.private => Err(Refused::ChannelInUse { channel: key }),
+            Some(channel) if matches!(channel.phase, Phase::Opening | Phase::Open) => Ok(key),
             Some(_) | None => Err(Refused::NoSuchChannel { channel: key }),
         }
     }
@@ -59,27 +58,46 @@ impl Core {
     pub(super) fn leave_channel(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.ids -= 1;
-        if channel.private && channel.ids == 0 && channel.phase != Phase::Closing {
-            match channel.phase {
-                Phase::Open => self.close(key),
-                // It never came to be at the device.
-                Phase::Opening | Phase::Closing => {
-                    self.channels.remove(key);
-                }
-            }
+        if channel.ids > 0 {
+            return;
+        }
+        match (channel.phase, channel.private) {
+            (Phase::Open, true) => self.close(key),
+            // It never came to be at the device.
+            (Phase::Opening, true) | (Phase::Broken, _) => self.remove_channel(key),
+            (Phase::Open | Phase::Opening, false) | (Phase::Closing, _) => {}
+        }
+    }
+
+    /// A channel is gone, or never came to be.
+    pub(super) fn remove_channel(&mut self, key: ChannelKey) {
+        self.discard_left(key);
+        if self.channels.remove(key).is_some_and(|channel| channel.readable) {
+            self.readable.retain(|&waiting| waiting != key);
         }
     }
 
     /// Nobody can take what is left on a channel that closes; there is something only on a private one.
     fn close(&mut self, key: ChannelKey) {
+        self.discard_left(key);
+        if let Some(channel) = self.channels.get_mut(key) {
+            channel.phase = Phase::Closing;
+        }
+        self.call_for_channel(key, Call::CloseChannel { channel: key });
+    }
+
+    fn discard_left(&mut self, key: ChannelKey) {
         while let Some(letter) = self.channels.get(key).and_then(|channel| channel.mail.head()) {
             self.withdraw(letter, key);
             self.counters.discarded += 1;
         }
-        if let Some(channel) = self.channels.get_mut(key) {
-            channel.phase = Phase::Closing;
-        }
+    }
+
+    fn call_for_channel(&mut self, key: ChannelKey, call: Call) {
         let token = self.token(About::Channel(key));
-        self.calls.push_back((token, Call::CloseChannel { channel: key }));
+        if let Some(channel) = self.channels.get_mut(key) {
+            channel.call = Some(token);
+        }
+        self.calls.push_back((token, call));
     }
 }

@@ -1,7 +1,8 @@
 //! The invariants, for tests, fuzzers and model checkers.
 
 use super::Core;
-use crate::id::{Doing, Phase, Waiting};
+use crate::id::{Channel, Doing, Id, Phase, Waiting};
+use crate::key::{ChannelKey, IdKey};
 use crate::state::State;
 use crate::table;
 use crate::time::Time;
@@ -11,78 +12,117 @@ impl Core {
     ///
     /// # Panics
     /// With what is wrong.
-    #[allow(clippy::missing_panics_doc, clippy::unwrap_used, reason = "a check that cannot fail would be none")]
     pub fn check(&self) {
-        let mut ended = 0;
-        let mut owned = 0;
         for (key, id) in self.ids.iter() {
-            let home = self.channels.get(id.home).unwrap_or_else(|| panic!("{key} is on no channel"));
-            assert!(!id.sync || home.private, "{key} is synchronous on a shared channel");
-            assert_eq!(
-                id.call.is_some(),
-                !matches!(id.doing, Doing::Nothing | Doing::Quiesce { .. }),
-                "{key}: its call"
-            );
-            assert!(
-                id.owed == 0 || !matches!(id.doing, Doing::Move { .. } | Doing::Destroy),
-                "{key} is moved or destroyed while acks are owed"
-            );
-            assert!(
-                id.deadline == Time::NEVER || table::operation(id.state).is_some(),
-                "{key} has a deadline for nothing while {}",
-                id.state
-            );
-            assert_eq!(id.due() == Time::NEVER, id.alarm.is_none(), "{key}: its alarm");
-            if let Waiting::Ended(..) = id.waiting {
-                ended += 1;
-            }
-            if let Waiting::For(verb) = id.waiting {
+            self.check_id(key, id);
+            self.check_waiting(key, id);
+        }
+        for (key, channel) in self.channels.iter() {
+            self.check_channel(key, channel);
+        }
+        self.check_totals();
+    }
+
+    fn check_id(&self, key: IdKey, id: &Id) {
+        let Some(home) = self.channels.get(id.home) else { panic!("{key} is on no channel") };
+        assert!(!id.sync || home.private, "{key} is synchronous on a shared channel");
+        assert_ne!(home.phase, Phase::Closing, "{key} is on a channel that closes");
+        assert_eq!(
+            id.call.is_some(),
+            !matches!(id.doing, Doing::Nothing | Doing::Quiesce { .. }),
+            "{key}: its call while {:?}",
+            id.doing
+        );
+        assert!(
+            id.owed == 0 || !(id.is_moving() || id.doing == Doing::Destroy),
+            "{key} is moved or destroyed while acks are owed"
+        );
+        assert!(
+            id.deadline == Time::NEVER || table::operation(id.state).is_some(),
+            "{key} has a deadline for nothing while {}",
+            id.state
+        );
+        assert!(
+            id.move_deadline == Time::NEVER || matches!(id.doing, Doing::Quiesce { .. }),
+            "{key} has a deadline for no migration"
+        );
+        assert_eq!(id.due() == Time::NEVER, id.alarm.is_none(), "{key}: its alarm");
+        if let Some(place) = id.alarm {
+            assert_eq!(self.alarms.at(place), Some((id.due(), key)), "{key}: its place among the deadlines");
+        }
+        assert!(id.state != State::Destroying || id.mail.len == 0, "{key} is destroyed and has undelivered events");
+    }
+
+    fn check_waiting(&self, key: IdKey, id: &Id) {
+        match id.waiting {
+            Waiting::For(verb) => {
+                assert!(id.sync, "{key} waits although it is not synchronous");
                 assert_eq!(table::operation(id.state), Some(verb), "{key} waits for what is not under way");
             }
-            assert!(id.state != State::Destroying || id.mail.len == 0, "{key} is destroyed and has undelivered events");
-            let mut at = id.mail.head();
-            let mut count = 0;
-            while let Some(letter) = at {
-                assert_eq!(self.mail.get(letter).owner(), key, "an event on a foreign list");
-                count += 1;
-                at = self.mail.next_owned(letter);
+            Waiting::Posted(_, letter) => {
+                assert!(id.is_moving(), "{key} has kept an event as if it were moving");
+                assert!(self.owned(id).any(|at| at == letter), "{key} has lost the event that ended its request");
             }
-            assert_eq!(count, id.mail.len, "{key}: its undelivered events");
-            owned += count;
+            Waiting::Ended(_, letter) => {
+                assert!(id.sync, "{key} has kept an event although it is not synchronous");
+                assert!(self.owned(id).all(|at| at != letter), "{key} will be told twice of the end of its request");
+            }
+            Waiting::Never | Waiting::Without { .. } => {}
         }
-        let mut delivered = 0;
+        for letter in self.owned(id) {
+            assert_eq!(self.mail.get(letter).owner(), key, "an event on a foreign list");
+        }
+        assert_eq!(self.owned(id).count() as u32, id.mail.len, "{key}: its undelivered events");
+    }
+
+    fn owned(&self, id: &Id) -> impl Iterator<Item = crate::mail::Letter> {
+        core::iter::successors(id.mail.head(), |&letter| self.mail.next_owned(letter))
+    }
+
+    fn check_channel(&self, key: ChannelKey, channel: &Channel) {
+        let on_it = |id: &Id| id.home == key;
+        let coming = |id: &Id| match id.doing {
+            Doing::OpenToMove { to, .. } | Doing::Move { to, arrived: false, .. } => to == key,
+            Doing::Nothing
+            | Doing::OpenToCreate
+            | Doing::Create
+            | Doing::Request { .. }
+            | Doing::Quiesce { .. }
+            | Doing::Move { arrived: true, .. }
+            | Doing::Destroy => false,
+        };
+        let ids: u32 = self.ids.iter().map(|(_, id)| u32::from(on_it(id)) + u32::from(coming(id))).sum();
+        let listeners = self.ids.iter().filter(|(_, id)| on_it(id) && id.state == State::Listening).count();
+        assert_eq!(channel.ids, ids, "{key}: the ids on it");
+        assert_eq!(channel.listeners as usize, listeners, "{key}: the listeners on it");
+        assert!(!channel.private || ids > 0 || channel.phase == Phase::Closing, "{key} is nobody's");
+        assert!(ids > 0 || channel.phase != Phase::Broken, "{key} could not be opened and is nobody's");
+        assert_eq!(self.mail.letters(&channel.mail).count() as u32, channel.mail.len, "{key}: its undelivered events");
+        let queued = self.readable.iter().filter(|&&queued| queued == key).count();
+        assert_eq!(queued, usize::from(channel.readable), "{key}: its place among those to be read");
+    }
+
+    fn check_totals(&self) {
+        let kept = self.ids.iter().filter(|(_, id)| matches!(id.waiting, Waiting::Ended(..))).count();
+        let owned: u32 = self.ids.iter().map(|(_, id)| id.mail.len).sum();
         let mut on_channels = 0;
-        for (key, channel) in self.channels.iter() {
-            let ids = self.ids.iter().filter(|(_, id)| id.home == key).count() as u32;
-            let coming = self
-                .ids
-                .iter()
-                .filter(|(_, id)| match id.doing {
-                    Doing::OpenToMove { to, .. } | Doing::Move { to, .. } => to == key && id.home != key,
-                    Doing::Nothing
-                    | Doing::OpenToCreate
-                    | Doing::Create
-                    | Doing::Request { .. }
-                    | Doing::Quiesce { .. }
-                    | Doing::Destroy => false,
-                })
-                .count() as u32;
-            assert_eq!(channel.ids, ids + coming, "{key}: the ids on it");
-            assert!(!channel.private || channel.ids > 0 || channel.phase == Phase::Closing, "{key} is nobody's");
-            let letters = self.mail.letters(&channel.mail).count() as u32;
-            assert_eq!(letters, channel.mail.len, "{key}: its undelivered events");
-            on_channels += letters;
-            delivered += self
-                .mail
-                .letters(&channel.mail)
-                .filter(|&letter| self.ids.contains(self.mail.get(letter).owner()))
-                .count() as u32;
+        let mut of_device = 0;
+        let mut delivered = 0;
+        for letter in self.channels.iter().flat_map(|(_, channel)| self.mail.letters(&channel.mail)) {
+            let stored = self.mail.get(letter);
+            on_channels += 1;
+            of_device += u32::from(stored.of_device());
+            delivered += u32::from(self.ids.contains(stored.owner()));
         }
         assert_eq!(owned, delivered, "events on the ids' lists and on the channels'");
-        assert_eq!((on_channels + ended) as usize, self.mail.nodes_len(), "events stored and on lists");
+        assert_eq!(on_channels + kept, self.mail.nodes_len(), "events stored and on lists");
+        assert_eq!(of_device, self.mail.of_device(), "events that count against the limit");
         assert_eq!(self.alarms.len(), self.ids.iter().filter(|(_, id)| id.alarm.is_some()).count(), "alarms");
-        if self.ids.len() == 0 && self.calls.is_empty() && self.mail.nodes_len() == 0 {
-            assert_eq!(self.mail.data_len(), self.call_data.len(), "private data is left over");
-        }
+        assert!(self.ids.len() <= self.limits.ids as usize + 1, "more ids than the limit");
+        assert!(self.readable.iter().all(|&key| self.channels.contains(key)), "a channel that is gone is to be read");
+        let under_way = self.ids.iter().filter(|(_, id)| id.call.is_some()).count();
+        assert!(self.call_data.len() <= under_way, "private data of calls that are over");
+        let data = self.mail.letters_with_data();
+        assert_eq!(self.mail.data_len(), self.call_data.len() + data, "private data that nothing refers to");
     }
 }

@@ -3,16 +3,20 @@
 use super::Core;
 use crate::error::Refused;
 use crate::event::{Event, Receipt};
+use crate::id::Id;
 use crate::key::ChannelKey;
 use crate::mail::{Letter, Stored};
 use crate::request::Acks;
 
 impl Core {
-    /// The next event of a channel, in the order in which the device reported them; `None` when there is none.
+    /// The next event of a channel, in the order in which the device reported them; `None` when there is none, or while
+    /// the call that migrates its id is under way.
     pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
-        let channel = self.channels.get_mut(on)?;
-        let letter = channel.mail.head()?;
-        let acks = channel.acks;
+        let channel = self.channels.get(on)?;
+        let (letter, acks) = (channel.mail.head()?, channel.acks);
+        if self.ids.get(self.mail.get(letter).owner()).is_some_and(Id::is_moving) {
+            return None;
+        }
         let stored = self.withdraw_keeping_data(letter, on);
         let mut event = self.to_event(&stored);
         self.mail.drop_data(stored.data);
@@ -54,7 +58,7 @@ impl Core {
     }
 
     /// Puts an event at the end of a channel, in the name of its owner if that still lives.
-    pub(super) fn post(&mut self, stored: Stored, on: ChannelKey) {
+    pub(super) fn post(&mut self, stored: Stored, on: ChannelKey) -> Letter {
         let owner = stored.owner();
         let letter = self.mail.store(stored);
         if let Some(id) = self.ids.get_mut(owner) {
@@ -64,6 +68,7 @@ impl Core {
             self.mail.append(&mut channel.mail, letter);
         }
         self.news += 1;
+        letter
     }
 
     /// Takes an event off both of its lists, wherever it stands.

@@ -4,15 +4,17 @@ use super::{Core, Ended};
 use crate::device::{Call, Outcome};
 use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
-use crate::id::{Doing, Waiting};
-use crate::key::{About, IdKey};
+use crate::id::{Doing, Mourner, Phase, Waiting};
+use crate::key::{About, ChannelKey, IdKey};
 use crate::mail::Stored;
 use crate::request::Verb;
 use crate::state::State;
 use crate::time::Time;
 
 impl Core {
-    pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time) {
+    /// Every other request of the id ends with it: nothing more is told of them.
+    pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time, mourner: Mourner) {
+        self.clear_waiting(key, Waiting::Never);
         self.discard_mail(key);
         self.set_state(key, State::Destroying);
         let Some(id) = self.ids.get_mut(key) else { return };
@@ -20,10 +22,13 @@ impl Core {
             self.stop_quiescing(key);
         }
         let Some(id) = self.ids.get_mut(key) else { return };
+        id.mourner = mourner;
         if id.doing == Doing::Nothing && id.owed == 0 {
             self.call_destroy(key);
         } else {
-            id.destroy_by_event = true;
+            if mourner == Mourner::Caller {
+                id.mourner = Mourner::Channel;
+            }
             self.set_deadline(key, deadline);
         }
     }
@@ -40,36 +45,51 @@ impl Core {
         }
     }
 
-    pub(super) fn call_destroy(&mut self, key: IdKey) {
+    fn call_destroy(&mut self, key: IdKey) {
         self.call_for_id(key, Doing::Destroy, Call::Destroy { id: key });
     }
 
     pub(super) fn destroyed(&mut self, key: IdKey, outcome: Outcome) -> Result<Option<Ended>, Fault> {
         let Some(id) = self.ids.get(key) else { return Ok(None) };
-        let (home, by_event) = (id.home, id.destroy_by_event);
-        // Nobody reads the private channel of an id that is gone.
-        let told = by_event && !id.sync;
-        let failure = match outcome {
+        let (home, mourner) = (id.home, id.mourner);
+        match outcome {
             Ok(()) => {
                 self.forget(key);
-                None
+                Ok(self.tell_gone(key, home, mourner))
+            }
+            // The application has no key to try again with.
+            Err(errno) if mourner == Mourner::Nobody => {
+                self.forget(key);
+                Err(Fault::Leak { call: Verb::Destroy.name(), errno })
             }
             Err(errno) => {
                 self.set_state(key, State::Failed);
                 if let Some(id) = self.ids.get_mut(key) {
-                    id.destroy_by_event = false;
+                    id.mourner = Mourner::Caller;
                 }
-                Some(Failure { call: Verb::Destroy.name(), state: State::Failed, errno })
+                if mourner == Mourner::Channel {
+                    self.post(Stored::made(key, EventKind::Destroyed, errno.as_status()), home);
+                    return Ok(None);
+                }
+                let failure = Failure { call: Verb::Destroy.name(), state: State::Failed, errno };
+                Ok(Some(Ended { about: About::Id(key), result: Err(failure) }))
             }
-        };
-        if told {
-            let status = failure.map_or(0, |failure| -failure.errno.0);
-            self.post(Stored::made(key, EventKind::Destroyed, status), home);
         }
-        if by_event {
-            return Ok(None);
+    }
+
+    /// Tells that an id is gone, to the one who asked.
+    pub(super) fn tell_gone(&mut self, key: IdKey, home: ChannelKey, mourner: Mourner) -> Option<Ended> {
+        match mourner {
+            Mourner::Nobody => None,
+            // Nobody reads the private channel of an id that is gone, or one that is not open.
+            Mourner::Channel
+                if self.channels.get(home).is_some_and(|channel| !channel.private && channel.phase == Phase::Open) =>
+            {
+                self.post(Stored::made(key, EventKind::Destroyed, 0), home);
+                None
+            }
+            Mourner::Channel | Mourner::Caller => Some(Ended { about: About::Id(key), result: Ok(()) }),
         }
-        Ok(Some(Ended { about: About::Id(key), result: failure.map_or(Ok(()), Err) }))
     }
 
     /// The id is gone, or never came to be.
@@ -91,8 +111,10 @@ impl Core {
         while let Some((letter, home)) = self.ids.get(key).and_then(|id| Some((id.mail.head()?, id.home))) {
             let stored = self.withdraw(letter, home);
             self.counters.discarded += 1;
-            if stored.kind == EventKind::Cm(CmEvent::ConnectRequest) {
-                self.begin_destroy(stored.id, Time::NEVER);
+            if stored.kind == EventKind::Cm(CmEvent::ConnectRequest)
+                && self.state(stored.id).is_some_and(|state| state != State::Destroying)
+            {
+                self.begin_destroy(stored.id, Time::NEVER, Mourner::Nobody);
             }
         }
     }

@@ -3,11 +3,11 @@
 use super::Core;
 use crate::error::Fault;
 use crate::event::{CmEvent, EventKind, RawEvent};
-use crate::id::{Doing, Id, Waiting};
+use crate::id::{Doing, Id, Mourner, Phase, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::mail::Stored;
-use crate::state::State;
 use crate::table::{self, Fact, Tell};
+use crate::time::Time;
 
 /// What became of a raw event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,29 +24,36 @@ pub enum Admission {
 
 impl Core {
     /// Whether the core takes another event of this channel now, and under which key a child would be filed. `None`
-    /// means: leave it in the kernel, which keeps it.
+    /// means: leave it in the kernel, which keeps it. That is so on every channel at the limit on events, and at the limit
+    /// on ids on the channels that a listener is on: the next event may be a request.
     ///
     /// The key is for the very next [`handle_event`](Core::handle_event); any request in between may take it.
     #[must_use]
     pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
-        if self.mail.of_device() >= self.limits.events || !self.channels.contains(on) {
-            None
-        } else {
-            self.ids.next_key()
-        }
+        let channel = self.channels.get(on).filter(|channel| channel.phase == Phase::Open)?;
+        if self.is_full() || (channel.listeners > 0 && !self.has_room()) { None } else { self.ids.next_key() }
+    }
+
+    /// Whether as many events as may be wait for the application.
+    pub(crate) fn is_full(&self) -> bool {
+        self.mail.of_device() >= self.limits.events
     }
 
     /// Takes one event that the device reported on a channel.
     ///
     /// # Errors
-    /// [`Fault`]: the device cannot mean it; counted, and nothing else has changed.
+    /// [`Fault`]: the device cannot mean it; counted, and nothing else has changed. Only the new id of a request that has
+    /// no listener is taken in even so, to be destroyed: nobody else would.
     pub fn handle_event(&mut self, on: ChannelKey, raw: RawEvent<'_>) -> Result<Admission, Fault> {
         let result = if !self.channels.contains(on) {
             Err(Fault::NoSuchChannel { channel: on })
         } else {
+            let is_request = raw.kind == CmEvent::ConnectRequest;
             match raw.listener {
-                Some(listener) => self.admit_request(on, listener, raw),
-                None => self.admit(on, raw),
+                Some(listener) if is_request => self.admit_request(on, listener, raw),
+                None if is_request => Err(Fault::WrongChild { id: raw.id }),
+                // Nothing else has a listener.
+                Some(_) | None => self.admit(on, RawEvent { listener: None, ..raw }),
             }
         };
         match result {
@@ -60,32 +67,40 @@ impl Core {
 
     fn admit(&mut self, on: ChannelKey, raw: RawEvent<'_>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
-        let (state, doing, waiting) = (id.state, id.doing, id.waiting);
+        let (state, doing, home) = (id.state, id.doing, id.home);
         let next = match table::tell(state, Fact::of(raw.kind)) {
             Tell::Go(next) => next,
             Tell::Late => return Ok(Admission::Late),
             Tell::Fault => return Err(Fault::Event { id: raw.id, state, event: raw.kind }),
         };
         // The device reports on the new channel before it has told that the migration succeeded: it has.
-        if let Doing::Move { to, by_event } = doing
+        if let Doing::Move { to, by_event, .. } = doing
             && to == on
+            && home != on
         {
             self.arrive(raw.id, to, by_event);
+            if let Some(id) = self.ids.get_mut(raw.id) {
+                id.doing = Doing::Move { to, by_event, arrived: true };
+            }
         }
         self.set_state(raw.id, next);
         let Some(id) = self.ids.get_mut(raw.id) else { return Ok(Admission::Stray) };
         if raw.kind == CmEvent::AddrResolved {
             id.has_device = true;
         }
+        let (waiting, moving, home) = (id.waiting, id.is_moving(), id.home);
         let stored = self.stored(raw);
         match waiting {
             // A request of synchronous mode ends by the event that takes the id out of the request's own state.
             Waiting::For(verb) if next != state && table::operation(state) == Some(verb) => {
-                let letter = self.mail.store(stored);
-                self.clear_waiting(raw.id, Waiting::Ended(verb, letter));
+                let ended = if moving {
+                    Waiting::Posted(verb, self.post(stored, home))
+                } else {
+                    Waiting::Ended(verb, self.mail.store(stored))
+                };
+                self.clear_waiting(raw.id, ended);
             }
-            Waiting::For(_) | Waiting::Never | Waiting::Ended(..) | Waiting::Without { .. } => {
-                let home = self.home(raw.id).unwrap_or(on);
+            Waiting::For(_) | Waiting::Never | Waiting::Ended(..) | Waiting::Posted(..) | Waiting::Without { .. } => {
                 self.post(stored, home);
             }
         }
@@ -93,6 +108,9 @@ impl Core {
     }
 
     fn admit_request(&mut self, on: ChannelKey, listener: IdKey, raw: RawEvent<'_>) -> Result<Admission, Fault> {
+        if self.channels.get(on).is_none_or(|channel| channel.phase != Phase::Open) {
+            return Err(Fault::NoSuchChannel { channel: on });
+        }
         if self.ids.next_key() != Some(raw.id) {
             return Err(Fault::WrongChild { id: raw.id });
         }
@@ -112,9 +130,12 @@ impl Core {
             }
             // Nobody will ever answer it: the device rejects the peer when the id goes.
             Tell::Late | Tell::Fault => {
-                self.set_state(child, State::Destroying);
-                self.call_destroy(child);
-                Ok(if self.ids.contains(listener) { Admission::Late } else { Admission::Stray })
+                self.begin_destroy(child, Time::NEVER, Mourner::Nobody);
+                match self.state(listener) {
+                    None => Ok(Admission::Stray),
+                    Some(state) if verdict == Tell::Fault => Err(Fault::Event { id: listener, state, event: raw.kind }),
+                    Some(_) => Ok(Admission::Late),
+                }
             }
         }
     }

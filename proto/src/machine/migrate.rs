@@ -9,13 +9,20 @@ use crate::id::{Doing, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::mail::Stored;
 use crate::request::{Acks, Verb};
+use crate::state::State;
 use crate::time::Time;
 
 impl Core {
     pub(super) fn begin_migrate(&mut self, key: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<(), Refused> {
-        let owed = self.get(key, Verb::Migrate)?.owed;
+        let id = self.get(key, Verb::Migrate)?;
+        let (owed, waiting) = (id.owed, id.waiting);
         if owed == 0 {
-            return self.start_move(key, to, false);
+            self.start_move(key, to, false)?;
+            // As every request, it gives up the event that completed the one before.
+            if !matches!(waiting, Waiting::For(_)) {
+                self.clear_waiting(key, Waiting::Never);
+            }
+            return Ok(());
         }
         if let Some(id) = self.ids.get_mut(key) {
             id.doing = Doing::Quiesce { to };
@@ -53,7 +60,8 @@ impl Core {
         match to {
             Some(to) => {
                 self.join_channel(to);
-                self.call_for_id(key, Doing::Move { to, by_event }, Call::Migrate { id: key, from, to });
+                let doing = Doing::Move { to, by_event, arrived: false };
+                self.call_for_id(key, doing, Call::Migrate { id: key, from, to });
             }
             None => {
                 let to = self.insert_channel(Acks::OnDelivery, true)?;
@@ -77,11 +85,12 @@ impl Core {
             Ok(()) => {
                 self.now_open(to);
                 // A destroy overtook the migration: the channel that was opened for it goes again.
-                if state == crate::State::Destroying {
+                if state == State::Destroying {
                     self.leave_channel(to);
                     return None;
                 }
-                self.call_for_id(key, Doing::Move { to, by_event }, Call::Migrate { id: key, from, to });
+                let doing = Doing::Move { to, by_event, arrived: false };
+                self.call_for_id(key, doing, Call::Migrate { id: key, from, to });
                 None
             }
             Err(errno) => {
@@ -96,21 +105,32 @@ impl Core {
         key: IdKey,
         to: ChannelKey,
         by_event: bool,
+        arrived: bool,
         outcome: Outcome,
     ) -> Option<Result<(), Failure>> {
-        let id = self.ids.get(key)?;
-        let (home, state) = (id.home, id.state);
+        let state = self.ids.get(key)?.state;
         match outcome {
-            // An event on the new channel may have told already.
-            Ok(()) if home == to => None,
+            // An event on the new channel has told already; against that an errno proves nothing (`ucma_migrate_id`
+            // may say EFAULT after it has moved the id).
+            _ if arrived => (!by_event).then_some(Ok(())),
             Ok(()) => {
                 self.arrive(key, to, by_event);
-                if by_event { None } else { Some(Ok(())) }
+                (!by_event).then_some(Ok(()))
             }
             Err(errno) => {
                 self.leave_channel(to);
+                self.stay(key);
                 self.end_migrate(key, by_event, Err(Failure { call: Verb::Migrate.name(), state, errno }))
             }
+        }
+    }
+
+    /// It stays in synchronous mode: a request that ended meanwhile keeps its event.
+    fn stay(&mut self, key: IdKey) {
+        let Some(id) = self.ids.get(key) else { return };
+        if let (Waiting::Posted(verb, letter), home) = (id.waiting, id.home) {
+            self.detach(letter, home);
+            self.clear_waiting(key, Waiting::Ended(verb, letter));
         }
     }
 
@@ -125,13 +145,15 @@ impl Core {
     /// The id is on its new channel: its undelivered events follow, in order, ahead of any later ones.
     pub(super) fn arrive(&mut self, key: IdKey, to: ChannelKey, by_event: bool) {
         let private = self.is_private(to);
-        // Leaving synchronous mode acks the event that completed the last call (`rdma_migrate_id` of librdmacm).
+        // A request of synchronous mode that is still open ends by an ordinary event.
         self.clear_waiting(key, Waiting::Never);
         let Some(id) = self.ids.get_mut(key) else { return };
         let from = core::mem::replace(&mut id.home, to);
         id.sync = private;
         let mut next = id.mail.head();
-        if by_event {
+        let listens = u32::from(id.state == State::Listening);
+        // Of an id that is being destroyed nothing else is told.
+        if by_event && id.state != State::Destroying {
             let letter = self.mail.store(Stored::made(key, EventKind::Migrated, 0));
             self.mail.own_first(&mut id.mail, letter);
             if let Some(channel) = self.channels.get_mut(to) {
@@ -147,14 +169,22 @@ impl Core {
                 self.mail.append(&mut channel.mail, letter);
             }
         }
+        if let Some(channel) = self.channels.get_mut(from) {
+            channel.listeners -= listens;
+        }
+        if let Some(channel) = self.channels.get_mut(to) {
+            channel.listeners += listens;
+        }
         self.leave_channel(from);
         self.handle_readable(to);
         self.news += 1;
     }
 
     pub(super) fn tell_migrated(&mut self, key: IdKey, result: Result<(), Errno>) {
-        if let Some(home) = self.home(key) {
-            let status = result.map_or_else(|errno| -errno.0, |()| 0);
+        if let Some(id) = self.ids.get(key)
+            && id.state != State::Destroying
+        {
+            let (home, status) = (id.home, result.map_or_else(Errno::as_status, |()| 0));
             self.post(Stored::made(key, EventKind::Migrated, status), home);
         }
     }

@@ -79,7 +79,8 @@ impl Core {
     pub fn new(limits: Limits) -> Self {
         Core {
             limits,
-            ids: Arena::new(limits.ids),
+            // One more than the limit: the key for a request that no listener of the channel can bring.
+            ids: Arena::new(limits.ids.saturating_add(1)),
             channels: Arena::new(limits.channels),
             mail: Mail::default(),
             calls: VecDeque::new(),
@@ -180,7 +181,7 @@ impl Core {
             Waiting::Never | Waiting::For(_) => None,
             Waiting::Without { timed_out: false } => Some(Ok(())),
             Waiting::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
-            Waiting::Ended(verb, letter) => {
+            Waiting::Ended(verb, letter) | Waiting::Posted(verb, letter) => {
                 let event = self.to_event(self.mail.get(letter));
                 Some(match event.cm().and_then(|cm| foreign_end(verb, cm)) {
                     Some(errno) => Err(errno),
@@ -195,7 +196,7 @@ impl Core {
     #[must_use]
     pub fn sync_event(&self, id: IdKey) -> Option<Event> {
         match self.ids.get(id)?.waiting {
-            Waiting::Ended(_, letter) => Some(self.to_event(self.mail.get(letter))),
+            Waiting::Ended(_, letter) | Waiting::Posted(_, letter) => Some(self.to_event(self.mail.get(letter))),
             Waiting::Never | Waiting::For(_) | Waiting::Without { .. } => None,
         }
     }
@@ -244,13 +245,26 @@ impl Core {
         if let Some(id) = self.ids.get_mut(key)
             && id.state != next
         {
-            let ended = table::operation(id.state).is_some();
-            id.state = next;
-            if ended {
+            let (before, home) = (core::mem::replace(&mut id.state, next), id.home);
+            if table::operation(before).is_some() {
                 id.deadline = Time::NEVER;
                 self.set_alarm(key);
             }
+            if let Some(channel) = self.channels.get_mut(home) {
+                channel.listeners -= u32::from(before == State::Listening);
+                channel.listeners += u32::from(next == State::Listening);
+            }
         }
+    }
+
+    /// How many channels are to be read.
+    pub(crate) fn readable_len(&self) -> usize {
+        self.readable.len()
+    }
+
+    /// Whether one more id keeps the limit.
+    fn has_room(&self) -> bool {
+        self.ids.len() < self.limits.ids as usize
     }
 
     fn set_deadline(&mut self, key: IdKey, deadline: Time) {

@@ -33,17 +33,21 @@ impl Core {
     }
 
     fn channel_outcome(&mut self, key: ChannelKey, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
-        let channel = self.channels.get_mut(key).ok_or(Fault::NoSuchCall { token })?;
+        let channel = self
+            .channels
+            .get_mut(key)
+            .filter(|channel| channel.call == Some(token))
+            .ok_or(Fault::NoSuchCall { token })?;
+        channel.call = None;
         let (call, asked) = (
             if channel.phase == Phase::Opening { "create_event_channel" } else { "destroy_event_channel" },
             !channel.private,
         );
         match (channel.phase, outcome) {
             (Phase::Opening, Ok(())) => channel.phase = Phase::Open,
-            (Phase::Opening | Phase::Closing, _) => {
-                self.channels.remove(key);
-            }
-            (Phase::Open, _) => return Err(Fault::NoSuchCall { token }),
+            (Phase::Opening, Err(_)) if channel.ids > 0 => channel.phase = Phase::Broken,
+            (Phase::Opening | Phase::Closing, _) => self.remove_channel(key),
+            (Phase::Open | Phase::Broken, _) => return Err(Fault::NoSuchCall { token }),
         }
         match outcome {
             Err(errno) if !asked => Err(Fault::Leak { call, errno }),
@@ -60,6 +64,7 @@ impl Core {
         id.call = None;
         let doing = core::mem::replace(&mut id.doing, Doing::Nothing);
         // A destroy was asked for while the call was under way: nobody asks for the call's own end any more.
+        let (home, mourner) = (id.home, id.mourner);
         let orphaned = id.state == State::Destroying && !matches!(doing, Doing::Destroy);
         let ended = match doing {
             Doing::Nothing | Doing::Quiesce { .. } => return Err(Fault::NoSuchCall { token }),
@@ -67,12 +72,13 @@ impl Core {
             Doing::Create => self.created(key, outcome),
             Doing::Request { verb, before, bound } => Some(self.requested(key, verb, before, bound, outcome)),
             Doing::OpenToMove { to, by_event } => self.opened_to_move(key, to, by_event, outcome),
-            Doing::Move { to, by_event } => self.moved(key, to, by_event, outcome),
+            Doing::Move { to, by_event, arrived } => self.moved(key, to, by_event, arrived, outcome),
             Doing::Destroy => return self.destroyed(key, outcome),
         };
         if orphaned {
             self.continue_destroy(key);
-            return Ok(None);
+            // An id that could not be created is gone without a call.
+            return Ok(if self.ids.contains(key) { None } else { self.tell_gone(key, home, mourner) });
         }
         Ok(ended.map(|result| Ended { about: About::Id(key), result }))
     }
@@ -122,9 +128,12 @@ impl Core {
                     table::Ask::Go(next) => next,
                     table::Ask::Refuse(_) => before,
                 };
-                // An event that came before the outcome has moved the id on: that is the newer word.
+                // An event that came before the outcome, or the deadline, has moved the id on: that is the newer word,
+                // and the end of a request that ends so.
                 if self.state(key) == Some(begun) {
                     self.set_state(key, table::after_failure(before, verb, errno));
+                } else if table::operation(begun) == Some(verb) {
+                    return Ok(());
                 }
                 self.clear_waiting(key, Waiting::Never);
                 Err(Failure { call: verb.name(), state: self.state(key).unwrap_or(before), errno })

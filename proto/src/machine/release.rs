@@ -10,6 +10,7 @@ use crate::id::{Channel, Doing, Id, Phase, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::mail::{Stored, Thread};
 use crate::request::{Acks, Verb};
+use crate::state::State;
 use crate::table::{self, Ask};
 use crate::time::Time;
 
@@ -30,7 +31,7 @@ struct Parts {
 impl Released {
     /// The state that the id is in.
     #[must_use]
-    pub fn state(&self) -> crate::State {
+    pub fn state(&self) -> State {
         self.0.id.state
     }
 }
@@ -39,8 +40,11 @@ impl Core {
     /// Takes an id in synchronous mode out of this core, with its undelivered events. Its key is stale from now on.
     /// Returns the private channel's key too, for [`Device::release`](crate::Device::release).
     ///
+    /// An open request goes along, with its deadline: both cores must count time from the same epoch.
+    ///
     /// # Errors
-    /// [`Refused`] if the id is not in synchronous mode, a call is under way, or acks are owed.
+    /// [`Refused`] if the id is not in synchronous mode, shares its channel (a listener and the ids of its requests), a
+    /// call is under way, acks are owed, or it listens and requests wait to be taken.
     pub fn release(&mut self, key: IdKey) -> Result<(Released, ChannelKey), Refused> {
         let id = self.get(key, Verb::Release)?;
         let shared = self.channels.get(id.home).is_some_and(|channel| channel.ids != 1);
@@ -53,6 +57,10 @@ impl Core {
             }
             (Ask::Go(_), Doing::Nothing) if !id.sync || shared => Some(Why::NotSync),
             (Ask::Go(_), Doing::Nothing) if id.owed > 0 => Some(Why::OwesAcks),
+            // Undelivered requests are about ids that stay here.
+            (Ask::Go(_), Doing::Nothing) if id.state == State::Listening && id.mail.len > 0 => {
+                Some(Why::Busy(Verb::Listen))
+            }
             (Ask::Go(_), Doing::Nothing) => None,
         };
         if let Some(why) = why {
@@ -69,12 +77,12 @@ impl Core {
                 let (stored, data) = self.take_whole(letter);
                 Some((verb, stored, data))
             }
-            Waiting::Never | Waiting::For(_) | Waiting::Without { .. } => None,
+            Waiting::Never | Waiting::For(_) | Waiting::Posted(..) | Waiting::Without { .. } => None,
         };
         // The deadline goes along; only its place in this core's heap does not.
         let deadline = self.ids.get(key).map_or(Time::NEVER, |id| id.deadline);
         self.set_deadline(key, Time::NEVER);
-        self.channels.remove(home);
+        self.remove_channel(home);
         match self.ids.remove(key) {
             Some(id) => Ok((Released(Box::new(Parts { id: Id { deadline, ..id }, mail, ended })), home)),
             None => Err(Refused::NoSuchId { id: key, request: Verb::Release }),
@@ -84,13 +92,17 @@ impl Core {
     /// Takes in an id that another core released: in synchronous mode, in the state it was in, on a new private
     /// channel. The device's half is adopted under the same two keys before anything else is done with it.
     ///
+    /// The deadline of a request that is still open is taken as it is: this core must count [`Time`] from the same epoch
+    /// as the one that released the id.
+    ///
     /// # Errors
     /// [`Refused::Full`] and the id again, at the limit on ids or channels.
     pub fn adopt(&mut self, released: Released) -> Result<(IdKey, ChannelKey), (Refused, Released)> {
-        if self.ids.next_key().is_none() {
+        if !self.has_room() {
             return Err((Refused::Full("ids"), released));
         }
-        let channel = Channel { phase: Phase::Open, ids: 1, ..Channel::new(Acks::OnDelivery, true) };
+        let listeners = u32::from(released.state() == State::Listening);
+        let channel = Channel { phase: Phase::Open, ids: 1, listeners, ..Channel::new(Acks::OnDelivery, true) };
         let Some(home) = self.channels.insert(channel) else { return Err((Refused::Full("channels"), released)) };
         let Parts { id, mail, ended } = *released.0;
         let (deadline, waiting) = (id.deadline, id.waiting);
@@ -109,7 +121,7 @@ impl Core {
                 let stored = self.rekeyed(stored, data, key);
                 Waiting::Ended(verb, self.mail.store(stored))
             }
-            (Waiting::Ended(..), None) => Waiting::Never,
+            (Waiting::Ended(..) | Waiting::Posted(..), None) => Waiting::Never,
             (waiting @ (Waiting::Never | Waiting::For(_) | Waiting::Without { .. }), None) => waiting,
         };
         self.clear_waiting(key, waiting);

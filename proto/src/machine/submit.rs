@@ -4,7 +4,7 @@ use super::Core;
 use crate::device::Call;
 use crate::error::{Refused, Why};
 use crate::guard;
-use crate::id::{Doing, Id, Waiting};
+use crate::id::{Doing, Id, Mourner, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::request::{Acks, PortSpace, Request, Verb};
 use crate::table::{self, Ask};
@@ -16,7 +16,7 @@ impl Core {
     /// # Errors
     /// [`Refused::NoSuchChannel`]; [`Refused::Full`] at the limit on ids or, in synchronous mode, on channels.
     pub fn create_id(&mut self, home: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Refused> {
-        if self.ids.next_key().is_none() {
+        if !self.has_room() {
             return Err(Refused::Full("ids"));
         }
         let (home, sync) = match home {
@@ -46,7 +46,7 @@ impl Core {
             Ask::Refuse(why) => return Err(self.refusal(key, verb, why)),
         };
         match request {
-            Request::Destroy => self.begin_destroy(key, deadline),
+            Request::Destroy => self.begin_destroy(key, deadline, Mourner::Caller),
             Request::Migrate { to } => return self.begin_migrate(key, to, deadline),
             Request::AttachQp | Request::DetachQp => {
                 if let Some(id) = self.ids.get_mut(key) {
@@ -163,7 +163,8 @@ impl Core {
                     let stored = self.mail.take(letter);
                     self.mail.drop_data(stored.data);
                 }
-                Waiting::Never | Waiting::For(_) | Waiting::Without { .. } => {}
+                // Still on the lists.
+                Waiting::Posted(..) | Waiting::Never | Waiting::For(_) | Waiting::Without { .. } => {}
             }
         }
     }

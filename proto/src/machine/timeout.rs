@@ -3,7 +3,7 @@
 use super::Core;
 use crate::errno::Errno;
 use crate::event::EventKind;
-use crate::id::Waiting;
+use crate::id::{Mourner, Waiting};
 use crate::key::IdKey;
 use crate::mail::Stored;
 use crate::state::State;
@@ -17,7 +17,7 @@ impl Core {
             && due <= now
         {
             let Some(id) = self.ids.get(key) else { return };
-            if id.move_deadline <= now {
+            if id.move_deadline == due {
                 self.stop_quiescing(key);
                 self.tell_migrated(key, Err(Errno::ETIMEDOUT));
             } else {
@@ -34,7 +34,7 @@ impl Core {
             return;
         };
         let stored = if state == State::Destroying {
-            id.destroy_by_event = false;
+            id.mourner = Mourner::Caller;
             Stored::made(key, EventKind::Destroyed, -Errno::ETIMEDOUT.0)
         } else {
             Stored::made(key, EventKind::DeadlinePassed(verb), 0)
@@ -42,7 +42,9 @@ impl Core {
         self.set_state(key, next);
         match waiting {
             Waiting::For(_) => self.clear_waiting(key, Waiting::Without { timed_out: true }),
-            Waiting::Never | Waiting::Ended(..) | Waiting::Without { .. } => self.post(stored, home),
+            Waiting::Never | Waiting::Ended(..) | Waiting::Posted(..) | Waiting::Without { .. } => {
+                self.post(stored, home);
+            }
         }
     }
 }

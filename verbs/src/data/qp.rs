@@ -34,6 +34,13 @@ pub struct Caps {
     pub max_inline: u32,
 }
 
+impl Default for Caps {
+    /// 16 of each, one piece of memory, nothing inline.
+    fn default() -> Self {
+        Caps { max_send_wr: 16, max_recv_wr: 16, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 }
+    }
+}
+
 /// Where at the peer an RDMA read or write goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Remote {

@@ -1,0 +1,297 @@
+//! The stage: a core, and the test that plays everybody else.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use cmid_proto::{
+    Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Core, Ended, Event, EventKind, IdKey, Limits, Outcome,
+    PortSpace, RawEvent, ReceivedParam, Refused, Request, State, Time, Token,
+};
+
+pub(crate) const OK: Outcome = Ok(());
+
+/// A core whose invariants are checked after every line of the dialogue.
+#[derive(Clone)]
+pub(crate) struct Stage {
+    pub(crate) core: Core,
+    pub(crate) now: Time,
+}
+
+pub(crate) fn addr(last: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, last], 7471))
+}
+
+pub(crate) const BIND: Request<'static> =
+    Request::Bind { addr: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), 7471) };
+pub(crate) const RESOLVE: Request<'static> = Request::ResolveAddr {
+    src: None,
+    dst: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)), 7471),
+};
+pub(crate) const LISTEN: Request<'static> = Request::Listen { backlog: 8 };
+pub(crate) const REJECT: Request<'static> = Request::Reject { private_data: b"no" };
+
+/// Parameters for an id without a QP.
+pub(crate) fn param() -> ConnParam {
+    ConnParam { qp_num: 7, ..ConnParam::default() }
+}
+
+pub(crate) fn connect() -> Request<'static> {
+    Request::Connect { param: param(), private_data: b"hello" }
+}
+
+pub(crate) fn accept() -> Request<'static> {
+    Request::Accept { param: param(), private_data: b"welcome" }
+}
+
+pub(crate) fn to(channel: ChannelKey) -> Request<'static> {
+    Request::Migrate { to: Some(channel) }
+}
+
+pub(crate) const TO_SYNC: Request<'static> = Request::Migrate { to: None };
+
+pub(crate) fn cm(kind: CmEvent) -> EventKind {
+    EventKind::Cm(kind)
+}
+
+/// A raw event that carries nothing.
+pub(crate) fn raw(id: IdKey, kind: CmEvent, status: i32) -> RawEvent<'static> {
+    RawEvent { id, listener: None, kind, status, param: ReceivedParam::default(), private_data: &[] }
+}
+
+/// An event that is acked already.
+pub(crate) struct Seen(Event);
+
+impl std::ops::Deref for Seen {
+    type Target = Event;
+    fn deref(&self) -> &Event {
+        &self.0
+    }
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self::with(Limits { ids: 32, channels: 32, events: 64 })
+    }
+
+    pub(crate) fn with(limits: Limits) -> Self {
+        Stage { core: Core::new(limits), now: Time(1_000) }
+    }
+
+    /// A stage with one channel.
+    pub(crate) fn on(acks: Acks) -> (Self, ChannelKey) {
+        let mut stage = Self::new();
+        let channel = stage.channel(acks);
+        (stage, channel)
+    }
+
+    pub(crate) fn channel(&mut self, acks: Acks) -> ChannelKey {
+        let channel = self.core.open_channel(acks).unwrap();
+        self.expect_call("create_event_channel", OK);
+        channel
+    }
+
+    /// A new id; `None` makes it synchronous.
+    pub(crate) fn id(&mut self, on: Option<ChannelKey>) -> IdKey {
+        let id = self.core.create_id(on, PortSpace::Tcp).unwrap();
+        self.all_well();
+        id
+    }
+
+    pub(crate) fn asks(&mut self, id: IdKey, request: Request<'_>) -> Result<(), Refused> {
+        self.asks_until(id, request, Time::NEVER)
+    }
+
+    pub(crate) fn asks_until(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
+        let result = self.core.submit(self.now, id, request, deadline);
+        self.core.check();
+        result
+    }
+
+    /// The request is accepted and the device does what it is told.
+    pub(crate) fn does(&mut self, id: IdKey, request: Request<'_>) {
+        self.does_until(id, request, Time::NEVER);
+    }
+
+    pub(crate) fn does_until(&mut self, id: IdKey, request: Request<'_>, deadline: Time) {
+        self.asks_until(id, request, deadline).unwrap();
+        self.all_well();
+    }
+
+    /// The device takes the next call, which must be this one, and has not answered yet.
+    pub(crate) fn takes_call(&mut self, name: &str) -> (Token, Call) {
+        let (token, call) = self.core.poll_call().unwrap_or_else(|| panic!("no call, expected {name}"));
+        assert_eq!(call.name(), name, "{call:?}");
+        self.core.check();
+        (token, call)
+    }
+
+    pub(crate) fn answers(&mut self, token: Token, outcome: Outcome) -> Option<Ended> {
+        let ended = self.core.handle_outcome(token, outcome).unwrap();
+        self.core.check();
+        ended
+    }
+
+    /// The device takes the next call and answers at once.
+    pub(crate) fn expect_call(&mut self, name: &str, outcome: Outcome) -> Option<Ended> {
+        let (token, _) = self.takes_call(name);
+        self.answers(token, outcome)
+    }
+
+    pub(crate) fn no_call(&mut self) {
+        assert_eq!(self.core.poll_call(), None);
+    }
+
+    /// The device makes every call that waits, successfully.
+    pub(crate) fn all_well(&mut self) {
+        while let Some((token, _)) = self.core.poll_call() {
+            self.answers(token, OK);
+        }
+    }
+
+    /// The device reports something on the channel that the id is on.
+    pub(crate) fn says(&mut self, id: IdKey, kind: CmEvent) -> Admission {
+        self.says_status(id, kind, 0)
+    }
+
+    pub(crate) fn says_status(&mut self, id: IdKey, kind: CmEvent, status: i32) -> Admission {
+        let home = self.core.home(id).unwrap();
+        self.says_on(home, raw(id, kind, status))
+    }
+
+    pub(crate) fn says_on(&mut self, on: ChannelKey, raw: RawEvent<'_>) -> Admission {
+        let admission = self.core.handle_event(on, raw).unwrap();
+        self.core.check();
+        admission
+    }
+
+    /// The device reports a connection request for a listener.
+    pub(crate) fn says_request(&mut self, listener: IdKey) -> IdKey {
+        let home = self.core.home(listener).unwrap();
+        let child = self.core.wants_event(home).unwrap();
+        let data =
+            RawEvent { listener: Some(listener), private_data: &[1; 56], ..raw(child, CmEvent::ConnectRequest, 0) };
+        assert_eq!(self.says_on(home, data), Admission::Child(child));
+        child
+    }
+
+    /// The application takes the next event of a channel, which must be this one.
+    pub(crate) fn expect_event(&mut self, on: ChannelKey, id: IdKey, kind: EventKind) -> Event {
+        let event = self.core.poll_event(on).unwrap_or_else(|| panic!("no event, expected {kind}"));
+        self.core.check();
+        assert_eq!((event.id, event.kind), (id, kind), "{event:?}");
+        event
+    }
+
+    /// Takes the next event and acks it, if it is to be acked.
+    pub(crate) fn sees(&mut self, on: ChannelKey, id: IdKey, kind: EventKind) -> Seen {
+        let mut event = self.expect_event(on, id, kind);
+        if let Some(receipt) = event.receipt.take() {
+            self.core.ack(receipt).unwrap();
+            self.core.check();
+        }
+        Seen(event)
+    }
+
+    pub(crate) fn no_event(&mut self, on: ChannelKey) {
+        assert_eq!(self.core.poll_event(on), None);
+    }
+
+    /// What the device says, the application sees at once and acks.
+    pub(crate) fn tells(&mut self, id: IdKey, kind: CmEvent) {
+        let home = self.core.home(id).unwrap();
+        assert_eq!(self.says(id, kind), Admission::Known);
+        self.sees(home, id, cm(kind));
+    }
+
+    pub(crate) fn acks(&mut self, event: Event) {
+        self.core.ack(event.receipt.unwrap()).unwrap();
+        self.core.check();
+    }
+
+    pub(crate) fn passes(&mut self, span: Duration) {
+        self.now = self.now.after(span);
+        self.core.handle_timeout(self.now);
+        self.core.check();
+    }
+
+    pub(crate) fn within(&self, span: Duration) -> Time {
+        self.now.after(span)
+    }
+
+    pub(crate) fn state(&self, id: IdKey) -> State {
+        self.core.state(id).unwrap()
+    }
+
+    /// A listener and a request that the application has seen; the listener stays.
+    pub(crate) fn requested(&mut self, on: ChannelKey) -> (IdKey, IdKey) {
+        let listener = self.id(Some(on));
+        self.does(listener, LISTEN);
+        let child = self.says_request(listener);
+        self.sees(on, child, cm(CmEvent::ConnectRequest));
+        (listener, child)
+    }
+
+    /// A new id that has been led into a state, with nothing undelivered and nothing owed.
+    pub(crate) fn in_state(&mut self, on: ChannelKey, state: State) -> IdKey {
+        let lead = |stage: &mut Self, from: State| stage.in_state(on, from);
+        let after = |stage: &mut Self, from: State, request: Request<'_>| {
+            let id = lead(stage, from);
+            stage.does(id, request);
+            id
+        };
+        let told = |stage: &mut Self, from: State, kind: CmEvent| {
+            let id = lead(stage, from);
+            stage.tells(id, kind);
+            id
+        };
+        let id = match state {
+            State::Idle => self.id(Some(on)),
+            State::Bound => after(self, State::Idle, BIND),
+            State::AddrResolving => after(self, State::Idle, RESOLVE),
+            State::AddrResolved => told(self, State::AddrResolving, CmEvent::AddrResolved),
+            State::RouteResolving => after(self, State::AddrResolved, Request::ResolveRoute),
+            State::RouteResolved => told(self, State::RouteResolving, CmEvent::RouteResolved),
+            State::Connecting => after(self, State::RouteResolved, connect()),
+            State::Responded => told(self, State::Connecting, CmEvent::ConnectResponse),
+            State::Requested => self.requested(on).1,
+            State::Accepting => after(self, State::Requested, accept()),
+            State::Connected => after(self, State::Responded, Request::Establish),
+            State::Disconnecting => after(self, State::Connected, Request::Disconnect),
+            State::PeerClosed => told(self, State::Connected, CmEvent::Disconnected),
+            State::TimeWait => after(self, State::PeerClosed, Request::Disconnect),
+            State::Closed => told(self, State::TimeWait, CmEvent::TimewaitExit),
+            State::Failed => told(self, State::Connecting, CmEvent::Rejected),
+            State::Listening => after(self, State::Idle, LISTEN),
+            State::Removed => told(self, State::Bound, CmEvent::DeviceRemoval),
+            State::Destroying => {
+                let id = lead(self, State::Bound);
+                self.asks(id, Request::Destroy).unwrap();
+                id
+            }
+        };
+        assert_eq!(self.state(id), state);
+        id
+    }
+
+    /// Every id is destroyed and every channel closed, and nothing is left anywhere.
+    pub(crate) fn ends(mut self, ids: &[IdKey], channels: &[ChannelKey]) {
+        for &id in ids {
+            if self.core.state(id).is_some_and(|state| state != State::Destroying) {
+                self.does(id, Request::Destroy);
+            }
+        }
+        self.all_well();
+        for &channel in channels {
+            while let Some(event) = self.core.poll_event(channel) {
+                assert_eq!(event.receipt, None, "nobody has acked {event:?}");
+            }
+            self.core.close_channel(channel).unwrap();
+        }
+        self.all_well();
+        while self.core.poll_readable().is_some() {}
+        self.core.check();
+        assert_eq!((self.core.ids(), self.core.channels()), (0, 0));
+        assert_eq!((self.core.poll_timeout(), self.core.has_work()), (None, false));
+        assert_eq!(self.core.counters().faults, 0);
+    }
+}

@@ -1,0 +1,81 @@
+//! What happens when it is full.
+
+use cmid_proto::{Acks, CmEvent, Limits, PortSpace, Refused, Request, State};
+
+use crate::fixture::{LISTEN, RESOLVE, Stage, cm, connect};
+
+#[test]
+fn at_the_limit_on_events_none_is_wanted_and_none_is_lost() {
+    let mut stage = Stage::with(Limits { ids: 4, channels: 4, events: 2 });
+    let channel = stage.channel(Acks::Explicit);
+    let id = stage.id(Some(channel));
+    for status in 0..2 {
+        assert!(stage.core.wants_event(channel).is_some());
+        stage.says_status(id, CmEvent::AddrChange, status);
+    }
+    assert_eq!(stage.core.wants_event(channel), None);
+    assert_eq!(stage.sees(channel, id, cm(CmEvent::AddrChange)).status, 0);
+    assert!(stage.core.wants_event(channel).is_some());
+    assert_eq!(stage.sees(channel, id, cm(CmEvent::AddrChange)).status, 1);
+    stage.ends(&[id], &[channel]);
+}
+
+#[test]
+fn the_ends_of_synchronous_requests_do_not_fill_the_core() {
+    let mut stage = Stage::with(Limits { ids: 2, channels: 3, events: 1 });
+    let ids = [stage.id(None), stage.id(None)];
+    for id in ids {
+        stage.does(id, RESOLVE);
+        assert!(stage.core.wants_event(stage.core.home(id).unwrap()).is_some());
+        stage.says(id, CmEvent::AddrResolved);
+    }
+    assert_eq!(ids.map(|id| stage.core.sync_result(id)), [Some(Ok(())); 2]);
+    stage.ends(&ids, &[]);
+}
+
+#[test]
+fn at_the_limit_on_ids_only_the_channels_of_listeners_wait() {
+    let mut stage = Stage::with(Limits { ids: 2, channels: 4, events: 8 });
+    let (door, room) = (stage.channel(Acks::OnDelivery), stage.channel(Acks::OnDelivery));
+    let id = stage.in_state(room, State::RouteResolved);
+    let listener = stage.in_state(door, State::Listening);
+    assert_eq!(stage.core.create_id(Some(room), PortSpace::Tcp), Err(Refused::Full("ids")));
+    assert_eq!(stage.core.wants_event(door), None, "the next event may be a request");
+    stage.does(id, connect());
+    assert!(stage.core.wants_event(room).is_some());
+    stage.tells(id, CmEvent::Established);
+    stage.does(id, Request::Destroy);
+    let child = stage.says_request(listener);
+    assert_eq!(stage.core.wants_event(door), None);
+    stage.ends(&[child, listener], &[door, room]);
+}
+
+#[test]
+fn a_full_core_refuses_and_changes_nothing() {
+    let mut stage = Stage::with(Limits { ids: 3, channels: 2, events: 8 });
+    let channel = stage.channel(Acks::OnDelivery);
+    let id = stage.id(Some(channel));
+    let other = stage.id(None);
+    let before = stage.core.clone();
+    assert_eq!(stage.core.open_channel(Acks::Explicit), Err(Refused::Full("channels")));
+    assert_eq!(stage.core.create_id(None, PortSpace::Tcp), Err(Refused::Full("channels")));
+    let refused = stage.asks(id, crate::fixture::TO_SYNC).unwrap_err();
+    assert!(refused.to_string().ends_with("no channel is left for synchronous mode"));
+    assert_eq!(stage.core, before);
+    stage.ends(&[id, other], &[channel]);
+}
+
+#[test]
+fn a_key_names_nothing_once_its_id_is_gone() {
+    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
+    let old = stage.id(Some(channel));
+    stage.does(old, Request::Destroy);
+    let new = stage.id(Some(channel));
+    assert_ne!(old, new);
+    let before = stage.core.clone();
+    let refused = stage.asks(old, LISTEN).unwrap_err();
+    assert_eq!(refused.to_string(), format!("listen on {old}: there is no such id"));
+    assert_eq!((stage.core.state(old), stage.core.home(old), stage.core.owed(old)), (None, None, 0));
+    assert_eq!(stage.core, before);
+    stage.ends(&[new], &[channel]);
+}

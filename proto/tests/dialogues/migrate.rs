@@ -1,0 +1,233 @@
+//! Migration in every state, with and without events under way.
+
+use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, Request, State, Verb, Why};
+
+use crate::fixture::{OK, Stage, TO_SYNC, accept, cm, raw, to};
+
+/// An event that every living state but *removed* delivers and that changes none.
+const ANY: CmEvent = CmEvent::Unknown(1000);
+
+fn moving_states() -> impl Iterator<Item = State> {
+    State::ALL.into_iter().filter(|&state| state != State::Destroying)
+}
+
+#[test]
+fn every_state_migrates_with_its_undelivered_events_ahead_of_later_ones() {
+    for state in moving_states() {
+        for undelivered in [0, 1, 3] {
+            let (mut stage, here) = Stage::on(Acks::OnDelivery);
+            let there = stage.channel(Acks::OnDelivery);
+            let id = stage.in_state(here, state);
+            let bystander = stage.id(Some(here));
+            for status in 0..undelivered {
+                let known = state != State::Removed;
+                stage.says_status(id, ANY, status);
+                stage.says_status(bystander, ANY, status);
+                assert_eq!(stage.core.counters().late, if known { 0 } else { status as u64 + 1 });
+            }
+            stage.asks(id, to(there)).unwrap();
+            let (token, call) = stage.takes_call("migrate_id");
+            assert_eq!(call, Call::Migrate { id, from: here, to: there });
+            assert!(stage.answers(token, OK).unwrap().result.is_ok());
+            assert_eq!((stage.state(id), stage.core.home(id)), (state, Some(there)));
+            stage.says_status(id, ANY, 100);
+            if state != State::Removed {
+                for status in (0..undelivered).chain([100]) {
+                    assert_eq!(stage.sees(there, id, cm(ANY)).status, status, "{state}");
+                }
+            }
+            stage.no_event(there);
+            for status in 0..undelivered {
+                assert_eq!(stage.sees(here, bystander, cm(ANY)).status, status);
+            }
+            stage.no_event(here);
+        }
+    }
+}
+
+#[test]
+fn every_state_waits_for_the_acks_of_what_was_delivered() {
+    for state in moving_states().filter(|&state| state != State::Removed) {
+        for target_acks in [Acks::Explicit, Acks::OnDelivery] {
+            let (mut stage, here) = Stage::on(Acks::Explicit);
+            let there = stage.channel(target_acks);
+            let id = stage.in_state(here, state);
+            stage.says_status(id, ANY, 1);
+            stage.says_status(id, ANY, 2);
+            let held = stage.expect_event(here, id, cm(ANY));
+            stage.asks(id, to(there)).unwrap();
+            stage.no_call();
+            stage.acks(held);
+            stage.expect_call("migrate_id", OK);
+            stage.sees(there, id, EventKind::Migrated);
+            assert_eq!(stage.sees(there, id, cm(ANY)).status, 2, "{state}");
+            assert_eq!(stage.state(id), state);
+        }
+    }
+}
+
+#[test]
+fn every_state_survives_a_migration_that_fails() {
+    for state in moving_states() {
+        let (mut stage, here) = Stage::on(Acks::OnDelivery);
+        let there = stage.channel(Acks::OnDelivery);
+        let id = stage.in_state(here, state);
+        let waits = stage.says(id, ANY) == cmid_proto::Admission::Known;
+        stage.asks(id, to(there)).unwrap();
+        let failure = stage.expect_call("migrate_id", Err(Errno::ENXIO)).unwrap().result.unwrap_err();
+        assert_eq!((failure.call, failure.state, failure.errno), ("migrate_id", state, Errno::ENXIO));
+        assert_eq!((stage.state(id), stage.core.home(id)), (state, Some(here)));
+        if waits {
+            stage.sees(here, id, cm(ANY));
+        }
+        stage.core.close_channel(there).unwrap();
+    }
+}
+
+#[test]
+fn every_state_goes_to_synchronous_mode_and_back() {
+    for state in moving_states() {
+        let (mut stage, here) = Stage::on(Acks::OnDelivery);
+        let id = stage.in_state(here, state);
+        let before = stage.core.channels();
+        let waits = stage.says(id, ANY) == cmid_proto::Admission::Known;
+        stage.asks(id, TO_SYNC).unwrap();
+        stage.expect_call("create_event_channel", OK);
+        stage.expect_call("migrate_id", OK);
+        let private = stage.core.home(id).unwrap();
+        assert!(stage.core.is_sync(id) && stage.core.is_private(private));
+        let refused = stage.asks(id, TO_SYNC).unwrap_err();
+        let why = Why::AlreadySync;
+        assert_eq!(refused, cmid_proto::Refused::Request { id, request: Verb::Migrate, state, why });
+        stage.asks(id, to(here)).unwrap();
+        stage.expect_call("migrate_id", OK);
+        stage.expect_call("destroy_event_channel", OK);
+        assert_eq!((stage.state(id), stage.core.is_sync(id)), (state, false));
+        assert_eq!(stage.core.channels(), before);
+        if waits {
+            stage.sees(here, id, cm(ANY));
+        }
+        stage.no_event(here);
+    }
+}
+
+#[test]
+fn an_id_may_migrate_to_where_it_is_and_its_events_go_to_the_end() {
+    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
+    let (one, two) = (stage.in_state(channel, State::Bound), stage.in_state(channel, State::Bound));
+    stage.says(one, ANY);
+    stage.says(two, ANY);
+    stage.asks(one, to(channel)).unwrap();
+    assert!(stage.expect_call("migrate_id", OK).unwrap().result.is_ok());
+    stage.sees(channel, two, cm(ANY));
+    stage.sees(channel, one, cm(ANY));
+    // An event that comes before the outcome proves nothing here.
+    stage.asks(one, to(channel)).unwrap();
+    stage.says(one, ANY);
+    assert!(stage.expect_call("migrate_id", Err(Errno::EBADF)).unwrap().result.is_err());
+    stage.sees(channel, one, cm(ANY));
+    stage.ends(&[one, two], &[channel]);
+}
+
+#[test]
+fn a_channel_that_is_closed_is_refused() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let there = stage.channel(Acks::OnDelivery);
+    let id = stage.in_state(here, State::Bound);
+    stage.core.close_channel(there).unwrap();
+    for _ in 0..2 {
+        let refused = stage.asks(id, to(there)).unwrap_err();
+        assert_eq!(refused.errno(), Errno::EBADF);
+        assert_eq!(refused.to_string(), format!("migrate_id on {id} while bound: there is no channel {there}"));
+        stage.all_well();
+    }
+    stage.ends(&[id], &[here]);
+}
+
+#[test]
+fn a_channel_is_in_use_while_an_id_is_on_its_way_to_it() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let there = stage.channel(Acks::OnDelivery);
+    let id = stage.in_state(here, State::Bound);
+    stage.asks(id, to(there)).unwrap();
+    assert!(stage.core.close_channel(there).is_err());
+    stage.all_well();
+    stage.ends(&[id], &[here, there]);
+}
+
+#[test]
+fn an_event_on_the_new_channel_tells_before_the_outcome_does() {
+    for (outcome, acked) in [(OK, true), (Err(Errno::EFAULT), true), (OK, false)] {
+        let (mut stage, here) = Stage::on(Acks::Explicit);
+        let there = stage.channel(Acks::OnDelivery);
+        let id = stage.in_state(here, State::Connected);
+        stage.says_status(id, ANY, 1);
+        let held = stage.expect_event(here, id, cm(ANY));
+        if acked {
+            stage.core.ack(held.receipt.unwrap()).unwrap();
+            stage.asks(id, to(there)).unwrap();
+        } else {
+            stage.asks(id, to(there)).unwrap();
+            stage.acks(held);
+        }
+        let (token, _) = stage.takes_call("migrate_id");
+        stage.says_on(there, raw(id, ANY, 2));
+        assert_eq!(stage.core.home(id), Some(there));
+        let ended = stage.answers(token, outcome);
+        if acked {
+            assert!(ended.unwrap().result.is_ok());
+        } else {
+            assert_eq!(ended, None);
+            stage.sees(there, id, EventKind::Migrated);
+        }
+        assert_eq!(stage.sees(there, id, cm(ANY)).status, 2);
+        stage.ends(&[id], &[here, there]);
+    }
+}
+
+#[test]
+fn the_new_channel_is_to_be_read_after_a_migration() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let there = stage.channel(Acks::OnDelivery);
+    let id = stage.in_state(here, State::Bound);
+    assert_eq!(stage.core.poll_readable(), None);
+    stage.does(id, to(there));
+    assert_eq!(stage.core.poll_readable(), Some(there), "the kernel wakes no one");
+    // An event that was read off the old channel just before arrives where the id is.
+    stage.says_on(here, raw(id, ANY, 0));
+    stage.sees(there, id, cm(ANY));
+    stage.ends(&[id], &[here, there]);
+}
+
+#[test]
+fn a_listener_takes_its_undelivered_requests_along_and_their_ids_stay() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let there = stage.channel(Acks::OnDelivery);
+    let listener = stage.in_state(here, State::Listening);
+    let child = stage.says_request(listener);
+    stage.does(listener, to(there));
+    stage.no_event(here);
+    stage.sees(there, child, cm(CmEvent::ConnectRequest));
+    assert_eq!(stage.core.home(child), Some(here));
+    let second = stage.says_request(listener);
+    assert_eq!(stage.core.home(second), Some(there));
+    stage.does(child, accept());
+    stage.tells(child, CmEvent::Established);
+    stage.ends(&[listener, child], &[here, there]);
+}
+
+#[test]
+fn a_private_channel_that_cannot_be_opened_leaves_the_id_where_it_is() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.in_state(here, State::Connected);
+    stage.asks(id, TO_SYNC).unwrap();
+    let failure = stage.expect_call("create_event_channel", Err(Errno::EMFILE)).unwrap().result.unwrap_err();
+    assert_eq!((failure.call, failure.errno), ("create_event_channel", Errno::EMFILE));
+    stage.asks(id, TO_SYNC).unwrap();
+    stage.expect_call("create_event_channel", OK);
+    stage.expect_call("migrate_id", Err(Errno::ENXIO));
+    stage.expect_call("destroy_event_channel", OK);
+    assert_eq!((stage.core.home(id), stage.core.is_sync(id)), (Some(here), false));
+    stage.does(id, Request::Disconnect);
+    stage.ends(&[id], &[here]);
+}

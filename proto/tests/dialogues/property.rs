@@ -1,0 +1,117 @@
+//! Random runs: whatever the application asks and the device says, the laws hold.
+
+use cmid_proto::{Acks, CmEvent, Errno, Limits, Request};
+use proptest::prelude::*;
+
+use crate::fixture::{BIND, LISTEN, REJECT, RESOLVE, TO_SYNC, accept, connect, to};
+use crate::world::World;
+
+/// Four bytes: what to do, and three choices.
+type Step = (u8, u8, u8, u8);
+
+fn ask(world: &mut World, a: u8, b: u8, c: u8) {
+    let Some(id) = world.id(a) else { return };
+    let wait = if c < 64 { Some(u64::from(c)) } else { None };
+    let request = match b % 20 {
+        0 => BIND,
+        1 | 2 => RESOLVE,
+        3 => Request::ResolveRoute,
+        4 => LISTEN,
+        5 => Request::AttachQp,
+        6 => Request::DetachQp,
+        7 | 8 => connect(),
+        9 => accept(),
+        10 => REJECT,
+        11 => Request::Establish,
+        12 => Request::Disconnect,
+        13 => TO_SYNC,
+        14 | 15 => Request::Destroy,
+        _ => match world.some_channel(c) {
+            Some(channel) => to(channel),
+            None => TO_SYNC,
+        },
+    };
+    world.submit(id, request, wait);
+}
+
+/// Leads an id onward, so that runs get further than chance would take them.
+fn onward(world: &mut World, a: u8) {
+    let Some(id) = world.id(a) else { return };
+    let Some(state) = world.core.state(id) else { return };
+    use cmid_proto::State;
+    match state {
+        State::Idle | State::Bound => world.submit(id, RESOLVE, None),
+        State::AddrResolving => world.event(id, CmEvent::AddrResolved, None),
+        State::AddrResolved => world.submit(id, Request::ResolveRoute, Some(40)),
+        State::RouteResolving => world.event(id, CmEvent::RouteResolved, None),
+        State::RouteResolved => world.submit(id, connect(), Some(40)),
+        State::Connecting => world.event(id, CmEvent::ConnectResponse, None),
+        State::Responded => world.submit(id, Request::Establish, None),
+        State::Requested => world.submit(id, accept(), Some(40)),
+        State::Accepting => world.event(id, CmEvent::Established, None),
+        State::Connected => world.submit(id, Request::Disconnect, Some(40)),
+        State::Disconnecting => world.event(id, CmEvent::Disconnected, None),
+        State::TimeWait | State::PeerClosed => world.event(id, CmEvent::TimewaitExit, None),
+        State::Listening => world.request(id),
+        State::Closed | State::Failed | State::Removed | State::Destroying => {
+            world.submit(id, Request::Destroy, Some(9))
+        }
+    }
+}
+
+fn step(world: &mut World, (what, a, b, c): Step) {
+    let outcome = if c < 48 { Err(Errno(i32::from(c % 8) * 37)) } else { Ok(()) };
+    match what % 24 {
+        0 => world.open_channel(if b % 2 == 0 { Acks::Explicit } else { Acks::OnDelivery }),
+        1 => world.create(if c < 80 { None } else { world.some_channel(b) }),
+        2 => world.create(world.some_channel(b)),
+        3..=6 => ask(world, a, b, c),
+        7..=9 => onward(world, a),
+        10 | 11 => world.take_call(),
+        12 | 13 => world.answer(a, outcome),
+        14 => {
+            world.take_call();
+            world.answer(u8::MAX, outcome);
+        }
+        15 | 16 => {
+            if let Some(id) = world.id(a) {
+                let on = if c < 60 { world.some_channel(c) } else { None };
+                world.event(id, CmEvent::from_code(u32::from(b % 22)), on);
+            }
+        }
+        17 => world.id(a).into_iter().for_each(|id| world.request(id)),
+        18 | 19 => {
+            let home = world.id(a).and_then(|id| world.core.home(id));
+            if let Some(channel) = if c % 2 == 0 { world.some_channel(b) } else { home } {
+                world.take_event(channel);
+            }
+        }
+        20 => world.ack(b),
+        21 => world.pass(u64::from(c)),
+        22 => match b % 4 {
+            0 => world.some_channel(a).into_iter().for_each(|channel| world.close_channel(channel)),
+            _ => world.id(a).into_iter().for_each(|id| world.release(id)),
+        },
+        _ => world.adopt(),
+    }
+    world.look();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_every_request_ends_once_and_nothing_is_lost_or_left(
+        steps in prop::collection::vec(any::<Step>(), 1..250),
+        small in any::<bool>(),
+    ) {
+        let limits = if small { Limits { ids: 3, channels: 3, events: 4 } } else { Limits { ids: 12, channels: 9, events: 40 } };
+        let mut world = World::new(limits);
+        world.open_channel(Acks::Explicit);
+        world.open_channel(Acks::OnDelivery);
+        for at in steps {
+            step(&mut world, at);
+        }
+        world.rest();
+    }
+}

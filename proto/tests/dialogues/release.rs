@@ -1,0 +1,155 @@
+//! Ids that go from one core to another.
+
+use std::time::Duration;
+
+use cmid_proto::{Acks, CmEvent, Errno, Limits, Refused, Request, State, Time, Verb, Why};
+
+use crate::fixture::{LISTEN, OK, RESOLVE, Stage, accept, cm, to};
+
+#[test]
+fn an_id_takes_its_events_its_open_request_and_its_deadline_along() {
+    let (mut one, mut two) = (Stage::new(), Stage::new());
+    let id = one.id(None);
+    let deadline = one.within(Duration::from_secs(5));
+    one.does_until(id, RESOLVE, deadline);
+    one.says_status(id, CmEvent::AddrChange, 1);
+    one.says_status(id, CmEvent::AddrChange, 2);
+    let (released, private) = one.core.release(id).unwrap();
+    one.core.check();
+    assert_eq!(released.state(), State::AddrResolving);
+    assert_eq!((one.core.state(id), one.core.has_channel(private)), (None, false));
+    one.ends(&[], &[]);
+
+    two.id(None);
+    let (key, home) = two.core.adopt(released).unwrap();
+    two.core.check();
+    assert_eq!(two.core.poll_readable(), Some(home), "it may have events in the kernel");
+    assert_eq!(two.core.poll_timeout(), Some((deadline, key)));
+    assert_eq!(two.core.sync_result(key), None);
+    for status in [1, 2] {
+        assert_eq!(two.sees(home, key, cm(CmEvent::AddrChange)).status, status);
+    }
+    two.passes(Duration::from_secs(5));
+    assert_eq!(two.core.sync_result(key), Some(Err(Errno::ETIMEDOUT)));
+    let channel = two.channel(Acks::Explicit);
+    two.does(key, to(channel));
+    assert!(!two.core.has_channel(home));
+}
+
+#[test]
+fn an_id_takes_the_event_that_ended_its_request_along_with_its_private_data() {
+    let (mut one, mut two) = (Stage::new(), Stage::new());
+    let channel = one.channel(Acks::OnDelivery);
+    let id = one.in_state(channel, State::Connecting);
+    one.does(id, crate::fixture::TO_SYNC);
+    let home = one.core.home(id).unwrap();
+    let response = cmid_proto::RawEvent { private_data: b"data", ..crate::fixture::raw(id, CmEvent::Rejected, 28) };
+    one.says_on(home, response);
+    let (released, _) = one.core.release(id).unwrap();
+    one.ends(&[], &[channel]);
+    let (key, home) = two.core.adopt(released).unwrap();
+    two.core.check();
+    let event = two.sees(home, key, cm(CmEvent::Rejected));
+    assert_eq!(&*event.private_data, b"data");
+    two.ends(&[key], &[]);
+}
+
+#[test]
+fn the_end_of_a_request_is_readable_in_the_other_core() {
+    let (mut one, mut two) = (Stage::new(), Stage::new());
+    let id = one.id(None);
+    one.does(id, RESOLVE);
+    one.says(id, CmEvent::AddrResolved);
+    let (released, _) = one.core.release(id).unwrap();
+    one.ends(&[], &[]);
+    let (key, _) = two.core.adopt(released).unwrap();
+    assert_eq!(two.core.sync_result(key), Some(Ok(())));
+    assert_eq!(two.core.sync_event(key).unwrap().id, key);
+    two.does(key, Request::ResolveRoute);
+    two.ends(&[key], &[]);
+}
+
+#[test]
+fn what_cannot_be_released_is_refused_and_stays() {
+    let (mut stage, channel) = Stage::on(Acks::Explicit);
+    let shared = stage.in_state(channel, State::Bound);
+    let alone = stage.id(None);
+    let why = |stage: &mut Stage, id| {
+        let before = stage.core.clone();
+        let refused = stage.core.release(id).map(drop).unwrap_err();
+        assert_eq!(stage.core, before);
+        let Refused::Request { id: of, request: Verb::Release, why, .. } = refused else { panic!("{refused:?}") };
+        assert_eq!(of, id);
+        why
+    };
+    assert_eq!(why(&mut stage, shared), Why::NotSync);
+    stage.asks(alone, LISTEN).unwrap();
+    assert_eq!(why(&mut stage, alone), Why::Busy(Verb::Listen));
+    stage.all_well();
+    let child = stage.says_request(alone);
+    assert_eq!(why(&mut stage, alone), Why::NotSync, "a request of it lives on its channel");
+    stage.does(child, to(channel));
+    assert_eq!(why(&mut stage, alone), Why::Busy(Verb::Listen), "a request waits to be taken");
+    let private = stage.core.home(alone).unwrap();
+    stage.sees(private, child, cm(CmEvent::ConnectRequest));
+    stage.asks(alone, to(channel)).unwrap();
+    assert_eq!(why(&mut stage, alone), Why::Busy(Verb::Migrate));
+    stage.expect_call("migrate_id", Err(Errno::EINVAL));
+    stage.asks(alone, Request::Destroy).unwrap();
+    assert_eq!(why(&mut stage, alone), Why::WrongState);
+    stage.all_well();
+    assert!(matches!(stage.core.release(alone), Err(Refused::NoSuchId { .. })));
+    stage.ends(&[shared, child], &[channel]);
+}
+
+#[test]
+fn an_id_that_finds_no_room_is_given_back() {
+    let mut one = Stage::new();
+    let mut two = Stage::with(Limits { ids: 1, channels: 1, events: 1 });
+    let id = one.id(None);
+    let other = two.id(None);
+    one.says(id, CmEvent::AddrChange);
+    let (released, _) = one.core.release(id).unwrap();
+    let (refused, released) = two.core.adopt(released).unwrap_err();
+    assert_eq!(refused, Refused::Full("ids"));
+    two.core.check();
+    two.does(other, Request::Destroy);
+    let channel = two.channel(Acks::Explicit);
+    let (refused, released) = two.core.adopt(released).unwrap_err();
+    assert_eq!(refused, Refused::Full("channels"));
+    two.core.check();
+    two.core.close_channel(channel).unwrap();
+    two.all_well();
+    let (key, home) = two.core.adopt(released).unwrap();
+    two.sees(home, key, cm(CmEvent::AddrChange));
+    two.ends(&[key], &[]);
+}
+
+#[test]
+fn a_listener_listens_in_the_other_core() {
+    let (mut one, mut two) = (Stage::new(), Stage::new());
+    let listener = one.id(None);
+    one.does(listener, LISTEN);
+    let (released, _) = one.core.release(listener).unwrap();
+    one.ends(&[], &[]);
+    let (key, home) = two.core.adopt(released).unwrap();
+    two.core.check();
+    let child = two.says_request(key);
+    two.sees(home, child, cm(CmEvent::ConnectRequest));
+    two.does(child, accept());
+    two.ends(&[child, key], &[]);
+}
+
+#[test]
+fn a_key_is_stale_after_the_release_and_an_outcome_for_it_is_a_fault() {
+    let mut stage = Stage::new();
+    let id = stage.id(None);
+    stage.asks_until(id, RESOLVE, Time::NEVER).unwrap();
+    let (token, _) = stage.takes_call("resolve_addr");
+    assert!(stage.core.release(id).is_err(), "a call is under way");
+    stage.answers(token, OK);
+    let (released, private) = stage.core.release(id).unwrap();
+    assert!(stage.core.handle_outcome(token, OK).is_err());
+    assert!(stage.core.handle_event(private, crate::fixture::raw(id, CmEvent::AddrResolved, 0)).is_err());
+    drop(released);
+}

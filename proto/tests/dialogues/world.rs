@@ -1,0 +1,332 @@
+//! A careless application on a wilful device, and a list of what must hold all the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cmid_proto::{
+    About, Acks, Admission, Call, ChannelKey, CmEvent, Core, Ended, EventKind, IdKey, Limits, Outcome, PortSpace,
+    RawEvent, Receipt, Released, Request, State, Time, Token,
+};
+
+use crate::fixture::raw;
+
+/// What was asked for and has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Create,
+    Call,
+    Migrate,
+    Destroy,
+}
+
+#[derive(Default)]
+struct Known {
+    open: Vec<Asked>,
+    /// Overtaken by a destroy: may end, need not.
+    overtaken: Vec<Asked>,
+    /// The numbers of the events that the core has taken and not delivered, in order.
+    waiting: Vec<i32>,
+}
+
+pub(crate) struct World {
+    /// Fed the same inputs; they must stay equal.
+    pub(crate) core: Core,
+    twin: Core,
+    now: Time,
+    known: BTreeMap<IdKey, Known>,
+    pub(crate) channels: Vec<ChannelKey>,
+    receipts: Vec<(Receipt, Receipt)>,
+    calls: Vec<(Token, Call)>,
+    /// Numbers of events that ended a synchronous request.
+    ended: BTreeSet<i32>,
+    released: Vec<(Released, Released, Known)>,
+    number: i32,
+}
+
+impl World {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let core = Core::new(limits);
+        World {
+            twin: core.clone(),
+            core,
+            now: Time(1),
+            known: BTreeMap::new(),
+            channels: Vec::new(),
+            receipts: Vec::new(),
+            calls: Vec::new(),
+            ended: BTreeSet::new(),
+            released: Vec::new(),
+            number: 0,
+        }
+    }
+
+    /// One input to both cores.
+    fn both<T: PartialEq + std::fmt::Debug>(&mut self, mut input: impl FnMut(&mut Core) -> T) -> T {
+        let result = input(&mut self.core);
+        assert_eq!(result, input(&mut self.twin), "the twin answers something else");
+        result
+    }
+
+    /// What must hold after every step.
+    pub(crate) fn look(&mut self) {
+        self.core.check();
+        assert_eq!(self.core, self.twin, "the twin went another way");
+        for &id in self.known.keys() {
+            if let Some(event) = self.core.sync_event(id) {
+                self.ended.insert(event.status);
+            }
+        }
+    }
+
+    pub(crate) fn id(&self, pick: u8) -> Option<IdKey> {
+        self.known.keys().nth(usize::from(pick) % self.known.len().max(1)).copied()
+    }
+
+    pub(crate) fn some_channel(&self, pick: u8) -> Option<ChannelKey> {
+        self.channels.get(usize::from(pick) % self.channels.len().max(1)).copied()
+    }
+
+    pub(crate) fn open_channel(&mut self, acks: Acks) {
+        if let Ok(channel) = self.both(|core| core.open_channel(acks)) {
+            self.channels.push(channel);
+        }
+    }
+
+    pub(crate) fn close_channel(&mut self, channel: ChannelKey) {
+        if self.both(|core| core.close_channel(channel)).is_ok() {
+            self.channels.retain(|&other| other != channel);
+        }
+    }
+
+    pub(crate) fn create(&mut self, on: Option<ChannelKey>) {
+        if let Ok(id) = self.both(|core| core.create_id(on, PortSpace::Tcp)) {
+            self.known.entry(id).or_default().open.push(Asked::Create);
+        }
+    }
+
+    pub(crate) fn submit(&mut self, id: IdKey, request: Request<'_>, wait: Option<u64>) {
+        let (now, before) = (self.now, self.core.clone());
+        let deadline = wait.map_or(Time::NEVER, |wait| Time(now.0 + wait));
+        if self.both(|core| core.submit(now, id, request, deadline)).is_err() {
+            assert_eq!(self.core, before, "{request:?} was refused and changed something");
+            return;
+        }
+        let known = self.known.entry(id).or_default();
+        match request {
+            Request::AttachQp | Request::DetachQp => {}
+            Request::Migrate { .. } => known.open.push(Asked::Migrate),
+            Request::Destroy => {
+                known.overtaken.append(&mut known.open);
+                known.open.push(Asked::Destroy);
+                known.waiting.clear();
+            }
+            _ => known.open.push(Asked::Call),
+        }
+    }
+
+    /// The device takes the next call.
+    pub(crate) fn take_call(&mut self) {
+        let Some((token, call)) = self.both(Core::poll_call) else { return };
+        if let Some(id) = call.id() {
+            assert!(!self.calls.iter().any(|(_, other)| other.id() == Some(id)), "two calls for {id}: {call:?}");
+            if let Call::Migrate { .. } | Call::Destroy { .. } = call {
+                assert_eq!(self.core.owed(id), 0, "{call:?} while acks are owed");
+            }
+        }
+        self.calls.push((token, call));
+    }
+
+    /// The device answers one of the calls that it has taken.
+    pub(crate) fn answer(&mut self, pick: u8, outcome: Outcome) {
+        if self.calls.is_empty() {
+            return;
+        }
+        let (token, call) = self.calls.remove(usize::from(pick) % self.calls.len());
+        if let (Call::OpenChannel { channel }, Err(_)) = (call, outcome) {
+            self.channels.retain(|&other| other != channel);
+        }
+        let result = self.both(|core| core.handle_outcome(token, outcome));
+        match result {
+            Ok(Some(Ended { about: About::Id(id), .. })) => self.ended_by(id, call),
+            Ok(_) => {}
+            Err(fault) => assert!(outcome.is_err(), "{call:?}: {fault}"),
+        }
+        self.both(|core| core.handle_outcome(token, Ok(()))).unwrap_err();
+    }
+
+    fn ended_by(&mut self, id: IdKey, call: Call) {
+        let gone = self.core.state(id).is_none();
+        let known = self.known.get_mut(&id).unwrap_or_else(|| panic!("{id} ended and nobody knows it"));
+        let asked = match call {
+            Call::CreateId { .. } => Asked::Create,
+            Call::OpenChannel { .. } if known.open.contains(&Asked::Create) => Asked::Create,
+            Call::OpenChannel { .. } | Call::Migrate { .. } => Asked::Migrate,
+            Call::Destroy { .. } => Asked::Destroy,
+            _ => Asked::Call,
+        };
+        let take = |list: &mut Vec<Asked>, asked| {
+            list.iter().position(|&other| other == asked).map(|at| list.remove(at)).is_some()
+        };
+        // A destroy ends with the creation that it overtook, if that fails.
+        let ended = take(&mut known.open, asked)
+            || (gone && take(&mut known.open, Asked::Destroy))
+            || take(&mut known.overtaken, asked);
+        assert!(ended, "{asked:?} on {id} ended twice");
+        self.forget_if_gone(id);
+    }
+
+    fn forget_if_gone(&mut self, id: IdKey) {
+        if self.core.state(id).is_none() {
+            let known = self.known.remove(&id).unwrap_or_default();
+            assert_eq!(known.open, [], "{id} is gone and something on it has not ended");
+        }
+    }
+
+    /// The device reports something; of an id that is not created yet it cannot.
+    pub(crate) fn event(&mut self, id: IdKey, kind: CmEvent, on: Option<ChannelKey>) {
+        if self
+            .known
+            .get(&id)
+            .is_some_and(|known| known.open.iter().chain(&known.overtaken).any(|&asked| asked == Asked::Create))
+        {
+            return;
+        }
+        let Some(home) = on.or(self.core.home(id)) else { return };
+        if self.core.wants_event(home).is_none() {
+            return;
+        }
+        self.number += 1;
+        let number = self.number;
+        let data = RawEvent { private_data: &[5; 9], ..raw(id, kind, number) };
+        if self.both(|core| core.handle_event(home, data)) == Ok(Admission::Known) {
+            self.known.entry(id).or_default().waiting.push(number);
+        }
+    }
+
+    pub(crate) fn request(&mut self, listener: IdKey) {
+        let Some(home) = self.core.home(listener) else { return };
+        let Some(child) = self.core.wants_event(home) else { return };
+        self.number += 1;
+        let number = self.number;
+        let data = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, number) };
+        if let Ok(Admission::Child(_)) = self.both(|core| core.handle_event(home, data)) {
+            self.known.entry(listener).or_default().waiting.push(number);
+        }
+    }
+
+    /// The application takes an event, in order and once.
+    pub(crate) fn take_event(&mut self, on: ChannelKey) -> bool {
+        let (Some(event), Some(twin)) = (self.core.poll_event(on), self.twin.poll_event(on)) else { return false };
+        assert_eq!(event, twin);
+        let owner = event.listener.unwrap_or(event.id);
+        let known = self.known.get_mut(&owner).unwrap_or_else(|| panic!("{event:?} of an id that is gone"));
+        let take = |list: &mut Vec<Asked>, asked| {
+            let at = list.iter().position(|&other| other == asked);
+            at.map(|at| list.remove(at)).unwrap_or_else(|| panic!("{asked:?} on {owner} ended twice"));
+        };
+        match event.kind {
+            EventKind::Migrated => take(&mut known.open, Asked::Migrate),
+            EventKind::Destroyed => take(&mut known.open, Asked::Destroy),
+            EventKind::DeadlinePassed(_) => {}
+            EventKind::Cm(_) => loop {
+                assert!(!known.waiting.is_empty(), "{event:?} was never there");
+                let first = known.waiting.remove(0);
+                if first == event.status {
+                    break;
+                }
+                assert!(self.ended.contains(&first), "{event:?} came before number {first}");
+            },
+        }
+        // The application knows the id of a request from now on.
+        self.known.entry(event.id).or_default();
+        if let (Some(one), Some(two)) = (event.receipt, twin.receipt) {
+            self.receipts.push((one, two));
+        }
+        if event.kind == EventKind::Destroyed {
+            self.forget_if_gone(owner);
+        }
+        true
+    }
+
+    pub(crate) fn ack(&mut self, pick: u8) {
+        if !self.receipts.is_empty() {
+            let (one, two) = self.receipts.remove(usize::from(pick) % self.receipts.len());
+            self.core.ack(one).unwrap();
+            self.twin.ack(two).unwrap();
+        }
+    }
+
+    pub(crate) fn pass(&mut self, span: u64) {
+        self.now = Time(self.now.0 + span);
+        let now = self.now;
+        self.both(|core| core.handle_timeout(now));
+        assert!(self.core.poll_timeout().is_none_or(|(due, _)| due > now), "a deadline lingers");
+    }
+
+    pub(crate) fn release(&mut self, id: IdKey) {
+        if let (Ok((one, _)), Ok((two, _))) = (self.core.release(id), self.twin.release(id)) {
+            let known = self.known.remove(&id).unwrap_or_default();
+            self.released.push((one, two, known));
+        }
+    }
+
+    pub(crate) fn adopt(&mut self) {
+        let Some((one, two, known)) = self.released.pop() else { return };
+        match (self.core.adopt(one), self.twin.adopt(two)) {
+            (Ok((id, _)), Ok((twin, _))) => {
+                assert_eq!(id, twin);
+                self.known.insert(id, known);
+            }
+            (Err((_, one)), Err((_, two))) => self.released.push((one, two, known)),
+            (one, two) => panic!("{one:?} and {two:?}"),
+        }
+    }
+
+    /// Everything comes to rest: all is answered, taken, acked, destroyed and closed.
+    pub(crate) fn rest(mut self) {
+        for round in 0.. {
+            assert!(round < 100, "it does not come to rest");
+            let before = self.core.clone();
+            self.adopt();
+            self.settle();
+            for id in self.known.keys().copied().collect::<Vec<_>>() {
+                let waiting = self.known.get(&id).map_or(&[][..], |known| &known.waiting);
+                assert!(waiting.iter().all(|number| self.ended.contains(number)), "{id} has lost events");
+                if self.core.state(id).is_some_and(|state| state != State::Destroying) {
+                    self.submit(id, Request::Destroy, None);
+                }
+            }
+            self.settle();
+            for channel in self.channels.clone() {
+                self.close_channel(channel);
+            }
+            self.look();
+            if self.core == before {
+                break;
+            }
+        }
+        assert_eq!((self.core.ids(), self.core.channels()), (0, 0));
+        assert_eq!(self.core.poll_timeout(), None);
+        assert_eq!(self.core.poll_call(), None);
+        assert!(self.known.is_empty(), "ids that never ended: {:?}", self.known.keys());
+    }
+
+    fn settle(&mut self) {
+        loop {
+            let before = self.core.clone();
+            self.take_call();
+            self.answer(0, Ok(()));
+            self.ack(0);
+            let homes = self.known.keys().filter_map(|&id| self.core.home(id));
+            for channel in homes.chain(self.channels.iter().copied()).collect::<Vec<_>>() {
+                while self.take_event(channel) {
+                    self.look();
+                }
+            }
+            while self.both(Core::poll_readable).is_some() {}
+            self.look();
+            if self.core == before && self.calls.is_empty() && self.receipts.is_empty() {
+                return;
+            }
+        }
+    }
+}
