@@ -12,9 +12,6 @@ use crate::{Check, Failure, Lab, Net, Subject};
 /// How long an expected event may take. Emulated kernels are slow; what is measured is order, not time.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// How long "no event" is looked at, unless a row says otherwise.
-pub(crate) const QUIET: Duration = Duration::from_millis(400);
-
 /// The private data lengths that each message arrives with, whatever was sent (semantics of RoCE over IP).
 pub(crate) mod pdl {
     /// CONNECT_REQUEST.
@@ -261,7 +258,8 @@ impl<'lab, L: Lab> Bench<'lab, L> {
     /// No event comes on a side's channel for a while.
     pub fn quiet(&mut self, who: Who) -> Check {
         let channel = self.side(who).channel;
-        self.quiet_on(who, channel, QUIET)
+        let span = self.lab.quiet();
+        self.quiet_on(who, channel, span)
     }
 
     /// No event comes on this channel for this long.

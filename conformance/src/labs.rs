@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::time::Duration;
 
 use cmid_sim::{Clock, Config, Fabric, Host, SimDevice};
 
@@ -78,6 +79,15 @@ impl<S: Make<SimDevice>> Lab for SimLab<S> {
         fresh()
     }
 
+    fn quiet(&self) -> Duration {
+        Duration::from_millis(60)
+    }
+
+    fn time_wait(&self) -> Duration {
+        // The simulator's default is Linux 6.12: 0.53 s.
+        Duration::from_millis(700)
+    }
+
     fn heap(&self) -> u64 {
         heap()
     }
@@ -118,6 +128,15 @@ impl<S: Make<cmid_verbs::Verbs>> Lab for VerbsLab<S> {
 
     fn fresh(&self) -> (u16, u32) {
         fresh()
+    }
+
+    fn quiet(&self) -> Duration {
+        Duration::from_millis(400)
+    }
+
+    fn time_wait(&self) -> Duration {
+        // Linux 6.1 takes 2.1 s, and the emulated machine its time.
+        Duration::from_millis(2500)
     }
 
     fn heap(&self) -> u64 {

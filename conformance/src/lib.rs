@@ -82,6 +82,12 @@ pub trait Lab: Sync {
     /// A port and a QP number that nobody has used: the kernel takes equal QP numbers for stale connections.
     fn fresh(&self) -> (u16, u32);
 
+    /// How long to look for events where none is expected, and how long to let one happen unread.
+    fn quiet(&self) -> Duration;
+
+    /// How long a time wait lasts, at most.
+    fn time_wait(&self) -> Duration;
+
     /// Bytes of heap in use, to find leaks.
     fn heap(&self) -> u64;
 }

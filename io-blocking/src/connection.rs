@@ -46,7 +46,7 @@ pub enum Ready {
     /// The user's own descriptor is readable.
     Descriptor,
     /// An event came.
-    Event(Event),
+    Event(Box<Event>),
 }
 
 /// A connection, with an id in synchronous mode on a driver of its own: it can be used from any one thread.
@@ -146,7 +146,7 @@ impl<D: Pollable> Connection<D> {
     pub fn next_event(&mut self, timeout: Duration) -> Result<Event, Error> {
         loop {
             if let Ready::Event(event) = self.wait_for(None, timeout)? {
-                return Ok(event);
+                return Ok(*event);
             }
         }
     }
@@ -161,7 +161,7 @@ impl<D: Pollable> Connection<D> {
         let home = self.driver.drive().core().home(self.id);
         loop {
             if let Some(event) = home.and_then(|home| self.driver.drive().next_event(home)) {
-                return Ok(Ready::Event(event));
+                return Ok(Ready::Event(Box::new(event)));
             }
             let left = end.since(self.driver.drive().now());
             if self.driver.wait_with(fd, Some(left)).map_err(|errno| wait_error(errno, during))? {

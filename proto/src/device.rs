@@ -157,7 +157,10 @@ pub type Outcome = Result<(), Errno>;
 ///
 /// A device knows ids and channels by the keys that the core gave them. It never judges a call: what the core asks is
 /// done, and what the kernel says about it is the outcome. But it must not crash: where librdmacm would follow a null
-/// pointer (semantics of 2.6: an id without a device) the outcome is `EINVAL`. A key it does not know is `ENOENT`.
+/// pointer (semantics of 2.6: an id without a device) the outcome is `EINVAL`. An id that it does not know is `ENOENT`, a channel `EBADF`.
+///
+/// The low half of a key's [bits](IdKey::to_bits) is dense: it numbers slots from 0, so a table can be indexed by it. The
+/// whole key has to be compared then, because a slot has many tenants.
 pub trait Device {
     /// An id with a channel of its own, outside of any device; see [`Device::release`]. Dropping one destroys
     /// both the id and the channel.
@@ -192,13 +195,14 @@ pub trait Device {
     /// Takes an id and the channel that only it uses out of this device, to be adopted by another of the same kind.
     ///
     /// # Errors
-    /// `ENOENT` if either is not known.
+    /// `ENOENT` if either is not known, `EINVAL` if the id is not alone on that channel.
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno>;
 
     /// Files a released id and its channel under new keys.
     ///
     /// # Errors
-    /// The id is filed, but its channel cannot be waited for: what the poller said.
+    /// Nothing is filed, and the id and its channel are destroyed: `EINVAL` if the handle is of a device of another kind
+    /// or place, or a key is taken; what the poller said if the channel cannot be waited for.
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Result<(), Errno>;
 }
 

@@ -175,7 +175,8 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::Bind { addr }, Time::NEVER).map(drop)
     }
 
-    /// Starts to resolve an address; ADDR_RESOLVED or ADDR_ERROR follows (rdma_resolve_addr(3)).
+    /// Starts to resolve an address; ADDR_RESOLVED or ADDR_ERROR follows (rdma_resolve_addr(3)). The kernel is given seven
+    /// eighths of the time until the deadline: its ADDR_ERROR allows another try, the core's own deadline does not.
     ///
     /// # Errors
     /// Refused in a wrong state; failed with `ENETUNREACH`, `EADDRNOTAVAIL`, `ENODEV`, ...
@@ -279,7 +280,8 @@ impl<D: Device> Drive<D> {
     /// (rdma_migrate_id(3)). [`Progress::WhenAcked`]: a `Migrated` event will tell; until then the id is as it was.
     ///
     /// # Errors
-    /// Refused if the channel is not there; failed with the device's errno, and nothing has changed.
+    /// Refused if the channel is not there; failed with the device's errno, and nothing has changed; `EBUSY` for a
+    /// listener with requests in the kernel for which the core has no room: take events and try again.
     pub fn migrate(&mut self, id: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<Progress, Error> {
         self.request(id, Request::Migrate { to }, deadline)
     }
@@ -318,8 +320,9 @@ impl<D: Device> Drive<D> {
             }
         };
         if let Err(errno) = self.device.adopt(id, channel, handle) {
-            let failed = self.data_failure("adopt", id, errno);
-            let error = self.destroy(id, Time::NEVER).err().unwrap_or(failed);
+            let error = self.data_failure("adopt", id, errno);
+            // The device has nothing of it, so the core must not either: what it hands out here is dropped.
+            drop(self.core.release(id));
             return Err(NotAdopted { error, loose: None });
         }
         Ok(id)
@@ -454,13 +457,15 @@ impl<D: Device> Drive<D> {
     /// Makes one call; `None` if there is none to make. Inside: the request that ended by it, if one did.
     fn make_call(&mut self) -> Option<Option<Ended>> {
         let (token, call) = self.core.poll_call()?;
+        let mut drained = true;
         if let Call::Migrate { id, from, .. } = call
             && self.core.state(id) == Some(State::Listening)
         {
             // A request that is unread when its listener moves is lost in every kernel (`ucma_migrate_id`).
-            self.drain(from);
+            drained = self.drain(from);
         }
-        let outcome = self.device.call(&call, self.core.call_data(token));
+        // While the core is full the unread ones have to stay where they are, and with them the listener.
+        let outcome = if drained { self.device.call(&call, self.core.call_data(token)) } else { Err(Errno::EBUSY) };
         let ended = self.core.handle_outcome(token, outcome).unwrap_or_else(|fault| {
             self.note(fault);
             None
@@ -468,9 +473,15 @@ impl<D: Device> Drive<D> {
         Some(ended)
     }
 
-    /// Reads a channel until nothing is left, or nothing more fits.
-    fn drain(&mut self, channel: ChannelKey) {
-        while matches!(self.read_one(channel), Read::Event) {}
+    /// Reads a channel until nothing is left. False: nothing more fits.
+    fn drain(&mut self, channel: ChannelKey) -> bool {
+        loop {
+            match self.read_one(channel) {
+                Read::Event => {}
+                Read::Nothing => return true,
+                Read::Full => return false,
+            }
+        }
     }
 
     fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno) -> Error {

@@ -81,7 +81,7 @@ pub enum Why {
         /// What fits.
         max: usize,
     },
-    /// The source and the destination are of different address families, or an address is unspecified.
+    /// The source and the destination are of different address families.
     #[error("the addresses do not go together")]
     BadAddress,
     /// Another request on this id is under way.
@@ -93,6 +93,12 @@ pub enum Why {
     /// Only an id in synchronous mode has a channel of its own.
     #[error("the id is not in synchronous mode")]
     NotSync,
+    /// Its private channel has other ids on it: children that have not moved on.
+    #[error("other ids are on its channel")]
+    SharesChannel,
+    /// The id is not there yet: creating it is under way.
+    #[error("the id is still being created")]
+    BeingCreated,
     /// The application has not acked every event of the id.
     #[error("events of the id are not acked")]
     OwesAcks,
@@ -136,7 +142,7 @@ impl Why {
             | Why::AlreadySync
             | Why::NotSync => Errno::EINVAL,
             Why::NotConnected => Errno::ENOTCONN,
-            Why::Busy(_) | Why::OwesAcks => Errno::EBUSY,
+            Why::Busy(_) | Why::OwesAcks | Why::SharesChannel | Why::BeingCreated => Errno::EBUSY,
             Why::NoSuchChannel(_) => Errno::EBADF,
             Why::TooLate => Errno::ETIMEDOUT,
             Why::NoChannelLeft => Errno::ENOMEM,

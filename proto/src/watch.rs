@@ -101,6 +101,10 @@ impl<D: Pollable, P: Poller> Device for Watched<D, P> {
 
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Result<(), Errno> {
         self.device.adopt(id, channel, handle)?;
-        self.add(channel)
+        self.add(channel).inspect_err(|_| {
+            // Nothing is to be left of it; that it cannot be destroyed either is beyond help.
+            let _ = self.device.call(&Call::Destroy { id }, &[]);
+            let _ = self.device.call(&Call::CloseChannel { channel }, &[]);
+        })
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cmid_proto::{CmEvent, Errno, Time};
 
-use crate::bench::{QUIET, SOON, Who, pdl};
+use crate::bench::{SOON, Who, pdl};
 use crate::failure::{ensure, fails, same};
 use crate::{Bench, Check, Lab};
 
@@ -16,12 +16,12 @@ pub(super) fn two_ids_on_one_channel_keep_their_orders<L: Lab>(b: &mut Bench<'_,
     b.frozen = Some(Who::Client);
     for (_, server) in [two, one] {
         b.server.drive().disconnect(server, Time::NEVER)?;
-        std::thread::sleep(QUIET);
+        std::thread::sleep(b.lab.quiet());
     }
     for (client, _) in [two, one] {
         b.client.drive().disconnect(client, Time::NEVER)?;
     }
-    std::thread::sleep(Duration::from_millis(2500));
+    std::thread::sleep(b.lab.time_wait());
     b.frozen = None;
     let channel = b.client.channel;
     let mut seen = Vec::new();

@@ -66,7 +66,7 @@ pub(super) fn row_4_disconnect_answered_before_it_is_read<L: Lab>(b: &mut Bench<
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
     // The server's kernel has the DREQ, its program has not looked.
-    std::thread::sleep(crate::bench::QUIET);
+    std::thread::sleep(b.lab.quiet());
     b.server.drive().disconnect(server, Time::NEVER)?;
     for (who, id) in [(Who::Client, client), (Who::Server, server)] {
         b.expect(who, id, CmEvent::Disconnected, 0, pdl::NONE)?;

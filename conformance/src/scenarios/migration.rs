@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, EventKind, PortSpace, Progress, Time};
 
-use crate::bench::{QUIET, Who, pdl};
+use crate::bench::{Who, pdl};
 use crate::failure::{ensure, fails, same};
 use crate::scenarios::states::{Ids, Stage, stages};
 use crate::{Bench, Check, Failure, Lab, Subject};
@@ -50,8 +50,8 @@ fn through<L: Lab>(b: &mut Bench<'_, L>, stage: &Stage<L>, pending: Pending) -> 
         (Pending::InKernel, Some((event, _))) => {
             b.frozen = Some(who);
             (stage.trigger)(b, ids)?;
-            // The time wait of the oldest kernel takes 2.1 s.
-            std::thread::sleep(if event == CmEvent::TimewaitExit { Duration::from_millis(2500) } else { QUIET });
+            let lab = b.lab;
+            std::thread::sleep(if event == CmEvent::TimewaitExit { lab.time_wait() } else { lab.quiet() });
         }
         (Pending::InCore, Some(_)) => {
             let news = b.side(who).drive().core().news();
@@ -96,7 +96,7 @@ pub(super) fn row_51_a_pending_event_is_delivered_without_another_wake_up<L: Lab
     b.pump(Duration::from_millis(10))?;
     b.frozen = Some(Who::Client);
     b.client.drive().resolve_route(id, Time::NEVER)?;
-    std::thread::sleep(QUIET);
+    std::thread::sleep(b.lab.quiet());
     b.client.drive().migrate(id, Some(new), Time::NEVER)?;
     b.frozen = None;
     // The kernel wakes nobody (semantics of ucma_migrate_id); one wait of the driver must do all the same.
@@ -113,7 +113,7 @@ pub(super) fn row_53_to_the_same_channel_goes_last<L: Lab>(b: &mut Bench<'_, L>)
     b.frozen = Some(Who::Client);
     for id in [first, second] {
         b.client.drive().resolve_route(id, Time::NEVER)?;
-        std::thread::sleep(QUIET);
+        std::thread::sleep(b.lab.quiet());
     }
     b.client.drive().migrate(first, Some(channel), Time::NEVER)?;
     b.frozen = None;

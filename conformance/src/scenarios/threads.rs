@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use cmid_proto::{Acks, CmEvent, Time};
 
-use crate::bench::{QUIET, SOON, Who, pdl};
+use crate::bench::{SOON, Who, pdl};
 use crate::failure::{ensure, same};
 use crate::{Bench, Check, Failure, Lab, Subject};
 
@@ -18,7 +18,7 @@ pub(super) fn an_accepted_id_goes_to_another_thread<L: Lab>(b: &mut Bench<'_, L>
     b.frozen = Some(Who::Server);
     b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.client.drive().establish(client)?;
-    thread::sleep(QUIET);
+    thread::sleep(b.lab.quiet());
     // ESTABLISHED is in the kernel now, on the channel of this thread.
     b.server.drive().migrate(server, None, Time::NEVER)?;
     let loose = b.server.drive().release(server)?;
@@ -33,7 +33,7 @@ pub(super) fn an_accepted_id_goes_to_another_thread<L: Lab>(b: &mut Bench<'_, L>
             let event =
                 next(&mut driver, channel, SOON)?.ok_or_else(|| Failure("no event after the adoption".into()))?;
             same("on the other thread", (event.id, event.cm(), event.status), (id, Some(CmEvent::Established), 0))?;
-            let again = next(&mut driver, channel, QUIET)?;
+            let again = next(&mut driver, channel, lab.quiet())?;
             ensure(again.is_none(), || format!("and again: {again:?}"))?;
             driver.drive().disconnect(id, Time::NEVER)?;
             // The client answers once this thread has ended; all that is left here is to destroy.

@@ -51,11 +51,13 @@ impl Core {
         let why = match (table::ask(id.state, Verb::Release), id.doing) {
             (Ask::Refuse(why), _) => Some(why),
             (Ask::Go(_), Doing::Request { verb, .. }) => Some(Why::Busy(verb)),
-            (Ask::Go(_), Doing::OpenToCreate | Doing::Create | Doing::Destroy) => Some(Why::WrongState),
+            (Ask::Go(_), Doing::OpenToCreate | Doing::Create) => Some(Why::BeingCreated),
+            (Ask::Go(_), Doing::Destroy) => Some(Why::Busy(Verb::Destroy)),
             (Ask::Go(_), Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }) => {
                 Some(Why::Busy(Verb::Migrate))
             }
-            (Ask::Go(_), Doing::Nothing) if !id.sync || shared => Some(Why::NotSync),
+            (Ask::Go(_), Doing::Nothing) if !id.sync => Some(Why::NotSync),
+            (Ask::Go(_), Doing::Nothing) if shared => Some(Why::SharesChannel),
             (Ask::Go(_), Doing::Nothing) if id.owed > 0 => Some(Why::OwesAcks),
             // Undelivered requests are about ids that stay here.
             (Ask::Go(_), Doing::Nothing) if id.state == State::Listening && id.mail.len > 0 => {

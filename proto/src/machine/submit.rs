@@ -86,15 +86,17 @@ impl Core {
             return Ok(cell);
         }
         let busy = match (id.doing, id.waiting) {
-            (Doing::Nothing, Waiting::For(waiting)) if verb != Verb::Migrate => Some(waiting),
+            (Doing::Nothing, Waiting::For(waiting)) if verb != Verb::Migrate => Some(Why::Busy(waiting)),
             (Doing::Nothing, _) => None,
-            (Doing::Request { verb, .. }, _) => Some(verb),
-            (Doing::OpenToCreate | Doing::Create, _) => Some(verb),
-            (Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }, _) => Some(Verb::Migrate),
-            (Doing::Destroy, _) => Some(Verb::Destroy),
+            (Doing::Request { verb, .. }, _) => Some(Why::Busy(verb)),
+            (Doing::OpenToCreate | Doing::Create, _) => Some(Why::BeingCreated),
+            (Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }, _) => {
+                Some(Why::Busy(Verb::Migrate))
+            }
+            (Doing::Destroy, _) => Some(Why::Busy(Verb::Destroy)),
         };
-        if let Some(verb) = busy {
-            return Ok(Ask::Refuse(Why::Busy(verb)));
+        if let Some(why) = busy {
+            return Ok(Ask::Refuse(why));
         }
         if deadline <= now {
             return Ok(Ask::Refuse(Why::TooLate));
@@ -119,7 +121,7 @@ impl Core {
     fn begin_call(&mut self, now: Time, key: IdKey, request: Request<'_>, next: crate::State, deadline: Time) {
         let verb = request.verb();
         let Some(id) = self.ids.get(key) else { return };
-        let timeout_ms = deadline.millis_from(now);
+        let timeout_ms = kernel_timeout(now, deadline);
         let mut bound = false;
         let call = match request {
             Request::Bind { addr } => {
@@ -168,4 +170,11 @@ impl Core {
             }
         }
     }
+}
+
+/// The kernel's own time-out for a resolve: with an eighth of the time to spare. Its answer leaves the id as it was, to be
+/// asked again; after the core's deadline, for which nobody knows what the kernel is still doing, only a destroy helps.
+fn kernel_timeout(now: Time, deadline: Time) -> i32 {
+    let left = deadline.since(now);
+    if deadline == Time::NEVER { i32::MAX } else { now.after(left - left / 8).millis_from(now) }
 }

@@ -87,7 +87,7 @@ fn what_cannot_be_released_is_refused_and_stays() {
     assert_eq!(why(&mut stage, alone), Why::Busy(Verb::Listen));
     stage.all_well();
     let child = stage.says_request(alone);
-    assert_eq!(why(&mut stage, alone), Why::NotSync, "a request of it lives on its channel");
+    assert_eq!(why(&mut stage, alone), Why::SharesChannel, "a request of it lives on its channel");
     stage.does(child, to(channel));
     assert_eq!(why(&mut stage, alone), Why::Busy(Verb::Listen), "a request waits to be taken");
     let private = stage.core.home(alone).unwrap();
