@@ -2,6 +2,7 @@
 
 use cmid_proto::{Acks, CmEvent, Errno, Limits, Request};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use crate::fixture::{BIND, LISTEN, REJECT, RESOLVE, TO_SYNC, accept, connect, to};
 use crate::world::World;
@@ -98,7 +99,13 @@ fn step(world: &mut World, (what, a, b, c): Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+    // The same cases every time: a failure belongs to the change that causes it. Another seed or more cases: here.
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        rng_seed: RngSeed::Fixed(1),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn whatever_happens_every_request_ends_once_and_nothing_is_lost_or_left(

@@ -158,7 +158,11 @@ impl World {
         let known = self.known.get_mut(&id).unwrap_or_else(|| panic!("{id} ended and nobody knows it"));
         let asked = match call {
             Call::CreateId { .. } => Asked::Create,
-            Call::OpenChannel { .. } if known.open.contains(&Asked::Create) => Asked::Create,
+            Call::OpenChannel { .. }
+                if known.open.iter().chain(&known.overtaken).any(|asked| *asked == Asked::Create) =>
+            {
+                Asked::Create
+            }
             Call::OpenChannel { .. } | Call::Migrate { .. } => Asked::Migrate,
             Call::Destroy { .. } => Asked::Destroy,
             _ => Asked::Call,
@@ -224,6 +228,10 @@ impl World {
             at.map(|at| list.remove(at)).unwrap_or_else(|| panic!("{asked:?} on {owner} ended twice"));
         };
         match event.kind {
+            // A destroy that overtook it may itself have ended at its deadline; then it is told where the id is.
+            EventKind::Migrated if known.overtaken.contains(&Asked::Migrate) => {
+                take(&mut known.overtaken, Asked::Migrate);
+            }
             EventKind::Migrated => take(&mut known.open, Asked::Migrate),
             EventKind::Destroyed => take(&mut known.open, Asked::Destroy),
             EventKind::DeadlinePassed(_) => {}
