@@ -1,1 +1,137 @@
-//! Runs a command in a small VM whose kernel has soft-RoCE.
+//! Runs a command in a small virtual machine whose kernel has soft-RoCE (`rdma_rxe`): a real uverbs device, a real
+//! `rdma_cm`, without RDMA hardware, without KVM, and without installing a kernel.
+//!
+//! [`run`] does all of it:
+//!
+//! 1. installs the Debian packages it lacks ([`packages`]);
+//! 2. downloads and unpacks Debian's kernel once, into [`cache_directory`];
+//! 3. boots it in QEMU (software emulation, about five seconds), with the host's files under an overlay, so that
+//!    programs and libraries of the host run unchanged at the same paths, and whatever they write is forgotten at the
+//!    end, except below [`Options::writable`];
+//! 4. runs the command there, in the same working directory and environment, hands its output over as it comes, and
+//!    returns its exit status.
+//!
+//! Every run has a machine of its own; any number of them may run at the same time.
+//!
+//! # In the guest
+//!
+//! | device | network device | addresses |
+//! | --- | --- | --- |
+//! | `rxe0` | `dummy0` | 10.99.0.1, 10.99.0.2, fd99::1, fd99::2 (loopback inside the device) |
+//! | `rxe1` | `veth1` | 10.98.0.1, fd98::1 (a wire to rxe2: packets can be lost or delayed with `tc`) |
+//! | `rxe2` | `veth2` | 10.98.0.2, fd98::2 |
+//! | none | `dummy1` | 172.16.0.1 |
+//!
+//! `CMID_SOFTROCE` is 1 and `CMID_KERNEL` is the kernel's release. The user is root, the limit of locked memory is
+//! lifted, standard input is empty.
+//!
+//! # Exit statuses
+//!
+//! A program that hands [`Error::exit_status`] on can be told from its command by the status:
+//!
+//! | status | meaning |
+//! | --- | --- |
+//! | 130 | interrupted (SIGINT, SIGTERM or SIGHUP) |
+//! | 240 | the command took longer than [`Options::timeout`] |
+//! | 241 | the guest's kernel failed: panic, oops, BUG, a task blocked for minutes |
+//! | 242 | the guest ended without a report |
+//! | 243 | anything else: QEMU, the guest's set-up, files, wrong options |
+//! | 244 | packages are lacking and we are neither root nor have `sudo` |
+//! | 245 | a download failed |
+//! | else | the command's own; 128 + n if signal n ended it, 127 if it was not found |
+
+#![forbid(unsafe_code)]
+
+mod cache;
+mod console;
+mod error;
+mod guest;
+mod initramfs;
+mod interrupt;
+mod kernel;
+mod modules;
+mod output;
+pub mod packages;
+mod progress;
+mod qemu;
+mod script;
+mod session;
+mod tool;
+mod vmlinux;
+
+pub use cache::cache_directory;
+pub use error::Error;
+pub use kernel::Kernel;
+pub use progress::Step;
+
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    path::PathBuf,
+    time::Duration,
+};
+
+/// How to run a command in the guest.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The kernel to boot.
+    pub kernel: Kernel,
+    /// How long the command may take. Booting is not counted; it has a limit of its own.
+    pub timeout: Duration,
+    /// The guest's memory in MiB. Three quarters of it hold the files the command writes.
+    pub memory_mib: u32,
+    /// The number of virtual CPUs. One is the rule: with more of them QEMU's emulation has a rare race that fails the
+    /// kernel (an oops at "int3"). While booting it is tried again; later on it is [`Error::GuestKernel`].
+    pub cpus: u32,
+    /// Directories of the host the command may really write to. They are created if they do not exist.
+    pub writable: Vec<PathBuf>,
+    /// Variables for the command, besides those of this process's environment.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            kernel: Kernel::default(),
+            timeout: Duration::from_secs(300),
+            memory_mib: 512,
+            cpus: 1,
+            writable: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+}
+
+/// Installs and downloads what a run on this kernel needs, so that [`run`] itself starts at once.
+///
+/// # Errors
+///
+/// See [`Error`].
+pub fn prepare(kernel: Kernel) -> Result<(), Error> {
+    let _signals = interrupt::Watch::begin()?;
+    session::prepare(kernel).map(|_| ())
+}
+
+/// Runs a command in the guest; its output becomes ours. Returns its exit status.
+///
+/// # Errors
+///
+/// See [`Error`]: whatever kept the command from ending by itself.
+pub fn run(options: &Options, command: &[OsString]) -> Result<u8, Error> {
+    run_into(options, command, Box::new(io::stdout()), Box::new(io::stderr()))
+}
+
+/// As [`run`], with the command's standard output and standard error written elsewhere.
+///
+/// # Errors
+///
+/// See [`Error`]; a writer that fails ends the run.
+pub fn run_into(
+    options: &Options,
+    command: &[OsString],
+    stdout: Box<dyn Write + Send>,
+    stderr: Box<dyn Write + Send>,
+) -> Result<u8, Error> {
+    let _signals = interrupt::Watch::begin()?;
+    session::run(options, command, stdout, stderr)
+}

@@ -1,2 +1,62 @@
-//! What a person and CI both call: demo, test, softroce.
-fn main() {}
+//! What a person and CI both call: `cargo xtask demo`, `cargo xtask test`, `cargo xtask softroce -- COMMAND`.
+
+#![forbid(unsafe_code)]
+// A command-line program talks to people.
+#![allow(clippy::print_stdout)]
+
+mod checks;
+mod context;
+mod host;
+mod interop;
+mod libclang;
+mod programme;
+mod softroce;
+mod step;
+
+use clap::{Parser, Subcommand};
+use cmid_softroce::Kernel;
+use context::Context;
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "The tasks of this workspace", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run a command in a small VM whose kernel has soft-RoCE; the exit status is the command's
+    Softroce(softroce::Arguments),
+    /// Show rping on the simulator: nothing but Rust is needed
+    Demo,
+    /// Run all checks and tests, stopping at the first that fails
+    Test {
+        /// Leave out what runs in the VM (the summary says so)
+        #[arg(long)]
+        no_vm: bool,
+        /// The kernel of the VM: 6.1 or 6.12
+        #[arg(long, default_value_t)]
+        kernel: Kernel,
+    },
+}
+
+fn main() -> ExitCode {
+    let verb = Arguments::parse().verb;
+    let status = match verb {
+        Verb::Softroce(arguments) => return ExitCode::from(softroce::run(&arguments)),
+        Verb::Demo => Context::new(Kernel::default()).and_then(|context| context.cargo(DEMO, &[])),
+        Verb::Test { no_vm, kernel } => Context::new(kernel).and_then(|context| step::run_all(context, !no_vm)),
+    };
+    match status {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The demonstration, as arguments to cargo.
+const DEMO: &[&str] = &["run", "--release", "--quiet", "--package", "rping", "--", "demo"];

@@ -1,0 +1,100 @@
+//! Checks of what the crates promise.
+
+use crate::context::{Context, output};
+use anyhow::{Context as _, Result, bail, ensure};
+use std::{collections::BTreeSet, ffi::OsStr, fs, process::Command};
+
+/// What cmid-proto may depend on, with what these need to be compiled.
+const PROTO_DEPENDENCIES: &[&str] = &[
+    "cmid-proto",
+    "smallvec",
+    "slab",
+    "bitflags",
+    "static_assertions",
+    "thiserror",
+    "thiserror-impl",
+    "proc-macro2",
+    "quote",
+    "syn",
+    "unicode-ident",
+];
+
+/// The line of README.md that states the minimum.
+const README_LINE: &str = "Minimum supported Rust version: ";
+
+/// The core depends on nothing that does I/O.
+pub(crate) fn proto_dependencies(context: &mut Context) -> Result<()> {
+    let strangers: Vec<_> = dependencies(context, "cmid-proto")?
+        .into_iter()
+        .filter(|name| !PROTO_DEPENDENCIES.contains(&name.as_str()))
+        .collect();
+    ensure!(strangers.is_empty(), "cmid-proto must not depend on {}", strangers.join(", "));
+    Ok(())
+}
+
+/// Who only wants the simulator needs no headers of rdma-core.
+pub(crate) fn mio_without_rdma_core(context: &mut Context) -> Result<()> {
+    ensure!(
+        !dependencies(context, "cmid-mio")?.contains("rdma-sys"),
+        "cmid-mio depends on rdma-sys without being asked to"
+    );
+    let nothing = tempfile::tempdir().context("a temporary directory")?;
+    let hidden: &OsStr = nothing.path().as_os_str();
+    let variables = [("PKG_CONFIG_PATH", hidden), ("PKG_CONFIG_LIBDIR", hidden)];
+    context.cargo(&["build", "-p", "cmid-mio"], &variables)
+}
+
+/// The names of everything a package is linked with, itself included.
+fn dependencies(context: &Context, package: &str) -> Result<BTreeSet<String>> {
+    let tree = context.cargo_output(&["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}"])?;
+    Ok(tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+}
+
+/// The manifest, the README and the compiler agree.
+pub(crate) fn minimum_rust_version(context: &mut Context) -> Result<()> {
+    let read = |name: &str| fs::read_to_string(context.root.join(name)).with_context(|| name.to_owned());
+    let manifest = read("Cargo.toml")?;
+    let stated = after(&manifest, "rust-version = ").context("Cargo.toml states no rust-version")?.trim_matches('"');
+    let readme = read("README.md")?;
+    let promised = after(&readme, README_LINE).with_context(|| format!("README.md has no line \"{README_LINE}\""))?;
+    let promised = promised.trim_end_matches(['.', '*']);
+    ensure!(stated == promised, "the minimum is {stated} in Cargo.toml and {promised} in README.md");
+    let compiler = output(Command::new("rustc").arg("--version").current_dir(&context.root))?;
+    let ours = compiler.split_whitespace().nth(1).context("rustc tells no version")?;
+    if number(ours)? < number(stated)? {
+        bail!("this is Rust {ours}, older than the minimum of {stated}");
+    }
+    Ok(())
+}
+
+/// The rest of the first line that has `key` in it.
+fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.split_once(key)).map(|(_, rest)| rest.trim())
+}
+
+/// Major and minor version, to be compared.
+fn number(version: &str) -> Result<(u32, u32)> {
+    let mut parts = version.split('.').map(str::parse);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Ok((major, minor)),
+        _ => bail!("{version} is no version of Rust"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert!(number("1.100.0").unwrap() > number("1.95").unwrap());
+        assert!(number("1.95.0-nightly").unwrap() == number("1.95").unwrap());
+        assert!(number("new").is_err());
+    }
+
+    #[test]
+    fn lines_are_found_by_their_key() {
+        assert_eq!(after("a = 1\n- Minimum: 1.95 \n", "Minimum: "), Some("1.95"));
+        assert_eq!(after("a", "b"), None);
+    }
+}

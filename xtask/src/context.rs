@@ -1,0 +1,76 @@
+//! The workspace, and the environment that the steps' programs get.
+
+use anyhow::{Context as _, Result, bail};
+use cmid_softroce::Kernel;
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What all steps share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// The workspace's root.
+    pub(crate) root: PathBuf,
+    /// The kernel for what runs in the VM.
+    pub(crate) kernel: Kernel,
+    /// Variables for every program; see [`crate::libclang`].
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
+impl Context {
+    pub(crate) fn new(kernel: Kernel) -> Result<Self> {
+        // cargo sets it for the programs it runs; the other is for one started by hand.
+        let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        let root = Path::new(&here).parent().context("xtask has no parent directory")?.to_owned();
+        Ok(Context { root, kernel, environment: Vec::new() })
+    }
+
+    /// Where cargo puts what it builds.
+    pub(crate) fn target(&self) -> PathBuf {
+        match env::var_os("CARGO_TARGET_DIR") {
+            // A relative one is meant from where we were called, which cargo does not change.
+            Some(directory) if !directory.is_empty() => env::current_dir().unwrap_or_default().join(directory),
+            _ => self.root.join("target"),
+        }
+    }
+
+    /// A program that `cargo build --release` has made.
+    pub(crate) fn release(&self, program: &str) -> PathBuf {
+        self.target().join("release").join(program)
+    }
+
+    /// Runs cargo in the workspace, its output being ours.
+    pub(crate) fn cargo(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<()> {
+        let mut command = self.cargo_command(arguments);
+        let status = command.envs(environment.iter().copied()).status().context("cargo")?;
+        if !status.success() {
+            bail!("cargo {} failed: {status}", arguments.join(" "));
+        }
+        Ok(())
+    }
+
+    /// Runs cargo in the workspace and returns what it writes to standard output.
+    pub(crate) fn cargo_output(&self, arguments: &[&str]) -> Result<String> {
+        output(&mut self.cargo_command(arguments))
+    }
+
+    fn cargo_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.args(arguments).current_dir(&self.root).env("CARGO_TARGET_DIR", self.target());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// Runs a program and returns what it writes to standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let what = format!("{command:?}");
+    let output = command.output().with_context(|| what.clone())?;
+    if !output.status.success() {
+        bail!("{what} failed: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim_end());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{what}: its output is not text"))
+}

@@ -1,0 +1,43 @@
+//! `cargo xtask softroce`: a command in the VM.
+
+use clap::Args;
+use cmid_softroce::{Kernel, Options};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The kernel: 6.1 or 6.12
+    #[arg(long, default_value_t)]
+    kernel: Kernel,
+    /// The command's limit in seconds; booting is not counted
+    #[arg(long, default_value_t = 300, value_name = "S")]
+    timeout: u64,
+    /// The number of CPUs; more than one are not quite reliable under emulation
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    smp: u32,
+    /// The memory in MiB
+    #[arg(long, default_value_t = 512, value_name = "MIB")]
+    memory: u32,
+    /// A directory that the command may really write to; elsewhere what it writes is forgotten
+    #[arg(long, value_name = "DIR")]
+    rw: Vec<PathBuf>,
+    /// The command
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Runs the command and returns the status to exit with: its own, or one that tells what went wrong.
+pub(crate) fn run(arguments: &Arguments) -> u8 {
+    let options = Options {
+        kernel: arguments.kernel,
+        timeout: Duration::from_secs(arguments.timeout),
+        memory_mib: arguments.memory,
+        cpus: arguments.smp,
+        writable: arguments.rw.clone(),
+        environment: Vec::new(),
+    };
+    cmid_softroce::run(&options, &arguments.command).unwrap_or_else(|error| {
+        eprintln!("softroce: {error}");
+        error.exit_status()
+    })
+}

@@ -1,0 +1,162 @@
+//! Steps, their order, their times, and the summary.
+
+use crate::{context::Context, programme};
+use anyhow::{Context as _, Result, bail};
+use cmid_softroce::Options;
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    time::{Duration, Instant},
+};
+
+/// One of the things that must succeed.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) work: Work,
+}
+
+/// What a step does.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Runs cargo with these arguments.
+    Cargo(&'static [&'static str]),
+    /// The same with variables set.
+    CargoWith(&'static [(&'static str, &'static str)], &'static [&'static str]),
+    /// Does something of our own on the host.
+    Host(fn(&mut Context) -> Result<()>),
+    /// Builds with cargo what a later step runs in the VM.
+    BuildForGuest(&'static [&'static str]),
+    /// Runs in the VM a program of the release build, with these arguments, for at most so many seconds.
+    Guest(u64, &'static str, &'static [&'static str]),
+    /// Runs in the VM, for at most so many seconds, a command that is put together first.
+    GuestCommand(u64, fn(&Context) -> Vec<OsString>),
+}
+
+impl Work {
+    /// Whether there is no use in it without the VM.
+    fn needs_vm(&self) -> bool {
+        match self {
+            Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) => false,
+            Work::BuildForGuest(_) | Work::Guest(..) | Work::GuestCommand(..) => true,
+        }
+    }
+
+    fn place(&self, context: &Context) -> String {
+        match self {
+            Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::BuildForGuest(_) => "host".to_owned(),
+            Work::Guest(..) | Work::GuestCommand(..) => format!("VM, kernel {}", context.kernel),
+        }
+    }
+
+    fn run(&self, context: &mut Context) -> Result<()> {
+        match self {
+            Work::Cargo(arguments) | Work::BuildForGuest(arguments) => context.cargo(arguments, &[]),
+            Work::CargoWith(variables, arguments) => {
+                let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, OsStr::new(*value))).collect();
+                context.cargo(arguments, &variables)
+            }
+            Work::Host(check) => check(context),
+            Work::Guest(limit, program, arguments) => {
+                let mut command = vec![context.release(program).into_os_string()];
+                command.extend(arguments.iter().map(OsString::from));
+                guest(context, *limit, &command)
+            }
+            Work::GuestCommand(limit, command) => guest(context, *limit, &command(context)),
+        }
+    }
+}
+
+fn guest(context: &Context, limit: u64, command: &[OsString]) -> Result<()> {
+    let options = Options { kernel: context.kernel, timeout: Duration::from_secs(limit), ..Options::default() };
+    match cmid_softroce::run(&options, command)? {
+        0 => Ok(()),
+        status => bail!("in the VM: exit status {status}"),
+    }
+}
+
+/// What became of a step.
+#[derive(Debug, Clone, Copy)]
+enum Outcome {
+    Passed(Duration),
+    Failed(Duration),
+    /// Asked to be left out.
+    LeftOut,
+    /// An earlier step failed.
+    NotReached,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Passed(time) => write!(f, "passed   {:7.1} s", time.as_secs_f32()),
+            Outcome::Failed(time) => write!(f, "FAILED   {:7.1} s", time.as_secs_f32()),
+            Outcome::LeftOut => f.write_str("NOT RUN (--no-vm)"),
+            Outcome::NotReached => f.write_str("NOT RUN"),
+        }
+    }
+}
+
+/// Runs the programme up to the first step that fails.
+pub(crate) fn run_all(mut context: Context, vm: bool) -> Result<()> {
+    let steps = programme::STEPS;
+    let mut rows = Vec::new();
+    let mut failure = None;
+    for (index, step) in steps.iter().enumerate() {
+        let outcome = if failure.is_some() {
+            Outcome::NotReached
+        } else if step.work.needs_vm() && !vm {
+            Outcome::LeftOut
+        } else {
+            println!("\n==> {}/{} {}", index + 1, steps.len(), step.name);
+            let begin = Instant::now();
+            let result = step.work.run(&mut context).with_context(|| format!("the step \"{}\" failed", step.name));
+            let outcome = match result {
+                Ok(()) => Outcome::Passed(begin.elapsed()),
+                Err(error) => {
+                    failure = Some(error);
+                    Outcome::Failed(begin.elapsed())
+                }
+            };
+            println!("<== {}: {outcome}", step.name);
+            outcome
+        };
+        rows.push((step.name, step.work.place(&context), outcome));
+    }
+    print!("{}", table(&rows));
+    failure.map_or(Ok(()), Err)
+}
+
+fn table(rows: &[(&str, String, Outcome)]) -> String {
+    let name = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
+    let place = rows.iter().map(|(_, place, _)| place.len()).max().unwrap_or_default();
+    let mut table = format!("\n{:name$} | {:place$} | result\n", "step", "where");
+    for (step, at, outcome) in rows {
+        table.push_str(&format!("{step:name$} | {at:place$} | {outcome}\n"));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_tells_what_was_not_run() {
+        let rows = [
+            ("a step", "host".to_owned(), Outcome::Passed(Duration::from_millis(1500))),
+            ("b", "VM, kernel 6.12".to_owned(), Outcome::LeftOut),
+        ];
+        let table = table(&rows);
+        assert!(table.contains("a step | host            | passed       1.5 s\n"), "{table}");
+        assert!(table.contains("b      | VM, kernel 6.12 | NOT RUN (--no-vm)\n"), "{table}");
+    }
+
+    #[test]
+    fn step_names_are_unique() {
+        let mut names: Vec<_> = programme::STEPS.iter().map(|step| step.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), programme::STEPS.len());
+    }
+}
