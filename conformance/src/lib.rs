@@ -1,7 +1,7 @@
 //! One conformance suite for every driver, on the simulator and on a real kernel.
 //!
 //! A [`Subject`] is a driver on a device, a [`Lab`] makes them and knows the addresses of the network that they are on.
-//! [`scenarios`] are functions over both: the same steps and the same expectations everywhere. Whoever writes a driver of
+//! [`scenarios()`] are functions over both: the same steps and the same expectations everywhere. Whoever writes a driver of
 //! their own implements the two traits and calls [`run`](Scenario::run) for each scenario.
 //!
 //! Rows are those of the project's table of observed behaviour; a scenario whose name begins with `row_` does what that row

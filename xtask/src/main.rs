@@ -4,6 +4,7 @@
 // A command-line program talks to people.
 #![allow(clippy::print_stdout)]
 
+mod blocking;
 mod checks;
 mod context;
 mod host;
@@ -12,6 +13,8 @@ mod libclang;
 mod programme;
 mod softroce;
 mod step;
+mod tables;
+mod waits;
 
 use clap::{Parser, Subcommand};
 use cmid_softroce::Kernel;
@@ -31,6 +34,18 @@ enum Verb {
     Softroce(softroce::Arguments),
     /// Show rping on the simulator: nothing but Rust is needed
     Demo,
+    /// Render the core's tables into docs/tables.md
+    Diagrams {
+        /// Only say whether the file is up to date
+        #[arg(long)]
+        check: bool,
+    },
+    /// Name the system calls in a trace of `strace -f -T` that waited outside of the loop
+    #[command(hide = true)]
+    Waits {
+        /// The trace
+        trace: std::path::PathBuf,
+    },
     /// Run all checks and tests, stopping at the first that fails
     Test {
         /// Leave out what runs in the VM (the summary says so)
@@ -47,6 +62,9 @@ fn main() -> ExitCode {
     let status = match verb {
         Verb::Softroce(arguments) => return ExitCode::from(softroce::run(&arguments)),
         Verb::Demo => Context::new(Kernel::default()).and_then(|context| context.cargo(DEMO, &[])),
+        Verb::Diagrams { check } => Context::new(Kernel::default())
+            .and_then(|mut context| if check { tables::check(&mut context) } else { tables::write(&context) }),
+        Verb::Waits { trace } => waits::check(&trace),
         Verb::Test { no_vm, kernel } => Context::new(kernel).and_then(|context| step::run_all(context, !no_vm)),
     };
     match status {
