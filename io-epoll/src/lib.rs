@@ -37,3 +37,8 @@ mod poller;
 pub use cmid_verbs as verbs;
 pub use driver::{Config, Epoll};
 pub use poller::Interest;
+
+/// The example of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
