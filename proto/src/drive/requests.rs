@@ -1,0 +1,204 @@
+//! A method per request: submits it, makes its call, and returns what the device said at once.
+
+use core::net::SocketAddr;
+
+use super::{Drive, Loose, NotAdopted, Progress};
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::error::{Error, Fault};
+use crate::event::ConnParam;
+use crate::key::{About, ChannelKey, IdKey};
+use crate::request::{Acks, PortSpace, Request};
+use crate::time::Time;
+
+impl<D: Device> Drive<D> {
+    /// Opens an event channel.
+    ///
+    /// # Errors
+    /// Refused at the limit; failed with the device's errno (`ENODEV` without any RDMA device, `EMFILE`, ...).
+    pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
+        let channel = self.core.open_channel(acks)?;
+        self.finish(About::Channel(channel))?;
+        Ok(channel)
+    }
+
+    /// Closes an event channel that no id uses.
+    ///
+    /// # Errors
+    /// Refused while the channel is in use.
+    pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
+        self.core.close_channel(channel)?;
+        self.finish(About::Channel(channel)).map(drop)
+    }
+
+    /// Creates an id on a channel, or in synchronous mode (`None`).
+    ///
+    /// # Errors
+    /// Refused at the limits and for a channel that is not there; failed with the device's errno.
+    pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
+        let id = self.core.create_id(channel, port_space)?;
+        self.finish(About::Id(id))?;
+        Ok(id)
+    }
+
+    /// Binds an id to a local address (rdma_bind_addr(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state; failed with `EADDRINUSE`, `EADDRNOTAVAIL`, `ENODEV`, ...
+    pub fn bind(&mut self, id: IdKey, addr: SocketAddr) -> Result<(), Error> {
+        self.request(id, Request::Bind { addr }, Time::NEVER).map(drop)
+    }
+
+    /// Starts to resolve an address; ADDR_RESOLVED or ADDR_ERROR follows (rdma_resolve_addr(3)). The kernel is given seven
+    /// eighths of the time until the deadline: its ADDR_ERROR allows another try, the core's own deadline does not.
+    ///
+    /// # Errors
+    /// Refused in a wrong state; failed with `ENETUNREACH`, `EADDRNOTAVAIL`, `ENODEV`, ...
+    pub fn resolve_addr(
+        &mut self,
+        id: IdKey,
+        src: Option<SocketAddr>,
+        dst: SocketAddr,
+        deadline: Time,
+    ) -> Result<(), Error> {
+        self.request(id, Request::ResolveAddr { src, dst }, deadline).map(drop)
+    }
+
+    /// Starts to resolve a route; ROUTE_RESOLVED or ROUTE_ERROR follows (rdma_resolve_route(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state; failed with `ENODEV`, ...
+    pub fn resolve_route(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
+        self.request(id, Request::ResolveRoute, deadline).map(drop)
+    }
+
+    /// Listens for connection requests; CONNECT_REQUEST follows for each (rdma_listen(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state; failed with `EADDRINUSE`, ...
+    pub fn listen(&mut self, id: IdKey, backlog: i32) -> Result<(), Error> {
+        self.request(id, Request::Listen { backlog }, Time::NEVER).map(drop)
+    }
+
+    /// Puts a QP on an id: `create` makes it with the device's data path, which the core does not know.
+    ///
+    /// # Errors
+    /// Refused in a wrong state, without a device, or if there is one; failed with what `create` failed with.
+    pub fn attach_qp<Q>(
+        &mut self,
+        id: IdKey,
+        create: impl FnOnce(&mut D, IdKey) -> Result<Q, Errno>,
+    ) -> Result<Q, Error> {
+        self.core.would_refuse(self.now, id, &Request::AttachQp, Time::NEVER)?;
+        let qp = create(&mut self.device, id).map_err(|errno| self.data_failure("create_qp", id, errno))?;
+        self.core.submit(self.now, id, Request::AttachQp, Time::NEVER)?;
+        Ok(qp)
+    }
+
+    /// Takes the QP off an id: `destroy` does so in the device's data path.
+    ///
+    /// # Errors
+    /// Refused if there is none; failed with what `destroy` failed with.
+    pub fn detach_qp(
+        &mut self,
+        id: IdKey,
+        destroy: impl FnOnce(&mut D, IdKey) -> Result<(), Errno>,
+    ) -> Result<(), Error> {
+        self.core.would_refuse(self.now, id, &Request::DetachQp, Time::NEVER)?;
+        destroy(&mut self.device, id).map_err(|errno| self.data_failure("destroy_qp", id, errno))?;
+        Ok(self.core.submit(self.now, id, Request::DetachQp, Time::NEVER)?)
+    }
+
+    /// Sends a connection request; ESTABLISHED (with a QP on the id), CONNECT_RESPONSE (without), REJECTED, UNREACHABLE
+    /// or CONNECT_ERROR follows (rdma_connect(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state or with more than 56 bytes of private data; failed with the device's errno.
+    pub fn connect(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
+        self.request(id, Request::Connect { param, private_data }, deadline).map(drop)
+    }
+
+    /// Accepts a connection request; ESTABLISHED follows (rdma_accept(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state or with more than 196 bytes of private data; failed with `EINVAL` if the peer has gone.
+    pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
+        self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
+    }
+
+    /// Turns a connection request, or the answer to one, down (rdma_reject(3)). The id is then to be destroyed.
+    ///
+    /// # Errors
+    /// Refused in a wrong state or with more than 148 bytes of private data; failed with the device's errno.
+    pub fn reject(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
+        self.request(id, Request::Reject { private_data }, Time::NEVER).map(drop)
+    }
+
+    /// Confirms a CONNECT_RESPONSE (rdma_establish(3)); for ids without a QP.
+    ///
+    /// # Errors
+    /// Refused in a wrong state; failed with `EINVAL` if the peer has gone.
+    pub fn establish(&mut self, id: IdKey) -> Result<(), Error> {
+        self.request(id, Request::Establish, Time::NEVER).map(drop)
+    }
+
+    /// Ends a connection, or answers its end; DISCONNECTED follows unless the peer was first (rdma_disconnect(3)).
+    ///
+    /// # Errors
+    /// Refused where there is nothing to end; failed with the device's errno.
+    pub fn disconnect(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
+        self.request(id, Request::Disconnect, deadline).map(drop)
+    }
+
+    /// Moves an id, with its undelivered events, to another channel, or with `None` into synchronous mode
+    /// (rdma_migrate_id(3)). [`Progress::WhenAcked`]: a `Migrated` event will tell; until then the id is as it was.
+    ///
+    /// # Errors
+    /// Refused if the channel is not there; failed with the device's errno, and nothing has changed; `EBUSY` for a
+    /// listener with requests in the kernel for which the core has no room: take events and try again.
+    pub fn migrate(&mut self, id: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<Progress, Error> {
+        self.request(id, Request::Migrate { to }, deadline)
+    }
+
+    /// Destroys an id (rdma_destroy_id(3)). [`Progress::WhenAcked`]: a `Destroyed` event will tell.
+    ///
+    /// # Errors
+    /// Refused for an id that is gone or going; failed with the device's errno.
+    pub fn destroy(&mut self, id: IdKey, deadline: Time) -> Result<Progress, Error> {
+        self.request(id, Request::Destroy, deadline)
+    }
+
+    /// Takes an id in synchronous mode out of this driver, to be adopted by another one, also on another thread.
+    ///
+    /// # Errors
+    /// Refused if the id is not in synchronous mode or busy.
+    pub fn release(&mut self, id: IdKey) -> Result<Loose<D::Handle>, Error> {
+        let (released, channel) = self.core.release(id)?;
+        match self.device.release(id, channel) {
+            Ok(handle) => Ok(Loose { released, handle }),
+            Err(errno) => Err(Error::Fault(Fault::Leak { call: "release", errno })),
+        }
+    }
+
+    /// Takes in an id that another driver released: in synchronous mode, under a new key. Both drivers must count time
+    /// from the same epoch.
+    ///
+    /// # Errors
+    /// Refused at the limits, with the id again; failed, and the id destroyed, if its channel cannot be waited for.
+    pub fn adopt(&mut self, loose: Loose<D::Handle>) -> Result<IdKey, NotAdopted<D::Handle>> {
+        let Loose { released, handle } = loose;
+        let (id, channel) = match self.core.adopt(released) {
+            Ok(keys) => keys,
+            Err((refused, released)) => {
+                return Err(NotAdopted { error: refused.into(), loose: Some(Loose { released, handle }) });
+            }
+        };
+        if let Err(errno) = self.device.adopt(id, channel, handle) {
+            let error = self.data_failure("adopt", id, errno);
+            // The device has nothing of it, so the core must not either: what it hands out here is dropped.
+            drop(self.core.release(id));
+            return Err(NotAdopted { error, loose: None });
+        }
+        Ok(id)
+    }
+}
