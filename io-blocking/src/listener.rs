@@ -62,7 +62,10 @@ impl<D: Pollable> Listener<D> {
             if let Some(event) = self.driver.drive().next_event(self.channel) {
                 match event.cm() {
                     Some(CmEvent::ConnectRequest) => {
-                        return self.hand_over(event.id, event.param, event.private_data);
+                        return self.hand_over(event.id, event.param, event.private_data).inspect_err(|_| {
+                            // Nobody will ever answer it: gone already, or the peer is turned down now.
+                            let _ = self.driver.drive().destroy(event.id, Time::NEVER);
+                        });
                     }
                     Some(CmEvent::DeviceRemoval) => {
                         let (during, errno) = (Verb::Listen, Errno::ENODEV);

@@ -80,8 +80,9 @@ impl<D: Pollable> Epoll<D> {
         }
     }
 
-    /// Does what there is to do, without waiting: for a loop in which the driver's [descriptor](AsFd) is nested. Until
-    /// the descriptor is readable again, another turn would do nothing, unless requests or acks were made.
+    /// Does what there is to do, without waiting: for a loop in which the driver's [descriptor](AsFd) is nested. To be
+    /// called when the descriptor is readable, and once more after requests or acks, before the outer loop sleeps: their
+    /// deadlines and events are told by the descriptor from that turn on.
     ///
     /// # Errors
     /// What `epoll_wait` or `timerfd_settime` failed with.

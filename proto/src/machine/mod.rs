@@ -50,6 +50,9 @@ pub struct Core {
     news: u64,
 }
 
+// A model checker, a differential fuzzer and a replayer drive the real code.
+static_assertions::assert_impl_all!(Core: Clone, Eq, core::hash::Hash, Send, Sync);
+
 /// What happened and led to nothing. All of them only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
