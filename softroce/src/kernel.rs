@@ -1,4 +1,4 @@
-//! Debian's kernels, downloaded and unpacked but never installed.
+//! Debian's kernels, and Ubuntu's, downloaded and unpacked but never installed.
 
 use crate::{
     cache,
@@ -15,25 +15,35 @@ use std::{
 };
 
 /// A kernel to boot: the newest of its series that apt offers at the first use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
     /// Linux 6.1, Debian 12's own.
     V6_1,
     /// Linux 6.12, Debian 13's own, which Debian 12 offers too.
-    #[default]
     V6_12,
+    /// Ubuntu's own, whichever series that is.
+    Ubuntu,
+}
+
+impl Default for Kernel {
+    /// Ubuntu's on Ubuntu, else 6.12.
+    fn default() -> Self {
+        let system = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        if system.lines().any(|line| line == "ID=ubuntu") { Kernel::Ubuntu } else { Kernel::V6_12 }
+    }
 }
 
 impl Kernel {
     /// All that there are.
-    pub const ALL: &[Kernel] = &[Kernel::V6_1, Kernel::V6_12];
+    pub const ALL: &[Kernel] = &[Kernel::V6_1, Kernel::V6_12, Kernel::Ubuntu];
 
-    /// The series, as in "6.12".
+    /// The series, as in "6.12"; "ubuntu" for Ubuntu's own.
     #[must_use]
     pub fn series(self) -> &'static str {
         match self {
             Kernel::V6_1 => "6.1",
             Kernel::V6_12 => "6.12",
+            Kernel::Ubuntu => "ubuntu",
         }
     }
 
@@ -42,7 +52,28 @@ impl Kernel {
         match self {
             Kernel::V6_1 => &["linux-image-amd64"],
             Kernel::V6_12 => &["linux-image-6.12-amd64", "linux-image-amd64"],
+            Kernel::Ubuntu => &["linux-image-generic"],
         }
+    }
+
+    /// Whether this package holds an image of this kernel.
+    fn is_image(self, package: &str) -> bool {
+        let release = package.strip_prefix("linux-image-");
+        release.is_some_and(|release| match self {
+            Kernel::V6_1 | Kernel::V6_12 => release.starts_with(&format!("{}.", self.series())),
+            Kernel::Ubuntu => release.ends_with("-generic"),
+        })
+    }
+
+    /// All packages that hold the files of a kernel, given the one with the image. Ubuntu's come in three, and the one
+    /// with `rdma_rxe` is the last.
+    fn packages(self, image: &str) -> Vec<String> {
+        let also: &[&str] = match self {
+            Kernel::V6_1 | Kernel::V6_12 => &[],
+            Kernel::Ubuntu => &["linux-modules-", "linux-modules-extra-"],
+        };
+        let release = image.strip_prefix("linux-image-").unwrap_or(image);
+        [image.to_owned()].into_iter().chain(also.iter().map(|prefix| format!("{prefix}{release}"))).collect()
     }
 }
 
@@ -91,21 +122,23 @@ pub(crate) fn ensure(cache: &Path, kernel: Kernel) -> Result<Unpacked, Error> {
     let _lock = cache::lock(cache, &format!("kernel-{kernel}"))?;
     let directory = cache.join(format!("kernel-{kernel}"));
     if !directory.exists() {
-        let step = Step::begin(&format!("downloading and unpacking Debian's kernel {kernel}"));
+        let step = Step::begin(&format!("downloading and unpacking kernel {kernel}"));
         let unpacked = tempfile::Builder::new().prefix("kernel-").tempdir_in(cache).about_file(cache)?;
-        let package = package(kernel)?;
-        step.detail(&format!("downloading {package}"));
-        let archive = download(&package, unpacked.path())?;
-        step.detail(&format!("unpacking {package}"));
-        unpack(&archive, unpacked.path())?;
+        for package in kernel.packages(&image(kernel)?) {
+            step.detail(&format!("downloading {package}"));
+            let archive = download(&package, unpacked.path())?;
+            step.detail(&format!("unpacking {package}"));
+            extract(&archive, unpacked.path())?;
+        }
+        prepare(unpacked.path())?;
         // The last step makes it visible, and only when it is whole.
         fs::rename(unpacked.keep(), &directory).about_file(&directory)?;
     }
     Unpacked::at(directory)
 }
 
-/// The name of the package that holds the kernel's files.
-fn package(kernel: Kernel) -> Result<String, Error> {
+/// The name of the package that holds the kernel's image.
+fn image(kernel: Kernel) -> Result<String, Error> {
     packages::with_fresh_lists(&format!("looking for kernel {kernel}"), || {
         dependency(kernel)?.ok_or_else(|| {
             let known = kernel.metapackages().join(" or ");
@@ -120,18 +153,17 @@ fn dependency(kernel: Kernel) -> Result<Option<String>, Error> {
     for metapackage in kernel.metapackages() {
         let mut query = tool::command("apt-cache");
         let (answer, _) = tool::capture(query.args(["depends", metapackage]), SHORT)?;
-        if let Some(package) = image_package(&String::from_utf8_lossy(&answer), kernel.series()) {
+        if let Some(package) = image_package(&String::from_utf8_lossy(&answer), kernel) {
             return Ok(Some(package));
         }
     }
     Ok(None)
 }
 
-/// Finds in the answer of `apt-cache depends` a kernel image of this series.
-fn image_package(answer: &str, series: &str) -> Option<String> {
-    let prefix = format!("linux-image-{series}.");
+/// Finds in the answer of `apt-cache depends` an image of this kernel.
+fn image_package(answer: &str, kernel: Kernel) -> Option<String> {
     let mut dependencies = answer.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
-    dependencies.find(|name| name.starts_with(&prefix)).map(str::to_owned)
+    dependencies.find(|name| kernel.is_image(name)).map(str::to_owned)
 }
 
 fn download(package: &str, into: &Path) -> Result<PathBuf, Error> {
@@ -148,9 +180,13 @@ fn download(package: &str, into: &Path) -> Result<PathBuf, Error> {
         .ok_or_else(|| Error::Unexpected(format!("apt-get download {package} left no file")))
 }
 
-fn unpack(archive: &Path, into: &Path) -> Result<(), Error> {
+fn extract(archive: &Path, into: &Path) -> Result<(), Error> {
     tool::succeed(tool::command("dpkg-deb").arg("--extract").arg(archive).arg(into), LONG)?;
-    fs::remove_file(archive).about_file(archive)?;
+    fs::remove_file(archive).about_file(archive)
+}
+
+/// Makes what has been extracted ready to boot.
+fn prepare(into: &Path) -> Result<(), Error> {
     // Newer packages have usr/lib, and kmod may look for either.
     let (lib, usr_lib) = (into.join("lib"), into.join("usr/lib"));
     if !lib.join("modules").exists() && usr_lib.join("modules").exists() {
@@ -170,8 +206,18 @@ mod tests {
     #[test]
     fn the_series_must_match_whole() {
         let answer = "linux-image-amd64\n  Depends: linux-image-6.12.9+deb13-amd64\n  Suggests: other\n";
-        assert_eq!(image_package(answer, "6.12").as_deref(), Some("linux-image-6.12.9+deb13-amd64"));
-        assert_eq!(image_package(answer, "6.1"), None);
+        assert_eq!(image_package(answer, Kernel::V6_12).as_deref(), Some("linux-image-6.12.9+deb13-amd64"));
+        assert_eq!(image_package(answer, Kernel::V6_1), None);
+    }
+
+    #[test]
+    fn ubuntus_kernel_comes_in_three_packages() {
+        let answer = "linux-image-generic\n  Depends: linux-firmware\n  Depends: linux-image-6.8.0-31-generic\n";
+        let image = image_package(answer, Kernel::Ubuntu).unwrap();
+        let all =
+            ["linux-image-6.8.0-31-generic", "linux-modules-6.8.0-31-generic", "linux-modules-extra-6.8.0-31-generic"];
+        assert_eq!(Kernel::Ubuntu.packages(&image), all);
+        assert_eq!(Kernel::V6_12.packages("linux-image-6.12.9-amd64"), ["linux-image-6.12.9-amd64"]);
     }
 
     #[test]
