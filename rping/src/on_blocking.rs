@@ -38,7 +38,11 @@ pub(crate) fn ping<D: Data>(device: D, address: SocketAddr, plan: Plan, voice: V
 }
 
 fn converse<D: Data>(mut connection: Connection<D>, mut session: Session<D>, plan: Plan, voice: Voice) -> Result<()> {
-    voice.tells(&format!("is {}", connection.state()));
+    let tell = |connection: &mut Connection<D>, what: &str| {
+        let (id, driver) = connection.parts();
+        voice.says(driver.drive(), id, what);
+    };
+    tell(&mut connection, if plan.server { "has accepted a connection" } else { "has connected" });
     session.start()?;
     loop {
         match connection.wait_for(Some(session.cq_fd()), STILL)? {
@@ -50,12 +54,13 @@ fn converse<D: Data>(mut connection: Connection<D>, mut session: Session<D>, pla
             Ready::Event(event) => match event.cm() {
                 Some(CmEvent::Disconnected) if plan.server => break,
                 Some(CmEvent::Disconnected) => bail!("the server ended the connection after {} pings", session.pings()),
-                Some(_) | None => voice.tells(&format!("hears {}", event.kind)),
+                Some(_) | None => tell(&mut connection, &format!("<- {}", event.kind)),
             },
         }
     }
+    tell(&mut connection, &format!("disconnects after {} pings", session.pings()));
     connection.disconnect(PATIENCE)?;
-    voice.tells(&format!("is {} after {} pings", connection.state(), session.pings()));
+    tell(&mut connection, "is disconnected, as the peer has confirmed");
     ensure!(plan.server || session.pings() == plan.count, "{} of {} pings", session.pings(), plan.count);
     Ok(())
 }
