@@ -60,7 +60,7 @@ fn converse<D: Data>(mut connection: Connection<D>, mut session: Session<D>, pla
     }
     tell(&mut connection, &format!("disconnects after {} pings", session.pings()));
     connection.disconnect(PATIENCE)?;
-    tell(&mut connection, "is disconnected, as the peer has confirmed");
+    tell(&mut connection, "is disconnected");
     ensure!(plan.server || session.pings() == plan.count, "{} of {} pings", session.pings(), plan.count);
     Ok(())
 }
