@@ -65,8 +65,10 @@ fn a_deadline_makes_it_readable() {
     driver.drive().resolve_addr(id, None, there, Time::NEVER).unwrap();
     let mut kinds = Vec::new();
     while !kinds.contains(&EventKind::DeadlinePassed(Verb::Connect)) {
-        assert!(readable(&driver, Duration::from_secs(5)), "after {kinds:?}");
-        let _ = driver.turn().unwrap();
+        // A turn that says "look" or "more" has something to show already; only then is there nothing to wait for.
+        if let Rest::Until(_) = driver.turn().unwrap() {
+            assert!(readable(&driver, Duration::from_secs(5)), "after {kinds:?}");
+        }
         while let Some(event) = driver.drive().next_event(channel) {
             kinds.push(event.kind);
             match event.cm() {
@@ -79,7 +81,6 @@ fn a_deadline_makes_it_readable() {
                 _ => {}
             }
         }
-        let _ = driver.turn().unwrap();
     }
 }
 
