@@ -29,7 +29,7 @@ impl<D: Pollable> Listener<D> {
     /// # Errors
     /// [`Error::Core`] with `EADDRINUSE`, `EADDRNOTAVAIL`, `ENODEV`, ...
     pub fn bind(device: D, addr: SocketAddr) -> Result<Self, Error> {
-        let limits = Limits { ids: WAITING, channels: 4, events: WAITING };
+        let limits = Limits { ids: WAITING, channels: 4, events: WAITING, groups: 0 };
         let mut driver = Blocking::new(device, limits, Canceller::new().map_err(Error::Wait)?);
         let channel = driver.drive().open_channel(Acks::OnDelivery)?;
         let id = driver.drive().create_id(Some(channel), PortSpace::Tcp)?;

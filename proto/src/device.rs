@@ -3,9 +3,9 @@
 use core::net::SocketAddr;
 
 use crate::errno::Errno;
-use crate::event::{ConnParam, RawEvent};
-use crate::key::{ChannelKey, IdKey};
-use crate::request::PortSpace;
+use crate::event::{ConnParam, Ece, RawEvent};
+use crate::key::{ChannelKey, GroupKey, IdKey};
+use crate::request::{CmOption, PortSpace, RejectReason};
 
 /// One device call. None of them may wait for anything but locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,10 +75,12 @@ pub enum Call {
         /// Parameters.
         param: ConnParam,
     },
-    /// `rdma_reject`, with the private data that goes with the call.
+    /// `rdma_reject` or `rdma_reject_ece`, with the private data that goes with the call.
     Reject {
         /// Which id.
         id: IdKey,
+        /// Which of the two.
+        reason: RejectReason,
     },
     /// `rdma_establish`.
     Establish {
@@ -89,6 +91,45 @@ pub enum Call {
     Disconnect {
         /// Which id.
         id: IdKey,
+    },
+    /// `rdma_notify` with `IBV_EVENT_COMM_EST`.
+    Notify {
+        /// Which id.
+        id: IdKey,
+    },
+    /// `rdma_join_multicast_ex`. MULTICAST_JOIN and MULTICAST_ERROR are reported with the key.
+    Join {
+        /// Which id.
+        id: IdKey,
+        /// The membership's key from now on.
+        group: GroupKey,
+        /// The address of the group.
+        addr: SocketAddr,
+        /// Only to send.
+        send_only: bool,
+    },
+    /// `rdma_leave_multicast`. Unread events of the membership vanish.
+    Leave {
+        /// Which id.
+        id: IdKey,
+        /// The membership.
+        group: GroupKey,
+        /// Its address, by which librdmacm finds it.
+        addr: SocketAddr,
+    },
+    /// `rdma_set_option`, level `RDMA_OPTION_ID`.
+    SetOption {
+        /// Which id.
+        id: IdKey,
+        /// Which option, and to what.
+        option: CmOption,
+    },
+    /// `rdma_set_local_ece`.
+    SetEce {
+        /// Which id.
+        id: IdKey,
+        /// What to tell.
+        ece: Ece,
     },
     /// `rdma_migrate_id`. Afterwards the driver drains `to`: the kernel does not wake it (semantics of
     /// `ucma_migrate_id`).
@@ -120,9 +161,14 @@ impl Call {
             | Call::Listen { id, .. }
             | Call::Connect { id, .. }
             | Call::Accept { id, .. }
-            | Call::Reject { id }
+            | Call::Reject { id, .. }
             | Call::Establish { id }
             | Call::Disconnect { id }
+            | Call::Notify { id }
+            | Call::Join { id, .. }
+            | Call::Leave { id, .. }
+            | Call::SetOption { id, .. }
+            | Call::SetEce { id, .. }
             | Call::Migrate { id, .. }
             | Call::Destroy { id } => Some(id),
         }
@@ -144,6 +190,11 @@ impl Call {
             Call::Reject { .. } => "reject",
             Call::Establish { .. } => "establish",
             Call::Disconnect { .. } => "disconnect",
+            Call::Notify { .. } => "notify",
+            Call::Join { .. } => "join_multicast",
+            Call::Leave { .. } => "leave_multicast",
+            Call::SetOption { .. } => "set_option",
+            Call::SetEce { .. } => "set_local_ece",
             Call::Migrate { .. } => "migrate_id",
             Call::Destroy { .. } => "destroy_id",
         }
@@ -191,6 +242,12 @@ pub trait Device {
     /// # Errors
     /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while it has none.
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno>;
+
+    /// What the peer told of enhanced connection establishment in its request or answer (`rdma_get_remote_ece`).
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `EOPNOTSUPP` where the library has it not, otherwise what it said.
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno>;
 
     /// Takes an id and the channel that only it uses out of this device, to be adopted by another of the same kind.
     ///

@@ -67,6 +67,36 @@ pub enum Why {
     /// The kernel would refuse it and reject the peer.
     #[error("it would break the connection")]
     Breaks,
+    /// The peer has confirmed already.
+    #[error("the connection stands already")]
+    IsConnected,
+    /// It is for a message that has been sent.
+    #[error("the message that it is for has been sent")]
+    AlreadySent,
+    /// A teardown has nothing to wait for.
+    #[error("the connection is over: what it used may be used again")]
+    IsOver,
+    /// Options and groups that only one kind of service has.
+    #[error("not for a connected service")]
+    NotDatagram,
+    /// Options that only one kind of service has.
+    #[error("not for a datagram service")]
+    NotForDatagrams,
+    /// `rdma_leave_multicast` could not tell two memberships by the same address apart.
+    #[error("the id is a member of {0} already")]
+    AlreadyMember(core::net::SocketAddr),
+    /// No such membership on this id, or it is being left.
+    #[error("the id has no membership {0}")]
+    NoSuchGroup(crate::key::GroupKey),
+    /// The memberships of an id stay with its core.
+    #[error("the id is a member of multicast groups")]
+    HasGroups,
+    /// As many memberships as [`Limits`](crate::Limits) allow are there already.
+    #[error("no room for another membership")]
+    NoGroupLeft,
+    /// Enhanced connection establishment needs a vendor.
+    #[error("vendor 0 has no options")]
+    NoVendor,
     /// Neither a QP on the id nor a QP number.
     #[error("the id has no QP and no QP number was given")]
     NoQp,
@@ -141,7 +171,13 @@ impl Why {
             | Why::BadAddress
             | Why::AlreadySync
             | Why::NotSync => Errno::EINVAL,
+            Why::AlreadySent | Why::NotDatagram | Why::NotForDatagrams | Why::NoVendor | Why::IsOver => Errno::EINVAL,
             Why::NotConnected => Errno::ENOTCONN,
+            Why::IsConnected => Errno::EISCONN,
+            Why::AlreadyMember(_) => Errno::EADDRINUSE,
+            Why::NoSuchGroup(_) => Errno::EADDRNOTAVAIL,
+            Why::HasGroups => Errno::EBUSY,
+            Why::NoGroupLeft => Errno::ENOMEM,
             Why::Busy(_) | Why::OwesAcks | Why::SharesChannel | Why::BeingCreated => Errno::EBUSY,
             Why::NoSuchChannel(_) => Errno::EBADF,
             Why::TooLate => Errno::ETIMEDOUT,

@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::errno::Errno;
-use crate::key::IdKey;
+use crate::key::{GroupKey, IdKey};
 use crate::request::Verb;
 
 /// The most private data that any event carries: 216 bytes, a UD request over `AF_IB` (rdma_connect(3)).
@@ -143,6 +143,58 @@ impl Default for ConnParam {
     }
 }
 
+/// What both sides say of enhanced connection establishment (`struct ibv_ece`): options of the vendor's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ece {
+    /// Whose options; 0 means none.
+    pub vendor_id: u32,
+    /// The options.
+    pub options: u32,
+}
+
+/// How datagrams reach a QP or a multicast group (`struct rdma_ud_param`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Datagram {
+    /// The QP to send to; 0xFFFFFF for a multicast group.
+    pub qp_num: u32,
+    /// The key that it wants to see.
+    pub qkey: u32,
+    /// The way there.
+    pub path: AhAttr,
+}
+
+/// What an address handle is made of (`struct ibv_ah_attr`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AhAttr {
+    /// The global route, if there is one; always on RoCE.
+    pub grh: Option<GlobalRoute>,
+    /// Local id of the destination; 0 on RoCE.
+    pub dlid: u16,
+    /// Service level.
+    pub sl: u8,
+    /// Source path bits.
+    pub src_path_bits: u8,
+    /// Static rate.
+    pub static_rate: u8,
+    /// The port of the device to send from.
+    pub port_num: u8,
+}
+
+/// The global route header (`struct ibv_global_route`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct GlobalRoute {
+    /// The destination: a GID, or the MGID of a multicast group.
+    pub dgid: [u8; 16],
+    /// Flow label.
+    pub flow_label: u32,
+    /// Index of the source GID in the port's table.
+    pub sgid_index: u8,
+    /// Hops allowed.
+    pub hop_limit: u8,
+    /// Traffic class.
+    pub traffic_class: u8,
+}
+
 /// One event as the device reports it, before the core has looked at it.
 ///
 /// The device has already acknowledged it to librdmacm; that is why its private data is borrowed from the device's
@@ -160,8 +212,29 @@ pub struct RawEvent<'a> {
     pub status: i32,
     /// Connection parameters; all zero where the event has none.
     pub param: ReceivedParam,
+    /// For ESTABLISHED of a lookup and for MULTICAST_JOIN: where datagrams go.
+    pub datagram: Option<Datagram>,
+    /// For MULTICAST_JOIN and MULTICAST_ERROR: the membership, under the key of its [`Call::Join`](crate::Call::Join).
+    pub group: Option<GroupKey>,
     /// The whole private data field of the message, zero padded: its length says nothing about what was sent.
     pub private_data: &'a [u8],
+}
+
+impl<'a> RawEvent<'a> {
+    /// An event with nothing but its type: the other fields are to be filled in where the type has them.
+    #[must_use]
+    pub fn new(id: IdKey, kind: CmEvent) -> Self {
+        RawEvent {
+            id,
+            listener: None,
+            kind,
+            status: 0,
+            param: ReceivedParam::default(),
+            datagram: None,
+            group: None,
+            private_data: &[],
+        }
+    }
 }
 
 /// Connection parameters of an event, all zero where it carries none.
@@ -199,6 +272,8 @@ pub enum EventKind {
     Migrated,
     /// A destroy that had to wait for acks has ended; status 0, or the negative errno of why not (the id then lives).
     Destroyed,
+    /// A leave that had to wait for acks has ended; status 0, or the negative errno of why not (the group is gone even so).
+    Left,
     /// The request's deadline has passed; what comes for it later is counted as late and not delivered.
     DeadlinePassed(Verb),
 }
@@ -209,6 +284,7 @@ impl fmt::Display for EventKind {
             EventKind::Cm(kind) => write!(f, "{kind}"),
             EventKind::Migrated => f.write_str("MIGRATED"),
             EventKind::Destroyed => f.write_str("DESTROYED"),
+            EventKind::Left => f.write_str("LEFT"),
             EventKind::DeadlinePassed(verb) => write!(f, "DEADLINE_PASSED({verb})"),
         }
     }
@@ -227,6 +303,10 @@ pub struct Event {
     pub status: i32,
     /// Connection parameters; all zero where the event has none.
     pub param: ReceivedParam,
+    /// For ESTABLISHED of a lookup and for MULTICAST_JOIN: where datagrams go.
+    pub datagram: Option<Datagram>,
+    /// For events of a multicast membership: which.
+    pub group: Option<GroupKey>,
     /// Private data, zero padded by the transport.
     pub private_data: PrivateData,
     /// On a channel with explicit acks: to be given back to [`Core::ack`](crate::Core::ack). `None` on other
@@ -240,7 +320,7 @@ impl Event {
     pub const fn cm(&self) -> Option<CmEvent> {
         match self.kind {
             EventKind::Cm(kind) => Some(kind),
-            EventKind::Migrated | EventKind::Destroyed | EventKind::DeadlinePassed(_) => None,
+            EventKind::Migrated | EventKind::Destroyed | EventKind::Left | EventKind::DeadlinePassed(_) => None,
         }
     }
 
@@ -248,7 +328,7 @@ impl Event {
     pub const fn result(&self) -> Result<(), Errno> {
         match self.kind {
             EventKind::Cm(CmEvent::Rejected) => Err(Errno::ECONNREFUSED),
-            EventKind::Cm(_) | EventKind::Migrated | EventKind::Destroyed => match self.status {
+            EventKind::Cm(_) | EventKind::Migrated | EventKind::Destroyed | EventKind::Left => match self.status {
                 0 => Ok(()),
                 // The one i32 without a positive counterpart is no errno of anybody's.
                 i32::MIN => Err(Errno::EINVAL),
@@ -266,6 +346,8 @@ impl Event {
 pub struct Receipt {
     /// Whose ack count it is: for CONNECT_REQUEST the listener's, as in the kernel.
     pub(crate) owner: IdKey,
+    /// For events of a multicast membership, whose count it is too.
+    pub(crate) group: Option<GroupKey>,
 }
 
 /// Private data of a message, stored inline.

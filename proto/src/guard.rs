@@ -4,33 +4,50 @@ use core::net::{IpAddr, SocketAddr};
 
 use crate::error::Why;
 use crate::id::Id;
-use crate::request::{Request, Verb};
+use crate::request::{CmOption, Request, Service, Verb};
 
 /// The private data that each message has room for (rdma_connect(3), rdma_accept(3); `cma_user_data_offset` of the kernel:
-/// a request over IP gives 36 of its 92 bytes to the address header).
+/// a request over IP gives 36 bytes, of 92 or for datagrams of 216, to the address header).
 #[must_use]
-pub const fn private_data_max(verb: Verb) -> usize {
-    match verb {
-        Verb::Connect => 56,
-        Verb::Accept => 196,
-        Verb::Reject => 148,
-        Verb::Bind
-        | Verb::ResolveAddr
-        | Verb::ResolveRoute
-        | Verb::Listen
-        | Verb::AttachQp
-        | Verb::DetachQp
-        | Verb::Establish
-        | Verb::Disconnect
-        | Verb::Migrate
-        | Verb::Release
-        | Verb::Destroy => 0,
+pub const fn private_data_max(verb: Verb, service: Service) -> usize {
+    match (verb, service) {
+        (Verb::Connect, Service::Connected) => 56,
+        (Verb::Accept, Service::Connected) => 196,
+        (Verb::Reject, Service::Connected) => 148,
+        (Verb::Connect, Service::Datagram) => 180,
+        (Verb::Accept | Verb::Reject, Service::Datagram) => 136,
+        (
+            Verb::Bind
+            | Verb::ResolveAddr
+            | Verb::ResolveRoute
+            | Verb::Listen
+            | Verb::AttachQp
+            | Verb::DetachQp
+            | Verb::Establish
+            | Verb::Disconnect
+            | Verb::Teardown
+            | Verb::Notify
+            | Verb::GetRequest
+            | Verb::Join
+            | Verb::Leave
+            | Verb::SetTos
+            | Verb::ReuseAddr
+            | Verb::NoReuseAddr
+            | Verb::SetAfOnly
+            | Verb::SetAckTimeout
+            | Verb::SetEce
+            | Verb::Migrate
+            | Verb::Release
+            | Verb::Destroy,
+            Service::Connected | Service::Datagram,
+        ) => 0,
     }
 }
 
 /// Decides what the table leaves open.
 pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), Why> {
-    let (len, max) = (request.private_data().len(), private_data_max(request.verb()));
+    let service = id.port_space.service();
+    let (len, max) = (request.private_data().len(), private_data_max(request.verb(), service));
     if len > max {
         return Err(Why::PrivateDataTooLong { len, max });
     }
@@ -41,9 +58,20 @@ pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), Why> {
         Request::DetachQp if !id.has_qp => Err(Why::NoQp),
         Request::Establish if id.has_qp => Err(Why::HasQp),
         // 0 is no QP number of a connection: it would make every second connection of a host stale.
-        Request::Connect { param, .. } | Request::Accept { param, .. } if !id.has_qp && param.qp_num == 0 => {
+        // A lookup carries none.
+        Request::Connect { param, .. } if !id.has_qp && param.qp_num == 0 && service == Service::Connected => {
             Err(Why::NoQp)
         }
+        Request::Accept { param, .. } if !id.has_qp && param.qp_num == 0 => Err(Why::NoQp),
+        Request::GetRequest if !id.sync => Err(Why::NotSync),
+        Request::Join { .. } if service == Service::Connected => Err(Why::NotDatagram),
+        Request::Join { .. } if !id.has_device => Err(Why::NoDevice),
+        Request::SetOption { option: CmOption::AckTimeout(_) } if service == Service::Datagram => {
+            Err(Why::NotForDatagrams)
+        }
+        // The library takes the options from the QP where there is one.
+        Request::SetEce { .. } if id.has_qp => Err(Why::HasQp),
+        Request::SetEce { ece } if ece.vendor_id == 0 => Err(Why::NoVendor),
         Request::Migrate { to: None } if id.sync => Err(Why::AlreadySync),
         Request::Bind { .. }
         | Request::ResolveAddr { .. }
@@ -56,6 +84,13 @@ pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), Why> {
         | Request::Reject { .. }
         | Request::Establish
         | Request::Disconnect
+        | Request::Teardown
+        | Request::Notify
+        | Request::GetRequest
+        | Request::Join { .. }
+        | Request::Leave { .. }
+        | Request::SetOption { .. }
+        | Request::SetEce { .. }
         | Request::Migrate { .. }
         | Request::Destroy => Ok(()),
     }

@@ -1,10 +1,12 @@
 //! What the core keeps of one id and of one channel.
 
+use core::net::SocketAddr;
+
 use crate::errno::Errno;
 use crate::event::CmEvent;
-use crate::key::{ChannelKey, Token};
+use crate::key::{ChannelKey, GroupKey, IdKey, Token};
 use crate::mail::{Letter, Thread};
-use crate::request::{Acks, PortSpace, Verb};
+use crate::request::{Acks, PortSpace, Service, Verb};
 use crate::state::State;
 use crate::time::Time;
 
@@ -31,6 +33,12 @@ pub(crate) struct Id {
     pub(crate) deadline: Time,
     /// Of a migration that waits for acks.
     pub(crate) move_deadline: Time,
+    /// The nearest of its memberships that are being joined.
+    pub(crate) join_deadline: Time,
+    /// Its memberships: the first of a list.
+    pub(crate) groups: Option<GroupKey>,
+    /// A teardown owes the peer one more disconnect, see `Core::continue_teardown`.
+    pub(crate) answer_due: bool,
     /// Its place in the heap of deadlines.
     pub(crate) alarm: Option<u32>,
     /// Synchronous mode.
@@ -80,7 +88,43 @@ pub(crate) enum Doing {
         by_event: bool,
         arrived: bool,
     },
+    /// The device joins a group for it.
+    Join {
+        group: GroupKey,
+    },
+    /// The device leaves a group for it.
+    Leave {
+        group: GroupKey,
+        by_event: bool,
+    },
+    /// The second disconnect of a teardown; nobody waits for what it returns.
+    Answer,
     Destroy,
+}
+
+/// A membership in a multicast group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Group {
+    pub(crate) id: IdKey,
+    pub(crate) addr: SocketAddr,
+    pub(crate) phase: GroupPhase,
+    /// A leave waits for the application's acks.
+    pub(crate) leaving: bool,
+    /// Events delivered and not acked.
+    pub(crate) owed: u32,
+    /// Of the join.
+    pub(crate) deadline: Time,
+    /// The next membership of the id.
+    pub(crate) next: Option<GroupKey>,
+}
+
+/// How far a membership is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum GroupPhase {
+    Joining,
+    Joined,
+    /// The join failed or took too long, or the group was lost: only to be left.
+    Failed,
 }
 
 /// Synchronous mode: which request waits for its event, and how the last one ended.
@@ -113,6 +157,9 @@ impl Id {
             mail: Thread::EMPTY,
             deadline: Time::NEVER,
             move_deadline: Time::NEVER,
+            join_deadline: Time::NEVER,
+            groups: None,
+            answer_due: false,
             alarm: None,
             waiting: Waiting::Never,
             mourner: Mourner::Caller,
@@ -121,7 +168,11 @@ impl Id {
 
     /// A child of a listener, not yet answered.
     pub(crate) fn child(port_space: PortSpace, home: ChannelKey) -> Self {
-        Id { state: State::Requested, has_device: true, ..Id::new(port_space, home, false) }
+        let state = match port_space.service() {
+            Service::Connected => State::Requested,
+            Service::Datagram => State::Asked,
+        };
+        Id { state, has_device: true, ..Id::new(port_space, home, false) }
     }
 
     /// Whether the device is about to move it. Its events wait meanwhile: taken now, one would be owed when it moves.
@@ -133,13 +184,16 @@ impl Id {
             | Doing::Create
             | Doing::Request { .. }
             | Doing::Quiesce { .. }
+            | Doing::Join { .. }
+            | Doing::Leave { .. }
+            | Doing::Answer
             | Doing::Destroy => false,
         }
     }
 
     /// The nearest of its deadlines.
     pub(crate) fn due(&self) -> Time {
-        self.deadline.min(self.move_deadline)
+        self.deadline.min(self.move_deadline).min(self.join_deadline)
     }
 }
 
@@ -190,7 +244,7 @@ impl Channel {
 /// The errno of an event that ends an operation although it is not the operation's own and says status 0.
 pub(crate) const fn foreign_end(verb: Verb, event: CmEvent) -> Option<Errno> {
     match event {
-        CmEvent::Disconnected if !matches!(verb, Verb::Disconnect) => Some(Errno::ECONNRESET),
+        CmEvent::Disconnected if !matches!(verb, Verb::Disconnect | Verb::Teardown) => Some(Errno::ECONNRESET),
         CmEvent::DeviceRemoval => Some(Errno::ENODEV),
         CmEvent::Disconnected
         | CmEvent::AddrResolved

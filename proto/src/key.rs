@@ -78,6 +78,11 @@ key! {
     ChannelKey, "ch"
 }
 
+key! {
+    /// Names one membership in a multicast group of one id.
+    GroupKey, "grp"
+}
+
 /// What a request or a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum About {

@@ -44,6 +44,7 @@
 //! #     fn call(&mut self, _: &Call, _: &[u8]) -> Outcome { Ok(()) }
 //! #     fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> { Err(Errno::EADDRNOTAVAIL) }
 //! #     fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> { Err(Errno::EADDRNOTAVAIL) }
+//! #     fn remote_ece(&self, _: IdKey) -> Result<cmid_proto::Ece, Errno> { Err(Errno::EOPNOTSUPP) }
 //! #     fn release(&mut self, _: IdKey, _: ChannelKey) -> Result<(), Errno> { Ok(()) }
 //! #     fn adopt(&mut self, _: IdKey, _: ChannelKey, _: ()) -> Outcome { Ok(()) }
 //! # }
@@ -128,13 +129,14 @@ pub use drive::{Drive, Loose, NotAdopted, Progress, Rest, Turn};
 pub use errno::Errno;
 pub use error::{Error, Failure, Fault, Refused, Why};
 pub use event::{
-    CmEvent, ConnParam, Event, EventKind, PRIVATE_DATA_MAX, PrivateData, RawEvent, Receipt, ReceivedParam,
+    AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, PRIVATE_DATA_MAX, PrivateData, RawEvent,
+    Receipt, ReceivedParam,
 };
 pub use guard::private_data_max;
-pub use key::{About, ChannelKey, IdKey, Token};
+pub use key::{About, ChannelKey, GroupKey, IdKey, Token};
 pub use limits::Limits;
 pub use machine::{Admission, Core, Counters, Ended, Released};
-pub use request::{Acks, PortSpace, Request, Verb};
+pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service, Verb};
 pub use state::State;
 pub use time::Time;
 #[cfg(feature = "std")]

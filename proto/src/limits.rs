@@ -11,13 +11,15 @@ pub struct Limits {
     /// Events that the device reported and the application has not taken yet, over all channels. At the limit
     /// [`Core::wants_event`](crate::Core::wants_event) says no and further events wait in the kernel.
     pub events: u32,
+    /// Memberships in multicast groups at the same time, over all ids.
+    pub groups: u32,
 }
 
 impl Limits {
     /// For a program with many connections: a million ids, 64 Ki events. Memory is taken as it is needed.
-    pub const LARGE: Limits = Limits { ids: 1 << 20, channels: 1 << 16, events: 1 << 16 };
+    pub const LARGE: Limits = Limits { ids: 1 << 20, channels: 1 << 16, events: 1 << 16, groups: 1 << 16 };
     /// For one connection and its events.
-    pub const SINGLE: Limits = Limits { ids: 4, channels: 4, events: 64 };
+    pub const SINGLE: Limits = Limits { ids: 4, channels: 4, events: 64, groups: 16 };
 }
 
 impl Default for Limits {

@@ -6,8 +6,8 @@ use core::hash::{Hash, Hasher};
 
 use slab::Slab;
 
-use crate::event::{EventKind, PrivateData, ReceivedParam};
-use crate::key::IdKey;
+use crate::event::{Datagram, EventKind, PrivateData, ReceivedParam};
+use crate::key::{GroupKey, IdKey};
 
 /// The place of an event in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,13 +37,17 @@ pub(crate) struct Stored {
     pub(crate) kind: EventKind,
     pub(crate) status: i32,
     pub(crate) param: ReceivedParam,
+    pub(crate) datagram: Option<Datagram>,
+    /// For events of a multicast membership.
+    pub(crate) group: Option<GroupKey>,
     pub(crate) data: Option<Data>,
 }
 
 impl Stored {
     /// An event that the core makes itself.
     pub(crate) fn made(id: IdKey, kind: EventKind, status: i32) -> Self {
-        Stored { id, listener: None, kind, status, param: ReceivedParam::default(), data: None }
+        let param = ReceivedParam::default();
+        Stored { id, listener: None, kind, status, param, datagram: None, group: None, data: None }
     }
 
     pub(crate) fn owner(&self) -> IdKey {
@@ -54,7 +58,7 @@ impl Stored {
     pub(crate) fn of_device(&self) -> bool {
         match self.kind {
             EventKind::Cm(_) => true,
-            EventKind::Migrated | EventKind::Destroyed | EventKind::DeadlinePassed(_) => false,
+            EventKind::Migrated | EventKind::Destroyed | EventKind::Left | EventKind::DeadlinePassed(_) => false,
         }
     }
 }

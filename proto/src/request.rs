@@ -3,8 +3,8 @@
 use core::net::SocketAddr;
 
 use crate::columns::columns;
-use crate::event::ConnParam;
-use crate::key::ChannelKey;
+use crate::event::{ConnParam, Ece};
+use crate::key::{ChannelKey, GroupKey};
 
 columns! {
     /// The kind of a request on an id: a column of the [request table](crate::table::REQUESTS).
@@ -31,6 +31,28 @@ columns! {
         Establish = "establish",
         /// `rdma_disconnect`.
         Disconnect = "disconnect",
+        /// A disconnect that ends when memory may be used again: at TIMEWAIT_EXIT, or at its deadline.
+        Teardown = "teardown",
+        /// `rdma_notify` with `IBV_EVENT_COMM_EST`.
+        Notify = "notify",
+        /// `rdma_get_request`: the next CONNECT_REQUEST of a listener in synchronous mode.
+        GetRequest = "get_request",
+        /// `rdma_join_multicast_ex`.
+        Join = "join_multicast",
+        /// `rdma_leave_multicast`.
+        Leave = "leave_multicast",
+        /// `rdma_set_option`, `RDMA_OPTION_ID_TOS`.
+        SetTos = "set_tos",
+        /// `rdma_set_option`, `RDMA_OPTION_ID_REUSEADDR`, on.
+        ReuseAddr = "reuse_addr_on",
+        /// `rdma_set_option`, `RDMA_OPTION_ID_REUSEADDR`, off.
+        NoReuseAddr = "reuse_addr_off",
+        /// `rdma_set_option`, `RDMA_OPTION_ID_AFONLY`.
+        SetAfOnly = "set_af_only",
+        /// `rdma_set_option`, `RDMA_OPTION_ID_ACK_TIMEOUT`.
+        SetAckTimeout = "set_ack_timeout",
+        /// `rdma_set_local_ece`.
+        SetEce = "set_local_ece",
         /// `rdma_migrate_id`.
         Migrate = "migrate_id",
         /// Handing the id to another core.
@@ -47,7 +69,20 @@ columns! {
         Tcp = "TCP",
         /// `RDMA_PS_IB`: any InfiniBand service; here its reliable connected one.
         Ib = "IB",
+        /// `RDMA_PS_UDP`: unreliable datagrams and multicast.
+        Udp = "UDP",
+        /// `RDMA_PS_IPOIB`: as UDP, on InfiniBand devices only.
+        Ipoib = "IPOIB",
     }
+}
+
+/// What kind of communication a port space is for: it decides what connect and accept mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// A connection of two reliable QPs (REQ, REP, RTU).
+    Connected,
+    /// The address of a datagram QP is looked up (SIDR); there is no connection.
+    Datagram,
 }
 
 impl PortSpace {
@@ -57,8 +92,56 @@ impl PortSpace {
         match self {
             PortSpace::Tcp => 0x0106,
             PortSpace::Ib => 0x013f,
+            PortSpace::Udp => 0x0111,
+            PortSpace::Ipoib => 0x0002,
         }
     }
+
+    /// What connect and accept mean (`rdma_create_id` of librdmacm: the type of the id's QP).
+    #[must_use]
+    pub const fn service(self) -> Service {
+        match self {
+            PortSpace::Tcp | PortSpace::Ib => Service::Connected,
+            PortSpace::Udp | PortSpace::Ipoib => Service::Datagram,
+        }
+    }
+}
+
+/// An option of an id (rdma_set_option(3), level `RDMA_OPTION_ID`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CmOption {
+    /// The type of service of the packets; in any state.
+    Tos(u8),
+    /// Several ids may bind to the address, one may listen. On: unless it listens. Off: only while idle.
+    ReuseAddr(bool),
+    /// An IPv6 wildcard does not take IPv4; while idle or bound.
+    AfOnly(bool),
+    /// The time after which an unacknowledged packet is sent again: 4.096 µs times two to this power. Connected
+    /// services only; in any state. On RoCE it changes the timers of the connection manager too.
+    AckTimeout(u8),
+}
+
+impl CmOption {
+    /// The column of the request table that decides it.
+    #[must_use]
+    pub const fn verb(self) -> Verb {
+        match self {
+            CmOption::Tos(_) => Verb::SetTos,
+            CmOption::ReuseAddr(true) => Verb::ReuseAddr,
+            CmOption::ReuseAddr(false) => Verb::NoReuseAddr,
+            CmOption::AfOnly(_) => Verb::SetAfOnly,
+            CmOption::AckTimeout(_) => Verb::SetAckTimeout,
+        }
+    }
+}
+
+/// The reason that a rejection gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RejectReason {
+    /// 28: the application says no (rdma_reject(3)).
+    Consumer,
+    /// 35: it says no to the peer's enhanced connection establishment (`rdma_reject_ece`).
+    Ece,
 }
 
 /// Who says that an event has been dealt with (rdma_ack_cm_event(3)).
@@ -100,25 +183,58 @@ pub enum Request<'a> {
     Connect {
         /// Parameters; the default is what NULL means to librdmacm.
         param: ConnParam,
-        /// At most 56 bytes.
+        /// At most 56 bytes; 180 for datagrams.
         private_data: &'a [u8],
     },
     /// Accept a request (rdma_accept(3)).
     Accept {
         /// Parameters; the default lowers the peer's to what the device can.
         param: ConnParam,
-        /// At most 196 bytes.
+        /// At most 196 bytes; 136 for datagrams.
         private_data: &'a [u8],
     },
     /// Turn a request, or an answer that came, down (rdma_reject(3)).
     Reject {
-        /// At most 148 bytes.
+        /// What the peer is told.
+        reason: RejectReason,
+        /// At most 148 bytes; 136 for datagrams.
         private_data: &'a [u8],
     },
     /// Confirm a CONNECT_RESPONSE (rdma_establish(3)).
     Establish,
     /// End the connection, or answer its end (rdma_disconnect(3)).
     Disconnect,
+    /// End the connection, and go on until no packet of it can arrive any more: TIMEWAIT_EXIT, or the deadline. Then the
+    /// memory that it used may be used again.
+    Teardown,
+    /// Say that a message has come on the QP although the peer's confirmation has not (rdma_notify(3) with
+    /// `IBV_EVENT_COMM_EST`). Of the other events one breaks the connection and the rest are errors; they cannot be asked
+    /// for.
+    Notify,
+    /// Wait for the next request (rdma_get_request(3)); for a listener in synchronous mode.
+    GetRequest,
+    /// Join a multicast group (rdma_join_multicast_ex(3)); MULTICAST_JOIN or MULTICAST_ERROR follows.
+    Join {
+        /// The group's address. One membership per address.
+        addr: SocketAddr,
+        /// Only to send to it: the QP is not attached.
+        send_only: bool,
+    },
+    /// Leave a multicast group (rdma_leave_multicast(3)). Undelivered events of it are discarded.
+    Leave {
+        /// Which.
+        group: GroupKey,
+    },
+    /// Set an option (rdma_set_option(3)).
+    SetOption {
+        /// Which, and to what.
+        option: CmOption,
+    },
+    /// Set what the next connect or accept tells of enhanced connection establishment (rdma_set_local_ece(3)).
+    SetEce {
+        /// What to tell.
+        ece: Ece,
+    },
     /// Report events on another channel from now on; `None` puts the id into synchronous mode (rdma_migrate_id(3)).
     Migrate {
         /// The new channel.
@@ -144,6 +260,13 @@ impl<'a> Request<'a> {
             Request::Reject { .. } => Verb::Reject,
             Request::Establish => Verb::Establish,
             Request::Disconnect => Verb::Disconnect,
+            Request::Teardown => Verb::Teardown,
+            Request::Notify => Verb::Notify,
+            Request::GetRequest => Verb::GetRequest,
+            Request::Join { .. } => Verb::Join,
+            Request::Leave { .. } => Verb::Leave,
+            Request::SetOption { option } => option.verb(),
+            Request::SetEce { .. } => Verb::SetEce,
             Request::Migrate { .. } => Verb::Migrate,
             Request::Destroy => Verb::Destroy,
         }
@@ -155,7 +278,7 @@ impl<'a> Request<'a> {
         match self {
             Request::Connect { private_data, .. }
             | Request::Accept { private_data, .. }
-            | Request::Reject { private_data } => private_data,
+            | Request::Reject { private_data, .. } => private_data,
             Request::Bind { .. }
             | Request::ResolveAddr { .. }
             | Request::ResolveRoute
@@ -164,6 +287,13 @@ impl<'a> Request<'a> {
             | Request::DetachQp
             | Request::Establish
             | Request::Disconnect
+            | Request::Teardown
+            | Request::Notify
+            | Request::GetRequest
+            | Request::Join { .. }
+            | Request::Leave { .. }
+            | Request::SetOption { .. }
+            | Request::SetEce { .. }
             | Request::Migrate { .. }
             | Request::Destroy => &[],
         }

@@ -30,12 +30,20 @@ columns! {
         Connected = "connected",
         /// This side asked to disconnect; the peer has not answered.
         Disconnecting = "disconnecting",
+        /// A teardown is under way: it ends when no packet of the connection can arrive any more.
+        Closing = "closing",
         /// The peer asked to disconnect; this side has not answered.
         PeerClosed = "closed by peer",
         /// Disconnected on both sides; packets may still be under way.
         TimeWait = "time wait",
         /// Disconnected and past its time wait: memory may be used again.
         Closed = "closed",
+        /// Datagrams, active: the lookup is sent, no answer yet.
+        Asking = "asking",
+        /// Datagrams, passive: the application has not answered the lookup yet.
+        Asked = "asked",
+        /// Datagrams, either side: the lookup is answered. Nothing more happens on this id.
+        Answered = "answered",
         /// Rejected, unreachable, in error, or given up at a deadline. Only a destroy helps.
         Failed = "failed",
         /// Takes connection requests.

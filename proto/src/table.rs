@@ -8,7 +8,7 @@ use crate::columns::columns;
 use crate::errno::Errno;
 use crate::error::Why;
 use crate::event::CmEvent;
-use crate::request::Verb;
+use crate::request::{Service, Verb};
 use crate::state::State;
 
 /// What a request does in a state.
@@ -16,6 +16,13 @@ use crate::state::State;
 pub enum Ask {
     /// It is carried out; the id is in this state at once, and back if the device refuses.
     Go(State),
+    /// It is carried out, and what it means depends on the [`Service`] of the id's port space.
+    By {
+        /// The state of an id for connections.
+        connected: State,
+        /// The state of an id for datagrams.
+        datagram: State,
+    },
     /// The caller's mistake: nothing changes.
     Refuse(Why),
 }
@@ -58,8 +65,10 @@ columns! {
         Disconnected = "DISCONNECTED",
         /// DEVICE_REMOVAL.
         DeviceRemoval = "DEVICE_REMOVAL",
-        /// MULTICAST_JOIN and MULTICAST_ERROR, which connected ids never see.
-        Multicast = "MULTICAST",
+        /// MULTICAST_JOIN, for a membership that the id has.
+        MulticastJoin = "MULTICAST_JOIN",
+        /// MULTICAST_ERROR, for a membership that the id has.
+        MulticastError = "MULTICAST_ERROR",
         /// ADDR_CHANGE.
         AddrChange = "ADDR_CHANGE",
         /// TIMEWAIT_EXIT.
@@ -88,7 +97,8 @@ impl Fact {
             CmEvent::Established => Fact::Established,
             CmEvent::Disconnected => Fact::Disconnected,
             CmEvent::DeviceRemoval => Fact::DeviceRemoval,
-            CmEvent::MulticastJoin | CmEvent::MulticastError => Fact::Multicast,
+            CmEvent::MulticastJoin => Fact::MulticastJoin,
+            CmEvent::MulticastError => Fact::MulticastError,
             CmEvent::AddrChange => Fact::AddrChange,
             CmEvent::TimewaitExit => Fact::TimewaitExit,
             CmEvent::AddrinfoResolved
@@ -115,14 +125,20 @@ mod ask {
     pub(super) const Acc: Ask = Ask::Go(State::Accepting);
     pub(super) const Con: Ask = Ask::Go(State::Connected);
     pub(super) const Dis: Ask = Ask::Go(State::Disconnecting);
+    pub(super) const Clg: Ask = Ask::Go(State::Closing);
     pub(super) const PCl: Ask = Ask::Go(State::PeerClosed);
     pub(super) const TmW: Ask = Ask::Go(State::TimeWait);
     pub(super) const Cls: Ask = Ask::Go(State::Closed);
+    pub(super) const Asg: Ask = Ask::Go(State::Asking);
+    pub(super) const Akd: Ask = Ask::Go(State::Asked);
+    pub(super) const Ans: Ask = Ask::Go(State::Answered);
     pub(super) const Fld: Ask = Ask::Go(State::Failed);
     pub(super) const Lis: Ask = Ask::Go(State::Listening);
     pub(super) const Rem: Ask = Ask::Go(State::Removed);
     pub(super) const Idl: Ask = Ask::Go(State::Idle);
     pub(super) const END: Ask = Ask::Go(State::Destroying);
+    /// rdma_connect: a connection or a lookup.
+    pub(super) const Ask: Ask = Ask::By { connected: State::Connecting, datagram: State::Asking };
     /// EINVAL of the kernel.
     pub(super) const ___: Ask = Ask::Refuse(Why::WrongState);
     /// A null pointer in librdmacm.
@@ -131,6 +147,12 @@ mod ask {
     pub(super) const nil: Ask = Ask::Refuse(Why::NotConnected);
     /// A destroy of 70 seconds (`cm_send_rej` with a request of one's own outstanding).
     pub(super) const sta: Ask = Ask::Refuse(Why::Stalls);
+    /// librdmacm keeps it and nobody ever sends it.
+    pub(super) const snt: Ask = Ask::Refuse(Why::AlreadySent);
+    /// EISCONN of the kernel.
+    pub(super) const isc: Ask = Ask::Refuse(Why::IsConnected);
+    /// Nothing to wait for.
+    pub(super) const ovr: Ask = Ask::Refuse(Why::IsOver);
     /// EINVAL of the kernel, and the peer is rejected.
     pub(super) const brk: Ask = Ask::Refuse(Why::Breaks);
 }
@@ -143,26 +165,30 @@ mod ask {
 pub const REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
     use ask::*;
     [
-        //                  bind resA resR list attQ detQ conn acpt rejt estb disc migr rels dest
-        /* Idle           */ [Bnd, ArG, dev, Lis, dev, Idl, dev, dev, ___, ___, nil, Idl, Idl, END],
-        /* Bound          */ [___, ArG, ___, Lis, Bnd, Bnd, ___, ___, ___, ___, nil, Bnd, Bnd, END],
-        /* AddrResolving  */ [___, ___, ___, ___, ArG, ArG, ___, ___, ___, ___, nil, ArG, ArG, END],
-        /* AddrResolved   */ [___, ___, RrG, ___, Adr, Adr, ___, ___, ___, ___, nil, Adr, Adr, END],
-        /* RouteResolving */ [___, ___, ___, ___, RrG, RrG, ___, ___, ___, ___, nil, RrG, RrG, END],
-        /* RouteResolved  */ [___, ___, ___, ___, Rte, Rte, Cng, ___, ___, ___, nil, Rte, Rte, END],
-        /* Connecting     */ [___, ___, ___, ___, Cng, ___, ___, sta, sta, sta, nil, Cng, Cng, END],
-        /* Responded      */ [___, ___, ___, ___, Rsp, Rsp, ___, brk, Fld, Con, nil, Rsp, Rsp, END],
-        /* Requested      */ [___, ___, ___, ___, Rqd, Rqd, ___, Acc, Fld, brk, nil, Rqd, Rqd, END],
-        /* Accepting      */ [___, ___, ___, ___, ___, ___, ___, sta, sta, sta, nil, Acc, Acc, END],
-        /* Connected      */ [___, ___, ___, ___, ___, Con, ___, ___, ___, ___, Dis, Con, Con, END],
-        /* Disconnecting  */ [___, ___, ___, ___, ___, Dis, ___, ___, ___, ___, Dis, Dis, Dis, END],
-        /* PeerClosed     */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, PCl, PCl, END],
-        /* TimeWait       */ [___, ___, ___, ___, ___, TmW, ___, ___, ___, ___, TmW, TmW, TmW, END],
-        /* Closed         */ [___, ___, ___, ___, ___, Cls, ___, ___, ___, ___, Cls, Cls, Cls, END],
-        /* Failed         */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, Fld, Fld, END],
-        /* Listening      */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, Lis, Lis, END],
-        /* Removed        */ [___, ___, ___, ___, ___, Rem, ___, ___, ___, ___, ___, Rem, Rem, END],
-        /* Destroying     */ [___, ___, ___, ___, ___, END, ___, ___, ___, ___, ___, ___, ___, ___],
+        //                   bind  resA  resR  list  attQ  detQ  conn  acpt  rejt  estb  disc  tear  noti  getR  join  leav  tos   reu+  reu-  afon  ackt  ece   migr  rels  dest
+        /* Idle           */ [Bnd, ArG, dev, Lis, dev, Idl, dev, dev, ___, ___, nil, nil, ___, ___, ___, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, END],
+        /* Bound          */ [___, ArG, ___, Lis, Bnd, Bnd, ___, ___, ___, ___, nil, nil, ___, ___, Bnd, Bnd, Bnd, Bnd, ___, Bnd, Bnd, Bnd, Bnd, Bnd, END],
+        /* AddrResolving  */ [___, ___, ___, ___, ArG, ArG, ___, ___, ___, ___, nil, nil, ___, ___, ___, ArG, ArG, ArG, ___, ___, ArG, ArG, ArG, ArG, END],
+        /* AddrResolved   */ [___, ___, RrG, ___, Adr, Adr, ___, ___, ___, ___, nil, nil, ___, ___, Adr, Adr, Adr, Adr, ___, ___, Adr, Adr, Adr, Adr, END],
+        /* RouteResolving */ [___, ___, ___, ___, RrG, RrG, ___, ___, ___, ___, nil, nil, ___, ___, ___, RrG, RrG, RrG, ___, ___, RrG, RrG, RrG, RrG, END],
+        /* RouteResolved  */ [___, ___, ___, ___, Rte, Rte, Ask, ___, ___, ___, nil, nil, ___, ___, ___, Rte, Rte, Rte, ___, ___, Rte, Rte, Rte, Rte, END],
+        /* Connecting     */ [___, ___, ___, ___, Cng, ___, ___, sta, sta, sta, nil, nil, ___, ___, ___, Cng, Cng, Cng, ___, ___, Cng, snt, Cng, Cng, END],
+        /* Responded      */ [___, ___, ___, ___, Rsp, Rsp, ___, brk, Fld, Con, nil, nil, ___, ___, ___, Rsp, Rsp, Rsp, ___, ___, Rsp, snt, Rsp, Rsp, END],
+        /* Requested      */ [___, ___, ___, ___, Rqd, Rqd, ___, Acc, Fld, brk, nil, nil, ___, ___, ___, Rqd, Rqd, Rqd, ___, ___, Rqd, Rqd, Rqd, Rqd, END],
+        /* Accepting      */ [___, ___, ___, ___, ___, ___, ___, sta, sta, sta, nil, nil, Acc, ___, ___, Acc, Acc, Acc, ___, ___, Acc, snt, Acc, Acc, END],
+        /* Connected      */ [___, ___, ___, ___, ___, Con, ___, ___, ___, ___, Dis, Clg, isc, ___, ___, Con, Con, Con, ___, ___, Con, snt, Con, Con, END],
+        /* Disconnecting  */ [___, ___, ___, ___, ___, Dis, ___, ___, ___, ___, Dis, Clg, ___, ___, ___, Dis, Dis, Dis, ___, ___, Dis, snt, Dis, Dis, END],
+        /* Closing        */ [___, ___, ___, ___, ___, Clg, ___, ___, ___, ___, Clg, Clg, ___, ___, ___, Clg, Clg, Clg, ___, ___, Clg, snt, Clg, Clg, END],
+        /* PeerClosed     */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, PCl, PCl, PCl, ___, ___, PCl, snt, PCl, PCl, END],
+        /* TimeWait       */ [___, ___, ___, ___, ___, TmW, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, TmW, TmW, TmW, ___, ___, TmW, snt, TmW, TmW, END],
+        /* Closed         */ [___, ___, ___, ___, ___, Cls, ___, ___, ___, ___, Cls, ovr, ___, ___, ___, Cls, Cls, Cls, ___, ___, Cls, snt, Cls, Cls, END],
+        /* Asking         */ [___, ___, ___, ___, Asg, Asg, ___, ___, ___, ___, nil, nil, ___, ___, ___, Asg, Asg, Asg, ___, ___, Asg, snt, Asg, Asg, END],
+        /* Asked          */ [___, ___, ___, ___, Akd, Akd, ___, Ans, Fld, brk, nil, nil, ___, ___, ___, Akd, Akd, Akd, ___, ___, Akd, snt, Akd, Akd, END],
+        /* Answered       */ [___, ___, ___, ___, Ans, Ans, ___, ___, ___, ___, nil, nil, ___, ___, ___, Ans, Ans, Ans, ___, ___, Ans, snt, Ans, Ans, END],
+        /* Failed         */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, nil, ___, ___, ___, Fld, Fld, Fld, ___, ___, Fld, snt, Fld, Fld, END],
+        /* Listening      */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, nil, ___, Lis, ___, Lis, Lis, ___, ___, ___, Lis, snt, Lis, Lis, END],
+        /* Removed        */ [___, ___, ___, ___, ___, Rem, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, Rem, Rem, END],
+        /* Destroying     */ [___, ___, ___, ___, ___, END, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___],
     ]
 };
 
@@ -180,9 +206,13 @@ mod tell {
     pub(super) const Acc: Tell = Tell::Go(State::Accepting);
     pub(super) const Con: Tell = Tell::Go(State::Connected);
     pub(super) const Dis: Tell = Tell::Go(State::Disconnecting);
+    pub(super) const Clg: Tell = Tell::Go(State::Closing);
     pub(super) const PCl: Tell = Tell::Go(State::PeerClosed);
     pub(super) const TmW: Tell = Tell::Go(State::TimeWait);
     pub(super) const Cls: Tell = Tell::Go(State::Closed);
+    pub(super) const Asg: Tell = Tell::Go(State::Asking);
+    pub(super) const Akd: Tell = Tell::Go(State::Asked);
+    pub(super) const Ans: Tell = Tell::Go(State::Answered);
     pub(super) const Fld: Tell = Tell::Go(State::Failed);
     pub(super) const Lis: Tell = Tell::Go(State::Listening);
     pub(super) const Rem: Tell = Tell::Go(State::Removed);
@@ -204,33 +234,46 @@ mod tell {
 pub const EVENTS: [[Tell; Fact::COUNT]; State::COUNT] = {
     use tell::*;
     [
-        //                  adrR adrE rteR rteE creq crsp cerr unre rejd estb disc remv mcst achg twex othr dead
-        /* Idle           */ [xxx, xxx, xxx, xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, Idl, xxx, Idl, ooo],
-        /* Bound          */ [xxx, ooo, xxx, xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, Bnd, xxx, Bnd, ooo],
-        /* AddrResolving  */ [Adr, Bnd, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, ArG, xxx, ArG, Fld],
-        /* AddrResolved   */ [ooo, ooo, xxx, ooo, xxx, xxx, xxx, Adr, xxx, xxx, xxx, Rem, xxx, Adr, xxx, Adr, ooo],
-        /* RouteResolving */ [ooo, ooo, Rte, Adr, xxx, xxx, xxx, RrG, xxx, xxx, xxx, Rem, xxx, RrG, xxx, RrG, Fld],
-        /* RouteResolved  */ [ooo, ooo, ooo, ooo, xxx, xxx, xxx, Rte, xxx, xxx, xxx, Rem, xxx, Rte, xxx, Rte, ooo],
-        /* Connecting     */ [ooo, ooo, ooo, ooo, xxx, Rsp, Fld, Fld, Fld, Con, PCl, Rem, xxx, Cng, ooo, Cng, Fld],
-        /* Responded      */ [ooo, ooo, ooo, ooo, xxx, ooo, Fld, Rsp, Fld, ooo, PCl, Rem, xxx, Rsp, ooo, Rsp, ooo],
-        /* Requested      */ [xxx, xxx, xxx, xxx, xxx, xxx, ooo, ooo, ooo, ooo, ooo, Rem, xxx, Rqd, ooo, Rqd, ooo],
-        /* Accepting      */ [xxx, xxx, xxx, xxx, xxx, xxx, Fld, Fld, Fld, Con, PCl, Rem, xxx, Acc, ooo, Acc, Fld],
-        /* Connected      */ [ooo, ooo, ooo, ooo, xxx, ooo, Fld, Con, Fld, ooo, PCl, Rem, xxx, Con, ooo, Con, ooo],
-        /* Disconnecting  */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Dis, Fld, ooo, TmW, Rem, xxx, Dis, Cls, Dis, TmW],
-        /* PeerClosed     */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, PCl, ooo, ooo, ooo, Rem, xxx, PCl, Cls, PCl, ooo],
-        /* TimeWait       */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, TmW, ooo, ooo, ooo, Rem, xxx, TmW, Cls, TmW, ooo],
-        /* Closed         */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Cls, ooo, ooo, ooo, Rem, xxx, Cls, ooo, Cls, ooo],
-        /* Failed         */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld, ooo, ooo, ooo, Rem, xxx, Fld, ooo, Fld, ooo],
-        /* Listening      */ [xxx, xxx, xxx, xxx, Lis, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, Lis, xxx, Lis, ooo],
-        /* Removed        */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo],
-        /* Destroying     */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld],
+        //                   adrR  adrE  rteR  rteE  creq  crsp  cerr  unre  rejd  estb  disc  remv  mjoi  merr  achg  twex  othr  dead
+        /* Idle           */ [xxx, xxx, xxx, xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, xxx, Idl, xxx, Idl, ooo],
+        /* Bound          */ [xxx, ooo, xxx, xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, Rem, Bnd, Bnd, Bnd, xxx, Bnd, ooo],
+        /* AddrResolving  */ [Adr, Bnd, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, Rem, ArG, ArG, ArG, xxx, ArG, Fld],
+        /* AddrResolved   */ [ooo, ooo, xxx, ooo, xxx, xxx, xxx, Adr, xxx, xxx, xxx, Rem, Adr, Adr, Adr, xxx, Adr, ooo],
+        /* RouteResolving */ [ooo, ooo, Rte, Adr, xxx, xxx, xxx, RrG, xxx, xxx, xxx, Rem, RrG, RrG, RrG, xxx, RrG, Fld],
+        /* RouteResolved  */ [ooo, ooo, ooo, ooo, xxx, xxx, xxx, Rte, xxx, xxx, xxx, Rem, Rte, Rte, Rte, xxx, Rte, ooo],
+        /* Connecting     */ [ooo, ooo, ooo, ooo, xxx, Rsp, Fld, Fld, Fld, Con, PCl, Rem, xxx, xxx, Cng, ooo, Cng, Fld],
+        /* Responded      */ [ooo, ooo, ooo, ooo, xxx, ooo, Fld, Rsp, Fld, ooo, PCl, Rem, xxx, xxx, Rsp, ooo, Rsp, ooo],
+        /* Requested      */ [xxx, xxx, xxx, xxx, xxx, xxx, ooo, ooo, ooo, ooo, ooo, Rem, xxx, xxx, Rqd, ooo, Rqd, ooo],
+        /* Accepting      */ [xxx, xxx, xxx, xxx, xxx, xxx, Fld, Fld, Fld, Con, PCl, Rem, xxx, xxx, Acc, ooo, Acc, Fld],
+        /* Connected      */ [ooo, ooo, ooo, ooo, xxx, ooo, Fld, Con, Fld, ooo, PCl, Rem, xxx, xxx, Con, ooo, Con, ooo],
+        /* Disconnecting  */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Dis, Fld, ooo, TmW, Rem, xxx, xxx, Dis, Cls, Dis, TmW],
+        /* Closing        */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Clg, Clg, ooo, Clg, Rem, xxx, xxx, Clg, Cls, Clg, Cls],
+        /* PeerClosed     */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, PCl, ooo, ooo, ooo, Rem, xxx, xxx, PCl, Cls, PCl, ooo],
+        /* TimeWait       */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, TmW, ooo, ooo, ooo, Rem, xxx, xxx, TmW, Cls, TmW, ooo],
+        /* Closed         */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Cls, ooo, ooo, ooo, Rem, xxx, xxx, Cls, ooo, Cls, ooo],
+        /* Asking         */ [ooo, Fld, ooo, ooo, xxx, xxx, xxx, Fld, xxx, Ans, xxx, Rem, Asg, Asg, Asg, xxx, Asg, Fld],
+        /* Asked          */ [xxx, xxx, xxx, xxx, xxx, xxx, xxx, ooo, xxx, ooo, xxx, Rem, xxx, xxx, Akd, xxx, Akd, ooo],
+        /* Answered       */ [ooo, ooo, ooo, ooo, xxx, xxx, xxx, Ans, xxx, ooo, xxx, Rem, Ans, Ans, Ans, xxx, Ans, ooo],
+        /* Failed         */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld, ooo, ooo, ooo, Rem, Fld, Fld, Fld, ooo, Fld, ooo],
+        /* Listening      */ [xxx, xxx, xxx, xxx, Lis, xxx, xxx, xxx, xxx, xxx, xxx, Rem, Lis, Lis, Lis, xxx, Lis, ooo],
+        /* Removed        */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo],
+        /* Destroying     */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld],
     ]
 };
 
-/// The cell for a request.
-#[must_use]
-pub const fn ask(state: State, verb: Verb) -> Ask {
-    REQUESTS[state.index()][verb.index()]
+/// What the cell for a request says to an id of this service: the state that it leads to, or why not.
+///
+/// # Errors
+/// The reason to refuse it.
+pub const fn ask(state: State, verb: Verb, service: Service) -> Result<State, Why> {
+    match REQUESTS[state.index()][verb.index()] {
+        Ask::Go(next) => Ok(next),
+        Ask::By { connected, datagram } => Ok(match service {
+            Service::Connected => connected,
+            Service::Datagram => datagram,
+        }),
+        Ask::Refuse(why) => Err(why),
+    }
 }
 
 /// The cell for a fact.
@@ -245,9 +288,10 @@ pub const fn operation(state: State) -> Option<Verb> {
     match state {
         State::AddrResolving => Some(Verb::ResolveAddr),
         State::RouteResolving => Some(Verb::ResolveRoute),
-        State::Connecting => Some(Verb::Connect),
+        State::Connecting | State::Asking => Some(Verb::Connect),
         State::Accepting => Some(Verb::Accept),
         State::Disconnecting => Some(Verb::Disconnect),
+        State::Closing => Some(Verb::Teardown),
         State::Destroying => Some(Verb::Destroy),
         State::Idle
         | State::Bound
@@ -259,6 +303,8 @@ pub const fn operation(state: State) -> Option<Verb> {
         | State::PeerClosed
         | State::TimeWait
         | State::Closed
+        | State::Asked
+        | State::Answered
         | State::Failed
         | State::Listening
         | State::Removed => None,
@@ -283,8 +329,8 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// The states that a run of requests and events can reach from idle (and from requested, for children).
-    fn reachable(from: State) -> [bool; State::COUNT] {
+    /// The states that a run of requests and events can reach.
+    fn reachable(from: State, service: Service) -> [bool; State::COUNT] {
         let mut seen = [false; State::COUNT];
         let mut open = vec![from];
         while let Some(state) = open.pop() {
@@ -292,7 +338,7 @@ mod tests {
                 continue;
             }
             for verb in Verb::ALL {
-                if let Ask::Go(next) = ask(state, verb) {
+                if let Ok(next) = ask(state, verb, service) {
                     open.push(next);
                 }
             }
@@ -307,9 +353,13 @@ mod tests {
 
     #[test]
     fn every_state_is_reached_from_a_new_id_or_a_request() {
-        let (active, passive) = (reachable(State::Idle), reachable(State::Requested));
+        let connected = [State::Idle, State::Requested].map(|from| reachable(from, Service::Connected));
+        let datagram = [State::Idle, State::Asked].map(|from| reachable(from, Service::Datagram));
         for state in State::ALL {
-            assert!(active[state.index()] || passive[state.index()], "{state} is never reached");
+            let with = |way: &[[bool; State::COUNT]; 2]| way.iter().any(|seen| seen[state.index()]);
+            assert!(with(&connected) || with(&datagram), "{state} is never reached");
+            let of_datagrams = matches!(state, State::Asking | State::Asked | State::Answered);
+            assert_eq!(with(&connected), !of_datagrams, "{state} of a connected service");
         }
     }
 
@@ -317,9 +367,9 @@ mod tests {
     fn the_rows_stand_in_the_order_of_the_states() {
         // A release and an unknown event leave every state as it is, so they tell whose row it is.
         for state in State::ALL {
-            match ask(state, Verb::Release) {
-                Ask::Go(same) => assert_eq!(same, state),
-                Ask::Refuse(_) => assert_eq!(state, State::Destroying),
+            match ask(state, Verb::Release, Service::Connected) {
+                Ok(same) => assert_eq!(same, state),
+                Err(_) => assert_eq!(state, State::Destroying),
             }
             match tell(state, Fact::Other) {
                 Tell::Go(same) => assert_eq!(same, state),
@@ -332,7 +382,7 @@ mod tests {
     fn destroy_is_never_refused_while_an_id_lives_and_removal_is_never_a_fault() {
         for state in State::ALL {
             if state != State::Destroying {
-                assert_eq!(ask(state, Verb::Destroy), Ask::Go(State::Destroying));
+                assert_eq!(ask(state, Verb::Destroy, Service::Connected), Ok(State::Destroying));
             }
             assert_ne!(tell(state, Fact::DeviceRemoval), Tell::Fault, "{state}");
         }
@@ -349,8 +399,9 @@ mod tests {
     #[test]
     fn there_is_no_way_back_from_connecting() {
         // semantics: from CONNECT and DISCONNECT no call makes the id connectable again.
-        for start in [State::Connecting, State::Requested, State::Failed, State::TimeWait] {
-            let seen = reachable(start);
+        for start in [State::Connecting, State::Requested, State::Failed, State::TimeWait, State::Asking, State::Asked]
+        {
+            let seen = reachable(start, Service::Connected);
             for state in [State::Idle, State::Bound, State::AddrResolved, State::RouteResolved, State::Listening] {
                 assert!(!seen[state.index()], "{start} leads to {state}");
             }

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::device::{Call, Device, Outcome, Pollable};
 use crate::errno::Errno;
-use crate::event::RawEvent;
+use crate::event::{Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};
 
 /// What waits for the descriptors of channels.
@@ -92,6 +92,10 @@ impl<D: Pollable, P: Poller> Device for Watched<D, P> {
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
         self.device.peer_addr(id)
+    }
+
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        self.device.remote_ece(id)
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {

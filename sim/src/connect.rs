@@ -13,7 +13,7 @@ fn valid_param(id: &Id, param: &ConnParam) -> Result<(), Errno> {
     let fits = |depth: u8| depth == ConnParam::DEVICE_MAX || depth <= DEVICE_DEPTH;
     match id.port_space {
         PortSpace::Tcp if !(fits(param.responder_resources) && fits(param.initiator_depth)) => Err(Errno::EINVAL),
-        PortSpace::Tcp | PortSpace::Ib => Ok(()),
+        PortSpace::Tcp | PortSpace::Ib | PortSpace::Udp | PortSpace::Ipoib => Ok(()),
     }
 }
 

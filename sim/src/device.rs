@@ -157,6 +157,8 @@ impl Device for SimDevice {
             kind: fetched.kind,
             status: fetched.status,
             param: fetched.param,
+            datagram: None,
+            group: None,
             private_data: &self.private_data,
         }))
     }
@@ -174,9 +176,14 @@ impl Device for SimDevice {
             Call::Listen { id, backlog } => self.on_id(id, |world, no| world.listen(no, backlog)),
             Call::Connect { id, param } => self.on_id(id, |world, no| world.connect(no, &param, private_data)),
             Call::Accept { id, param } => self.on_id(id, |world, no| world.accept(no, &param, private_data)),
-            Call::Reject { id } => self.on_id(id, |world, no| world.reject(no, private_data)),
+            Call::Reject { id, reason: _ } => self.on_id(id, |world, no| world.reject(no, private_data)),
             Call::Establish { id } => self.on_id(id, |world, no| world.establish(no)),
             Call::Disconnect { id } => self.on_id(id, |world, no| world.disconnect(no)),
+            Call::Notify { .. }
+            | Call::Join { .. }
+            | Call::Leave { .. }
+            | Call::SetOption { .. }
+            | Call::SetEce { .. } => Err(Errno::EOPNOTSUPP),
             Call::Migrate { id, from, to } => self.migrate(id, from, to),
             Call::Destroy { id } => self.destroy(id),
         }
@@ -188,6 +195,10 @@ impl Device for SimDevice {
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
         self.address_of(id, |id| id.known_dst)
+    }
+
+    fn remote_ece(&self, _id: IdKey) -> Result<cmid_proto::Ece, Errno> {
+        Err(Errno::EOPNOTSUPP)
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {

@@ -183,6 +183,8 @@ impl Device for Verbs {
                     kind: taken.kind,
                     status: taken.status,
                     param: taken.param,
+                    datagram: None,
+                    group: None,
                     private_data: &self.private[..taken.private_len],
                 }));
             }
@@ -201,9 +203,14 @@ impl Device for Verbs {
             Call::Listen { id, backlog } => calls::listen(self.id(id)?, backlog),
             Call::Connect { id, param } => calls::connect(self.id(id)?, &param, private_data),
             Call::Accept { id, param } => calls::accept(self.id(id)?, &param, private_data),
-            Call::Reject { id } => calls::reject(self.id(id)?, private_data),
+            Call::Reject { id, reason: _ } => calls::reject(self.id(id)?, private_data),
             Call::Establish { id } => calls::establish(self.id(id)?),
             Call::Disconnect { id } => calls::disconnect(self.id(id)?),
+            Call::Notify { .. }
+            | Call::Join { .. }
+            | Call::Leave { .. }
+            | Call::SetOption { .. }
+            | Call::SetEce { .. } => Err(Errno::EOPNOTSUPP),
             // librdmacm knows where it comes from.
             Call::Migrate { id, from: _, to } => self.migrate(id, to),
             Call::Destroy { id } => self.destroy(id),
@@ -225,6 +232,10 @@ impl Device for Verbs {
         // The kernel gives a bound id, which has no peer, the wildcard of its family.
         let none = |peer: &SocketAddr| peer.ip().is_unspecified() && peer.port() == 0;
         sockaddr::from_c(storage).filter(|peer| !none(peer)).ok_or(Errno::EADDRNOTAVAIL)
+    }
+
+    fn remote_ece(&self, _id: IdKey) -> Result<cmid_proto::Ece, Errno> {
+        Err(Errno::EOPNOTSUPP)
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {

@@ -55,8 +55,9 @@ fn grid(text: &mut String, columns: &[&str], row: impl Fn(State) -> Vec<String>)
 }
 
 fn asked(state: State, verb: Verb) -> String {
-    match table::ask(state, verb) {
+    match table::REQUESTS[state.index()][verb.index()] {
         Ask::Go(next) => go(state, next),
+        Ask::By { connected, datagram } => format!("{connected}; for datagrams {datagram}"),
         Ask::Refuse(Why::WrongState) => "–".into(),
         Ask::Refuse(why) => format!("*{why}*"),
     }
@@ -70,6 +71,15 @@ fn told(state: State, fact: Fact) -> String {
     }
 }
 
+fn after(cell: Ask) -> impl Iterator<Item = State> {
+    let (first, second) = match cell {
+        Ask::Go(next) => (Some(next), None),
+        Ask::By { connected, datagram } => (Some(connected), Some(datagram)),
+        Ask::Refuse(_) => (None, None),
+    };
+    first.into_iter().chain(second)
+}
+
 fn go(state: State, next: State) -> String {
     if state == next { "·".into() } else { next.name().into() }
 }
@@ -79,14 +89,13 @@ fn diagram(text: &mut String) {
     for state in State::ALL {
         let _ = writeln!(text, "    {state:?}: {state}");
     }
-    text.push_str("    [*] --> Idle\n    [*] --> Requested: CONNECT_REQUEST\n");
+    text.push_str("    [*] --> Idle\n    [*] --> Requested: CONNECT_REQUEST\n    [*] --> Asked: CONNECT_REQUEST\n");
     for state in State::ALL {
         for verb in Verb::ALL {
-            if let Ask::Go(next) = table::ask(state, verb)
-                && next != state
-                && next != State::Destroying
-            {
-                let _ = writeln!(text, "    {state:?} --> {next:?}: {verb}");
+            for next in after(table::REQUESTS[state.index()][verb.index()]) {
+                if next != state && next != State::Destroying {
+                    let _ = writeln!(text, "    {state:?} --> {next:?}: {verb}");
+                }
             }
         }
         for fact in Fact::ALL {

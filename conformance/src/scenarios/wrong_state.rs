@@ -2,8 +2,11 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::table::{self, Ask};
-use cmid_proto::{Acks, Call, CmEvent, Device, Errno, Error, IdKey, Refused, Request, State, Time, Verb, Why};
+use cmid_proto::table;
+use cmid_proto::{
+    Acks, Call, CmEvent, CmOption, Device, Errno, Error, IdKey, Refused, RejectReason, Request, Service, State, Time,
+    Verb, Why,
+};
 
 use crate::bench::{Who, pdl};
 use crate::failure::{ensure, same};
@@ -21,7 +24,7 @@ pub(super) fn every_refusal_is_the_devices_own<L: Lab>(b: &mut Bench<'_, L>) -> 
         let state = fresh.side(who).drive().core().state(ids.id);
         let state = state.ok_or_else(|| Failure(format!("{}: no such id", stage.name)))?;
         for verb in Verb::ALL {
-            if table::ask(state, verb) != Ask::Refuse(Why::WrongState) {
+            if table::ask(state, verb, Service::Connected) != Err(Why::WrongState) {
                 continue;
             }
             let param = fresh.param();
@@ -50,9 +53,25 @@ fn bare(verb: Verb, id: IdKey, here: SocketAddr, there: SocketAddr, param: cmid_
         Verb::Listen => Some(Call::Listen { id, backlog: 10 }),
         Verb::Connect => Some(Call::Connect { id, param }),
         Verb::Accept => Some(Call::Accept { id, param }),
-        Verb::Reject => Some(Call::Reject { id }),
+        Verb::Reject => Some(Call::Reject { id, reason: RejectReason::Consumer }),
         Verb::Establish => Some(Call::Establish { id }),
-        Verb::AttachQp | Verb::DetachQp | Verb::Disconnect | Verb::Migrate | Verb::Release | Verb::Destroy => None,
+        Verb::Notify => Some(Call::Notify { id }),
+        Verb::SetTos => Some(Call::SetOption { id, option: CmOption::Tos(1) }),
+        Verb::ReuseAddr => Some(Call::SetOption { id, option: CmOption::ReuseAddr(true) }),
+        Verb::NoReuseAddr => Some(Call::SetOption { id, option: CmOption::ReuseAddr(false) }),
+        Verb::SetAfOnly => Some(Call::SetOption { id, option: CmOption::AfOnly(true) }),
+        Verb::SetAckTimeout => Some(Call::SetOption { id, option: CmOption::AckTimeout(14) }),
+        // They name a membership, or need a group that can be joined.
+        Verb::Join | Verb::Leave => None,
+        Verb::AttachQp
+        | Verb::DetachQp
+        | Verb::Disconnect
+        | Verb::Teardown
+        | Verb::GetRequest
+        | Verb::SetEce
+        | Verb::Migrate
+        | Verb::Release
+        | Verb::Destroy => None,
     }
 }
 
@@ -62,7 +81,14 @@ pub(super) fn what_would_harm_is_refused<L: Lab>(b: &mut Bench<'_, L>) -> Check 
     let (client, server) = b.requested()?;
     let param = b.param();
     // rdma_reject of an active id that waits: a destroy of 70 seconds later.
-    refused(b, Who::Client, client, Request::Reject { private_data: &[] }, State::Connecting, Why::Stalls)?;
+    refused(
+        b,
+        Who::Client,
+        client,
+        Request::Reject { reason: RejectReason::Consumer, private_data: &[] },
+        State::Connecting,
+        Why::Stalls,
+    )?;
     // rdma_disconnect before there is a connection: returns 0 and does nothing.
     refused(b, Who::Client, client, Request::Disconnect, State::Connecting, Why::NotConnected)?;
     // rdma_establish on the passive side: rejects the peer.
@@ -71,7 +97,14 @@ pub(super) fn what_would_harm_is_refused<L: Lab>(b: &mut Bench<'_, L>) -> Check 
     // A second rdma_accept: rejects the peer, and a destroy of 70 seconds.
     let again = Request::Accept { param, private_data: &[] };
     refused(b, Who::Server, server, again, State::Accepting, Why::Stalls)?;
-    refused(b, Who::Server, server, Request::Reject { private_data: &[] }, State::Accepting, Why::Stalls)?;
+    refused(
+        b,
+        Who::Server,
+        server,
+        Request::Reject { reason: RejectReason::Consumer, private_data: &[] },
+        State::Accepting,
+        Why::Stalls,
+    )?;
     b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.client.drive().establish(client)?;
     b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE).map(drop)
@@ -88,16 +121,7 @@ fn refused<L: Lab>(b: &mut Bench<'_, L>, who: Who, id: IdKey, request: Request<'
         Verb::Disconnect => drive.disconnect(id, Time::NEVER),
         Verb::Establish => drive.establish(id),
         Verb::Accept => drive.accept(id, cmid_proto::ConnParam { qp_num: 1, ..Default::default() }, &[], Time::NEVER),
-        Verb::Bind
-        | Verb::ResolveAddr
-        | Verb::ResolveRoute
-        | Verb::Listen
-        | Verb::AttachQp
-        | Verb::DetachQp
-        | Verb::Connect
-        | Verb::Migrate
-        | Verb::Release
-        | Verb::Destroy => return Err(Failure(format!("{} is not one of these", request.verb()))),
+        _ => return Err(Failure(format!("{} is not one of these", request.verb()))),
     };
     ensure(matches!(result, Err(Error::Refused(_))), || format!("{}: {result:?}", request.verb()))
 }

@@ -6,9 +6,9 @@ use super::{Drive, Loose, NotAdopted, Progress};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{Error, Fault};
-use crate::event::ConnParam;
-use crate::key::{About, ChannelKey, IdKey};
-use crate::request::{Acks, PortSpace, Request};
+use crate::event::{ConnParam, Ece};
+use crate::key::{About, ChannelKey, GroupKey, IdKey};
+use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request};
 use crate::time::Time;
 
 impl<D: Device> Drive<D> {
@@ -113,15 +113,15 @@ impl<D: Device> Drive<D> {
     /// or CONNECT_ERROR follows (rdma_connect(3)).
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 56 bytes of private data; failed with the device's errno.
+    /// Refused in a wrong state or with more than 56 bytes of private data (180 for datagrams); failed with the device's errno.
     pub fn connect(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Connect { param, private_data }, deadline).map(drop)
     }
 
-    /// Accepts a connection request; ESTABLISHED follows (rdma_accept(3)).
+    /// Accepts a connection request; ESTABLISHED follows, for datagrams nothing (rdma_accept(3)).
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 196 bytes of private data; failed with `EINVAL` if the peer has gone.
+    /// Refused in a wrong state or with more than 196 bytes of private data (136 for datagrams); failed with `EINVAL` if the peer has gone.
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
     }
@@ -131,7 +131,15 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused in a wrong state or with more than 148 bytes of private data; failed with the device's errno.
     pub fn reject(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
-        self.request(id, Request::Reject { private_data }, Time::NEVER).map(drop)
+        self.request(id, Request::Reject { reason: RejectReason::Consumer, private_data }, Time::NEVER).map(drop)
+    }
+
+    /// As [`reject`](Drive::reject), because of the peer's enhanced connection establishment (`rdma_reject_ece`).
+    ///
+    /// # Errors
+    /// As for [`reject`](Drive::reject).
+    pub fn reject_ece(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
+        self.request(id, Request::Reject { reason: RejectReason::Ece, private_data }, Time::NEVER).map(drop)
     }
 
     /// Confirms a CONNECT_RESPONSE (rdma_establish(3)); for ids without a QP.
@@ -148,6 +156,82 @@ impl<D: Device> Drive<D> {
     /// Refused where there is nothing to end; failed with the device's errno.
     pub fn disconnect(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Disconnect, deadline).map(drop)
+    }
+
+    /// Ends a connection and goes on until no packet of it can arrive any more: DISCONNECTED, then TIMEWAIT_EXIT and
+    /// [`State::Closed`](crate::State::Closed); or at the deadline, which is told by event. What the connection used may
+    /// then be used again, whatever the peer does.
+    ///
+    /// Where both sides disconnect at the same moment the kernel reports no TIMEWAIT_EXIT unless one of them does it once
+    /// more (`cm_dreq_handler`); this does.
+    ///
+    /// # Errors
+    /// Refused where there is nothing to end, and with `IsOver` for what is over already.
+    pub fn teardown(&mut self, id: IdKey, deadline: Time) -> Result<(), Error> {
+        self.request(id, Request::Teardown, deadline).map(drop)
+    }
+
+    /// Says that a message has come on the QP of an accepted id; ESTABLISHED follows (rdma_notify(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state; failed with `EISCONN` if the peer's confirmation came meanwhile.
+    pub fn notify_established(&mut self, id: IdKey) -> Result<(), Error> {
+        self.request(id, Request::Notify, Time::NEVER).map(drop)
+    }
+
+    /// Synchronous mode: waits for the next request of a listener (rdma_get_request(3)).
+    /// [`Core::sync_event`](crate::Core::sync_event) then tells of it. The new id reports on the listener's channel until
+    /// it is migrated; with `None` it becomes synchronous itself, as in librdmacm.
+    ///
+    /// # Errors
+    /// Refused in a wrong state or if the listener is not in synchronous mode.
+    pub fn get_request(&mut self, listener: IdKey, deadline: Time) -> Result<(), Error> {
+        self.request(listener, Request::GetRequest, deadline).map(drop)
+    }
+
+    /// Joins a multicast group; MULTICAST_JOIN or MULTICAST_ERROR follows with the key (rdma_join_multicast_ex(3)). With
+    /// `send_only` the QP is not attached.
+    ///
+    /// # Errors
+    /// Refused in a wrong state, for connected services, without a device, or for an address that the id is a member of;
+    /// failed with the device's errno.
+    pub fn join(&mut self, id: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) -> Result<GroupKey, Error> {
+        let group = self.core.join(self.now, id, addr, send_only, deadline)?;
+        self.finish(About::Id(id))?;
+        Ok(group)
+    }
+
+    /// Leaves a multicast group (rdma_leave_multicast(3)). [`Progress::WhenAcked`]: events of it are not acked; a `Left`
+    /// event will tell.
+    ///
+    /// # Errors
+    /// Refused if there is no such membership; failed with the device's errno, and the membership is gone even so.
+    pub fn leave(&mut self, id: IdKey, group: GroupKey) -> Result<Progress, Error> {
+        self.request(id, Request::Leave { group }, Time::NEVER)
+    }
+
+    /// Sets an option (rdma_set_option(3)).
+    ///
+    /// # Errors
+    /// Refused in a state or for a service that the option is not for; failed with the device's errno.
+    pub fn set_option(&mut self, id: IdKey, option: CmOption) -> Result<(), Error> {
+        self.request(id, Request::SetOption { option }, Time::NEVER).map(drop)
+    }
+
+    /// Sets what the next connect or accept tells of enhanced connection establishment (rdma_set_local_ece(3)).
+    ///
+    /// # Errors
+    /// Refused in a wrong state, with a QP on the id, or for vendor 0; failed with the device's errno.
+    pub fn set_ece(&mut self, id: IdKey, ece: Ece) -> Result<(), Error> {
+        self.request(id, Request::SetEce { ece }, Time::NEVER).map(drop)
+    }
+
+    /// What the peer told of enhanced connection establishment (rdma_get_remote_ece(3)).
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        self.device.remote_ece(id)
     }
 
     /// Moves an id, with its undelivered events, to another channel, or with `None` into synchronous mode

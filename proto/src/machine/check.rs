@@ -1,8 +1,9 @@
 //! The invariants, for tests, fuzzers and model checkers.
 
 use super::Core;
-use crate::id::{Channel, Doing, Id, Phase, Waiting};
+use crate::id::{Channel, Doing, GroupPhase, Id, Phase, Waiting};
 use crate::key::{ChannelKey, IdKey};
+use crate::request::Verb;
 use crate::state::State;
 use crate::table;
 use crate::time::Time;
@@ -19,6 +20,11 @@ impl Core {
         }
         for (key, channel) in self.channels.iter() {
             self.check_channel(key, channel);
+        }
+        for (key, group) in self.groups.iter() {
+            assert!(self.memberships(group.id).any(|(at, _)| at == key), "{key} is nobody's");
+            assert!(group.owed == 0 || self.ids.get(group.id).is_some_and(|id| id.owed >= group.owed), "{key}: acks");
+            assert!(group.deadline == Time::NEVER || group.phase == GroupPhase::Joining, "{key} has a deadline");
         }
         self.check_totals();
     }
@@ -38,7 +44,9 @@ impl Core {
             "{key} is moved or destroyed while acks are owed"
         );
         assert!(
-            id.deadline == Time::NEVER || table::operation(id.state).is_some(),
+            id.deadline == Time::NEVER
+                || table::operation(id.state).is_some()
+                || id.waiting == Waiting::For(Verb::GetRequest),
             "{key} has a deadline for nothing while {}",
             id.state
         );
@@ -46,6 +54,9 @@ impl Core {
             id.move_deadline == Time::NEVER || matches!(id.doing, Doing::Quiesce { .. }),
             "{key} has a deadline for no migration"
         );
+        let joins = self.memberships(key).map(|(_, group)| group.deadline).min().unwrap_or(Time::NEVER);
+        assert_eq!(id.join_deadline, joins, "{key}: the deadline of its joins");
+        assert!(self.memberships(key).all(|(_, group)| group.id == key), "{key} has a membership of another");
         assert_eq!(id.due() == Time::NEVER, id.alarm.is_none(), "{key}: its alarm");
         if let Some(place) = id.alarm {
             assert_eq!(self.alarms.at(place), Some((id.due(), key)), "{key}: its place among the deadlines");
@@ -57,7 +68,12 @@ impl Core {
         match id.waiting {
             Waiting::For(verb) => {
                 assert!(id.sync, "{key} waits although it is not synchronous");
-                assert_eq!(table::operation(id.state), Some(verb), "{key} waits for what is not under way");
+                let under_way = match verb {
+                    Verb::GetRequest => id.state == State::Listening,
+                    Verb::Join => self.memberships(key).any(|(_, group)| group.phase == GroupPhase::Joining),
+                    verb => table::operation(id.state) == Some(verb),
+                };
+                assert!(under_way, "{key} waits for {verb}, which is not under way while {}", id.state);
             }
             Waiting::Posted(_, letter) => {
                 assert!(id.is_moving(), "{key} has kept an event as if it were moving");
@@ -89,6 +105,9 @@ impl Core {
             | Doing::Request { .. }
             | Doing::Quiesce { .. }
             | Doing::Move { arrived: true, .. }
+            | Doing::Join { .. }
+            | Doing::Leave { .. }
+            | Doing::Answer
             | Doing::Destroy => false,
         };
         let ids: u32 = self.ids.iter().map(|(_, id)| u32::from(on_it(id)) + u32::from(coming(id))).sum();

@@ -25,7 +25,10 @@ impl Core {
             && let Some(owner) = self.ids.get_mut(stored.owner())
         {
             owner.owed += 1;
-            event.receipt = Some(Receipt { owner: stored.owner() });
+            if let Some(group) = stored.group.and_then(|group| self.groups.get_mut(group)) {
+                group.owed += 1;
+            }
+            event.receipt = Some(Receipt { owner: stored.owner(), group: stored.group });
         }
         Some(event)
     }
@@ -38,7 +41,12 @@ impl Core {
     pub fn ack(&mut self, receipt: Receipt) -> Result<(), Refused> {
         let owner = self.ids.get_mut(receipt.owner).filter(|id| id.owed > 0).ok_or(Refused::NothingOwed)?;
         owner.owed -= 1;
-        if owner.owed == 0 {
+        let none_left = owner.owed == 0;
+        if let Some(group) = receipt.group.and_then(|group| self.groups.get_mut(group)) {
+            group.owed = group.owed.saturating_sub(1);
+            self.continue_leave(receipt.owner);
+        }
+        if none_left {
             self.continue_migrate(receipt.owner);
             self.continue_destroy(receipt.owner);
         }
@@ -52,6 +60,8 @@ impl Core {
             kind: stored.kind,
             status: stored.status,
             param: stored.param,
+            datagram: stored.datagram,
+            group: stored.group,
             private_data: crate::event::PrivateData::copy_of(self.mail.data(stored.data)),
             receipt: None,
         }

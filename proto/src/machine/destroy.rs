@@ -96,6 +96,7 @@ impl Core {
     pub(super) fn forget(&mut self, key: IdKey) {
         self.clear_waiting(key, Waiting::Never);
         self.discard_mail(key);
+        self.forget_groups(key);
         if let Some(id) = self.ids.get_mut(key) {
             (id.deadline, id.move_deadline) = (Time::NEVER, Time::NEVER);
             let home = id.home;

@@ -6,6 +6,8 @@ use crate::event::{CmEvent, EventKind, RawEvent};
 use crate::id::{Doing, Id, Mourner, Phase, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::mail::Stored;
+use crate::request::Verb;
+use crate::state::State;
 use crate::table::{self, Fact, Tell};
 use crate::time::Time;
 
@@ -73,6 +75,10 @@ impl Core {
             Tell::Late => return Ok(Admission::Late),
             Tell::Fault => return Err(Fault::Event { id: raw.id, state, event: raw.kind }),
         };
+        let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
+        if of_group && !self.admit_to_group(&raw) {
+            return Ok(Admission::Late);
+        }
         // The device reports on the new channel before it has told that the migration succeeded: it has.
         if let Doing::Move { to, by_event, .. } = doing
             && to == on
@@ -89,10 +95,10 @@ impl Core {
             id.has_device = true;
         }
         let (waiting, moving, home) = (id.waiting, id.is_moving(), id.home);
-        let stored = self.stored(raw);
+        // Nothing else is about a membership.
+        let stored = self.stored(RawEvent { group: raw.group.filter(|_| of_group), ..raw });
         match waiting {
-            // A request of synchronous mode ends by the event that takes the id out of the request's own state.
-            Waiting::For(verb) if next != state && table::operation(state) == Some(verb) => {
+            Waiting::For(verb) if ends(verb, state, next, of_group) => {
                 let ended = if moving {
                     Waiting::Posted(verb, self.post(stored, home))
                 } else {
@@ -104,6 +110,7 @@ impl Core {
                 self.post(stored, home);
             }
         }
+        self.note_teardown(raw.id, raw.kind);
         Ok(Admission::Known)
     }
 
@@ -124,8 +131,16 @@ impl Core {
             Tell::Go(_) => {
                 // A listener's undelivered requests are on its own channel, which may be another one by now.
                 let home = self.home(listener).unwrap_or(on);
-                let stored = self.stored(raw);
-                self.post(stored, home);
+                let stored = self.stored(RawEvent { group: None, ..raw });
+                match self.ids.get(listener) {
+                    Some(id) if id.waiting == Waiting::For(Verb::GetRequest) && !id.is_moving() => {
+                        let letter = self.mail.store(stored);
+                        self.clear_waiting(listener, Waiting::Ended(Verb::GetRequest, letter));
+                    }
+                    Some(_) | None => {
+                        self.post(stored, home);
+                    }
+                }
                 Ok(Admission::Child(child))
             }
             // Nobody will ever answer it: the device rejects the peer when the id goes.
@@ -147,7 +162,19 @@ impl Core {
             kind: EventKind::Cm(raw.kind),
             status: raw.status,
             param: raw.param,
+            datagram: raw.datagram,
+            group: raw.group,
             data: self.mail.keep(raw.private_data),
         }
+    }
+}
+
+/// Whether an event ends a request of synchronous mode: it takes the id out of the request's own state, or answers a join.
+fn ends(verb: Verb, before: State, next: State, of_group: bool) -> bool {
+    match verb {
+        // Listening is no state that waits, and a join has a state of its own.
+        Verb::GetRequest => next != before,
+        Verb::Join => of_group || next == State::Removed,
+        verb => next != before && table::operation(before) == Some(verb),
     }
 }

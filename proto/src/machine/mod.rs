@@ -5,10 +5,12 @@ mod check;
 mod deliver;
 mod destroy;
 mod event;
+mod group;
 mod migrate;
 mod outcome;
 mod release;
 mod submit;
+mod teardown;
 mod timeout;
 
 use alloc::collections::VecDeque;
@@ -19,8 +21,8 @@ use crate::device::Call;
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::event::Event;
-use crate::id::{Channel, Doing, Id, Waiting, foreign_end};
-use crate::key::{About, ChannelKey, IdKey, Token};
+use crate::id::{Channel, Doing, Group, Id, Waiting, foreign_end};
+use crate::key::{About, ChannelKey, GroupKey, IdKey, Token};
 use crate::limits::Limits;
 use crate::mail::{Data, Mail};
 use crate::request::{PortSpace, Verb};
@@ -37,6 +39,7 @@ pub struct Core {
     limits: Limits,
     ids: Arena<IdKey, Id>,
     channels: Arena<ChannelKey, Channel>,
+    groups: Arena<GroupKey, Group>,
     mail: Mail,
     /// Calls to be made, in order.
     calls: VecDeque<(Token, Call)>,
@@ -85,6 +88,7 @@ impl Core {
             // One more than the limit: the key for a request that no listener of the channel can bring.
             ids: Arena::new(limits.ids.saturating_add(1)),
             channels: Arena::new(limits.channels),
+            groups: Arena::new(limits.groups),
             mail: Mail::default(),
             calls: VecDeque::new(),
             call_data: VecDeque::new(),
@@ -154,6 +158,12 @@ impl Core {
     #[must_use]
     pub fn ids(&self) -> usize {
         self.ids.len()
+    }
+
+    /// How many memberships in multicast groups there are.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.groups.len()
     }
 
     /// How many channels there are, private ones included.
@@ -303,6 +313,10 @@ impl Core {
         }
         self.calls.push_back((token, call));
         token
+    }
+
+    fn failure(&self, key: IdKey, verb: Verb, errno: Errno) -> Failure {
+        Failure { call: verb.name(), state: self.state(key).unwrap_or(State::Destroying), errno }
     }
 
     fn get(&self, key: IdKey, request: Verb) -> Result<&Id, Refused> {

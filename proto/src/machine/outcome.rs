@@ -6,7 +6,7 @@ use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
 use crate::id::{Doing, Phase, Waiting};
 use crate::key::{About, ChannelKey, IdKey, Token};
-use crate::request::Verb;
+use crate::request::{Service, Verb};
 use crate::state::State;
 use crate::table;
 
@@ -73,8 +73,14 @@ impl Core {
             Doing::Request { verb, before, bound } => Some(self.requested(key, verb, before, bound, outcome)),
             Doing::OpenToMove { to, by_event } => self.opened_to_move(key, to, by_event, outcome),
             Doing::Move { to, by_event, arrived } => self.moved(key, to, by_event, arrived, outcome),
+            Doing::Join { group } => Some(self.join_begun(key, group, outcome)),
+            Doing::Leave { group, by_event } => self.left(key, group, by_event, outcome),
+            // Whatever it said, the teardown goes on to its deadline.
+            Doing::Answer => None,
             Doing::Destroy => return self.destroyed(key, outcome),
         };
+        self.continue_teardown(key);
+        self.continue_leave(key);
         if orphaned {
             self.continue_destroy(key);
             // An id that could not be created is gone without a call.
@@ -124,10 +130,8 @@ impl Core {
                 Ok(())
             }
             Err(errno) => {
-                let begun = match table::ask(before, verb) {
-                    table::Ask::Go(next) => next,
-                    table::Ask::Refuse(_) => before,
-                };
+                let service = self.ids.get(key).map_or(Service::Connected, |id| id.port_space.service());
+                let begun = table::ask(before, verb, service).unwrap_or(before);
                 // An event that came before the outcome, or the deadline, has moved the id on: that is the newer word,
                 // and the end of a request that ends so.
                 if self.state(key) == Some(begun) {

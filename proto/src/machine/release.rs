@@ -11,7 +11,7 @@ use crate::key::{ChannelKey, IdKey};
 use crate::mail::{Stored, Thread};
 use crate::request::{Acks, Verb};
 use crate::state::State;
-use crate::table::{self, Ask};
+use crate::table;
 use crate::time::Time;
 
 /// An id between two cores, with its undelivered events. It is to be [adopted](Core::adopt), together with the
@@ -48,22 +48,24 @@ impl Core {
     pub fn release(&mut self, key: IdKey) -> Result<(Released, ChannelKey), Refused> {
         let id = self.get(key, Verb::Release)?;
         let shared = self.channels.get(id.home).is_some_and(|channel| channel.ids != 1);
-        let why = match (table::ask(id.state, Verb::Release), id.doing) {
-            (Ask::Refuse(why), _) => Some(why),
-            (Ask::Go(_), Doing::Request { verb, .. }) => Some(Why::Busy(verb)),
-            (Ask::Go(_), Doing::OpenToCreate | Doing::Create) => Some(Why::BeingCreated),
-            (Ask::Go(_), Doing::Destroy) => Some(Why::Busy(Verb::Destroy)),
-            (Ask::Go(_), Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }) => {
+        let why = match (table::ask(id.state, Verb::Release, id.port_space.service()), id.doing) {
+            (Err(why), _) => Some(why),
+            (Ok(_), Doing::Request { verb, .. }) => Some(Why::Busy(verb)),
+            (Ok(_), Doing::OpenToCreate | Doing::Create) => Some(Why::BeingCreated),
+            (Ok(_), Doing::Join { .. }) => Some(Why::Busy(Verb::Join)),
+            (Ok(_), Doing::Leave { .. }) => Some(Why::Busy(Verb::Leave)),
+            (Ok(_), Doing::Answer) => Some(Why::Busy(Verb::Teardown)),
+            (Ok(_), Doing::Destroy) => Some(Why::Busy(Verb::Destroy)),
+            (Ok(_), Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }) => {
                 Some(Why::Busy(Verb::Migrate))
             }
-            (Ask::Go(_), Doing::Nothing) if !id.sync => Some(Why::NotSync),
-            (Ask::Go(_), Doing::Nothing) if shared => Some(Why::SharesChannel),
-            (Ask::Go(_), Doing::Nothing) if id.owed > 0 => Some(Why::OwesAcks),
+            (Ok(_), Doing::Nothing) if !id.sync => Some(Why::NotSync),
+            (Ok(_), Doing::Nothing) if shared => Some(Why::SharesChannel),
+            (Ok(_), Doing::Nothing) if id.groups.is_some() => Some(Why::HasGroups),
+            (Ok(_), Doing::Nothing) if id.owed > 0 => Some(Why::OwesAcks),
             // Undelivered requests are about ids that stay here.
-            (Ask::Go(_), Doing::Nothing) if id.state == State::Listening && id.mail.len > 0 => {
-                Some(Why::Busy(Verb::Listen))
-            }
-            (Ask::Go(_), Doing::Nothing) => None,
+            (Ok(_), Doing::Nothing) if id.state == State::Listening && id.mail.len > 0 => Some(Why::Busy(Verb::Listen)),
+            (Ok(_), Doing::Nothing) => None,
         };
         if let Some(why) = why {
             return Err(self.refusal(key, Verb::Release, why));

@@ -3,11 +3,13 @@
 use super::Core;
 use crate::device::Call;
 use crate::error::{Refused, Why};
+use crate::event::{CmEvent, EventKind};
 use crate::guard;
 use crate::id::{Doing, Id, Mourner, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::request::{Acks, PortSpace, Request, Verb};
-use crate::table::{self, Ask};
+use crate::state::State;
+use crate::table;
 use crate::time::Time;
 
 impl Core {
@@ -42,8 +44,8 @@ impl Core {
     pub fn submit(&mut self, now: Time, key: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
         let verb = request.verb();
         let next = match self.decide(now, key, &request, deadline)? {
-            Ask::Go(next) => next,
-            Ask::Refuse(why) => return Err(self.refusal(key, verb, why)),
+            Ok(next) => next,
+            Err(why) => return Err(self.refusal(key, verb, why)),
         };
         match request {
             Request::Destroy => self.begin_destroy(key, deadline, Mourner::Caller),
@@ -61,7 +63,14 @@ impl Core {
             | Request::Accept { .. }
             | Request::Reject { .. }
             | Request::Establish
-            | Request::Disconnect => self.begin_call(now, key, request, next, deadline),
+            | Request::Disconnect
+            | Request::Teardown
+            | Request::Notify
+            | Request::SetOption { .. }
+            | Request::SetEce { .. } => self.begin_call(now, key, request, next, deadline),
+            Request::GetRequest => self.begin_get_request(key, deadline),
+            Request::Join { addr, send_only } => self.begin_join(key, addr, send_only, deadline),
+            Request::Leave { group } => self.begin_leave(key, group),
         }
         Ok(())
     }
@@ -71,18 +80,21 @@ impl Core {
     /// # Errors
     /// The refusal.
     pub fn would_refuse(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<(), Refused> {
-        match self.decide(now, key, request, deadline)? {
-            Ask::Go(_) => Ok(()),
-            Ask::Refuse(why) => Err(self.refusal(key, request.verb(), why)),
-        }
+        self.decide(now, key, request, deadline)?.map(drop).map_err(|why| self.refusal(key, request.verb(), why))
     }
 
-    /// The table, then what it leaves open.
-    fn decide(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<Ask, Refused> {
+    /// The table, then what it leaves open: the id's next state, or why not.
+    fn decide(
+        &self,
+        now: Time,
+        key: IdKey,
+        request: &Request<'_>,
+        deadline: Time,
+    ) -> Result<Result<State, Why>, Refused> {
         let verb = request.verb();
         let id = self.get(key, verb)?;
-        let cell = table::ask(id.state, verb);
-        if matches!(cell, Ask::Refuse(_)) || verb == Verb::Destroy {
+        let cell = table::ask(id.state, verb, id.port_space.service());
+        if cell.is_err() || verb == Verb::Destroy {
             return Ok(cell);
         }
         let busy = match (id.doing, id.waiting) {
@@ -93,22 +105,25 @@ impl Core {
             (Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }, _) => {
                 Some(Why::Busy(Verb::Migrate))
             }
+            (Doing::Join { .. }, _) => Some(Why::Busy(Verb::Join)),
+            (Doing::Leave { .. }, _) => Some(Why::Busy(Verb::Leave)),
+            (Doing::Answer, _) => Some(Why::Busy(Verb::Teardown)),
             (Doing::Destroy, _) => Some(Why::Busy(Verb::Destroy)),
         };
         if let Some(why) = busy {
-            return Ok(Ask::Refuse(why));
+            return Ok(Err(why));
         }
         if deadline <= now {
-            return Ok(Ask::Refuse(Why::TooLate));
+            return Ok(Err(Why::TooLate));
         }
         if let Request::Migrate { to } = *request {
             match to {
-                Some(to) if self.usable_channel(to).is_err() => return Ok(Ask::Refuse(Why::NoSuchChannel(to))),
-                None if self.channels.next_key().is_none() => return Ok(Ask::Refuse(Why::NoChannelLeft)),
+                Some(to) if self.usable_channel(to).is_err() => return Ok(Err(Why::NoSuchChannel(to))),
+                None if self.channels.next_key().is_none() => return Ok(Err(Why::NoChannelLeft)),
                 Some(_) | None => {}
             }
         }
-        Ok(guard::check(id, request).map_or_else(Ask::Refuse, |()| cell))
+        Ok(guard::check(id, request).and_then(|()| self.check_group(key, request)).and(cell))
     }
 
     pub(super) fn refusal(&self, key: IdKey, request: Verb, why: Why) -> Refused {
@@ -118,7 +133,7 @@ impl Core {
         }
     }
 
-    fn begin_call(&mut self, now: Time, key: IdKey, request: Request<'_>, next: crate::State, deadline: Time) {
+    fn begin_call(&mut self, now: Time, key: IdKey, request: Request<'_>, next: State, deadline: Time) {
         let verb = request.verb();
         let Some(id) = self.ids.get(key) else { return };
         let timeout_ms = kernel_timeout(now, deadline);
@@ -133,11 +148,20 @@ impl Core {
             Request::Listen { backlog } => Call::Listen { id: key, backlog },
             Request::Connect { param, .. } => Call::Connect { id: key, param },
             Request::Accept { param, .. } => Call::Accept { id: key, param },
-            Request::Reject { .. } => Call::Reject { id: key },
+            Request::Reject { reason, .. } => Call::Reject { id: key, reason },
             Request::Establish => Call::Establish { id: key },
-            Request::Disconnect => Call::Disconnect { id: key },
-            // Begun elsewhere: they are no single call.
-            Request::AttachQp | Request::DetachQp | Request::Migrate { .. } | Request::Destroy => return,
+            Request::Disconnect | Request::Teardown => Call::Disconnect { id: key },
+            Request::Notify => Call::Notify { id: key },
+            Request::SetOption { option } => Call::SetOption { id: key, option },
+            Request::SetEce { ece } => Call::SetEce { id: key, ece },
+            // Begun elsewhere: they are no call, or not only one.
+            Request::AttachQp
+            | Request::DetachQp
+            | Request::GetRequest
+            | Request::Join { .. }
+            | Request::Leave { .. }
+            | Request::Migrate { .. }
+            | Request::Destroy => return,
         };
         let before = id.state;
         let operation = table::operation(next);
@@ -153,6 +177,27 @@ impl Core {
         }
     }
 
+    /// A wait for an event, without a call: the request may be there already.
+    fn begin_get_request(&mut self, key: IdKey, deadline: Time) {
+        let Some(id) = self.ids.get(key) else { return };
+        let (home, mut at) = (id.home, id.mail.head());
+        while let Some(letter) = at
+            && self.mail.get(letter).kind != EventKind::Cm(CmEvent::ConnectRequest)
+        {
+            at = self.mail.next_owned(letter);
+        }
+        match at {
+            Some(letter) => {
+                self.detach(letter, home);
+                self.clear_waiting(key, Waiting::Ended(Verb::GetRequest, letter));
+            }
+            None => {
+                self.clear_waiting(key, Waiting::For(Verb::GetRequest));
+                self.set_deadline(key, deadline);
+            }
+        }
+    }
+
     /// Synchronous mode: forgets how the last request ended.
     pub(super) fn clear_waiting(&mut self, key: IdKey, next: Waiting) {
         if let Waiting::Ended(..) | Waiting::Without { .. } = next {
@@ -165,6 +210,8 @@ impl Core {
                     let stored = self.mail.take(letter);
                     self.mail.drop_data(stored.data);
                 }
+                // The listener's state waits for nothing, so the deadline does not end with it.
+                Waiting::For(Verb::GetRequest) => self.set_deadline(key, Time::NEVER),
                 // Still on the lists.
                 Waiting::Posted(..) | Waiting::Never | Waiting::For(_) | Waiting::Without { .. } => {}
             }

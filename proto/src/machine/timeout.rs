@@ -6,6 +6,7 @@ use crate::event::EventKind;
 use crate::id::{Mourner, Waiting};
 use crate::key::IdKey;
 use crate::mail::Stored;
+use crate::request::Verb;
 use crate::state::State;
 use crate::table::{self, Fact, Tell};
 use crate::time::Time;
@@ -20,6 +21,8 @@ impl Core {
             if id.move_deadline == due {
                 self.stop_quiescing(key);
                 self.tell_migrated(key, Err(Errno::ETIMEDOUT));
+            } else if id.join_deadline == due {
+                self.expire_joins(key, now);
             } else {
                 self.expire(key);
             }
@@ -30,6 +33,9 @@ impl Core {
         self.set_deadline(key, Time::NEVER);
         let Some(id) = self.ids.get_mut(key) else { return };
         let (state, home, waiting) = (id.state, id.home, id.waiting);
+        if waiting == Waiting::For(Verb::GetRequest) {
+            return self.clear_waiting(key, Waiting::Without { timed_out: true });
+        }
         let (Some(verb), Tell::Go(next)) = (table::operation(state), table::tell(state, Fact::Deadline)) else {
             return;
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::{
     Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Core, Ended, Event, EventKind, IdKey, Limits, Outcome,
-    PortSpace, RawEvent, ReceivedParam, Refused, Request, State, Time, Token,
+    PortSpace, RawEvent, ReceivedParam, Refused, RejectReason, Request, State, Time, Token,
 };
 
 pub(crate) const OK: Outcome = Ok(());
@@ -28,7 +28,7 @@ pub(crate) const RESOLVE: Request<'static> = Request::ResolveAddr {
     dst: SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2)), 7471),
 };
 pub(crate) const LISTEN: Request<'static> = Request::Listen { backlog: 8 };
-pub(crate) const REJECT: Request<'static> = Request::Reject { private_data: b"no" };
+pub(crate) const REJECT: Request<'static> = Request::Reject { reason: RejectReason::Consumer, private_data: b"no" };
 
 /// Parameters for an id without a QP.
 pub(crate) fn param() -> ConnParam {
@@ -70,7 +70,7 @@ impl std::ops::Deref for Seen {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        Self::with(Limits { ids: 32, channels: 32, events: 64 })
+        Self::with(Limits { ids: 32, channels: 32, events: 64, groups: 8 })
     }
 
     pub(crate) fn with(limits: Limits) -> Self {

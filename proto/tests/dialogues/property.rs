@@ -112,7 +112,7 @@ proptest! {
         steps in prop::collection::vec(any::<Step>(), 1..250),
         small in any::<bool>(),
     ) {
-        let limits = if small { Limits { ids: 3, channels: 3, events: 4 } } else { Limits { ids: 12, channels: 9, events: 40 } };
+        let limits = if small { Limits { ids: 3, channels: 3, events: 4, groups: 8 } } else { Limits { ids: 12, channels: 9, events: 40, groups: 8 } };
         let mut world = World::new(limits);
         world.open_channel(Acks::Explicit);
         world.open_channel(Acks::OnDelivery);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::{
     Call, ChannelKey, CmEvent, ConnParam, Device, Errno, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam,
+    RejectReason,
 };
 use cmid_sim::{Caps, Config, Cq, Fabric, Host, Pd, Qp, SimDevice};
 
@@ -117,7 +118,7 @@ impl Side {
     }
 
     pub(crate) fn reject(&mut self, id: IdKey, data: &[u8]) -> Outcome {
-        self.device.call(&Call::Reject { id }, data)
+        self.device.call(&Call::Reject { id, reason: RejectReason::Consumer }, data)
     }
 
     pub(crate) fn establish(&mut self, id: IdKey) -> Outcome {

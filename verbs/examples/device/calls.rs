@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::{Call, Device, Errno, PortSpace};
+use cmid_proto::{Call, Device, Errno, PortSpace, RejectReason};
 use cmid_verbs::Verbs;
 
 use crate::lab::{CAPS, CLIENT, Pair, SERVER, Side, channel_key, id_key, param};
@@ -17,7 +17,7 @@ pub(crate) fn guards() {
         side.fails(&Call::ResolveRoute { id, timeout_ms: 100 }, Errno::EINVAL);
         side.fails(&Call::Connect { id, param: param() }, Errno::EINVAL);
         side.fails(&Call::Accept { id, param: param() }, Errno::EINVAL);
-        side.fails(&Call::Reject { id }, Errno::EINVAL);
+        side.fails(&Call::Reject { id, reason: RejectReason::Consumer }, Errno::EINVAL);
         side.fails(&Call::Establish { id }, Errno::EINVAL);
         side.fails(&Call::Disconnect { id }, Errno::EINVAL);
         assert_eq!(side.device.alloc_pd(id).map(drop), Err(Errno::ENODEV));
@@ -44,7 +44,10 @@ pub(crate) fn guards() {
     drop(side.end(bound));
 
     let long = [0; 256];
-    assert_eq!(side.device.call(&Call::Reject { id: bound }, &long), Err(Errno::EINVAL));
+    assert_eq!(
+        side.device.call(&Call::Reject { id: bound, reason: RejectReason::Consumer }, &long),
+        Err(Errno::EINVAL)
+    );
     assert_eq!(side.device.call(&Call::Connect { id: bound, param: param() }, &long), Err(Errno::EINVAL));
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Call, CmEvent, Device, Errno};
+use cmid_proto::{Call, CmEvent, Device, Errno, RejectReason};
 use cmid_verbs::QpState;
 
 use crate::lab::{Pair, Side, channel_key, param};
@@ -124,12 +124,12 @@ pub(crate) fn refused() {
     client.ok_with(&Call::Connect { id, param: param() }, &data[..56]);
     let request = server.expect(CmEvent::ConnectRequest);
     assert_eq!(request.private_data, data[..56]);
-    server.ok_with(&Call::Reject { id: request.id }, b"no");
+    server.ok_with(&Call::Reject { id: request.id, reason: RejectReason::Consumer }, b"no");
     let answer = client.event_within(Duration::from_secs(10)).expect("an answer");
     assert_eq!((answer.kind, answer.status), (CmEvent::Rejected, 28));
     assert_eq!((&answer.private_data[..3], answer.private_data.len()), (&b"no\0"[..], 148));
     assert_eq!(c.qp.state(), Ok(QpState::ERR));
-    server.fails(&Call::Reject { id: request.id }, Errno::EINVAL);
+    server.fails(&Call::Reject { id: request.id, reason: RejectReason::Consumer }, Errno::EINVAL);
     server.ok(&Call::Destroy { id: request.id });
 }
 

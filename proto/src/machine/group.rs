@@ -1,0 +1,223 @@
+//! Memberships in multicast groups, each with a count of acks of its own (rdma_join_multicast(3), rdma_leave_multicast(3)).
+
+use core::net::SocketAddr;
+
+use super::Core;
+use crate::device::{Call, Outcome};
+use crate::errno::Errno;
+use crate::error::{Failure, Refused, Why};
+use crate::event::{CmEvent, EventKind, RawEvent};
+use crate::id::{Doing, Group, GroupPhase, Waiting};
+use crate::key::{GroupKey, IdKey};
+use crate::mail::Stored;
+use crate::request::{Request, Verb};
+use crate::state::State;
+use crate::time::Time;
+
+impl Core {
+    /// [`Request::Join`], with the key of the membership. The deadline ends a join that the device does not answer; the
+    /// membership has to be left even so.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing has changed.
+    pub fn join(
+        &mut self,
+        now: Time,
+        id: IdKey,
+        addr: SocketAddr,
+        send_only: bool,
+        deadline: Time,
+    ) -> Result<GroupKey, Refused> {
+        self.submit(now, id, Request::Join { addr, send_only }, deadline)?;
+        self.group_at(id, addr).ok_or(Refused::NoSuchId { id, request: Verb::Join })
+    }
+
+    /// The membership of an id in the group at an address.
+    #[must_use]
+    pub fn group_at(&self, id: IdKey, addr: SocketAddr) -> Option<GroupKey> {
+        self.find_group(id, |group| group.addr == addr)
+    }
+
+    fn find_group(&self, id: IdKey, is_it: impl Fn(&Group) -> bool) -> Option<GroupKey> {
+        self.memberships(id).find(|(_, group)| is_it(group)).map(|(key, _)| key)
+    }
+
+    pub(super) fn memberships(&self, id: IdKey) -> impl Iterator<Item = (GroupKey, &Group)> {
+        let with = |key: GroupKey| self.groups.get(key).map(|group| (key, group));
+        core::iter::successors(self.ids.get(id).and_then(|id| id.groups).and_then(with), move |(_, group)| {
+            group.next.and_then(with)
+        })
+    }
+
+    /// What only the list of memberships can tell of a request.
+    pub(super) fn check_group(&self, id: IdKey, request: &Request<'_>) -> Result<(), Why> {
+        match *request {
+            Request::Join { addr, .. } if self.group_at(id, addr).is_some() => Err(Why::AlreadyMember(addr)),
+            Request::Join { .. } if self.groups.next_key().is_none() => Err(Why::NoGroupLeft),
+            Request::Leave { group } if !self.groups.get(group).is_some_and(|it| it.id == id && !it.leaving) => {
+                Err(Why::NoSuchGroup(group))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn begin_join(&mut self, key: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) {
+        let Some(id) = self.ids.get(key) else { return };
+        let (next, sync) = (id.groups, id.sync);
+        let fresh = Group { id: key, addr, phase: GroupPhase::Joining, leaving: false, owed: 0, deadline, next };
+        let Some(group) = self.groups.insert(fresh) else { return };
+        if let Some(id) = self.ids.get_mut(key) {
+            id.groups = Some(group);
+        }
+        self.clear_waiting(key, if sync { Waiting::For(Verb::Join) } else { Waiting::Never });
+        self.set_join_alarm(key);
+        self.call_for_id(key, Doing::Join { group }, Call::Join { id: key, group, addr, send_only });
+    }
+
+    pub(super) fn join_begun(&mut self, key: IdKey, group: GroupKey, outcome: Outcome) -> Result<(), Failure> {
+        // An event that came before the outcome is the newer word.
+        let open = self.groups.get(group).is_some_and(|group| group.phase == GroupPhase::Joining);
+        match outcome {
+            Err(errno) if open => {
+                self.forget_group(key, group);
+                self.clear_waiting(key, Waiting::Never);
+                Err(self.failure(key, Verb::Join, errno))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Whether an event of a membership means anything, and what it does to it.
+    pub(super) fn admit_to_group(&mut self, raw: &RawEvent<'_>) -> bool {
+        let Some(group) = raw.group.and_then(|key| self.groups.get_mut(key)).filter(|group| group.id == raw.id) else {
+            return false;
+        };
+        let is_join = raw.kind == CmEvent::MulticastJoin;
+        match group.phase {
+            _ if group.leaving => return false,
+            GroupPhase::Joining => {}
+            // A group can be lost later.
+            GroupPhase::Joined if !is_join => {}
+            GroupPhase::Joined | GroupPhase::Failed => return false,
+        }
+        group.phase = if is_join && raw.status == 0 { GroupPhase::Joined } else { GroupPhase::Failed };
+        group.deadline = Time::NEVER;
+        self.set_join_alarm(raw.id);
+        true
+    }
+
+    pub(super) fn begin_leave(&mut self, key: IdKey, group: GroupKey) {
+        // As every request, it gives up the event that completed the one before.
+        self.clear_waiting(key, Waiting::Never);
+        let Some(record) = self.groups.get_mut(group) else { return };
+        record.leaving = true;
+        record.deadline = Time::NEVER;
+        let waits = record.owed > 0;
+        self.set_join_alarm(key);
+        self.discard_group_mail(key, group);
+        if !waits {
+            self.call_leave(key, group, false);
+        }
+    }
+
+    /// Acks have come in, or the id's call has returned: leaves that waited for either go on, one at a time.
+    pub(super) fn continue_leave(&mut self, key: IdKey) {
+        let idle = self.ids.get(key).is_some_and(|id| id.doing == Doing::Nothing && id.state != State::Destroying);
+        let ready = self.find_group(key, |group| group.leaving && group.owed == 0);
+        if let Some(group) = ready
+            && idle
+        {
+            self.call_leave(key, group, true);
+        }
+    }
+
+    fn call_leave(&mut self, key: IdKey, group: GroupKey, by_event: bool) {
+        if let Some(addr) = self.groups.get(group).map(|group| group.addr) {
+            self.call_for_id(key, Doing::Leave { group, by_event }, Call::Leave { id: key, group, addr });
+        }
+    }
+
+    /// librdmacm frees the record whatever the kernel says (`rdma_leave_multicast`).
+    pub(super) fn left(
+        &mut self,
+        key: IdKey,
+        group: GroupKey,
+        by_event: bool,
+        outcome: Outcome,
+    ) -> Option<Result<(), Failure>> {
+        self.forget_group(key, group);
+        if !by_event {
+            return Some(outcome.map_err(|errno| self.failure(key, Verb::Leave, errno)));
+        }
+        if let Some(id) = self.ids.get(key)
+            && id.state != State::Destroying
+        {
+            let (home, status) = (id.home, outcome.map_or_else(Errno::as_status, |()| 0));
+            self.post(Stored { group: Some(group), ..Stored::made(key, EventKind::Left, status) }, home);
+        }
+        None
+    }
+
+    /// Ends the joins whose deadline is not after `now`.
+    pub(super) fn expire_joins(&mut self, key: IdKey, now: Time) {
+        while let Some(group) =
+            self.find_group(key, |group| group.phase == GroupPhase::Joining && group.deadline <= now)
+        {
+            if let Some(record) = self.groups.get_mut(group) {
+                record.phase = GroupPhase::Failed;
+                record.deadline = Time::NEVER;
+            }
+            let Some(id) = self.ids.get(key) else { return };
+            if id.waiting == Waiting::For(Verb::Join) {
+                self.clear_waiting(key, Waiting::Without { timed_out: true });
+            } else {
+                let made = Stored::made(key, EventKind::DeadlinePassed(Verb::Join), 0);
+                self.post(Stored { group: Some(group), ..made }, id.home);
+            }
+        }
+        self.set_join_alarm(key);
+    }
+
+    /// The memberships of an id that is gone.
+    pub(super) fn forget_groups(&mut self, key: IdKey) {
+        while let Some(group) = self.ids.get(key).and_then(|id| id.groups) {
+            self.forget_group(key, group);
+        }
+    }
+
+    fn forget_group(&mut self, key: IdKey, group: GroupKey) {
+        self.discard_group_mail(key, group);
+        let Some(gone) = self.groups.remove(group) else { return };
+        let before = self.find_group(key, |record| record.next == Some(group));
+        match before.and_then(|before| self.groups.get_mut(before)) {
+            Some(before) => before.next = gone.next,
+            None => {
+                if let Some(id) = self.ids.get_mut(key) {
+                    id.groups = gone.next;
+                }
+            }
+        }
+        self.set_join_alarm(key);
+    }
+
+    /// The kernel discards unread events of a group that is left (`ucma_cleanup_mc_events`).
+    fn discard_group_mail(&mut self, key: IdKey, group: GroupKey) {
+        let Some(id) = self.ids.get(key) else { return };
+        let (home, mut at) = (id.home, id.mail.head());
+        while let Some(letter) = at {
+            at = self.mail.next_owned(letter);
+            if self.mail.get(letter).group == Some(group) {
+                self.withdraw(letter, home);
+                self.counters.discarded += 1;
+            }
+        }
+    }
+
+    fn set_join_alarm(&mut self, key: IdKey) {
+        let nearest = self.memberships(key).map(|(_, group)| group.deadline).min().unwrap_or(Time::NEVER);
+        if let Some(id) = self.ids.get_mut(key) {
+            id.join_deadline = nearest;
+        }
+        self.set_alarm(key);
+    }
+}
