@@ -8,6 +8,7 @@ mod chaos;
 mod common;
 mod data_path;
 mod datagrams;
+mod ece;
 mod faults;
 mod handles;
 mod multicast;
