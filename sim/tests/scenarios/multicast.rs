@@ -216,6 +216,29 @@ fn a_datagram_to_a_group_reaches_its_members() {
 }
 
 #[test]
+fn a_qp_is_attached_once_and_taken_off_once() {
+    let fabric = Fabric::new(cmid_sim::Config::default());
+    let mut station = Station::new(&fabric, "10.0.0.1");
+    let [first, second, unread] = [0; 3].map(|_| station.side.join(station.id, GROUP, false).unwrap());
+    let to = station.side.next(station.on).datagram.unwrap();
+    station.side.next(station.on);
+    let ah = station.tools.pd.create_ah(&to.path).unwrap();
+    let speak = |station: &mut Station| {
+        station.listens();
+        let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
+        station.tools.qp.post_send_to(2, &station.mr, 100..110, to).unwrap();
+        fabric.advance_by(SECOND);
+        station.heard()
+    };
+    // The library does not know the group of a membership whose event it has not read.
+    station.side.leave(station.id, unread, GROUP).unwrap();
+    assert_eq!(speak(&mut station), 1);
+    station.side.leave(station.id, second, GROUP).unwrap();
+    assert_eq!(speak(&mut station), 0);
+    station.side.leave(station.id, first, GROUP).unwrap();
+}
+
+#[test]
 fn a_member_hears_itself() {
     // As with rxe: the packet comes back from the host's own IP stack, and nobody asks who has sent it.
     let fabric = Fabric::new(cmid_sim::Config::default());
