@@ -25,6 +25,9 @@ impl Core {
             assert!(self.memberships(group.id).any(|(at, _)| at == key), "{key} is nobody's");
             assert!(group.owed == 0 || self.ids.get(group.id).is_some_and(|id| id.owed >= group.owed), "{key}: acks");
             assert!(group.deadline == Time::NEVER || group.phase == GroupPhase::Joining, "{key} has a deadline");
+            let idle = self.ids.get(group.id).is_some_and(|id| id.doing == Doing::Nothing);
+            let held_up = group.owed > 0 || !idle || self.state(group.id) == Some(State::Destroying);
+            assert!(!group.leaving || held_up, "{key} is to be left and nothing holds it up");
         }
         self.check_totals();
     }
@@ -59,6 +62,10 @@ impl Core {
             id.move_deadline == Time::NEVER || matches!(id.doing, Doing::Quiesce { .. }),
             "{key} has a deadline for no migration"
         );
+        assert!(
+            !id.answer_due || (id.state == State::Closing && id.doing != Doing::Nothing),
+            "{key} owes its peer a disconnect and nothing holds it up"
+        );
         let joins = self.memberships(key).map(|(_, group)| group.deadline).min().unwrap_or(Time::NEVER);
         assert_eq!(id.join_deadline, joins, "{key}: the deadline of its joins");
         assert!(self.memberships(key).all(|(_, group)| group.id == key), "{key} has a membership of another");
@@ -82,22 +89,24 @@ impl Core {
             }
             Waiting::Posted(_, letter) => {
                 assert!(id.is_moving(), "{key} has kept an event as if it were moving");
-                assert!(self.owned(id).any(|at| at == letter), "{key} has lost the event that ended its request");
+                assert!(
+                    self.mail.owned(&id.mail).any(|at| at == letter),
+                    "{key} has lost the event that ended its request"
+                );
             }
             Waiting::Ended(_, letter) => {
                 assert!(id.sync, "{key} has kept an event although it is not synchronous");
-                assert!(self.owned(id).all(|at| at != letter), "{key} will be told twice of the end of its request");
+                assert!(
+                    self.mail.owned(&id.mail).all(|at| at != letter),
+                    "{key} will be told twice of the end of its request"
+                );
             }
             Waiting::Never | Waiting::Without { .. } => {}
         }
-        for letter in self.owned(id) {
+        for letter in self.mail.owned(&id.mail) {
             assert_eq!(self.mail.get(letter).owner(), key, "an event on a foreign list");
         }
-        assert_eq!(self.owned(id).count() as u32, id.mail.len, "{key}: its undelivered events");
-    }
-
-    fn owned(&self, id: &Id) -> impl Iterator<Item = crate::mail::Letter> {
-        core::iter::successors(id.mail.head(), |&letter| self.mail.next_owned(letter))
+        assert_eq!(self.mail.owned(&id.mail).count() as u32, id.mail.len, "{key}: its undelivered events");
     }
 
     fn check_channel(&self, key: ChannelKey, channel: &Channel) {

@@ -17,6 +17,7 @@ use crate::id::{Doing, Id};
 use crate::key::{ChannelKey, IdKey};
 use crate::request::{Acks, Verb};
 use crate::state::State;
+use crate::time::Time;
 
 impl Core {
     /// Whether a listen has to open a channel first.
@@ -39,7 +40,7 @@ impl Core {
     }
 
     fn call_listen(&mut self, key: IdKey, backlog: i32, before: State) {
-        let doing = Doing::Request { verb: Verb::Listen, before, bound: false };
+        let doing = Doing::Request { verb: Verb::Listen, before, until: Time::NEVER, bound: false };
         self.call_for_id(key, doing, Call::Listen { id: key, backlog });
     }
 

@@ -45,6 +45,8 @@ impl Core {
         if let Err(errno) = started {
             self.tell_migrated(key, Err(errno));
         }
+        // Without a call nobody else asks again.
+        self.resume(key);
     }
 
     pub(super) fn stop_quiescing(&mut self, key: IdKey) {

@@ -279,6 +279,7 @@ impl Core {
             && id.state != next
         {
             let (before, line) = (core::mem::replace(&mut id.state, next), id.line);
+            id.answer_due &= next == State::Closing;
             if table::operation(before).is_some() {
                 id.deadline = Time::NEVER;
                 self.set_alarm(key);

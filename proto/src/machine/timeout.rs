@@ -21,6 +21,7 @@ impl Core {
             if id.move_deadline == due {
                 self.stop_quiescing(key);
                 self.tell_migrated(key, Err(Errno::ETIMEDOUT));
+                self.resume(key);
             } else if id.join_deadline == due {
                 self.expire_joins(key, now);
             } else {
@@ -46,6 +47,8 @@ impl Core {
             Stored::made(key, EventKind::DeadlinePassed(verb), 0)
         };
         self.set_state(key, next);
+        // A destroy that gives up holds nothing up any more.
+        self.resume(key);
         match waiting {
             Waiting::For(_) => self.clear_waiting(key, Waiting::Without { timed_out: true }),
             Waiting::Never | Waiting::Ended(..) | Waiting::Posted(..) | Waiting::Without { .. } => {
