@@ -13,7 +13,7 @@ use super::Core;
 use crate::device::{Call, Outcome};
 use crate::error::Failure;
 use crate::event::{CmEvent, EventKind};
-use crate::id::{Doing, Id};
+use crate::id::{Doing, Id, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::request::{Acks, Verb};
 use crate::state::State;
@@ -28,6 +28,9 @@ impl Core {
     pub(super) fn begin_listen(&mut self, key: IdKey, backlog: i32, next: State) {
         let Some(id) = self.ids.get(key) else { return };
         let before = id.state;
+        // As every request, it gives up the event that completed the one before.
+        self.clear_waiting(key, Waiting::Never);
+        let Some(id) = self.ids.get(key) else { return };
         if !self.needs_line(id) {
             self.set_state(key, next);
             return self.call_listen(key, backlog, before);

@@ -33,8 +33,8 @@ impl Core {
     fn expire(&mut self, key: IdKey) {
         self.set_deadline(key, Time::NEVER);
         let Some(id) = self.ids.get_mut(key) else { return };
-        let (state, home, waiting) = (id.state, id.home, id.waiting);
-        if waiting == Waiting::For(Verb::GetRequest) {
+        let (state, open) = (id.state, id.waits_for());
+        if open == Some(Verb::GetRequest) {
             return self.clear_waiting(key, Waiting::Without { timed_out: true });
         }
         let (Some(verb), Tell::Go(next)) = (table::operation(state), table::tell(state, Fact::Deadline)) else {
@@ -49,9 +49,21 @@ impl Core {
         self.set_state(key, next);
         // A destroy that gives up holds nothing up any more.
         self.resume(key);
-        match waiting {
-            Waiting::For(_) => self.clear_waiting(key, Waiting::Without { timed_out: true }),
-            Waiting::Never | Waiting::Ended(..) | Waiting::Posted(..) | Waiting::Without { .. } => {
+        self.tell_expired(key, stored, open);
+    }
+
+    /// Tells that a deadline has passed: by event, or as the end of the synchronous request that is `open`.
+    pub(super) fn tell_expired(&mut self, key: IdKey, stored: Stored, open: Option<Verb>) {
+        let Some(id) = self.ids.get(key) else { return };
+        let (home, moving) = (id.home, id.is_moving());
+        match open {
+            Some(_) if !moving => self.clear_waiting(key, Waiting::Without { timed_out: true }),
+            // It may be on its way out of synchronous mode.
+            Some(verb) => {
+                let letter = self.post(stored, home);
+                self.clear_waiting(key, Waiting::Posted(verb, letter));
+            }
+            None => {
                 self.post(stored, home);
             }
         }

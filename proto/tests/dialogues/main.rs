@@ -8,6 +8,7 @@ mod channels;
 mod deadlines;
 mod fixture;
 mod foreign;
+mod groups;
 mod limits;
 mod listeners;
 mod migrate;
