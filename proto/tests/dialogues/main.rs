@@ -5,9 +5,11 @@
 mod acks;
 mod active;
 mod channels;
+mod datagrams;
 mod deadlines;
 mod fixture;
 mod foreign;
+mod get_request;
 mod groups;
 mod limits;
 mod listeners;
