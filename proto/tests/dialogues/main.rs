@@ -7,6 +7,7 @@ mod active;
 mod channels;
 mod datagrams;
 mod deadlines;
+mod drive;
 mod fixture;
 mod foreign;
 mod get_request;
