@@ -22,21 +22,28 @@ mod bench;
 mod drivers;
 mod failure;
 mod labs;
+mod qp;
+mod report;
+mod rows;
+mod run;
 pub mod scenarios;
 
-use std::any::Any;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use cmid_proto::{Device, Drive, Errno, Error, IdKey};
 
 pub use bench::{Bench, Side, Who};
-pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio, TestDevice};
+pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio};
 pub use failure::{Check, Failure};
 pub use labs::SimLab;
 #[cfg(feature = "verbs")]
 pub use labs::VerbsLab;
-pub use scenarios::{Scenario, scenarios};
+pub use qp::{QpState, TestDevice, TestQp};
+pub use report::{Difference, Report};
+pub use rows::{ROWS, Row};
+pub use run::{Outcome, run};
+pub use scenarios::{Entry, Scenario, Speed, entries, scenarios};
 
 /// A driver on a device, with nothing on it.
 pub trait Subject {
@@ -56,7 +63,7 @@ pub trait Subject {
     ///
     /// # Errors
     /// What the device says.
-    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Error>;
+    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error>;
 
     /// Takes the QP off the id.
     ///
@@ -88,8 +95,37 @@ pub trait Lab: Sync {
     /// How long a time wait lasts, at most.
     fn time_wait(&self) -> Duration;
 
-    /// Bytes of heap in use, to find leaks.
+    /// Bytes of heap in use, to find leaks; 0 if they cannot be counted.
     fn heap(&self) -> u64;
+
+    /// Whether [`disturb`](Lab::disturb) can do this. Scenarios that need what a lab cannot do are not run on it.
+    fn can(&self, what: Disturbance) -> bool {
+        let _ = what;
+        false
+    }
+
+    /// Does to the host what no driver can do.
+    ///
+    /// # Errors
+    /// What doing so failed with.
+    fn disturb(&self, what: Disturbance) -> Check {
+        Err(Failure(format!("this lab cannot do this: {what:?}")))
+    }
+}
+
+/// What happens to a host while drivers run on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// The host at [`Net::silent`] has a link address, so that its address can be resolved.
+    SilentHost,
+    /// It gets another one.
+    NeighbourMoves,
+    /// The device behind [`Net::client`] and [`Net::server`] goes away.
+    DeviceGoes,
+    /// It comes back.
+    DeviceComes,
+    /// The link below [`Net::bonded`] fails over to another one; before the first time the addresses may not be there.
+    FailOver,
 }
 
 /// The addresses of a lab's network.
@@ -105,4 +141,9 @@ pub struct Net {
     pub nobody: IpAddr,
     /// An address to which there is no route.
     pub no_route: IpAddr,
+    /// An address that can be resolved and at which no connection manager answers. Only on labs that can do
+    /// [`Disturbance::SilentHost`], and after that.
+    pub silent: IpAddr,
+    /// Two addresses of one RDMA device on a bond. Only on labs that can do [`Disturbance::FailOver`], and after that.
+    pub bonded: [IpAddr; 2],
 }

@@ -1,0 +1,115 @@
+//! What happens to the host below: rows 36, 78 and 79.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use cmid_proto::{Call, CmEvent, Errno, IdKey, PortSpace, State, Time};
+
+use crate::bench::{Who, pdl};
+use crate::failure::{fails, same};
+use crate::{Bench, Check, Disturbance, Lab};
+
+pub(super) fn row_36_a_neighbour_moves<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.lab.disturb(Disturbance::SilentHost)?;
+    let there = SocketAddr::new(b.net().silent, b.address.port());
+    let client = b.resolved_in(PortSpace::Tcp, there)?;
+    b.lab.disturb(Disturbance::NeighbourMoves)?;
+    b.expect(Who::Client, client, CmEvent::Unreachable, -Errno::ETIMEDOUT.0, pdl::NONE)?;
+    same("client", b.client.drive().core().state(client), Some(State::RouteResolved))?;
+    b.connect(client, &[])?;
+    b.destroy(Who::Client, client)
+}
+
+/// A wildcard listener of the server.
+fn wildcard<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+    let channel = b.server.channel;
+    let drive = b.server.drive();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+    drive.bind(id, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
+    drive.listen(id, 10)?;
+    Ok(id)
+}
+
+/// An id that is bound to this address and nothing else.
+fn bound<L: Lab>(b: &mut Bench<'_, L>, who: Who, ip: std::net::IpAddr) -> Check<IdKey> {
+    let channel = b.side(who).channel;
+    let drive = b.side(who).drive();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+    drive.bind(id, SocketAddr::new(ip, 0))?;
+    Ok(id)
+}
+
+/// The next events of a side are one of this kind for each of these ids, in any order, and then there are no more.
+fn each_once<L: Lab>(b: &mut Bench<'_, L>, who: Who, kind: CmEvent, ids: &[IdKey]) -> Check {
+    let channel = b.side(who).channel;
+    let mut seen = Vec::new();
+    for _ in ids {
+        let event = b.next(who, channel, &kind)?;
+        same(b.side(who).name, (event.cm(), event.status), (Some(kind), 0))?;
+        seen.push(event.id);
+    }
+    let mut expected = ids.to_vec();
+    (seen.sort_unstable(), expected.sort_unstable());
+    same("the ids that are told", seen, expected)?;
+    b.quiet(who)
+}
+
+pub(super) fn row_78_the_device_goes<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let listener = b.listen()?;
+    let (client, server) = b.connected()?;
+    let (connecting, unaccepted) = b.requested()?;
+    let here = b.net().client;
+    let bound = bound(b, Who::Client, here)?;
+    let wildcard = wildcard(b)?;
+    let channel = b.client.channel;
+    let idle = b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;
+    b.lab.disturb(Disturbance::DeviceGoes)?;
+    each_once(b, Who::Client, CmEvent::DeviceRemoval, &[client, connecting, bound])?;
+    each_once(b, Who::Server, CmEvent::DeviceRemoval, &[listener, server])?;
+    // What the kernel says; the core need not ask it about those whose event it has seen.
+    let param = b.param();
+    for id in [client, bound] {
+        same("bare disconnect", b.client.bare(&Call::Disconnect { id }, &[]), Err(Errno::ENXIO))?;
+        same("bare connect", b.client.bare(&Call::Connect { id, param }, &[]), Err(Errno::ENXIO))?;
+    }
+    let accept = b.server.drive().accept(unaccepted, param, &[], Time::NEVER);
+    fails("accept of what was not accepted", accept, Errno::ENXIO)?;
+    fails("migrate", b.client.drive().migrate(client, None, Time::NEVER), Errno::ENXIO)?;
+    let channel = b.server.channel;
+    b.server.drive().migrate(wildcard, Some(channel), Time::NEVER)?;
+    for id in [client, connecting, bound, idle] {
+        b.destroy(Who::Client, id)?;
+    }
+    for id in [listener, server, unaccepted, wildcard] {
+        b.destroy(Who::Server, id)?;
+    }
+    Ok(())
+}
+
+pub(super) fn row_78_the_core_refuses_what_a_removed_id_cannot_do<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let here = b.net().client;
+    let id = bound(b, Who::Client, here)?;
+    b.lab.disturb(Disturbance::DeviceGoes)?;
+    b.expect(Who::Client, id, CmEvent::DeviceRemoval, 0, pdl::NONE)?;
+    same("state", b.client.drive().core().state(id), Some(State::Removed))?;
+    let address = b.address;
+    fails("resolve_addr", b.client.drive().resolve_addr(id, None, address, Time::NEVER), Errno::ENXIO)?;
+    b.destroy(Who::Client, id)
+}
+
+pub(super) fn row_79_a_bond_fails_over<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    // The first one makes the bond.
+    b.lab.disturb(Disturbance::FailOver)?;
+    let [one, two] = b.net().bonded;
+    let bound_id = bound(b, Who::Client, one)?;
+    let listener = bound(b, Who::Server, two)?;
+    b.server.drive().listen(listener, 10)?;
+    wildcard(b)?;
+    let resolved = bound(b, Who::Client, one)?;
+    b.client.drive().resolve_addr(resolved, None, SocketAddr::new(two, 1), Time::NEVER)?;
+    b.expect(Who::Client, resolved, CmEvent::AddrResolved, 0, pdl::NONE)?;
+    b.lab.disturb(Disturbance::FailOver)?;
+    each_once(b, Who::Client, CmEvent::AddrChange, &[bound_id, resolved])?;
+    each_once(b, Who::Server, CmEvent::AddrChange, &[listener])?;
+    b.client.drive().resolve_route(resolved, Time::NEVER)?;
+    b.expect(Who::Client, resolved, CmEvent::RouteResolved, 0, pdl::NONE).map(drop)
+}
