@@ -154,10 +154,7 @@ mod tests {
         seen.note(&FAST, "epoll", Outcome::Failed("why".into()));
         let differences = seen.differences(&recorded, Speed::Fast);
         assert_eq!(differences.len(), 1);
-        assert_eq!(
-            differences[0].to_string(),
-            "fast on epoll: failed (why), while it is recorded that it passed"
-        );
+        assert_eq!(differences[0].to_string(), "fast on epoll: failed (why), while it is recorded that it passed");
     }
 
     #[test]

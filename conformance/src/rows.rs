@@ -83,7 +83,8 @@ pub const ROWS: &[Row] = &[
     row(38, "the same QP number on both sides"),
     row(39, "bind").but("AF_UNIX, NULL and unknown port spaces cannot be written down"),
     row(40, "listen; an address that is used twice"),
-    row(41, "resolve without a route, and out of order").but("a route without time: past the core, which gives at least 1 ms"),
+    row(41, "resolve without a route, and out of order")
+        .but("a route without time: past the core, which gives at least 1 ms"),
     row(42, "nobody has the address")
         .also(&["sim/tests/scenarios/addresses.rs::row_42_nobody_has_the_address"])
         .but("time-out 0 cannot be asked for: the core refuses a deadline that is over"),
@@ -98,7 +99,10 @@ pub const ROWS: &[Row] = &[
     row(49, "a request counts on its listener"),
     row(50, "migrate in every state"),
     row(51, "migrate with an unread event")
-        .also(&["verbs/examples/lost_wakeup.rs::lost", "sim/tests/scenarios/channels.rs::row_51_a_moved_event_wakes_nobody"])
+        .also(&[
+            "verbs/examples/lost_wakeup.rs::lost",
+            "sim/tests/scenarios/channels.rs::row_51_a_moved_event_wakes_nobody",
+        ])
         .but("the drivers read what moved without a wake-up; that the kernel gives none is shown with bare calls"),
     row(52, "migrate waits for acks").but("nobody waits: it is carried out with the last ack, and an event tells"),
     row(53, "migrate to the same channel: its events go last"),
@@ -126,11 +130,13 @@ pub const ROWS: &[Row] = &[
     row(69, "a synchronous id whose channel does not block"),
     row(70, "datagrams: nobody listens"),
     row(71, "datagrams: rejected"),
-    row(72, "datagrams: answered")
-        .but("too long an answer and a disconnect are refused by the core; what the kernel does is shown past the core"),
+    row(72, "datagrams: answered").but(
+        "too long an answer and a disconnect are refused by the core; what the kernel does is shown past the core",
+    ),
     row(73, "datagrams: a full backlog, a listener or a request that is destroyed"),
     row(74, "datagrams: a silent server"),
-    row(75, "multicast groups").but("join_ex errors cannot be written down; the same group twice is refused by the core"),
+    row(75, "multicast groups")
+        .but("join_ex errors cannot be written down; the same group twice is refused by the core"),
     row(76, "notify").but("events other than COMM_EST cannot be written down"),
     row(77, "notify of a path migration breaks the connection").but("not applicable: there is no request for it"),
     row(78, "the device goes").but("the core answers for ids that have been told, without asking the kernel"),

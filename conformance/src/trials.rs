@@ -82,7 +82,9 @@ impl Set {
             let outcome = match (apart, alone) {
                 (true, _) => run_apart(driver, &*lab, &scenario.entry),
                 // Who started this process brings back what is taken away.
-                (false, true) => scenario.run(&lab).map_or_else(|failure| Outcome::Failed(failure.0), |()| Outcome::Passed),
+                (false, true) => {
+                    scenario.run(&lab).map_or_else(|failure| Outcome::Failed(failure.0), |()| Outcome::Passed)
+                }
                 (false, false) => scenario.outcome(&*lab),
             };
             report.lock().unwrap_or_else(PoisonError::into_inner).note(&scenario.entry, driver, outcome.clone());

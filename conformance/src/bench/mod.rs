@@ -13,7 +13,6 @@ use crate::{Check, Failure, Lab, Net, QpState, Subject, TestQp};
 /// How long an expected event may take. Emulated kernels are slow; what is measured is order, not time.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-
 /// The private data lengths that each message arrives with, whatever was sent (semantics of RoCE over IP).
 pub(crate) mod pdl {
     /// CONNECT_REQUEST.

@@ -67,7 +67,10 @@ const LINKS: [&str; 2] = ["dummy8", "dummy9"];
 
 /// A bond whose link address is that of the active link, so that it changes with it, and an RDMA device on it.
 fn bond() -> Check {
-    run("ip", &["link", "add", "bond0", "type", "bond", "mode", "active-backup", "fail_over_mac", "active", "miimon", "100"])?;
+    run(
+        "ip",
+        &["link", "add", "bond0", "type", "bond", "mode", "active-backup", "fail_over_mac", "active", "miimon", "100"],
+    )?;
     for link in LINKS {
         run("ip", &["link", "add", link, "type", "dummy"])?;
         run("ip", &["link", "set", link, "master", "bond0"])?;

@@ -12,8 +12,8 @@ mod listeners;
 mod migration;
 mod notify;
 mod refusals;
-mod states;
 mod stalls;
+mod states;
 mod sync;
 mod sync_listen;
 mod threads;
@@ -228,7 +228,11 @@ mod tests {
             assert!(ENTRIES[..at].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
             let said = entry.name.strip_prefix("row_").map(|rest| rest.split('_').next().and_then(|n| n.parse().ok()));
             assert!(said.is_none_or(|row| row.is_some_and(|row| entry.rows.contains(&row))), "{}", entry.name);
-            assert!(entry.rows.iter().all(|row| crate::ROWS.iter().any(|known| known.number == *row)), "{}", entry.name);
+            assert!(
+                entry.rows.iter().all(|row| crate::ROWS.iter().any(|known| known.number == *row)),
+                "{}",
+                entry.name
+            );
         }
     }
 

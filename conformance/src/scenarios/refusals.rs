@@ -127,7 +127,8 @@ pub(super) fn row_22_depths_beyond_the_device<L: Lab>(b: &mut Bench<'_, L>) -> C
     b.listen()?;
     let client = b.resolved()?;
     // One more than soft-RoCE has; 255 would mean "as many as there are".
-    for param in [ConnParam { responder_resources: 129, ..b.param() }, ConnParam { initiator_depth: 129, ..b.param() }] {
+    for param in [ConnParam { responder_resources: 129, ..b.param() }, ConnParam { initiator_depth: 129, ..b.param() }]
+    {
         fails("too deep", b.client.drive().connect(client, param, &[], Time::NEVER), Errno::EINVAL)?;
     }
     let nothing = ConnParam::default();

@@ -10,7 +10,11 @@ use crate::failure::{ensure, same};
 use crate::{Bench, Check, Lab};
 
 /// Waits until the request on a synchronous id has ended, and tells how and by which event.
-pub(super) fn ended<L: Lab>(b: &mut Bench<'_, L>, who: Who, id: IdKey) -> Check<(Result<(), Errno>, Option<CmEvent>, i32)> {
+pub(super) fn ended<L: Lab>(
+    b: &mut Bench<'_, L>,
+    who: Who,
+    id: IdKey,
+) -> Check<(Result<(), Errno>, Option<CmEvent>, i32)> {
     let end = Instant::now() + SOON;
     loop {
         let core = b.side(who).drive().core();

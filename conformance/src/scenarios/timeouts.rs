@@ -38,9 +38,7 @@ pub(super) fn row_29_nobody_there<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let client = b.resolved_in(PortSpace::Tcp, there)?;
     b.attach_qp(Who::Client, client)?;
     b.connect(client, &[])?;
-    takes(b, SENT_IN_VAIN, |b| {
-        b.expect(Who::Client, client, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop)
-    })?;
+    takes(b, SENT_IN_VAIN, |b| b.expect(Who::Client, client, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))?;
     b.qp_is(Who::Client, client, QpState::Init)?;
     let param = b.param();
     fails("connect again", b.client.drive().connect(client, param, &[], Time::NEVER), Errno::EINVAL)
@@ -51,15 +49,11 @@ pub(super) fn row_30_the_server_never_reads<L: Lab>(b: &mut Bench<'_, L>) -> Che
     let client = b.resolved()?;
     b.frozen = Some(Who::Server);
     b.connect(client, &[])?;
-    takes(b, ASKED_TO_WAIT, |b| {
-        b.expect(Who::Client, client, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop)
-    })?;
+    takes(b, ASKED_TO_WAIT, |b| b.expect(Who::Client, client, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))?;
     b.frozen = None;
     let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
     b.accept(server, &[])?;
-    takes(b, SENT_IN_VAIN, |b| {
-        b.expect(Who::Server, server, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop)
-    })
+    takes(b, SENT_IN_VAIN, |b| b.expect(Who::Server, server, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))
 }
 
 /// Half open: the client believes in a connection that the server has given up.
@@ -68,9 +62,7 @@ pub(super) fn row_31_the_client_never_reads_the_answer<L: Lab>(b: &mut Bench<'_,
     let (client, server) = b.requested()?;
     b.frozen = Some(Who::Client);
     b.accept(server, &[])?;
-    takes(b, ASKED_TO_WAIT, |b| {
-        b.expect(Who::Server, server, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop)
-    })?;
+    takes(b, ASKED_TO_WAIT, |b| b.expect(Who::Server, server, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))?;
     b.frozen = None;
     b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.quiet(Who::Client)?;
@@ -83,9 +75,7 @@ pub(super) fn row_32_a_disconnect_is_never_answered<L: Lab>(b: &mut Bench<'_, L>
     let (client, server) = b.connected()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
     b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
-    takes(b, SENT_IN_VAIN, |b| {
-        b.expect(Who::Client, client, CmEvent::Disconnected, TIMED_OUT, pdl::NONE).map(drop)
-    })?;
+    takes(b, SENT_IN_VAIN, |b| b.expect(Who::Client, client, CmEvent::Disconnected, TIMED_OUT, pdl::NONE).map(drop))?;
     b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
