@@ -3,9 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Errno, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam, Time, Verb,
-};
+use cmid_proto::{Errno, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam, Time, Verb};
 
 use crate::cancel::Canceller;
 use crate::connection::{Connection, Options, canceller};
@@ -19,8 +17,9 @@ const WAITING: u32 = 1024;
 #[derive(Debug)]
 pub struct Listener<D> {
     driver: Blocking<D>,
-    channel: ChannelKey,
     id: IdKey,
+    /// A request is being waited for, or has come and was not taken.
+    asked: bool,
 }
 
 impl<D: Pollable> Listener<D> {
@@ -31,11 +30,10 @@ impl<D: Pollable> Listener<D> {
     pub fn bind(device: D, addr: SocketAddr) -> Result<Self, Error> {
         let limits = Limits { ids: WAITING, channels: 4, events: WAITING, groups: 0 };
         let mut driver = Blocking::new(device, limits, Canceller::new().map_err(Error::Wait)?);
-        let channel = driver.drive().open_channel(Acks::OnDelivery)?;
-        let id = driver.drive().create_id(Some(channel), PortSpace::Tcp)?;
+        let id = driver.drive().create_id(None, PortSpace::Tcp)?;
         driver.drive().bind(id, addr)?;
         driver.drive().listen(id, 0)?;
-        Ok(Listener { driver, channel, id })
+        Ok(Listener { driver, id, asked: false })
     }
 
     /// The address that it listens on.
@@ -57,30 +55,29 @@ impl<D: Pollable> Listener<D> {
     /// # Errors
     /// [`Error::TimedOut`] if none comes within `timeout`; [`Error::Cancelled`]; [`Error::Ended`] when the device goes.
     pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D>, Error> {
+        let during = "accept";
         let end = self.driver.drive().within(timeout);
-        loop {
-            if let Some(event) = self.driver.drive().next_event(self.channel) {
-                match event.cm() {
-                    Some(CmEvent::ConnectRequest) => {
-                        return self.hand_over(event.id, event.param, event.private_data).inspect_err(|_| {
-                            // Nobody will ever answer it: gone already, or the peer is turned down now.
-                            let _ = self.driver.drive().destroy(event.id, Time::NEVER);
-                        });
-                    }
-                    Some(CmEvent::DeviceRemoval) => {
-                        let (during, errno) = (Verb::Listen, Errno::ENODEV);
-                        return Err(Error::Ended { during, errno, event: Box::new(event) });
-                    }
-                    // Nothing else concerns a listener.
-                    Some(_) | None => continue,
-                }
-            }
-            let left = end.since(self.driver.drive().now());
-            if left.is_zero() {
-                return Err(Error::TimedOut { during: "accept" });
-            }
-            self.driver.wait(Some(left)).map_err(|errno| wait_error(errno, "accept"))?;
+        // One that was cancelled or took too long is still open: a request that came since is not lost.
+        if !self.asked {
+            self.driver.drive().get_request(self.id, Time::NEVER)?;
+            self.asked = true;
         }
+        while self.driver.drive().core().sync_result(self.id).is_none() {
+            let left = end.since(self.driver.drive().now());
+            self.driver.wait(Some(left)).map_err(|errno| wait_error(errno, during))?;
+            if left.is_zero() && self.driver.drive().core().sync_result(self.id).is_none() {
+                return Err(Error::TimedOut { during });
+            }
+        }
+        self.asked = false;
+        self.driver.finish(self.id, Verb::GetRequest)?;
+        let Some(event) = self.driver.drive().core().sync_event(self.id) else {
+            return Err(Error::TimedOut { during });
+        };
+        self.hand_over(event.id, event.param, event.private_data).inspect_err(|_| {
+            // Nobody will ever answer it: gone already, or the peer is turned down now.
+            let _ = self.driver.drive().destroy(event.id, Time::NEVER);
+        })
     }
 
     /// Gives a new id a driver of its own, so that it can be used from another thread.

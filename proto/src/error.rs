@@ -139,7 +139,7 @@ pub enum Why {
     #[error("the deadline has passed")]
     TooLate,
     /// As many channels as [`Limits`](crate::Limits) allow are there already.
-    #[error("no channel is left for synchronous mode")]
+    #[error("no channel is left for the id alone")]
     NoChannelLeft,
 }
 

@@ -15,8 +15,10 @@ use crate::time::Time;
 pub(crate) struct Id {
     pub(crate) state: State,
     pub(crate) port_space: PortSpace,
-    /// The channel that the device reports its events on.
+    /// The channel that its events are delivered on.
     pub(crate) home: ChannelKey,
+    /// The channel that the device reports them on: another one for a listener, see `machine/listen.rs`.
+    pub(crate) line: ChannelKey,
     /// In synchronous mode: `home` is private to it.
     pub(crate) sync: bool,
     pub(crate) has_device: bool,
@@ -88,6 +90,22 @@ pub(crate) enum Doing {
         by_event: bool,
         arrived: bool,
     },
+    /// A listen opens the channel of its own.
+    OpenToListen {
+        line: ChannelKey,
+        backlog: i32,
+        before: State,
+    },
+    /// The device moves it there, and then it listens.
+    MoveToListen {
+        line: ChannelKey,
+        backlog: i32,
+        before: State,
+    },
+    /// The device moves a child off its listener's channel; the application has not heard of it.
+    Settle {
+        to: ChannelKey,
+    },
     /// The device joins a group for it.
     Join {
         group: GroupKey,
@@ -148,6 +166,7 @@ impl Id {
             state: State::Idle,
             port_space,
             home,
+            line: home,
             sync,
             has_device: false,
             has_qp: false,
@@ -167,18 +186,22 @@ impl Id {
     }
 
     /// A child of a listener, not yet answered.
-    pub(crate) fn child(port_space: PortSpace, home: ChannelKey) -> Self {
+    pub(crate) fn child(port_space: PortSpace, home: ChannelKey, line: ChannelKey) -> Self {
         let state = match port_space.service() {
             Service::Connected => State::Requested,
             Service::Datagram => State::Asked,
         };
-        Id { state, has_device: true, ..Id::new(port_space, home, false) }
+        Id { state, line, has_device: true, ..Id::new(port_space, home, false) }
     }
 
     /// Whether the device is about to move it. Its events wait meanwhile: taken now, one would be owed when it moves.
     pub(crate) fn is_moving(&self) -> bool {
         match self.doing {
-            Doing::OpenToMove { .. } | Doing::Move { .. } => true,
+            Doing::OpenToMove { .. }
+            | Doing::Move { .. }
+            | Doing::OpenToListen { .. }
+            | Doing::MoveToListen { .. }
+            | Doing::Settle { .. } => true,
             Doing::Nothing
             | Doing::OpenToCreate
             | Doing::Create
@@ -201,14 +224,14 @@ impl Id {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Channel {
     pub(crate) acks: Acks,
-    /// Private to an id in synchronous mode: closed with its last id.
+    /// Of an id in synchronous mode or a listener: closed with its last id.
     pub(crate) private: bool,
     pub(crate) phase: Phase,
     /// The call that opens or closes it, unless it is part of a request on an id.
     pub(crate) call: Option<Token>,
-    /// Ids on it, and ids on their way to it.
+    /// Ids whose events the device reports on it, or that are delivered on it, and ids on their way to it.
     pub(crate) ids: u32,
-    /// Those of them that listen: only there can a request come.
+    /// Listeners that the device reports on it: only there can a request come.
     pub(crate) listeners: u32,
     /// Undelivered events of all its ids, in order.
     pub(crate) mail: Thread,

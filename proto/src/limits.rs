@@ -3,10 +3,10 @@
 /// How much a core may hold. What would exceed a limit is refused, or left in the kernel; nothing is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Ids at the same time, listeners and children included. At the limit the channels that a listener is on are not
-    /// read, as a request might be next: give listeners a channel of their own.
+    /// Ids at the same time, listeners and children included. At the limit the listeners' channels are not read: a request
+    /// might be next.
     pub ids: u32,
-    /// Event channels at the same time; each id in synchronous mode uses one.
+    /// Event channels at the same time; each id in synchronous mode and each listener uses one.
     pub channels: u32,
     /// Events that the device reported and the application has not taken yet, over all channels. At the limit
     /// [`Core::wants_event`](crate::Core::wants_event) says no and further events wait in the kernel.

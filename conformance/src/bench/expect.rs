@@ -53,7 +53,7 @@ impl<L: Lab> Bench<'_, L> {
             }
             let name = self.side(who).name;
             ensure(Instant::now() < end, || format!("{name}: no event in {patience:?}, expected {awaited:?}"))?;
-            self.pump(moment)?;
+            self.pump_for(who, moment)?;
         }
     }
 

@@ -258,15 +258,21 @@ impl<'lab, L: Lab> Bench<'lab, L> {
 
     /// Lets both drivers run for a moment.
     pub fn pump(&mut self, at_most: Duration) -> Check {
-        if self.frozen != Some(Who::Server) {
-            self.server.driver.wait(Duration::ZERO)?;
-        }
-        match self.frozen {
-            Some(Who::Client) => std::thread::sleep(at_most),
-            Some(Who::Server) | None => self.client.driver.wait(at_most)?,
-        }
-        if self.frozen != Some(Who::Server) {
-            self.server.driver.wait(Duration::ZERO)?;
+        self.pump_for(Who::Client, at_most)
+    }
+
+    /// Lets both drivers run until this side has something, for at most so long.
+    fn pump_for(&mut self, who: Who, at_most: Duration) -> Check {
+        let other = match who {
+            Who::Client => Who::Server,
+            Who::Server => Who::Client,
+        };
+        for (side, at_most) in [(other, Duration::ZERO), (who, at_most), (other, Duration::ZERO)] {
+            if self.frozen == Some(side) {
+                std::thread::sleep(at_most);
+            } else {
+                self.side(side).driver.wait(at_most)?;
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ mod requests;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use crate::device::{Call, Device};
+use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{Error, Failure, Fault};
 use crate::event::{Event, Receipt};
@@ -245,20 +245,22 @@ impl<D: Device> Drive<D> {
 
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
         self.core.submit(self.now, id, request, deadline)?;
-        self.finish(About::Id(id))
+        self.finish(About::Id(id))?;
+        let waits = self.core.waits_for_acks(id, request.verb());
+        Ok(if waits { Progress::WhenAcked } else { Progress::Done })
     }
 
-    /// Makes calls until the request about this has ended; if no call is left it waits for an ack.
-    fn finish(&mut self, about: About) -> Result<Progress, Error> {
+    /// Makes calls until the request about this has ended. Without a call it has ended already, or waits for an ack.
+    fn finish(&mut self, about: About) -> Result<(), Error> {
         while let Some(ended) = self.make_call() {
             if let Some(ended) = ended
                 && ended.about == about
             {
                 self.make_calls();
-                return ended.result.map(|()| Progress::Done).map_err(Error::Failed);
+                return ended.result.map_err(Error::Failed);
             }
         }
-        Ok(Progress::WhenAcked)
+        Ok(())
     }
 
     fn make_calls(&mut self) {
@@ -268,31 +270,12 @@ impl<D: Device> Drive<D> {
     /// Makes one call; `None` if there is none to make. Inside: the request that ended by it, if one did.
     fn make_call(&mut self) -> Option<Option<Ended>> {
         let (token, call) = self.core.poll_call()?;
-        let mut drained = true;
-        if let Call::Migrate { id, from, .. } = call
-            && self.core.state(id) == Some(State::Listening)
-        {
-            // A request that is unread when its listener moves is lost in every kernel (`ucma_migrate_id`).
-            drained = self.drain(from);
-        }
-        // While the core is full the unread ones have to stay where they are, and with them the listener.
-        let outcome = if drained { self.device.call(&call, self.core.call_data(token)) } else { Err(Errno::EBUSY) };
+        let outcome = self.device.call(&call, self.core.call_data(token));
         let ended = self.core.handle_outcome(token, outcome).unwrap_or_else(|fault| {
             self.note(fault);
             None
         });
         Some(ended)
-    }
-
-    /// Reads a channel until nothing is left. False: nothing more fits.
-    fn drain(&mut self, channel: ChannelKey) -> bool {
-        loop {
-            match self.read_one(channel) {
-                Read::Event => {}
-                Read::Nothing => return true,
-                Read::Full => return false,
-            }
-        }
     }
 
     fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno) -> Error {

@@ -28,7 +28,7 @@ impl<D: Device> Drive<D> {
     /// Refused while the channel is in use.
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
         self.core.close_channel(channel)?;
-        self.finish(About::Channel(channel)).map(drop)
+        self.finish(About::Channel(channel))
     }
 
     /// Creates an id on a channel, or in synchronous mode (`None`).
@@ -238,8 +238,8 @@ impl<D: Device> Drive<D> {
     /// (rdma_migrate_id(3)). [`Progress::WhenAcked`]: a `Migrated` event will tell; until then the id is as it was.
     ///
     /// # Errors
-    /// Refused if the channel is not there; failed with the device's errno, and nothing has changed; `EBUSY` for a
-    /// listener with requests in the kernel for which the core has no room: take events and try again.
+    /// Refused if the channel is not there; failed with the device's errno, and nothing has changed. A listener's migration
+    /// does not fail: the device has no part in it.
     pub fn migrate(&mut self, id: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<Progress, Error> {
         self.request(id, Request::Migrate { to }, deadline)
     }

@@ -4,8 +4,9 @@ use super::Core;
 use crate::device::Call;
 use crate::error::Refused;
 use crate::id::{Channel, Phase};
-use crate::key::{About, ChannelKey};
+use crate::key::{About, ChannelKey, IdKey};
 use crate::request::Acks;
+use crate::state::State;
 
 impl Core {
     /// Opens an event channel (rdma_create_event_channel(3)).
@@ -66,6 +67,36 @@ impl Core {
             // It never came to be at the device.
             (Phase::Opening, true) | (Phase::Broken, _) => self.remove_channel(key),
             (Phase::Open | Phase::Opening, false) | (Phase::Closing, _) => {}
+        }
+    }
+
+    /// Notes where an id's events are delivered and where the device reports them.
+    pub(super) fn place(&mut self, key: IdKey, home: ChannelKey, line: ChannelKey) {
+        let Some(id) = self.ids.get_mut(key) else { return };
+        let listens = u32::from(id.state == State::Listening);
+        let (old_home, old_line) = (core::mem::replace(&mut id.home, home), core::mem::replace(&mut id.line, line));
+        // The new ones first, or a channel that is both would close in between.
+        self.join_both(home, line);
+        if let Some(channel) = self.channels.get_mut(old_line) {
+            channel.listeners -= listens;
+        }
+        if let Some(channel) = self.channels.get_mut(line) {
+            channel.listeners += listens;
+        }
+        self.leave_both(old_home, old_line);
+    }
+
+    pub(super) fn join_both(&mut self, home: ChannelKey, line: ChannelKey) {
+        self.join_channel(home);
+        if line != home {
+            self.join_channel(line);
+        }
+    }
+
+    pub(super) fn leave_both(&mut self, home: ChannelKey, line: ChannelKey) {
+        self.leave_channel(home);
+        if line != home {
+            self.leave_channel(line);
         }
     }
 

@@ -33,6 +33,11 @@ impl Core {
         let Some(home) = self.channels.get(id.home) else { panic!("{key} is on no channel") };
         assert!(!id.sync || home.private, "{key} is synchronous on a shared channel");
         assert_ne!(home.phase, Phase::Closing, "{key} is on a channel that closes");
+        let Some(line) = self.channels.get(id.line) else { panic!("{key} is reported on no channel") };
+        assert_ne!(line.phase, Phase::Closing, "{key} is reported on a channel that closes");
+        // An event of a listener that is being destroyed is late, so it may still be where it was.
+        let alone = line.private || matches!(id.doing, Doing::OpenToListen { .. } | Doing::MoveToListen { .. });
+        assert!(id.state != State::Listening || alone, "{key} listens on a shared channel");
         assert_eq!(
             id.call.is_some(),
             !matches!(id.doing, Doing::Nothing | Doing::Quiesce { .. }),
@@ -96,9 +101,11 @@ impl Core {
     }
 
     fn check_channel(&self, key: ChannelKey, channel: &Channel) {
-        let on_it = |id: &Id| id.home == key;
+        let on_it = |id: &Id| id.home == key || id.line == key;
         let coming = |id: &Id| match id.doing {
             Doing::OpenToMove { to, .. } | Doing::Move { to, arrived: false, .. } => to == key,
+            Doing::OpenToListen { line, .. } | Doing::MoveToListen { line, .. } => line == key,
+            Doing::Settle { to } => to == key,
             Doing::Nothing
             | Doing::OpenToCreate
             | Doing::Create
@@ -111,7 +118,7 @@ impl Core {
             | Doing::Destroy => false,
         };
         let ids: u32 = self.ids.iter().map(|(_, id)| u32::from(on_it(id)) + u32::from(coming(id))).sum();
-        let listeners = self.ids.iter().filter(|(_, id)| on_it(id) && id.state == State::Listening).count();
+        let listeners = self.ids.iter().filter(|(_, id)| id.line == key && id.state == State::Listening).count();
         assert_eq!(channel.ids, ids, "{key}: the ids on it");
         assert_eq!(channel.listeners as usize, listeners, "{key}: the listeners on it");
         assert!(!channel.private || ids > 0 || channel.phase == Phase::Closing, "{key} is nobody's");

@@ -10,11 +10,12 @@ use crate::request::Acks;
 
 impl Core {
     /// The next event of a channel, in the order in which the device reported them; `None` when there is none, or while
-    /// the call that migrates its id is under way.
+    /// a call that migrates its id is under way.
     pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
         let channel = self.channels.get(on)?;
         let (letter, acks) = (channel.mail.head()?, channel.acks);
-        if self.ids.get(self.mail.get(letter).owner()).is_some_and(Id::is_moving) {
+        let first = self.mail.get(letter);
+        if [first.owner(), first.id].into_iter().any(|key| self.ids.get(key).is_some_and(Id::is_moving)) {
             return None;
         }
         let stored = self.withdraw_keeping_data(letter, on);

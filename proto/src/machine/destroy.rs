@@ -99,10 +99,10 @@ impl Core {
         self.forget_groups(key);
         if let Some(id) = self.ids.get_mut(key) {
             (id.deadline, id.move_deadline) = (Time::NEVER, Time::NEVER);
-            let home = id.home;
+            let (home, line) = (id.home, id.line);
             self.set_alarm(key);
             self.ids.remove(key);
-            self.leave_channel(home);
+            self.leave_both(home, line);
         }
     }
 

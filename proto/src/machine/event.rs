@@ -69,7 +69,7 @@ impl Core {
 
     fn admit(&mut self, on: ChannelKey, raw: RawEvent<'_>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
-        let (state, doing, home) = (id.state, id.doing, id.home);
+        let (state, doing, line) = (id.state, id.doing, id.line);
         let next = match table::tell(state, Fact::of(raw.kind)) {
             Tell::Go(next) => next,
             Tell::Late => return Ok(Admission::Late),
@@ -82,7 +82,7 @@ impl Core {
         // The device reports on the new channel before it has told that the migration succeeded: it has.
         if let Doing::Move { to, by_event, .. } = doing
             && to == on
-            && home != on
+            && line != on
         {
             self.arrive(raw.id, to, by_event);
             if let Some(id) = self.ids.get_mut(raw.id) {
@@ -121,16 +121,16 @@ impl Core {
         if self.ids.next_key() != Some(raw.id) {
             return Err(Fault::WrongChild { id: raw.id });
         }
-        let (port_space, verdict) = match self.ids.get(listener) {
-            Some(id) => (id.port_space, table::tell(id.state, Fact::ConnectRequest)),
-            None => (crate::PortSpace::Tcp, Tell::Late),
+        // Its events will be delivered where the listener's are.
+        let (port_space, home, verdict) = match self.ids.get(listener) {
+            Some(id) => (id.port_space, id.home, table::tell(id.state, Fact::ConnectRequest)),
+            None => (crate::PortSpace::Tcp, on, Tell::Late),
         };
-        let child = self.ids.insert(Id::child(port_space, on)).ok_or(Fault::WrongChild { id: raw.id })?;
-        self.join_channel(on);
+        let child = self.ids.insert(Id::child(port_space, home, on)).ok_or(Fault::WrongChild { id: raw.id })?;
+        self.join_both(home, on);
         match verdict {
             Tell::Go(_) => {
-                // A listener's undelivered requests are on its own channel, which may be another one by now.
-                let home = self.home(listener).unwrap_or(on);
+                self.settle(child);
                 let stored = self.stored(RawEvent { group: None, ..raw });
                 match self.ids.get(listener) {
                     Some(id) if id.waiting == Waiting::For(Verb::GetRequest) && !id.is_moving() => {

@@ -170,7 +170,7 @@ impl Core {
             let Some(id) = self.ids.get(key) else { return };
             if id.waiting == Waiting::For(Verb::Join) {
                 self.clear_waiting(key, Waiting::Without { timed_out: true });
-            } else {
+            } else if id.state != State::Destroying {
                 let made = Stored::made(key, EventKind::DeadlinePassed(Verb::Join), 0);
                 self.post(Stored { group: Some(group), ..made }, id.home);
             }

@@ -56,7 +56,12 @@ impl Core {
     }
 
     fn start_move(&mut self, key: IdKey, to: Option<ChannelKey>, by_event: bool) -> Result<(), Refused> {
-        let from = self.get(key, Verb::Migrate)?.home;
+        let id = self.get(key, Verb::Migrate)?;
+        let from = id.line;
+        if self.moves_without_device(id) {
+            self.redirect(key, to, by_event);
+            return Ok(());
+        }
         match to {
             Some(to) => {
                 self.join_channel(to);
@@ -80,7 +85,7 @@ impl Core {
         outcome: Outcome,
     ) -> Option<Result<(), Failure>> {
         let id = self.ids.get(key)?;
-        let (from, state) = (id.home, id.state);
+        let (from, state) = (id.line, id.state);
         match outcome {
             Ok(()) => {
                 self.now_open(to);
@@ -142,21 +147,30 @@ impl Core {
         Some(result)
     }
 
-    /// The id is on its new channel: its undelivered events follow, in order, ahead of any later ones.
+    /// The id is on its new channel.
     pub(super) fn arrive(&mut self, key: IdKey, to: ChannelKey, by_event: bool) {
         let private = self.is_private(to);
+        self.relocate(key, to, to, by_event);
+        if let Some(id) = self.ids.get_mut(key) {
+            id.sync = private;
+        }
+        // It counted as on its way.
+        self.leave_channel(to);
+        self.handle_readable(to);
+    }
+
+    /// The id's events are delivered elsewhere: the undelivered ones follow, in order, ahead of any later ones.
+    pub(super) fn relocate(&mut self, key: IdKey, home: ChannelKey, line: ChannelKey, by_event: bool) {
         // A request of synchronous mode that is still open ends by an ordinary event.
         self.clear_waiting(key, Waiting::Never);
         let Some(id) = self.ids.get_mut(key) else { return };
-        let from = core::mem::replace(&mut id.home, to);
-        id.sync = private;
+        let from = id.home;
         let mut next = id.mail.head();
-        let listens = u32::from(id.state == State::Listening);
         // Of an id that is being destroyed nothing else is told.
         if by_event && id.state != State::Destroying {
             let letter = self.mail.store(Stored::made(key, EventKind::Migrated, 0));
             self.mail.own_first(&mut id.mail, letter);
-            if let Some(channel) = self.channels.get_mut(to) {
+            if let Some(channel) = self.channels.get_mut(home) {
                 self.mail.append(&mut channel.mail, letter);
             }
         }
@@ -165,18 +179,11 @@ impl Core {
             if let Some(channel) = self.channels.get_mut(from) {
                 self.mail.unlink(&mut channel.mail, letter);
             }
-            if let Some(channel) = self.channels.get_mut(to) {
+            if let Some(channel) = self.channels.get_mut(home) {
                 self.mail.append(&mut channel.mail, letter);
             }
         }
-        if let Some(channel) = self.channels.get_mut(from) {
-            channel.listeners -= listens;
-        }
-        if let Some(channel) = self.channels.get_mut(to) {
-            channel.listeners += listens;
-        }
-        self.leave_channel(from);
-        self.handle_readable(to);
+        self.place(key, home, line);
         self.news += 1;
     }
 

@@ -6,6 +6,7 @@ mod deliver;
 mod destroy;
 mod event;
 mod group;
+mod listen;
 mod migrate;
 mod outcome;
 mod release;
@@ -118,6 +119,25 @@ impl Core {
         self.ids.get(id).map(|id| id.home)
     }
 
+    /// The channel that the device reports an id's events on. A listener has one of its own; for all other ids it is
+    /// [`home`](Core::home).
+    #[must_use]
+    pub fn line(&self, id: IdKey) -> Option<ChannelKey> {
+        self.ids.get(id).map(|id| id.line)
+    }
+
+    /// Whether a request on an id waits for the application's acks, and will end by event: a migration, a destruction or
+    /// a leave.
+    #[must_use]
+    pub fn waits_for_acks(&self, id: IdKey, request: Verb) -> bool {
+        self.ids.get(id).is_some_and(|it| match request {
+            Verb::Migrate => matches!(it.doing, Doing::Quiesce { .. }),
+            Verb::Destroy => it.state == State::Destroying,
+            Verb::Leave => self.memberships(id).any(|(_, group)| group.leaving),
+            _ => false,
+        })
+    }
+
     /// Whether an id is in synchronous mode.
     #[must_use]
     pub fn is_sync(&self, id: IdKey) -> bool {
@@ -130,7 +150,7 @@ impl Core {
         self.ids.get(id).is_some_and(|id| id.has_qp)
     }
 
-    /// Whether a channel is private to an id in synchronous mode.
+    /// Whether a channel belongs to an id: one in synchronous mode, or a listener.
     #[must_use]
     pub fn is_private(&self, channel: ChannelKey) -> bool {
         self.channels.get(channel).is_some_and(|channel| channel.private)
@@ -258,12 +278,12 @@ impl Core {
         if let Some(id) = self.ids.get_mut(key)
             && id.state != next
         {
-            let (before, home) = (core::mem::replace(&mut id.state, next), id.home);
+            let (before, line) = (core::mem::replace(&mut id.state, next), id.line);
             if table::operation(before).is_some() {
                 id.deadline = Time::NEVER;
                 self.set_alarm(key);
             }
-            if let Some(channel) = self.channels.get_mut(home) {
+            if let Some(channel) = self.channels.get_mut(line) {
                 channel.listeners -= u32::from(before == State::Listening);
                 channel.listeners += u32::from(next == State::Listening);
             }

@@ -73,6 +73,12 @@ impl Core {
             Doing::Request { verb, before, bound } => Some(self.requested(key, verb, before, bound, outcome)),
             Doing::OpenToMove { to, by_event } => self.opened_to_move(key, to, by_event, outcome),
             Doing::Move { to, by_event, arrived } => self.moved(key, to, by_event, arrived, outcome),
+            Doing::OpenToListen { line, backlog, before } => self.opened_to_listen(key, line, backlog, before, outcome),
+            Doing::MoveToListen { line, backlog, before } => self.moved_to_listen(key, line, backlog, before, outcome),
+            Doing::Settle { to } => {
+                self.settled(key, to, outcome);
+                None
+            }
             Doing::Join { group } => Some(self.join_begun(key, group, outcome)),
             Doing::Leave { group, by_event } => self.left(key, group, by_event, outcome),
             // Whatever it said, the teardown goes on to its deadline.
@@ -92,7 +98,7 @@ impl Core {
     /// The private channel of a new synchronous id.
     fn opened_to_create(&mut self, key: IdKey, outcome: Outcome) -> Option<Result<(), Failure>> {
         let id = self.ids.get(key)?;
-        let (channel, port_space) = (id.home, id.port_space);
+        let (channel, port_space) = (id.line, id.port_space);
         match outcome {
             Ok(()) => {
                 self.now_open(channel);

@@ -56,7 +56,8 @@ impl Core {
             (Ok(_), Doing::Leave { .. }) => Some(Why::Busy(Verb::Leave)),
             (Ok(_), Doing::Answer) => Some(Why::Busy(Verb::Teardown)),
             (Ok(_), Doing::Destroy) => Some(Why::Busy(Verb::Destroy)),
-            (Ok(_), Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }) => {
+            (Ok(_), Doing::OpenToListen { .. } | Doing::MoveToListen { .. }) => Some(Why::Busy(Verb::Listen)),
+            (Ok(_), Doing::Settle { .. } | Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }) => {
                 Some(Why::Busy(Verb::Migrate))
             }
             (Ok(_), Doing::Nothing) if !id.sync => Some(Why::NotSync),
@@ -110,7 +111,15 @@ impl Core {
         let Some(home) = self.channels.insert(channel) else { return Err((Refused::Full("channels"), released)) };
         let Parts { id, mail, ended } = *released.0;
         let (deadline, waiting) = (id.deadline, id.waiting);
-        let fresh = Id { home, mail: Thread::EMPTY, deadline: Time::NEVER, alarm: None, waiting: Waiting::Never, ..id };
+        let fresh = Id {
+            home,
+            line: home,
+            mail: Thread::EMPTY,
+            deadline: Time::NEVER,
+            alarm: None,
+            waiting: Waiting::Never,
+            ..id
+        };
         let Some(key) = self.ids.insert(fresh) else {
             let released = Released(Box::new(Parts { id, mail, ended }));
             return Err((Refused::Full("ids"), released));

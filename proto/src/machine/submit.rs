@@ -58,7 +58,6 @@ impl Core {
             Request::Bind { .. }
             | Request::ResolveAddr { .. }
             | Request::ResolveRoute
-            | Request::Listen { .. }
             | Request::Connect { .. }
             | Request::Accept { .. }
             | Request::Reject { .. }
@@ -68,6 +67,7 @@ impl Core {
             | Request::Notify
             | Request::SetOption { .. }
             | Request::SetEce { .. } => self.begin_call(now, key, request, next, deadline),
+            Request::Listen { backlog } => self.begin_listen(key, backlog, next),
             Request::GetRequest => self.begin_get_request(key, deadline),
             Request::Join { addr, send_only } => self.begin_join(key, addr, send_only, deadline),
             Request::Leave { group } => self.begin_leave(key, group),
@@ -102,7 +102,8 @@ impl Core {
             (Doing::Nothing, _) => None,
             (Doing::Request { verb, .. }, _) => Some(Why::Busy(verb)),
             (Doing::OpenToCreate | Doing::Create, _) => Some(Why::BeingCreated),
-            (Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }, _) => {
+            (Doing::OpenToListen { .. } | Doing::MoveToListen { .. }, _) => Some(Why::Busy(Verb::Listen)),
+            (Doing::Settle { .. } | Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }, _) => {
                 Some(Why::Busy(Verb::Migrate))
             }
             (Doing::Join { .. }, _) => Some(Why::Busy(Verb::Join)),
@@ -116,12 +117,17 @@ impl Core {
         if deadline <= now {
             return Ok(Err(Why::TooLate));
         }
-        if let Request::Migrate { to } = *request {
-            match to {
-                Some(to) if self.usable_channel(to).is_err() => return Ok(Err(Why::NoSuchChannel(to))),
-                None if self.channels.next_key().is_none() => return Ok(Err(Why::NoChannelLeft)),
-                Some(_) | None => {}
+        let full = self.channels.next_key().is_none();
+        match *request {
+            Request::Migrate { to: Some(to) } if self.usable_channel(to).is_err() => {
+                return Ok(Err(Why::NoSuchChannel(to)));
             }
+            Request::Migrate { to: None } if full && !self.moves_without_device(id) => {
+                return Ok(Err(Why::NoChannelLeft));
+            }
+            Request::Listen { .. } if self.needs_line(id) && full => return Ok(Err(Why::NoChannelLeft)),
+            Request::Listen { .. } if self.needs_line(id) && id.owed > 0 => return Ok(Err(Why::OwesAcks)),
+            _ => {}
         }
         Ok(guard::check(id, request).and_then(|()| self.check_group(key, request)).and(cell))
     }
@@ -145,7 +151,6 @@ impl Core {
             }
             Request::ResolveAddr { src, dst } => Call::ResolveAddr { id: key, src, dst, timeout_ms },
             Request::ResolveRoute => Call::ResolveRoute { id: key, timeout_ms },
-            Request::Listen { backlog } => Call::Listen { id: key, backlog },
             Request::Connect { param, .. } => Call::Connect { id: key, param },
             Request::Accept { param, .. } => Call::Accept { id: key, param },
             Request::Reject { reason, .. } => Call::Reject { id: key, reason },
@@ -157,6 +162,7 @@ impl Core {
             // Begun elsewhere: they are no call, or not only one.
             Request::AttachQp
             | Request::DetachQp
+            | Request::Listen { .. }
             | Request::GetRequest
             | Request::Join { .. }
             | Request::Leave { .. }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::{
     Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Core, Ended, Event, EventKind, IdKey, Limits, Outcome,
-    PortSpace, RawEvent, ReceivedParam, Refused, RejectReason, Request, State, Time, Token,
+    PortSpace, RawEvent, Refused, RejectReason, Request, State, Time, Token,
 };
 
 pub(crate) const OK: Outcome = Ok(());
@@ -55,7 +55,7 @@ pub(crate) fn cm(kind: CmEvent) -> EventKind {
 
 /// A raw event that carries nothing.
 pub(crate) fn raw(id: IdKey, kind: CmEvent, status: i32) -> RawEvent<'static> {
-    RawEvent { id, listener: None, kind, status, param: ReceivedParam::default(), private_data: &[] }
+    RawEvent { status, ..RawEvent::new(id, kind) }
 }
 
 /// An event that is acked already.
@@ -166,11 +166,13 @@ impl Stage {
 
     /// The device reports a connection request for a listener.
     pub(crate) fn says_request(&mut self, listener: IdKey) -> IdKey {
-        let home = self.core.home(listener).unwrap();
-        let child = self.core.wants_event(home).unwrap();
+        let line = self.core.line(listener).unwrap();
+        let child = self.core.wants_event(line).unwrap();
         let data =
             RawEvent { listener: Some(listener), private_data: &[1; 56], ..raw(child, CmEvent::ConnectRequest, 0) };
-        assert_eq!(self.says_on(home, data), Admission::Child(child));
+        assert_eq!(self.says_on(line, data), Admission::Child(child));
+        // It moves to where it is to be delivered.
+        self.all_well();
         child
     }
 
@@ -257,9 +259,29 @@ impl Stage {
             State::Accepting => after(self, State::Requested, accept()),
             State::Connected => after(self, State::Responded, Request::Establish),
             State::Disconnecting => after(self, State::Connected, Request::Disconnect),
+            State::Closing => after(self, State::Connected, Request::Teardown),
             State::PeerClosed => told(self, State::Connected, CmEvent::Disconnected),
             State::TimeWait => after(self, State::PeerClosed, Request::Disconnect),
             State::Closed => told(self, State::TimeWait, CmEvent::TimewaitExit),
+            State::Asking => {
+                let id = self.core.create_id(Some(on), PortSpace::Udp).unwrap();
+                self.all_well();
+                self.does(id, RESOLVE);
+                self.tells(id, CmEvent::AddrResolved);
+                self.does(id, Request::ResolveRoute);
+                self.tells(id, CmEvent::RouteResolved);
+                self.does(id, connect());
+                id
+            }
+            State::Asked => {
+                let listener = self.core.create_id(Some(on), PortSpace::Udp).unwrap();
+                self.all_well();
+                self.does(listener, LISTEN);
+                let child = self.says_request(listener);
+                self.sees(on, child, cm(CmEvent::ConnectRequest));
+                child
+            }
+            State::Answered => after(self, State::Asked, accept()),
             State::Failed => told(self, State::Connecting, CmEvent::Rejected),
             State::Listening => after(self, State::Idle, LISTEN),
             State::Removed => told(self, State::Bound, CmEvent::DeviceRemoval),

@@ -9,6 +9,7 @@ mod deadlines;
 mod fixture;
 mod foreign;
 mod limits;
+mod listeners;
 mod migrate;
 mod passive;
 mod property;

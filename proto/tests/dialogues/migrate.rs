@@ -2,13 +2,14 @@
 
 use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, Request, State, Verb, Why};
 
-use crate::fixture::{OK, Stage, TO_SYNC, accept, cm, raw, to};
+use crate::fixture::{OK, Stage, TO_SYNC, cm, raw, to};
 
 /// An event that every living state but *removed* delivers and that changes none.
 const ANY: CmEvent = CmEvent::Unknown(1000);
 
+/// A listener moves without the device: `listeners.rs`.
 fn moving_states() -> impl Iterator<Item = State> {
-    State::ALL.into_iter().filter(|&state| state != State::Destroying)
+    State::ALL.into_iter().filter(|&state| !matches!(state, State::Destroying | State::Listening))
 }
 
 #[test]
@@ -197,23 +198,6 @@ fn the_new_channel_is_to_be_read_after_a_migration() {
     stage.says_on(here, raw(id, ANY, 0));
     stage.sees(there, id, cm(ANY));
     stage.ends(&[id], &[here, there]);
-}
-
-#[test]
-fn a_listener_takes_its_undelivered_requests_along_and_their_ids_stay() {
-    let (mut stage, here) = Stage::on(Acks::OnDelivery);
-    let there = stage.channel(Acks::OnDelivery);
-    let listener = stage.in_state(here, State::Listening);
-    let child = stage.says_request(listener);
-    stage.does(listener, to(there));
-    stage.no_event(here);
-    stage.sees(there, child, cm(CmEvent::ConnectRequest));
-    assert_eq!(stage.core.home(child), Some(here));
-    let second = stage.says_request(listener);
-    assert_eq!(stage.core.home(second), Some(there));
-    stage.does(child, accept());
-    stage.tells(child, CmEvent::Established);
-    stage.ends(&[listener, child], &[here, there]);
 }
 
 #[test]

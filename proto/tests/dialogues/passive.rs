@@ -108,6 +108,8 @@ fn a_request_that_precedes_the_failure_of_the_listen_can_be_answered() {
     let (mut stage, channel) = Stage::on(Acks::OnDelivery);
     let id = stage.in_state(channel, State::Bound);
     stage.asks(id, LISTEN).unwrap();
+    stage.expect_call("create_event_channel", OK);
+    stage.expect_call("migrate_id", OK);
     let (token, _) = stage.takes_call("listen");
     let child = stage.says_request(id);
     stage.answers(token, Err(Errno::EADDRINUSE));

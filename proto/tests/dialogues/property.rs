@@ -1,11 +1,11 @@
 //! Random runs: whatever the application asks and the device says, the laws hold.
 
-use cmid_proto::{Acks, CmEvent, Errno, Limits, Request};
+use cmid_proto::{Acks, CmEvent, CmOption, Ece, Errno, Limits, Request};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use crate::fixture::{BIND, LISTEN, REJECT, RESOLVE, TO_SYNC, accept, connect, to};
-use crate::world::World;
+use crate::world::{GROUPS, World};
 
 /// Four bytes: what to do, and three choices.
 type Step = (u8, u8, u8, u8);
@@ -13,7 +13,20 @@ type Step = (u8, u8, u8, u8);
 fn ask(world: &mut World, a: u8, b: u8, c: u8) {
     let Some(id) = world.id(a) else { return };
     let wait = if c < 64 { Some(u64::from(c)) } else { None };
-    let request = match b % 20 {
+    let group = GROUPS[usize::from(c) % 2];
+    let request = match b % 32 {
+        20 => Request::Teardown,
+        21 => Request::Notify,
+        22 | 23 => Request::GetRequest,
+        24..=26 => Request::Join { addr: group, send_only: false },
+        27 | 28 => match world.core.group_at(id, group) {
+            Some(group) => Request::Leave { group },
+            None => Request::Join { addr: group, send_only: true },
+        },
+        29 => Request::SetOption { option: CmOption::Tos(1) },
+        30 => Request::SetOption { option: CmOption::ReuseAddr(c % 2 == 0) },
+        31 => Request::SetEce { ece: Ece { vendor_id: 1, options: 0 } },
+
         0 => BIND,
         1 | 2 => RESOLVE,
         3 => Request::ResolveRoute,
@@ -52,9 +65,12 @@ fn onward(world: &mut World, a: u8) {
         State::Accepting => world.event(id, CmEvent::Established, None),
         State::Connected => world.submit(id, Request::Disconnect, Some(40)),
         State::Disconnecting => world.event(id, CmEvent::Disconnected, None),
+        State::Closing => world.event(id, CmEvent::Disconnected, None),
+        State::Asking => world.event(id, CmEvent::Established, None),
+        State::Asked => world.submit(id, accept(), Some(40)),
         State::TimeWait | State::PeerClosed => world.event(id, CmEvent::TimewaitExit, None),
         State::Listening => world.request(id),
-        State::Closed | State::Failed | State::Removed | State::Destroying => {
+        State::Closed | State::Answered | State::Failed | State::Removed | State::Destroying => {
             world.submit(id, Request::Destroy, Some(9))
         }
     }

@@ -92,9 +92,11 @@ fn what_cannot_be_released_is_refused_and_stays() {
     assert_eq!(why(&mut stage, alone), Why::Busy(Verb::Listen), "a request waits to be taken");
     let private = stage.core.home(alone).unwrap();
     stage.sees(private, child, cm(CmEvent::ConnectRequest));
-    stage.asks(alone, to(channel)).unwrap();
-    assert_eq!(why(&mut stage, alone), Why::Busy(Verb::Migrate));
+    let moving = stage.id(None);
+    stage.asks(moving, to(channel)).unwrap();
+    assert_eq!(why(&mut stage, moving), Why::Busy(Verb::Migrate));
     stage.expect_call("migrate_id", Err(Errno::EINVAL));
+    stage.does(moving, Request::Destroy);
     stage.asks(alone, Request::Destroy).unwrap();
     assert_eq!(why(&mut stage, alone), Why::WrongState);
     stage.all_well();

@@ -1,10 +1,11 @@
 //! A careless application on a wilful device, and a list of what must hold all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cmid_proto::{
     About, Acks, Admission, Call, ChannelKey, CmEvent, Core, Ended, EventKind, IdKey, Limits, Outcome, PortSpace,
-    RawEvent, Receipt, Released, Request, State, Time, Token,
+    RawEvent, Receipt, Released, Request, State, Time, Token, Verb,
 };
 
 use crate::fixture::raw;
@@ -15,8 +16,15 @@ enum Asked {
     Create,
     Call,
     Migrate,
+    Leave,
     Destroy,
 }
+
+/// The multicast groups that ids join.
+pub(crate) const GROUPS: [SocketAddr; 2] = [
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(239, 1, 1, 1)), 7471),
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::new(239, 1, 1, 2)), 7471),
+];
 
 #[derive(Default)]
 struct Known {
@@ -70,9 +78,13 @@ impl World {
     pub(crate) fn look(&mut self) {
         self.core.check();
         assert_eq!(self.core, self.twin, "the twin went another way");
-        for &id in self.known.keys() {
+        for id in self.known.keys().copied().collect::<Vec<_>>() {
             if let Some(event) = self.core.sync_event(id) {
                 self.ended.insert(event.status);
+                // A request that was waited for.
+                if event.listener.is_some() && self.core.state(event.id).is_some() {
+                    self.known.entry(event.id).or_default();
+                }
             }
         }
     }
@@ -98,7 +110,9 @@ impl World {
     }
 
     pub(crate) fn create(&mut self, on: Option<ChannelKey>) {
-        if let Ok(id) = self.both(|core| core.create_id(on, PortSpace::Tcp)) {
+        let space = if self.number % 3 == 0 { PortSpace::Udp } else { PortSpace::Tcp };
+        self.number += 1;
+        if let Ok(id) = self.both(|core| core.create_id(on, space)) {
             self.known.entry(id).or_default().open.push(Asked::Create);
         }
     }
@@ -110,10 +124,16 @@ impl World {
             assert_eq!(self.core, before, "{request:?} was refused and changed something");
             return;
         }
+        let at_once = !self.core.waits_for_acks(id, Verb::Migrate)
+            && before.state(id) == Some(State::Listening)
+            && before.line(id).is_some_and(|line| before.is_private(line));
         let known = self.known.entry(id).or_default();
         match request {
-            Request::AttachQp | Request::DetachQp => {}
+            Request::AttachQp | Request::DetachQp | Request::GetRequest => {}
+            // The core's own business.
+            Request::Migrate { .. } if at_once => {}
             Request::Migrate { .. } => known.open.push(Asked::Migrate),
+            Request::Leave { .. } => known.open.push(Asked::Leave),
             Request::Destroy => {
                 known.overtaken.append(&mut known.open);
                 known.open.push(Asked::Destroy);
@@ -163,7 +183,14 @@ impl World {
             {
                 Asked::Create
             }
+            // A listen opens a channel and moves the id there.
+            Call::OpenChannel { .. } | Call::Migrate { .. }
+                if !known.open.iter().chain(&known.overtaken).any(|asked| *asked == Asked::Migrate) =>
+            {
+                Asked::Call
+            }
             Call::OpenChannel { .. } | Call::Migrate { .. } => Asked::Migrate,
+            Call::Leave { .. } => Asked::Leave,
             Call::Destroy { .. } => Asked::Destroy,
             _ => Asked::Call,
         };
@@ -194,20 +221,21 @@ impl World {
         {
             return;
         }
-        let Some(home) = on.or(self.core.home(id)) else { return };
-        if self.core.wants_event(home).is_none() {
+        let Some(line) = on.or(self.core.line(id)) else { return };
+        if self.core.wants_event(line).is_none() {
             return;
         }
         self.number += 1;
         let number = self.number;
-        let data = RawEvent { private_data: &[5; 9], ..raw(id, kind, number) };
-        if self.both(|core| core.handle_event(home, data)) == Ok(Admission::Known) {
+        let group = GROUPS.iter().find_map(|&addr| self.core.group_at(id, addr));
+        let data = RawEvent { private_data: &[5; 9], group, ..raw(id, kind, number) };
+        if self.both(|core| core.handle_event(line, data)) == Ok(Admission::Known) {
             self.known.entry(id).or_default().waiting.push(number);
         }
     }
 
     pub(crate) fn request(&mut self, listener: IdKey) {
-        let Some(home) = self.core.home(listener) else { return };
+        let Some(home) = self.core.line(listener) else { return };
         let Some(child) = self.core.wants_event(home) else { return };
         self.number += 1;
         let number = self.number;
@@ -234,6 +262,7 @@ impl World {
             }
             EventKind::Migrated => take(&mut known.open, Asked::Migrate),
             EventKind::Destroyed => take(&mut known.open, Asked::Destroy),
+            EventKind::Left => take(&mut known.open, Asked::Leave),
             EventKind::DeadlinePassed(_) => {}
             EventKind::Cm(_) => loop {
                 assert!(!known.waiting.is_empty(), "{event:?} was never there");

@@ -1,0 +1,162 @@
+//! A listener has an event channel of its own at the device, which nothing else is on.
+//!
+//! The kernel cannot move a listener without losing requests: those that are unread keep the old channel although their
+//! events move (`ucma_migrate_id`), and more may come at any moment. So it is never asked to. An id is moved to a channel
+//! of its own before it listens, when nothing can be pending; from then on only the core knows where its events are
+//! delivered, and to move it changes nothing at the device. To another thread the channel goes whole, unread requests
+//! included ([`Core::release`]).
+//!
+//! The id of a request is born on the listener's channel and moved off it before the application hears of it: until the
+//! application answers it, the kernel reports nothing about it that could be lost (`ucma_event_handler`).
+
+use super::Core;
+use crate::device::{Call, Outcome};
+use crate::error::Failure;
+use crate::event::{CmEvent, EventKind};
+use crate::id::{Doing, Id};
+use crate::key::{ChannelKey, IdKey};
+use crate::request::{Acks, Verb};
+use crate::state::State;
+
+impl Core {
+    /// Whether a listen has to open a channel first.
+    pub(super) fn needs_line(&self, id: &Id) -> bool {
+        !self.is_private(id.line)
+    }
+
+    pub(super) fn begin_listen(&mut self, key: IdKey, backlog: i32, next: State) {
+        let Some(id) = self.ids.get(key) else { return };
+        let before = id.state;
+        if !self.needs_line(id) {
+            self.set_state(key, next);
+            return self.call_listen(key, backlog, before);
+        }
+        // That there is room was asked before.
+        let Ok(line) = self.insert_channel(Acks::OnDelivery, true) else { return };
+        self.join_channel(line);
+        self.set_state(key, next);
+        self.call_for_id(key, Doing::OpenToListen { line, backlog, before }, Call::OpenChannel { channel: line });
+    }
+
+    fn call_listen(&mut self, key: IdKey, backlog: i32, before: State) {
+        let doing = Doing::Request { verb: Verb::Listen, before, bound: false };
+        self.call_for_id(key, doing, Call::Listen { id: key, backlog });
+    }
+
+    pub(super) fn opened_to_listen(
+        &mut self,
+        key: IdKey,
+        line: ChannelKey,
+        backlog: i32,
+        before: State,
+        outcome: Outcome,
+    ) -> Option<Result<(), Failure>> {
+        if outcome.is_ok() {
+            self.now_open(line);
+        }
+        let Some(id) = self.ids.get(key).filter(|id| id.state != State::Destroying) else {
+            self.leave_channel(line);
+            return None;
+        };
+        let from = id.line;
+        match outcome {
+            Ok(()) => {
+                let call = Call::Migrate { id: key, from, to: line };
+                self.call_for_id(key, Doing::MoveToListen { line, backlog, before }, call);
+                None
+            }
+            Err(errno) => {
+                self.leave_channel(line);
+                Some(Err(self.not_listening(key, before, "create_event_channel", errno)))
+            }
+        }
+    }
+
+    pub(super) fn moved_to_listen(
+        &mut self,
+        key: IdKey,
+        line: ChannelKey,
+        backlog: i32,
+        before: State,
+        outcome: Outcome,
+    ) -> Option<Result<(), Failure>> {
+        let home = self.ids.get(key)?.home;
+        match outcome {
+            Ok(()) => {
+                self.place(key, home, line);
+                self.leave_channel(line);
+                self.handle_readable(line);
+                if self.state(key) == Some(State::Listening) {
+                    self.call_listen(key, backlog, before);
+                    return None;
+                }
+                // An event has made an end of it.
+                Some(Err(self.not_listening(key, before, Verb::Listen.name(), crate::Errno::ENODEV)))
+            }
+            Err(errno) => {
+                self.leave_channel(line);
+                Some(Err(self.not_listening(key, before, Verb::Migrate.name(), errno)))
+            }
+        }
+    }
+
+    fn not_listening(&mut self, key: IdKey, before: State, call: &'static str, errno: crate::Errno) -> Failure {
+        if self.state(key) == Some(State::Listening) {
+            self.set_state(key, before);
+        }
+        Failure { call, ..self.failure(key, Verb::Listen, errno) }
+    }
+
+    /// Whether a migration of an id is the core's own business.
+    pub(super) fn moves_without_device(&self, id: &Id) -> bool {
+        id.state == State::Listening && self.is_private(id.line)
+    }
+
+    /// Where a listener's events are delivered changes; its requests that are undelivered go along, and so do their ids.
+    pub(super) fn redirect(&mut self, key: IdKey, to: Option<ChannelKey>, by_event: bool) {
+        let Some(id) = self.ids.get(key) else { return };
+        let line = id.line;
+        let home = to.unwrap_or(line);
+        self.relocate(key, home, line, by_event);
+        if let Some(id) = self.ids.get_mut(key) {
+            id.sync = to.is_none();
+        }
+        let mut at = self.ids.get(key).and_then(|id| id.mail.head());
+        while let Some(letter) = at {
+            at = self.mail.next_owned(letter);
+            let stored = self.mail.get(letter);
+            if stored.kind == EventKind::Cm(CmEvent::ConnectRequest) {
+                let child = stored.id;
+                if let Some(line) = self.ids.get(child).map(|child| child.line) {
+                    self.place(child, home, line);
+                    self.settle(child);
+                }
+            }
+        }
+    }
+
+    /// Moves the id of an undelivered request to where it is to be delivered.
+    pub(super) fn settle(&mut self, child: IdKey) {
+        if let Some(id) = self.ids.get(child)
+            && id.line != id.home
+            && id.doing == Doing::Nothing
+            && matches!(id.state, State::Requested | State::Asked)
+        {
+            let (from, to) = (id.line, id.home);
+            self.join_channel(to);
+            self.call_for_id(child, Doing::Settle { to }, Call::Migrate { id: child, from, to });
+        }
+    }
+
+    /// Where the device would not move it, it stays on the listener's channel, which is read all the same.
+    pub(super) fn settled(&mut self, child: IdKey, to: ChannelKey, outcome: Outcome) {
+        let home = self.ids.get(child).map(|id| id.home);
+        if outcome.is_ok()
+            && let Some(home) = home
+        {
+            self.place(child, home, to);
+            self.settle(child);
+        }
+        self.leave_channel(to);
+    }
+}

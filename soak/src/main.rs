@@ -1,0 +1,142 @@
+//! Long runs: what only shows after thousands of connections, or when the ground moves.
+//!
+//! Each run checks its own result, prints its figures, and ends with a status that says whether it held.
+#![forbid(unsafe_code)]
+
+mod cycles;
+mod dial;
+mod listener;
+#[cfg(feature = "verbs")]
+mod removal;
+mod usage;
+
+use std::alloc::System;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use cap::Cap;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use cmid_conformance::{OnEpoll, OnMio, SimLab};
+
+/// Counts what the Rust side has allocated.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// Runs cmid's drivers for long and checks what is left.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Soak {
+    #[command(subcommand)]
+    run: Run,
+}
+
+#[derive(Debug, Subcommand)]
+enum Run {
+    /// Connects and disconnects many times, migrating ids meanwhile, and compares what is in use before and after.
+    Cycles {
+        /// How many, after the warm-up.
+        #[arg(long, default_value_t = 10_000)]
+        count: u32,
+        #[command(flatten)]
+        on: On,
+    },
+    /// Moves a listener between two reactors on two threads while a peer connects.
+    Listener {
+        /// How often it moves.
+        #[arg(long, default_value_t = 100)]
+        moves: u32,
+        /// How many connections the peer makes.
+        #[arg(long, default_value_t = 1_000)]
+        connections: u32,
+        #[command(flatten)]
+        on: On,
+    },
+    /// The peer of `listener`, in a process of its own.
+    Dial {
+        /// Where it listens.
+        address: std::net::SocketAddr,
+        /// How many connections to make.
+        #[arg(long, default_value_t = 1_000)]
+        connections: u32,
+        #[command(flatten)]
+        on: On,
+    },
+    /// Takes the RDMA device away while ids are in every state, gives it back, and goes on.
+    #[cfg(feature = "verbs")]
+    Removal {
+        #[command(flatten)]
+        on: On,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct On {
+    /// Which driver.
+    #[arg(long, value_enum, default_value_t = Driver::Epoll)]
+    driver: Driver,
+    /// Which device.
+    #[arg(long, value_enum, default_value_t = Device::Sim)]
+    device: Device,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Driver {
+    Mio,
+    Epoll,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Device {
+    /// The simulated fabric.
+    Sim,
+    /// librdmacm, on the network of the project's VM.
+    Verbs,
+}
+
+fn main() -> ExitCode {
+    match run(Soak::parse().run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("soak: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Calls a function with the lab that was asked for.
+macro_rules! on {
+    ($on:expr, $run:path $(, $argument:expr)*) => {
+        match ($on.device, $on.driver) {
+            (Device::Sim, Driver::Mio) => $run(&SimLab::<OnMio<_>>::new() $(, $argument)*),
+            (Device::Sim, Driver::Epoll) => $run(&SimLab::<OnEpoll<_>>::new() $(, $argument)*),
+            #[cfg(feature = "verbs")]
+            (Device::Verbs, Driver::Mio) => $run(&cmid_conformance::VerbsLab::<OnMio<_>>::new() $(, $argument)*),
+            #[cfg(feature = "verbs")]
+            (Device::Verbs, Driver::Epoll) => $run(&cmid_conformance::VerbsLab::<OnEpoll<_>>::new() $(, $argument)*),
+            #[cfg(not(feature = "verbs"))]
+            (Device::Verbs, Driver::Mio | Driver::Epoll) => {
+                anyhow::bail!("this soak was built without the feature `verbs`")
+            }
+        }
+    };
+}
+
+fn run(run: Run) -> Result<()> {
+    match run {
+        Run::Cycles { count, on } => on!(on, cycles::run, count, on.device == Device::Verbs),
+        Run::Listener { moves, connections, on } => {
+            let peer = match on.device {
+                // Another process has another simulator.
+                Device::Sim => listener::Peer::Thread,
+                Device::Verbs => listener::Peer::Process(on),
+            };
+            on!(on, listener::run, moves, connections, peer)
+        }
+        Run::Dial { address, connections, on } => on!(on, dial::run, address, connections),
+        #[cfg(feature = "verbs")]
+        Run::Removal { on } => match on.driver {
+            Driver::Mio => removal::run(&cmid_conformance::VerbsLab::<OnMio<_>>::new()),
+            Driver::Epoll => removal::run(&cmid_conformance::VerbsLab::<OnEpoll<_>>::new()),
+        },
+    }
+}
