@@ -2,14 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use cmid_proto::Errno;
+use cmid_proto::{Errno, PortSpace};
 
 use crate::address::{is_any, lacks_scope};
 use crate::id::{CmState, IdNo};
+use crate::ports::Owner;
 use crate::world::World;
-
-/// `net.rdma_ucm.max_backlog`.
-const MAX_BACKLOG: u32 = 1024;
 
 impl World {
     /// `rdma_bind_addr`: afterwards the library knows the address, and the device if the address is specific.
@@ -37,11 +35,15 @@ impl World {
                 None => host.interface_of(ip).ok_or(Errno::EADDRNOTAVAIL)?,
             };
             id.interface = Some(interface);
-            if !interface.rdma || !host.rdma.contains(&ip) {
+            if !interface.rdma || !host.rdma.contains(&ip) || !host.has_device() {
                 return Err(Errno::ENODEV);
             }
+            // Its device would have to be an InfiniBand one (`cma_acquire_dev_by_src_ip`).
+            if id.port_space == PortSpace::Ipoib {
+                return Err(Errno::EINVAL);
+            }
         }
-        let port = host.ports.take(id.port_space, ip, addr.port(), no, &mut self.rng)?;
+        let port = host.ports.take(id.port_space, addr.port(), id.options.owner(no, ip), &mut self.rng)?;
         id.state = CmState::AddrBound;
         id.device = specific;
         id.port = Some(port);
@@ -51,9 +53,9 @@ impl World {
 
     /// `rdma_listen`. The backlog is written before anything is checked (`ucma_listen`).
     pub(crate) fn listen(&mut self, no: IdNo, backlog: i32) -> Result<(), Errno> {
+        let most = self.config.max_backlog;
         let id = self.id(no)?;
-        id.backlog =
-            u32::try_from(backlog).ok().filter(|asked| (1..=MAX_BACKLOG).contains(asked)).unwrap_or(MAX_BACKLOG);
+        id.backlog = u32::try_from(backlog).ok().filter(|asked| (1..=most).contains(asked)).unwrap_or(most);
         match id.state {
             CmState::Idle => self.bind_kernel(no, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))?,
             CmState::AddrBound => {}
@@ -65,9 +67,25 @@ impl World {
             | CmState::Disconnect
             | CmState::Listen => return Err(Errno::EINVAL),
         }
+        self.own_port(no)?;
         let id = self.id(no)?;
         id.state = CmState::Listen;
         id.query_addresses();
+        Ok(())
+    }
+
+    /// Who listens shares its port with nobody, and never will again (`cma_bind_listen`).
+    fn own_port(&mut self, no: IdNo) -> Result<(), Errno> {
+        let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
+        if !id.options.reuse_addr {
+            return Ok(());
+        }
+        if let (Some(src), Some(port), Some(host)) = (id.src, id.port, self.hosts.get(id.host.0)) {
+            let alone = Owner { reuse_addr: false, ..id.options.owner(no, src.ip()) };
+            host.ports.check(id.port_space, port, alone)?;
+        }
+        id.options.reuse_addr = false;
+        self.tell_ports(no);
         Ok(())
     }
 

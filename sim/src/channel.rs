@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use cmid_proto::{CmEvent, Errno, ReceivedParam};
+use cmid_proto::{CmEvent, Datagram, Ece, Errno, GroupKey, ReceivedParam};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::id::IdNo;
@@ -27,6 +27,12 @@ pub(crate) enum Kind {
     Established,
     Disconnected,
     TimewaitExit,
+    DeviceRemoval,
+    AddrChange,
+    /// The membership that was asked for.
+    MulticastJoin(GroupKey),
+    /// The membership that failed or was lost.
+    MulticastError(GroupKey),
 }
 
 impl Kind {
@@ -42,6 +48,49 @@ impl Kind {
             Kind::Established => CmEvent::Established,
             Kind::Disconnected => CmEvent::Disconnected,
             Kind::TimewaitExit => CmEvent::TimewaitExit,
+            Kind::DeviceRemoval => CmEvent::DeviceRemoval,
+            Kind::AddrChange => CmEvent::AddrChange,
+            Kind::MulticastJoin(_) => CmEvent::MulticastJoin,
+            Kind::MulticastError(_) => CmEvent::MulticastError,
+        }
+    }
+
+    /// The new id, if it is a request's.
+    pub(crate) const fn child(self) -> Option<IdNo> {
+        match self {
+            Kind::ConnectRequest(child) => Some(child),
+            Kind::AddrResolved
+            | Kind::AddrError
+            | Kind::RouteResolved
+            | Kind::ConnectResponse
+            | Kind::Unreachable
+            | Kind::Rejected
+            | Kind::Established
+            | Kind::Disconnected
+            | Kind::TimewaitExit
+            | Kind::DeviceRemoval
+            | Kind::AddrChange
+            | Kind::MulticastJoin(_)
+            | Kind::MulticastError(_) => None,
+        }
+    }
+
+    /// The membership, if it is about one.
+    pub(crate) const fn group(self) -> Option<GroupKey> {
+        match self {
+            Kind::MulticastJoin(group) | Kind::MulticastError(group) => Some(group),
+            Kind::AddrResolved
+            | Kind::AddrError
+            | Kind::RouteResolved
+            | Kind::ConnectRequest(_)
+            | Kind::ConnectResponse
+            | Kind::Unreachable
+            | Kind::Rejected
+            | Kind::Established
+            | Kind::Disconnected
+            | Kind::TimewaitExit
+            | Kind::DeviceRemoval
+            | Kind::AddrChange => None,
         }
     }
 }
@@ -54,8 +103,27 @@ pub(crate) struct Unread {
     pub(crate) kind: Kind,
     pub(crate) status: i32,
     pub(crate) param: ReceivedParam,
+    /// Where datagrams go.
+    pub(crate) datagram: Option<Datagram>,
+    /// What the peer told of ECE.
+    pub(crate) ece: Ece,
     /// The whole field of the message, zero padded.
     pub(crate) private_data: Vec<u8>,
+}
+
+impl Unread {
+    /// An event with nothing but its type and status.
+    pub(crate) fn new(owner: IdNo, kind: Kind, status: i32) -> Self {
+        Unread {
+            owner,
+            kind,
+            status,
+            param: ReceivedParam::default(),
+            datagram: None,
+            ece: Ece::default(),
+            private_data: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -105,10 +173,20 @@ impl File {
 
     /// Takes the events of one id out, in order.
     pub(crate) fn take_of(&mut self, owner: IdNo) -> Vec<Unread> {
-        if self.queue.iter().all(|event| event.owner != owner) {
+        self.take(|event| event.owner == owner)
+    }
+
+    /// Drops the events of one membership of an id (`ucma_cleanup_mc_events`).
+    pub(crate) fn drop_group(&mut self, owner: IdNo, group: GroupKey) {
+        self.take(|event| event.owner == owner && event.kind.group() == Some(group));
+        self.settle();
+    }
+
+    fn take(&mut self, which: impl Fn(&Unread) -> bool) -> Vec<Unread> {
+        if !self.queue.iter().any(&which) {
             return Vec::new();
         }
-        let (taken, kept) = self.queue.drain(..).partition::<Vec<_>, _>(|event| event.owner == owner);
+        let (taken, kept) = self.queue.drain(..).partition::<Vec<_>, _>(&which);
         self.queue = kept.into();
         taken
     }
@@ -152,7 +230,7 @@ mod tests {
     use rustix::time::Timespec;
 
     fn event(owner: u64, kind: Kind) -> Unread {
-        Unread { owner: IdNo(owner), kind, status: 0, param: ReceivedParam::default(), private_data: Vec::new() }
+        Unread::new(IdNo(owner), kind, 0)
     }
 
     fn readable(file: &File) -> bool {

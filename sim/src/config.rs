@@ -21,22 +21,36 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// The packet life time of a RoCE path, as an exponent (`cma_resolve_iboe_route`).
-    const fn packet_life_time(self) -> u32 {
+    /// The packet life time of a RoCE path, unless `RDMA_OPTION_ID_ACK_TIMEOUT` says otherwise
+    /// (`cma_resolve_iboe_route`).
+    pub(crate) const fn life_time(self) -> LifeTime {
         match self {
-            Flavour::Linux6_1 => 18,
-            Flavour::Linux6_12 => 16,
+            Flavour::Linux6_1 => LifeTime(18),
+            Flavour::Linux6_12 => LifeTime(16),
         }
+    }
+}
+
+/// The packet life time of a path, as an exponent: what most timers of a connection are made from. Both sides use that
+/// of the active one, which its REQ carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LifeTime(u8);
+
+impl LifeTime {
+    /// What an id with that ACK timeout resolves its route with; 0 means that it was not set. The messages have room for
+    /// 5 bits.
+    pub(crate) fn of_ack_timeout(ack_timeout: u8) -> Option<LifeTime> {
+        Some(LifeTime(ack_timeout.checked_sub(1)?.min(31)))
     }
 
     /// Between two transmissions of a REQ, and of the active side's DREQ (`ib_send_cm_req`).
     pub(crate) const fn request_interval(self) -> Duration {
-        exponent(self.packet_life_time()).saturating_mul(2).saturating_add(RESPONSE_TIMEOUT)
+        exponent(self.0).saturating_mul(2).saturating_add(RESPONSE_TIMEOUT)
     }
 
     /// How long a connection stays in time wait (`cm_enter_timewait`, `cm_ack_timeout`).
     pub(crate) const fn time_wait(self) -> Duration {
-        exponent(self.packet_life_time() + 1)
+        exponent(self.0 + 1)
     }
 
     /// Between two transmissions once the peer has sent MRA (`cm_mra_handler`).
@@ -45,14 +59,15 @@ impl Flavour {
     }
 }
 
-/// Between two transmissions of a REP, and of the passive side's DREQ (`cm_req_handler`).
+/// Between two transmissions of a REP and of the passive side's DREQ (`cm_req_handler`), and of a SIDR REQ
+/// (`cma_resolve_ib_udp`).
 pub(crate) const RESPONSE_TIMEOUT: Duration = exponent(20);
 
 /// How often a message is sent before its sender gives up (`CMA_MAX_CM_RETRIES` and the first one).
 pub(crate) const TRANSMISSIONS: u8 = 16;
 
 /// The kernel's approximation of 4.096 µs · 2^x (`cm_convert_to_ms`).
-const fn exponent(x: u32) -> Duration {
+const fn exponent(x: u8) -> Duration {
     Duration::from_millis(1 << x.saturating_sub(8))
 }
 
@@ -63,7 +78,7 @@ pub struct Config {
     pub seed: u64,
     /// How long a message takes from one id to another, also within a host.
     pub latency: Duration,
-    /// The probability that a connection manager's message is lost, 0 to 1. Data is never lost.
+    /// The probability that a connection manager's message or a datagram is lost, 0 to 1. Data of a connection never is.
     pub loss: f64,
     /// Where time comes from.
     pub clock: Clock,
@@ -75,6 +90,15 @@ pub struct Config {
     /// Whether unread CONNECT_REQUESTs are lost when their listener migrates, as in every kernel: the event moves, the
     /// new connection stays on the old channel, and librdmacm swallows the event (`ucma_migrate_id`).
     pub listener_migrate_bug: bool,
+    /// The most unread requests that a listener keeps, and what an unusable backlog means (`net.rdma_ucm.max_backlog`).
+    pub max_backlog: u32,
+    /// RDMA reads and atomics that a device serves at once; 128 is rxe's (`RXE_MAX_QP_RD_ATOM`).
+    pub max_responder_resources: u8,
+    /// RDMA reads and atomics that a device starts at once; 128 is rxe's (`RXE_MAX_QP_INIT_RD_ATOM`).
+    pub max_initiator_depth: u8,
+    /// The active MTU of every port, in bytes: what a datagram may carry. 1024 goes with an Ethernet MTU of 1500, 4096
+    /// with jumbo frames.
+    pub mtu: u32,
 }
 
 impl Default for Config {
@@ -87,6 +111,10 @@ impl Default for Config {
             flavour: Flavour::Linux6_12,
             wake_on_migrate: false,
             listener_migrate_bug: true,
+            max_backlog: 1024,
+            max_responder_resources: 128,
+            max_initiator_depth: 128,
+            mtu: 1024,
         }
     }
 }
@@ -97,11 +125,20 @@ mod tests {
 
     #[test]
     fn the_timers_are_those_that_were_measured() {
-        assert_eq!(Flavour::Linux6_12.request_interval(), Duration::from_millis(4608));
-        assert_eq!(Flavour::Linux6_1.request_interval(), Duration::from_millis(6144));
+        let (old, new) = (Flavour::Linux6_1.life_time(), Flavour::Linux6_12.life_time());
+        assert_eq!(new.request_interval(), Duration::from_millis(4608));
+        assert_eq!(old.request_interval(), Duration::from_millis(6144));
         assert_eq!(RESPONSE_TIMEOUT, Duration::from_millis(4096));
-        assert_eq!(Flavour::Linux6_12.time_wait(), Duration::from_millis(512));
-        assert_eq!(Flavour::Linux6_1.time_wait(), Duration::from_millis(2048));
-        assert_eq!(Flavour::Linux6_12.mra_interval(), Duration::from_millis(66_048));
+        assert_eq!(new.time_wait(), Duration::from_millis(512));
+        assert_eq!(old.time_wait(), Duration::from_millis(2048));
+        assert_eq!(new.mra_interval(), Duration::from_millis(66_048));
+    }
+
+    #[test]
+    fn an_ack_timeout_is_one_more_than_the_life_time() {
+        assert_eq!(LifeTime::of_ack_timeout(0), None);
+        assert_eq!(LifeTime::of_ack_timeout(17), Some(Flavour::Linux6_12.life_time()));
+        let longest = LifeTime::of_ack_timeout(255).map(LifeTime::time_wait);
+        assert_eq!(longest, Some(Duration::from_millis(1 << 24)));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::ConnParam;
 
-use crate::config::RESPONSE_TIMEOUT;
+use crate::config::{LifeTime, RESPONSE_TIMEOUT};
 use crate::host::HostNo;
 use crate::id::{Id, IdNo};
 use crate::timers::TimerKey;
@@ -30,6 +30,10 @@ pub(crate) enum IbState {
     DreqSent,
     DreqRcvd,
     Timewait,
+    /// A datagram service is being looked up.
+    SidrReqSent,
+    /// A lookup that the application has not answered.
+    SidrReqRcvd,
 }
 
 impl IbState {
@@ -43,7 +47,12 @@ impl IbState {
             | IbState::MraRepRcvd
             | IbState::MraRepSent
             | IbState::Established => true,
-            IbState::Idle | IbState::DreqSent | IbState::DreqRcvd | IbState::Timewait => false,
+            IbState::Idle
+            | IbState::DreqSent
+            | IbState::DreqRcvd
+            | IbState::Timewait
+            | IbState::SidrReqSent
+            | IbState::SidrReqRcvd => false,
         }
     }
 
@@ -60,7 +69,9 @@ impl IbState {
             | IbState::MraReqRcvd
             | IbState::DreqSent
             | IbState::DreqRcvd
-            | IbState::Timewait => false,
+            | IbState::Timewait
+            | IbState::SidrReqSent
+            | IbState::SidrReqRcvd => false,
         }
     }
 }
@@ -86,6 +97,8 @@ pub(crate) struct Conn {
     pub(crate) local_qp_num: u32,
     pub(crate) remote_qp_num: u32,
     pub(crate) retry_count: u8,
+    /// Of the path; what both sides' time waits are made from.
+    pub(crate) life_time: LifeTime,
     /// Between two transmissions of a message that this side sends.
     pub(crate) interval: Duration,
     pub(crate) outstanding: Option<Outstanding>,
@@ -93,7 +106,13 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(state: IbState, local_ip: IpAddr, remote_ip: IpAddr, local_comm: CommId) -> Self {
+    pub(crate) fn new(
+        state: IbState,
+        local_ip: IpAddr,
+        remote_ip: IpAddr,
+        local_comm: CommId,
+        life_time: LifeTime,
+    ) -> Self {
         Conn {
             state,
             local_ip,
@@ -104,6 +123,7 @@ impl Conn {
             local_qp_num: 0,
             remote_qp_num: 0,
             retry_count: 0,
+            life_time,
             interval: RESPONSE_TIMEOUT,
             outstanding: None,
             time_wait: None,

@@ -1,18 +1,17 @@
 //! The calls that make and end a connection: connect, accept, reject, establish, disconnect.
 
-use cmid_proto::{ConnParam, Errno, PortSpace};
+use cmid_proto::{ConnParam, Ece, Errno, PortSpace, RejectReason};
 
 use crate::conn::{Conn, IbState, with_qp};
 use crate::data::qp::QpState;
-use crate::id::{CmState, DEVICE_DEPTH, Depths, Id, IdNo};
+use crate::id::{CmState, Depths, Id, IdNo};
 use crate::wire::{Body, REJ_DATA, REP_DATA, REQ_DATA, Rep, Req, padded, reason};
 use crate::world::World;
 
 /// What librdmacm checks itself, for the TCP port space only (`ucma_valid_param`).
-fn valid_param(id: &Id, param: &ConnParam) -> Result<(), Errno> {
-    let fits = |depth: u8| depth == ConnParam::DEVICE_MAX || depth <= DEVICE_DEPTH;
+fn valid_param(id: &Id, device: Depths, param: &ConnParam) -> Result<(), Errno> {
     match id.port_space {
-        PortSpace::Tcp if !(fits(param.responder_resources) && fits(param.initiator_depth)) => Err(Errno::EINVAL),
+        PortSpace::Tcp if !device.allow(param) => Err(Errno::EINVAL),
         PortSpace::Tcp | PortSpace::Ib | PortSpace::Udp | PortSpace::Ipoib => Ok(()),
     }
 }
@@ -29,25 +28,38 @@ fn wire_param(id: &Id, param: &ConnParam) -> ConnParam {
 impl World {
     /// `rdma_connect`.
     pub(crate) fn connect(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
+        let device = Depths::of_device(&self.config);
+        let usual = self.config.flavour.life_time();
         let comm = self.new_comm();
-        let interval = self.config.flavour.request_interval();
         let id = self.id(no)?;
         if !id.verbs {
             return Err(Errno::EINVAL);
         }
-        valid_param(id, param)?;
-        id.depths = Depths::given(param);
+        valid_param(id, device, param)?;
+        if id.is_datagram() {
+            return self.look_up_service(no, data);
+        }
+        id.depths = device.unless_given(param);
         // A failure here leaves the state as it was: a corrected call works.
         if id.state != CmState::RouteResolved || data.len() > REQ_DATA {
             return Err(Errno::EINVAL);
         }
         let (Some(src), Some(dst)) = (id.src, id.dst) else { return Err(Errno::EINVAL) };
         let param = wire_param(id, param);
-        let req = Req { service: (id.port_space, dst.port()), src, dst, param, private_data: padded(data, REQ_DATA) };
-        let mut conn = Conn::new(IbState::ReqSent, src.ip(), dst.ip(), comm);
+        let life_time = id.life_time.unwrap_or(usual);
+        let req = Req {
+            service: (id.port_space, dst.port()),
+            src,
+            dst,
+            param,
+            life_time,
+            ece: id.local_ece,
+            private_data: padded(data, REQ_DATA),
+        };
+        let mut conn = Conn::new(IbState::ReqSent, src.ip(), dst.ip(), comm, life_time);
         conn.local_qp_num = param.qp_num;
         conn.retry_count = param.retry_count;
-        conn.interval = interval;
+        conn.interval = life_time.request_interval();
         id.conn = Some(conn);
         id.state = CmState::Connect;
         self.comms.insert(comm, no);
@@ -57,16 +69,24 @@ impl World {
 
     /// `rdma_accept`: the QP first, then the answer.
     pub(crate) fn accept(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
+        let device = Depths::of_device(&self.config);
         let id = self.id(no)?;
         if !id.verbs {
             return Err(Errno::EINVAL);
         }
-        valid_param(id, param)?;
-        id.depths = id.depths.lowered(param);
-        if id.qp.is_some() {
-            self.ready_qp(no)?;
-        }
-        self.accept_kernel(no, param, data).inspect_err(|_| self.qp_of_id_to_error(no))
+        valid_param(id, device, param)?;
+        id.depths = id.depths.lowered(device, param);
+        let answered = if id.is_datagram() {
+            self.answer_lookup(no, Some(param), data)
+        } else {
+            if id.qp.is_some() {
+                self.ready_qp(no)?;
+            }
+            self.accept_kernel(no, param, data)
+        };
+        answered.inspect_err(|_| self.qp_of_id_to_error(no))?;
+        self.id(no)?.uid = true;
+        Ok(())
     }
 
     /// The kernel's part: a failure refuses the peer (`rdma_accept` of `cma.c`).
@@ -84,24 +104,52 @@ impl World {
             conn.local_qp_num = wire.qp_num;
             conn.state = IbState::RepSent;
         }
-        self.id(no)?.uid = true;
+        let ece = self.id(no)?.local_ece;
         let private_data = padded(data, REP_DATA);
-        self.send_and_wait(no, Body::Rep(Box::new(Rep { param: wire, private_data })));
+        self.send_and_wait(no, Body::Rep(Box::new(Rep { param: wire, ece, private_data })));
         Ok(())
     }
 
-    /// `rdma_reject`.
-    pub(crate) fn reject(&mut self, no: IdNo, data: &[u8]) -> Result<(), Errno> {
-        if self.id(no)?.conn.is_none() || data.len() > REJ_DATA {
+    /// `rdma_reject` and `rdma_reject_ece`; a lookup knows no reasons.
+    pub(crate) fn reject(&mut self, no: IdNo, why: RejectReason, data: &[u8]) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        if id.conn.is_some() && id.is_datagram() {
+            return self.reject_lookup(no, data);
+        }
+        if id.conn.is_none() || data.len() > REJ_DATA {
             return Err(Errno::EINVAL);
         }
-        self.send_rej(no, reason::CONSUMER_DEFINED, data)
+        let reason = match why {
+            RejectReason::Consumer => reason::CONSUMER_DEFINED,
+            RejectReason::Ece => reason::VENDOR_OPTION_NOT_SUPPORTED,
+        };
+        self.send_rej(no, reason, data)
+    }
+
+    /// `rdma_set_local_ece`: the library's own, as long as there is no QP to ask.
+    pub(crate) fn set_ece(&mut self, no: IdNo, ece: Ece) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        if id.qp.is_some() || ece.vendor_id == 0 {
+            return Err(Errno::EINVAL);
+        }
+        id.local_ece = ece;
+        Ok(())
+    }
+
+    /// `rdma_get_remote_ece`: for those who bring a QP of their own.
+    pub(crate) fn remote_ece(&self, no: IdNo) -> Result<Ece, Errno> {
+        let id = self.ids.get(&no).ok_or(Errno::ENOENT)?;
+        if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok(id.remote_ece) }
     }
 
     /// `rdma_establish`.
     pub(crate) fn establish(&mut self, no: IdNo) -> Result<(), Errno> {
-        if self.id(no)?.qp.is_some() {
+        let id = self.id(no)?;
+        if id.qp.is_some() {
             return Err(Errno::EINVAL);
+        }
+        if id.conn.is_some() && id.is_datagram() {
+            return self.answer_lookup(no, None, &[]);
         }
         self.confirm(no)
     }

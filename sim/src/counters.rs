@@ -20,6 +20,11 @@ pub struct Counters {
     /// Destroys that would have blocked for about 70 seconds, because a reject left a message of the id's own under
     /// way (`cm_destroy_id`).
     pub stalls: u64,
+    /// Datagrams lost on the way, to one receiver each ([`Config::loss`](crate::Config::loss)).
+    pub datagrams_lost: u64,
+    /// Datagrams that nobody took: no QP or group is there, no receive is posted or it is too short, or the queue key is
+    /// another.
+    pub datagrams_dropped: u64,
     /// Completions that did not fit into their completion queue.
     pub overruns: u64,
 }

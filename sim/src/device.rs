@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use cmid_proto::{Call, ChannelKey, Device, Errno, IdKey, Outcome, PRIVATE_DATA_MAX, Pollable, RawEvent};
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
 
 use crate::channel::FileNo;
 use crate::fabric::Fabric;
+use crate::fetch::Fetched;
 use crate::host::Host;
 use crate::id::{Id, IdNo};
 use crate::world::World;
@@ -20,8 +21,8 @@ pub struct SimDevice {
     host: Host,
     channels: BTreeMap<ChannelKey, Channel>,
     ids: BTreeMap<IdKey, IdNo>,
-    /// Private data of the event that was fetched last.
-    private_data: Vec<u8>,
+    /// The event that was fetched last, whose private data is lent out.
+    fetched: Option<Fetched>,
 }
 
 #[derive(Debug)]
@@ -49,12 +50,7 @@ impl Drop for SimHandle {
 
 impl SimDevice {
     pub(crate) fn new(host: Host) -> Self {
-        SimDevice {
-            host,
-            channels: BTreeMap::new(),
-            ids: BTreeMap::new(),
-            private_data: Vec::with_capacity(PRIVATE_DATA_MAX),
-        }
+        SimDevice { host, channels: BTreeMap::new(), ids: BTreeMap::new(), fetched: None }
     }
 
     /// The fabric that it is on.
@@ -125,9 +121,15 @@ impl SimDevice {
         // The command is written to the target, and names the source.
         let to = self.file(to, Errno::EBADF)?;
         let from = self.file(from, Errno::ENOENT)?;
-        self.on_id(id, |world, no| world.migrate(no, from, to))
+        self.command(id, |world, no| world.migrate(no, from, to))
     }
 
+    /// A command to the kernel, which knows none but destroy for an id whose device is gone (`ucma_get_ctx`).
+    fn command(&self, key: IdKey, action: impl FnOnce(&mut World, IdNo) -> Outcome) -> Outcome {
+        self.on_id(key, |world, no| if world.id(no)?.removed { Err(Errno::ENXIO) } else { action(world, no) })
+    }
+
+    /// Something that the library does by itself.
     fn on_id<T>(&self, key: IdKey, action: impl FnOnce(&mut World, IdNo) -> Result<T, Errno>) -> Result<T, Errno> {
         let no = self.id_no(key)?;
         self.host.fabric.with(|world| action(world, no))
@@ -150,17 +152,7 @@ impl Device for SimDevice {
         if let Some(no) = fetched.child {
             self.ids.insert(child, no);
         }
-        self.private_data = fetched.private_data;
-        Ok(Some(RawEvent {
-            id: fetched.id,
-            listener: fetched.listener,
-            kind: fetched.kind,
-            status: fetched.status,
-            param: fetched.param,
-            datagram: None,
-            group: None,
-            private_data: &self.private_data,
-        }))
+        Ok(Some(self.fetched.insert(fetched).raw()))
     }
 
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
@@ -168,22 +160,24 @@ impl Device for SimDevice {
             Call::OpenChannel { channel } => self.open_channel(channel),
             Call::CloseChannel { channel } => self.close_channel(channel),
             Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
-            Call::Bind { id, addr } => self.on_id(id, |world, no| world.bind(no, addr)),
+            Call::Bind { id, addr } => self.command(id, |world, no| world.bind(no, addr)),
             Call::ResolveAddr { id, src, dst, timeout_ms } => {
-                self.on_id(id, |world, no| world.resolve_addr(no, src, dst, timeout_ms))
+                self.command(id, |world, no| world.resolve_addr(no, src, dst, timeout_ms))
             }
-            Call::ResolveRoute { id, timeout_ms } => self.on_id(id, |world, no| world.resolve_route(no, timeout_ms)),
-            Call::Listen { id, backlog } => self.on_id(id, |world, no| world.listen(no, backlog)),
-            Call::Connect { id, param } => self.on_id(id, |world, no| world.connect(no, &param, private_data)),
-            Call::Accept { id, param } => self.on_id(id, |world, no| world.accept(no, &param, private_data)),
-            Call::Reject { id, reason: _ } => self.on_id(id, |world, no| world.reject(no, private_data)),
-            Call::Establish { id } => self.on_id(id, |world, no| world.establish(no)),
-            Call::Disconnect { id } => self.on_id(id, |world, no| world.disconnect(no)),
-            Call::Notify { .. }
-            | Call::Join { .. }
-            | Call::Leave { .. }
-            | Call::SetOption { .. }
-            | Call::SetEce { .. } => Err(Errno::EOPNOTSUPP),
+            Call::ResolveRoute { id, timeout_ms } => self.command(id, |world, no| world.resolve_route(no, timeout_ms)),
+            Call::Listen { id, backlog } => self.command(id, |world, no| world.listen(no, backlog)),
+            Call::Connect { id, param } => self.command(id, |world, no| world.connect(no, &param, private_data)),
+            Call::Accept { id, param } => self.command(id, |world, no| world.accept(no, &param, private_data)),
+            Call::Reject { id, reason } => self.command(id, |world, no| world.reject(no, reason, private_data)),
+            Call::Establish { id } => self.command(id, |world, no| world.establish(no)),
+            Call::Disconnect { id } => self.command(id, |world, no| world.disconnect(no)),
+            Call::Notify { id } => self.command(id, |world, no| world.notify(no)),
+            Call::Join { id, group, addr, send_only } => {
+                self.command(id, |world, no| world.join(no, group, addr, send_only))
+            }
+            Call::Leave { id, group, addr } => self.on_id(id, |world, no| world.leave(no, group, addr)),
+            Call::SetOption { id, option } => self.command(id, |world, no| world.set_option(no, option)),
+            Call::SetEce { id, ece } => self.on_id(id, |world, no| world.set_ece(no, ece)),
             Call::Migrate { id, from, to } => self.migrate(id, from, to),
             Call::Destroy { id } => self.destroy(id),
         }
@@ -197,8 +191,8 @@ impl Device for SimDevice {
         self.address_of(id, |id| id.known_dst)
     }
 
-    fn remote_ece(&self, _id: IdKey) -> Result<cmid_proto::Ece, Errno> {
-        Err(Errno::EOPNOTSUPP)
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        self.on_id(id, |world, no| world.remote_ece(no))
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {

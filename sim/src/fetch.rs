@@ -1,6 +1,6 @@
 //! Reading an event: an action with effects of its own, as in librdmacm (`rdma_get_cm_event`).
 
-use cmid_proto::{CmEvent, IdKey, ReceivedParam};
+use cmid_proto::{CmEvent, IdKey, RawEvent};
 
 use crate::channel::{FileNo, Kind, Unread};
 use crate::id::{Depths, IdNo};
@@ -9,15 +9,32 @@ use crate::world::World;
 /// An event that the library reports.
 #[derive(Debug)]
 pub(crate) struct Fetched {
-    pub(crate) id: IdKey,
-    pub(crate) listener: Option<IdKey>,
+    id: IdKey,
+    listener: Option<IdKey>,
     /// The new id of a CONNECT_REQUEST, which its device is to file.
     pub(crate) child: Option<IdNo>,
-    pub(crate) kind: CmEvent,
-    pub(crate) status: i32,
-    pub(crate) param: ReceivedParam,
-    pub(crate) private_data: Vec<u8>,
+    kind: CmEvent,
+    status: i32,
+    event: Unread,
 }
+
+impl Fetched {
+    /// As the device reports it.
+    pub(crate) fn raw(&self) -> RawEvent<'_> {
+        RawEvent {
+            listener: self.listener,
+            status: self.status,
+            param: self.event.param,
+            datagram: self.event.datagram,
+            group: self.event.kind.group(),
+            private_data: &self.event.private_data,
+            ..RawEvent::new(self.id, self.kind)
+        }
+    }
+}
+
+/// The status of errors that the library makes itself: it loses the errno.
+const LIBRARY_ERROR: i32 = -1;
 
 impl World {
     /// The next event that the library reports; it may take and swallow others before. `child` becomes the key of a
@@ -38,6 +55,9 @@ impl World {
         let mut status = event.status;
         let mut named = (id.key, None, None);
         match event.kind {
+            // The library asks the kernel for more, which answers for no id whose device is gone.
+            Kind::AddrResolved if id.removed => (kind, status) = (CmEvent::AddrError, LIBRARY_ERROR),
+            Kind::RouteResolved if id.removed => (kind, status) = (CmEvent::RouteError, LIBRARY_ERROR),
             Kind::AddrResolved => {
                 id.verbs = true;
                 id.query_addresses();
@@ -46,12 +66,14 @@ impl World {
                 // Read is read, whatever comes of it (`ucma_get_event`).
                 id.backlog = id.backlog.saturating_add(1);
                 let listener = id.key;
-                self.meet_child(file, child, child_key, &event.param)?;
+                self.meet_child(file, child, child_key, &event)?;
                 named = (Some(child_key), listener, Some(child));
             }
             Kind::ConnectResponse => {
                 if id.qp.is_some() {
                     (kind, status) = self.finish(event.owner);
+                } else {
+                    id.remote_ece = event.ece;
                 }
             }
             Kind::Rejected => {
@@ -65,20 +87,41 @@ impl World {
                     return None;
                 }
             }
-            Kind::AddrError | Kind::RouteResolved | Kind::Unreachable | Kind::Established | Kind::TimewaitExit => {}
+            Kind::MulticastJoin(group) => {
+                if !self.attach_on_read(event.owner, group) {
+                    (kind, status) = (CmEvent::MulticastError, LIBRARY_ERROR);
+                }
+            }
+            Kind::AddrError
+            | Kind::RouteResolved
+            | Kind::Unreachable
+            | Kind::Established
+            | Kind::TimewaitExit
+            | Kind::DeviceRemoval
+            | Kind::AddrChange
+            | Kind::MulticastError(_) => {}
         }
         let (id, listener, child) = named;
-        Some(Fetched { id: id?, listener, child, kind, status, param: event.param, private_data: event.private_data })
+        Some(Fetched { id: id?, listener, child, kind, status, event })
     }
 
     /// The library asks the kernel about the new id through the channel that it read from. If the id is on another one,
-    /// since its listener migrated, that fails and the request is lost (`ucma_process_conn_req`).
-    fn meet_child(&mut self, file: FileNo, child: IdNo, key: IdKey, param: &ReceivedParam) -> Option<()> {
+    /// since its listener migrated, or its device is gone, that fails and the request is lost
+    /// (`ucma_process_conn_req`).
+    fn meet_child(&mut self, file: FileNo, child: IdNo, key: IdKey, event: &Unread) -> Option<()> {
         let id = self.ids.get_mut(&child).filter(|id| id.file == file)?;
+        if id.removed {
+            self.destroy_id(child);
+            return None;
+        }
         id.key = Some(key);
         id.verbs = true;
         id.query_addresses();
-        id.depths = Depths { responder_resources: param.responder_resources, initiator_depth: param.initiator_depth };
+        id.depths = Depths {
+            responder_resources: event.param.responder_resources,
+            initiator_depth: event.param.initiator_depth,
+        };
+        id.remote_ece = event.ece;
         Some(())
     }
 
@@ -92,8 +135,7 @@ impl World {
                 if let Some(id) = self.ids.get_mut(&no) {
                     id.connect_error = true;
                 }
-                // The library's own status: the errno is lost.
-                (CmEvent::ConnectError, -1)
+                (CmEvent::ConnectError, LIBRARY_ERROR)
             }
         }
     }

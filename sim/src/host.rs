@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::address::{Interface, Subnet};
-use crate::channel::{Kind, Unread};
 use crate::device::SimDevice;
 use crate::fabric::Fabric;
-use crate::ib_cm::TIMED_OUT;
 use crate::id::IdNo;
 use crate::ports::Ports;
 use crate::wire::CommId;
@@ -24,6 +22,10 @@ pub(crate) struct HostState {
     /// Addresses without.
     pub(crate) plain: Vec<IpAddr>,
     pub(crate) link_up: bool,
+    /// Its RDMA device is there.
+    device: bool,
+    /// How the next join of a multicast group fails, if it is to.
+    pub(crate) refused_join: Option<i32>,
     pub(crate) ports: Ports,
     /// Addresses whose link address is cached.
     pub(crate) neighbours: BTreeSet<IpAddr>,
@@ -40,6 +42,8 @@ impl HostState {
             rdma: addresses.to_vec(),
             plain: Vec::new(),
             link_up: true,
+            device: true,
+            refused_join: None,
             ports: Ports::default(),
             neighbours: BTreeSet::new(),
             remote_ids: BTreeMap::new(),
@@ -47,6 +51,16 @@ impl HostState {
             // Far from what a program without QPs would choose.
             next_qp_num: 0x10_0000,
         }
+    }
+
+    /// Whether the host has an RDMA device at this time.
+    pub(crate) fn has_device(&self) -> bool {
+        self.device && !self.rdma.is_empty()
+    }
+
+    /// The device goes, or one like it comes; false if it was so before.
+    pub(crate) fn set_device(&mut self, present: bool) -> bool {
+        std::mem::replace(&mut self.device, present) != present
     }
 
     /// The interface of one of the host's own addresses.
@@ -73,7 +87,7 @@ impl HostState {
 impl World {
     /// The host whose RDMA device answers at an address.
     pub(crate) fn rdma_host_of(&self, ip: IpAddr) -> Option<HostNo> {
-        self.hosts.iter().position(|host| host.rdma.contains(&ip)).map(HostNo)
+        self.hosts.iter().position(|host| host.has_device() && host.rdma.contains(&ip)).map(HostNo)
     }
 
     /// Whether any host has an address in the same network.
@@ -85,27 +99,6 @@ impl World {
     /// Whether a host answers when asked for the link address of `ip`.
     pub(crate) fn answers(&self, ip: IpAddr) -> bool {
         self.hosts.iter().any(|host| host.link_up && (host.rdma.contains(&ip) || host.plain.contains(&ip)))
-    }
-
-    /// The link address of a host changes: who watches its neighbours hears of it (`cma_netevent_callback`).
-    fn neighbour_changed(&mut self, host: HostNo) {
-        let Some(changed) = self.hosts.get(host.0) else { return };
-        let addresses = changed.rdma.clone();
-        let watchers: Vec<IdNo> = self
-            .ids
-            .iter()
-            .filter(|(_, id)| id.watched && id.dst.is_some_and(|dst| addresses.contains(&dst.ip())))
-            .map(|(&no, _)| no)
-            .collect();
-        for owner in watchers {
-            self.report(Unread {
-                owner,
-                kind: Kind::Unreachable,
-                status: TIMED_OUT,
-                param: cmid_proto::ReceivedParam::default(),
-                private_data: Vec::new(),
-            });
-        }
     }
 }
 
@@ -144,9 +137,53 @@ impl Host {
     }
 
     /// The host's link address changes. Every id that has resolved a route to it gets UNREACHABLE (−110), established
-    /// ones too; the ids stay as they are (`cma_netevent_callback`, since Linux 6.0).
+    /// ones too, also those on this host; the ids stay as they are (`cma_netevent_callback`, since Linux 6.0).
     pub fn change_link_addr(&self) {
-        self.fabric.with(|world| world.neighbour_changed(self.no));
+        self.fabric.with(|world| world.neighbour_changed(self.no, |_| true));
+    }
+
+    /// The host's network interfaces are a bond, and it fails over: every id of the host that is bound to an address of
+    /// its device, listening, resolved and connected ones too, gets ADDR_CHANGE (0), a wildcard listener does not
+    /// (`cma_netdev_callback`). Other hosts see what [`Host::change_link_addr`] lets them see; this one keeps no link
+    /// address of its own.
+    pub fn fail_over(&self) {
+        self.fabric.with(|world| world.fail_over(self.no));
+    }
+
+    /// Takes the host's RDMA device away; its network stays. Every id that has the device gets DEVICE_REMOVAL (0), and
+    /// from then on `ENXIO` for everything but its destruction. Not so ids without a device, wildcard listeners among
+    /// them, which stay as they are; connections that were not accepted get no event, but the `ENXIO`.
+    ///
+    /// Nothing is sent: peers see a host that has vanished. A QP is flushed into its completion queues and is gone then;
+    /// posting to it is `EINVAL`. Memory and completion queues can be used on.
+    pub fn remove_device(&self) {
+        self.fabric.with(|world| world.remove_device(self.no));
+    }
+
+    /// Brings the host an RDMA device again: wildcard listeners take requests that come to it (`cma_add_one`). Ids of the
+    /// device before stay dead.
+    pub fn add_device(&self) {
+        self.fabric.with(|world| {
+            if let Some(host) = world.hosts.get_mut(self.no.0) {
+                host.set_device(true);
+            }
+        });
+    }
+
+    /// The next join of a multicast group on this host ends in MULTICAST_ERROR with that status, a negative errno, as an
+    /// InfiniBand subnet manager may have it. The membership has to be left even so.
+    pub fn fail_next_join(&self, status: i32) {
+        self.fabric.with(|world| {
+            if let Some(host) = world.hosts.get_mut(self.no.0) {
+                host.refused_join = Some(status);
+            }
+        });
+    }
+
+    /// Each membership of that group on this host gets MULTICAST_ERROR (−102, `ENETRESET`), as on InfiniBand when the
+    /// group is lost. QPs stay attached, and the memberships have to be left.
+    pub fn lose_group(&self, group: IpAddr) {
+        self.fabric.with(|world| world.lose_group(self.no, group));
     }
 }
 

@@ -1,7 +1,7 @@
 //! What an arriving message, or its absence, does: protocol state × message (the handlers of `cm.c`), and what of it
 //! reaches the application (`cma_ib_handler`).
 
-use cmid_proto::{ConnParam, ReceivedParam};
+use cmid_proto::{ConnParam, Errno, ReceivedParam};
 
 use crate::channel::{Kind, Unread};
 use crate::conn::{IbState, Listed};
@@ -47,6 +47,8 @@ impl World {
             Body::Rej { reason, private_data } => self.receive_rej(known, reason, private_data),
             Body::Dreq { qp_num } => self.receive_dreq(at, known, &head, qp_num),
             Body::Drep => self.receive_drep(known),
+            Body::SidrReq(req) => self.receive_sidr_req(at, &head, &req),
+            Body::SidrRep { answer, private_data } => self.receive_sidr_rep(known, answer, private_data),
         }
     }
 
@@ -77,7 +79,9 @@ impl World {
                 | IbState::Established
                 | IbState::DreqSent
                 | IbState::DreqRcvd
-                | IbState::Timewait,
+                | IbState::Timewait
+                | IbState::SidrReqSent
+                | IbState::SidrReqRcvd,
             )
             | None => return,
         }
@@ -98,7 +102,9 @@ impl World {
                 | IbState::MraRepRcvd
                 | IbState::DreqSent
                 | IbState::DreqRcvd
-                | IbState::Timewait,
+                | IbState::Timewait
+                | IbState::SidrReqSent
+                | IbState::SidrReqRcvd,
             )
             | None => return,
         }
@@ -119,9 +125,7 @@ impl World {
     fn receive_rtu(&mut self, known: Option<IdNo>) {
         let Some(no) = known else { return };
         if matches!(self.ib_state(no), Some(IbState::RepSent | IbState::MraRepRcvd)) {
-            self.answered(no);
-            self.set_ib_state(no, IbState::Established);
-            self.ib_event(no, IbEvent::Ready);
+            self.confirmed(no);
         }
     }
 
@@ -142,7 +146,10 @@ impl World {
                 self.answered(no);
                 self.enter_time_wait(no);
             }
-            Some(IbState::Idle | IbState::DreqRcvd | IbState::Timewait) | None => return,
+            Some(
+                IbState::Idle | IbState::DreqRcvd | IbState::Timewait | IbState::SidrReqSent | IbState::SidrReqRcvd,
+            )
+            | None => return,
         }
         self.ib_event(no, IbEvent::Rejected(reason, private_data));
     }
@@ -169,7 +176,9 @@ impl World {
                 | IbState::MraReqRcvd
                 | IbState::MraReqSent
                 | IbState::MraRepSent
-                | IbState::DreqRcvd,
+                | IbState::DreqRcvd
+                | IbState::SidrReqSent
+                | IbState::SidrReqRcvd,
             )
             | None => {}
         }
@@ -195,9 +204,11 @@ impl World {
                 self.enter_time_wait(no);
                 self.ib_event(no, IbEvent::Disconnected(TIMED_OUT));
             }
+            Some(IbState::SidrReqSent) => self.lookup_failed(no),
             // The state has moved on under the message.
             Some(
                 IbState::Idle
+                | IbState::SidrReqRcvd
                 | IbState::MraReqSent
                 | IbState::MraRepSent
                 | IbState::Established
@@ -214,6 +225,38 @@ impl World {
             self.set_ib_state(no, IbState::Idle);
             self.ib_event(no, IbEvent::TimeWaitOver);
         }
+    }
+
+    /// `rdma_notify` with `IB_EVENT_COMM_EST`: data has come before its RTU (`cm_establish`).
+    pub(crate) fn notify(&mut self, no: IdNo) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        match id.conn.as_ref().map(|conn| conn.state) {
+            Some(IbState::RepSent | IbState::MraRepRcvd) => {
+                self.confirmed(no);
+                Ok(())
+            }
+            Some(IbState::Established) => Err(Errno::EISCONN),
+            Some(
+                IbState::Idle
+                | IbState::ReqSent
+                | IbState::MraReqRcvd
+                | IbState::MraReqSent
+                | IbState::MraRepSent
+                | IbState::DreqSent
+                | IbState::DreqRcvd
+                | IbState::Timewait
+                | IbState::SidrReqSent
+                | IbState::SidrReqRcvd,
+            )
+            | None => Err(Errno::EINVAL),
+        }
+    }
+
+    /// The peer has the answer, as it says or as its data shows.
+    fn confirmed(&mut self, no: IdNo) {
+        self.answered(no);
+        self.set_ib_state(no, IbState::Established);
+        self.ib_event(no, IbEvent::Ready);
     }
 
     /// Refuses a message of a peer for which there is no connection here (`cm_issue_rej`).
@@ -236,22 +279,25 @@ impl World {
         if id.state != wanted {
             return;
         }
-        let none = ReceivedParam::default();
-        let (kind, status, param, private_data) = match event {
-            IbEvent::Unreachable => (Kind::Unreachable, TIMED_OUT, none, Vec::new()),
-            IbEvent::Answered(rep) => {
-                let param = ReceivedParam(ConnParam { retry_count: 0, ..*mirrored(&rep.param) });
-                (Kind::ConnectResponse, 0, param, rep.private_data)
-            }
-            IbEvent::Ready => (Kind::Established, 0, none, Vec::new()),
+        let unread = match event {
+            IbEvent::Unreachable => Unread::new(no, Kind::Unreachable, TIMED_OUT),
+            IbEvent::Answered(rep) => Unread {
+                param: ReceivedParam(ConnParam { retry_count: 0, ..*mirrored(&rep.param) }),
+                ece: rep.ece,
+                private_data: rep.private_data,
+                ..Unread::new(no, Kind::ConnectResponse, 0)
+            },
+            IbEvent::Ready => Unread::new(no, Kind::Established, 0),
             IbEvent::Disconnected(status) => {
                 id.state = CmState::Disconnect;
-                (Kind::Disconnected, status, none, Vec::new())
+                Unread::new(no, Kind::Disconnected, status)
             }
-            IbEvent::Rejected(reason, private_data) => (Kind::Rejected, reason, none, private_data),
-            IbEvent::TimeWaitOver => (Kind::TimewaitExit, 0, none, Vec::new()),
+            IbEvent::Rejected(reason, private_data) => {
+                Unread { private_data, ..Unread::new(no, Kind::Rejected, reason) }
+            }
+            IbEvent::TimeWaitOver => Unread::new(no, Kind::TimewaitExit, 0),
         };
-        self.report(Unread { owner: no, kind, status, param, private_data });
+        self.report(unread);
     }
 
     /// Queues an event of an id (`ucma_event_handler`): not before the id was accepted.

@@ -7,7 +7,7 @@ use crate::conn::{Conn, IbState, Listed, Outstanding};
 use crate::host::HostNo;
 use crate::id::IdNo;
 use crate::timers::Due;
-use crate::wire::{Body, CommId, Head, Message, REJ_DATA, padded, reason};
+use crate::wire::{Body, CommId, Head, Message, REJ_DATA, SidrAnswer, padded, reason, sidr};
 use crate::world::World;
 
 impl World {
@@ -55,7 +55,7 @@ impl World {
 
     /// The peer has asked for time (`ib_modify_mad`).
     pub(crate) fn wait_longer(&mut self, no: IdNo) {
-        let interval = self.config.flavour.mra_interval();
+        let Some(interval) = self.conn(no).map(|conn| conn.life_time.mra_interval()) else { return };
         let timer = self.timers.arm(self.now.after(interval), Due::Unanswered { id: no });
         let obsolete = match self.conn(no).and_then(|conn| conn.outstanding.as_mut()) {
             Some(outstanding) => {
@@ -88,7 +88,8 @@ impl World {
     /// Ends the connection and waits for stray packets (`cm_enter_timewait`).
     pub(crate) fn enter_time_wait(&mut self, no: IdNo) {
         self.forget_remote(no);
-        let timer = self.timers.arm(self.now.after(self.config.flavour.time_wait()), Due::TimeWaitOver { id: no });
+        let Some(span) = self.conn(no).map(|conn| conn.life_time.time_wait()) else { return };
+        let timer = self.timers.arm(self.now.after(span), Due::TimeWaitOver { id: no });
         if let Some(conn) = self.conn(no) {
             conn.state = IbState::Timewait;
             conn.time_wait = Some(timer);
@@ -121,6 +122,16 @@ impl World {
         Listed::New
     }
 
+    /// Enters the peer's name of a lookup (`cm_insert_remote_sidr`).
+    pub(crate) fn remember_lookup(&mut self, no: IdNo, at: HostNo, from: HostNo, comm: CommId) {
+        let Some(host) = self.hosts.get_mut(at.0) else { return };
+        host.remote_ids.insert((from, comm), no);
+        if let Some(conn) = self.conn(no) {
+            conn.remote_host = Some(from);
+            conn.remote_comm = Some(comm);
+        }
+    }
+
     /// Takes the connection out of these tables (`cm_remove_remote`).
     fn forget_remote(&mut self, no: IdNo) {
         let Some(id) = self.ids.get(&no) else { return };
@@ -143,9 +154,13 @@ impl World {
                 self.reset_to_idle(no);
             }
             IbState::RepSent | IbState::MraRepRcvd => self.enter_time_wait(no),
-            IbState::Idle | IbState::Established | IbState::DreqSent | IbState::DreqRcvd | IbState::Timewait => {
-                return Err(Errno::EINVAL);
-            }
+            IbState::Idle
+            | IbState::Established
+            | IbState::DreqSent
+            | IbState::DreqRcvd
+            | IbState::Timewait
+            | IbState::SidrReqSent
+            | IbState::SidrReqRcvd => return Err(Errno::EINVAL),
         }
         self.send(no, Body::Rej { reason, private_data: padded(private_data, REJ_DATA) });
         Ok(())
@@ -191,17 +206,27 @@ impl World {
                 self.send_dreq(no);
                 self.answered(no);
             }
-            IbState::DreqSent => self.answered(no),
+            IbState::DreqSent | IbState::SidrReqSent => self.answered(no),
+            IbState::SidrReqRcvd => {
+                let _ = self.send_sidr_rep(no, SidrAnswer::Refused(sidr::REJECT), &[]);
+            }
             IbState::DreqRcvd => {
                 self.send_drep(no);
             }
             IbState::Timewait | IbState::Idle => {}
         }
+        if self.conn(no).is_some_and(|conn| conn.outstanding.is_some()) {
+            // The kernel would wait here until the message has run out of retries.
+            self.counters.stalls += 1;
+        }
+        self.drop_conn(no);
+    }
+
+    /// Forgets a connection without a word to the peer.
+    pub(crate) fn drop_conn(&mut self, no: IdNo) {
         self.forget_remote(no);
         let Some(conn) = self.ids.get_mut(&no).and_then(|id| id.conn.take()) else { return };
         if let Some(outstanding) = conn.outstanding {
-            // The kernel would wait here until the message has run out of retries.
-            self.counters.stalls += 1;
             self.timers.cancel(outstanding.timer);
         }
         if let Some(timer) = conn.time_wait {

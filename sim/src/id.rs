@@ -3,13 +3,16 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::{ConnParam, IdKey, PortSpace};
+use cmid_proto::{ConnParam, Ece, IdKey, PortSpace, Service};
 
 use crate::address::Interface;
 use crate::channel::FileNo;
+use crate::config::{Config, LifeTime};
 use crate::conn::Conn;
 use crate::data::qp::QpNo;
 use crate::host::HostNo;
+use crate::multicast::Membership;
+use crate::options::Options;
 use crate::timers::TimerKey;
 
 /// Names one id of the fabric; never used twice.
@@ -38,25 +41,29 @@ pub(crate) struct Depths {
     pub(crate) initiator_depth: u8,
 }
 
-/// What rxe serves and starts at once (`RXE_MAX_QP_RD_ATOM`, `RXE_MAX_QP_INIT_RD_ATOM`).
-pub(crate) const DEVICE_DEPTH: u8 = 128;
-
 impl Depths {
-    /// What connect stores: "as much as the device can" is the device's maximum.
-    pub(crate) fn given(param: &ConnParam) -> Depths {
-        Depths { responder_resources: DEVICE_DEPTH, initiator_depth: DEVICE_DEPTH }.unless_given(param)
+    /// What the device can (`ibv_query_device`).
+    pub(crate) fn of_device(config: &Config) -> Depths {
+        Depths { responder_resources: config.max_responder_resources, initiator_depth: config.max_initiator_depth }
+    }
+
+    /// Whether the device can do what is asked for (`ucma_valid_param`).
+    pub(crate) fn allow(self, param: &ConnParam) -> bool {
+        let fits = |asked, can| asked == ConnParam::DEVICE_MAX || asked <= can;
+        fits(param.responder_resources, self.responder_resources) && fits(param.initiator_depth, self.initiator_depth)
     }
 
     /// What accept stores: "as much as the device can" is the request's, at most the device's maximum.
-    pub(crate) fn lowered(self, param: &ConnParam) -> Depths {
+    pub(crate) fn lowered(self, device: Depths, param: &ConnParam) -> Depths {
         Depths {
-            responder_resources: self.responder_resources.min(DEVICE_DEPTH),
-            initiator_depth: self.initiator_depth.min(DEVICE_DEPTH),
+            responder_resources: self.responder_resources.min(device.responder_resources),
+            initiator_depth: self.initiator_depth.min(device.initiator_depth),
         }
         .unless_given(param)
     }
 
-    fn unless_given(self, param: &ConnParam) -> Depths {
+    /// What connect stores: "as much as the device can" is `self`, the device's maximum.
+    pub(crate) fn unless_given(self, param: &ConnParam) -> Depths {
         let pick = |given, otherwise| if given == ConnParam::DEVICE_MAX { otherwise } else { given };
         Depths {
             responder_resources: pick(param.responder_resources, self.responder_resources),
@@ -87,11 +94,18 @@ pub(crate) struct Id {
     pub(crate) lookup: Option<TimerKey>,
     /// The neighbour of its destination is watched (`cma_netevent_callback`).
     pub(crate) watched: bool,
+    /// Of its path, once a route was asked for.
+    pub(crate) life_time: Option<LifeTime>,
+    pub(crate) options: Options,
 
     // The user context's (`ucma_context`).
     /// Whether events are delivered; not so for a connection that was not accepted.
     pub(crate) uid: bool,
     pub(crate) backlog: u32,
+    /// Its device is gone (`ctx->closing`): nothing can be done with it but destroying it.
+    pub(crate) removed: bool,
+    /// In the order in which they were joined.
+    pub(crate) groups: Vec<Membership>,
 
     // The library's (`cma_id_private`).
     /// The library knows the id's device.
@@ -102,6 +116,9 @@ pub(crate) struct Id {
     /// A CONNECT_ERROR was reported: REJECTED and DISCONNECTED no longer are.
     pub(crate) connect_error: bool,
     pub(crate) qp: Option<QpNo>,
+    /// What is told the peer of ECE, and what it has told.
+    pub(crate) local_ece: Ece,
+    pub(crate) remote_ece: Ece,
 
     /// The IB CM's (`cm_id_private`), once there is something to connect.
     pub(crate) conn: Option<Conn>,
@@ -122,15 +139,29 @@ impl Id {
             interface: None,
             lookup: None,
             watched: false,
+            life_time: None,
+            options: Options::default(),
             uid: true,
             backlog: 0,
+            removed: false,
+            groups: Vec::new(),
             verbs: false,
             known_src: None,
             known_dst: None,
             depths: Depths::default(),
             connect_error: false,
             qp: None,
+            local_ece: Ece::default(),
+            remote_ece: Ece::default(),
             conn: None,
+        }
+    }
+
+    /// Whether it is about datagrams: the type of its QP (`rdma_create_id`).
+    pub(crate) fn is_datagram(&self) -> bool {
+        match self.port_space.service() {
+            Service::Datagram => true,
+            Service::Connected => false,
         }
     }
 
@@ -147,14 +178,15 @@ mod tests {
 
     #[test]
     fn accept_lowers_what_connect_takes_from_the_device() {
+        let device = Depths::of_device(&Config::default());
         let asked = ConnParam { responder_resources: 255, initiator_depth: 9, ..ConnParam::default() };
-        let given = Depths::given(&asked);
+        let given = device.unless_given(&asked);
         assert_eq!((given.responder_resources, given.initiator_depth), (128, 9));
         let request = Depths { responder_resources: 3, initiator_depth: 200 };
-        let lowered = request.lowered(&ConnParam::default());
+        let lowered = request.lowered(device, &ConnParam::default());
         assert_eq!((lowered.responder_resources, lowered.initiator_depth), (3, 128));
         let request = Depths { responder_resources: 200, initiator_depth: 2 };
-        let lowered = request.lowered(&ConnParam::default());
+        let lowered = request.lowered(device, &ConnParam::default());
         assert_eq!((lowered.responder_resources, lowered.initiator_depth), (128, 2));
     }
 }

@@ -2,7 +2,7 @@
 
 use cmid_proto::Errno;
 
-use crate::channel::{FileNo, Kind};
+use crate::channel::FileNo;
 use crate::id::IdNo;
 use crate::world::World;
 
@@ -12,6 +12,7 @@ impl World {
     pub(crate) fn destroy_id(&mut self, no: IdNo) {
         self.release_port(no);
         self.destroy_conn(no);
+        self.cancel_joins(no);
         let Some(id) = self.ids.remove(&no) else { return };
         if let Some(lookup) = id.lookup {
             self.timers.cancel(lookup);
@@ -23,10 +24,8 @@ impl World {
         file.ids.remove(&no);
         let unread = file.take_of(no);
         file.settle();
-        for event in unread {
-            if let Kind::ConnectRequest(child) = event.kind {
-                self.destroy_id(child);
-            }
+        for child in unread.iter().filter_map(|event| event.kind.child()) {
+            self.destroy_id(child);
         }
     }
 
@@ -53,18 +52,7 @@ impl World {
         source.ids.remove(&no);
         let mut moving = vec![no];
         if !self.config.listener_migrate_bug {
-            moving.extend(moved.iter().filter_map(|event| match event.kind {
-                Kind::ConnectRequest(child) => Some(child),
-                Kind::AddrResolved
-                | Kind::AddrError
-                | Kind::RouteResolved
-                | Kind::ConnectResponse
-                | Kind::Unreachable
-                | Kind::Rejected
-                | Kind::Established
-                | Kind::Disconnected
-                | Kind::TimewaitExit => None,
-            }));
+            moving.extend(moved.iter().filter_map(|event| event.kind.child()));
         }
         for id in &moving {
             if let Some(source) = self.files.get_mut(&from) {

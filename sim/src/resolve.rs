@@ -3,11 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use cmid_proto::{Errno, ReceivedParam};
+use cmid_proto::{Errno, PortSpace};
 
 use crate::address::{is_any, wildcard_like};
 use crate::bind::with_port;
 use crate::channel::{Kind, Unread};
+use crate::config::LifeTime;
+use crate::host::HostState;
 use crate::ib_cm::TIMED_OUT;
 use crate::id::{CmState, IdNo};
 use crate::timers::Due;
@@ -15,6 +17,9 @@ use crate::world::{LOCAL_WORK, World};
 
 /// `-ENODEV`.
 const NO_DEVICE: i32 = -19;
+
+/// `-EINVAL`.
+const INVALID: i32 = -22;
 
 /// How an address lookup ends: the own address to use, or the status of an ADDR_ERROR.
 pub(crate) type Lookup = Result<IpAddr, i32>;
@@ -61,11 +66,18 @@ impl World {
         }
         if is_any(ip) {
             // Any device will do; the route then fails.
-            if host.rdma.is_empty() {
+            if !host.has_device() {
                 return Err(Errno::ENODEV);
             }
             let own = if is_any(bound.ip()) { ip } else { bound.ip() };
             return Ok((Ok(own), LOCAL_WORK));
+        }
+        if ip.is_multicast() {
+            // Nobody is asked; the way out is the one that the id is bound to, or the first of the family.
+            let own = if is_any(bound.ip()) { host.source_for(ip).ok_or(Errno::ENETUNREACH)? } else { bound.ip() };
+            let way_out = host.interface_of(own).ok_or(Errno::ENETUNREACH)?;
+            self.id(no)?.interface.get_or_insert(way_out);
+            return Ok((if way_out.rdma { Ok(own) } else { Err(NO_DEVICE) }, LOCAL_WORK));
         }
         if !self.is_routed(ip) {
             return Err(Errno::ENETUNREACH);
@@ -115,7 +127,14 @@ impl World {
     pub(crate) fn address_found(&mut self, no: IdNo, outcome: Lookup) {
         let Some(id) = self.ids.get_mut(&no) else { return };
         id.lookup = None;
-        let (kind, status) = match outcome {
+        let present = self.hosts.get(id.host.0).is_some_and(HostState::has_device);
+        let acquired = match outcome {
+            // `cma_acquire_dev_by_src_ip`, as for a bind.
+            Ok(_) if id.port_space == PortSpace::Ipoib => Err(INVALID),
+            Ok(_) if !present => Err(NO_DEVICE),
+            Ok(_) | Err(_) => outcome,
+        };
+        let (kind, status) = match acquired {
             Ok(own) => {
                 id.state = CmState::AddrResolved;
                 id.device = true;
@@ -133,6 +152,7 @@ impl World {
     /// `rdma_resolve_route`, on RoCE: answered without asking anybody (`cma_resolve_iboe_route`).
     pub(crate) fn resolve_route(&mut self, no: IdNo, timeout_ms: i32) -> Result<(), Errno> {
         let now = self.now;
+        let usual = self.config.flavour.life_time();
         let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
         // Without a device that the library knows it would follow a null pointer.
         if !id.verbs || !id.device || timeout_ms <= 0 || id.state != CmState::AddrResolved {
@@ -143,6 +163,7 @@ impl World {
         }
         id.state = CmState::RouteQuery;
         id.watched = true;
+        id.life_time = Some(LifeTime::of_ack_timeout(id.options.ack_timeout).unwrap_or(usual));
         id.lookup = Some(self.timers.arm(now.after(LOCAL_WORK), Due::Route { id: no }));
         Ok(())
     }
@@ -157,7 +178,7 @@ impl World {
 
     /// Queues an event without parameters.
     pub(crate) fn report_plain(&mut self, owner: IdNo, kind: Kind, status: i32) {
-        self.report(Unread { owner, kind, status, param: ReceivedParam::default(), private_data: Vec::new() });
+        self.report(Unread::new(owner, kind, status));
     }
 }
 

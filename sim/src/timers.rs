@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cmid_proto::Time;
+use cmid_proto::{GroupKey, Time};
 
 use crate::data::transfer::Transfer;
 use crate::id::IdNo;
@@ -18,6 +18,8 @@ pub(crate) enum Due {
     Address { id: IdNo, outcome: Lookup },
     /// A route is known (`cma_wq`).
     Route { id: IdNo },
+    /// A multicast group is joined (`cma_wq`).
+    Joined { id: IdNo, group: GroupKey },
     /// A message of this id was not answered in time.
     Unanswered { id: IdNo },
     /// The time wait of this id is over.

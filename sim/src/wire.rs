@@ -2,16 +2,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use cmid_proto::{ConnParam, PortSpace};
+use cmid_proto::{ConnParam, Ece, PortSpace};
 
+use crate::config::LifeTime;
 use crate::host::HostNo;
 use crate::timers::Due;
 use crate::world::World;
 
-/// Private data fields of messages, in bytes (`ib_cm.h`, less the RDMA CM's own header in a REQ).
+/// Private data fields of messages, in bytes (`ib_cm.h`, less the RDMA CM's own header in a REQ and a SIDR REQ).
 pub(crate) const REQ_DATA: usize = 56;
 pub(crate) const REP_DATA: usize = 196;
 pub(crate) const REJ_DATA: usize = 148;
+pub(crate) const SIDR_REQ_DATA: usize = 180;
+pub(crate) const SIDR_REP_DATA: usize = 136;
 
 /// Reasons of a REJ.
 pub(crate) mod reason {
@@ -19,6 +22,13 @@ pub(crate) mod reason {
     pub(crate) const INVALID_SERVICE_ID: i32 = 8;
     pub(crate) const STALE_CONNECTION: i32 = 10;
     pub(crate) const CONSUMER_DEFINED: i32 = 28;
+    pub(crate) const VENDOR_OPTION_NOT_SUPPORTED: i32 = 35;
+}
+
+/// Statuses of a SIDR REP (`enum ib_cm_sidr_status`).
+pub(crate) mod sidr {
+    pub(crate) const UNSUPPORTED: i32 = 1;
+    pub(crate) const REJECT: i32 = 2;
 }
 
 /// The sender's name for a connection (`local_comm_id`).
@@ -77,6 +87,10 @@ pub(crate) enum Body {
     Dreq { qp_num: u32 },
     /// It has ended.
     Drep,
+    /// Where is the datagram QP of a service?
+    SidrReq(Box<SidrReq>),
+    /// There, or nowhere.
+    SidrRep { answer: SidrAnswer, private_data: Vec<u8> },
 }
 
 #[derive(Clone, Debug)]
@@ -86,12 +100,34 @@ pub(crate) struct Req {
     pub(crate) dst: SocketAddr,
     /// The sender's own view: its depths are not swapped yet.
     pub(crate) param: ConnParam,
+    pub(crate) life_time: LifeTime,
+    pub(crate) ece: Ece,
     pub(crate) private_data: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SidrReq {
+    pub(crate) service: (PortSpace, u16),
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    pub(crate) private_data: Vec<u8>,
+}
+
+/// How a lookup was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SidrAnswer {
+    Found {
+        qp_num: u32,
+        qkey: u32,
+    },
+    /// The status of the message, which is positive.
+    Refused(i32),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Rep {
     pub(crate) param: ConnParam,
+    pub(crate) ece: Ece,
     pub(crate) private_data: Vec<u8>,
 }
 
@@ -106,12 +142,17 @@ impl World {
     /// Puts a message on the wire, where it may be lost.
     pub(crate) fn transmit(&mut self, message: Message) {
         self.counters.sent += 1;
-        if self.config.loss > 0.0 && self.rng.chance(self.config.loss) {
+        if self.is_lost() {
             self.counters.lost += 1;
             return;
         }
         let due = self.now.after(self.config.latency);
         self.timers.arm(due, Due::Message(message));
+    }
+
+    /// Whether the next thing on the wire is lost.
+    pub(crate) fn is_lost(&mut self) -> bool {
+        self.config.loss > 0.0 && self.rng.chance(self.config.loss)
     }
 
     /// A message arrives where its address leads, if a device is there and both links are up.

@@ -69,6 +69,7 @@ impl World {
                 Due::Message(message) => self.deliver(message),
                 Due::Address { id, outcome } => self.address_found(id, outcome),
                 Due::Route { id } => self.route_found(id),
+                Due::Joined { id, group } => self.joined(id, group),
                 Due::Unanswered { id } => self.unanswered(id),
                 Due::TimeWaitOver { id } => self.time_wait_over(id),
                 Due::Data(transfer) => self.transfer(transfer),
@@ -79,7 +80,7 @@ impl World {
 
     /// Opens a channel of a host; a host without an RDMA device has none (`rdma_create_event_channel`).
     pub(crate) fn open_file(&mut self, host: HostNo) -> Result<FileNo, Errno> {
-        if self.hosts.get(host.0).is_none_or(|host| host.rdma.is_empty()) {
+        if !self.hosts.get(host.0).is_some_and(HostState::has_device) {
             return Err(Errno::ENODEV);
         }
         let file = File::open()?;

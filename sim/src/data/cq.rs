@@ -54,16 +54,18 @@ pub struct Completion {
     pub status: WcStatus,
     /// `IBV_WC_SEND` 0, `IBV_WC_RDMA_WRITE` 1, `IBV_WC_RDMA_READ` 2 or `IBV_WC_RECV` 128.
     pub opcode: u32,
-    /// Bytes received or read; 0 for the others, and after a failure.
+    /// Bytes received or read, for a datagram the [`GRH_LEN`](crate::GRH_LEN) before it included; 0 for the others, and after a failure.
     pub byte_len: u32,
     /// The local QP.
     pub qp_num: u32,
+    /// The QP that sent a received datagram; 0 for everything else.
+    pub src_qp: u32,
 }
 
 impl Default for Completion {
     /// What a buffer for [`Cq::poll`] is filled with.
     fn default() -> Self {
-        Completion { wr_id: 0, status: WcStatus::SUCCESS, opcode: 0, byte_len: 0, qp_num: 0 }
+        Completion { wr_id: 0, status: WcStatus::SUCCESS, opcode: 0, byte_len: 0, qp_num: 0, src_qp: 0 }
     }
 }
 

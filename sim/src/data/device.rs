@@ -1,6 +1,5 @@
 //! Where the data path begins: what an id's device gives out.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cmid_proto::{Errno, IdKey};
@@ -8,7 +7,7 @@ use cmid_proto::{Errno, IdKey};
 use crate::channel::new_eventfd;
 use crate::data::cq::Cq;
 use crate::data::pd::Pd;
-use crate::data::qp::{Caps, Qp, QpNo, QpState};
+use crate::data::qp::{Caps, Qp, QpNo};
 use crate::data::queues::Pair;
 use crate::device::SimDevice;
 use crate::host::HostNo;
@@ -20,7 +19,7 @@ impl SimDevice {
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `ENODEV` while the id has no device that the library knows of: before a bind to a
-    /// specific address, and before ADDR_RESOLVED is fetched.
+    /// specific address, before ADDR_RESOLVED is fetched, and once the device is removed.
     pub fn alloc_pd(&self, id: IdKey) -> Result<Pd, Errno> {
         let (host, no) = self.on_device(id, |world, _| Ok(world.memory.new_pd()))?;
         Ok(Pd { fabric: self.fabric().clone(), host, no })
@@ -40,16 +39,19 @@ impl SimDevice {
         Ok(Cq { fabric: self.fabric().clone(), host, no, fd })
     }
 
-    /// Creates a QP on an id, in INIT (rdma_create_qp(3)). From now on librdmacm moves it along with the connection.
+    /// Creates a QP on an id (rdma_create_qp(3)). That of a connection starts in INIT, and from now on librdmacm moves
+    /// it along; that of a datagram id works at once, with the RDMA CM's queue key 0x01234567.
     ///
     /// # Errors
     /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain or a queue is another host's, if the
-    /// connection is over or refused, and for a listener.
+    /// connection is over or refused, and for a listener for connections.
     pub fn create_qp(&self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
         let (_, no) = self.on_device(id, |world, no| {
             let state = world.id(no)?;
             let host = state.host;
+            // The attributes of a datagram QP do not depend on what the IB CM does (`rdma_init_qp_attr`).
             let gives_init = match &state.conn {
+                _ if state.is_datagram() => true,
                 Some(conn) => conn.state.gives_init(),
                 None => state.state != CmState::Listen,
             };
@@ -57,22 +59,8 @@ impl SimDevice {
             if state.qp.is_some() || foreign || !gives_init {
                 return Err(Errno::EINVAL);
             }
-            let pair = Pair {
-                state: QpState::Init,
-                pd: pd.no,
-                send_cq: send_cq.no,
-                recv_cq: recv_cq.no,
-                caps,
-                peer: None,
-                retry_count: 7,
-                sends: VecDeque::new(),
-                receives: VecDeque::new(),
-                inbound: VecDeque::new(),
-                sequence: 0,
-                attached: true,
-                held: true,
-            };
-            world.add_qp(no, host, pair)
+            let service = state.port_space.service();
+            world.add_qp(no, host, Pair::new(service, pd.no, send_cq.no, recv_cq.no, caps))
         })?;
         Ok(Qp { fabric: self.fabric().clone(), no })
     }
@@ -99,7 +87,7 @@ impl SimDevice {
         self.fabric().with(|world| {
             let state = world.id(no)?;
             let host = state.host;
-            if !state.verbs {
+            if !state.verbs || state.removed {
                 return Err(Errno::ENODEV);
             }
             Ok((host, action(world, no)?))

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-use cmid_proto::Errno;
+use cmid_proto::{Errno, Service};
 
+use crate::data::ah::To;
 use crate::data::cq::{WcStatus, opcode};
+use crate::data::datagram::Datagram;
 use crate::data::memory::{MrKey, Place};
 use crate::data::mr::Mr;
 use crate::data::queues::{Pending, Receive};
@@ -12,7 +14,7 @@ use crate::data::transfer::{Operation, Packet, Transfer};
 use crate::fabric::Fabric;
 use crate::host::HostNo;
 use crate::timers::Due;
-use crate::world::World;
+use crate::world::{LOCAL_WORK, World};
 
 /// Names one queue pair: its number is its host's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,17 +93,41 @@ impl Qp {
     /// Sends a range of a region; takes a receive of the peer.
     ///
     /// # Errors
-    /// `EINVAL` beyond the region's end, before the QP is ready to send, and after it was destroyed; `ENOMEM` if its
-    /// send queue is full.
+    /// `EINVAL` beyond the region's end, before the QP is ready to send, after it was destroyed, and on a datagram QP;
+    /// `ENOMEM` if its send queue is full.
     pub fn post_send(&self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
         self.fabric.with(|world| {
             let bytes = world.memory.local(mr.key, range)?.to_vec();
             let pending = Pending { sequence: 0, wr_id, opcode: opcode::SEND, target: None };
-            world.post(self.no, mr.key, pending, Operation::Send(bytes))
+            world.post_operation(self.no, mr.key, pending, Operation::Send(bytes))
         })
     }
 
-    /// Posts a range of a region for a message of the peer.
+    /// Sends a range of a region as a datagram, which arrives or is lost without a word: nobody is there, no receive is
+    /// posted or it is too short, or the queue key is not the receiver's. To a group it goes with the QP number
+    /// 0xFFFFFF, and to every QP that is attached to it, its sender's own too if that one is (`rxe_rcv_mcast_pkt`).
+    ///
+    /// # Errors
+    /// As [`Qp::post_send`], but on a connected QP; `EINVAL` also for more bytes than the port's active MTU
+    /// ([`Config::mtu`](crate::Config::mtu)), and for a handle of another domain.
+    pub fn post_send_to(&self, wr_id: u64, mr: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
+        self.fabric.with(|world| {
+            let bytes = world.memory.local(mr.key, range)?.to_vec();
+            let pair = world.queues.pairs.get(&self.no).ok_or(Errno::EINVAL)?;
+            let foreign = (to.ah.host, to.ah.pd) != (self.no.host, pair.pd);
+            let source = world.address_at(self.no.host, to.ah.route.sgid_index).ok_or(Errno::EINVAL)?;
+            if foreign || bytes.len() > world.config.mtu as usize {
+                return Err(Errno::EINVAL);
+            }
+            let pending = Pending { sequence: 0, wr_id, opcode: opcode::SEND, target: None };
+            let datagram =
+                Datagram { from: self.no, source, route: to.ah.route, to_qp: to.qp_num, qkey: to.qkey, bytes };
+            world.post(self.no, Service::Datagram, mr.key, pending, |_, _| Transfer::Datagram(datagram))
+        })
+    }
+
+    /// Posts a range of a region for a message of the peer, or for a datagram and the [`GRH_LEN`](crate::GRH_LEN) bytes
+    /// before it.
     ///
     /// # Errors
     /// `EINVAL` beyond the region's end and after the QP was destroyed; `ENOMEM` if its receive queue is full.
@@ -121,7 +147,7 @@ impl Qp {
             let len = world.memory.local(mr.key, range.clone())?.len();
             let pending = Pending { sequence: 0, wr_id, opcode: opcode::RDMA_READ, target: Some((mr.key, range)) };
             let place = Place { addr: remote.addr, rkey: remote.rkey, len };
-            world.post(self.no, mr.key, pending, Operation::Read(place))
+            world.post_operation(self.no, mr.key, pending, Operation::Read(place))
         })
     }
 
@@ -134,7 +160,7 @@ impl Qp {
             let bytes = world.memory.local(mr.key, range)?.to_vec();
             let pending = Pending { sequence: 0, wr_id, opcode: opcode::RDMA_WRITE, target: None };
             let place = Place { addr: remote.addr, rkey: remote.rkey, len: bytes.len() };
-            world.post(self.no, mr.key, pending, Operation::Write(place, bytes))
+            world.post_operation(self.no, mr.key, pending, Operation::Write(place, bytes))
         })
     }
 }
@@ -153,10 +179,24 @@ impl Drop for Qp {
 }
 
 impl World {
-    fn post(&mut self, qp: QpNo, mr: MrKey, mut pending: Pending, operation: Operation) -> Result<(), Errno> {
+    fn post_operation(&mut self, qp: QpNo, mr: MrKey, pending: Pending, operation: Operation) -> Result<(), Errno> {
+        self.post(qp, Service::Connected, mr, pending, |to, sequence| {
+            Transfer::Packet(Packet { from: qp, to, sequence, operation })
+        })
+    }
+
+    /// Queues a work request and sends it, to the peer of a connected QP. A datagram has left, and is complete, at once.
+    fn post(
+        &mut self,
+        qp: QpNo,
+        service: Service,
+        mr: MrKey,
+        mut pending: Pending,
+        transfer: impl FnOnce(Option<QpNo>, u64) -> Transfer,
+    ) -> Result<(), Errno> {
         let due = self.now.after(self.config.latency);
         let allowed = self.memory.pd_of(mr);
-        let pair = self.queues.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
+        let pair = self.queues.pairs.get_mut(&qp).filter(|pair| pair.service == service).ok_or(Errno::EINVAL)?;
         match pair.state {
             QpState::Init | QpState::Rtr => return Err(Errno::EINVAL),
             QpState::Err => {
@@ -175,16 +215,20 @@ impl World {
         }
         pair.sequence += 1;
         pending.sequence = pair.sequence;
-        let packet = Packet { from: qp, to: pair.peer, sequence: pair.sequence, operation };
+        let (sequence, transfer) = (pair.sequence, transfer(pair.peer, pair.sequence));
         pair.sends.push_back(pending);
-        self.timers.arm(due, Due::Data(Transfer::Packet(packet)));
+        if service == Service::Datagram {
+            let sent = Transfer::Answer { to: qp, sequence, result: Ok(Vec::new()) };
+            self.timers.arm(self.now.after(LOCAL_WORK), Due::Data(sent));
+        }
+        self.timers.arm(due, Due::Data(transfer));
         Ok(())
     }
 
     fn post_receive(&mut self, qp: QpNo, receive: Receive) -> Result<(), Errno> {
         let pair = self.queues.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
         if pair.state == QpState::Err {
-            self.finish_receive(qp, receive.wr_id, WcStatus::WR_FLUSH_ERR, 0);
+            self.flush_receive(qp, &receive);
             return Ok(());
         }
         if pair.receives.len() >= pair.caps.max_recv_wr as usize {

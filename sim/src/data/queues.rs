@@ -1,16 +1,17 @@
 //! The queue pairs and completion queues of all hosts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use cmid_proto::Errno;
+use cmid_proto::{Errno, Service};
 
 use crate::data::cq::{Completion, CqNo, CqState, WcStatus, opcode};
 use crate::data::memory::{MrKey, PdNo};
 use crate::data::qp::{Caps, QpNo, QpState};
 use crate::data::transfer::Packet;
+use crate::gid::Gid;
 use crate::host::HostNo;
 
 /// A posted receive.
@@ -19,6 +20,16 @@ pub(crate) struct Receive {
     pub(crate) wr_id: u64,
     pub(crate) mr: MrKey,
     pub(crate) range: Range<usize>,
+}
+
+/// How a posted receive ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Received {
+    pub(crate) wr_id: u64,
+    pub(crate) status: WcStatus,
+    pub(crate) byte_len: u32,
+    /// Who sent a datagram; 0 for a message of a connection, as with rxe.
+    pub(crate) src_qp: u32,
 }
 
 /// A posted send, read or write that has not completed.
@@ -33,6 +44,7 @@ pub(crate) struct Pending {
 
 #[derive(Debug)]
 pub(crate) struct Pair {
+    pub(crate) service: Service,
     pub(crate) state: QpState,
     pub(crate) pd: PdNo,
     pub(crate) send_cq: CqNo,
@@ -44,11 +56,39 @@ pub(crate) struct Pair {
     pub(crate) receives: VecDeque<Receive>,
     /// What the peer has sent and could not be carried out yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Packet>,
+    /// The multicast groups that a datagram QP hears.
+    pub(crate) groups: BTreeSet<Gid>,
     pub(crate) sequence: u64,
     /// An id has it; else it goes with its handle.
     pub(crate) attached: bool,
     /// Its handle lives.
     pub(crate) held: bool,
+}
+
+impl Pair {
+    /// A fresh one, with nothing posted, on an id: a connection's waits for it in INIT, a datagram QP works at once.
+    pub(crate) fn new(service: Service, pd: PdNo, send_cq: CqNo, recv_cq: CqNo, caps: Caps) -> Self {
+        Pair {
+            service,
+            state: match service {
+                Service::Connected => QpState::Init,
+                Service::Datagram => QpState::Rts,
+            },
+            pd,
+            send_cq,
+            recv_cq,
+            caps,
+            peer: None,
+            retry_count: 7,
+            sends: VecDeque::new(),
+            receives: VecDeque::new(),
+            inbound: VecDeque::new(),
+            groups: BTreeSet::new(),
+            sequence: 0,
+            attached: true,
+            held: true,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -89,18 +129,34 @@ impl Queues {
         }
     }
 
+    /// `ibv_attach_mcast`; a second time changes nothing.
+    pub(crate) fn attach(&mut self, qp: QpNo, group: Gid) -> Result<(), Errno> {
+        let pair = self.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
+        pair.groups.insert(group);
+        Ok(())
+    }
+
+    /// `ibv_detach_mcast`; harmless if it is not attached.
+    pub(crate) fn detach(&mut self, qp: QpNo, group: Gid) {
+        if let Some(pair) = self.pairs.get_mut(&qp) {
+            pair.groups.remove(&group);
+        }
+    }
+
     /// Adds a completion of a send queue; false if its queue overran.
     #[must_use]
     pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, status: WcStatus, byte_len: u32) -> bool {
-        let completion = Completion { wr_id: pending.wr_id, status, opcode: pending.opcode, byte_len, qp_num: qp.num };
+        let (wr_id, opcode) = (pending.wr_id, pending.opcode);
+        let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, src_qp: 0 };
         let cq = self.pairs.get(&qp).map(|pair| pair.send_cq);
         self.complete(cq, completion)
     }
 
     /// Adds a completion of a receive queue; false if its queue overran.
     #[must_use]
-    pub(crate) fn complete_receive(&mut self, qp: QpNo, wr_id: u64, status: WcStatus, byte_len: u32) -> bool {
-        let completion = Completion { wr_id, status, opcode: opcode::RECV, byte_len, qp_num: qp.num };
+    pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
+        let Received { wr_id, status, byte_len, src_qp } = received;
+        let completion = Completion { wr_id, status, opcode: opcode::RECV, byte_len, qp_num: qp.num, src_qp };
         let cq = self.pairs.get(&qp).map(|pair| pair.recv_cq);
         self.complete(cq, completion)
     }
@@ -123,21 +179,8 @@ mod tests {
             for to in [Init, Rtr, Rts, Err] {
                 let mut queues = Queues::default();
                 let qp = QpNo { host: HostNo(0), num: 1 };
-                let pair = Pair {
-                    state: from,
-                    pd: PdNo(0),
-                    send_cq: CqNo(0),
-                    recv_cq: CqNo(0),
-                    caps: Caps::default(),
-                    peer: None,
-                    retry_count: 0,
-                    sends: VecDeque::new(),
-                    receives: VecDeque::new(),
-                    inbound: VecDeque::new(),
-                    sequence: 0,
-                    attached: true,
-                    held: true,
-                };
+                let fresh = Pair::new(Service::Connected, PdNo(0), CqNo(0), CqNo(0), Caps::default());
+                let pair = Pair { state: from, ..fresh };
                 queues.pairs.insert(qp, pair);
                 let expected =
                     if to == Err || legal.contains(&(from, to)) { Ok(()) } else { Result::Err(Errno::EINVAL) };

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::data::cq::WcStatus;
+use crate::data::datagram::Datagram;
 use crate::data::memory::Place;
 use crate::data::mr::Access;
 use crate::data::qp::{QpNo, QpState};
-use crate::data::queues::Pending;
+use crate::data::queues::{Pair, Pending, Receive, Received};
 use crate::timers::Due;
 use crate::world::World;
 
@@ -20,6 +21,8 @@ pub(crate) enum Transfer {
         sequence: u64,
         result: Result<Vec<u8>, WcStatus>,
     },
+    /// A datagram is where it was sent to.
+    Datagram(Datagram),
     /// All retries of a packet are used up.
     GiveUp {
         qp: QpNo,
@@ -57,6 +60,7 @@ impl World {
         match transfer {
             Transfer::Packet(packet) => self.packet_arrives(packet),
             Transfer::Answer { to, sequence, result } => self.answer_arrives(to, sequence, result),
+            Transfer::Datagram(datagram) => self.datagram_arrives(&datagram),
             Transfer::GiveUp { qp, sequence } => self.answer_arrives(qp, sequence, Err(WcStatus::RETRY_EXC_ERR)),
         }
     }
@@ -67,7 +71,7 @@ impl World {
         let reachable = packet.to.filter(|&to| up(to) && up(from));
         let receiver = reachable.and_then(|to| Some((to, self.queues.pairs.get_mut(&to)?)));
         match receiver {
-            Some((to, pair)) if takes(pair.state, pair.peer, from) => {
+            Some((to, pair)) if takes(pair, from) => {
                 pair.inbound.push_back(packet);
                 self.run_inbound(to);
             }
@@ -122,7 +126,7 @@ impl World {
                         (WcStatus::LOC_PROT_ERR, Err(WcStatus::REM_INV_REQ_ERR))
                     };
                     let byte_len = if status == WcStatus::SUCCESS { count(bytes.len()) } else { 0 };
-                    self.finish_receive(qp, receive.wr_id, status, byte_len);
+                    self.finish_receive(qp, Received { wr_id: receive.wr_id, status, byte_len, src_qp: 0 });
                     Handled::Answer(answer)
                 }
             },
@@ -174,7 +178,7 @@ impl World {
             self.finish_send(qp, pending, WcStatus::WR_FLUSH_ERR, 0);
         }
         for receive in &receives {
-            self.finish_receive(qp, receive.wr_id, WcStatus::WR_FLUSH_ERR, 0);
+            self.flush_receive(qp, receive);
         }
         for packet in &inbound {
             self.give_up_later(packet);
@@ -204,10 +208,16 @@ impl World {
         }
     }
 
-    pub(crate) fn finish_receive(&mut self, qp: QpNo, wr_id: u64, status: WcStatus, byte_len: u32) {
-        if !self.queues.complete_receive(qp, wr_id, status, byte_len) {
+    pub(crate) fn finish_receive(&mut self, qp: QpNo, received: Received) {
+        if !self.queues.complete_receive(qp, received) {
             self.counters.overruns += 1;
         }
+    }
+
+    /// A receive of a QP in its error state.
+    pub(crate) fn flush_receive(&mut self, qp: QpNo, receive: &Receive) {
+        let status = WcStatus::WR_FLUSH_ERR;
+        self.finish_receive(qp, Received { wr_id: receive.wr_id, status, byte_len: 0, src_qp: 0 });
     }
 
     fn give_up_later(&mut self, packet: &Packet) {
@@ -219,14 +229,14 @@ impl World {
 
 /// Whether a QP looks at what comes from another one at all. Before it knows its peer it keeps what comes, as the
 /// sender's retries would have it.
-fn takes(state: QpState, peer: Option<QpNo>, from: QpNo) -> bool {
-    match state {
+fn takes(pair: &Pair, from: QpNo) -> bool {
+    match pair.state {
         QpState::Init => true,
-        QpState::Rtr | QpState::Rts => peer == Some(from),
+        QpState::Rtr | QpState::Rts => pair.peer == Some(from),
         QpState::Err => false,
     }
 }
 
-fn count(len: usize) -> u32 {
+pub(crate) fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

@@ -1,19 +1,34 @@
 //! Protocol state × message, and what is allowed in each state: every pair.
 
-use cmid_proto::PortSpace;
+use std::net::SocketAddr;
+
+use cmid_proto::{Ece, PortSpace};
 
 use super::*;
 use crate::channel::FileNo;
-use crate::config::Config;
+use crate::config::{Config, Flavour};
 use crate::conn::Conn;
 use crate::host::HostState;
 use crate::id::Id;
-use crate::wire::CommId;
+use crate::wire::{CommId, SidrAnswer};
 
 use IbState::*;
 
-const ALL: [IbState; 11] =
-    [Idle, ReqSent, MraReqRcvd, MraReqSent, RepSent, MraRepRcvd, MraRepSent, Established, DreqSent, DreqRcvd, Timewait];
+const ALL: [IbState; 13] = [
+    Idle,
+    ReqSent,
+    MraReqRcvd,
+    MraReqSent,
+    RepSent,
+    MraRepRcvd,
+    MraRepSent,
+    Established,
+    DreqSent,
+    DreqRcvd,
+    Timewait,
+    SidrReqSent,
+    SidrReqRcvd,
+];
 
 const HERE: HostNo = HostNo(0);
 const PEER: HostNo = HostNo(1);
@@ -30,14 +45,15 @@ fn world(state: IbState) -> (World, FileNo, IdNo) {
     id.state = match state {
         Timewait => CmState::Disconnect,
         Idle | ReqSent | MraReqRcvd | MraReqSent | RepSent | MraRepRcvd | MraRepSent | Established | DreqSent
-        | DreqRcvd => CmState::Connect,
+        | DreqRcvd | SidrReqSent | SidrReqRcvd => CmState::Connect,
     };
-    let mut conn = Conn::new(state, one, two, MINE);
+    let mut conn = Conn::new(state, one, two, MINE, Flavour::Linux6_12.life_time());
     conn.local_qp_num = 7;
-    if !matches!(state, ReqSent | MraReqRcvd) {
+    if !matches!(state, ReqSent | MraReqRcvd | SidrReqSent) {
         conn.remote_comm = Some(THEIRS);
     }
     id.conn = Some(conn);
+    (id.src, id.dst) = (Some(SocketAddr::new(one, 7)), Some(SocketAddr::new(two, 8)));
     let no = world.add_id(id);
     world.comms.insert(MINE, no);
     (world, file, no)
@@ -77,7 +93,8 @@ fn mra_counts_once() {
 
 #[test]
 fn rep_is_for_who_asked() {
-    let rep = Rep { param: ConnParam { qp_num: 9, ..ConnParam::default() }, private_data: vec![0; 196] };
+    let param = ConnParam { qp_num: 9, ..ConnParam::default() };
+    let rep = Rep { param, ece: Ece::default(), private_data: vec![0; 196] };
     let answered = Some((Kind::ConnectResponse, 0));
     table(arrives(Body::Rep(Box::new(rep))), &[(&[ReqSent, MraReqRcvd], MraRepSent, answered)]);
 }
@@ -112,7 +129,31 @@ fn giving_up() {
     let waiting = [ReqSent, MraReqRcvd, RepSent, MraRepRcvd];
     let gave_up = |world: &mut World, no| world.gave_up(no);
     let disconnected = Some((Kind::Disconnected, TIMED_OUT));
-    table(gave_up, &[(&waiting, Idle, unreachable), (&[DreqSent], Timewait, disconnected)]);
+    let rows: [Row<'_>; 3] =
+        [(&waiting, Idle, unreachable), (&[SidrReqSent], Idle, unreachable), (&[DreqSent], Timewait, disconnected)];
+    table(gave_up, &rows);
+}
+
+#[test]
+fn a_lookup_is_answered_once() {
+    let found = Body::SidrRep { answer: SidrAnswer::Found { qp_num: 9, qkey: 1 }, private_data: Vec::new() };
+    table(arrives(found), &[(&[SidrReqSent], Idle, Some((Kind::Established, 0)))]);
+    let refused = Body::SidrRep { answer: SidrAnswer::Refused(2), private_data: Vec::new() };
+    table(arrives(refused), &[(&[SidrReqSent], Idle, Some((Kind::Unreachable, 2)))]);
+    let answers = |world: &mut World, no| {
+        let _ = world.send_sidr_rep(no, SidrAnswer::Refused(2), &[]);
+    };
+    table(answers, &[(&[SidrReqRcvd], Idle, None)]);
+}
+
+#[test]
+fn data_stands_for_the_confirmation() {
+    let notifies = |world: &mut World, no| {
+        let _ = world.notify(no);
+    };
+    table(notifies, &[(&[RepSent, MraRepRcvd], Established, Some((Kind::Established, 0)))]);
+    let (mut world, _, no) = world(Established);
+    assert_eq!(world.notify(no), Err(Errno::EISCONN));
 }
 
 #[test]

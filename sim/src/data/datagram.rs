@@ -1,0 +1,145 @@
+//! Datagrams on their way: to one QP or to a group, or lost.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use cmid_proto::{GlobalRoute, Service};
+
+use crate::data::cq::WcStatus;
+use crate::data::qp::{QpNo, QpState};
+use crate::data::queues::{Pair, Received};
+use crate::data::transfer::count;
+use crate::gid::ip_of;
+use crate::multicast::MULTICAST_QP;
+use crate::sidr::UDP_QKEY;
+use crate::world::World;
+
+/// Bytes of global route header before a received datagram, in the same buffer; its length includes them.
+pub const GRH_LEN: usize = 40;
+
+/// Where the header of an IPv4 packet stands within the room for one (`union rdma_network_hdr`).
+const IPV4_AT: usize = 20;
+
+/// The protocol of RoCEv2 packets.
+const UDP: u8 = 17;
+
+#[derive(Debug)]
+pub(crate) struct Datagram {
+    pub(crate) from: QpNo,
+    /// The sender's address.
+    pub(crate) source: IpAddr,
+    pub(crate) route: GlobalRoute,
+    pub(crate) to_qp: u32,
+    pub(crate) qkey: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl World {
+    /// A datagram is where it was sent to. Who does not want it is not asked why.
+    pub(crate) fn datagram_arrives(&mut self, datagram: &Datagram) {
+        let target = ip_of(datagram.route.dgid);
+        let up = |qp: &QpNo| self.hosts.get(qp.host.0).is_some_and(|host| host.link_up);
+        let receivers: Vec<QpNo> = if !up(&datagram.from) {
+            Vec::new()
+        } else if target.is_multicast() && datagram.to_qp == MULTICAST_QP {
+            let hears = |pair: &Pair| pair.groups.contains(&datagram.route.dgid);
+            self.queues.pairs.iter().filter(|(qp, pair)| up(qp) && hears(pair)).map(|(&qp, _)| qp).collect()
+        } else {
+            let host = self.rdma_host_of(target);
+            host.map(|host| QpNo { host, num: datagram.to_qp }).filter(up).into_iter().collect()
+        };
+        if receivers.is_empty() {
+            self.counters.datagrams_dropped += 1;
+        }
+        for qp in receivers {
+            if self.is_lost() {
+                self.counters.datagrams_lost += 1;
+            } else if self.receive_datagram(qp, datagram).is_none() {
+                self.counters.datagrams_dropped += 1;
+            }
+        }
+    }
+
+    /// Puts a datagram into the next receive of a QP; `None` if it cannot be (`check_keys`, `check_resource` of rxe).
+    fn receive_datagram(&mut self, qp: QpNo, datagram: &Datagram) -> Option<()> {
+        let len = GRH_LEN + datagram.bytes.len();
+        let pair = self.queues.pairs.get_mut(&qp)?;
+        let listens = pair.service == Service::Datagram && matches!(pair.state, QpState::Rtr | QpState::Rts);
+        let room = pair.receives.front().is_some_and(|receive| receive.range.len() >= len);
+        if !listens || datagram.qkey != UDP_QKEY || !room {
+            return None;
+        }
+        let pd = pair.pd;
+        let receive = pair.receives.pop_front()?;
+        let start = receive.range.start;
+        let (status, byte_len) = match self.memory.for_local_write(receive.mr, pd, start..start + len) {
+            Some(place) => {
+                let (header, payload) = place.split_at_mut(GRH_LEN);
+                header.copy_from_slice(&header_of(datagram));
+                payload.copy_from_slice(&datagram.bytes);
+                (WcStatus::SUCCESS, count(len))
+            }
+            None => (WcStatus::LOC_PROT_ERR, 0),
+        };
+        self.finish_receive(qp, Received { wr_id: receive.wr_id, status, byte_len, src_qp: datagram.from.num });
+        Some(())
+    }
+}
+
+/// The header as RoCEv2 has it: that of the IP packet, which for IPv4 fills the second half of the room.
+fn header_of(datagram: &Datagram) -> [u8; GRH_LEN] {
+    let mut header = [0; GRH_LEN];
+    let route = &datagram.route;
+    match (datagram.source, ip_of(route.dgid)) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let ip = &mut header[IPV4_AT..];
+            ip[0] = 0x45;
+            ip[1] = route.traffic_class;
+            ip[8] = route.hop_limit;
+            ip[9] = UDP;
+            ip[12..16].copy_from_slice(&from.octets());
+            ip[16..20].copy_from_slice(&to.octets());
+        }
+        (from, to) => {
+            let first = 6 << 28 | u32::from(route.traffic_class) << 20 | route.flow_label & 0x000f_ffff;
+            header[..4].copy_from_slice(&first.to_be_bytes());
+            header[6] = UDP;
+            header[7] = route.hop_limit;
+            header[8..24].copy_from_slice(&crate::gid::gid_of(from));
+            header[24..40].copy_from_slice(&crate::gid::gid_of(to));
+        }
+    }
+    header
+}
+
+/// The receiver's own address and the sender's, from a header (`ibv_init_ah_from_wc`); `None` if it is not one.
+pub(crate) fn route_back(header: &[u8; GRH_LEN]) -> Option<(IpAddr, IpAddr)> {
+    let bytes = |at: usize| <[u8; 16]>::try_from(header.get(at..at + 16)?).ok();
+    if header[0] >> 4 == 6 {
+        let (from, to) = (Ipv6Addr::from(bytes(8)?), Ipv6Addr::from(bytes(24)?));
+        return Some((to.into(), from.into()));
+    }
+    if header[IPV4_AT] != 0x45 {
+        return None;
+    }
+    let [.., a, b, c, d, e, f, g, h] = *header;
+    Some((Ipv4Addr::new(e, f, g, h).into(), Ipv4Addr::new(a, b, c, d).into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gid::{HOP_LIMIT, gid_of};
+    use crate::host::HostNo;
+
+    #[test]
+    fn a_header_tells_the_way_back() {
+        for (from, to) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+            let (from, to): (IpAddr, IpAddr) = (from.parse().unwrap(), to.parse().unwrap());
+            let route = GlobalRoute { dgid: gid_of(to), hop_limit: HOP_LIMIT, ..GlobalRoute::default() };
+            let sender = QpNo { host: HostNo(0), num: 17 };
+            let datagram = Datagram { from: sender, source: from, route, to_qp: 18, qkey: 0, bytes: Vec::new() };
+            assert_eq!(route_back(&header_of(&datagram)), Some((to, from)));
+        }
+        assert_eq!(route_back(&[0; GRH_LEN]), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! Link addresses that change: the peers' (`cma_netevent_callback`) and the own (`cma_netdev_callback`).
+
+use crate::channel::Kind;
+use crate::host::HostNo;
+use crate::ib_cm::TIMED_OUT;
+use crate::id::{Id, IdNo};
+use crate::world::World;
+
+impl World {
+    /// The link address of a host is another: who watches its neighbours hears of it.
+    pub(crate) fn neighbour_changed(&mut self, host: HostNo, concerns: impl Fn(&Id) -> bool) {
+        let Some(changed) = self.hosts.get(host.0) else { return };
+        let addresses = &changed.rdma;
+        let watches = |id: &Id| id.watched && !id.removed && id.dst.is_some_and(|dst| addresses.contains(&dst.ip()));
+        let watchers: Vec<IdNo> =
+            self.ids.iter().filter(|(_, id)| watches(id) && concerns(id)).map(|(&no, _)| no).collect();
+        for no in watchers {
+            self.report_plain(no, Kind::Unreachable, TIMED_OUT);
+        }
+    }
+
+    /// The host's bond has failed over.
+    pub(crate) fn fail_over(&mut self, host: HostNo) {
+        let own: Vec<IdNo> =
+            self.ids.iter().filter(|(_, id)| id.host == host && id.device && !id.removed).map(|(&no, _)| no).collect();
+        for no in own {
+            self.report_plain(no, Kind::AddrChange, 0);
+        }
+        self.neighbour_changed(host, |id| id.host != host);
+    }
+}

@@ -1,0 +1,69 @@
+//! `rdma_set_option`, level `RDMA_OPTION_ID` (`ucma_set_option_id`).
+
+use std::net::IpAddr;
+
+use cmid_proto::{CmOption, Errno};
+
+use crate::id::{CmState, IdNo};
+use crate::ports::Owner;
+use crate::world::World;
+
+/// What was set of an id.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    /// The address may be bound to by others that have this set too; not while it listens.
+    pub(crate) reuse_addr: bool,
+    /// `None` until it is set or the id is bound: then an IPv4 id keeps to its family, and an IPv6 one takes both.
+    pub(crate) af_only: Option<bool>,
+    /// 0 until it is set.
+    pub(crate) ack_timeout: u8,
+}
+
+impl Options {
+    /// An id with these options, bound to that address, as the port table sees it.
+    pub(crate) fn owner(self, id: IdNo, ip: IpAddr) -> Owner {
+        Owner { id, ip, reuse_addr: self.reuse_addr, af_only: self.takes_only_its_family(ip) }
+    }
+
+    /// `afonly` of the kernel.
+    pub(crate) fn takes_only_its_family(self, ip: IpAddr) -> bool {
+        self.af_only.unwrap_or(ip.is_ipv4())
+    }
+}
+
+impl World {
+    /// `rdma_set_option`. The type of service is accepted and makes no difference to anything here.
+    pub(crate) fn set_option(&mut self, no: IdNo, option: CmOption) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        match option {
+            CmOption::Tos(_) => {}
+            CmOption::ReuseAddr(on) => {
+                let allowed = if on { id.state != CmState::Listen } else { id.state == CmState::Idle };
+                ensure(allowed)?;
+                id.options.reuse_addr = on;
+            }
+            CmOption::AfOnly(on) => {
+                ensure(matches!(id.state, CmState::Idle | CmState::AddrBound))?;
+                id.options.af_only = Some(on);
+            }
+            CmOption::AckTimeout(value) => {
+                ensure(!id.is_datagram())?;
+                id.options.ack_timeout = value;
+            }
+        }
+        self.tell_ports(no);
+        Ok(())
+    }
+
+    /// The port table sees what an id that is bound shares now.
+    pub(crate) fn tell_ports(&mut self, no: IdNo) {
+        let Some(id) = self.ids.get(&no) else { return };
+        if let (Some(port), Some(src), Some(host)) = (id.port, id.src, self.hosts.get_mut(id.host.0)) {
+            host.ports.update(id.port_space, port, id.options.owner(no, src.ip()));
+        }
+    }
+}
+
+fn ensure(allowed: bool) -> Result<(), Errno> {
+    if allowed { Ok(()) } else { Err(Errno::EINVAL) }
+}

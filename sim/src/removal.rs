@@ -1,0 +1,40 @@
+//! A device goes (`cma_process_remove`).
+
+use crate::channel::Kind;
+use crate::data::qp::QpNo;
+use crate::host::HostNo;
+use crate::id::IdNo;
+use crate::world::World;
+
+impl World {
+    /// Every id with that device is closed, and told so if events are delivered for it. Ids without one, wildcard
+    /// listeners among them, notice nothing.
+    pub(crate) fn remove_device(&mut self, host: HostNo) {
+        if !self.hosts.get_mut(host.0).is_some_and(|host| host.set_device(false)) {
+            return;
+        }
+        let closed: Vec<IdNo> =
+            self.ids.iter().filter(|(_, id)| id.host == host && id.device && !id.removed).map(|(&no, _)| no).collect();
+        for no in closed {
+            self.close_id(no);
+        }
+        let orphans: Vec<QpNo> = self.queues.pairs.keys().filter(|qp| qp.host == host).copied().collect();
+        for qp in orphans {
+            self.qp_to_error(qp);
+            self.destroy_qp(qp);
+        }
+    }
+
+    /// The kernel's part of an id ends, the user's stays (`ucma_close_id`).
+    fn close_id(&mut self, no: IdNo) {
+        self.release_port(no);
+        self.drop_conn(no);
+        self.cancel_joins(no);
+        let Some(id) = self.ids.get_mut(&no) else { return };
+        id.removed = true;
+        if let Some(lookup) = id.lookup.take() {
+            self.timers.cancel(lookup);
+        }
+        self.report_plain(no, Kind::DeviceRemoval, 0);
+    }
+}
