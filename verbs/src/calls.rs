@@ -6,11 +6,12 @@
 use core::net::SocketAddr;
 use core::ptr;
 
-use cmid_proto::{ConnParam, Errno, Outcome};
+use cmid_proto::{CmOption, ConnParam, Ece, Errno, Outcome, RejectReason};
 
 use crate::errno;
-use crate::ffi::{self, rdma_conn_param};
+use crate::ffi::{self, c_int, ibv_ece, ibv_event_type, rdma_conn_param};
 use crate::id::Id;
+use crate::macros;
 use crate::sockaddr::CAddr;
 
 pub(crate) fn bind(id: &Id, addr: SocketAddr) -> Outcome {
@@ -52,10 +53,16 @@ pub(crate) fn accept(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome
     errno::of_rdma(unsafe { ffi::rdma_accept(id.as_ptr(), &raw mut param) })
 }
 
-pub(crate) fn reject(id: &Id, private_data: &[u8]) -> Outcome {
+pub(crate) fn reject(id: &Id, reason: RejectReason, private_data: &[u8]) -> Outcome {
     let len = u8::try_from(private_data.len()).map_err(|_| Errno::EINVAL)?;
+    let data = private_data.as_ptr().cast();
     // SAFETY: the id is alive, its channel open, and `len` bytes are read during the call.
-    errno::of_rdma(unsafe { ffi::rdma_reject(id.as_ptr(), private_data.as_ptr().cast(), len) })
+    errno::of_rdma(unsafe {
+        match reason {
+            RejectReason::Consumer => ffi::rdma_reject(id.as_ptr(), data, len),
+            RejectReason::Ece => ffi::rdma_reject_ece(id.as_ptr(), data, len),
+        }
+    })
 }
 
 pub(crate) fn establish(id: &Id) -> Outcome {
@@ -66,6 +73,41 @@ pub(crate) fn establish(id: &Id) -> Outcome {
 pub(crate) fn disconnect(id: &Id) -> Outcome {
     // SAFETY: the id is alive, its channel open, and its QP, if any, held by it. An id without a device is refused.
     errno::of_rdma(unsafe { ffi::rdma_disconnect(id.as_ptr()) })
+}
+
+pub(crate) fn notify(id: &Id) -> Outcome {
+    // SAFETY: the id is alive and its channel open. The event is only a number here.
+    errno::of_rdma(unsafe { ffi::rdma_notify(id.as_ptr(), ibv_event_type::IBV_EVENT_COMM_EST) })
+}
+
+pub(crate) fn set_option(id: &Id, option: CmOption) -> Outcome {
+    match option {
+        CmOption::Tos(tos) => set(id, macros::RDMA_OPTION_ID_TOS, tos),
+        CmOption::ReuseAddr(on) => set(id, macros::RDMA_OPTION_ID_REUSEADDR, c_int::from(on)),
+        CmOption::AfOnly(on) => set(id, macros::RDMA_OPTION_ID_AFONLY, c_int::from(on)),
+        CmOption::AckTimeout(power) => set(id, macros::RDMA_OPTION_ID_ACK_TIMEOUT, power),
+    }
+}
+
+/// The kernel takes a value only of the length that the option has: `u8` or `c_int`.
+fn set<T: Copy>(id: &Id, name: c_int, mut value: T) -> Outcome {
+    let place = (&raw mut value).cast();
+    // SAFETY: the id is alive, its channel open, and the value is read during the call.
+    let returned = unsafe { ffi::rdma_set_option(id.as_ptr(), macros::RDMA_OPTION_ID, name, place, size_of::<T>()) };
+    errno::of_rdma(returned)
+}
+
+pub(crate) fn set_ece(id: &Id, ece: Ece) -> Outcome {
+    let mut ece = ibv_ece { vendor_id: ece.vendor_id, options: ece.options, comp_mask: 0 };
+    // SAFETY: the id is alive, and the options are read during the call.
+    errno::of_rdma(unsafe { ffi::rdma_set_local_ece(id.as_ptr(), &raw mut ece) })
+}
+
+pub(crate) fn remote_ece(id: &Id) -> Result<Ece, Errno> {
+    let mut ece = ibv_ece { vendor_id: 0, options: 0, comp_mask: 0 };
+    // SAFETY: the id is alive, and the result has a place.
+    errno::of_rdma(unsafe { ffi::rdma_get_remote_ece(id.as_ptr(), &raw mut ece) })?;
+    Ok(Ece { vendor_id: ece.vendor_id, options: ece.options })
 }
 
 /// librdmacm's form of the parameters; it points at the private data.

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
 use std::sync::Weak;
 
-use cmid_proto::{Call, ChannelKey, Device, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent};
+use cmid_proto::{Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent};
 
 use crate::calls;
 use crate::channel::Channel;
@@ -74,6 +74,10 @@ impl Verbs {
 
     pub(crate) fn id(&self, key: IdKey) -> Result<&Id, Errno> {
         self.ids.get(key).ok_or(Errno::ENOENT)
+    }
+
+    pub(crate) fn id_mut(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
+        self.ids.get_mut(key).ok_or(Errno::ENOENT)
     }
 
     fn channel(&self, key: ChannelKey) -> Result<&Channel, Errno> {
@@ -154,6 +158,15 @@ impl Verbs {
         Some((child, Some(listener)))
     }
 
+    /// What an event means for the id beside what the core makes of it.
+    fn note(&mut self, key: IdKey, taken: &Taken) {
+        if let (CmEvent::MulticastJoin, Some(group), Some(to), Some(id)) =
+            (taken.kind, taken.group, &taken.datagram, self.ids.get_mut(key))
+        {
+            id.joined(group, &to.path);
+        }
+    }
+
     /// The key of an id that librdmacm named, if it is one of this device's.
     fn known(&self, raw: NonNull<ffi::rdma_cm_id>) -> Option<IdKey> {
         // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed, destroys
@@ -177,14 +190,15 @@ impl Device for Verbs {
                 Read::Interrupted => continue,
             };
             if let Some((id, listener)) = self.identify(on, child, &taken) {
+                self.note(id, &taken);
                 return Ok(Some(RawEvent {
                     id,
                     listener,
                     kind: taken.kind,
                     status: taken.status,
                     param: taken.param,
-                    datagram: None,
-                    group: None,
+                    datagram: taken.datagram,
+                    group: taken.group,
                     private_data: &self.private[..taken.private_len],
                 }));
             }
@@ -203,14 +217,15 @@ impl Device for Verbs {
             Call::Listen { id, backlog } => calls::listen(self.id(id)?, backlog),
             Call::Connect { id, param } => calls::connect(self.id(id)?, &param, private_data),
             Call::Accept { id, param } => calls::accept(self.id(id)?, &param, private_data),
-            Call::Reject { id, reason: _ } => calls::reject(self.id(id)?, private_data),
+            Call::Reject { id, reason } => calls::reject(self.id(id)?, reason, private_data),
             Call::Establish { id } => calls::establish(self.id(id)?),
             Call::Disconnect { id } => calls::disconnect(self.id(id)?),
-            Call::Notify { .. }
-            | Call::Join { .. }
-            | Call::Leave { .. }
-            | Call::SetOption { .. }
-            | Call::SetEce { .. } => Err(Errno::EOPNOTSUPP),
+            Call::Notify { id } => calls::notify(self.id(id)?),
+            Call::Join { id, group, addr, send_only } => self.id_mut(id)?.join(group, addr, send_only),
+            // librdmacm finds it by its address.
+            Call::Leave { id, group: _, addr } => self.id_mut(id)?.leave(addr),
+            Call::SetOption { id, option } => calls::set_option(self.id(id)?, option),
+            Call::SetEce { id, ece } => calls::set_ece(self.id(id)?, ece),
             // librdmacm knows where it comes from.
             Call::Migrate { id, from: _, to } => self.migrate(id, to),
             Call::Destroy { id } => self.destroy(id),
@@ -234,8 +249,12 @@ impl Device for Verbs {
         sockaddr::from_c(storage).filter(|peer| !none(peer)).ok_or(Errno::EADDRNOTAVAIL)
     }
 
-    fn remote_ece(&self, _id: IdKey) -> Result<cmid_proto::Ece, Errno> {
-        Err(Errno::EOPNOTSUPP)
+    /// What the peer told of enhanced connection establishment in its request or answer (`rdma_get_remote_ece`).
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown id, `EINVAL` once it has a QP.
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        calls::remote_ece(self.id(id)?)
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {

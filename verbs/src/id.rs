@@ -9,7 +9,8 @@ use cmid_proto::{ChannelKey, Errno, IdKey, PortSpace};
 use crate::channel::Channel;
 use crate::data::QpInner;
 use crate::errno;
-use crate::ffi::{self, c_void, ibv_context, rdma_cm_id};
+use crate::ffi::{self, c_void, ibv_context, ibv_qp_type, rdma_cm_id};
+use crate::group::Membership;
 
 /// An `rdma_cm_id` that this device owns; dropping it destroys it.
 ///
@@ -22,6 +23,8 @@ pub(crate) struct Id {
     pub(crate) channel: ChannelKey,
     /// The QP on it. Held because librdmacm follows `id->qp` when it reads an event of this id (rdma_get_cm_event).
     pub(crate) qp: Option<Arc<QpInner>>,
+    /// The multicast groups that it is in (group.rs).
+    pub(crate) groups: Vec<Membership>,
 }
 
 // SAFETY: librdmacm ties an rdma_cm_id to no thread; it asks only that calls on one id do not run at the same time,
@@ -31,11 +34,11 @@ unsafe impl Send for Id {}
 impl Id {
     /// `rdma_create_id` on a channel.
     pub(crate) fn create(key: IdKey, on: ChannelKey, channel: &Channel, space: PortSpace) -> Result<Self, Errno> {
-        let mut raw = ptr::null_mut();
+        let (mut raw, context) = (ptr::null_mut(), as_context(key.to_bits()));
         // SAFETY: the channel is open and `raw` is a place for the result. The context is only kept, never followed.
-        let returned = unsafe { ffi::rdma_create_id(channel.as_ptr(), &raw mut raw, as_context(key), space.code()) };
+        let returned = unsafe { ffi::rdma_create_id(channel.as_ptr(), &raw mut raw, context, space.code()) };
         errno::of_rdma(returned)?;
-        Ok(Id { raw: NonNull::new(raw).ok_or(Errno::EIO)?, channel: on, qp: None })
+        Ok(Id { raw: NonNull::new(raw).ok_or(Errno::EIO)?, channel: on, qp: None, groups: Vec::new() })
     }
 
     /// The id that a CONNECT_REQUEST brought.
@@ -43,7 +46,7 @@ impl Id {
     /// # Safety
     /// `raw` came with a CONNECT_REQUEST that was read from the channel filed as `on`, and nobody else owns it.
     pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey) -> Self {
-        Id { raw, channel: on, qp: None }
+        Id { raw, channel: on, qp: None, groups: Vec::new() }
     }
 
     pub(crate) fn as_ptr(&self) -> *mut rdma_cm_id {
@@ -53,13 +56,25 @@ impl Id {
     /// Writes the core's key into the id. A child has its listener's until then.
     pub(crate) fn set_key(&mut self, key: IdKey) {
         // SAFETY: the id is alive, and nobody else uses it now. `context` is the application's field (rdma_create_id(3)).
-        unsafe { (*self.raw.as_ptr()).context = as_context(key) };
+        unsafe { (*self.raw.as_ptr()).context = as_context(key.to_bits()) };
     }
 
     /// The device that the id is bound to; `None` until a specific address was bound or ADDR_RESOLVED was read.
     pub(crate) fn verbs(&self) -> Option<NonNull<ibv_context>> {
         // SAFETY: the id is alive; librdmacm writes the field only inside calls that take the device by `&mut`.
         NonNull::new(unsafe { (*self.raw.as_ptr()).verbs })
+    }
+
+    /// The device's port that the id is bound to; 0 while it has no device.
+    pub(crate) fn port_num(&self) -> u8 {
+        // SAFETY: as in `verbs`.
+        unsafe { (*self.raw.as_ptr()).port_num }
+    }
+
+    /// Whether its QP is one for datagrams; librdmacm decides that by the port space (rdma_create_id(3)).
+    pub(crate) fn is_datagram(&self) -> bool {
+        // SAFETY: the id is alive, and the field does not change.
+        unsafe { (*self.raw.as_ptr()).qp_type == ibv_qp_type::IBV_QPT_UD }
     }
 
     /// For calls that make librdmacm follow `verbs` or `cma_dev` unasked.
@@ -73,6 +88,8 @@ impl Id {
     /// Takes the QP off the id. It is destroyed if nobody has a handle of it; otherwise it goes to the error state, so
     /// that what is posted comes back flushed, and nothing is sent for a connection that nobody manages.
     pub(crate) fn detach_qp(&mut self) -> Result<(), Errno> {
+        // The kernel refuses to destroy a QP that is attached to a group.
+        self.detach_groups();
         let qp = self.qp.take().ok_or(Errno::EINVAL)?;
         // SAFETY: the id is alive and nobody else uses it now. This is what rdma_destroy_qp does to the id; from here on
         // librdmacm cannot reach the QP, which may go at any time.
@@ -83,14 +100,15 @@ impl Id {
         Ok(())
     }
 
-    /// `rdma_destroy_id`, after the QP was taken off, as the man page asks.
+    /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page asks.
     ///
     /// # Errors
-    /// The errno, with the id, which lives on (without its QP).
+    /// The errno, with the id, which lives on (without its QP and its groups).
     pub(crate) fn destroy(mut self) -> Result<(), (Self, Errno)> {
         match self.destroy_raw() {
             Ok(()) => {
-                // Nothing is left in it that needs dropping: `destroy_raw` has taken the QP.
+                // `destroy_raw` has taken the QP; an empty list may have kept its room.
+                drop(mem::take(&mut self.groups));
                 mem::forget(self);
                 Ok(())
             }
@@ -99,6 +117,7 @@ impl Id {
     }
 
     fn destroy_raw(&mut self) -> Result<(), Errno> {
+        self.leave_all();
         // No QP is the usual case.
         let _ = self.detach_qp();
         // SAFETY: the id is alive, and after a success nobody uses it again: `destroy` forgets it, `drop` is the end of it.
@@ -114,10 +133,10 @@ impl Drop for Id {
     }
 }
 
-/// A key as it is kept in `rdma_cm_id.context`.
-fn as_context(key: IdKey) -> *mut c_void {
+/// A key as it is kept where librdmacm has a pointer of the application's, which it never follows.
+pub(crate) fn as_context(bits: u64) -> *mut c_void {
     // 64-bit targets only (ffi.rs).
-    ptr::without_provenance_mut(key.to_bits() as usize)
+    ptr::without_provenance_mut(bits as usize)
 }
 
 /// The key in an id's `context`.

@@ -5,7 +5,8 @@
 //! [`Verbs`] implements [`cmid_proto::Device`]: it makes the calls that the core asks for, and reports what the event
 //! channels say. It reads an event by copying it, with its private data, and acknowledging it at once; so nothing is
 //! ever outstanding, and `rdma_destroy_id` and `rdma_migrate_id`, which wait for outstanding events, do not wait.
-//! Beside the core, it makes what carries the data: [`Pd`], [`Mr`], [`Cq`], [`Qp`].
+//! Beside the core, it makes what carries the data: [`Pd`], [`Mr`], [`Cq`], [`Qp`], and for datagrams [`Ah`]. And it tells
+//! which [`devices`] there are, and what names mean ([`addr_info`]).
 //!
 //! ```no_run
 //! use cmid_proto::{Call, ChannelKey, Device, Errno, IdKey, PortSpace};
@@ -27,15 +28,15 @@
 //!
 //! # What it never does
 //!
-//! - It never waits: no call of [`Device`](cmid_proto::Device) blocks on a peer or on the application. (The kernel
-//!   itself may take about 70 seconds to destroy an id after requests that the core refuses to make.)
+//! - It never waits: no call of [`Device`](cmid_proto::Device) blocks on a peer or on the application. (Only
+//!   [`addr_info`], which is none of them, waits, for name servers. And the kernel itself may take about 70 seconds to destroy an id after requests that the core refuses to make.)
 //! - It never judges: what the core asks is done, and the kernel's answer is the outcome. It only refuses what would make
 //!   the libraries follow a null or a dangling pointer: `EINVAL` for a route, a connection or an answer on an id that has
-//!   no device, `EBUSY` for closing a channel that has ids.
+//!   no device, `EBUSY` for closing a channel that has ids, `ENXIO` for leaving a multicast group once the device is gone.
 //! - It never passes a NULL channel to librdmacm: synchronous mode is the core's.
 //! - It never panics on what a device, a peer or a newer library says: unknown event codes and statuses are values.
 //! - It never hands out a reference into memory that a device may write to.
-//! - It does not read the device's asynchronous events (ibv_get_async_event(3)), and makes no UD queue pairs.
+//! - It does not read the device's asynchronous events (ibv_get_async_event(3)).
 //!
 //! # Unsafe code
 //!
@@ -43,6 +44,7 @@
 //! memory. What all of them lean on: one [`Verbs`] owns its ids and channels alone; an id holds the QP that librdmacm
 //! follows through it; ids go before their channel, QPs before CQs and PDs, and those before the device's context.
 
+mod addr_info;
 mod calls;
 mod channel;
 mod data;
@@ -50,12 +52,17 @@ mod device;
 mod errno;
 mod event;
 mod ffi;
+mod group;
 mod id;
+mod inventory;
+mod macros;
 mod sockaddr;
 mod table;
 
-pub use data::{Access, Caps, Completion, Cq, Mr, Pd, Qp, QpState, Remote, WcStatus};
+pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
+pub use data::{Access, Ah, Caps, Completion, Cq, GRH_LEN, Mr, Pd, Qp, QpState, Remote, To, WcStatus};
 pub use device::{Handle, Verbs};
+pub use inventory::{DeviceInfo, devices};
 
 /// What may change threads, and what several may use at a time, is part of the interface.
 const _: () = {
@@ -65,6 +72,8 @@ const _: () = {
     send::<Handle>();
     send::<Pd>();
     sync::<Pd>();
+    send::<Ah>();
+    sync::<Ah>();
     send::<Mr>();
     sync::<Mr>();
     send::<Cq>();

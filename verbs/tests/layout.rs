@@ -5,13 +5,17 @@ use std::mem::{offset_of, size_of};
 use std::process::Command;
 
 use cmid_proto::{CmEvent, ConnParam, Errno, PortSpace};
-use cmid_verbs::{Access, Completion, QpState, WcStatus};
+use cmid_verbs::{Access, Completion, GRH_LEN, QpState, WcStatus};
+
+#[path = "../src/macros.rs"]
+mod macros;
 
 #[test]
 fn numbers_are_those_of_the_headers() {
     let mut expected = events();
     expected.extend(verbs());
     expected.extend(errnos());
+    expected.extend(anonymous());
 
     let mut lines = String::new();
     for (c, _) in &expected {
@@ -34,6 +38,8 @@ fn events() -> Vec<(String, i64)> {
     let mut list: Vec<_> = known.collect();
     list.push(("RDMA_PS_TCP".into(), PortSpace::Tcp.code().into()));
     list.push(("RDMA_PS_IB".into(), PortSpace::Ib.code().into()));
+    list.push(("RDMA_PS_UDP".into(), PortSpace::Udp.code().into()));
+    list.push(("RDMA_PS_IPOIB".into(), PortSpace::Ipoib.code().into()));
     list.push(("RDMA_MAX_RESP_RES".into(), ConnParam::DEVICE_MAX.into()));
     list.push(("RDMA_MAX_INIT_DEPTH".into(), ConnParam::DEVICE_MAX.into()));
     list
@@ -70,7 +76,26 @@ fn verbs() -> Vec<(String, i64)> {
         place("opcode", offset_of!(Completion, opcode)),
         place("byte_len", offset_of!(Completion, byte_len)),
         place("qp_num", offset_of!(Completion, qp_num)),
+        place("src_qp", offset_of!(Completion, src_qp)),
+        ("sizeof(struct ibv_grh)".into(), GRH_LEN as i64),
     ]
+}
+
+fn anonymous() -> Vec<(String, i64)> {
+    [
+        ("RDMA_OPTION_ID", macros::RDMA_OPTION_ID),
+        ("RDMA_OPTION_ID_TOS", macros::RDMA_OPTION_ID_TOS),
+        ("RDMA_OPTION_ID_REUSEADDR", macros::RDMA_OPTION_ID_REUSEADDR),
+        ("RDMA_OPTION_ID_AFONLY", macros::RDMA_OPTION_ID_AFONLY),
+        ("RDMA_OPTION_ID_ACK_TIMEOUT", macros::RDMA_OPTION_ID_ACK_TIMEOUT),
+        ("RAI_PASSIVE", macros::RAI_PASSIVE),
+        ("RAI_NUMERICHOST", macros::RAI_NUMERICHOST),
+        ("RAI_NOROUTE", macros::RAI_NOROUTE),
+        ("RAI_FAMILY", macros::RAI_FAMILY),
+        ("EAI_SYSTEM", macros::EAI_SYSTEM),
+    ]
+    .map(|(name, number)| (name.to_string(), i64::from(number)))
+    .into()
 }
 
 fn errnos() -> Vec<(String, i64)> {
@@ -80,7 +105,7 @@ fn errnos() -> Vec<(String, i64)> {
 /// Compiles and runs a C program with these lines in its `main`.
 fn run(lines: &str) -> String {
     let source = format!(
-        "#include <errno.h>\n#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\n\
+        "#include <errno.h>\n#include <stddef.h>\n#include <stdio.h>\n#include <netdb.h>\n#include <infiniband/verbs.h>\n\
          #include <rdma/rdma_cma.h>\nint main(void) {{\n{lines}    return 0;\n}}\n"
     );
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));

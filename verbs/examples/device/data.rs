@@ -10,18 +10,18 @@ use crate::lab::{End, Pair, readable};
 const PAGE: usize = 4096;
 const LIMIT: Duration = Duration::from_secs(10);
 
-fn register(end: &End, fill: u8, access: Access) -> Mr {
+pub(crate) fn register(end: &End, fill: u8, access: Access) -> Mr {
     end.pd.register(vec![fill; PAGE], access).expect("register")
 }
 
-fn bytes<const N: usize>(memory: &Mr, offset: usize) -> [u8; N] {
+pub(crate) fn bytes<const N: usize>(memory: &Mr, offset: usize) -> [u8; N] {
     let mut copy = [0; N];
     memory.read(offset, &mut copy).expect("inside");
     copy
 }
 
 /// The next completion, by busy polling.
-fn polled(cq: &Cq) -> Completion {
+pub(crate) fn polled(cq: &Cq) -> Completion {
     let started = Instant::now();
     let mut one = [Completion::default()];
     while cq.poll(&mut one).expect("poll") == 0 {
@@ -40,7 +40,7 @@ fn notified(cq: &Cq) -> Completion {
     two[0]
 }
 
-fn success(completion: Completion, wr_id: u64, opcode: u32) -> Completion {
+pub(crate) fn success(completion: Completion, wr_id: u64, opcode: u32) -> Completion {
     assert_eq!((completion.status, completion.wr_id, completion.opcode), (WcStatus::SUCCESS, wr_id, opcode));
     completion
 }

@@ -5,7 +5,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, Errno, IdKey, Pollable, PortSpace, ReceivedParam};
+use cmid_proto::{
+    Call, ChannelKey, CmEvent, ConnParam, Datagram, Device, Errno, GroupKey, IdKey, Pollable, PortSpace, ReceivedParam,
+};
 use cmid_verbs::{Caps, Cq, Pd, Qp, Verbs};
 
 pub(crate) const CLIENT: [u8; 4] = [10, 99, 0, 1];
@@ -33,6 +35,8 @@ pub(crate) struct Seen {
     pub(crate) kind: CmEvent,
     pub(crate) status: i32,
     pub(crate) param: ReceivedParam,
+    pub(crate) datagram: Option<Datagram>,
+    pub(crate) group: Option<GroupKey>,
     pub(crate) private_data: Vec<u8>,
 }
 
@@ -64,13 +68,28 @@ impl Side {
     }
 
     pub(crate) fn fails(&mut self, call: &Call, errno: Errno) {
-        let outcome = self.device.call(call, &[]);
+        self.fails_with(call, &[], errno);
+    }
+
+    pub(crate) fn fails_with(&mut self, call: &Call, private_data: &[u8], errno: Errno) {
+        let outcome = self.device.call(call, private_data);
         assert_eq!(outcome, Err(errno), "{call:?}");
     }
 
     pub(crate) fn id(&mut self) -> IdKey {
+        self.id_in(PortSpace::Tcp)
+    }
+
+    pub(crate) fn id_in(&mut self, port_space: PortSpace) -> IdKey {
         let (id, channel) = (self.key(), self.channel);
-        self.ok(&Call::CreateId { id, channel, port_space: PortSpace::Tcp });
+        self.ok(&Call::CreateId { id, channel, port_space });
+        id
+    }
+
+    /// An id for datagrams that is bound to an address.
+    pub(crate) fn bound(&mut self, addr: [u8; 4]) -> IdKey {
+        let id = self.id_in(PortSpace::Udp);
+        self.ok(&Call::Bind { id, addr: SocketAddr::from((addr, 0)) });
         id
     }
 
@@ -92,6 +111,8 @@ impl Side {
                     kind: event.kind,
                     status: event.status,
                     param: event.param,
+                    datagram: event.datagram,
+                    group: event.group,
                     private_data: event.private_data.to_vec(),
                 });
             }
@@ -116,8 +137,12 @@ impl Side {
 
     /// A listener on the server's address, and where it is.
     pub(crate) fn listener(&mut self) -> (IdKey, SocketAddr) {
+        self.listener_in(PortSpace::Tcp)
+    }
+
+    pub(crate) fn listener_in(&mut self, port_space: PortSpace) -> (IdKey, SocketAddr) {
         let addr = SocketAddr::from((SERVER, NEXT_PORT.fetch_add(1, Ordering::Relaxed)));
-        let id = self.id();
+        let id = self.id_in(port_space);
         self.ok(&Call::Bind { id, addr });
         self.ok(&Call::Listen { id, backlog: 10 });
         (id, addr)
@@ -125,7 +150,11 @@ impl Side {
 
     /// An id that has its route.
     pub(crate) fn resolved(&mut self, dst: SocketAddr) -> IdKey {
-        let id = self.id();
+        self.resolved_in(PortSpace::Tcp, dst)
+    }
+
+    pub(crate) fn resolved_in(&mut self, port_space: PortSpace, dst: SocketAddr) -> IdKey {
+        let id = self.id_in(port_space);
         let src = Some(SocketAddr::from((CLIENT, 0)));
         self.ok(&Call::ResolveAddr { id, src, dst, timeout_ms: 2_000 });
         assert_eq!(self.expect(CmEvent::AddrResolved).id, id);
@@ -198,6 +227,10 @@ pub(crate) fn param() -> ConnParam {
 
 pub(crate) fn id_key(index: u64, generation: u64) -> IdKey {
     IdKey::from_bits(generation << 32 | index).expect("a generation above 0")
+}
+
+pub(crate) fn group_key(index: u64) -> GroupKey {
+    GroupKey::from_bits(1 << 32 | index).expect("a generation above 0")
 }
 
 pub(crate) fn channel_key(index: u64, generation: u64) -> ChannelKey {

@@ -8,14 +8,19 @@
 mod calls;
 mod cycles;
 mod data;
+mod datagram;
+mod inventory;
 mod lab;
+mod lookup;
+mod multicast;
+mod options;
 mod removal;
 mod rows;
 mod threads;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 18] = [
+const CHECKS: [(&str, fn()); 34] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -33,6 +38,22 @@ const CHECKS: [(&str, fn()); 18] = [
     ("handles outlive their device", data::outliving),
     ("an id changes threads", threads::accepted_elsewhere),
     ("a handle that nobody adopts", threads::abandoned),
+    ("row 14: refused for its ECE", options::refused_for_ece),
+    ("ECE is told and heard", options::ece),
+    ("options, where they are allowed", options::legality),
+    ("row 76: notify", options::notify),
+    ("row 70: a lookup that nobody answers", lookup::nobody),
+    ("row 71: a lookup that is refused", lookup::refused),
+    ("row 72: a lookup that is answered", lookup::answered),
+    ("datagrams there and back", datagram::there_and_back),
+    ("what QPs of the two kinds refuse", datagram::kinds),
+    ("an address handle outlives what it came from, and goes early", datagram::lifetimes),
+    ("row 75: joining, leaving, and what is refused", multicast::membership),
+    ("row 75: a group is left before its event is read", multicast::left_unread),
+    ("datagrams to a group", multicast::delivered),
+    ("QPs and ids go while they are in groups", multicast::nothing_is_left),
+    ("the devices", inventory::devices),
+    ("what names mean, and an endpoint of it", inventory::names),
     ("200 connections leave nothing behind", cycles::nothing_is_left),
 ];
 

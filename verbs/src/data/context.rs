@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 
+use crate::errno;
 use crate::ffi::{self, ibv_context};
 
 /// A reference to one of librdmacm's device contexts.
@@ -28,29 +29,33 @@ impl Context {
     /// # Errors
     /// `ENODEV` if the device has gone meanwhile.
     pub(crate) fn hold(verbs: NonNull<ibv_context>) -> Result<Arc<Self>, Errno> {
+        let all = Self::all().map_err(|_| Errno::ENODEV)?;
+        all.into_iter().find(|context| context.is(verbs)).map(Arc::new).ok_or(Errno::ENODEV)
+    }
+
+    /// Counts on the context of every device that is there.
+    ///
+    /// # Errors
+    /// What rdma_get_devices(3) leaves.
+    pub(crate) fn all() -> Result<Vec<Self>, Errno> {
         // SAFETY: the number of devices need not be reported.
         let list = unsafe { ffi::rdma_get_devices(ptr::null_mut()) };
         if list.is_null() {
-            return Err(Errno::ENODEV);
+            return Err(errno::last());
         }
-        let mut found = false;
+        let mut all = Vec::new();
         let mut entry = list;
-        loop {
-            // SAFETY: the list ends with a null entry; the loop ends there, and has not passed it.
-            let device = unsafe { *entry };
-            let Some(device) = NonNull::new(device) else { break };
-            if device == verbs && !found {
-                found = true;
-            } else {
-                release(device);
-            }
+        // SAFETY: the list ends with a null entry; the loop ends there, and has not passed it.
+        while let Some(verbs) = NonNull::new(unsafe { *entry }) {
+            // It now has the count that rdma_get_devices added for this device.
+            all.push(Context { verbs });
             // SAFETY: `entry` was not the last one.
             entry = unsafe { entry.add(1) };
         }
         // SAFETY: librdmacm allocated the array with malloc, to be freed by rdma_free_devices with free. The counts that
-        // function would take off are ours one by one.
+        // function would take off are taken off one by one.
         unsafe { ffi::free(list.cast()) };
-        if found { Ok(Arc::new(Context { verbs })) } else { Err(Errno::ENODEV) }
+        Ok(all)
     }
 
     pub(crate) fn as_ptr(&self) -> *mut ibv_context {

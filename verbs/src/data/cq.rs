@@ -11,7 +11,9 @@ use cmid_proto::Errno;
 use crate::channel::set_nonblocking;
 use crate::data::Context;
 use crate::errno;
-use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_cq, ibv_wc, ibv_wc_opcode, ibv_wc_status};
+use crate::ffi::{
+    self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_cq, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status,
+};
 
 /// A completion queue with a completion channel of its own. Cheap to clone; any thread may use it.
 #[derive(Clone)]
@@ -49,12 +51,13 @@ pub struct Completion {
     /// What it was: one of the constants of this type.
     pub opcode: u32,
     vendor_err: u32,
-    /// How many bytes were received or read.
+    /// How many bytes were received or read; for a datagram with the [`GRH_LEN`](crate::GRH_LEN) bytes in front.
     pub byte_len: u32,
     imm_data: u32,
     /// The number of the QP that it was posted to.
     pub qp_num: u32,
-    src_qp: u32,
+    /// For a datagram that was received, the QP that sent it.
+    pub src_qp: u32,
     wc_flags: u32,
     pkey_index: u16,
     slid: u16,
@@ -73,6 +76,8 @@ const _: () = assert!(offset_of!(Completion, byte_len) == offset_of!(ibv_wc, byt
 const _: () = assert!(offset_of!(Completion, qp_num) == offset_of!(ibv_wc, qp_num));
 const _: () = assert!(offset_of!(Completion, src_qp) == offset_of!(ibv_wc, src_qp));
 const _: () = assert!(offset_of!(Completion, wc_flags) == offset_of!(ibv_wc, wc_flags));
+const _: () = assert!(offset_of!(Completion, slid) == offset_of!(ibv_wc, slid));
+const _: () = assert!(offset_of!(Completion, sl) == offset_of!(ibv_wc, sl));
 const _: () = assert!(offset_of!(Completion, dlid_path_bits) == offset_of!(ibv_wc, dlid_path_bits));
 
 impl Completion {
@@ -84,6 +89,13 @@ impl Completion {
     pub const READ: u32 = ibv_wc_opcode::IBV_WC_RDMA_READ;
     /// [`Qp::post_recv`](crate::Qp::post_recv) (`IBV_WC_RECV`).
     pub const RECV: u32 = ibv_wc_opcode::IBV_WC_RECV;
+
+    /// Whether a datagram that was received has a global route header in front, and not just room for one. On RoCE
+    /// always.
+    #[must_use]
+    pub fn has_grh(&self) -> bool {
+        self.wc_flags & ibv_wc_flags::IBV_WC_GRH.0 != 0
+    }
 }
 
 /// How a work request ended (`enum ibv_wc_status`, ibv_poll_cq(3)).

@@ -1,10 +1,11 @@
-//! The data path: protection domains, memory, completion queues and queue pairs.
+//! The data path: protection domains, memory, completion queues, queue pairs and address handles.
 //!
 //! Every handle holds, by `Arc`, what it stands on, so that things go in the right order whoever drops them when:
-//! a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] before its [`Pd`], and all of them before the device's
+//! a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] or an [`Ah`] before its [`Pd`], and all of them before the device's
 //! context. Where the kernel refuses to destroy something (it should not, in that order), the library's object is
 //! leaked, and never used again.
 
+mod ah;
 mod context;
 mod cq;
 mod mr;
@@ -16,6 +17,8 @@ use std::sync::{Arc, Weak};
 
 use cmid_proto::{Errno, IdKey};
 
+pub(crate) use ah::path_from_c;
+pub use ah::{Ah, GRH_LEN, To};
 pub(crate) use context::Context;
 pub use cq::{Completion, Cq, WcStatus};
 pub use mr::{Access, Mr};
@@ -27,13 +30,15 @@ use crate::Verbs;
 use crate::ffi::ibv_context;
 
 impl Verbs {
-    /// A protection domain on the id's device (ibv_alloc_pd(3)).
+    /// A protection domain on the id's device (ibv_alloc_pd(3)). For datagrams it matters on which of the device's ports
+    /// the id is: see [`Pd::create_ah_from`].
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `ENODEV` while the id has no device: before a specific address is bound or
     /// ADDR_RESOLVED is read; else what ibv_alloc_pd leaves.
     pub fn alloc_pd(&mut self, id: IdKey) -> Result<Pd, Errno> {
-        Pd::alloc(self.context(id)?)
+        let context = self.context(id)?;
+        Pd::alloc(context, self.id(id)?.port_num())
     }
 
     /// A completion queue for at least `depth` completions on the id's device, with a non-blocking completion channel of
@@ -46,8 +51,9 @@ impl Verbs {
         Cq::create(self.context(id)?, depth)
     }
 
-    /// A reliable connected queue pair on the id (rdma_create_qp(3)); librdmacm takes it through its states as the
-    /// connection goes.
+    /// A queue pair on the id (rdma_create_qp(3)): reliable connected, or for datagrams where the id's port space is for
+    /// them. librdmacm takes the first through its states as the connection goes; the second is ready to send at once,
+    /// and attached to the multicast groups whose MULTICAST_JOIN is read while the id has it.
     ///
     /// The device keeps it for as long as it is on the id; the handle that is returned posts to it, from any thread.
     ///
@@ -64,6 +70,7 @@ impl Verbs {
 
     /// Takes the QP off the id. If a [`Qp`] handle is left, the QP goes to the error state (what is posted completes with
     /// [`WcStatus::WR_FLUSH_ERR`]) and is destroyed with the last handle; otherwise it is destroyed now.
+    /// Either way it receives nothing from multicast groups any more; the id stays in them.
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.

@@ -14,9 +14,11 @@ use crate::ffi::{self, ibv_pd};
 #[derive(Clone)]
 pub struct Pd(pub(crate) Arc<PdInner>);
 
-/// Destroyed when neither a handle, nor a QP, nor memory needs it any more.
+/// Destroyed when neither a handle, nor a QP, nor memory, nor an address handle needs it any more.
 pub(crate) struct PdInner {
     raw: NonNull<ibv_pd>,
+    /// The port of the id that it was made on.
+    port_num: u8,
     // Dropped after the PD.
     context: Arc<Context>,
 }
@@ -27,11 +29,11 @@ unsafe impl Send for PdInner {}
 unsafe impl Sync for PdInner {}
 
 impl Pd {
-    pub(crate) fn alloc(context: Arc<Context>) -> Result<Self, Errno> {
+    pub(crate) fn alloc(context: Arc<Context>, port_num: u8) -> Result<Self, Errno> {
         // SAFETY: the context is open.
         let raw = unsafe { ffi::ibv_alloc_pd(context.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
-        Ok(Pd(Arc::new(PdInner { raw, context })))
+        Ok(Pd(Arc::new(PdInner { raw, port_num, context })))
     }
 
     /// Registers memory: the whole buffer up to its length (ibv_reg_mr(3)). [`Mr::into_buffer`] gives it back.
@@ -49,6 +51,10 @@ impl PdInner {
         self.raw.as_ptr()
     }
 
+    pub(crate) fn port_num(&self) -> u8 {
+        self.port_num
+    }
+
     pub(crate) fn is_on(&self, context: &Context) -> bool {
         self.context.as_ptr() == context.as_ptr()
     }
@@ -56,7 +62,7 @@ impl PdInner {
 
 impl Drop for PdInner {
     fn drop(&mut self) {
-        // SAFETY: allocated by ibv_alloc_pd and freed only here. QPs and MRs of it hold it, so none is left. If the kernel
+        // SAFETY: allocated by ibv_alloc_pd and freed only here. QPs, MRs and AHs of it hold it, so none is left. If the kernel
         // refuses, it is leaked.
         let _ = unsafe { ffi::ibv_dealloc_pd(self.raw.as_ptr()) };
     }

@@ -10,11 +10,11 @@ use cmid_proto::Errno;
 
 use crate::data::cq::CqInner;
 use crate::data::pd::PdInner;
-use crate::data::{Context, Cq, Mr, Pd};
+use crate::data::{Context, Cq, Mr, Pd, To};
 use crate::errno;
 use crate::ffi::{
-    self, PostRecv, PostSend, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_state,
-    ibv_qp_type, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t,
+    self, PostRecv, PostSend, c_int, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_state,
+    ibv_qp_type, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t, ud_t, wr_t,
 };
 use crate::id::Id;
 
@@ -71,7 +71,7 @@ impl QpState {
     pub const ERR: QpState = QpState(ibv_qp_state::IBV_QPS_ERR);
 }
 
-/// A handle of a reliable connected queue pair. Cheap to clone; any thread may post.
+/// A handle of a queue pair, reliable connected or for datagrams. Cheap to clone; any thread may post.
 ///
 /// The QP is destroyed when it is off its id and the last handle is dropped. Each work request has one piece of memory
 /// and makes a completion. Memory is checked by the device: a key of another PD completes with
@@ -82,13 +82,16 @@ pub struct Qp(Arc<QpInner>);
 /// One QP, held by its id and by the handles.
 pub(crate) struct QpInner {
     raw: NonNull<ibv_qp>,
+    /// For what goes to the peer of a connection.
     post_send: PostSend,
+    /// For datagrams.
+    post_send_to: PostSend,
     post_recv: PostRecv,
     max_inline: u32,
     // Dropped after the QP.
     _send_cq: Arc<CqInner>,
     _recv_cq: Arc<CqInner>,
-    _pd: Arc<PdInner>,
+    pd: Arc<PdInner>,
 }
 
 // SAFETY: libibverbs is thread-safe: several threads may post to, modify and query a QP at a time, and it is tied to none.
@@ -127,15 +130,27 @@ impl Qp {
     /// Posts a message to be sent (`IBV_WR_SEND`).
     ///
     /// # Errors
-    /// `EINVAL` if the range is not inside the memory or the QP is in no state for it, `ENOMEM` if the queue is full.
+    /// `EINVAL` if the range is not inside the memory, if the QP is in no state for it, or if it is one for datagrams;
+    /// `ENOMEM` if the queue is full.
     #[inline]
     pub fn post_send(&self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
         let sge = memory.sge(range)?;
         self.0.post(wr_id, sge, ibv_wr_opcode::IBV_WR_SEND, self.0.inline_flag(&sge), Remote { addr: 0, rkey: 0 })
     }
 
+    /// Posts a datagram to be sent (`IBV_WR_SEND`). It fits into one packet of the path, or fails.
+    ///
+    /// # Errors
+    /// `EINVAL` if the range is not inside the memory, if the address handle is of another [`Pd`](crate::Pd) than the QP,
+    /// if the QP is in no state for it, or if it is not one for datagrams; `ENOMEM` if the queue is full.
+    #[inline]
+    pub fn post_send_to(&self, wr_id: u64, memory: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
+        let sge = memory.sge(range)?;
+        self.0.post_to(wr_id, sge, self.0.inline_flag(&sge), to)
+    }
+
     /// Posts a place for a message to arrive at (`ibv_post_recv`). Its registration needs
-    /// [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
+    /// [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE). A datagram takes [`GRH_LEN`](crate::GRH_LEN) bytes more.
     ///
     /// # Errors
     /// As [`Qp::post_send`].
@@ -195,6 +210,7 @@ impl QpInner {
             let operations = &(*context.as_ptr()).ops;
             (operations.post_send.ok_or(Errno::ENOSYS)?, operations.post_recv.ok_or(Errno::ENOSYS)?)
         };
+        let datagram = id.is_datagram();
         let mut attr = ibv_qp_init_attr {
             qp_context: ptr::null_mut(),
             send_cq: send_cq.as_ptr(),
@@ -207,7 +223,7 @@ impl QpInner {
                 max_recv_sge: caps.max_recv_sge,
                 max_inline_data: caps.max_inline,
             },
-            qp_type: ibv_qp_type::IBV_QPT_RC,
+            qp_type: if datagram { ibv_qp_type::IBV_QPT_UD } else { ibv_qp_type::IBV_QPT_RC },
             sq_sig_all: 0,
         };
         // SAFETY: the id is alive, has a device (the context is its), and no QP; PD and CQs are of that device, alive, and
@@ -215,8 +231,23 @@ impl QpInner {
         errno::of_rdma(unsafe { ffi::rdma_create_qp(id.as_ptr(), pd.as_ptr(), &raw mut attr) })?;
         // SAFETY: the id is alive; rdma_create_qp has just filled the field.
         let raw = NonNull::new(unsafe { (*id.as_ptr()).qp }).ok_or(Errno::EIO)?;
+        let (post_send, post_send_to) =
+            if datagram { (refuse as PostSend, post_send) } else { (post_send, refuse as PostSend) };
         let max_inline = caps.max_inline;
-        Ok(Arc::new(QpInner { raw, post_send, post_recv, max_inline, _send_cq: send_cq, _recv_cq: recv_cq, _pd: pd }))
+        Ok(Arc::new(QpInner {
+            raw,
+            post_send,
+            post_send_to,
+            post_recv,
+            max_inline,
+            _send_cq: send_cq,
+            _recv_cq: recv_cq,
+            pd,
+        }))
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut ibv_qp {
+        self.raw.as_ptr()
     }
 
     /// Moves the QP to the error state.
@@ -239,25 +270,54 @@ impl QpInner {
 
     #[inline]
     fn post(&self, wr_id: u64, mut sge: ibv_sge, opcode: u32, flags: u32, remote: Remote) -> Result<(), Errno> {
-        // SAFETY: zeros are a value of it: integers, null pointers, and unions of such.
-        let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
-        request.wr_id = wr_id;
-        request.sg_list = &raw mut sge;
-        // Some devices take a length of 0 for 2 GiB.
-        request.num_sge = i32::from(sge.length != 0);
-        request.opcode = opcode;
-        request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0 | flags;
-        request.wr.rdma = rdma_t { remote_addr: remote.addr, rkey: remote.rkey };
+        let peer = wr_t { rdma: rdma_t { remote_addr: remote.addr, rkey: remote.rkey } };
+        let mut request = send_request(wr_id, &mut sge, opcode, flags, peer);
         let mut bad = ptr::null_mut();
-        // SAFETY: the QP is alive and the function is its provider's, which copies the request, and inline data, before it
-        // returns. The memory that it names is safe to name at any time (see `Mr`), and alive during the call.
+        // SAFETY: the QP is alive and connected, and the function is its provider's, which copies the request, and inline
+        // data, before it returns. The memory that it names is safe to name at any time (see `Mr`), and alive during the
+        // call. For a datagram QP, whose provider would follow an address handle that is not there, it is `refuse`.
         errno::of_ibv(unsafe { (self.post_send)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
     }
+
+    #[inline]
+    fn post_to(&self, wr_id: u64, mut sge: ibv_sge, flags: u32, to: To<'_>) -> Result<(), Errno> {
+        // The provider takes it for one of its own.
+        if !to.ah.is_of(&self.pd) {
+            return Err(Errno::EINVAL);
+        }
+        let peer = wr_t { ud: ud_t { ah: to.ah.as_ptr(), remote_qpn: to.qp_num, remote_qkey: to.qkey } };
+        let mut request = send_request(wr_id, &mut sge, ibv_wr_opcode::IBV_WR_SEND, flags, peer);
+        let mut bad = ptr::null_mut();
+        // SAFETY: as in `post`, but for a connected QP it is `refuse`. The provider follows the address handle during the
+        // call: it is borrowed, and of the same device, because of the same PD.
+        errno::of_ibv(unsafe { (self.post_send_to)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
+    }
+}
+
+/// A work request of one piece of memory, which must live until it is posted.
+#[inline]
+fn send_request(wr_id: u64, sge: &mut ibv_sge, opcode: u32, flags: u32, peer: wr_t) -> ibv_send_wr {
+    // SAFETY: zeros are a value of it: integers, null pointers, and unions of such.
+    let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
+    request.wr_id = wr_id;
+    // Some devices take a length of 0 for 2 GiB.
+    request.num_sge = i32::from(sge.length != 0);
+    request.sg_list = sge;
+    request.opcode = opcode;
+    request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0 | flags;
+    request.wr = peer;
+    request
+}
+
+/// Stands for the provider's function in the calls that a QP of the other kind has, so that none has to ask which it is.
+unsafe extern "C" fn refuse(_: *mut ibv_qp, _: *mut ibv_send_wr, _: *mut *mut ibv_send_wr) -> c_int {
+    ffi::EINVAL
 }
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        // SAFETY: made by rdma_create_qp and destroyed only here. No id points at it: an `Id` that does holds it. It does not
+        // SAFETY: made by rdma_create_qp and destroyed only here. No id points at it: an `Id` that does holds it, and has
+        // detached it from multicast groups when it let go, without which the kernel would refuse. It does not
         // wait: asynchronous events, for which it would, are never read. If the kernel refuses, it is leaked.
         let _ = unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) };
     }

@@ -1,0 +1,180 @@
+//! Address handles: where datagrams go.
+
+use core::fmt;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+use cmid_proto::{AhAttr, Errno, GlobalRoute};
+
+use crate::data::pd::PdInner;
+use crate::data::{Completion, Mr, Pd};
+use crate::errno;
+use crate::ffi::{self, ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_grh, ibv_wc};
+
+/// The bytes that every datagram which arrives has in front, in the receive buffer: the global route header
+/// (`struct ibv_grh`), or room for it if [`Completion::has_grh`] is false. They count in [`Completion::byte_len`].
+pub const GRH_LEN: usize = 40;
+
+const _: () = assert!(size_of::<ibv_grh>() == GRH_LEN);
+
+/// A way to send datagrams (ibv_create_ah(3)), made by [`Pd::create_ah`] or [`Pd::create_ah_from`]; dropping it destroys it.
+///
+/// Keep it until the sends to it have completed. Dropping it sooner endangers no memory: what a device's library needs of
+/// it is copied while posting. But some devices look it up by its number when they come to send, soft-RoCE for one,
+/// and then a send that is still queued fails, or goes where the next handle with that number leads. The calls that post
+/// do not count their handles, because that would cost every datagram two atomic operations; share one as `Arc<Ah>`
+/// where it is not clear who is last.
+pub struct Ah {
+    raw: NonNull<ibv_ah>,
+    // Dropped after the handle.
+    pd: Arc<PdInner>,
+}
+
+// SAFETY: libibverbs is thread-safe, and an address handle is tied to no thread.
+unsafe impl Send for Ah {}
+// SAFETY: as above; nothing is written to the ibv_ah after its creation.
+unsafe impl Sync for Ah {}
+
+/// Where one datagram goes.
+#[derive(Clone, Copy, Debug)]
+pub struct To<'a> {
+    /// The way, of the same protection domain as the QP.
+    pub ah: &'a Ah,
+    /// The QP there ([`Completion::src_qp`] to answer, [`cmid_proto::Datagram::qp_num`] of a lookup or a group).
+    pub qp_num: u32,
+    /// The key that it wants to see. If its top bit is set, the sending QP's own is sent.
+    pub qkey: u32,
+}
+
+impl Pd {
+    /// An address handle for a path that an event told ([`cmid_proto::Datagram::path`]), or one that the application has
+    /// made up (ibv_create_ah(3)).
+    ///
+    /// # Errors
+    /// `EINVAL` for a path that the device cannot take: a wrong port, an index without a GID, no route on RoCE; `ENOMEM`;
+    /// else what the provider leaves.
+    pub fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
+        let mut attr = path_to_c(path);
+        // SAFETY: the PD is open, and the attributes are read during the call.
+        self.own(unsafe { ffi::ibv_create_ah(self.0.as_ptr(), &raw mut attr) })
+    }
+
+    /// An address handle for the way back to whoever sent a datagram (ibv_create_ah_from_wc(3)). `completion` is the
+    /// receive's, and `mr` has the datagram, with its [`GRH_LEN`] bytes in front, at `offset`.
+    ///
+    /// It looks through the GIDs of a port for the address that the datagram was sent to, which takes some system calls:
+    /// keep the handle for the next answer. The port is that of the id on which the PD was made.
+    ///
+    /// # Errors
+    /// `EINVAL` if the header is not all inside the memory, and for a datagram that was sent to a multicast group, of
+    /// which the own address cannot be told; `EPROTONOSUPPORT` if there is no such header; what is left when no GID of
+    /// the port is the destination's; else as [`Pd::create_ah`].
+    pub fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
+        let mut grh = Grh([0; GRH_LEN]);
+        mr.read(offset, &mut grh.0)?;
+        let mut completion = *completion;
+        // SAFETY: the PD is open. A Completion is laid out as an ibv_wc and a Grh has the size and the alignment of an
+        // ibv_grh (asserted in cq.rs and below), all of whose bit patterns are values. Both are read during the call.
+        self.own(unsafe {
+            ffi::ibv_create_ah_from_wc(
+                self.0.as_ptr(),
+                (&raw mut completion).cast::<ibv_wc>(),
+                (&raw mut grh).cast::<ibv_grh>(),
+                self.0.port_num(),
+            )
+        })
+    }
+
+    fn own(&self, raw: *mut ibv_ah) -> Result<Ah, Errno> {
+        let raw = NonNull::new(raw).ok_or_else(errno::last)?;
+        Ok(Ah { raw, pd: Arc::clone(&self.0) })
+    }
+}
+
+/// A copy of a global route header, aligned as C has it.
+#[repr(C, align(8))]
+struct Grh([u8; GRH_LEN]);
+
+const _: () = assert!(size_of::<Grh>() == size_of::<ibv_grh>());
+const _: () = assert!(align_of::<Grh>() == align_of::<ibv_grh>());
+
+impl Ah {
+    #[inline]
+    pub(crate) fn as_ptr(&self) -> *mut ibv_ah {
+        self.raw.as_ptr()
+    }
+
+    /// Whether it is of this protection domain, and thus of the same device.
+    #[inline]
+    pub(crate) fn is_of(&self, pd: &Arc<PdInner>) -> bool {
+        Arc::ptr_eq(&self.pd, pd)
+    }
+}
+
+impl Drop for Ah {
+    fn drop(&mut self) {
+        // SAFETY: made by ibv_create_ah and destroyed only here; its PD is still open. No call that posts to it is under way:
+        // such a call borrows it. If the kernel refuses, it is leaked.
+        let _ = unsafe { ffi::ibv_destroy_ah(self.raw.as_ptr()) };
+    }
+}
+
+impl fmt::Debug for Ah {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ah").finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn path_from_c(attr: &ibv_ah_attr) -> AhAttr {
+    let grh = (attr.is_global != 0).then_some(GlobalRoute {
+        // SAFETY: every bit pattern is a value of both arms.
+        dgid: unsafe { attr.grh.dgid.raw },
+        flow_label: attr.grh.flow_label,
+        sgid_index: attr.grh.sgid_index,
+        hop_limit: attr.grh.hop_limit,
+        traffic_class: attr.grh.traffic_class,
+    });
+    AhAttr {
+        grh,
+        dlid: attr.dlid,
+        sl: attr.sl,
+        src_path_bits: attr.src_path_bits,
+        static_rate: attr.static_rate,
+        port_num: attr.port_num,
+    }
+}
+
+fn path_to_c(path: &AhAttr) -> ibv_ah_attr {
+    let route = path.grh.unwrap_or_default();
+    ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: ibv_gid { raw: route.dgid },
+            flow_label: route.flow_label,
+            sgid_index: route.sgid_index,
+            hop_limit: route.hop_limit,
+            traffic_class: route.traffic_class,
+        },
+        dlid: path.dlid,
+        sl: path.sl,
+        src_path_bits: path.src_path_bits,
+        static_rate: path.static_rate,
+        is_global: u8::from(path.grh.is_some()),
+        port_num: path.port_num,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_survives_the_way_to_c_and_back() {
+        let mut dgid = [0; 16];
+        dgid[10..].copy_from_slice(&[0xff, 0xff, 10, 99, 0, 2]);
+        let route = GlobalRoute { dgid, flow_label: 0xf_ffff, sgid_index: 3, hop_limit: 64, traffic_class: 8 };
+        let path = AhAttr { grh: Some(route), dlid: 1, sl: 2, src_path_bits: 3, static_rate: 4, port_num: 5 };
+        assert_eq!(path_from_c(&path_to_c(&path)), path);
+        let local = AhAttr { grh: None, ..path };
+        assert_eq!(path_from_c(&path_to_c(&local)), local);
+    }
+}

@@ -1,0 +1,72 @@
+//! Which RDMA devices this machine has.
+
+use core::ffi::CStr;
+use core::mem::MaybeUninit;
+
+use cmid_proto::Errno;
+
+use crate::data::Context;
+use crate::errno;
+use crate::ffi::{self, c_int, ibv_device_attr};
+
+/// What a device says of itself (ibv_query_device(3)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// Its name, as rdma(8) shows it: `rxe0`, `mlx5_0`.
+    pub name: String,
+    /// The node's GUID, as a number whose first byte is the highest.
+    pub node_guid: u64,
+    /// The GUID of what the device is part of, likewise.
+    pub sys_image_guid: u64,
+    /// The vendor's number.
+    pub vendor_id: u32,
+    /// The vendor's number of the part.
+    pub vendor_part_id: u32,
+    /// How many ports it has; they are numbered from 1.
+    pub ports: u8,
+    /// RDMA reads and atomics that a QP serves at once: the most that `responder_resources` may be.
+    pub max_responder_resources: u8,
+    /// RDMA reads and atomics that a QP starts at once: the most that `initiator_depth` may be.
+    pub max_initiator_depth: u8,
+    /// Work requests in one queue of a QP.
+    pub max_qp_wr: u32,
+    /// Completions in one completion queue.
+    pub max_cqe: u32,
+}
+
+/// The devices that librdmacm can use now (rdma_get_devices(3)). Nothing of them is kept open by this.
+///
+/// # Errors
+/// `ENODEV` if there is none, and otherwise as [`Verbs::open`](crate::Verbs::open); what ibv_query_device(3) answers.
+pub fn devices() -> Result<Vec<DeviceInfo>, Errno> {
+    Context::all()?.iter().map(describe).collect()
+}
+
+fn describe(context: &Context) -> Result<DeviceInfo, Errno> {
+    let mut attr = MaybeUninit::<ibv_device_attr>::zeroed();
+    // SAFETY: the context is open and the result has a place, which is zeroed: a value of the type.
+    let attr = unsafe {
+        errno::of_ibv(ffi::ibv_query_device(context.as_ptr(), attr.as_mut_ptr()))?;
+        attr.assume_init()
+    };
+    // SAFETY: an open context has its device, and the device a name that ends with a zero and does not change.
+    let name = unsafe { CStr::from_ptr(ffi::ibv_get_device_name((*context.as_ptr()).device)) };
+    Ok(DeviceInfo {
+        name: name.to_string_lossy().into_owned(),
+        node_guid: u64::from_be(attr.node_guid),
+        sys_image_guid: u64::from_be(attr.sys_image_guid),
+        vendor_id: attr.vendor_id,
+        vendor_part_id: attr.vendor_part_id,
+        ports: attr.phys_port_cnt,
+        max_responder_resources: in_u8(attr.max_qp_rd_atom),
+        max_initiator_depth: in_u8(attr.max_qp_init_rd_atom),
+        max_qp_wr: u32::try_from(attr.max_qp_wr).unwrap_or(0),
+        max_cqe: u32::try_from(attr.max_cqe).unwrap_or(0),
+    })
+}
+
+/// The two parameters are bytes (`struct rdma_conn_param`).
+fn in_u8(number: c_int) -> u8 {
+    u8::try_from(number.clamp(0, c_int::from(u8::MAX))).unwrap_or(u8::MAX)
+}
