@@ -6,7 +6,7 @@ use std::time::Duration;
 use cmid_sim::{Clock, Config, Fabric, Host, SimDevice};
 
 use super::{fresh, heap, net};
-use crate::{Check, Disturbance, Failure, Lab, Make, Net};
+use crate::{Check, Disturbance, Lab, Make, Net};
 
 /// A simulated host with two addresses, as a kernel with one device has them.
 #[derive(Debug)]
@@ -66,8 +66,11 @@ impl<S: Make<SimDevice>> Lab for SimLab<S> {
 
     fn can(&self, what: Disturbance) -> bool {
         match what {
-            Disturbance::SilentHost | Disturbance::NeighbourMoves => true,
-            Disturbance::DeviceGoes | Disturbance::DeviceComes | Disturbance::FailOver => false,
+            Disturbance::SilentHost
+            | Disturbance::NeighbourMoves
+            | Disturbance::DeviceGoes
+            | Disturbance::DeviceComes
+            | Disturbance::FailOver => true,
         }
     }
 
@@ -76,9 +79,9 @@ impl<S: Make<SimDevice>> Lab for SimLab<S> {
             // It answers from the beginning.
             Disturbance::SilentHost => {}
             Disturbance::NeighbourMoves => self.silent.change_link_addr(),
-            Disturbance::DeviceGoes | Disturbance::DeviceComes | Disturbance::FailOver => {
-                return Err(Failure(format!("the simulated host cannot do this: {what:?}")));
-            }
+            Disturbance::DeviceGoes => self.host.remove_device(),
+            Disturbance::DeviceComes => self.host.add_device(),
+            Disturbance::FailOver => self.host.fail_over(),
         }
         Ok(())
     }
