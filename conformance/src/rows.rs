@@ -139,7 +139,8 @@ pub const ROWS: &[Row] = &[
         .but("join_ex errors cannot be written down; the same group twice is refused by the core"),
     row(76, "notify").but("events other than COMM_EST cannot be written down"),
     row(77, "notify of a path migration breaks the connection").but("not applicable: there is no request for it"),
-    row(78, "the device goes").but("the core answers for ids that have been told, without asking the kernel"),
+    row(78, "the device goes")
+        .but("for ids that have been told the core answers itself, with EINVAL where the kernel says ENXIO"),
     row(79, "a bond fails over"),
 ];
 

@@ -214,7 +214,6 @@ list! {
         disturbed::row_36_a_neighbour_moves [36] needs SilentHost NeighbourMoves,
         disturbed::row_79_a_bond_fails_over [79] needs FailOver,
         disturbed::row_78_the_device_goes [78] needs DeviceGoes DeviceComes,
-        disturbed::row_78_the_core_refuses_what_a_removed_id_cannot_do [78] needs DeviceGoes DeviceComes,
     }
 }
 
