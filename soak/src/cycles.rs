@@ -47,6 +47,24 @@ pub(crate) fn run<L: Lab>(lab: &L, count: u32, kernel: bool) -> Result<()> {
     Ok(())
 }
 
+/// A few cycles on a fresh bench.
+#[cfg(feature = "verbs")]
+pub(crate) fn some<L: Lab>(lab: &L, count: u32) -> Result<()> {
+    let mut bench = Bench::new(lab, Acks::OnDelivery).map_err(told)?;
+    bench.listen().map_err(told)?;
+    for cycle in 0..count {
+        plain(&mut bench).map_err(|failure| anyhow!("cycle {cycle}: {failure}"))?;
+    }
+    bench.clean().map_err(told)
+}
+
+/// One connection that nobody migrates.
+#[cfg(feature = "verbs")]
+pub(crate) fn plain<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let rooms = Rooms { client: b.client.channel, server: b.server.channel };
+    one(b, rooms, 1).map(drop)
+}
+
 fn told(failure: Failure) -> anyhow::Error {
     anyhow!("{failure}")
 }

@@ -1,1 +1,251 @@
+//! The RDMA device goes while ids are in every state and connections come and go, and comes back.
 
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use cmid_conformance::{Bench, Check, Lab, Subject, Who};
+use cmid_proto::{Acks, CmEvent, EventKind, IdKey, PortSpace, State, Time, Verb};
+
+use crate::cycles;
+
+/// The device of the project's VM, and what it is on.
+const DEVICE: &str = "rxe0";
+const UNDER_IT: &str = "dummy0";
+/// Emulated machines are slow.
+const SOON: Duration = Duration::from_secs(20);
+const CYCLES_BEFORE: u32 = 20;
+const CYCLES_AFTER: u32 = 50;
+
+/// Brings ids into every state, takes the device away under load, and checks what each was told.
+pub(crate) fn run<L: Lab>(lab: &L) -> Result<()> {
+    for round in 1..=2 {
+        let mut going = {
+            let mut benches = stages().into_iter().map(|stage| Staged::new(lab, stage)).collect::<Result<Vec<_>>>()?;
+            let loaded = AtomicBool::new(false);
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| -> Result<Child> {
+                let load = scope.spawn(|| load(lab, &loaded, &over));
+                let result = (|| {
+                    let began = Instant::now();
+                    while !loaded.load(Ordering::Relaxed) {
+                        ensure!(began.elapsed() < SOON, "no load within {SOON:?}");
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    // It comes back only when every program has let go of the device.
+                    let going = rdma(&["link", "delete", DEVICE])?;
+                    for staged in &mut benches {
+                        staged.told()?;
+                    }
+                    Ok(going)
+                })();
+                over.store(true, Ordering::Relaxed);
+                let cycles = load.join().map_err(|_| anyhow!("the load panicked"))??;
+                println!("round {round}: the device went under {cycles} connections made");
+                result
+            })
+            .and_then(|going| {
+                let ids = benches.len();
+                for staged in benches {
+                    staged.destroy()?;
+                }
+                println!("round {round}: ids in {ids} states told and destroyed");
+                Ok(going)
+            })?
+        };
+        let status = going.wait().context("rdma link delete")?;
+        ensure!(status.success(), "rdma link delete: {status}");
+        let status = rdma(&["link", "add", DEVICE, "type", "rxe", "netdev", UNDER_IT])?.wait()?;
+        ensure!(status.success(), "rdma link add: {status}");
+        let began = Instant::now();
+        while !Path::new("/sys/class/infiniband").join(DEVICE).exists() {
+            ensure!(began.elapsed() < SOON, "the device has not come back within {SOON:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
+        cycles::some(lab, CYCLES_AFTER)?;
+        println!("round {round}: the device is back, and {CYCLES_AFTER} connections were made on it");
+    }
+    Ok(())
+}
+
+fn rdma(arguments: &[&str]) -> Result<Child> {
+    Command::new("rdma").args(arguments).spawn().with_context(|| format!("rdma {}", arguments.join(" ")))
+}
+
+/// Connects and disconnects until that fails because the device is gone; then everything must still be destroyed.
+fn load<L: Lab>(lab: &L, loaded: &AtomicBool, over: &AtomicBool) -> Result<u32> {
+    let mut bench = Bench::new(lab, Acks::OnDelivery).map_err(|failure| anyhow!("{failure}"))?;
+    bench.listen().map_err(|failure| anyhow!("{failure}"))?;
+    let mut made = 0;
+    loop {
+        if cycles::plain(&mut bench).is_err() {
+            break;
+        }
+        made += 1;
+        if made == CYCLES_BEFORE {
+            loaded.store(true, Ordering::Relaxed);
+        }
+    }
+    ensure!(made >= CYCLES_BEFORE, "the load ended after {made} connections, before the device went");
+    while !over.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    for who in [Who::Client, Who::Server] {
+        destroy_all(bench.side(who).drive())?;
+    }
+    Ok(made)
+}
+
+/// Every id of a driver: what it was told does not matter, but it must go.
+fn destroy_all<D: cmid_proto::Device>(drive: &mut cmid_proto::Drive<D>) -> Result<()> {
+    for id in drive.core().id_keys().collect::<Vec<_>>() {
+        drive.destroy(id, Time::NEVER).with_context(|| format!("destroying {id}"))?;
+    }
+    ensure!(drive.core().ids() == 0, "{} ids are left", drive.core().ids());
+    Ok(())
+}
+
+/// How an id gets into a state.
+type Make<L> = fn(&mut Bench<'_, L>) -> Check<IdKey>;
+
+/// A state, whose side the id is on, how it gets there, and whether the kernel tells it of the removal: it does if the id
+/// is bound to the device and, on the passive side, accepted (`cma_process_remove`, `ucma_event_handler`).
+fn stages<L: Lab>() -> Vec<(State, Who, Make<L>, bool)> {
+    use Who::{Client, Server};
+    vec![
+        (State::Idle, Client, |b| create(b), false),
+        (State::Bound, Client, |b| bound(b), true),
+        (State::AddrResolving, Client, |b| resolving(b), true),
+        (State::AddrResolved, Client, |b| b.addr_resolved(), true),
+        (State::RouteResolved, Client, |b| b.resolved(), true),
+        (State::Connecting, Client, |b| requested(b).map(|(client, _)| client), true),
+        (State::Requested, Server, |b| requested(b).map(|(_, server)| server), false),
+        (State::Accepting, Server, |b| accepted(b).map(|(_, server)| server), true),
+        (State::Responded, Client, |b| responded(b), true),
+        (State::Connected, Client, |b| connected(b).map(|(client, _)| client), true),
+        (State::Connected, Server, |b| connected(b).map(|(_, server)| server), true),
+        (State::Disconnecting, Client, |b| disconnecting(b).map(|(client, _)| client), true),
+        (State::PeerClosed, Server, |b| disconnecting(b).map(|(_, server)| server), true),
+        (State::Failed, Client, |b| rejected(b), true),
+        (State::Listening, Server, |b| b.listen(), true),
+        (State::Listening, Server, |b| wildcard(b), false),
+    ]
+}
+
+fn create<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+    let channel = b.client.channel;
+    Ok(b.client.drive().create_id(Some(channel), PortSpace::Tcp)?)
+}
+
+fn bound<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+    let (id, here) = (create(b)?, SocketAddr::new(b.net().client, 0));
+    b.client.drive().bind(id, here)?;
+    Ok(id)
+}
+
+fn resolving<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+    let (id, nobody) = (bound(b)?, SocketAddr::new(b.net().nobody, 7471));
+    let drive = b.client.drive();
+    drive.resolve_addr(id, None, nobody, drive.within(Duration::from_secs(600)))?;
+    Ok(id)
+}
+
+fn wildcard<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+    let channel = b.server.channel;
+    let drive = b.server.drive();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+    drive.listen(id, 8)?;
+    Ok(id)
+}
+
+fn requested<L: Lab>(b: &mut Bench<'_, L>) -> Check<(IdKey, IdKey)> {
+    b.listen()?;
+    b.requested()
+}
+
+fn accepted<L: Lab>(b: &mut Bench<'_, L>) -> Check<(IdKey, IdKey)> {
+    let (client, server) = requested(b)?;
+    b.accept(server, &[])?;
+    Ok((client, server))
+}
+
+fn responded<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+    let (client, _) = accepted(b)?;
+    b.until(Who::Client, client, State::Responded)?;
+    Ok(client)
+}
+
+fn connected<L: Lab>(b: &mut Bench<'_, L>) -> Check<(IdKey, IdKey)> {
+    b.listen()?;
+    b.connected()
+}
+
+fn disconnecting<L: Lab>(b: &mut Bench<'_, L>) -> Check<(IdKey, IdKey)> {
+    let (client, server) = connected(b)?;
+    b.client.drive().disconnect(client, Time::NEVER)?;
+    b.until(Who::Server, server, State::PeerClosed)?;
+    Ok((client, server))
+}
+
+fn rejected<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+    let (client, server) = requested(b)?;
+    b.server.drive().reject(server, &[])?;
+    b.until(Who::Client, client, State::Failed)?;
+    Ok(client)
+}
+
+/// An id in a state, with drivers of its own.
+struct Staged<'lab, L: Lab> {
+    bench: Bench<'lab, L>,
+    state: State,
+    who: Who,
+    id: IdKey,
+    is_told: bool,
+}
+
+impl<'lab, L: Lab> Staged<'lab, L> {
+    fn new(lab: &'lab L, (state, who, make, is_told): (State, Who, Make<L>, bool)) -> Result<Self> {
+        let told = |failure| anyhow!("making an id {state}: {failure}");
+        let mut bench = Bench::new(lab, Acks::OnDelivery).map_err(told)?;
+        let id = make(&mut bench).map_err(told)?;
+        let is = bench.side(who).drive().core().state(id);
+        ensure!(is == Some(state), "an id that should be {state} is {is:?}");
+        Ok(Staged { bench, state, who, id, is_told })
+    }
+
+    /// The id hears of the removal, once, or not at all.
+    fn told(&mut self) -> Result<()> {
+        let (began, mut removals) = (Instant::now(), 0);
+        let channel = self.bench.side(self.who).channel;
+        // After the first a second one would come at once.
+        let patience = |removals| if removals == 0 && self.is_told { SOON } else { Duration::from_millis(200) };
+        while began.elapsed() < patience(removals) {
+            let side = self.bench.side(self.who);
+            side.driver.wait(Duration::from_millis(10))?;
+            while let Some(event) = side.drive().next_event(channel) {
+                let is_removal = event.kind == EventKind::Cm(CmEvent::DeviceRemoval);
+                removals += u32::from(is_removal && event.id == self.id);
+            }
+        }
+        let state = self.bench.side(self.who).drive().core().state(self.id);
+        ensure!(removals == u32::from(self.is_told), "an id {}: {removals} times told", self.state);
+        let expected = if self.is_told { State::Removed } else { self.state };
+        ensure!(state == Some(expected), "an id that was {} is {state:?}", self.state);
+        if self.is_told {
+            let refused = self.bench.side(self.who).drive().disconnect(self.id, Time::NEVER);
+            ensure!(refused.is_err(), "{} on an id whose device is gone", Verb::Disconnect);
+        }
+        Ok(())
+    }
+
+    fn destroy(mut self) -> Result<()> {
+        for who in [Who::Client, Who::Server] {
+            destroy_all(self.bench.side(who).drive()).with_context(|| format!("after {}", self.state))?;
+        }
+        Ok(())
+    }
+}

@@ -174,6 +174,11 @@ impl Core {
         !self.calls.is_empty() || !self.readable.is_empty()
     }
 
+    /// Every id there is, requests that the application has not heard of included: for a program that ends.
+    pub fn id_keys(&self) -> impl Iterator<Item = IdKey> + '_ {
+        self.ids.iter().map(|(key, _)| key)
+    }
+
     /// How many ids there are.
     #[must_use]
     pub fn ids(&self) -> usize {

@@ -20,7 +20,7 @@ mod threads;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 34] = [
+const CHECKS: [(&str, fn()); 35] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -52,6 +52,7 @@ const CHECKS: [(&str, fn()); 34] = [
     ("row 75: a group is left before its event is read", multicast::left_unread),
     ("datagrams to a group", multicast::delivered),
     ("QPs and ids go while they are in groups", multicast::nothing_is_left),
+    ("ids that are in groups leave no records behind", multicast::no_records_are_left),
     ("the devices", inventory::devices),
     ("what names mean, and an endpoint of it", inventory::names),
     ("200 connections leave nothing behind", cycles::nothing_is_left),

@@ -131,6 +131,33 @@ fn mappings() -> usize {
     maps.lines().filter(|line| line.contains("uverbs") || line.contains("infiniband")).count()
 }
 
+/// Bytes that malloc has given out and not got back.
+fn allocated() -> usize {
+    // SAFETY: it only counts.
+    unsafe { libc::mallinfo2() }.uordblks
+}
+
+/// What librdmacm keeps of a group is freed with the id.
+pub(crate) fn no_records_are_left() {
+    let mut side = Side::new();
+    // One key for all: the table of ids does not grow.
+    let (id, channel, addr) = (side.key(), side.channel, SocketAddr::from((SERVER, 0)));
+    let mut grown = Vec::new();
+    for _ in 0..3 {
+        let before = allocated();
+        for _ in 0..50 {
+            side.ok(&Call::CreateId { id, channel, port_space: PortSpace::Udp });
+            side.ok(&Call::Bind { id, addr });
+            side.ok(&join(id, group_key(1), group()));
+            joined(&mut side, id, group_key(1));
+            side.ok(&Call::Destroy { id });
+        }
+        grown.push(allocated() as isize - before as isize);
+    }
+    println!("             bytes more after 50 ids each time: {grown:?}");
+    assert!(grown.contains(&0), "{grown:?}");
+}
+
 pub(crate) fn nothing_is_left() {
     let before = mappings();
     for leave_handle in [false, true] {

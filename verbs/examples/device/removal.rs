@@ -1,17 +1,21 @@
 //! The device goes away under an established connection and its data path.
 
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
 use cmid_proto::{Call, CmEvent, Errno};
 use cmid_verbs::Access;
 
-use crate::lab::{Pair, param};
+use crate::lab::{Pair, SERVER, Side, group_key, param};
 
 /// `device removal` deletes `rxe0`. The command ends only with this process: rxe has no way to take an open device from
 /// a program, and librdmacm closes a device that is gone when it next looks for one.
 pub(crate) fn device_removed() {
     let mut pair = Pair::connected();
+    let (mut idle, group, addr) = (Side::new(), group_key(4), SocketAddr::from(([239, 1, 2, 4], 0)));
+    let member = idle.bound(SERVER);
+    idle.ok(&Call::Join { id: member, group, addr, send_only: false });
     let memory = pair.s.pd.register(vec![7; 4096], Access::LOCAL_WRITE).expect("register");
     let mut deleting = Command::new("rdma").args(["link", "delete", "rxe0"]).spawn().expect("rdma(8)");
     let mut removed = [false; 2];
@@ -22,6 +26,14 @@ pub(crate) fn device_removed() {
         }
     }
     assert_eq!(removed, [true, true]);
+
+    // Left to librdmacm, this would free what the unread event leads to.
+    idle.fails(&Call::Leave { id: member, group, addr }, Errno::ENXIO);
+    assert_eq!(idle.expect(CmEvent::MulticastJoin).group, Some(group));
+    idle.expect(CmEvent::DeviceRemoval);
+    idle.fails(&Call::Leave { id: member, group, addr }, Errno::ENXIO);
+    idle.fails(&Call::Join { id: member, group, addr, send_only: false }, Errno::ENXIO);
+    idle.ok(&Call::Destroy { id: member });
 
     pair.client.fails(&Call::Disconnect { id: pair.c.id }, Errno::ENXIO);
     pair.client.fails(&Call::Connect { id: pair.c.id, param: param() }, Errno::ENXIO);

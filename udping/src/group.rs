@@ -1,0 +1,118 @@
+//! A multicast group: those who receive, and one who sends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::DerefMut;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use cmid_conformance::Subject;
+use cmid_proto::{CmEvent, Datagram, GroupKey, IdKey, Progress};
+
+use crate::data::{Data, Polled, Port};
+use crate::station::{PATIENCE, Station};
+
+/// An id that is a member.
+struct Member<P> {
+    id: IdKey,
+    group: GroupKey,
+    port: P,
+    at: Datagram,
+}
+
+fn join<S, D>(
+    station: &mut Station<S>,
+    group: IpAddr,
+    bind: IpAddr,
+    size: usize,
+    send_only: bool,
+) -> Result<Member<D::Port>>
+where
+    S: Subject,
+    S::Device: DerefMut<Target = D>,
+    D: Data,
+{
+    let (id, address) = (station.id()?, SocketAddr::new(group, 0));
+    station.drive().bind(id, SocketAddr::new(bind, 0))?;
+    let port = station.open_port(id, size)?;
+    let deadline = station.drive().within(PATIENCE);
+    let key = station.drive().join(id, address, send_only, deadline)?;
+    let event = station.expect(id, CmEvent::MulticastJoin)?;
+    ensure!(event.group == Some(key), "joined {:?}, not {key}", event.group);
+    let at = event.datagram.context("a membership that says not where to send")?;
+    Ok(Member { id, group: key, port, at })
+}
+
+fn leave<S, D>(station: &mut Station<S>, member: Member<D::Port>) -> Result<()>
+where
+    S: Subject,
+    S::Device: DerefMut<Target = D>,
+    D: Data,
+{
+    let progress = station.drive().leave(member.id, member.group)?;
+    ensure!(progress == Progress::Done, "the group is not left");
+    drop(member.port);
+    station.close(member.id)
+}
+
+/// Joins and counts `count` messages.
+pub(crate) fn receive<S, D>(driver: S, group: IpAddr, bind: IpAddr, count: u32, size: usize) -> Result<()>
+where
+    S: Subject,
+    S::Device: DerefMut<Target = D>,
+    D: Data,
+{
+    let mut station = Station::new(driver)?;
+    let mut member = join(&mut station, group, bind, size, false)?;
+    println!("joined {group}");
+    let (mut came, mut last) = (0, Instant::now());
+    while came < count {
+        match member.port.poll()? {
+            Polled::Arrived(arrived) => {
+                ensure!(arrived.len == size, "a message of {} bytes, not {size}", arrived.len);
+                member.port.post_recv(arrived.slot)?;
+                (came, last) = (came + 1, Instant::now());
+            }
+            Polled::Sent => {}
+            Polled::Failed(status) => bail!("a receive failed with status {status}"),
+            Polled::Nothing => {
+                ensure!(last.elapsed() < PATIENCE, "{came} of {count} messages came");
+                station.rest()?;
+            }
+        }
+    }
+    println!("{came} messages came");
+    leave(&mut station, member)
+}
+
+/// Joins and sends `count` messages.
+pub(crate) fn send<S, D>(driver: S, group: IpAddr, bind: IpAddr, count: u32, size: usize) -> Result<()>
+where
+    S: Subject,
+    S::Device: DerefMut<Target = D>,
+    D: Data,
+{
+    let mut station = Station::new(driver)?;
+    let mut member = join(&mut station, group, bind, size, true)?;
+    let way = member.port.way(&member.at.path)?;
+    for number in 0..count {
+        let bytes: Vec<u8> = (0..size).map(|at| at as u8 ^ number as u8).collect();
+        member.port.send(&bytes, &way, member.at.qp_num, member.at.qkey)?;
+        let began = Instant::now();
+        loop {
+            match member.port.poll()? {
+                Polled::Sent => break,
+                Polled::Arrived(arrived) => member.port.post_recv(arrived.slot)?,
+                Polled::Failed(status) => bail!("message {number} failed with status {status}"),
+                Polled::Nothing => {
+                    ensure!(began.elapsed() < PATIENCE, "message {number} is not sent");
+                    station.rest()?;
+                }
+            }
+        }
+        // No faster than a reader with few receives posted can follow.
+        station.rest()?;
+    }
+    println!("{count} messages sent to {group}");
+    drop(way);
+    leave(&mut station, member)
+}

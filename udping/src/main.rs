@@ -1,0 +1,153 @@
+//! Datagrams and multicast messages between two processes, on each driver of cmid.
+//!
+//! `udping serve` echoes datagrams and `udping ping` sends them; `udping receive` and `udping send` join a multicast group.
+//! The group's messages are those of rdma-core's `mckey`, in both directions: any bytes, counted.
+#![forbid(unsafe_code)]
+
+mod data;
+mod group;
+mod ping;
+mod serve;
+mod station;
+
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use cmid_conformance::{Make, OnBlocking, OnEpoll, OnMio, Subject};
+use cmid_sim::{Clock, Config, Fabric, SimDevice};
+
+/// Exchanges datagrams and multicast messages.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Udping {
+    #[command(subcommand)]
+    role: Role,
+    /// Which driver.
+    #[arg(long, value_enum, default_value_t = Driver::Epoll, global = true)]
+    driver: Driver,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Role {
+    /// Answers lookups, and each datagram with the same bytes.
+    Serve(Flow),
+    /// Looks the server up, and sends datagrams that it is to send back.
+    Ping(Flow),
+    /// Joins a multicast group and counts what comes.
+    Receive(Group),
+    /// Joins a multicast group, only to send to it.
+    Send(Group),
+    /// Both pairs at once on the simulator.
+    Demo,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct Flow {
+    /// The server's address and port.
+    address: SocketAddr,
+    /// How many datagrams.
+    #[arg(short = 'C', long, default_value_t = 100)]
+    count: u32,
+    /// Bytes of each, at least 4.
+    #[arg(short = 'S', long, default_value_t = 64)]
+    size: usize,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct Group {
+    /// The group's address.
+    group: IpAddr,
+    /// The local address to join from.
+    #[arg(short = 'b', long)]
+    bind: IpAddr,
+    /// How many messages.
+    #[arg(short = 'C', long, default_value_t = 10)]
+    count: u32,
+    /// Bytes of each.
+    #[arg(short = 'S', long, default_value_t = 100)]
+    size: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Driver {
+    Mio,
+    Epoll,
+    Blocking,
+}
+
+fn main() -> ExitCode {
+    let Udping { role, driver } = Udping::parse();
+    let result = match role {
+        Role::Demo => demo(driver),
+        Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(driver, role),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("udping: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(feature = "verbs")]
+fn on_hardware(driver: Driver, role: Role) -> Result<()> {
+    on(driver, role, cmid_verbs::Verbs::open().context("opening librdmacm")?)
+}
+
+#[cfg(not(feature = "verbs"))]
+fn on_hardware(_: Driver, _: Role) -> Result<()> {
+    anyhow::bail!("this udping was built without the feature `verbs`; `udping demo` runs on the simulator")
+}
+
+fn on<D: data::Data + cmid_conformance::TestDevice>(driver: Driver, role: Role, device: D) -> Result<()> {
+    fn made<S>(made: cmid_conformance::Check<S>) -> Result<S> {
+        made.map_err(|failure| anyhow::anyhow!("{failure}"))
+    }
+    match driver {
+        Driver::Mio => play(made(OnMio::make(device))?, role),
+        Driver::Epoll => play(made(OnEpoll::make(device))?, role),
+        Driver::Blocking => play(made(OnBlocking::make(device))?, role),
+    }
+}
+
+fn play<S, D>(driver: S, role: Role) -> Result<()>
+where
+    S: Subject,
+    S::Device: std::ops::DerefMut<Target = D>,
+    D: data::Data,
+{
+    match role {
+        Role::Serve(flow) => serve::run(driver, flow.address, flow.count, flow.size),
+        Role::Ping(flow) => ping::run(driver, flow.address, flow.count, flow.size),
+        Role::Receive(it) => group::receive(driver, it.group, it.bind, it.count, it.size),
+        Role::Send(it) => group::send(driver, it.group, it.bind, it.count, it.size),
+        Role::Demo => Ok(()),
+    }
+}
+
+/// Both pairs, each side on a thread of its own, on one simulated host.
+fn demo(driver: Driver) -> Result<()> {
+    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    let [client, server]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
+    let host = fabric.host(&[client, server]);
+    let flow = Flow { address: SocketAddr::new(server, 7471), count: 100, size: 64 };
+    let group = Group { group: [239, 1, 1, 1].into(), bind: client, count: 10, size: 100 };
+    for pair in
+        [[Role::Serve(flow), Role::Ping(flow)], [Role::Receive(group), Role::Send(Group { bind: server, ..group })]]
+    {
+        let threads = pair.map(|role| {
+            let device: SimDevice = host.device();
+            let thread = std::thread::spawn(move || on(driver, role, device));
+            // The one that waits comes first.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            thread
+        });
+        for thread in threads {
+            thread.join().map_err(|_| anyhow::anyhow!("a side panicked")).context("the demo")??;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! The passive side: answers one lookup, then sends every datagram back.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::ops::DerefMut;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use cmid_conformance::Subject;
+use cmid_proto::{CmEvent, ConnParam, Time};
+
+use crate::data::{Arrived, Data, Polled, Port};
+use crate::station::{PATIENCE, Station};
+
+/// How long it stays to answer datagrams that are sent again.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// What both sides know of datagram QPs made by librdmacm (`RDMA_UDP_QKEY`).
+const QKEY: u32 = 0x0123_4567;
+
+/// Answers until `count` different datagrams have come.
+pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize) -> Result<()>
+where
+    S: Subject,
+    S::Device: DerefMut<Target = D>,
+    D: Data,
+{
+    let mut station = Station::new(driver)?;
+    let listener = station.id()?;
+    station.drive().bind(listener, address)?;
+    station.drive().listen(listener, 8)?;
+    println!("serves {address}");
+    let began = Instant::now();
+    let id = loop {
+        match station.next_event() {
+            Some(event) if event.cm() == Some(CmEvent::ConnectRequest) => break event.id,
+            Some(event) => bail!("{} while listening", event.kind),
+            None => ensure!(began.elapsed() < PATIENCE, "nobody looked the server up within {PATIENCE:?}"),
+        }
+        station.rest()?;
+    };
+    let mut port = station.open_port(id, size)?;
+    let param = ConnParam { qp_num: port.num(), ..ConnParam::default() };
+    station.drive().accept(id, param, &[], Time::NEVER)?;
+    let (mut seen, mut last) = (BTreeSet::new(), Instant::now());
+    while seen.len() < count as usize || last.elapsed() < LINGER {
+        ensure!(last.elapsed() < PATIENCE, "{} of {count} datagrams came", seen.len());
+        match port.poll()? {
+            Polled::Arrived(arrived) => {
+                seen.insert(answer(&mut port, arrived)?);
+                last = Instant::now();
+            }
+            Polled::Sent => {}
+            Polled::Failed(status) => bail!("a work request failed with status {status}"),
+            Polled::Nothing => station.rest()?,
+        }
+    }
+    ensure!(seen.len() == count as usize, "{} different datagrams, {count} were sent", seen.len());
+    println!("{count} datagrams answered");
+    drop(port);
+    station.close(id)?;
+    station.drive().destroy(listener, Time::NEVER)?;
+    Ok(())
+}
+
+/// Sends a datagram back; its number.
+fn answer<P: Port>(port: &mut P, arrived: Arrived) -> Result<u32> {
+    let bytes = port.read(arrived)?;
+    let Some(number) = bytes.first_chunk::<4>() else { bail!("a datagram of {} bytes", bytes.len()) };
+    let way = port.way_back(arrived)?;
+    port.send(&bytes, &way, arrived.src_qp, QKEY)?;
+    // One at a time: the address handle and the buffer are needed until it is sent.
+    loop {
+        match port.poll()? {
+            Polled::Sent => break,
+            Polled::Nothing => std::hint::spin_loop(),
+            // The peer waits for its answer before it sends the next; this is the same one again.
+            Polled::Arrived(again) => port.post_recv(again.slot)?,
+            Polled::Failed(status) => bail!("the answer failed with status {status}"),
+        }
+    }
+    port.post_recv(arrived.slot)?;
+    Ok(u32::from_be_bytes(*number))
+}
