@@ -1,15 +1,14 @@
 //! The project's own drivers as subjects.
 
-use std::any::Any;
 use std::time::Duration;
 
 use cmid_blocking::{Blocking, Canceller, Channels};
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::{Drive, Errno, Error, IdKey, Limits, Pollable, Watched};
+use cmid_proto::{Drive, Errno, Error, IdKey, Limits, Watched};
 use mio::{Events, Poll};
 
-use crate::{Check, Subject};
+use crate::{Check, Subject, TestDevice, TestQp};
 
 /// Which driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -36,41 +35,6 @@ impl DriverName {
         }
     }
 }
-
-/// A device on which a scenario can make QPs.
-pub trait TestDevice: Pollable {
-    /// Makes a QP with CQs of its own on an id.
-    ///
-    /// # Errors
-    /// What the device says.
-    fn make_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Errno>;
-
-    /// Takes the QP off the id.
-    ///
-    /// # Errors
-    /// What the device says.
-    fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno>;
-}
-
-macro_rules! test_device {
-    ($krate:ident, $device:ident) => {
-        impl TestDevice for $krate::$device {
-            fn make_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Errno> {
-                let pd = self.alloc_pd(id)?;
-                let cq = self.create_cq(id, 16)?;
-                let caps = $krate::Caps { max_send_wr: 8, max_recv_wr: 8, ..Default::default() };
-                Ok(Box::new(self.create_qp(id, &pd, &cq, &cq, caps)?))
-            }
-            fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
-                self.destroy_qp(id)
-            }
-        }
-    };
-}
-
-test_device!(cmid_sim, SimDevice);
-#[cfg(feature = "verbs")]
-test_device!(cmid_verbs, Verbs);
 
 /// A subject that can be made on a device of this type.
 pub trait Make<D>: Subject + Sized {
@@ -117,7 +81,7 @@ impl<D: TestDevice> Subject for OnMio<D> {
         Ok(())
     }
 
-    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Error> {
+    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error> {
         self.drive().attach_qp(id, |device, id| device.make_qp(id))
     }
 
@@ -147,7 +111,7 @@ impl<D: TestDevice> Subject for OnEpoll<D> {
         self.0.wait(Some(at_most))
     }
 
-    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Error> {
+    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error> {
         self.drive().attach_qp(id, |device, id| device.make_qp(id))
     }
 
@@ -177,7 +141,7 @@ impl<D: TestDevice> Subject for OnBlocking<D> {
         self.0.wait(Some(at_most))
     }
 
-    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Error> {
+    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error> {
         self.drive().attach_qp(id, |device, id| device.make_qp(id))
     }
 

@@ -1,42 +1,147 @@
 //! One conformance suite for every driver, on the simulator and on a real kernel.
 //!
-//! A [`Subject`] is a driver on a device, a [`Lab`] makes them and knows the addresses of the network that they are on.
-//! [`scenarios()`] are functions over both: the same steps and the same expectations everywhere. Whoever writes a driver of
-//! their own implements the two traits and calls [`run`](Scenario::run) for each scenario.
+//! [`ROWS`] is what librdmacm and the kernel were observed to do, row by row. A [`Scenario`] goes through the steps of a row,
+//! or of a part of one, with two drivers, and compares event types, statuses, private data lengths, parameters, what calls
+//! return and the state of QPs. A [`Subject`] is a driver on a device; a [`Lab`] makes them, and knows the network that they
+//! are on. There are two labs: [`SimLab`], and `VerbsLab` (feature `verbs`) for soft-RoCE in the project's VM.
 //!
-//! Rows are those of the project's table of observed behaviour; a scenario whose name begins with `row_` does what that row
-//! says and compares event types, statuses, private data lengths, parameters and errno with it.
+//! What the core refuses although the kernel would do it (with a reason: it breaks the connection, or holds up the thread
+//! for minutes) is shown twice: that it is refused and the connection is none the worse for it, and, with calls on the bare
+//! device past the core, what the kernel does.
+//!
+//! # A driver of your own
+//!
+//! Implement [`Subject`] for it, and [`Make`] for the device; then hand it to a lab. Here is a driver that waits for
+//! nothing and looks at all its channels again and again:
+//!
+//! ```
+//! use std::os::fd::BorrowedFd;
+//! use std::time::{Duration, Instant};
+//!
+//! use cmid_conformance::{Check, Make, Report, SimLab, Speed, Subject, TestDevice, TestQp, run};
+//! use cmid_proto::{ChannelKey, Drive, Errno, Error, IdKey, Limits, Poller, Rest, Time, Watched};
+//! use cmid_sim::SimDevice;
+//!
+//! /// The channels that there are: those that were opened, and the private ones of synchronous mode.
+//! #[derive(Default)]
+//! struct Known(Vec<ChannelKey>);
+//!
+//! impl Poller for Known {
+//!     fn add(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+//!         self.0.push(channel);
+//!         Ok(())
+//!     }
+//!     fn remove(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+//!         self.0.retain(|known| *known != channel);
+//!     }
+//! }
+//!
+//! struct Spinning {
+//!     drive: Drive<Watched<SimDevice, Known>>,
+//!     begun: Instant,
+//! }
+//!
+//! impl Subject for Spinning {
+//!     type Device = Watched<SimDevice, Known>;
+//!
+//!     fn drive(&mut self) -> &mut Drive<Self::Device> {
+//!         self.drive.set_now(Time::ZERO.after(self.begun.elapsed()));
+//!         &mut self.drive
+//!     }
+//!
+//!     fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
+//!         let end = Instant::now() + at_most;
+//!         loop {
+//!             let drive = self.drive();
+//!             for channel in drive.device().poller().0.clone() {
+//!                 drive.readable(channel);
+//!             }
+//!             match drive.settle(64) {
+//!                 Rest::Look => return Ok(()),
+//!                 Rest::More => {}
+//!                 Rest::Until(_) if Instant::now() >= end => return Ok(()),
+//!                 Rest::Until(_) => std::thread::sleep(Duration::from_millis(1)),
+//!             }
+//!         }
+//!     }
+//!
+//!     fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error> {
+//!         self.drive().attach_qp(id, |device, id| device.make_qp(id))
+//!     }
+//!
+//!     fn detach_qp(&mut self, id: IdKey) -> Result<(), Error> {
+//!         self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
+//!     }
+//! }
+//!
+//! impl Make<SimDevice> for Spinning {
+//!     fn make(device: SimDevice) -> Check<Self> {
+//!         let drive = Drive::new(Watched::new(device, Known::default()), Limits::default());
+//!         Ok(Spinning { drive, begun: Instant::now() })
+//!     }
+//! }
+//!
+//! let lab = SimLab::<Spinning>::new();
+//! let mut report = Report::new("the simulator");
+//! // Normal life; without a condition it is everything.
+//! run(&lab, "spinning", &mut report, |entry| {
+//!     entry.speed == Speed::Fast && entry.rows.iter().any(|row| (1..=10).contains(row))
+//! });
+//! for (scenario, findings) in &report.scenarios {
+//!     assert!(findings.passed(), "{scenario}: {:?}", findings.drivers);
+//! }
+//! # assert!(report.scenarios.len() >= 9);
+//! ```
+//!
+//! A single one: [`scenarios()`] are functions, found by [`Entry::name`] or [`Entry::rows`], and [`Scenario::run`] says what was
+//! not as expected.
 //!
 //! ```
 //! use cmid_conformance::{OnEpoll, SimLab, scenarios};
 //! use cmid_sim::SimDevice;
 //!
 //! let lab = SimLab::<OnEpoll<SimDevice>>::new();
-//! let scenario = scenarios().into_iter().find(|scenario| scenario.name == "row_11_no_listener").expect("it exists");
-//! scenario.run(&lab)?;
+//! let row_11 = scenarios().into_iter().find(|scenario| scenario.entry.rows == [11]).expect("it exists");
+//! row_11.run(&lab)?;
 //! # Ok::<(), cmid_conformance::Failure>(())
 //! ```
+//!
+//! For a device of your own, or another network, implement [`Lab`]; for your device also [`TestDevice`], which makes QPs.
+//!
+//! # The program
+//!
+//! `conformance` runs the suite on the project's own drivers: `--device sim` anywhere, `--device verbs` in the VM (`cargo xtask
+//! softroce`), `--speed slow` for the time-outs that take up to 17 minutes of a kernel's time, `--report FILE` to write the
+//! outcomes down. Those of the last recorded runs are in `conformance/results/`, and in words in `docs/rows.md`; the test
+//! programme fails when a run comes out otherwise.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod drivers;
 mod failure;
 mod labs;
+mod qp;
+mod report;
+mod rows;
+mod run;
 pub mod scenarios;
 
-use std::any::Any;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use cmid_proto::{Device, Drive, Errno, Error, IdKey};
 
 pub use bench::{Bench, Side, Who};
-pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio, TestDevice};
+pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio};
 pub use failure::{Check, Failure};
 pub use labs::SimLab;
 #[cfg(feature = "verbs")]
 pub use labs::VerbsLab;
-pub use scenarios::{Scenario, scenarios};
+pub use qp::{QpState, TestDevice, TestQp};
+pub use report::{Difference, Report};
+pub use rows::{ROWS, Row};
+pub use run::{Outcome, run};
+pub use scenarios::{Entry, Scenario, Speed, entries, scenarios};
 
 /// A driver on a device, with nothing on it.
 pub trait Subject {
@@ -56,7 +161,7 @@ pub trait Subject {
     ///
     /// # Errors
     /// What the device says.
-    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn Any>, Error>;
+    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error>;
 
     /// Takes the QP off the id.
     ///
@@ -88,8 +193,37 @@ pub trait Lab: Sync {
     /// How long a time wait lasts, at most.
     fn time_wait(&self) -> Duration;
 
-    /// Bytes of heap in use, to find leaks.
+    /// Bytes of heap in use, to find leaks; 0 if they cannot be counted.
     fn heap(&self) -> u64;
+
+    /// Whether [`disturb`](Lab::disturb) can do this. Scenarios that need what a lab cannot do are not run on it.
+    fn can(&self, what: Disturbance) -> bool {
+        let _ = what;
+        false
+    }
+
+    /// Does to the host what no driver can do.
+    ///
+    /// # Errors
+    /// What doing so failed with.
+    fn disturb(&self, what: Disturbance) -> Check {
+        Err(Failure(format!("this lab cannot do this: {what:?}")))
+    }
+}
+
+/// What happens to a host while drivers run on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// The host at [`Net::silent`] has a link address, so that its address can be resolved.
+    SilentHost,
+    /// It gets another one.
+    NeighbourMoves,
+    /// The device behind [`Net::client`] and [`Net::server`] goes away.
+    DeviceGoes,
+    /// It comes back.
+    DeviceComes,
+    /// The link below [`Net::bonded`] fails over to another one; before the first time the addresses may not be there.
+    FailOver,
 }
 
 /// The addresses of a lab's network.
@@ -105,4 +239,9 @@ pub struct Net {
     pub nobody: IpAddr,
     /// An address to which there is no route.
     pub no_route: IpAddr,
+    /// An address that can be resolved and at which no connection manager answers. Only on labs that can do
+    /// [`Disturbance::SilentHost`], and after that.
+    pub silent: IpAddr,
+    /// Two addresses of one RDMA device on a bond. Only on labs that can do [`Disturbance::FailOver`], and after that.
+    pub bonded: [IpAddr; 2],
 }

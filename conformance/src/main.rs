@@ -1,75 +1,79 @@
 //! The conformance suite as a program: on the simulator anywhere, on a real kernel inside the VM.
 #![forbid(unsafe_code)]
 
+mod args;
+mod trials;
+
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use clap::{Parser, ValueEnum};
-use cmid_conformance::{DriverName, Lab, OnBlocking, OnEpoll, OnMio, SimLab, scenarios};
-use libtest_mimic::{Arguments, Failed, Trial};
-
-/// Runs the scenarios and says what did not come out as expected.
-#[derive(Debug, Parser)]
-#[command(version)]
-struct Args {
-    /// Which device.
-    #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
-    device: DeviceName,
-    /// Which driver; all of them if none is named.
-    #[arg(long, value_enum)]
-    driver: Option<DriverName>,
-    /// Only scenarios whose names contain this.
-    filter: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum DeviceName {
-    /// The simulated fabric.
-    Sim,
-    /// librdmacm, on the network of the project's VM.
-    Verbs,
-}
+use args::{Args, DeviceName};
+use clap::Parser;
+use cmid_conformance::{Lab, OnBlocking, OnEpoll, OnMio, Report, SimLab, Speed, entries};
+use libtest_mimic::Arguments;
+use trials::{Plan, Set};
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let drivers = args.driver.map_or(DriverName::ALL.to_vec(), |driver| vec![driver]);
-    let trials: Vec<Trial> = drivers.into_iter().flat_map(|driver| trials(args.device, driver)).collect();
+    if args.list {
+        print_list();
+        return ExitCode::SUCCESS;
+    }
+    match args.device {
+        DeviceName::Sim => on(&args, |set| {
+            set.add("mio", SimLab::<OnMio<_>>::new());
+            set.add("epoll", SimLab::<OnEpoll<_>>::new());
+            set.add("blocking", SimLab::<OnBlocking<_>>::new());
+        }),
+        #[cfg(feature = "verbs")]
+        DeviceName::Verbs => on(&args, |set| {
+            use cmid_conformance::VerbsLab;
+            set.add("mio", VerbsLab::<OnMio<_>>::new());
+            set.add("epoll", VerbsLab::<OnEpoll<_>>::new());
+            set.add("blocking", VerbsLab::<OnBlocking<_>>::new());
+        }),
+        #[cfg(not(feature = "verbs"))]
+        DeviceName::Verbs => {
+            eprintln!("built without the feature `verbs`");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "it was asked for")]
+fn print_list() {
+    for entry in entries() {
+        let rows: Vec<_> = entry.rows.iter().map(u8::to_string).collect();
+        println!("{:?}\t{}\t{}", entry.speed, rows.join(","), entry.name);
+    }
+}
+
+fn on(args: &Args, add: impl FnOnce(&mut Set)) -> ExitCode {
+    let report = Arc::new(Mutex::new(Report::new(args.environment())));
+    let mut set = Set::new(Plan::of(args), Arc::clone(&report));
+    add(&mut set);
+    let trials = set.into_trials();
     // A filter that fits nothing must not look like success.
-    let fits = |trial: &Trial| args.filter.as_ref().is_none_or(|filter| trial.name().contains(filter.as_str()));
-    if !trials.iter().any(fits) {
+    if trials.is_empty() {
         eprintln!("no scenario is called that");
         return ExitCode::FAILURE;
     }
-    let one_by_one = Arguments { test_threads: Some(1), filter: args.filter, ..Arguments::default() };
-    libtest_mimic::run(&one_by_one, trials).exit_code()
-}
-
-fn trials(device: DeviceName, driver: DriverName) -> Vec<Trial> {
-    match (device, driver) {
-        (DeviceName::Sim, DriverName::Mio) => on("sim", driver, SimLab::<OnMio<_>>::new()),
-        (DeviceName::Sim, DriverName::Epoll) => on("sim", driver, SimLab::<OnEpoll<_>>::new()),
-        (DeviceName::Sim, DriverName::Blocking) => on("sim", driver, SimLab::<OnBlocking<_>>::new()),
-        #[cfg(feature = "verbs")]
-        (DeviceName::Verbs, DriverName::Mio) => on("verbs", driver, cmid_conformance::VerbsLab::<OnMio<_>>::new()),
-        #[cfg(feature = "verbs")]
-        (DeviceName::Verbs, DriverName::Epoll) => on("verbs", driver, cmid_conformance::VerbsLab::<OnEpoll<_>>::new()),
-        #[cfg(feature = "verbs")]
-        (DeviceName::Verbs, DriverName::Blocking) => {
-            on("verbs", driver, cmid_conformance::VerbsLab::<OnBlocking<_>>::new())
-        }
-        #[cfg(not(feature = "verbs"))]
-        (DeviceName::Verbs, _) => vec![Trial::test("verbs", || Err(Failed::from("built without the feature `verbs`")))],
+    // Fast ones run one at a time, because quiet moments, descriptors and heap are measured. Slow ones do nothing but wait.
+    let threads = match args.speed {
+        Speed::Fast => 1,
+        Speed::Slow => trials.len(),
+    };
+    let arguments = Arguments { test_threads: Some(threads), ..Arguments::default() };
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if let Some(path) = &args.report
+        && let Err(failure) = report.lock().unwrap_or_else(PoisonError::into_inner).write(path)
+    {
+        eprintln!("{failure}");
+        return ExitCode::FAILURE;
     }
+    conclusion.exit_code()
 }
 
-fn on<L: Lab + Send + 'static>(device: &str, driver: DriverName, lab: L) -> Vec<Trial> {
-    let lab = Arc::new(lab);
-    scenarios::<L>()
-        .into_iter()
-        .map(|scenario| {
-            let lab = Arc::clone(&lab);
-            let name = format!("{device}::{}::{}", driver.name(), scenario.name);
-            Trial::test(name, move || scenario.run(&lab).map_err(|failure| Failed::from(failure.0)))
-        })
-        .collect()
-}
+/// What every lab of this program must be, because trials may run on threads.
+trait Here: Lab + Send + Sync + 'static {}
+impl<L: Lab + Send + Sync + 'static> Here for L {}

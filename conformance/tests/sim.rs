@@ -1,27 +1,42 @@
-//! Every scenario on the simulator, on every driver.
+//! Every fast scenario on the simulator, on every driver. Where `CMID_REPORT` names a file, the outcomes are written there.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use cmid_conformance::{Lab, OnBlocking, OnEpoll, OnMio, SimLab, scenarios};
+use cmid_conformance::{Lab, OnBlocking, OnEpoll, OnMio, Outcome, Report, SimLab, Speed, scenarios};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
+    let report = Arc::new(Mutex::new(Report::new("the simulator, in real time")));
+    let mut trials = on("mio", SimLab::<OnMio<_>>::new(), &report);
+    trials.extend(on("epoll", SimLab::<OnEpoll<_>>::new(), &report));
+    trials.extend(on("blocking", SimLab::<OnBlocking<_>>::new(), &report));
     // One at a time: descriptors and heap are counted, and quiet moments are measured.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
-    let mut trials = on("mio", SimLab::<OnMio<_>>::new());
-    trials.extend(on("epoll", SimLab::<OnEpoll<_>>::new()));
-    trials.extend(on("blocking", SimLab::<OnBlocking<_>>::new()));
-    libtest_mimic::run(&arguments, trials).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if let Some(path) = std::env::var_os("CMID_REPORT") {
+        let written = report.lock().unwrap_or_else(PoisonError::into_inner).write(Path::new(&path));
+        written.expect("the report can be written");
+    }
+    conclusion.exit();
 }
 
-fn on<L: Lab + Send + 'static>(driver: &str, lab: L) -> Vec<Trial> {
+fn on<L: Lab + Send + 'static>(driver: &'static str, lab: L, report: &Arc<Mutex<Report>>) -> Vec<Trial> {
     let lab = Arc::new(lab);
-    scenarios::<L>()
-        .into_iter()
-        .map(|scenario| {
-            let lab = Arc::clone(&lab);
-            let name = format!("{driver}::{}", scenario.name);
-            Trial::test(name, move || scenario.run(&lab).map_err(|failure| Failed::from(failure.0)))
-        })
-        .collect()
+    let fast = scenarios::<L>().into_iter().filter(|scenario| scenario.entry.speed == Speed::Fast);
+    fast.map(|scenario| {
+        let (lab, report) = (Arc::clone(&lab), Arc::clone(report));
+        let needed = scenario.entry.needs.iter().all(|&need| lab.can(need));
+        let name = format!("{driver}::{}", scenario.entry.name);
+        let trial = Trial::test(name, move || {
+            let outcome = scenario.outcome(&*lab);
+            report.lock().unwrap_or_else(PoisonError::into_inner).note(&scenario.entry, driver, outcome.clone());
+            match outcome {
+                Outcome::Passed | Outcome::NotHere => Ok(()),
+                Outcome::Failed(why) => Err(Failed::from(why)),
+            }
+        });
+        trial.with_ignored_flag(!needed)
+    })
+    .collect()
 }

@@ -6,11 +6,16 @@
 
 mod blocking;
 mod checks;
+mod conformance;
 mod context;
+mod guest;
+mod hazards;
 mod host;
 mod interop;
 mod libclang;
 mod programme;
+mod references;
+mod rows;
 mod softroce;
 mod step;
 mod tables;
@@ -34,12 +39,14 @@ enum Verb {
     Softroce(softroce::Arguments),
     /// Show rping on the simulator: nothing but Rust is needed
     Demo,
-    /// Render the core's tables into docs/tables.md
+    /// Render the core's tables into docs/tables.md and the conformance results into docs/rows.md
     Diagrams {
-        /// Only say whether the file is up to date
+        /// Only say whether the files are up to date, and whether the tests that docs/ names exist
         #[arg(long)]
         check: bool,
     },
+    /// Make the outcomes of the last conformance runs the recorded results, which later runs are compared with
+    Record,
     /// Name the system calls in a trace of `strace -f -T` that waited outside of the loop
     #[command(hide = true)]
     Waits {
@@ -52,8 +59,11 @@ enum Verb {
         #[arg(long)]
         no_vm: bool,
         /// The kernel of the VM: 6.1 or 6.12
-        #[arg(long, default_value_t)]
+        #[arg(long, default_value_t, conflicts_with = "slow")]
         kernel: Kernel,
+        /// Run what takes long instead, on both kernels: time-outs of up to 17 minutes
+        #[arg(long, conflicts_with = "no_vm")]
+        slow: bool,
     },
 }
 
@@ -63,9 +73,15 @@ fn main() -> ExitCode {
         Verb::Softroce(arguments) => return ExitCode::from(softroce::run(&arguments)),
         Verb::Demo => Context::new(Kernel::default()).and_then(|context| context.cargo(DEMO, &[])),
         Verb::Diagrams { check } => Context::new(Kernel::default())
-            .and_then(|mut context| if check { tables::check(&mut context) } else { tables::write(&context) }),
+            .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),
+        Verb::Record => Context::new(Kernel::default()).and_then(|context| conformance::record(&context)),
         Verb::Waits { trace } => waits::check(&trace),
-        Verb::Test { no_vm, kernel } => Context::new(kernel).and_then(|context| step::run_all(context, !no_vm)),
+        Verb::Test { slow: true, kernel, .. } => {
+            Context::new(kernel).and_then(|context| step::run_all(context, programme::SLOW, true))
+        }
+        Verb::Test { no_vm, kernel, slow: false } => {
+            Context::new(kernel).and_then(|context| step::run_all(context, programme::STEPS, !no_vm))
+        }
     };
     match status {
         Ok(()) => ExitCode::SUCCESS,
@@ -78,3 +94,14 @@ fn main() -> ExitCode {
 
 /// The demonstration, as arguments to cargo.
 const DEMO: &[&str] = &["run", "--release", "--quiet", "--package", "rping", "--", "demo"];
+
+fn write_documents(context: &Context) -> anyhow::Result<()> {
+    tables::write(context)?;
+    rows::write(context)
+}
+
+fn check_documents(context: &mut Context) -> anyhow::Result<()> {
+    tables::check(context)?;
+    rows::check(context)?;
+    hazards::check(context)
+}

@@ -1,19 +1,40 @@
-//! The whole test programme: what must succeed, in this order.
+//! The test programmes: what must succeed, in this order.
+
+use cmid_conformance::Speed;
+use cmid_softroce::Kernel;
 
 use crate::{
-    blocking, checks, host, interop,
+    blocking, checks, conformance, hazards, host, interop, rows,
     step::{
-        Step,
-        Work::{BuildForGuest, Cargo, CargoWith, Guest, GuestCommand, Host},
+        On, Step,
+        Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Host},
     },
     tables,
 };
+
+/// What the VM runs.
+const BUILD_FOR_GUEST: Work = BuildForGuest(&[
+    "build",
+    "--release",
+    "--bins",
+    "--examples",
+    "-p",
+    "cmid-conformance",
+    "-p",
+    "rping",
+    "-p",
+    "cmid-verbs",
+    "--features",
+    "cmid-conformance/verbs,rping/verbs",
+]);
 
 /// Cheap ones and those that need nothing but Rust come first.
 pub(crate) const STEPS: &[Step] = &[
     Step { name: "format", work: Cargo(&["fmt", "--all", "--check"]) },
     Step { name: "minimum Rust version", work: Host(checks::minimum_rust_version) },
     Step { name: "docs/tables.md", work: Host(tables::check) },
+    Step { name: "docs/rows.md", work: Host(rows::check) },
+    Step { name: "docs/hazards.md", work: Host(hazards::check) },
     Step { name: "dependencies of cmid-proto", work: Host(checks::proto_dependencies) },
     Step { name: "cmid-mio without rdma-core", work: Host(checks::mio_without_rdma_core) },
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
@@ -25,27 +46,21 @@ pub(crate) const STEPS: &[Step] = &[
         name: "documentation",
         work: CargoWith(&[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--workspace", "--no-deps", "--all-features"]),
     },
-    Step { name: "tests", work: Cargo(&["test", "--workspace", "--all-features"]) },
-    Step {
-        name: "build for the VM",
-        work: BuildForGuest(&[
-            "build",
-            "--release",
-            "--bins",
-            "--examples",
-            "-p",
-            "cmid-conformance",
-            "-p",
-            "rping",
-            "-p",
-            "cmid-verbs",
-            "--features",
-            "cmid-conformance/verbs,rping/verbs",
-        ]),
-    },
+    Step { name: "tests", work: Host(conformance::tests) },
+    Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "cmid-verbs by itself", work: Guest(300, "examples/device", &[]) },
     Step { name: "the lost wake-up of librdmacm", work: Guest(120, "examples/lost_wakeup", &[]) },
-    Step { name: "conformance on soft-RoCE", work: Guest(900, "conformance", &["--device", "verbs"]) },
+    Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, Speed::Fast, 900) },
     Step { name: "rping against rdma-core's", work: GuestCommand(600, interop::command) },
     Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(600, blocking::command) },
+];
+
+/// What takes too long for every day: `cargo xtask test --slow`. The kernel waits for an answer for up to 17 minutes; such
+/// scenarios all wait at the same time.
+pub(crate) const SLOW: &[Step] = &[
+    Step { name: "packages for rdma-sys", work: Host(host::prepare) },
+    Step { name: "build for the VM", work: BUILD_FOR_GUEST },
+    Step { name: "conformance, Linux 6.1", work: Conformance(On::Kernel(Kernel::V6_1), Speed::Fast, 900) },
+    Step { name: "slow conformance, Linux 6.1", work: Conformance(On::Kernel(Kernel::V6_1), Speed::Slow, 1500) },
+    Step { name: "slow conformance, Linux 6.12", work: Conformance(On::Kernel(Kernel::V6_12), Speed::Slow, 1500) },
 ];

@@ -1,8 +1,9 @@
 //! Steps, their order, their times, and the summary.
 
-use crate::{context::Context, programme};
-use anyhow::{Context as _, Result, bail};
-use cmid_softroce::Options;
+use crate::{conformance, context::Context, guest};
+use anyhow::{Context as _, Result};
+use cmid_conformance::Speed;
+use cmid_softroce::Kernel;
 use std::{
     ffi::{OsStr, OsString},
     fmt,
@@ -27,10 +28,30 @@ pub(crate) enum Work {
     Host(fn(&mut Context) -> Result<()>),
     /// Builds with cargo what a later step runs in the VM.
     BuildForGuest(&'static [&'static str]),
+    /// Runs the conformance suite in the VM, for at most so many seconds, and compares with the recorded results.
+    Conformance(On, Speed, u64),
     /// Runs in the VM a program of the release build, with these arguments, for at most so many seconds.
     Guest(u64, &'static str, &'static [&'static str]),
     /// Runs in the VM, for at most so many seconds, a command that is put together first.
     GuestCommand(u64, fn(&Context) -> Vec<OsString>),
+}
+
+/// The kernel that a step runs on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum On {
+    /// The one that was asked for.
+    Asked,
+    /// This one, whatever was asked for.
+    Kernel(Kernel),
+}
+
+impl On {
+    fn kernel(self, context: &Context) -> Kernel {
+        match self {
+            On::Asked => context.kernel,
+            On::Kernel(kernel) => kernel,
+        }
+    }
 }
 
 impl Work {
@@ -38,13 +59,14 @@ impl Work {
     fn needs_vm(&self) -> bool {
         match self {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) => false,
-            Work::BuildForGuest(_) | Work::Guest(..) | Work::GuestCommand(..) => true,
+            Work::BuildForGuest(_) | Work::Conformance(..) | Work::Guest(..) | Work::GuestCommand(..) => true,
         }
     }
 
     fn place(&self, context: &Context) -> String {
         match self {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::BuildForGuest(_) => "host".to_owned(),
+            Work::Conformance(on, ..) => format!("VM, kernel {}", on.kernel(context)),
             Work::Guest(..) | Work::GuestCommand(..) => format!("VM, kernel {}", context.kernel),
         }
     }
@@ -57,21 +79,14 @@ impl Work {
                 context.cargo(arguments, &variables)
             }
             Work::Host(check) => check(context),
+            Work::Conformance(on, speed, limit) => conformance::in_guest(context, on.kernel(context), *speed, *limit),
             Work::Guest(limit, program, arguments) => {
                 let mut command = vec![context.release(program).into_os_string()];
                 command.extend(arguments.iter().map(OsString::from));
-                guest(context, *limit, &command)
+                guest::run(context.kernel, *limit, &command, Vec::new())
             }
-            Work::GuestCommand(limit, command) => guest(context, *limit, &command(context)),
+            Work::GuestCommand(limit, command) => guest::run(context.kernel, *limit, &command(context), Vec::new()),
         }
-    }
-}
-
-fn guest(context: &Context, limit: u64, command: &[OsString]) -> Result<()> {
-    let options = Options { kernel: context.kernel, timeout: Duration::from_secs(limit), ..Options::default() };
-    match cmid_softroce::run(&options, command)? {
-        0 => Ok(()),
-        status => bail!("in the VM: exit status {status}"),
     }
 }
 
@@ -97,9 +112,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs the programme up to the first step that fails.
-pub(crate) fn run_all(mut context: Context, vm: bool) -> Result<()> {
-    let steps = programme::STEPS;
+/// Runs the steps up to the first one that fails.
+pub(crate) fn run_all(mut context: Context, steps: &[Step], vm: bool) -> Result<()> {
     let mut rows = Vec::new();
     let mut failure = None;
     for (index, step) in steps.iter().enumerate() {
@@ -140,6 +154,7 @@ fn table(rows: &[(&str, String, Outcome)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::programme;
 
     #[test]
     fn the_table_tells_what_was_not_run() {
@@ -154,9 +169,11 @@ mod tests {
 
     #[test]
     fn step_names_are_unique() {
-        let mut names: Vec<_> = programme::STEPS.iter().map(|step| step.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), programme::STEPS.len());
+        for steps in [programme::STEPS, programme::SLOW] {
+            let mut names: Vec<_> = steps.iter().map(|step| step.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), steps.len());
+        }
     }
 }

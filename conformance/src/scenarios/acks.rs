@@ -67,6 +67,23 @@ pub(super) fn row_52_migrate_waits_for_acks_and_nobody_waits<L: Lab>(b: &mut Ben
     b.expect_on(Who::Client, new, id, CmEvent::ConnectResponse, 0, pdl::RESPONSE).map(drop)
 }
 
+pub(super) fn row_58_a_child_whose_request_is_not_acked<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let client = b.resolved()?;
+    b.connect(client, &[])?;
+    let channel = b.server.channel;
+    let event = b.next(Who::Server, channel, &CmEvent::ConnectRequest)?;
+    let (server, receipt) = (event.id, event.receipt.ok_or_else(|| Failure("no receipt".into()))?);
+    let other = b.server.drive().open_channel(Acks::OnDelivery)?;
+    same("migrate", b.server.drive().migrate(server, Some(other), Time::NEVER)?, Progress::Done)?;
+    b.accept(server, &[])?;
+    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.client.drive().establish(client)?;
+    b.expect_on(Who::Server, other, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.server.drive().ack(receipt)?;
+    b.quiet(Who::Server)
+}
+
 pub(super) fn deadlines_end_what_waits_for_acks<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let (id, receipt) = owing(b)?;
     let channel = b.client.channel;

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use cmid_proto::{CmEvent, Errno, Error, EventKind, PortSpace, Refused, State, Time, Verb};
+use cmid_proto::{Call, CmEvent, CmOption, Errno, Error, EventKind, PortSpace, Refused, State, Time, Verb};
 
 use crate::bench::{Who, pdl};
 use crate::failure::{ensure, fails, same};
@@ -35,7 +35,12 @@ pub(super) fn row_39_bind<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let free = SocketAddr::new(net.client, 0);
     fails("for ever", b.client.drive().bind(third, free), Errno::ENODEV)?;
     b.client.drive().listen(third, 1)?;
-    Ok(())
+    let channel = b.client.channel;
+    let drive = b.client.drive();
+    let datagrams = drive.create_id(Some(channel), PortSpace::Udp)?;
+    drive.bind(datagrams, server)?;
+    let infiniband = drive.create_id(Some(channel), PortSpace::Ipoib)?;
+    fails("IPOIB on RoCE", drive.bind(infiniband, free), Errno::EINVAL)
 }
 
 pub(super) fn row_40_listen<L: Lab>(b: &mut Bench<'_, L>) -> Check {
@@ -44,6 +49,20 @@ pub(super) fn row_40_listen<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let local = cmid_proto::Device::local_addr(b.client.drive().device(), id)?;
     ensure(local.port() != 0, || format!("listens on {local}"))?;
     fails("listen again", b.client.drive().listen(id, 0), Errno::EINVAL)
+}
+
+pub(super) fn row_40_an_address_that_is_used_twice<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let there = b.address;
+    let pair = [new_id(b)?, new_id(b)?];
+    for id in pair {
+        b.client.drive().set_option(id, CmOption::ReuseAddr(true))?;
+        b.client.drive().bind(id, there)?;
+    }
+    for id in pair {
+        fails("listen", b.client.drive().listen(id, 1), Errno::EADDRINUSE)?;
+        same("and the id", b.client.drive().core().state(id), Some(State::Bound))?;
+    }
+    Ok(())
 }
 
 pub(super) fn row_41_no_route_and_out_of_order<L: Lab>(b: &mut Bench<'_, L>) -> Check {
@@ -57,6 +76,9 @@ pub(super) fn row_41_no_route_and_out_of_order<L: Lab>(b: &mut Bench<'_, L>) -> 
     b.expect(Who::Client, id, CmEvent::AddrResolved, 0, pdl::NONE)?;
     let drive = b.client.drive();
     fails("resolve again", drive.resolve_addr(id, None, there, Time::NEVER), Errno::EINVAL)?;
+    let no_time = Call::ResolveRoute { id, timeout_ms: 0 };
+    same("a route without time, on the bare device", b.client.bare(&no_time, &[]), Err(Errno::EINVAL))?;
+    let drive = b.client.drive();
     drive.resolve_route(id, Time::NEVER)?;
     b.expect(Who::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;
     let drive = b.client.drive();
@@ -74,6 +96,14 @@ pub(super) fn row_42_nobody_answers<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     same("which allows another try", b.client.drive().core().state(id), Some(State::Bound))?;
     b.client.drive().resolve_addr(id, None, there, Time::NEVER)?;
     b.expect(Who::Client, id, CmEvent::AddrResolved, 0, pdl::NONE).map(drop)
+}
+
+pub(super) fn row_44_the_loopback_address_has_no_route<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let loopback = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);
+    let id = new_id(b)?;
+    b.client.drive().resolve_addr(id, None, loopback, Time::NEVER)?;
+    b.expect(Who::Client, id, CmEvent::AddrResolved, 0, pdl::NONE)?;
+    fails("resolve_route", b.client.drive().resolve_route(id, Time::NEVER), Errno::ENODEV)
 }
 
 pub(super) fn row_45_destroyed_while_resolving<L: Lab>(b: &mut Bench<'_, L>) -> Check {

@@ -1,8 +1,8 @@
-//! Event channels with several ids.
+//! Event channels: rows 46 and 47, and what is so with several ids on one.
 
 use std::time::{Duration, Instant};
 
-use cmid_proto::{CmEvent, Errno, Time};
+use cmid_proto::{CmEvent, Device, Errno, PortSpace, Time};
 
 use crate::bench::{SOON, Who, pdl};
 use crate::failure::{ensure, fails, same};
@@ -51,4 +51,29 @@ pub(super) fn a_channel_in_use_is_not_closed<L: Lab>(b: &mut Bench<'_, L>) -> Ch
     b.client.drive().close_channel(channel)?;
     fails("twice", b.client.drive().close_channel(channel), Errno::EBADF)?;
     same("channels", b.client.drive().core().channels(), 0)
+}
+
+pub(super) fn row_46_reading_an_empty_channel_returns_at_once<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let channel = b.client.channel;
+    let drive = b.client.drive();
+    // A key that the core does not give out any more, for the child that does not come.
+    let nobody = drive.create_id(Some(channel), PortSpace::Tcp)?;
+    drive.destroy(nobody, Time::NEVER)?;
+    let begun = Instant::now();
+    let read = drive.device_mut().fetch(channel, nobody)?.map(|raw| raw.kind);
+    same("what is there to be read", read, None)?;
+    ensure(begun.elapsed() < Duration::from_secs(1), || format!("it took {:?}", begun.elapsed()))
+}
+
+/// The core closes no channel that has ids; all of a driver's are closed when it goes, and the ids end with them.
+pub(super) fn row_47_a_channel_is_closed_below_its_ids<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (client, _) = b.connected()?;
+    let channel = b.server.channel;
+    fails("with ids on it", b.server.drive().close_channel(channel), Errno::EBUSY)?;
+    b.restart(Who::Server)?;
+    b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    let late = b.resolved()?;
+    b.connect(late, &[])?;
+    b.expect(Who::Client, late, CmEvent::Rejected, 8, pdl::REJECTED).map(drop)
 }

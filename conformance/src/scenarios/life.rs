@@ -1,12 +1,15 @@
-//! Section "normal life": rows 1 to 9.
+//! Section "normal life": rows 1 to 10.
 
 use cmid_proto::{CmEvent, ConnParam, Errno, State, Time};
 
 use crate::bench::pdl;
 use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Lab, bench::Who};
+use crate::{Bench, Check, Lab, QpState, bench::Who};
 
-pub(super) fn row_1_connect_with_qps<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+/// What soft-RoCE allows in each direction, and the simulated device.
+const DEVICE_DEPTH: u8 = 128;
+
+pub(super) fn row_01_connect_with_qps<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = b.resolved()?;
     b.attach_qp(Who::Client, client)?;
@@ -29,14 +32,18 @@ pub(super) fn row_1_connect_with_qps<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let up = b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
     same("the server's ESTABLISHED has no parameters", up.param, Default::default())?;
     same("client", b.client.drive().core().state(client), Some(State::Connected))?;
-    same("server", b.server.drive().core().state(server), Some(State::Connected))
+    same("server", b.server.drive().core().state(server), Some(State::Connected))?;
+    b.qp_is(Who::Client, client, QpState::Rts)?;
+    b.qp_is(Who::Server, server, QpState::Rts)
 }
 
-pub(super) fn row_2_disconnect_answered_then_time_wait<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_02_disconnect_answered_then_time_wait<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
+    b.qp_is(Who::Client, client, QpState::Err)?;
     b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.qp_is(Who::Server, server, QpState::Rts)?;
     b.quiet(Who::Client)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
     b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
@@ -50,7 +57,7 @@ pub(super) fn row_2_disconnect_answered_then_time_wait<L: Lab>(b: &mut Bench<'_,
     b.destroy(Who::Server, server)
 }
 
-pub(super) fn row_3_disconnect_answered_by_destroy<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_03_disconnect_answered_by_destroy<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
@@ -61,7 +68,7 @@ pub(super) fn row_3_disconnect_answered_by_destroy<L: Lab>(b: &mut Bench<'_, L>)
     b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_4_disconnect_answered_before_it_is_read<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_04_disconnect_answered_before_it_is_read<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
@@ -77,7 +84,7 @@ pub(super) fn row_4_disconnect_answered_before_it_is_read<L: Lab>(b: &mut Bench<
     Ok(())
 }
 
-pub(super) fn row_6_connect_without_qps<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_06_connect_without_qps<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
@@ -96,7 +103,7 @@ pub(super) fn row_6_connect_without_qps<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.expect(Who::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_7_parameters_are_mirrored_and_clamped<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_07_parameters_are_mirrored_and_clamped<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     let sent = ConnParam {
@@ -125,11 +132,37 @@ pub(super) fn row_7_parameters_are_mirrored_and_clamped<L: Lab>(b: &mut Bench<'_
     same("the server's QP number", response.qp_num, answer.qp_num)
 }
 
-pub(super) fn row_9_destroyed_while_established<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_08_defaults_are_the_devices_maxima<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let client = b.resolved()?;
+    b.attach_qp(Who::Client, client)?;
+    b.client.drive().connect(client, ConnParam::default(), &[], Time::NEVER)?;
+    let request = b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
+    let p = request.param;
+    let seen = (p.responder_resources, p.initiator_depth, p.retry_count, p.rnr_retry_count);
+    same("request", seen, (DEVICE_DEPTH, DEVICE_DEPTH, 7, 7))?;
+    b.attach_qp(Who::Server, request.id)?;
+    b.server.drive().accept(request.id, ConnParam::default(), &[], Time::NEVER)?;
+    let answer = b.expect(Who::Client, client, CmEvent::Established, 0, pdl::RESPONSE)?.param;
+    same("answer", (answer.responder_resources, answer.initiator_depth), (DEVICE_DEPTH, DEVICE_DEPTH))
+}
+
+pub(super) fn row_09_destroyed_while_established<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.destroy(Who::Server, server)?;
     b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.qp_is(Who::Client, client, QpState::Rts)?;
     b.client.drive().disconnect(client, Time::NEVER)?;
     b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
+}
+
+/// Every channel of a process is closed when it ends; so does a driver that is dropped.
+pub(super) fn row_10_the_client_ends_while_established<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (_, server) = b.connected_with_qps()?;
+    b.restart(Who::Client)?;
+    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.server.drive().disconnect(server, Time::NEVER)?;
+    b.expect(Who::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }

@@ -2,15 +2,16 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::{CmEvent, Errno, PortSpace, State, Time};
+use cmid_proto::{Call, CmEvent, ConnParam, Errno, PortSpace, RejectReason, State, Time};
 
 use crate::bench::pdl;
 use crate::failure::{fails, same};
-use crate::{Bench, Check, Lab, bench::Who};
+use crate::{Bench, Check, Lab, QpState, bench::Who};
 
 /// Reasons of the IB CM, as REJECTED carries them in its status.
 const INVALID_SERVICE_ID: i32 = 8;
 const CONSUMER_DEFINED: i32 = 28;
+const VENDOR_OPTIONS: i32 = 35;
 
 pub(super) fn row_11_no_listener<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let client = b.resolved()?;
@@ -38,13 +39,19 @@ pub(super) fn row_13_reject_with_private_data<L: Lab>(b: &mut Bench<'_, L>) -> C
     b.connect(client, &[])?;
     let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
     fails("reject with 149 bytes", b.server.drive().reject(server, &[1; 149]), Errno::EINVAL)?;
+    let reject = Call::Reject { id: server, reason: RejectReason::Consumer };
+    same("and on the bare device", b.server.bare(&reject, &[1; 149]), Err(Errno::EINVAL))?;
     b.quiet(Who::Client)?;
     b.server.drive().reject(server, b"no, and here is why.")?;
     let event = b.expect(Who::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
     same("the reason", &event.private_data[..21], b"no, and here is why.\0")?;
+    b.qp_is(Who::Client, client, QpState::Err)?;
     fails("reject again", b.server.drive().reject(server, &[]), Errno::EINVAL)?;
+    same("and on the bare device", b.server.bare(&reject, &[]), Err(Errno::EINVAL))?;
     let param = b.param();
     fails("accept", b.server.drive().accept(server, param, &[], Time::NEVER), Errno::EINVAL)?;
+    let accept = Call::Accept { id: server, param };
+    same("and on the bare device", b.server.bare(&accept, &[]), Err(Errno::EINVAL))?;
     let (address, here) = (b.address, SocketAddr::new(b.net().client, 0));
     let drive = b.client.drive();
     fails("connect", drive.connect(client, param, &[], Time::NEVER), Errno::EINVAL)?;
@@ -55,6 +62,20 @@ pub(super) fn row_13_reject_with_private_data<L: Lab>(b: &mut Bench<'_, L>) -> C
     drive.disconnect(client, Time::NEVER)?;
     b.quiet(Who::Client)?;
     b.quiet(Who::Server)
+}
+
+pub(super) fn row_14_reject_because_of_enhanced_connection_establishment<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    b.server.drive().reject_ece(server, &[])?;
+    b.expect(Who::Client, client, CmEvent::Rejected, VENDOR_OPTIONS, pdl::REJECTED).map(drop)
+}
+
+pub(super) fn row_15_a_request_that_is_destroyed_is_rejected<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    b.destroy(Who::Server, server)?;
+    b.expect(Who::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED).map(drop)
 }
 
 pub(super) fn row_16_private_data_too_long<L: Lab>(b: &mut Bench<'_, L>) -> Check {
@@ -78,6 +99,17 @@ pub(super) fn row_16_private_data_too_long<L: Lab>(b: &mut Bench<'_, L>) -> Chec
     same("the answer's private data", &answer.private_data[..], &[5; 196])
 }
 
+/// Past the core: the accept that fails has rejected the peer.
+pub(super) fn row_16_what_the_kernel_does_about_too_long_an_answer<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    let accept = Call::Accept { id: server, param: b.param() };
+    same("197 bytes", b.server.bare(&accept, &[1; 197]), Err(Errno::EINVAL))?;
+    b.expect(Who::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
+    same("10 bytes", b.server.bare(&accept, &[1; 10]), Err(Errno::EINVAL))?;
+    b.quiet(Who::Server)
+}
+
 pub(super) fn row_21_the_client_rejects_the_answer<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
@@ -89,4 +121,19 @@ pub(super) fn row_21_the_client_rejects_the_answer<L: Lab>(b: &mut Bench<'_, L>)
     fails("reject again", b.client.drive().reject(client, &[]), Errno::EINVAL)?;
     b.destroy(Who::Client, client)?;
     b.destroy(Who::Server, server)
+}
+
+pub(super) fn row_22_depths_beyond_the_device<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let client = b.resolved()?;
+    // One more than soft-RoCE has; 255 would mean "as many as there are".
+    for param in [ConnParam { responder_resources: 129, ..b.param() }, ConnParam { initiator_depth: 129, ..b.param() }]
+    {
+        fails("too deep", b.client.drive().connect(client, param, &[], Time::NEVER), Errno::EINVAL)?;
+    }
+    let nothing = ConnParam::default();
+    fails("neither a QP nor its number", b.client.drive().connect(client, nothing, &[], Time::NEVER), Errno::EINVAL)?;
+    same("client", b.client.drive().core().state(client), Some(State::RouteResolved))?;
+    b.connect(client, &[])?;
+    b.expect_any(Who::Server, CmEvent::ConnectRequest).map(drop)
 }

@@ -10,7 +10,11 @@ use crate::failure::{ensure, same};
 use crate::{Bench, Check, Lab};
 
 /// Waits until the request on a synchronous id has ended, and tells how and by which event.
-fn ended<L: Lab>(b: &mut Bench<'_, L>, who: Who, id: IdKey) -> Check<(Result<(), Errno>, Option<CmEvent>, i32)> {
+pub(super) fn ended<L: Lab>(
+    b: &mut Bench<'_, L>,
+    who: Who,
+    id: IdKey,
+) -> Check<(Result<(), Errno>, Option<CmEvent>, i32)> {
     let end = Instant::now() + SOON;
     loop {
         let core = b.side(who).drive().core();
@@ -27,7 +31,7 @@ fn ended<L: Lab>(b: &mut Bench<'_, L>, who: Who, id: IdKey) -> Check<(Result<(),
 }
 
 /// A synchronous client id with its route resolved.
-fn resolved<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+pub(super) fn resolved<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
     let (address, here) = (b.address, SocketAddr::new(b.net().client, 0));
     let drive = b.client.drive();
     let id = drive.create_id(None, PortSpace::Tcp)?;

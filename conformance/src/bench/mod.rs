@@ -1,13 +1,14 @@
 //! Two drivers and what a scenario does with them: steps that read as the rows do.
 
-use std::any::Any;
+mod expect;
+
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, PortSpace, Time};
+use cmid_proto::{Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, IdKey, Outcome, PortSpace, Time};
 
-use crate::failure::{ensure, same};
-use crate::{Check, Failure, Lab, Net, Subject};
+use crate::failure::same;
+use crate::{Check, Failure, Lab, Net, QpState, Subject, TestQp};
 
 /// How long an expected event may take. Emulated kernels are slow; what is measured is order, not time.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -20,6 +21,10 @@ pub(crate) mod pdl {
     pub(crate) const RESPONSE: usize = 196;
     /// REJECTED.
     pub(crate) const REJECTED: usize = 148;
+    /// CONNECT_REQUEST of a lookup (datagrams).
+    pub(crate) const LOOKUP: usize = 180;
+    /// The answer to a lookup: ESTABLISHED or UNREACHABLE.
+    pub(crate) const ANSWER: usize = 136;
     /// Everything else.
     pub(crate) const NONE: usize = 0;
 }
@@ -33,14 +38,23 @@ pub struct Side<S> {
     pub driver: S,
     /// Its channel.
     pub channel: ChannelKey,
-    /// QPs that are in use.
-    qps: Vec<Box<dyn Any>>,
+    /// QPs that are in use, and on which id.
+    qps: Vec<(IdKey, Box<dyn TestQp>)>,
+    acks: Acks,
 }
 
 impl<S: Subject> Side<S> {
     /// Its driver's requests and events.
     pub fn drive(&mut self) -> &mut Drive<S::Device> {
         self.driver.drive()
+    }
+
+    /// A call on the bare device, past the core: what the kernel says to what the core refuses.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn bare(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        self.drive().device_mut().call(call, private_data)
     }
 }
 
@@ -59,6 +73,8 @@ pub struct Bench<'lab, L: Lab> {
     qp_num: u32,
     /// The side whose driver does not run for now, so that its events stay in the kernel.
     pub frozen: Option<Who>,
+    /// How long an expected event may take.
+    patience: Duration,
 }
 
 /// Which side of a bench.
@@ -80,10 +96,26 @@ impl<'lab, L: Lab> Bench<'lab, L> {
         let side = |name| -> Check<Side<L::Subject>> {
             let mut driver = lab.subject()?;
             let channel = driver.drive().open_channel(acks)?;
-            Ok(Side { name, driver, channel, qps: Vec::new() })
+            Ok(Side { name, driver, channel, qps: Vec::new(), acks })
         };
         let address = SocketAddr::new(lab.net().server, port);
-        Ok(Bench { lab, client: side("client")?, server: side("server")?, address, qp_num, frozen: None })
+        let (client, server) = (side("client")?, side("server")?);
+        Ok(Bench { lab, client, server, address, qp_num, frozen: None, patience: SOON })
+    }
+
+    /// From now on an expected event may take this long.
+    pub fn be_patient(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// A side's driver goes away with all that is on it, as when its process ends, and another takes its place.
+    pub fn restart(&mut self, who: Who) -> Check {
+        let mut driver = self.lab.subject()?;
+        let side = self.side(who);
+        side.channel = driver.drive().open_channel(side.acks)?;
+        side.qps.clear();
+        side.driver = driver;
+        Ok(())
     }
 
     /// The network.
@@ -115,17 +147,27 @@ impl<'lab, L: Lab> Bench<'lab, L> {
 
     /// A server id that listens on the bench's address.
     pub fn listen(&mut self) -> Check<IdKey> {
+        self.listen_in(PortSpace::Tcp, 10)
+    }
+
+    /// The same with another backlog than the rows', or for another service.
+    pub fn listen_in(&mut self, port_space: PortSpace, backlog: i32) -> Check<IdKey> {
         let (address, channel) = (self.address, self.server.channel);
         let drive = self.server.drive();
-        let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+        let id = drive.create_id(Some(channel), port_space)?;
         drive.bind(id, address)?;
-        drive.listen(id, 10)?;
+        drive.listen(id, backlog)?;
         Ok(id)
     }
 
     /// A client id with its route resolved, bound to the client's address: "C resolved".
     pub fn resolved(&mut self) -> Check<IdKey> {
-        let id = self.addr_resolved()?;
+        self.resolved_in(PortSpace::Tcp, self.address)
+    }
+
+    /// The same for another service, or towards another address.
+    pub fn resolved_in(&mut self, port_space: PortSpace, there: SocketAddr) -> Check<IdKey> {
+        let id = self.addr_resolved_in(port_space, there)?;
         self.client.drive().resolve_route(id, Time::NEVER)?;
         self.expect(Who::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;
         Ok(id)
@@ -133,11 +175,16 @@ impl<'lab, L: Lab> Bench<'lab, L> {
 
     /// A client id with its address resolved.
     pub fn addr_resolved(&mut self) -> Check<IdKey> {
-        let (address, channel, client) = (self.address, self.client.channel, self.net().client);
+        self.addr_resolved_in(PortSpace::Tcp, self.address)
+    }
+
+    /// The same for another service, or towards another address.
+    pub fn addr_resolved_in(&mut self, port_space: PortSpace, there: SocketAddr) -> Check<IdKey> {
+        let (channel, client) = (self.client.channel, self.net().client);
         let drive = self.client.drive();
-        let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+        let id = drive.create_id(Some(channel), port_space)?;
         let deadline = drive.within(SOON);
-        drive.resolve_addr(id, Some(SocketAddr::new(client, 0)), address, deadline)?;
+        drive.resolve_addr(id, Some(SocketAddr::new(client, 0)), there, deadline)?;
         self.expect(Who::Client, id, CmEvent::AddrResolved, 0, pdl::NONE)?;
         Ok(id)
     }
@@ -189,8 +236,15 @@ impl<'lab, L: Lab> Bench<'lab, L> {
     pub fn attach_qp(&mut self, who: Who, id: IdKey) -> Check {
         let side = self.side(who);
         let qp = side.driver.attach_qp(id)?;
-        side.qps.push(qp);
+        side.qps.push((id, qp));
         Ok(())
+    }
+
+    /// The QP of an id is in this state.
+    pub fn qp_is(&mut self, who: Who, id: IdKey, expected: QpState) -> Check {
+        let side = self.side(who);
+        let (_, qp) = side.qps.iter().rfind(|(of, _)| *of == id).ok_or_else(|| Failure(format!("{id} has no QP")))?;
+        same(&format!("the QP of the {}'s {id}", side.name), qp.state()?, expected)
     }
 
     /// Destroys an id, and acks nothing.
@@ -200,92 +254,6 @@ impl<'lab, L: Lab> Bench<'lab, L> {
         }
         let progress = self.side(who).drive().destroy(id, Time::NEVER)?;
         same("destroy", progress, cmid_proto::Progress::Done)
-    }
-
-    /// The next event of a side's channel is this one. Acked, where acks are explicit.
-    pub fn expect(&mut self, who: Who, id: IdKey, kind: CmEvent, status: i32, len: usize) -> Check<Event> {
-        let channel = self.side(who).channel;
-        self.expect_on(who, channel, id, kind, status, len)
-    }
-
-    /// The next event of this channel is this one.
-    pub fn expect_on(
-        &mut self,
-        who: Who,
-        on: ChannelKey,
-        id: IdKey,
-        kind: CmEvent,
-        status: i32,
-        len: usize,
-    ) -> Check<Event> {
-        let mut event = self.next(who, on, &kind)?;
-        let seen = (event.id, event.kind, event.status, event.private_data.len());
-        same(self.side(who).name, seen, (id, EventKind::Cm(kind), status, len))?;
-        self.ack(who, &mut event)?;
-        Ok(event)
-    }
-
-    /// The next event of a side's channel is of this kind, with status 0, on whichever id.
-    pub fn expect_any(&mut self, who: Who, kind: CmEvent) -> Check<Event> {
-        let channel = self.side(who).channel;
-        let mut event = self.next(who, channel, &kind)?;
-        same(self.side(who).name, (event.kind, event.status), (EventKind::Cm(kind), 0))?;
-        self.ack(who, &mut event)?;
-        Ok(event)
-    }
-
-    /// The next event of a channel, not acked.
-    pub fn next(&mut self, who: Who, on: ChannelKey, awaited: &dyn std::fmt::Debug) -> Check<Event> {
-        let end = Instant::now() + SOON;
-        loop {
-            if let Some(event) = self.side(who).drive().next_event(on) {
-                return Ok(event);
-            }
-            let name = self.side(who).name;
-            ensure(Instant::now() < end, || format!("{name}: no event in {SOON:?}, expected {awaited:?}"))?;
-            self.pump_for(who, Duration::from_millis(5))?;
-        }
-    }
-
-    /// Gives the receipt of an event back, if it has one.
-    pub fn ack(&mut self, who: Who, event: &mut Event) -> Check {
-        match event.receipt.take() {
-            Some(receipt) => Ok(self.side(who).drive().ack(receipt)?),
-            None => Ok(()),
-        }
-    }
-
-    /// No event comes on a side's channel for a while.
-    pub fn quiet(&mut self, who: Who) -> Check {
-        let channel = self.side(who).channel;
-        let span = self.lab.quiet();
-        self.quiet_on(who, channel, span)
-    }
-
-    /// No event comes on this channel for this long.
-    pub fn quiet_on(&mut self, who: Who, on: ChannelKey, span: Duration) -> Check {
-        let end = Instant::now() + span;
-        loop {
-            if let Some(event) = self.side(who).drive().next_event(on) {
-                let name = self.side(who).name;
-                return Err(Failure(format!("{name}: {} of {} where nothing was expected", event.kind, event.id)));
-            }
-            if Instant::now() >= end {
-                return Ok(());
-            }
-            self.pump(Duration::from_millis(20))?;
-        }
-    }
-
-    /// Waits for an id to be in a state.
-    pub fn until(&mut self, who: Who, id: IdKey, state: cmid_proto::State) -> Check {
-        let end = Instant::now() + SOON;
-        while self.side(who).drive().core().state(id) != Some(state) {
-            let seen = self.side(who).drive().core().state(id);
-            ensure(Instant::now() < end, || format!("{id} is {seen:?}, expected {state:?}"))?;
-            self.pump(Duration::from_millis(5))?;
-        }
-        Ok(())
     }
 
     /// Lets both drivers run for a moment.

@@ -1,0 +1,61 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use cmid_conformance::{DriverName, Speed};
+
+/// Runs the scenarios and says what did not come out as expected.
+#[derive(Debug, Parser)]
+#[command(version)]
+pub(crate) struct Args {
+    /// Which device.
+    #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
+    pub(crate) device: DeviceName,
+    /// Which driver; all of them if none is named.
+    #[arg(long, value_enum)]
+    pub(crate) driver: Option<DriverName>,
+    /// The fast scenarios, one at a time, or the slow ones, all at once: each of these waits for minutes.
+    #[arg(long, value_parser = speed, default_value = "fast")]
+    pub(crate) speed: Speed,
+    /// Write the outcomes to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Name the scenarios and their rows, and run none.
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Run this one scenario and nothing else, in this process: for those after which a process has to end.
+    #[arg(long, hide = true, value_name = "SCENARIO")]
+    pub(crate) alone: Option<String>,
+    /// Only scenarios whose names contain this.
+    pub(crate) filter: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DeviceName {
+    /// The simulated fabric.
+    Sim,
+    /// librdmacm, on the network of the project's VM.
+    Verbs,
+}
+
+impl Args {
+    /// Where this runs, for the report.
+    pub(crate) fn environment(&self) -> String {
+        match self.device {
+            DeviceName::Sim => "the simulator, in real time".into(),
+            DeviceName::Verbs => {
+                let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+                format!("Linux {}, soft-RoCE", release.trim())
+            }
+        }
+    }
+}
+
+fn speed(word: &str) -> Result<Speed, String> {
+    match word {
+        "fast" => Ok(Speed::Fast),
+        "slow" => Ok(Speed::Slow),
+        other => Err(format!("{other} is neither fast nor slow")),
+    }
+}

@@ -1,0 +1,49 @@
+//! The two labs: a simulated fabric in real time, and soft-RoCE as the project's VM sets it up.
+
+#[cfg(feature = "verbs")]
+mod guest;
+mod sim;
+#[cfg(feature = "verbs")]
+mod verbs;
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+
+use crate::Net;
+
+pub use sim::SimLab;
+#[cfg(feature = "verbs")]
+pub use verbs::VerbsLab;
+
+/// Ports and QP numbers, each given out once in this process.
+static PORT: AtomicU16 = AtomicU16::new(20_000);
+static QP_NUM: AtomicU32 = AtomicU32::new(0x1000);
+
+fn fresh() -> (u16, u32) {
+    // Far apart: a scenario may use the numbers that follow its own.
+    (PORT.fetch_add(10, Ordering::Relaxed), QP_NUM.fetch_add(0x100, Ordering::Relaxed))
+}
+
+/// What malloc has given out and not got back, in every arena, whoever asked: Rust or C.
+fn heap() -> u64 {
+    use malloc_info::info::{SystemType, TotalType};
+    let Ok(info) = malloc_info::malloc_info() else { return 0 };
+    let system = info.system.iter().filter(|part| part.r#type == SystemType::Current).map(|part| part.size);
+    let total = |wanted: TotalType| info.total.iter().filter(move |part| part.r#type == wanted).map(|part| part.size);
+    let given = system.chain(total(TotalType::Mmap)).sum::<usize>();
+    let free = total(TotalType::Fast).chain(total(TotalType::Rest)).sum::<usize>();
+    given.saturating_sub(free) as u64
+}
+
+/// The network of the project's VM; the simulated one has the same addresses.
+fn net() -> Net {
+    Net {
+        client: Ipv4Addr::new(10, 99, 0, 1).into(),
+        server: Ipv4Addr::new(10, 99, 0, 2).into(),
+        no_rdma: Ipv4Addr::new(172, 16, 0, 1).into(),
+        nobody: Ipv4Addr::new(10, 99, 0, 77).into(),
+        no_route: Ipv4Addr::new(8, 8, 8, 8).into(),
+        silent: Ipv4Addr::new(10, 99, 0, 88).into(),
+        bonded: [Ipv4Addr::new(10, 97, 0, 1).into(), Ipv4Addr::new(10, 97, 0, 2).into()],
+    }
+}

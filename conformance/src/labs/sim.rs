@@ -1,0 +1,88 @@
+//! A simulated host in real time.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use cmid_sim::{Clock, Config, Fabric, Host, SimDevice};
+
+use super::{fresh, heap, net};
+use crate::{Check, Disturbance, Lab, Make, Net};
+
+/// A simulated host with two addresses, as a kernel with one device has them.
+#[derive(Debug)]
+pub struct SimLab<S> {
+    host: Host,
+    /// Resolvable, and without anybody who takes requests.
+    silent: Host,
+    subject: PhantomData<fn() -> S>,
+}
+
+impl<S: Make<SimDevice>> SimLab<S> {
+    /// A fresh fabric, in real time, because drivers wait for real descriptors.
+    #[must_use]
+    pub fn new() -> Self {
+        let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+        let host = fabric.host(&[net().client, net().server]);
+        host.add_plain_addr(net().no_rdma);
+        let silent = fabric.host(&[net().silent]);
+        SimLab { host, silent, subject: PhantomData }
+    }
+}
+
+impl<S: Make<SimDevice>> Default for SimLab<S> {
+    fn default() -> Self {
+        SimLab::new()
+    }
+}
+
+impl<S: Make<SimDevice>> Lab for SimLab<S> {
+    type Subject = S;
+
+    fn subject(&self) -> Check<S> {
+        S::make(self.host.device())
+    }
+
+    fn net(&self) -> Net {
+        // One device has all addresses here, so its own two stand for those on a bond.
+        Net { bonded: [net().client, net().server], ..net() }
+    }
+
+    fn fresh(&self) -> (u16, u32) {
+        fresh()
+    }
+
+    fn quiet(&self) -> Duration {
+        Duration::from_millis(60)
+    }
+
+    fn time_wait(&self) -> Duration {
+        // The simulator's default is Linux 6.12: 0.53 s.
+        Duration::from_millis(700)
+    }
+
+    fn heap(&self) -> u64 {
+        heap()
+    }
+
+    fn can(&self, what: Disturbance) -> bool {
+        match what {
+            Disturbance::SilentHost
+            | Disturbance::NeighbourMoves
+            | Disturbance::DeviceGoes
+            | Disturbance::DeviceComes
+            | Disturbance::FailOver => true,
+        }
+    }
+
+    fn disturb(&self, what: Disturbance) -> Check {
+        match what {
+            // It answers from the beginning.
+            Disturbance::SilentHost => {}
+            Disturbance::NeighbourMoves => self.silent.change_link_addr(),
+            Disturbance::DeviceGoes => self.host.remove_device(),
+            Disturbance::DeviceComes => self.host.add_device(),
+            Disturbance::FailOver => self.host.fail_over(),
+        }
+        Ok(())
+    }
+}

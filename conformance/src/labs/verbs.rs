@@ -1,0 +1,74 @@
+//! librdmacm on a real kernel.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use super::{fresh, guest, heap, net};
+use crate::{Check, Disturbance, Lab, Make, Net};
+
+/// librdmacm on the kernel of the project's VM (soft-RoCE on a dummy interface with two addresses).
+#[derive(Debug)]
+pub struct VerbsLab<S>(PhantomData<fn() -> S>);
+
+impl<S: Make<cmid_verbs::Verbs>> VerbsLab<S> {
+    /// The lab. That there is a device shows when the first driver is made.
+    #[must_use]
+    pub fn new() -> Self {
+        VerbsLab(PhantomData)
+    }
+}
+
+impl<S: Make<cmid_verbs::Verbs>> Default for VerbsLab<S> {
+    fn default() -> Self {
+        VerbsLab::new()
+    }
+}
+
+impl<S: Make<cmid_verbs::Verbs>> Lab for VerbsLab<S> {
+    type Subject = S;
+
+    fn subject(&self) -> Check<S> {
+        S::make(cmid_verbs::Verbs::open()?)
+    }
+
+    fn net(&self) -> Net {
+        net()
+    }
+
+    fn fresh(&self) -> (u16, u32) {
+        fresh()
+    }
+
+    fn quiet(&self) -> Duration {
+        Duration::from_millis(400)
+    }
+
+    fn time_wait(&self) -> Duration {
+        // Linux 6.1 takes 2.1 s, and the emulated machine its time.
+        Duration::from_millis(2500)
+    }
+
+    fn heap(&self) -> u64 {
+        heap()
+    }
+
+    fn can(&self, what: Disturbance) -> bool {
+        match what {
+            Disturbance::SilentHost
+            | Disturbance::NeighbourMoves
+            | Disturbance::DeviceGoes
+            | Disturbance::DeviceComes
+            | Disturbance::FailOver => true,
+        }
+    }
+
+    fn disturb(&self, what: Disturbance) -> Check {
+        match what {
+            Disturbance::SilentHost => guest::silent_host(),
+            Disturbance::NeighbourMoves => guest::move_neighbour(),
+            Disturbance::DeviceGoes => guest::remove_device(),
+            Disturbance::DeviceComes => guest::add_device(),
+            Disturbance::FailOver => guest::fail_over(),
+        }
+    }
+}

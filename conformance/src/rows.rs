@@ -1,0 +1,165 @@
+//! The rows: what was observed on Linux 6.1 and 6.12 with soft-RoCE and librdmacm 44, and where else than in a scenario of
+//! this suite a row is shown.
+
+/// A row of observed behaviour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its number. Numbers that are lacking were merged into their neighbours; those above 79 are about memory regions.
+    pub number: u8,
+    /// What it is about, in a line.
+    pub about: &'static str,
+    /// Tests and programs outside of this suite that show it too, or what of it a driver cannot show: `path::function`.
+    pub elsewhere: &'static [&'static str],
+    /// What is otherwise than in the row on purpose, or cannot be asked for by a driver.
+    pub remark: &'static str,
+}
+
+const fn row(number: u8, about: &'static str) -> Row {
+    Row { number, about, elsewhere: &[], remark: "" }
+}
+
+impl Row {
+    const fn also(self, elsewhere: &'static [&'static str]) -> Row {
+        Row { elsewhere, ..self }
+    }
+
+    const fn but(self, remark: &'static str) -> Row {
+        Row { remark, ..self }
+    }
+}
+
+/// All rows that concern the connection manager.
+pub const ROWS: &[Row] = &[
+    row(1, "connect with QPs"),
+    row(2, "disconnect, answered, time wait"),
+    row(3, "disconnect answered by a destroy"),
+    row(4, "disconnect answered before it is read"),
+    row(6, "connect without QPs, establish"),
+    row(7, "parameters are mirrored and clamped"),
+    row(8, "default parameters are the device's maxima"),
+    row(9, "destroy while established"),
+    row(10, "a process ends while established")
+        .also(&["sim/tests/scenarios/normal_life.rs::row_10_a_process_that_exits_disconnects"])
+        .but("the client's driver is dropped, which closes its channels as the end of its process would"),
+    row(11, "nobody listens"),
+    row(12, "a listener on another address"),
+    row(13, "reject with private data; nothing else is possible afterwards")
+        .but("the core refuses the second reject and the accept; the bare device answers the same EINVAL"),
+    row(14, "reject because of enhanced connection establishment"),
+    row(15, "destroy of a request rejects it"),
+    row(16, "private data too long")
+        .but("refused by the core, so that the request stands; the kernel's answer, past the core, rejects the peer"),
+    row(17, "a second accept")
+        .also(&["sim/tests/scenarios/refusals.rs::row_17_a_second_accept_kills_the_connection_and_stalls_destroy"])
+        .but("refused by the core: the kernel's destroy would take 70 s"),
+    row(19, "reject before the answer")
+        .also(&["sim/tests/scenarios/refusals.rs::row_19_a_reject_before_the_answer_stalls_destroy"])
+        .but("refused by the core: the kernel's destroy would take 70 s"),
+    row(20, "reject after the answer")
+        .also(&["sim/tests/scenarios/refusals.rs::row_20_a_late_reject_stalls_destroy"])
+        .but("refused by the core: the kernel's destroy would take 70 s"),
+    row(21, "the client rejects the answer"),
+    row(22, "depths beyond the device's"),
+    row(23, "the client goes before the accept"),
+    row(24, "the client goes before its request is read"),
+    row(25, "the client goes without reading the answer"),
+    row(26, "the client goes after reading the answer"),
+    row(27, "the server goes before the client reads the answer"),
+    row(29, "a host that does not answer").also(&["sim/tests/scenarios/vanishing.rs::row_29_nobody_there"]),
+    row(30, "the server never reads").also(&["sim/tests/scenarios/vanishing.rs::row_30_the_server_never_answers"]),
+    row(31, "the client never reads the answer")
+        .also(&["sim/tests/scenarios/vanishing.rs::row_31_the_client_never_reads_the_answer"]),
+    row(32, "a disconnect is never answered")
+        .also(&["sim/tests/scenarios/vanishing.rs::row_32_a_disconnect_is_never_answered"]),
+    row(33, "a full backlog makes clients wait").also(&[
+        "sim/tests/scenarios/vanishing.rs::row_33_a_full_backlog_makes_clients_wait",
+        "sim/tests/scenarios/vanishing.rs::row_33_the_third_waits_twice_if_the_second_is_read_late",
+    ]),
+    row(34, "a second listen fails and shrinks the backlog")
+        .but("refused by the core, so that the backlog stays; what the kernel does is shown past the core"),
+    row(35, "a listener goes with unread requests, not with those that were read"),
+    row(36, "a neighbour's link address changes"),
+    row(37, "a QP number is used again"),
+    row(38, "the same QP number on both sides"),
+    row(39, "bind").but("AF_UNIX, NULL and unknown port spaces cannot be written down"),
+    row(40, "listen; an address that is used twice"),
+    row(41, "resolve without a route, and out of order")
+        .but("a route without time: past the core, which gives at least 1 ms"),
+    row(42, "nobody has the address")
+        .also(&["sim/tests/scenarios/addresses.rs::row_42_nobody_has_the_address"])
+        .but("time-out 0 cannot be asked for: the core refuses a deadline that is over"),
+    row(44, "the loopback address resolves and has no route"),
+    row(45, "destroy while resolving"),
+    row(46, "reading an empty channel")
+        .but("EAGAIN is \"no event\"; all channels are non-blocking, so that no read can be interrupted (EINTR)"),
+    row(47, "a channel is closed with ids on it")
+        .also(&["sim/tests/scenarios/channels.rs::row_47_closing_a_channel_ends_what_is_on_it"])
+        .but("refused by the core; all channels of a driver are closed when it is dropped"),
+    row(48, "destroy waits for acks"),
+    row(49, "a request counts on its listener"),
+    row(50, "migrate in every state"),
+    row(51, "migrate with an unread event")
+        .also(&[
+            "verbs/examples/lost_wakeup.rs::lost",
+            "sim/tests/scenarios/channels.rs::row_51_a_moved_event_wakes_nobody",
+        ])
+        .but("the drivers read what moved without a wake-up; that the kernel gives none is shown with bare calls"),
+    row(52, "migrate waits for acks").but("nobody waits: it is carried out with the last ack, and an event tells"),
+    row(53, "migrate to the same channel: its events go last"),
+    row(54, "a listener migrates with an unread request")
+        .also(&["sim/tests/scenarios/channels.rs::row_54_a_listener_migrates_with_an_unread_request"])
+        .but("the core loses nothing; what the kernel does is shown past the core"),
+    row(56, "a synchronous listener migrates with an unread request")
+        .but("the core loses nothing; NULL is never passed to librdmacm, so that its synchronous mode does not occur"),
+    row(57, "migrate errors")
+        .also(&["sim/tests/scenarios/channels.rs::row_57_migrate_errors"])
+        .but("foreign and closed descriptors cannot be named: channels are keys"),
+    row(58, "a new id migrates before its accept"),
+    row(59, "a new id is accepted in synchronous mode"),
+    row(60, "a whole life in synchronous mode"),
+    row(61, "synchronous connects that are refused"),
+    row(62, "a dead address in synchronous mode"),
+    row(63, "a synchronous connect without a QP"),
+    row(64, "the peer disconnected earlier")
+        .but("a second disconnect waits for nothing; librdmacm's returns with whatever event comes next"),
+    row(65, "the client goes during a synchronous accept"),
+    row(67, "a synchronous listener is destroyed after its request was rejected")
+        .but("does not hang: librdmacm's would wait for an ack that nobody can give"),
+    row(68, "a synchronous disconnect of what is not connected")
+        .but("refused by the core, where librdmacm's would hang; the kernel's answer is shown past the core"),
+    row(69, "a synchronous id whose channel does not block"),
+    row(70, "datagrams: nobody listens"),
+    row(71, "datagrams: rejected"),
+    row(72, "datagrams: answered").but(
+        "too long an answer and a disconnect are refused by the core; what the kernel does is shown past the core",
+    ),
+    row(73, "datagrams: a full backlog, a listener or a request that is destroyed"),
+    row(74, "datagrams: a silent server"),
+    row(75, "multicast groups")
+        .but("join_ex errors cannot be written down; the same group twice is refused by the core"),
+    row(76, "notify").but("events other than COMM_EST cannot be written down"),
+    row(77, "notify of a path migration breaks the connection").but("not applicable: there is no request for it"),
+    row(78, "the device goes")
+        .but("for ids that have been told the core answers itself, with EINVAL where the kernel says ENXIO"),
+    row(79, "a bond fails over"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_there_once_and_in_order() {
+        assert!(ROWS.windows(2).all(|pair| pair[0].number < pair[1].number));
+        assert_eq!(ROWS.first().map(|row| row.number), Some(1));
+        assert_eq!(ROWS.last().map(|row| row.number), Some(79));
+    }
+
+    #[test]
+    fn a_row_is_shown_or_says_why_not() {
+        for row in ROWS {
+            let shown = crate::entries().iter().any(|entry| entry.rows.contains(&row.number));
+            assert!(shown || !row.elsewhere.is_empty() || !row.remark.is_empty(), "row {}", row.number);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Row 76: the QP has heard of the peer before the connection manager has.
+
+use cmid_proto::{Call, CmEvent, Errno};
+
+use crate::bench::{Who, pdl};
+use crate::failure::{fails, same};
+use crate::{Bench, Check, Lab};
+
+pub(super) fn row_76_notify_establishes<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    for (who, id) in [(Who::Server, server), (Who::Client, client)] {
+        fails("not accepted, or active", b.side(who).drive().notify_established(id), Errno::EINVAL)?;
+        same("on the bare device", b.side(who).bare(&Call::Notify { id }, &[]), Err(Errno::EINVAL))?;
+    }
+    b.accept(server, &[])?;
+    b.server.drive().notify_established(server)?;
+    b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    fails("again", b.server.drive().notify_established(server), Errno::EISCONN)?;
+    same("on the bare device", b.server.bare(&Call::Notify { id: server }, &[]), Err(Errno::EISCONN))?;
+    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.client.drive().establish(client)?;
+    b.quiet(Who::Server)
+}

@@ -1,0 +1,115 @@
+//! Scenarios as the trials of a test harness.
+
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cmid_conformance::{Disturbance, Entry, Outcome, Report, Scenario, Speed, scenarios};
+use libtest_mimic::{Failed, Trial};
+
+use crate::Here;
+use crate::args::{Args, DeviceName};
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    speed: Speed,
+    driver: Option<&'static str>,
+    filter: Option<String>,
+    alone: Option<String>,
+    /// A device that a program has opened goes away for good only when the program ends. So what takes it away runs in a
+    /// process of its own, and first: this one has not opened the device yet.
+    apart: bool,
+}
+
+impl Plan {
+    pub(crate) fn of(args: &Args) -> Self {
+        Plan {
+            speed: args.speed,
+            driver: args.driver.map(|driver| driver.name()),
+            filter: args.filter.clone(),
+            alone: args.alone.clone(),
+            apart: args.device == DeviceName::Verbs && args.alone.is_none(),
+        }
+    }
+
+    fn wants(&self, entry: &Entry) -> bool {
+        match &self.alone {
+            Some(name) => entry.name == name,
+            None => entry.speed == self.speed && self.filter.as_ref().is_none_or(|part| entry.name.contains(part)),
+        }
+    }
+
+    fn runs_apart(&self, entry: &Entry) -> bool {
+        self.apart && takes_the_device(entry)
+    }
+}
+
+fn takes_the_device(entry: &Entry) -> bool {
+    entry.needs.contains(&Disturbance::DeviceGoes)
+}
+
+/// The trials of a run.
+#[derive(Debug)]
+pub(crate) struct Set {
+    plan: Plan,
+    report: Arc<Mutex<Report>>,
+    first: Vec<Trial>,
+    then: Vec<Trial>,
+}
+
+impl Set {
+    pub(crate) fn new(plan: Plan, report: Arc<Mutex<Report>>) -> Self {
+        Set { plan, report, first: Vec::new(), then: Vec::new() }
+    }
+
+    /// Adds the scenarios on a driver.
+    pub(crate) fn add<L: Here>(&mut self, driver: &'static str, lab: L) {
+        if self.plan.driver.is_some_and(|wanted| wanted != driver) {
+            return;
+        }
+        let lab = Arc::new(lab);
+        for scenario in scenarios::<L>().into_iter().filter(|scenario| self.plan.wants(&scenario.entry)) {
+            let apart = self.plan.runs_apart(&scenario.entry);
+            let here = scenario.entry.needs.iter().all(|&need| lab.can(need));
+            let trial = self.trial(driver, &lab, scenario, apart).with_ignored_flag(!here);
+            if apart { &mut self.first } else { &mut self.then }.push(trial);
+        }
+    }
+
+    fn trial<L: Here>(&self, driver: &'static str, lab: &Arc<L>, scenario: Scenario<L>, apart: bool) -> Trial {
+        let (lab, report, alone) = (Arc::clone(lab), Arc::clone(&self.report), self.plan.alone.is_some());
+        Trial::test(format!("{driver}::{}", scenario.entry.name), move || {
+            let outcome = match (apart, alone) {
+                (true, _) => run_apart(driver, &*lab, &scenario.entry),
+                // Who started this process brings back what is taken away.
+                (false, true) => {
+                    scenario.run(&lab).map_or_else(|failure| Outcome::Failed(failure.0), |()| Outcome::Passed)
+                }
+                (false, false) => scenario.outcome(&*lab),
+            };
+            report.lock().unwrap_or_else(PoisonError::into_inner).note(&scenario.entry, driver, outcome.clone());
+            match outcome {
+                Outcome::Passed | Outcome::NotHere => Ok(()),
+                Outcome::Failed(why) => Err(Failed::from(why)),
+            }
+        })
+    }
+
+    pub(crate) fn into_trials(self) -> Vec<Trial> {
+        self.first.into_iter().chain(self.then).collect()
+    }
+}
+
+fn run_apart<L: Here>(driver: &str, lab: &L, entry: &Entry) -> Outcome {
+    let this = std::env::current_exe().unwrap_or_else(|_| "conformance".into());
+    let output = Command::new(this).args(["--device", "verbs", "--driver", driver, "--alone", entry.name]).output();
+    let outcome = match output {
+        Ok(output) if output.status.success() => Outcome::Passed,
+        Ok(output) => Outcome::Failed(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Err(error) => Outcome::Failed(error.to_string()),
+    };
+    match lab.disturb(Disturbance::DeviceComes) {
+        Err(failure) if outcome == Outcome::Passed => Outcome::Failed(failure.0),
+        Ok(()) | Err(_) => outcome,
+    }
+}

@@ -1,0 +1,118 @@
+//! The conformance suite in the programme: where its reports are, and whether a run agrees with the recorded results.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use cmid_conformance::{Report, Speed};
+use cmid_softroce::Kernel;
+
+use crate::context::Context;
+use crate::{guest, rows};
+
+/// The recorded results, in the order of the columns of docs/rows.md: their names and what they are called there.
+pub(crate) const ENVIRONMENTS: [(&str, &str); 3] = [("sim", "sim"), ("6.1", "Linux 6.1"), ("6.12", "Linux 6.12")];
+
+/// Where the results of an environment are recorded; they are part of the source.
+pub(crate) fn recorded_path(context: &Context, environment: &str) -> PathBuf {
+    context.root.join("conformance/results").join(format!("{environment}.json"))
+}
+
+/// What is recorded of an environment; nothing, if nothing is.
+pub(crate) fn recorded(context: &Context, environment: &str) -> Result<Report> {
+    let path = recorded_path(context, environment);
+    if path.exists() { Ok(Report::read(&path)?) } else { Ok(Report::new(environment)) }
+}
+
+/// Where runs leave their reports.
+fn reports(context: &Context) -> Result<PathBuf> {
+    let directory = context.target().join("conformance-reports");
+    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    Ok(directory)
+}
+
+fn report_path(context: &Context, environment: &str, speed: Speed) -> Result<PathBuf> {
+    Ok(reports(context)?.join(format!("{environment}-{}.json", name(speed))))
+}
+
+fn name(speed: Speed) -> &'static str {
+    match speed {
+        Speed::Fast => "fast",
+        Speed::Slow => "slow",
+    }
+}
+
+/// All tests of the workspace, the suite on the simulator among them.
+pub(crate) fn tests(context: &mut Context) -> Result<()> {
+    let report = report_path(context, "sim", Speed::Fast)?;
+    forget(&report)?;
+    let result = context.cargo(&["test", "--workspace", "--all-features"], &[("CMID_REPORT", report.as_os_str())]);
+    conclude(context, "sim", Speed::Fast, result)
+}
+
+/// The suite on soft-RoCE, in the VM.
+pub(crate) fn in_guest(context: &Context, kernel: Kernel, speed: Speed, limit: u64) -> Result<()> {
+    let report = report_path(context, kernel.series(), speed)?;
+    forget(&report)?;
+    let mut command = vec![context.release("conformance").into_os_string()];
+    command.extend(["--device", "verbs", "--speed", name(speed), "--report"].map(Into::into));
+    command.push(report.into_os_string());
+    let result = guest::run(kernel, limit, &command, vec![reports(context)?]);
+    conclude(context, kernel.series(), speed, result)
+}
+
+/// An old report must not pass for this run's.
+fn forget(report: &PathBuf) -> Result<()> {
+    if report.exists() {
+        fs::remove_file(report).with_context(|| report.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Compares a run with what is recorded, whether it succeeded or not, and says how the rows stand.
+fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<()>) -> Result<()> {
+    let path = report_path(context, environment, speed)?;
+    if !path.exists() {
+        result?;
+        bail!("the run left no report at {}", path.display());
+    }
+    let run = Report::read(&path)?;
+    println!("{}: {}", run.environment, rows::count(&run, environment));
+    result?;
+    if !recorded_path(context, environment).exists() {
+        println!("nothing is recorded for {environment}: compared with nothing");
+        return Ok(());
+    }
+    let differences = run.differences(&recorded(context, environment)?, speed);
+    for difference in &differences {
+        println!("{difference}");
+    }
+    ensure!(
+        differences.is_empty(),
+        "{} outcomes are not those of conformance/results/{environment}.json; if they should be: cargo xtask record",
+        differences.len()
+    );
+    Ok(())
+}
+
+/// Makes the reports that runs have left the recorded results, and renders docs/rows.md from them.
+pub(crate) fn record(context: &Context) -> Result<()> {
+    for (environment, _) in ENVIRONMENTS {
+        let mut results = recorded(context, environment)?;
+        for speed in [Speed::Fast, Speed::Slow] {
+            let path = report_path(context, environment, speed)?;
+            if path.exists() {
+                let run = Report::read(&path)?;
+                println!("{environment}, {}: {} scenarios", name(speed), run.scenarios.len());
+                results.environment.clone_from(&run.environment);
+                results.merge(run);
+            }
+        }
+        if !results.scenarios.is_empty() {
+            let path = recorded_path(context, environment);
+            fs::create_dir_all(path.parent().context("a file of the source")?)?;
+            results.write(&path)?;
+        }
+    }
+    rows::write(context)
+}

@@ -1,0 +1,50 @@
+//! `docs/hazards.md`: a line for each known hazard, and the tests it names exist.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::context::Context;
+use crate::references;
+
+const FILE: &str = "docs/hazards.md";
+
+/// The lists of hazards and how long each is, with what was put in between later on.
+const LISTS: [(&str, usize, &[&str]); 3] = [("T", 7, &[]), ("S", 11, &[]), ("P", 40, &["3b", "20b"])];
+
+/// Every hazard has a line, and every test named there exists.
+pub(crate) fn check(context: &mut Context) -> Result<()> {
+    let text = fs::read_to_string(context.root.join(FILE)).context(FILE)?;
+    let told: BTreeSet<&str> = text.lines().filter_map(first_cell).collect();
+    let lacking: Vec<_> = wanted().into_iter().filter(|name| !told.contains(name.as_str())).collect();
+    ensure!(lacking.is_empty(), "{FILE} has no line for {}", lacking.join(", "));
+    for reference in references::of(&text) {
+        references::check(&context.root, reference).with_context(|| format!("{FILE} refers to {reference}"))?;
+    }
+    Ok(())
+}
+
+fn wanted() -> Vec<String> {
+    let of = |(list, count, between): (&str, usize, &[&str])| -> Vec<String> {
+        let numbers = (1..=count).map(|number| number.to_string()).chain(between.iter().map(|&name| name.to_owned()));
+        numbers.map(|number| format!("{list}{number}")).collect()
+    };
+    LISTS.into_iter().flat_map(of).collect()
+}
+
+fn first_cell(line: &str) -> Option<&str> {
+    line.strip_prefix("| ")?.split_once(" |").map(|(cell, _)| cell)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_table_are_known_by_their_first_cell() {
+        assert_eq!(first_cell("| T1 | what | how |"), Some("T1"));
+        assert_eq!(first_cell("T1 | what"), None);
+        assert!(wanted().contains(&"P20b".to_owned()));
+    }
+}

@@ -1,0 +1,51 @@
+//! References in documents to tests: `path/to/file.rs::function`, or `conformance::scenario`.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// What the reference names exists.
+pub(crate) fn check(root: &Path, reference: &str) -> Result<()> {
+    let (place, name) = reference.rsplit_once("::").context("it names no function")?;
+    if place == "conformance" {
+        let known = cmid_conformance::entries().iter().any(|entry| entry.name == name);
+        ensure!(known, "there is no scenario {name}");
+        return Ok(());
+    }
+    let source = fs::read_to_string(root.join(place)).with_context(|| place.to_owned())?;
+    ensure!(defines(&source, name), "{place} has no function {name}");
+    Ok(())
+}
+
+fn defines(source: &str, name: &str) -> bool {
+    let definition = format!("fn {name}");
+    source.match_indices(&definition).any(|(at, _)| source[at + definition.len()..].starts_with(['(', '<']))
+}
+
+/// The references in a text: what stands between backticks and is one.
+pub(crate) fn of(text: &str) -> impl Iterator<Item = &str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    quoted.filter(|quoted| {
+        let place = quoted.rsplit_once("::").map(|(place, _)| place);
+        place.is_some_and(|place| place == "conformance" || place.ends_with(".rs"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_told_from_other_code() {
+        let text = "see `a/b.rs::f`, `conformance::row_1`, `State::Idle` and `x.rs`";
+        assert_eq!(of(text).collect::<Vec<_>>(), ["a/b.rs::f", "conformance::row_1"]);
+    }
+
+    #[test]
+    fn a_function_is_found_by_its_whole_name() {
+        let source = "fn row_1() {}\nfn row_2<L: Lab>() {}";
+        assert!(defines(source, "row_1") && defines(source, "row_2"));
+        assert!(!defines(source, "row"));
+    }
+}
