@@ -142,7 +142,7 @@ impl Qp {
     /// complete it as if it were not.
     ///
     /// # Errors
-    /// `EINVAL` if the range is not inside the memory, if the address handle is of another [`Pd`](crate::Pd) than the QP,
+    /// `EINVAL` if the range is not inside the memory, if the address handle is of another [`Pd`] than the QP,
     /// if the QP is in no state for it, or if it is not one for datagrams; `ENOMEM` if the queue is full.
     #[inline]
     pub fn post_send_to(&self, wr_id: u64, memory: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
