@@ -42,10 +42,10 @@ pub(crate) fn there_and_back() {
     }
     let heard = last;
 
-    // A wrong key, and a wrong number: nothing arrives, and the sender does not learn of it.
-    s.qp.post_recv(5, &hears, 0..GRH_LEN + 64).expect("post_recv");
-    for (qp_num, qkey) in [(to.qp_num, QKEY + 1), (to.qp_num + 1000, QKEY)] {
-        c.qp.post_send_to(6, &asks, 0..3, To { ah: &there, qp_num, qkey }).expect("post_send_to");
+    // A wrong key, a wrong number, more than a packet: nothing arrives, and the sender does not learn of it.
+    s.qp.post_recv(5, &hears, 0..4096).expect("post_recv");
+    for (qp_num, qkey, len) in [(to.qp_num, QKEY + 1, 3), (to.qp_num + 1000, QKEY, 3), (to.qp_num, QKEY, 2000)] {
+        c.qp.post_send_to(6, &asks, 0..len, To { ah: &there, qp_num, qkey }).expect("post_send_to");
         success(polled(&c.cq), 6, Completion::SEND);
     }
     std::thread::sleep(std::time::Duration::from_millis(100));

@@ -21,7 +21,7 @@ mod threads;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 36] = [
+const CHECKS: [(&str, fn()); 37] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -53,6 +53,7 @@ const CHECKS: [(&str, fn()); 36] = [
     ("row 75: joining, leaving, and what is refused", multicast::membership),
     ("row 75: a group is left before its event is read", multicast::left_unread),
     ("datagrams to a group", multicast::delivered),
+    ("datagrams to a group, on one device", multicast::heard_by_all),
     ("QPs and ids go while they are in groups", multicast::nothing_is_left),
     ("ids that are in groups leave no records behind", multicast::no_records_are_left),
     ("the devices", inventory::devices),

@@ -136,6 +136,36 @@ pub(crate) fn delivered() {
     assert_eq!(s.cq.poll(&mut [Completion::default()]), Ok(0));
 }
 
+/// On one device members hear each other, and themselves; one that only sends hears nothing.
+pub(crate) fn heard_by_all() {
+    let mut side = [Side::new(), Side::new(), Side::new()];
+    let members = [(CLIENT, false), (SERVER, false), (CLIENT, true)];
+    let ends: Vec<_> = side
+        .iter_mut()
+        .zip(members)
+        .map(|(side, (addr, send_only))| {
+            let (end, to) = member(side, addr, send_only);
+            let memory = register(&end, 0, Access::LOCAL_WRITE);
+            (end, to, memory)
+        })
+        .collect();
+    for (from, to, says) in &ends {
+        for (end, _, memory) in &ends {
+            end.qp.post_recv(1, memory, 0..GRH_LEN + 6).expect("post_recv");
+        }
+        let ah = from.pd.create_ah(&to.path).expect("create_ah");
+        let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
+        from.qp.post_send_to(2, says, 100..106, to).expect("post_send_to");
+        std::thread::sleep(Duration::from_millis(200));
+        let heard = ends.iter().map(|(end, _, _)| {
+            let mut done = [Completion::default(); 4];
+            let count = end.cq.poll(&mut done).expect("poll");
+            done[..count].iter().filter(|one| one.opcode == Completion::RECV).count()
+        });
+        assert_eq!(heard.collect::<Vec<_>>(), [1, 1, 0]);
+    }
+}
+
 /// Queues of QPs and CQs that are mapped: one that the kernel did not destroy keeps its own.
 fn mappings() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
