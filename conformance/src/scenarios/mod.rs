@@ -11,11 +11,13 @@ mod life;
 mod listeners;
 mod migration;
 mod notify;
+mod options;
 mod refusals;
 mod stalls;
 mod states;
 mod sync;
 mod sync_listen;
+mod teardown;
 mod threads;
 mod timeouts;
 mod vanishing;
@@ -189,6 +191,9 @@ list! {
         groups::row_75_addresses_and_states_that_cannot_be_joined [75],
         groups::row_75_a_membership_migrates [75],
         notify::row_76_notify_establishes [76],
+        teardown::a_teardown_ends_with_the_time_wait [],
+        teardown::crossing_teardowns_end [],
+        options::options_are_taken_where_they_are_for [],
         leaks::nothing_is_left_after_200_cycles [],
     }
     Explicit Fast {
