@@ -40,7 +40,7 @@ pub const ROWS: &[Row] = &[
     row(9, "destroy while established"),
     row(10, "a process ends while established")
         .also(&["sim/tests/scenarios/normal_life.rs::row_10_a_process_that_exits_disconnects"])
-        .but("the client's driver is dropped, which closes its channels as the end of its process would"),
+        .but("a process is killed where there are processes; besides, a driver is dropped, which closes its channels as well"),
     row(11, "nobody listens"),
     row(12, "a listener on another address"),
     row(13, "reject with private data; nothing else is possible afterwards")

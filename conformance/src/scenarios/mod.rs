@@ -216,6 +216,7 @@ list! {
         timeouts::row_29_nobody_there [29] needs SilentHost,
     }
     OnDelivery Fast {
+        disturbed::row_10_a_client_process_is_killed [10] needs ProcessDies,
         disturbed::row_36_a_neighbour_moves [36] needs SilentHost NeighbourMoves,
         disturbed::row_79_a_bond_fails_over [79] needs FailOver,
         disturbed::row_78_the_device_goes [78] needs DeviceGoes DeviceComes,
