@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 
 use crate::errno::Errno;
+use crate::error::Why;
 use crate::event::CmEvent;
 use crate::key::{ChannelKey, GroupKey, IdKey, Token};
 use crate::mail::{Letter, Thread};
@@ -69,10 +70,11 @@ pub(crate) enum Doing {
     /// Opening the private channel of a new synchronous id.
     OpenToCreate,
     Create,
-    /// The call of a request; `before` is the state to go back to if it fails.
+    /// The call of a request; `before` is the state to go back to if it fails, `until` the deadline that counted there.
     Request {
         verb: Verb,
         before: State,
+        until: Time,
         bound: bool,
     },
     /// A migration waits for the application's acks; no call yet.
@@ -211,6 +213,32 @@ impl Id {
             | Doing::Leave { .. }
             | Doing::Answer
             | Doing::Destroy => false,
+        }
+    }
+
+    /// What the device is doing for it, as the reason to refuse anything else.
+    pub(crate) fn busy(&self) -> Option<Why> {
+        let verb = match self.doing {
+            Doing::Nothing => return None,
+            Doing::OpenToCreate | Doing::Create => return Some(Why::BeingCreated),
+            Doing::Request { verb, .. } => verb,
+            Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. } | Doing::Settle { .. } => {
+                Verb::Migrate
+            }
+            Doing::OpenToListen { .. } | Doing::MoveToListen { .. } => Verb::Listen,
+            Doing::Join { .. } => Verb::Join,
+            Doing::Leave { .. } => Verb::Leave,
+            Doing::Answer => Verb::Teardown,
+            Doing::Destroy => Verb::Destroy,
+        };
+        Some(Why::Busy(verb))
+    }
+
+    /// Synchronous mode: the request that is open.
+    pub(crate) fn waits_for(&self) -> Option<Verb> {
+        match self.waiting {
+            Waiting::For(verb) => Some(verb),
+            Waiting::Never | Waiting::Ended(..) | Waiting::Posted(..) | Waiting::Without { .. } => None,
         }
     }
 

@@ -192,7 +192,8 @@ impl Mail {
         self.nodes[letter.0 as usize].next
     }
 
-    /// Takes an event out of its owner's list. In all but one use it is the first.
+    /// Takes an event out of its owner's list. It is the first, unless it ended a synchronous request or is of a group
+    /// that is left.
     pub(crate) fn disown(&mut self, owner: &mut Thread, letter: Letter) {
         let after = self.node(letter).next.take();
         let before = match owner.head() {
@@ -215,6 +216,11 @@ impl Mail {
             head.zip(tail)
         });
         owner.len -= 1;
+    }
+
+    /// The letters of an owner's list, in order.
+    pub(crate) fn owned<'a>(&'a self, owner: &Thread) -> impl Iterator<Item = Letter> + use<'a> {
+        core::iter::successors(owner.head(), |&letter| self.next_owned(letter))
     }
 
     /// The letters of a channel's list, in order.

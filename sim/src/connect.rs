@@ -29,7 +29,6 @@ impl World {
     /// `rdma_connect`.
     pub(crate) fn connect(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
         let device = Depths::of_device(&self.config);
-        let usual = self.config.flavour.life_time();
         let comm = self.new_comm();
         let id = self.id(no)?;
         if !id.verbs {
@@ -44,9 +43,10 @@ impl World {
         if id.state != CmState::RouteResolved || data.len() > REQ_DATA {
             return Err(Errno::EINVAL);
         }
-        let (Some(src), Some(dst)) = (id.src, id.dst) else { return Err(Errno::EINVAL) };
+        let (Some(src), Some(dst), Some(life_time)) = (id.src, id.dst, id.life_time) else {
+            return Err(Errno::EINVAL);
+        };
         let param = wire_param(id, param);
-        let life_time = id.life_time.unwrap_or(usual);
         let req = Req {
             service: (id.port_space, dst.port()),
             src,

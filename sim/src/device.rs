@@ -10,7 +10,7 @@ use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable,
 use crate::channel::FileNo;
 use crate::fabric::Fabric;
 use crate::fetch::Fetched;
-use crate::host::Host;
+use crate::host::{Host, HostState};
 use crate::id::{Id, IdNo};
 use crate::world::World;
 
@@ -21,6 +21,8 @@ pub struct SimDevice {
     host: Host,
     channels: BTreeMap<ChannelKey, Channel>,
     ids: BTreeMap<IdKey, IdNo>,
+    /// The library has seen that the host has an RDMA device; it looks only once (`ucma_init`).
+    has_seen_device: bool,
     /// The event that was fetched last, whose private data is lent out.
     fetched: Option<Fetched>,
 }
@@ -50,7 +52,7 @@ impl Drop for SimHandle {
 
 impl SimDevice {
     pub(crate) fn new(host: Host) -> Self {
-        SimDevice { host, channels: BTreeMap::new(), ids: BTreeMap::new(), fetched: None }
+        SimDevice { host, channels: BTreeMap::new(), ids: BTreeMap::new(), has_seen_device: false, fetched: None }
     }
 
     /// The fabric that it is on.
@@ -77,11 +79,16 @@ impl SimDevice {
         if self.channels.contains_key(&key) {
             return Err(Errno::EINVAL);
         }
+        let seen = self.has_seen_device;
         let channel = self.host.fabric.with(|world| {
-            let file = world.open_file(self.host.no)?;
+            if !seen && !world.hosts.get(self.host.no.0).is_some_and(HostState::has_device) {
+                return Err(Errno::ENODEV);
+            }
+            let file = world.open_file()?;
             let fd = world.files.get(&file).ok_or(Errno::EBADF)?.fd();
             Ok(Channel { file, fd })
         })?;
+        self.has_seen_device = true;
         self.channels.insert(key, channel);
         Ok(())
     }
@@ -237,7 +244,9 @@ impl Pollable for SimDevice {
     }
 
     fn sibling(&self) -> Self {
-        self.host.device()
+        let mut sibling = self.host.device();
+        sibling.has_seen_device = self.has_seen_device;
+        sibling
     }
 }
 

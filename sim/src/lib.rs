@@ -1,10 +1,10 @@
 //! A simulated RDMA fabric, for programs that drive RDMA connections and have no RDMA device, or do not trust luck.
 //!
 //! A [`Fabric`] has hosts, a [`Host`] gives devices, and a [`SimDevice`] is a [`Device`](cmid_proto::Device) that
-//! behaves as librdmacm 44 on Linux 6.12 over RoCE (rxe) does, for connected ids: the same errno from the same call in
-//! the same state, the same events with the same status, parameters and padded private data, in the same order, after
-//! the same time. What looks odd here is odd there: a failing listen shrinks the backlog, a second accept kills the
-//! connection, a silent server keeps its client waiting for a quarter of an hour.
+//! behaves as librdmacm 44 on Linux 6.12 over RoCE (rxe) does: the same errno from the same call in the same state, the
+//! same events with the same status, parameters and padded private data, in the same order, after the same time. What
+//! looks odd here is odd there: a failing listen shrinks the backlog, a second accept kills the connection, a silent
+//! server keeps its client waiting for a quarter of an hour.
 //!
 //! ```
 //! use cmid_proto::{Call, ChannelKey, CmEvent, Device, IdKey, PortSpace};
@@ -34,24 +34,28 @@
 //!
 //! An id has the four state variables of the real stack, because much of what an application sees comes from their
 //! disagreement: the IB CM's protocol state, the RDMA CM's state, the kernel's user context, and librdmacm's record.
-//! Messages (REQ, REP, RTU, REJ, MRA, DREQ, DREP) travel between hosts and within one, are sent again, are lost, time
-//! out. Reading an event is an action: there the device of an id becomes known, a REP is answered by RTU if the id has a
-//! QP, and events are swallowed.
+//! Messages (REQ, REP, RTU, REJ, MRA, DREQ, DREP; SIDR REQ and SIDR REP for datagram ids) travel between hosts and within
+//! one, are sent again, are lost, time out. Reading an event is an action: there the device of an id becomes known, a
+//! REP is answered by RTU if the id has a QP, a QP hears the multicast group that was joined, and events are swallowed.
 //!
 //! The data path ([`Pd`], [`Mr`], [`Cq`], [`Qp`]) sends, reads and writes, with the fabric's latency and without loss;
-//! a QP's states follow its id's calls and events as librdmacm moves them.
+//! a QP's states follow its id's calls and events as librdmacm moves them. A datagram ([`Ah`], [`To`],
+//! [`Qp::post_send_to`]) comes after [`GRH_LEN`] bytes of header, or does not come.
 //!
 //! # The knobs
 //!
-//! They are [`Config`]'s: the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, and two defects
-//! of all kernels that can be switched off. A link goes down by [`Host::set_link`], a link address changes by
-//! [`Host::change_link_addr`], a process ends by dropping its device. With a virtual clock a run depends on nothing but
-//! the configuration and the calls.
+//! They are [`Config`]'s: the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, what hosts and
+//! devices can, and two defects of all kernels that can be switched off. What happens to a host is up to [`Host`]: its
+//! link goes down ([`set_link`](Host::set_link)), its link address changes
+//! ([`change_link_addr`](Host::change_link_addr), [`fail_over`](Host::fail_over)), its device goes and another comes
+//! ([`remove_device`](Host::remove_device), [`add_device`](Host::add_device)), a multicast group fails
+//! ([`fail_next_join`](Host::fail_next_join), [`lose_group`](Host::lose_group)). A process ends by dropping its device.
+//! With a virtual clock a run depends on nothing but the configuration and the calls.
 //!
 //! # What differs from the kernel
 //!
-//! - A destroy never waits. Where the real one would for about 70 seconds, [`Counters::stalls`] counts, and the message
-//!   that it would wait for is not sent again.
+//! - A destroy never waits. Where the real one would for about 70 seconds (after a reject or a second accept that left
+//!   a message of the id's own under way), [`Counters::stalls`] counts, and that message is not sent again.
 //! - An event that a migration moved does not make the target's descriptor readable until somebody reads the channel or
 //!   another event comes. In the kernel it does not wake who is waiting either, but a fresh poll would see it: the
 //!   simulator is stricter with those who forget to look.
@@ -60,7 +64,13 @@
 //! - Time-outs are exact; the kernel's are up to 5 % longer.
 //! - Every /24 or /64 is one network on one wire, and a host has one device for all of its networks. If two hosts have
 //!   the same address, the first one answers.
-//! - No UD, no multicast, no options, no device removal, no shared receive queues.
+//! - A device that goes takes its connections along without a word to the peers, where the kernel may still get a DREQ
+//!   out.
+//! - `rdma_leave_multicast` finds a membership by its address, the latest first; here its key decides.
+//! - A datagram of more than the MTU is refused by the call; rxe completes it with success and sends nothing
+//!   (`rxe_requester`). One that is longer than its receive is dropped, and the receive stays.
+//! - The type of service makes no difference. The GID table of a port is the list of its host's addresses.
+//! - Reliable connected and datagram QPs only, no shared receive queues, no immediate data.
 //! - A send waits for its receive for ever, whatever `rnr_retry_count` says.
 //! - Work requests whose range is outside of their region are refused by the call; real hardware would report them in a
 //!   completion.

@@ -101,7 +101,7 @@ mod tests {
         for moments in 0..9 {
             let mut world = World::new(Config::default());
             world.hosts.push(HostState::new(&["10.0.0.1".parse().unwrap()]));
-            let file = world.open_file(HERE).unwrap();
+            let file = world.open_file().unwrap();
             let listener = world.create_id(HERE, file, PortSpace::Tcp).unwrap();
             let client = world.create_id(HERE, file, PortSpace::Tcp).unwrap();
             for (no, key) in [(listener, 1), (client, 2)] {

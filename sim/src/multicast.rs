@@ -30,6 +30,8 @@ pub(crate) struct Membership {
     send_only: bool,
     /// Until the join is done.
     pending: Option<TimerKey>,
+    /// The library knows the group since it has read the event: only then can it take the QP off it.
+    read: bool,
 }
 
 impl World {
@@ -44,7 +46,7 @@ impl World {
             return Err(ENOTSUPP);
         }
         let timer = self.timers.arm(self.now.after(LOCAL_WORK), Due::Joined { id: no, group: key });
-        self.id(no)?.groups.push(Membership { key, addr, send_only, pending: Some(timer) });
+        self.id(no)?.groups.push(Membership { key, addr, send_only, pending: Some(timer), read: false });
         Ok(())
     }
 
@@ -69,8 +71,9 @@ impl World {
 
     /// MULTICAST_JOIN is read: the QP hears the group from now on (`ucma_process_join`). False if the QP refuses.
     pub(crate) fn attach_on_read(&mut self, no: IdNo, key: GroupKey) -> bool {
-        let Some(id) = self.ids.get(&no) else { return true };
-        let Some(membership) = id.groups.iter().find(|group| group.key == key) else { return true };
+        let Some(id) = self.ids.get_mut(&no) else { return true };
+        let Some(membership) = id.groups.iter_mut().find(|group| group.key == key) else { return true };
+        membership.read = true;
         let Some(qp) = id.qp.filter(|_| !membership.send_only) else { return true };
         let group = membership.addr.ip();
         // `ib_attach_mcast` wants a multicast address, `rdma_join_multicast` does not ask for one.
@@ -86,7 +89,7 @@ impl World {
         let at = id.groups.iter().position(known).ok_or(Errno::EADDRNOTAVAIL)?;
         let membership = id.groups.remove(at);
         let (file, qp, removed) = (id.file, id.qp, id.removed);
-        if let Some(qp) = qp.filter(|_| !membership.send_only) {
+        if let Some(qp) = qp.filter(|_| membership.read && !membership.send_only) {
             self.queues.detach(qp, gid_of(membership.addr.ip()));
         }
         if let Some(timer) = membership.pending {

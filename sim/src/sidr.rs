@@ -19,16 +19,16 @@ pub(crate) const UDP_QKEY: u32 = 0x0123_4567;
 impl World {
     /// `rdma_connect` (`cma_resolve_ib_udp`).
     pub(crate) fn look_up_service(&mut self, no: IdNo, data: &[u8]) -> Result<(), Errno> {
-        let usual = self.config.flavour.life_time();
         let comm = self.new_comm();
         let id = self.id(no)?;
         if id.state != CmState::RouteResolved || data.len() > SIDR_REQ_DATA {
             return Err(Errno::EINVAL);
         }
-        let (Some(src), Some(dst)) = (id.src, id.dst) else { return Err(Errno::EINVAL) };
+        let (Some(src), Some(dst), Some(life_time)) = (id.src, id.dst, id.life_time) else {
+            return Err(Errno::EINVAL);
+        };
         let private_data = padded(data, SIDR_REQ_DATA);
         let req = SidrReq { service: (id.port_space, dst.port()), src, dst, private_data };
-        let life_time = id.life_time.unwrap_or(usual);
         id.conn = Some(Conn::new(IbState::SidrReqSent, src.ip(), dst.ip(), comm, life_time));
         id.state = CmState::Connect;
         self.comms.insert(comm, no);
@@ -51,6 +51,7 @@ impl World {
         let Some(file) = self.take_backlog(listener) else {
             return self.refuse_sidr(at, head, sidr::REJECT);
         };
+        // No timer of a lookup depends on it.
         let life_time = self.config.flavour.life_time();
         let newcomer = Newcomer { service: req.service, src: req.dst, dst: req.src, file, life_time };
         let child = self.child_of(at, head, IbState::SidrReqRcvd, newcomer);

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, Limits, PortSpace, Time, Verb};
-use cmid_sim::{Config, Fabric, SimDevice};
+use cmid_sim::{Config, Fabric, Host, SimDevice};
 
 /// Two cores, each on a host of its own, with a channel each.
 struct Pair {
     fabric: Fabric,
+    hosts: [Host; 2],
     sides: [Drive<SimDevice>; 2],
     channels: [ChannelKey; 2],
 }
@@ -20,10 +21,10 @@ const SERVER: usize = 1;
 impl Pair {
     fn new() -> Self {
         let fabric = Fabric::new(Config::default());
-        let mut sides = ["10.0.0.1", "10.0.0.2"]
-            .map(|address| Drive::new(fabric.host(&[address.parse().unwrap()]).device(), Limits::SINGLE));
+        let hosts = ["10.0.0.1", "10.0.0.2"].map(|address| fabric.host(&[address.parse().unwrap()]));
+        let mut sides = hosts.each_ref().map(|host| Drive::new(host.device(), Limits::SINGLE));
         let channels = sides.each_mut().map(|drive| drive.open_channel(Acks::OnDelivery).unwrap());
-        Pair { fabric, sides, channels }
+        Pair { fabric, hosts, sides, channels }
     }
 
     /// Lets the cores and the fabric run until a core has an event; time jumps to whatever is due next.
@@ -52,9 +53,9 @@ impl Pair {
     }
 
     /// A client id that is ready to connect.
-    fn resolved(&mut self) -> IdKey {
+    fn resolved(&mut self, port_space: PortSpace) -> IdKey {
         let there: SocketAddr = "10.0.0.2:7471".parse().unwrap();
-        let id = self.sides[CLIENT].create_id(Some(self.channels[CLIENT]), PortSpace::Tcp).unwrap();
+        let id = self.sides[CLIENT].create_id(Some(self.channels[CLIENT]), port_space).unwrap();
         self.sides[CLIENT].resolve_addr(id, None, there, Time::NEVER).unwrap();
         self.expect(CLIENT, CmEvent::AddrResolved, 0);
         self.sides[CLIENT].resolve_route(id, Time::NEVER).unwrap();
@@ -62,10 +63,11 @@ impl Pair {
         id
     }
 
-    fn listen(&mut self) {
-        let id = self.sides[SERVER].create_id(Some(self.channels[SERVER]), PortSpace::Tcp).unwrap();
+    fn listen(&mut self, port_space: PortSpace) -> IdKey {
+        let id = self.sides[SERVER].create_id(Some(self.channels[SERVER]), port_space).unwrap();
         self.sides[SERVER].bind(id, "10.0.0.2:7471".parse().unwrap()).unwrap();
         self.sides[SERVER].listen(id, 4).unwrap();
+        id
     }
 }
 
@@ -76,8 +78,8 @@ fn param(qp_num: u32) -> ConnParam {
 #[test]
 fn two_cores_connect_and_part() {
     let mut pair = Pair::new();
-    pair.listen();
-    let client = pair.resolved();
+    pair.listen(PortSpace::Tcp);
+    let client = pair.resolved(PortSpace::Tcp);
     pair.sides[CLIENT].connect(client, param(1), b"hello", Time::NEVER).unwrap();
     let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
     pair.sides[SERVER].accept(server, param(2), &[], Time::NEVER).unwrap();
@@ -99,8 +101,8 @@ fn two_cores_connect_and_part() {
 fn a_peer_that_does_not_answer_a_disconnect_is_given_up_after_a_minute_or_at_the_deadline() {
     for limit in [None, Some(Duration::from_secs(3))] {
         let mut pair = Pair::new();
-        pair.listen();
-        let client = pair.resolved();
+        pair.listen(PortSpace::Tcp);
+        let client = pair.resolved(PortSpace::Tcp);
         pair.sides[CLIENT].connect(client, param(1), &[], Time::NEVER).unwrap();
         let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
         pair.sides[SERVER].accept(server, param(2), &[], Time::NEVER).unwrap();
@@ -125,4 +127,80 @@ fn a_peer_that_does_not_answer_a_disconnect_is_given_up_after_a_minute_or_at_the
             }
         }
     }
+}
+
+#[test]
+fn a_datagram_service_is_looked_up() {
+    let mut pair = Pair::new();
+    pair.listen(PortSpace::Udp);
+    let client = pair.resolved(PortSpace::Udp);
+    pair.sides[CLIENT].connect(client, param(0), b"where", Time::NEVER).unwrap();
+    let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
+    pair.sides[SERVER].accept(server, param(9), b"here", Time::NEVER).unwrap();
+    let (at, event) = pair.next();
+    assert_eq!((at, event.cm(), event.private_data.len()), (CLIENT, Some(CmEvent::Established), 136));
+    assert_eq!(event.datagram.map(|found| found.qp_num), Some(9));
+    let refused = pair.resolved(PortSpace::Udp);
+    pair.sides[CLIENT].connect(refused, param(0), &[], Time::NEVER).unwrap();
+    let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
+    pair.sides[SERVER].reject(server, &[]).unwrap();
+    pair.expect(CLIENT, CmEvent::Unreachable, 2);
+}
+
+#[test]
+fn a_group_is_joined_lost_and_left() {
+    let mut pair = Pair::new();
+    let id = pair.sides[CLIENT].create_id(Some(pair.channels[CLIENT]), PortSpace::Udp).unwrap();
+    pair.sides[CLIENT].bind(id, "10.0.0.1:0".parse().unwrap()).unwrap();
+    let addr: SocketAddr = "239.0.0.1:0".parse().unwrap();
+    let group = pair.sides[CLIENT].join(id, addr, false, Time::NEVER).unwrap();
+    let (_, event) = pair.next();
+    assert_eq!((event.cm(), event.group), (Some(CmEvent::MulticastJoin), Some(group)));
+    pair.hosts[CLIENT].lose_group(addr.ip());
+    let (_, event) = pair.next();
+    assert_eq!((event.cm(), event.status, event.group), (Some(CmEvent::MulticastError), -102, Some(group)));
+    pair.sides[CLIENT].leave(id, group).unwrap();
+    let again = pair.sides[CLIENT].join(id, addr, true, Time::NEVER).unwrap();
+    pair.expect(CLIENT, CmEvent::MulticastJoin, 0);
+    assert_ne!(group, again);
+}
+
+#[test]
+fn a_device_that_goes_leaves_nothing_to_do_but_to_destroy() {
+    let mut pair = Pair::new();
+    let listener = pair.listen(PortSpace::Tcp);
+    let client = pair.resolved(PortSpace::Tcp);
+    pair.sides[CLIENT].connect(client, param(1), &[], Time::NEVER).unwrap();
+    let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
+    pair.hosts[SERVER].remove_device();
+    assert_eq!(pair.expect(SERVER, CmEvent::DeviceRemoval, 0), listener);
+    // The core does not know yet, as no event told: the device does.
+    assert!(pair.sides[SERVER].accept(server, param(2), &[], Time::NEVER).is_err());
+    for id in [listener, server] {
+        pair.sides[SERVER].destroy(id, Time::NEVER).unwrap();
+    }
+    pair.hosts[SERVER].add_device();
+    pair.listen(PortSpace::Tcp);
+    pair.expect(SERVER, CmEvent::ConnectRequest, 0);
+}
+
+#[test]
+fn a_message_may_stand_for_the_confirmation() {
+    let mut pair = Pair::new();
+    pair.listen(PortSpace::Tcp);
+    let client = pair.resolved(PortSpace::Tcp);
+    pair.sides[CLIENT].connect(client, param(1), &[], Time::NEVER).unwrap();
+    let server = pair.expect(SERVER, CmEvent::ConnectRequest, 0);
+    pair.sides[SERVER].accept(server, param(2), &[], Time::NEVER).unwrap();
+    pair.expect(CLIENT, CmEvent::ConnectResponse, 0);
+    pair.sides[SERVER].notify_established(server).unwrap();
+    assert_eq!(pair.expect(SERVER, CmEvent::Established, 0), server);
+    pair.sides[CLIENT].establish(client).unwrap();
+    pair.sides[CLIENT].teardown(client, Time::NEVER).unwrap();
+    pair.expect(SERVER, CmEvent::Disconnected, 0);
+    pair.sides[SERVER].teardown(server, Time::NEVER).unwrap();
+    let mut ends: Vec<_> = (0..3).map(|_| pair.next()).map(|(at, event)| (at, event.cm())).collect();
+    ends.sort_by_key(|(at, kind)| (*at, kind.map(CmEvent::code)));
+    let exit = Some(CmEvent::TimewaitExit);
+    assert_eq!(ends, [(CLIENT, Some(CmEvent::Disconnected)), (CLIENT, exit), (SERVER, exit)]);
 }

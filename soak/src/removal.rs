@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ pub(crate) fn run<L: Lab>(lab: &L) -> Result<()> {
                 Ok(going)
             })?
         };
-        let status = going.wait().context("rdma link delete")?;
+        let status = let_go(&mut going)?;
         ensure!(status.success(), "rdma link delete: {status}");
         let status = rdma(&["link", "add", DEVICE, "type", "rxe", "netdev", UNDER_IT])?.wait()?;
         ensure!(status.success(), "rdma link add: {status}");
@@ -70,6 +70,20 @@ pub(crate) fn run<L: Lab>(lab: &L) -> Result<()> {
         println!("round {round}: the device is back, and {CYCLES_AFTER} connections were made on it");
     }
     Ok(())
+}
+
+/// The kernel finishes the removal when nobody has the device open. librdmacm has, for as long as the program lives, until
+/// it looks again which devices there are and finds that this one is gone.
+fn let_go(going: &mut Child) -> Result<ExitStatus> {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = going.try_wait().context("rdma link delete")? {
+            return Ok(status);
+        }
+        ensure!(began.elapsed() < SOON, "the device is not let go of within {SOON:?}");
+        cmid_verbs::devices().context("looking for devices")?;
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 fn rdma(arguments: &[&str]) -> Result<Child> {

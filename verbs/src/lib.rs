@@ -6,7 +6,7 @@
 //! channels say. It reads an event by copying it, with its private data, and acknowledging it at once; so nothing is
 //! ever outstanding, and `rdma_destroy_id` and `rdma_migrate_id`, which wait for outstanding events, do not wait.
 //! Beside the core, it makes what carries the data: [`Pd`], [`Mr`], [`Cq`], [`Qp`], and for datagrams [`Ah`]. And it tells
-//! which [`devices`] there are, and what names mean ([`addr_info`]).
+//! which [`devices`] there are, and what names mean ([`addr_info()`]).
 //!
 //! ```no_run
 //! use cmid_proto::{Call, ChannelKey, Device, Errno, IdKey, PortSpace};
@@ -29,7 +29,8 @@
 //! # What it never does
 //!
 //! - It never waits: no call of [`Device`](cmid_proto::Device) blocks on a peer or on the application. (Only
-//!   [`addr_info`], which is none of them, waits, for name servers. And the kernel itself may take about 70 seconds to destroy an id after requests that the core refuses to make.)
+//!   [`addr_info()`], which is none of them, waits, for name servers. And the kernel itself may take about 70 seconds to
+//!   destroy an id after requests that the core refuses to make.)
 //! - It never judges: what the core asks is done, and the kernel's answer is the outcome. It only refuses what would make
 //!   the libraries follow a null or a dangling pointer: `EINVAL` for a route, a connection or an answer on an id that has
 //!   no device, `EBUSY` for closing a channel that has ids, `ENXIO` for leaving a multicast group once the device is gone.
@@ -42,7 +43,8 @@
 //!
 //! This is the only crate of the workspace with any. Each block says why it is sound; [`Mr`] holds the argument for
 //! memory. What all of them lean on: one [`Verbs`] owns its ids and channels alone; an id holds the QP that librdmacm
-//! follows through it; ids go before their channel, QPs before CQs and PDs, and those before the device's context.
+//! follows through it; ids go before their channel, QPs before CQs and PDs, address handles
+//! before PDs, and all of them before the device's context.
 
 mod addr_info;
 mod calls;

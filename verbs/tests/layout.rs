@@ -16,6 +16,7 @@ fn numbers_are_those_of_the_headers() {
     expected.extend(verbs());
     expected.extend(errnos());
     expected.extend(anonymous());
+    expected.extend(handwritten());
 
     let mut lines = String::new();
     for (c, _) in &expected {
@@ -96,6 +97,53 @@ fn anonymous() -> Vec<(String, i64)> {
     ]
     .map(|(name, number)| (name.to_string(), i64::from(number)))
     .into()
+}
+
+/// Structures that the bindings have by hand, not from the headers: size, and where the fields are that this crate uses.
+fn handwritten() -> Vec<(String, i64)> {
+    use rdma_sys::{ibv_ah_attr, ibv_gid, ibv_global_route, ibv_send_wr, rdma_cm_event, rdma_ud_param, ud_t};
+
+    macro_rules! layout {
+        ($($c:literal = $rust:ident { $($field:literal = $($path:ident).+),* })+) => {
+            vec![$(
+                (format!("sizeof({})", $c), size_of::<$rust>() as i64),
+                $( (format!("offsetof({}, {})", $c, $field), offset_of!($rust, $($path).+) as i64), )*
+            )+]
+        };
+    }
+    let mut list = layout! {
+        "union ibv_gid" = ibv_gid {}
+        "struct ibv_global_route" = ibv_global_route {
+            "dgid" = dgid, "flow_label" = flow_label, "sgid_index" = sgid_index, "hop_limit" = hop_limit,
+            "traffic_class" = traffic_class
+        }
+        "struct ibv_ah_attr" = ibv_ah_attr {
+            "grh" = grh, "dlid" = dlid, "sl" = sl, "src_path_bits" = src_path_bits, "static_rate" = static_rate,
+            "is_global" = is_global, "port_num" = port_num
+        }
+        "struct rdma_ud_param" = rdma_ud_param {
+            "private_data" = private_data, "private_data_len" = private_data_len, "ah_attr" = ah_attr,
+            "qp_num" = qp_num, "qkey" = qkey
+        }
+        "struct rdma_cm_event" = rdma_cm_event {
+            "id" = id, "listen_id" = listen_id, "event" = event, "status" = status, "param" = param
+        }
+        "struct ibv_send_wr" = ibv_send_wr {
+            "wr_id" = wr_id, "next" = next, "sg_list" = sg_list, "num_sge" = num_sge, "opcode" = opcode,
+            "send_flags" = send_flags, "wr" = wr
+        }
+    };
+    let wr = offset_of!(ibv_send_wr, wr);
+    for (c, offset) in [
+        ("wr.ud.ah", offset_of!(ud_t, ah)),
+        ("wr.ud.remote_qpn", offset_of!(ud_t, remote_qpn)),
+        ("wr.ud.remote_qkey", offset_of!(ud_t, remote_qkey)),
+        ("wr.rdma.remote_addr", offset_of!(rdma_sys::rdma_t, remote_addr)),
+        ("wr.rdma.rkey", offset_of!(rdma_sys::rdma_t, rkey)),
+    ] {
+        list.push((format!("offsetof(struct ibv_send_wr, {c})"), (wr + offset) as i64));
+    }
+    list
 }
 
 fn errnos() -> Vec<(String, i64)> {

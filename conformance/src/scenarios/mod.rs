@@ -6,6 +6,7 @@ mod channels;
 mod datagrams;
 mod disturbed;
 mod groups;
+mod handover;
 mod leaks;
 mod life;
 mod listeners;
@@ -178,6 +179,13 @@ list! {
         sync_listen::row_69_calls_return_before_their_events [69],
         sync::in_and_out_with_an_event_pending [],
         threads::an_accepted_id_goes_to_another_thread [],
+        handover::every_state_changes_threads [],
+        handover::a_listener_changes_threads_with_requests_unread [54],
+        teardown::a_teardown_ends_with_the_time_wait [],
+        teardown::a_teardown_from_both_sides_at_once_ends_for_both [],
+        teardown::a_teardown_ends_at_its_deadline [],
+        teardown::a_synchronous_teardown_ends_with_the_time_wait [],
+        teardown::a_teardown_ends_when_the_peer_is_destroyed [],
         datagrams::row_70_a_lookup_where_nobody_listens [70],
         datagrams::row_71_a_lookup_is_rejected [71],
         datagrams::row_72_a_lookup_is_answered [72],
@@ -191,8 +199,6 @@ list! {
         groups::row_75_addresses_and_states_that_cannot_be_joined [75],
         groups::row_75_a_membership_migrates [75],
         notify::row_76_notify_establishes [76],
-        teardown::a_teardown_ends_with_the_time_wait [],
-        teardown::crossing_teardowns_end [],
         options::options_are_taken_where_they_are_for [],
         leaks::nothing_is_left_after_200_cycles [],
     }

@@ -49,7 +49,12 @@ pub(super) fn an_accepted_id_goes_to_another_thread<L: Lab>(b: &mut Bench<'_, L>
     b.quiet(Who::Server)
 }
 
-fn next<S: Subject>(driver: &mut S, on: cmid_proto::ChannelKey, at_most: Duration) -> Check<Option<cmid_proto::Event>> {
+/// The next event of a channel, if there is one within this time.
+pub(super) fn next<S: Subject>(
+    driver: &mut S,
+    on: cmid_proto::ChannelKey,
+    at_most: Duration,
+) -> Check<Option<cmid_proto::Event>> {
     let end = Instant::now() + at_most;
     loop {
         if let Some(event) = driver.drive().next_event(on) {

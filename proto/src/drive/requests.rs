@@ -207,7 +207,9 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused if there is no such membership; failed with the device's errno, and the membership is gone even so.
     pub fn leave(&mut self, id: IdKey, group: GroupKey) -> Result<Progress, Error> {
-        self.request(id, Request::Leave { group }, Time::NEVER)
+        self.request(id, Request::Leave { group }, Time::NEVER)?;
+        // Another leave of the id may wait for acks.
+        Ok(if self.core.has_group(group) { Progress::WhenAcked } else { Progress::Done })
     }
 
     /// Sets an option (rdma_set_option(3)).

@@ -1,8 +1,8 @@
 //! The invariants, for tests, fuzzers and model checkers.
 
 use super::Core;
-use crate::id::{Channel, Doing, GroupPhase, Id, Phase, Waiting};
-use crate::key::{ChannelKey, IdKey};
+use crate::id::{Channel, Doing, Group, GroupPhase, Id, Phase, Waiting};
+use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::request::Verb;
 use crate::state::State;
 use crate::table;
@@ -23,10 +23,20 @@ impl Core {
         }
         for (key, group) in self.groups.iter() {
             assert!(self.memberships(group.id).any(|(at, _)| at == key), "{key} is nobody's");
-            assert!(group.owed == 0 || self.ids.get(group.id).is_some_and(|id| id.owed >= group.owed), "{key}: acks");
-            assert!(group.deadline == Time::NEVER || group.phase == GroupPhase::Joining, "{key} has a deadline");
+            self.check_group_of(key, group);
         }
         self.check_totals();
+    }
+
+    fn check_group_of(&self, key: GroupKey, group: &Group) {
+        let Some(id) = self.ids.get(group.id) else { panic!("{key} is a membership of an id that is gone") };
+        let joining = group.phase == GroupPhase::Joining;
+        assert!(group.deadline == Time::NEVER || (joining && !group.leaving), "{key} has a deadline for nothing");
+        assert!(!joining || !matches!(id.state, State::Removed | State::Destroying), "{key} will never be answered");
+        let held_up = group.owed > 0 || id.doing != Doing::Nothing || id.state == State::Destroying;
+        assert!(!group.leaving || held_up, "{key} is to be left and nothing holds it up");
+        let undelivered = self.mail.owned(&id.mail).any(|letter| self.mail.get(letter).group == Some(key));
+        assert!(!group.leaving || !undelivered, "{key} is to be left and has undelivered events");
     }
 
     fn check_id(&self, key: IdKey, id: &Id) {
@@ -59,9 +69,15 @@ impl Core {
             id.move_deadline == Time::NEVER || matches!(id.doing, Doing::Quiesce { .. }),
             "{key} has a deadline for no migration"
         );
+        assert!(
+            !id.answer_due || (id.state == State::Closing && id.doing != Doing::Nothing),
+            "{key} owes its peer a disconnect and nothing holds it up"
+        );
         let joins = self.memberships(key).map(|(_, group)| group.deadline).min().unwrap_or(Time::NEVER);
         assert_eq!(id.join_deadline, joins, "{key}: the deadline of its joins");
         assert!(self.memberships(key).all(|(_, group)| group.id == key), "{key} has a membership of another");
+        let of_groups: u32 = self.memberships(key).map(|(_, group)| group.owed).sum();
+        assert!(of_groups <= id.owed, "{key}: acks owed for its memberships");
         assert_eq!(id.due() == Time::NEVER, id.alarm.is_none(), "{key}: its alarm");
         if let Some(place) = id.alarm {
             assert_eq!(self.alarms.at(place), Some((id.due(), key)), "{key}: its place among the deadlines");
@@ -73,31 +89,32 @@ impl Core {
         match id.waiting {
             Waiting::For(verb) => {
                 assert!(id.sync, "{key} waits although it is not synchronous");
-                let under_way = match verb {
-                    Verb::GetRequest => id.state == State::Listening,
-                    Verb::Join => self.memberships(key).any(|(_, group)| group.phase == GroupPhase::Joining),
-                    verb => table::operation(id.state) == Some(verb),
-                };
+                let newest = self.memberships(key).next().map(|(_, group)| group.phase);
+                let under_way = table::operation(id.state) == Some(verb)
+                    || (verb == Verb::GetRequest && id.state == State::Listening)
+                    || (verb == Verb::Join && newest == Some(GroupPhase::Joining));
                 assert!(under_way, "{key} waits for {verb}, which is not under way while {}", id.state);
             }
             Waiting::Posted(_, letter) => {
                 assert!(id.is_moving(), "{key} has kept an event as if it were moving");
-                assert!(self.owned(id).any(|at| at == letter), "{key} has lost the event that ended its request");
+                assert!(
+                    self.mail.owned(&id.mail).any(|at| at == letter),
+                    "{key} has lost the event that ended its request"
+                );
             }
             Waiting::Ended(_, letter) => {
                 assert!(id.sync, "{key} has kept an event although it is not synchronous");
-                assert!(self.owned(id).all(|at| at != letter), "{key} will be told twice of the end of its request");
+                assert!(
+                    self.mail.owned(&id.mail).all(|at| at != letter),
+                    "{key} will be told twice of the end of its request"
+                );
             }
             Waiting::Never | Waiting::Without { .. } => {}
         }
-        for letter in self.owned(id) {
+        for letter in self.mail.owned(&id.mail) {
             assert_eq!(self.mail.get(letter).owner(), key, "an event on a foreign list");
         }
-        assert_eq!(self.owned(id).count() as u32, id.mail.len, "{key}: its undelivered events");
-    }
-
-    fn owned(&self, id: &Id) -> impl Iterator<Item = crate::mail::Letter> {
-        core::iter::successors(id.mail.head(), |&letter| self.mail.next_owned(letter))
+        assert_eq!(self.mail.owned(&id.mail).count() as u32, id.mail.len, "{key}: its undelivered events");
     }
 
     fn check_channel(&self, key: ChannelKey, channel: &Channel) {

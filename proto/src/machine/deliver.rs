@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::error::Refused;
-use crate::event::{Event, Receipt};
+use crate::event::{CmEvent, Event, EventKind, Receipt};
 use crate::id::Id;
 use crate::key::ChannelKey;
 use crate::mail::{Letter, Stored};
@@ -91,6 +91,11 @@ impl Core {
         if let Some(id) = self.ids.get_mut(owner) {
             self.mail.disown(&mut id.mail, letter);
         }
+    }
+
+    /// The first undelivered event of an id that is of this kind.
+    pub(super) fn first_of(&self, id: &Id, kind: CmEvent) -> Option<Letter> {
+        self.mail.owned(&id.mail).find(|&letter| self.mail.get(letter).kind == EventKind::Cm(kind))
     }
 
     fn withdraw_keeping_data(&mut self, letter: Letter, from: ChannelKey) -> Stored {

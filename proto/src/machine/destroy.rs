@@ -67,6 +67,7 @@ impl Core {
                 if let Some(id) = self.ids.get_mut(key) {
                     id.mourner = Mourner::Caller;
                 }
+                self.resume(key);
                 if mourner == Mourner::Channel {
                     self.post(Stored::made(key, EventKind::Destroyed, errno.as_status()), home);
                     return Ok(None);

@@ -95,10 +95,12 @@ impl Core {
             id.has_device = true;
         }
         let (waiting, moving, home) = (id.waiting, id.is_moving(), id.home);
+        // The newest membership is the one that a synchronous join waits for: until that has ended there is no other.
+        let answers_join = of_group && raw.group == id.groups;
         // Nothing else is about a membership.
         let stored = self.stored(RawEvent { group: raw.group.filter(|_| of_group), ..raw });
         match waiting {
-            Waiting::For(verb) if ends(verb, state, next, of_group) => {
+            Waiting::For(verb) if ends(verb, state, next, answers_join) => {
                 let ended = if moving {
                     Waiting::Posted(verb, self.post(stored, home))
                 } else {
@@ -170,11 +172,11 @@ impl Core {
 }
 
 /// Whether an event ends a request of synchronous mode: it takes the id out of the request's own state, or answers a join.
-fn ends(verb: Verb, before: State, next: State, of_group: bool) -> bool {
-    match verb {
-        // Listening is no state that waits, and a join has a state of its own.
-        Verb::GetRequest => next != before,
-        Verb::Join => of_group || next == State::Removed,
-        verb => next != before && table::operation(before) == Some(verb),
+fn ends(verb: Verb, before: State, next: State, answers_join: bool) -> bool {
+    if verb == Verb::Join {
+        answers_join || next == State::Removed
+    } else {
+        // Listening is no state that waits.
+        next != before && (verb == Verb::GetRequest || table::operation(before) == Some(verb))
     }
 }

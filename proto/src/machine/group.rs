@@ -51,14 +51,25 @@ impl Core {
 
     /// What only the list of memberships can tell of a request.
     pub(super) fn check_group(&self, id: IdKey, request: &Request<'_>) -> Result<(), Why> {
-        match *request {
-            Request::Join { addr, .. } if self.group_at(id, addr).is_some() => Err(Why::AlreadyMember(addr)),
-            Request::Join { .. } if self.groups.next_key().is_none() => Err(Why::NoGroupLeft),
-            Request::Leave { group } if !self.groups.get(group).is_some_and(|it| it.id == id && !it.leaving) => {
-                Err(Why::NoSuchGroup(group))
+        if let Request::Join { addr, .. } = *request {
+            if self.group_at(id, addr).is_some() {
+                return Err(Why::AlreadyMember(addr));
             }
-            _ => Ok(()),
+            if self.groups.next_key().is_none() {
+                return Err(Why::NoGroupLeft);
+            }
         }
+        if let Request::Leave { group } = *request
+            && self.groups.get(group).is_none_or(|it| it.id != id || it.leaving)
+        {
+            return Err(Why::NoSuchGroup(group));
+        }
+        Ok(())
+    }
+
+    /// Whether a membership is there.
+    pub(crate) fn has_group(&self, group: GroupKey) -> bool {
+        self.groups.contains(group)
     }
 
     pub(super) fn begin_join(&mut self, key: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) {
@@ -93,12 +104,14 @@ impl Core {
             return false;
         };
         let is_join = raw.kind == CmEvent::MulticastJoin;
-        match group.phase {
-            _ if group.leaving => return false,
-            GroupPhase::Joining => {}
+        let expected = match group.phase {
+            GroupPhase::Joining => true,
             // A group can be lost later.
-            GroupPhase::Joined if !is_join => {}
-            GroupPhase::Joined | GroupPhase::Failed => return false,
+            GroupPhase::Joined => !is_join,
+            GroupPhase::Failed => false,
+        };
+        if group.leaving || !expected {
+            return false;
         }
         group.phase = if is_join && raw.status == 0 { GroupPhase::Joined } else { GroupPhase::Failed };
         group.deadline = Time::NEVER;
@@ -168,12 +181,23 @@ impl Core {
                 record.deadline = Time::NEVER;
             }
             let Some(id) = self.ids.get(key) else { return };
-            if id.waiting == Waiting::For(Verb::Join) {
-                self.clear_waiting(key, Waiting::Without { timed_out: true });
-            } else if id.state != State::Destroying {
-                let made = Stored::made(key, EventKind::DeadlinePassed(Verb::Join), 0);
-                self.post(Stored { group: Some(group), ..made }, id.home);
+            // As where an event answers it: a synchronous join is the newest.
+            let open = id.waits_for().filter(|&verb| verb == Verb::Join && id.groups == Some(group));
+            let made = Stored::made(key, EventKind::DeadlinePassed(Verb::Join), 0);
+            self.tell_expired(key, Stored { group: Some(group), ..made }, open);
+        }
+        self.set_join_alarm(key);
+    }
+
+    /// The id is removed or is to be destroyed: no join of it will be answered any more.
+    pub(super) fn end_joins(&mut self, key: IdKey) {
+        let mut at = self.ids.get(key).and_then(|id| id.groups);
+        while let Some(group) = at.and_then(|group| self.groups.get_mut(group)) {
+            if group.phase == GroupPhase::Joining {
+                group.phase = GroupPhase::Failed;
+                group.deadline = Time::NEVER;
             }
+            at = group.next;
         }
         self.set_join_alarm(key);
     }

@@ -13,10 +13,11 @@ use super::Core;
 use crate::device::{Call, Outcome};
 use crate::error::Failure;
 use crate::event::{CmEvent, EventKind};
-use crate::id::{Doing, Id};
+use crate::id::{Doing, Id, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::request::{Acks, Verb};
 use crate::state::State;
+use crate::time::Time;
 
 impl Core {
     /// Whether a listen has to open a channel first.
@@ -27,6 +28,9 @@ impl Core {
     pub(super) fn begin_listen(&mut self, key: IdKey, backlog: i32, next: State) {
         let Some(id) = self.ids.get(key) else { return };
         let before = id.state;
+        // As every request, it gives up the event that completed the one before.
+        self.clear_waiting(key, Waiting::Never);
+        let Some(id) = self.ids.get(key) else { return };
         if !self.needs_line(id) {
             self.set_state(key, next);
             return self.call_listen(key, backlog, before);
@@ -39,7 +43,7 @@ impl Core {
     }
 
     fn call_listen(&mut self, key: IdKey, backlog: i32, before: State) {
-        let doing = Doing::Request { verb: Verb::Listen, before, bound: false };
+        let doing = Doing::Request { verb: Verb::Listen, before, until: Time::NEVER, bound: false };
         self.call_for_id(key, doing, Call::Listen { id: key, backlog });
     }
 

@@ -45,6 +45,8 @@ impl Core {
         if let Err(errno) = started {
             self.tell_migrated(key, Err(errno));
         }
+        // Without a call nobody else asks again.
+        self.resume(key);
     }
 
     pub(super) fn stop_quiescing(&mut self, key: IdKey) {
@@ -134,8 +136,13 @@ impl Core {
     fn stay(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
         if let (Waiting::Posted(verb, letter), home) = (id.waiting, id.home) {
-            self.detach(letter, home);
-            self.clear_waiting(key, Waiting::Ended(verb, letter));
+            if let EventKind::DeadlinePassed(_) = self.mail.get(letter).kind {
+                self.withdraw(letter, home);
+                self.clear_waiting(key, Waiting::Without { timed_out: true });
+            } else {
+                self.detach(letter, home);
+                self.clear_waiting(key, Waiting::Ended(verb, letter));
+            }
         }
     }
 

@@ -130,11 +130,10 @@ impl Core {
     /// a leave.
     #[must_use]
     pub fn waits_for_acks(&self, id: IdKey, request: Verb) -> bool {
-        self.ids.get(id).is_some_and(|it| match request {
-            Verb::Migrate => matches!(it.doing, Doing::Quiesce { .. }),
-            Verb::Destroy => it.state == State::Destroying,
-            Verb::Leave => self.memberships(id).any(|(_, group)| group.leaving),
-            _ => false,
+        self.ids.get(id).is_some_and(|it| {
+            (request == Verb::Migrate && matches!(it.doing, Doing::Quiesce { .. }))
+                || (request == Verb::Destroy && it.state == State::Destroying)
+                || (request == Verb::Leave && self.memberships(id).any(|(_, group)| group.leaving))
         })
     }
 
@@ -284,9 +283,13 @@ impl Core {
             && id.state != next
         {
             let (before, line) = (core::mem::replace(&mut id.state, next), id.line);
+            id.answer_due &= next == State::Closing;
             if table::operation(before).is_some() {
                 id.deadline = Time::NEVER;
                 self.set_alarm(key);
+            }
+            if matches!(next, State::Removed | State::Destroying) {
+                self.end_joins(key);
             }
             if let Some(channel) = self.channels.get_mut(line) {
                 channel.listeners -= u32::from(before == State::Listening);

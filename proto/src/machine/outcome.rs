@@ -3,12 +3,13 @@
 use super::{Core, Ended};
 use crate::device::{Call, Outcome};
 use crate::error::{Failure, Fault};
-use crate::event::{CmEvent, EventKind};
-use crate::id::{Doing, Phase, Waiting};
+use crate::event::CmEvent;
+use crate::id::{Doing, Id, Phase, Waiting};
 use crate::key::{About, ChannelKey, IdKey, Token};
 use crate::request::{Service, Verb};
 use crate::state::State;
 use crate::table;
+use crate::time::Time;
 
 impl Core {
     /// Takes what a call returned. `Some` if a request has ended by it; a request that had to wait for acks ends by
@@ -70,7 +71,9 @@ impl Core {
             Doing::Nothing | Doing::Quiesce { .. } => return Err(Fault::NoSuchCall { token }),
             Doing::OpenToCreate => self.opened_to_create(key, outcome),
             Doing::Create => self.created(key, outcome),
-            Doing::Request { verb, before, bound } => Some(self.requested(key, verb, before, bound, outcome)),
+            Doing::Request { verb, before, until, bound } => {
+                Some(self.requested(key, verb, before, until, bound, outcome))
+            }
             Doing::OpenToMove { to, by_event } => self.opened_to_move(key, to, by_event, outcome),
             Doing::Move { to, by_event, arrived } => self.moved(key, to, by_event, arrived, outcome),
             Doing::OpenToListen { line, backlog, before } => self.opened_to_listen(key, line, backlog, before, outcome),
@@ -85,14 +88,19 @@ impl Core {
             Doing::Answer => None,
             Doing::Destroy => return self.destroyed(key, outcome),
         };
-        self.continue_teardown(key);
-        self.continue_leave(key);
+        self.resume(key);
         if orphaned {
             self.continue_destroy(key);
             // An id that could not be created is gone without a call.
             return Ok(if self.ids.contains(key) { None } else { self.tell_gone(key, home, mourner) });
         }
         Ok(ended.map(|result| Ended { about: About::Id(key), result }))
+    }
+
+    /// Nothing is done for the id any more, perhaps: what was held up by it goes on.
+    pub(super) fn resume(&mut self, key: IdKey) {
+        self.continue_teardown(key);
+        self.continue_leave(key);
     }
 
     /// The private channel of a new synchronous id.
@@ -124,6 +132,7 @@ impl Core {
         key: IdKey,
         verb: Verb,
         before: State,
+        until: Time,
         bound: bool,
         outcome: Outcome,
     ) -> Result<(), Failure> {
@@ -135,6 +144,7 @@ impl Core {
                 self.end_at_once(key, verb);
                 Ok(())
             }
+            Err(_) if verb == Verb::Teardown && self.is_past_recall(key) => Ok(()),
             Err(errno) => {
                 let service = self.ids.get(key).map_or(Service::Connected, |id| id.port_space.service());
                 let begun = table::ask(before, verb, service).unwrap_or(before);
@@ -142,10 +152,16 @@ impl Core {
                 // and the end of a request that ends so.
                 if self.state(key) == Some(begun) {
                     self.set_state(key, table::after_failure(before, verb, errno));
+                    // An operation that was under way before goes on.
+                    if self.state(key) == Some(before) && table::operation(before).is_some() {
+                        self.set_deadline(key, until);
+                    }
                 } else if table::operation(begun) == Some(verb) {
                     return Ok(());
                 }
-                self.clear_waiting(key, Waiting::Never);
+                if self.ids.get(key).and_then(Id::waits_for) == Some(verb) {
+                    self.clear_waiting(key, Waiting::Never);
+                }
                 Err(Failure { call: verb.name(), state: self.state(key).unwrap_or(before), errno })
             }
         }
@@ -158,12 +174,7 @@ impl Core {
         if !id.sync || verb != Verb::Disconnect || id.waiting != Waiting::Never {
             return;
         }
-        let (home, mut at) = (id.home, id.mail.head());
-        while let Some(letter) = at
-            && self.mail.get(letter).kind != EventKind::Cm(CmEvent::Disconnected)
-        {
-            at = self.mail.next_owned(letter);
-        }
+        let (home, at) = (id.home, self.first_of(id, CmEvent::Disconnected));
         let ended = match at {
             Some(letter) => {
                 self.detach(letter, home);

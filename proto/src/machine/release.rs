@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use super::Core;
 use crate::error::{Refused, Why};
-use crate::event::PrivateData;
-use crate::id::{Channel, Doing, Id, Phase, Waiting};
+use crate::event::{CmEvent, PrivateData};
+use crate::id::{Channel, Id, Phase, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::mail::{Stored, Thread};
 use crate::request::{Acks, Verb};
@@ -44,30 +44,11 @@ impl Core {
     ///
     /// # Errors
     /// [`Refused`] if the id is not in synchronous mode, shares its channel (a listener and the ids of its requests), a
-    /// call is under way, acks are owed, or it listens and requests wait to be taken.
+    /// call is under way, it is a member of multicast groups, acks are owed, or requests for it wait to be taken.
     pub fn release(&mut self, key: IdKey) -> Result<(Released, ChannelKey), Refused> {
         let id = self.get(key, Verb::Release)?;
-        let shared = self.channels.get(id.home).is_some_and(|channel| channel.ids != 1);
-        let why = match (table::ask(id.state, Verb::Release, id.port_space.service()), id.doing) {
-            (Err(why), _) => Some(why),
-            (Ok(_), Doing::Request { verb, .. }) => Some(Why::Busy(verb)),
-            (Ok(_), Doing::OpenToCreate | Doing::Create) => Some(Why::BeingCreated),
-            (Ok(_), Doing::Join { .. }) => Some(Why::Busy(Verb::Join)),
-            (Ok(_), Doing::Leave { .. }) => Some(Why::Busy(Verb::Leave)),
-            (Ok(_), Doing::Answer) => Some(Why::Busy(Verb::Teardown)),
-            (Ok(_), Doing::Destroy) => Some(Why::Busy(Verb::Destroy)),
-            (Ok(_), Doing::OpenToListen { .. } | Doing::MoveToListen { .. }) => Some(Why::Busy(Verb::Listen)),
-            (Ok(_), Doing::Settle { .. } | Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }) => {
-                Some(Why::Busy(Verb::Migrate))
-            }
-            (Ok(_), Doing::Nothing) if !id.sync => Some(Why::NotSync),
-            (Ok(_), Doing::Nothing) if shared => Some(Why::SharesChannel),
-            (Ok(_), Doing::Nothing) if id.groups.is_some() => Some(Why::HasGroups),
-            (Ok(_), Doing::Nothing) if id.owed > 0 => Some(Why::OwesAcks),
-            // Undelivered requests are about ids that stay here.
-            (Ok(_), Doing::Nothing) if id.state == State::Listening && id.mail.len > 0 => Some(Why::Busy(Verb::Listen)),
-            (Ok(_), Doing::Nothing) => None,
-        };
+        let cell = table::ask(id.state, Verb::Release, id.port_space.service());
+        let why = cell.err().or(id.busy()).or_else(|| self.held_here(id));
         if let Some(why) = why {
             return Err(self.refusal(key, Verb::Release, why));
         }
@@ -80,16 +61,18 @@ impl Core {
         let ended = match waiting {
             Waiting::Ended(verb, letter) => {
                 let (stored, data) = self.take_whole(letter);
-                Some((verb, stored, data))
+                // An event about an id that stays here is of no use there.
+                (verb != Verb::GetRequest || stored.listener.is_none()).then_some((verb, stored, data))
             }
             Waiting::Never | Waiting::For(_) | Waiting::Posted(..) | Waiting::Without { .. } => None,
         };
+        let waiting = if matches!(waiting, Waiting::Ended(..)) { Waiting::Never } else { waiting };
         // The deadline goes along; only its place in this core's heap does not.
         let deadline = self.ids.get(key).map_or(Time::NEVER, |id| id.deadline);
         self.set_deadline(key, Time::NEVER);
         self.remove_channel(home);
         match self.ids.remove(key) {
-            Some(id) => Ok((Released(Box::new(Parts { id: Id { deadline, ..id }, mail, ended })), home)),
+            Some(id) => Ok((Released(Box::new(Parts { id: Id { deadline, waiting, ..id }, mail, ended })), home)),
             None => Err(Refused::NoSuchId { id: key, request: Verb::Release }),
         }
     }
@@ -129,17 +112,32 @@ impl Core {
             let stored = self.rekeyed(stored, data, key);
             self.post(stored, home);
         }
-        let waiting = match (waiting, ended) {
-            (_, Some((verb, stored, data))) => {
+        let waiting = match ended {
+            Some((verb, stored, data)) => {
                 let stored = self.rekeyed(stored, data, key);
                 Waiting::Ended(verb, self.mail.store(stored))
             }
-            (Waiting::Ended(..) | Waiting::Posted(..), None) => Waiting::Never,
-            (waiting @ (Waiting::Never | Waiting::For(_) | Waiting::Without { .. }), None) => waiting,
+            None => waiting,
         };
         self.clear_waiting(key, waiting);
         self.handle_readable(home);
         Ok((key, home))
+    }
+
+    /// What keeps an id in this core.
+    fn held_here(&self, id: &Id) -> Option<Why> {
+        if !id.sync {
+            Some(Why::NotSync)
+        } else if self.channels.get(id.home).is_some_and(|channel| channel.ids != 1) {
+            Some(Why::SharesChannel)
+        } else if id.groups.is_some() {
+            Some(Why::HasGroups)
+        } else if id.owed > 0 {
+            Some(Why::OwesAcks)
+        } else {
+            // Undelivered requests are about ids that stay.
+            self.first_of(id, CmEvent::ConnectRequest).map(|_| Why::Busy(Verb::Listen))
+        }
     }
 
     fn take_whole(&mut self, letter: crate::mail::Letter) -> (Stored, PrivateData) {

@@ -3,7 +3,7 @@
 use super::Core;
 use crate::device::Call;
 use crate::error::{Refused, Why};
-use crate::event::{CmEvent, EventKind};
+use crate::event::CmEvent;
 use crate::guard;
 use crate::id::{Doing, Id, Mourner, Waiting};
 use crate::key::{ChannelKey, IdKey};
@@ -97,39 +97,32 @@ impl Core {
         if cell.is_err() || verb == Verb::Destroy {
             return Ok(cell);
         }
-        let busy = match (id.doing, id.waiting) {
-            (Doing::Nothing, Waiting::For(waiting)) if verb != Verb::Migrate => Some(Why::Busy(waiting)),
-            (Doing::Nothing, _) => None,
-            (Doing::Request { verb, .. }, _) => Some(Why::Busy(verb)),
-            (Doing::OpenToCreate | Doing::Create, _) => Some(Why::BeingCreated),
-            (Doing::OpenToListen { .. } | Doing::MoveToListen { .. }, _) => Some(Why::Busy(Verb::Listen)),
-            (Doing::Settle { .. } | Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. }, _) => {
-                Some(Why::Busy(Verb::Migrate))
-            }
-            (Doing::Join { .. }, _) => Some(Why::Busy(Verb::Join)),
-            (Doing::Leave { .. }, _) => Some(Why::Busy(Verb::Leave)),
-            (Doing::Answer, _) => Some(Why::Busy(Verb::Teardown)),
-            (Doing::Destroy, _) => Some(Why::Busy(Verb::Destroy)),
-        };
-        if let Some(why) = busy {
+        // What is open in synchronous mode stays so while the id moves, and a notify is for an open accept.
+        let open = id.waits_for().filter(|_| !matches!(verb, Verb::Migrate | Verb::Notify)).map(Why::Busy);
+        if let Some(why) = id.busy().or(open) {
             return Ok(Err(why));
         }
         if deadline <= now {
             return Ok(Err(Why::TooLate));
         }
-        let full = self.channels.next_key().is_none();
-        match *request {
-            Request::Migrate { to: Some(to) } if self.usable_channel(to).is_err() => {
-                return Ok(Err(Why::NoSuchChannel(to)));
-            }
-            Request::Migrate { to: None } if full && !self.moves_without_device(id) => {
-                return Ok(Err(Why::NoChannelLeft));
-            }
-            Request::Listen { .. } if self.needs_line(id) && full => return Ok(Err(Why::NoChannelLeft)),
-            Request::Listen { .. } if self.needs_line(id) && id.owed > 0 => return Ok(Err(Why::OwesAcks)),
-            _ => {}
+        if let Some(why) = self.lacks_channel(id, request) {
+            return Ok(Err(why));
         }
         Ok(guard::check(id, request).and_then(|()| self.check_group(key, request)).and(cell))
+    }
+
+    /// What only the channels can tell of a request.
+    fn lacks_channel(&self, id: &Id, request: &Request<'_>) -> Option<Why> {
+        let full = self.channels.next_key().is_none();
+        if let Request::Migrate { to: Some(to) } = *request {
+            self.usable_channel(to).is_err().then_some(Why::NoSuchChannel(to))
+        } else if let Request::Migrate { to: None } = request {
+            (full && !self.moves_without_device(id)).then_some(Why::NoChannelLeft)
+        } else if matches!(request, Request::Listen { .. }) && self.needs_line(id) {
+            if full { Some(Why::NoChannelLeft) } else { (id.owed > 0).then_some(Why::OwesAcks) }
+        } else {
+            None
+        }
     }
 
     pub(super) fn refusal(&self, key: IdKey, request: Verb, why: Why) -> Refused {
@@ -169,15 +162,18 @@ impl Core {
             | Request::Migrate { .. }
             | Request::Destroy => return,
         };
-        let before = id.state;
-        let operation = table::operation(next);
-        let waits = id.sync && operation == Some(verb);
-        self.clear_waiting(key, if waits { Waiting::For(verb) } else { Waiting::Never });
+        let (before, until, sync) = (id.state, id.deadline, id.sync);
+        let waits = table::operation(next) == Some(verb);
+        // A notify is part of the accept that is open.
+        if verb != Verb::Notify {
+            self.clear_waiting(key, if sync && waits { Waiting::For(verb) } else { Waiting::Never });
+        }
         self.set_state(key, next);
-        if operation.is_some() {
+        // Any other request leaves the deadline of the operation that is under way as it is.
+        if waits {
             self.set_deadline(key, deadline);
         }
-        let token = self.call_for_id(key, Doing::Request { verb, before, bound }, call);
+        let token = self.call_for_id(key, Doing::Request { verb, before, until, bound }, call);
         if let Some(data) = self.mail.keep(request.private_data()) {
             self.call_data.push_back((token, data));
         }
@@ -186,15 +182,9 @@ impl Core {
     /// A wait for an event, without a call: the request may be there already.
     fn begin_get_request(&mut self, key: IdKey, deadline: Time) {
         let Some(id) = self.ids.get(key) else { return };
-        let (home, mut at) = (id.home, id.mail.head());
-        while let Some(letter) = at
-            && self.mail.get(letter).kind != EventKind::Cm(CmEvent::ConnectRequest)
-        {
-            at = self.mail.next_owned(letter);
-        }
-        match at {
+        match self.first_of(id, CmEvent::ConnectRequest) {
             Some(letter) => {
-                self.detach(letter, home);
+                self.detach(letter, id.home);
                 self.clear_waiting(key, Waiting::Ended(Verb::GetRequest, letter));
             }
             None => {

@@ -14,21 +14,26 @@ impl Core {
     pub(super) fn note_teardown(&mut self, key: IdKey, event: CmEvent) {
         if let Some(id) = self.ids.get_mut(key)
             && id.state == State::Closing
-            && event == CmEvent::Disconnected
+            && matches!(event, CmEvent::Disconnected | CmEvent::Rejected)
         {
             id.answer_due = true;
             self.continue_teardown(key);
         }
     }
 
-    /// Makes the second disconnect as soon as the id's call has returned.
+    /// Whether the connection has come to its end while the first disconnect of a teardown was under way. Then there is no
+    /// way back, whatever that disconnect returns.
+    pub(super) fn is_past_recall(&self, key: IdKey) -> bool {
+        self.ids.get(key).is_some_and(|id| id.state == State::Closing && id.answer_due)
+    }
+
+    /// Makes the second disconnect as soon as nothing else is done for the id.
     pub(super) fn continue_teardown(&mut self, key: IdKey) {
-        let Some(id) = self.ids.get_mut(key) else { return };
-        if id.answer_due && id.doing == Doing::Nothing {
-            id.answer_due = false;
-            if id.state == State::Closing {
-                self.call_for_id(key, Doing::Answer, Call::Disconnect { id: key });
-            }
+        if let Some(id) = self.ids.get_mut(key)
+            && id.doing == Doing::Nothing
+            && core::mem::take(&mut id.answer_due)
+        {
+            self.call_for_id(key, Doing::Answer, Call::Disconnect { id: key });
         }
     }
 }

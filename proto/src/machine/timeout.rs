@@ -21,6 +21,7 @@ impl Core {
             if id.move_deadline == due {
                 self.stop_quiescing(key);
                 self.tell_migrated(key, Err(Errno::ETIMEDOUT));
+                self.resume(key);
             } else if id.join_deadline == due {
                 self.expire_joins(key, now);
             } else {
@@ -32,8 +33,8 @@ impl Core {
     fn expire(&mut self, key: IdKey) {
         self.set_deadline(key, Time::NEVER);
         let Some(id) = self.ids.get_mut(key) else { return };
-        let (state, home, waiting) = (id.state, id.home, id.waiting);
-        if waiting == Waiting::For(Verb::GetRequest) {
+        let (state, open) = (id.state, id.waits_for());
+        if open == Some(Verb::GetRequest) {
             return self.clear_waiting(key, Waiting::Without { timed_out: true });
         }
         let (Some(verb), Tell::Go(next)) = (table::operation(state), table::tell(state, Fact::Deadline)) else {
@@ -46,9 +47,23 @@ impl Core {
             Stored::made(key, EventKind::DeadlinePassed(verb), 0)
         };
         self.set_state(key, next);
-        match waiting {
-            Waiting::For(_) => self.clear_waiting(key, Waiting::Without { timed_out: true }),
-            Waiting::Never | Waiting::Ended(..) | Waiting::Posted(..) | Waiting::Without { .. } => {
+        // A destroy that gives up holds nothing up any more.
+        self.resume(key);
+        self.tell_expired(key, stored, open);
+    }
+
+    /// Tells that a deadline has passed: by event, or as the end of the synchronous request that is `open`.
+    pub(super) fn tell_expired(&mut self, key: IdKey, stored: Stored, open: Option<Verb>) {
+        let Some(id) = self.ids.get(key) else { return };
+        let (home, moving) = (id.home, id.is_moving());
+        match open {
+            Some(_) if !moving => self.clear_waiting(key, Waiting::Without { timed_out: true }),
+            // It may be on its way out of synchronous mode.
+            Some(verb) => {
+                let letter = self.post(stored, home);
+                self.clear_waiting(key, Waiting::Posted(verb, letter));
+            }
+            None => {
                 self.post(stored, home);
             }
         }

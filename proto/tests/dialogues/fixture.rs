@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::{
     Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Core, Ended, Event, EventKind, IdKey, Limits, Outcome,
-    PortSpace, RawEvent, Refused, RejectReason, Request, State, Time, Token,
+    PortSpace, RawEvent, Refused, RejectReason, Request, State, Time, Token, Why,
 };
 
 pub(crate) const OK: Outcome = Ok(());
@@ -92,9 +92,22 @@ impl Stage {
 
     /// A new id; `None` makes it synchronous.
     pub(crate) fn id(&mut self, on: Option<ChannelKey>) -> IdKey {
-        let id = self.core.create_id(on, PortSpace::Tcp).unwrap();
+        self.id_for(PortSpace::Tcp, on)
+    }
+
+    pub(crate) fn id_for(&mut self, space: PortSpace, on: Option<ChannelKey>) -> IdKey {
+        let id = self.core.create_id(on, space).unwrap();
         self.all_well();
         id
+    }
+
+    /// The request is refused for this reason, and nothing has changed.
+    pub(crate) fn refuses(&mut self, id: IdKey, request: Request<'_>, why: Why) -> Refused {
+        let (before, state) = (self.core.clone(), self.state(id));
+        let refused = self.asks(id, request).unwrap_err();
+        assert_eq!(refused, Refused::Request { id, request: request.verb(), state, why });
+        assert_eq!(self.core, before, "{request:?} was refused and changed something");
+        refused
     }
 
     pub(crate) fn asks(&mut self, id: IdKey, request: Request<'_>) -> Result<(), Refused> {
@@ -264,8 +277,7 @@ impl Stage {
             State::TimeWait => after(self, State::PeerClosed, Request::Disconnect),
             State::Closed => told(self, State::TimeWait, CmEvent::TimewaitExit),
             State::Asking => {
-                let id = self.core.create_id(Some(on), PortSpace::Udp).unwrap();
-                self.all_well();
+                let id = self.id_for(PortSpace::Udp, Some(on));
                 self.does(id, RESOLVE);
                 self.tells(id, CmEvent::AddrResolved);
                 self.does(id, Request::ResolveRoute);
@@ -274,8 +286,7 @@ impl Stage {
                 id
             }
             State::Asked => {
-                let listener = self.core.create_id(Some(on), PortSpace::Udp).unwrap();
-                self.all_well();
+                let listener = self.id_for(PortSpace::Udp, Some(on));
                 self.does(listener, LISTEN);
                 let child = self.says_request(listener);
                 self.sees(on, child, cm(CmEvent::ConnectRequest));

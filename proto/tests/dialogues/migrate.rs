@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, Request, State, Verb, Why};
 
-use crate::fixture::{OK, Stage, TO_SYNC, cm, raw, to};
+use crate::fixture::{OK, RESOLVE, Stage, TO_SYNC, accept, cm, connect, raw, to};
 
 /// An event that every living state but *removed* delivers and that changes none.
 const ANY: CmEvent = CmEvent::Unknown(1000);
@@ -213,5 +213,148 @@ fn a_private_channel_that_cannot_be_opened_leaves_the_id_where_it_is() {
     stage.expect_call("destroy_event_channel", OK);
     assert_eq!((stage.core.home(id), stage.core.is_sync(id)), (Some(here), false));
     stage.does(id, Request::Disconnect);
+    stage.ends(&[id], &[here]);
+}
+
+/// What leads into every state that waits for an event, and the event.
+fn operations() -> [(State, Request<'static>, CmEvent, State); 7] {
+    [
+        (State::Bound, RESOLVE, CmEvent::AddrResolved, State::AddrResolved),
+        (State::AddrResolved, Request::ResolveRoute, CmEvent::RouteResolved, State::RouteResolved),
+        (State::RouteResolved, connect(), CmEvent::Established, State::Connected),
+        (State::Requested, accept(), CmEvent::Established, State::Connected),
+        (State::Connected, Request::Disconnect, CmEvent::Disconnected, State::TimeWait),
+        (State::Connected, Request::Teardown, CmEvent::TimewaitExit, State::Closed),
+        (State::PeerClosed, Request::Teardown, CmEvent::TimewaitExit, State::Closed),
+    ]
+}
+
+#[test]
+fn an_operation_goes_on_where_its_id_has_moved_to() {
+    for (from, request, end, after) in operations() {
+        let (mut stage, here) = Stage::on(Acks::Explicit);
+        let there = stage.channel(Acks::Explicit);
+        let id = stage.in_state(here, from);
+        let soon = stage.within(std::time::Duration::from_millis(2));
+        stage.asks_until(id, request, soon).unwrap();
+        // Not while the device is at the operation's own call: one call at a time.
+        let (token, _) = stage.core.poll_call().unwrap();
+        assert_eq!(stage.refuses(id, to(there), Why::Busy(request.verb())).errno(), Errno::EBUSY);
+        stage.answers(token, OK);
+        stage.asks(id, to(there)).unwrap();
+        stage.refuses(id, to(there), Why::Busy(Verb::Migrate));
+        stage.expect_call("migrate_id", OK);
+        assert_eq!(stage.core.poll_timeout(), Some((soon, id)));
+        stage.tells(id, end);
+        assert_eq!((stage.state(id), stage.core.home(id)), (after, Some(there)));
+        stage.no_event(here);
+    }
+}
+
+#[test]
+fn two_migrations_in_a_row_keep_the_order_and_tell_of_each() {
+    let (mut stage, one) = Stage::on(Acks::Explicit);
+    let (two, three) = (stage.channel(Acks::Explicit), stage.channel(Acks::OnDelivery));
+    let id = stage.in_state(one, State::Connected);
+    stage.says_status(id, ANY, 1);
+    stage.says_status(id, ANY, 2);
+    let held = stage.expect_event(one, id, cm(ANY));
+    stage.asks(id, to(two)).unwrap();
+    stage.refuses(id, to(three), Why::Busy(Verb::Migrate));
+    stage.acks(held);
+    stage.all_well();
+    stage.says_status(id, ANY, 3);
+    // The second one before the end of the first was taken: it is the core's own event and owes nothing.
+    stage.asks(id, to(three)).unwrap();
+    stage.expect_call("migrate_id", OK);
+    stage.no_event(two);
+    stage.says_status(id, ANY, 4);
+    stage.sees(three, id, EventKind::Migrated);
+    for status in 2..5 {
+        assert_eq!(stage.sees(three, id, cm(ANY)).status, status);
+    }
+    // There and back at once.
+    stage.says_status(id, ANY, 5);
+    for channel in [one, two, one] {
+        stage.does(id, to(channel));
+    }
+    stage.says_status(id, ANY, 6);
+    for status in 5..7 {
+        assert_eq!(stage.sees(one, id, cm(ANY)).status, status);
+    }
+    stage.ends(&[id], &[one, two, three]);
+}
+
+#[test]
+fn an_event_that_was_not_read_before_synchronous_mode_ends_no_later_request() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.in_state(here, State::RouteResolving);
+    stage.says(id, CmEvent::RouteResolved);
+    stage.does(id, TO_SYNC);
+    let private = stage.core.home(id).unwrap();
+    // librdmacm takes the old event for the answer of each request, one behind for ever.
+    stage.does(id, connect());
+    assert_eq!(stage.core.sync_result(id), None);
+    stage.says_status(id, CmEvent::Rejected, 28);
+    assert_eq!(stage.core.sync_result(id), Some(Err(Errno::ECONNREFUSED)));
+    assert_eq!(stage.core.sync_event(id).unwrap().kind, cm(CmEvent::Rejected));
+    stage.sees(private, id, cm(CmEvent::RouteResolved));
+    stage.no_event(private);
+    stage.ends(&[id], &[here]);
+}
+
+#[test]
+fn an_address_that_was_not_read_before_synchronous_mode_has_given_the_id_its_device() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.in_state(here, State::AddrResolving);
+    stage.does(id, TO_SYNC);
+    // It was in the kernel when the id moved, and is read off the new channel.
+    stage.says(id, CmEvent::AddrResolved);
+    stage.does(id, Request::AttachQp);
+    stage.does(id, Request::ResolveRoute);
+    assert_eq!(stage.core.sync_result(id), None);
+    stage.says(id, CmEvent::RouteResolved);
+    assert_eq!(stage.core.sync_result(id), Some(Ok(())));
+    stage.ends(&[id], &[here]);
+}
+
+#[test]
+fn a_deadline_that_passes_on_the_way_out_of_synchronous_mode_is_told_where_the_id_ends_up() {
+    for outcome in [OK, Err(Errno::ENOMEM)] {
+        let (mut stage, channel) = Stage::on(Acks::Explicit);
+        let id = stage.in_state(channel, State::RouteResolved);
+        stage.does(id, TO_SYNC);
+        let private = stage.core.home(id).unwrap();
+        let span = std::time::Duration::from_millis(2);
+        let soon = stage.within(span);
+        stage.does_until(id, connect(), soon);
+        stage.asks(id, to(channel)).unwrap();
+        let (token, _) = stage.takes_call("migrate_id");
+        stage.passes(span);
+        assert_eq!(stage.core.sync_result(id), Some(Err(Errno::ETIMEDOUT)));
+        stage.answers(token, outcome);
+        if outcome.is_ok() {
+            stage.sees(channel, id, EventKind::DeadlinePassed(Verb::Connect));
+        } else {
+            assert_eq!((stage.core.sync_result(id), stage.core.sync_event(id)), (Some(Err(Errno::ETIMEDOUT)), None));
+            stage.no_event(private);
+        }
+        assert_eq!(stage.state(id), State::Failed);
+        stage.ends(&[id], &[channel]);
+    }
+}
+
+#[test]
+fn an_operation_that_became_synchronous_ends_by_event_and_a_new_one_by_itself() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.in_state(here, State::Connecting);
+    stage.does(id, TO_SYNC);
+    let private = stage.core.home(id).unwrap();
+    stage.tells(id, CmEvent::Established);
+    assert_eq!(stage.core.sync_result(id), None, "it was not a request of synchronous mode");
+    stage.does(id, Request::Disconnect);
+    stage.says(id, CmEvent::Disconnected);
+    assert_eq!(stage.core.sync_result(id), Some(Ok(())));
+    stage.no_event(private);
     stage.ends(&[id], &[here]);
 }

@@ -1,6 +1,6 @@
 //! Random runs: whatever the application asks and the device says, the laws hold.
 
-use cmid_proto::{Acks, CmEvent, CmOption, Ece, Errno, Limits, Request};
+use cmid_proto::{Acks, CmEvent, CmOption, Ece, Errno, Limits, Request, State};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -52,7 +52,6 @@ fn ask(world: &mut World, a: u8, b: u8, c: u8) {
 fn onward(world: &mut World, a: u8) {
     let Some(id) = world.id(a) else { return };
     let Some(state) = world.core.state(id) else { return };
-    use cmid_proto::State;
     match state {
         State::Idle | State::Bound => world.submit(id, RESOLVE, None),
         State::AddrResolving => world.event(id, CmEvent::AddrResolved, None),
@@ -63,6 +62,7 @@ fn onward(world: &mut World, a: u8) {
         State::Responded => world.submit(id, Request::Establish, None),
         State::Requested => world.submit(id, accept(), Some(40)),
         State::Accepting => world.event(id, CmEvent::Established, None),
+        State::Connected if a % 3 == 0 => world.submit(id, Request::Teardown, Some(40)),
         State::Connected => world.submit(id, Request::Disconnect, Some(40)),
         State::Disconnecting => world.event(id, CmEvent::Disconnected, None),
         State::Closing => world.event(id, CmEvent::Disconnected, None),
@@ -76,9 +76,24 @@ fn onward(world: &mut World, a: u8) {
     }
 }
 
+/// Joins, answers, loses or leaves a group: chance alone seldom gets as far.
+fn multicast(world: &mut World, a: u8, b: u8, c: u8) {
+    let Some(id) = world.datagrams(a) else { return };
+    let addr = GROUPS[usize::from(c) % 2];
+    let wait = (c < 128).then_some(u64::from(c));
+    match (world.core.state(id), world.core.group_at(id, addr), b % 8) {
+        (Some(State::Idle), _, _) => world.submit(id, BIND, None),
+        (_, None, _) => world.submit(id, Request::Join { addr, send_only: false }, wait),
+        (_, Some(group), 0..=2) => world.submit(id, Request::Leave { group }, None),
+        (_, Some(_), 3) => world.event(id, CmEvent::MulticastError, None),
+        (_, Some(_), 4) => world.event(id, CmEvent::DeviceRemoval, None),
+        (_, Some(_), _) => world.event(id, CmEvent::MulticastJoin, None),
+    }
+}
+
 fn step(world: &mut World, (what, a, b, c): Step) {
     let outcome = if c < 48 { Err(Errno(i32::from(c % 8) * 37)) } else { Ok(()) };
-    match what % 24 {
+    match what % 28 {
         0 => world.open_channel(if b % 2 == 0 { Acks::Explicit } else { Acks::OnDelivery }),
         1 => world.create(if c < 80 { None } else { world.some_channel(b) }),
         2 => world.create(world.some_channel(b)),
@@ -109,7 +124,8 @@ fn step(world: &mut World, (what, a, b, c): Step) {
             0 => world.some_channel(a).into_iter().for_each(|channel| world.close_channel(channel)),
             _ => world.id(a).into_iter().for_each(|id| world.release(id)),
         },
-        _ => world.adopt(),
+        23 => world.adopt(),
+        _ => multicast(world, a, b, c),
     }
     world.look();
 }

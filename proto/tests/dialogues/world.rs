@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cmid_proto::{
-    About, Acks, Admission, Call, ChannelKey, CmEvent, Core, Ended, EventKind, IdKey, Limits, Outcome, PortSpace,
-    RawEvent, Receipt, Released, Request, State, Time, Token, Verb,
+    About, Acks, Admission, Call, ChannelKey, CmEvent, Core, Ended, EventKind, GroupKey, IdKey, Limits, Outcome,
+    PortSpace, RawEvent, Receipt, Released, Request, State, Time, Token, Verb,
 };
 
 use crate::fixture::raw;
@@ -42,12 +42,25 @@ pub(crate) struct World {
     now: Time,
     known: BTreeMap<IdKey, Known>,
     pub(crate) channels: Vec<ChannelKey>,
-    receipts: Vec<(Receipt, Receipt)>,
+    receipts: Vec<Owed>,
     calls: Vec<(Token, Call)>,
     /// Numbers of events that ended a synchronous request.
     ended: BTreeSet<i32>,
     released: Vec<(Released, Released, Known)>,
+    /// The memberships that numbered events are about.
+    of_group: BTreeMap<i32, GroupKey>,
+    /// Joins that an event or a deadline has answered.
+    answered: BTreeSet<GroupKey>,
+    /// Ids that the application knows to be without a device.
+    removed: BTreeSet<IdKey>,
     number: i32,
+}
+
+/// An event that the application has not acked.
+struct Owed {
+    receipts: (Receipt, Receipt),
+    owner: IdKey,
+    group: Option<GroupKey>,
 }
 
 impl World {
@@ -63,6 +76,9 @@ impl World {
             calls: Vec::new(),
             ended: BTreeSet::new(),
             released: Vec::new(),
+            of_group: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            removed: BTreeSet::new(),
             number: 0,
         }
     }
@@ -93,6 +109,13 @@ impl World {
         self.known.keys().nth(usize::from(pick) % self.known.len().max(1)).copied()
     }
 
+    /// One of the ids for datagrams.
+    pub(crate) fn datagrams(&self, pick: u8) -> Option<IdKey> {
+        let of_them = |id: &&IdKey| self.core.port_space(**id) == Some(PortSpace::Udp);
+        let count = self.known.keys().filter(of_them).count();
+        self.known.keys().filter(of_them).nth(usize::from(pick) % count.max(1)).copied()
+    }
+
     pub(crate) fn some_channel(&self, pick: u8) -> Option<ChannelKey> {
         self.channels.get(usize::from(pick) % self.channels.len().max(1)).copied()
     }
@@ -120,7 +143,10 @@ impl World {
     pub(crate) fn submit(&mut self, id: IdKey, request: Request<'_>, wait: Option<u64>) {
         let (now, before) = (self.now, self.core.clone());
         let deadline = wait.map_or(Time::NEVER, |wait| Time(now.0 + wait));
-        if self.both(|core| core.submit(now, id, request, deadline)).is_err() {
+        let foretold = self.core.would_refuse(now, id, &request, deadline);
+        let result = self.both(|core| core.submit(now, id, request, deadline));
+        assert_eq!(result, foretold, "{request:?}");
+        if result.is_err() {
             assert_eq!(self.core, before, "{request:?} was refused and changed something");
             return;
         }
@@ -133,7 +159,10 @@ impl World {
             // The core's own business.
             Request::Migrate { .. } if at_once => {}
             Request::Migrate { .. } => known.open.push(Asked::Migrate),
-            Request::Leave { .. } => known.open.push(Asked::Leave),
+            Request::Leave { group } => {
+                known.open.push(Asked::Leave);
+                known.waiting.retain(|number| self.of_group.get(number) != Some(&group));
+            }
             Request::Destroy => {
                 known.overtaken.append(&mut known.open);
                 known.open.push(Asked::Destroy);
@@ -149,7 +178,10 @@ impl World {
         if let Some(id) = call.id() {
             assert!(!self.calls.iter().any(|(_, other)| other.id() == Some(id)), "two calls for {id}: {call:?}");
             if let Call::Migrate { .. } | Call::Destroy { .. } = call {
-                assert_eq!(self.core.owed(id), 0, "{call:?} while acks are owed");
+                assert!(!self.receipts.iter().any(|owed| owed.owner == id), "{call:?} while acks are owed");
+            }
+            if let Call::Leave { group, .. } = call {
+                assert!(!self.receipts.iter().any(|owed| owed.group == Some(group)), "{call:?} while acks are owed");
             }
         }
         self.calls.push((token, call));
@@ -227,10 +259,15 @@ impl World {
         }
         self.number += 1;
         let number = self.number;
-        let group = GROUPS.iter().find_map(|&addr| self.core.group_at(id, addr));
+        let [first, second] = GROUPS.map(|addr| self.core.group_at(id, addr));
+        let group = if number % 2 == 0 { first.or(second) } else { second.or(first) };
         let data = RawEvent { private_data: &[5; 9], group, ..raw(id, kind, number) };
         if self.both(|core| core.handle_event(line, data)) == Ok(Admission::Known) {
             self.known.entry(id).or_default().waiting.push(number);
+            if let (CmEvent::MulticastJoin | CmEvent::MulticastError, Some(group)) = (kind, group) {
+                self.of_group.insert(number, group);
+                self.answered.insert(group);
+            }
         }
     }
 
@@ -262,8 +299,16 @@ impl World {
             }
             EventKind::Migrated => take(&mut known.open, Asked::Migrate),
             EventKind::Destroyed => take(&mut known.open, Asked::Destroy),
+            // It goes on if a destroy that overtook it has given up.
+            EventKind::Left if !known.open.contains(&Asked::Leave) => take(&mut known.overtaken, Asked::Leave),
             EventKind::Left => take(&mut known.open, Asked::Leave),
-            EventKind::DeadlinePassed(_) => {}
+            EventKind::DeadlinePassed(verb) => {
+                assert!(!self.removed.contains(&event.id), "{event:?} after the removal");
+                assert_eq!(event.group.is_some(), verb == Verb::Join);
+                if let Some(group) = event.group {
+                    assert!(self.answered.insert(group), "{event:?} for a join that was answered");
+                }
+            }
             EventKind::Cm(_) => loop {
                 assert!(!known.waiting.is_empty(), "{event:?} was never there");
                 let first = known.waiting.remove(0);
@@ -275,8 +320,11 @@ impl World {
         }
         // The application knows the id of a request from now on.
         self.known.entry(event.id).or_default();
+        if event.cm() == Some(CmEvent::DeviceRemoval) {
+            self.removed.insert(event.id);
+        }
         if let (Some(one), Some(two)) = (event.receipt, twin.receipt) {
-            self.receipts.push((one, two));
+            self.receipts.push(Owed { receipts: (one, two), owner, group: event.group });
         }
         if event.kind == EventKind::Destroyed {
             self.forget_if_gone(owner);
@@ -286,7 +334,7 @@ impl World {
 
     pub(crate) fn ack(&mut self, pick: u8) {
         if !self.receipts.is_empty() {
-            let (one, two) = self.receipts.remove(usize::from(pick) % self.receipts.len());
+            let (one, two) = self.receipts.remove(usize::from(pick) % self.receipts.len()).receipts;
             self.core.ack(one).unwrap();
             self.twin.ack(two).unwrap();
         }

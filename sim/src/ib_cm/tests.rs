@@ -40,7 +40,7 @@ fn world(state: IbState) -> (World, FileNo, IdNo) {
     let mut world = World::new(Config::default());
     let (one, two) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
     world.hosts.extend([HostState::new(&[one]), HostState::new(&[two])]);
-    let file = world.open_file(HERE).unwrap();
+    let file = world.open_file().unwrap();
     let mut id = Id::new(HERE, file, PortSpace::Tcp);
     id.state = match state {
         Timewait => CmState::Disconnect,

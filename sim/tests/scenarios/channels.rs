@@ -192,6 +192,35 @@ fn row_54_a_listener_migrates_with_an_unread_request() {
 }
 
 #[test]
+fn row_56_a_channel_that_ends_with_the_migration() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let to = lab.server.channel();
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let cp = lab.cp();
+    lab.client.connect(c, cp, &[]).unwrap();
+    lab.fabric.advance_by(SECOND);
+    // Out of synchronous mode: the private channel is closed within the call, and the new id with it.
+    lab.server.migrate(listener, lab.cs, to).unwrap();
+    lab.server.call(Call::CloseChannel { channel: lab.cs }).unwrap();
+    let (seen, waited) = lab.client.next_timed(lab.cc);
+    seen.is(c, CmEvent::Rejected, 28);
+    assert!(waited < SECOND);
+    assert_eq!(lab.server.fetch(to), None);
+    let again = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let cp = lab.cp();
+    lab.client.connect(again, cp, &[]).unwrap();
+    lab.server.requested(to, listener);
+}
+
+#[test]
+fn row_46_an_empty_channel_has_nothing() {
+    let mut lab = Lab::new();
+    assert_eq!(lab.client.fetch(lab.cc), None);
+    assert!(!readable(&lab.client, lab.cc));
+}
+
+#[test]
 fn a_listener_migrates_well_without_the_kernels_bug() {
     let mut lab = Lab::with(Config { listener_migrate_bug: false, ..Config::default() });
     let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
@@ -238,7 +267,7 @@ fn row_58_a_new_id_migrates_before_accept() {
 }
 
 #[test]
-fn unread_events_go_with_their_id() {
+fn row_48_unread_events_go_with_their_id() {
     let mut lab = Lab::new();
     let (i, j) = (lab.client.id(lab.cc), lab.client.id(lab.cc));
     for id in [i, j] {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Call, ChannelKey, ConnParam, Device, IdKey, PortSpace};
-use cmid_sim::{Access, Caps, Config, Remote};
+use cmid_proto::{Call, ChannelKey, CmOption, ConnParam, Datagram, Device, Ece, GroupKey, IdKey, PortSpace};
+use cmid_sim::{Access, Caps, Config, Cq, Mr, Pd, Qp, Remote, To};
 
-use crate::common::{Lab, Side};
+use crate::common::{Lab, Side, ip};
 
 /// A generator that is good enough to make nonsense.
 struct Dice(u64);
@@ -22,25 +22,38 @@ impl Dice {
     }
 }
 
+/// A QP that may be any, and where an event has said that datagrams go.
+struct Station {
+    pd: Pd,
+    _cq: Cq,
+    qp: Qp,
+    mr: Mr,
+    to: Option<Datagram>,
+}
+
 struct Actor {
     side: Side,
     ids: Vec<IdKey>,
     channels: Vec<ChannelKey>,
+    groups: Vec<(IdKey, GroupKey)>,
+    stations: Vec<Station>,
 }
+
+const GROUP: &str = "239.1.2.3:0";
 
 const ADDRESSES: [&str; 7] =
     ["10.0.0.1:7", "10.0.0.2:7", "0.0.0.0:7", "172.16.0.1:7", "127.0.0.1:0", "[::]:0", "10.0.0.77:7"];
 
 impl Actor {
     fn new(side: Side) -> Actor {
-        Actor { side, ids: Vec::new(), channels: Vec::new() }
+        Actor { side, ids: Vec::new(), channels: Vec::new(), groups: Vec::new(), stations: Vec::new() }
     }
 
     fn act(&mut self, dice: &mut Dice) {
         let (Some(channel), Some(other)) = (dice.of(&self.channels), dice.of(&self.channels)) else {
             return self.channels.push(self.side.channel());
         };
-        let choice = dice.roll(80);
+        let choice = dice.roll(90);
         if choice == 0 && self.channels.len() < 4 {
             return self.channels.push(self.side.channel());
         }
@@ -52,7 +65,10 @@ impl Actor {
         let id = dice.of(&self.ids[self.ids.len().saturating_sub(4)..]);
         let (Some(id), 3..) = (id, choice) else {
             let id = self.side.fresh_id();
-            self.side.call(Call::CreateId { id, channel, port_space: PortSpace::Tcp }).unwrap();
+            let spaces =
+                [PortSpace::Tcp, PortSpace::Tcp, PortSpace::Tcp, PortSpace::Udp, PortSpace::Udp, PortSpace::Ipoib];
+            let port_space = dice.of(&spaces).unwrap();
+            self.side.call(Call::CreateId { id, channel, port_space }).unwrap();
             return self.ids.push(id);
         };
         let addr = dice.of(&ADDRESSES).unwrap();
@@ -78,15 +94,33 @@ impl Actor {
                 self.side.device.adopt(id, channel, handle).unwrap();
                 self.channels.push(channel);
             }),
+            34 => self.side.notify(id),
+            35 | 36 => {
+                let joined = self.side.join(id, dice.of(&[GROUP, "10.0.0.9:1"]).unwrap(), dice.roll(4) == 0);
+                joined.map(|group| self.groups.push((id, group)))
+            }
+            37 => match dice.of(&self.groups) {
+                Some((member, group)) => self.side.leave(member, group, GROUP),
+                None => Ok(()),
+            },
+            38 => {
+                let (on, number) = (dice.roll(2) == 0, 14);
+                let options = [CmOption::ReuseAddr(on), CmOption::AfOnly(on), CmOption::AckTimeout(number)];
+                self.side.set(id, dice.of(&options).unwrap())
+            }
+            39 => self.side.call(Call::SetEce { id, ece: Ece { vendor_id: 1, options: 1 } }),
+            40..=44 => self.talk(dice),
             _ => self.fetch(channel),
         };
     }
 
     fn fetch(&mut self, channel: ChannelKey) -> Result<(), cmid_proto::Errno> {
-        if let Some(event) = self.side.fetch(channel)
-            && event.listener.is_some()
-        {
+        let Some(event) = self.side.fetch(channel) else { return Ok(()) };
+        if event.listener.is_some() {
             self.ids.push(event.id);
+        }
+        if let (Some(found), Some(station)) = (event.datagram, self.stations.last_mut()) {
+            station.to = Some(found);
         }
         Ok(())
     }
@@ -99,28 +133,48 @@ impl Actor {
         let mr = pd.register(vec![0; 16], Access::all())?;
         let qp = device.create_qp(id, &pd, &cq, &cq, Caps::default())?;
         qp.post_recv(1, &mr, 0..16)?;
-        qp.post_write(2, &mr, 0..4, Remote { addr: mr.addr(), rkey: mr.rkey() })
+        let posted = qp.post_write(2, &mr, 0..4, Remote { addr: mr.addr(), rkey: mr.rkey() });
+        let room = pd.register(vec![0; 64], Access::LOCAL_WRITE)?;
+        self.stations.push(Station { pd, _cq: cq, qp, mr: room, to: None });
+        posted
+    }
+
+    /// A datagram to wherever an event has said, from whatever QP.
+    fn talk(&mut self, dice: &mut Dice) -> Result<(), cmid_proto::Errno> {
+        let Some(at) = dice.of(&(0..self.stations.len()).collect::<Vec<_>>()) else { return Ok(()) };
+        let Station { pd, qp, mr, to, .. } = &self.stations[at];
+        qp.post_recv(3, mr, 0..64)?;
+        let Some(Datagram { qp_num, qkey, path }) = *to else { return Ok(()) };
+        let ah = pd.create_ah(&path)?;
+        qp.post_send_to(4, mr, 0..8, To { ah: &ah, qp_num, qkey })
     }
 }
 
 #[test]
 fn nonsense_is_survived() {
-    let mut sent = 0;
+    let (mut sent, mut flown) = (0, 0);
     for seed in 0..300 {
         let Lab { fabric, host, server, client, cs, .. } = Lab::with(Config { seed, loss: 0.1, ..Config::default() });
         let mut actors = [Actor::new(server), Actor::new(client)];
         actors[0].channels.push(cs);
         actors[0].side.listener(cs, "10.0.0.2:7");
         let mut dice = Dice(seed);
-        for _ in 0..400 {
+        for _ in 0..800 {
             actors[usize::try_from(dice.roll(2)).unwrap()].act(&mut dice);
             let pause = [0, 1, 20, 5_000_000][usize::try_from(dice.roll(4)).unwrap()];
             fabric.advance_by(Duration::from_micros(pause));
-            if dice.roll(100) == 0 {
-                host.set_link(dice.roll(4) > 0);
+            match dice.roll(1000) {
+                0..=9 => host.set_link(dice.roll(4) > 0),
+                10 => host.remove_device(),
+                11..=30 => host.add_device(),
+                31 => host.fail_over(),
+                32 => host.fail_next_join(-110),
+                33 => host.lose_group(ip("239.1.2.3")),
+                _ => {}
             }
         }
         sent += fabric.counters().sent;
+        flown += fabric.counters().datagrams_lost + fabric.counters().datagrams_dropped;
         drop(actors);
         let mut steps = 0;
         while let Some(due) = fabric.next_due() {
@@ -129,5 +183,5 @@ fn nonsense_is_survived() {
             assert!(steps < 10_000, "seed {seed}: no end");
         }
     }
-    assert!(sent > 1000, "the nonsense is too shallow: {sent} messages");
+    assert!(sent > 1000 && flown > 10, "the nonsense is too shallow: {sent} messages, {flown} lost datagrams");
 }

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, ConnParam, Device, Errno, IdKey, Outcome, PortSpace, RawEvent, ReceivedParam,
-    RejectReason,
+    Call, ChannelKey, CmEvent, CmOption, ConnParam, Datagram, Device, Errno, GroupKey, IdKey, Outcome, PortSpace,
+    RawEvent, ReceivedParam, RejectReason,
 };
 use cmid_sim::{Caps, Config, Cq, Fabric, Host, Pd, Qp, SimDevice};
 
@@ -20,6 +20,8 @@ pub(crate) struct Seen {
     pub(crate) kind: CmEvent,
     pub(crate) status: i32,
     pub(crate) param: ReceivedParam,
+    pub(crate) datagram: Option<Datagram>,
+    pub(crate) group: Option<GroupKey>,
     pub(crate) data: Vec<u8>,
 }
 
@@ -31,6 +33,8 @@ impl Seen {
             kind: raw.kind,
             status: raw.status,
             param: raw.param,
+            datagram: raw.datagram,
+            group: raw.group,
             data: raw.private_data.to_vec(),
         }
     }
@@ -87,8 +91,12 @@ impl Side {
     }
 
     pub(crate) fn id(&mut self, channel: ChannelKey) -> IdKey {
+        self.id_in(PortSpace::Tcp, channel)
+    }
+
+    pub(crate) fn id_in(&mut self, port_space: PortSpace, channel: ChannelKey) -> IdKey {
         let id = self.fresh_id();
-        self.call(Call::CreateId { id, channel, port_space: PortSpace::Tcp }).unwrap();
+        self.call(Call::CreateId { id, channel, port_space }).unwrap();
         id
     }
 
@@ -131,6 +139,25 @@ impl Side {
 
     pub(crate) fn destroy(&mut self, id: IdKey) -> Outcome {
         self.call(Call::Destroy { id })
+    }
+
+    pub(crate) fn notify(&mut self, id: IdKey) -> Outcome {
+        self.call(Call::Notify { id })
+    }
+
+    pub(crate) fn set(&mut self, id: IdKey, option: CmOption) -> Outcome {
+        self.call(Call::SetOption { id, option })
+    }
+
+    /// Joins a group, under a key of its own.
+    pub(crate) fn join(&mut self, id: IdKey, addr: &str, send_only: bool) -> Result<GroupKey, Errno> {
+        self.next += 1;
+        let group = GroupKey::from_bits(1 << 32 | self.next).unwrap();
+        self.call(Call::Join { id, group, addr: addr.parse().unwrap(), send_only }).map(|()| group)
+    }
+
+    pub(crate) fn leave(&mut self, id: IdKey, group: GroupKey, addr: &str) -> Outcome {
+        self.call(Call::Leave { id, group, addr: addr.parse().unwrap() })
     }
 
     pub(crate) fn migrate(&mut self, id: IdKey, from: ChannelKey, to: ChannelKey) -> Outcome {
@@ -189,7 +216,12 @@ impl Side {
     /// A listener, as "L" of the scenarios.
     #[track_caller]
     pub(crate) fn listener(&mut self, on: ChannelKey, addr: &str) -> IdKey {
-        let id = self.id(on);
+        self.listener_in(PortSpace::Tcp, on, addr)
+    }
+
+    #[track_caller]
+    pub(crate) fn listener_in(&mut self, port_space: PortSpace, on: ChannelKey, addr: &str) -> IdKey {
+        let id = self.id_in(port_space, on);
         self.bind(id, addr).unwrap();
         self.listen(id, 10).unwrap();
         id
@@ -198,7 +230,12 @@ impl Side {
     /// A client with a route, as "C resolved" of the scenarios.
     #[track_caller]
     pub(crate) fn resolved(&mut self, on: ChannelKey, dst: &str) -> IdKey {
-        let id = self.id(on);
+        self.resolved_in(PortSpace::Tcp, on, dst)
+    }
+
+    #[track_caller]
+    pub(crate) fn resolved_in(&mut self, port_space: PortSpace, on: ChannelKey, dst: &str) -> IdKey {
+        let id = self.id_in(port_space, on);
         let src = if dst.starts_with('[') { None } else { Some("10.0.0.1:0") };
         self.resolve_addr(id, src, dst, 2000).unwrap();
         self.next(on).is(id, CmEvent::AddrResolved, 0).carries(0, &[]);

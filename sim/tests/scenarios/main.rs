@@ -1,5 +1,5 @@
 //! The conformance scenarios on the Device seam, under the virtual clock, each named after its row. What a row says of
-//! UDP, of options and of synchronous mode is not expressible at the seam and left out.
+//! synchronous mode, of acks and of arguments that the seam cannot carry is left out.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod addresses;
@@ -7,9 +7,17 @@ mod channels;
 mod chaos;
 mod common;
 mod data_path;
+mod datagrams;
+mod ece;
 mod faults;
 mod handles;
+mod multicast;
+mod neighbours;
 mod normal_life;
+mod notify;
+mod options;
 mod real_clock;
 mod refusals;
+mod removal;
+mod ud_data;
 mod vanishing;

@@ -108,6 +108,10 @@ pub(crate) fn errnos() {
     let (second, taken) = (side.id(), side.device.local_addr(id).expect("bound"));
     side.fails(&Call::Bind { id: second, addr: taken }, Errno::EADDRINUSE);
 
+    // RoCE has no IPoIB.
+    let ipoib = side.id_in(PortSpace::Ipoib);
+    side.fails(&Call::Bind { id: ipoib, addr: SocketAddr::from((SERVER, 0)) }, Errno::EINVAL);
+
     let mut pair = Pair::connected();
     let peer = pair.client.device.peer_addr(pair.c.id);
     assert_eq!(peer, Ok(pair.addr));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cmid_proto::{AhAttr, Errno, GlobalRoute, PortSpace};
-use cmid_verbs::{Access, Completion, GRH_LEN, Remote, To, WcStatus};
+use cmid_verbs::{Access, Completion, GRH_LEN, Mr, Remote, To, WcStatus};
 
 use crate::data::{bytes, polled, register, success};
 use crate::lab::{Pair, Side};
@@ -20,6 +20,7 @@ pub(crate) fn there_and_back() {
     answers.write(0, b"yes").expect("inside");
 
     let there = c.pd.create_ah(&to.path).expect("create_ah");
+    let mut last = Completion::default();
     for round in 0..10 {
         s.qp.post_recv(1, &hears, 8..8 + GRH_LEN + 64).expect("post_recv");
         c.qp.post_recv(2, &gets, 0..GRH_LEN + 3).expect("post_recv");
@@ -37,24 +38,33 @@ pub(crate) fn there_and_back() {
         let got = success(polled(&c.cq), 2, Completion::RECV);
         assert_eq!((got.byte_len as usize, got.src_qp), (GRH_LEN + 3, s.qp.num()));
         assert_eq!(&bytes::<3>(&gets, GRH_LEN), b"yes");
+        last = heard;
     }
+    let heard = last;
 
-    // A wrong key, and a wrong number: nothing arrives, and the sender does not learn of it.
-    s.qp.post_recv(5, &hears, 0..GRH_LEN + 64).expect("post_recv");
-    for (qp_num, qkey) in [(to.qp_num, QKEY + 1), (to.qp_num + 1000, QKEY)] {
-        c.qp.post_send_to(6, &asks, 0..3, To { ah: &there, qp_num, qkey }).expect("post_send_to");
+    // A wrong key, a wrong number, more than a packet: nothing arrives, and the sender does not learn of it.
+    s.qp.post_recv(5, &hears, 0..4096).expect("post_recv");
+    for (qp_num, qkey, len) in [(to.qp_num, QKEY + 1, 3), (to.qp_num + 1000, QKEY, 3), (to.qp_num, QKEY, 2000)] {
+        c.qp.post_send_to(6, &asks, 0..len, To { ah: &there, qp_num, qkey }).expect("post_send_to");
         success(polled(&c.cq), 6, Completion::SEND);
     }
     std::thread::sleep(std::time::Duration::from_millis(100));
     assert_eq!(s.cq.poll(&mut [Completion::default()]), Ok(0));
 
     // Where there is no header, there is no way back.
-    let heard = Completion::default();
-    assert!(!heard.has_grh());
-    assert_eq!(s.pd.create_ah_from(&heard, &hears, 4096 - GRH_LEN + 1).map(drop), Err(Errno::EINVAL));
-    assert_eq!(s.pd.create_ah_from(&heard, &hears, usize::MAX).map(drop), Err(Errno::EINVAL));
-    let empty = register(&s, 0, Access::empty());
-    println!("             no header: {:?}", s.pd.create_ah_from(&heard, &empty, 0).map(drop));
+    let back = |completion: &Completion, memory: &Mr, offset| s.pd.create_ah_from(completion, memory, offset).map(drop);
+    assert_eq!(back(&heard, &hears, 4096 - GRH_LEN + 1), Err(Errno::EINVAL));
+    assert_eq!(back(&heard, &hears, usize::MAX), Err(Errno::EINVAL));
+    let mut header = register(&s, 0, Access::empty());
+    assert_eq!(back(&heard, &header, 0), Err(Errno::EPROTONOSUPPORT));
+    let none = Completion::default();
+    assert!(!none.has_grh());
+    assert_eq!(back(&none, &header, 0), Err(Errno::EINVAL), "RoCE has always one");
+    // Sent to an address that is not of this device.
+    header.write(0, &bytes::<GRH_LEN>(&hears, 8)).expect("inside");
+    assert_eq!(back(&heard, &header, 0), Ok(()));
+    header.write(36, &[10, 97, 0, 1]).expect("inside");
+    assert!(back(&heard, &header, 0).is_err());
 }
 
 /// Calls that would make a provider follow a handle that is not there, or one of another device.

@@ -63,6 +63,29 @@ pub(crate) fn refused() {
     assert_eq!(failed(&mut client, 2).private_data, [4; 136]);
 }
 
+/// Row 73: requests that nobody will answer.
+pub(crate) fn given_up() {
+    let (mut client, mut server) = (Side::new(), Side::new());
+    let (listener, addr) = server.listener_in(PortSpace::Udp);
+    let (_c, request) = asked(&mut client, &mut server, addr, &[]);
+    server.ok(&Call::Destroy { id: request });
+    failed(&mut client, 2);
+
+    // One request fills the backlog, the next is refused at once, and the first when the listener goes.
+    server.ok(&Call::Destroy { id: listener });
+    let narrow = server.id_in(PortSpace::Udp);
+    server.ok(&Call::Bind { id: narrow, addr });
+    server.ok(&Call::Listen { id: narrow, backlog: 1 });
+    let (first, second) = (client.resolved_in(PortSpace::Udp, addr), client.resolved_in(PortSpace::Udp, addr));
+    for id in [first, second] {
+        client.ok(&Call::Connect { id, param: param() });
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(failed(&mut client, 2).id, second);
+    server.ok(&Call::Destroy { id: narrow });
+    assert_eq!(failed(&mut client, 2).id, first);
+}
+
 pub(crate) fn answered() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (_, addr) = server.listener_in(PortSpace::Udp);

@@ -1,5 +1,6 @@
 //! A self-check of this crate on a real kernel: two devices in one process connect over 10.99.0.1 and 10.99.0.2, which
-//! have to be addresses of an RDMA device (`rxe0` in the soft-RoCE machine).
+//! have to be addresses of an RDMA device (`rxe0` in the soft-RoCE machine). Multicast goes from 10.98.0.1 to 10.98.0.2,
+//! two devices with a link between them (`rxe1` and `rxe2`).
 //!
 //! Run it by `cargo xtask softroce -- target/release/examples/device [NAME]`. It needs a device, so it is not a test: without
 //! one it fails. It ends with status 101 and a message at the first thing that is not as expected.
@@ -20,7 +21,7 @@ mod threads;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 35] = [
+const CHECKS: [(&str, fn()); 37] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -45,12 +46,14 @@ const CHECKS: [(&str, fn()); 35] = [
     ("row 70: a lookup that nobody answers", lookup::nobody),
     ("row 71: a lookup that is refused", lookup::refused),
     ("row 72: a lookup that is answered", lookup::answered),
+    ("row 73: lookups that are given up", lookup::given_up),
     ("datagrams there and back", datagram::there_and_back),
     ("what QPs of the two kinds refuse", datagram::kinds),
     ("an address handle outlives what it came from, and goes early", datagram::lifetimes),
     ("row 75: joining, leaving, and what is refused", multicast::membership),
     ("row 75: a group is left before its event is read", multicast::left_unread),
     ("datagrams to a group", multicast::delivered),
+    ("datagrams to a group, on one device", multicast::heard_by_all),
     ("QPs and ids go while they are in groups", multicast::nothing_is_left),
     ("ids that are in groups leave no records behind", multicast::no_records_are_left),
     ("the devices", inventory::devices),

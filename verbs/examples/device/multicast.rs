@@ -3,7 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use cmid_proto::{Call, CmEvent, Errno, GroupKey, IdKey, PortSpace};
+use cmid_proto::{AhAttr, Call, CmEvent, Errno, GroupKey, IdKey, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, To};
 
 use crate::data::{bytes, polled, register, success};
@@ -102,7 +102,7 @@ fn member(side: &mut Side, addr: [u8; 4], send_only: bool) -> (End, cmid_proto::
 pub(crate) fn delivered() {
     let (mut sender, mut receiver) = (Side::new(), Side::new());
     let (c, to) = member(&mut sender, [10, 98, 0, 1], true);
-    let (s, _) = member(&mut receiver, [10, 98, 0, 2], false);
+    let (s, own) = member(&mut receiver, [10, 98, 0, 2], false);
     let (mut says, hears) = (register(&c, 0, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
     let ah = c.pd.create_ah(&to.path).expect("create_ah");
     let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
@@ -115,6 +115,17 @@ pub(crate) fn delivered() {
     assert_eq!(&bytes::<6>(&hears, GRH_LEN), b"to all");
     // Whose address the answer should have cannot be told from the group's.
     assert_eq!(s.pd.create_ah_from(&heard, &hears, 0).map(drop), Err(Errno::EINVAL));
+    // But the receiver knows its own path to the group.
+    let mut route = own.path.grh.expect("RoCE");
+    route.dgid[12..].copy_from_slice(&bytes::<4>(&hears, 32));
+    let back = s.pd.create_ah(&AhAttr { grh: Some(route), ..own.path }).expect("create_ah");
+    let gets = register(&c, 0, Access::LOCAL_WRITE);
+    c.qp.post_recv(5, &gets, 0..GRH_LEN + 3).expect("post_recv");
+    let answer = register(&s, b'y', Access::empty());
+    s.qp.post_send_to(6, &answer, 0..3, To { ah: &back, qp_num: heard.src_qp, qkey: QKEY }).expect("post_send_to");
+    success(polled(&s.cq), 6, Completion::SEND);
+    assert_eq!(success(polled(&c.cq), 5, Completion::RECV).src_qp, s.qp.num());
+    assert_eq!(&bytes::<3>(&gets, GRH_LEN), b"yyy");
 
     // Nothing comes after the group is left.
     s.qp.post_recv(3, &hears, 0..GRH_LEN + 6).expect("post_recv");
@@ -123,6 +134,36 @@ pub(crate) fn delivered() {
     success(polled(&c.cq), 4, Completion::SEND);
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(s.cq.poll(&mut [Completion::default()]), Ok(0));
+}
+
+/// On one device members hear each other, and themselves; one that only sends hears nothing.
+pub(crate) fn heard_by_all() {
+    let mut side = [Side::new(), Side::new(), Side::new()];
+    let members = [(CLIENT, false), (SERVER, false), (CLIENT, true)];
+    let ends: Vec<_> = side
+        .iter_mut()
+        .zip(members)
+        .map(|(side, (addr, send_only))| {
+            let (end, to) = member(side, addr, send_only);
+            let memory = register(&end, 0, Access::LOCAL_WRITE);
+            (end, to, memory)
+        })
+        .collect();
+    for (from, to, says) in &ends {
+        for (end, _, memory) in &ends {
+            end.qp.post_recv(1, memory, 0..GRH_LEN + 6).expect("post_recv");
+        }
+        let ah = from.pd.create_ah(&to.path).expect("create_ah");
+        let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
+        from.qp.post_send_to(2, says, 100..106, to).expect("post_send_to");
+        std::thread::sleep(Duration::from_millis(200));
+        let heard = ends.iter().map(|(end, _, _)| {
+            let mut done = [Completion::default(); 4];
+            let count = end.cq.poll(&mut done).expect("poll");
+            done[..count].iter().filter(|one| one.opcode == Completion::RECV).count()
+        });
+        assert_eq!(heard.collect::<Vec<_>>(), [1, 1, 0]);
+    }
 }
 
 /// Queues of QPs and CQs that are mapped: one that the kernel did not destroy keeps its own.

@@ -66,9 +66,10 @@ impl Pd {
     /// keep the handle for the next answer. The port is that of the id on which the PD was made.
     ///
     /// # Errors
-    /// `EINVAL` if the header is not all inside the memory, and for a datagram that was sent to a multicast group, of
-    /// which the own address cannot be told; `EPROTONOSUPPORT` if there is no such header; what is left when no GID of
-    /// the port is the destination's; else as [`Pd::create_ah`].
+    /// `EINVAL` if the header is not all inside the memory, if no GID of the port is the destination's, and for a datagram
+    /// that was sent to a multicast group: there the path of MULTICAST_JOIN leads back, with the sender's GID for the
+    /// group's (over IPv4 its address is at byte 32 of the header). `EPROTONOSUPPORT` if there is no such header; else
+    /// as [`Pd::create_ah`].
     pub fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
         let mut grh = Grh([0; GRH_LEN]);
         mr.read(offset, &mut grh.0)?;

@@ -138,10 +138,11 @@ impl Qp {
         self.0.post(wr_id, sge, ibv_wr_opcode::IBV_WR_SEND, self.0.inline_flag(&sge), Remote { addr: 0, rkey: 0 })
     }
 
-    /// Posts a datagram to be sent (`IBV_WR_SEND`). It fits into one packet of the path, or fails.
+    /// Posts a datagram to be sent (`IBV_WR_SEND`). It should fit into one packet: a longer one is lost, and some devices
+    /// complete it as if it were not.
     ///
     /// # Errors
-    /// `EINVAL` if the range is not inside the memory, if the address handle is of another [`Pd`](crate::Pd) than the QP,
+    /// `EINVAL` if the range is not inside the memory, if the address handle is of another [`Pd`] than the QP,
     /// if the QP is in no state for it, or if it is not one for datagrams; `ENOMEM` if the queue is full.
     #[inline]
     pub fn post_send_to(&self, wr_id: u64, memory: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {

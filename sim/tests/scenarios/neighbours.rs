@@ -1,0 +1,74 @@
+//! Link addresses that change under ids.
+
+use cmid_proto::{CmEvent, IdKey, PortSpace};
+use cmid_sim::{Config, Fabric};
+
+use crate::common::{Lab, SECOND, Seen, Side, ip};
+
+/// Which ids got an event of that kind and status, in the order of their creation.
+fn told(mut side: impl FnMut() -> Option<Seen>, kind: CmEvent, status: i32) -> Vec<IdKey> {
+    let mut told = Vec::new();
+    while let Some(seen) = side() {
+        assert_eq!((seen.kind, seen.status, seen.data.len()), (kind, status, 0));
+        told.push(seen.id);
+    }
+    told.sort();
+    told
+}
+
+#[test]
+fn row_79_a_bond_fails_over() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.server, lab.cs);
+    let idle = side.id(on);
+    let bound = side.id(on);
+    side.bind(bound, "10.0.0.1:9").unwrap();
+    let wild = side.listener(on, "0.0.0.0:8");
+    let listening = side.listener(on, "10.0.0.2:7");
+    let resolved = side.id(on);
+    side.resolve_addr(resolved, None, "10.0.0.2:7", 100).unwrap();
+    side.next(on).is(resolved, CmEvent::AddrResolved, 0);
+    let datagrams = side.id_in(PortSpace::Udp, on);
+    side.bind(datagrams, "10.0.0.1:9").unwrap();
+    lab.host.fail_over();
+    let mut expected = [bound, listening, resolved, datagrams];
+    expected.sort();
+    assert_eq!(told(|| side.fetch(on), CmEvent::AddrChange, 0), expected);
+    assert_eq!(side.resolve_route(resolved), Ok(()));
+    side.next(on).is(resolved, CmEvent::RouteResolved, 0);
+    side.quiet(on, SECOND);
+    assert!(!expected.contains(&idle) && !expected.contains(&wild));
+}
+
+#[test]
+fn the_peers_of_a_bond_see_another_neighbour() {
+    let fabric = Fabric::new(Config::default());
+    let near = fabric.host(&[ip("10.0.0.1")]);
+    let far = fabric.host(&[ip("10.0.0.2")]);
+    let (mut client, mut server) = (Side::new(&near), Side::new(&far));
+    let (cc, cs) = (client.channel(), server.channel());
+    let listener = server.listener(cs, "10.0.0.2:7");
+    let c = client.resolved(cc, "10.0.0.2:7");
+    let here = client.listener(cc, "10.0.0.1:7");
+    client.connect(c, cmid_proto::ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
+    let s = server.requested(cs, listener);
+    far.fail_over();
+    // A connection that was not accepted hears nothing yet.
+    assert_eq!(told(|| server.fetch(cs), CmEvent::AddrChange, 0), [listener]);
+    assert_eq!(told(|| client.fetch(cc), CmEvent::Unreachable, -110), [c]);
+    server.accept(s, cmid_proto::ConnParam { qp_num: 6, ..Default::default() }, &[]).unwrap();
+    client.next(cc).is(c, CmEvent::ConnectResponse, 0);
+    client.establish(c).unwrap();
+    server.next(cs).is(s, CmEvent::Established, 0);
+    far.fail_over();
+    let mut both = [listener, s];
+    both.sort();
+    assert_eq!(told(|| server.fetch(cs), CmEvent::AddrChange, 0), both);
+    client.next(cc).is(c, CmEvent::Unreachable, -110);
+    // The passive side watches nobody.
+    near.fail_over();
+    let mut both = [c, here];
+    both.sort();
+    assert_eq!(told(|| client.fetch(cc), CmEvent::AddrChange, 0), both);
+    server.quiet(cs, SECOND);
+}

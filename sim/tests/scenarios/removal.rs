@@ -1,0 +1,237 @@
+//! A device that goes, and one that comes.
+
+use cmid_proto::{Call, CmEvent, CmOption, Device, Ece, Errno, IdKey, Outcome, PortSpace};
+use cmid_sim::{Access, Completion, Config, Fabric, Host, Remote, WcStatus};
+
+use crate::common::{Lab, SECOND, Side, ip};
+
+const ENXIO: Outcome = Err(Errno::ENXIO);
+
+#[test]
+fn row_78_the_device_goes() {
+    let mut lab = Lab::new();
+    let pair = lab.established_with_qps();
+    let (l, c, s) = (pair.listener, pair.client, pair.new);
+    // The one that waits for an answer, and the id of its request, which is not accepted.
+    let (u, n) = lab.requested_on(l);
+    let b = lab.client.id(lab.cc);
+    lab.client.bind(b, "10.0.0.1:9").unwrap();
+    let w = lab.client.listener(lab.cc, "0.0.0.0:8");
+    let i = lab.client.id(lab.cc);
+    let other = lab.client.channel();
+    lab.host.remove_device();
+    let mut told = [l, s];
+    told.sort();
+    for id in told {
+        lab.server.next(lab.cs).is(id, CmEvent::DeviceRemoval, 0).carries(0, &[]);
+    }
+    let mut told = [c, u, b];
+    told.sort();
+    for id in told {
+        lab.client.next(lab.cc).is(id, CmEvent::DeviceRemoval, 0).carries(0, &[]);
+    }
+    lab.server.quiet(lab.cs, SECOND * 200);
+    lab.client.quiet(lab.cc, SECOND);
+    assert_eq!(lab.fabric.next_due(), None);
+
+    let cp = lab.cp();
+    for id in [c, b] {
+        let side = &mut lab.client;
+        assert_eq!(side.bind(id, "10.0.0.1:0"), ENXIO);
+        assert_eq!(side.resolve_addr(id, None, "10.0.0.2:7", 100), ENXIO);
+        assert_eq!(side.resolve_route(id), ENXIO);
+        assert_eq!(side.listen(id, 1), ENXIO);
+        assert_eq!(side.connect(id, cp, &[]), ENXIO);
+        assert_eq!(side.accept(id, cp, &[]), ENXIO);
+        assert_eq!(side.reject(id, &[]), ENXIO);
+        assert_eq!(side.establish(id), ENXIO);
+        assert_eq!(side.disconnect(id), ENXIO);
+        assert_eq!(side.notify(id), ENXIO);
+        assert_eq!(side.set(id, CmOption::Tos(1)), ENXIO);
+        assert_eq!(side.join(id, "239.0.0.1:0", false).map(drop), ENXIO);
+        assert_eq!(side.migrate(id, lab.cc, other), ENXIO);
+    }
+    assert_eq!(lab.server.accept(n, cp, &[]), ENXIO);
+    assert_eq!(lab.server.reject(n, &[]), ENXIO);
+    assert_eq!(lab.client.migrate(w, lab.cc, other), Ok(()));
+    assert_eq!(lab.client.bind(i, "10.0.0.1:9"), Err(Errno::ENODEV));
+    for id in [c, u, b, w, i] {
+        assert_eq!(lab.client.destroy(id), Ok(()));
+    }
+    for id in [l, s, n] {
+        assert_eq!(lab.server.destroy(id), Ok(()));
+    }
+    assert_eq!(lab.fabric.counters().stalls, 0);
+}
+
+#[test]
+fn unread_events_of_a_removed_device() {
+    let mut lab = Lab::new();
+    let l = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let cp = lab.cp();
+    lab.client.connect(c, cp, &[]).unwrap();
+    let [a, r] = [0; 2].map(|_| lab.client.id(lab.cc));
+    for id in [a, r] {
+        lab.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
+    }
+    lab.fabric.advance_by(SECOND);
+    // One address is read, and then a route is there and not read.
+    lab.client.next(lab.cc).is(a, CmEvent::AddrResolved, 0);
+    lab.client.resolve_route(a).unwrap();
+    lab.fabric.advance_by(SECOND);
+    lab.host.remove_device();
+    // The request is swallowed.
+    lab.server.next(lab.cs).is(l, CmEvent::DeviceRemoval, 0);
+    assert_eq!(lab.server.fetch(lab.cs), None);
+    assert_eq!(lab.fabric.counters().swallowed, 1);
+    lab.client.next(lab.cc).is(r, CmEvent::AddrError, -1);
+    lab.client.next(lab.cc).is(a, CmEvent::RouteError, -1);
+    let mut told = [c, a, r];
+    told.sort();
+    for id in told {
+        lab.client.next(lab.cc).is(id, CmEvent::DeviceRemoval, 0);
+    }
+    assert_eq!(lab.client.fetch(lab.cc), None);
+}
+
+#[test]
+fn an_unread_answer_cannot_be_confirmed_any_more() {
+    let mut lab = Lab::new();
+    let (_, c, s) = lab.requested();
+    let _qp = lab.client.qp(c);
+    let param = lab.cp();
+    lab.server.accept(s, param, &[]).unwrap();
+    lab.fabric.advance_by(SECOND);
+    lab.host.remove_device();
+    lab.client.next(lab.cc).is(c, CmEvent::ConnectError, -1);
+    lab.client.next(lab.cc).is(c, CmEvent::DeviceRemoval, 0);
+}
+
+#[test]
+fn lookups_in_progress_end_with_the_device() {
+    let mut lab = Lab::new();
+    let wild = lab.client.id(lab.cc);
+    lab.client.resolve_addr(wild, None, "10.0.0.2:7", 100).unwrap();
+    let bound = lab.client.id(lab.cc);
+    lab.client.resolve_addr(bound, Some("10.0.0.1:0"), "10.0.0.2:7", 100).unwrap();
+    lab.host.remove_device();
+    lab.client.next(lab.cc).is(bound, CmEvent::DeviceRemoval, 0);
+    // It had no device that it could lose, and finds none.
+    lab.client.next(lab.cc).is(wild, CmEvent::AddrError, -19);
+    lab.client.quiet(lab.cc, SECOND);
+}
+
+#[test]
+fn memberships_end_with_the_device() {
+    let mut lab = Lab::new();
+    let id = lab.client.id_in(PortSpace::Udp, lab.cc);
+    lab.client.bind(id, "10.0.0.1:0").unwrap();
+    let _qp = lab.client.qp(id);
+    let group = lab.client.join(id, "239.0.0.1:0", false).unwrap();
+    lab.fabric.advance_by(SECOND);
+    let pending = lab.client.join(id, "239.0.0.2:0", false).unwrap();
+    lab.host.remove_device();
+    // The QP cannot be attached any more.
+    let seen = lab.client.next(lab.cc).is(id, CmEvent::MulticastError, -1);
+    assert_eq!(seen.group, Some(group));
+    lab.client.next(lab.cc).is(id, CmEvent::DeviceRemoval, 0);
+    lab.client.quiet(lab.cc, SECOND);
+    assert_eq!(lab.client.leave(id, group, "239.0.0.1:0"), ENXIO);
+    assert_eq!(lab.client.leave(id, pending, "239.0.0.2:0"), ENXIO);
+    assert_eq!(lab.client.leave(id, pending, "239.0.0.2:0"), Err(Errno::EADDRNOTAVAIL));
+}
+
+#[test]
+fn qps_are_flushed_and_gone() {
+    let mut lab = Lab::new();
+    let pair = lab.established_with_qps();
+    let c = &pair.client_qp;
+    let mr = c.pd.register(vec![0; 16], Access::all()).unwrap();
+    c.qp.post_recv(1, &mr, 0..8).unwrap();
+    c.qp.post_send(2, &mr, 0..8).unwrap();
+    lab.host.remove_device();
+    let mut done = [Completion::default(); 4];
+    assert_eq!(c.recv_cq.poll(&mut done), Ok(1));
+    assert_eq!((done[0].wr_id, done[0].status), (1, WcStatus::WR_FLUSH_ERR));
+    assert_eq!(c.send_cq.poll(&mut done), Ok(1));
+    assert_eq!((done[0].wr_id, done[0].status), (2, WcStatus::WR_FLUSH_ERR));
+    let gone = Err(Errno::EINVAL);
+    assert_eq!(c.qp.state().map(drop), gone);
+    assert_eq!(c.qp.post_recv(3, &mr, 0..8), gone);
+    assert_eq!(c.qp.post_send(4, &mr, 0..8), gone);
+    let remote = Remote { addr: mr.addr(), rkey: mr.rkey() };
+    assert_eq!(c.qp.post_write(5, &mr, 0..8, remote), gone);
+    assert_eq!(lab.client.device.alloc_pd(pair.client).map(drop), Err(Errno::ENODEV));
+    assert_eq!(lab.client.device.destroy_qp(pair.client), Ok(()));
+    // What the library knows by itself it still tells.
+    assert!(lab.client.device.local_addr(pair.client).is_ok());
+    let ece = Ece { vendor_id: 1, options: 2 };
+    assert_eq!(lab.client.call(Call::SetEce { id: pair.client, ece }), Ok(()));
+    lab.client.destroy(pair.client).unwrap();
+}
+
+/// Two hosts with an established connection between them.
+fn apart() -> (Fabric, Host, Side, Side, [cmid_proto::ChannelKey; 2], [IdKey; 3]) {
+    let fabric = Fabric::new(Config::default());
+    let far = fabric.host(&[ip("10.0.0.2")]);
+    let mut client = Side::new(&fabric.host(&[ip("10.0.0.1")]));
+    let mut server = Side::new(&far);
+    let (cc, cs) = (client.channel(), server.channel());
+    let listener = server.listener(cs, "0.0.0.0:7");
+    let c = client.resolved(cc, "10.0.0.2:7");
+    client.connect(c, cmid_proto::ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
+    let s = server.requested(cs, listener);
+    server.accept(s, cmid_proto::ConnParam { qp_num: 6, ..Default::default() }, &[]).unwrap();
+    client.next(cc).is(c, CmEvent::ConnectResponse, 0);
+    client.establish(c).unwrap();
+    server.next(cs).is(s, CmEvent::Established, 0);
+    (fabric, far, client, server, [cc, cs], [listener, c, s])
+}
+
+#[test]
+fn peers_see_a_host_that_has_vanished() {
+    let (_fabric, far, mut client, mut server, [cc, cs], [_, c, s]) = apart();
+    far.remove_device();
+    server.next(cs).is(s, CmEvent::DeviceRemoval, 0);
+    client.quiet(cc, SECOND * 1000);
+    client.disconnect(c).unwrap();
+    let (seen, waited) = client.next_timed(cc);
+    seen.is(c, CmEvent::Disconnected, -110);
+    assert!(waited > SECOND * 70 && waited < SECOND * 80, "{waited:?}");
+}
+
+#[test]
+fn a_wildcard_listener_takes_to_the_device_that_comes() {
+    let (_fabric, far, mut client, mut server, [cc, cs], [l, _, s]) = apart();
+    far.remove_device();
+    server.next(cs).is(s, CmEvent::DeviceRemoval, 0);
+    let again = client.resolved(cc, "10.0.0.2:7");
+    let param = cmid_proto::ConnParam { qp_num: 7, ..Default::default() };
+    client.connect(again, param, &[]).unwrap();
+    client.quiet(cc, SECOND);
+    server.quiet(cs, SECOND);
+    far.add_device();
+    // The next of the client's tries.
+    let new = server.requested(cs, l);
+    server.accept(new, cmid_proto::ConnParam { qp_num: 8, ..Default::default() }, &[]).unwrap();
+    client.next(cc).is(again, CmEvent::ConnectResponse, 0);
+    // The dead stay dead, and what they held is free.
+    assert_eq!(server.disconnect(s), ENXIO);
+    let id = server.id(cs);
+    assert_eq!(server.bind(id, "10.0.0.2:0"), Ok(()));
+    far.add_device();
+    far.remove_device();
+    far.remove_device();
+    let mut told = [new, id];
+    told.sort();
+    for id in told {
+        server.next(cs).is(id, CmEvent::DeviceRemoval, 0);
+    }
+    server.quiet(cs, SECOND);
+    // A process that has known a device can still open channels; one that begins now cannot.
+    let _ = server.channel();
+    let mut late = Side::new(&far);
+    let channel = late.fresh_channel();
+    assert_eq!(late.call(Call::OpenChannel { channel }), Err(Errno::ENODEV));
+}
