@@ -134,7 +134,7 @@ pub const ROWS: &[Row] = &[
         "too long an answer and a disconnect are refused by the core; what the kernel does is shown past the core",
     ),
     row(73, "datagrams: a full backlog, a listener or a request that is destroyed"),
-    row(74, "datagrams: a silent server"),
+    row(74, "datagrams: a silent server").also(&["sim/tests/scenarios/datagrams.rs::row_74_a_silent_server"]),
     row(75, "multicast groups")
         .but("join_ex errors cannot be written down; the same group twice is refused by the core"),
     row(76, "notify").but("events other than COMM_EST cannot be written down"),
