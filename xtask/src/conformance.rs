@@ -95,7 +95,14 @@ fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<(
         bail!("the run left no report at {}", path.display());
     }
     let run = Report::read(&path)?;
-    println!("{}: {}", run.environment, rows::count(&run, environment));
+    let mut known = recorded(context, environment)?;
+    known.merge(run.clone());
+    let ran = run.scenarios.len();
+    println!(
+        "{}: {ran} scenarios ran; with what is recorded of the others: {}",
+        run.environment,
+        rows::count(&known, environment)
+    );
     result?;
     if !recorded_path(context, environment).exists() {
         println!("nothing is recorded for {environment}: compared with nothing");
