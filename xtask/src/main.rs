@@ -8,6 +8,7 @@ mod blocking;
 mod checks;
 mod conformance;
 mod context;
+mod datagrams;
 mod guest;
 mod hazards;
 mod host;

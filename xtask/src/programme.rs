@@ -3,7 +3,7 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    blocking, checks, conformance, hazards, host, interop, rows,
+    blocking, checks, conformance, datagrams, hazards, host, interop, rows,
     step::{
         On, Step,
         Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host},
@@ -23,8 +23,12 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "rping",
     "-p",
     "cmid-verbs",
+    "-p",
+    "soak",
+    "-p",
+    "udping",
     "--features",
-    "cmid-conformance/verbs,rping/verbs",
+    "cmid-conformance/verbs,rping/verbs,soak/verbs,udping/verbs",
 ]);
 
 /// Cheap ones and those that need nothing but Rust come first.
@@ -51,7 +55,21 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "the lost wake-up of librdmacm", work: Guest(120, "examples/lost_wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
     Step { name: "rping against rdma-core's", work: GuestCommand(600, interop::command) },
+    Step { name: "datagrams and multicast", work: GuestCommand(600, datagrams::command) },
     Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(600, blocking::command) },
+    Step {
+        name: "a listener moves between threads",
+        work: Guest(300, "soak", &["listener", "--driver", "mio", "--device", "verbs"]),
+    },
+    Step { name: "the device goes and comes back", work: Guest(300, "soak", &["removal", "--device", "verbs"]) },
+    Step {
+        name: "10,000 cycles with io-mio",
+        work: Guest(900, "soak", &["cycles", "--driver", "mio", "--device", "verbs"]),
+    },
+    Step {
+        name: "10,000 cycles with io-epoll",
+        work: Guest(900, "soak", &["cycles", "--driver", "epoll", "--device", "verbs"]),
+    },
 ];
 
 /// What takes too long for every day: `cargo xtask test --slow`. The kernel waits for an answer for up to 17 minutes; such

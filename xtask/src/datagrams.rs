@@ -1,0 +1,15 @@
+//! Datagrams and multicast messages between two processes, with every driver, and to rdma-core's mckey.
+
+use std::ffi::OsString;
+
+use crate::context::Context;
+
+/// Runs every pair; the program's path comes in by the variable `ours`.
+const SCRIPT: &str = include_str!("datagrams.sh");
+
+/// The command to run in the VM.
+pub(crate) fn command(context: &Context) -> Vec<OsString> {
+    let mut variable = OsString::from("ours=");
+    variable.push(context.release("udping"));
+    vec!["env".into(), variable, "sh".into(), "-c".into(), SCRIPT.into()]
+}
