@@ -19,11 +19,10 @@ pub(super) fn row_36_a_neighbour_moves<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.destroy(Who::Client, client)
 }
 
-/// It has sent a message for which there is no receive: the retries without end keep it waiting until it is killed.
 pub(super) fn row_10_a_client_process_is_killed<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     let mut process = b.lab.client_process(b.address)?;
-    let established = accept_for_ever(b).and_then(|server| b.quiet(Who::Server).map(|()| server));
+    let established = accept_and_keep_waiting(b).and_then(|server| b.quiet(Who::Server).map(|()| server));
     // SIGKILL: it has no chance to say anything.
     process.kill()?;
     process.wait()?;
@@ -33,7 +32,8 @@ pub(super) fn row_10_a_client_process_is_killed<L: Lab>(b: &mut Bench<'_, L>) ->
     b.expect(Who::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
-fn accept_for_ever<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+/// What the process sends finds no receive; with retries without end it waits until it is killed.
+fn accept_and_keep_waiting<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
     let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
     b.attach_qp(Who::Server, server)?;
     let param = ConnParam { rnr_retry_count: 7, ..b.param() };
