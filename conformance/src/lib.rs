@@ -126,7 +126,8 @@ mod rows;
 mod run;
 pub mod scenarios;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Child;
 use std::time::Duration;
 
 use cmid_proto::{Device, Drive, Errno, Error, IdKey};
@@ -202,6 +203,15 @@ pub trait Lab: Sync {
         false
     }
 
+    /// Starts a program of somebody else's that connects to this address, sends, and waits for an answer: to be killed.
+    /// Only on labs that can do [`Disturbance::ProcessDies`].
+    ///
+    /// # Errors
+    /// What starting it failed with.
+    fn client_process(&self, there: SocketAddr) -> Check<Child> {
+        Err(Failure(format!("this lab has no program that connects to {there}")))
+    }
+
     /// Does to the host what no driver can do.
     ///
     /// # Errors
@@ -222,6 +232,8 @@ pub enum Disturbance {
     DeviceGoes,
     /// It comes back.
     DeviceComes,
+    /// A process is killed: done by killing what [`Lab::client_process`] started.
+    ProcessDies,
     /// The link below [`Net::bonded`] fails over to another one; before the first time the addresses may not be there.
     FailOver,
 }

@@ -40,7 +40,7 @@ pub const ROWS: &[Row] = &[
     row(9, "destroy while established"),
     row(10, "a process ends while established")
         .also(&["sim/tests/scenarios/normal_life.rs::row_10_a_process_that_exits_disconnects"])
-        .but("the client's driver is dropped, which closes its channels as the end of its process would"),
+        .but("a process is killed where there are processes; besides, a driver is dropped, which closes its channels as well"),
     row(11, "nobody listens"),
     row(12, "a listener on another address"),
     row(13, "reject with private data; nothing else is possible afterwards")
@@ -134,7 +134,7 @@ pub const ROWS: &[Row] = &[
         "too long an answer and a disconnect are refused by the core; what the kernel does is shown past the core",
     ),
     row(73, "datagrams: a full backlog, a listener or a request that is destroyed"),
-    row(74, "datagrams: a silent server"),
+    row(74, "datagrams: a silent server").also(&["sim/tests/scenarios/datagrams.rs::row_74_a_silent_server"]),
     row(75, "multicast groups")
         .but("join_ex errors cannot be written down; the same group twice is refused by the core"),
     row(76, "notify").but("events other than COMM_EST cannot be written down"),

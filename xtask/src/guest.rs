@@ -1,17 +1,52 @@
-//! A command in the VM, as a step.
+//! Commands in the VM, as steps.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use cmid_softroce::{Kernel, Options};
 
-/// Runs it for at most `limit` seconds; it may write to these directories.
+/// Runs a command for at most `limit` seconds; it may write to these directories.
 pub(crate) fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>) -> Result<()> {
     let options = Options { kernel, timeout: Duration::from_secs(limit), writable, ..Options::default() };
     match cmid_softroce::run(&options, command)? {
         0 => Ok(()),
         status => bail!("in the VM: exit status {status}"),
     }
+}
+
+/// One of several commands that run at once, each in a VM of its own.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) name: String,
+    pub(crate) kernel: Kernel,
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Runs all of them, each for at most `limit` seconds, and shows what each said when it is over. They may write to `directory`.
+pub(crate) fn run_at_once(jobs: Vec<Job>, limit: u64, directory: &Path) -> Result<()> {
+    let begin = |job: Job| -> Result<(String, PathBuf, Child)> {
+        let log = directory.join(format!("{}.log", job.name));
+        let output = File::create(&log).with_context(|| log.display().to_string())?;
+        let this = std::env::current_exe().context("this program")?;
+        let mut command = Command::new(this);
+        command.args(["softroce", "--kernel", job.kernel.series(), "--timeout", &limit.to_string(), "--rw"]);
+        command.arg(directory).arg("--").args(job.command).stdout(output.try_clone()?).stderr(output);
+        println!("{}: begins; what it says is in {}", job.name, log.display());
+        Ok((job.name, log, command.spawn().context("this program")?))
+    };
+    let running = jobs.into_iter().map(begin).collect::<Result<Vec<_>>>()?;
+    let mut failed = Vec::new();
+    for (name, log, mut child) in running {
+        let status = child.wait().with_context(|| name.clone())?;
+        println!("--- {name}: {status}\n{}", std::fs::read_to_string(&log).unwrap_or_default().trim_end());
+        if !status.success() {
+            failed.push(name);
+        }
+    }
+    ensure!(failed.is_empty(), "in the VM failed: {}", failed.join(", "));
+    Ok(())
 }

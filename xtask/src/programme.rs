@@ -1,13 +1,12 @@
 //! The test programmes: what must succeed, in this order.
 
-use cmid_conformance::Speed;
 use cmid_softroce::Kernel;
 
 use crate::{
     blocking, checks, conformance, datagrams, hazards, host, interop, rows,
     step::{
         On, Step,
-        Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Host},
+        Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host},
     },
     tables,
 };
@@ -54,7 +53,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "cmid-verbs by itself", work: Guest(300, "examples/device", &[]) },
     Step { name: "the lost wake-up of librdmacm", work: Guest(120, "examples/lost_wakeup", &[]) },
-    Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, Speed::Fast, 900) },
+    Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
     Step { name: "rping against rdma-core's", work: GuestCommand(600, interop::command) },
     Step { name: "datagrams and multicast", work: GuestCommand(600, datagrams::command) },
     Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(600, blocking::command) },
@@ -78,7 +77,6 @@ pub(crate) const STEPS: &[Step] = &[
 pub(crate) const SLOW: &[Step] = &[
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
-    Step { name: "conformance, Linux 6.1", work: Conformance(On::Kernel(Kernel::V6_1), Speed::Fast, 900) },
-    Step { name: "slow conformance, Linux 6.1", work: Conformance(On::Kernel(Kernel::V6_1), Speed::Slow, 1500) },
-    Step { name: "slow conformance, Linux 6.12", work: Conformance(On::Kernel(Kernel::V6_12), Speed::Slow, 1500) },
+    Step { name: "conformance on soft-RoCE", work: Conformance(On::Kernel(Kernel::V6_1), 900) },
+    Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
 ];

@@ -2,7 +2,6 @@
 
 use crate::{conformance, context::Context, guest};
 use anyhow::{Context as _, Result};
-use cmid_conformance::Speed;
 use cmid_softroce::Kernel;
 use std::{
     ffi::{OsStr, OsString},
@@ -29,7 +28,9 @@ pub(crate) enum Work {
     /// Builds with cargo what a later step runs in the VM.
     BuildForGuest(&'static [&'static str]),
     /// Runs the conformance suite in the VM, for at most so many seconds, and compares with the recorded results.
-    Conformance(On, Speed, u64),
+    Conformance(On, u64),
+    /// Does something of our own in several VMs at once, on these kernels.
+    Guests(&'static str, fn(&mut Context) -> Result<()>),
     /// Runs in the VM a program of the release build, with these arguments, for at most so many seconds.
     Guest(u64, &'static str, &'static [&'static str]),
     /// Runs in the VM, for at most so many seconds, a command that is put together first.
@@ -59,14 +60,19 @@ impl Work {
     fn needs_vm(&self) -> bool {
         match self {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) => false,
-            Work::BuildForGuest(_) | Work::Conformance(..) | Work::Guest(..) | Work::GuestCommand(..) => true,
+            Work::BuildForGuest(_)
+            | Work::Conformance(..)
+            | Work::Guests(..)
+            | Work::Guest(..)
+            | Work::GuestCommand(..) => true,
         }
     }
 
     fn place(&self, context: &Context) -> String {
         match self {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::BuildForGuest(_) => "host".to_owned(),
-            Work::Conformance(on, ..) => format!("VM, kernel {}", on.kernel(context)),
+            Work::Conformance(on, _) => format!("VM, kernel {}", on.kernel(context)),
+            Work::Guests(kernels, _) => format!("VMs, kernels {kernels}"),
             Work::Guest(..) | Work::GuestCommand(..) => format!("VM, kernel {}", context.kernel),
         }
     }
@@ -79,7 +85,8 @@ impl Work {
                 context.cargo(arguments, &variables)
             }
             Work::Host(check) => check(context),
-            Work::Conformance(on, speed, limit) => conformance::in_guest(context, on.kernel(context), *speed, *limit),
+            Work::Conformance(on, limit) => conformance::in_guest(context, on.kernel(context), *limit),
+            Work::Guests(_, programme) => programme(context),
             Work::Guest(limit, program, arguments) => {
                 let mut command = vec![context.release(program).into_os_string()];
                 command.extend(arguments.iter().map(OsString::from));

@@ -1,6 +1,7 @@
 //! What is done to the VM's host by ip(8) and rdma(8). Everything here changes the machine that it runs on.
 
-use std::process::Command;
+use std::net::SocketAddr;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -60,6 +61,12 @@ pub(super) fn fail_over() -> Check {
     run("ip", &["link", "set", "bond0", "type", "bond", "active_slave", LINKS[next]])?;
     *active = Some(next);
     Ok(())
+}
+
+/// rdma-core's rping, which sends as soon as it is connected.
+pub(super) fn client_process(there: SocketAddr) -> Check<Child> {
+    let (ip, port) = (there.ip().to_string(), there.port().to_string());
+    Ok(Command::new("rping").args(["-c", "-a", &ip, "-p", &port, "-C", "1"]).spawn()?)
 }
 
 /// The links of the bond.

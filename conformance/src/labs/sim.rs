@@ -6,7 +6,7 @@ use std::time::Duration;
 use cmid_sim::{Clock, Config, Fabric, Host, SimDevice};
 
 use super::{fresh, heap, net};
-use crate::{Check, Disturbance, Lab, Make, Net};
+use crate::{Check, Disturbance, Failure, Lab, Make, Net};
 
 /// A simulated host with two addresses, as a kernel with one device has them.
 #[derive(Debug)]
@@ -71,6 +71,8 @@ impl<S: Make<SimDevice>> Lab for SimLab<S> {
             | Disturbance::DeviceGoes
             | Disturbance::DeviceComes
             | Disturbance::FailOver => true,
+            // There is one process. To drop a device is what its end would be.
+            Disturbance::ProcessDies => false,
         }
     }
 
@@ -82,6 +84,7 @@ impl<S: Make<SimDevice>> Lab for SimLab<S> {
             Disturbance::DeviceGoes => self.host.remove_device(),
             Disturbance::DeviceComes => self.host.add_device(),
             Disturbance::FailOver => self.host.fail_over(),
+            Disturbance::ProcessDies => return Err(Failure("there is no process to be killed".into())),
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
 //! librdmacm on a real kernel.
 
 use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::process::Child;
 use std::time::Duration;
 
 use super::{fresh, guest, heap, net};
-use crate::{Check, Disturbance, Lab, Make, Net};
+use crate::{Check, Disturbance, Failure, Lab, Make, Net};
 
 /// librdmacm on the kernel of the project's VM (soft-RoCE on a dummy interface with two addresses).
 #[derive(Debug)]
@@ -58,8 +60,13 @@ impl<S: Make<cmid_verbs::Verbs>> Lab for VerbsLab<S> {
             | Disturbance::NeighbourMoves
             | Disturbance::DeviceGoes
             | Disturbance::DeviceComes
+            | Disturbance::ProcessDies
             | Disturbance::FailOver => true,
         }
+    }
+
+    fn client_process(&self, there: SocketAddr) -> Check<Child> {
+        guest::client_process(there)
     }
 
     fn disturb(&self, what: Disturbance) -> Check {
@@ -69,6 +76,7 @@ impl<S: Make<cmid_verbs::Verbs>> Lab for VerbsLab<S> {
             Disturbance::DeviceGoes => guest::remove_device(),
             Disturbance::DeviceComes => guest::add_device(),
             Disturbance::FailOver => guest::fail_over(),
+            Disturbance::ProcessDies => Err(Failure("which process is to be killed?".into())),
         }
     }
 }

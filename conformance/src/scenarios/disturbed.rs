@@ -1,8 +1,8 @@
-//! What happens to the host below: rows 36, 78 and 79.
+//! What happens to the host below: rows 10, 36, 78 and 79.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use cmid_proto::{Acks, Call, CmEvent, Errno, Error, IdKey, PortSpace, Progress, State, Time};
+use cmid_proto::{Acks, Call, CmEvent, ConnParam, Errno, Error, IdKey, PortSpace, Progress, State, Time};
 
 use crate::bench::{Who, pdl};
 use crate::failure::{ensure, fails, same};
@@ -17,6 +17,29 @@ pub(super) fn row_36_a_neighbour_moves<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     same("client", b.client.drive().core().state(client), Some(State::RouteResolved))?;
     b.connect(client, &[])?;
     b.destroy(Who::Client, client)
+}
+
+pub(super) fn row_10_a_client_process_is_killed<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let mut process = b.lab.client_process(b.address)?;
+    let established = accept_and_keep_waiting(b).and_then(|server| b.quiet(Who::Server).map(|()| server));
+    // SIGKILL: it has no chance to say anything.
+    process.kill()?;
+    process.wait()?;
+    let server = established?;
+    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.server.drive().disconnect(server, Time::NEVER)?;
+    b.expect(Who::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
+}
+
+/// What the process sends finds no receive; with retries without end it waits until it is killed.
+fn accept_and_keep_waiting<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    b.attach_qp(Who::Server, server)?;
+    let param = ConnParam { rnr_retry_count: 7, ..b.param() };
+    b.server.drive().accept(server, param, &[], Time::NEVER)?;
+    b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    Ok(server)
 }
 
 /// A wildcard listener of the server.

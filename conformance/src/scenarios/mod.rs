@@ -12,6 +12,7 @@ mod life;
 mod listeners;
 mod migration;
 mod notify;
+mod options;
 mod refusals;
 mod stalls;
 mod states;
@@ -198,6 +199,7 @@ list! {
         groups::row_75_addresses_and_states_that_cannot_be_joined [75],
         groups::row_75_a_membership_migrates [75],
         notify::row_76_notify_establishes [76],
+        options::options_are_taken_where_they_are_for [],
         leaks::nothing_is_left_after_200_cycles [],
     }
     Explicit Fast {
@@ -220,6 +222,7 @@ list! {
         timeouts::row_29_nobody_there [29] needs SilentHost,
     }
     OnDelivery Fast {
+        disturbed::row_10_a_client_process_is_killed [10] needs ProcessDies,
         disturbed::row_36_a_neighbour_moves [36] needs SilentHost NeighbourMoves,
         disturbed::row_79_a_bond_fails_over [79] needs FailOver,
         disturbed::row_78_the_device_goes [78] needs DeviceGoes DeviceComes,
