@@ -5,11 +5,12 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use cmid_proto::{
-    CmEvent, ConnParam, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam, State, Verb,
+    CmEvent, CmOption, ConnParam, Ece, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam,
+    Refused, State, Verb, Why,
 };
 
 use crate::cancel::Canceller;
-use crate::driver::{Blocking, wait_error};
+use crate::driver::Blocking;
 use crate::error::Error;
 
 /// How to connect or accept.
@@ -21,9 +22,13 @@ pub struct Options<'a> {
     pub param: ConnParam,
     /// Private data to send: at most 56 bytes to connect, 196 to accept.
     pub private_data: &'a [u8],
+    /// Options of the id, such as its type of service: set one after the other before anything else is done.
+    pub settings: &'a [CmOption],
+    /// What to tell the peer of enhanced connection establishment.
+    pub ece: Option<Ece>,
     /// How long it may take altogether.
     pub timeout: Duration,
-    /// Whose [`cancel`](Canceller::cancel) ends every wait of the connection.
+    /// Whose [`cancel`](Canceller::cancel) ends every wait of the connection; `None`: a new one's.
     pub canceller: Option<Canceller>,
 }
 
@@ -34,6 +39,8 @@ impl Default for Options<'_> {
             source: None,
             param: ConnParam::default(),
             private_data: &[],
+            settings: &[],
+            ece: None,
             timeout: Duration::from_secs(10),
             canceller: None,
         }
@@ -58,27 +65,33 @@ pub struct Connection<D> {
     id: IdKey,
     param: ReceivedParam,
     private_data: PrivateData,
+    /// A teardown has come to its deadline.
+    unsure: bool,
 }
 
 impl<D: Pollable> Connection<D> {
     /// Connects to a listening peer. `attach` makes the QP, once the id has a device, and puts it on the id.
     ///
     /// # Errors
-    /// [`Error::Core`] if the device could not begin (`ENODEV`, `ENETUNREACH`, ...), [`Error::Ended`] if it was
-    /// rejected or not reached, [`Error::TimedOut`], [`Error::Cancelled`]. Nothing is left of it then.
+    /// [`Error::Core`] if the device could not begin (`ENODEV`, `ENETUNREACH`, ...) or `attach` failed, [`Error::Ended`] if
+    /// it was rejected or not reached, [`Error::TimedOut`], [`Error::Cancelled`]. Nothing is left of it then.
     pub fn connect<Q>(
         device: D,
         peer: SocketAddr,
         options: &Options<'_>,
         attach: impl FnOnce(&mut D, IdKey) -> Result<Q, Errno>,
     ) -> Result<(Self, Q), Error> {
-        let mut driver = Blocking::new(device, Limits::SINGLE, canceller(options)?);
+        let mut driver = Blocking::new(device, Limits::SINGLE, canceller(options.canceller.as_ref())?);
         let deadline = driver.drive().within(options.timeout);
         let id = driver.drive().create_id(None, PortSpace::Tcp)?;
+        set(&mut driver, id, options.settings)?;
         driver.drive().resolve_addr(id, options.source, peer, deadline)?;
         driver.finish(id, Verb::ResolveAddr)?;
         driver.drive().resolve_route(id, deadline)?;
         driver.finish(id, Verb::ResolveRoute)?;
+        if let Some(ece) = options.ece {
+            driver.drive().set_ece(id, ece)?;
+        }
         let qp = driver.drive().attach_qp(id, |device, id| attach(device, id))?;
         driver.drive().connect(id, options.param, options.private_data, deadline)?;
         driver.finish(id, Verb::Connect)?;
@@ -91,7 +104,7 @@ impl<D: Pollable> Connection<D> {
             Some(event) => (event.param, event.private_data),
             None => (ReceivedParam::default(), PrivateData::EMPTY),
         };
-        Connection { driver, id, param, private_data }
+        Connection { driver, id, param, private_data, unsure: false }
     }
 
     /// The parameters that the peer's answer carried; zero on the passive side, where they came with the request.
@@ -128,7 +141,8 @@ impl<D: Pollable> Connection<D> {
         cmid_proto::Device::peer_addr(self.driver.view().device(), self.id)
     }
 
-    /// The id and its driver, for what this face does not show.
+    /// The id and its driver, for what this face does not show. Events are taken with
+    /// [`next_event`](Connection::next_event) even so: some may be kept there.
     pub fn parts(&mut self) -> (IdKey, &mut Blocking<D>) {
         (self.id, &mut self.driver)
     }
@@ -139,13 +153,19 @@ impl<D: Pollable> Connection<D> {
         self.driver.canceller().clone()
     }
 
+    /// Another canceller from now on. After one that has cancelled, the connection can be ended in an orderly way.
+    pub fn set_canceller(&mut self, canceller: Canceller) {
+        self.driver.set_canceller(canceller);
+    }
+
     /// The next event of the connection that no call waited for, such as DISCONNECTED.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if none comes within `timeout`; [`Error::Cancelled`].
+    /// [`Error::TimedOut`] if none comes within `timeout`, which may be zero; [`Error::Cancelled`].
     pub fn next_event(&mut self, timeout: Duration) -> Result<Event, Error> {
+        let end = self.driver.drive().within(timeout);
         loop {
-            if let Ready::Event(event) = self.wait_for(None, timeout)? {
+            if let Ready::Event(event) = self.driver.ready(self.id, None, end, "next_event")? {
                 return Ok(*event);
             }
         }
@@ -156,51 +176,87 @@ impl<D: Pollable> Connection<D> {
     /// # Errors
     /// [`Error::TimedOut`] if neither comes within `timeout`; [`Error::Cancelled`].
     pub fn wait_for(&mut self, fd: Option<BorrowedFd<'_>>, timeout: Duration) -> Result<Ready, Error> {
-        let during = "wait_for";
         let end = self.driver.drive().within(timeout);
-        let home = self.driver.drive().core().home(self.id);
-        loop {
-            if let Some(event) = home.and_then(|home| self.driver.drive().next_event(home)) {
-                return Ok(Ready::Event(Box::new(event)));
-            }
-            let left = end.since(self.driver.drive().now());
-            if self.driver.wait_with(fd, Some(left)).map_err(|errno| wait_error(errno, during))? {
-                return Ok(Ready::Descriptor);
-            }
-            if left.is_zero() {
-                return Err(Error::TimedOut { during });
-            }
-        }
+        self.driver.ready(self.id, fd, end, "wait_for")
     }
 
-    /// Waits until the peer has ended the connection. [`disconnect`](Connection::disconnect) is then the answer.
+    /// Waits until the peer has ended the connection, to which [`disconnect`](Connection::disconnect) or
+    /// [`teardown`](Connection::teardown) is the answer, or until the device has gone ([`State::Removed`]). Events before
+    /// that one are dropped. Returns at once if the connection has ended already.
     ///
     /// # Errors
     /// [`Error::TimedOut`] if the peer has not within `timeout`; [`Error::Cancelled`].
     pub fn wait_closed(&mut self, timeout: Duration) -> Result<(), Error> {
-        let end = self.driver.drive().within(timeout);
+        let (end, mut last) = (self.driver.drive().within(timeout), false);
         loop {
-            let left = end.since(self.driver.drive().now());
-            if let Some(CmEvent::Disconnected | CmEvent::DeviceRemoval) = self.next_event(left)?.cm() {
-                return Ok(());
+            match self.driver.take_event(self.id).map(|event| event.cm()) {
+                Some(Some(CmEvent::Disconnected | CmEvent::DeviceRemoval)) => return Ok(()),
+                Some(_) => {}
+                None if self.state() != State::Connected => return Ok(()),
+                None => drop(self.driver.wait_until(None, end, &mut last, "wait_closed")?),
             }
         }
     }
 
-    /// Ends the connection, or answers the peer that did, and waits for the end to be confirmed.
+    /// Ends the connection, or answers the peer that did, and waits for the end to be confirmed. The connection's packets
+    /// may still be under way: see [`teardown`](Connection::teardown).
     ///
     /// # Errors
-    /// [`Error::Core`] if there is nothing to end, [`Error::TimedOut`] if the peer does not answer within `timeout`,
-    /// [`Error::Cancelled`].
+    /// [`Error::Core`] if there is nothing to end, [`Error::Ended`] when the device goes, [`Error::TimedOut`] if the peer
+    /// does not answer within `timeout`, [`Error::Cancelled`].
     pub fn disconnect(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
+        self.driver.finish_cancelled(self.id, deadline)?;
         self.driver.drive().disconnect(self.id, deadline)?;
         self.driver.finish(self.id, Verb::Disconnect)
     }
+
+    /// Ends the connection, or answers the peer that did, and waits until no packet of it can arrive any more. What it used
+    /// (memory that the peer may write to, the QP's number) may then be used again, whatever the peer does. It takes the
+    /// time wait of the path: half a second to two on RoCE, and more if the peer does not answer.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`]: not within `timeout`; there is nothing more to wait for, now or later (iWARP devices never tell,
+    /// others not always), and destroying the QP is what is left. [`Error::Core`] if there was no connection,
+    /// [`Error::Ended`] when the device goes, [`Error::Cancelled`].
+    pub fn teardown(&mut self, timeout: Duration) -> Result<(), Error> {
+        let deadline = self.driver.drive().within(timeout);
+        if self.driver.finish_cancelled(self.id, deadline)? == Some(Verb::Teardown) {
+            self.note_teardown();
+        }
+        match self.driver.drive().teardown(self.id, deadline) {
+            Ok(()) => {
+                let ended = self.driver.finish(self.id, Verb::Teardown);
+                self.note_teardown();
+                ended
+            }
+            Err(cmid_proto::Error::Refused(Refused::Request { why: Why::IsOver, .. })) => {
+                if self.unsure {
+                    Err(Error::TimedOut { during: Verb::Teardown.name() })
+                } else {
+                    Ok(())
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A teardown has ended: to the core it is over even if nothing but the deadline says so.
+    fn note_teardown(&mut self) {
+        self.unsure |= self.driver.view().core().sync_result(self.id) == Some(Err(Errno::ETIMEDOUT));
+    }
 }
 
-pub(crate) fn canceller(options: &Options<'_>) -> Result<Canceller, Error> {
-    match &options.canceller {
+/// Sets options of an id.
+pub(crate) fn set<D: Pollable>(driver: &mut Blocking<D>, id: IdKey, settings: &[CmOption]) -> Result<(), Error> {
+    for &option in settings {
+        driver.drive().set_option(id, option)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn canceller(given: Option<&Canceller>) -> Result<Canceller, Error> {
+    match given {
         Some(canceller) => Ok(canceller.clone()),
         None => Canceller::new().map_err(Error::Wait),
     }

@@ -1,14 +1,16 @@
 //! The driver: a [`Drive`] and the waiting.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use cmid_proto::{Drive, Errno, IdKey, Limits, Pollable, Rest, Time, Verb, Watched};
+use cmid_proto::{Drive, Errno, Event, IdKey, Limits, Pollable, Rest, Time, Verb, Watched};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use crate::cancel::Canceller;
 use crate::clock::now;
+use crate::connection::Ready;
 use crate::error::Error;
 use crate::poller::Channels;
 
@@ -21,18 +23,38 @@ const BUDGET: usize = 256;
 pub struct Blocking<D> {
     drive: Drive<Watched<D, Channels>>,
     canceller: Canceller,
+    limits: Limits,
+    /// The core's news that the application was told of.
+    told: u64,
+    /// The core takes no more events until some are taken from it.
+    full: bool,
+    /// Events that were in the way of a call that waited for another one; older than all that the core has.
+    aside: VecDeque<Event>,
+    /// The request of synchronous mode whose end was not awaited.
+    open: Option<Verb>,
+}
+
+/// What ended a sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    /// The user's own descriptor.
+    Descriptor,
+    /// Channels, or the time.
+    Driver,
+    Signal,
 }
 
 impl<D: Pollable> Blocking<D> {
     /// An empty driver on a device.
     #[must_use]
     pub fn new(device: D, limits: Limits, canceller: Canceller) -> Self {
-        Blocking { drive: Drive::new(Watched::new(device, Channels::default()), limits), canceller }
+        let drive = Drive::new(Watched::new(device, Channels::default()), limits);
+        Blocking { drive, canceller, limits, told: 0, full: false, aside: VecDeque::new(), open: None }
     }
 
-    /// The same driver, ended by another canceller.
-    pub(crate) fn with_canceller(self, canceller: Canceller) -> Self {
-        Blocking { canceller, ..self }
+    /// Another canceller from now on: after one that has cancelled, what is still to be waited for can be.
+    pub fn set_canceller(&mut self, canceller: Canceller) {
+        self.canceller = canceller;
     }
 
     /// The requests, the events and the core, at the present time.
@@ -50,8 +72,10 @@ impl<D: Pollable> Blocking<D> {
         &self.canceller
     }
 
-    /// Does what there is to do and waits until the application has something to look at, for at most `at_most`.
-    /// May return early, with nothing to look at.
+    /// Does what there is to do and waits until the application has something to look at, for at most `at_most`
+    /// (`None`: for as long as it takes). May return early, with nothing to look at; after a signal it does.
+    ///
+    /// The application is told of an event once: it takes all that there are before it waits again.
     ///
     /// # Errors
     /// `ECANCELED` once the canceller has cancelled; what poll(2) failed with.
@@ -66,37 +90,121 @@ impl<D: Pollable> Blocking<D> {
     pub fn wait_with(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> Result<bool, Errno> {
         let end = at_most.map_or(Time::NEVER, |span| now().after(span));
         loop {
-            let due = match self.drive().settle(BUDGET) {
+            let due = match self.settle() {
                 Rest::Look => return Ok(false),
-                Rest::More => continue,
+                Rest::More => Time::ZERO,
                 Rest::Until(due) => due.unwrap_or(Time::NEVER).min(end),
             };
             let present = now();
-            let readable = self.sleep(also, (due != Time::NEVER).then(|| due.since(present)))?;
-            if readable || present >= end {
-                return Ok(readable);
+            let woken = self.sleep(also, (due != Time::NEVER).then(|| due.since(present)))?;
+            if woken == Woken::Descriptor {
+                return Ok(true);
+            }
+            if woken == Woken::Signal || present >= end {
+                // What was there at the end is not left for the next wait.
+                let _over = self.settle();
+                return Ok(false);
             }
         }
+    }
+
+    /// One turn, and what to do next.
+    fn settle(&mut self) -> Rest {
+        let rest = self.drive().settle(BUDGET);
+        let news = self.drive.core().news();
+        let is_new = std::mem::replace(&mut self.told, news) != news;
+        self.full = rest == Rest::Look && !is_new;
+        // At the limit on ids the listeners' channels wait for a destroy, which comes with a turn of its own: until then
+        // there is nothing to look at.
+        if self.full && self.drive.core().ids() >= self.limits.ids as usize {
+            return Rest::Until(self.drive.next_timeout());
+        }
+        rest
+    }
+
+    /// The next event of an id that is there.
+    pub(crate) fn take_event(&mut self, id: IdKey) -> Option<Event> {
+        self.aside.pop_front().or_else(|| self.drive.core().home(id).and_then(|home| self.drive.next_event(home)))
+    }
+
+    /// Waits until `end` for the next event of an id, or for a descriptor of the user's own.
+    pub(crate) fn ready(
+        &mut self,
+        id: IdKey,
+        also: Option<BorrowedFd<'_>>,
+        end: Time,
+        during: &'static str,
+    ) -> Result<Ready, Error> {
+        let mut last = false;
+        loop {
+            if let Some(event) = self.take_event(id) {
+                return Ok(Ready::Event(Box::new(event)));
+            }
+            if self.wait_until(also, end, &mut last, during)? {
+                return Ok(Ready::Descriptor);
+            }
+        }
+    }
+
+    /// Waits once. What came at the very end is looked at once more before the time is up: `last` says so.
+    pub(crate) fn wait_until(
+        &mut self,
+        also: Option<BorrowedFd<'_>>,
+        end: Time,
+        last: &mut bool,
+        during: &'static str,
+    ) -> Result<bool, Error> {
+        if *last {
+            return Err(Error::TimedOut { during });
+        }
+        let left = end.since(now());
+        *last = left.is_zero();
+        let at_most = (end != Time::NEVER).then_some(left);
+        self.wait_with(also, at_most).map_err(|errno| match errno {
+            Errno::ECANCELED => Error::Cancelled { during },
+            errno => Error::Wait(errno),
+        })
     }
 
     /// Synchronous mode: waits until the request on an id that was made last has ended.
-    pub(crate) fn finish(&mut self, id: IdKey, during: Verb) -> Result<(), Error> {
-        loop {
-            match self.drive().core().sync_result(id) {
-                Some(Ok(())) => return Ok(()),
-                Some(Err(errno)) => {
-                    return Err(match self.drive.core().sync_event(id) {
-                        Some(event) => Error::Ended { during, errno, event: Box::new(event) },
-                        None => Error::TimedOut { during: during.name() },
-                    });
-                }
-                None => self.wait(None).map_err(|errno| wait_error(errno, during.name()))?,
-            }
+    pub(crate) fn finish(&mut self, id: IdKey, verb: Verb) -> Result<(), Error> {
+        let during = verb.name();
+        self.open = Some(verb);
+        self.await_end(id, Time::NEVER, during)?;
+        match self.drive.core().sync_result(id) {
+            Some(Err(errno)) => Err(match self.drive.core().sync_event(id) {
+                Some(event) => Error::Ended { during, errno, event: Box::new(event) },
+                None => Error::TimedOut { during },
+            }),
+            Some(Ok(())) | None => Ok(()),
         }
     }
 
-    /// Whether the user's own descriptor is readable.
-    fn sleep(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> Result<bool, Errno> {
+    /// Synchronous mode: waits until `end` for the end of a request whose wait was cancelled, and says which it was. Until
+    /// then the id takes no other.
+    pub(crate) fn finish_cancelled(&mut self, id: IdKey, end: Time) -> Result<Option<Verb>, Error> {
+        let open = self.open;
+        if let Some(verb) = open {
+            self.await_end(id, end, verb.name())?;
+        }
+        Ok(open)
+    }
+
+    fn await_end(&mut self, id: IdKey, end: Time, during: &'static str) -> Result<(), Error> {
+        let mut last = false;
+        while self.drive().core().sync_result(id).is_none() {
+            self.wait_until(None, end, &mut last, during)?;
+            if self.full {
+                // Nobody else takes them, and the one that is waited for comes behind them.
+                let home = self.drive.core().home(id);
+                self.aside.extend(std::iter::from_fn(|| self.drive.next_event(home?)));
+            }
+        }
+        self.open = None;
+        Ok(())
+    }
+
+    fn sleep(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> Result<Woken, Errno> {
         let timeout = at_most.map(|span| Timespec {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(span.subsec_nanos()),
@@ -108,7 +216,8 @@ impl<D: Pollable> Blocking<D> {
         let mut polled: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         match poll(&mut polled, timeout.as_ref()) {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(false),
+            // It is the application's business: it gets a turn.
+            Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
             Err(error) => return Err(Errno(error.raw_os_error())),
         }
         let mut ready = polled.iter().map(|fd| !fd.revents().is_empty());
@@ -118,10 +227,10 @@ impl<D: Pollable> Blocking<D> {
         for (channel, _) in readable {
             self.drive.readable(channel);
         }
-        if cancelled { Err(Errno::ECANCELED) } else { Ok(also) }
+        match (cancelled, also) {
+            (true, _) => Err(Errno::ECANCELED),
+            (false, true) => Ok(Woken::Descriptor),
+            (false, false) => Ok(Woken::Driver),
+        }
     }
-}
-
-pub(crate) fn wait_error(errno: Errno, during: &'static str) -> Error {
-    if errno == Errno::ECANCELED { Error::Cancelled { during } } else { Error::Wait(errno) }
 }

@@ -1,18 +1,18 @@
 //! How a blocking call can end badly.
 
-use cmid_proto::{Errno, Event, Verb};
+use cmid_proto::{Errno, Event, Refused, Why};
 
 /// Why a blocking call did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The request was refused, or the device could not begin it.
     #[error(transparent)]
-    Core(#[from] cmid_proto::Error),
+    Core(cmid_proto::Error),
     /// It began, and ended with this event: rejected (the private data says more), unreachable, ...
     #[error("{during}: {errno} ({} with status {})", .event.kind, .event.status)]
     Ended {
         /// What was asked.
-        during: Verb,
+        during: &'static str,
         /// The errno that librdmacm's synchronous mode gives.
         errno: Errno,
         /// The event that ended it.
@@ -35,9 +35,20 @@ pub enum Error {
     Wait(Errno),
 }
 
-impl From<cmid_proto::Refused> for Error {
-    fn from(refused: cmid_proto::Refused) -> Self {
-        Error::Core(refused.into())
+impl From<cmid_proto::Error> for Error {
+    fn from(error: cmid_proto::Error) -> Self {
+        if let cmid_proto::Error::Refused(Refused::Request { request, why: Why::TooLate, .. }) = error {
+            // The time was used up before it could begin.
+            Error::TimedOut { during: request.name() }
+        } else {
+            Error::Core(error)
+        }
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        cmid_proto::Error::from(refused).into()
     }
 }
 

@@ -28,6 +28,35 @@
 //! server.join().expect("the server does not panic")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # In place of rdma_create_ep
+//!
+//! rdma_create_ep(3) makes an endpoint of what rdma_getaddrinfo(3) found. With the feature `verbs` the finding is
+//! `verbs::addr_info`, and the endpoint is a [`Listener`] on the address `src` of a passive answer, or a [`Connection`]
+//! to `dst` of an active one, with `connect` in front of the private data:
+//!
+#![cfg_attr(feature = "verbs", doc = "```no_run")]
+#![cfg_attr(not(feature = "verbs"), doc = "```ignore")]
+//! use cmid_blocking::verbs::{Caps, Hints, Qp, Verbs, addr_info};
+//! use cmid_blocking::{Connection, Options};
+//! use cmid_proto::{Errno, IdKey, PortSpace};
+//!
+//! fn qp(device: &mut Verbs, id: IdKey) -> Result<Qp, Errno> {
+//!     let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
+//!     device.create_qp(id, &pd, &cq, &cq, Caps::default())
+//! }
+//!
+//! let hints = Hints { port_space: Some(PortSpace::Tcp), ..Hints::default() };
+//! let info = addr_info(Some("server.example"), Some("7471"), &hints)?;
+//! let peer = info.dst.ok_or("not an address of IP")?;
+//! let private_data = [&info.connect[..], b"hello"].concat();
+//! let options = Options { source: info.src, private_data: &private_data, ..Options::default() };
+//! let (connection, _qp) = Connection::connect(Verbs::open()?, peer, &options, qp)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A connection here is of [`PortSpace::Tcp`](cmid_proto::PortSpace::Tcp). For others, and for datagrams, there is
+//! [`Blocking`] with ids in synchronous mode.
 #![forbid(unsafe_code)]
 
 mod cancel;
@@ -44,5 +73,5 @@ pub use cmid_verbs as verbs;
 pub use connection::{Connection, Options, Ready};
 pub use driver::Blocking;
 pub use error::Error;
-pub use listener::{Incoming, Listener};
+pub use listener::{Incoming, ListenOptions, Listener};
 pub use poller::Channels;

@@ -3,23 +3,35 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_proto::{Errno, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam, Time, Verb};
+use cmid_proto::{
+    CmEvent, CmOption, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam, Request, Time,
+    Verb,
+};
 
 use crate::cancel::Canceller;
-use crate::connection::{Connection, Options, canceller};
-use crate::driver::{Blocking, wait_error};
+use crate::connection::{Connection, Options, Ready, canceller, set};
+use crate::driver::Blocking;
 use crate::error::Error;
 
 /// Requests that a listener has taken from the kernel and nobody has asked for yet.
 const WAITING: u32 = 1024;
 
-/// Takes connection requests on an address.
+/// How to listen.
+#[derive(Clone, Debug, Default)]
+pub struct ListenOptions<'a> {
+    /// Options of the id, such as the reuse of its address: set one after the other before it is bound.
+    pub settings: &'a [CmOption],
+    /// Requests that the kernel holds before it turns peers down; 0 or too many mean its maximum.
+    pub backlog: i32,
+    /// Whose [`cancel`](Canceller::cancel) ends every wait of the listener; `None`: a new one's.
+    pub canceller: Option<Canceller>,
+}
+
+/// Takes connection requests on an address. Dropping it turns down those that nobody has accepted.
 #[derive(Debug)]
 pub struct Listener<D> {
     driver: Blocking<D>,
     id: IdKey,
-    /// A request is being waited for, or has come and was not taken.
-    asked: bool,
 }
 
 impl<D: Pollable> Listener<D> {
@@ -28,12 +40,22 @@ impl<D: Pollable> Listener<D> {
     /// # Errors
     /// [`Error::Core`] with `EADDRINUSE`, `EADDRNOTAVAIL`, `ENODEV`, ...
     pub fn bind(device: D, addr: SocketAddr) -> Result<Self, Error> {
-        let limits = Limits { ids: WAITING, channels: 4, events: WAITING, groups: 0 };
-        let mut driver = Blocking::new(device, limits, Canceller::new().map_err(Error::Wait)?);
+        Self::bind_with(device, addr, &ListenOptions::default())
+    }
+
+    /// As [`bind`](Listener::bind), with options.
+    ///
+    /// # Errors
+    /// As for [`bind`](Listener::bind).
+    pub fn bind_with(device: D, addr: SocketAddr, options: &ListenOptions<'_>) -> Result<Self, Error> {
+        // The listener's channel, and that of a request on its way to a driver of its own.
+        let limits = Limits { ids: WAITING, channels: 2, events: WAITING, groups: 0 };
+        let mut driver = Blocking::new(device, limits, canceller(options.canceller.as_ref())?);
         let id = driver.drive().create_id(None, PortSpace::Tcp)?;
+        set(&mut driver, id, options.settings)?;
         driver.drive().bind(id, addr)?;
-        driver.drive().listen(id, 0)?;
-        Ok(Listener { driver, id, asked: false })
+        driver.drive().listen(id, options.backlog)?;
+        Ok(Listener { driver, id })
     }
 
     /// The address that it listens on.
@@ -50,45 +72,61 @@ impl<D: Pollable> Listener<D> {
         self.driver.canceller().clone()
     }
 
-    /// Waits for the next connection request.
+    /// Another canceller from now on; after one that has cancelled, the listener can be used again.
+    pub fn set_canceller(&mut self, canceller: Canceller) {
+        self.driver.set_canceller(canceller);
+    }
+
+    /// Waits for the next connection request. After a wait that was cancelled or took too long nothing is lost: a request
+    /// that came since is the next one.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if none comes within `timeout`; [`Error::Cancelled`]; [`Error::Ended`] when the device goes.
+    /// [`Error::TimedOut`] if none comes within `timeout`, which may be zero; [`Error::Cancelled`]; [`Error::Ended`] when
+    /// the device goes, and from then on [`Error::Core`] (a listener on a wildcard address has no device and hears of
+    /// none). [`Error::Core`] or [`Error::Wait`] also if the new id cannot have a driver of its own (`EMFILE`); the peer is
+    /// then turned down.
     pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D>, Error> {
-        let during = "accept";
         let end = self.driver.drive().within(timeout);
-        // One that was cancelled or took too long is still open: a request that came since is not lost.
-        if !self.asked {
-            self.driver.drive().get_request(self.id, Time::NEVER)?;
-            self.asked = true;
-        }
-        while self.driver.drive().core().sync_result(self.id).is_none() {
-            let left = end.since(self.driver.drive().now());
-            self.driver.wait(Some(left)).map_err(|errno| wait_error(errno, during))?;
-            if left.is_zero() && self.driver.drive().core().sync_result(self.id).is_none() {
-                return Err(Error::TimedOut { during });
+        loop {
+            let event = match self.driver.take_event(self.id) {
+                Some(event) => event,
+                None => {
+                    let drive = self.driver.drive();
+                    drive.core().would_refuse(drive.now(), self.id, &Request::GetRequest, Time::NEVER)?;
+                    match self.driver.ready(self.id, None, end, "accept")? {
+                        Ready::Event(event) => *event,
+                        Ready::Descriptor => continue,
+                    }
+                }
+            };
+            match event.cm() {
+                Some(CmEvent::ConnectRequest) => return self.take_in(event),
+                Some(CmEvent::DeviceRemoval) => {
+                    return Err(Error::Ended { during: "accept", errno: Errno::ENODEV, event: Box::new(event) });
+                }
+                // A change of address does not concern who listens on it.
+                Some(_) | None => {}
             }
         }
-        self.asked = false;
-        self.driver.finish(self.id, Verb::GetRequest)?;
-        let Some(event) = self.driver.drive().core().sync_event(self.id) else {
-            return Err(Error::TimedOut { during });
-        };
-        self.hand_over(event.id, event.param, event.private_data).inspect_err(|_| {
+    }
+
+    fn take_in(&mut self, request: Event) -> Result<Incoming<D>, Error> {
+        let (driver, id) = self.hand_over(request.id).inspect_err(|_| {
             // Nobody will ever answer it: gone already, or the peer is turned down now.
-            let _ = self.driver.drive().destroy(event.id, Time::NEVER);
-        })
+            let _ = self.driver.drive().destroy(request.id, Time::NEVER);
+        })?;
+        Ok(Incoming { driver, id, param: request.param, private_data: request.private_data })
     }
 
     /// Gives a new id a driver of its own, so that it can be used from another thread.
-    fn hand_over(&mut self, id: IdKey, param: ReceivedParam, private_data: PrivateData) -> Result<Incoming<D>, Error> {
+    fn hand_over(&mut self, id: IdKey) -> Result<(Blocking<D>, IdKey), Error> {
         let device: &D = self.driver.drive().device();
         let sibling = device.sibling();
-        let mut driver = Blocking::new(sibling, Limits::SINGLE, Canceller::new().map_err(Error::Wait)?);
+        let mut driver = Blocking::new(sibling, Limits::SINGLE, canceller(None)?);
         self.driver.drive().migrate(id, None, Time::NEVER)?;
         let loose = self.driver.drive().release(id)?;
         let id = driver.drive().adopt(loose).map_err(|not| not.error)?;
-        Ok(Incoming { driver, id, param, private_data })
+        Ok((driver, id))
     }
 }
 
@@ -122,18 +160,37 @@ impl<D: Pollable> Incoming<D> {
         cmid_proto::Device::peer_addr(self.driver.view().device(), self.id)
     }
 
+    /// The local address that the peer connected to.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn local_addr(&self) -> Result<SocketAddr, Errno> {
+        cmid_proto::Device::local_addr(self.driver.view().device(), self.id)
+    }
+
+    /// The id and its driver, for what this face does not show: what the peer told of enhanced connection establishment, a
+    /// rejection because of it.
+    pub fn parts(&mut self) -> (IdKey, &mut Blocking<D>) {
+        (self.id, &mut self.driver)
+    }
+
     /// Accepts it and waits until the peer has confirmed. `attach` makes the QP and puts it on the id. The source of the
     /// options has no meaning here.
     ///
     /// # Errors
-    /// [`Error::Core`] with `EINVAL` if the peer has gone, [`Error::Ended`], [`Error::TimedOut`], [`Error::Cancelled`].
+    /// [`Error::Core`] with `EINVAL` if the peer has gone, or if `attach` failed, [`Error::Ended`], [`Error::TimedOut`],
+    /// [`Error::Cancelled`]. Nothing is left of it then.
     pub fn accept<Q>(
         mut self,
         options: &Options<'_>,
         attach: impl FnOnce(&mut D, IdKey) -> Result<Q, Errno>,
     ) -> Result<(Connection<D>, Q), Error> {
-        if options.canceller.is_some() {
-            self.driver = self.driver.with_canceller(canceller(options)?);
+        if let Some(canceller) = &options.canceller {
+            self.driver.set_canceller(canceller.clone());
+        }
+        set(&mut self.driver, self.id, options.settings)?;
+        if let Some(ece) = options.ece {
+            self.driver.drive().set_ece(self.id, ece)?;
         }
         let qp = self.driver.drive().attach_qp(self.id, |device, id| attach(device, id))?;
         let deadline = self.driver.drive().within(options.timeout);

@@ -1,29 +1,15 @@
-//! The `std::net`-like face on the simulator: what goes well, and every way in which a wait ends.
+//! The `std::net`-like face on the simulator: what goes well, what is refused, and what is dropped.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::net::SocketAddr;
+mod common;
+
 use std::thread;
-use std::time::{Duration, Instant};
 
-use cmid_blocking::{Canceller, Connection, Error, Listener, Options};
-use cmid_proto::{CmEvent, Errno, IdKey, State};
-use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
+use cmid_blocking::{Blocking, Connection, Error, Incoming, ListenOptions, Listener, Options};
+use cmid_proto::{CmEvent, CmOption, Device as _, Ece, Errno, State};
+use cmid_sim::SimDevice;
 
-const SOON: Duration = Duration::from_secs(5);
-
-fn host() -> Host {
-    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
-    fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()])
-}
-
-fn server() -> SocketAddr {
-    "10.0.0.2:7471".parse().unwrap()
-}
-
-fn qp(device: &mut SimDevice, id: IdKey) -> Result<Qp, Errno> {
-    let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
-    device.create_qp(id, &pd, &cq, &cq, Caps::default())
-}
+use common::{SOON, Silent, host, incoming, patient, qp, server};
 
 #[test]
 fn a_connection_carries_private_data_and_ends_on_both_sides() {
@@ -33,14 +19,14 @@ fn a_connection_carries_private_data_and_ends_on_both_sides() {
     let passive = thread::spawn(move || {
         let incoming = listener.accept(SOON).unwrap();
         assert_eq!(&incoming.private_data()[..6], b"hello\0");
-        let options = Options { private_data: b"welcome", ..Options::default() };
+        let options = Options { private_data: b"welcome", ..patient() };
         let (mut connection, _qp) = incoming.accept(&options, qp).unwrap();
         assert_eq!(connection.peer_addr().unwrap().ip(), "10.0.0.1".parse::<std::net::IpAddr>().unwrap());
         connection.wait_closed(SOON).unwrap();
         connection.disconnect(SOON).unwrap();
     });
     let source = Some("10.0.0.1:0".parse().unwrap());
-    let options = Options { source, private_data: b"hello", ..Options::default() };
+    let options = Options { source, private_data: b"hello", ..patient() };
     let (mut connection, _qp) = Connection::connect(host.device(), server(), &options, qp).unwrap();
     assert_eq!(connection.state(), State::Connected);
     assert_eq!(&connection.private_data()[..8], b"welcome\0");
@@ -52,54 +38,73 @@ fn a_connection_carries_private_data_and_ends_on_both_sides() {
 #[test]
 fn a_refusal_says_why() {
     let host = host();
-    let error = Connection::connect(host.device(), server(), &Options::default(), qp).unwrap_err();
+    let error = Connection::connect(host.device(), server(), &patient(), qp).unwrap_err();
     assert_eq!(error.errno(), Errno::ECONNREFUSED);
     assert_eq!(error.to_string(), "connect: ECONNREFUSED (REJECTED with status 8)");
 
     let mut listener = Listener::bind(host.device(), server()).unwrap();
     let passive = thread::spawn(move || listener.accept(SOON).unwrap().reject(b"full").unwrap());
-    let error = Connection::connect(host.device(), server(), &Options::default(), qp).unwrap_err();
+    let error = Connection::connect(host.device(), server(), &patient(), qp).unwrap_err();
     let Error::Ended { event, .. } = error else { panic!("{error}") };
     assert_eq!((event.cm(), event.status, &event.private_data[..5]), (Some(CmEvent::Rejected), 28, &b"full\0"[..]));
     passive.join().unwrap();
 
-    let nowhere =
-        Connection::connect(host.device(), "8.8.8.8:1".parse().unwrap(), &Options::default(), qp).unwrap_err();
+    let nowhere = Connection::connect(host.device(), "8.8.8.8:1".parse().unwrap(), &patient(), qp).unwrap_err();
     assert_eq!(nowhere.errno(), Errno::ENETUNREACH);
 }
 
 #[test]
-fn every_wait_has_a_deadline() {
-    let host = host();
-    let mut listener = Listener::bind(host.device(), server()).unwrap();
-    let begun = Instant::now();
-    assert!(matches!(listener.accept(Duration::from_millis(50)), Err(Error::TimedOut { .. })));
-    // The listener does not answer; the kernel would wait for a quarter of an hour.
-    let options = Options { timeout: Duration::from_secs(1), ..Options::default() };
-    let error = Connection::connect(host.device(), server(), &options, qp).unwrap_err();
-    assert!(matches!(error, Error::TimedOut { during: "connect" }), "{error}");
-    assert!(begun.elapsed() < SOON);
+fn a_request_that_is_dropped_is_turned_down() {
+    let (mut client, incoming) = incoming(&host());
+    drop(incoming);
+    assert_eq!(client.awaits().cm(), Some(CmEvent::Rejected));
 }
 
 #[test]
-fn a_second_thread_ends_a_wait() {
+fn a_listener_that_is_dropped_turns_down_what_it_has_read() {
     let host = host();
     let mut listener = Listener::bind(host.device(), server()).unwrap();
-    let cancel = listener.canceller();
-    let accepting = thread::spawn(move || listener.accept(Duration::from_secs(600)).map(drop));
-    thread::sleep(Duration::from_millis(50));
-    cancel.cancel();
-    assert!(matches!(accepting.join().unwrap(), Err(Error::Cancelled { during: "accept" })));
+    let mut clients = [(); 3].map(|()| Silent::connecting(&host));
+    let taken = listener.accept(SOON).unwrap();
+    drop(listener);
+    let ends: Vec<_> = clients[1..].iter_mut().map(|client| client.awaits().cm()).collect();
+    assert_eq!(ends, [Some(CmEvent::Rejected); 2]);
+    // The one that was taken has a driver of its own.
+    taken.reject(&[]).unwrap();
+    assert_eq!(clients[0].awaits().cm(), Some(CmEvent::Rejected));
+}
 
-    let _silent = Listener::bind(host.device(), server()).unwrap();
-    let canceller = Canceller::new().unwrap();
-    let options =
-        Options { canceller: Some(canceller.clone()), timeout: Duration::from_secs(600), ..Options::default() };
-    let device = host.device();
-    thread::scope(|scope| {
-        let connecting = scope.spawn(move || Connection::connect(device, server(), &options, qp).map(drop));
-        thread::sleep(Duration::from_millis(50));
-        canceller.cancel();
-        assert!(matches!(connecting.join().unwrap(), Err(Error::Cancelled { during: "connect" })));
+#[test]
+fn options_are_set_before_anything_else() {
+    let host = host();
+    let settings = [CmOption::Tos(32), CmOption::AckTimeout(14)];
+    let ece = Some(Ece { vendor_id: 0x1234, options: 5 });
+    let listen = ListenOptions { settings: &[CmOption::ReuseAddr(true)], backlog: 4, ..ListenOptions::default() };
+    let mut listener = Listener::bind_with(host.device(), server(), &listen).unwrap();
+    let passive = thread::spawn(move || {
+        let mut incoming = listener.accept(SOON).unwrap();
+        assert_eq!(incoming.local_addr().unwrap(), server());
+        let (id, driver) = incoming.parts();
+        assert_eq!(Some(driver.drive().device().remote_ece(id).unwrap()), ece);
+        incoming.accept(&Options { settings: &[CmOption::Tos(32)], ..patient() }, qp).unwrap()
     });
+    let options = Options { settings: &settings, ece, ..patient() };
+    Connection::connect(host.device(), server(), &options, qp).unwrap();
+    passive.join().unwrap();
+
+    // One that cannot be set then is refused, and nothing is left.
+    let late = Options { settings: &[CmOption::AfOnly(true)], ..patient() };
+    let (mut client, incoming) = incoming(&host);
+    assert!(matches!(incoming.accept(&late, qp), Err(Error::Core(cmid_proto::Error::Refused(_)))));
+    assert_eq!(client.awaits().cm(), Some(CmEvent::Rejected));
+}
+
+#[test]
+fn all_of_it_goes_to_other_threads() {
+    fn sendable<T: Send>() {}
+    sendable::<Listener<SimDevice>>();
+    sendable::<Incoming<SimDevice>>();
+    sendable::<Connection<SimDevice>>();
+    sendable::<Blocking<SimDevice>>();
+    sendable::<Error>();
 }

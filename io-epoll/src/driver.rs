@@ -31,7 +31,18 @@ pub struct Config {
 pub struct Epoll<D> {
     drive: Drive<Watched<D, Interest>>,
     alarm: Alarm,
+    limits: Limits,
     busy_poll: Duration,
+    /// The core's news that the application was told of.
+    told: u64,
+}
+
+/// What one look at the epoll instance gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    Reports,
+    Nothing,
+    Signal,
 }
 
 impl<D: Pollable> Epoll<D> {
@@ -42,8 +53,9 @@ impl<D: Pollable> Epoll<D> {
     pub fn new(device: D, config: Config) -> Result<Self, Errno> {
         let (interest, alarm) = (Interest::new()?, Alarm::new()?);
         interest.add_own(alarm.as_fd())?;
-        let drive = Drive::new(Watched::new(device, interest), config.limits);
-        Ok(Epoll { drive, alarm, busy_poll: config.busy_poll })
+        let Config { limits, busy_poll } = config;
+        let drive = Drive::new(Watched::new(device, interest), limits);
+        Ok(Epoll { drive, alarm, limits, busy_poll, told: 0 })
     }
 
     /// The requests, the events and the core, at the present time.
@@ -52,8 +64,10 @@ impl<D: Pollable> Epoll<D> {
         &mut self.drive
     }
 
-    /// Does what there is to do and waits until the application has something to look at, for at most `at_most`.
-    /// May return early, with nothing to look at.
+    /// Does what there is to do and waits until the application has something to look at, for at most `at_most`
+    /// (`None`: for as long as it takes). May return early, with nothing to look at; after a signal it does.
+    ///
+    /// The application is told of an event once: it takes all that there are before it waits again.
     ///
     /// # Errors
     /// What `epoll_wait` or `timerfd_settime` failed with.
@@ -61,20 +75,24 @@ impl<D: Pollable> Epoll<D> {
         let end = at_most.map_or(Time::NEVER, |span| now().after(span));
         let spin_end = now().after(self.busy_poll);
         loop {
-            let due = match self.drive().settle(BUDGET) {
-                Rest::Look => return Ok(()),
-                Rest::More => Time::ZERO,
-                Rest::Until(due) => due.unwrap_or(Time::NEVER),
-            };
-            self.alarm.set(due)?;
+            let rest = self.settle();
             let present = now();
-            let reported = match end {
-                _ if present < spin_end => self.collect(Some(Duration::ZERO))?,
-                Time::NEVER => self.collect(None)?,
-                end => self.collect(Some(end.since(present)))?,
+            let sleep = match rest {
+                Rest::Look => return Ok(()),
+                Rest::More => Some(Duration::ZERO),
+                Rest::Until(due) => {
+                    self.alarm.set(due.unwrap_or(Time::NEVER))?;
+                    if present < spin_end {
+                        Some(Duration::ZERO)
+                    } else {
+                        (end != Time::NEVER).then(|| end.since(present))
+                    }
+                }
             };
-            // The last look at the channels was after the end: whatever is still to come is too late.
-            if reported == 0 && present >= end {
+            let woken = self.collect(sleep)?;
+            if woken == Woken::Signal || present >= end {
+                // What was there at the end is not left for the next wait.
+                let _over = self.settle();
                 return Ok(());
             }
         }
@@ -82,13 +100,16 @@ impl<D: Pollable> Epoll<D> {
 
     /// Does what there is to do, without waiting: for a loop in which the driver's [descriptor](AsFd) is nested. To be
     /// called when the descriptor is readable, and once more after requests or acks, before the outer loop sleeps: their
-    /// deadlines and events are told by the descriptor from that turn on.
+    /// deadlines and events are told by the descriptor from that turn on. [`Rest::Look`]: take all events that there are.
+    ///
+    /// An outer loop that is edge-triggered turns until it is told [`Rest::Until`]; a level-triggered one need not.
     ///
     /// # Errors
     /// What `epoll_wait` or `timerfd_settime` failed with.
     pub fn turn(&mut self) -> Result<Rest, Errno> {
-        self.collect(Some(Duration::ZERO))?;
-        let rest = self.drive().settle(BUDGET);
+        // All of the reports: the rest would make no new edge in an outer loop.
+        while self.collect(Some(Duration::ZERO))? == Woken::Reports {}
+        let rest = self.settle();
         let due = match rest {
             Rest::Look | Rest::More if self.drive.has_work() => Time::ZERO,
             Rest::Look | Rest::More => self.drive.next_timeout().unwrap_or(Time::NEVER),
@@ -98,8 +119,21 @@ impl<D: Pollable> Epoll<D> {
         Ok(rest)
     }
 
-    /// Takes the reports of the epoll instance: which channels are readable. Tells how many there were.
-    fn collect(&mut self, at_most: Option<Duration>) -> Result<usize, Errno> {
+    /// One turn, and what to do next.
+    fn settle(&mut self) -> Rest {
+        let rest = self.drive().settle(BUDGET);
+        let news = self.drive.core().news();
+        let is_new = std::mem::replace(&mut self.told, news) != news;
+        // At the limit on ids the listeners' channels wait for a destroy, which comes with a turn of its own: until then
+        // there is nothing to look at.
+        if rest == Rest::Look && !is_new && self.drive.core().ids() >= self.limits.ids as usize {
+            return Rest::Until(self.drive.next_timeout());
+        }
+        rest
+    }
+
+    /// Takes reports of the epoll instance: which channels are readable.
+    fn collect(&mut self, at_most: Option<Duration>) -> Result<Woken, Errno> {
         let timeout = at_most.map(|span| Timespec {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(span.subsec_nanos()),
@@ -108,17 +142,17 @@ impl<D: Pollable> Epoll<D> {
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; REPORTS];
         let reported = match epoll::wait(self.drive.device().poller().as_fd(), &mut reports, timeout.as_ref()) {
             Ok(reported) => reported,
-            // A signal is the application's business: it gets a turn.
-            Err(rustix::io::Errno::INTR) => 0,
+            // It is the application's business: it gets a turn.
+            Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
             Err(error) => return Err(errno(error)),
         };
-        for report in &reports[..reported] {
-            // Without a key it is the alarm, which needs no more than to have woken us.
-            if let Some(channel) = ChannelKey::from_bits(report.data.u64()) {
-                self.drive.readable(channel);
-            }
+        // Without a key it is the alarm, which needs no more than to have woken us, and is reported for as long as it rings.
+        let mut woken = Woken::Nothing;
+        for channel in reports[..reported].iter().filter_map(|report| ChannelKey::from_bits(report.data.u64())) {
+            self.drive.readable(channel);
+            woken = Woken::Reports;
         }
-        Ok(reported)
+        Ok(woken)
     }
 }
 

@@ -2,13 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cmid_epoll::{Config, Epoll};
-use cmid_proto::{Acks, ChannelKey, CmEvent, EventKind, IdKey, PortSpace, Rest, Time, Verb};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, Limits, PortSpace, Rest, Time, Verb};
 use cmid_sim::{Clock, Fabric, SimDevice};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
+
+/// Longer than anything here takes, also on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
 
 fn driver(config: Config) -> Epoll<SimDevice> {
     let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
@@ -26,9 +29,16 @@ fn id(driver: &mut Epoll<SimDevice>) -> (ChannelKey, IdKey) {
     (channel, driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap())
 }
 
-/// Asks for an address that nobody has: the kernel answers after seven eighths of the span.
-fn look_for_nobody(driver: &mut Epoll<SimDevice>, id: IdKey, deadline: Time) {
-    driver.drive().resolve_addr(id, None, "10.0.0.77:1".parse().unwrap(), deadline).unwrap();
+/// The next event of a channel.
+fn awaited(driver: &mut Epoll<SimDevice>, on: ChannelKey) -> Event {
+    let begun = Instant::now();
+    loop {
+        if let Some(event) = driver.drive().next_event(on) {
+            return event;
+        }
+        assert!(begun.elapsed() < SOON, "no event within {SOON:?}");
+        driver.wait(Some(SOON)).unwrap();
+    }
 }
 
 #[test]
@@ -44,7 +54,7 @@ fn an_event_makes_it_readable_once() {
     let mut driver = driver(Config::default());
     let (channel, id) = id(&mut driver);
     driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
-    assert!(readable(&driver, Duration::from_secs(5)));
+    assert!(readable(&driver, SOON));
     while driver.drive().core().news() == 0 {
         let _ = driver.turn().unwrap();
     }
@@ -67,7 +77,7 @@ fn a_deadline_makes_it_readable() {
     while !kinds.contains(&EventKind::DeadlinePassed(Verb::Connect)) {
         // A turn that says "look" or "more" has something to show already; only then is there nothing to wait for.
         if let Rest::Until(_) = driver.turn().unwrap() {
-            assert!(readable(&driver, Duration::from_secs(5)), "after {kinds:?}");
+            assert!(readable(&driver, SOON), "after {kinds:?}");
         }
         while let Some(event) = driver.drive().next_event(channel) {
             kinds.push(event.kind);
@@ -85,16 +95,103 @@ fn a_deadline_makes_it_readable() {
 }
 
 #[test]
-fn a_wait_ends_in_time_and_a_busy_poll_finds_events_too() {
-    let mut idle = driver(Config::default());
-    idle.wait(Some(Duration::from_millis(20))).unwrap();
+fn a_wait_lasts_as_long_as_it_may_and_a_busy_poll_finds_events_too() {
+    let span = Duration::from_millis(20);
+    let (mut idle, begun) = (driver(Config::default()), Instant::now());
+    idle.wait(Some(span)).unwrap();
+    assert!(begun.elapsed() >= span);
     let mut busy = driver(Config { busy_poll: Duration::from_millis(500), ..Config::default() });
     let (channel, id) = id(&mut busy);
-    let deadline = busy.drive().within(Duration::from_millis(1600));
-    look_for_nobody(&mut busy, id, deadline);
-    while busy.drive().core().news() == 0 {
-        busy.wait(Some(Duration::from_secs(5))).unwrap();
-    }
-    assert_eq!(busy.drive().next_event(channel).and_then(|event| event.cm()), Some(CmEvent::AddrError));
+    busy.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
+    assert_eq!(awaited(&mut busy, channel).cm(), Some(CmEvent::AddrResolved));
     assert!(busy.as_fd().try_clone_to_owned().is_ok());
+}
+
+#[test]
+fn a_wait_without_time_takes_what_is_in_the_kernel() {
+    let mut driver = driver(Config::default());
+    let (channel, id) = id(&mut driver);
+    driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
+    assert!(readable(&driver, SOON));
+    driver.wait(Some(Duration::ZERO)).unwrap();
+    assert_eq!(driver.drive().next_event(channel).and_then(|event| event.cm()), Some(CmEvent::AddrResolved));
+}
+
+#[test]
+fn an_event_that_moved_in_the_kernel_is_read_by_the_next_turn() {
+    let mut driver = driver(Config::default());
+    let (old, id) = id(&mut driver);
+    let new = driver.drive().open_channel(Acks::OnDelivery).unwrap();
+    driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
+    // It is on the old channel, unread, and nothing will make the new one readable.
+    assert!(readable(&driver, SOON));
+    driver.drive().migrate(id, Some(new), Time::NEVER).unwrap();
+    assert_eq!(driver.turn().unwrap(), Rest::Look);
+    assert_eq!(driver.drive().next_event(new).and_then(|event| event.cm()), Some(CmEvent::AddrResolved));
+    assert_eq!(driver.drive().next_event(old), None);
+    while driver.turn().unwrap() != Rest::Until(None) {}
+    assert!(!readable(&driver, Duration::from_millis(100)));
+}
+
+#[test]
+fn an_edge_triggered_outer_loop_hears_of_every_channel() {
+    const CHANNELS: usize = 200;
+    let mut driver = driver(Config::default());
+    let outer = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    epoll::add(&outer, &driver, epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET).unwrap();
+    let ids: Vec<_> = (0..CHANNELS).map(|_| id(&mut driver)).collect();
+    for &(_, id) in &ids {
+        driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
+    }
+    // Most of them are readable at once.
+    std::thread::sleep(Duration::from_millis(100));
+    let mut heard = 0;
+    while heard < CHANNELS {
+        let mut reports = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
+        let soon = Timespec { tv_sec: SOON.as_secs() as i64, tv_nsec: 0 };
+        assert_eq!(epoll::wait(&outer, &mut reports, Some(&soon)).unwrap(), 1, "{heard} of {CHANNELS}");
+        loop {
+            let rest = driver.turn().unwrap();
+            heard += ids.iter().filter(|&&(channel, _)| driver.drive().next_event(channel).is_some()).count();
+            if let Rest::Until(_) = rest {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
+    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
+    let host = fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]);
+    let there = "10.0.0.2:7471".parse().unwrap();
+    let limits = Limits { ids: 2, ..Limits::SINGLE };
+    let mut server = Epoll::new(host.device(), Config { limits, ..Config::default() }).unwrap();
+    let (channel, listener) = id(&mut server);
+    server.drive().bind(listener, there).unwrap();
+    server.drive().listen(listener, 8).unwrap();
+    let other = server.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
+    while server.turn().unwrap() != Rest::Until(None) {}
+
+    let mut client = Epoll::new(host.device(), Config::default()).unwrap();
+    let (to_client, id) = id(&mut client);
+    client.drive().resolve_addr(id, None, there, Time::NEVER).unwrap();
+    assert_eq!(awaited(&mut client, to_client).cm(), Some(CmEvent::AddrResolved));
+    client.drive().resolve_route(id, Time::NEVER).unwrap();
+    assert_eq!(awaited(&mut client, to_client).cm(), Some(CmEvent::RouteResolved));
+    let param = cmid_proto::ConnParam { qp_num: 9, ..Default::default() };
+    client.drive().connect(id, param, &[], Time::NEVER).unwrap();
+
+    assert!(readable(&server, SOON));
+    assert_eq!(server.turn().unwrap(), Rest::Until(None));
+    assert!(!readable(&server, Duration::from_millis(100)));
+    let (begun, span) = (Instant::now(), Duration::from_millis(50));
+    server.wait(Some(span)).unwrap();
+    assert!(begun.elapsed() >= span);
+    // An event of another channel is heard of even so, and then there is room.
+    assert_eq!(server.drive().next_event(channel), None);
+    server.drive().resolve_addr(other, None, there, Time::NEVER).unwrap();
+    assert_eq!(awaited(&mut server, channel).cm(), Some(CmEvent::AddrResolved));
+    server.drive().destroy(other, Time::NEVER).unwrap();
+    assert_eq!(awaited(&mut server, channel).cm(), Some(CmEvent::ConnectRequest));
 }

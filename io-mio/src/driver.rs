@@ -17,19 +17,24 @@ const BUDGET: usize = 256;
 /// How the driver shares the user's poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What the core may hold. Channels are limited by the tokens too.
+    /// What the core may hold.
     pub limits: Limits,
-    /// The tokens that are the driver's, one per channel at a time; the user's own sources use others.
+    /// The tokens that are the driver's, one per channel at a time; the user's own sources use others. Each listener and
+    /// each id in synchronous mode has a channel of its own. There are at most as many channels as tokens, whatever the
+    /// limits say.
     pub tokens: Range<usize>,
 }
 
 /// cmid in a `mio::Poll` that the user owns, beside the user's own sources.
 ///
 /// The user's loop: [`timeout`](Mio::timeout) before the poll, [`handle`](Mio::handle) for each event of it,
-/// [`turn`](Mio::turn) after them, then take the events of the channels.
+/// [`turn`](Mio::turn) after them, then take all events of the channels: the driver tells of each once.
 #[derive(Debug)]
 pub struct Mio<D> {
     drive: Drive<Watched<D, Tokens>>,
+    limits: Limits,
+    /// The core's news that the application was told of.
+    told: u64,
 }
 
 impl<D: Pollable> Mio<D> {
@@ -38,8 +43,10 @@ impl<D: Pollable> Mio<D> {
     /// # Errors
     /// What duplicating the registry failed with.
     pub fn new(device: D, registry: &Registry, config: Config) -> io::Result<Self> {
-        let tokens = Tokens::new(registry.try_clone()?, config.tokens);
-        Ok(Mio { drive: Drive::new(Watched::new(device, tokens), config.limits) })
+        let Config { mut limits, tokens } = config;
+        limits.channels = limits.channels.min(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
+        let tokens = Tokens::new(registry.try_clone()?, tokens);
+        Ok(Mio { drive: Drive::new(Watched::new(device, tokens), limits), limits, told: 0 })
     }
 
     /// The requests, the events and the core, at the present time.
@@ -48,29 +55,36 @@ impl<D: Pollable> Mio<D> {
         &mut self.drive
     }
 
-    /// Takes an event of the poll. False: it is not the driver's, but one of the user's own sources.
+    /// Takes an event of the poll. False: its token is not the driver's, it is of one of the user's own sources.
     pub fn handle(&mut self, event: &Event) -> bool {
-        match self.drive.device().poller().channel(event.token()) {
-            Some(channel) => {
-                self.drive.readable(channel);
-                true
-            }
-            None => false,
+        let tokens = self.drive.device().poller();
+        let is_ours = tokens.has(event.token());
+        // Without a channel it is of one that was closed since the poll.
+        if let Some(channel) = tokens.channel(event.token()) {
+            self.drive.readable(channel);
         }
+        is_ours
     }
 
-    /// Does what there is to do, without waiting.
+    /// Does what there is to do, without waiting. [`Rest::Look`]: there are events to take.
     pub fn turn(&mut self) -> Rest {
-        self.drive.set_now(now());
-        self.drive.settle(BUDGET)
+        let rest = self.drive().settle(BUDGET);
+        let news = self.drive.core().news();
+        let is_new = std::mem::replace(&mut self.told, news) != news;
+        // At the limit on ids the listeners' channels wait for a destroy, which comes with a turn of its own: until then
+        // there is nothing to look at.
+        if rest == Rest::Look && !is_new && self.drive.core().ids() >= self.limits.ids as usize {
+            return Rest::Until(self.drive.next_timeout());
+        }
+        rest
     }
 
-    /// How long the next poll may sleep, `at_most` as the user wishes. `None`: until something happens.
+    /// Does what requests since the last turn have left to do, and tells how long the next poll may sleep: `at_most` as the
+    /// user wishes, `None` for as long as nothing happens.
     ///
     /// Rounded up to milliseconds, which is all that mio has: a poll that wakes just before a deadline would spin.
-    #[must_use]
-    pub fn timeout(&self, at_most: Option<Duration>) -> Option<Duration> {
-        let due = match self.drive.rest() {
+    pub fn timeout(&mut self, at_most: Option<Duration>) -> Option<Duration> {
+        let due = match self.turn() {
             Rest::Look | Rest::More => Time::ZERO,
             Rest::Until(due) => due.unwrap_or(Time::NEVER),
         };

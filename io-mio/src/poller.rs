@@ -1,5 +1,6 @@
 //! The user's registry: channels come and go, each under a token of the driver's range.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -11,36 +12,62 @@ use mio::{Interest, Registry, Token};
 #[derive(Debug)]
 pub struct Tokens {
     registry: Registry,
-    first: usize,
-    /// The channel of each token, from the first on.
+    range: Range<usize>,
+    /// The channel of each token that has been used, from the first on.
     channels: Vec<Option<ChannelKey>>,
+    /// Those among them that are free.
+    free: Vec<Token>,
+    tokens: BTreeMap<ChannelKey, Token>,
 }
 
 impl Tokens {
-    pub(crate) fn new(registry: Registry, tokens: Range<usize>) -> Self {
-        Tokens { registry, first: tokens.start, channels: vec![None; tokens.len()] }
+    pub(crate) fn new(registry: Registry, range: Range<usize>) -> Self {
+        Tokens { registry, range, channels: Vec::new(), free: Vec::new(), tokens: BTreeMap::new() }
+    }
+
+    /// Whether a token is one of the driver's, in use or not.
+    pub(crate) fn has(&self, token: Token) -> bool {
+        self.range.contains(&token.0)
     }
 
     /// The channel that has this token.
     pub(crate) fn channel(&self, token: Token) -> Option<ChannelKey> {
-        self.channels.get(token.0.checked_sub(self.first)?).copied().flatten()
+        self.channels.get(token.0.checked_sub(self.range.start)?).copied().flatten()
+    }
+
+    fn set(&mut self, token: Token, channel: Option<ChannelKey>) {
+        if let Some(slot) = self.channels.get_mut(token.0 - self.range.start) {
+            *slot = channel;
+        }
+    }
+
+    fn free_token(&mut self) -> Option<Token> {
+        self.free.pop().or_else(|| {
+            let token = Token(self.range.start + self.channels.len());
+            self.has(token).then(|| {
+                self.channels.push(None);
+                token
+            })
+        })
     }
 }
 
 impl Poller for Tokens {
     fn add(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) -> Result<(), Errno> {
-        let slot = self.channels.iter().position(Option::is_none).ok_or(Errno::ENOMEM)?;
-        let token = Token(self.first + slot);
-        self.registry
-            .register(&mut SourceFd(&fd.as_raw_fd()), token, Interest::READABLE)
-            .map_err(|error| Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)))?;
-        self.channels[slot] = Some(channel);
+        let token = self.free_token().ok_or(Errno::ENOMEM)?;
+        if let Err(error) = self.registry.register(&mut SourceFd(&fd.as_raw_fd()), token, Interest::READABLE) {
+            self.free.push(token);
+            return Err(Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)));
+        }
+        self.set(token, Some(channel));
+        self.tokens.insert(channel, token);
         Ok(())
     }
 
     fn remove(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) {
-        if let Some(slot) = self.channels.iter_mut().find(|slot| **slot == Some(channel)) {
-            *slot = None;
+        if let Some(token) = self.tokens.remove(&channel) {
+            self.set(token, None);
+            self.free.push(token);
             // It can only fail for a descriptor that is not registered, and then there is nothing to remove.
             let _ = self.registry.deregister(&mut SourceFd(&fd.as_raw_fd()));
         }

@@ -1,0 +1,92 @@
+//! A simulated host and what is done on it again and again.
+#![allow(dead_code, clippy::unwrap_used, reason = "for tests, each of which uses some of it")]
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cmid_blocking::{Blocking, Canceller, Connection, Incoming, Listener, Options};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Errno, Event, IdKey, Limits, PortSpace, Time};
+use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
+
+/// Longer than anything here takes, also on a busy machine.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+/// Time that passes without anything to happen in it.
+pub(crate) const A_WHILE: Duration = Duration::from_millis(100);
+/// A wait that only its canceller is to end.
+pub(crate) const FOR_EVER: Duration = Duration::from_secs(3600);
+
+pub(crate) fn host() -> Host {
+    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()])
+}
+
+pub(crate) fn server() -> SocketAddr {
+    "10.0.0.2:7471".parse().unwrap()
+}
+
+pub(crate) fn qp(device: &mut SimDevice, id: IdKey) -> Result<Qp, Errno> {
+    let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
+    device.create_qp(id, &pd, &cq, &cq, Caps::default())
+}
+
+/// One side of a connection and its QP.
+pub(crate) type Side = (Connection<SimDevice>, Qp);
+
+/// Both sides of a connection, the active one first.
+pub(crate) fn connected(host: &Host) -> (Side, Side) {
+    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let passive = thread::spawn(move || listener.accept(SOON).unwrap().accept(&patient(), qp).unwrap());
+    let active = Connection::connect(host.device(), server(), &patient(), qp).unwrap();
+    (active, passive.join().unwrap())
+}
+
+pub(crate) fn patient() -> Options<'static> {
+    Options { timeout: SOON, ..Options::default() }
+}
+
+/// The next number of a QP that is none; two connections of a host may not have the same.
+static QP_NUM: AtomicU32 = AtomicU32::new(9);
+
+/// A client that has asked for a connection and will not confirm it: it has no QP, so nobody does it for it.
+#[derive(Debug)]
+pub(crate) struct Silent {
+    driver: Blocking<SimDevice>,
+    channel: ChannelKey,
+}
+
+impl Silent {
+    pub(crate) fn connecting(host: &Host) -> Self {
+        let mut driver = Blocking::new(host.device(), Limits::SINGLE, Canceller::new().unwrap());
+        let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
+        let id = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
+        let mut silent = Silent { driver, channel };
+        silent.driver.drive().resolve_addr(id, None, server(), Time::NEVER).unwrap();
+        assert_eq!(silent.awaits().cm(), Some(CmEvent::AddrResolved));
+        silent.driver.drive().resolve_route(id, Time::NEVER).unwrap();
+        assert_eq!(silent.awaits().cm(), Some(CmEvent::RouteResolved));
+        let param = ConnParam { qp_num: QP_NUM.fetch_add(1, Ordering::Relaxed), ..ConnParam::default() };
+        silent.driver.drive().connect(id, param, &[], Time::NEVER).unwrap();
+        silent
+    }
+
+    pub(crate) fn awaits(&mut self) -> Event {
+        let begun = Instant::now();
+        loop {
+            if let Some(event) = self.driver.drive().next_event(self.channel) {
+                return event;
+            }
+            assert!(begun.elapsed() < SOON, "no event within {SOON:?}");
+            self.driver.wait(Some(SOON)).unwrap();
+        }
+    }
+}
+
+/// A request whose peer is silent.
+pub(crate) fn incoming(host: &Host) -> (Silent, Incoming<SimDevice>) {
+    let mut listener = Listener::bind(host.device(), server()).unwrap();
+    let client = Silent::connecting(host);
+    let incoming = listener.accept(SOON).unwrap();
+    (client, incoming)
+}

@@ -1,0 +1,208 @@
+//! The driver in a poll that somebody else owns: what wakes it, what does not, and whose tokens are whose.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::time::{Duration, Instant};
+
+use cmid_mio::{Config, Mio};
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, ConnParam, Error, Event, EventKind, IdKey, Limits, PortSpace, Refused, Rest, Time, Verb,
+};
+use cmid_sim::{Clock, Fabric, Host, SimDevice};
+use mio::{Events, Poll, Token, Waker};
+
+/// Longer than anything here takes, also on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+/// The user's own token, behind those of the driver.
+const OWN: Token = Token(200);
+
+fn host() -> Host {
+    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
+    fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()])
+}
+
+/// A program: a poll and the driver in it.
+struct Program {
+    poll: Poll,
+    events: Events,
+    driver: Mio<SimDevice>,
+    /// Events of the poll that were not the driver's.
+    foreign: Vec<Token>,
+}
+
+impl Program {
+    fn new(host: &Host, limits: Limits, tokens: usize) -> Self {
+        let poll = Poll::new().unwrap();
+        let config = Config { limits, tokens: 100..100 + tokens };
+        let driver = Mio::new(host.device(), poll.registry(), config).unwrap();
+        Program { poll, events: Events::with_capacity(8), driver, foreign: Vec::new() }
+    }
+
+    fn id(&mut self) -> (ChannelKey, IdKey) {
+        let channel = self.driver.drive().open_channel(Acks::OnDelivery).unwrap();
+        (channel, self.driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap())
+    }
+
+    fn resolve(&mut self, id: IdKey) {
+        self.driver.drive().resolve_addr(id, None, "10.0.0.2:7471".parse().unwrap(), Time::NEVER).unwrap();
+    }
+
+    /// Polls once. Whether anything became ready.
+    fn polls(&mut self, at_most: Duration) -> bool {
+        let timeout = self.driver.timeout(Some(at_most));
+        self.poll.poll(&mut self.events, timeout).unwrap();
+        for event in &self.events {
+            if !self.driver.handle(event) {
+                self.foreign.push(event.token());
+            }
+        }
+        let _look = self.driver.turn();
+        !self.events.is_empty()
+    }
+
+    fn awaits(&mut self, on: ChannelKey) -> Event {
+        let begun = Instant::now();
+        loop {
+            if let Some(event) = self.driver.drive().next_event(on) {
+                return event;
+            }
+            assert!(begun.elapsed() < SOON, "no event within {SOON:?}");
+            self.polls(SOON);
+        }
+    }
+}
+
+#[test]
+fn an_idle_driver_wakes_nobody() {
+    let mut program = Program::new(&host(), Limits::SINGLE, 4);
+    program.id();
+    assert_eq!(program.driver.timeout(None), None);
+    assert!(!program.polls(Duration::from_millis(50)));
+    assert_eq!(program.driver.timeout(Some(SOON)), Some(SOON));
+}
+
+#[test]
+fn what_was_left_in_the_kernel_is_read_without_another_edge() {
+    let mut program = Program::new(&host(), Limits { events: 1, ids: 8, ..Limits::SINGLE }, 4);
+    let (channel, first) = program.id();
+    let ids = [(); 4].map(|()| program.driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap());
+    let ids: Vec<_> = [first].into_iter().chain(ids).collect();
+    for &id in &ids {
+        program.resolve(id);
+    }
+    // All of them are there at the first edge, which is the last.
+    std::thread::sleep(Duration::from_millis(100));
+    let mut heard: Vec<_> = ids.iter().map(|_| program.awaits(channel).id).collect();
+    heard.sort_unstable();
+    assert_eq!(heard, ids);
+    assert_eq!(program.driver.timeout(None), None);
+}
+
+#[test]
+fn an_event_that_moved_in_the_kernel_is_read_by_the_next_turn() {
+    let mut program = Program::new(&host(), Limits::SINGLE, 4);
+    let (old, id) = program.id();
+    let new = program.driver.drive().open_channel(Acks::OnDelivery).unwrap();
+    program.resolve(id);
+    // Polled, but not given to the driver: it stays unread.
+    program.poll.poll(&mut program.events, Some(SOON)).unwrap();
+    assert!(!program.events.is_empty());
+    program.driver.drive().migrate(id, Some(new), Time::NEVER).unwrap();
+    assert_eq!(program.driver.timeout(None), Some(Duration::ZERO));
+    assert_eq!(program.awaits(new).cm(), Some(CmEvent::AddrResolved));
+    assert_eq!(program.driver.drive().next_event(old), None);
+    assert_eq!(program.driver.timeout(None), None);
+}
+
+#[test]
+fn a_sleep_never_ends_just_before_the_deadline() {
+    let host = host();
+    let mut program = Program::new(&host, Limits::SINGLE, 4);
+    let (channel, id) = program.id();
+    let nobody = "10.0.0.77:1".parse().unwrap();
+    let deadline = program.driver.drive().within(Duration::from_micros(700_300));
+    program.driver.drive().resolve_addr(id, None, nobody, deadline).unwrap();
+    let timeout = program.driver.timeout(None).unwrap();
+    assert_eq!(timeout.subsec_nanos() % 1_000_000, 0);
+    assert!(timeout >= deadline.since(program.driver.drive().now()));
+    assert!(timeout < Duration::from_micros(701_300));
+    assert!(program.driver.timeout(Some(Duration::ZERO)) == Some(Duration::ZERO));
+    // The kernel's own answer, a little earlier, or the deadline, if this machine is slow.
+    let event = program.awaits(channel);
+    assert!(matches!(event.kind, EventKind::Cm(CmEvent::AddrError) | EventKind::DeadlinePassed(Verb::ResolveAddr)));
+}
+
+#[test]
+fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
+    let (host, there) = (host(), "10.0.0.2:7471".parse().unwrap());
+    let mut server = Program::new(&host, Limits { ids: 2, ..Limits::SINGLE }, 4);
+    let (channel, listener) = server.id();
+    server.driver.drive().bind(listener, there).unwrap();
+    server.driver.drive().listen(listener, 8).unwrap();
+    let other = server.driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
+
+    let mut client = Program::new(&host, Limits::SINGLE, 4);
+    let (to_client, id) = client.id();
+    client.resolve(id);
+    assert_eq!(client.awaits(to_client).cm(), Some(CmEvent::AddrResolved));
+    client.driver.drive().resolve_route(id, Time::NEVER).unwrap();
+    assert_eq!(client.awaits(to_client).cm(), Some(CmEvent::RouteResolved));
+    client.driver.drive().connect(id, ConnParam { qp_num: 9, ..Default::default() }, &[], Time::NEVER).unwrap();
+
+    while !server.polls(SOON) {}
+    assert_eq!(server.driver.turn(), Rest::Until(None));
+    assert_eq!(server.driver.timeout(None), None);
+    assert!(!server.polls(Duration::from_millis(50)));
+    // An event of another channel is heard of even so, and then there is room.
+    server.resolve(other);
+    assert_eq!(server.awaits(channel).cm(), Some(CmEvent::AddrResolved));
+    server.driver.drive().destroy(other, Time::NEVER).unwrap();
+    assert_eq!(server.awaits(channel).cm(), Some(CmEvent::ConnectRequest));
+}
+
+#[test]
+fn there_are_no_more_channels_than_tokens_and_tokens_are_used_again() {
+    let mut program = Program::new(&host(), Limits::default(), 2);
+    let (first, on_first) = program.id();
+    let (_, listener) = program.id();
+    let full = program.driver.drive().open_channel(Acks::OnDelivery);
+    assert!(matches!(full, Err(Error::Refused(Refused::Full("channels")))), "{full:?}");
+    // A listener needs one of its own.
+    program.driver.drive().bind(listener, "10.0.0.2:7471".parse().unwrap()).unwrap();
+    let refused = program.driver.drive().listen(listener, 1).unwrap_err();
+    assert!(matches!(refused, Error::Refused(_)), "{refused}");
+    program.driver.drive().destroy(on_first, Time::NEVER).unwrap();
+    program.driver.drive().close_channel(first).unwrap();
+    program.driver.drive().listen(listener, 1).unwrap();
+    program.driver.drive().destroy(listener, Time::NEVER).unwrap();
+    let (again, id) = program.id();
+    program.resolve(id);
+    assert_eq!(program.awaits(again).cm(), Some(CmEvent::AddrResolved));
+}
+
+#[test]
+fn a_token_of_a_channel_that_was_closed_since_the_poll_is_still_the_drivers() {
+    let mut program = Program::new(&host(), Limits::SINGLE, 4);
+    let (channel, id) = program.id();
+    program.resolve(id);
+    program.poll.poll(&mut program.events, Some(SOON)).unwrap();
+    program.driver.drive().destroy(id, Time::NEVER).unwrap();
+    program.driver.drive().close_channel(channel).unwrap();
+    assert!(!program.events.is_empty());
+    assert!(program.events.iter().all(|event| program.driver.handle(event)));
+    assert_eq!(program.driver.timeout(None), None);
+
+    let waker = Waker::new(program.poll.registry(), OWN).unwrap();
+    waker.wake().unwrap();
+    assert!(program.polls(SOON));
+    assert_eq!(program.foreign, [OWN]);
+}
+
+#[test]
+fn a_range_of_tokens_may_be_endless_or_empty() {
+    for (tokens, opens) in [(1..usize::MAX, true), (7..7, false)] {
+        let poll = Poll::new().unwrap();
+        let mut driver =
+            Mio::new(host().device(), poll.registry(), Config { limits: Limits::default(), tokens }).unwrap();
+        assert_eq!(driver.drive().open_channel(Acks::OnDelivery).is_ok(), opens);
+    }
+}
