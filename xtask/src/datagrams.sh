@@ -33,15 +33,15 @@ talk() {
 # A port and a group of its own for every pair: the last may not have ended at the peer.
 number=1
 for driver in mio epoll blocking; do
-    ours="\"\$ours\" --driver $driver"
+    us="\"\$ours\" --driver $driver"
     talk "$driver, datagrams" "listening $((7300 + number))" \
-        "$ours serve 10.99.0.2:$((7300 + number))" "$ours ping 10.99.0.2:$((7300 + number))"
+        "$us serve 10.99.0.2:$((7300 + number))" "$us ping 10.99.0.2:$((7300 + number))"
     talk "$driver, multicast" "joined $number" \
-        "$ours receive 239.1.1.$number -b 10.99.0.2" "$ours send 239.1.1.$number -b 10.99.0.1"
+        "$us receive 239.1.1.$number -b 10.99.0.2" "$us send 239.1.1.$number -b 10.99.0.1"
     number=$((number + 1))
     # The other way round mckey ends without waiting for what it has posted, so that some of it is never sent.
     talk "$driver, multicast to mckey" "joined $number" \
-        "mckey -m 239.1.1.$number -b 10.99.0.2" "$ours send 239.1.1.$number -b 10.99.0.1"
+        "mckey -m 239.1.1.$number -b 10.99.0.2" "$us send 239.1.1.$number -b 10.99.0.1"
     number=$((number + 1))
 done
 
