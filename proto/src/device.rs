@@ -208,7 +208,7 @@ pub type Outcome = Result<(), Errno>;
 ///
 /// A device knows ids and channels by the keys that the core gave them. It never judges a call: what the core asks is
 /// done, and what the kernel says about it is the outcome. But it must not crash: where librdmacm would follow a null
-/// pointer (semantics of 2.6: an id without a device) the outcome is `EINVAL`. An id that it does not know is `ENOENT`, a channel `EBADF`.
+/// pointer (an id without a device) the outcome is `EINVAL`. An id that it does not know is `ENOENT`, a channel `EBADF`.
 ///
 /// The low half of a key's [bits](IdKey::to_bits) is dense: it numbers slots from 0, so a table can be indexed by it. The
 /// whole key has to be compared then, because a slot has many tenants.

@@ -35,7 +35,7 @@ pub enum Refused {
         /// The key that was given.
         channel: ChannelKey,
     },
-    /// The channel still has ids on it, events to be taken, or is private to an id in synchronous mode.
+    /// The channel still has ids on it, events to be taken, or belongs to an id in synchronous mode or to a listener.
     #[error("channel {channel} is in use")]
     ChannelInUse {
         /// The key that was given.
@@ -76,10 +76,10 @@ pub enum Why {
     /// A teardown has nothing to wait for.
     #[error("the connection is over: what it used may be used again")]
     IsOver,
-    /// Options and groups that only one kind of service has.
+    /// Multicast groups are for datagrams.
     #[error("not for a connected service")]
     NotDatagram,
-    /// Options that only one kind of service has.
+    /// An option of connections.
     #[error("not for a datagram service")]
     NotForDatagrams,
     /// `rdma_leave_multicast` could not tell two memberships by the same address apart.
@@ -170,18 +170,20 @@ impl Why {
             | Why::PrivateDataTooLong { .. }
             | Why::BadAddress
             | Why::AlreadySync
-            | Why::NotSync => Errno::EINVAL,
-            Why::AlreadySent | Why::NotDatagram | Why::NotForDatagrams | Why::NoVendor | Why::IsOver => Errno::EINVAL,
+            | Why::NotSync
+            | Why::AlreadySent
+            | Why::NotDatagram
+            | Why::NotForDatagrams
+            | Why::NoVendor
+            | Why::IsOver => Errno::EINVAL,
             Why::NotConnected => Errno::ENOTCONN,
             Why::IsConnected => Errno::EISCONN,
             Why::AlreadyMember(_) => Errno::EADDRINUSE,
             Why::NoSuchGroup(_) => Errno::EADDRNOTAVAIL,
-            Why::HasGroups => Errno::EBUSY,
-            Why::NoGroupLeft => Errno::ENOMEM,
-            Why::Busy(_) | Why::OwesAcks | Why::SharesChannel | Why::BeingCreated => Errno::EBUSY,
+            Why::Busy(_) | Why::OwesAcks | Why::SharesChannel | Why::BeingCreated | Why::HasGroups => Errno::EBUSY,
             Why::NoSuchChannel(_) => Errno::EBADF,
             Why::TooLate => Errno::ETIMEDOUT,
-            Why::NoChannelLeft => Errno::ENOMEM,
+            Why::NoChannelLeft | Why::NoGroupLeft => Errno::ENOMEM,
         }
     }
 }
@@ -190,7 +192,7 @@ impl Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{call} while {state}: {errno}")]
 pub struct Failure {
-    /// The function that failed.
+    /// What failed: the name of the request's [`Verb`], or of the device call that it began with.
     pub call: &'static str,
     /// The id's state after the failure; [`State::Idle`] for calls that have no id.
     pub state: State,

@@ -274,7 +274,8 @@ pub enum EventKind {
     Destroyed,
     /// A leave that had to wait for acks has ended; status 0, or the negative errno of why not (the group is gone even so).
     Left,
-    /// The request's deadline has passed; what comes for it later is counted as late and not delivered.
+    /// The request's deadline has passed; what comes for it later is counted as late and not delivered. For a join
+    /// [`Event::group`] says which: it has to be left even so.
     DeadlinePassed(Verb),
 }
 
@@ -342,7 +343,7 @@ impl Event {
 
 /// Proof that an event was delivered and is not acked yet. Not `Clone`: an ack happens once.
 #[derive(Debug, PartialEq, Eq, Hash)]
-#[must_use = "an event that is never acked holds up the migration and the destruction of its id"]
+#[must_use = "an event that is never acked holds up the migration and the destruction of its id, or the leave of its group"]
 pub struct Receipt {
     /// Whose ack count it is: for CONNECT_REQUEST the listener's, as in the kernel.
     pub(crate) owner: IdKey,

@@ -91,9 +91,11 @@
 //!
 //! # What it never does
 //!
-//! It makes no call while the application owes an ack for the id that a migration or a destruction is about, and never
-//! more than one per id at a time. It drops no event: at the limit it wants none. It does not allocate once its tables
-//! have grown to what the program needs. It does not panic, whatever it is fed ([`Core::check`] does, for tests).
+//! It makes no call while the application owes an ack for what that call takes away: an id for a migration or a
+//! destruction, a membership for a leave. It never makes more than one call per id at a time. It drops no event for want
+//! of room: at the limit it wants none. (What is undelivered of an id that is destroyed, or of a group that is left, goes
+//! with it, as in the kernel.) It does not allocate once its tables have grown to what the program needs, but for
+//! [`Core::release`]. It does not panic, whatever it is fed ([`Core::check`] does, for tests).
 #![no_std]
 #![forbid(unsafe_code)]
 

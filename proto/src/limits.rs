@@ -9,7 +9,8 @@ pub struct Limits {
     /// Event channels at the same time; each id in synchronous mode and each listener uses one.
     pub channels: u32,
     /// Events that the device reported and the application has not taken yet, over all channels. At the limit
-    /// [`Core::wants_event`](crate::Core::wants_event) says no and further events wait in the kernel.
+    /// [`Core::wants_event`](crate::Core::wants_event) says no and further events wait in the kernel. Events that ended a
+    /// request of synchronous mode, at most one per id, do not count.
     pub events: u32,
     /// Memberships in multicast groups at the same time, over all ids.
     pub groups: u32,

@@ -211,7 +211,9 @@ pub enum Request<'a> {
     /// `IBV_EVENT_COMM_EST`). Of the other events one breaks the connection and the rest are errors; they cannot be asked
     /// for.
     Notify,
-    /// Wait for the next request (rdma_get_request(3)); for a listener in synchronous mode.
+    /// Wait for the next request (rdma_get_request(3)); for a listener in synchronous mode. The new id is the application's
+    /// from the moment that this ends, as if its event had been taken off a channel: it outlives the listener, also if
+    /// nobody has looked.
     GetRequest,
     /// Join a multicast group (rdma_join_multicast_ex(3)); MULTICAST_JOIN or MULTICAST_ERROR follows.
     Join {
@@ -220,7 +222,8 @@ pub enum Request<'a> {
         /// Only to send to it: the QP is not attached.
         send_only: bool,
     },
-    /// Leave a multicast group (rdma_leave_multicast(3)). Undelivered events of it are discarded.
+    /// Leave a multicast group (rdma_leave_multicast(3)). Undelivered events of it are discarded, and a join that is still
+    /// open ends. It waits for the acks of the group's events, without a deadline, and then ends by event.
     Leave {
         /// Which.
         group: GroupKey,
@@ -235,7 +238,8 @@ pub enum Request<'a> {
         /// What to tell.
         ece: Ece,
     },
-    /// Report events on another channel from now on; `None` puts the id into synchronous mode (rdma_migrate_id(3)).
+    /// Report events on another channel from now on; `None` puts the id into synchronous mode (rdma_migrate_id(3)). It waits
+    /// for the acks of the id's events. A listener moves without the device.
     Migrate {
         /// The new channel.
         to: Option<ChannelKey>,

@@ -30,7 +30,7 @@ columns! {
         Connected = "connected",
         /// This side asked to disconnect; the peer has not answered.
         Disconnecting = "disconnecting",
-        /// A teardown is under way: it ends when no packet of the connection can arrive any more.
+        /// A teardown is under way: until no packet of the connection can arrive any more, or until its deadline.
         Closing = "closing",
         /// The peer asked to disconnect; this side has not answered.
         PeerClosed = "closed by peer",
@@ -44,7 +44,7 @@ columns! {
         Asked = "asked",
         /// Datagrams, either side: the lookup is answered. Nothing more happens on this id.
         Answered = "answered",
-        /// Rejected, unreachable, in error, or given up at a deadline. Only a destroy helps.
+        /// Rejected by either side, unreachable, in error, or given up at a deadline. Only a destroy helps.
         Failed = "failed",
         /// Takes connection requests.
         Listening = "listening",

@@ -162,7 +162,7 @@ mod ask {
 /// Sources: the kernel's state checks (`rdma_bind_addr` to `rdma_disconnect` of drivers/infiniband/core/cma.c) and, once
 /// connecting, the IB CM's (`ib_send_cm_rep`, `ib_send_cm_rtu`, `cm_send_rej_locked`, `cm_send_dreq_locked` of cm.c).
 #[rustfmt::skip]
-pub const REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
+pub static REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
     use ask::*;
     [
         //                   bind  resA  resR  list  attQ  detQ  conn  acpt  rejt  estb  disc  tear  noti  getR  join  leav  tos   reu+  reu-  afon  ackt  ece   migr  rels  dest
@@ -225,13 +225,14 @@ mod tell {
 /// What each fact does in each state: a row per [`State`], a column per [`Fact`], both in the order of `ALL`.
 ///
 /// An event of a step that is over is late; one of a step that was never begun is a fault. UNREACHABLE on an id that has
-/// a route only tells of a changed link address (`cma_netevent_callback`). DISCONNECTED may overtake ESTABLISHED. A
-/// request may come before a listen fails late (`rdma_listen`) or a destroy fails: then it is late.
+/// a route and waits for no answer only tells of a changed link address (`cma_netevent_callback`). DISCONNECTED may
+/// overtake ESTABLISHED. A request may come before a listen fails late (`rdma_listen`) or a destroy fails: then it is
+/// late. An event of a membership that the id does not have is late too, where this says *go*.
 ///
 /// Sources: `cma_ib_handler`, `addr_handler`, `cma_work_handler` (drivers/infiniband/core/cma.c), `ucma_event_handler`
 /// (ucma.c), `rdma_get_cm_event` (librdmacm).
 #[rustfmt::skip]
-pub const EVENTS: [[Tell; Fact::COUNT]; State::COUNT] = {
+pub static EVENTS: [[Tell; Fact::COUNT]; State::COUNT] = {
     use tell::*;
     [
         //                   adrR  adrE  rteR  rteE  creq  crsp  cerr  unre  rejd  estb  disc  remv  mjoi  merr  achg  twex  othr  dead
@@ -317,10 +318,12 @@ pub const fn operation(state: State) -> Option<Verb> {
 /// (`resolve_prepare_src`); `rdma_accept` that fails has rejected the peer (`rdma_accept` of cma.c).
 #[must_use]
 pub const fn after_failure(before: State, verb: Verb, errno: Errno) -> State {
-    match (before, verb) {
-        (State::Idle, Verb::ResolveAddr) if errno.0 == Errno::ENETUNREACH.0 => State::Bound,
-        (_, Verb::Accept) => State::Failed,
-        (before, _) => before,
+    if matches!(verb, Verb::Accept) {
+        State::Failed
+    } else if matches!((before, verb), (State::Idle, Verb::ResolveAddr)) && errno.0 == Errno::ENETUNREACH.0 {
+        State::Bound
+    } else {
+        before
     }
 }
 

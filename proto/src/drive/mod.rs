@@ -33,7 +33,7 @@ pub struct Drive<D> {
     faults: VecDeque<Fault>,
 }
 
-/// How a migration or destruction goes on.
+/// How a migration, a destruction or a leave goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Progress {
     /// It is done.
@@ -144,7 +144,7 @@ impl<D: Device> Drive<D> {
         self.core.poll_event(on)
     }
 
-    /// The application is done with an event; a migration or destruction that waited for it is carried out.
+    /// The application is done with an event; a migration, destruction or leave that waited for it is carried out.
     ///
     /// # Errors
     /// Refused for a receipt of another driver.

@@ -113,7 +113,8 @@ impl<D: Device> Drive<D> {
     /// or CONNECT_ERROR follows (rdma_connect(3)).
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 56 bytes of private data (180 for datagrams); failed with the device's errno.
+    /// Refused in a wrong state or with more than 56 bytes of private data (180 for datagrams); failed with the device's
+    /// errno.
     pub fn connect(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Connect { param, private_data }, deadline).map(drop)
     }
@@ -121,7 +122,8 @@ impl<D: Device> Drive<D> {
     /// Accepts a connection request; ESTABLISHED follows, for datagrams nothing (rdma_accept(3)).
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 196 bytes of private data (136 for datagrams); failed with `EINVAL` if the peer has gone.
+    /// Refused in a wrong state or with more than 196 bytes of private data (136 for datagrams); failed with `EINVAL` if the
+    /// peer has gone.
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
     }
@@ -129,7 +131,8 @@ impl<D: Device> Drive<D> {
     /// Turns a connection request, or the answer to one, down (rdma_reject(3)). The id is then to be destroyed.
     ///
     /// # Errors
-    /// Refused in a wrong state or with more than 148 bytes of private data; failed with the device's errno.
+    /// Refused in a wrong state or with more than 148 bytes of private data (136 for datagrams); failed with the device's
+    /// errno.
     pub fn reject(&mut self, id: IdKey, private_data: &[u8]) -> Result<(), Error> {
         self.request(id, Request::Reject { reason: RejectReason::Consumer, private_data }, Time::NEVER).map(drop)
     }

@@ -1,4 +1,4 @@
-//! Event channels: opened and closed by the application, or private to an id in synchronous mode.
+//! Event channels: opened and closed by the application, or of one id: in synchronous mode, or a listener.
 
 use super::Core;
 use crate::device::Call;
@@ -24,7 +24,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Refused::NoSuchChannel`]; [`Refused::ChannelInUse`] while it is being opened, ids are on it, events wait to be
-    /// taken, or it is private to an id in synchronous mode.
+    /// taken, or it belongs to an id in synchronous mode or to a listener.
     pub fn close_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
         self.usable_channel(key)?;
         match self.channels.get(key) {

@@ -35,7 +35,7 @@ impl Core {
     }
 
     /// The application is done with an event (rdma_ack_cm_event(3)). A migration or destruction that waited for the
-    /// last ack of its id goes on.
+    /// last ack of its id goes on, or a leave that waited for the last one of its group.
     ///
     /// # Errors
     /// [`Refused::NothingOwed`] for a receipt of another core.

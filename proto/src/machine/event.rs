@@ -26,8 +26,8 @@ pub enum Admission {
 
 impl Core {
     /// Whether the core takes another event of this channel now, and under which key a child would be filed. `None`
-    /// means: leave it in the kernel, which keeps it. That is so on every channel at the limit on events, and at the limit
-    /// on ids on the channels that a listener is on: the next event may be a request.
+    /// means: leave it in the kernel, which keeps it. That is so on every channel at the limit on events, on the channels
+    /// of listeners at the limit on ids, as the next event may be a request, and on one that is not open.
     ///
     /// The key is for the very next [`handle_event`](Core::handle_event); any request in between may take it.
     #[must_use]

@@ -71,12 +71,13 @@ pub struct Counters {
     pub discarded: u64,
 }
 
-/// A request on which a call was made has come to its end.
+/// A request on which a call was made has come to its end. [`Core::submit`] says which requests have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// What the request was about.
     pub about: About,
-    /// How it ended. A request that is completed by an event has only begun when this is `Ok`.
+    /// How it ended. A request that an event, or its deadline, completes has only begun when this is `Ok`, or is completed
+    /// already.
     pub result: Result<(), Failure>,
 }
 
@@ -127,7 +128,7 @@ impl Core {
     }
 
     /// Whether a request on an id waits for the application's acks, and will end by event: a migration, a destruction or
-    /// a leave.
+    /// a leave (any of them, where several wait).
     #[must_use]
     pub fn waits_for_acks(&self, id: IdKey, request: Verb) -> bool {
         self.ids.get(id).is_some_and(|it| {
@@ -211,7 +212,8 @@ impl Core {
 
     /// Synchronous mode: how the last request on the id that waits for an event ended; `None` while it is open or if
     /// there was none. The errno is the one that librdmacm would have set (`ucma_complete`), but a request ends only by
-    /// an event of its own: DISCONNECTED during a connect is `ECONNRESET`, and a device removal `ENODEV`.
+    /// an event of its own: DISCONNECTED during a connect is `ECONNRESET`, a device removal `ENODEV`, and a join ends by
+    /// what is told of its own group.
     #[must_use]
     pub fn sync_result(&self, id: IdKey) -> Option<Result<(), Errno>> {
         match self.ids.get(id)?.waiting {
@@ -229,7 +231,7 @@ impl Core {
     }
 
     /// Synchronous mode: the event that completed the last request, readable until the id's next request
-    /// (rdma_create_id(3)).
+    /// (rdma_create_id(3)). `None` if it ended without one: at once, or at its deadline.
     #[must_use]
     pub fn sync_event(&self, id: IdKey) -> Option<Event> {
         match self.ids.get(id)?.waiting {

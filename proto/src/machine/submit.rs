@@ -37,7 +37,15 @@ impl Core {
 
     /// Asks for something on an id. `deadline` is for requests that a later event completes: if it passes first, the
     /// request ends with [`EventKind::DeadlinePassed`](crate::EventKind::DeadlinePassed), in synchronous mode with
-    /// `ETIMEDOUT`.
+    /// `ETIMEDOUT`. It is for a migration and a destruction too, as long as they wait for acks. To all other requests it
+    /// means nothing, except that one which has passed already is refused, unless for a destruction.
+    ///
+    /// A request for which a call is made has one [`Ended`](crate::Ended), from
+    /// [`handle_outcome`](Core::handle_outcome). There are three exceptions:
+    /// - `AttachQp`, `DetachQp`, `GetRequest`, and the migration of a listener, make no call: on return they are done, or
+    ///   a `GetRequest` is begun.
+    /// - What [waits for acks](Core::waits_for_acks) ends by event instead.
+    /// - A destroy ends all other requests of its id; nothing more need be told of them.
     ///
     /// # Errors
     /// [`Refused`]: nothing has changed.

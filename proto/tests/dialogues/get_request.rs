@@ -235,7 +235,7 @@ fn a_listener_takes_no_event_of_another_id_to_another_core() {
     one.does(child, to(channel));
     let (released, _) = one.core.release(id).unwrap();
     one.core.check();
-    assert_eq!(one.core.has_channel(line), false);
+    assert!(!one.core.has_channel(line));
     let (id, line) = two.core.adopt(released).unwrap();
     two.core.check();
     assert_eq!((two.core.sync_result(id), two.core.sync_event(id)), (None, None));
