@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
@@ -46,6 +47,7 @@ impl<D: Data> Agent<D> {
         address: SocketAddr,
         plan: Plan,
         voice: Voice,
+        listens: &Sender<()>,
     ) -> Result<Self> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
@@ -54,6 +56,8 @@ impl<D: Data> Agent<D> {
             drive.bind(id, address)?;
             drive.listen(id, 0)?;
             agent.listener = Some(id);
+            // It need not concern anyone.
+            let _ = listens.send(());
             agent.voice.says(drive, id, &format!("listens on {address}"));
         } else {
             drive.resolve_addr(id, None, address, drive.within(PATIENCE))?;
@@ -101,7 +105,8 @@ impl<D: Data> Agent<D> {
             }
             // One connection at a time: whoever else comes is turned down.
             CmEvent::ConnectRequest if self.id.is_some() => {
-                drive.reject(id, &[])?;
+                // It fails if they have gone, which is as well.
+                let _ = drive.reject(id, &[]);
                 drive.destroy(id, drive.within(PATIENCE))?;
             }
             CmEvent::ConnectRequest => {

@@ -1,6 +1,7 @@
 //! The demo: everything on the simulated fabric, told as it happens.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use cmid_epoll::{Config, Epoll};
 use cmid_proto::{Acks, CmEvent, EventKind, PortSpace, Progress};
 use cmid_sim::{Clock, Fabric, Host};
 
+use crate::agent::PATIENCE;
 use crate::args::{Args, DriverName};
 use crate::ping;
 use crate::session::Plan;
@@ -36,12 +38,20 @@ fn both(driver: DriverName, port: u16, server: Plan, client: Plan, voices: [Voic
     let [server_voice, client_voice] = voices;
     let (server_device, client_device) = (server_host.device(), client_host.device());
     let server_plan = Plan { server: true, ..server };
+    let (listens, listening) = channel();
     let server = thread::Builder::new()
         .name("server".into())
-        .spawn(move || ping(driver, server_device, address, server_plan, server_voice))?;
-    // The listener must be there before the first request: over a fabric without loss there is one try.
-    thread::sleep(Duration::from_millis(50));
-    let client = ping(driver, client_device, address, Plan { server: false, ..client }, client_voice);
+        .spawn(move || ping(driver, server_device, address, server_plan, server_voice, &listens))?;
+    // The listener must be there before the first request: over a fabric without loss there is one try. If there is none
+    // the server says why.
+    let client = match listening.recv() {
+        Ok(()) => ping(driver, client_device, address, Plan { server: false, ..client }, client_voice, &channel().0),
+        Err(_) => Ok(()),
+    };
+    if client.is_err() && !server.is_finished() {
+        // It may wait for its client for ever.
+        return client.context("client");
+    }
     let server = server.join().map_err(|_| anyhow!("the server panicked"))?;
     client.context("client")?;
     server.context("server")
@@ -65,10 +75,10 @@ fn migrate() -> Result<()> {
     let voice = Voice(Some("engine"));
     let (_server, client) = hosts(SERVER, CLIENT);
     let mut driver = Epoll::new(client.device(), Config::default())?;
-    let limit = Some(Duration::from_secs(2));
+    let limit = Some(PATIENCE);
     let [old, new] = [driver.drive().open_channel(Acks::Explicit)?, driver.drive().open_channel(Acks::Explicit)?];
     let id = driver.drive().create_id(Some(old), PortSpace::Tcp)?;
-    let deadline = driver.drive().within(Duration::from_secs(2));
+    let deadline = driver.drive().within(PATIENCE);
     driver.drive().resolve_addr(id, None, SocketAddr::new(SERVER, 7174), deadline)?;
     voice.says(driver.drive(), id, &format!("is on {old} and looks for an address"));
     let mut first = None;

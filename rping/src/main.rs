@@ -19,6 +19,7 @@ mod stall;
 mod voice;
 
 use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
 
 use anyhow::Result;
 use clap::Parser;
@@ -37,12 +38,19 @@ fn main() -> Result<()> {
     }
 }
 
-/// One side, on whichever driver.
-fn ping<D: Data>(driver: DriverName, device: D, address: SocketAddr, plan: Plan, voice: Voice) -> Result<()> {
+/// One side, on whichever driver. A server `listens` before it waits for its client.
+fn ping<D: Data>(
+    driver: DriverName,
+    device: D,
+    address: SocketAddr,
+    plan: Plan,
+    voice: Voice,
+    listens: &Sender<()>,
+) -> Result<()> {
     match driver {
-        DriverName::Mio => on_mio::ping(device, address, plan, voice),
-        DriverName::Epoll => on_epoll::ping(device, address, plan, voice),
-        DriverName::Blocking => on_blocking::ping(device, address, plan, voice),
+        DriverName::Mio => on_mio::ping(device, address, plan, voice, listens),
+        DriverName::Epoll => on_epoll::ping(device, address, plan, voice, listens),
+        DriverName::Blocking => on_blocking::ping(device, address, plan, voice, listens),
     }
 }
 
@@ -60,7 +68,14 @@ fn plan(args: &Args) -> Plan {
 fn on_verbs(args: &Args) -> Result<()> {
     use anyhow::Context;
     let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
-    ping(args.driver, device, (args.address, args.port).into(), plan(args), Voice::SILENT)
+    ping(
+        args.driver,
+        device,
+        (args.address, args.port).into(),
+        plan(args),
+        Voice::SILENT,
+        &std::sync::mpsc::channel().0,
+    )
 }
 
 #[cfg(not(feature = "verbs"))]

@@ -1,6 +1,7 @@
 //! The ping with blocking calls.
 
 use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -15,10 +16,18 @@ use crate::voice::Voice;
 /// How long a connection may be still.
 const STILL: Duration = Duration::from_secs(60);
 
-pub(crate) fn ping<D: Data>(device: D, address: SocketAddr, plan: Plan, voice: Voice) -> Result<()> {
+pub(crate) fn ping<D: Data>(
+    device: D,
+    address: SocketAddr,
+    plan: Plan,
+    voice: Voice,
+    listens: &Sender<()>,
+) -> Result<()> {
     let options = Options { param: PARAM, timeout: PATIENCE, ..Options::default() };
     if plan.server {
         let mut listener = Listener::bind(device, address)?;
+        // It need not concern anyone.
+        let _ = listens.send(());
         voice.tells(&format!("listens on {}", listener.local_addr()?));
         let incoming = loop {
             match listener.accept(Duration::from_secs(3600)) {

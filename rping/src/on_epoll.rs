@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::sync::mpsc::Sender;
 
 use anyhow::Result;
 use cmid_epoll::{Config, Epoll};
@@ -14,9 +15,15 @@ use crate::session::Plan;
 use crate::stall::Stall;
 use crate::voice::Voice;
 
-pub(crate) fn ping<D: Data>(device: D, address: SocketAddr, plan: Plan, voice: Voice) -> Result<()> {
+pub(crate) fn ping<D: Data>(
+    device: D,
+    address: SocketAddr,
+    plan: Plan,
+    voice: Voice,
+    listens: &Sender<()>,
+) -> Result<()> {
     let mut driver = Epoll::new(device, Config::default())?;
-    let mut agent = Agent::begin(driver.drive(), address, plan, voice)?;
+    let mut agent = Agent::begin(driver.drive(), address, plan, voice, listens)?;
     let mut stall = Stall::new();
     loop {
         let mut told = false;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::sync::mpsc::Sender;
 
 use anyhow::Result;
 use cmid_mio::{Config, Mio};
@@ -18,11 +19,17 @@ use crate::voice::Voice;
 /// The CQ's; the driver has those from 1 on.
 const CQ: Token = Token(0);
 
-pub(crate) fn ping<D: Data>(device: D, address: SocketAddr, plan: Plan, voice: Voice) -> Result<()> {
+pub(crate) fn ping<D: Data>(
+    device: D,
+    address: SocketAddr,
+    plan: Plan,
+    voice: Voice,
+    listens: &Sender<()>,
+) -> Result<()> {
     let mut poll = Poll::new()?;
     let mut events = Events::with_capacity(64);
     let mut driver = Mio::new(device, poll.registry(), Config { limits: Limits::default(), tokens: 1..64 })?;
-    let mut agent = Agent::begin(driver.drive(), address, plan, voice)?;
+    let mut agent = Agent::begin(driver.drive(), address, plan, voice, listens)?;
     let mut stall = Stall::new();
     let mut registered = false;
     while !agent.is_done() {

@@ -35,7 +35,7 @@ pub(crate) fn run<L: Lab>(lab: &L, count: u32, kernel: bool) -> Result<()> {
     let mut migrations = 0;
     for cycle in 0..count {
         migrations += one(&mut bench, rooms, cycle).map_err(|failure| anyhow!("cycle {cycle}: {failure}"))?;
-        if (cycle + 1) % 1000 == 0 {
+        if (cycle + 1).is_multiple_of(1000) {
             println!("{} cycles in {:.1} s", cycle + 1, began.elapsed().as_secs_f64());
         }
     }
@@ -78,7 +78,7 @@ struct Rooms {
 
 /// One connection; how many migrations were in it.
 fn one<L: Lab>(b: &mut Bench<'_, L>, rooms: Rooms, cycle: u32) -> Check<u32> {
-    let point = (cycle % MIGRATE_EVERY == 0).then_some(cycle / MIGRATE_EVERY % POINTS);
+    let point = cycle.is_multiple_of(MIGRATE_EVERY).then_some(cycle / MIGRATE_EVERY % POINTS);
     let (mut client_on, mut server_on) = (b.client.channel, b.server.channel);
     let mut migrations = 0;
     let mut migrate = |b: &mut Bench<'_, L>, who: Who, id: IdKey, to: Option<ChannelKey>| -> Check {

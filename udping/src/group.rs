@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::DerefMut;
+use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -55,7 +56,14 @@ where
 }
 
 /// Joins and counts `count` messages.
-pub(crate) fn receive<S, D>(driver: S, group: IpAddr, bind: IpAddr, count: u32, size: usize) -> Result<()>
+pub(crate) fn receive<S, D>(
+    driver: S,
+    group: IpAddr,
+    bind: IpAddr,
+    count: u32,
+    size: usize,
+    ready: &Sender<()>,
+) -> Result<()>
 where
     S: Subject,
     S::Device: DerefMut<Target = D>,
@@ -64,6 +72,8 @@ where
     let mut station = Station::new(driver)?;
     let mut member = join(&mut station, group, bind, size, false)?;
     println!("joined {group}");
+    // It need not concern anyone.
+    let _ = ready.send(());
     let (mut came, mut last) = (0, Instant::now());
     while came < count {
         match member.port.poll()? {

@@ -3,6 +3,7 @@
 //! `udping serve` echoes datagrams and `udping ping` sends them; `udping receive` and `udping send` join a multicast group.
 //! The group's messages are those of rdma-core's `mckey`, in both directions: any bytes, counted.
 #![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod data;
 mod group;
@@ -12,6 +13,7 @@ mod station;
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
+use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -94,7 +96,7 @@ fn main() -> ExitCode {
 
 #[cfg(feature = "verbs")]
 fn on_hardware(driver: Driver, role: Role) -> Result<()> {
-    on(driver, role, cmid_verbs::Verbs::open().context("opening librdmacm")?)
+    on(driver, role, cmid_verbs::Verbs::open().context("opening librdmacm")?, &channel().0)
 }
 
 #[cfg(not(feature = "verbs"))]
@@ -102,27 +104,31 @@ fn on_hardware(_: Driver, _: Role) -> Result<()> {
     anyhow::bail!("this udping was built without the feature `verbs`; `udping demo` runs on the simulator")
 }
 
-fn on<D: data::Data + cmid_conformance::TestDevice>(driver: Driver, role: Role, device: D) -> Result<()> {
+/// Plays a role. The one that waits for the other says when it is `ready`.
+fn on<D>(driver: Driver, role: Role, device: D, ready: &Sender<()>) -> Result<()>
+where
+    D: data::Data + cmid_conformance::TestDevice,
+{
     fn made<S>(made: cmid_conformance::Check<S>) -> Result<S> {
         made.map_err(|failure| anyhow::anyhow!("{failure}"))
     }
     match driver {
-        Driver::Mio => play(made(OnMio::make(device))?, role),
-        Driver::Epoll => play(made(OnEpoll::make(device))?, role),
-        Driver::Blocking => play(made(OnBlocking::make(device))?, role),
+        Driver::Mio => play(made(OnMio::make(device))?, role, ready),
+        Driver::Epoll => play(made(OnEpoll::make(device))?, role, ready),
+        Driver::Blocking => play(made(OnBlocking::make(device))?, role, ready),
     }
 }
 
-fn play<S, D>(driver: S, role: Role) -> Result<()>
+fn play<S, D>(driver: S, role: Role, ready: &Sender<()>) -> Result<()>
 where
     S: Subject,
     S::Device: std::ops::DerefMut<Target = D>,
     D: data::Data,
 {
     match role {
-        Role::Serve(flow) => serve::run(driver, flow.address, flow.count, flow.size),
+        Role::Serve(flow) => serve::run(driver, flow.address, flow.count, flow.size, ready),
         Role::Ping(flow) => ping::run(driver, flow.address, flow.count, flow.size),
-        Role::Receive(it) => group::receive(driver, it.group, it.bind, it.count, it.size),
+        Role::Receive(it) => group::receive(driver, it.group, it.bind, it.count, it.size, ready),
         Role::Send(it) => group::send(driver, it.group, it.bind, it.count, it.size),
         Role::Demo => Ok(()),
     }
@@ -138,16 +144,15 @@ fn demo(driver: Driver) -> Result<()> {
     for pair in
         [[Role::Serve(flow), Role::Ping(flow)], [Role::Receive(group), Role::Send(Group { bind: server, ..group })]]
     {
-        let threads = pair.map(|role| {
-            let device: SimDevice = host.device();
-            let thread = std::thread::spawn(move || on(driver, role, device));
-            // The one that waits comes first.
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            thread
-        });
-        for thread in threads {
-            thread.join().map_err(|_| anyhow::anyhow!("a side panicked")).context("the demo")??;
-        }
+        let [waits, asks] = pair;
+        let (ready, is_ready) = channel();
+        let device: SimDevice = host.device();
+        let waiting = std::thread::spawn(move || on(driver, waits, device, &ready));
+        // If it never is, it says why.
+        let asked = if is_ready.recv().is_ok() { on(driver, asks, host.device(), &channel().0) } else { Ok(()) };
+        let waited = waiting.join().map_err(|_| anyhow::anyhow!("a side panicked")).context("the demo")?;
+        asked?;
+        waited?;
     }
     Ok(())
 }

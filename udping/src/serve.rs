@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::ops::DerefMut;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
@@ -19,7 +20,7 @@ const LINGER: Duration = Duration::from_millis(500);
 const QKEY: u32 = 0x0123_4567;
 
 /// Answers until `count` different datagrams have come.
-pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize) -> Result<()>
+pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize, ready: &Sender<()>) -> Result<()>
 where
     S: Subject,
     S::Device: DerefMut<Target = D>,
@@ -30,6 +31,8 @@ where
     station.drive().bind(listener, address)?;
     station.drive().listen(listener, 8)?;
     println!("serves {address}");
+    // It need not concern anyone.
+    let _ = ready.send(());
     let began = Instant::now();
     let id = loop {
         match station.next_event() {
@@ -69,11 +72,15 @@ fn answer<P: Port>(port: &mut P, arrived: Arrived) -> Result<u32> {
     let Some(number) = bytes.first_chunk::<4>() else { bail!("a datagram of {} bytes", bytes.len()) };
     let way = port.way_back(arrived)?;
     port.send(&bytes, &way, arrived.src_qp, QKEY)?;
+    let began = Instant::now();
     // One at a time: the address handle and the buffer are needed until it is sent.
     loop {
         match port.poll()? {
             Polled::Sent => break,
-            Polled::Nothing => std::hint::spin_loop(),
+            Polled::Nothing => {
+                ensure!(began.elapsed() < PATIENCE, "an answer is not sent within {PATIENCE:?}");
+                std::thread::yield_now();
+            }
             // The peer waits for its answer before it sends the next; this is the same one again.
             Polled::Arrived(again) => port.post_recv(again.slot)?,
             Polled::Failed(status) => bail!("the answer failed with status {status}"),
