@@ -69,6 +69,7 @@ pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), Why> {
         Request::SetOption { option: CmOption::AckTimeout(_) } if service == Service::Datagram => {
             Err(Why::NotForDatagrams)
         }
+        Request::SetEce { .. } if service == Service::Datagram => Err(Why::NotForDatagrams),
         // The library takes the options from the QP where there is one.
         Request::SetEce { .. } if id.has_qp => Err(Why::HasQp),
         Request::SetEce { ece } if ece.vendor_id == 0 => Err(Why::NoVendor),

@@ -149,6 +149,8 @@ mod ask {
     pub(super) const sta: Ask = Ask::Refuse(Why::Stalls);
     /// librdmacm keeps it and nobody ever sends it.
     pub(super) const snt: Ask = Ask::Refuse(Why::AlreadySent);
+    /// Only connections have it.
+    pub(super) const nfd: Ask = Ask::Refuse(Why::NotForDatagrams);
     /// EISCONN of the kernel.
     pub(super) const isc: Ask = Ask::Refuse(Why::IsConnected);
     /// Nothing to wait for.
@@ -182,9 +184,9 @@ pub static REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
         /* PeerClosed     */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, PCl, PCl, PCl, ___, ___, PCl, snt, PCl, PCl, END],
         /* TimeWait       */ [___, ___, ___, ___, ___, TmW, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, TmW, TmW, TmW, ___, ___, TmW, snt, TmW, TmW, END],
         /* Closed         */ [___, ___, ___, ___, ___, Cls, ___, ___, ___, ___, Cls, ovr, ___, ___, ___, Cls, Cls, Cls, ___, ___, Cls, snt, Cls, Cls, END],
-        /* Asking         */ [___, ___, ___, ___, Asg, Asg, ___, ___, ___, ___, nil, nil, ___, ___, ___, Asg, Asg, Asg, ___, ___, Asg, snt, Asg, Asg, END],
-        /* Asked          */ [___, ___, ___, ___, Akd, Akd, ___, Ans, Fld, brk, nil, nil, ___, ___, ___, Akd, Akd, Akd, ___, ___, Akd, snt, Akd, Akd, END],
-        /* Answered       */ [___, ___, ___, ___, Ans, Ans, ___, ___, ___, ___, nil, nil, ___, ___, ___, Ans, Ans, Ans, ___, ___, Ans, snt, Ans, Ans, END],
+        /* Asking         */ [___, ___, ___, ___, Asg, Asg, ___, ___, ___, ___, nil, nil, ___, ___, ___, Asg, Asg, Asg, ___, ___, nfd, nfd, Asg, Asg, END],
+        /* Asked          */ [___, ___, ___, ___, Akd, Akd, ___, Ans, Fld, brk, nil, nil, ___, ___, ___, Akd, Akd, Akd, ___, ___, nfd, nfd, Akd, Akd, END],
+        /* Answered       */ [___, ___, ___, ___, Ans, Ans, ___, ___, ___, ___, nil, nil, ___, ___, ___, Ans, Ans, Ans, ___, ___, nfd, nfd, Ans, Ans, END],
         /* Failed         */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, nil, ___, ___, ___, Fld, Fld, Fld, ___, ___, Fld, snt, Fld, Fld, END],
         /* Listening      */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, nil, ___, Lis, ___, Lis, Lis, ___, ___, ___, Lis, snt, Lis, Lis, END],
         /* Removed        */ [___, ___, ___, ___, ___, Rem, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, Rem, Rem, END],

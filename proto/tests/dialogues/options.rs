@@ -50,6 +50,7 @@ fn options_are_refused_where_the_kernel_would() {
     let refused =
         stage.refuses(datagrams, Request::SetOption { option: CmOption::AckTimeout(14) }, Why::NotForDatagrams);
     assert_eq!(refused.errno(), Errno::EINVAL);
+    stage.refuses(datagrams, ECE, Why::NotForDatagrams);
     stage.does(datagrams, TOS);
     stage.ends(&[id, listener, resolved, datagrams], &[channel]);
 }
