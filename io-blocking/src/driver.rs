@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use cmid_proto::{Drive, Errno, Event, IdKey, Limits, Pollable, Rest, Time, Verb, Watched};
+use cmid_proto::{ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Pollable, Rest, Time, Verb, Watched};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
@@ -39,8 +39,8 @@ pub struct Blocking<D> {
 enum Woken {
     /// The user's own descriptor.
     Descriptor,
-    /// Channels, or the time.
-    Driver,
+    Channels,
+    Time,
     Signal,
 }
 
@@ -89,14 +89,18 @@ impl<D: Pollable> Blocking<D> {
     /// `ECANCELED` once the canceller has cancelled; what poll(2) failed with.
     pub fn wait_with(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> Result<bool, Errno> {
         let end = at_most.map_or(Time::NEVER, |span| now().after(span));
+        let mut woken = Woken::Time;
         loop {
             let due = match self.settle() {
                 Rest::Look => return Ok(false),
                 Rest::More => Time::ZERO,
+                // What was readable gave nothing. If it cannot be read it will be readable again and again: the
+                // application may want to know.
+                Rest::Until(_) if woken == Woken::Channels => return Ok(false),
                 Rest::Until(due) => due.unwrap_or(Time::NEVER).min(end),
             };
             let present = now();
-            let woken = self.sleep(also, (due != Time::NEVER).then(|| due.since(present)))?;
+            woken = self.sleep(also, (due != Time::NEVER).then(|| due.since(present)))?;
             if woken == Woken::Descriptor {
                 return Ok(true);
             }
@@ -160,10 +164,17 @@ impl<D: Pollable> Blocking<D> {
         let left = end.since(now());
         *last = left.is_zero();
         let at_most = (end != Time::NEVER).then_some(left);
-        self.wait_with(also, at_most).map_err(|errno| match errno {
+        let ready = self.wait_with(also, at_most).map_err(|errno| match errno {
             Errno::ECANCELED => Error::Cancelled { during },
             errno => Error::Wait(errno),
-        })
+        })?;
+        // A channel that cannot be read would be found readable again and again.
+        while let Some(fault) = self.drive.next_fault() {
+            if let Fault::Read { .. } = fault {
+                return Err(Error::Core(fault.into()));
+            }
+        }
+        Ok(ready)
     }
 
     /// Synchronous mode: waits until the request on an id that was made last has ended.
@@ -210,7 +221,9 @@ impl<D: Pollable> Blocking<D> {
             tv_nsec: i64::from(span.subsec_nanos()),
         });
         let device = self.drive.device();
-        let channels = device.poller().keys().iter().filter_map(|&key| Some((key, device.fd(key)?)));
+        // What the core does not take stays in the kernel, where it keeps its channel readable.
+        let wanted = |key: &&ChannelKey| self.drive.core().wants_event(**key).is_some();
+        let channels = device.poller().keys().iter().filter(wanted).filter_map(|&key| Some((key, device.fd(key)?)));
         let (keys, fds): (Vec<_>, Vec<_>) = channels.unzip();
         let all = [self.canceller.as_fd()].into_iter().chain(fds).chain(also);
         let mut polled: Vec<PollFd<'_>> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -224,13 +237,19 @@ impl<D: Pollable> Blocking<D> {
         let cancelled = ready.next() == Some(true);
         let readable: Vec<_> = keys.into_iter().zip(ready.by_ref()).filter(|&(_, ready)| ready).collect();
         let also = ready.next() == Some(true);
+        let any = !readable.is_empty();
         for (channel, _) in readable {
             self.drive.readable(channel);
         }
-        match (cancelled, also) {
-            (true, _) => Err(Errno::ECANCELED),
-            (false, true) => Ok(Woken::Descriptor),
-            (false, false) => Ok(Woken::Driver),
+        if cancelled {
+            return Err(Errno::ECANCELED);
         }
+        Ok(if also {
+            Woken::Descriptor
+        } else if any {
+            Woken::Channels
+        } else {
+            Woken::Time
+        })
     }
 }

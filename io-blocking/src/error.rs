@@ -5,7 +5,7 @@ use cmid_proto::{Errno, Event, Refused, Why};
 /// Why a blocking call did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The request was refused, or the device could not begin it.
+    /// The request was refused, or the device could not begin it, or its events cannot be read.
     #[error(transparent)]
     Core(cmid_proto::Error),
     /// It began, and ended with this event: rejected (the private data says more), unreachable, ...

@@ -1,0 +1,73 @@
+//! A device whose channels cannot be read, though they are readable.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cmid_blocking::{Error, Listener};
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, Fault, IdKey, Outcome, Pollable, RawEvent};
+use cmid_sim::SimDevice;
+
+use common::{FOR_EVER, SOON, Silent, host, server};
+
+/// A device that reads nothing while it is broken.
+struct Fragile {
+    device: SimDevice,
+    broken: Arc<AtomicBool>,
+}
+
+impl Device for Fragile {
+    type Handle = <SimDevice as Device>::Handle;
+
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        if self.broken.load(Ordering::Relaxed) { Err(Errno::EIO) } else { self.device.fetch(on, child) }
+    }
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        self.device.call(call, private_data)
+    }
+    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.device.local_addr(id)
+    }
+    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.device.peer_addr(id)
+    }
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        self.device.remote_ece(id)
+    }
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
+        self.device.release(id, channel)
+    }
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
+        self.device.adopt(id, channel, handle)
+    }
+}
+
+impl Pollable for Fragile {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.device.fd(on)
+    }
+    fn sibling(&self) -> Self {
+        Fragile { device: self.device.sibling(), broken: Arc::clone(&self.broken) }
+    }
+}
+
+#[test]
+fn a_wait_ends_when_nothing_can_be_read_and_may_be_tried_again() {
+    let (host, broken) = (host(), Arc::new(AtomicBool::new(true)));
+    let device = Fragile { device: host.device(), broken: Arc::clone(&broken) };
+    let mut listener = Listener::bind(device, server()).unwrap();
+    let _client = Silent::connecting(&host);
+    for _ in 0..2 {
+        match listener.accept(FOR_EVER) {
+            Err(Error::Core(cmid_proto::Error::Fault(Fault::Read { errno, .. }))) => assert_eq!(errno, Errno::EIO),
+            Err(error) => panic!("{error}"),
+            Ok(_) => panic!("a request that nobody read"),
+        }
+    }
+    broken.store(false, Ordering::Relaxed);
+    listener.accept(SOON).unwrap();
+}
