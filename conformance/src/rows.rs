@@ -140,7 +140,7 @@ pub const ROWS: &[Row] = &[
     row(76, "notify").but("events other than COMM_EST cannot be written down"),
     row(77, "notify of a path migration breaks the connection").but("not applicable: there is no request for it"),
     row(78, "the device goes")
-        .but("for ids that have been told the core answers itself, with EINVAL where the kernel says ENXIO"),
+        .but("for ids that have been told the core answers itself, with the same ENXIO"),
     row(79, "a bond fails over"),
 ];
 

@@ -55,6 +55,9 @@ pub enum Why {
     /// The kernel would answer EINVAL.
     #[error("not in this state")]
     WrongState,
+    /// The id's device was removed: the kernel would answer ENXIO.
+    #[error("its device is gone")]
+    DeviceGone,
     /// librdmacm would follow a null pointer.
     #[error("the id is not bound to a device")]
     NoDevice,
@@ -176,6 +179,7 @@ impl Why {
             | Why::NotForDatagrams
             | Why::NoVendor
             | Why::IsOver => Errno::EINVAL,
+            Why::DeviceGone => Errno::ENXIO,
             Why::NotConnected => Errno::ENOTCONN,
             Why::IsConnected => Errno::EISCONN,
             Why::AlreadyMember(_) => Errno::EADDRINUSE,

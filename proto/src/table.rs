@@ -149,6 +149,8 @@ mod ask {
     pub(super) const sta: Ask = Ask::Refuse(Why::Stalls);
     /// librdmacm keeps it and nobody ever sends it.
     pub(super) const snt: Ask = Ask::Refuse(Why::AlreadySent);
+    /// ENXIO of the kernel.
+    pub(super) const gon: Ask = Ask::Refuse(Why::DeviceGone);
     /// Only connections have it.
     pub(super) const nfd: Ask = Ask::Refuse(Why::NotForDatagrams);
     /// EISCONN of the kernel.
@@ -189,7 +191,7 @@ pub static REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
         /* Answered       */ [___, ___, ___, ___, Ans, Ans, ___, ___, ___, ___, nil, nil, ___, ___, ___, Ans, Ans, Ans, ___, ___, nfd, nfd, Ans, Ans, END],
         /* Failed         */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, nil, ___, ___, ___, Fld, Fld, Fld, ___, ___, Fld, snt, Fld, Fld, END],
         /* Listening      */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, nil, ___, Lis, ___, Lis, Lis, ___, ___, ___, Lis, snt, Lis, Lis, END],
-        /* Removed        */ [___, ___, ___, ___, ___, Rem, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, Rem, Rem, END],
+        /* Removed        */ [gon, gon, gon, gon, gon, Rem, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, Rem, Rem, END],
         /* Destroying     */ [___, ___, ___, ___, ___, END, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___],
     ]
 };

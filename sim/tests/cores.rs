@@ -34,6 +34,8 @@ impl Pair {
             for (at, drive) in self.sides.iter_mut().enumerate() {
                 drive.set_now(self.fabric.now());
                 drive.readable(self.channels[at]);
+                let lines: Vec<_> = drive.core().id_keys().filter_map(|id| drive.core().line(id)).collect();
+                lines.into_iter().for_each(|line| drive.readable(line));
                 let _ = drive.turn(100);
                 drive.core().check();
                 if let Some(event) = drive.next_event(self.channels[at]) {

@@ -100,7 +100,9 @@ pub(super) fn row_78_the_device_goes<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     for id in [client, bound] {
         same("state", b.client.drive().core().state(id), Some(State::Removed))?;
         let refused = b.client.drive().connect(id, param, &[], Time::NEVER);
-        ensure(matches!(refused, Err(Error::Refused(_))), || format!("connect: {refused:?}, expected a refusal"))?;
+        let is_refusal = matches!(refused, Err(Error::Refused(_)));
+        ensure(is_refusal, || format!("connect: {refused:?}, expected a refusal"))?;
+        fails("connect", refused, Errno::ENXIO)?;
         same("bare disconnect", b.client.bare(&Call::Disconnect { id }, &[]), Err(Errno::ENXIO))?;
         same("bare connect", b.client.bare(&Call::Connect { id, param }, &[]), Err(Errno::ENXIO))?;
     }

@@ -68,7 +68,8 @@ fn what_does_not_listen_or_is_not_synchronous_is_refused() {
     for state in State::ALL.into_iter().filter(|&state| state != State::Listening) {
         let mut stage = stage.clone();
         let id = stage.in_state(channel, state);
-        stage.refuses(id, NEXT, Why::WrongState);
+        let why = if state == State::Removed { Why::DeviceGone } else { Why::WrongState };
+        stage.refuses(id, NEXT, why);
     }
     let id = stage.in_state(channel, State::Listening);
     assert_eq!(stage.refuses(id, NEXT, Why::NotSync).errno(), Errno::EINVAL);
@@ -115,7 +116,7 @@ fn only_a_request_or_the_removal_ends_a_wait() {
     assert_eq!(stage.core.sync_result(id), Some(Err(Errno::ENODEV)));
     assert_eq!(stage.core.sync_event(id).unwrap().kind, cm(CmEvent::DeviceRemoval));
     assert_eq!(stage.core.poll_timeout(), None);
-    stage.refuses(id, NEXT, Why::WrongState);
+    stage.refuses(id, NEXT, Why::DeviceGone);
     stage.ends(&[id], &[]);
 }
 

@@ -110,7 +110,8 @@ fn a_group_is_joined_with_an_address_and_no_operation_under_way() {
     for state in State::ALL.into_iter().filter(|&state| !matches!(state, State::Bound | State::AddrResolved)) {
         let mut stage = stage.clone();
         let id = stage.in_state(channel, state);
-        stage.refuses(id, join(1), Why::WrongState);
+        let why = if state == State::Removed { Why::DeviceGone } else { Why::WrongState };
+        stage.refuses(id, join(1), why);
     }
 }
 
@@ -494,7 +495,7 @@ fn a_removed_device_ends_every_join_and_only_a_destroy_helps() {
     assert_eq!(stage.core.poll_timeout(), None);
     for group in [two, three] {
         assert_eq!(says(&mut stage, id, group, JOINED, 0), Admission::Late);
-        stage.refuses(id, leave(group), Why::WrongState);
+        stage.refuses(id, leave(group), Why::DeviceGone);
     }
     // The leave that waited goes on, and says what the device says.
     stage.acks(first);

@@ -105,12 +105,17 @@ fn a_teardown_is_refused_where_there_is_no_connection() {
         let why = match state {
             State::Connected | State::Disconnecting | State::Closing | State::PeerClosed | State::TimeWait => continue,
             State::Closed => Why::IsOver,
-            State::Removed | State::Destroying => Why::WrongState,
+            State::Removed => Why::DeviceGone,
+            State::Destroying => Why::WrongState,
             _ => Why::NotConnected,
         };
         let mut stage = stage.clone();
         let id = stage.in_state(channel, state);
-        let errno = if why == Why::NotConnected { Errno::ENOTCONN } else { Errno::EINVAL };
+        let errno = match why {
+            Why::NotConnected => Errno::ENOTCONN,
+            Why::DeviceGone => Errno::ENXIO,
+            _ => Errno::EINVAL,
+        };
         assert_eq!(stage.refuses(id, Request::Teardown, why).errno(), errno);
     }
     stage.ends(&[], &[channel]);
