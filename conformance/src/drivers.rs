@@ -71,9 +71,11 @@ impl<D: TestDevice> Subject for OnMio<D> {
 
     fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
         let timeout = self.driver.timeout(Some(at_most));
-        self.poll
-            .poll(&mut self.events, timeout)
-            .map_err(|error| Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)))?;
+        if let Err(error) = self.poll.poll(&mut self.events, timeout)
+            && error.kind() != std::io::ErrorKind::Interrupted
+        {
+            return Err(Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)));
+        }
         for event in &self.events {
             self.driver.handle(event);
         }

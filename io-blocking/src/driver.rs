@@ -23,7 +23,6 @@ const BUDGET: usize = 256;
 pub struct Blocking<D> {
     drive: Drive<Watched<D, Channels>>,
     canceller: Canceller,
-    limits: Limits,
     /// The core's news that the application was told of.
     told: u64,
     /// The core takes no more events until some are taken from it.
@@ -49,7 +48,7 @@ impl<D: Pollable> Blocking<D> {
     #[must_use]
     pub fn new(device: D, limits: Limits, canceller: Canceller) -> Self {
         let drive = Drive::new(Watched::new(device, Channels::default()), limits);
-        Blocking { drive, canceller, limits, told: 0, full: false, aside: VecDeque::new(), open: None }
+        Blocking { drive, canceller, told: 0, full: false, aside: VecDeque::new(), open: None }
     }
 
     /// Another canceller from now on: after one that has cancelled, what is still to be waited for can be.
@@ -118,11 +117,6 @@ impl<D: Pollable> Blocking<D> {
         let news = self.drive.core().news();
         let is_new = std::mem::replace(&mut self.told, news) != news;
         self.full = rest == Rest::Look && !is_new;
-        // At the limit on ids the listeners' channels wait for a destroy, which comes with a turn of its own: until then
-        // there is nothing to look at.
-        if self.full && self.drive.core().ids() >= self.limits.ids as usize {
-            return Rest::Until(self.drive.next_timeout());
-        }
         rest
     }
 

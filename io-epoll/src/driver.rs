@@ -31,10 +31,7 @@ pub struct Config {
 pub struct Epoll<D> {
     drive: Drive<Watched<D, Interest>>,
     alarm: Alarm,
-    limits: Limits,
     busy_poll: Duration,
-    /// The core's news that the application was told of.
-    told: u64,
 }
 
 /// What one look at the epoll instance gave.
@@ -55,7 +52,7 @@ impl<D: Pollable> Epoll<D> {
         interest.add_own(alarm.as_fd())?;
         let Config { limits, busy_poll } = config;
         let drive = Drive::new(Watched::new(device, interest), limits);
-        Ok(Epoll { drive, alarm, limits, busy_poll, told: 0 })
+        Ok(Epoll { drive, alarm, busy_poll })
     }
 
     /// The requests, the events and the core, at the present time.
@@ -75,7 +72,7 @@ impl<D: Pollable> Epoll<D> {
         let end = at_most.map_or(Time::NEVER, |span| now().after(span));
         let spin_end = now().after(self.busy_poll);
         loop {
-            let rest = self.settle();
+            let rest = self.drive().settle(BUDGET);
             let present = now();
             let sleep = match rest {
                 Rest::Look => return Ok(()),
@@ -92,7 +89,7 @@ impl<D: Pollable> Epoll<D> {
             let woken = self.collect(sleep)?;
             if woken == Woken::Signal || present >= end {
                 // What was there at the end is not left for the next wait.
-                let _over = self.settle();
+                let _over = self.drive().settle(BUDGET);
                 return Ok(());
             }
         }
@@ -109,7 +106,7 @@ impl<D: Pollable> Epoll<D> {
     pub fn turn(&mut self) -> Result<Rest, Errno> {
         // All of the reports: the rest would make no new edge in an outer loop.
         while self.collect(Some(Duration::ZERO))? == Woken::Reports {}
-        let rest = self.settle();
+        let rest = self.drive().settle(BUDGET);
         let due = match rest {
             Rest::Look | Rest::More if self.drive.has_work() => Time::ZERO,
             Rest::Look | Rest::More => self.drive.next_timeout().unwrap_or(Time::NEVER),
@@ -117,19 +114,6 @@ impl<D: Pollable> Epoll<D> {
         };
         self.alarm.set(due)?;
         Ok(rest)
-    }
-
-    /// One turn, and what to do next.
-    fn settle(&mut self) -> Rest {
-        let rest = self.drive().settle(BUDGET);
-        let news = self.drive.core().news();
-        let is_new = std::mem::replace(&mut self.told, news) != news;
-        // At the limit on ids the listeners' channels wait for a destroy, which comes with a turn of its own: until then
-        // there is nothing to look at.
-        if rest == Rest::Look && !is_new && self.drive.core().ids() >= self.limits.ids as usize {
-            return Rest::Until(self.drive.next_timeout());
-        }
-        rest
     }
 
     /// Takes reports of the epoll instance: which channels are readable.

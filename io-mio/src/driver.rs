@@ -32,9 +32,6 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Mio<D> {
     drive: Drive<Watched<D, Tokens>>,
-    limits: Limits,
-    /// The core's news that the application was told of.
-    told: u64,
 }
 
 impl<D: Pollable> Mio<D> {
@@ -46,7 +43,7 @@ impl<D: Pollable> Mio<D> {
         let Config { mut limits, tokens } = config;
         limits.channels = limits.channels.min(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
         let tokens = Tokens::new(registry.try_clone()?, tokens);
-        Ok(Mio { drive: Drive::new(Watched::new(device, tokens), limits), limits, told: 0 })
+        Ok(Mio { drive: Drive::new(Watched::new(device, tokens), limits) })
     }
 
     /// The requests, the events and the core, at the present time.
@@ -68,15 +65,7 @@ impl<D: Pollable> Mio<D> {
 
     /// Does what there is to do, without waiting. [`Rest::Look`]: there are events to take.
     pub fn turn(&mut self) -> Rest {
-        let rest = self.drive().settle(BUDGET);
-        let news = self.drive.core().news();
-        let is_new = std::mem::replace(&mut self.told, news) != news;
-        // At the limit on ids the listeners' channels wait for a destroy, which comes with a turn of its own: until then
-        // there is nothing to look at.
-        if rest == Rest::Look && !is_new && self.drive.core().ids() >= self.limits.ids as usize {
-            return Rest::Until(self.drive.next_timeout());
-        }
-        rest
+        self.drive().settle(BUDGET)
     }
 
     /// Does what requests since the last turn have left to do, and tells how long the next poll may sleep: `at_most` as the

@@ -243,7 +243,8 @@ pub enum Fault {
         /// What it left in errno.
         errno: Errno,
     },
-    /// Reading a channel failed.
+    /// Reading a channel failed. It is read again when its poller tells of it again, or after
+    /// [`Drive::readable`](crate::Drive::readable).
     #[error("reading channel {channel} failed: {errno}")]
     Read {
         /// The channel.

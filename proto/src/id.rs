@@ -265,6 +265,8 @@ pub(crate) struct Channel {
     pub(crate) mail: Thread,
     /// Stands in the queue of channels to be read.
     pub(crate) readable: bool,
+    /// Stands among those to be read once there is room.
+    pub(crate) parked: bool,
 }
 
 /// Whether a channel is there.
@@ -288,6 +290,7 @@ impl Channel {
             listeners: 0,
             mail: Thread::EMPTY,
             readable: false,
+            parked: false,
         }
     }
 }

@@ -180,7 +180,7 @@ impl<D: Device> Drive<D> {
     pub fn turn(&mut self, budget: usize) -> Turn {
         self.core.handle_timeout(self.now);
         self.make_calls();
-        let (mut left, mut stalled) = (budget, 0);
+        let mut left = budget;
         while left > 0 {
             let Some(channel) = self.core.poll_readable() else { return Turn::Idle };
             match self.read_one(channel) {
@@ -188,16 +188,16 @@ impl<D: Device> Drive<D> {
                 Read::Event => {
                     self.core.handle_readable(channel);
                     self.make_calls();
-                    (left, stalled) = (left - 1, 0);
+                    left -= 1;
                 }
                 Read::Nothing => {}
-                Read::Full => {
+                Read::Full if self.core.is_full() => {
                     self.core.handle_readable(channel);
-                    stalled += 1;
+                    return Turn::Full;
+                }
+                Read::Full => {
                     // At the limit on ids only listeners' channels wait.
-                    if self.core.is_full() || stalled >= self.core.readable_len() {
-                        return Turn::Full;
-                    }
+                    self.core.wait_for_room(channel);
                 }
             }
         }

@@ -103,8 +103,12 @@ impl Core {
     /// A channel is gone, or never came to be.
     pub(super) fn remove_channel(&mut self, key: ChannelKey) {
         self.discard_left(key);
-        if self.channels.remove(key).is_some_and(|channel| channel.readable) {
+        let Some(gone) = self.channels.remove(key) else { return };
+        if gone.readable {
             self.readable.retain(|&waiting| waiting != key);
+        }
+        if gone.parked {
+            self.parked.retain(|&waiting| waiting != key);
         }
     }
 

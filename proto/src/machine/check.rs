@@ -143,6 +143,8 @@ impl Core {
         assert_eq!(self.mail.letters(&channel.mail).count() as u32, channel.mail.len, "{key}: its undelivered events");
         let queued = self.readable.iter().filter(|&&queued| queued == key).count();
         assert_eq!(queued, usize::from(channel.readable), "{key}: its place among those to be read");
+        let parked = self.parked.iter().filter(|&&parked| parked == key).count();
+        assert_eq!(parked, usize::from(channel.parked), "{key}: its place among those that wait for room");
     }
 
     fn check_totals(&self) {
@@ -163,6 +165,7 @@ impl Core {
         assert_eq!(self.alarms.len(), self.ids.iter().filter(|(_, id)| id.alarm.is_some()).count(), "alarms");
         assert!(self.ids.len() <= self.limits.ids as usize + 1, "more ids than the limit");
         assert!(self.readable.iter().all(|&key| self.channels.contains(key)), "a channel that is gone is to be read");
+        assert!(self.parked.iter().all(|&key| self.channels.contains(key)), "a channel that is gone waits for room");
         let under_way = self.ids.iter().filter(|(_, id)| id.call.is_some()).count();
         assert!(self.call_data.len() <= under_way, "private data of calls that are over");
         let data = self.mail.letters_with_data();

@@ -15,6 +15,7 @@ mod teardown;
 mod timeout;
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use crate::alarm::Alarms;
 use crate::arena::Arena;
@@ -48,6 +49,8 @@ pub struct Core {
     call_data: VecDeque<(Token, Data)>,
     /// Channels to be read, each once.
     readable: VecDeque<ChannelKey>,
+    /// Channels to be read once there is room, each once.
+    parked: Vec<ChannelKey>,
     alarms: Alarms,
     next_token: u64,
     counters: Counters,
@@ -95,6 +98,7 @@ impl Core {
             calls: VecDeque::new(),
             call_data: VecDeque::new(),
             readable: VecDeque::new(),
+            parked: Vec::new(),
             alarms: Alarms::default(),
             next_token: 0,
             counters: Counters::default(),
@@ -171,7 +175,8 @@ impl Core {
     /// Whether a call or a channel to be read is waiting for the driver.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        !self.calls.is_empty() || !self.readable.is_empty()
+        let has_room = |&key: &ChannelKey| self.wants_event(key).is_some();
+        !self.calls.is_empty() || !self.readable.is_empty() || self.parked.iter().any(has_room)
     }
 
     /// Every id there is, requests that the application has not heard of included: for a program that ends.
@@ -263,6 +268,13 @@ impl Core {
     /// The next channel to be read. Besides those of [`handle_readable`](Core::handle_readable) there is the one that an
     /// id was just migrated to: the kernel moves pending events there and wakes no one (`ucma_migrate_id`).
     pub fn poll_readable(&mut self) -> Option<ChannelKey> {
+        while let Some(at) = self.parked.iter().position(|&key| self.wants_event(key).is_some()) {
+            let key = self.parked.swap_remove(at);
+            if let Some(channel) = self.channels.get_mut(key) {
+                channel.parked = false;
+            }
+            self.handle_readable(key);
+        }
         while let Some(key) = self.readable.pop_front() {
             if let Some(channel) = self.channels.get_mut(key)
                 && core::mem::take(&mut channel.readable)
@@ -271,6 +283,17 @@ impl Core {
             }
         }
         None
+    }
+
+    /// Says that a channel may have something to read for which there is no room: [`wants_event`](Core::wants_event) said so.
+    /// It is to be read again as soon as there is: when an event was taken, or an id has gone.
+    pub fn wait_for_room(&mut self, key: ChannelKey) {
+        if self.wants_event(key).is_none()
+            && let Some(channel) = self.channels.get_mut(key)
+            && !core::mem::replace(&mut channel.parked, true)
+        {
+            self.parked.push(key);
+        }
     }
 
     /// The nearest deadline and whose it is. `None` if no operation has one.
@@ -298,11 +321,6 @@ impl Core {
                 channel.listeners += u32::from(next == State::Listening);
             }
         }
-    }
-
-    /// How many channels are to be read.
-    pub(crate) fn readable_len(&self) -> usize {
-        self.readable.len()
     }
 
     /// Whether one more id keeps the limit.

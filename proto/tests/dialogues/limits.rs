@@ -53,6 +53,42 @@ fn at_the_limit_on_ids_only_the_channels_of_listeners_wait() {
 }
 
 #[test]
+fn a_channel_without_room_is_to_be_read_when_there_is() {
+    let mut stage = Stage::with(Limits { ids: 2, channels: 4, events: 1, groups: 0 });
+    let channel = stage.channel(Acks::OnDelivery);
+    let (listener, id) = (stage.in_state(channel, State::Listening), stage.id(Some(channel)));
+    let line = stage.core.line(listener).unwrap();
+    while stage.core.poll_readable().is_some() {}
+    // For want of ids: only the listener's.
+    for _ in 0..2 {
+        assert_eq!(stage.core.wants_event(line), None);
+        stage.core.wait_for_room(line);
+        stage.core.wait_for_room(channel);
+        stage.core.check();
+        assert!(!stage.core.has_work());
+        assert_eq!(stage.core.poll_readable(), None);
+    }
+    stage.does(id, Request::Destroy);
+    assert!(stage.core.has_work());
+    assert_eq!((stage.core.poll_readable(), stage.core.poll_readable()), (Some(line), None));
+    // For want of events: any.
+    let child = stage.says_request(listener);
+    stage.core.wait_for_room(line);
+    stage.core.wait_for_room(channel);
+    assert!(!stage.core.has_work());
+    stage.sees(channel, child, cm(CmEvent::ConnectRequest));
+    assert_eq!((stage.core.poll_readable(), stage.core.poll_readable()), (Some(channel), None), "ids are full again");
+    stage.does(child, Request::Destroy);
+    assert_eq!(stage.core.poll_readable(), Some(line));
+    // What waits goes with its channel.
+    let other = stage.id(Some(channel));
+    stage.core.wait_for_room(line);
+    stage.does(listener, Request::Destroy);
+    stage.core.check();
+    stage.ends(&[other], &[channel]);
+}
+
+#[test]
 fn a_full_core_refuses_and_changes_nothing() {
     let mut stage = Stage::with(Limits { ids: 3, channels: 2, events: 8, groups: 8 });
     let channel = stage.channel(Acks::OnDelivery);
