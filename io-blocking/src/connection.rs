@@ -11,6 +11,7 @@ use cmid_proto::{
 
 use crate::cancel::Canceller;
 use crate::driver::Blocking;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 
 /// How to connect or accept.
@@ -83,12 +84,13 @@ impl<D: Pollable> Connection<D> {
     ) -> Result<(Self, Q), Error> {
         let mut driver = Blocking::new(device, Limits::SINGLE, canceller(options.canceller.as_ref())?);
         let deadline = driver.drive().within(options.timeout);
-        let id = driver.drive().create_id(None, PortSpace::Tcp)?;
-        set(&mut driver, id, options.settings)?;
-        driver.drive().resolve_addr(id, options.source, peer, deadline)?;
-        driver.finish(id, Verb::ResolveAddr)?;
-        driver.drive().resolve_route(id, deadline)?;
-        driver.finish(id, Verb::ResolveRoute)?;
+        let id = driver.create_endpoint(&Endpoint {
+            port_space: PortSpace::Tcp,
+            src: options.source,
+            dst: Some(peer),
+            settings: options.settings,
+            timeout: options.timeout,
+        })?;
         if let Some(ece) = options.ece {
             driver.drive().set_ece(id, ece)?;
         }

@@ -171,8 +171,13 @@ impl<D: Pollable> Blocking<D> {
         Ok(ready)
     }
 
-    /// Synchronous mode: waits until the request on an id that was made last has ended.
-    pub(crate) fn finish(&mut self, id: IdKey, verb: Verb) -> Result<(), Error> {
+    /// Synchronous mode: waits until the request on an id that was made last, of which this is the kind, has ended. Its
+    /// deadline is the request's own.
+    ///
+    /// # Errors
+    /// [`Error::Ended`] with the event that ended it badly, [`Error::TimedOut`]; [`Error::Cancelled`], and the request is still
+    /// open; [`Error::Wait`], or [`Error::Core`] if a channel cannot be read.
+    pub fn finish(&mut self, id: IdKey, verb: Verb) -> Result<(), Error> {
         let during = verb.name();
         self.open = Some(verb);
         self.await_end(id, Time::NEVER, during)?;

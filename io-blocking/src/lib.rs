@@ -32,8 +32,8 @@
 //! # In place of rdma_create_ep
 //!
 //! rdma_create_ep(3) makes an endpoint of what rdma_getaddrinfo(3) found. With the feature `verbs` the finding is
-//! `verbs::addr_info`, and the endpoint is a [`Listener`] on the address `src` of a passive answer, or a [`Connection`]
-//! to `dst` of an active one, with `connect` in front of the private data:
+//! `verbs::addr_info`, and the endpoint is made by [`Blocking::create_endpoint`]; or at once a [`Listener`] on the address
+//! `src` of a passive answer, or a [`Connection`] to `dst` of an active one, with `connect` in front of the private data:
 //!
 #![cfg_attr(feature = "verbs", doc = "```no_run")]
 #![cfg_attr(not(feature = "verbs"), doc = "```ignore")]
@@ -56,13 +56,14 @@
 //! ```
 //!
 //! A connection here is of [`PortSpace::Tcp`](cmid_proto::PortSpace::Tcp). For others, and for datagrams, there is
-//! [`Blocking`] with ids in synchronous mode.
+//! [`Blocking`] with endpoints, which are ids in synchronous mode.
 #![forbid(unsafe_code)]
 
 mod cancel;
 mod clock;
 mod connection;
 mod driver;
+mod endpoint;
 mod error;
 mod listener;
 mod poller;
@@ -72,6 +73,7 @@ pub use cancel::Canceller;
 pub use cmid_verbs as verbs;
 pub use connection::{Connection, Options, Ready};
 pub use driver::Blocking;
+pub use endpoint::Endpoint;
 pub use error::Error;
 pub use listener::{Incoming, ListenOptions, Listener};
 pub use poller::Channels;

@@ -11,6 +11,7 @@ use cmid_proto::{
 use crate::cancel::Canceller;
 use crate::connection::{Connection, Options, Ready, canceller, set};
 use crate::driver::Blocking;
+use crate::endpoint::Endpoint;
 use crate::error::Error;
 
 /// Requests that a listener has taken from the kernel and nobody has asked for yet.
@@ -51,9 +52,14 @@ impl<D: Pollable> Listener<D> {
         // The listener's channel, and that of a request on its way to a driver of its own.
         let limits = Limits { ids: WAITING, channels: 2, events: WAITING, groups: 0 };
         let mut driver = Blocking::new(device, limits, canceller(options.canceller.as_ref())?);
-        let id = driver.drive().create_id(None, PortSpace::Tcp)?;
-        set(&mut driver, id, options.settings)?;
-        driver.drive().bind(id, addr)?;
+        let id = driver.create_endpoint(&Endpoint {
+            port_space: PortSpace::Tcp,
+            src: Some(addr),
+            dst: None,
+            settings: options.settings,
+            // A bind waits for nothing.
+            timeout: Duration::ZERO,
+        })?;
         driver.drive().listen(id, options.backlog)?;
         Ok(Listener { driver, id })
     }
