@@ -32,7 +32,9 @@ fn on<L: Lab + Send + 'static>(driver: &'static str, lab: L, report: &Arc<Mutex<
             let outcome = scenario.outcome(&*lab);
             report.lock().unwrap_or_else(PoisonError::into_inner).note(&scenario.entry, driver, outcome.clone());
             match outcome {
-                Outcome::Passed | Outcome::NotHere => Ok(()),
+                Outcome::Passed => Ok(()),
+                // It is ignored, unless somebody asks for what is ignored as well.
+                Outcome::NotHere => Err(Failed::from("it cannot be shown here")),
                 Outcome::Failed(why) => Err(Failed::from(why)),
             }
         });

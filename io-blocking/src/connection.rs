@@ -163,7 +163,8 @@ impl<D: Pollable> Connection<D> {
     /// The next event of the connection that no call waited for, such as DISCONNECTED.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if none comes within `timeout`, which may be zero; [`Error::Cancelled`].
+    /// [`Error::TimedOut`] if none comes within `timeout`, which may be zero; [`Error::Cancelled`]; [`Error::Wait`], or
+    /// [`Error::Core`] if the channel cannot be read.
     pub fn next_event(&mut self, timeout: Duration) -> Result<Event, Error> {
         let end = self.driver.drive().within(timeout);
         loop {
@@ -176,7 +177,7 @@ impl<D: Pollable> Connection<D> {
     /// Waits for the next event of the connection, or for a descriptor of the user's own: a CQ's.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if neither comes within `timeout`; [`Error::Cancelled`].
+    /// [`Error::TimedOut`] if neither comes within `timeout`; otherwise as [`next_event`](Connection::next_event).
     pub fn wait_for(&mut self, fd: Option<BorrowedFd<'_>>, timeout: Duration) -> Result<Ready, Error> {
         let end = self.driver.drive().within(timeout);
         self.driver.ready(self.id, fd, end, "wait_for")
@@ -187,11 +188,11 @@ impl<D: Pollable> Connection<D> {
     /// that one are dropped. Returns at once if the connection has ended already.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] if the peer has not within `timeout`; [`Error::Cancelled`].
+    /// [`Error::TimedOut`] if the peer has not within `timeout`; otherwise as [`next_event`](Connection::next_event).
     pub fn wait_closed(&mut self, timeout: Duration) -> Result<(), Error> {
         let (end, mut last) = (self.driver.drive().within(timeout), false);
         loop {
-            match self.driver.take_event(self.id).map(|event| event.cm()) {
+            match self.driver.next_event(self.id).map(|event| event.cm()) {
                 Some(Some(CmEvent::Disconnected | CmEvent::DeviceRemoval)) => return Ok(()),
                 Some(_) => {}
                 None if self.state() != State::Connected => return Ok(()),
@@ -205,7 +206,7 @@ impl<D: Pollable> Connection<D> {
     ///
     /// # Errors
     /// [`Error::Core`] if there is nothing to end, [`Error::Ended`] when the device goes, [`Error::TimedOut`] if the peer
-    /// does not answer within `timeout`, [`Error::Cancelled`].
+    /// does not answer within `timeout`, [`Error::Cancelled`], [`Error::Wait`].
     pub fn disconnect(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
         self.driver.finish_cancelled(self.id, deadline)?;
@@ -220,7 +221,7 @@ impl<D: Pollable> Connection<D> {
     /// # Errors
     /// [`Error::TimedOut`]: not within `timeout`; there is nothing more to wait for, now or later (iWARP devices never tell,
     /// others not always), and destroying the QP is what is left. [`Error::Core`] if there was no connection,
-    /// [`Error::Ended`] when the device goes, [`Error::Cancelled`].
+    /// [`Error::Ended`] when the device goes, [`Error::Cancelled`], [`Error::Wait`].
     pub fn teardown(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
         if self.driver.finish_cancelled(self.id, deadline)? == Some(Verb::Teardown) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use cmid_proto::{ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Pollable, Rest, Time, Verb, Watched};
+use cmid_proto::{ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Pollable, Refused, Rest, Time, Verb, Watched};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
@@ -16,6 +16,8 @@ use crate::poller::Channels;
 
 /// Events read off the channels in one turn.
 const BUDGET: usize = 256;
+/// As in the core's loop.
+const FAULTS_KEPT: usize = 64;
 
 /// cmid with poll(2): what [`Connection`](crate::Connection) and [`Listener`](crate::Listener) are made of, for those
 /// who want their own face on it.
@@ -31,6 +33,8 @@ pub struct Blocking<D> {
     aside: VecDeque<Event>,
     /// The request of synchronous mode whose end was not awaited.
     open: Option<Verb>,
+    /// What the device did wrong and no wait ended for.
+    faults: VecDeque<Fault>,
 }
 
 /// What ended a sleep.
@@ -48,7 +52,7 @@ impl<D: Pollable> Blocking<D> {
     #[must_use]
     pub fn new(device: D, limits: Limits, canceller: Canceller) -> Self {
         let drive = Drive::new(Watched::new(device, Channels::default()), limits);
-        Blocking { drive, canceller, told: 0, full: false, aside: VecDeque::new(), open: None }
+        Blocking { drive, canceller, told: 0, full: false, aside: VecDeque::new(), open: None, faults: VecDeque::new() }
     }
 
     /// Another canceller from now on: after one that has cancelled, what is still to be waited for can be.
@@ -111,6 +115,11 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
+    /// The next thing that the device did wrong, oldest first, apart from what a wait has ended for.
+    pub fn next_fault(&mut self) -> Option<Fault> {
+        self.faults.pop_front().or_else(|| self.drive.next_fault())
+    }
+
     /// One turn, and what to do next.
     fn settle(&mut self) -> Rest {
         let rest = self.drive().settle(BUDGET);
@@ -120,9 +129,16 @@ impl<D: Pollable> Blocking<D> {
         rest
     }
 
-    /// The next event of an id that is there.
-    pub(crate) fn take_event(&mut self, id: IdKey) -> Option<Event> {
-        self.aside.pop_front().or_else(|| self.drive.core().home(id).and_then(|home| self.drive.next_event(home)))
+    /// The next event on the channel of an id, if there is one: of the id, of a listener's requests, or of another id that
+    /// the channel is shared with.
+    ///
+    /// While [`finish`](Blocking::finish) waits for one event it may have to take others; here they come in their order.
+    pub fn next_event(&mut self, id: IdKey) -> Option<Event> {
+        let is_its = |event: &Event| event.id == id || event.listener == Some(id);
+        match self.aside.iter().position(is_its) {
+            Some(at) => self.aside.remove(at),
+            None => self.drive.core().home(id).and_then(|home| self.drive.next_event(home)),
+        }
     }
 
     /// Waits until `end` for the next event of an id, or for a descriptor of the user's own.
@@ -135,7 +151,7 @@ impl<D: Pollable> Blocking<D> {
     ) -> Result<Ready, Error> {
         let mut last = false;
         loop {
-            if let Some(event) = self.take_event(id) {
+            if let Some(event) = self.next_event(id) {
                 return Ok(Ready::Event(Box::new(event)));
             }
             if self.wait_until(also, end, &mut last, during)? {
@@ -167,18 +183,25 @@ impl<D: Pollable> Blocking<D> {
             if let Fault::Read { .. } = fault {
                 return Err(Error::Core(fault.into()));
             }
+            if self.faults.len() == FAULTS_KEPT {
+                self.faults.pop_front();
+            }
+            self.faults.push_back(fault);
         }
         Ok(ready)
     }
 
     /// Synchronous mode: waits until the request on an id that was made last, of which this is the kind, has ended. Its
-    /// deadline is the request's own.
+    /// deadline is the request's own. Where none is open there is nothing to wait for.
     ///
     /// # Errors
-    /// [`Error::Ended`] with the event that ended it badly, [`Error::TimedOut`]; [`Error::Cancelled`], and the request is still
+    /// [`Error::Core`] for an id that is gone; [`Error::Ended`] with the event that ended it badly, [`Error::TimedOut`]; [`Error::Cancelled`], and the request is still
     /// open; [`Error::Wait`], or [`Error::Core`] if a channel cannot be read.
     pub fn finish(&mut self, id: IdKey, verb: Verb) -> Result<(), Error> {
         let during = verb.name();
+        if self.drive().core().state(id).is_none() {
+            return Err(Error::Core(Refused::NoSuchId { id, request: verb }.into()));
+        }
         self.open = Some(verb);
         self.await_end(id, Time::NEVER, during)?;
         match self.drive.core().sync_result(id) {
@@ -200,14 +223,20 @@ impl<D: Pollable> Blocking<D> {
         Ok(open)
     }
 
+    /// Events that nobody else takes now, and behind which the one that is waited for comes.
+    fn take_aside(&mut self) {
+        let homes: Vec<_> = self.drive.core().id_keys().filter_map(|id| self.drive.core().home(id)).collect();
+        for home in homes {
+            self.aside.extend(std::iter::from_fn(|| self.drive.next_event(home)));
+        }
+    }
+
     fn await_end(&mut self, id: IdKey, end: Time, during: &'static str) -> Result<(), Error> {
         let mut last = false;
-        while self.drive().core().sync_result(id).is_none() {
+        while self.drive().core().sync_open(id).is_some() {
             self.wait_until(None, end, &mut last, during)?;
             if self.full {
-                // Nobody else takes them, and the one that is waited for comes behind them.
-                let home = self.drive.core().home(id);
-                self.aside.extend(std::iter::from_fn(|| self.drive.next_event(home?)));
+                self.take_aside();
             }
         }
         self.open = None;

@@ -94,7 +94,7 @@ impl<D: Pollable> Listener<D> {
     pub fn accept(&mut self, timeout: Duration) -> Result<Incoming<D>, Error> {
         let end = self.driver.drive().within(timeout);
         loop {
-            let event = match self.driver.take_event(self.id) {
+            let event = match self.driver.next_event(self.id) {
                 Some(event) => event,
                 None => {
                     let drive = self.driver.drive();

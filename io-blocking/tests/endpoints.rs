@@ -42,6 +42,8 @@ fn a_lookup_between_two_endpoints() {
     serving.drive().migrate(request.id, None, Time::NEVER).unwrap();
     let param = ConnParam { qp_num: 77, ..ConnParam::default() };
     serving.drive().accept(request.id, param, b"me", Time::NEVER).unwrap();
+    // Nothing ever follows on this side: there is nothing to wait for.
+    serving.finish(request.id, Verb::Accept).unwrap();
 
     asking.finish(id, Verb::Connect).unwrap();
     let answer = asking.drive().core().sync_event(id).unwrap();
@@ -53,6 +55,24 @@ fn a_lookup_between_two_endpoints() {
         serving.destroy_endpoint(id, |device, id| device.destroy_qp(id)).unwrap();
     }
     assert_eq!((asking.drive().core().ids(), serving.drive().core().ids()), (0, 0));
+    assert_eq!(asking.finish(id, Verb::Connect).unwrap_err().errno(), Errno::ENOENT);
+}
+
+#[test]
+fn a_wait_takes_events_of_others_out_of_its_way_and_keeps_them() {
+    let host = host();
+    let limits = Limits { events: 1, ..Limits::SINGLE };
+    let mut one = Blocking::new(host.device(), limits, Canceller::new().unwrap());
+    let way = Endpoint { port_space: PortSpace::Tcp, src: None, dst: Some(server()), settings: &[], timeout: SOON };
+    let bound = Endpoint { src: Some(server()), dst: None, ..way };
+    let other = one.create_endpoint(&bound).unwrap();
+    // Of the other id an event waits, and no other fits.
+    host.fail_over();
+    one.wait(Some(SOON)).unwrap();
+    let id = one.create_endpoint(&way).unwrap();
+    assert_eq!(one.drive().core().state(id), Some(State::RouteResolved));
+    assert_eq!(one.next_event(other).and_then(|event| event.cm()), Some(CmEvent::AddrChange));
+    assert!(one.next_event(other).is_none());
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Id {
     pub(crate) sync: bool,
     pub(crate) has_device: bool,
     pub(crate) has_qp: bool,
+    /// The device takes requests for it, whatever became of it since.
+    pub(crate) listens: bool,
     /// What the device is doing for it, or waits to be asked.
     pub(crate) doing: Doing,
     /// The call that is queued or under way.
@@ -172,6 +174,7 @@ impl Id {
             sync,
             has_device: false,
             has_qp: false,
+            listens: false,
             doing: Doing::Nothing,
             call: None,
             owed: 0,

@@ -6,7 +6,7 @@ pub struct Limits {
     /// Ids at the same time, listeners and children included. At the limit the listeners' channels are not read: a request
     /// might be next.
     pub ids: u32,
-    /// Event channels at the same time; each id in synchronous mode and each listener uses one.
+    /// Event channels at the same time; each id in synchronous mode uses one, and each id that listens or has tried to.
     pub channels: u32,
     /// Events that the device reported and the application has not taken yet, over all channels. At the limit
     /// [`Core::wants_event`](crate::Core::wants_event) says no and further events wait in the kernel. Events that ended a

@@ -214,6 +214,7 @@ pub enum Request<'a> {
     /// Wait for the next request (rdma_get_request(3)); for a listener in synchronous mode. The new id is the application's
     /// from the moment that this ends, as if its event had been taken off a channel: it outlives the listener, also if
     /// nobody has looked.
+    /// When the listener leaves that mode the wait is over, and nothing is told of it: requests come as events then.
     GetRequest,
     /// Join a multicast group (rdma_join_multicast_ex(3)); MULTICAST_JOIN or MULTICAST_ERROR follows.
     Join {

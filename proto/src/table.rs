@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn there_is_no_way_back_from_connecting() {
-        // semantics: from CONNECT and DISCONNECT no call makes the id connectable again.
+        // The kernel: from CONNECT and DISCONNECT no call makes the id connectable again.
         for start in [State::Connecting, State::Requested, State::Failed, State::TimeWait, State::Asking, State::Asked]
         {
             let seen = reachable(start, Service::Connected);

@@ -30,6 +30,8 @@ pub(crate) fn run<L: Lab>(lab: &L, count: u32, kernel: bool) -> Result<()> {
     for cycle in 0..WARM_UP {
         one(&mut bench, rooms, cycle).map_err(told)?;
     }
+    // The first line makes the buffer that the others go through.
+    println!("{WARM_UP} cycles to warm up, then {count}");
     let before = Usage::now(lab, kernel)?;
     let began = Instant::now();
     let mut migrations = 0;

@@ -27,15 +27,16 @@ pub(crate) fn run<L: Lab>(lab: &L) -> Result<()> {
         let mut going = {
             let mut benches = stages().into_iter().map(|stage| Staged::new(lab, stage)).collect::<Result<Vec<_>>>()?;
             let loaded = AtomicBool::new(false);
-            let over = AtomicBool::new(false);
+            let (gone, over) = (AtomicBool::new(false), AtomicBool::new(false));
             thread::scope(|scope| -> Result<Child> {
-                let load = scope.spawn(|| load(lab, &loaded, &over));
+                let load = scope.spawn(|| load(lab, &loaded, &gone, &over));
                 let result = (|| {
                     let began = Instant::now();
                     while !loaded.load(Ordering::Relaxed) {
                         ensure!(began.elapsed() < SOON, "no load within {SOON:?}");
                         thread::sleep(Duration::from_millis(5));
                     }
+                    gone.store(true, Ordering::Relaxed);
                     // It comes back only when every program has let go of the device.
                     let going = rdma(&["link", "delete", DEVICE])?;
                     for staged in &mut benches {
@@ -91,20 +92,20 @@ fn rdma(arguments: &[&str]) -> Result<Child> {
 }
 
 /// Connects and disconnects until that fails because the device is gone; then everything must still be destroyed.
-fn load<L: Lab>(lab: &L, loaded: &AtomicBool, over: &AtomicBool) -> Result<u32> {
+fn load<L: Lab>(lab: &L, loaded: &AtomicBool, gone: &AtomicBool, over: &AtomicBool) -> Result<u32> {
     let mut bench = Bench::new(lab, Acks::OnDelivery).map_err(|failure| anyhow!("{failure}"))?;
     bench.listen().map_err(|failure| anyhow!("{failure}"))?;
     let mut made = 0;
-    loop {
-        if cycles::plain(&mut bench).is_err() {
-            break;
+    let failure = loop {
+        if let Err(failure) = cycles::plain(&mut bench) {
+            break failure;
         }
         made += 1;
         if made == CYCLES_BEFORE {
             loaded.store(true, Ordering::Relaxed);
         }
-    }
-    ensure!(made >= CYCLES_BEFORE, "the load ended after {made} connections, before the device went");
+    };
+    ensure!(gone.load(Ordering::Relaxed), "after {made} connections, before the device went: {failure}");
     while !over.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(5));
     }

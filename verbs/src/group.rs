@@ -58,7 +58,8 @@ impl Id {
     /// `EADDRNOTAVAIL` if the id is in no such group, `ENXIO` if its device is gone.
     pub(crate) fn leave(&mut self, addr: SocketAddr) -> Outcome {
         // librdmacm frees its record of the group even if the kernel refuses to leave it. Then an event that is still unread
-        // would lead it to freed memory. The kernel refuses once it has closed the id because the device went.
+        // would lead it to freed memory. The kernel refuses once it has closed the id because the device went. (If that
+        // happens between the two calls, the question came too early: there is no call that does both.)
         if self.is_closed() {
             return Err(Errno::ENXIO);
         }

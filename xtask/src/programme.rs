@@ -52,6 +52,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "tests", work: Host(conformance::tests) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "cmid-verbs by itself", work: Guest(300, "examples/device", &[]) },
+    Step { name: "a device goes from under cmid-verbs", work: Guest(300, "examples/device", &["removal"]) },
     Step { name: "the lost wake-up of librdmacm", work: Guest(120, "examples/lost_wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
     Step { name: "rping against rdma-core's", work: GuestCommand(600, interop::command) },

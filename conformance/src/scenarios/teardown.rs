@@ -23,7 +23,7 @@ pub(super) fn a_teardown_ends_with_the_time_wait<L: Lab>(b: &mut Bench<'_, L>) -
 }
 
 /// Both sides end the connection before either hears of the other: without a second disconnect the kernel reports no
-/// TIMEWAIT_EXIT to anybody (4.8 rule 1).
+/// TIMEWAIT_EXIT to anybody (`cm_dreq_handler`).
 pub(super) fn a_teardown_from_both_sides_at_once_ends_for_both<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     for _ in 0..8 {

@@ -75,7 +75,9 @@ impl<D: Device> Drive<D> {
     /// Listens for connection requests; CONNECT_REQUEST follows for each (rdma_listen(3)).
     ///
     /// # Errors
-    /// Refused in a wrong state; failed with `EADDRINUSE`, ...
+    /// Refused in a wrong state, and where the id has no channel of its own yet: at the limit on channels, and while events of
+    /// the id are not acked. Failed with `EADDRINUSE`, ...; or, where that channel could not be opened or the id not moved
+    /// there, with `EMFILE`, ...
     pub fn listen(&mut self, id: IdKey, backlog: i32) -> Result<(), Error> {
         self.request(id, Request::Listen { backlog }, Time::NEVER).map(drop)
     }
@@ -184,7 +186,8 @@ impl<D: Device> Drive<D> {
 
     /// Synchronous mode: waits for the next request of a listener (rdma_get_request(3)).
     /// [`Core::sync_event`](crate::Core::sync_event) then tells of it. The new id reports on the listener's channel until
-    /// it is migrated; with `None` it becomes synchronous itself, as in librdmacm.
+    /// it is migrated; with `None` it becomes synchronous itself, as in librdmacm. Until then what it reports is not read at
+    /// the limit on ids.
     ///
     /// # Errors
     /// Refused in a wrong state or if the listener is not in synchronous mode.

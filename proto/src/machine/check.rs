@@ -111,7 +111,10 @@ impl Core {
             }
             Waiting::Never | Waiting::Without { .. } => {}
         }
+        let home = self.channels.get(id.home).map(|channel| channel.mail);
         for letter in self.mail.owned(&id.mail) {
+            let is_there = home.is_some_and(|home| self.mail.letters(&home).any(|at| at == letter));
+            assert!(is_there, "{key}: an undelivered event is not where it is to be delivered");
             assert_eq!(self.mail.get(letter).owner(), key, "an event on a foreign list");
         }
         assert_eq!(self.mail.owned(&id.mail).count() as u32, id.mail.len, "{key}: its undelivered events");

@@ -111,9 +111,10 @@ impl Core {
         Failure { call, ..self.failure(key, Verb::Listen, errno) }
     }
 
-    /// Whether a migration of an id is the core's own business.
+    /// Whether a migration of an id is the core's own business: also of one that listens on because it could not be
+    /// destroyed.
     pub(super) fn moves_without_device(&self, id: &Id) -> bool {
-        id.state == State::Listening && self.is_private(id.line)
+        id.listens && id.state != State::Removed
     }
 
     /// Where a listener's events are delivered changes; its requests that are undelivered go along, and so do their ids.
@@ -132,7 +133,7 @@ impl Core {
             if stored.kind == EventKind::Cm(CmEvent::ConnectRequest) {
                 let child = stored.id;
                 if let Some(line) = self.ids.get(child).map(|child| child.line) {
-                    self.place(child, home, line);
+                    self.relocate(child, home, line, false);
                     self.settle(child);
                 }
             }

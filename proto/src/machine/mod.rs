@@ -124,8 +124,8 @@ impl Core {
         self.ids.get(id).map(|id| id.home)
     }
 
-    /// The channel that the device reports an id's events on. A listener has one of its own; for all other ids it is
-    /// [`home`](Core::home).
+    /// The channel that the device reports an id's events on. It is [`home`](Core::home) but for ids that listen, or have
+    /// tried to: these have one of their own.
     #[must_use]
     pub fn line(&self, id: IdKey) -> Option<ChannelKey> {
         self.ids.get(id).map(|id| id.line)
@@ -232,6 +232,15 @@ impl Core {
                     None => event.result(),
                 })
             }
+        }
+    }
+
+    /// Synchronous mode: the request on an id that waits for its event.
+    #[must_use]
+    pub fn sync_open(&self, id: IdKey) -> Option<Verb> {
+        match self.ids.get(id)?.waiting {
+            Waiting::For(verb) => Some(verb),
+            Waiting::Never | Waiting::Ended(..) | Waiting::Posted(..) | Waiting::Without { .. } => None,
         }
     }
 

@@ -140,6 +140,7 @@ impl Core {
             Ok(()) => {
                 if let Some(id) = self.ids.get_mut(key) {
                     id.has_device |= bound;
+                    id.listens |= verb == Verb::Listen;
                 }
                 self.end_at_once(key, verb);
                 Ok(())

@@ -216,3 +216,36 @@ fn a_listener_that_lost_its_device_can_only_go() {
     stage.all_well();
     stage.ends(&[id], &[here]);
 }
+
+#[test]
+fn an_event_of_an_id_that_nobody_has_heard_of_moves_along_too() {
+    // The kernel reports none before the id is accepted; a device may.
+    for kind in [CmEvent::AddrChange, CmEvent::DeviceRemoval] {
+        let (mut stage, here) = Stage::on(Acks::OnDelivery);
+        let there = stage.channel(Acks::OnDelivery);
+        let listener = stage.in_state(here, State::Listening);
+        let child = stage.says_request(listener);
+        stage.says(child, kind);
+        stage.does(listener, to(there));
+        stage.no_event(here);
+        stage.sees(there, child, cm(CmEvent::ConnectRequest));
+        stage.sees(there, child, cm(kind));
+        stage.no_event(here);
+        stage.ends(&[listener, child], &[here, there]);
+    }
+}
+
+#[test]
+fn a_listener_that_could_not_be_destroyed_listens_on_and_is_not_migrated_by_the_device() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let there = stage.channel(Acks::OnDelivery);
+    let listener = stage.in_state(here, State::Listening);
+    let line = stage.core.line(listener);
+    stage.asks(listener, Request::Destroy).unwrap();
+    assert!(stage.expect_call("destroy_id", Err(Errno::EBUSY)).unwrap().result.is_err());
+    assert_eq!(stage.state(listener), State::Failed);
+    stage.asks(listener, to(there)).unwrap();
+    stage.no_call();
+    assert_eq!((stage.core.home(listener), stage.core.line(listener)), (Some(there), line));
+    stage.ends(&[listener], &[here, there]);
+}
