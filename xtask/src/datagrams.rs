@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use crate::context::Context;
 
-/// Runs every pair; the program's path comes in by the variable `ours`.
-const SCRIPT: &str = include_str!("datagrams.sh");
+/// The functions, then every pair; the program's path comes in by the variable `ours`.
+const SCRIPT: &str = concat!(include_str!("pairs.sh"), "\n", include_str!("datagrams.sh"));
 
 /// The command to run in the VM.
 pub(crate) fn command(context: &Context) -> Vec<OsString> {

@@ -13,7 +13,7 @@ const ADDRESS: &str = "10.99.0.1";
 const FIRST_PORT: u16 = 7200;
 
 /// Defines the shell functions `pair` and `summary`.
-const FUNCTIONS: &str = include_str!("interop.sh");
+const FUNCTIONS: &str = include_str!("pairs.sh");
 
 #[derive(Debug, Clone, Copy)]
 enum Role {
@@ -59,7 +59,7 @@ fn calls() -> String {
                 Role::Server => (ours(driver, role, port), theirs(Role::Client, port), "server"),
                 Role::Client => (theirs(Role::Server, port), ours(driver, role, port), "client"),
             };
-            calls.push_str(&format!("pair '{driver} as {name}' {port} '{server}' '{client}'\n"));
+            calls.push_str(&format!("pair '{driver} as {name}' 'listening {port}' '{server}' '{client}'\n"));
             port += 1;
         }
     }

@@ -8,7 +8,7 @@ use cmid_proto::{Acks, CmEvent, Error, Refused, Time, Why};
 use crate::bench::{SOON, Who, pdl};
 use crate::failure::{ensure, same};
 use crate::scenarios::states::stages;
-use crate::scenarios::threads::next;
+use crate::scenarios::threads::{next, on_another_thread};
 use crate::{Bench, Check, Failure, Lab, Subject};
 
 /// Each state survives the way: out of a core with a channel of its own, into another thread's, and onto a channel there.
@@ -22,23 +22,8 @@ pub(super) fn every_state_changes_threads<L: Lab>(b: &mut Bench<'_, L>) -> Check
         drive.migrate(ids.id, None, Time::NEVER)?;
         let loose = drive.release(ids.id)?;
         same(stage.name, (drive.core().state(ids.id), Some(loose.state())), (None, state))?;
-        let lab = b.lab;
-        let elsewhere = thread::scope(|scope| {
-            let thread = scope.spawn(move || -> Check {
-                let mut driver = lab.subject()?;
-                let channel = driver.drive().open_channel(Acks::OnDelivery)?;
-                let id = driver.drive().adopt(loose).map_err(|not| Failure(not.to_string()))?;
-                same("adopted", driver.drive().core().state(id), state)?;
-                driver.drive().migrate(id, Some(channel), Time::NEVER)?;
-                same("migrated", driver.drive().core().state(id), state)?;
-                driver.drive().destroy(id, Time::NEVER)?;
-                driver.drive().core().check();
-                let fault = driver.drive().next_fault();
-                ensure(fault.is_none(), || format!("{fault:?}"))
-            });
-            thread.join().map_err(|_| Failure("the other thread panicked".into()))?
-        });
-        elsewhere.map_err(|failure| Failure(format!("{}: {failure}", stage.name)))?;
+        on_another_thread(b.lab, loose, |_, _, _| Ok(()))
+            .map_err(|failure| Failure(format!("{}: {failure}", stage.name)))?;
         fresh.clean()?;
     }
     Ok(())
@@ -71,28 +56,17 @@ pub(super) fn a_listener_changes_threads_with_requests_unread<L: Lab>(b: &mut Be
     b.server.drive().migrate(first.id, Some(channel), Time::NEVER)?;
     let loose = b.server.drive().release(listener)?;
     b.connect(clients[2], b"2")?;
-    let lab = b.lab;
-    let elsewhere = thread::scope(|scope| {
-        let thread = scope.spawn(move || -> Check {
-            let mut driver = lab.subject()?;
-            let channel = driver.drive().open_channel(Acks::OnDelivery)?;
-            let listener = driver.drive().adopt(loose).map_err(|not| Failure(not.to_string()))?;
-            driver.drive().migrate(listener, Some(channel), Time::NEVER)?;
-            for number in *b"12" {
-                let event = next(&mut driver, channel, SOON)?.ok_or_else(|| Failure("a request is lost".into()))?;
-                same("there", (event.cm(), event.private_data[0]), (Some(CmEvent::ConnectRequest), number))?;
-                driver.drive().reject(event.id, &[number])?;
-                driver.drive().destroy(event.id, Time::NEVER)?;
-            }
-            let more = next(&mut driver, channel, lab.quiet())?;
-            ensure(more.is_none(), || format!("and another: {more:?}"))?;
-            driver.drive().destroy(listener, Time::NEVER)?;
-            driver.drive().core().check();
-            Ok(())
-        });
-        thread.join().map_err(|_| Failure("the other thread panicked".into()))?
-    });
-    elsewhere?;
+    let quiet = b.lab.quiet();
+    on_another_thread(b.lab, loose, |driver, channel, _| {
+        for number in *b"12" {
+            let event = next(driver, channel, SOON)?.ok_or_else(|| Failure("a request is lost".into()))?;
+            same("there", (event.cm(), event.private_data[0]), (Some(CmEvent::ConnectRequest), number))?;
+            driver.drive().reject(event.id, &[number])?;
+            driver.drive().destroy(event.id, Time::NEVER)?;
+        }
+        let more = next(driver, channel, quiet)?;
+        ensure(more.is_none(), || format!("and another: {more:?}"))
+    })?;
     b.frozen = None;
     for (client, number) in [(clients[1], b'1'), (clients[2], b'2')] {
         let event = b.expect(Who::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;

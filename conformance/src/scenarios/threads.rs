@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_proto::{Acks, CmEvent, Time};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Device, Event, IdKey, Loose, Time};
 
 use crate::bench::{SOON, Who, pdl};
 use crate::failure::{ensure, same};
@@ -23,38 +23,51 @@ pub(super) fn an_accepted_id_goes_to_another_thread<L: Lab>(b: &mut Bench<'_, L>
     b.server.drive().migrate(server, None, Time::NEVER)?;
     let loose = b.server.drive().release(server)?;
     same("the old key", b.server.drive().core().state(server), None)?;
-    let lab = b.lab;
-    let elsewhere = thread::scope(|scope| {
-        let thread = scope.spawn(move || -> Check {
-            let mut driver = lab.subject()?;
-            let channel = driver.drive().open_channel(Acks::OnDelivery)?;
-            let id = driver.drive().adopt(loose).map_err(|not| Failure(not.to_string()))?;
-            driver.drive().migrate(id, Some(channel), Time::NEVER)?;
-            let event =
-                next(&mut driver, channel, SOON)?.ok_or_else(|| Failure("no event after the adoption".into()))?;
-            same("on the other thread", (event.id, event.cm(), event.status), (id, Some(CmEvent::Established), 0))?;
-            let again = next(&mut driver, channel, lab.quiet())?;
-            ensure(again.is_none(), || format!("and again: {again:?}"))?;
-            driver.drive().disconnect(id, Time::NEVER)?;
-            // The client answers once this thread has ended; all that is left here is to destroy.
-            driver.drive().destroy(id, Time::NEVER)?;
-            driver.drive().core().check();
-            Ok(())
-        });
-        thread.join().map_err(|_| Failure("the other thread panicked".into()))?
-    });
-    elsewhere?;
+    let quiet = b.lab.quiet();
+    on_another_thread(b.lab, loose, |driver, channel, id| {
+        let event = next(driver, channel, SOON)?.ok_or_else(|| Failure("no event after the adoption".into()))?;
+        same("on the other thread", (event.id, event.cm(), event.status), (id, Some(CmEvent::Established), 0))?;
+        let again = next(driver, channel, quiet)?;
+        ensure(again.is_none(), || format!("and again: {again:?}"))?;
+        // The client answers once this thread has ended; all that is left here is to destroy.
+        Ok(driver.drive().disconnect(id, Time::NEVER)?)
+    })?;
     b.frozen = None;
     b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
     b.quiet(Who::Server)
 }
 
+/// An id on its way between two drivers of a lab.
+type InTransit<L> = Loose<<<<L as Lab>::Subject as Subject>::Device as Device>::Handle>;
+
+/// A fresh driver on a thread of its own adopts an id in the state that it was released in and migrates it to a channel, takes
+/// the steps with it, and destroys it; nothing is left to complain about.
+pub(super) fn on_another_thread<L: Lab>(
+    lab: &L,
+    loose: InTransit<L>,
+    steps: impl FnOnce(&mut L::Subject, ChannelKey, IdKey) -> Check + Send,
+) -> Check {
+    thread::scope(|scope| {
+        let thread = scope.spawn(move || -> Check {
+            let mut driver = lab.subject()?;
+            let channel = driver.drive().open_channel(Acks::OnDelivery)?;
+            let state = Some(loose.state());
+            let id = driver.drive().adopt(loose).map_err(|not| Failure(not.to_string()))?;
+            same("adopted", driver.drive().core().state(id), state)?;
+            driver.drive().migrate(id, Some(channel), Time::NEVER)?;
+            same("migrated", driver.drive().core().state(id), state)?;
+            steps(&mut driver, channel, id)?;
+            driver.drive().destroy(id, Time::NEVER)?;
+            driver.drive().core().check();
+            let fault = driver.drive().next_fault();
+            ensure(fault.is_none(), || format!("{fault:?}"))
+        });
+        thread.join().map_err(|_| Failure("the other thread panicked".into()))?
+    })
+}
+
 /// The next event of a channel, if there is one within this time.
-pub(super) fn next<S: Subject>(
-    driver: &mut S,
-    on: cmid_proto::ChannelKey,
-    at_most: Duration,
-) -> Check<Option<cmid_proto::Event>> {
+pub(super) fn next<S: Subject>(driver: &mut S, on: ChannelKey, at_most: Duration) -> Check<Option<Event>> {
     let end = Instant::now() + at_most;
     loop {
         if let Some(event) = driver.drive().next_event(on) {
