@@ -120,6 +120,7 @@ mod key;
 mod limits;
 mod machine;
 mod mail;
+pub mod memory;
 mod request;
 mod state;
 pub mod table;

@@ -1,0 +1,119 @@
+//! What is to be re-registered.
+
+use crate::memory::{Access, Buffer, Pd, Why};
+
+bitflags::bitflags! {
+    /// The flags of `ibv_rereg_mr`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Changes: u32 {
+        /// Where the memory is, and how much.
+        const TRANSLATION = 1;
+        /// The PD.
+        const PD = 2;
+        /// What may be done with it.
+        const ACCESS = 4;
+    }
+}
+
+/// What is to be different: what is `None` stays. The flags of the call follow from it, so that no flag can be set
+/// without its argument or the other way round.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Change<P, B> {
+    /// Other memory (`IBV_REREG_MR_CHANGE_TRANSLATION`).
+    pub buffer: Option<B>,
+    /// Another PD (`IBV_REREG_MR_CHANGE_PD`).
+    pub pd: Option<P>,
+    /// Other rights (`IBV_REREG_MR_CHANGE_ACCESS`).
+    pub access: Option<Access>,
+}
+
+impl<P, B> Default for Change<P, B> {
+    fn default() -> Self {
+        Change { buffer: None, pd: None, access: None }
+    }
+}
+
+impl<P, B> Change<P, B> {
+    /// With other memory.
+    #[must_use]
+    pub fn to_buffer(self, buffer: impl Into<B>) -> Self {
+        Change { buffer: Some(buffer.into()), ..self }
+    }
+
+    /// With another PD.
+    #[must_use]
+    pub fn to_pd(self, pd: P) -> Self {
+        Change { pd: Some(pd), ..self }
+    }
+
+    /// With other rights.
+    #[must_use]
+    pub fn to_access(self, access: Access) -> Self {
+        Change { access: Some(access), ..self }
+    }
+
+    /// From arguments as `ibv_rereg_mr` has them. What a flag does not name is dropped, as the library ignores it, but for
+    /// `access`.
+    ///
+    /// # Errors
+    /// [`Why::UnknownFlags`]; [`Why::NoBuffer`] and [`Why::NoPd`] for a flag without its argument;
+    /// [`Why::AccessWithoutFlag`]. The library answers all of them with `IBV_REREG_MR_ERR_INPUT`, but for the missing PD:
+    /// there a provider follows the null pointer.
+    pub fn from_arguments(flags: Changes, buffer: Option<B>, pd: Option<P>, access: Access) -> Result<Self, Why> {
+        if !(flags - Changes::all()).is_empty() {
+            return Err(Why::UnknownFlags(flags.bits()));
+        }
+        let named = |flag| flags.contains(flag);
+        if named(Changes::TRANSLATION) && buffer.is_none() {
+            return Err(Why::NoBuffer);
+        }
+        if named(Changes::PD) && pd.is_none() {
+            return Err(Why::NoPd);
+        }
+        if !named(Changes::ACCESS) && !access.is_empty() {
+            return Err(Why::AccessWithoutFlag);
+        }
+        Ok(Change {
+            buffer: buffer.filter(|_| named(Changes::TRANSLATION)),
+            pd: pd.filter(|_| named(Changes::PD)),
+            access: named(Changes::ACCESS).then_some(access),
+        })
+    }
+
+    /// The same with another type for PDs: a handle becomes a use of the PD.
+    ///
+    /// # Errors
+    /// What `convert` fails with, and the change as it was.
+    pub fn try_map_pd<Q, E>(self, convert: impl FnOnce(&P) -> Result<Q, E>) -> Result<Change<Q, B>, (Self, E)> {
+        match self.pd.as_ref().map(convert).transpose() {
+            Ok(pd) => Ok(Change { buffer: self.buffer, pd, access: self.access }),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    /// The flags of the call.
+    #[must_use]
+    pub fn flags(&self) -> Changes {
+        let mut flags = Changes::empty();
+        flags.set(Changes::TRANSLATION, self.buffer.is_some());
+        flags.set(Changes::PD, self.pd.is_some());
+        flags.set(Changes::ACCESS, self.access.is_some());
+        flags
+    }
+}
+
+impl<P: Pd, B: Buffer> Change<P, B> {
+    /// What can be seen to be wrong before the device is asked.
+    pub(crate) fn check(&self, old: &P) -> Result<(), Why> {
+        if self.flags().is_empty() {
+            return Err(Why::NothingToChange);
+        }
+        if self.buffer.as_ref().is_some_and(B::is_empty) {
+            return Err(Why::Empty);
+        }
+        if self.pd.as_ref().is_some_and(|pd| !pd.same_device(old)) {
+            return Err(Why::OtherDevice);
+        }
+        self.access.map_or(Ok(()), Access::check)
+    }
+}

@@ -1,0 +1,117 @@
+//! One protection domain.
+
+use crate::errno::Errno;
+use crate::memory::table::{self, Cell, PdInput};
+use crate::memory::{Fault, PdState, Refused, Subject, Verb, Why};
+
+/// The life of a PD, and how many things belong to it: MRs, QPs, address handles, memory windows.
+///
+/// Its two calls are `ibv_alloc_pd`, under way when it is made, and `ibv_dealloc_pd`, after [`Domain::dealloc`].
+///
+/// ```
+/// use cmid_proto::memory::{Domain, PdState, Why};
+///
+/// let mut domain = Domain::alloc();
+/// domain.handle_outcome(Ok(()))?; // of ibv_alloc_pd
+/// domain.acquire()?; // an MR is registered
+/// assert_eq!(domain.dealloc().unwrap_err().why, Why::InUse(1)); // the kernel would say EBUSY
+/// domain.release(); // it is deregistered
+/// domain.dealloc()?;
+/// domain.handle_outcome(Ok(()))?; // of ibv_dealloc_pd
+/// assert_eq!(domain.state(), PdState::Gone);
+/// # Ok::<(), Box<dyn core::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Domain {
+    state: PdState,
+    removed: bool,
+    users: u32,
+}
+
+impl Domain {
+    /// One whose `ibv_alloc_pd` is under way.
+    #[must_use]
+    pub const fn alloc() -> Self {
+        Domain { state: PdState::Allocating, removed: false, users: 0 }
+    }
+
+    /// Where it is in its life.
+    #[must_use]
+    pub const fn state(&self) -> PdState {
+        self.state
+    }
+
+    /// How many things belong to it, those included that are being made or taken away.
+    #[must_use]
+    pub const fn users(&self) -> u32 {
+        self.users
+    }
+
+    /// Something is about to be made that belongs to it. [`Domain::release`] when that is gone, or did not come to be.
+    ///
+    /// # Errors
+    /// [`Why::Busy`], [`Why::DeviceGone`], [`Why::Gone`].
+    pub fn acquire(&mut self) -> Result<(), Refused> {
+        self.request(PdInput::Use, Verb::Use)?;
+        self.users = self.users.saturating_add(1);
+        Ok(())
+    }
+
+    /// Something that belonged to it is gone.
+    pub const fn release(&mut self) {
+        self.users = self.users.saturating_sub(1);
+    }
+
+    /// To be deallocated: make the call and report its outcome.
+    ///
+    /// # Errors
+    /// [`Why::InUse`], [`Why::Busy`], [`Why::Gone`].
+    pub fn dealloc(&mut self) -> Result<(), Refused> {
+        if self.users > 0 && matches!(self.state, PdState::Live | PdState::Stranded) {
+            return Err(self.refused(Verb::Dealloc, Why::InUse(self.users)));
+        }
+        self.request(PdInput::Dealloc, Verb::Dealloc)
+    }
+
+    /// What the call that is under way returned. A PD that could not be deallocated lives on, and it can be tried again.
+    ///
+    /// # Errors
+    /// If no call is under way.
+    pub fn handle_outcome(&mut self, outcome: Result<(), Errno>) -> Result<(), Fault> {
+        let input = if outcome.is_ok() { PdInput::Done } else { PdInput::Failed };
+        match table::PD[self.state.index()][input.index()] {
+            Cell::Go(state) => self.set_state(state),
+            Cell::Refuse(_) | Cell::Fault => {
+                return Err(Fault { outcome: Verb::Dealloc, subject: Subject::Pd(self.state) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Its device is gone.
+    pub fn handle_removal(&mut self) {
+        self.removed = true;
+        if let Cell::Go(state) = table::PD[self.state.index()][PdInput::Removal.index()] {
+            self.set_state(state);
+        }
+    }
+
+    fn request(&mut self, input: PdInput, verb: Verb) -> Result<(), Refused> {
+        match table::PD[self.state.index()][input.index()] {
+            Cell::Go(state) => {
+                self.set_state(state);
+                Ok(())
+            }
+            Cell::Refuse(why) => Err(self.refused(verb, why)),
+            Cell::Fault => Err(self.refused(verb, Why::Busy)),
+        }
+    }
+
+    const fn refused(&self, request: Verb, why: Why) -> Refused {
+        Refused { request, subject: Subject::Pd(self.state), why }
+    }
+
+    fn set_state(&mut self, state: PdState) {
+        self.state = if self.removed && state == PdState::Live { PdState::Stranded } else { state };
+    }
+}

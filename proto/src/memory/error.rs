@@ -1,0 +1,187 @@
+//! Who was wrong: the caller (`Refused`), the world (`Failure`), or the device and its driver (`Fault`).
+
+use core::fmt;
+
+use crate::errno::Errno;
+use crate::memory::{Code, MrState, PdState, Valid, Verb};
+
+/// The caller asked for something that makes no sense now. Nothing has changed and the device was not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{request} {subject}: {why}")]
+pub struct Refused {
+    /// What was asked.
+    pub request: Verb,
+    /// Of what, and its state, which has not changed.
+    pub subject: Subject,
+    /// Why not.
+    pub why: Why,
+}
+
+/// What a request was about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// A memory region in this state; `None` for one that is not there yet.
+    Mr(Option<MrState>),
+    /// A protection domain in this state.
+    Pd(PdState),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::Mr(None) => f.write_str("an MR"),
+            Subject::Mr(Some(state)) => write!(f, "an MR while {state}"),
+            Subject::Pd(state) => write!(f, "a PD while {state}"),
+        }
+    }
+}
+
+/// Why a request is refused: the rule that it breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Why {
+    /// Another call of this MR or PD is under way.
+    #[error("a call is under way")]
+    Busy,
+    /// A re-registration failed and may have left anything, or the device is gone.
+    #[error("it can only be deregistered")]
+    OnlyDeregister,
+    /// It has been deregistered or deallocated, or never came to be.
+    #[error("it is gone")]
+    Gone,
+    /// The device has been removed.
+    #[error("its device is gone")]
+    DeviceGone,
+    /// Work requests that name it have not completed. They would fail.
+    #[error("work requests that name it are in flight")]
+    InFlight,
+    /// Memory regions, QPs or other things belong to the PD: the kernel would answer EBUSY.
+    #[error("{0} things belong to it")]
+    InUse(u32),
+    /// `ibv_rereg_mr` without flags: the library lets it pass, and the kernel answers EINVAL.
+    #[error("nothing is to be changed: no flag is set")]
+    NothingToChange,
+    /// The library answers `IBV_REREG_MR_ERR_INPUT`.
+    #[error("flags {0:#x} are not among IBV_REREG_MR_CHANGE_TRANSLATION, _PD and _ACCESS")]
+    UnknownFlags(u32),
+    /// The library answers `IBV_REREG_MR_ERR_INPUT`.
+    #[error("IBV_REREG_MR_CHANGE_TRANSLATION needs memory")]
+    NoBuffer,
+    /// Of length 0: the library answers `IBV_REREG_MR_ERR_INPUT`, a registration's driver EINVAL.
+    #[error("memory of length 0 cannot be registered")]
+    Empty,
+    /// A provider would follow the null pointer.
+    #[error("IBV_REREG_MR_CHANGE_PD needs a PD")]
+    NoPd,
+    /// The library does not look, and the kernel takes the number of the PD for one of the MR's device.
+    #[error("the PD is of another device")]
+    OtherDevice,
+    /// The library answers `IBV_REREG_MR_ERR_INPUT`.
+    #[error("access rights need IBV_REREG_MR_CHANGE_ACCESS")]
+    AccessWithoutFlag,
+    /// The kernel answers EINVAL.
+    #[error("remote write and remote atomic need local write")]
+    RemoteWithoutLocalWrite,
+}
+
+impl Refused {
+    /// The errno that the real library answers, or would if it did not crash or lie.
+    #[must_use]
+    pub const fn errno(&self) -> Errno {
+        match self.why {
+            Why::Busy | Why::InFlight | Why::InUse(_) => Errno::EBUSY,
+            Why::DeviceGone => Errno::EIO,
+            Why::OnlyDeregister
+            | Why::Gone
+            | Why::NothingToChange
+            | Why::UnknownFlags(_)
+            | Why::NoBuffer
+            | Why::Empty
+            | Why::NoPd
+            | Why::OtherDevice
+            | Why::AccessWithoutFlag
+            | Why::RemoteWithoutLocalWrite => Errno::EINVAL,
+        }
+    }
+}
+
+/// The request made sense, and the device could not do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{step}{errno}; {valid}")]
+pub struct Failure {
+    /// What failed.
+    pub step: Step,
+    /// What it left in errno, or returned.
+    pub errno: Errno,
+    /// Which registration can be used now.
+    pub valid: Valid,
+}
+
+/// The call that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// `ibv_rereg_mr`.
+    Reregister(Code),
+    /// The fallback: `ibv_reg_mr` with what was to be.
+    RegisterAnew,
+    /// The fallback, when the new registration stood: `ibv_dereg_mr` of the old one.
+    DeregisterOld,
+    /// `ibv_dereg_mr`, as asked.
+    Deregister,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Reregister(code) => write!(f, "ibv_rereg_mr: {code}, "),
+            Step::RegisterAnew => f.write_str("registering anew, ibv_reg_mr: "),
+            Step::DeregisterOld => f.write_str("registered anew, ibv_dereg_mr of the old one: "),
+            Step::Deregister => f.write_str("ibv_dereg_mr: "),
+        }
+    }
+}
+
+/// All that can come between a request and its success, for methods that make the calls too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Error {
+    /// The caller was wrong. Nothing has changed and the device was not asked.
+    #[error("refused: {0}")]
+    Refused(#[from] Refused),
+    /// `ibv_reg_mr` failed: nothing is registered.
+    #[error("ibv_reg_mr: {0}")]
+    Register(Errno),
+    /// A re-registration or deregistration failed.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// `ibv_alloc_pd` failed.
+    #[error("ibv_alloc_pd: {0}")]
+    Alloc(Errno),
+    /// `ibv_dealloc_pd` failed; the PD lives on. EBUSY: something uses it that this library does not know of.
+    #[error("ibv_dealloc_pd: {0}")]
+    Dealloc(Errno),
+    /// The driver reported something impossible.
+    #[error("fault: {0}")]
+    Fault(#[from] Fault),
+}
+
+impl Error {
+    /// The errno that the real library answers in this case.
+    #[must_use]
+    pub const fn errno(&self) -> Errno {
+        match self {
+            Error::Refused(refused) => refused.errno(),
+            Error::Failed(failure) => failure.errno,
+            Error::Register(errno) | Error::Alloc(errno) | Error::Dealloc(errno) => *errno,
+            Error::Fault(_) => Errno::EIO,
+        }
+    }
+}
+
+/// The driver reported an outcome of a call that is not under way. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("an outcome of {outcome} for {subject}")]
+pub struct Fault {
+    /// Of which call.
+    pub outcome: Verb,
+    /// For what.
+    pub subject: Subject,
+}

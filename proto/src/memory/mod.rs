@@ -1,0 +1,82 @@
+//! Memory regions (MR) and protection domains (PD) as pure state machines.
+//!
+//! A [`Region`] is one MR: registered, re-registered (`ibv_rereg_mr`), deregistered. A [`Domain`] is one PD and counts who
+//! uses it. Both are apart from the [`Core`](crate::Core), and every one is on its own, because memory is not tied to an
+//! event loop: any thread may register it, and its `Region` goes along.
+//!
+//! The concepts are the core's: a request, the [`Call`]s that it takes, their [`Outcome`]s. A region owns what the device
+//! may refer to: the buffer, and the use of a PD. After each outcome it knows which registration is valid, gives back the
+//! buffers that the device has let go of, and keeps those of which that is not known.
+//!
+//! | concept | here |
+//! | --- | --- |
+//! | request | [`Region::register`], [`Region::reregister`], [`Region::deregister`], [`Domain::dealloc`] |
+//! | call | [`Region::call`], one at a time; [`Region::run`] makes them |
+//! | outcome | [`Region::handle_outcome`], which says what came of the request when it has ended |
+//! | device removal | [`Region::handle_removal`], [`Domain::handle_removal`] |
+//!
+//! What each does in each state stands in [`table`]; what a return code and errno of `ibv_rereg_mr` leave behind is
+//! [`valid_after`], and nowhere else.
+//!
+//! ```
+//! use cmid_proto::memory::{Access, Call, Change, Ended, Fallback, Keys, Outcome, Pd, Policy, Region, Reply, Traffic};
+//! # #[derive(Clone, Debug, PartialEq)]
+//! # struct Use(u32);
+//! # impl Pd for Use {
+//! #     fn same_device(&self, _: &Self) -> bool { true }
+//! # }
+//! let buffer = vec![0; 4096];
+//! let mut region: Region<Use, Vec<u8>, u32> = Region::register(Use(1), buffer, Access::LOCAL_WRITE).map_err(|(_, refused)| refused)?;
+//! assert!(matches!(region.call(), Some(Call::Register { .. })));
+//! let keys = Keys { lkey: 7, rkey: 7 };
+//! assert_eq!(region.handle_outcome(Outcome::Registered(Ok((42, keys))))?, Some(Ended::Registered(keys)));
+//!
+//! // Move it to another PD. This device cannot: the old registration is as good as before.
+//! let change = Change::default().to_pd(Use(2));
+//! region.reregister(change, Policy::default(), Traffic::Quiet).map_err(|(_, refused)| refused)?;
+//! assert!(matches!(region.call(), Some(Call::Reregister { .. })));
+//! let reply = Reply { code: -4, errno: cmid_proto::Errno::EOPNOTSUPP, keys };
+//! let Some(Ended::Reregistered(settled)) = region.handle_outcome(Outcome::Reregistered(reply))? else { unreachable!() };
+//! assert_eq!(settled.result.unwrap_err().to_string(), "ibv_rereg_mr: ERR_CMD, EOPNOTSUPP; the old registration is valid");
+//! assert_eq!(region.pd(), Some(&Use(1)));
+//!
+//! // With a fallback it registers anew, then deregisters the old one.
+//! let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+//! region.reregister(Change::default().to_pd(Use(2)), policy, Traffic::Quiet).map_err(|(_, refused)| refused)?;
+//! region.handle_outcome(Outcome::Reregistered(reply))?;
+//! assert!(matches!(region.call(), Some(Call::Register { pd: Use(2), .. })));
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
+
+mod access;
+mod change;
+mod domain;
+mod error;
+mod outcome;
+mod region;
+pub mod table;
+
+pub use access::Access;
+pub use change::{Change, Changes};
+pub use domain::Domain;
+pub use error::{Error, Failure, Fault, Refused, Step, Subject, Why};
+pub use outcome::{Code, Outcome, Provider, Reply, Valid, valid_after};
+pub use region::{Call, Ended, Fallback, Keys, Pd, Policy, Region, Returned, Settled, Traffic, Way};
+pub use table::{MrState, PdState, Verb};
+
+/// What a region keeps alive for the device.
+pub trait Buffer {
+    /// How many bytes it has.
+    fn len(&self) -> usize;
+
+    /// Whether it has none: then it cannot be registered.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Buffer for alloc::vec::Vec<u8> {
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+}

@@ -1,0 +1,200 @@
+//! The life of an MR and of a PD as data.
+//!
+//! The arrays are as wide as [`Input`] and as long as [`MrState`] (for a PD: [`PdInput`] and [`PdState`]): a new variant
+//! does not compile until each row has decided it.
+
+use crate::columns::columns;
+use crate::memory::Why;
+
+columns! {
+    /// What is asked for.
+    pub enum Verb {
+        /// `ibv_reg_mr`.
+        Register = "register",
+        /// `ibv_rereg_mr`.
+        Reregister = "re-register",
+        /// `ibv_dereg_mr`.
+        Deregister = "deregister",
+        /// `ibv_alloc_pd`.
+        Alloc = "allocate",
+        /// Making something that belongs to a PD.
+        Use = "use",
+        /// `ibv_dealloc_pd`.
+        Dealloc = "deallocate",
+    }
+}
+
+columns! {
+    /// Where an MR is in its life.
+    pub enum MrState {
+        /// `ibv_reg_mr` is under way.
+        Registering = "registering",
+        /// Its registration is valid.
+        Registered = "registered",
+        /// `ibv_rereg_mr` is under way.
+        Changing = "re-registering",
+        /// The fallback: `ibv_reg_mr` of the new registration is under way; the old one is valid.
+        Replacing = "registering anew",
+        /// The fallback: both are there, and `ibv_dereg_mr` of the old one is under way.
+        Retiring = "deregistering the old one",
+        /// The fallback has failed: both are there, and `ibv_dereg_mr` of the new one is under way.
+        Undoing = "deregistering the new one",
+        /// Neither registration can be relied on, or the device is gone. Only a deregistration helps.
+        Unusable = "unusable",
+        /// `ibv_dereg_mr` is under way.
+        Deregistering = "deregistering",
+        /// `ibv_dereg_mr` of an unusable one is under way; where a fallback got stuck, of both, one after the other.
+        Discarding = "discarding",
+        /// Deregistered, or never registered.
+        Gone = "gone",
+    }
+}
+
+columns! {
+    /// What reaches an MR.
+    pub enum Input {
+        /// The application wants it re-registered.
+        Reregister = "re-register",
+        /// The application wants it deregistered.
+        Deregister = "deregister",
+        /// Its device is gone.
+        Removal = "device removal",
+        /// `ibv_reg_mr` succeeded.
+        Made = "registered",
+        /// `ibv_reg_mr` failed.
+        NotMade = "not registered",
+        /// `ibv_rereg_mr` left the new registration ([`valid_after`](crate::memory::valid_after)).
+        New = "new is valid",
+        /// `ibv_rereg_mr` left the old registration.
+        Old = "old is valid",
+        /// `ibv_rereg_mr` left neither.
+        Neither = "neither is valid",
+        /// `ibv_rereg_mr` is not supported, and the fallback is wanted.
+        Unsupported = "not supported, fallback",
+        /// `ibv_dereg_mr` succeeded.
+        Ended = "deregistered",
+        /// `ibv_dereg_mr` succeeded for the new one of two; the old one is next.
+        OneEnded = "one of two deregistered",
+        /// `ibv_dereg_mr` failed and has changed nothing.
+        Kept = "deregistration refused",
+        /// `ibv_dereg_mr` failed and may have left anything.
+        Lost = "deregistration failed",
+    }
+}
+
+columns! {
+    /// Where a PD is in its life.
+    pub enum PdState {
+        /// `ibv_alloc_pd` is under way.
+        Allocating = "allocating",
+        /// Things can be made that belong to it.
+        Live = "live",
+        /// `ibv_dealloc_pd` is under way.
+        Deallocating = "deallocating",
+        /// Its device is gone. Nothing more can be made with it.
+        Stranded = "without its device",
+        /// Deallocated, or never allocated.
+        Gone = "gone",
+    }
+}
+
+columns! {
+    /// What reaches a PD.
+    pub enum PdInput {
+        /// Something is to be made that belongs to it.
+        Use = "use",
+        /// The application wants it deallocated, and nothing belongs to it.
+        Dealloc = "deallocate",
+        /// Its device is gone.
+        Removal = "device removal",
+        /// The call succeeded.
+        Done = "done",
+        /// The call failed.
+        Failed = "failed",
+    }
+}
+
+/// What an input does in a state of type `S`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cell<S> {
+    /// It is in this state now.
+    Go(S),
+    /// The caller's mistake: nothing changes.
+    Refuse(Why),
+    /// No call with such an outcome is under way: nothing changes.
+    Fault,
+}
+
+/// Short names for the cells, so that a row is a line.
+#[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
+mod mr {
+    use super::{Cell, MrState, Why};
+    pub(super) const Reg: Cell<MrState> = Cell::Go(MrState::Registering);
+    pub(super) const Liv: Cell<MrState> = Cell::Go(MrState::Registered);
+    pub(super) const Chg: Cell<MrState> = Cell::Go(MrState::Changing);
+    pub(super) const Rep: Cell<MrState> = Cell::Go(MrState::Replacing);
+    pub(super) const Ret: Cell<MrState> = Cell::Go(MrState::Retiring);
+    pub(super) const Und: Cell<MrState> = Cell::Go(MrState::Undoing);
+    pub(super) const Bad: Cell<MrState> = Cell::Go(MrState::Unusable);
+    pub(super) const Der: Cell<MrState> = Cell::Go(MrState::Deregistering);
+    pub(super) const Dis: Cell<MrState> = Cell::Go(MrState::Discarding);
+    pub(super) const END: Cell<MrState> = Cell::Go(MrState::Gone);
+    pub(super) const bsy: Cell<MrState> = Cell::Refuse(Why::Busy);
+    pub(super) const onl: Cell<MrState> = Cell::Refuse(Why::OnlyDeregister);
+    pub(super) const gon: Cell<MrState> = Cell::Refuse(Why::Gone);
+    pub(super) const ___: Cell<MrState> = Cell::Fault;
+}
+
+/// What each input does to an MR: a row per [`MrState`], a column per [`Input`], both in the order of `ALL`. Where it goes to
+/// *registered* after its device was removed, it goes to *unusable* instead.
+///
+/// Sources: ibv_rereg_mr(3); `ibv_rereg_mr` of libibverbs and `ib_uverbs_rereg_mr` of the kernel.
+#[rustfmt::skip]
+pub static MR: [[Cell<MrState>; Input::COUNT]; MrState::COUNT] = {
+    use mr::*;
+    [
+        //                   rere  dere  remo  made  notm  new   old   neit  unsu  ende  one   kept  lost
+        /* Registering   */ [bsy,  bsy,  Reg,  Liv,  END,  ___,  ___,  ___,  ___,  ___,  ___,  ___,  ___],
+        /* Registered    */ [Chg,  Der,  Bad,  ___,  ___,  ___,  ___,  ___,  ___,  ___,  ___,  ___,  ___],
+        /* Changing      */ [bsy,  bsy,  Chg,  ___,  ___,  Liv,  Liv,  Bad,  Rep,  ___,  ___,  ___,  ___],
+        /* Replacing     */ [bsy,  bsy,  Rep,  Ret,  Liv,  ___,  ___,  ___,  ___,  ___,  ___,  ___,  ___],
+        /* Retiring      */ [bsy,  bsy,  Ret,  ___,  ___,  ___,  ___,  ___,  ___,  Liv,  ___,  Und,  Bad],
+        /* Undoing       */ [bsy,  bsy,  Und,  ___,  ___,  ___,  ___,  ___,  ___,  Liv,  ___,  Bad,  Bad],
+        /* Unusable      */ [onl,  Dis,  Bad,  ___,  ___,  ___,  ___,  ___,  ___,  ___,  ___,  ___,  ___],
+        /* Deregistering */ [bsy,  bsy,  Der,  ___,  ___,  ___,  ___,  ___,  ___,  END,  ___,  Liv,  Bad],
+        /* Discarding    */ [bsy,  bsy,  Dis,  ___,  ___,  ___,  ___,  ___,  ___,  END,  Dis,  Bad,  Bad],
+        /* Gone          */ [gon,  gon,  END,  ___,  ___,  ___,  ___,  ___,  ___,  ___,  ___,  ___,  ___],
+    ]
+};
+
+/// Short names for the cells, so that a row is a line.
+#[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
+mod pd {
+    use super::{Cell, PdState, Why};
+    pub(super) const All: Cell<PdState> = Cell::Go(PdState::Allocating);
+    pub(super) const Liv: Cell<PdState> = Cell::Go(PdState::Live);
+    pub(super) const Dea: Cell<PdState> = Cell::Go(PdState::Deallocating);
+    pub(super) const Str: Cell<PdState> = Cell::Go(PdState::Stranded);
+    pub(super) const END: Cell<PdState> = Cell::Go(PdState::Gone);
+    pub(super) const bsy: Cell<PdState> = Cell::Refuse(Why::Busy);
+    pub(super) const dev: Cell<PdState> = Cell::Refuse(Why::DeviceGone);
+    pub(super) const gon: Cell<PdState> = Cell::Refuse(Why::Gone);
+    pub(super) const ___: Cell<PdState> = Cell::Fault;
+}
+
+/// What each input does to a PD: a row per [`PdState`], a column per [`PdInput`], both in the order of `ALL`. Where it goes to
+/// *live* after its device was removed, it goes to *without its device* instead.
+///
+/// Sources: ibv_alloc_pd(3); `uverbs_free_pd` of the kernel.
+#[rustfmt::skip]
+pub static PD: [[Cell<PdState>; PdInput::COUNT]; PdState::COUNT] = {
+    use pd::*;
+    [
+        //                  use   deal  remo  done  fail
+        /* Allocating   */ [bsy,  bsy,  All,  Liv,  END],
+        /* Live         */ [Liv,  Dea,  Str,  ___,  ___],
+        /* Deallocating */ [bsy,  bsy,  Dea,  END,  Liv],
+        /* Stranded     */ [dev,  Dea,  Str,  ___,  ___],
+        /* Gone         */ [gon,  gon,  END,  ___,  ___],
+    ]
+};
