@@ -26,8 +26,9 @@ pub enum Fallback {
     /// Nothing: it fails with EOPNOTSUPP and the old registration is valid.
     #[default]
     None,
-    /// Register what was asked for, then deregister the old one. The keys change. If a step fails, the new one is undone
-    /// and the old one stays.
+    /// Register what was asked for, then deregister the old one. The keys change. If a step fails, what was done is undone
+    /// and the old one stays. If that fails too, or it is not known what the deregistration of the old one left, both are kept
+    /// and the region can only be deregistered.
     Anew,
 }
 

@@ -45,7 +45,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// A region whose `ibv_reg_mr` is to be made.
     ///
     /// # Errors
-    /// [`Why::Empty`], [`Why::RemoteWithoutLocalWrite`]; the buffer comes back.
+    /// [`Why::Empty`], [`Why::RemoteWithoutLocalWrite`]; the buffer comes back, and the use of the PD ends.
     pub fn register(pd: P, buffer: B, access: Access) -> Result<Self, (B, Refused)> {
         let empty = if buffer.is_empty() { Err(Why::Empty) } else { Ok(()) };
         if let Err(why) = empty.and_then(|()| access.check()) {
@@ -68,7 +68,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     ///
     /// # Errors
     /// [`Why::NothingToChange`], [`Why::Empty`], [`Why::OtherDevice`], [`Why::RemoteWithoutLocalWrite`]; [`Why::InFlight`] if
-    /// there is traffic; and what the [table](table::MR) says. The change comes back.
+    /// there is traffic and the device is there; and what the [table](table::MR) says. The change comes back.
     pub fn reregister(
         &mut self,
         change: Change<P, B>,
@@ -93,7 +93,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// To be deregistered: the call is to be made.
     ///
     /// # Errors
-    /// [`Why::InFlight`] if there is traffic, and what the [table](table::MR) says.
+    /// [`Why::InFlight`] if there is traffic and the device is there; and what the [table](table::MR) says.
     pub fn deregister(&mut self, traffic: Traffic) -> Result<(), Refused> {
         let next = self.asked(Input::Deregister).and_then(|next| self.quiet(traffic).map(|()| next));
         let next = next.map_err(|why| self.refused(Verb::Deregister, why))?;
@@ -119,7 +119,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Makes the calls, one after the other, until the request has ended.
+    /// Makes the calls, one after the other, until the request has ended. `None` if there was none to make.
     ///
     /// # Errors
     /// As [`Region::handle_outcome`]; then nothing has changed since the last call.
@@ -140,28 +140,29 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     pub fn handle_outcome(&mut self, outcome: Outcome<H>) -> Result<Option<Ended<B>>, Fault> {
         match outcome {
             Outcome::Registered(Ok((handle, keys))) => {
-                let from = self.told(Input::Made, Verb::Register)?;
+                let (from, _) = self.told(Input::Made, Verb::Register)?;
                 Ok(self.made(from, handle, keys))
             }
             Outcome::Registered(Err(errno)) => {
-                let from = self.told(Input::NotMade, Verb::Register)?;
+                let (from, _) = self.told(Input::NotMade, Verb::Register)?;
                 Ok(self.not_made(from, errno))
             }
             Outcome::Reregistered(reply) => self.replied(reply),
             Outcome::Deregistered(Ok(())) => {
                 let two = self.state == MrState::Discarding && self.new.is_some();
-                let from = self.told(if two { Input::OneEnded } else { Input::Ended }, Verb::Deregister)?;
+                let (from, _) = self.told(if two { Input::OneEnded } else { Input::Ended }, Verb::Deregister)?;
                 Ok(self.ended(from))
             }
             Outcome::Deregistered(Err(errno)) => {
                 let input = if survives(errno) { Input::Kept } else { Input::Lost };
-                let from = self.told(input, Verb::Deregister)?;
-                Ok(self.not_ended(from, errno))
+                let (from, to) = self.told(input, Verb::Deregister)?;
+                Ok(self.not_ended(from, to, errno))
             }
         }
     }
 
-    /// Its device is gone: only a deregistration is legal from now on. A call that is under way still has its outcome.
+    /// Its device is gone: only a deregistration is legal from now on. A call that is under way still has its outcome, and what
+    /// has been begun is tidied up; a fallback is not begun any more.
     pub fn handle_removal(&mut self) {
         self.removed = true;
         if let Cell::Go(state) = table::MR[self.state.index()][Input::Removal.index()] {
@@ -181,43 +182,34 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.way
     }
 
-    /// The keys of the valid registration; `None` if none is.
+    /// The keys of the valid registration; `None` if none is, and while a request is under way.
     #[must_use]
     pub fn keys(&self) -> Option<Keys> {
         self.valid().map(|registration| registration.keys)
     }
 
-    /// The PD of the valid registration; `None` if none is.
+    /// The PD of the valid registration; `None` if none is, and while a request is under way.
     #[must_use]
     pub fn pd(&self) -> Option<&P> {
         self.valid().map(|registration| &registration.pd)
     }
 
-    /// The rights of the valid registration; `None` if none is valid.
+    /// The rights of the valid registration; `None` if none is, and while a request is under way.
     #[must_use]
     pub fn access(&self) -> Option<Access> {
         self.valid().map(|registration| registration.access)
     }
 
-    /// The buffer of the valid registration. Where none is valid, the one that was the last to be.
+    /// The buffer of the valid registration. Where none is valid, that of the last one that was; `None` before the first, and
+    /// when the region is gone.
     #[must_use]
     pub const fn buffer(&self) -> Option<&B> {
         self.buffer.as_ref()
     }
 
+    /// Nothing while a request is under way: what is posted with these keys meanwhile would pin the region too late.
     fn valid(&self) -> Option<&Registration<P, H>> {
-        match self.state {
-            // While a call is under way that may take the registration away, nothing is said about it.
-            MrState::Registered | MrState::Replacing => self.old.as_ref(),
-            MrState::Registering
-            | MrState::Changing
-            | MrState::Retiring
-            | MrState::Undoing
-            | MrState::Unusable
-            | MrState::Deregistering
-            | MrState::Discarding
-            | MrState::Gone => None,
-        }
+        self.old.as_ref().filter(|_| self.state == MrState::Registered)
     }
 
     fn wanted_access(&self) -> Access {
@@ -242,13 +234,13 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Goes where the table says and returns where it was.
-    fn told(&mut self, input: Input, outcome: Verb) -> Result<MrState, Fault> {
+    /// Goes where the table says. Returns where it was, and what the table says, which a removal does not change.
+    fn told(&mut self, input: Input, outcome: Verb) -> Result<(MrState, MrState), Fault> {
         let from = self.state;
         match table::MR[from.index()][input.index()] {
             Cell::Go(next) => {
                 self.set_state(next);
-                Ok(from)
+                Ok((from, next))
             }
             Cell::Refuse(_) | Cell::Fault => Err(Fault { outcome, subject: Subject::Mr(Some(from)) }),
         }

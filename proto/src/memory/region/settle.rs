@@ -23,6 +23,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         Some(Ended::Registered(keys))
     }
 
+    /// `ibv_reg_mr` failed, in state `from`.
     pub(super) fn not_made(&mut self, from: MrState, errno: Errno) -> Option<Ended<B>> {
         let buffer = self.drop_change();
         if from == MrState::Replacing {
@@ -37,8 +38,9 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         let code = Code::from_raw(reply.code);
         let valid = valid_after(code, reply.errno, self.policy.provider);
         let unsupported = code == Code::Cmd && reply.errno == Errno::EOPNOTSUPP;
+        let fallback = self.policy.fallback == Fallback::Anew && !self.removed;
         let input = match valid {
-            Valid::Old if unsupported && self.policy.fallback == Fallback::Anew => Input::Unsupported,
+            Valid::Old if unsupported && fallback => Input::Unsupported,
             Valid::Old => Input::Old,
             Valid::New => Input::New,
             Valid::Neither => Input::Neither,
@@ -100,10 +102,11 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    pub(super) fn not_ended(&mut self, from: MrState, errno: Errno) -> Option<Ended<B>> {
-        let valid = if self.state == MrState::Registered { Valid::Old } else { Valid::Neither };
+    /// `ibv_dereg_mr` failed, in state `from`; the table says that it is `to`.
+    pub(super) fn not_ended(&mut self, from: MrState, to: MrState, errno: Errno) -> Option<Ended<B>> {
+        let valid = if to == MrState::Registered { Valid::Old } else { Valid::Neither };
         let first = self.undone_for.take();
-        match (from, self.state) {
+        match (from, to) {
             (MrState::Retiring, MrState::Undoing) => {
                 self.undone_for = Some(errno);
                 None
