@@ -2,7 +2,8 @@
 
 use crate::memory::{Access, Change};
 
-/// The use of a PD by one registration. A clone is one more use.
+/// The use of a PD by one registration. A clone is one more use ([`Domain::share`](crate::memory::Domain::share)), a drop one
+/// less.
 pub trait Pd: Clone {
     /// Whether both are of the same device.
     fn same_device(&self, other: &Self) -> bool;

@@ -58,6 +58,12 @@ impl Domain {
         Ok(())
     }
 
+    /// What uses it has one use more: for the clone of a use. In every state, because nothing begins to use it that did not: a
+    /// fallback that is under way when the device goes still has its second registration.
+    pub const fn share(&mut self) {
+        self.users = self.users.saturating_add(1);
+    }
+
     /// Something that belonged to it is gone.
     pub const fn release(&mut self) {
         self.users = self.users.saturating_sub(1);
