@@ -76,6 +76,10 @@ fn job(context: &Context, kernel: Kernel, speed: Speed) -> Result<guest::Job> {
     let mut command = vec![context.release("conformance").into_os_string()];
     command.extend(["--device", "verbs", "--speed", name(speed), "--report"].map(Into::into));
     command.push(report.into_os_string());
+    // Linux 6.1 has no method to ask for.
+    if kernel == Kernel::V6_12 {
+        command.extend(["--rereg-shim".into(), context.release("libcmid_rereg_shim.so").into_os_string()]);
+    }
     Ok(guest::Job { name: format!("conformance-{}-{}", kernel.series(), name(speed)), kernel, command })
 }
 

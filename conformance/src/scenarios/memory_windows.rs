@@ -1,0 +1,59 @@
+//! Row 83: a memory window that is bound.
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{Access, Change, Fallback, Policy, Step, Valid, Why};
+
+use super::memory::{LEN, READABLE, bytes, deregister, failed, fields, refused, register, unused, used};
+use crate::bench::{Who, remote};
+use crate::failure::same;
+use crate::{Bench, Check, Failure, Lab, Remote, Status, TestMr, TestMw, TestPd, TestQp};
+
+/// Nobody may read it but through a window.
+const BINDABLE: Access = Access::LOCAL_WRITE.union(Access::MW_BIND);
+
+pub(super) fn row_83_a_bound_window_holds_its_memory<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (into, mr) = (register(&own, bytes(0), READABLE)?, register(&pd, bytes(1), BINDABLE)?);
+    let (mut client, mut server) = b.join(&own, &pd)?;
+    let mut window = pd.alloc_mw()?;
+    server.qp.post_bind(1, &mut window, &mr, 0..LEN / 2, Access::REMOTE_READ)?;
+    b.ends(&mut server, 1, Status::Success)?;
+    used("users", &pd, 3)?;
+    client.qp.post_read(2, &into, 0..LEN / 2, Remote { addr: mr.addr(), rkey: window.rkey() })?;
+    b.ends(&mut client, 2, Status::Success)?;
+    same("what the peer has read", &deregister(into)?[..LEN / 2], &bytes(1)[..LEN / 2])?;
+    let before = fields(&mr);
+    let Err((mr, error)) = mr.deregister() else { return Err(Failure("deregistered".into())) };
+    failed::<()>("deregister", Err(error), Step::Deregister, Errno::EINVAL, Valid::Old)?;
+    same("the MR", fields(&mr), before)?;
+    b.part((client, server))?;
+    refused("dealloc", pd.dealloc(), Why::InUse(2))?;
+    drop(window);
+    same("what comes back", deregister(mr)?, bytes(1))?;
+    unused(&own)?;
+    unused(&pd)
+}
+
+/// The fallback registers anew and cannot deregister the old registration: it undoes the new one.
+pub(super) fn a_fallback_that_fails_at_its_end_is_undone<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd, new) = (b.pd(Who::Client)?, b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let mut mr = register(&pd, bytes(1), BINDABLE | READABLE)?;
+    let (client, mut server) = b.join(&own, &pd)?;
+    let mut window = pd.alloc_mw()?;
+    server.qp.post_bind(1, &mut window, &mr, 0..LEN, Access::REMOTE_READ)?;
+    b.ends(&mut server, 1, Status::Success)?;
+    let before = fields(&mr);
+    let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+    let (result, back) = mr.reregister(Change::default().to_buffer(bytes(2)).to_pd(new.clone()), policy);
+    failed("the fallback", result, Step::DeregisterOld, Errno::EINVAL, Valid::Old)?;
+    same("what comes back", (back, fields(&mr)), (Some(bytes(2)), before))?;
+    unused(&new)?;
+    b.part((client, server))?;
+    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    drop(window);
+    deregister(mr)?;
+    unused(&own)?;
+    unused(&pd)
+}
