@@ -82,7 +82,9 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     // SAFETY: with CHANGE_PD, `pd` is allocated (the caller) and not null (looked at above).
     let pd_handle = if bits & CHANGE_PD != 0 { unsafe { (*pd).handle } } else { 0 };
     let range = if bits & CHANGE_TRANSLATION != 0 { (addr.expose_provenance() as u64, length as u64) } else { (0, 0) };
-    ASKED.fetch_add(1, Ordering::Relaxed);
+    if ASKED.fetch_add(1, Ordering::Relaxed) == 0 {
+        eprintln!("cmid-rereg-shim, for tests only: ibv_rereg_mr goes past libibverbs to the kernel");
+    }
     let command = Reregister { mr_handle, flags: bits, range, pd_handle, access: access.cast_unsigned() };
     let (lkey, rkey) = match command.send(cmd_fd) {
         Ok(keys) => keys,
