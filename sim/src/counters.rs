@@ -27,4 +27,7 @@ pub struct Counters {
     pub datagrams_dropped: u64,
     /// Completions that did not fit into their completion queue.
     pub overruns: u64,
+    /// Buffers that were given back while a registration at the device referred to them. Anything but 0 is a defect of the
+    /// machines, or of what was assumed about the provider ([`Provider::ChecksFirst`](crate::Provider)).
+    pub freed_in_use: u64,
 }

@@ -107,12 +107,17 @@ mod timers;
 mod wire;
 mod world;
 
-pub use config::{Clock, Config, Flavour};
+pub use cmid_proto::memory::{
+    self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, Returned, Valid, Way, Why,
+};
+pub use config::{Clock, Config, Flavour, Rereg};
 pub use counters::Counters;
 pub use data::ah::{Ah, To};
 pub use data::cq::{Completion, Cq, WcStatus};
 pub use data::datagram::GRH_LEN;
-pub use data::mr::{Access, Mr};
+pub use data::fault::{Left, ReregFault};
+pub use data::mr::{Buffer, Change, Mr, Reregistered};
+pub use data::mw::Mw;
 pub use data::pd::Pd;
 pub use data::qp::{Caps, Qp, QpState, Remote};
 pub use device::{SimDevice, SimHandle};
