@@ -49,7 +49,7 @@ impl Candidate {
         Ok(status)
     }
 
-    /// It disconnects. What went wrong in its thread is the error.
+    /// Has it disconnect, which the replica has to answer before [`joined`] returns.
     pub(crate) fn leave(self) -> JoinHandle<Result<()>> {
         self.thread
     }

@@ -51,7 +51,7 @@ impl<D: Data> Replica<D> {
         port.post_send(SEND, 0..Place::LEN)?;
         let told = completion(&mut connection, &mut port, PATIENCE)?;
         ensure!((told.wr_id, told.status) == (SEND, Status::SUCCESS), "candidate {name} was not told: {told:?}");
-        println!("replica      gives {name} a lane: rkey {:#x}, {:?}", lane.place().rkey, rights(&lane));
+        println!("replica      gives {name} a lane: rkey {:#x}, {}", lane.place().rkey, rights(&lane));
         self.members.push(Member { name, _port: port, lane, connection });
         Ok(())
     }
