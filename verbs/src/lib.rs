@@ -17,10 +17,10 @@
 //!     device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])?;
 //!     device.call(&Call::Bind { id, addr: "10.99.0.1:7471".parse().map_err(|_| Errno::EINVAL)? }, &[])?;
 //!     let pd = device.alloc_pd(id)?; // it has a device now
-//!     let memory = pd.register(vec![0; 4096], Access::LOCAL_WRITE)?;
+//!     let memory = pd.register(vec![0; 4096], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
 //!     let cq = device.create_cq(id, 16)?;
 //!     let caps = Caps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
-//!     let qp = device.create_qp(id, &pd, &cq, &cq, caps)?;
+//!     let mut qp = device.create_qp(id, &pd, &cq, &cq, caps)?;
 //!     qp.post_recv(1, &memory, 0..1024)
 //! }
 //! # let _ = serve;
@@ -62,7 +62,13 @@ mod sockaddr;
 mod table;
 
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
-pub use data::{Access, Ah, Caps, Completion, Cq, GRH_LEN, Mr, Pd, Qp, QpState, Remote, To, WcStatus};
+pub use cmid_proto::memory::{
+    Access, Changes, Code, Failure, Fallback, MrState, PdState, Policy, Provider, Refused, Returned, Step, Valid, Way,
+    Why,
+};
+pub use data::{
+    Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Pd, Qp, QpState, Remote, Reregistered, To, WcStatus,
+};
 pub use device::{Handle, Verbs};
 pub use inventory::{DeviceInfo, devices};
 
@@ -76,6 +82,8 @@ const _: () = {
     sync::<Pd>();
     send::<Ah>();
     sync::<Ah>();
+    send::<Buffer>();
+    sync::<Buffer>();
     send::<Mr>();
     sync::<Mr>();
     send::<Cq>();

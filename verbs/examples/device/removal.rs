@@ -41,7 +41,7 @@ pub(crate) fn device_removed() {
     println!("post_recv: {:?}", pair.s.qp.post_recv(1, &memory, 0..1));
     println!("state: {:?}", pair.s.qp.state());
     println!("take_notifications: {:?}", pair.s.cq.take_notifications());
-    println!("into_buffer: {:?}", memory.into_buffer().map(|buffer| buffer.len()).map_err(|(_, errno)| errno));
+    println!("deregister: {:?}", memory.deregister().map(|returned| returned.buffer.len()).map_err(|(_, error)| error));
     pair.client.ok(&Call::Destroy { id: pair.c.id });
     drop(pair);
     println!("all is dropped; rdma(8) has ended: {}", deleting.try_wait().expect("a child").is_some());
