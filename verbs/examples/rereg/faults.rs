@@ -149,16 +149,20 @@ pub(crate) fn refused_before() {
     let mut pair = Pair::connected();
     let mut mr = region(&pair.s.pd, 1, READABLE);
     let before = facts(&mr);
+    // The kernel would take its number for one of rxe0's, and may find another PD under it.
+    let on_rxe1 = pair.server.bound([10, 98, 0, 1]);
+    let foreign = another_pd(&mut pair.server, on_rxe1);
     for (change, why) in [
         (Change::default(), Why::NothingToChange),
         (Change::default().to_buffer(Vec::new()), Why::Empty),
+        (Change::default().to_pd(foreign.clone()), Why::OtherDevice),
         (Change::default().to_access(Access::REMOTE_WRITE), Why::RemoteWithoutLocalWrite),
     ] {
         let given = change.buffer.is_some();
         let done = reregister(&mut mr, change, ANEW, 0);
         assert!(matches!(done.result, Err(Error::Refused(refused)) if refused.why == why), "{why}");
         assert_eq!(done.buffer.is_some(), given);
-        assert_eq!(facts(&mr), before);
+        assert_eq!((facts(&mr), foreign.users()), (before, 0));
     }
     // The work request pins it until its completion has been polled; here it never is, and the QP goes.
     pair.s.qp.post_recv(1, &mr, 0..8).expect("post_recv");

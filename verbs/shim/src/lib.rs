@@ -122,7 +122,8 @@ pub extern "C" fn cmid_rereg_shim_asked() -> u32 {
 }
 
 /// Asks the kernel, past every library, to deallocate the PD that an MR was moved to last. Returns the errno, which ought to
-/// be EBUSY as long as the MR is there; 0 if the kernel did it (then the PD's owner has lost it); -1 if no MR was moved.
+/// be EBUSY as long as the MR is there; 0 if the kernel did it (then the PD's owner has lost it); -1 if no MR was moved. The device must
+/// still be open.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmid_rereg_shim_dealloc_pd() -> c_int {
     match *MOVED_TO.lock().unwrap_or_else(PoisonError::into_inner) {
