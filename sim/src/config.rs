@@ -80,7 +80,7 @@ pub enum Rereg {
     None,
     /// Another PD and other rights, as rxe's driver since Linux 6.5, if it is asked without its provider. Checks everything
     /// first.
-    PdAndAccess,
+    PdAccess,
     /// Everything, as mlx5. Checks everything first, as far as no fault is made
     /// ([`Host::fail_next_reregistration`](crate::Host::fail_next_reregistration)).
     All,

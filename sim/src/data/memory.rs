@@ -164,7 +164,7 @@ impl Memory {
         fault: impl FnOnce() -> Option<(Errno, Left)>,
     ) -> Result<Keys, Errno> {
         let named = |flag| request.flags.contains(flag);
-        if config.rereg == Rereg::PdAndAccess && config.flavour == Flavour::Linux6_1 {
+        if config.rereg == Rereg::PdAccess && config.flavour == Flavour::Linux6_1 {
             return Err(Errno::EOPNOTSUPP);
         }
         if request.flags.is_empty() {
@@ -187,7 +187,7 @@ impl Memory {
 
         // The driver. Without hardware behind it, it has nothing to change (hns).
         let hardware = old_hardware.ok_or(Errno::EINVAL)?;
-        if named(Changes::TRANSLATION) && config.rereg == Rereg::PdAndAccess {
+        if named(Changes::TRANSLATION) && config.rereg == Rereg::PdAccess {
             return Err(Errno::EOPNOTSUPP);
         }
         let access = if named(Changes::ACCESS) { request.access } else { hardware.access };
@@ -351,3 +351,6 @@ impl Memory {
         (hardware.pd == pd && hardware.range.contains(place.stretch())).then_some(hardware)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -55,7 +55,7 @@ pub struct Mr {
 #[derive(Clone, Debug)]
 pub(crate) struct Owned {
     pub(crate) no: MrNo,
-    device: DeviceNo,
+    pub(crate) device: DeviceNo,
     machine: Arc<Mutex<Machine>>,
 }
 
@@ -255,10 +255,8 @@ impl Owned {
         if shared.with(|world| world.queues.pins(self.no)) { Traffic::InFlight } else { Traffic::Quiet }
     }
 
-    /// Whether there is nothing more to be done about it.
-    pub(crate) fn is_over(&self, shared: &Shared) -> bool {
-        let gone = self.machine(shared).state() == MrState::Gone;
-        gone || !shared.with(|world| world.lives(self.device))
+    pub(crate) fn is_gone(&self, shared: &Shared) -> bool {
+        self.machine(shared).state() == MrState::Gone
     }
 
     pub(crate) fn deregister(&self, shared: &Shared) -> Result<Returned<Buffer>, Error> {

@@ -38,6 +38,6 @@ impl Shared {
     /// Whether there is nothing more to be done: it is deregistered, or its device is gone and what that held with it. In
     /// the latter case its memory stays lent.
     fn try_retire(&self, own: &Owned) -> bool {
-        own.is_over(self) || own.deregister(self).is_ok() || own.is_over(self)
+        own.is_gone(self) || own.deregister(self).is_ok() || !self.with(|world| world.lives(own.device))
     }
 }
