@@ -1,5 +1,5 @@
-//! The kernel's and the device's side of memory: protection domains, memory regions, memory windows. Functions are named
-//! after those of the kernel, and check in its order.
+//! The kernel's and the device's side of memory: protection domains, memory regions, memory windows. Functions are
+//! named after those of the kernel, and check in its order.
 
 use std::collections::BTreeMap;
 
@@ -129,8 +129,8 @@ impl Memory {
         Ok(self.last_key)
     }
 
-    /// `ib_uverbs_reg_mr`. The address in the process and that in the keys' names are always the same, so their offsets in a
-    /// page never differ.
+    /// `ib_uverbs_reg_mr`. The address in the process and that in the keys' names are always the same, so their offsets
+    /// in a page never differ.
     pub(crate) fn reg_mr(
         &mut self,
         config: &Config,
