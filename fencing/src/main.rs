@@ -80,7 +80,7 @@ fn main() -> ExitCode {
 fn on_sim(args: &Args) -> Result<()> {
     use cmid_sim::{Clock, Config, Fabric, Rereg};
     let rereg = match args.way {
-        Way::InPlace => Rereg::PdAndAccess,
+        Way::InPlace => Rereg::PdAccess,
         Way::Anew => Rereg::None,
     };
     let fabric = Fabric::new(Config { clock: Clock::Real, rereg, ..Config::default() });
