@@ -37,8 +37,8 @@ impl Flavour {
 pub(crate) struct LifeTime(u8);
 
 impl LifeTime {
-    /// What an id with that ACK timeout resolves its route with; 0 means that it was not set. The messages have room for
-    /// 5 bits.
+    /// What an id with that ACK timeout resolves its route with; 0 means that it was not set. The messages have room
+    /// for 5 bits.
     pub(crate) fn of_ack_timeout(ack_timeout: u8) -> Option<LifeTime> {
         Some(LifeTime(ack_timeout.checked_sub(1)?.min(31)))
     }
@@ -74,13 +74,13 @@ const fn exponent(x: u8) -> Duration {
 /// What `ibv_rereg_mr` can do: the provider and the kernel's driver together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rereg {
-    /// Nothing, as with soft-RoCE by way of rdma-core: its provider has no such operation. Neither have those of siw, efa,
-    /// bnxt_re and mana.
+    /// Nothing, as with soft-RoCE by way of rdma-core: its provider has no such operation. Neither have those of siw,
+    /// efa, bnxt_re and mana.
     #[default]
     None,
-    /// Another PD and other rights, as rxe's driver since Linux 6.5, if it is asked without its provider. Checks everything
-    /// first.
-    PdAndAccess,
+    /// Another PD and other rights, as rxe's driver since Linux 6.5, if it is asked without its provider. Checks
+    /// everything first.
+    PdAccess,
     /// Everything, as mlx5. Checks everything first, as far as no fault is made
     /// ([`Host::fail_next_reregistration`](crate::Host::fail_next_reregistration)).
     All,
@@ -93,7 +93,8 @@ pub struct Config {
     pub seed: u64,
     /// How long a message takes from one id to another, also within a host.
     pub latency: Duration,
-    /// The probability that a connection manager's message or a datagram is lost, 0 to 1. Data of a connection never is.
+    /// The probability that a connection manager's message or a datagram is lost, 0 to 1. Data of a connection never
+    /// is.
     pub loss: f64,
     /// Where time comes from.
     pub clock: Clock,
@@ -116,11 +117,11 @@ pub struct Config {
     pub mtu: u32,
     /// What devices can re-register.
     pub rereg: Rereg,
-    /// Whether a device of [`Rereg::All`] makes a new MR of a re-registration, with new keys, as mlx5 does where it cannot
-    /// change the old one.
+    /// Whether a device of [`Rereg::All`] makes a new MR of a re-registration, with new keys, as mlx5 does where it
+    /// cannot change the old one.
     pub new_keys_on_rereg: bool,
-    /// Whether memory is kept from children of a fork (`ibv_fork_init`). Off, as in programs that do not ask for it and, since
-    /// rdma-core 51, where the kernel copies pinned pages on fork.
+    /// Whether memory is kept from children of a fork (`ibv_fork_init`). Off, as in programs that do not ask for it
+    /// and, since rdma-core 51, where the kernel copies pinned pages on fork.
     pub fork: bool,
     /// How many bytes the programs of a host may have pinned together, in whole pages (`RLIMIT_MEMLOCK`); `None` for no
     /// limit.

@@ -168,8 +168,8 @@ impl Fabric {
         self.with(|world| world.counters)
     }
 
-    /// How many pages of memory are kept from children of a fork ([`Config::fork`]). One that several regions share counts
-    /// once.
+    /// How many pages of memory are kept from children of a fork ([`Config::fork`]). One that several regions share
+    /// counts once.
     #[must_use]
     pub fn pages_kept_from_fork(&self) -> usize {
         self.with(|world| world.library.fork.count())

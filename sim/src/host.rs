@@ -172,15 +172,16 @@ impl Host {
     /// from then on `ENXIO` for everything but its destruction. Not so ids without a device, wildcard listeners among
     /// them, which stay as they are; connections that were not accepted get no event, but the `ENXIO`.
     ///
-    /// Nothing is sent: peers see a host that has vanished. A QP is flushed into its completion queues and is gone then;
-    /// posting to it is `EINVAL`. Completion queues can be polled on, and memory be read and written; a region can only be
-    /// deregistered, which fails with `EIO` ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
+    /// Nothing is sent: peers see a host that has vanished. A QP is flushed into its completion queues and is gone
+    /// then; posting to it is `EINVAL`. Completion queues can be polled on, and memory be read and written; a region
+    /// can only be deregistered, which fails with `EIO`
+    /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn remove_device(&self) {
         self.fabric.with(|world| world.remove_device(self.no));
     }
 
-    /// Brings the host an RDMA device again: wildcard listeners take requests that come to it (`cma_add_one`). Ids of the
-    /// device before stay dead.
+    /// Brings the host an RDMA device again: wildcard listeners take requests that come to it (`cma_add_one`). Ids of
+    /// the device before stay dead.
     pub fn add_device(&self) {
         self.fabric.with(|world| {
             if let Some(host) = world.hosts.get_mut(self.no.0) {
@@ -189,8 +190,8 @@ impl Host {
         });
     }
 
-    /// The next join of a multicast group on this host ends in MULTICAST_ERROR with that status, a negative errno, as an
-    /// InfiniBand subnet manager may have it. The membership has to be left even so.
+    /// The next join of a multicast group on this host ends in MULTICAST_ERROR with that status, a negative errno, as
+    /// an InfiniBand subnet manager may have it. The membership has to be left even so.
     pub fn fail_next_join(&self, status: i32) {
         self.fabric.with(|world| {
             if let Some(host) = world.hosts.get_mut(self.no.0) {

@@ -34,9 +34,10 @@
 //!
 //! An id has the four state variables of the real stack, because much of what an application sees comes from their
 //! disagreement: the IB CM's protocol state, the RDMA CM's state, the kernel's user context, and librdmacm's record.
-//! Messages (REQ, REP, RTU, REJ, MRA, DREQ, DREP; SIDR REQ and SIDR REP for datagram ids) travel between hosts and within
-//! one, are sent again, are lost, time out. Reading an event is an action: there the device of an id becomes known, a
-//! REP is answered by RTU if the id has a QP, a QP hears the multicast group that was joined, and events are swallowed.
+//! Messages (REQ, REP, RTU, REJ, MRA, DREQ, DREP; SIDR REQ and SIDR REP for datagram ids) travel between hosts and
+//! within one, are sent again, are lost, time out. Reading an event is an action: there the device of an id becomes
+//! known, a REP is answered by RTU if the id has a QP, a QP hears the multicast group that was joined, and events are
+//! swallowed.
 //!
 //! The data path ([`Pd`], [`Mr`], [`Cq`], [`Qp`]) sends, reads and writes, with the fabric's latency and without loss;
 //! a QP's states follow its id's calls and events as librdmacm moves them. A datagram ([`Ah`], [`To`],

@@ -14,6 +14,7 @@ mod hazards;
 mod host;
 mod interop;
 mod libclang;
+mod memory;
 mod programme;
 mod references;
 mod rows;

@@ -35,8 +35,8 @@ pub struct To<'a> {
 }
 
 impl Pd {
-    /// An address handle for a path, such as that of an ESTABLISHED or a MULTICAST_JOIN event (ibv_create_ah(3)). Whether
-    /// somebody is there is not asked.
+    /// An address handle for a path, such as that of an ESTABLISHED or a MULTICAST_JOIN event (ibv_create_ah(3)).
+    /// Whether somebody is there is not asked.
     ///
     /// # Errors
     /// `EINVAL` for a path without a global route, from a port that there is not, or from a GID that there is not;
@@ -59,8 +59,8 @@ impl Pd {
     /// `offset` of the region (ibv_create_ah_from_wc(3)).
     ///
     /// # Errors
-    /// As [`Pd::create_ah`]; `EINVAL` also if the completion is not that of a datagram, if no header is there, and if the
-    /// datagram was sent to a group: the own address is not known then (`ibv_init_ah_from_wc`).
+    /// As [`Pd::create_ah`]; `EINVAL` also if the completion is not that of a datagram, if no header is there, and if
+    /// the datagram was sent to a group: the own address is not known then (`ibv_init_ah_from_wc`).
     pub fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
         if completion.src_qp == 0 {
             return Err(Errno::EINVAL);

@@ -61,7 +61,8 @@ pub struct Completion {
     pub status: WcStatus,
     /// `IBV_WC_SEND` 0, `IBV_WC_RDMA_WRITE` 1, `IBV_WC_RDMA_READ` 2, `IBV_WC_BIND_MW` 5 or `IBV_WC_RECV` 128.
     pub opcode: u32,
-    /// Bytes received or read, for a datagram the [`GRH_LEN`](crate::GRH_LEN) before it included; 0 for the others, and after a failure.
+    /// Bytes received or read, for a datagram the [`GRH_LEN`](crate::GRH_LEN) before it included; 0 for the others, and
+    /// after a failure.
     pub byte_len: u32,
     /// The local QP.
     pub qp_num: u32,
@@ -137,8 +138,8 @@ pub struct Cq {
 }
 
 impl Cq {
-    /// Takes completions, oldest first; returns how many (ibv_poll_cq(3)). The regions that their work requests named are not
-    /// pinned by them any more.
+    /// Takes completions, oldest first; returns how many (ibv_poll_cq(3)). The regions that their work requests named
+    /// are not pinned by them any more.
     ///
     /// # Errors
     /// `EOVERFLOW` once a completion did not fit and those that did are taken.

@@ -47,8 +47,8 @@ impl SimDevice {
     /// it along; that of a datagram id works at once, with the RDMA CM's queue key 0x01234567.
     ///
     /// # Errors
-    /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain is gone, if it or a queue is another device's, if the
-    /// connection is over or refused, and for a listener for connections.
+    /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain is gone, if it or a queue is another
+    /// device's, if the connection is over or refused, and for a listener for connections.
     pub fn create_qp(&self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
         let (_, no) = self.on_device(id, |world, no| {
             let state = world.id(no)?;

@@ -15,8 +15,8 @@ pub enum Left {
     New,
     /// None: the hardware let go of the old registration and never got the new one (mlx4, hns, irdma).
     Neither,
-    /// None, and the kernel takes the MR for one of the new PD, which it has not counted: deregistering it takes from the
-    /// new PD's count what the old one has (irdma).
+    /// None, and the kernel takes the MR for one of the new PD, which it has not counted: deregistering it takes from
+    /// the new PD's count what the old one has (irdma).
     NeitherAndPdSwitched,
 }
 
@@ -84,7 +84,8 @@ impl Host {
         self.with_state(|host| host.faults.deregister.push_back(errno));
     }
 
-    /// The next `ibv_rereg_mr` on this host that gets to the stage of the fault, and has no fault before it, fails there.
+    /// The next `ibv_rereg_mr` on this host that gets to the stage of the fault, and has no fault before it, fails
+    /// there.
     pub fn fail_next_reregistration(&self, fault: ReregFault) {
         self.with_state(|host| host.faults.reregister.push_back(fault));
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::data::space::Stretch;
 
-/// How many registrations keep each page from the children of a fork. A page that several of them share is given back by
-/// the last one.
+/// How many registrations keep each page from the children of a fork. A page that several of them share is given back
+/// by the last one.
 #[derive(Debug, Default)]
 pub(crate) struct ForkAdvice {
     pages: BTreeMap<u64, u32>,

@@ -1,5 +1,5 @@
-//! The kernel's and the device's side of memory: protection domains, memory regions, memory windows. Functions are named
-//! after those of the kernel, and check in its order.
+//! The kernel's and the device's side of memory: protection domains, memory regions, memory windows. Functions are
+//! named after those of the kernel, and check in its order.
 
 use std::collections::BTreeMap;
 
@@ -129,8 +129,8 @@ impl Memory {
         Ok(self.last_key)
     }
 
-    /// `ib_uverbs_reg_mr`. The address in the process and that in the keys' names are always the same, so their offsets in a
-    /// page never differ.
+    /// `ib_uverbs_reg_mr`. The address in the process and that in the keys' names are always the same, so their offsets
+    /// in a page never differ.
     pub(crate) fn reg_mr(
         &mut self,
         config: &Config,
@@ -164,7 +164,7 @@ impl Memory {
         fault: impl FnOnce() -> Option<(Errno, Left)>,
     ) -> Result<Keys, Errno> {
         let named = |flag| request.flags.contains(flag);
-        if config.rereg == Rereg::PdAndAccess && config.flavour == Flavour::Linux6_1 {
+        if config.rereg == Rereg::PdAccess && config.flavour == Flavour::Linux6_1 {
             return Err(Errno::EOPNOTSUPP);
         }
         if request.flags.is_empty() {
@@ -187,7 +187,7 @@ impl Memory {
 
         // The driver. Without hardware behind it, it has nothing to change (hns).
         let hardware = old_hardware.ok_or(Errno::EINVAL)?;
-        if named(Changes::TRANSLATION) && config.rereg == Rereg::PdAndAccess {
+        if named(Changes::TRANSLATION) && config.rereg == Rereg::PdAccess {
             return Err(Errno::EOPNOTSUPP);
         }
         let access = if named(Changes::ACCESS) { request.access } else { hardware.access };
@@ -351,3 +351,6 @@ impl Memory {
         (hardware.pd == pd && hardware.range.contains(place.stretch())).then_some(hardware)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,14 +37,15 @@ pub struct Reregistered {
     /// How it went, or why not. [`Failure::valid`](memory::Failure::valid) says which registration can be used.
     pub result: Result<Way, Error>,
     /// The buffer that the device does not refer to: the old one if the new registration is valid, the new one after a
-    /// refusal or if the old one is valid. `None` if there was only one, or if neither is valid: the region keeps both then.
+    /// refusal or if the old one is valid. `None` if there was only one, or if neither is valid: the region keeps both
+    /// then.
     pub buffer: Option<Buffer>,
 }
 
 /// A registered buffer. Its bytes are read and written by copies only, since a peer may write at any time.
 ///
-/// Work requests that name it pin it until their completions have been polled or their QP is destroyed. Dropping it ends the
-/// registration, or, if it is pinned or the device refuses, lets the fabric do so as soon as that can be.
+/// Work requests that name it pin it until their completions have been polled or their QP is destroyed. Dropping it
+/// ends the registration, or, if it is pinned or the device refuses, lets the fabric do so as soon as that can be.
 #[derive(Debug)]
 pub struct Mr {
     fabric: Fabric,
@@ -55,7 +56,7 @@ pub struct Mr {
 #[derive(Clone, Debug)]
 pub(crate) struct Owned {
     pub(crate) no: MrNo,
-    device: DeviceNo,
+    pub(crate) device: DeviceNo,
     machine: Arc<Mutex<Machine>>,
 }
 
@@ -63,8 +64,8 @@ impl Pd {
     /// Registers a buffer, which belongs to the region until [`Mr::deregister`] (ibv_reg_mr(3)).
     ///
     /// # Errors
-    /// With the buffer. Refused for an empty one, for remote write or atomic without local write, and if the domain or its
-    /// device is gone. [`Error::Register`] with what the device says: `EOPNOTSUPP` for rights that it cannot grant
+    /// With the buffer. Refused for an empty one, for remote write or atomic without local write, and if the domain or
+    /// its device is gone. [`Error::Register`] with what the device says: `EOPNOTSUPP` for rights that it cannot grant
     /// (`ON_DEMAND`, `HUGETLB`), `EINVAL` for those that the kernel does not know, `ENOMEM` beyond
     /// [`Config::lock_limit`](crate::Config::lock_limit).
     pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, Error)> {
@@ -198,13 +199,13 @@ impl Mr {
         }
     }
 
-    /// Ends the registration and gives the buffer back (ibv_dereg_mr(3)); two of them if a re-registration has left neither
-    /// valid.
+    /// Ends the registration and gives the buffer back (ibv_dereg_mr(3)); two of them if a re-registration has left
+    /// neither valid.
     ///
     /// # Errors
     /// With the region, which can be tried again. Refused with [`memory::Why::InFlight`] while work requests pin it.
-    /// [`Error::Failed`] with what the device says: `EINVAL` while a memory window is bound to it, `EIO` once the device is
-    /// removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
+    /// [`Error::Failed`] with what the device says: `EINVAL` while a memory window is bound to it, `EIO` once the
+    /// device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn deregister(self) -> Result<Returned<Buffer>, (Mr, Error)> {
         match self.own.deregister(self.fabric.shared()) {
             Ok(returned) => Ok(returned),
@@ -255,10 +256,8 @@ impl Owned {
         if shared.with(|world| world.queues.pins(self.no)) { Traffic::InFlight } else { Traffic::Quiet }
     }
 
-    /// Whether there is nothing more to be done about it.
-    pub(crate) fn is_over(&self, shared: &Shared) -> bool {
-        let gone = self.machine(shared).state() == MrState::Gone;
-        gone || !shared.with(|world| world.lives(self.device))
+    pub(crate) fn is_gone(&self, shared: &Shared) -> bool {
+        self.machine(shared).state() == MrState::Gone
     }
 
     pub(crate) fn deregister(&self, shared: &Shared) -> Result<Returned<Buffer>, Error> {

@@ -35,9 +35,9 @@ impl Shared {
         self.parked.add(waiting.into_iter().filter(|own| !self.try_retire(own)).collect::<Vec<_>>());
     }
 
-    /// Whether there is nothing more to be done: it is deregistered, or its device is gone and what that held with it. In
-    /// the latter case its memory stays lent.
+    /// Whether there is nothing more to be done: it is deregistered, or its device is gone and what that held with it.
+    /// In the latter case its memory stays lent.
     fn try_retire(&self, own: &Owned) -> bool {
-        own.is_over(self) || own.deregister(self).is_ok() || own.is_over(self)
+        own.is_gone(self) || own.deregister(self).is_ok() || !self.with(|world| world.lives(own.device))
     }
 }

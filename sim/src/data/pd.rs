@@ -101,8 +101,8 @@ fn gone() -> Domain {
     domain
 }
 
-/// A protection domain of one host's device (ibv_alloc_pd(3)). Clones are handles of the same one, for any thread. It is
-/// deallocated when its last handle and the last thing that belongs to it are gone, or by [`Pd::dealloc`].
+/// A protection domain of one host's device (ibv_alloc_pd(3)). Clones are handles of the same one, for any thread. It
+/// is deallocated when its last handle and the last thing that belongs to it are gone, or by [`Pd::dealloc`].
 #[derive(Debug)]
 pub struct Pd {
     pub(crate) fabric: Fabric,
@@ -123,10 +123,10 @@ impl Pd {
         self.fabric.with(|world| world.domains.live.get(&self.no).map_or(0, |held| held.domain.users()))
     }
 
-    /// How many things the simulated device counts for it, which it does on its own; `None` if it does not know it, or not
-    /// any more. For tests: it differs from [`Pd::users`] where a driver is broken
-    /// ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable that was to move to another domain: that
-    /// one counts as used too.
+    /// How many things the simulated device counts for it, which it does on its own; `None` if it does not know it, or
+    /// not any more. For tests: it differs from [`Pd::users`] where a driver is broken
+    /// ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable that was to move to another
+    /// domain: that one counts as used too.
     #[must_use]
     pub fn users_at_device(&self) -> Option<u32> {
         self.fabric.with(|world| world.memory.pd_users(self.no))
@@ -142,8 +142,8 @@ impl Pd {
     ///
     /// # Errors
     /// Refused with [`memory::Why::InUse`] while something belongs to it, and with [`memory::Why::Gone`] if it is gone.
-    /// [`Error::Dealloc`] with what the device said: `EBUSY` if it counts something that this library does not, `EIO` once
-    /// the device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
+    /// [`Error::Dealloc`] with what the device said: `EBUSY` if it counts something that this library does not, `EIO`
+    /// once the device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn dealloc(&self) -> Result<(), Error> {
         self.fabric.with(|world| world.dealloc_pd(self.no))
     }

@@ -93,12 +93,12 @@ impl Qp {
         self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.state).ok_or(Errno::EINVAL))
     }
 
-    /// Sends a range of a region; takes a receive of the peer. As every work request it pins the region until its completion
-    /// has been polled or the QP is destroyed.
+    /// Sends a range of a region; takes a receive of the peer. As every work request it pins the region until its
+    /// completion has been polled or the QP is destroyed.
     ///
     /// # Errors
-    /// `EINVAL` beyond the region's end, for an unusable region, before the QP is ready to send, after it was destroyed, and
-    /// on a datagram QP; `ENOMEM` if its send queue is full.
+    /// `EINVAL` beyond the region's end, for an unusable region, before the QP is ready to send, after it was
+    /// destroyed, and on a datagram QP; `ENOMEM` if its send queue is full.
     pub fn post_send(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
         let (mr, place) = mr.place(range)?;
         let work = Work { wr_id, mr, opcode: opcode::SEND, from: Some(place), target: None };
@@ -133,8 +133,8 @@ impl Qp {
     /// before it.
     ///
     /// # Errors
-    /// `EINVAL` beyond the region's end, for an unusable region, and after the QP was destroyed; `ENOMEM` if its receive
-    /// queue is full.
+    /// `EINVAL` beyond the region's end, for an unusable region, and after the QP was destroyed; `ENOMEM` if its
+    /// receive queue is full.
     pub fn post_recv(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
         let (mr, place) = mr.place(range)?;
         self.fabric.with(|world| world.post_receive(self.no, Receive { wr_id, mr, place }))
@@ -200,7 +200,8 @@ impl World {
         })
     }
 
-    /// Queues a work request and sends it, to the peer of a connected QP. A datagram has left, and is complete, at once.
+    /// Queues a work request and sends it, to the peer of a connected QP. A datagram has left, and is complete, at
+    /// once.
     fn post(
         &mut self,
         qp: QpNo,

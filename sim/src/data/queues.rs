@@ -187,8 +187,8 @@ impl Queues {
         self.complete(cq, completion, Pin { qp, mr })
     }
 
-    /// Completions for a queue that is gone go nowhere, and pin what they pin until the QP goes too, as those do that did
-    /// not fit.
+    /// Completions for a queue that is gone go nowhere, and pin what they pin until the QP goes too, as those do that
+    /// did not fit.
     fn complete(&mut self, cq: Option<CqNo>, completion: Completion, pin: Pin) -> bool {
         cq.and_then(|cq| self.cqs.get_mut(&cq)).is_none_or(|cq| cq.complete(completion, pin))
     }

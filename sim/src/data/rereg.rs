@@ -272,3 +272,6 @@ impl World {
         self.faults(device)?.take_reregister(wanted)
     }
 }
+
+#[cfg(test)]
+mod tests;

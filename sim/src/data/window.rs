@@ -61,8 +61,8 @@ impl Memory {
         Ok(())
     }
 
-    /// `rxe_bind_mw`, when a QP of `pd` gets to the work request: binds a window to a part of an MR, or to nothing if the part
-    /// is empty. `None` where the device objects.
+    /// `rxe_bind_mw`, when a QP of `pd` gets to the work request: binds a window to a part of an MR, or to nothing if
+    /// the part is empty. `None` where the device objects.
     pub(crate) fn bind_mw(&mut self, pd: PdNo, no: MwNo, place: Place, access: Access) -> Option<()> {
         let bound = if place.len == 0 { None } else { Some(self.check_bind_mw(pd, place, access)?) };
         let window = self.windows.get_mut(&no).filter(|window| window.pd == pd)?;

@@ -13,15 +13,19 @@ mod datagram;
 mod inventory;
 mod lab;
 mod lookup;
+mod memory;
 mod multicast;
 mod options;
+mod pins;
+mod registration;
 mod removal;
+mod rereg;
 mod rows;
 mod threads;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 37] = [
+const CHECKS: [(&str, fn()); 49] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -36,6 +40,18 @@ const CHECKS: [(&str, fn()); 37] = [
     ("RDMA read and write, by descriptor and by polling", data::read_and_write),
     ("ranges, inline and rights", data::ranges_and_rights),
     ("deregistered memory is out of reach", data::deregistered),
+    ("row 80: memory that cannot be registered", registration::bad_memory),
+    ("row 80: rights that cannot be given", registration::bad_rights),
+    ("row 80: the lock limit", registration::lock_limit),
+    ("a PD in use, and after it is gone", registration::domains),
+    ("row 81: rxe cannot re-register, and changes nothing", rereg::unsupported),
+    ("re-registered anew: keys change, the old one is dead", rereg::anew),
+    ("re-registered anew: a failure leaves the old one", rereg::anew_fails),
+    ("re-registered anew on another PD", rereg::anew_elsewhere),
+    ("work in flight pins memory until it is polled", pins::until_polled),
+    ("flushed work, and work of a QP that is gone", pins::until_flushed),
+    ("failed work is told apart by queue", pins::failed),
+    ("pinned memory that is dropped", pins::dropped),
     ("handles outlive their device", data::outliving),
     ("an id changes threads", threads::accepted_elsewhere),
     ("a handle that nobody adopts", threads::abandoned),
