@@ -3,7 +3,7 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    blocking, checks, conformance, datagrams, hazards, host, interop, memory, rows,
+    blocking, checks, conformance, datagrams, hazards, host, interop, kernel_rereg, rows,
     step::{
         On, Step,
         Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host},
@@ -60,7 +60,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "a device goes from under cmid-verbs", work: Guest(300, "examples/device", &["removal"]) },
     Step {
         name: "re-registration by the kernel itself, and fencing",
-        work: GuestCommand(On::Asked, 300, memory::command),
+        work: GuestCommand(On::Asked, 300, kernel_rereg::command),
     },
     Step { name: "the lost wake-up of librdmacm", work: Guest(120, "examples/lost_wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
@@ -90,7 +90,7 @@ pub(crate) const SLOW: &[Step] = &[
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Kernel(Kernel::V6_1), 900) },
     Step {
         name: "re-registration by the kernel itself, and fencing",
-        work: GuestCommand(On::Kernel(Kernel::V6_1), 300, memory::command),
+        work: GuestCommand(On::Kernel(Kernel::V6_1), 300, kernel_rereg::command),
     },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
 ];

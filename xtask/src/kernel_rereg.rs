@@ -7,7 +7,7 @@ use cmid_softroce::Kernel;
 use crate::context::Context;
 
 /// The programs' paths come in by variables: they may hold anything.
-const SCRIPT: &str = include_str!("memory.sh");
+const SCRIPT: &str = include_str!("kernel_rereg.sh");
 
 /// The command to run in the VM.
 pub(crate) fn command(context: &Context, kernel: Kernel) -> Vec<OsString> {
