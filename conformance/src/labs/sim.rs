@@ -104,7 +104,7 @@ impl<S: Make<SimDevice>> Lab for SimLab<S> {
     fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
         let (rereg, new_keys_on_rereg) = match rereg {
             Rereg::No => (cmid_sim::Rereg::None, false),
-            Rereg::PdAccess => (cmid_sim::Rereg::PdAndAccess, false),
+            Rereg::PdAccess => (cmid_sim::Rereg::PdAccess, false),
             Rereg::All => (cmid_sim::Rereg::All, false),
             Rereg::NewKeys => (cmid_sim::Rereg::All, true),
         };
