@@ -52,8 +52,8 @@ impl<P, B> Change<P, B> {
         Change { access: Some(access), ..self }
     }
 
-    /// From arguments as `ibv_rereg_mr` has them. What a flag does not name is dropped, as the library ignores it, but for
-    /// `access`.
+    /// From arguments as `ibv_rereg_mr` has them. What no flag names is dropped, as the library ignores it, but for `access`.
+    /// If it fails, everything is dropped.
     ///
     /// # Errors
     /// [`Why::UnknownFlags`]; [`Why::NoBuffer`] and [`Why::NoPd`] for a flag without its argument;
