@@ -199,3 +199,61 @@ impl Drop for PdUse {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn domain(fabric: &Fabric) -> Pd {
+        let host = fabric.host(&["10.0.0.1".parse().unwrap()]).no;
+        let device = fabric.with(|world| world.device_of(host));
+        let no = fabric.with(|world| world.alloc_pd(device)).unwrap();
+        Pd { fabric: fabric.clone(), device, no }
+    }
+
+    #[test]
+    fn the_last_handle_or_user_deallocates() {
+        let fabric = Fabric::new(Config::default());
+        let there = |no| fabric.with(|world| (world.memory.pd_users(no).is_some(), world.domains.live.len()));
+        let pd = domain(&fabric);
+        let (no, other) = (pd.no, pd.clone());
+        drop(pd);
+        assert_eq!(there(no), (true, 1));
+        drop(other);
+        assert_eq!(there(no), (false, 0));
+
+        let pd = domain(&fabric);
+        let (no, one) = (pd.no, pd.acquire().unwrap());
+        let two = one.clone();
+        assert_eq!(pd.users(), 2);
+        drop((pd, one));
+        assert_eq!(there(no), (true, 1));
+        drop(two);
+        assert_eq!(there(no), (false, 0));
+    }
+
+    #[test]
+    fn a_use_of_a_stranded_domain_can_be_cloned_and_is_not_counted() {
+        let fabric = Fabric::new(Config::default());
+        let pd = domain(&fabric);
+        let one = pd.acquire().unwrap();
+        fabric.with(|world| world.remove_device(pd.device.host));
+        let two = one.clone();
+        assert_eq!(pd.users(), 1);
+        drop(two);
+        assert_eq!(pd.users(), 1);
+        drop(one);
+        assert_eq!(pd.users(), 0);
+    }
+
+    #[test]
+    fn a_use_does_not_keep_the_fabric() {
+        let fabric = Fabric::new(Config::default());
+        let pd = domain(&fabric);
+        let one = pd.acquire().unwrap();
+        drop((fabric, pd));
+        assert!(one.shared.upgrade().is_none());
+        assert!(!one.clone().counted);
+    }
+}
