@@ -52,6 +52,13 @@ impl World {
         }
     }
 
+    /// What belongs to a domain belongs to it once more.
+    fn share_pd(&mut self, no: PdNo) {
+        if let Some(held) = self.domains.live.get_mut(&no) {
+            held.domain.share();
+        }
+    }
+
     /// Something that belonged to a domain is gone, or has not come to be.
     pub(crate) fn release_pd(&mut self, no: PdNo) {
         if let Some(held) = self.domains.live.get_mut(&no) {
@@ -151,7 +158,7 @@ impl Pd {
     /// The use of it by something that is about to be made.
     pub(crate) fn acquire(&self) -> Result<PdUse, Refused> {
         self.fabric.with(|world| world.acquire_pd(self.no))?;
-        Ok(PdUse { shared: self.fabric.weak(), device: self.device, no: self.no, counted: true })
+        Ok(PdUse { shared: self.fabric.weak(), device: self.device, no: self.no })
     }
 }
 
@@ -174,8 +181,6 @@ pub(crate) struct PdUse {
     shared: Weak<Shared>,
     pub(crate) device: DeviceNo,
     pub(crate) no: PdNo,
-    /// Whether the domain counts it. A clone is not counted where the domain can have no more users.
-    counted: bool,
 }
 
 impl memory::Pd for PdUse {
@@ -186,15 +191,16 @@ impl memory::Pd for PdUse {
 
 impl Clone for PdUse {
     fn clone(&self) -> Self {
-        let acquired = self.shared.upgrade().map(|shared| shared.with(|world| world.acquire_pd(self.no)));
-        let counted = matches!(acquired, Some(Ok(())));
-        PdUse { shared: Weak::clone(&self.shared), device: self.device, no: self.no, counted }
+        if let Some(shared) = self.shared.upgrade() {
+            shared.with(|world| world.share_pd(self.no));
+        }
+        PdUse { shared: Weak::clone(&self.shared), device: self.device, no: self.no }
     }
 }
 
 impl Drop for PdUse {
     fn drop(&mut self) {
-        if let Some(shared) = self.shared.upgrade().filter(|_| self.counted) {
+        if let Some(shared) = self.shared.upgrade() {
             shared.with(|world| world.release_pd(self.no));
         }
     }
@@ -234,13 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn a_use_of_a_stranded_domain_can_be_cloned_and_is_not_counted() {
+    fn a_use_of_a_stranded_domain_can_be_cloned() {
         let fabric = Fabric::new(Config::default());
         let pd = domain(&fabric);
         let one = pd.acquire().unwrap();
         fabric.with(|world| world.remove_device(pd.device.host));
         let two = one.clone();
-        assert_eq!(pd.users(), 1);
+        assert_eq!(pd.users(), 2);
         drop(two);
         assert_eq!(pd.users(), 1);
         drop(one);
@@ -254,6 +260,6 @@ mod tests {
         let one = pd.acquire().unwrap();
         drop((fabric, pd));
         assert!(one.shared.upgrade().is_none());
-        assert!(!one.clone().counted);
+        drop(one.clone());
     }
 }
