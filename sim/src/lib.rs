@@ -109,6 +109,8 @@
 //!   completion.
 //! - A completion queue lives until its handle is dropped, whatever uses it.
 //! - The bytes of a send or write are taken when it is posted; hardware may take them at any time until it completes.
+//! - A receive into memory that may not be used ends with LOC_PROT_ERR, as with hardware; rxe says LOC_QP_OP_ERR
+//!   (`rxe_receiver`). Its sender gets the same REM_OP_ERR.
 //! - Memory has made-up addresses, and every buffer has pages of its own. What all programs of a host have pinned counts
 //!   against one limit ([`Config::lock_limit`]).
 //! - Rights are those of rxe, but for on-demand paging, which no device here can. Atomic operations cannot be posted.
