@@ -5,8 +5,12 @@
 //! [`Verbs`] implements [`cmid_proto::Device`]: it makes the calls that the core asks for, and reports what the event
 //! channels say. It reads an event by copying it, with its private data, and acknowledging it at once; so nothing is
 //! ever outstanding, and `rdma_destroy_id` and `rdma_migrate_id`, which wait for outstanding events, do not wait.
-//! Beside the core, it makes what carries the data: [`Pd`], [`Mr`], [`Cq`], [`Qp`], and for datagrams [`Ah`]. And it tells
-//! which [`devices`] there are, and what names mean ([`addr_info()`]).
+//! Beside the core, it makes what carries the data: [`Pd`], [`Mr`], [`Mw`], [`Cq`], [`Qp`], and for datagrams [`Ah`]. And it
+//! tells which [`devices`] there are, and what names mean ([`addr_info()`]).
+//!
+//! Memory follows the machines of [`cmid_proto::memory`]: an [`Mr`] owns its [`Buffer`], is registered, re-registered
+//! (ibv_rereg_mr(3), or anew where the provider cannot) and deregistered, and knows after each failure which registration is
+//! valid. What is in flight pins it. Any thread may do it: the calls take as long as pinning pages takes.
 //!
 //! ```no_run
 //! use cmid_proto::{Call, ChannelKey, Device, Errno, IdKey, PortSpace};
@@ -36,7 +40,9 @@
 //!   no device, `EBUSY` for closing a channel that has ids, `ENXIO` for leaving a multicast group once the device is gone.
 //! - It never passes a NULL channel to librdmacm: synchronous mode is the core's.
 //! - It never panics on what a device, a peer or a newer library says: unknown event codes and statuses are values.
-//! - It never hands out a reference into memory that a device may write to.
+//! - It never hands out a reference into memory that a device may write to, and never frees any: what is not known to be
+//!   withdrawn from the device is kept, or leaked.
+//! - It takes no lock and no atomic read-modify-write to post or to poll; one at a time posts to a QP, one polls a CQ.
 //! - It does not read the device's asynchronous events (ibv_get_async_event(3)).
 //!
 //! # Unsafe code
@@ -67,7 +73,7 @@ pub use cmid_proto::memory::{
     Why,
 };
 pub use data::{
-    Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Pd, Qp, QpState, Remote, Reregistered, To, WcStatus,
+    Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Mw, Pd, Qp, QpState, Remote, Reregistered, To, WcStatus,
 };
 pub use device::{Handle, Verbs};
 pub use inventory::{DeviceInfo, devices};
@@ -86,6 +92,8 @@ const _: () = {
     sync::<Buffer>();
     send::<Mr>();
     sync::<Mr>();
+    send::<Mw>();
+    sync::<Mw>();
     send::<Cq>();
     sync::<Cq>();
     send::<Qp>();

@@ -18,7 +18,8 @@ pub struct Keys {
     pub rkey: u32,
 }
 
-/// A device call to be made. Report what it returned to [`Region::handle_outcome`].
+/// A device call to be made. Report what it returned to
+/// [`Region::handle_outcome`](crate::memory::Region::handle_outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call<'a, P, B, H> {
     /// `ibv_reg_mr`.

@@ -11,7 +11,11 @@ const LOCAL: Access = Access::LOCAL_WRITE;
 const NONE: Access = Access::empty();
 
 fn of(flags: Changes, buffer: Option<Bytes>, pd: Option<Use>, access: Access) -> Result<Asked, Why> {
-    Change::from_arguments(flags, buffer, pd, access)
+    let given = Change { buffer: buffer.clone(), pd: pd.clone(), access: Some(access) };
+    Change::from_arguments(flags, buffer, pd, access).map_err(|(back, why)| {
+        assert_eq!(back, given);
+        why
+    })
 }
 
 #[test]

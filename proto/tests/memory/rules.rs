@@ -62,20 +62,18 @@ pub(crate) const FALLBACKS: [Fallback; 9] = [
     Fallback::OldKeptNewStuck(Errno::EBUSY, Errno::EIO),
 ];
 
-/// When the device goes.
+/// When the device goes, if not before the request: then there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     Never,
-    /// Before the request.
-    Before,
     /// While the call with this number is under way; later than that if there are not so many.
     During(usize),
     /// When all is settled.
     After,
 }
 
-pub(crate) const REMOVALS: [Removal; 6] =
-    [Removal::Never, Removal::Before, Removal::During(0), Removal::During(1), Removal::During(2), Removal::After];
+pub(crate) const REMOVALS: [Removal; 5] =
+    [Removal::Never, Removal::During(0), Removal::During(1), Removal::During(2), Removal::After];
 
 /// One case of the table.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +120,6 @@ impl Case {
         wanted && there && (self.reply.0, self.reply.1) == (-4, Errno::EOPNOTSUPP)
     }
 
-    /// Not for a device that was removed before the request.
     pub(crate) fn expected(self) -> Expected {
         let (code, errno, unknown, checking) = self.reply;
         let left = if self.checks_first { checking } else { unknown };

@@ -316,22 +316,32 @@ fn is_writable(access: Access) -> bool {
     access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC | Access::MW_BIND)
 }
 
-/// What a work request or a packet names, as the hardware sees it when it gets to it.
+/// What a work request or a packet names, as the hardware sees it when it gets to it. Of nothing it asks no key
+/// (`check_rkey` and `copy_data` of rxe).
 impl Memory {
     /// Memory that a send or write takes bytes from; `None` where the hardware objects.
     pub(crate) fn for_local_read(&self, pd: PdNo, place: Place) -> Option<&[u8]> {
+        if place.len == 0 {
+            return Some(&[]);
+        }
         self.local(pd, place)?;
         self.space.bytes(place.stretch())
     }
 
     /// Memory that a receive or read puts bytes into; `None` where the hardware objects.
     pub(crate) fn for_local_write(&mut self, pd: PdNo, place: Place) -> Option<&mut [u8]> {
+        if place.len == 0 {
+            return Some(&mut []);
+        }
         self.local(pd, place).filter(|hardware| hardware.access.contains(Access::LOCAL_WRITE))?;
         self.space.bytes_mut(place.stretch())
     }
 
     /// Memory that a peer names, by the key of an MR or of a window; `None` where the hardware objects.
     pub(crate) fn for_remote(&mut self, host: HostNo, pd: PdNo, place: Place, needs: Access) -> Option<&mut [u8]> {
+        if place.len == 0 {
+            return Some(&mut []);
+        }
         let allowed = match *self.keyed.get(&place.key)? {
             Keyed::Mr(handle) => {
                 let mr = self.mrs.get(&handle).filter(|mr| mr.host == host)?;

@@ -52,6 +52,13 @@ impl World {
         }
     }
 
+    /// What belongs to a domain belongs to it once more.
+    fn share_pd(&mut self, no: PdNo) {
+        if let Some(held) = self.domains.live.get_mut(&no) {
+            held.domain.share();
+        }
+    }
+
     /// Something that belonged to a domain is gone, or has not come to be.
     pub(crate) fn release_pd(&mut self, no: PdNo) {
         if let Some(held) = self.domains.live.get_mut(&no) {
@@ -151,7 +158,7 @@ impl Pd {
     /// The use of it by something that is about to be made.
     pub(crate) fn acquire(&self) -> Result<PdUse, Refused> {
         self.fabric.with(|world| world.acquire_pd(self.no))?;
-        Ok(PdUse { shared: self.fabric.weak(), device: self.device, no: self.no, counted: true })
+        Ok(PdUse { shared: self.fabric.weak(), device: self.device, no: self.no })
     }
 }
 
@@ -174,8 +181,6 @@ pub(crate) struct PdUse {
     shared: Weak<Shared>,
     pub(crate) device: DeviceNo,
     pub(crate) no: PdNo,
-    /// Whether the domain counts it. A clone is not counted where the domain can have no more users.
-    counted: bool,
 }
 
 impl memory::Pd for PdUse {
@@ -186,16 +191,75 @@ impl memory::Pd for PdUse {
 
 impl Clone for PdUse {
     fn clone(&self) -> Self {
-        let acquired = self.shared.upgrade().map(|shared| shared.with(|world| world.acquire_pd(self.no)));
-        let counted = matches!(acquired, Some(Ok(())));
-        PdUse { shared: Weak::clone(&self.shared), device: self.device, no: self.no, counted }
+        if let Some(shared) = self.shared.upgrade() {
+            shared.with(|world| world.share_pd(self.no));
+        }
+        PdUse { shared: Weak::clone(&self.shared), device: self.device, no: self.no }
     }
 }
 
 impl Drop for PdUse {
     fn drop(&mut self) {
-        if let Some(shared) = self.shared.upgrade().filter(|_| self.counted) {
+        if let Some(shared) = self.shared.upgrade() {
             shared.with(|world| world.release_pd(self.no));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn domain(fabric: &Fabric) -> Pd {
+        let host = fabric.host(&["10.0.0.1".parse().unwrap()]).no;
+        let device = fabric.with(|world| world.device_of(host));
+        let no = fabric.with(|world| world.alloc_pd(device)).unwrap();
+        Pd { fabric: fabric.clone(), device, no }
+    }
+
+    #[test]
+    fn the_last_handle_or_user_deallocates() {
+        let fabric = Fabric::new(Config::default());
+        let there = |no| fabric.with(|world| (world.memory.pd_users(no).is_some(), world.domains.live.len()));
+        let pd = domain(&fabric);
+        let (no, other) = (pd.no, pd.clone());
+        drop(pd);
+        assert_eq!(there(no), (true, 1));
+        drop(other);
+        assert_eq!(there(no), (false, 0));
+
+        let pd = domain(&fabric);
+        let (no, one) = (pd.no, pd.acquire().unwrap());
+        let two = one.clone();
+        assert_eq!(pd.users(), 2);
+        drop((pd, one));
+        assert_eq!(there(no), (true, 1));
+        drop(two);
+        assert_eq!(there(no), (false, 0));
+    }
+
+    #[test]
+    fn a_use_of_a_stranded_domain_can_be_cloned() {
+        let fabric = Fabric::new(Config::default());
+        let pd = domain(&fabric);
+        let one = pd.acquire().unwrap();
+        fabric.with(|world| world.remove_device(pd.device.host));
+        let two = one.clone();
+        assert_eq!(pd.users(), 2);
+        drop(two);
+        assert_eq!(pd.users(), 1);
+        drop(one);
+        assert_eq!(pd.users(), 0);
+    }
+
+    #[test]
+    fn a_use_does_not_keep_the_fabric() {
+        let fabric = Fabric::new(Config::default());
+        let pd = domain(&fabric);
+        let one = pd.acquire().unwrap();
+        drop((fabric, pd));
+        assert!(one.shared.upgrade().is_none());
+        drop(one.clone());
     }
 }

@@ -93,3 +93,44 @@ impl Memory {
         mr.hardware.filter(|hardware| hardware.range.contains(bound.range)).map(|_| bound.range)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Rereg};
+    use crate::data::rereg::Request;
+    use cmid_proto::memory::Changes;
+
+    #[test]
+    fn a_window_shows_nothing_of_a_region_that_has_moved_or_has_become_another() {
+        for new_keys_on_rereg in [false, true] {
+            let config = Config { rereg: Rereg::All, new_keys_on_rereg, ..Config::default() };
+            let (mut memory, host) = (Memory::default(), HostNo(0));
+            let pd = memory.alloc_pd(host);
+            let [old, new] = [0; 2].map(|_| memory.space.lend(vec![0; 64]).stretch());
+            let (mr, keys) = memory.reg_mr(&config, host, pd, old, Access::MW_BIND).unwrap();
+            let (mw, _) = memory.alloc_mw(host, pd).unwrap();
+            let place = Place { addr: old.addr, key: keys.lkey, len: 8 };
+            assert_eq!(memory.bind_mw(pd, mw, place, Access::REMOTE_READ), Some(()));
+            let shown = Some(place.stretch());
+            assert_eq!(memory.through_window(host, pd, mw, Access::REMOTE_READ), shown);
+            // Other rights are not looked at, but here the keys may change.
+            let mut request =
+                Request { flags: Changes::ACCESS, pd: None, range: new, access: Access::MW_BIND | Access::REMOTE_READ };
+            memory.rereg_mr(&config, host, mr, &request, || None).unwrap();
+            let expected = shown.filter(|_| !new_keys_on_rereg);
+            assert_eq!(memory.through_window(host, pd, mw, Access::REMOTE_READ), expected);
+            request.flags = Changes::TRANSLATION;
+            memory.rereg_mr(&config, host, mr, &request, || None).unwrap();
+            assert_eq!(memory.through_window(host, pd, mw, Access::REMOTE_READ), None);
+            // One that is bound to an MR that was replaced does not hold it.
+            let expected = if new_keys_on_rereg { Ok(()) } else { Err(Errno::EINVAL) };
+            assert_eq!(memory.dereg_mr(host, mr), expected);
+        }
+    }
+
+    #[test]
+    fn a_bind_changes_the_low_byte_only() {
+        assert_eq!((next_rkey(0x101), next_rkey(0x1ff)), (0x102, 0x100));
+    }
+}

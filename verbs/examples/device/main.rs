@@ -22,10 +22,11 @@ mod removal;
 mod rereg;
 mod rows;
 mod threads;
+mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 49] = [
+const CHECKS: [(&str, fn()); 51] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -52,6 +53,8 @@ const CHECKS: [(&str, fn()); 49] = [
     ("flushed work, and work of a QP that is gone", pins::until_flushed),
     ("failed work is told apart by queue", pins::failed),
     ("pinned memory that is dropped", pins::dropped),
+    ("row 83: memory windows", windows::bound),
+    ("windows and memory of another PD", windows::foreign),
     ("handles outlive their device", data::outliving),
     ("an id changes threads", threads::accepted_elsewhere),
     ("a handle that nobody adopts", threads::abandoned),

@@ -10,6 +10,20 @@ use cmid_proto::memory;
 ///
 /// While it is one of these, nobody has a reference into it, and it hands none out: what a device may write to at any time
 /// cannot be behind one. Dropping it frees the memory.
+///
+/// ```compile_fail,E0608
+/// # use cmid_verbs::Buffer;
+/// fn look(buffer: &Buffer) -> u8 {
+///     buffer[0]
+/// }
+/// ```
+///
+/// ```compile_fail,E0133
+/// # use cmid_verbs::Buffer;
+/// fn make_up(start: core::ptr::NonNull<u8>) -> Buffer {
+///     Buffer::from_raw(start, 4096, Box::new(()))
+/// }
+/// ```
 pub struct Buffer {
     start: NonNull<u8>,
     len: usize,

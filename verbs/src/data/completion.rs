@@ -56,6 +56,11 @@ impl Completion {
     /// [`Qp::post_recv`](crate::Qp::post_recv) (`IBV_WC_RECV`).
     pub const RECV: u32 = ibv_wc_opcode::IBV_WC_RECV;
 
+    /// [`Qp::post_bind`](crate::Qp::post_bind) (`IBV_WC_BIND_MW`).
+    pub const BIND: u32 = ibv_wc_opcode::IBV_WC_BIND_MW;
+    /// [`Qp::post_invalidate`](crate::Qp::post_invalidate) (`IBV_WC_LOCAL_INV`).
+    pub const INVALIDATE: u32 = ibv_wc_opcode::IBV_WC_LOCAL_INV;
+
     /// Whether a datagram that was received has a global route header in front, and not just room for one. On RoCE
     /// always.
     #[must_use]

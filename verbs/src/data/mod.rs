@@ -12,7 +12,9 @@ mod context;
 mod cq;
 mod flight;
 mod mr;
+mod mw;
 mod pd;
+mod post;
 mod qp;
 mod registration;
 mod seats;
@@ -29,9 +31,11 @@ pub use completion::{Completion, WcStatus};
 pub(crate) use context::{Context, Contexts};
 pub use cq::Cq;
 pub use mr::{Change, Mr, Reregistered};
+pub use mw::Mw;
 pub use pd::Pd;
+pub use post::Remote;
 pub(crate) use qp::QpInner;
-pub use qp::{Caps, Qp, QpState, Remote};
+pub use qp::{Caps, Qp, QpState};
 
 use crate::Verbs;
 

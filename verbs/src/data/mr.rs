@@ -10,7 +10,7 @@ use cmid_proto::memory::{self, MrState, Policy, Refused, Returned, Subject, Verb
 use crate::data::pd::PdUse;
 use crate::data::registration::Registration;
 use crate::data::{Access, Buffer, Pd};
-use crate::ffi::ibv_sge;
+use crate::ffi::{ibv_mr, ibv_sge};
 
 /// What [`Mr::reregister`] is to change: memory, PD, rights.
 pub type Change = memory::Change<Pd, Buffer>;
@@ -70,6 +70,113 @@ pub struct Reregistered {
 /// A child of a fork should not touch it. `ibv_fork_init` is not called; on kernels before 5.12 a page that is registered may
 /// then end up with the child when the parent writes to it (ibv_fork_init(3)). A program that calls it itself can
 /// get `ERR_DONT_FORK_NEW` and `ERR_DO_FORK_OLD` from a re-registration; after the latter the new one is valid.
+///
+/// # What does not compile
+///
+/// Using it after it was deregistered:
+///
+/// ```compile_fail,E0382
+/// # use cmid_verbs::{Mr, Qp};
+/// fn reuse(mr: Mr, qp: &mut Qp) {
+///     let returned = mr.deregister();
+///     let _ = qp.post_send(1, &mr, 0..8);
+///     drop(returned);
+/// }
+/// ```
+///
+/// Posting it here when another thread has it:
+///
+/// ```compile_fail,E0382
+/// # use cmid_verbs::{Mr, Qp};
+/// fn both(mr: Mr, qp: &mut Qp) {
+///     let slow = std::thread::spawn(move || mr.deregister().is_ok());
+///     let _ = qp.post_recv(1, &mr, 0..8);
+///     let _ = slow.join();
+/// }
+/// ```
+///
+/// Re-registering it while something refers to it, or posting it meanwhile:
+///
+/// ```compile_fail,E0502
+/// # use cmid_verbs::{Access, Change, Mr, Policy, Qp};
+/// fn shared(mut mr: Mr, qp: &mut Qp) {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| qp.post_send(1, &mr, 0..8));
+///         let _ = mr.reregister(Change::default().to_access(Access::empty()), Policy::default());
+///     });
+/// }
+/// ```
+///
+/// Having it twice, and thus deregistering it under one's own hands:
+///
+/// ```compile_fail,E0599
+/// # use cmid_verbs::Mr;
+/// fn twice(mr: &Mr) -> Mr {
+///     mr.clone()
+/// }
+/// ```
+///
+/// Freeing or changing the memory behind its back: registering takes it.
+///
+/// ```compile_fail,E0382
+/// # use cmid_verbs::{Access, Pd};
+/// fn free(pd: &Pd) {
+///     let memory = vec![0; 4096];
+///     let mr = pd.register(memory, Access::LOCAL_WRITE);
+///     drop(memory);
+///     drop(mr);
+/// }
+/// ```
+///
+/// Keeping a reference into it:
+///
+/// ```compile_fail,E0505
+/// # use cmid_verbs::{Access, Pd};
+/// fn keep(pd: &Pd) -> u8 {
+///     let mut memory = vec![0; 4096];
+///     let slice = &mut memory[..];
+///     let mr = pd.register(memory, Access::LOCAL_WRITE);
+///     slice[0] = 1;
+///     mr.map(|mr| mr.len() as u8).unwrap_or(0)
+/// }
+/// ```
+///
+/// Registering memory that is only borrowed:
+///
+/// ```compile_fail,E0277
+/// # use cmid_verbs::{Access, Pd};
+/// fn borrow(pd: &Pd, memory: &mut [u8]) {
+///     drop(pd.register(memory, Access::LOCAL_WRITE));
+/// }
+/// ```
+///
+/// Posting from two places, or polling from two, by which the count of what is in flight would go wrong:
+///
+/// ```compile_fail,E0499
+/// # use cmid_verbs::{Completion, Cq};
+/// fn race(cq: &mut Cq) {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| cq.poll(&mut [Completion::default()]));
+///         scope.spawn(|| cq.poll(&mut [Completion::default()]));
+///     });
+/// }
+/// ```
+///
+/// With what does:
+///
+/// ```no_run
+/// # use cmid_verbs::{Access, Buffer, Change, Fallback, Mr, Policy, Provider, Qp};
+/// fn replace(mut mr: Mr, memory: Vec<u8>) -> (Mr, Option<Buffer>) {
+///     let policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
+///     let outcome = mr.reregister(Change::default().to_buffer(memory), policy);
+///     match outcome.result {
+///         Ok(way) => println!("{way:?}: tell the peers {:#x}, key {:#x}", mr.addr(), mr.rkey()),
+///         Err(error) => println!("{error}"),
+///     }
+///     (mr, outcome.buffer)
+/// }
+/// # let _ = replace;
+/// ```
 pub struct Mr {
     /// Of the memory, as are the next two: copies, so that posting need not follow pointers.
     start: NonNull<u8>,
@@ -213,6 +320,16 @@ impl Mr {
             self.refresh();
             (self, error)
         })
+    }
+
+    /// libibverbs' own object, for calls that look into it; `None` if the MR is unusable.
+    pub(crate) fn as_ptr(&self) -> Option<*mut ibv_mr> {
+        self.registration.as_ref()?.as_ptr()
+    }
+
+    /// Whether it belongs to this PD.
+    pub(crate) fn is_of(&self, pd: &PdUse) -> bool {
+        self.registration.as_ref().and_then(|registration| registration.pd()).is_some_and(|own| own.is_of(pd))
     }
 
     /// The scatter element for a part of it. An empty one makes a work request without data.

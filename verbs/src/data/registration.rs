@@ -29,6 +29,7 @@ const _: () = assert!(memory::Changes::PD.bits() == ibv_rereg_mr_flags::IBV_RERE
 const _: () = assert!(memory::Changes::ACCESS.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_ACCESS.0);
 
 /// libibverbs' handle of a registration, alive until `ibv_dereg_mr` succeeds. The region that holds it forgets it then.
+#[derive(Clone, Copy)]
 struct Handle(NonNull<ibv_mr>);
 
 // SAFETY: libibverbs is thread-safe, and a registration is tied to no thread.
@@ -41,6 +42,8 @@ unsafe impl Sync for Handle {}
 /// Dropping it leaks its memory and whatever libibverbs has of it; [`Registration::let_go`] is the way to end it.
 pub(crate) struct Registration {
     region: memory::Region<PdUse, Pinned, Handle>,
+    /// What the region has for the valid registration, if there is one.
+    handle: Option<Handle>,
 }
 
 impl Registration {
@@ -51,8 +54,8 @@ impl Registration {
         };
         let region = memory::Region::register(pd, Pinned::new(buffer), access);
         let region = region.map_err(|(buffer, refused)| (buffer.release(), refused.into()))?;
-        let mut this = Box::new(Registration { region });
-        match this.region.run(make) {
+        let mut this = Box::new(Registration { region, handle: None });
+        match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => Err((buffer.release(), Error::Register(errno))),
             // The machine would contradict itself. Its buffer is leaked: what became of it is not known.
@@ -70,7 +73,7 @@ impl Registration {
         if let Err((change, refused)) = self.region.reregister(change, policy, self.traffic()) {
             return Reregistered { result: Err(refused.into()), buffer: change.buffer.map(Pinned::release) };
         }
-        match self.region.run(make) {
+        match self.run() {
             Ok(Some(Ended::Reregistered(settled))) => Reregistered {
                 result: settled.result.map_err(Error::from),
                 buffer: settled.buffer.map(Pinned::release),
@@ -83,7 +86,7 @@ impl Registration {
     pub(crate) fn deregister(&mut self) -> Result<Returned<Buffer>, Error> {
         self.look();
         self.region.deregister(self.traffic())?;
-        match self.region.run(make) {
+        match self.run() {
             Ok(Some(Ended::Deregistered(returned))) => {
                 Ok(Returned { buffer: returned.buffer.release(), other: returned.other.map(Pinned::release) })
             }
@@ -132,6 +135,27 @@ impl Registration {
     /// The memory of the registration that is valid, or was the last to be.
     pub(crate) fn memory(&self) -> Option<(NonNull<u8>, usize)> {
         self.region.buffer().map(|buffer| (buffer.start(), memory::Buffer::len(buffer)))
+    }
+
+    /// What libibverbs has of the valid registration, for calls that look into it.
+    pub(crate) fn as_ptr(&self) -> Option<*mut ibv_mr> {
+        self.region.keys().and(self.handle).map(|handle| handle.0.as_ptr())
+    }
+
+    /// Makes the calls that the region asks for, and notes which handle is the valid one after that.
+    fn run(&mut self) -> Result<Option<Ended<Pinned>>, Fault> {
+        let mut made = None;
+        let ended = self.region.run(|call| {
+            let outcome = make(call);
+            if let Outcome::Registered(Ok((handle, _))) = &outcome {
+                made = Some(*handle);
+            }
+            outcome
+        })?;
+        if let Some(Ended::Registered(_) | Ended::Reregistered(memory::Settled { result: Ok(_), .. })) = &ended {
+            self.handle = made.or(self.handle);
+        }
+        Ok(ended)
     }
 
     /// Hears of a removal of the device.

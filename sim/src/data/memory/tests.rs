@@ -215,6 +215,11 @@ fn remote_access_needs_bounds_rights_and_the_same_domain() {
     assert!(bench.memory.for_local_read(pd, place(addr, 4096)).is_some());
     assert!(bench.memory.for_local_read(other, place(addr, 1)).is_none());
     assert!(bench.memory.for_local_write(pd, place(addr, 1)).is_none());
+    // Where there are no bytes, there is nothing to check.
+    let nothing = Place { addr: 0, key: 0, len: 0 };
+    assert!(bench.memory.for_remote(HOST, other, nothing, RW).is_some());
+    assert!(bench.memory.for_local_read(other, nothing).is_some());
+    assert!(bench.memory.for_local_write(other, nothing).is_some());
 }
 
 #[test]

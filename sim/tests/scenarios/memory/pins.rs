@@ -204,6 +204,8 @@ fn a_dropped_region_keeps_its_domain() {
 
 #[test]
 fn another_thread_may_have_the_region() {
+    fn shared<T: Send + Sync>() {}
+    shared::<(Pd, Mr, cmid_sim::Mw)>();
     let (_lab, pair) = connected();
     let pd = pair.client_qp.pd.clone();
     let thread = std::thread::spawn(move || {
