@@ -111,8 +111,8 @@ pub struct Reregistered {
 ///
 /// ```compile_fail,E0599
 /// # use cmid_verbs::Mr;
-/// fn twice(mr: &Mr) -> Mr {
-///     mr.clone()
+/// fn twice(mr: Mr) -> (Mr, Mr) {
+///     (mr.clone(), mr)
 /// }
 /// ```
 ///
