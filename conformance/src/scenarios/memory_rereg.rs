@@ -8,7 +8,7 @@ use super::memory::{
     unused, used, users_are,
 };
 use crate::bench::{Who, remote};
-use crate::failure::same;
+use crate::failure::{ensure, same};
 use crate::{Bench, Check, Lab, Status, TestMr, TestPd, TestQp};
 
 const CMD: Step = Step::Reregister(Code::Cmd);
@@ -43,11 +43,15 @@ pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Lab>(b: &m
     b.ends(&mut client, 1, Status::Success)?;
     same("what was written", contents(&to)?, bytes(1))?;
     changed::<L>(&mut from, Change::default().to_pd(new.clone()))?;
+    from.write(0, b"abc")?;
     client.qp.post_write(2, &from, 0..LEN, remote(&to))?;
-    b.ends(&mut client, 2, Status::LocalProtection)?;
+    // rxe has the QP in its error state before it completes what has brought it there.
+    let done = b.done(&mut client)?;
+    let as_told = done.wr_id == 2 && matches!(done.status, Status::LocalProtection | Status::Flushed);
+    ensure(as_told, || format!("{done:?}, expected a failure of the local memory"))?;
     b.part((client, server))?;
     deregister(from)?;
-    deregister(to)?;
+    same("what nobody has written", deregister(to)?, bytes(1))?;
     for pd in [own, new, pd] {
         unused(&pd)?;
     }
