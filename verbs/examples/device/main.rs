@@ -26,7 +26,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 51] = [
+const CHECKS: [(&str, fn()); 52] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -53,6 +53,7 @@ const CHECKS: [(&str, fn()); 51] = [
     ("flushed work, and work of a QP that is gone", pins::until_flushed),
     ("failed work is told apart by queue", pins::failed),
     ("pinned memory that is dropped", pins::dropped),
+    ("pinned memory that is dropped, with several threads", pins::threads),
     ("row 83: memory windows", windows::bound),
     ("windows and memory of another PD", windows::foreign),
     ("handles outlive their device", data::outliving),

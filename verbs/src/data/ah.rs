@@ -50,8 +50,8 @@ impl Pd {
     /// made up (ibv_create_ah(3)).
     ///
     /// # Errors
-    /// `EINVAL` for a path that the device cannot take: a wrong port, an index without a GID, no route on RoCE; `ENOMEM`;
-    /// else what the provider leaves.
+    /// `EINVAL` for a path that the device cannot take: a wrong port, an index without a GID, no route on RoCE; also after
+    /// [`Pd::dealloc`]; `ENOMEM`; `EIO` once the device is gone; else what the provider leaves.
     pub fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
         let mut attr = path_to_c(path);
         let pd = self.enter().map_err(|refused| refused.errno())?;

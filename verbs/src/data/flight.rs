@@ -276,4 +276,32 @@ mod tests {
         post(&mut cursor, 3, 7);
         assert!(track.names(7));
     }
+
+    #[test]
+    fn two_threads_post_and_poll() {
+        const ROUNDS: u64 = 20_000;
+        let (track, mut cursor) = queue(8);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for wr_id in 0..ROUNDS {
+                    let token = loop {
+                        match cursor.file(wr_id, 1 + (wr_id % 2) as u32) {
+                            Some(token) => break token,
+                            None => std::thread::yield_now(),
+                        }
+                    };
+                    // The completion may be polled before the post has been counted.
+                    sender.send(token).expect("a receiver");
+                    cursor.advance();
+                }
+            });
+            for wr_id in 0..ROUNDS {
+                let token = receiver.recv().expect("a completion");
+                assert!(!track.names(3), "a key that was never posted");
+                assert_eq!(track.retire(token), Some(wr_id));
+            }
+        });
+        assert!(!track.names(1) && !track.names(2));
+    }
 }
