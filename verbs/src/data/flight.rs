@@ -91,6 +91,8 @@ impl Track {
         if (token >> 32) as u32 != self.seat || number.wrapping_sub(retired) >= self.len() {
             return None;
         }
+        // What was stored before the work request was handed to the device can be seen when the device has completed it: the
+        // provider puts barriers on both sides, as the data itself needs them.
         let wr_id = self.slot(number)?.wr_id.load(Ordering::Relaxed);
         // Releases the slot, which has just been read, to who posts.
         self.retired.0.store(number.wrapping_add(1), Ordering::Release);

@@ -2,7 +2,7 @@
 //!
 //! Every handle holds, by `Arc`, what it stands on, so that things go in the right order whoever drops them when:
 //! a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] or an [`Ah`] before its [`Pd`], and all of them before the device's
-//! context. Where the kernel refuses to destroy something (it should not, in that order), the library's object is
+//! context. An [`Mr`] that is dropped while work in flight names it is kept by the QP (flight.rs). Where the kernel refuses to destroy something (it should not, in that order), the library's object is
 //! leaked, and never used again.
 
 mod ah;
