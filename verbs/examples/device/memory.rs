@@ -23,7 +23,8 @@ unsafe impl Send for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `mapped`, and unmapped only here, or by `unmapped`, where nobody else has mapped anything since.
+        // SAFETY: mapped by `mapped`, and unmapped only here, or by `unmapped`, where nobody else has mapped anything
+        // since.
         unsafe { munmap(self.start, self.len) }.expect("munmap");
         self.unmapped.fetch_add(1, Ordering::Relaxed);
     }
@@ -36,8 +37,8 @@ pub(crate) fn mapped(len: usize, rights: ProtFlags) -> (Buffer, Arc<AtomicUsize>
     let unmapped = Arc::new(AtomicUsize::new(0));
     let owner = Box::new(Mapping { start, len, unmapped: Arc::clone(&unmapped) });
     let start = NonNull::new(start.cast()).expect("not at 0");
-    // SAFETY: they are mapped and zeroed, and stay so until the owner is dropped. Of pages that cannot be written the checks
-    // write nothing.
+    // SAFETY: they are mapped and zeroed, and stay so until the owner is dropped. Of pages that cannot be written the
+    // checks write nothing.
     (unsafe { Buffer::from_raw(start, len, owner) }, unmapped)
 }
 

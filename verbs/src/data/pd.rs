@@ -56,9 +56,9 @@ impl Pd {
     /// The buffer comes back with one of
     /// - [`memory::Why::Empty`], [`memory::Why::RemoteWithoutLocalWrite`]: the device was not asked;
     /// - [`memory::Why::Gone`] after [`Pd::dealloc`], [`memory::Why::DeviceGone`] after a DEVICE_REMOVAL;
-    /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not mapped,
-    ///   or mapped read-only and [`Access::LOCAL_WRITE`] was asked for, `EOPNOTSUPP` for a right that the device cannot
-    ///   give, `EINVAL` for one that the kernel does not know; else what the provider leaves.
+    /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not
+    ///   mapped, or mapped read-only and [`Access::LOCAL_WRITE`] was asked for, `EOPNOTSUPP` for a right that the device
+    ///   cannot give, `EINVAL` for one that the kernel does not know; else what the provider leaves.
     pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
         self.0.sweep();
         Mr::register(self, buffer.into(), access)
