@@ -273,8 +273,8 @@ impl Mr {
     /// there is [`memory::Fallback::Anew`], and [`Reregistered::result`] says which way it went. For those who use the MR
     /// it is like deregistering and registering: not atomic, and a peer's operation meanwhile may fail.
     ///
-    /// [`memory::Provider::ChecksFirst`] is believed only where the memory stays the same. Who is mistaken about that loses work
-    /// requests, but no memory is given back that the device may have.
+    /// [`memory::Provider::ChecksFirst`] is believed only where the memory stays the same. So who is mistaken about it may
+    /// take a lost MR for a valid one, but no memory is given back that the device may have.
     ///
     /// # Errors
     /// In [`Reregistered::result`], always with the buffer that the device does not refer to:
