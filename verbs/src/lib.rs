@@ -5,12 +5,12 @@
 //! [`Verbs`] implements [`cmid_proto::Device`]: it makes the calls that the core asks for, and reports what the event
 //! channels say. It reads an event by copying it, with its private data, and acknowledging it at once; so nothing is
 //! ever outstanding, and `rdma_destroy_id` and `rdma_migrate_id`, which wait for outstanding events, do not wait.
-//! Beside the core, it makes what carries the data: [`Pd`], [`Mr`], [`Mw`], [`Cq`], [`Qp`], and for datagrams [`Ah`]. And it
-//! tells which [`devices`] there are, and what names mean ([`addr_info()`]).
+//! Beside the core, it makes what carries the data: [`Pd`], [`Mr`], [`Mw`], [`Cq`], [`Qp`], and for datagrams [`Ah`]. And
+//! it tells which [`devices`] there are, and what names mean ([`addr_info()`]).
 //!
 //! Memory follows the machines of [`cmid_proto::memory`]: an [`Mr`] owns its [`Buffer`], is registered, re-registered
-//! (ibv_rereg_mr(3), or anew where the provider cannot) and deregistered, and knows after each failure which registration is
-//! valid. What is in flight pins it. Any thread may do it: the calls take as long as pinning pages takes.
+//! (ibv_rereg_mr(3), or anew where the provider cannot) and deregistered, and knows after each failure which registration
+//! is valid. What is in flight pins it. Any thread may do it: the calls take as long as pinning pages takes.
 //!
 //! ```no_run
 //! use cmid_proto::{Call, ChannelKey, Device, Errno, IdKey, PortSpace};
@@ -42,8 +42,8 @@
 //! - It never panics on what a device, a peer or a newer library says: unknown event codes and statuses are values.
 //! - It never hands out a reference into memory that a device may write to, and never frees any: what is not known to be
 //!   withdrawn from the device is kept, or leaked.
-//! - It takes no lock of its own and no atomic read-modify-write to post, and none to poll unless QPs have come or gone: one
-//!   at a time posts to a QP, one polls a CQ.
+//! - It takes no lock of its own and no atomic read-modify-write to post, and none to poll unless QPs have come or gone:
+//!   one at a time posts to a QP, one polls a CQ.
 //! - It does not read the device's asynchronous events (ibv_get_async_event(3)).
 //!
 //! # Unsafe code

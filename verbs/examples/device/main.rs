@@ -2,8 +2,8 @@
 //! have to be addresses of an RDMA device (`rxe0` in the soft-RoCE machine). Multicast goes from 10.98.0.1 to 10.98.0.2,
 //! two devices with a link between them (`rxe1` and `rxe2`).
 //!
-//! Run it by `cargo xtask softroce -- target/release/examples/device [NAME]`. It needs a device, so it is not a test: without
-//! one it fails. It ends with status 101 and a message at the first thing that is not as expected.
+//! Run it by `cargo xtask softroce -- target/release/examples/device [NAME]`. It needs a device, so it is not a test:
+//! without one it fails. It ends with status 101 and a message at the first thing that is not as expected.
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod calls;
@@ -26,7 +26,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 51] = [
+const CHECKS: [(&str, fn()); 52] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -53,6 +53,7 @@ const CHECKS: [(&str, fn()); 51] = [
     ("flushed work, and work of a QP that is gone", pins::until_flushed),
     ("failed work is told apart by queue", pins::failed),
     ("pinned memory that is dropped", pins::dropped),
+    ("pinned memory that is dropped, with several threads", pins::threads),
     ("row 83: memory windows", windows::bound),
     ("windows and memory of another PD", windows::foreign),
     ("handles outlive their device", data::outliving),

@@ -1,5 +1,6 @@
 //! Memory that is not a `Vec`, and what the kernel counts of it.
 
+use core::num::NonZero;
 use core::ptr::{self, NonNull};
 use std::process::Command;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ unsafe impl Send for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `mapped`, and unmapped only here, or by `unmapped`, where nobody else has mapped anything since.
+        // SAFETY: mapped by `mapped`, and unmapped only here.
         unsafe { munmap(self.start, self.len) }.expect("munmap");
         self.unmapped.fetch_add(1, Ordering::Relaxed);
     }
@@ -36,20 +37,14 @@ pub(crate) fn mapped(len: usize, rights: ProtFlags) -> (Buffer, Arc<AtomicUsize>
     let unmapped = Arc::new(AtomicUsize::new(0));
     let owner = Box::new(Mapping { start, len, unmapped: Arc::clone(&unmapped) });
     let start = NonNull::new(start.cast()).expect("not at 0");
-    // SAFETY: they are mapped and zeroed, and stay so until the owner is dropped. Of pages that cannot be written the checks
-    // write nothing.
+    // SAFETY: they are mapped and zeroed, and stay so until the owner is dropped. Of pages that cannot be written the
+    // checks write nothing.
     (unsafe { Buffer::from_raw(start, len, owner) }, unmapped)
 }
 
-/// A page that is not mapped. Nothing may be mapped until it has been tried, so that it stays so.
+/// A page that is not mapped, and never will be: it is below what programs may map (vm.mmap_min_addr).
 pub(crate) fn unmapped() -> Buffer {
-    // SAFETY: a new mapping, wherever there is room, and its end.
-    let start = unsafe {
-        let start = mmap_anonymous(ptr::null_mut(), PAGE, ProtFlags::empty(), MapFlags::PRIVATE).expect("mmap");
-        munmap(start, PAGE).expect("munmap");
-        start
-    };
-    let start = NonNull::new(start.cast()).expect("not at 0");
+    let start = NonNull::without_provenance(NonZero::new(PAGE).expect("not 0"));
     // SAFETY: it cannot be registered.
     unsafe { Buffer::from_raw(start, PAGE, Box::new(())) }
 }

@@ -149,3 +149,43 @@ pub(crate) fn dropped() {
     assert_eq!((s.pd.users(), kernel_mrs()), (0, mrs));
     assert_eq!(s.pd.dealloc(), Ok(()));
 }
+
+/// One thread posts and drops at once what it has posted, one polls, one registers and deregisters other memory meanwhile,
+/// by which it sweeps what was dropped. Nothing is deregistered too early, and nothing is left.
+pub(crate) fn threads() {
+    const ROUNDS: u64 = 300;
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let target = register(&s, 0, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    let at = Remote { addr: target.addr(), rkey: target.rkey() };
+    let (users, mrs) = (c.pd.users(), kernel_mrs());
+    let most = std::thread::scope(|scope| {
+        let (posting, registering) = (c.pd.clone(), c.pd.clone());
+        let (qp, cq) = (&mut c.qp, &mut c.cq);
+        let poller = scope.spawn(move || {
+            for wr_id in 0..ROUNDS {
+                success(polled(cq), wr_id, Completion::WRITE);
+            }
+        });
+        let poster = scope.spawn(move || {
+            for wr_id in 0..ROUNDS {
+                let memory = posting.register(vec![7; PAGE], Access::empty()).expect("register");
+                while let Err(errno) = qp.post_write(wr_id, &memory, 0..64, at) {
+                    assert_eq!(errno, Errno::ENOMEM, "the queue is full");
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut most = 0;
+        while !poster.is_finished() {
+            let other = registering.register(vec![8; PAGE], Access::LOCAL_WRITE).expect("register");
+            most = most.max(registering.users());
+            assert!(other.deregister().is_ok(), "nobody posts it");
+        }
+        poster.join().expect("the poster");
+        poller.join().expect("the poller");
+        most
+    });
+    println!("             at most {most} users of the PD");
+    register(&c, 0, Access::empty()).deregister().map_err(|(_, error)| error).expect("quiet");
+    assert_eq!((c.pd.users(), kernel_mrs()), (users, mrs));
+}

@@ -16,7 +16,8 @@ pub const GRH_LEN: usize = 40;
 
 const _: () = assert!(size_of::<ibv_grh>() == GRH_LEN);
 
-/// A way to send datagrams (ibv_create_ah(3)), made by [`Pd::create_ah`] or [`Pd::create_ah_from`]; dropping it destroys it.
+/// A way to send datagrams (ibv_create_ah(3)), made by [`Pd::create_ah`] or [`Pd::create_ah_from`]; dropping it destroys
+/// it.
 ///
 /// Keep it until the sends to it have completed. Dropping it sooner endangers no memory: what a device's library needs of
 /// it is copied while posting. But some devices look it up by its number when they come to send, soft-RoCE for one,
@@ -50,8 +51,8 @@ impl Pd {
     /// made up (ibv_create_ah(3)).
     ///
     /// # Errors
-    /// `EINVAL` for a path that the device cannot take: a wrong port, an index without a GID, no route on RoCE; `ENOMEM`;
-    /// else what the provider leaves.
+    /// `EINVAL` for a path that the device cannot take: a wrong port, an index without a GID, no route on RoCE; also after
+    /// [`Pd::dealloc`]; `ENOMEM`; `EIO` once the device is gone; else what the provider leaves.
     pub fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
         let mut attr = path_to_c(path);
         let pd = self.enter().map_err(|refused| refused.errno())?;
@@ -76,8 +77,9 @@ impl Pd {
         mr.read(offset, &mut grh.0)?;
         let mut completion = *completion;
         let pd = self.enter().map_err(|refused| refused.errno())?;
-        // SAFETY: the PD is open, because it has a user. A Completion is laid out as an ibv_wc and a Grh has the size and the alignment of an
-        // ibv_grh (asserted in completion.rs and below), all of whose bit patterns are values. Both are read during the call.
+        // SAFETY: the PD is open, because it has a user. A Completion is laid out as an ibv_wc and a Grh has the size and
+        // the alignment of an ibv_grh (asserted in completion.rs and below), all of whose bit patterns are values. Both
+        // are read during the call.
         let raw = unsafe {
             ffi::ibv_create_ah_from_wc(
                 pd.as_ptr(),
@@ -116,8 +118,8 @@ impl Ah {
 
 impl Drop for Ah {
     fn drop(&mut self) {
-        // SAFETY: made by ibv_create_ah and destroyed only here; its PD is still open. No call that posts to it is under way:
-        // such a call borrows it. If the kernel refuses, it is leaked.
+        // SAFETY: made by ibv_create_ah and destroyed only here; its PD is still open. No call that posts to it is under
+        // way: such a call borrows it. If the kernel refuses, it is leaked.
         let _ = unsafe { ffi::ibv_destroy_ah(self.raw.as_ptr()) };
     }
 }

@@ -74,8 +74,8 @@ impl Buffer {
     ///
     /// # Safety
     /// If it is registered with success, then from there until `owner` is dropped:
-    /// - all `len` bytes from `start` are mapped, initialised and readable, and writable if [`Mr::write`](crate::Mr::write) is
-    ///   called or a device is given the right to write;
+    /// - all `len` bytes from `start` are mapped, initialised and readable, and writable if
+    ///   [`Mr::write`](crate::Mr::write) is called or a device is given the right to write;
     /// - no Rust reference into them is used, and nobody frees them or maps something else there.
     #[must_use]
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize, owner: Box<dyn Send>) -> Self {
@@ -90,8 +90,8 @@ impl Buffer {
         match self.owner {
             Owner::Vec { capacity } => {
                 let this = ManuallyDrop::new(self);
-                // SAFETY: the parts of the Vec that was taken apart, put together once: `this` is never dropped. A device may
-                // have written to it, and any byte is a u8.
+                // SAFETY: the parts of the Vec that was taken apart, put together once: `this` is never dropped. A device
+                // may have written to it, and any byte is a u8.
                 Ok(unsafe { Vec::from_raw_parts(this.start.as_ptr(), this.len, capacity) })
             }
             Owner::Other { .. } => Err(self),
@@ -131,7 +131,8 @@ impl From<Vec<u8>> for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         match self.owner {
-            // SAFETY: the parts of the Vec that was taken apart; `into_vec` does not come here after it has put it together.
+            // SAFETY: the parts of the Vec that was taken apart; `into_vec` does not come here after it has put it
+            // together.
             Owner::Vec { capacity } => drop(unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.len, capacity) }),
             Owner::Other { .. } => {}
         }

@@ -13,8 +13,8 @@ use crate::data::{Completion, Context};
 use crate::errno;
 use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_cq};
 
-/// A completion queue with a completion channel of its own. Any thread may have it, one at a time may poll it: polling takes
-/// it by `&mut`, because what has been polled is no longer in flight (see [`Mr`](crate::Mr)).
+/// A completion queue with a completion channel of its own. Any thread may have it, one at a time may poll it: polling
+/// takes it by `&mut`, because what has been polled is no longer in flight (see [`Mr`](crate::Mr)).
 ///
 /// The QPs that use it keep it at the device after it is dropped.
 pub struct Cq {
@@ -64,8 +64,8 @@ impl Cq {
         &self.inner
     }
 
-    /// Takes completions off the queue, as many as there are and fit, and says how many (ibv_poll_cq(3)). From then on their
-    /// work requests are not in flight any more.
+    /// Takes completions off the queue, as many as there are and fit, and says how many (ibv_poll_cq(3)). From then on
+    /// their work requests are not in flight any more.
     ///
     /// Completions of a QP that has been destroyed are dropped. Some devices take them off the queue themselves.
     ///

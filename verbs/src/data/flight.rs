@@ -7,17 +7,17 @@
 //!
 //! # Which work request a completion is of
 //!
-//! Of a completion in error only `wr_id`, `status` and `qp_num` mean something (ibv_poll_cq(3)): the opcode, which would say
-//! whether it was a send or a receive, does not. So the device is not given the user's `wr_id`, but a token: in its upper
-//! half the seat that the queue has at its CQ, in the lower half how many were posted before. The user's is kept in the
-//! ring, and put back when the completion is polled. A token names one work request of one queue, whatever became of
+//! Of a completion in error only `wr_id`, `status` and `qp_num` mean something (ibv_poll_cq(3)): the opcode, which would
+//! say whether it was a send or a receive, does not. So the device is not given the user's `wr_id`, but a token: in its
+//! upper half the seat that the queue has at its CQ, in the lower half how many were posted before. The user's is kept in
+//! the ring, and put back when the completion is polled. A token names one work request of one queue, whatever became of
 //! it, with any provider.
 //!
 //! # Why memory safety does not rest on this
 //!
 //! `ibv_dereg_mr` and `ibv_rereg_mr` withdraw the memory from the device whatever is in flight; a work request that still
-//! names it fails. That the two are refused meanwhile is for the program's sake. Whether the answer is right rests on Rust's
-//! borrowing: to post takes `&Mr`, to re-register `&mut Mr`, to deregister the [`Mr`](crate::Mr) itself; so all
+//! names it fails. That the two are refused meanwhile is for the program's sake. Whether the answer is right rests on
+//! Rust's borrowing: to post takes `&Mr`, to re-register `&mut Mr`, to deregister the [`Mr`](crate::Mr) itself; so all
 //! posts that name it have come back, and what they stored can be seen, before anybody asks.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -91,6 +91,8 @@ impl Track {
         if (token >> 32) as u32 != self.seat || number.wrapping_sub(retired) >= self.len() {
             return None;
         }
+        // What was stored before the work request was handed to the device can be seen when the device has completed it:
+        // the provider puts barriers on both sides, as the data itself needs them.
         let wr_id = self.slot(number)?.wr_id.load(Ordering::Relaxed);
         // Releases the slot, which has just been read, to who posts.
         self.retired.0.store(number.wrapping_add(1), Ordering::Release);
@@ -275,5 +277,33 @@ mod tests {
         assert!(!track.names(6));
         post(&mut cursor, 3, 7);
         assert!(track.names(7));
+    }
+
+    #[test]
+    fn two_threads_post_and_poll() {
+        const ROUNDS: u64 = 20_000;
+        let (track, mut cursor) = queue(8);
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for wr_id in 0..ROUNDS {
+                    let token = loop {
+                        match cursor.file(wr_id, 1 + (wr_id % 2) as u32) {
+                            Some(token) => break token,
+                            None => std::thread::yield_now(),
+                        }
+                    };
+                    // The completion may be polled before the post has been counted.
+                    sender.send(token).expect("a receiver");
+                    cursor.advance();
+                }
+            });
+            for wr_id in 0..ROUNDS {
+                let token = receiver.recv().expect("a completion");
+                assert!(!track.names(3), "a key that was never posted");
+                assert_eq!(track.retire(token), Some(wr_id));
+            }
+        });
+        assert!(!track.names(1) && !track.names(2));
     }
 }

@@ -1,9 +1,10 @@
 //! The data path: protection domains, memory, completion queues, queue pairs and address handles.
 //!
 //! Every handle holds, by `Arc`, what it stands on, so that things go in the right order whoever drops them when:
-//! a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] or an [`Ah`] before its [`Pd`], and all of them before the device's
-//! context. Where the kernel refuses to destroy something (it should not, in that order), the library's object is
-//! leaked, and never used again.
+//! a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] or an [`Ah`] before its [`Pd`], and all of them before the
+//! device's context. An [`Mr`] that is dropped while work in flight names it is kept by the QP (flight.rs). Where the
+//! kernel refuses to destroy something (it should not, in that order), the library's object is leaked, and never used
+//! again.
 
 mod ah;
 mod buffer;
@@ -17,6 +18,7 @@ mod pd;
 mod post;
 mod qp;
 mod registration;
+mod rereg;
 mod seats;
 
 use std::sync::Arc;
@@ -30,12 +32,13 @@ pub use buffer::Buffer;
 pub use completion::{Completion, WcStatus};
 pub(crate) use context::{Context, Contexts};
 pub use cq::Cq;
-pub use mr::{Change, Mr, Reregistered};
+pub use mr::Mr;
 pub use mw::Mw;
 pub use pd::Pd;
 pub use post::Remote;
 pub(crate) use qp::QpInner;
 pub use qp::{Caps, Qp, QpState};
+pub use rereg::{Change, Reregistered};
 
 use crate::Verbs;
 

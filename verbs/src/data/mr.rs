@@ -9,24 +9,8 @@ use cmid_proto::memory::{self, MrState, Policy, Refused, Returned, Subject, Verb
 
 use crate::data::pd::PdUse;
 use crate::data::registration::Registration;
-use crate::data::{Access, Buffer, Pd};
+use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::ffi::{ibv_mr, ibv_sge};
-
-/// What [`Mr::reregister`] is to change: memory, PD, rights.
-pub type Change = memory::Change<Pd, Buffer>;
-
-/// What came of [`Mr::reregister`].
-#[derive(Debug)]
-#[must_use]
-pub struct Reregistered {
-    /// How it went, or why not. An error need not mean that the old registration is still valid:
-    /// [`memory::Failure::valid`] says which one is.
-    pub result: Result<Way, memory::Error>,
-    /// The buffer that the device does not refer to: the old one if the new registration is valid, the new one if it was refused or
-    /// the old one is valid. `None` if the memory was not to change, and if neither registration is valid: then the
-    /// [`Mr`] keeps both until it is deregistered.
-    pub buffer: Option<Buffer>,
-}
 
 /// Memory that the device can reach.
 ///
@@ -34,11 +18,11 @@ pub struct Reregistered {
 ///
 /// # Work in flight pins it
 ///
-/// From the time that a work request is posted which names it until the completion has been *polled*, or the QP is destroyed,
-/// [`Mr::reregister`] and [`Mr::deregister`] are refused with [`memory::Why::InFlight`]: the work request would fail. What
-/// is sent inline has been copied and pins nothing. Dropping it meanwhile neither waits nor frees anything: it is
-/// deregistered with the next [`Pd::register`], [`Pd::dealloc`], re-registration or deregistration on the PD that finds it
-/// quiet, or when the QP goes.
+/// From the time that a work request is posted which names it until the completion has been *polled*, or the QP is
+/// destroyed, [`Mr::reregister`] and [`Mr::deregister`] are refused with [`memory::Why::InFlight`]: the work request
+/// would fail. What is sent inline has been copied and pins nothing. Dropping it meanwhile neither waits nor frees
+/// anything: it is deregistered with the next [`Pd::register`], [`Pd::dealloc`], re-registration or deregistration on the
+/// PD that finds it quiet, or when the QP goes.
 ///
 /// # Why this is memory-safe, although work requests outlive the calls that post them
 ///
@@ -52,10 +36,10 @@ pub struct Reregistered {
 ///    has withdrawn the key, or the range, and the pinned pages from the device. A work request that is still posted, or
 ///    that a peer sends, and that reaches for it, fails with an error completion. This holds whatever is in flight; that
 ///    re-registering and deregistering are refused meanwhile is so that work does not fail by surprise.
-/// 3. *What is not known is kept.* After a re-registration that left neither registration valid the device may refer to the old
-///    memory or to the new: both are kept until `ibv_dereg_mr` has succeeded.
-/// 4. *It may be freed too late.* If `ibv_dereg_mr` fails when this is dropped (the device has been unplugged, or a memory window is
-///    bound), the memory is leaked on purpose.
+/// 3. *What is not known is kept.* After a re-registration that left neither registration valid the device may refer to
+///    the old memory or to the new: both are kept until `ibv_dereg_mr` has succeeded.
+/// 4. *It may be freed too late.* If `ibv_dereg_mr` fails when this is dropped (the device has been unplugged, or a
+///    memory window is bound), the memory is leaked on purpose.
 /// 5. *A key that is used again is harmless.* Should a stale work request name a key that the device has given to another
 ///    registration, it reaches memory that lives in another `Mr`, where 1 holds as well.
 ///
@@ -67,8 +51,8 @@ pub struct Reregistered {
 ///
 /// # Forks
 ///
-/// A child of a fork should not touch it. `ibv_fork_init` is not called; on kernels before 5.12 a page that is registered may
-/// then end up with the child when the parent writes to it (ibv_fork_init(3)). A program that calls it itself can
+/// A child of a fork should not touch it. `ibv_fork_init` is not called; on kernels before 5.12 a page that is registered
+/// may then end up with the child when the parent writes to it (ibv_fork_init(3)). A program that calls it itself can
 /// get `ERR_DONT_FORK_NEW` and `ERR_DO_FORK_OLD` from a re-registration; after the latter the new one is valid.
 ///
 /// # What does not compile
@@ -225,7 +209,8 @@ impl Mr {
         self.keys.lkey
     }
 
-    /// The key that a peer needs for its RDMA reads and writes. A re-registration may change it. Of an unusable MR the last one.
+    /// The key that a peer needs for its RDMA reads and writes. A re-registration may change it. Of an unusable MR the
+    /// last one.
     #[must_use]
     #[inline]
     pub fn rkey(&self) -> u32 {
@@ -263,8 +248,8 @@ impl Mr {
     #[inline]
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
         self.check(offset, into.len())?;
-        // SAFETY: the range is inside the memory (just checked), which is alive and initialised. `into` does not overlap it:
-        // no reference into the memory exists. Nobody but the device writes to it now (`write` takes `&mut self`), and
+        // SAFETY: the range is inside the memory (just checked), which is alive and initialised. `into` does not overlap
+        // it: no reference into the memory exists. Nobody but the device writes to it now (`write` takes `&mut self`), and
         // whatever the device leaves there is a u8.
         unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), into.as_mut_ptr(), into.len()) };
         Ok(())
@@ -284,9 +269,12 @@ impl Mr {
 
     /// Changes the memory, the PD, the rights, or several of them (ibv_rereg_mr(3)).
     ///
-    /// After a success address, length and keys may be others: tell the peers. mlx4, mlx5, hns and irdma can; for others there is
-    /// [`memory::Fallback::Anew`], and [`Reregistered::result`] says which way it went. For those who use the MR it is
-    /// like deregistering and registering: not atomic, and a peer's operation meanwhile may fail.
+    /// After a success address, length and keys may be others: tell the peers. mlx4, mlx5, hns and irdma can; for others
+    /// there is [`memory::Fallback::Anew`], and [`Reregistered::result`] says which way it went. For those who use the MR
+    /// it is like deregistering and registering: not atomic, and a peer's operation meanwhile may fail.
+    ///
+    /// [`memory::Provider::ChecksFirst`] is believed only where the memory stays the same. So who is mistaken about it may
+    /// take a lost MR for a valid one, but no memory is given back that the device may have.
     ///
     /// # Errors
     /// In [`Reregistered::result`], always with the buffer that the device does not refer to:
@@ -305,7 +293,8 @@ impl Mr {
         reregistered
     }
 
-    /// Deregisters the memory (ibv_dereg_mr(3)) and gives the buffer back, or the two of an MR that a re-registration left unusable.
+    /// Deregisters the memory (ibv_dereg_mr(3)) and gives the buffer back, or the two of an MR that a re-registration
+    /// left unusable.
     ///
     /// # Errors
     /// With the MR, which can be tried again: [`memory::Why::InFlight`], or [`memory::Error::Failed`] with what

@@ -16,13 +16,13 @@ use crate::ffi::{
     imm_data_invalidated_rkey_union_t, rdma_t, wr_t,
 };
 
-/// A memory window of type 2 (ibv_alloc_mw(3)), made by [`Pd::alloc_mw`]. Dropping it deallocates it, which also takes back what it is
-/// bound to.
+/// A memory window of type 2 (ibv_alloc_mw(3)), made by [`Pd::alloc_mw`]. Dropping it deallocates it, which also takes
+/// back what it is bound to.
 ///
-/// [`Qp::post_bind`] gives peers a part of an [`Mr`] under [`Mw::rkey`], [`Qp::post_invalidate`] takes it back. As long as a window
-/// is bound to it, an MR cannot be deregistered (`EINVAL`), nor re-registered by
-/// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew); one that is dropped leaks its memory. Soft-RoCE takes a window for
-/// a key of the whole MR: it checks the rights of the window, but not where it ends.
+/// [`Qp::post_bind`] gives peers a part of an [`Mr`] under [`Mw::rkey`], [`Qp::post_invalidate`] takes it back. As long
+/// as a window is bound to it, an MR cannot be deregistered (`EINVAL`), nor re-registered by
+/// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew); one that is dropped leaks its memory. Soft-RoCE takes a window
+/// for a key of the whole MR: it checks the rights of the window, but not where it ends.
 pub struct Mw {
     raw: NonNull<ibv_mw>,
     // Dropped after the window.
@@ -76,8 +76,8 @@ impl Mw {
 
     /// After a success the window must not be used again.
     fn dealloc_raw(&self) -> Result<(), Errno> {
-        // SAFETY: made by `alloc_mw`, and both callers end the life of `self` after a success. Its context is open. No call that
-        // posts it is under way: such a call borrows it.
+        // SAFETY: made by `alloc_mw`, and both callers end the life of `self` after a success. Its context is open. No
+        // call that posts it is under way: such a call borrows it.
         unsafe {
             let dealloc = (*(*self.pd.as_ptr()).context).ops.dealloc_mw.ok_or(Errno::ENOSYS)?;
             errno::of_ibv(dealloc(self.raw.as_ptr()))
@@ -93,8 +93,8 @@ impl Drop for Mw {
 }
 
 impl Qp {
-    /// Binds a window to a part of `memory`, for peers of this QP (`IBV_WR_BIND_MW`). It holds when the completion has been polled.
-    /// The registration needs [`Access::MW_BIND`], and [`Access::LOCAL_WRITE`] for `access` to have
+    /// Binds a window to a part of `memory`, for peers of this QP (`IBV_WR_BIND_MW`). It holds when the completion has
+    /// been polled. The registration needs [`Access::MW_BIND`], and [`Access::LOCAL_WRITE`] for `access` to have
     /// [`Access::REMOTE_WRITE`]. A window that is bound has to be invalidated first, or it completes in error.
     ///
     /// # Errors
@@ -124,8 +124,8 @@ impl Qp {
         request.bind_mw_tso_union =
             bind_mw_tso_union_t { bind_mw: bind_mw_t { mw: window.raw.as_ptr(), rkey, bind_info } };
         let mut bad = ptr::null_mut();
-        // SAFETY: the QP is alive, and the function is its provider's, or refuses. It looks into window and registration during
-        // the call: both are borrowed, and of the same device, because of the same PD.
+        // SAFETY: the QP is alive, and the function is its provider's, or refuses. It looks into window and registration
+        // during the call: both are borrowed, and of the same device, because of the same PD.
         errno::of_ibv(unsafe { (self.inner.post_send)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
         self.send.advance();
         // SAFETY: the window is there, and borrowed by `&mut`. The application keeps this field (ibv_bind_mw(3)).
@@ -133,7 +133,8 @@ impl Qp {
         Ok(())
     }
 
-    /// Takes back what a window is bound to (`IBV_WR_LOCAL_INV`). When the completion has been polled, peers do not get at it.
+    /// Takes back what a window is bound to (`IBV_WR_LOCAL_INV`). When the completion has been polled, peers do not get
+    /// at it.
     ///
     /// # Errors
     /// `EINVAL` if the window is of another PD than the QP; else as [`Qp::post_send`].

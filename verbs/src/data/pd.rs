@@ -32,11 +32,7 @@ pub(crate) struct PdInner {
 }
 
 /// One user of a PD: an MR, a QP, an address handle, a memory window. As long as there is one, the PD is allocated.
-pub(crate) struct PdUse {
-    pd: Arc<PdInner>,
-    /// Whether the domain has counted it. A clone that is made when the device is gone is not.
-    counted: bool,
-}
+pub(crate) struct PdUse(Arc<PdInner>);
 
 // SAFETY: libibverbs is thread-safe, and a PD is tied to no thread.
 unsafe impl Send for PdInner {}
@@ -60,9 +56,9 @@ impl Pd {
     /// The buffer comes back with one of
     /// - [`memory::Why::Empty`], [`memory::Why::RemoteWithoutLocalWrite`]: the device was not asked;
     /// - [`memory::Why::Gone`] after [`Pd::dealloc`], [`memory::Why::DeviceGone`] after a DEVICE_REMOVAL;
-    /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not mapped,
-    ///   or mapped read-only and [`Access::LOCAL_WRITE`] was asked for, `EOPNOTSUPP` for a right that the device cannot
-    ///   give, `EINVAL` for one that the kernel does not know; else what the provider leaves.
+    /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not
+    ///   mapped, or mapped read-only and [`Access::LOCAL_WRITE`] was asked for, `EOPNOTSUPP` for a right that the device
+    ///   cannot give, `EINVAL` for one that the kernel does not know; else what the provider leaves.
     pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
         self.0.sweep();
         Mr::register(self, buffer.into(), access)
@@ -98,7 +94,7 @@ impl Pd {
     /// If it is being deallocated, is gone, or its device is.
     pub(crate) fn enter(&self) -> Result<PdUse, Refused> {
         self.0.domain().acquire()?;
-        Ok(PdUse { pd: Arc::clone(&self.0), counted: true })
+        Ok(PdUse(Arc::clone(&self.0)))
     }
 }
 
@@ -140,66 +136,64 @@ impl PdInner {
 
 impl PdUse {
     pub(crate) fn as_ptr(&self) -> *mut ibv_pd {
-        self.pd.raw.as_ptr()
+        self.0.raw.as_ptr()
     }
 
     pub(crate) fn pd(&self) -> Pd {
-        Pd(Arc::clone(&self.pd))
+        Pd(Arc::clone(&self.0))
     }
 
     /// Whether it is of this PD, and thus of the same device.
     #[inline]
     pub(crate) fn is_of(&self, other: &PdUse) -> bool {
-        Arc::ptr_eq(&self.pd, &other.pd)
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     pub(crate) fn is_on(&self, context: &Context) -> bool {
-        self.pd.context.as_ptr() == context.as_ptr()
+        self.0.context.as_ptr() == context.as_ptr()
     }
 
     /// Whether its device has been removed.
     pub(crate) fn is_gone(&self) -> bool {
-        self.pd.context.is_gone()
+        self.0.context.is_gone()
     }
 
     /// What the QPs that belong to it have in flight.
     pub(crate) fn flights(&self) -> Vec<Arc<Flight>> {
-        self.pd.flights()
+        self.0.flights()
     }
 
     pub(crate) fn sweep(&self) {
-        self.pd.sweep();
+        self.0.sweep();
     }
 
     /// A QP that belongs to it is there.
     pub(crate) fn enlist(&self, flight: &Arc<Flight>) {
-        lock(&self.pd.flights).push(Arc::downgrade(flight));
+        lock(&self.0.flights).push(Arc::downgrade(flight));
     }
 
     /// The QP is gone.
     pub(crate) fn strike(&self, flight: &Arc<Flight>) {
-        lock(&self.pd.flights).retain(|other| !core::ptr::eq(other.as_ptr(), Arc::as_ptr(flight)));
+        lock(&self.0.flights).retain(|other| !core::ptr::eq(other.as_ptr(), Arc::as_ptr(flight)));
     }
 }
 
 impl memory::Pd for PdUse {
     fn same_device(&self, other: &Self) -> bool {
-        self.is_on(&other.pd.context)
+        self.is_on(&other.0.context)
     }
 }
 
 impl Clone for PdUse {
     fn clone(&self) -> Self {
-        let counted = self.pd.domain().acquire().is_ok();
-        PdUse { pd: Arc::clone(&self.pd), counted }
+        self.0.domain().share();
+        PdUse(Arc::clone(&self.0))
     }
 }
 
 impl Drop for PdUse {
     fn drop(&mut self) {
-        if self.counted {
-            self.pd.domain().release();
-        }
+        self.0.domain().release();
     }
 }
 

@@ -37,7 +37,7 @@ impl Qp {
     /// complete it as if it were not.
     ///
     /// # Errors
-    /// `EINVAL` if the range is not inside the memory, if the address handle is of another [`Pd`] than the QP,
+    /// `EINVAL` if the range is not inside the memory, if the address handle is of another [`Pd`](crate::Pd) than the QP,
     /// if the QP is in no state for it, or if it is not one for datagrams; `ENOMEM` if the queue is full.
     #[inline]
     pub fn post_send_to(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
@@ -63,8 +63,8 @@ impl Qp {
             num_sge: i32::from(sge.length != 0),
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: the QP is alive and the function is its provider's, which copies the request before it returns. The memory
-        // that it names is safe to name at any time (see `Mr`).
+        // SAFETY: the QP is alive and the function is its provider's, which copies the request before it returns. The
+        // memory that it names is safe to name at any time (see `Mr`).
         errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
         self.recv.advance();
         Ok(())

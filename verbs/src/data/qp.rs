@@ -62,8 +62,8 @@ impl QpState {
     pub const ERR: QpState = QpState(ibv_qp_state::IBV_QPS_ERR);
 }
 
-/// The handle of a queue pair, reliable connected or for datagrams. Any thread may have it, one at a time may post: posting takes
-/// it by `&mut`, so that what is in flight can be told without a cost (see [`Mr`](crate::Mr)).
+/// The handle of a queue pair, reliable connected or for datagrams. Any thread may have it, one at a time may post:
+/// posting takes it by `&mut`, so that what is in flight can be told without a cost (see [`Mr`](crate::Mr)).
 ///
 /// The QP is destroyed when it is off its id and the handle is dropped. Each work request has one piece of memory
 /// and makes a completion; it is in flight until that is polled. Memory is checked by the device: a key of another PD

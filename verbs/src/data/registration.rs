@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    self, Call, Ended, Error, Fault, Keys, MrState, Outcome, Policy, Reply, Returned, Subject, Traffic, Verb, Way, Why,
+    self, Call, Ended, Error, Fault, Keys, MrState, Outcome, Policy, Provider, Reply, Returned, Subject, Traffic, Verb,
+    Way, Why,
 };
 
 use crate::data::buffer::Pinned;
 use crate::data::flight::Flight;
-use crate::data::mr::{Change, Reregistered};
 use crate::data::pd::PdUse;
-use crate::data::{Access, Buffer, Pd};
+use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::errno;
 use crate::ffi::{self, ibv_access_flags, ibv_mr, ibv_rereg_mr_flags};
 
@@ -69,6 +69,9 @@ impl Registration {
             Ok(change) => change,
             Err((change, refused)) => return Reregistered { result: Err(refused.into()), buffer: change.buffer },
         };
+        // A wrong word about the provider must not give memory back that the device may refer to.
+        let provider = if change.buffer.is_some() { Provider::Unknown } else { policy.provider };
+        let policy = Policy { provider, ..policy };
         let change = memory::Change { buffer: change.buffer.map(Pinned::new), pd: change.pd, access: change.access };
         if let Err((change, refused)) = self.region.reregister(change, policy, self.traffic()) {
             return Reregistered { result: Err(refused.into()), buffer: change.buffer.map(Pinned::release) };
@@ -95,8 +98,8 @@ impl Registration {
         }
     }
 
-    /// Nobody wants it any more: it is deregistered, as soon as no work in flight names it. If the device cannot, the memory is
-    /// leaked.
+    /// Nobody wants it any more: it is deregistered, as soon as no work in flight names it. If the device cannot, the
+    /// memory is leaked.
     pub(crate) fn let_go(self) {
         let mut this = self;
         loop {
@@ -214,8 +217,8 @@ fn rereg_mr(handle: &Handle, change: &memory::Change<PdUse, Pinned>) -> Reply {
     });
     let access = change.access.unwrap_or(Access::empty());
     let (flags, access) = (change.flags().bits().cast_signed(), access.bits().cast_signed());
-    // SAFETY: the registration is there, and nobody else uses it now: its region is borrowed by `&mut`. PD and memory are as in
-    // `reg_mr`; the PD is of the same device, which the region has checked. Both old and new buffer are kept until it
+    // SAFETY: the registration is there, and nobody else uses it now: its region is borrowed by `&mut`. PD and memory are
+    // as in `reg_mr`; the PD is of the same device, which the region has checked. Both old and new buffer are kept until it
     // is known which one the device refers to.
     let code = unsafe { ffi::ibv_rereg_mr(handle.0.as_ptr(), flags, pd, start.cast(), len, access) };
     let errno = if code == 0 { Errno(0) } else { errno::last() };

@@ -1,8 +1,8 @@
 //! Which work queues report to a completion queue, and taking their completions to account.
 //!
-//! Each queue has a seat: the upper half of the tokens that its work requests carry (flight.rs). Its lower 16 bits are an index,
-//! its upper ones say how often the seat was taken before, so that completions that a QP left behind are not taken for the
-//! next one's.
+//! Each queue has a seat: the upper half of the tokens that its work requests carry (flight.rs). Its lower 16 bits are an
+//! index, its upper ones say how often the seat was taken before, so that completions that a QP left behind are not taken
+//! for the next one's.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
