@@ -9,6 +9,10 @@
 //! for minutes) is shown twice: that it is refused and the connection is none the worse for it, and, with calls on the bare
 //! device past the core, what the kernel does.
 //!
+//! Memory does not depend on the driver. Scenarios about it register, re-register and deregister with the device's own types,
+//! behind [`TestPd`] and [`TestMr`], and show by RDMA reads and writes of the peer what is valid. What a device can
+//! re-register is the lab's ([`Lab::with_rereg`]).
+//!
 //! # A driver of your own
 //!
 //! Implement [`Subject`] for it, and [`Make`] for the device; then hand it to a lab. Here is a driver that waits for
@@ -104,8 +108,8 @@
 //! # The program
 //!
 //! `conformance` runs the suite on the project's own drivers: `--device sim` anywhere, `--device verbs` in the VM (`cargo xtask
-//! softroce`), `--speed slow` for the time-outs that take up to 17 minutes of a kernel's time, `--report FILE` to write the
-//! outcomes down. Those of the last recorded runs are in `conformance/results/`, and in words in `docs/rows.md`; the test
+//! softroce`), `--speed slow` for the time-outs that take up to 17 minutes of a kernel's time, `--rereg-shim FILE` for what
+//! re-registers memory on Linux 6.12, `--report FILE` to write the outcomes down. Those of the last recorded runs are in `conformance/results/`, and in words in `docs/rows.md`; the test
 //! programme fails when a run comes out otherwise.
 #![forbid(unsafe_code)]
 
