@@ -56,7 +56,7 @@ pub(crate) trait Data: Pollable + Send + Sized + 'static {
 }
 
 macro_rules! data_of {
-    ($krate:ident, $device:ident, $errno:expr) => {
+    ($krate:ident, $device:ident) => {
         impl Data for $krate::$device {
             type Pd = $krate::Pd;
             type Mr = $krate::Mr;
@@ -82,7 +82,7 @@ macro_rules! data_of {
                     Reach::Local => Access::LOCAL_WRITE,
                     Reach::Peer => Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE,
                 };
-                pd.register(vec![0; len], access).map_err($errno)
+                pd.register(vec![0; len], access).map_err(|(_, error)| error.errno())
             }
             fn here(mr: &Self::Mr) -> Remote {
                 Remote { addr: mr.addr(), rkey: mr.rkey() }
@@ -139,6 +139,6 @@ macro_rules! data_of {
     };
 }
 
-data_of!(cmid_sim, SimDevice, |errno| errno);
+data_of!(cmid_sim, SimDevice);
 #[cfg(feature = "verbs")]
-data_of!(cmid_verbs, Verbs, |(_, error)| error.errno());
+data_of!(cmid_verbs, Verbs);

@@ -65,7 +65,7 @@ fn slot(number: usize, size: usize) -> Range<usize> {
 const RECV: u32 = 128;
 
 macro_rules! data_of {
-    ($krate:ident, $device:ident, $module:ident, $errno:expr) => {
+    ($krate:ident, $device:ident, $module:ident) => {
         pub(crate) mod $module {
             use super::*;
 
@@ -91,7 +91,8 @@ macro_rules! data_of {
                     let caps = $krate::Caps { max_send_wr: depth, max_recv_wr: depth, ..Default::default() };
                     let qp = self.create_qp(id, &pd, &cq, &cq, caps)?;
                     let bytes = slot(SLOTS, size).end;
-                    let mr = pd.register(vec![0; bytes], $krate::Access::LOCAL_WRITE).map_err($errno)?;
+                    let mr =
+                        pd.register(vec![0; bytes], $krate::Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
                     Ok(OnePort { qp, cq, mr, pd, size, last: [$krate::Completion::default(); SLOTS] })
                 }
 
@@ -157,6 +158,6 @@ macro_rules! data_of {
     };
 }
 
-data_of!(cmid_sim, SimDevice, on_sim, |errno| errno);
+data_of!(cmid_sim, SimDevice, on_sim);
 #[cfg(feature = "verbs")]
-data_of!(cmid_verbs, Verbs, on_verbs, |(_, error)| error.errno());
+data_of!(cmid_verbs, Verbs, on_verbs);
