@@ -1,6 +1,7 @@
 //! The kernel's own re-registration, and what it is good for, in one VM.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use cmid_softroce::Kernel;
 
@@ -8,6 +9,11 @@ use crate::context::Context;
 
 /// The programs' paths come in by variables: they may hold anything.
 const SCRIPT: &str = include_str!("kernel_rereg.sh");
+
+/// The library for LD_PRELOAD by which `ibv_rereg_mr` reaches the kernel.
+pub(crate) fn shim(context: &Context) -> PathBuf {
+    context.release("libcmid_rereg_shim.so")
+}
 
 /// The command to run in the VM.
 pub(crate) fn command(context: &Context, kernel: Kernel) -> Vec<OsString> {
@@ -19,7 +25,7 @@ pub(crate) fn command(context: &Context, kernel: Kernel) -> Vec<OsString> {
     };
     vec![
         "env".into(),
-        variable("shim", context.release("libcmid_rereg_shim.so").into()),
+        variable("shim", shim(context).into()),
         variable("rereg", context.release("examples/rereg").into()),
         variable("fencing", context.release("fencing").into()),
         variable("expect", expected(kernel).into()),

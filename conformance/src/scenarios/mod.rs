@@ -259,6 +259,7 @@ list! {
         memory_threads::slow_calls_are_another_threads [] on No,
         memory_threads::memory_goes_to_another_thread_and_comes_back [] on No,
         memory_windows::row_83_a_bound_window_holds_its_memory [83] on No,
+        memory_windows::row_121_a_bound_window_does_not_hold_a_re_registration [121] on PdAccess,
         memory_windows::a_fallback_that_fails_at_its_end_is_undone [100] on No,
     }
     Explicit Fast {
