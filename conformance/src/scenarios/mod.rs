@@ -238,7 +238,7 @@ list! {
         memory_refusals::row_81_what_makes_no_sense_is_refused [81, 92, 99, 109, 114],
         memory_refusals::row_81_a_provider_without_it_changes_nothing [81, 100, 108, 125] on No,
         memory_refusals::row_101_a_pd_of_another_device_is_refused [101],
-        memory_fallback::row_100_a_fallback_registers_anew [100] on No,
+        memory_fallback::row_100_a_fallback_registers_anew [100, 104] on No,
         memory_fallback::row_100_a_fallback_that_fails_leaves_the_old_one [100] on No,
         memory_rereg::row_82_another_pd [82, 97, 117, 121] on PdAccess,
         memory_rereg::row_106_memory_whose_pd_has_changed_cannot_be_posted [106] on PdAccess,
@@ -258,7 +258,7 @@ list! {
         memory_pins::dropped_memory_goes_later [] on No,
         memory_threads::slow_calls_are_another_threads [] on No,
         memory_threads::memory_goes_to_another_thread_and_comes_back [] on No,
-        memory_windows::row_83_a_bound_window_holds_its_memory [83] on No,
+        memory_windows::row_83_a_bound_window_holds_its_memory [83, 126] on No,
         memory_windows::row_121_a_bound_window_does_not_hold_a_re_registration [121] on PdAccess,
         memory_windows::a_fallback_that_fails_at_its_end_is_undone [100] on No,
     }
