@@ -116,11 +116,9 @@ pub(super) fn row_87_no_rights_are_the_right_to_read_locally<L: Lab>(b: &mut Ben
     b.ends(&mut server, 1, Status::Success)?;
     same("what was sent", contents(&to)?, bytes(1))?;
     b.part((client, server))?;
-    for mr in [from, to] {
-        let peer = mr.pd().ok_or_else(|| Failure("it has no PD".into()))?;
-        let _ = deregister(mr)?;
-        ensure(peer.users() == 0, || "it still belongs to its PD".into())?;
-    }
+    deregister(from)?;
+    deregister(to)?;
+    unused(&own)?;
     let closed = register(&pd, bytes(1), Access::empty())?;
     same("a peer's read", b.peer_reads(&pd, remote(&closed), 5)?, Err(Status::RemoteAccess))?;
     same("a peer's write", b.peer_writes(&pd, remote(&closed), b"abc")?, Status::RemoteAccess)?;
