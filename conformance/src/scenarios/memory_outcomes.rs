@@ -1,4 +1,4 @@
-//! Re-registrations and deregistrations that go wrong, and which registration is valid then: sections 10.4 to 10.7.
+//! Re-registrations and deregistrations that go wrong, and which registration is valid then: rows 94 to 98, 107, 124 and 126.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Change, Code, Error, MrState, PdState, Policy, Provider, Step, Valid, Why};

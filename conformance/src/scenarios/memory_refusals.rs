@@ -1,4 +1,4 @@
-//! Re-registrations that are not tried, and those of a provider that cannot: sections 10.4 and 10.6.
+//! Re-registrations that are not tried, and those of a provider that cannot: rows 81 and 101.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Change, Code, Policy, Step, Valid, Why};

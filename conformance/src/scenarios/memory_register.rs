@@ -1,4 +1,4 @@
-//! PDs and registrations: sections 10.2 and 10.3.
+//! PDs and registrations: rows 80 and 84 to 88.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Error, MrState, PdState, Way, Why};

@@ -1,4 +1,4 @@
-//! Re-registration by a kernel's driver that can change PD and rights (rxe): sections 10.4 to 10.6.
+//! Re-registration by a kernel's driver that can change PD and rights (rxe): rows 82, 106 and 114 to 121.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Change, Changes, Code, Policy, Step, Valid, Why};

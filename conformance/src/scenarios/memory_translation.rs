@@ -1,5 +1,4 @@
-//! Re-registration by devices that can change everything, the memory included: stages 7 to 9 of section 10.4, and what the
-//! kernel does after the driver (10.5).
+//! Re-registration by devices that can change everything, the memory included: rows 97 and 118.
 
 use cmid_proto::memory::{Access, Change, Changes};
 

@@ -258,6 +258,7 @@ list! {
         memory_pins::dropped_memory_goes_later [] on No,
         memory_threads::slow_calls_are_another_threads [] on No,
         memory_threads::memory_goes_to_another_thread_and_comes_back [] on No,
+        leaks::nothing_is_left_of_memory_after_200_cycles [] on No,
         memory_windows::row_83_a_bound_window_holds_its_memory [83, 126] on No,
         memory_windows::row_121_a_bound_window_does_not_hold_a_re_registration [121] on PdAccess,
         memory_windows::a_fallback_that_fails_at_its_end_is_undone [100] on No,
