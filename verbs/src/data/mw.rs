@@ -3,13 +3,14 @@
 use core::fmt;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use cmid_proto::Errno;
 
 use crate::data::flight::NO_KEY;
 use crate::data::pd::PdUse;
 use crate::data::post::send_request;
-use crate::data::{Access, Mr, Pd, Qp};
+use crate::data::{Access, Mr, Pd, Qp, QpInner};
 use crate::errno;
 use crate::ffi::{
     bind_mw_t, bind_mw_tso_union_t, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_send_wr, ibv_sge, ibv_wr_opcode,
@@ -21,11 +22,17 @@ use crate::ffi::{
 ///
 /// [`Qp::post_bind`] gives peers a part of an [`Mr`] under [`Mw::rkey`], [`Qp::post_invalidate`] takes it back. As long
 /// as a window is bound to it, an MR cannot be deregistered (`EINVAL`), nor re-registered by
-/// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew); one that is dropped leaks its memory. Soft-RoCE takes a window
+/// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew); one that is dropped leaks its memory. A window keeps the QP that it
+/// was bound through: off its id and without its handle that is in the error state, and destroyed after the window. Soft-RoCE takes a window
 /// for a key of the whole MR: it checks the rights of the window, but not where it ends.
 pub struct Mw {
     raw: NonNull<ibv_mw>,
+    /// Until it is deallocated.
+    live: bool,
     // Dropped after the window.
+    /// The QP that it was bound through last. To destroy a QP with a bound window keeps rxe waiting for 50 s, after which it
+    /// has lost count (`__rxe_cleanup`).
+    bound_by: Option<Arc<QpInner>>,
     pd: PdUse,
 }
 
@@ -46,7 +53,7 @@ impl Pd {
             let alloc = (*(*pd.as_ptr()).context).ops.alloc_mw.ok_or(Errno::ENOSYS)?;
             alloc(pd.as_ptr(), ibv_mw_type::IBV_MW_TYPE_2)
         };
-        Ok(Mw { raw: NonNull::new(raw).ok_or_else(errno::last)?, pd })
+        Ok(Mw { raw: NonNull::new(raw).ok_or_else(errno::last)?, live: true, bound_by: None, pd })
     }
 }
 
@@ -62,22 +69,20 @@ impl Mw {
     ///
     /// # Errors
     /// What the provider answers, with the window.
-    pub fn dealloc(self) -> Result<(), (Self, Errno)> {
-        let this = core::mem::ManuallyDrop::new(self);
-        match this.dealloc_raw() {
+    pub fn dealloc(mut self) -> Result<(), (Self, Errno)> {
+        match self.dealloc_raw() {
             Ok(()) => {
-                // SAFETY: `this` is not dropped, and not used again, so the PD is taken out of it once.
-                drop(unsafe { ptr::read(&raw const this.pd) });
+                self.live = false;
                 Ok(())
             }
-            Err(errno) => Err((core::mem::ManuallyDrop::into_inner(this), errno)),
+            Err(errno) => Err((self, errno)),
         }
     }
 
     /// After a success the window must not be used again.
     fn dealloc_raw(&self) -> Result<(), Errno> {
-        // SAFETY: made by `alloc_mw`, and both callers end the life of `self` after a success. Its context is open. No
-        // call that posts it is under way: such a call borrows it.
+        // SAFETY: made by `alloc_mw`, and live: after a success both callers end the life of `self`, and only `drop` comes by
+        // again, which looks. Its context is open. No call that posts it is under way: such a call borrows it.
         unsafe {
             let dealloc = (*(*self.pd.as_ptr()).context).ops.dealloc_mw.ok_or(Errno::ENOSYS)?;
             errno::of_ibv(dealloc(self.raw.as_ptr()))
@@ -87,8 +92,10 @@ impl Mw {
 
 impl Drop for Mw {
     fn drop(&mut self) {
-        // If the kernel refuses, it is leaked.
-        let _ = self.dealloc_raw();
+        if self.live {
+            // If the kernel refuses, it is leaked.
+            let _ = self.dealloc_raw();
+        }
     }
 }
 
@@ -130,6 +137,7 @@ impl Qp {
         self.send.advance();
         // SAFETY: the window is there, and borrowed by `&mut`. The application keeps this field (ibv_bind_mw(3)).
         unsafe { window.raw.as_mut() }.rkey = rkey;
+        window.bound_by = Some(Arc::clone(&self.inner));
         Ok(())
     }
 
