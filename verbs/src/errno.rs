@@ -2,7 +2,7 @@
 
 use cmid_proto::Errno;
 
-use crate::ffi::c_int;
+use crate::ffi::{self, c_int};
 
 /// The calling thread's errno; `EIO` where a library failed without setting it.
 #[cold]
@@ -11,6 +11,12 @@ pub(crate) fn last() -> Errno {
         Some(0) | None => Errno::EIO,
         Some(errno) => Errno(errno),
     }
+}
+
+/// Forgets what earlier calls have left, before one that is judged by what it leaves.
+pub(crate) fn clear() {
+    // SAFETY: the calling thread's errno is always there.
+    unsafe { *ffi::__errno_location() = 0 };
 }
 
 /// The result of an `rdma_*` function: −1 and errno. Old versions returned −errno now and then (rdma_cm(7)).
@@ -46,5 +52,14 @@ mod tests {
         assert_eq!(of_ibv(12), Err(Errno::ENOMEM));
         assert!(of_ibv(-1).is_err());
         assert!(of_rdma(c_int::MIN).is_err());
+    }
+
+    #[test]
+    fn what_an_earlier_call_left_is_not_taken_for_the_answer() {
+        // SAFETY: -1 is no descriptor.
+        assert_eq!(unsafe { libc::close(-1) }, -1);
+        assert_eq!(last(), Errno::EBADF);
+        clear();
+        assert_eq!(of_ibv(-1), Err(Errno::EIO));
     }
 }

@@ -8,10 +8,11 @@
 //! `ibv_reg_mr` is the one behind C's macro, and does not mask optional access bits on kernels that refuse them.
 
 pub(crate) use libc::{
-    AF_INET, AF_INET6, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
+    __errno_location, EAGAIN, EINTR, EINVAL, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror,
+    malloc,
 };
 pub(crate) use libc::{
-    EAGAIN, EINTR, EINVAL, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror, malloc,
+    AF_INET, AF_INET6, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
 };
 pub(crate) use rdma_sys::{
     bind_mw_t, bind_mw_tso_union_t, ibv_access_flags, ibv_ack_cq_events, ibv_ah, ibv_ah_attr, ibv_alloc_pd,

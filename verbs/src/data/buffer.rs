@@ -27,6 +27,7 @@ use cmid_proto::memory;
 pub struct Buffer {
     start: NonNull<u8>,
     len: usize,
+    writable: bool,
     owner: Owner,
 }
 
@@ -74,18 +75,36 @@ impl Buffer {
     ///
     /// # Safety
     /// If it is registered with success, then from there until `owner` is dropped:
-    /// - all `len` bytes from `start` are mapped, initialised and readable, and writable if
-    ///   [`Mr::write`](crate::Mr::write) is called or a device is given the right to write;
-    /// - no Rust reference into them is used, and nobody frees them or maps something else there.
+    /// - all `len` bytes from `start` are mapped, initialised, readable and writable;
+    /// - nothing else in this program accesses them: no reference, no pointer, and no other `Buffer` over any of them,
+    ///   registered or not;
+    /// - nobody frees them or maps something else there.
+    ///
+    /// For memory that may not be written to, or that others in this program read, there is
+    /// [`Buffer::from_raw_read_only`].
     #[must_use]
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize, owner: Box<dyn Send>) -> Self {
-        Buffer { start, len, owner: Owner::Other { _owner: owner } }
+        Buffer { start, len, writable: true, owner: Owner::Other { _owner: owner } }
+    }
+
+    /// As [`Buffer::from_raw`], but of memory that is only to be read: it cannot be registered with a right to write, nor
+    /// given one later, and [`Mr::write`](crate::Mr::write) refuses (all with `EACCES`).
+    ///
+    /// # Safety
+    /// If it is registered with success, then from there until `owner` is dropped:
+    /// - all `len` bytes from `start` are mapped, initialised and readable;
+    /// - nothing in this program writes to them, neither through a reference, a pointer nor another `Buffer`; reading them
+    ///   is fine;
+    /// - nobody frees them or maps something else there.
+    #[must_use]
+    pub unsafe fn from_raw_read_only(start: NonNull<u8>, len: usize, owner: Box<dyn Send>) -> Self {
+        Buffer { start, len, writable: false, owner: Owner::Other { _owner: owner } }
     }
 
     /// The `Vec` that it was made of.
     ///
     /// # Errors
-    /// The buffer, if it was made by [`Buffer::from_raw`].
+    /// The buffer, if it was not made of one.
     pub fn into_vec(self) -> Result<Vec<u8>, Buffer> {
         match self.owner {
             Owner::Vec { capacity } => {
@@ -110,6 +129,12 @@ impl Buffer {
         self.len == 0
     }
 
+    /// Whether it may be written to: not if it was made by [`Buffer::from_raw_read_only`].
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -124,7 +149,7 @@ impl From<Vec<u8>> for Buffer {
         let start = vec.as_mut_ptr();
         // A Vec's pointer is never null.
         let start = NonNull::new(start).unwrap_or(NonNull::dangling());
-        Buffer { start, len, owner: Owner::Vec { capacity } }
+        Buffer { start, len, writable: true, owner: Owner::Vec { capacity } }
     }
 }
 
@@ -141,7 +166,7 @@ impl Drop for Buffer {
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffer").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("Buffer").field("len", &self.len).field("writable", &self.writable).finish_non_exhaustive()
     }
 }
 
@@ -161,6 +186,10 @@ impl Pinned {
 
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.0.start()
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.0.is_writable()
     }
 }
 

@@ -70,17 +70,21 @@ impl Cq {
     /// Completions of a QP that has been destroyed are dropped. Some devices take them off the queue themselves.
     ///
     /// # Errors
-    /// `EIO` if the provider fails.
+    /// `EIO` if the provider fails, or has completed something that was not posted, for the second time, or after what was
+    /// posted later to the same queue. What came along is not lost: it is returned before, or by the next call.
     #[inline]
     pub fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
         loop {
+            if self.seating.take_doubt() {
+                return Err(Errno::EIO);
+            }
             // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc (asserted
             // beside it), all of whose bit patterns are values of it. There is room for `room` of them.
             let polled = unsafe { (self.inner.poll)(self.inner.raw.as_ptr(), room, completions.as_mut_ptr().cast()) };
             let polled = usize::try_from(polled).map_err(|_| Errno::EIO)?;
             let kept = self.seating.retire(&self.inner.seats, completions.get_mut(..polled).ok_or(Errno::EIO)?);
-            // There is more if all of them were of QPs that are gone.
+            // There may be more if all of them were of QPs that are gone.
             if kept > 0 || polled == 0 {
                 return Ok(kept);
             }

@@ -2,7 +2,7 @@
 //!
 //! Every handle holds, by `Arc`, what it stands on, so that things go in the right order whoever drops them when:
 //! a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] or an [`Ah`] before its [`Pd`], and all of them before the
-//! device's context. An [`Mr`] that is dropped while work in flight names it is kept by the QP (flight.rs). Where the
+//! device's context. An [`Mr`] that is dropped while work in flight names it is kept by its PD (parked.rs). Where the
 //! kernel refuses to destroy something (it should not, in that order), the library's object is leaked, and never used
 //! again.
 
@@ -14,12 +14,17 @@ mod cq;
 mod flight;
 mod mr;
 mod mw;
+mod parked;
 mod pd;
 mod post;
 mod qp;
 mod registration;
 mod rereg;
 mod seats;
+mod sync;
+mod track;
+#[cfg(test)]
+mod track_tests;
 
 use std::sync::Arc;
 
@@ -72,7 +77,8 @@ impl Verbs {
     ///
     /// # Errors
     /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` if the id has a QP already, if the PD or a CQ is of
-    /// another device, if the device cannot do `caps`, and for an id whose connection has ended.
+    /// another device, if the device cannot do `caps`, and for an id whose connection has ended; `ENOMEM`, also where one of
+    /// the CQs has 65,536 work queues already: a QP that has one CQ for sends and receives is two of them.
     pub fn create_qp(&mut self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
         let context = self.context(id)?;
         let id = self.ids.get_mut(id).ok_or(Errno::ENOENT)?;

@@ -3,9 +3,10 @@
 use core::fmt;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{self, MrState, Policy, Refused, Returned, Subject, Verb, Way, Why};
+use cmid_proto::memory::{self, Buffer as _, MrState, Policy, Refused, Returned, Subject, Verb, Way, Why};
 
 use crate::data::pd::PdUse;
 use crate::data::registration::Registration;
@@ -20,9 +21,15 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// From the time that a work request is posted which names it until the completion has been *polled*, or the QP is
 /// destroyed, [`Mr::reregister`] and [`Mr::deregister`] are refused with [`memory::Why::InFlight`]: the work request
-/// would fail. What is sent inline has been copied and pins nothing. Dropping it meanwhile neither waits nor frees
-/// anything: it is deregistered with the next [`Pd::register`], [`Pd::dealloc`], re-registration or deregistration on the
-/// PD that finds it quiet, or when the QP goes.
+/// would fail. That takes a look at what the QPs of its PD have in flight. What does not make the device come back for the
+/// memory pins nothing:
+/// - what is sent inline (up to [`Caps::max_inline`](crate::Caps::max_inline) bytes), which has been copied;
+/// - an empty range;
+/// - a work request on a QP of another PD, which fails anyway.
+///
+/// Dropping it meanwhile neither waits nor frees anything: it is deregistered with the next [`Pd::register`],
+/// [`Pd::dealloc`], re-registration or deregistration on the PD that finds it quiet, or when the QP, or a handle of the PD,
+/// goes. The same holds for one that is dropped while a memory window is bound to it, and for that window.
 ///
 /// # Why this is memory-safe, although work requests outlive the calls that post them
 ///
@@ -36,10 +43,10 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///    has withdrawn the key, or the range, and the pinned pages from the device. A work request that is still posted, or
 ///    that a peer sends, and that reaches for it, fails with an error completion. This holds whatever is in flight; that
 ///    re-registering and deregistering are refused meanwhile is so that work does not fail by surprise.
-/// 3. *What is not known is kept.* After a re-registration that left neither registration valid the device may refer to
-///    the old memory or to the new: both are kept until `ibv_dereg_mr` has succeeded.
-/// 4. *It may be freed too late.* If `ibv_dereg_mr` fails when this is dropped (the device has been unplugged, or a
-///    memory window is bound), the memory is leaked on purpose.
+/// 3. *What is not known is kept.* After a re-registration that failed the device may refer to the old memory or to the
+///    new, unless it is certain that it was not told of the new: both are kept until `ibv_dereg_mr` has succeeded.
+/// 4. *It may be freed too late.* If `ibv_dereg_mr` fails when this is dropped it is tried again as above; what it never
+///    succeeds for is leaked on purpose, and so is what it fails for once the device is known to be gone.
 /// 5. *A key that is used again is harmless.* Should a stale work request name a key that the device has given to another
 ///    registration, it reaches memory that lives in another `Mr`, where 1 holds as well.
 ///
@@ -167,6 +174,8 @@ pub struct Mr {
     len: usize,
     /// The first end of a range that cannot be posted: one more than the length, 0 if no registration is valid.
     bound: usize,
+    /// Whether this program may write to the memory.
+    writable: bool,
     keys: memory::Keys,
     /// There, except when it has been taken out by what ends `self`.
     registration: Option<Box<Registration>>,
@@ -180,9 +189,8 @@ unsafe impl Sync for Mr {}
 impl Mr {
     pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, (Buffer, memory::Error)> {
         let registration = Registration::register(pd, buffer, access)?;
-        let nothing = memory::Keys::default();
-        let mut mr =
-            Mr { start: NonNull::dangling(), len: 0, bound: 0, keys: nothing, registration: Some(registration) };
+        let (start, keys) = (NonNull::dangling(), memory::Keys::default());
+        let mut mr = Mr { start, len: 0, bound: 0, writable: false, keys, registration: Some(registration) };
         mr.refresh();
         Ok(mr)
     }
@@ -202,15 +210,14 @@ impl Mr {
         self.len
     }
 
-    /// The key for work requests of this side. A re-registration may change it. Of an unusable MR the last one.
+    /// The key for work requests of this side. A re-registration may change it. 0 of an unusable MR.
     #[must_use]
     #[inline]
     pub fn lkey(&self) -> u32 {
         self.keys.lkey
     }
 
-    /// The key that a peer needs for its RDMA reads and writes. A re-registration may change it. Of an unusable MR the
-    /// last one.
+    /// The key that a peer needs for its RDMA reads and writes. A re-registration may change it. 0 of an unusable MR.
     #[must_use]
     #[inline]
     pub fn rkey(&self) -> u32 {
@@ -258,11 +265,14 @@ impl Mr {
     /// Copies bytes in, from `offset` on.
     ///
     /// # Errors
-    /// `EINVAL` if that is not all inside.
+    /// `EINVAL` if that is not all inside; `EACCES` for memory of [`Buffer::from_raw_read_only`].
     #[inline]
     pub fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno> {
         self.check(offset, from.len())?;
-        // SAFETY: as in `read`; and with `&mut self` no other thread of this program reads the memory now.
+        if !self.writable {
+            return Err(Errno::EACCES);
+        }
+        // SAFETY: as in `read`, and the memory may be written to; with `&mut self` no other thread of this program reads the memory now.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.start.as_ptr().add(offset), from.len()) };
         Ok(())
     }
@@ -273,28 +283,30 @@ impl Mr {
     /// there is [`memory::Fallback::Anew`], and [`Reregistered::result`] says which way it went. For those who use the MR
     /// it is like deregistering and registering: not atomic, and a peer's operation meanwhile may fail.
     ///
-    /// [`memory::Provider::ChecksFirst`] is believed only where the memory stays the same. So who is mistaken about it may
-    /// take a lost MR for a valid one, but no memory is given back that the device may have.
+    /// Who is mistaken about [`memory::Provider::ChecksFirst`] may take a lost MR for a valid one; but no memory is given
+    /// back that the device may have.
     ///
     /// # Errors
-    /// In [`Reregistered::result`], always with the buffer that the device does not refer to:
+    /// In [`Reregistered::result`], with the buffer that the device does not refer to:
     /// - refused, and nothing has changed: [`memory::Why::NothingToChange`], [`memory::Why::Empty`],
     ///   [`memory::Why::RemoteWithoutLocalWrite`], [`memory::Why::OtherDevice`], [`memory::Why::InFlight`],
-    ///   [`memory::Why::OnlyDeregister`], [`memory::Why::DeviceGone`], and [`memory::Why::Gone`] of the new PD;
+    ///   [`memory::Why::InDoubt`], [`memory::Why::OnlyDeregister`], [`memory::Why::DeviceGone`], and
+    ///   [`memory::Why::Gone`] of the new PD; also, as `ERR_INPUT` with `EACCES`, a right to write and memory of
+    ///   [`Buffer::from_raw_read_only`];
     /// - [`memory::Error::Failed`], with what failed and which registration is valid now. If none is, the MR can only be
     ///   deregistered.
     pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
         let Some(registration) = self.registration.as_mut() else {
             return Reregistered { result: Err(gone(Verb::Reregister)), buffer: change.buffer };
         };
-        sweep(registration);
+        registration.home().parked().sweep();
         let reregistered = registration.reregister(change, policy);
         self.refresh();
         reregistered
     }
 
-    /// Deregisters the memory (ibv_dereg_mr(3)) and gives the buffer back, or the two of an MR that a re-registration
-    /// left unusable.
+    /// Deregisters the memory (ibv_dereg_mr(3)) and gives the buffer back, and with it the one that a failed re-registration
+    /// may have made known to the device.
     ///
     /// # Errors
     /// With the MR, which can be tried again: [`memory::Why::InFlight`], or [`memory::Error::Failed`] with what
@@ -303,7 +315,7 @@ impl Mr {
         let Some(mut registration) = self.registration.take() else {
             return Err((self, gone(Verb::Deregister)));
         };
-        sweep(&registration);
+        registration.home().parked().sweep();
         registration.deregister().map_err(|error| {
             self.registration = Some(registration);
             self.refresh();
@@ -342,15 +354,12 @@ impl Mr {
     /// Copies what posting needs.
     fn refresh(&mut self) {
         let Some(registration) = &self.registration else { return };
-        if let Some((start, len)) = registration.memory() {
-            (self.start, self.len) = (start, len);
+        if let Some(memory) = registration.memory() {
+            (self.start, self.len, self.writable) = (memory.start(), memory.len(), memory.is_writable());
         }
-        self.bound = match registration.keys() {
-            Some(keys) => {
-                self.keys = keys;
-                self.len.saturating_add(1)
-            }
-            None => 0,
+        (self.keys, self.bound) = match registration.keys() {
+            Some(keys) => (keys, self.len.saturating_add(1)),
+            None => (memory::Keys::default(), 0),
         };
     }
 }
@@ -360,17 +369,11 @@ fn gone(request: Verb) -> memory::Error {
     Refused { request, subject: Subject::Mr(Some(MrState::Gone)), why: Why::Gone }.into()
 }
 
-/// What was dropped while it was pinned may be quiet now.
-fn sweep(registration: &Registration) {
-    if let Some(pd) = registration.pd() {
-        pd.sweep();
-    }
-}
-
 impl Drop for Mr {
     fn drop(&mut self) {
         if let Some(registration) = self.registration.take() {
-            registration.let_go();
+            let home = Arc::clone(registration.home());
+            home.parked().end(registration);
         }
     }
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 
-use crate::data::flight::NO_KEY;
 use crate::data::pd::PdUse;
 use crate::data::post::send_request;
+use crate::data::track::NO_KEY;
 use crate::data::{Access, Mr, Pd, Qp, QpInner};
 use crate::errno;
 use crate::ffi::{
@@ -22,9 +22,10 @@ use crate::ffi::{
 ///
 /// [`Qp::post_bind`] gives peers a part of an [`Mr`] under [`Mw::rkey`], [`Qp::post_invalidate`] takes it back. As long
 /// as a window is bound to it, an MR cannot be deregistered (`EINVAL`), nor re-registered by
-/// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew); one that is dropped leaks its memory. A window keeps the QP that it
-/// was bound through: off its id and without its handle that is in the error state, and destroyed after the window. Soft-RoCE takes a window
-/// for a key of the whole MR: it checks the rights of the window, but not where it ends.
+/// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew); one that is dropped is deregistered when the window goes. A
+/// window keeps the QP that it was bound through: off its id and without its handle that is in the error state, and
+/// destroyed after the window. Soft-RoCE takes a window for a key of the whole MR: it checks the rights of the window, but
+/// not where it ends.
 pub struct Mw {
     raw: NonNull<ibv_mw>,
     /// Until it is deallocated.
@@ -96,6 +97,8 @@ impl Drop for Mw {
             // If the kernel refuses, it is leaked.
             let _ = self.dealloc_raw();
         }
+        // It may have held up an MR that was dropped.
+        self.pd.inner().parked().released();
     }
 }
 

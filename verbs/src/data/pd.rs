@@ -2,12 +2,13 @@
 
 use core::fmt;
 use core::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{self, Domain, PdState, Refused};
 
-use crate::data::flight::Flight;
+use crate::data::flight::Flights;
+use crate::data::parked::Parked;
 use crate::data::{Access, Buffer, Context, Mr};
 use crate::errno;
 use crate::ffi::{self, ibv_pd};
@@ -26,7 +27,8 @@ pub(crate) struct PdInner {
     port_num: u8,
     domain: Mutex<Domain>,
     /// Of the QPs that belong to it.
-    flights: Mutex<Vec<Weak<Flight>>>,
+    flights: Flights,
+    parked: Parked,
     // Dropped after the PD.
     context: Arc<Context>,
 }
@@ -46,7 +48,8 @@ impl Pd {
         let raw = unsafe { ffi::ibv_alloc_pd(context.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
-        Ok(Pd(Arc::new(PdInner { raw, port_num, domain: Mutex::new(domain), flights: Mutex::default(), context })))
+        let (domain, flights, parked) = (Mutex::new(domain), Flights::default(), Parked::default());
+        Ok(Pd(Arc::new(PdInner { raw, port_num, domain, flights, parked, context })))
     }
 
     /// Registers memory (ibv_reg_mr(3)): all of it. [`Mr::deregister`] gives it back. It takes as long as pinning the pages
@@ -58,14 +61,15 @@ impl Pd {
     /// - [`memory::Why::Gone`] after [`Pd::dealloc`], [`memory::Why::DeviceGone`] after a DEVICE_REMOVAL;
     /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not
     ///   mapped, or mapped read-only and [`Access::LOCAL_WRITE`] was asked for, `EOPNOTSUPP` for a right that the device
-    ///   cannot give, `EINVAL` for one that the kernel does not know; else what the provider leaves.
+    ///   cannot give, `EINVAL` for one that the kernel does not know; else what the provider leaves. Without asking the
+    ///   device, `EACCES` for a right to write to memory of [`Buffer::from_raw_read_only`].
     pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
-        self.0.sweep();
+        self.0.parked.sweep();
         Mr::register(self, buffer.into(), access)
     }
 
     /// How many MRs, QPs, address handles and memory windows belong to it. An [`Mr`] that was dropped while work requests
-    /// were in flight counts until it is deregistered; see there.
+    /// were in flight, or a window was bound to it, counts until it is deregistered; see there.
     #[must_use]
     pub fn users(&self) -> u32 {
         self.0.domain().users()
@@ -84,7 +88,7 @@ impl Pd {
     /// [`memory::Why::InUse`] as long as something belongs to it, [`memory::Why::Gone`] the second time;
     /// [`memory::Error::Dealloc`] with what ibv_dealloc_pd answers, after which the PD is as before.
     pub fn dealloc(&self) -> Result<(), memory::Error> {
-        self.0.sweep();
+        self.0.parked.sweep();
         self.0.dealloc()
     }
 
@@ -121,16 +125,19 @@ impl PdInner {
         outcome.map_err(memory::Error::Dealloc)
     }
 
-    /// Those of the QPs that are there.
-    pub(crate) fn flights(&self) -> Vec<Arc<Flight>> {
-        lock(&self.flights).iter().filter_map(Weak::upgrade).collect()
+    /// What the QPs that belong to it have in flight.
+    pub(crate) fn flights(&self) -> &Flights {
+        &self.flights
     }
 
-    /// Deregisters what was dropped while it was in flight and no longer is.
-    pub(crate) fn sweep(&self) {
-        for flight in self.flights() {
-            flight.sweep();
-        }
+    /// Registrations that nobody has any more.
+    pub(crate) fn parked(&self) -> &Parked {
+        &self.parked
+    }
+
+    /// Whether its device has been removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.context.is_gone()
     }
 }
 
@@ -153,28 +160,8 @@ impl PdUse {
         self.0.context.as_ptr() == context.as_ptr()
     }
 
-    /// Whether its device has been removed.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.0.context.is_gone()
-    }
-
-    /// What the QPs that belong to it have in flight.
-    pub(crate) fn flights(&self) -> Vec<Arc<Flight>> {
-        self.0.flights()
-    }
-
-    pub(crate) fn sweep(&self) {
-        self.0.sweep();
-    }
-
-    /// A QP that belongs to it is there.
-    pub(crate) fn enlist(&self, flight: &Arc<Flight>) {
-        lock(&self.0.flights).push(Arc::downgrade(flight));
-    }
-
-    /// The QP is gone.
-    pub(crate) fn strike(&self, flight: &Arc<Flight>) {
-        lock(&self.0.flights).retain(|other| !core::ptr::eq(other.as_ptr(), Arc::as_ptr(flight)));
+    pub(crate) fn inner(&self) -> &Arc<PdInner> {
+        &self.0
     }
 }
 
@@ -194,6 +181,13 @@ impl Clone for PdUse {
 impl Drop for PdUse {
     fn drop(&mut self) {
         self.0.domain().release();
+    }
+}
+
+impl Drop for Pd {
+    fn drop(&mut self) {
+        // This may be the last chance to end what only a passing failure has left.
+        self.0.parked.sweep();
     }
 }
 

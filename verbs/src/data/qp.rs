@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 
-use crate::data::flight::{Cursor, Flight, Track};
+use crate::data::flight::Flight;
 use crate::data::pd::PdUse;
 use crate::data::seats::Seat;
+use crate::data::track::{Cursor, Track};
 use crate::data::{Context, Cq, Pd};
 use crate::errno;
 use crate::ffi::{
@@ -65,7 +66,8 @@ impl QpState {
 /// The handle of a queue pair, reliable connected or for datagrams. Any thread may have it, one at a time may post:
 /// posting takes it by `&mut`, so that what is in flight can be told without a cost (see [`Mr`](crate::Mr)).
 ///
-/// The QP is destroyed when it is off its id and the handle is dropped. Each work request has one piece of memory
+/// The QP is destroyed when it is off its id and the handle is dropped. What was in flight no longer pins memory then, so
+/// that also deregisters each [`Mr`](crate::Mr) that was dropped meanwhile, which takes as long as it takes. Each work request has one piece of memory
 /// and makes a completion; it is in flight until that is polled. Memory is checked by the device: a key of another PD
 /// completes with [`WcStatus::LOC_PROT_ERR`](crate::WcStatus::LOC_PROT_ERR), only the range is checked here.
 pub struct Qp {
@@ -174,8 +176,8 @@ impl QpInner {
         let recv = Arc::new(Track::new(recv_seat.number(), attr.cap.max_recv_wr));
         send_seat.fill(&send);
         recv_seat.fill(&recv);
-        let flight = Flight::new(send, recv);
-        pd.enlist(&flight);
+        let flight = Arc::new(Flight { send, recv });
+        pd.inner().flights().enlist(&flight);
         Ok(Arc::new(QpInner {
             raw,
             post_send,
@@ -217,8 +219,8 @@ impl Drop for QpInner {
         // detached it from multicast groups when it let go, without which the kernel would refuse. It does not
         // wait: asynchronous events, for which it would, are never read. If the kernel refuses, it is leaked.
         let _ = unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) };
-        self.pd.strike(&self.flight);
-        self.flight.close();
+        self.pd.inner().flights().strike(&self.flight);
+        self.pd.inner().parked().released();
     }
 }
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    self, Call, Ended, Error, Fault, Keys, MrState, Outcome, Policy, Provider, Reply, Returned, Subject, Traffic, Verb,
-    Way, Why,
+    self, Call, Code, Ended, Error, Failure, Fault, Keys, MrState, Outcome, Policy, Reply, Returned, Step, Subject,
+    Traffic, Valid, Verb, Way,
 };
 
 use crate::data::buffer::Pinned;
-use crate::data::flight::Flight;
-use crate::data::pd::PdUse;
+use crate::data::pd::{PdInner, PdUse};
 use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::errno;
 use crate::ffi::{self, ibv_access_flags, ibv_mr, ibv_rereg_mr_flags};
@@ -28,6 +27,9 @@ const _: () = assert!(memory::Changes::TRANSLATION.bits() == ibv_rereg_mr_flags:
 const _: () = assert!(memory::Changes::PD.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_PD.0);
 const _: () = assert!(memory::Changes::ACCESS.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_ACCESS.0);
 
+/// By each of these a device may write to the memory.
+const WRITES: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_ATOMIC);
+
 /// libibverbs' handle of a registration, alive until `ibv_dereg_mr` succeeds. The region that holds it forgets it then.
 #[derive(Clone, Copy)]
 struct Handle(NonNull<ibv_mr>);
@@ -39,11 +41,14 @@ unsafe impl Sync for Handle {}
 
 /// One MR: its machine, which owns what the device may refer to, and the calls.
 ///
-/// Dropping it leaks its memory and whatever libibverbs has of it; [`Registration::let_go`] is the way to end it.
+/// Dropping it leaks its memory and whatever libibverbs has of it; [`Parked::end`](crate::data::parked::Parked::end) is the
+/// way to end it.
 pub(crate) struct Registration {
     region: memory::Region<PdUse, Pinned, Handle>,
     /// What the region has for the valid registration, if there is one.
     handle: Option<Handle>,
+    /// The PD of the registration that is valid or was the last to be, of which the region says nothing any more.
+    pd: Arc<PdInner>,
 }
 
 impl Registration {
@@ -52,9 +57,13 @@ impl Registration {
             Ok(pd) => pd,
             Err(refused) => return Err((buffer, refused.into())),
         };
+        if !buffer.is_writable() && access.intersects(WRITES) {
+            return Err((buffer, Error::Register(Errno::EACCES)));
+        }
+        let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access);
         let region = region.map_err(|(buffer, refused)| (buffer.release(), refused.into()))?;
-        let mut this = Box::new(Registration { region, handle: None });
+        let mut this = Box::new(Registration { region, handle: None, pd: inner });
         match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => Err((buffer.release(), Error::Register(errno))),
@@ -69,9 +78,10 @@ impl Registration {
             Ok(change) => change,
             Err((change, refused)) => return Reregistered { result: Err(refused.into()), buffer: change.buffer },
         };
-        // A wrong word about the provider must not give memory back that the device may refer to.
-        let provider = if change.buffer.is_some() { Provider::Unknown } else { policy.provider };
-        let policy = Policy { provider, ..policy };
+        if self.would_write(change.buffer.as_ref(), change.access) {
+            let failure = Failure { step: Step::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
+            return Reregistered { result: Err(failure.into()), buffer: change.buffer };
+        }
         let change = memory::Change { buffer: change.buffer.map(Pinned::new), pd: change.pd, access: change.access };
         if let Err((change, refused)) = self.region.reregister(change, policy, self.traffic()) {
             return Reregistered { result: Err(refused.into()), buffer: change.buffer.map(Pinned::release) };
@@ -98,21 +108,13 @@ impl Registration {
         }
     }
 
-    /// Nobody wants it any more: it is deregistered, as soon as no work in flight names it. If the device cannot, the
-    /// memory is leaked.
-    pub(crate) fn let_go(self) {
-        let mut this = self;
-        loop {
-            match this.deregister() {
-                Err(Error::Refused(refused)) if refused.why == Why::InFlight => {}
-                Ok(_) | Err(_) => return,
-            }
-            let Some(flight) = this.pinned_by() else { continue };
-            match flight.park(this) {
-                Some(back) => this = back,
-                None => return,
-            }
-        }
+    /// Nobody wants it any more: it is deregistered. Comes back if that cannot be done now, but perhaps later.
+    pub(crate) fn let_go(mut self: Box<Self>) -> Option<Box<Self>> {
+        let errno = self.deregister().err()?.errno();
+        // A window is bound to it, or another command uses it: that passes. Anything else does not once the device is gone:
+        // the memory is leaked. The use of the PD ends, which is gone too, so that librdmacm can close the device.
+        let passes = matches!(errno, Errno::EINVAL | Errno::EBUSY);
+        (passes || !self.pd.is_gone()).then_some(self)
     }
 
     pub(crate) fn state(&self) -> MrState {
@@ -131,13 +133,18 @@ impl Registration {
         self.region.pd()
     }
 
+    /// The PD that it is at home on, also when it is unusable.
+    pub(crate) fn home(&self) -> &Arc<PdInner> {
+        &self.pd
+    }
+
     pub(crate) fn keys(&self) -> Option<Keys> {
         self.region.keys()
     }
 
     /// The memory of the registration that is valid, or was the last to be.
-    pub(crate) fn memory(&self) -> Option<(NonNull<u8>, usize)> {
-        self.region.buffer().map(|buffer| (buffer.start(), memory::Buffer::len(buffer)))
+    pub(crate) fn memory(&self) -> Option<&Pinned> {
+        self.region.buffer()
     }
 
     /// What libibverbs has of the valid registration, for calls that look into it.
@@ -158,25 +165,32 @@ impl Registration {
         if let Some(Ended::Registered(_) | Ended::Reregistered(memory::Settled { result: Ok(_), .. })) = &ended {
             self.handle = made.or(self.handle);
         }
+        if let Some(pd) = self.region.pd() {
+            self.pd = Arc::clone(pd.inner());
+        }
         Ok(ended)
     }
 
     /// Hears of a removal of the device.
     fn look(&mut self) {
-        if self.region.pd().is_some_and(PdUse::is_gone) {
+        if self.pd.is_gone() {
             self.region.handle_removal();
         }
     }
 
+    /// Whether QPs have work in flight that names it. One of another PD does not count: such work fails anyway.
     fn traffic(&self) -> Traffic {
-        if self.pinned_by().is_some() { Traffic::InFlight } else { Traffic::Quiet }
+        // Where no registration is valid nothing names it: it was quiet when it was lost, and cannot be posted since.
+        match (self.region.keys(), self.region.pd()) {
+            (Some(keys), Some(pd)) if pd.inner().flights().name(keys.lkey) => Traffic::InFlight,
+            _ => Traffic::Quiet,
+        }
     }
 
-    /// A QP with work in flight that names it. One of another PD does not count: such work fails anyway.
-    fn pinned_by(&self) -> Option<Arc<Flight>> {
-        // Where no registration is valid nothing names it: it was quiet when it was lost, and cannot be posted since.
-        let keys = self.region.keys()?;
-        self.region.pd()?.flights().into_iter().find(|flight| flight.names(keys.lkey))
+    /// Whether this change would let a device write to memory that is only to be read.
+    fn would_write(&self, buffer: Option<&Buffer>, access: Option<Access>) -> bool {
+        let writable = buffer.map_or_else(|| self.memory().is_none_or(Pinned::is_writable), Buffer::is_writable);
+        !writable && access.or(self.access()).is_some_and(|access| access.intersects(WRITES))
     }
 
     fn strange(&self, ended: Result<Option<Ended<Pinned>>, Fault>, outcome: Verb) -> Error {
@@ -217,6 +231,9 @@ fn rereg_mr(handle: &Handle, change: &memory::Change<PdUse, Pinned>) -> Reply {
     });
     let access = change.access.unwrap_or(Access::empty());
     let (flags, access) = (change.flags().bits().cast_signed(), access.bits().cast_signed());
+    // Which registration is valid is told by errno, and no provider is known to fail without setting it; one that did would
+    // be judged by what an earlier call has left.
+    errno::clear();
     // SAFETY: the registration is there, and nobody else uses it now: its region is borrowed by `&mut`. PD and memory are
     // as in `reg_mr`; the PD is of the same device, which the region has checked. Both old and new buffer are kept until it
     // is known which one the device refers to.

@@ -11,8 +11,8 @@ use cmid_proto::Errno;
 
 use crate::data::Completion;
 use crate::data::cq::CqInner;
-use crate::data::flight::Track;
 use crate::data::pd::lock;
+use crate::data::track::{Retired, Track};
 
 /// Bits of a seat that are an index.
 const INDEX_BITS: u32 = 16;
@@ -28,18 +28,30 @@ pub(crate) struct Seats {
 
 #[derive(Default)]
 struct Plan {
-    tracks: Vec<Option<Arc<Track>>>,
+    places: Vec<Place>,
+    /// Those that have changed since the one who polls has looked, each once: so it costs him what has changed, and not
+    /// what there is.
+    changed: Vec<usize>,
     /// Indices that were given and are free again. Others without a track are of queues that are being made.
     free: Vec<usize>,
     /// How many seats have been given.
     given: u16,
 }
 
-/// The copy of the one who polls.
+#[derive(Default)]
+struct Place {
+    track: Option<Arc<Track>>,
+    /// Whether it is among the changed.
+    changed: bool,
+}
+
+/// The copy of the one who polls; there is one for each CQ.
 #[derive(Default)]
 pub(crate) struct Seating {
     tracks: Vec<Option<Arc<Track>>>,
     version: usize,
+    /// A queue that is there has completed what was not to be completed.
+    doubt: bool,
 }
 
 /// A seat that a work queue has, and the CQ along with it. Dropping it gives the seat up.
@@ -81,10 +93,10 @@ impl Seats {
         let mut plan = lock(&self.plan);
         let index = match plan.free.pop() {
             Some(free) => free,
-            None if plan.tracks.len() > INDEX as usize => return Err(Errno::ENOMEM),
+            None if plan.places.len() > INDEX as usize => return Err(Errno::ENOMEM),
             None => {
-                plan.tracks.push(None);
-                plan.tracks.len() - 1
+                plan.places.push(Place::default());
+                plan.places.len() - 1
             }
         };
         plan.given = plan.given.wrapping_add(1);
@@ -92,9 +104,12 @@ impl Seats {
     }
 
     fn fill(&self, seat: u32, track: Option<Arc<Track>>) {
-        let mut plan = lock(&self.plan);
-        if let Some(place) = plan.tracks.get_mut((seat & INDEX) as usize) {
-            *place = track;
+        let (mut plan, index) = (lock(&self.plan), (seat & INDEX) as usize);
+        let plan = &mut *plan;
+        let Some(place) = plan.places.get_mut(index) else { return };
+        place.track = track;
+        if !core::mem::replace(&mut place.changed, true) {
+            plan.changed.push(index);
         }
         // With the lock still held.
         self.version.fetch_add(1, Ordering::Release);
@@ -131,28 +146,51 @@ impl Seating {
         kept
     }
 
+    /// Whether a queue that is there has completed something that is not in flight, since this was asked last.
+    #[inline]
+    pub(crate) fn take_doubt(&mut self) -> bool {
+        core::mem::take(&mut self.doubt)
+    }
+
+    /// The user's number; none if the completion is of nobody, or cannot be.
     #[inline]
     fn find(&mut self, seats: &Seats, token: u64) -> Option<u64> {
-        self.retired(token).or_else(|| self.find_again(seats, token))
+        match self.retired(token) {
+            Retired::Done(wr_id) => Some(wr_id),
+            Retired::Foreign | Retired::Unexpected => self.find_again(seats, token),
+        }
     }
 
     #[inline]
-    fn retired(&self, token: u64) -> Option<u64> {
+    fn retired(&self, token: u64) -> Retired {
         let index = (token >> 32) as u32 & INDEX;
-        self.tracks.get(index as usize)?.as_ref()?.retire(token)
+        let track = self.tracks.get(index as usize).and_then(Option::as_ref);
+        track.map_or(Retired::Foreign, |track| track.retire(token))
     }
 
-    /// The queue may be so new that its seat was not seen.
+    /// The queue may be so new that its seat was not seen, or be gone.
     #[cold]
     fn find_again(&mut self, seats: &Seats, token: u64) -> Option<u64> {
         self.look(seats);
-        self.retired(token)
+        match self.retired(token) {
+            Retired::Done(wr_id) => return Some(wr_id),
+            Retired::Foreign => {}
+            Retired::Unexpected => self.doubt = true,
+        }
+        None
     }
 
     #[cold]
     fn look(&mut self, seats: &Seats) {
-        let plan = lock(&seats.plan);
-        self.tracks.clone_from(&plan.tracks);
+        let mut plan = lock(&seats.plan);
+        let plan = &mut *plan;
+        self.tracks.resize(plan.places.len(), None);
+        for index in plan.changed.drain(..) {
+            if let (Some(place), Some(track)) = (plan.places.get_mut(index), self.tracks.get_mut(index)) {
+                track.clone_from(&place.track);
+                place.changed = false;
+            }
+        }
         self.version = seats.version.load(Ordering::Relaxed);
     }
 }
@@ -160,7 +198,7 @@ impl Seating {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::flight::Cursor;
+    use crate::data::track::Cursor;
 
     fn queue(seats: &Seats) -> (u32, Arc<Track>, Cursor) {
         let seat = seats.take().expect("a seat");
@@ -202,6 +240,40 @@ mod tests {
         assert_eq!(seating.retire(&seats, &mut mixed), 2);
         assert_eq!(numbers(&mixed[..2]), [30, 20]);
         assert_eq!(Arc::strong_count(&track), 4, "seats, seating, cursor, here");
+    }
+
+    #[test]
+    fn a_completion_that_cannot_be_is_told_from_one_of_nobody() {
+        let (seats, mut seating) = (Seats::default(), Seating::default());
+        let ((gone, _, mut a), (_, _, mut b)) = (queue(&seats), queue(&seats));
+        let (left, first, second) = (post(&mut a, 10), post(&mut b, 20), post(&mut b, 21));
+        seats.leave(gone);
+        assert_eq!(seating.retire(&seats, &mut [left]), 0);
+        assert!(!seating.take_doubt(), "its queue is gone");
+        // Out of order: what comes along is kept.
+        let mut mixed = [second, first, post(&mut b, 22)];
+        assert_eq!(seating.retire(&seats, &mut mixed), 2);
+        assert_eq!(numbers(&mixed[..2]), [21, 22]);
+        assert!(seating.take_doubt());
+        assert!(!seating.take_doubt(), "told once");
+    }
+
+    #[test]
+    fn looking_costs_what_has_changed() {
+        let (seats, mut seating) = (Seats::default(), Seating::default());
+        let queues: Vec<_> = (0..100).map(|_| queue(&seats)).collect();
+        assert_eq!(seating.retire(&seats, &mut []), 0);
+        let (seat, ..) = queues[7];
+        // Several changes of a seat are one, whether anybody polls or not.
+        for _ in 0..10 {
+            seats.leave(seat);
+            assert_eq!(queue(&seats).0 & INDEX, seat & INDEX);
+        }
+        assert_eq!(lock(&seats.plan).changed, [(seat & INDEX) as usize]);
+        let (_, _, mut cursor) = queue(&seats);
+        assert_eq!(seating.retire(&seats, &mut [post(&mut cursor, 1)]), 1);
+        assert!(lock(&seats.plan).changed.is_empty());
+        assert_eq!(seating.tracks.len(), 101);
     }
 
     #[test]

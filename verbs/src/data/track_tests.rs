@@ -1,0 +1,116 @@
+//! Tests of track.rs, which another test compiles with atomics that these cannot have.
+
+use crate::data::sync::Arc;
+use crate::data::track::{Cursor, Retired, Track};
+
+fn queue(capacity: u32) -> (Arc<Track>, Cursor) {
+    let track = Arc::new(Track::new(7, capacity));
+    let cursor = Cursor::new(&track);
+    (track, cursor)
+}
+
+fn post(cursor: &mut Cursor, wr_id: u64, lkey: u32) -> u64 {
+    let token = cursor.file(wr_id, lkey).expect("room");
+    cursor.advance();
+    token
+}
+
+#[test]
+fn a_key_is_named_from_posting_to_polling() {
+    let (track, mut cursor) = queue(4);
+    let first = post(&mut cursor, 100, 5);
+    let second = post(&mut cursor, 200, 6);
+    assert!(track.names(5) && track.names(6) && !track.names(7));
+    assert_eq!(track.retire(first), Retired::Done(100));
+    assert!(!track.names(5) && track.names(6));
+    assert_eq!(track.retire(second), Retired::Done(200));
+    assert!(!track.names(6));
+}
+
+#[test]
+fn what_was_not_posted_is_not_in_flight() {
+    let (track, mut cursor) = queue(4);
+    cursor.file(1, 5).expect("room");
+    assert!(!track.names(5));
+    post(&mut cursor, 2, 6);
+    assert!(!track.names(5) && track.names(6));
+}
+
+#[test]
+fn a_ring_is_full_until_something_is_polled() {
+    let (track, mut cursor) = queue(3);
+    let tokens: Vec<u64> = (0..4).map(|n| post(&mut cursor, n, 1)).collect();
+    assert_eq!(cursor.file(4, 1), None);
+    assert_eq!(track.retire(tokens[0]), Retired::Done(0));
+    post(&mut cursor, 4, 9);
+    assert_eq!(cursor.file(5, 1), None);
+    assert!(track.names(9));
+}
+
+#[test]
+fn foreign_tokens_retire_nothing() {
+    let (track, mut cursor) = queue(4);
+    let token = post(&mut cursor, 1, 5);
+    assert_eq!(track.retire(token ^ 1 << 32), Retired::Foreign);
+    assert_eq!(track.retire(token + 4), Retired::Unexpected, "not posted yet");
+    assert!(track.names(5));
+    assert_eq!(track.retire(token), Retired::Done(1));
+    assert_eq!(track.retire(token), Retired::Unexpected, "a second time");
+}
+
+#[test]
+fn numbers_wrap_around() {
+    let track = Arc::new(Track::new(7, 4));
+    track.skip_to(u32::MAX - 1);
+    let mut cursor = Cursor::new(&track);
+    for round in 0..9 {
+        let token = post(&mut cursor, round, round as u32 + 1);
+        assert!(track.names(round as u32 + 1));
+        assert_eq!(track.retire(token), Retired::Done(round));
+        assert!(!track.names(round as u32 + 1));
+    }
+}
+
+#[test]
+fn a_completion_that_is_polled_before_it_is_counted_frees_nothing_else() {
+    let (track, mut cursor) = queue(4);
+    let first = post(&mut cursor, 1, 5);
+    let early = cursor.file(2, 6).expect("room");
+    // Another thread polls both before this one comes to count the second.
+    assert_eq!(track.retire(first), Retired::Done(1));
+    assert_eq!(track.retire(early), Retired::Done(2));
+    assert!(!track.names(5) && !track.names(6));
+    cursor.advance();
+    assert!(!track.names(6));
+    post(&mut cursor, 3, 7);
+    assert!(track.names(7));
+}
+
+#[test]
+fn two_threads_post_and_poll() {
+    // Which orders of memory they need, tests/orders.rs looks at; this is for the numbers.
+    const ROUNDS: u64 = 20_000;
+    let (track, mut cursor) = queue(8);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for wr_id in 0..ROUNDS {
+                let token = loop {
+                    match cursor.file(wr_id, 1 + (wr_id % 2) as u32) {
+                        Some(token) => break token,
+                        None => std::thread::yield_now(),
+                    }
+                };
+                // The completion may be polled before the post has been counted.
+                sender.send(token).expect("a receiver");
+                cursor.advance();
+            }
+        });
+        for wr_id in 0..ROUNDS {
+            let token = receiver.recv().expect("a completion");
+            assert!(!track.names(3), "a key that was never posted");
+            assert_eq!(track.retire(token), Retired::Done(wr_id));
+        }
+    });
+    assert!(!track.names(1) && !track.names(2));
+}

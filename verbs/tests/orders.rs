@@ -1,0 +1,86 @@
+//! What two threads can see of each other through the ring of a work queue: all of it, by loom.
+//!
+//! The device, which hands a token from who posts to who polls, is a number that is released and acquired: a provider has
+//! barriers on both sides, as the data needs them.
+#![expect(dead_code, reason = "a module of the library, of which this is a part")]
+
+use loom::sync::atomic::AtomicU64 as Line;
+use loom::sync::atomic::Ordering::{Acquire, Release};
+use loom::thread;
+
+use crate::sync::Arc;
+use crate::track::{Cursor, Retired, Track};
+
+#[path = "../src/data/track.rs"]
+mod track;
+
+/// What the library has from `core`.
+mod sync {
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use std::sync::Arc;
+}
+
+/// The key that slots have before something is posted in them.
+const NEVER: u32 = 0;
+
+/// Posts, once there is room, and hands the token to the device, which may complete it before it is counted.
+fn post(cursor: &mut Cursor, line: &Line, wr_id: u64, lkey: u32) {
+    let token = loop {
+        match cursor.file(wr_id, lkey) {
+            Some(token) => break token,
+            None => thread::yield_now(),
+        }
+    };
+    line.store(token, Release);
+    cursor.advance();
+}
+
+fn polled(line: &Line) -> u64 {
+    loop {
+        match line.load(Acquire) {
+            0 => thread::yield_now(),
+            token => return token,
+        }
+    }
+}
+
+fn ring(capacity: u32) -> (Arc<Track>, Cursor) {
+    let track = Arc::new(Track::new(7, capacity));
+    let cursor = Cursor::new(&track);
+    (track, cursor)
+}
+
+#[test]
+fn each_completion_finds_its_own_number_although_slots_are_used_again() {
+    loom::model(|| {
+        let (track, mut cursor) = ring(1);
+        let lines = Arc::new([Line::new(0), Line::new(0)]);
+        let device = Arc::clone(&lines);
+        let poster = thread::spawn(move || {
+            post(&mut cursor, &device[0], 10, 5);
+            post(&mut cursor, &device[1], 11, 6);
+        });
+        assert_eq!(track.retire(polled(&lines[0])), Retired::Done(10));
+        assert_eq!(track.retire(polled(&lines[1])), Retired::Done(11));
+        poster.join().expect("the poster");
+        assert!(!track.names(5) && !track.names(6), "nothing is in flight");
+    });
+}
+
+/// Nothing but the ring's own numbers is between the two.
+#[test]
+fn who_sees_that_something_is_in_flight_sees_what() {
+    loom::model(|| {
+        let (track, mut cursor) = ring(2);
+        let watched = Arc::clone(&track);
+        let poster = thread::spawn(move || {
+            for (wr_id, lkey) in [(10, 5), (11, 6)] {
+                cursor.file(wr_id, lkey).expect("room");
+                cursor.advance();
+            }
+        });
+        assert!(!watched.names(NEVER), "counted, but its key is not there");
+        poster.join().expect("the poster");
+        assert!(watched.names(5) && watched.names(6));
+    });
+}
