@@ -5,7 +5,7 @@
 #![expect(dead_code, reason = "a module of the library, of which this is a part")]
 
 use loom::sync::atomic::AtomicU64 as Line;
-use loom::sync::atomic::Ordering::{Acquire, Release};
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::thread;
 
 use crate::sync::Arc;
@@ -51,16 +51,21 @@ fn ring(capacity: u32) -> (Arc<Track>, Cursor) {
 }
 
 #[test]
-fn each_completion_finds_its_own_number_although_slots_are_used_again() {
+fn a_slot_is_used_again_when_its_completion_has_been_polled() {
     loom::model(|| {
         let (track, mut cursor) = ring(1);
         let lines = Arc::new([Line::new(0), Line::new(0)]);
-        let device = Arc::clone(&lines);
+        // Stands for the reading of the slot: what comes after it in the ring's eyes must come after it in anybody's.
+        let read = Arc::new(Line::new(0));
+        let (device, seen) = (Arc::clone(&lines), Arc::clone(&read));
         let poster = thread::spawn(move || {
             post(&mut cursor, &device[0], 10, 5);
             post(&mut cursor, &device[1], 11, 6);
+            assert_eq!(seen.load(Relaxed), 1, "its slot was not free");
         });
-        assert_eq!(track.retire(polled(&lines[0])), Retired::Done(10));
+        let first = polled(&lines[0]);
+        read.store(1, Relaxed);
+        assert_eq!(track.retire(first), Retired::Done(10));
         assert_eq!(track.retire(polled(&lines[1])), Retired::Done(11));
         poster.join().expect("the poster");
         assert!(!track.names(5) && !track.names(6), "nothing is in flight");
