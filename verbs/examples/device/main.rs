@@ -10,6 +10,7 @@ mod calls;
 mod cycles;
 mod data;
 mod datagram;
+mod forks;
 mod inventory;
 mod lab;
 mod lookup;
@@ -26,7 +27,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 52] = [
+const CHECKS: [(&str, fn()); 56] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -49,12 +50,16 @@ const CHECKS: [(&str, fn()); 52] = [
     ("re-registered anew: keys change, the old one is dead", rereg::anew),
     ("re-registered anew: a failure leaves the old one", rereg::anew_fails),
     ("re-registered anew on another PD", rereg::anew_elsewhere),
+    ("memory that is only to be read", rereg::read_only),
+    ("row 81: memory that cannot be kept from children", forks::advised),
     ("work in flight pins memory until it is polled", pins::until_polled),
+    ("work that pins nothing", pins::nothing),
     ("flushed work, and work of a QP that is gone", pins::until_flushed),
     ("failed work is told apart by queue", pins::failed),
     ("pinned memory that is dropped", pins::dropped),
     ("pinned memory that is dropped, with several threads", pins::threads),
     ("row 83: memory windows", windows::bound),
+    ("memory that is dropped with a window bound to it", windows::dropped),
     ("windows and memory of another PD", windows::foreign),
     ("handles outlive their device", data::outliving),
     ("an id changes threads", threads::accepted_elsewhere),
@@ -86,6 +91,11 @@ fn main() {
     // It takes a device away, so it runs only when asked for, and alone.
     if wanted.iter().any(|name| name == "removal") {
         removal::device_removed();
+        return;
+    }
+    // Started by a check.
+    if wanted == ["forks"] {
+        forks::in_a_process_that_asked();
         return;
     }
     let started = Instant::now();

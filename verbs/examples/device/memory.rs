@@ -31,15 +31,33 @@ impl Drop for Mapping {
 }
 
 /// Some zeroed pages, and how often their owner was dropped.
-pub(crate) fn mapped(len: usize, rights: ProtFlags) -> (Buffer, Arc<AtomicUsize>) {
+pub(crate) fn mapped(len: usize) -> (Buffer, Arc<AtomicUsize>) {
+    let (start, owner, unmapped) = pages(len, ProtFlags::READ | ProtFlags::WRITE);
+    // SAFETY: they are mapped to be read and written, and zeroed, stay so until the owner is dropped, and nobody else knows
+    // of them.
+    (unsafe { Buffer::from_raw(start, len, owner) }, unmapped)
+}
+
+/// Likewise, but such that cannot be written to.
+pub(crate) fn mapped_read_only(len: usize) -> (Buffer, Arc<AtomicUsize>) {
+    let (start, owner, unmapped) = pages(len, ProtFlags::READ);
+    // SAFETY: they are mapped to be read, and zeroed, stay so until the owner is dropped, and nobody else knows of them.
+    (unsafe { Buffer::from_raw_read_only(start, len, owner) }, unmapped)
+}
+
+/// A page that cannot be written to, whatever its buffer says. It must only be registered in a way that fails.
+pub(crate) fn mislabelled() -> Buffer {
+    let (start, owner, _) = pages(PAGE, ProtFlags::READ);
+    // SAFETY: it will not be registered with success.
+    unsafe { Buffer::from_raw(start, PAGE, owner) }
+}
+
+fn pages(len: usize, rights: ProtFlags) -> (NonNull<u8>, Box<Mapping>, Arc<AtomicUsize>) {
     // SAFETY: a new mapping, wherever there is room.
     let start = unsafe { mmap_anonymous(ptr::null_mut(), len, rights, MapFlags::PRIVATE) }.expect("mmap");
     let unmapped = Arc::new(AtomicUsize::new(0));
     let owner = Box::new(Mapping { start, len, unmapped: Arc::clone(&unmapped) });
-    let start = NonNull::new(start.cast()).expect("not at 0");
-    // SAFETY: they are mapped and zeroed, and stay so until the owner is dropped. Of pages that cannot be written the
-    // checks write nothing.
-    (unsafe { Buffer::from_raw(start, len, owner) }, unmapped)
+    (NonNull::new(start.cast()).expect("not at 0"), owner, unmapped)
 }
 
 /// A page that is not mapped, and never will be: it is below what programs may map (vm.mmap_min_addr).

@@ -63,6 +63,25 @@ pub(crate) fn until_polled() {
     free(remote);
 }
 
+/// A work request on a QP of another PD, which cannot use the memory, and one without any, pin nothing.
+pub(crate) fn nothing() {
+    let Pair { client: _client, mut server, mut c, mut s, .. } = Pair::connected();
+    let (from, to) = (register(&c, 1, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
+    let foreign = server.device.alloc_pd(s.id).expect("alloc_pd");
+    let far = foreign.register(vec![3; PAGE], Access::LOCAL_WRITE).expect("register");
+    s.qp.post_recv(1, &to, 5..5).expect("post_recv");
+    s.qp.post_recv(2, &far, 0..PAGE).expect("post_recv");
+    let deregistered = far.deregister().map_err(|(_, error)| error).expect("it is not pinned");
+    assert_eq!((deregistered.buffer.len(), foreign.dealloc()), (PAGE, Ok(())));
+    free(to);
+    c.qp.post_send(3, &from, 7..7).expect("post_send");
+    success(polled(&mut c.cq), 3, Completion::SEND);
+    assert_eq!(success(polled(&mut s.cq), 1, Completion::RECV).byte_len, 0);
+    c.qp.post_send(4, &from, 0..PAGE).expect("post_send");
+    let failed = polled(&mut s.cq);
+    assert_eq!((failed.wr_id, failed.status), (2, WcStatus::LOC_PROT_ERR));
+}
+
 pub(crate) fn until_flushed() {
     let Pair { mut client, mut server, mut c, mut s, .. } = Pair::connected();
     let (first, second) = (register(&s, 2, Access::LOCAL_WRITE), register(&s, 2, Access::LOCAL_WRITE));

@@ -6,12 +6,11 @@ use std::thread;
 use cmid_proto::Errno;
 use cmid_proto::memory::{Error, PdState, Refused, Why};
 use cmid_verbs::{Access, Buffer, Mr, Pd};
-use rustix::mm::ProtFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use crate::lab::{CLIENT, SERVER, Side};
-use crate::memory::{PAGE, kernel_mrs, mapped, unmapped};
+use crate::memory::{PAGE, kernel_mrs, mapped, mapped_read_only, mislabelled, unmapped};
 
 /// `IBV_ACCESS_ZERO_BASED`.
 const ZERO_BASED: u32 = 1 << 5;
@@ -56,11 +55,13 @@ pub(crate) fn bad_memory() {
     assert_eq!(fails(&pd, unmapped(), Access::empty()).1, Error::Register(Errno::EFAULT));
 
     // What can only be read can be registered to be read.
-    let (page, gone) = mapped(PAGE, ProtFlags::READ);
+    assert_eq!(fails(&pd, mislabelled(), Access::LOCAL_WRITE).1, Error::Register(Errno::EFAULT));
+    let (page, gone) = mapped_read_only(PAGE);
     let (page, error) = fails(&pd, page, Access::LOCAL_WRITE);
-    assert_eq!(error, Error::Register(Errno::EFAULT));
-    let mr = pd.register(page, Access::REMOTE_READ).expect("readable");
+    assert_eq!(error, Error::Register(Errno::EACCES));
+    let mut mr = pd.register(page, Access::REMOTE_READ).map_err(|(_, error)| error).expect("readable");
     assert_eq!((mr.len(), mr.access(), mr.lkey()), (PAGE, Some(Access::REMOTE_READ), mr.rkey()));
+    assert_eq!(mr.write(0, &[1]), Err(Errno::EACCES));
     let mut byte = [1];
     assert_eq!((mr.read(PAGE - 1, &mut byte), byte), (Ok(()), [0]));
     let page = end(mr).into_vec().expect_err("it was not a Vec");
@@ -69,7 +70,7 @@ pub(crate) fn bad_memory() {
     assert_eq!(gone.load(Ordering::Relaxed), 1);
 
     // Dropping an MR frees what it owns.
-    let (page, gone) = mapped(PAGE, ProtFlags::READ | ProtFlags::WRITE);
+    let (page, gone) = mapped(PAGE);
     drop(pd.register(page, Access::LOCAL_WRITE).expect("mapped"));
     assert_eq!(gone.load(Ordering::Relaxed), 1);
     assert_eq!(pd.dealloc(), Ok(()));

@@ -2,14 +2,20 @@
 
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cmid_proto::memory::{Error, MrState, PdState, Policy, Why};
 use cmid_proto::{Call, CmEvent, Errno};
-use cmid_verbs::{Access, Change};
+use cmid_verbs::{Access, Change, Completion};
 
+use crate::data::{polled, returned, success};
 use crate::lab::{Pair, SERVER, Side, group_key, param};
+use crate::memory::mapped;
 
+/// What happens to memory then. On Linux 6.1 and 6.12 alike the kernel lets a program end what it has on a device that is
+/// gone: rxe deregisters, and the memory comes back, or is freed, as ever.
+///
 /// `device removal` deletes `rxe0`. The command ends only with this process: rxe has no way to take an open device from
 /// a program, and librdmacm closes a device that is gone when it next looks for one.
 pub(crate) fn device_removed() {
@@ -18,7 +24,13 @@ pub(crate) fn device_removed() {
     let member = idle.bound(SERVER);
     idle.ok(&Call::Join { id: member, group, addr, send_only: false });
     let mut memory = pair.s.pd.register(vec![7; 4096], Access::LOCAL_WRITE).expect("register");
-    let other = pair.s.pd.register(vec![7; 4096], Access::LOCAL_WRITE).expect("register");
+    let (page, freed) = mapped(4096);
+    let other = pair.s.pd.register(page, Access::LOCAL_WRITE).expect("register");
+    let (page, lent_freed) = mapped(4096);
+    let lent = pair.s.pd.register(page, Access::LOCAL_WRITE | Access::MW_BIND).expect("register");
+    let mut window = pair.s.pd.alloc_mw().expect("alloc_mw");
+    pair.s.qp.post_bind(3, &mut window, &lent, 0..8, Access::REMOTE_READ).expect("post_bind");
+    success(polled(&mut pair.s.cq), 3, Completion::BIND);
     pair.s.qp.post_recv(1, &memory, 0..4096).expect("post_recv");
     pair.s.qp.post_recv(2, &other, 0..4096).expect("post_recv");
     let mut deleting = Command::new("rdma").args(["link", "delete", "rxe0"]).spawn().expect("rdma(8)");
@@ -56,9 +68,19 @@ pub(crate) fn device_removed() {
     println!("alloc_pd: {:?}", pair.client.device.alloc_pd(pair.c.id).map(drop));
     println!("state: {:?}", pair.s.qp.state());
     println!("take_notifications: {:?}", pair.s.cq.take_notifications());
-    println!("deregister: {:?}", memory.deregister().map(|returned| returned.buffer.len()).map_err(|(_, error)| error));
+
+    let users = pair.s.pd.users();
+    assert_eq!(returned(memory), [7; 4096]);
+    assert_eq!(pair.s.pd.users(), users - 1);
     // Dropping works too, while it is in flight.
     drop(other);
+    assert_eq!((pair.s.pd.users(), freed.load(Ordering::Relaxed)), (users - 2, 1));
+    // With a window bound to it it has to wait for that, as ever.
+    drop(lent);
+    assert_eq!((pair.s.pd.users(), lent_freed.load(Ordering::Relaxed)), (users - 2, 0));
+    window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
+    assert_eq!((pair.s.pd.users(), lent_freed.load(Ordering::Relaxed)), (1, 1), "the QP is left");
+    println!("memory: deregistered, dropped in flight, dropped with a window: all of it is back");
     pair.client.ok(&Call::Destroy { id: pair.c.id });
     drop(pair);
     println!("all is dropped; rdma(8) has ended: {}", deleting.try_wait().expect("a child").is_some());

@@ -5,11 +5,10 @@ use std::sync::atomic::Ordering;
 use cmid_proto::Errno;
 use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Policy, Step, Valid, Way, Why};
 use cmid_verbs::{Access, Change, Completion, Mr, QpState, Remote, Reregistered, WcStatus};
-use rustix::mm::ProtFlags;
 
 use crate::data::{bytes, polled, register, success};
 use crate::lab::{End, Pair, Side};
-use crate::memory::{PAGE, kernel_mrs, mapped, unmapped};
+use crate::memory::{PAGE, kernel_mrs, mapped, mapped_read_only, unmapped};
 
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: cmid_verbs::Provider::Unknown };
 const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
@@ -82,7 +81,7 @@ pub(crate) fn unsupported() {
 pub(crate) fn anew() {
     let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
     let source = register(&c, 7, Access::empty());
-    let (page, gone) = mapped(PAGE, ProtFlags::READ | ProtFlags::WRITE);
+    let (page, gone) = mapped(PAGE);
     let mut mr = s.pd.register(page, ALL).expect("register");
     let (old, mrs, users) = (remote(&mr), kernel_mrs(), s.pd.users());
     assert_eq!(write(&mut c, &source, old), WcStatus::SUCCESS);
@@ -130,6 +129,28 @@ pub(crate) fn anew_fails() {
     assert_eq!(looks(&mr), before);
     assert_eq!(write(&mut c, &source, remote(&mr)), WcStatus::SUCCESS);
     assert_eq!(bytes(&mr, 7), [7, 1]);
+}
+
+/// What is only to be read gets no right to write, and does not come under one.
+pub(crate) fn read_only() {
+    let mut side = Side::new();
+    let id = side.bound(crate::lab::SERVER);
+    let pd = side.device.alloc_pd(id).expect("alloc_pd");
+    let eacces = Failure { step: Step::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
+    let mut mr = pd.register(mapped_read_only(PAGE).0, Access::REMOTE_READ).expect("register");
+    let before = looks(&mr);
+    let outcome = mr.reregister(Change::default().to_access(ALL), ANEW);
+    assert_eq!((outcome.result, looks(&mr)), (Err(eacces.into()), before));
+    // With the memory the right comes too.
+    let outcome = mr.reregister(Change::default().to_access(ALL).to_buffer(vec![1; 2 * PAGE]), ANEW);
+    assert_eq!(outcome.result, Ok(Way::Anew));
+    assert_eq!(mr.write(0, &[2]), Ok(()));
+    let (before, page) = (looks(&mr), outcome.buffer.expect("the device has let go of it"));
+    let outcome = mr.reregister(Change::default().to_buffer(page), ANEW);
+    assert_eq!((outcome.result, looks(&mr)), (Err(eacces.into()), before));
+    let page = outcome.buffer.expect("it comes back");
+    let outcome = mr.reregister(Change::default().to_buffer(page).to_access(Access::REMOTE_READ), ANEW);
+    assert_eq!((outcome.result, mr.write(0, &[2])), (Ok(Way::Anew), Err(Errno::EACCES)));
 }
 
 pub(crate) fn anew_elsewhere() {

@@ -1,12 +1,14 @@
 //! Row 83: memory windows.
 
+use std::sync::atomic::Ordering;
+
 use cmid_proto::Errno;
 use cmid_proto::memory::{Error, Failure, Fallback, MrState, Policy, Provider, Step, Valid};
 use cmid_verbs::{Access, Change, Completion, Mw, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success};
 use crate::lab::Pair;
-use crate::memory::{PAGE, kernel_mrs};
+use crate::memory::{PAGE, kernel_mrs, mapped};
 
 pub(crate) fn bound() {
     let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
@@ -72,6 +74,44 @@ pub(crate) fn bound() {
     drop(second);
     assert_eq!(s.pd.users(), users);
     assert_eq!(mr.deregister().map_err(|(_, error)| error).expect("no window is left").buffer.len(), PAGE);
+}
+
+/// An MR that is dropped before its window goes when the window does, whichever way that is.
+pub(crate) fn dropped() {
+    for deallocated in [false, true] {
+        let Pair { client: _client, server: _server, mut s, .. } = Pair::connected();
+        let users = s.pd.users();
+        let (page, unmapped) = mapped(PAGE);
+        let mr = s.pd.register(page, Access::LOCAL_WRITE | Access::MW_BIND).expect("register");
+        let mut window = s.pd.alloc_mw().expect("alloc_mw");
+        s.qp.post_bind(1, &mut window, &mr, 0..8, Access::REMOTE_READ).expect("post_bind");
+        success(polled(&mut s.cq), 1, Completion::BIND);
+        drop(mr);
+        // Neither freed nor forgotten, also when somebody comes by and tries.
+        register(&s, 0, Access::empty()).deregister().map_err(|(_, error)| error).expect("another one");
+        assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 2, 0));
+        if deallocated {
+            window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
+        } else {
+            drop(window);
+        }
+        assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users, 1));
+    }
+
+    // Taken back by a work request; then the next that comes by ends the MR.
+    let Pair { client: _client, server: _server, mut s, .. } = Pair::connected();
+    let users = s.pd.users();
+    let (page, unmapped) = mapped(PAGE);
+    let mr = s.pd.register(page, Access::LOCAL_WRITE | Access::MW_BIND).expect("register");
+    let mut window = s.pd.alloc_mw().expect("alloc_mw");
+    s.qp.post_bind(1, &mut window, &mr, 0..8, Access::REMOTE_READ).expect("post_bind");
+    success(polled(&mut s.cq), 1, Completion::BIND);
+    drop(mr);
+    s.qp.post_invalidate(2, &window).expect("post_invalidate");
+    success(polled(&mut s.cq), 2, Completion::INVALIDATE);
+    assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 2, 0));
+    drop(s.pd.clone());
+    assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 1, 1));
 }
 
 /// What would make a provider look into objects of another PD.

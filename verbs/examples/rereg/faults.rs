@@ -82,6 +82,7 @@ pub(crate) fn pinned_to_be_read() {
     let done = reregister(&mut mr, Change::default().to_access(READABLE), Policy::default(), 1);
     assert_eq!(failure(&done), cmd(Errno::EACCES, Valid::Neither));
     assert_eq!((mr.state(), mr.access(), done.buffer.is_none()), (MrState::Unusable, None, true));
+    assert_eq!((mr.lkey(), mr.rkey()), (0, 0), "there is no key that could be relied on");
     let refused = mr.reregister(Change::default().to_access(READABLE), Policy::default()).result;
     assert!(matches!(refused, Err(Error::Refused(refused)) if refused.why == Why::OnlyDeregister), "{refused:?}");
     // Here the caution was not needed: the old registration is there until it is deregistered.
@@ -128,20 +129,42 @@ impl Drop for Page {
 pub(crate) fn read_only_mapping() {
     let mut pair = Pair::connected();
     let page = Page::read_only(0x42);
-    // SAFETY: the page is initialised, stays mapped until its owner is dropped, and nothing refers into it. It cannot be written
-    // to: the right to is asked for below, and the check fails if a device gets it; nothing writes then.
-    let buffer = unsafe { Buffer::from_raw(page.0, PAGE, Box::new(page)) };
+    // SAFETY: the page is initialised, stays mapped until its owner is dropped, and nothing writes to it.
+    let buffer = unsafe { Buffer::from_raw_read_only(page.0, PAGE, Box::new(page)) };
     let mut mr = pair.s.pd.register(buffer, Access::REMOTE_READ).map_err(|(_, error)| error).expect("registered");
     let before = facts(&mr);
     let writable = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
-    let done = reregister(&mut mr, Change::default().to_access(writable), CHECKS_FIRST, 1);
-    assert_eq!(failure(&done), cmd(Errno::EACCES, Valid::Old));
+    // Nobody has to rely on the kernel for it.
+    let done = reregister(&mut mr, Change::default().to_access(writable), CHECKS_FIRST, 0);
+    let refused = Failure { step: Step::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
+    assert_eq!(failure(&done), refused);
     assert_eq!(facts(&mr), before);
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([0x42, 0, 0, 0, 0, 0, 0, 0]));
 
     // What does not need it can still be changed.
     in_place(&mut mr, Change::default().to_access(Access::empty()));
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
+    end(mr);
+}
+
+/// One that could not be relied on before either hears of a removal. Takes a device away, so it comes last.
+pub(crate) fn unusable_without_its_device() {
+    let mut side = crate::lab::Side::new();
+    let id = side.bound([10, 98, 0, 1]);
+    let pd = another_pd(&mut side, id);
+    let mut mr = region(&pd, 5, Access::REMOTE_READ);
+    let done = reregister(&mut mr, Change::default().to_access(READABLE), Policy::default(), 1);
+    assert_eq!(failure(&done), cmd(Errno::EACCES, Valid::Neither));
+    let mut why = || match mr.reregister(Change::default().to_access(READABLE), Policy::default()).result {
+        Err(Error::Refused(refused)) => refused.why,
+        other => panic!("not refused: {other:?}"),
+    };
+    assert_eq!(why(), Why::OnlyDeregister);
+    // It ends with this process: the device is open.
+    let deleting = std::process::Command::new("rdma").args(["link", "delete", "rxe1"]).spawn().expect("rdma(8)");
+    side.expect(cmid_proto::CmEvent::DeviceRemoval);
+    assert_eq!((why(), mr.state()), (Why::DeviceGone, MrState::Unusable));
+    drop(deleting);
     end(mr);
 }
 

@@ -29,7 +29,7 @@ use std::time::Instant;
 type Check = (&'static str, fn());
 
 /// On a kernel whose driver changes PDs and rights.
-const PD_ACCESS: [Check; 12] = [
+const PD_ACCESS: [Check; 13] = [
     ("an MR moves to another PD: users, keys, who can be deallocated", domains::moved),
     ("moved away from the peer's QP", domains::away_from_the_peer),
     ("moved away from the own QP", domains::away_from_the_own_qp),
@@ -40,8 +40,9 @@ const PD_ACCESS: [Check; 12] = [
     ("other memory is not supported, and the old is as before", faults::translation),
     ("rights that the kernel refuses", faults::refused_rights),
     ("pages that were pinned to be read: what is known of the provider decides", faults::pinned_to_be_read),
-    ("a read-only mapping, by a provider that checks first", faults::read_only_mapping),
+    ("memory that is only to be read", faults::read_only_mapping),
     ("what is refused does not reach the kernel", faults::refused_before),
+    ("an unusable MR whose device goes", faults::unusable_without_its_device),
 ];
 
 /// On a kernel whose driver has no re-registration.
