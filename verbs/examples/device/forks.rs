@@ -25,28 +25,28 @@ pub(crate) fn in_a_process_that_asked() {
     let id = side.bound(SERVER);
     let pd = side.device.alloc_pd(id).expect("alloc_pd");
     let mut mr = pd.register(mapped(PAGE).0, Access::LOCAL_WRITE).expect("register");
-    let (addr, key) = (mr.addr(), mr.rkey());
-    assert!(kept_from_children(addr), "libibverbs does not look after forks: is RDMAV_FORK_SAFE set?");
-
-    // Stage 5 of ibv_rereg_mr: the advice for the new memory fails, so the provider is not asked, and nothing is done anew.
-    let failure = |code, errno| Error::Failed(Failure { step: Step::Reregister(code), errno, valid: Valid::Old });
-    let anew = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
-    for policy in [Policy::default(), anew] {
-        let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(unmapped()), policy);
-        assert_eq!(result, Err(failure(Code::DontForkNew, Errno::ENOMEM)));
-        assert_eq!(buffer.map(|buffer| buffer.len()), Some(PAGE), "the device has not heard of it");
-        assert_eq!((mr.addr(), mr.rkey(), mr.state()), (addr, key, MrState::Registered));
-    }
-    assert_eq!((mr.write(0, &[7]), bytes(&mr, 0)), (Ok(()), [7]));
+    assert!(kept_from_children(mr.addr()), "libibverbs does not look after forks: is RDMAV_FORK_SAFE set?");
 
     // Memory that can be advised on gets as far as the provider, which cannot; the advice is taken back.
-    let (other, _) = mapped(PAGE);
-    let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(other), Policy::default());
+    let failure = |code, errno| Error::Failed(Failure { step: Step::Reregister(code), errno, valid: Valid::Old });
+    let anew = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
+    let old = mr.addr();
+    let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(mapped(PAGE).0), Policy::default());
     assert_eq!(result, Err(failure(Code::Cmd, Errno::EOPNOTSUPP)));
     let outcome = mr.reregister(Change::default().to_buffer(buffer.expect("it comes back")), anew);
     assert_eq!((outcome.result, outcome.buffer.map(|old| old.len())), (Ok(Way::Anew), Some(PAGE)));
-    assert_ne!(mr.addr(), addr);
+    assert_ne!(mr.addr(), old);
     assert!(kept_from_children(mr.addr()));
+
+    // Stage 5 of ibv_rereg_mr: the advice fails, so the provider is not asked, and nothing is done anew. It comes last, and
+    // once: libibverbs then counts one use too few of every page from there to the next that is registered
+    // (`ibv_madvise_range` rolls back what it has merged), and gives no advice where it should.
+    let (addr, key) = (mr.addr(), mr.rkey());
+    let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(unmapped()), anew);
+    assert_eq!(result, Err(failure(Code::DontForkNew, Errno::ENOMEM)));
+    assert_eq!(buffer.map(|buffer| buffer.len()), Some(PAGE), "the device has not heard of it");
+    assert_eq!((mr.addr(), mr.rkey(), mr.state()), (addr, key, MrState::Registered));
+    assert_eq!((mr.write(0, &[7]), bytes(&mr, 0)), (Ok(()), [7]));
     assert!(mr.deregister().is_ok());
     println!("             ERR_DONT_FORK_NEW with ENOMEM; the old registration is valid");
 }

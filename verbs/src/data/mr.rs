@@ -60,7 +60,9 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// A child of a fork should not touch it. `ibv_fork_init` is not called; on kernels before 5.12 a page that is registered
 /// may then end up with the child when the parent writes to it (ibv_fork_init(3)). A program that calls it itself can
-/// get `ERR_DONT_FORK_NEW` and `ERR_DO_FORK_OLD` from a re-registration; after the latter the new one is valid.
+/// get `ERR_DONT_FORK_NEW` and `ERR_DO_FORK_OLD` from a re-registration; after the latter the new one is valid. After the
+/// former libibverbs has lost count of its advice (`ibv_madvise_range`), and later registrations may not be kept from
+/// children.
 ///
 /// # What does not compile
 ///

@@ -69,7 +69,7 @@ impl QpState {
 /// The QP is destroyed when it is off its id and the handle is dropped. What was in flight no longer pins memory then, so
 /// that also deregisters each [`Mr`](crate::Mr) that was dropped meanwhile, which takes as long as it takes. Each work request has one piece of memory
 /// and makes a completion; it is in flight until that is polled. Memory is checked by the device: a key of another PD
-/// completes with [`WcStatus::LOC_PROT_ERR`](crate::WcStatus::LOC_PROT_ERR), only the range is checked here.
+/// completes in error, as a rule [`WcStatus::LOC_PROT_ERR`](crate::WcStatus::LOC_PROT_ERR); only the range is checked here.
 pub struct Qp {
     pub(super) inner: Arc<QpInner>,
     pub(super) send: Cursor,
