@@ -9,28 +9,34 @@
 use std::sync::Mutex;
 
 use crate::data::pd::lock;
-use crate::data::registration::Registration;
+
+/// What can be ended, perhaps not now.
+pub(crate) trait LetGo: Sized {
+    /// Comes back if it cannot be done now, but perhaps later.
+    fn let_go(self) -> Option<Self>;
+}
 
 /// Those of one PD.
-#[derive(Default)]
-pub(crate) struct Parked(Mutex<Lot>);
+pub(crate) struct Parked<R>(Mutex<Lot<R>>);
 
-#[derive(Default)]
-struct Lot {
-    #[expect(clippy::vec_box, reason = "they come and go in boxes")]
-    waiting: Vec<Box<Registration>>,
+struct Lot<R> {
+    waiting: Vec<R>,
     /// Counts what has gone that may have held one up.
     released: u64,
 }
 
-impl Parked {
+impl<R: LetGo> Parked<R> {
+    pub(crate) fn new() -> Self {
+        Parked(Mutex::new(Lot { waiting: Vec::new(), released: 0 }))
+    }
+
     /// Ends a registration, or keeps it until that can be done.
     ///
     /// None is forgotten that nothing holds up any more. Something that goes does so first, and calls
     /// [`Parked::released`] then. If that finds the registration here, it tries again. If not, it has counted before
     /// the registration was put here, which is noticed, and it is tried again, after that thing has gone. So the loop goes
     /// round once for each thing that goes meanwhile.
-    pub(crate) fn end(&self, registration: Box<Registration>) {
+    pub(crate) fn end(&self, registration: R) {
         let mut left = registration;
         let mut released = lock(&self.0).released;
         while let Some(back) = left.let_go() {
@@ -60,10 +66,70 @@ impl Parked {
         self.end_all(waiting);
     }
 
-    #[expect(clippy::vec_box, reason = "as in the lot")]
-    fn end_all(&self, waiting: Vec<Box<Registration>>) {
+    fn end_all(&self, waiting: Vec<R>) {
         for registration in waiting {
             self.end(registration);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Held up by something that goes after so many tries.
+    struct Held<'a> {
+        by: &'a Cell<u32>,
+        parked: &'a Parked<Held<'a>>,
+        tries: u32,
+    }
+
+    impl LetGo for Held<'_> {
+        fn let_go(mut self) -> Option<Self> {
+            self.tries += 1;
+            let held = self.by.get() > 0;
+            if self.by.get() == self.tries {
+                // It goes right after this was tried, before it can be put anywhere.
+                self.by.set(0);
+                self.parked.released();
+            }
+            held.then_some(self)
+        }
+    }
+
+    fn waiting(parked: &Parked<Held<'_>>) -> usize {
+        lock(&parked.0).waiting.len()
+    }
+
+    #[test]
+    fn it_waits_for_what_holds_it_up() {
+        let (by, other, parked) = (Cell::new(u32::MAX), Cell::new(u32::MAX), Parked::new());
+        parked.end(Held { by: &by, parked: &parked, tries: 0 });
+        parked.end(Held { by: &other, parked: &parked, tries: 0 });
+        parked.sweep();
+        assert_eq!(waiting(&parked), 2);
+        by.set(0);
+        parked.released();
+        assert_eq!(waiting(&parked), 1);
+        // What passes by itself is found by whoever comes by.
+        other.set(0);
+        parked.sweep();
+        assert_eq!(waiting(&parked), 0);
+    }
+
+    #[test]
+    fn nothing_goes_unnoticed_between_trying_and_waiting() {
+        let (by, parked) = (Cell::new(1), Parked::new());
+        parked.end(Held { by: &by, parked: &parked, tries: 0 });
+        assert_eq!(waiting(&parked), 0, "when it was put there");
+        by.set(3);
+        parked.end(Held { by: &by, parked: &parked, tries: 0 });
+        assert_eq!(waiting(&parked), 1);
+        parked.sweep();
+        assert_eq!((waiting(&parked), by.get()), (1, 3));
+        parked.sweep();
+        assert_eq!((waiting(&parked), by.get()), (0, 0), "while another looked");
     }
 }

@@ -9,6 +9,7 @@ use cmid_proto::memory::{self, Domain, PdState, Refused};
 
 use crate::data::flight::Flights;
 use crate::data::parked::Parked;
+use crate::data::registration::Registration;
 use crate::data::{Access, Buffer, Context, Mr};
 use crate::errno;
 use crate::ffi::{self, ibv_pd};
@@ -28,7 +29,7 @@ pub(crate) struct PdInner {
     domain: Mutex<Domain>,
     /// Of the QPs that belong to it.
     flights: Flights,
-    parked: Parked,
+    parked: Parked<Box<Registration>>,
     // Dropped after the PD.
     context: Arc<Context>,
 }
@@ -36,9 +37,9 @@ pub(crate) struct PdInner {
 /// One user of a PD: an MR, a QP, an address handle, a memory window. As long as there is one, the PD is allocated.
 pub(crate) struct PdUse(Arc<PdInner>);
 
-// SAFETY: libibverbs is thread-safe, and a PD is tied to no thread.
+// SAFETY: libibverbs is thread-safe, and a PD is tied to no thread; the other fields are Send by themselves.
 unsafe impl Send for PdInner {}
-// SAFETY: as above; this crate never writes to the ibv_pd.
+// SAFETY: as above, and Sync likewise; this crate never writes to the ibv_pd.
 unsafe impl Sync for PdInner {}
 
 impl Pd {
@@ -48,7 +49,7 @@ impl Pd {
         let raw = unsafe { ffi::ibv_alloc_pd(context.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
-        let (domain, flights, parked) = (Mutex::new(domain), Flights::default(), Parked::default());
+        let (domain, flights, parked) = (Mutex::new(domain), Flights::default(), Parked::new());
         Ok(Pd(Arc::new(PdInner { raw, port_num, domain, flights, parked, context })))
     }
 
@@ -131,7 +132,7 @@ impl PdInner {
     }
 
     /// Registrations that nobody has any more.
-    pub(crate) fn parked(&self) -> &Parked {
+    pub(crate) fn parked(&self) -> &Parked<Box<Registration>> {
         &self.parked
     }
 

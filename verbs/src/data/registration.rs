@@ -10,6 +10,7 @@ use cmid_proto::memory::{
 };
 
 use crate::data::buffer::Pinned;
+use crate::data::parked::LetGo;
 use crate::data::pd::{PdInner, PdUse};
 use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::errno;
@@ -108,15 +109,6 @@ impl Registration {
         }
     }
 
-    /// Nobody wants it any more: it is deregistered. Comes back if that cannot be done now, but perhaps later.
-    pub(crate) fn let_go(mut self: Box<Self>) -> Option<Box<Self>> {
-        let errno = self.deregister().err()?.errno();
-        // A window is bound to it, or another command uses it: that passes. Anything else does not once the device is gone:
-        // the memory is leaked. The use of the PD ends, which is gone too, so that librdmacm can close the device.
-        let passes = matches!(errno, Errno::EINVAL | Errno::EBUSY);
-        (passes || !self.pd.is_gone()).then_some(self)
-    }
-
     pub(crate) fn state(&self) -> MrState {
         self.region.state()
     }
@@ -196,6 +188,17 @@ impl Registration {
     fn strange(&self, ended: Result<Option<Ended<Pinned>>, Fault>, outcome: Verb) -> Error {
         let fault = Fault { outcome, subject: Subject::Mr(Some(self.region.state())) };
         Error::Fault(ended.err().unwrap_or(fault))
+    }
+}
+
+impl LetGo for Box<Registration> {
+    /// Nobody wants it any more: it is deregistered.
+    fn let_go(mut self) -> Option<Self> {
+        let errno = self.deregister().err()?.errno();
+        // A window is bound to it, or something else uses it: that passes. Anything else does not once the device is gone:
+        // the memory is leaked. The use of the PD ends, which is gone too, so that librdmacm can close the device.
+        let passes = matches!(errno, Errno::EINVAL | Errno::EBUSY);
+        (passes || !self.pd.is_gone()).then_some(self)
     }
 }
 
