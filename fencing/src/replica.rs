@@ -56,15 +56,22 @@ impl<D: Data> Replica<D> {
         Ok(())
     }
 
-    /// Takes the right to write from a candidate: what comes to the device after this has returned is refused.
+    /// Takes the right to write from a candidate: what comes to the device after this has returned `Ok` is refused.
     ///
     /// # Errors
-    /// If the right could not be taken, or not in this way.
+    /// The candidate is **not fenced**, as far as anyone knows: after any failure its old key may still be good for writing. It
+    /// surely is if the fallback fails at its last step, `ibv_dereg_mr` of the old registration
+    /// ([`Step::DeregisterOld`](cmid_proto::memory::Step::DeregisterOld)): that stays as it was. A replica must not follow
+    /// another leader then, unless it ends the connection of this one and destroys its QP.
+    ///
+    /// Also if the right was taken, but not in the `expected` way.
     pub(crate) fn depose(&mut self, name: char, expected: Way) -> Result<()> {
         let Member { lane, .. } = self.member(name)?;
         let (before, access) = (lane.place(), lane.access().context("the lane is not registered")?);
         let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
-        let way = lane.change_access(access - Access::REMOTE_WRITE, policy)?;
+        let way = lane.change_access(access - Access::REMOTE_WRITE, policy).with_context(|| {
+            format!("{name} is NOT fenced, its key {:#x} may still be good for writing", before.rkey)
+        })?;
         let (after, access) = (lane.place(), lane.access());
         match way {
             Way::InPlace => println!("replica      deposes {name}: re-registered in place, {}", rights(lane)),
@@ -115,4 +122,38 @@ impl<D: Data> Replica<D> {
 fn rights(lane: &impl Lane) -> String {
     let names = lane.access().map(|access| access.iter_names().map(|(name, _)| name).collect::<Vec<_>>().join(" and "));
     names.unwrap_or_else(|| "not registered".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use cmid_proto::Errno;
+    use cmid_sim::{Clock, Config, Fabric, Rereg};
+
+    use super::*;
+    use crate::candidate::{Candidate, joined};
+
+    #[test]
+    fn a_failure_to_depose_leaves_the_old_key_good_for_writing() {
+        let fabric = Fabric::new(Config { clock: Clock::Real, rereg: Rereg::None, ..Config::default() });
+        let address = SocketAddr::from(([10, 0, 0, 2], 7475));
+        let host = fabric.host(&[[10, 0, 0, 1].into(), address.ip()]);
+        let mut replica = Replica::listen(host.device(), address).expect("listen");
+        let a = Candidate::start('A', host.device(), address).expect("start");
+        replica.admit().expect("admit");
+
+        // Registered anew, and then the old registration does not go.
+        host.fail_next_deregistration(Errno::EBUSY);
+        let error = replica.depose('A', Way::Anew).expect_err("the old registration cannot be deregistered");
+        assert!(format!("{error:#}").starts_with("A is NOT fenced"), "{error:#}");
+        assert_eq!(a.replicate("x = 3; ").expect("an answer"), Status::SUCCESS);
+        replica.check('A', &["x = 3; "]).expect("it was written");
+
+        // Tried again it works.
+        replica.depose('A', Way::Anew).expect("depose");
+        assert_eq!(a.replicate("x = 4; ").expect("an answer"), Status::REMOTE_ACCESS_ERROR);
+        replica.check('A', &["x = 3; "]).expect("nothing more was written");
+        let thread = a.leave();
+        replica.release('A').expect("release");
+        joined(thread).expect("no failure");
+    }
 }
