@@ -10,8 +10,8 @@
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod candidate;
-mod data;
 mod place;
+mod port;
 mod replica;
 mod scene;
 
