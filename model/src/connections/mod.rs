@@ -1,0 +1,123 @@
+//! Ids, channels, events, acks: worlds around the real [`cmid_proto::Core`].
+
+mod account;
+mod device;
+mod kernel;
+mod law;
+mod mint;
+mod scene;
+pub mod scenes;
+mod view;
+mod witness;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use cmid_proto::{Request, State, Time};
+use stateright::{Model, Property};
+
+pub use law::Law;
+pub use scene::{Role, Scene};
+pub use witness::Witness;
+pub use world::{Action, World};
+
+use witness::Seen;
+
+/// A world to be searched.
+#[derive(Clone, Debug)]
+pub struct Connections {
+    scene: Scene,
+    seen: Seen,
+}
+
+impl Connections {
+    /// Nothing is seen yet.
+    #[must_use]
+    pub fn new(scene: Scene) -> Self {
+        Connections { scene, seen: Seen::default() }
+    }
+
+    /// What must turn up.
+    #[must_use]
+    pub const fn shows(&self) -> &'static [Witness] {
+        self.scene.shows
+    }
+}
+
+impl Model for Connections {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(&self.scene)]
+    }
+
+    fn actions(&self, world: &World, all: &mut Vec<Action>) {
+        if world.around.broken.is_none() {
+            world.actions(&self.scene, all);
+        }
+    }
+
+    fn next_state(&self, last: &World, action: Action) -> Option<World> {
+        let step = || {
+            let mut next = last.clone();
+            let done = next.step(&self.scene, &self.seen, action);
+            (next, done)
+        };
+        match catch_unwind(AssertUnwindSafe(step)) {
+            Ok((next, Ok(true))) => Some(next),
+            Ok((_, Ok(false))) => None,
+            Ok((next, Err(law))) => Some(next.breaks(law)),
+            Err(_) => Some(last.clone().breaks(Law::Panics)),
+        }
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = vec![
+            Property::always("no step breaks a law", |_, world: &World| world.around.broken.is_none()),
+            Property::always("the invariants of the core hold", |_, world: &World| {
+                holds(|| {
+                    world.core.check();
+                    true
+                })
+            }),
+            Property::always("at most one call per id", |_, world: &World| world.calls_of_one_id() <= 1),
+            Property::always("the core counts the acks that are owed", |_, world: &World| {
+                world.around.accounts.iter().all(|it| world.core.owed(it.id) == u32::from(it.owed))
+            }),
+            Property::always("a destroy is never refused while an id lives", |_, world: &World| {
+                let refused = |id| world.core.would_refuse(Time::ZERO, id, &Request::Destroy, Time::NEVER).is_err();
+                world.core.id_keys().all(|id| world.core.state(id) == Some(State::Destroying) || !refused(id))
+            }),
+            Property::always("a refused request changes nothing", |model: &Self, world: &World| {
+                world.refusals_change_nothing(&model.scene, &model.seen)
+            }),
+            Property::always("the end can be reached", |_, world: &World| world.ends()),
+        ];
+        all.extend(self.scene.shows.iter().map(|&witness| witness::property(witness)));
+        all
+    }
+}
+
+impl World {
+    fn breaks(mut self, law: Law) -> Self {
+        self.around.broken = Some(law);
+        self
+    }
+
+    /// A state that has broken a law has been reported already.
+    fn ends(&self) -> bool {
+        self.around.broken.is_some()
+            || holds(|| match self.clone().end() {
+                Ok(()) => true,
+                Err(law) => {
+                    eprintln!("from here: {law}");
+                    false
+                }
+            })
+    }
+}
+
+fn holds(check: impl FnOnce() -> bool) -> bool {
+    catch_unwind(AssertUnwindSafe(check)).unwrap_or(false)
+}
