@@ -14,8 +14,10 @@ mod hazards;
 mod host;
 mod interop;
 mod libclang;
+mod memory;
 mod programme;
 mod references;
+mod reregistration;
 mod rows;
 mod softroce;
 mod step;
@@ -40,7 +42,7 @@ enum Verb {
     Softroce(softroce::Arguments),
     /// Show rping on the simulator: nothing but Rust is needed
     Demo,
-    /// Render the core's tables into docs/tables.md and the conformance results into docs/rows.md
+    /// Render the core's tables into docs/tables.md and docs/memory.md, and the conformance results into docs/rows.md
     Diagrams {
         /// Only say whether the files are up to date, and whether the tests that docs/ names exist
         #[arg(long)]
@@ -98,11 +100,13 @@ const DEMO: &[&str] = &["run", "--release", "--quiet", "--package", "rping", "--
 
 fn write_documents(context: &Context) -> anyhow::Result<()> {
     tables::write(context)?;
+    memory::write(context)?;
     rows::write(context)
 }
 
 fn check_documents(context: &mut Context) -> anyhow::Result<()> {
     tables::check(context)?;
+    memory::check(context)?;
     rows::check(context)?;
     hazards::check(context)
 }

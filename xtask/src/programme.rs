@@ -3,7 +3,7 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    blocking, checks, conformance, datagrams, hazards, host, interop, rows,
+    blocking, checks, conformance, datagrams, hazards, host, interop, memory, rows,
     step::{
         On, Step,
         Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host},
@@ -36,6 +36,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "format", work: Cargo(&["fmt", "--all", "--check"]) },
     Step { name: "minimum Rust version", work: Host(checks::minimum_rust_version) },
     Step { name: "docs/tables.md", work: Host(tables::check) },
+    Step { name: "docs/memory.md", work: Host(memory::check) },
     Step { name: "docs/rows.md", work: Host(rows::check) },
     Step { name: "docs/hazards.md", work: Host(hazards::check) },
     Step { name: "dependencies of cmid-proto", work: Host(checks::proto_dependencies) },

@@ -32,13 +32,15 @@ fn render() -> String {
          Otherwise it is refused: – where the kernel would answer EINVAL, else with the reason.\n\n",
     );
     let verbs: Vec<_> = Verb::ALL.iter().map(|verb| verb.name()).collect();
-    grid(&mut text, &verbs, |state| Verb::ALL.iter().map(|&verb| asked(state, verb)).collect());
+    let asked = |state| Verb::ALL.iter().map(|&verb| asked(state, verb)).collect();
+    grid(&mut text, "", &verbs, rows(&asked));
     text.push_str(
         "\n## Events\n\nA state: the event is delivered and the id is in that state (· : in the same). *late*: counted, not \
          delivered. **fault**: the device cannot mean it.\n\n",
     );
     let facts: Vec<_> = Fact::ALL.iter().map(|fact| fact.name()).collect();
-    grid(&mut text, &facts, |state| Fact::ALL.iter().map(|&fact| told(state, fact)).collect());
+    let told = |state| Fact::ALL.iter().map(|&fact| told(state, fact)).collect();
+    grid(&mut text, "", &facts, rows(&told));
     text.push_str(
         "\n## Diagram\n\nWhat changes a state, without destruction and device removal, which any state knows.\n\n",
     );
@@ -46,11 +48,22 @@ fn render() -> String {
     text
 }
 
-fn grid(text: &mut String, columns: &[&str], row: impl Fn(State) -> Vec<String>) {
+fn rows(row: &dyn Fn(State) -> Vec<String>) -> impl Iterator<Item = (String, Vec<String>)> {
+    State::ALL.into_iter().map(move |state| (format!("**{state}**"), row(state)))
+}
+
+/// A table: its corner, its columns, and for each row a name and a cell for each column.
+pub(crate) fn grid(
+    text: &mut String,
+    corner: &str,
+    columns: &[&str],
+    rows: impl IntoIterator<Item = (String, Vec<String>)>,
+) {
     // Writing to a string does not fail.
-    let _ = writeln!(text, "| | {} |\n| --- |{}", columns.join(" | "), " --- |".repeat(columns.len()));
-    for state in State::ALL {
-        let _ = writeln!(text, "| **{state}** | {} |", row(state).join(" | "));
+    let corner = if corner.is_empty() { "|".to_owned() } else { format!("| {corner}") };
+    let _ = writeln!(text, "{corner} | {} |\n| --- |{}", columns.join(" | "), " --- |".repeat(columns.len()));
+    for (name, cells) in rows {
+        let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
     }
 }
 
@@ -80,8 +93,9 @@ fn after(cell: Ask) -> impl Iterator<Item = State> {
     first.into_iter().chain(second)
 }
 
-fn go(state: State, next: State) -> String {
-    if state == next { "·".into() } else { next.name().into() }
+/// The state that it leads to, or a dot for the same.
+pub(crate) fn go<S: PartialEq + ToString>(state: S, next: S) -> String {
+    if state == next { "·".into() } else { next.to_string() }
 }
 
 fn diagram(text: &mut String) {

@@ -52,31 +52,36 @@ impl<P, B> Change<P, B> {
         Change { access: Some(access), ..self }
     }
 
-    /// From arguments as `ibv_rereg_mr` has them. What a flag does not name is dropped, as the library ignores it, but for
-    /// `access`.
+    /// From arguments as `ibv_rereg_mr` has them. A buffer or PD that no flag names is dropped, as the library ignores it.
     ///
     /// # Errors
-    /// [`Why::UnknownFlags`]; [`Why::NoBuffer`] and [`Why::NoPd`] for a flag without its argument;
-    /// [`Why::AccessWithoutFlag`]. The library answers all of them with `IBV_REREG_MR_ERR_INPUT`, but for the missing PD:
-    /// there a provider follows the null pointer.
-    pub fn from_arguments(flags: Changes, buffer: Option<B>, pd: Option<P>, access: Access) -> Result<Self, Why> {
-        if !(flags - Changes::all()).is_empty() {
-            return Err(Why::UnknownFlags(flags.bits()));
-        }
+    /// With everything that was given: [`Why::UnknownFlags`]; [`Why::NoBuffer`] and [`Why::NoPd`] for a flag without its
+    /// argument; [`Why::AccessWithoutFlag`]. The library answers all of them with `IBV_REREG_MR_ERR_INPUT`, but for the
+    /// missing PD: there a provider follows the null pointer.
+    pub fn from_arguments(
+        flags: Changes,
+        buffer: Option<B>,
+        pd: Option<P>,
+        access: Access,
+    ) -> Result<Self, (Self, Why)> {
         let named = |flag| flags.contains(flag);
-        if named(Changes::TRANSLATION) && buffer.is_none() {
-            return Err(Why::NoBuffer);
+        let given = Change { buffer, pd, access: Some(access) };
+        if !(flags - Changes::all()).is_empty() {
+            return Err((given, Why::UnknownFlags(flags.bits())));
         }
-        if named(Changes::PD) && pd.is_none() {
-            return Err(Why::NoPd);
+        if named(Changes::TRANSLATION) && given.buffer.is_none() {
+            return Err((given, Why::NoBuffer));
+        }
+        if named(Changes::PD) && given.pd.is_none() {
+            return Err((given, Why::NoPd));
         }
         if !named(Changes::ACCESS) && !access.is_empty() {
-            return Err(Why::AccessWithoutFlag);
+            return Err((given, Why::AccessWithoutFlag));
         }
         Ok(Change {
-            buffer: buffer.filter(|_| named(Changes::TRANSLATION)),
-            pd: pd.filter(|_| named(Changes::PD)),
-            access: named(Changes::ACCESS).then_some(access),
+            buffer: given.buffer.filter(|_| named(Changes::TRANSLATION)),
+            pd: given.pd.filter(|_| named(Changes::PD)),
+            access: given.access.filter(|_| named(Changes::ACCESS)),
         })
     }
 

@@ -52,9 +52,16 @@ impl Domain {
     /// # Errors
     /// [`Why::Busy`], [`Why::DeviceGone`], [`Why::Gone`].
     pub fn acquire(&mut self) -> Result<(), Refused> {
-        self.request(PdInput::Use, Verb::Use)?;
+        let next = self.asked(PdInput::Use, Verb::Use)?;
+        self.set_state(next);
         self.users = self.users.saturating_add(1);
         Ok(())
+    }
+
+    /// What uses it has one use more: for the clone of a use. In every state, because nothing begins to use it that did not: a
+    /// fallback that is under way when the device goes still has its second registration.
+    pub const fn share(&mut self) {
+        self.users = self.users.saturating_add(1);
     }
 
     /// Something that belonged to it is gone.
@@ -67,10 +74,12 @@ impl Domain {
     /// # Errors
     /// [`Why::InUse`], [`Why::Busy`], [`Why::Gone`].
     pub fn dealloc(&mut self) -> Result<(), Refused> {
-        if self.users > 0 && matches!(self.state, PdState::Live | PdState::Stranded) {
+        let next = self.asked(PdInput::Dealloc, Verb::Dealloc)?;
+        if self.users > 0 {
             return Err(self.refused(Verb::Dealloc, Why::InUse(self.users)));
         }
-        self.request(PdInput::Dealloc, Verb::Dealloc)
+        self.set_state(next);
+        Ok(())
     }
 
     /// What the call that is under way returned. A PD that could not be deallocated lives on, and it can be tried again.
@@ -88,7 +97,7 @@ impl Domain {
         Ok(())
     }
 
-    /// Its device is gone.
+    /// Its device is gone: nothing more can be made with it. A call that is under way still has its outcome.
     pub fn handle_removal(&mut self) {
         self.removed = true;
         if let Cell::Go(state) = table::PD[self.state.index()][PdInput::Removal.index()] {
@@ -96,12 +105,9 @@ impl Domain {
         }
     }
 
-    fn request(&mut self, input: PdInput, verb: Verb) -> Result<(), Refused> {
+    fn asked(&self, input: PdInput, verb: Verb) -> Result<PdState, Refused> {
         match table::PD[self.state.index()][input.index()] {
-            Cell::Go(state) => {
-                self.set_state(state);
-                Ok(())
-            }
+            Cell::Go(next) => Ok(next),
             Cell::Refuse(why) => Err(self.refused(verb, why)),
             Cell::Fault => Err(self.refused(verb, Why::Busy)),
         }
@@ -111,6 +117,7 @@ impl Domain {
         Refused { request, subject: Subject::Pd(self.state), why }
     }
 
+    /// The one place where its state changes.
     fn set_state(&mut self, state: PdState) {
         self.state = if self.removed && state == PdState::Live { PdState::Stranded } else { state };
     }

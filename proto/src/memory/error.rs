@@ -42,7 +42,7 @@ pub enum Why {
     /// Another call of this MR or PD is under way.
     #[error("a call is under way")]
     Busy,
-    /// A re-registration failed and may have left anything, or the device is gone.
+    /// A re-registration or deregistration failed and may have left anything.
     #[error("it can only be deregistered")]
     OnlyDeregister,
     /// It has been deregistered or deallocated, or never came to be.
@@ -112,7 +112,8 @@ pub struct Failure {
     pub step: Step,
     /// What it left in errno, or returned.
     pub errno: Errno,
-    /// Which registration can be used now.
+    /// Which registration the device was left with. If the device has been removed, that one too can only be deregistered:
+    /// the state says so.
     pub valid: Valid,
 }
 

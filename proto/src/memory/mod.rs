@@ -50,18 +50,24 @@
 
 mod access;
 mod change;
+mod device;
 mod domain;
+mod ended;
 mod error;
 mod outcome;
+mod policy;
 mod region;
 pub mod table;
 
 pub use access::Access;
 pub use change::{Change, Changes};
+pub use device::{Call, Keys, Pd};
 pub use domain::Domain;
+pub use ended::{Ended, Returned, Settled};
 pub use error::{Error, Failure, Fault, Refused, Step, Subject, Why};
 pub use outcome::{Code, Outcome, Provider, Reply, Valid, valid_after};
-pub use region::{Call, Ended, Fallback, Keys, Pd, Policy, Region, Returned, Settled, Traffic, Way};
+pub use policy::{Fallback, Policy, Traffic, Way};
+pub use region::Region;
 pub use table::{MrState, PdState, Verb};
 
 /// What a region keeps alive for the device.

@@ -1,128 +1,14 @@
 //! One memory region.
 
+mod settle;
+
 use crate::errno::Errno;
 use crate::memory::outcome::survives;
 use crate::memory::table::{self, Cell, Input};
 use crate::memory::{
-    Access, Buffer, Change, Code, Failure, Fault, MrState, Outcome, Provider, Refused, Reply, Step, Subject, Valid,
-    Verb, Why, valid_after,
+    Access, Buffer, Call, Change, Ended, Fault, Keys, MrState, Outcome, Pd, Policy, Refused, Subject, Traffic, Verb,
+    Way, Why,
 };
-
-/// The use of a PD by one registration. A clone is one more use.
-pub trait Pd: Clone {
-    /// Whether both are of the same device.
-    fn same_device(&self, other: &Self) -> bool;
-}
-
-/// The keys of a registration. A re-registration may change them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Keys {
-    /// For work requests of this side.
-    pub lkey: u32,
-    /// For RDMA reads and writes of the peer.
-    pub rkey: u32,
-}
-
-/// Whether work requests name the MR that have been posted and have not completed, on a QP that is still there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Traffic {
-    /// None.
-    Quiet,
-    /// Some. They pin it.
-    InFlight,
-}
-
-/// How to re-register.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Policy {
-    /// What to do where the provider cannot.
-    pub fallback: Fallback,
-    /// What is known of the provider.
-    pub provider: Provider,
-}
-
-/// What to do where the provider has no re-registration (rxe, siw, efa, bnxt_re, mana) or not this one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Fallback {
-    /// Nothing: it fails with EOPNOTSUPP and the old registration is valid.
-    #[default]
-    None,
-    /// Register what was asked for, then deregister the old one. The keys change. If a step fails, the new one is undone
-    /// and the old one stays.
-    Anew,
-}
-
-/// How the present registration came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
-    /// By `ibv_rereg_mr`.
-    InPlace,
-    /// By `ibv_reg_mr`: the first one, or the fallback.
-    Anew,
-}
-
-/// A device call to be made. Report what it returned to [`Region::handle_outcome`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Call<'a, P, B, H> {
-    /// `ibv_reg_mr`.
-    Register {
-        /// The PD.
-        pd: &'a P,
-        /// The memory.
-        buffer: &'a B,
-        /// What may be done with it.
-        access: Access,
-    },
-    /// `ibv_rereg_mr`.
-    Reregister {
-        /// The registration.
-        handle: &'a H,
-        /// What is to be different.
-        change: &'a Change<P, B>,
-    },
-    /// `ibv_dereg_mr`.
-    Deregister {
-        /// The registration, which is gone if the call succeeds.
-        handle: &'a H,
-    },
-}
-
-/// What came of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[must_use]
-pub enum Ended<B> {
-    /// It is registered, with these keys.
-    Registered(Keys),
-    /// It could not be registered; the buffer is the caller's again.
-    NotRegistered(Errno, B),
-    /// The re-registration has ended, one way or the other.
-    Reregistered(Settled<B>),
-    /// It is deregistered, and the device refers to its buffers no more.
-    Deregistered(Returned<B>),
-    /// It could not be deregistered. It can be tried again.
-    NotDeregistered(Failure),
-}
-
-/// What came of a re-registration.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[must_use]
-pub struct Settled<B> {
-    /// How it went, or why not. [`Failure::valid`] says what can be used; after `ERR_DO_FORK_OLD` that is the new
-    /// registration.
-    pub result: Result<Way, Failure>,
-    /// The buffer that the device does not refer to: the old one if the new registration is valid, the new one if the old is.
-    /// `None` if there was only one, and if neither is valid: then the region keeps both until it is deregistered.
-    pub buffer: Option<B>,
-}
-
-/// The buffers of a region that is gone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Returned<B> {
-    /// Its buffer.
-    pub buffer: B,
-    /// The one that it was to have had, if a re-registration failed and left neither registration valid.
-    pub other: Option<B>,
-}
 
 /// One registration at the device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -159,7 +45,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// A region whose `ibv_reg_mr` is to be made.
     ///
     /// # Errors
-    /// [`Why::Empty`], [`Why::RemoteWithoutLocalWrite`]; the buffer comes back.
+    /// [`Why::Empty`], [`Why::RemoteWithoutLocalWrite`]; the buffer comes back, and the use of the PD ends.
     pub fn register(pd: P, buffer: B, access: Access) -> Result<Self, (B, Refused)> {
         let empty = if buffer.is_empty() { Err(Why::Empty) } else { Ok(()) };
         if let Err(why) = empty.and_then(|()| access.check()) {
@@ -182,7 +68,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     ///
     /// # Errors
     /// [`Why::NothingToChange`], [`Why::Empty`], [`Why::OtherDevice`], [`Why::RemoteWithoutLocalWrite`]; [`Why::InFlight`] if
-    /// there is traffic; and what the [table](table::MR) says. The change comes back.
+    /// there is traffic and the device is there; and what the [table](table::MR) says. The change comes back.
     pub fn reregister(
         &mut self,
         change: Change<P, B>,
@@ -207,7 +93,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// To be deregistered: the call is to be made.
     ///
     /// # Errors
-    /// [`Why::InFlight`] if there is traffic, and what the [table](table::MR) says.
+    /// [`Why::InFlight`] if there is traffic and the device is there; and what the [table](table::MR) says.
     pub fn deregister(&mut self, traffic: Traffic) -> Result<(), Refused> {
         let next = self.asked(Input::Deregister).and_then(|next| self.quiet(traffic).map(|()| next));
         let next = next.map_err(|why| self.refused(Verb::Deregister, why))?;
@@ -233,7 +119,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Makes the calls, one after the other, until the request has ended.
+    /// Makes the calls, one after the other, until the request has ended. `None` if there was none to make.
     ///
     /// # Errors
     /// As [`Region::handle_outcome`]; then nothing has changed since the last call.
@@ -254,28 +140,29 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     pub fn handle_outcome(&mut self, outcome: Outcome<H>) -> Result<Option<Ended<B>>, Fault> {
         match outcome {
             Outcome::Registered(Ok((handle, keys))) => {
-                let from = self.told(Input::Made, Verb::Register)?;
+                let (from, _) = self.told(Input::Made, Verb::Register)?;
                 Ok(self.made(from, handle, keys))
             }
             Outcome::Registered(Err(errno)) => {
-                let from = self.told(Input::NotMade, Verb::Register)?;
+                let (from, _) = self.told(Input::NotMade, Verb::Register)?;
                 Ok(self.not_made(from, errno))
             }
             Outcome::Reregistered(reply) => self.replied(reply),
             Outcome::Deregistered(Ok(())) => {
                 let two = self.state == MrState::Discarding && self.new.is_some();
-                let from = self.told(if two { Input::OneEnded } else { Input::Ended }, Verb::Deregister)?;
+                let (from, _) = self.told(if two { Input::OneEnded } else { Input::Ended }, Verb::Deregister)?;
                 Ok(self.ended(from))
             }
             Outcome::Deregistered(Err(errno)) => {
                 let input = if survives(errno) { Input::Kept } else { Input::Lost };
-                let from = self.told(input, Verb::Deregister)?;
-                Ok(self.not_ended(from, errno))
+                let (from, to) = self.told(input, Verb::Deregister)?;
+                Ok(self.not_ended(from, to, errno))
             }
         }
     }
 
-    /// Its device is gone: only a deregistration is legal from now on. A call that is under way still has its outcome.
+    /// Its device is gone: only a deregistration is legal from now on. A call that is under way still has its outcome, and what
+    /// has been begun is tidied up; a fallback is not begun any more.
     pub fn handle_removal(&mut self) {
         self.removed = true;
         if let Cell::Go(state) = table::MR[self.state.index()][Input::Removal.index()] {
@@ -295,180 +182,39 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.way
     }
 
-    /// The keys of the valid registration; `None` if none is.
+    /// The keys of the valid registration; `None` if none is, and while a request is under way.
     #[must_use]
     pub fn keys(&self) -> Option<Keys> {
         self.valid().map(|registration| registration.keys)
     }
 
-    /// The PD of the valid registration; `None` if none is.
+    /// The PD of the valid registration; `None` if none is, and while a request is under way.
     #[must_use]
     pub fn pd(&self) -> Option<&P> {
         self.valid().map(|registration| &registration.pd)
     }
 
-    /// The rights of the valid registration; `None` if none is valid.
+    /// The rights of the valid registration; `None` if none is, and while a request is under way.
     #[must_use]
     pub fn access(&self) -> Option<Access> {
         self.valid().map(|registration| registration.access)
     }
 
-    /// The buffer of the valid registration. Where none is valid, the one that was the last to be.
+    /// The buffer of the valid registration. Where none is valid, that of the last one that was; `None` before the first, and
+    /// when the region is gone.
     #[must_use]
     pub const fn buffer(&self) -> Option<&B> {
         self.buffer.as_ref()
     }
 
+    /// Nothing while a request is under way: what is posted with these keys meanwhile would pin the region too late.
     fn valid(&self) -> Option<&Registration<P, H>> {
-        match self.state {
-            // While a call is under way that may take the registration away, nothing is said about it.
-            MrState::Registered | MrState::Replacing => self.old.as_ref(),
-            MrState::Registering
-            | MrState::Changing
-            | MrState::Retiring
-            | MrState::Undoing
-            | MrState::Unusable
-            | MrState::Deregistering
-            | MrState::Discarding
-            | MrState::Gone => None,
-        }
+        self.old.as_ref().filter(|_| self.state == MrState::Registered)
     }
 
     fn wanted_access(&self) -> Access {
         let old = self.old.as_ref().map(|old| old.access);
         self.change.access.or(old).unwrap_or(Access::empty())
-    }
-
-    /// `ibv_reg_mr` succeeded, in state `from`.
-    fn made(&mut self, from: MrState, handle: H, keys: Keys) -> Option<Ended<B>> {
-        let access = self.wanted_access();
-        let pd = self.change.pd.take().or_else(|| self.old.as_ref().map(|old| old.pd.clone()))?;
-        let registration = Registration { handle, keys, pd, access };
-        if from == MrState::Replacing {
-            self.new = Some(registration);
-            return None;
-        }
-        self.old = Some(registration);
-        self.take_over();
-        Some(Ended::Registered(keys))
-    }
-
-    fn not_made(&mut self, from: MrState, errno: Errno) -> Option<Ended<B>> {
-        let buffer = self.drop_change();
-        if from == MrState::Replacing {
-            let failure = Failure { step: Step::RegisterAnew, errno, valid: Valid::Old };
-            return Some(Ended::Reregistered(Settled { result: Err(failure), buffer }));
-        }
-        Some(Ended::NotRegistered(errno, buffer?))
-    }
-
-    /// `ibv_rereg_mr` returned.
-    fn replied(&mut self, reply: Reply) -> Result<Option<Ended<B>>, Fault> {
-        let code = Code::from_raw(reply.code);
-        let valid = valid_after(code, reply.errno, self.policy.provider);
-        let unsupported = code == Code::Cmd && reply.errno == Errno::EOPNOTSUPP;
-        let input = match valid {
-            Valid::Old if unsupported && self.policy.fallback == Fallback::Anew => Input::Unsupported,
-            Valid::Old => Input::Old,
-            Valid::New => Input::New,
-            Valid::Neither => Input::Neither,
-        };
-        self.told(input, Verb::Reregister)?;
-        if input == Input::Unsupported {
-            return Ok(None);
-        }
-        let buffer = match valid {
-            Valid::Old => self.drop_change(),
-            Valid::New => {
-                self.way = Way::InPlace;
-                self.apply(reply.keys)
-            }
-            // Which of the two PDs and buffers the device refers to is not known: both are kept.
-            Valid::Neither => None,
-        };
-        let result = match code {
-            Code::Done => Ok(Way::InPlace),
-            Code::Input
-            | Code::DontForkNew
-            | Code::DoForkOld
-            | Code::Cmd
-            | Code::CmdAndDoForkNew
-            | Code::Unknown(_) => Err(Failure { step: Step::Reregister(code), errno: reply.errno, valid }),
-        };
-        Ok(Some(Ended::Reregistered(Settled { result, buffer })))
-    }
-
-    /// `ibv_dereg_mr` succeeded, in state `from`.
-    fn ended(&mut self, from: MrState) -> Option<Ended<B>> {
-        match from {
-            MrState::Retiring => {
-                self.old = self.new.take();
-                self.way = Way::Anew;
-                let buffer = self.take_over();
-                Some(Ended::Reregistered(Settled { result: Ok(Way::Anew), buffer }))
-            }
-            MrState::Undoing => {
-                self.new = None;
-                let errno = self.undone_for.take()?;
-                let failure = Failure { step: Step::DeregisterOld, errno, valid: Valid::Old };
-                let buffer = self.drop_change();
-                Some(Ended::Reregistered(Settled { result: Err(failure), buffer }))
-            }
-            // The first of two; the other one is next.
-            MrState::Discarding if self.new.take().is_some() => None,
-            MrState::Deregistering | MrState::Discarding => {
-                self.old = None;
-                let other = self.drop_change();
-                Some(Ended::Deregistered(Returned { buffer: self.buffer.take()?, other }))
-            }
-            MrState::Registering
-            | MrState::Registered
-            | MrState::Changing
-            | MrState::Replacing
-            | MrState::Unusable
-            | MrState::Gone => None,
-        }
-    }
-
-    fn not_ended(&mut self, from: MrState, errno: Errno) -> Option<Ended<B>> {
-        let valid = if self.state == MrState::Registered { Valid::Old } else { Valid::Neither };
-        let first = self.undone_for.take();
-        match (from, self.state) {
-            (MrState::Retiring, MrState::Undoing) => {
-                self.undone_for = Some(errno);
-                None
-            }
-            (MrState::Retiring | MrState::Undoing, _) => {
-                let failure = Failure { step: Step::DeregisterOld, errno: first.unwrap_or(errno), valid };
-                Some(Ended::Reregistered(Settled { result: Err(failure), buffer: None }))
-            }
-            (_, _) => Some(Ended::NotDeregistered(Failure { step: Step::Deregister, errno, valid })),
-        }
-    }
-
-    /// The new registration is the old one, changed: as stage 7 of `ibv_rereg_mr`.
-    fn apply(&mut self, keys: Keys) -> Option<B> {
-        if let Some(old) = &mut self.old {
-            old.keys = keys;
-            if let Some(pd) = self.change.pd.take() {
-                old.pd = pd;
-            }
-            if let Some(access) = self.change.access {
-                old.access = access;
-            }
-        }
-        self.take_over()
-    }
-
-    /// The buffer that was asked for is the region's now; the one before it is let go.
-    fn take_over(&mut self) -> Option<B> {
-        let wanted = self.drop_change()?;
-        self.buffer.replace(wanted)
-    }
-
-    /// What was asked for is given up, or has come to be: the use of its PD ends here, its buffer is returned.
-    fn drop_change(&mut self) -> Option<B> {
-        core::mem::take(&mut self.change).buffer
     }
 
     /// Traffic pins an MR, as long as there is a device.
@@ -488,13 +234,13 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         }
     }
 
-    /// Goes where the table says and returns where it was.
-    fn told(&mut self, input: Input, outcome: Verb) -> Result<MrState, Fault> {
+    /// Goes where the table says. Returns where it was, and what the table says, which a removal does not change.
+    fn told(&mut self, input: Input, outcome: Verb) -> Result<(MrState, MrState), Fault> {
         let from = self.state;
         match table::MR[from.index()][input.index()] {
             Cell::Go(next) => {
                 self.set_state(next);
-                Ok(from)
+                Ok((from, next))
             }
             Cell::Refuse(_) | Cell::Fault => Err(Fault { outcome, subject: Subject::Mr(Some(from)) }),
         }

@@ -146,7 +146,8 @@ mod mr {
 }
 
 /// What each input does to an MR: a row per [`MrState`], a column per [`Input`], both in the order of `ALL`. Where it goes to
-/// *registered* after its device was removed, it goes to *unusable* instead.
+/// *registered* after its device was removed, it goes to *unusable* instead; what is refused there is refused because the device
+/// is gone ([`Why::DeviceGone`]).
 ///
 /// Sources: ibv_rereg_mr(3); `ibv_rereg_mr` of libibverbs and `ib_uverbs_rereg_mr` of the kernel.
 #[rustfmt::skip]

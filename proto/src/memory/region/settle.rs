@@ -1,0 +1,146 @@
+//! What an outcome does to what the region keeps, once the table has said where it goes.
+
+use crate::errno::Errno;
+use crate::memory::region::{Region, Registration};
+use crate::memory::table::Input;
+use crate::memory::{
+    Buffer, Code, Ended, Failure, Fallback, Fault, Keys, MrState, Pd, Reply, Returned, Settled, Step, Valid, Verb, Way,
+    valid_after,
+};
+
+impl<P: Pd, B: Buffer, H> Region<P, B, H> {
+    /// `ibv_reg_mr` succeeded, in state `from`.
+    pub(super) fn made(&mut self, from: MrState, handle: H, keys: Keys) -> Option<Ended<B>> {
+        let access = self.wanted_access();
+        let pd = self.change.pd.take().or_else(|| self.old.as_ref().map(|old| old.pd.clone()))?;
+        let registration = Registration { handle, keys, pd, access };
+        if from == MrState::Replacing {
+            self.new = Some(registration);
+            return None;
+        }
+        self.old = Some(registration);
+        self.take_over();
+        Some(Ended::Registered(keys))
+    }
+
+    /// `ibv_reg_mr` failed, in state `from`.
+    pub(super) fn not_made(&mut self, from: MrState, errno: Errno) -> Option<Ended<B>> {
+        let buffer = self.drop_change();
+        if from == MrState::Replacing {
+            let failure = Failure { step: Step::RegisterAnew, errno, valid: Valid::Old };
+            return Some(Ended::Reregistered(Settled { result: Err(failure), buffer }));
+        }
+        Some(Ended::NotRegistered(errno, buffer?))
+    }
+
+    /// `ibv_rereg_mr` returned.
+    pub(super) fn replied(&mut self, reply: Reply) -> Result<Option<Ended<B>>, Fault> {
+        let code = Code::from_raw(reply.code);
+        let valid = valid_after(code, reply.errno, self.policy.provider);
+        let unsupported = code == Code::Cmd && reply.errno == Errno::EOPNOTSUPP;
+        let fallback = self.policy.fallback == Fallback::Anew && !self.removed;
+        let input = match valid {
+            Valid::Old if unsupported && fallback => Input::Unsupported,
+            Valid::Old => Input::Old,
+            Valid::New => Input::New,
+            Valid::Neither => Input::Neither,
+        };
+        self.told(input, Verb::Reregister)?;
+        if input == Input::Unsupported {
+            return Ok(None);
+        }
+        let buffer = match valid {
+            Valid::Old => self.drop_change(),
+            Valid::New => {
+                self.way = Way::InPlace;
+                self.apply(reply.keys)
+            }
+            // Which of the two PDs and buffers the device refers to is not known: both are kept.
+            Valid::Neither => None,
+        };
+        let result = match code {
+            Code::Done => Ok(Way::InPlace),
+            Code::Input
+            | Code::DontForkNew
+            | Code::DoForkOld
+            | Code::Cmd
+            | Code::CmdAndDoForkNew
+            | Code::Unknown(_) => Err(Failure { step: Step::Reregister(code), errno: reply.errno, valid }),
+        };
+        Ok(Some(Ended::Reregistered(Settled { result, buffer })))
+    }
+
+    /// `ibv_dereg_mr` succeeded, in state `from`.
+    pub(super) fn ended(&mut self, from: MrState) -> Option<Ended<B>> {
+        match from {
+            MrState::Retiring => {
+                self.old = self.new.take();
+                self.way = Way::Anew;
+                let buffer = self.take_over();
+                Some(Ended::Reregistered(Settled { result: Ok(Way::Anew), buffer }))
+            }
+            MrState::Undoing => {
+                self.new = None;
+                let errno = self.undone_for.take()?;
+                let failure = Failure { step: Step::DeregisterOld, errno, valid: Valid::Old };
+                let buffer = self.drop_change();
+                Some(Ended::Reregistered(Settled { result: Err(failure), buffer }))
+            }
+            // The first of two; the other one is next.
+            MrState::Discarding if self.new.take().is_some() => None,
+            MrState::Deregistering | MrState::Discarding => {
+                self.old = None;
+                let other = self.drop_change();
+                Some(Ended::Deregistered(Returned { buffer: self.buffer.take()?, other }))
+            }
+            MrState::Registering
+            | MrState::Registered
+            | MrState::Changing
+            | MrState::Replacing
+            | MrState::Unusable
+            | MrState::Gone => None,
+        }
+    }
+
+    /// `ibv_dereg_mr` failed, in state `from`; the table says that it is `to`.
+    pub(super) fn not_ended(&mut self, from: MrState, to: MrState, errno: Errno) -> Option<Ended<B>> {
+        let valid = if to == MrState::Registered { Valid::Old } else { Valid::Neither };
+        let first = self.undone_for.take();
+        match (from, to) {
+            (MrState::Retiring, MrState::Undoing) => {
+                self.undone_for = Some(errno);
+                None
+            }
+            (MrState::Retiring | MrState::Undoing, _) => {
+                let failure = Failure { step: Step::DeregisterOld, errno: first.unwrap_or(errno), valid };
+                Some(Ended::Reregistered(Settled { result: Err(failure), buffer: None }))
+            }
+            (_, _) => Some(Ended::NotDeregistered(Failure { step: Step::Deregister, errno, valid })),
+        }
+    }
+
+    /// The new registration is the old one, changed: as stage 7 of `ibv_rereg_mr`.
+    fn apply(&mut self, keys: Keys) -> Option<B> {
+        if let Some(old) = &mut self.old {
+            old.keys = keys;
+            if let Some(pd) = self.change.pd.take() {
+                old.pd = pd;
+            }
+            if let Some(access) = self.change.access {
+                old.access = access;
+            }
+        }
+        self.take_over()
+    }
+
+    /// The buffer that was asked for is the region's now; the one before it is let go.
+    fn take_over(&mut self) -> Option<B> {
+        let wanted = self.drop_change()?;
+        self.buffer.replace(wanted)
+    }
+
+    /// What was asked for is given up, or has come to be: the use of its PD ends here, its buffer is returned.
+    fn drop_change(&mut self) -> Option<B> {
+        core::mem::take(&mut self.change).buffer
+    }
+}

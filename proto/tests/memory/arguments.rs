@@ -1,0 +1,115 @@
+//! What is refused before the device is asked.
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{Access, Change, Changes, MrState, Outcome, Policy, Subject, Traffic, Verb, Why};
+
+use crate::small::{Bytes, ELSEWHERE, KEYS, Region, Use, registering};
+
+type Asked = Change<Use, Bytes>;
+
+const LOCAL: Access = Access::LOCAL_WRITE;
+const NONE: Access = Access::empty();
+
+fn of(flags: Changes, buffer: Option<Bytes>, pd: Option<Use>, access: Access) -> Result<Asked, Why> {
+    let given = Change { buffer: buffer.clone(), pd: pd.clone(), access: Some(access) };
+    Change::from_arguments(flags, buffer, pd, access).map_err(|(back, why)| {
+        assert_eq!(back, given);
+        why
+    })
+}
+
+#[test]
+fn arguments_of_the_library_that_contradict_each_other_are_no_change() {
+    let (buffer, pd) = (Some(Bytes(1)), Some(Use(1)));
+    let eight = Changes::from_bits_retain(8);
+    assert_eq!(of(eight, None, None, NONE), Err(Why::UnknownFlags(8)));
+    assert_eq!(of(eight | Changes::ACCESS, None, None, LOCAL), Err(Why::UnknownFlags(12)));
+    assert_eq!(of(Changes::TRANSLATION, None, pd.clone(), NONE), Err(Why::NoBuffer));
+    assert_eq!(of(Changes::PD, buffer.clone(), None, NONE), Err(Why::NoPd));
+    for flags in [Changes::empty(), Changes::PD, Changes::TRANSLATION, Changes::PD | Changes::TRANSLATION] {
+        assert_eq!(of(flags, buffer.clone(), pd.clone(), LOCAL), Err(Why::AccessWithoutFlag));
+    }
+}
+
+#[test]
+fn of_the_arguments_only_those_count_that_a_flag_names() {
+    for bits in 0..=7 {
+        let flags = Changes::from_bits_retain(bits);
+        let access = if flags.contains(Changes::ACCESS) { LOCAL } else { NONE };
+        let change = of(flags, Some(Bytes(2)), Some(Use(1)), access).unwrap();
+        assert_eq!(change.flags(), flags);
+        assert_eq!(change.buffer, (bits & 1 != 0).then_some(Bytes(2)));
+        assert_eq!(change.pd, (bits & 2 != 0).then_some(Use(1)));
+        assert_eq!(change.access, (bits & 4 != 0).then_some(LOCAL));
+    }
+    // "Local read only" is a right to be asked for.
+    assert_eq!(of(Changes::ACCESS, None, None, NONE), Ok(Change::default().to_access(NONE)));
+}
+
+#[test]
+fn a_change_takes_another_type_of_pd_or_comes_back() {
+    let change: Asked = Change::default().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(LOCAL);
+    let (back, why) = change.clone().try_map_pd(|_| Err::<u8, _>(Why::Gone)).unwrap_err();
+    assert_eq!((back, why), (change.clone(), Why::Gone));
+    let mapped = change.try_map_pd(|pd| Ok::<_, Why>(pd.0)).unwrap();
+    assert_eq!(mapped, Change { buffer: Some(Bytes(2)), pd: Some(1), access: Some(LOCAL) });
+    // Without a PD there is nothing to convert.
+    let nothing: Change<u8, Bytes> = Asked::default().try_map_pd(|_| Err(Why::Gone)).unwrap();
+    assert_eq!(nothing, Change::default());
+}
+
+fn registered() -> Region {
+    let mut region = registering();
+    let ended = region.handle_outcome(Outcome::Registered(Ok((0, KEYS)))).unwrap();
+    assert!(ended.is_some());
+    region
+}
+
+#[test]
+fn a_registration_that_cannot_be_is_refused_and_the_memory_comes_back() {
+    let cases = [
+        (Bytes(0), LOCAL, Why::Empty),
+        (Bytes(1), Access::REMOTE_WRITE, Why::RemoteWithoutLocalWrite),
+        (Bytes(1), Access::REMOTE_ATOMIC | Access::REMOTE_READ, Why::RemoteWithoutLocalWrite),
+    ];
+    for (buffer, access, why) in cases {
+        let (back, refused) = Region::register(Use(0), buffer.clone(), access).unwrap_err();
+        assert_eq!((back, refused.why, refused.errno()), (buffer, why, Errno::EINVAL));
+        assert_eq!((refused.request, refused.subject), (Verb::Register, Subject::Mr(None)));
+    }
+    for access in [NONE, Access::REMOTE_READ, LOCAL | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC] {
+        assert_eq!(Region::register(Use(0), Bytes(1), access).unwrap().state(), MrState::Registering);
+    }
+}
+
+#[test]
+fn a_change_that_cannot_be_is_refused_and_comes_back() {
+    let ask = Asked::default;
+    let cases = [
+        (ask(), Why::NothingToChange),
+        (ask().to_buffer(Bytes(0)), Why::Empty),
+        (ask().to_pd(ELSEWHERE), Why::OtherDevice),
+        (ask().to_access(Access::REMOTE_WRITE), Why::RemoteWithoutLocalWrite),
+        (ask().to_access(Access::REMOTE_ATOMIC), Why::RemoteWithoutLocalWrite),
+        // One thing that is right does not make up for another.
+        (ask().to_buffer(Bytes(0)).to_pd(Use(1)).to_access(LOCAL), Why::Empty),
+        (ask().to_buffer(Bytes(2)).to_pd(ELSEWHERE).to_access(LOCAL), Why::OtherDevice),
+        (ask().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(Access::REMOTE_WRITE), Why::RemoteWithoutLocalWrite),
+    ];
+    for (change, why) in cases {
+        let mut region = registered();
+        let before = region.clone();
+        for traffic in [Traffic::Quiet, Traffic::InFlight] {
+            let (back, refused) = region.reregister(change.clone(), Policy::default(), traffic).unwrap_err();
+            assert_eq!((back, refused.why, refused.errno()), (change.clone(), why, Errno::EINVAL));
+            assert_eq!(region, before);
+        }
+    }
+}
+
+#[test]
+fn a_pd_that_it_has_already_can_be_asked_for() {
+    let mut region = registered();
+    region.reregister(Change::default().to_pd(Use(0)), Policy::default(), Traffic::Quiet).unwrap();
+    assert_eq!(region.state(), MrState::Changing);
+}

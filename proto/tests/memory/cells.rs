@@ -1,0 +1,245 @@
+//! Every region that can come to be, with everything that can reach it, against the table.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+
+use cmid_proto::Errno;
+use cmid_proto::memory::table::{Cell, Input, MR};
+use cmid_proto::memory::{
+    Change, Ended, Fallback, Fault, MrState, Outcome, Policy, Provider, Refused, Reply, Subject, Traffic, Why,
+};
+
+use crate::small::{Bytes, Call, KEYS, Region, Use, changes, policies, registering};
+
+/// A region, and what the test knows of it: the device's registrations, the policy, whether the device is gone.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Place {
+    region: Region,
+    handles: Vec<u8>,
+    policy: Policy,
+    removed: bool,
+}
+
+/// What can reach a region.
+#[derive(Clone, Debug)]
+enum Step {
+    Reregister(Change<Use, Bytes>, Policy),
+    Deregister,
+    Removal,
+    Outcome(Outcome<u8>),
+}
+
+/// What `ibv_rereg_mr` may say: one of each kind.
+const REPLIES: [(i32, Errno); 6] = [
+    (0, Errno(0)),
+    (-1, Errno::EINVAL),
+    (-3, Errno::ENOMEM),
+    (-4, Errno::EOPNOTSUPP),
+    (-4, Errno::EIO),
+    (-7, Errno::EIO),
+];
+
+impl Place {
+    fn first() -> Self {
+        Place { region: registering(), handles: Vec::new(), policy: Policy::default(), removed: false }
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = vec![Step::Deregister, Step::Removal];
+        for change in changes(&self.region) {
+            steps.extend(policies().map(|policy| Step::Reregister(change.clone(), policy)));
+        }
+        // The device gives a handle that it does not have yet.
+        let handle = (0..3).find(|handle| !self.handles.contains(handle)).unwrap();
+        let mut outcomes = vec![Outcome::Registered(Ok((handle, KEYS))), Outcome::Registered(Err(Errno::ENOMEM))];
+        outcomes.extend(REPLIES.map(|(code, errno)| Outcome::Reregistered(Reply { code, errno, keys: KEYS })));
+        let results = [Ok(()), Err(Errno::EBUSY), Err(Errno::EIO)];
+        outcomes.extend(results.map(Outcome::Deregistered));
+        steps.extend(outcomes.into_iter().map(Step::Outcome));
+        steps
+    }
+
+    /// Which column of the table a step is.
+    fn input(&self, step: &Step) -> Input {
+        let checks = self.policy.provider == Provider::ChecksFirst;
+        let falls_back = self.policy.fallback == Fallback::Anew && !self.removed;
+        let two = self.region.state() == MrState::Discarding && self.handles.len() == 2;
+        match step {
+            Step::Reregister(..) => Input::Reregister,
+            Step::Deregister => Input::Deregister,
+            Step::Removal => Input::Removal,
+            Step::Outcome(Outcome::Registered(Ok(_))) => Input::Made,
+            Step::Outcome(Outcome::Registered(Err(_))) => Input::NotMade,
+            Step::Outcome(Outcome::Reregistered(reply)) => match (reply.code, reply.errno) {
+                (0 | -3, _) => Input::New,
+                (-4, Errno::EOPNOTSUPP) if falls_back => Input::Unsupported,
+                (-1, _) | (-4, Errno::EOPNOTSUPP) => Input::Old,
+                (-4, _) if checks => Input::Old,
+                _ => Input::Neither,
+            },
+            Step::Outcome(Outcome::Deregistered(Ok(()))) if two => Input::OneEnded,
+            Step::Outcome(Outcome::Deregistered(Ok(()))) => Input::Ended,
+            Step::Outcome(Outcome::Deregistered(Err(Errno::EBUSY))) => Input::Kept,
+            Step::Outcome(Outcome::Deregistered(Err(_))) => Input::Lost,
+        }
+    }
+
+    /// Takes the step; whether the region took it. What it refuses comes back as it was.
+    fn take(&mut self, step: Step) -> Result<(), Option<Why>> {
+        let state = self.region.state();
+        let refused = |refused: Refused| {
+            assert_eq!(refused.subject, Subject::Mr(Some(state)));
+            Some(refused.why)
+        };
+        match step {
+            Step::Reregister(change, policy) => {
+                self.region.reregister(change.clone(), policy, Traffic::Quiet).map_err(|(back, why)| {
+                    assert_eq!(back, change);
+                    refused(why)
+                })?;
+                self.policy = policy;
+            }
+            Step::Deregister => self.region.deregister(Traffic::Quiet).map_err(refused)?,
+            Step::Removal => {
+                self.region.handle_removal();
+                self.removed = true;
+            }
+            Step::Outcome(outcome) => {
+                let ends = match self.region.call() {
+                    Some(Call::Deregister { handle }) => Some(*handle),
+                    _ => None,
+                };
+                self.region.handle_outcome(outcome).map(drop).map_err(|fault: Fault| {
+                    assert_eq!(fault.subject, Subject::Mr(Some(state)));
+                    None
+                })?;
+                match outcome {
+                    Outcome::Registered(Ok((handle, _))) => self.handles.push(handle),
+                    Outcome::Deregistered(Ok(())) => self.handles.retain(|&own| Some(own) != ends),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is true of every region.
+    fn check(&self) {
+        let (region, state) = (&self.region, self.region.state());
+        let at_rest = matches!(state, MrState::Registered | MrState::Unusable | MrState::Gone);
+        assert_eq!(region.call().is_none(), at_rest, "{region:?}");
+        assert_eq!(state == MrState::Gone, self.handles.is_empty() && state != MrState::Registering, "{region:?}");
+        let usable = state == MrState::Registered;
+        assert_eq!(
+            (region.keys().is_some(), region.pd().is_some(), region.access().is_some()),
+            (usable, usable, usable)
+        );
+        assert!(!(self.removed && usable), "{region:?}");
+        if let Some(Call::Deregister { handle } | Call::Reregister { handle, .. }) = region.call() {
+            assert!(self.handles.contains(handle), "{region:?} names a registration that the device does not have");
+        }
+        // No deadlock: what is at rest can be ended.
+        if at_rest && state != MrState::Gone {
+            region.clone().deregister(Traffic::Quiet).unwrap();
+        }
+    }
+
+    /// With a device that does what it is asked, it is gone within two requests, and so are the device's registrations.
+    fn ends(&self) {
+        let mut place = self.clone();
+        for _ in 0..2 {
+            for _ in 0..4 {
+                let outcome = match place.region.call() {
+                    None => break,
+                    Some(Call::Register { .. }) => Outcome::Registered(Ok((9, KEYS))),
+                    Some(Call::Reregister { .. }) => {
+                        Outcome::Reregistered(Reply { code: 0, errno: Errno(0), keys: KEYS })
+                    }
+                    Some(Call::Deregister { .. }) => Outcome::Deregistered(Ok(())),
+                };
+                place.take(Step::Outcome(outcome)).unwrap();
+            }
+            if place.region.state() != MrState::Gone {
+                place.take(Step::Deregister).unwrap();
+            }
+        }
+        assert_eq!(place.region.state(), MrState::Gone, "from {:?}", self.region);
+        assert!(place.handles.is_empty(), "from {:?}", self.region);
+    }
+}
+
+/// Takes the step from a place and compares with the table. Where it leads, and which cell it was.
+fn compare(place: &Place, step: Step) -> (Place, (MrState, Input)) {
+    let (state, input) = (place.region.state(), place.input(&step));
+    let mut after = place.clone();
+    let told = format!("{step:?} of {:?}", place.region);
+    let result = after.take(step);
+    match MR[state.index()][input.index()] {
+        Cell::Go(next) => {
+            assert_eq!(result, Ok(()), "{told}");
+            let next = if after.removed && next == MrState::Registered { MrState::Unusable } else { next };
+            assert_eq!(after.region.state(), next, "{told}");
+        }
+        Cell::Refuse(why) => {
+            let gone = place.removed && why == Why::OnlyDeregister;
+            assert_eq!(result, Err(Some(if gone { Why::DeviceGone } else { why })), "{told}");
+            assert!(after == *place, "{told} was refused and changed something");
+        }
+        Cell::Fault => {
+            assert_eq!(result, Err(None), "{told}");
+            assert!(after == *place, "{told} was a fault and changed something");
+        }
+    }
+    (after, (state, input))
+}
+
+/// Cells that nothing can reach: an outcome is only the first of two where there are two; only a region that was to be
+/// re-registered has a policy with a fallback.
+fn unreachable() -> BTreeSet<(MrState, Input)> {
+    let one_of_two = MrState::ALL.into_iter().filter(|&state| state != MrState::Discarding);
+    one_of_two.map(|state| (state, Input::OneEnded)).chain([(MrState::Registering, Input::Unsupported)]).collect()
+}
+
+#[test]
+fn every_region_that_can_be_obeys_the_table_and_can_be_ended() {
+    let mut seen = HashSet::from([Place::first()]);
+    let mut next = VecDeque::from([Place::first()]);
+    let mut cells = BTreeSet::new();
+    while let Some(place) = next.pop_front() {
+        place.check();
+        place.ends();
+        for step in place.steps() {
+            let (after, cell) = compare(&place, step);
+            cells.insert(cell);
+            if seen.insert(after.clone()) {
+                next.push_back(after);
+            }
+        }
+    }
+    let all: BTreeSet<_> = MrState::ALL.into_iter().flat_map(|state| Input::ALL.map(|input| (state, input))).collect();
+    let left: BTreeSet<_> = all.difference(&cells).copied().collect();
+    assert_eq!(left, unreachable());
+    for (state, input) in left {
+        assert_eq!(MR[state.index()][input.index()], Cell::Fault);
+    }
+}
+
+#[test]
+fn what_ended_says_so_and_nothing_else_does() {
+    let mut region = registering();
+    assert_eq!(region.handle_outcome(Outcome::Registered(Ok((0, KEYS)))), Ok(Some(Ended::Registered(KEYS))));
+    assert_eq!(region.run(|call| panic!("{call:?}")), Ok(None), "there was nothing to do");
+    let mut region = registering();
+    let ended = region.run(|_| Outcome::Registered(Err(Errno::ENOMEM)));
+    assert_eq!(ended, Ok(Some(Ended::NotRegistered(Errno::ENOMEM, Bytes(1)))));
+    assert_eq!((region.state(), region.buffer()), (MrState::Gone, None));
+}
+
+#[test]
+fn a_driver_that_answers_another_call_is_told_and_the_call_is_still_to_be_made() {
+    let mut region = registering();
+    let before = region.clone();
+    let fault = region.run(|_| Outcome::Deregistered(Ok(()))).unwrap_err();
+    assert_eq!(fault.to_string(), "an outcome of deregister for an MR while registering");
+    assert_eq!(region, before);
+    assert!(matches!(region.call(), Some(Call::Register { .. })));
+}

@@ -1,0 +1,114 @@
+//! Every PD that can come to be, with everything that can reach it, against the table.
+
+use std::collections::{BTreeSet, HashSet, VecDeque};
+
+use cmid_proto::Errno;
+use cmid_proto::memory::table::{Cell, PD, PdInput};
+use cmid_proto::memory::{Domain, Fault, PdState, Refused, Subject, Verb, Why};
+
+/// More than that many uses are no different.
+const USES: u32 = 2;
+
+/// `None` for a fault.
+fn take(domain: &mut Domain, input: PdInput) -> Result<(), Option<Refused>> {
+    let fault = |fault: Fault| {
+        assert!(matches!(fault.subject, Subject::Pd(_)));
+        None
+    };
+    match input {
+        PdInput::Use => domain.acquire().map_err(Some),
+        PdInput::Dealloc => domain.dealloc().map_err(Some),
+        PdInput::Removal => {
+            domain.handle_removal();
+            Ok(())
+        }
+        PdInput::Done => domain.handle_outcome(Ok(())).map_err(fault),
+        PdInput::Failed => domain.handle_outcome(Err(Errno::EBUSY)).map_err(fault),
+    }
+}
+
+fn compare(domain: &Domain, removed: bool, input: PdInput) -> Domain {
+    let (state, users) = (domain.state(), domain.users());
+    let mut after = domain.clone();
+    let result = take(&mut after, input);
+    let refused = |why| {
+        let request = if input == PdInput::Use { Verb::Use } else { Verb::Dealloc };
+        Err(Some(Refused { request, subject: Subject::Pd(state), why }))
+    };
+    match PD[state.index()][input.index()] {
+        Cell::Go(_) if input == PdInput::Dealloc && users > 0 => assert_eq!(result, refused(Why::InUse(users))),
+        Cell::Go(next) => {
+            assert_eq!(result, Ok(()), "{input} while {state}");
+            let next = if removed && next == PdState::Live { PdState::Stranded } else { next };
+            assert_eq!(after.state(), next, "{input} while {state}");
+            assert_eq!(after.users(), users + u32::from(input == PdInput::Use), "{input} while {state}");
+            return after;
+        }
+        Cell::Refuse(why) => assert_eq!(result, refused(why), "{input} while {state}"),
+        Cell::Fault => assert_eq!(result, Err(None), "{input} while {state}"),
+    }
+    assert_eq!(&after, domain, "{input} while {state} changed something");
+    after
+}
+
+/// With a device that does what it is asked, and no more users, it can be ended.
+fn ends(mut domain: Domain) {
+    for _ in 0..domain.users() {
+        domain.release();
+    }
+    if matches!(domain.state(), PdState::Allocating | PdState::Deallocating) {
+        domain.handle_outcome(Ok(())).unwrap();
+    }
+    if domain.state() != PdState::Gone {
+        domain.dealloc().unwrap();
+        domain.handle_outcome(Ok(())).unwrap();
+    }
+    assert_eq!(domain.state(), PdState::Gone);
+}
+
+#[test]
+fn every_domain_that_can_be_obeys_the_table_and_can_be_ended() {
+    let first = (Domain::alloc(), false);
+    let mut seen = HashSet::from([first.clone()]);
+    let mut next = VecDeque::from([first]);
+    let mut cells = BTreeSet::new();
+    while let Some((domain, removed)) = next.pop_front() {
+        ends(domain.clone());
+        let mut after: Vec<_> = PdInput::ALL
+            .into_iter()
+            .map(|input| {
+                cells.insert((domain.state(), input));
+                (compare(&domain, removed, input), removed || input == PdInput::Removal)
+            })
+            .collect();
+        if domain.users() > 0 {
+            let mut released = domain.clone();
+            released.release();
+            assert_eq!((released.users(), released.state()), (domain.users() - 1, domain.state()));
+            after.push((released, removed));
+        }
+        next.extend(after.into_iter().filter(|place| place.0.users() <= USES && seen.insert(place.clone())));
+    }
+    assert_eq!(cells.len(), PdState::COUNT * PdInput::COUNT, "a cell was never reached");
+}
+
+#[test]
+fn a_use_is_shared_even_when_nothing_new_can_be_made() {
+    let mut domain = Domain::alloc();
+    domain.handle_outcome(Ok(())).unwrap();
+    domain.acquire().unwrap();
+    domain.handle_removal();
+    assert_eq!(domain.acquire().unwrap_err().why, Why::DeviceGone);
+    domain.share();
+    assert_eq!((domain.users(), domain.dealloc().unwrap_err().why), (2, Why::InUse(2)));
+}
+
+#[test]
+fn what_is_released_once_too_often_frees_nothing() {
+    let mut domain = Domain::alloc();
+    domain.handle_outcome(Ok(())).unwrap();
+    domain.release();
+    assert_eq!(domain.users(), 0);
+    domain.acquire().unwrap();
+    assert_eq!(domain.dealloc().unwrap_err().why, Why::InUse(1));
+}

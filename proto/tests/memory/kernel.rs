@@ -1,0 +1,115 @@
+//! A device that keeps books of its own: which registration belongs to which PD and refers to which memory.
+
+use std::collections::BTreeMap;
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{Call, Keys, Outcome, Provider, Reply};
+
+use crate::world::{Memory, Use};
+
+/// A registration, as the device knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) pd: usize,
+    pub(crate) memory: u32,
+    pub(crate) keys: Keys,
+    owner: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Kernel {
+    entries: BTreeMap<u32, Entry>,
+    next: u32,
+}
+
+/// What `ibv_rereg_mr` really did.
+#[derive(Clone, Copy, PartialEq)]
+enum Did {
+    All,
+    Nothing,
+    /// What it says does not tell.
+    Something,
+}
+
+const REPLIES: [(i32, Errno, Did); 12] = [
+    (0, Errno(0), Did::All),
+    (0, Errno::EINVAL, Did::All),
+    (-3, Errno::ENOMEM, Did::All),
+    (-4, Errno::EOPNOTSUPP, Did::Nothing),
+    (-4, Errno::EOPNOTSUPP, Did::Nothing),
+    (-4, Errno::EOPNOTSUPP, Did::Nothing),
+    (-4, Errno::EINVAL, Did::Nothing),
+    (-1, Errno::EINVAL, Did::Nothing),
+    (-2, Errno::ENOMEM, Did::Nothing),
+    (-4, Errno::EIO, Did::Something),
+    (-5, Errno::ENOMEM, Did::Something),
+    (-9, Errno::EIO, Did::Something),
+];
+
+impl Kernel {
+    /// How many registrations belong to a PD.
+    pub(crate) fn uses(&self, pd: usize) -> usize {
+        self.entries.values().filter(|entry| entry.pd == pd).count()
+    }
+
+    /// The registrations that a region has asked for.
+    pub(crate) fn of(&self, owner: usize) -> Vec<Entry> {
+        self.entries.values().filter(|entry| entry.owner == owner).copied().collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn keys(&mut self) -> Keys {
+        self.next += 1;
+        Keys { lkey: self.next, rkey: self.next + 1_000_000 }
+    }
+
+    /// Makes the call of a region. With luck 0 it succeeds.
+    pub(crate) fn answer(
+        &mut self,
+        owner: usize,
+        call: &Call<'_, Use, Memory, u32>,
+        provider: Provider,
+        removed: bool,
+        luck: u8,
+    ) -> Outcome<u32> {
+        match call {
+            Call::Register { .. } if removed => Outcome::Registered(Err(Errno::EIO)),
+            Call::Register { .. } if luck % 5 == 4 => Outcome::Registered(Err(Errno::ENOMEM)),
+            Call::Register { pd, buffer, .. } => {
+                let keys = self.keys();
+                let entry = Entry { pd: pd.0.number, memory: buffer.number, keys, owner };
+                self.entries.insert(self.next, entry);
+                Outcome::Registered(Ok((self.next, keys)))
+            }
+            Call::Reregister { handle, change } => {
+                let (code, errno, did) = REPLIES[usize::from(luck) % REPLIES.len()];
+                let keys = self.keys();
+                let entry = self.entries.get_mut(handle).unwrap();
+                // One that checks first has done nothing, unless it says what nobody knows.
+                let checked = provider == Provider::ChecksFirst && matches!(code, -4 | -5);
+                if did == Did::All || (did == Did::Something && luck % 2 == 1 && !checked) {
+                    entry.keys = keys;
+                    entry.pd = change.pd.as_ref().map_or(entry.pd, |pd| pd.0.number);
+                    entry.memory = change.buffer.as_ref().map_or(entry.memory, |buffer| buffer.number);
+                }
+                Outcome::Reregistered(Reply { code, errno, keys: entry.keys })
+            }
+            Call::Deregister { handle } => {
+                assert!(self.entries.contains_key(handle), "registration {handle} is deregistered twice");
+                let errno = match luck % 6 {
+                    3 => Errno::EBUSY,
+                    4 => Errno::EINVAL,
+                    5 => Errno::EIO,
+                    _ => {
+                        self.entries.remove(handle);
+                        return Outcome::Deregistered(Ok(()));
+                    }
+                };
+                Outcome::Deregistered(Err(errno))
+            }
+        }
+    }
+}

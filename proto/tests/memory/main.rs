@@ -1,0 +1,14 @@
+//! Memory regions and protection domains: the test plays the application and the device.
+
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
+
+mod arguments;
+mod cells;
+mod domains;
+mod kernel;
+mod ledger;
+mod property;
+mod reregistration;
+mod rules;
+mod small;
+mod world;

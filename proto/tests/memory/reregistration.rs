@@ -1,0 +1,359 @@
+//! The table: every combination of flags, every outcome, in flight or not, every way through the fallback, every moment of a
+//! removal; against the rules written down in `rules.rs`.
+
+use std::rc::Rc;
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{
+    self, Change, Ended, Failure, Keys, MrState, Outcome, Policy, Provider, Region, Reply, Settled, Step, Traffic,
+    Valid, Way, Why,
+};
+
+use crate::ledger::{Counted, Freed, Memory, Use};
+use crate::rules::{
+    ACCESS, ANEW, BEFORE, CHANGED, Case, Expected, FALLBACKS, FENCED, FLAG_ACCESS, FLAG_PD, FLAG_TRANSLATION, Fallback,
+    REMOVALS, REPLIES, Removal,
+};
+
+type Call<'a> = memory::Call<'a, Use, Memory, u8>;
+
+/// A registered region, and what is watched of it.
+struct Bench {
+    a: Rc<Counted>,
+    b: Rc<Counted>,
+    freed: Freed,
+    region: Region<Use, Memory, u8>,
+}
+
+/// What the device does with the calls of one case; checks each.
+struct Device {
+    case: Case,
+    calls: usize,
+    /// Registrations that the device has.
+    handles: Vec<u8>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (a, b, freed) = (Counted::new("A", 0), Counted::new("B", 0), Freed::default());
+        let mut region = Region::register(Use::of(&a), Memory::new("old", 64, &freed), ACCESS).unwrap();
+        let ended = region.handle_outcome(Outcome::Registered(Ok((1, BEFORE)))).unwrap();
+        assert!(matches!(ended, Some(Ended::Registered(BEFORE))));
+        Bench { a, b, freed, region }
+    }
+
+    fn change(&self, flags: u32) -> Change<Use, Memory> {
+        Change {
+            buffer: (flags & FLAG_TRANSLATION != 0).then(|| Memory::new("new", 32, &self.freed)),
+            pd: (flags & FLAG_PD != 0).then(|| Use::of(&self.b)),
+            access: (flags & FLAG_ACCESS != 0).then_some(FENCED),
+        }
+    }
+
+    /// All that a region consists of.
+    fn snapshot(&self) -> String {
+        format!("{:?}", self.region)
+    }
+
+    fn uses(&self) -> [u32; 2] {
+        [self.a.uses(), self.b.uses()]
+    }
+
+    /// It is refused, everything comes back, nothing has changed.
+    fn refuses_change(&mut self, flags: u32, traffic: Traffic, why: Why) {
+        let (before, uses) = (self.snapshot(), self.uses());
+        let change = self.change(flags);
+        let asked = format!("{change:?}");
+        let (back, refused) = self.region.reregister(change, Policy::default(), traffic).unwrap_err();
+        assert_eq!((format!("{back:?}"), refused.why), (asked, why));
+        drop(back);
+        self.freed.borrow_mut().retain(|&name| name != "new");
+        assert_eq!((self.snapshot(), self.uses()), (before, uses));
+    }
+
+    fn refuses_end(&mut self, traffic: Traffic, why: Why) {
+        let before = self.snapshot();
+        assert_eq!(self.region.deregister(traffic).unwrap_err().why, why);
+        assert_eq!(self.snapshot(), before);
+    }
+}
+
+impl Device {
+    fn answer(&mut self, call: &Call<'_>) -> Outcome<u8> {
+        let case = self.case;
+        self.calls += 1;
+        match call {
+            Call::Reregister { handle, change } => {
+                assert_eq!((self.calls, **handle, change.flags().bits()), (1, 1, case.flags));
+                assert_eq!(change.buffer.as_ref().map_or("new", |buffer| buffer.name), "new");
+                assert_eq!(change.pd.as_ref().map_or("B", Use::name), "B");
+                assert_eq!(change.access.unwrap_or(FENCED), FENCED);
+                let (code, errno, ..) = case.reply;
+                Outcome::Reregistered(Reply { code, errno, keys: CHANGED })
+            }
+            Call::Register { pd, buffer, access } => {
+                let has = |flag| case.flags & flag != 0;
+                assert!(case.falls_back() && self.calls == 2);
+                assert_eq!(pd.name(), if has(FLAG_PD) { "B" } else { "A" });
+                assert_eq!(buffer.name, if has(FLAG_TRANSLATION) { "new" } else { "old" });
+                assert_eq!(*access, if has(FLAG_ACCESS) { FENCED } else { ACCESS });
+                if matches!(case.fallback, Fallback::CannotRegister) {
+                    return Outcome::Registered(Err(Errno::ENOMEM));
+                }
+                self.handles.push(2);
+                Outcome::Registered(Ok((2, ANEW)))
+            }
+            Call::Deregister { handle } => {
+                let result = match (case.fallback, **handle) {
+                    (Fallback::OldLost(errno) | Fallback::OldKept(errno), 1) => Err(errno),
+                    (Fallback::OldKeptNewStuck(errno, _), 1) | (Fallback::OldKeptNewStuck(_, errno), 2) => Err(errno),
+                    (Fallback::Succeeds, 1) | (Fallback::OldKept(_), 2) => Ok(()),
+                    other => panic!("asked to deregister {other:?}"),
+                };
+                if result.is_ok() {
+                    self.handles.retain(|own| own != *handle);
+                }
+                Outcome::Deregistered(result)
+            }
+        }
+    }
+}
+
+/// Makes the calls of the request one by one, with the removal in between.
+fn settle(bench: &mut Bench, device: &mut Device) -> Settled<Memory> {
+    loop {
+        if device.case.removal == Removal::During(device.calls) {
+            bench.region.handle_removal();
+        }
+        let state = bench.region.state();
+        assert_eq!((bench.region.keys(), bench.region.pd().is_some()), (None, false), "while {state}");
+        let outcome = device.answer(&bench.region.call().unwrap());
+        match bench.region.handle_outcome(outcome).unwrap() {
+            None => assert!(bench.freed.borrow().is_empty()),
+            Some(Ended::Reregistered(settled)) => return settled,
+            Some(other) => panic!("{other:?}"),
+        }
+    }
+}
+
+fn seen(bench: &Bench, settled: &Settled<Memory>, expected: &Expected) -> Expected {
+    let region = &bench.region;
+    let usable = region.keys().map(|keys| (keys, region.pd().unwrap().name(), region.access().unwrap()));
+    assert_eq!(usable.is_some(), region.access().is_some());
+    Expected {
+        state: region.state(),
+        result: settled.result.map_err(|failure| (failure.step, failure.errno, failure.valid)),
+        returned: settled.buffer.as_ref().map(|buffer| buffer.name),
+        kept: region.buffer().unwrap().name,
+        uses: bench.uses(),
+        usable,
+        way: region.way(),
+        // Seen at the end.
+        other: expected.other,
+        handles: expected.handles,
+    }
+}
+
+/// Deregisters, each handle once, and sees that everything comes back. With `errno` each attempt fails once before.
+fn end(mut bench: Bench, mut device: Device, expected: &Expected, errno: Option<Errno>) {
+    let (mut ended, mut tries) = (Vec::new(), 0);
+    let mut fails = errno;
+    let returned = loop {
+        if bench.region.call().is_none() {
+            tries += 1;
+            bench.region.deregister(Traffic::Quiet).unwrap();
+        }
+        let Some(Call::Deregister { handle }) = bench.region.call() else { panic!("{:?}", bench.region) };
+        let handle = *handle;
+        assert!(device.handles.contains(&handle), "handle {handle} is deregistered twice");
+        if let Some(errno) = fails.take() {
+            let uses = bench.uses();
+            let result = bench.region.handle_outcome(Outcome::Deregistered(Err(errno))).unwrap();
+            let Some(Ended::NotDeregistered(failure)) = result else { panic!("{result:?}") };
+            let survives = matches!(errno, Errno::EBUSY | Errno::EINVAL) && expected.state == MrState::Registered;
+            let state = if survives { MrState::Registered } else { MrState::Unusable };
+            assert_eq!((failure.errno, bench.region.state(), bench.uses()), (errno, state, uses));
+            assert_eq!(bench.region.keys(), expected.usable.filter(|_| survives).map(|(keys, ..)| keys));
+            continue;
+        }
+        fails = errno;
+        device.handles.retain(|&own| own != handle);
+        ended.push(handle);
+        if let Some(result) = bench.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap() {
+            let Ended::Deregistered(returned) = result else { panic!("{result:?}") };
+            break returned;
+        }
+        assert!(bench.freed.borrow().is_empty());
+    };
+    assert_eq!((ended.as_slice(), device.handles.len()), (expected.handles, 0));
+    assert_eq!(tries, 1 + if errno.is_some() { ended.len() } else { 0 });
+    assert_eq!(returned.buffer.name, expected.kept);
+    assert_eq!(returned.other.as_ref().map(|buffer| buffer.name), expected.other);
+    assert_eq!((bench.uses(), bench.region.state(), bench.region.buffer().is_none()), ([0, 0], MrState::Gone, true));
+
+    bench.refuses_end(Traffic::Quiet, Why::Gone);
+    bench.refuses_change(FLAG_ACCESS, Traffic::Quiet, Why::Gone);
+    bench.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap_err();
+    drop(bench.region);
+    assert!(bench.freed.borrow().is_empty(), "the region freed memory");
+}
+
+fn run(case: Case, errno: Option<Errno>) {
+    let mut bench = Bench::new();
+    let mut device = Device { case, calls: 0, handles: vec![1] };
+    let provider = if case.checks_first { Provider::ChecksFirst } else { Provider::Unknown };
+    let wanted = !matches!(case.fallback, Fallback::NotWanted);
+    let fallback = if wanted { memory::Fallback::Anew } else { memory::Fallback::None };
+    let change = bench.change(case.flags);
+    bench.region.reregister(change, Policy { fallback, provider }, Traffic::Quiet).unwrap();
+    bench.refuses_change(case.flags, Traffic::Quiet, Why::Busy);
+    bench.refuses_end(Traffic::Quiet, Why::Busy);
+
+    let settled = settle(&mut bench, &mut device);
+    match case.removal {
+        Removal::After => bench.region.handle_removal(),
+        // During a call that there was not: after it.
+        Removal::During(call) if call >= device.calls => bench.region.handle_removal(),
+        Removal::During(_) | Removal::Never => {}
+    }
+    let expected = case.expected();
+    assert_eq!(seen(&bench, &settled, &expected), expected, "{case:?}");
+    assert!(bench.freed.borrow().is_empty(), "{case:?} freed memory");
+
+    // What is legal next.
+    let removed = case.removal != Removal::Never;
+    match (expected.state, removed) {
+        (MrState::Registered, _) => {
+            let change = bench.change(case.flags);
+            let unchanged = bench.snapshot();
+            assert_ne!(unchanged, {
+                bench.region.reregister(change, Policy::default(), Traffic::Quiet).unwrap();
+                bench.snapshot()
+            });
+            // The library refuses it: all is as before.
+            let reply = Reply { code: -1, errno: Errno::EINVAL, keys: Keys::default() };
+            let ended = bench.region.handle_outcome(Outcome::Reregistered(reply)).unwrap();
+            assert!(matches!(ended, Some(Ended::Reregistered(_))));
+            drop(ended);
+            bench.freed.borrow_mut().clear();
+            assert_eq!(bench.uses(), expected.uses);
+        }
+        (_, true) => bench.refuses_change(case.flags, Traffic::Quiet, Why::DeviceGone),
+        (_, false) => bench.refuses_change(case.flags, Traffic::Quiet, Why::OnlyDeregister),
+    }
+    if !removed {
+        bench.refuses_end(Traffic::InFlight, Why::InFlight);
+    }
+    end(bench, device, &expected, errno);
+    // Freed by the one who got it back.
+    drop(settled);
+}
+
+fn cases() -> impl Iterator<Item = Case> {
+    let flags = (1..=7).flat_map(|flags| REPLIES.map(|reply| (flags, reply)));
+    let known = flags.flat_map(|(flags, reply)| [false, true].map(|checks_first| (flags, reply, checks_first)));
+    known.flat_map(|(flags, reply, checks_first)| {
+        FALLBACKS
+            .into_iter()
+            .flat_map(move |fallback| REMOVALS.map(|removal| Case { flags, reply, checks_first, fallback, removal }))
+    })
+}
+
+#[test]
+fn every_change_with_every_outcome_leaves_what_the_rules_say() {
+    let mut run_so_far = 0;
+    for case in cases() {
+        run(case, None);
+        run_so_far += 1;
+    }
+    assert_eq!(run_so_far, 7 * REPLIES.len() * 2 * FALLBACKS.len() * REMOVALS.len());
+}
+
+#[test]
+fn after_every_outcome_a_deregistration_that_fails_can_be_tried_again() {
+    for errno in [Errno::EBUSY, Errno::EINVAL, Errno::EIO] {
+        // Whether the provider is known makes no difference to what comes after.
+        for case in cases().filter(|case| !case.checks_first) {
+            run(case, Some(errno));
+        }
+    }
+}
+
+#[test]
+fn in_flight_or_without_a_device_every_change_is_refused_and_comes_back() {
+    for flags in 1..=7 {
+        let mut bench = Bench::new();
+        bench.refuses_change(flags, Traffic::InFlight, Why::InFlight);
+        bench.refuses_end(Traffic::InFlight, Why::InFlight);
+        bench.region.handle_removal();
+        assert_eq!((bench.region.state(), bench.region.keys()), (MrState::Unusable, None));
+        for traffic in [Traffic::Quiet, Traffic::InFlight] {
+            bench.refuses_change(flags, traffic, Why::DeviceGone);
+        }
+        // Nothing is in flight on a device that is not there.
+        bench.region.deregister(Traffic::InFlight).unwrap();
+        let ended = bench.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap();
+        let Some(Ended::Deregistered(returned)) = ended else { panic!("{ended:?}") };
+        assert_eq!((returned.buffer.name, returned.other.is_none(), bench.uses()), ("old", true, [0, 0]));
+    }
+}
+
+/// Asks for other rights; the device answers so, and a fallback succeeds.
+fn fence(bench: &mut Bench, fallback: memory::Fallback, code: i32, errno: Errno) {
+    let policy = Policy { fallback, provider: Provider::Unknown };
+    bench.region.reregister(bench.change(FLAG_ACCESS), policy, Traffic::Quiet).unwrap();
+    let ended = bench.region.run(|call| match call {
+        Call::Reregister { .. } => Outcome::Reregistered(Reply { code, errno, keys: CHANGED }),
+        Call::Register { .. } => Outcome::Registered(Ok((2, ANEW))),
+        Call::Deregister { .. } => Outcome::Deregistered(Ok(())),
+    });
+    assert!(matches!(ended, Ok(Some(Ended::Reregistered(_)))));
+}
+
+#[test]
+fn keys_are_read_again_after_every_success() {
+    for (code, fallback, keys) in [
+        (0, memory::Fallback::None, CHANGED),
+        (-3, memory::Fallback::None, CHANGED),
+        (-4, memory::Fallback::Anew, ANEW),
+    ] {
+        let mut bench = Bench::new();
+        fence(&mut bench, fallback, code, Errno::EOPNOTSUPP);
+        assert_eq!((bench.region.keys(), bench.region.access()), (Some(keys), Some(FENCED)));
+    }
+}
+
+#[test]
+fn the_way_is_that_of_the_last_success() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.region.way(), Way::Anew);
+    for (fallback, code, way) in [
+        (memory::Fallback::Anew, 0, Way::InPlace),
+        (memory::Fallback::None, -4, Way::InPlace),
+        (memory::Fallback::Anew, -4, Way::Anew),
+        (memory::Fallback::None, -4, Way::Anew),
+        (memory::Fallback::None, -3, Way::InPlace),
+    ] {
+        fence(&mut bench, fallback, code, Errno::EOPNOTSUPP);
+        assert_eq!(bench.region.way(), way);
+    }
+}
+
+#[test]
+fn a_deregistration_that_fails_says_what_is_left_whether_the_device_is_there_or_not() {
+    for removed in [false, true] {
+        for (errno, valid) in [(Errno::EBUSY, Valid::Old), (Errno::EINVAL, Valid::Old), (Errno::EIO, Valid::Neither)] {
+            let mut bench = Bench::new();
+            bench.region.deregister(Traffic::Quiet).unwrap();
+            if removed {
+                bench.region.handle_removal();
+            }
+            let ended = bench.region.handle_outcome(Outcome::Deregistered(Err(errno))).unwrap();
+            let failure = Failure { step: Step::Deregister, errno, valid };
+            assert!(matches!(ended, Some(Ended::NotDeregistered(told)) if told == failure), "{ended:?}");
+            let usable = valid == Valid::Old && !removed;
+            let state = if usable { MrState::Registered } else { MrState::Unusable };
+            assert_eq!((bench.region.state(), bench.region.keys()), (state, usable.then_some(BEFORE)));
+        }
+    }
+}

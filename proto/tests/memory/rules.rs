@@ -1,0 +1,190 @@
+//! What must come of a re-registration, written down by hand from ibv_rereg_mr(3), the stages of libibverbs and the checks of
+//! the kernel. Nothing here asks the library under test.
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{Access, Code, Keys, MrState, Step, Valid, Way};
+
+use Left::{Neither, New, Old};
+
+/// Which registration is there afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    Old,
+    New,
+    Neither,
+}
+
+/// What `ibv_rereg_mr` can return, with errno; what that leaves if nothing is known of the provider, and if it is known to
+/// check before it changes anything.
+pub(crate) const REPLIES: [(i32, Errno, Left, Left); 16] = [
+    (0, Errno::EIO, New, New), // errno is left over from something else
+    (-1, Errno::EINVAL, Old, Old),
+    (-2, Errno::ENOMEM, Old, Old),
+    (-3, Errno::ENOMEM, New, New),
+    (-4, Errno::EOPNOTSUPP, Old, Old),
+    (-4, Errno::EINVAL, Old, Old),
+    (-4, Errno::ENOMEM, Neither, Old),
+    (-4, Errno::EBUSY, Neither, Old),
+    (-4, Errno::ENOENT, Neither, Old),
+    (-4, Errno::EACCES, Neither, Old),
+    (-4, Errno::EIO, Neither, Old),
+    (-5, Errno::ENOMEM, Neither, Old),
+    (-5, Errno::EINVAL, Neither, Old),
+    (-5, Errno::EOPNOTSUPP, Neither, Old),
+    (-6, Errno::EIO, Neither, Neither),
+    (1, Errno::EOPNOTSUPP, Neither, Neither),
+];
+
+pub(crate) const FLAG_TRANSLATION: u32 = 1;
+pub(crate) const FLAG_PD: u32 = 2;
+pub(crate) const FLAG_ACCESS: u32 = 4;
+
+/// What becomes of the fallback's calls: `ibv_reg_mr`, `ibv_dereg_mr` of the old one, `ibv_dereg_mr` of the new one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fallback {
+    NotWanted,
+    CannotRegister,
+    Succeeds,
+    OldLost(Errno),
+    OldKept(Errno),
+    OldKeptNewStuck(Errno, Errno),
+}
+
+pub(crate) const FALLBACKS: [Fallback; 9] = [
+    Fallback::NotWanted,
+    Fallback::CannotRegister,
+    Fallback::Succeeds,
+    Fallback::OldLost(Errno::EIO),
+    Fallback::OldLost(Errno::ENOMEM),
+    Fallback::OldKept(Errno::EBUSY),
+    Fallback::OldKept(Errno::EINVAL),
+    Fallback::OldKeptNewStuck(Errno::EBUSY, Errno::EBUSY),
+    Fallback::OldKeptNewStuck(Errno::EBUSY, Errno::EIO),
+];
+
+/// When the device goes, if not before the request: then there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Removal {
+    Never,
+    /// While the call with this number is under way; later than that if there are not so many.
+    During(usize),
+    /// When all is settled.
+    After,
+}
+
+pub(crate) const REMOVALS: [Removal; 5] =
+    [Removal::Never, Removal::During(0), Removal::During(1), Removal::During(2), Removal::After];
+
+/// One case of the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    pub(crate) flags: u32,
+    pub(crate) reply: (i32, Errno, Left, Left),
+    pub(crate) checks_first: bool,
+    pub(crate) fallback: Fallback,
+    pub(crate) removal: Removal,
+}
+
+pub(crate) const BEFORE: Keys = Keys { lkey: 11, rkey: 12 };
+pub(crate) const CHANGED: Keys = Keys { lkey: 21, rkey: 22 };
+pub(crate) const ANEW: Keys = Keys { lkey: 31, rkey: 32 };
+pub(crate) const ACCESS: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE);
+pub(crate) const FENCED: Access = Access::LOCAL_WRITE;
+
+/// What must be there when the request has ended. PDs are "A" (before) and "B" (asked for), memory "old" and "new".
+#[derive(Debug, PartialEq)]
+pub(crate) struct Expected {
+    pub(crate) state: MrState,
+    pub(crate) result: Result<Way, (Step, Errno, Valid)>,
+    pub(crate) returned: Option<&'static str>,
+    pub(crate) kept: &'static str,
+    /// What else comes back at the end.
+    pub(crate) other: Option<&'static str>,
+    pub(crate) uses: [u32; 2],
+    /// Keys, PD and rights, if it can be used.
+    pub(crate) usable: Option<(Keys, &'static str, Access)>,
+    pub(crate) way: Way,
+    /// The device's handles, in the order in which they are deregistered: 1 is the first, 2 the fallback's.
+    pub(crate) handles: &'static [u8],
+}
+
+impl Case {
+    fn has(self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Whether the fallback is begun: only after ERR_CMD with EOPNOTSUPP, if it is wanted, on a device that is there.
+    pub(crate) fn falls_back(self) -> bool {
+        let wanted = !matches!(self.fallback, Fallback::NotWanted);
+        let there = !matches!(self.removal, Removal::During(0));
+        wanted && there && (self.reply.0, self.reply.1) == (-4, Errno::EOPNOTSUPP)
+    }
+
+    pub(crate) fn expected(self) -> Expected {
+        let (code, errno, unknown, checking) = self.reply;
+        let left = if self.checks_first { checking } else { unknown };
+        let step = Step::Reregister(Code::from_raw(code));
+        if !self.falls_back() {
+            let result = if code == 0 { Ok(Way::InPlace) } else { Err((step, errno, valid(left))) };
+            return self.after(left, result, CHANGED, 1);
+        }
+        let old = Step::DeregisterOld;
+        match self.fallback {
+            Fallback::NotWanted => unreachable!("it falls back"),
+            Fallback::CannotRegister => self.after(Old, Err((Step::RegisterAnew, Errno::ENOMEM, Valid::Old)), ANEW, 1),
+            Fallback::Succeeds => self.after(New, Ok(Way::Anew), ANEW, 1),
+            Fallback::OldKept(errno) => self.after(Old, Err((old, errno, Valid::Old)), ANEW, 1),
+            Fallback::OldLost(errno) | Fallback::OldKeptNewStuck(errno, _) => {
+                self.after(Neither, Err((old, errno, Valid::Neither)), ANEW, 2)
+            }
+        }
+    }
+
+    /// `registrations`: how many the device has.
+    fn after(self, left: Left, result: Result<Way, (Step, Errno, Valid)>, keys: Keys, registrations: u32) -> Expected {
+        let (moves, repd, reaccess) = (self.has(FLAG_TRANSLATION), self.has(FLAG_PD), self.has(FLAG_ACCESS));
+        let removed = self.removal != Removal::Never;
+        let usable = match left {
+            _ if removed => None,
+            Neither => None,
+            Old => Some((BEFORE, "A", ACCESS)),
+            New => Some((keys, if repd { "B" } else { "A" }, if reaccess { FENCED } else { ACCESS })),
+        };
+        let in_place = left == New && result != Ok(Way::Anew);
+        let handles: &[u8] = match (registrations, result) {
+            (2, _) => &[2, 1],
+            (_, Ok(Way::Anew)) => &[2],
+            _ => &[1],
+        };
+        Expected {
+            state: if usable.is_some() { MrState::Registered } else { MrState::Unusable },
+            result,
+            returned: match left {
+                Old => moves.then_some("new"),
+                New => moves.then_some("old"),
+                Neither => None,
+            },
+            kept: if left == New && moves { "new" } else { "old" },
+            other: (left == Neither && moves).then_some("new"),
+            uses: match left {
+                Old => [1, 0],
+                New if repd => [0, 1],
+                New => [1, 0],
+                // One registration that may belong to either, or two that belong to both or one of them.
+                Neither if repd => [1, 1],
+                Neither => [registrations, 0],
+            },
+            usable,
+            way: if in_place { Way::InPlace } else { Way::Anew },
+            handles,
+        }
+    }
+}
+
+fn valid(left: Left) -> Valid {
+    match left {
+        Old => Valid::Old,
+        New => Valid::New,
+        Neither => Valid::Neither,
+    }
+}

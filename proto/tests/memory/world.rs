@@ -1,0 +1,317 @@
+//! Regions that share PDs, and a device that keeps books of its own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use cmid_proto::memory::{
+    Access, Buffer, Change, Domain, Ended, MrState, Outcome, Pd, PdState, Policy, Region, Settled, Traffic, Valid, Way,
+};
+
+use crate::kernel::Kernel;
+
+/// A PD and its number.
+pub(crate) struct Slot {
+    pub(crate) number: usize,
+    pub(crate) device: usize,
+    domain: RefCell<Domain>,
+}
+
+/// One use of a PD, counted by the machine under test.
+pub(crate) struct Use(pub(crate) Rc<Slot>);
+
+impl Use {
+    fn of(slot: &Rc<Slot>) -> Option<Self> {
+        slot.domain.borrow_mut().acquire().ok()?;
+        Some(Use(Rc::clone(slot)))
+    }
+}
+
+impl Clone for Use {
+    fn clone(&self) -> Self {
+        self.0.domain.borrow_mut().share();
+        Use(Rc::clone(&self.0))
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.domain.borrow_mut().release();
+    }
+}
+
+impl fmt::Debug for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PD {}", self.0.number)
+    }
+}
+
+impl Pd for Use {
+    fn same_device(&self, other: &Self) -> bool {
+        self.0.device == other.0.device
+    }
+}
+
+/// Memory with a number. That it comes back twice is impossible; that it is freed is counted.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) number: u32,
+    freed: Rc<Cell<u32>>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.freed.set(self.freed.get() + 1);
+    }
+}
+
+impl Buffer for Memory {
+    fn len(&self) -> usize {
+        1
+    }
+}
+
+/// A region, and what the test says that it holds.
+struct Member {
+    region: Region<Use, Memory, u32>,
+    device: usize,
+    policy: Policy,
+    /// Numbers of PDs: that of the old registration first.
+    holds: Vec<usize>,
+}
+
+/// The application and the device.
+pub(crate) struct World {
+    pds: Vec<Rc<Slot>>,
+    members: Vec<Member>,
+    kernel: Kernel,
+    /// Memory that the application has, by number.
+    outside: BTreeMap<u32, Memory>,
+    made: u32,
+    freed: Rc<Cell<u32>>,
+    removed: [bool; 2],
+}
+
+fn live() -> Domain {
+    let mut domain = Domain::alloc();
+    domain.handle_outcome(Ok(())).unwrap();
+    domain
+}
+
+impl World {
+    /// Three PDs on one device, two on another.
+    pub(crate) fn new() -> Self {
+        let slot = |number| Rc::new(Slot { number, device: number / 3, domain: RefCell::new(live()) });
+        World {
+            pds: (0..5).map(slot).collect(),
+            members: Vec::new(),
+            kernel: Kernel::default(),
+            outside: BTreeMap::new(),
+            made: 0,
+            freed: Rc::default(),
+            removed: [false; 2],
+        }
+    }
+
+    fn memory(&mut self) -> Memory {
+        self.made += 1;
+        Memory { number: self.made, freed: Rc::clone(&self.freed) }
+    }
+
+    fn back(&mut self, memory: impl IntoIterator<Item = Memory>) {
+        self.outside.extend(memory.into_iter().map(|memory| (memory.number, memory)));
+    }
+
+    /// Another region, if there are fewer than six: there is to be much that happens to each.
+    pub(crate) fn register(&mut self, pd: u8) {
+        if self.members.iter().filter(|member| member.region.state() != MrState::Gone).count() >= 6 {
+            return;
+        }
+        let slot = Rc::clone(&self.pds[usize::from(pd) % self.pds.len()]);
+        let Some(pd) = Use::of(&slot) else {
+            assert!(self.removed[slot.device]);
+            return;
+        };
+        let region = Region::register(pd, self.memory(), Access::LOCAL_WRITE).unwrap();
+        let holds = vec![slot.number];
+        self.members.push(Member { region, device: slot.device, policy: Policy::default(), holds });
+    }
+
+    /// Asks a region for a change. It is taken exactly if all is as it must be.
+    pub(crate) fn reregister(&mut self, at: u8, flags: u8, pd: u8, policy: Policy, traffic: Traffic) {
+        let Some(at) = self.member(at) else { return };
+        let slot = Rc::clone(&self.pds[usize::from(pd) % self.pds.len()]);
+        let pd = if flags & 2 != 0 { Use::of(&slot) } else { None };
+        let other = pd.as_ref().map(|pd| pd.0.number);
+        let change = Change {
+            buffer: (flags & 1 != 0).then(|| self.memory()),
+            access: (flags & 4 != 0).then_some(Access::REMOTE_READ),
+            pd,
+        };
+        let member = &mut self.members[at];
+        let foreign = other.is_some() && slot.device != member.device;
+        let right = member.region.state() == MrState::Registered && !change.flags().is_empty() && !foreign;
+        let before = format!("{:?}", member.region);
+        match member.region.reregister(change, policy, traffic) {
+            Ok(()) => {
+                assert!(right && traffic == Traffic::Quiet);
+                member.policy = policy;
+                member.holds.extend(other);
+            }
+            Err((change, refused)) => {
+                assert!(!right || traffic == Traffic::InFlight, "{refused}");
+                assert_eq!(format!("{:?}", member.region), before);
+                self.back(change.buffer);
+            }
+        }
+    }
+
+    pub(crate) fn deregister(&mut self, at: u8, traffic: Traffic) {
+        let Some(at) = self.member(at) else { return };
+        let member = &mut self.members[at];
+        let pinned = traffic == Traffic::InFlight && !self.removed[member.device];
+        let rests = member.region.call().is_none() && member.region.state() != MrState::Gone;
+        assert_eq!(member.region.deregister(traffic).is_ok(), rests && !pinned);
+    }
+
+    /// The call of a region is made.
+    pub(crate) fn call(&mut self, at: u8, luck: u8) {
+        let Some(at) = self.member(at) else { return };
+        let Some(call) = self.members[at].region.call() else { return };
+        let member = &self.members[at];
+        let outcome = self.kernel.answer(at, &call, member.policy.provider, self.removed[member.device], luck);
+        self.outcome(at, outcome);
+    }
+
+    fn outcome(&mut self, at: usize, outcome: Outcome<u32>) {
+        let member = &mut self.members[at];
+        let from = member.region.state();
+        match member.region.handle_outcome(outcome).unwrap() {
+            None => match outcome {
+                // The fallback's registration belongs to the PD that was asked for, or once more to the same.
+                Outcome::Registered(_) if member.holds.len() == 1 => member.holds.push(member.holds[0]),
+                Outcome::Deregistered(Ok(())) => {
+                    assert_eq!(from, MrState::Discarding);
+                    member.holds.truncate(1);
+                }
+                _ => {}
+            },
+            Some(Ended::Registered(keys)) => {
+                assert!(member.region.keys().is_none_or(|own| own == keys));
+            }
+            Some(Ended::NotRegistered(_, memory)) => {
+                member.holds.clear();
+                self.back([memory]);
+            }
+            Some(Ended::Reregistered(settled)) => self.settled(at, settled),
+            Some(Ended::Deregistered(returned)) => {
+                member.holds.clear();
+                self.back([returned.buffer].into_iter().chain(returned.other));
+            }
+            Some(Ended::NotDeregistered(failure)) => assert_ne!(failure.valid, Valid::New),
+        }
+    }
+
+    fn settled(&mut self, at: usize, settled: Settled<Memory>) {
+        let member = &mut self.members[at];
+        let valid = settled.result.map_or_else(|failure| failure.valid, |_: Way| Valid::New);
+        match valid {
+            Valid::Old => member.holds.truncate(1),
+            Valid::New => drop(member.holds.drain(..member.holds.len() - 1)),
+            Valid::Neither => assert!(settled.buffer.is_none()),
+        }
+        self.back(settled.buffer);
+    }
+
+    /// The outcome of a call that is not under way.
+    pub(crate) fn confuse(&mut self, at: u8, outcome: Outcome<u32>) {
+        let Some(at) = self.member(at) else { return };
+        let region = &mut self.members[at].region;
+        if region.call().is_none() {
+            let before = format!("{region:?}");
+            region.handle_outcome(outcome).unwrap_err();
+            assert_eq!(format!("{region:?}"), before);
+        }
+    }
+
+    /// A PD is deallocated if it can be, and there is another one in its place.
+    pub(crate) fn dealloc(&mut self, pd: u8) {
+        let slot = &self.pds[usize::from(pd) % self.pds.len()];
+        let mut domain = slot.domain.borrow_mut();
+        if domain.dealloc().is_ok() {
+            assert_eq!(self.kernel.uses(slot.number), 0, "the kernel would say EBUSY");
+            domain.handle_outcome(Ok(())).unwrap();
+            assert_eq!(domain.state(), PdState::Gone);
+            *domain = live();
+            if self.removed[slot.device] {
+                domain.handle_removal();
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, device: u8) {
+        let device = usize::from(device) % 2;
+        self.removed[device] = true;
+        for slot in self.pds.iter().filter(|slot| slot.device == device) {
+            slot.domain.borrow_mut().handle_removal();
+        }
+        for member in self.members.iter_mut().filter(|member| member.device == device) {
+            member.region.handle_removal();
+        }
+    }
+
+    fn member(&self, at: u8) -> Option<usize> {
+        usize::from(at).checked_rem(self.members.len())
+    }
+
+    /// The books agree.
+    pub(crate) fn check(&self) {
+        assert_eq!(self.freed.get(), 0, "memory was freed");
+        for (at, member) in self.members.iter().enumerate() {
+            let entries = self.kernel.of(at);
+            for entry in &entries {
+                let used = entries.iter().filter(|other| other.pd == entry.pd).count();
+                let held = member.holds.iter().filter(|&&pd| pd == entry.pd).count();
+                assert!(held >= used, "a PD was let go that the device uses");
+                assert!(!self.outside.contains_key(&entry.memory), "memory was let go that the device uses");
+            }
+            if member.region.state() == MrState::Registered {
+                let [entry] = entries.as_slice() else { panic!("{entries:?}") };
+                assert_eq!((member.holds.as_slice(), Some(entry.keys)), ([entry.pd].as_slice(), member.region.keys()));
+                assert_eq!(member.region.buffer().map(|memory| memory.number), Some(entry.memory));
+                assert_eq!(member.region.pd().map(|pd| pd.0.number), Some(entry.pd));
+            }
+        }
+        for slot in &self.pds {
+            let held = self.members.iter().flat_map(|member| &member.holds).filter(|&&pd| pd == slot.number).count();
+            let domain = slot.domain.borrow();
+            assert_eq!(usize::try_from(domain.users()), Ok(held), "uses of PD {}", slot.number);
+            assert_eq!(domain.clone().dealloc().is_ok(), held == 0);
+        }
+    }
+
+    /// All calls are made, by a device that does what it is asked; all is deregistered and deallocated.
+    pub(crate) fn rest(mut self) {
+        for at in 0..self.members.len() {
+            for _ in 0..8 {
+                let member = &mut self.members[at];
+                if member.region.call().is_none() && member.region.state() != MrState::Gone {
+                    member.region.deregister(Traffic::Quiet).unwrap();
+                }
+                let Some(call) = member.region.call() else { break };
+                let outcome = self.kernel.answer(at, &call, member.policy.provider, false, 0);
+                self.outcome(at, outcome);
+                self.check();
+            }
+            assert_eq!(self.members[at].region.state(), MrState::Gone);
+        }
+        assert!(self.kernel.is_empty(), "a registration was never deregistered");
+        assert_eq!(self.outside.len(), self.made as usize, "memory has not come back");
+        for slot in &self.pds {
+            slot.domain.borrow_mut().dealloc().unwrap();
+        }
+        drop(self.members);
+        assert_eq!(self.freed.get(), 0, "memory was freed");
+    }
+}
