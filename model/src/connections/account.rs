@@ -70,13 +70,16 @@ impl Account {
     /// The request that ended with a call.
     pub(super) fn asked_by(&self, call: &Call) -> Asked {
         let has = |asked| self.open.contains(&asked) || self.overtaken.contains(&asked);
-        match call {
-            Call::CreateId { .. } => Asked::Create,
-            Call::OpenChannel { .. } if has(Asked::Create) => Asked::Create,
-            // Otherwise it is a listen, which opens a channel and moves the id there.
-            Call::OpenChannel { .. } | Call::Migrate { .. } if has(Asked::Migrate) => Asked::Migrate,
-            Call::Destroy { .. } => Asked::Destroy,
-            _ => Asked::Call,
+        let opens = matches!(call, Call::OpenChannel { .. });
+        if matches!(call, Call::CreateId { .. }) || (opens && has(Asked::Create)) {
+            Asked::Create
+        } else if matches!(call, Call::Destroy { .. }) {
+            Asked::Destroy
+        } else if (opens || matches!(call, Call::Migrate { .. })) && has(Asked::Migrate) {
+            Asked::Migrate
+        } else {
+            // Also a listen, which opens a channel and moves the id there.
+            Asked::Call
         }
     }
 

@@ -64,22 +64,37 @@ impl Device {
                     self.channels.iter_mut().for_each(|channel| channel.unread.retain(|event| event.owner != id));
                 }
             }
-            ref other => {
-                let Some(key) = other.id() else { return Err(Law::NamesWhatIsNotThere) };
-                let id = self.id(key)?;
-                return Ok(match id.state.after(other).filter(|_| errno.is_none()) {
-                    Some(next) => {
-                        id.state = next;
-                        Ok(())
-                    }
-                    None => {
-                        id.state = id.state.after_failure(other);
-                        Err(errno.unwrap_or(Errno::EINVAL))
-                    }
-                });
-            }
+            Call::Bind { .. }
+            | Call::ResolveAddr { .. }
+            | Call::ResolveRoute { .. }
+            | Call::Listen { .. }
+            | Call::Connect { .. }
+            | Call::Accept { .. }
+            | Call::Reject { .. }
+            | Call::Establish { .. }
+            | Call::Disconnect { .. }
+            | Call::Notify { .. }
+            | Call::Join { .. }
+            | Call::Leave { .. }
+            | Call::SetOption { .. }
+            | Call::SetEce { .. } => return self.state_call(call, errno),
         }
         Ok(errno.map_or(Ok(()), Err))
+    }
+
+    /// A call that takes an id from one state to another.
+    fn state_call(&mut self, call: &Call, errno: Option<Errno>) -> Result<Outcome, Law> {
+        let id = self.id(call.id().ok_or(Law::NamesWhatIsNotThere)?)?;
+        Ok(match id.state.after(call).filter(|_| errno.is_none()) {
+            Some(next) => {
+                id.state = next;
+                Ok(())
+            }
+            None => {
+                id.state = id.state.after_failure(call);
+                Err(errno.unwrap_or(Errno::EINVAL))
+            }
+        })
     }
 
     /// `ucma_migrate_id`: the unread events go to the end of the other channel, and nobody is woken.

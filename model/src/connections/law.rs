@@ -1,7 +1,5 @@
 //! What must hold in every state: the laws of the core.
 
-use core::fmt;
-
 /// A law that the core has broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Law {
@@ -35,10 +33,4 @@ pub enum Law {
     Leaks,
     /// A destroy was refused.
     RefusesDestroy,
-}
-
-impl fmt::Display for Law {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
 }

@@ -46,7 +46,9 @@ impl Mint {
     }
 
     fn make(&mut self) -> Receipt {
-        self.core.handle_event(self.channel, RawEvent::new(self.id, CmEvent::User)).expect("any id may have this event");
+        self.core
+            .handle_event(self.channel, RawEvent::new(self.id, CmEvent::User))
+            .expect("any id may have this event");
         self.core.poll_event(self.channel).and_then(|event| event.receipt).expect("the channel has explicit acks")
     }
 }

@@ -1,14 +1,16 @@
 //! Ids, channels, events, acks: worlds around the real [`cmid_proto::Core`].
 
 mod account;
+mod application;
 mod device;
+mod driver;
+mod end;
 mod kernel;
 mod law;
 mod mint;
 mod scene;
 pub mod scenes;
 mod view;
-mod witness;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,10 +20,57 @@ use stateright::{Model, Property};
 
 pub use law::Law;
 pub use scene::{Role, Scene};
-pub use witness::Witness;
 pub use world::{Action, World};
 
-use witness::Seen;
+use crate::search::Searched;
+use crate::witness::witnesses;
+
+witnesses! { Connections;
+    /// A connection stands.
+    Established,
+    /// An id arrived on another channel together with events that were unread.
+    MovedWithUnread,
+    /// An id arrived on another channel together with events that were undelivered.
+    MovedWithUndelivered,
+    /// A migration waited for acks, and ended by event.
+    MovedAfterAcks,
+    /// A migration failed.
+    NotMoved,
+    /// A destroy waited for acks, and ended by event.
+    DestroyedAfterAcks,
+    /// A destroy overtook a migration.
+    DestroyOvertookMove,
+    /// A destroy failed, and the id lives on.
+    NotDestroyed,
+    /// An event came too late to mean anything.
+    LateEvent,
+    /// An event on the new channel came before the outcome of the migration.
+    ArrivedByEvent,
+    /// A request was refused, and nothing changed.
+    Refused,
+    /// A deadline passed.
+    DeadlinePassed,
+    /// A migration gave up waiting for acks.
+    MoveTimedOut,
+    /// A destroy gave up waiting for acks.
+    DestroyTimedOut,
+    /// A device went.
+    Removed,
+    /// There was no room for an event, which stayed in the kernel.
+    NoRoom,
+    /// A synchronous request ended by event.
+    SyncEnded,
+    /// A request came and was delivered.
+    ChildDelivered,
+    /// A listener moved with undelivered requests.
+    ListenerMovedWithRequests,
+    /// A listener was destroyed with undelivered requests.
+    RequestsDiscarded,
+    /// A request came for a listener that does not listen any more.
+    LateRequest,
+    /// Everything is gone.
+    Ended,
+}
 
 /// A world to be searched.
 #[derive(Clone, Debug)]
@@ -36,11 +85,23 @@ impl Connections {
     pub fn new(scene: Scene) -> Self {
         Connections { scene, seen: Seen::default() }
     }
+}
 
-    /// What must turn up.
-    #[must_use]
-    pub const fn shows(&self) -> &'static [Witness] {
-        self.scene.shows
+impl Searched for Connections {
+    fn name(&self) -> &'static str {
+        self.scene.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.scene.about
+    }
+
+    fn explain(&self, world: &World) -> String {
+        match (world.around.broken, world.clone().end()) {
+            (Some(law), _) => format!("the last step: {law:?}"),
+            (None, Err(law)) => format!("on the way from there to the end: {law:?}"),
+            (None, Ok(())) => format!("{world:#?}"),
+        }
     }
 }
 
@@ -94,7 +155,7 @@ impl Model for Connections {
             }),
             Property::always("the end can be reached", |_, world: &World| world.ends()),
         ];
-        all.extend(self.scene.shows.iter().map(|&witness| witness::property(witness)));
+        all.extend(self.scene.shows.iter().map(|&witness| witness.property()));
         all
     }
 }
@@ -107,14 +168,7 @@ impl World {
 
     /// A state that has broken a law has been reported already.
     fn ends(&self) -> bool {
-        self.around.broken.is_some()
-            || holds(|| match self.clone().end() {
-                Ok(()) => true,
-                Err(law) => {
-                    eprintln!("from here: {law}");
-                    false
-                }
-            })
+        self.around.broken.is_some() || holds(|| self.clone().end().is_ok())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use cmid_proto::{Acks, ChannelKey, ConnParam, Core, IdKey, Limits, PortSpace, RejectReason, Request, Verb};
 
-use super::witness::Witness;
+use super::Witness;
 
 /// What an id is for. The application asks for what the role has, wherever the core does not refuse it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,8 +38,10 @@ pub struct Scene {
     pub still: &'static [Role],
     /// How many requests may reach the listeners.
     pub children: u8,
-    /// How often ids may be put into synchronous mode. Each time takes a channel with a key of its own.
-    pub to_sync: u8,
+    /// Whether ids may be put into synchronous mode.
+    pub sync: bool,
+    /// How many listens and moves into synchronous mode there may be: each opens a channel, under a new key.
+    pub private_channels: u8,
     /// Whether calls may fail.
     pub failures: bool,
     /// Whether other things may happen between a call and its outcome.
@@ -66,7 +68,8 @@ impl Scene {
         events_in_all: 2,
         still: &[],
         children: 0,
-        to_sync: 0,
+        sync: false,
+        private_channels: 0,
         failures: false,
         slow_calls: false,
         removal: false,
@@ -76,16 +79,27 @@ impl Scene {
     };
 
     /// What the application may ask of an id that has a role: refused or not.
-    pub(super) fn requests(&self, core: &Core, id: IdKey, role: Role, channels: &[ChannelKey]) -> Vec<Request<'static>> {
+    pub(super) fn requests(
+        &self,
+        core: &Core,
+        id: IdKey,
+        role: Role,
+        channels: &[ChannelKey],
+    ) -> Vec<Request<'static>> {
         let mut all = role.requests().to_vec();
         let home = core.home(id);
         if !self.still.contains(&role) {
             let elsewhere = channels.iter().filter(|&&channel| self.in_place || home != Some(channel));
             all.extend(elsewhere.map(|&to| Request::Migrate { to: Some(to) }));
-            all.extend((self.to_sync > 0).then_some(Request::Migrate { to: None }));
+            all.extend(self.sync.then_some(Request::Migrate { to: None }));
         }
         all.push(Request::Destroy);
         all
+    }
+
+    /// Whether a request makes the core open a channel.
+    pub(super) const fn opens_channel(request: &Request<'_>) -> bool {
+        matches!(request, Request::Listen { .. } | Request::Migrate { to: None })
     }
 
     /// Whether a deadline means something to a request.

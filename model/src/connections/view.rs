@@ -100,3 +100,82 @@ pub(super) fn hash<H: Hasher>(core: &Core, around: &impl Hash, into: &mut H) {
         into.write_u64(value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::hash::DefaultHasher;
+
+    use cmid_proto::{Acks, ChannelKey, CmEvent, IdKey, Limits, PortSpace, RawEvent, Request, Time};
+
+    use super::*;
+
+    fn well(core: &mut Core) {
+        while let Some((token, _)) = core.poll_call() {
+            core.handle_outcome(token, Ok(())).unwrap();
+        }
+    }
+
+    /// An id on a channel.
+    fn stage() -> (Core, ChannelKey, IdKey) {
+        let mut core = Core::new(Limits::SINGLE);
+        let channel = core.open_channel(Acks::OnDelivery).unwrap();
+        let id = core.create_id(Some(channel), PortSpace::Tcp).unwrap();
+        well(&mut core);
+        (core, channel, id)
+    }
+
+    fn hash_of(core: &Core, around: &impl Hash) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        hash(core, around, &mut hasher);
+        hasher.finish()
+    }
+
+    fn event(core: &mut Core, (channel, id): (ChannelKey, IdKey), kind: CmEvent, tag: i32) {
+        core.handle_event(channel, RawEvent { status: tag, ..RawEvent::new(id, kind) }).unwrap();
+    }
+
+    #[test]
+    fn history_is_forgotten() {
+        let (core, channel, id) = stage();
+        let mut other = core.clone();
+        let there = Request::Migrate { to: Some(channel) };
+        other.submit(Time::ZERO, id, there, Time::NEVER).unwrap();
+        well(&mut other);
+        other.handle_event(channel, RawEvent::new(id, CmEvent::AddrResolved)).unwrap_err();
+        while other.poll_readable().is_some() {}
+        assert_ne!(core, other);
+        assert_eq!(hash_of(&core, &()), hash_of(&other, &()));
+    }
+
+    #[test]
+    fn names_are_forgotten_and_what_has_the_same_name_is_not() {
+        let (core, channel, id) = stage();
+        let (mut one, mut other) = (core.clone(), core);
+        let [a, b, c] = [0, 1, 2].map(|at| TAGS.start + at);
+        event(&mut one, (channel, id), CmEvent::AddrChange, a);
+        event(&mut other, (channel, id), CmEvent::AddrChange, b);
+        assert_eq!(hash_of(&one, &(a, c)), hash_of(&other, &(b, a)));
+        assert_ne!(hash_of(&one, &(a, c)), hash_of(&other, &(a, b)));
+    }
+
+    #[test]
+    fn the_present_is_not_forgotten() {
+        let (core, channel, id) = stage();
+        let mut changed = vec![core.clone()];
+        for kind in [CmEvent::AddrChange, CmEvent::User] {
+            let mut next = core.clone();
+            event(&mut next, (channel, id), kind, TAGS.start);
+            changed.push(next);
+        }
+        for deadline in [Time::NEVER, Time(NAMES), Time(NAMES + 1)] {
+            let mut next = core.clone();
+            let dst = "10.0.0.1:7471".parse().unwrap();
+            next.submit(Time::ZERO, id, Request::ResolveAddr { src: None, dst }, deadline).unwrap();
+            changed.push(next);
+        }
+        let mut hashes: Vec<_> = changed.iter().map(|core| hash_of(core, &())).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), changed.len());
+    }
+}
