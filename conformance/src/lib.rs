@@ -135,9 +135,9 @@ use cmid_proto::{Device, Drive, Errno, Error, IdKey};
 pub use bench::{Bench, Side, Who};
 pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio};
 pub use failure::{Check, Failure};
-pub use labs::SimLab;
 #[cfg(feature = "verbs")]
 pub use labs::VerbsLab;
+pub use labs::{Failing, FailingLab, OnFailing, Run, SimLab, errnos};
 pub use qp::{QpState, TestDevice, TestQp};
 pub use report::{Difference, Report};
 pub use rows::{ROWS, Row};
