@@ -21,6 +21,7 @@ macro_rules! worlds {
 worlds! {
     mover_trouble: Connections(scenes::MOVER_TROUBLE);
     listener: Connections(scenes::LISTENER);
+    listener_removed: Connections(scenes::LISTENER_REMOVED);
     dialer_deadlines: Connections(scenes::DIALER_DEADLINES);
     memory_one: Memory(memory::scenes::ONE);
     two_movers_with_an_event: Connections(Scene { events_in_all: 1, ..scenes::MOVERS });

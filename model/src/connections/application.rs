@@ -71,7 +71,7 @@ impl World {
     pub(super) fn deliver(&mut self, seen: &Seen, channel: ChannelKey) -> Result<bool, Law> {
         let Some(event) = self.core.poll_event(channel) else { return Ok(false) };
         let owner = event.listener.unwrap_or(event.id);
-        if self.core.home(owner).is_some_and(|home| home != channel) {
+        if [owner, event.id].into_iter().filter_map(|id| self.core.home(id)).any(|home| home != channel) {
             return Err(Law::WrongChannel);
         }
         self.hear(seen, owner, &event)?;

@@ -2,7 +2,7 @@
 
 use cmid_proto::{About, Admission, Call, CmEvent, Ended, Errno, Fault, IdKey};
 
-use super::account::Account;
+use super::account::{Account, Asked};
 use super::kernel::Kernel;
 use super::law::Law;
 use super::scene::{Role, Scene};
@@ -40,14 +40,15 @@ impl World {
             return Ok(false);
         }
         let outcome = self.around.device.call(&call, fails.then_some(ERRNO))?;
-        self.around.under_way = Some(UnderWay { token, call, outcome });
+        self.around.under_way = Some(UnderWay { token, call, outcome, arrived: false });
         Ok(true)
     }
 
     pub(super) fn answer(&mut self, seen: &Seen) -> Result<(), Law> {
-        let Some(UnderWay { token, call, outcome }) = self.around.under_way.take() else { return Ok(()) };
+        let Some(UnderWay { token, call, outcome, .. }) = self.around.under_way.take() else { return Ok(()) };
         let failed = outcome.is_err();
         seen.note_if(failed && matches!(call, Call::Migrate { .. }), Witness::NotMoved);
+        seen.note_if(outcome == Err(Errno::EFAULT), Witness::MovedAllTheSame);
         seen.note_if(failed && matches!(call, Call::Destroy { .. }), Witness::NotDestroyed);
         let told = self.core.handle_outcome(token, outcome);
         if let (true, Call::Destroy { id }) = (failed, call) {
@@ -66,6 +67,23 @@ impl World {
         }
     }
 
+    /// Whether a migration that was asked for is known to have been made, by an event on the new channel.
+    pub(super) fn has_arrived(&self) -> bool {
+        self.around.under_way.is_some_and(|it| {
+            let account = self.around.accounts.iter().find(|account| Some(account.id) == it.call.id());
+            it.arrived
+                && it.outcome.is_ok()
+                && account.is_some_and(|account| account.asked_by(&it.call) == Asked::Migrate)
+        })
+    }
+
+    /// The device says that such a migration has failed: `ucma_migrate_id` may say EFAULT after it has moved the id.
+    pub(super) fn deny(&mut self) {
+        if let Some(under_way) = &mut self.around.under_way {
+            under_way.outcome = Err(Errno::EFAULT);
+        }
+    }
+
     /// The driver reads the next channel: steps 4 and 5 of the contract.
     pub(super) fn read(&mut self, seen: &Seen) -> Result<bool, Law> {
         let Some(channel) = self.core.poll_readable() else { return Ok(false) };
@@ -78,6 +96,11 @@ impl World {
             let line = self.core.line(raw.id);
             match self.core.handle_event(channel, raw) {
                 Ok(Admission::Known) => {
+                    if let Some(UnderWay { call: Call::Migrate { id, to, .. }, arrived, .. }) =
+                        &mut self.around.under_way
+                    {
+                        *arrived |= *id == raw.id && *to == channel;
+                    }
                     seen.note_if(line != Some(channel), Witness::ArrivedByEvent);
                     seen.note_if(raw.kind == CmEvent::DeviceRemoval, Witness::Removed);
                     self.account(raw.id)?.expect(raw.status);

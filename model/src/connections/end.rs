@@ -76,7 +76,9 @@ impl World {
     }
 
     fn destroy_all(&mut self, seen: &Seen) -> Result<(), Law> {
-        for id in self.around.accounts.iter().map(|account| account.id).collect::<Vec<_>>() {
+        // Nobody destroys an id that nobody has heard of: it has to go by itself.
+        let known = self.around.accounts.iter().filter(|account| account.known);
+        for id in known.map(|account| account.id).collect::<Vec<_>>() {
             let state = self.core.state(id);
             if state.is_some_and(|state| state != State::Destroying) {
                 self.core.would_refuse(NOW, id, &Request::Destroy, Time::NEVER).map_err(|_| Law::RefusesDestroy)?;

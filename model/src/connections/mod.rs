@@ -46,6 +46,8 @@ witnesses! { Connections;
     LateEvent,
     /// An event on the new channel came before the outcome of the migration.
     ArrivedByEvent,
+    /// So did one that the device then said had failed.
+    MovedAllTheSame,
     /// A request was refused, and nothing changed.
     Refused,
     /// A deadline passed.

@@ -49,6 +49,7 @@ pub const MOVER_TROUBLE: Scene = Scene {
         Witness::Removed,
         Witness::LateEvent,
         Witness::ArrivedByEvent,
+        Witness::MovedAllTheSame,
         Witness::MovedAfterAcks,
         Witness::DestroyedAfterAcks,
     ],
@@ -159,6 +160,20 @@ pub const LISTENER_SYNC: Scene = Scene {
     ..LISTENER
 };
 
+/// A listener whose device goes, and which does not want to.
+pub const LISTENER_REMOVED: Scene = Scene {
+    name: "listener-removed",
+    about: "a listener, 1 channel and synchronous mode; its device goes, calls fail",
+    channels: &[Acks::OnDelivery],
+    children: 0,
+    failures: true,
+    removal: true,
+    sync: true,
+    private_channels: 3,
+    shows: &[Witness::Removed, Witness::NotDestroyed, Witness::NotMoved],
+    ..LISTENER
+};
+
 /// What is searched each time.
 pub const ALL: &[Scene] = &[
     MOVERS,
@@ -172,6 +187,7 @@ pub const ALL: &[Scene] = &[
     LISTENER,
     LISTENER_TROUBLE,
     LISTENER_SYNC,
+    LISTENER_REMOVED,
 ];
 
 /// The same with wider bounds, for whoever has some minutes.

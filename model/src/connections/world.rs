@@ -34,6 +34,8 @@ pub enum Action {
     },
     /// The driver reports what the call returned.
     Answer,
+    /// The same, but a migration that was made is said to have failed.
+    Deny,
     /// The driver reads the next channel that is to be read.
     Read,
     /// Something happens at the device.
@@ -70,6 +72,8 @@ pub(super) struct UnderWay {
     pub(super) token: Token,
     pub(super) call: Call,
     pub(super) outcome: Outcome,
+    /// Of a migration: an event on the new channel has come.
+    pub(super) arrived: bool,
 }
 
 impl Hash for World {
@@ -123,7 +127,10 @@ impl World {
         }
         all.extend(self.homes().into_iter().map(Action::Deliver));
         match around.under_way {
-            Some(_) => all.push(Action::Answer),
+            Some(_) => {
+                all.push(Action::Answer);
+                all.extend((scene.failures && self.has_arrived()).then_some(Action::Deny));
+            }
             None => {
                 all.push(Action::Call { fails: false });
                 all.extend(scene.failures.then_some(Action::Call { fails: true }));
@@ -187,6 +194,10 @@ impl World {
                 }
             }
             Action::Answer => self.answer(seen)?,
+            Action::Deny => {
+                self.deny();
+                self.answer(seen)?;
+            }
             Action::Read => return self.read(seen),
             Action::Happen(id, kind) => self.happen(scene, seen, id, kind)?,
             Action::Expire => self.core.handle_timeout(SOON),

@@ -3,6 +3,7 @@
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Call, Code, Keys, Outcome, Provider, Reply};
 
+use super::Scene;
 use super::books::{Memory, Use};
 use super::law::Law;
 
@@ -16,6 +17,8 @@ pub(super) struct Registration {
     pub(super) pds: Vec<usize>,
     pub(super) buffers: Vec<usize>,
     pub(super) access: Access,
+    /// Whether it can be relied on.
+    sound: bool,
 }
 
 /// The registrations.
@@ -48,12 +51,15 @@ pub enum Truth {
 
 impl Answer {
     /// Everything that a device may answer to a call, if it does what it says.
-    pub(super) fn all<B>(call: &Call<'_, Use, B, Handle>, provider: Provider, truths: &[Truth]) -> Vec<Answer> {
+    pub(super) fn all<B>(call: &Call<'_, Use, B, Handle>, scene: &Scene) -> Vec<Answer> {
         match call {
             Call::Register { .. } => vec![Answer::Well, Answer::Fails(Errno::ENOMEM)],
-            // The first leaves the registration as it was. What the second leaves is not known.
-            Call::Deregister { .. } => vec![Answer::Well, Answer::Fails(Errno::EBUSY), Answer::Fails(Errno::EIO)],
-            Call::Reregister { .. } => Self::of_reregister(provider, truths),
+            // The first errno leaves the registration as it was. What the second leaves is not known.
+            Call::Deregister { .. } => {
+                let losses = scene.losses.then_some(Answer::Fails(Errno::EIO));
+                [Answer::Well, Answer::Fails(Errno::EBUSY)].into_iter().chain(losses).collect()
+            }
+            Call::Reregister { .. } => Self::of_reregister(scene.provider, scene.truths),
         }
     }
 
@@ -90,7 +96,8 @@ impl Device {
             (Call::Register { pd, buffer, access }, Answer::Well) => {
                 let handle = self.table.iter().position(Option::is_none).unwrap_or(self.table.len());
                 let keys = Keys { lkey: handle as u32, rkey: 0 };
-                let fresh = Registration { keys, pds: vec![pd.0], buffers: vec![buffer.0], access: *access };
+                let fresh =
+                    Registration { keys, pds: vec![pd.0], buffers: vec![buffer.0], access: *access, sound: true };
                 self.table.resize(self.table.len().max(handle + 1), None);
                 self.table[handle] = Some(fresh);
                 Ok(Outcome::Registered(Ok((handle, keys))))
@@ -101,7 +108,8 @@ impl Device {
                 Ok(Outcome::Deregistered(Ok(())))
             }
             (Call::Deregister { handle }, Answer::Fails(errno)) => {
-                self.get(**handle)?;
+                let it = self.get(**handle)?;
+                it.sound &= errno == Errno::EBUSY;
                 Ok(Outcome::Deregistered(Err(errno)))
             }
             (Call::Reregister { handle, change }, _) => {
@@ -128,9 +136,9 @@ impl Device {
         taken
     }
 
-    /// The registration with these keys.
+    /// The registration with these keys, if it can be relied on.
     pub(super) fn with_keys(&self, keys: Keys) -> Option<&Registration> {
-        self.all().find(|it| it.keys == keys)
+        self.all().find(|it| it.keys == keys && it.sound)
     }
 
     /// Every registration that is there.
@@ -151,6 +159,7 @@ impl Registration {
                 self.keys.rkey ^= 1;
             }
             Truth::Either => {
+                self.sound = false;
                 self.pds.extend(pd.filter(|pd| !self.pds.contains(pd)));
                 self.buffers.extend(buffer.filter(|buffer| !self.buffers.contains(buffer)));
                 self.pds.sort_unstable();

@@ -36,6 +36,8 @@ pub struct Scene {
     pub provider: Provider,
     /// What a failed re-registration may leave where the provider is not known to check first.
     pub truths: &'static [Truth],
+    /// Whether a deregistration may fail so that nobody knows what it left.
+    pub losses: bool,
     /// Whether the PDs are there from the beginning.
     pub allocated: bool,
     /// What the application may want where the provider cannot.

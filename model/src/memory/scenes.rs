@@ -13,6 +13,7 @@ pub const ONE: Scene = Scene {
     buffers: 3,
     provider: Provider::Unknown,
     truths: &[Truth::Old, Truth::New, Truth::Either],
+    losses: true,
     allocated: false,
     fallbacks: &[Fallback::None, Fallback::Anew],
     rights: true,
@@ -28,6 +29,7 @@ pub const TWO: Scene = Scene {
     mrs: 2,
     buffers: 2,
     truths: &[Truth::Either],
+    losses: false,
     allocated: true,
     removal: false,
     fallbacks: &[Fallback::Anew],
@@ -58,4 +60,7 @@ pub const CHECKS_FIRST: Scene = Scene {
 pub const ALL: &[Scene] = &[ONE, TWO, CHECKS_FIRST];
 
 /// The same with wider bounds, for whoever has some minutes.
-pub const LARGE: &[Scene] = &[Scene { name: "memory-two-3", about: "the same x 3 buffers", buffers: 3, ..TWO }];
+pub const LARGE: &[Scene] = &[
+    Scene { name: "memory-two-3", about: "the same x 3 buffers", buffers: 3, ..TWO },
+    Scene { name: "memory-two-lost", about: "the same where deregistrations leave anything", losses: true, ..TWO },
+];

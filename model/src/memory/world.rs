@@ -117,7 +117,7 @@ impl World {
 
     fn changes(&self, scene: &Scene, mr: usize, region: &Mr, all: &mut Vec<Action>) {
         if let Some(call) = region.call() {
-            let answers = Answer::all(&call, scene.provider, scene.truths).into_iter();
+            let answers = Answer::all(&call, scene).into_iter();
             all.extend(answers.map(|answer| Action::Answer(mr, answer)));
             return;
         }
