@@ -27,6 +27,13 @@ pub(crate) struct Args {
     /// Run this one scenario and nothing else, in this process: for those after which a process has to end.
     #[arg(long, hide = true, value_name = "SCENARIO")]
     pub(crate) alone: Option<String>,
+    /// A library for LD_PRELOAD whose `ibv_rereg_mr` asks the kernel's driver, for the scenarios that re-register memory on a
+    /// real kernel: each runs in a process of its own. Only where the kernel's driver can (Linux 6.12)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rereg_shim: Option<PathBuf>,
+    /// That library is loaded into this process.
+    #[arg(long, hide = true)]
+    pub(crate) shimmed: bool,
     /// Only scenarios whose names contain this.
     pub(crate) filter: Option<String>,
 }

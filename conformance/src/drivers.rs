@@ -5,10 +5,10 @@ use std::time::Duration;
 use cmid_blocking::{Blocking, Canceller, Channels};
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::{Drive, Errno, Error, IdKey, Limits, Watched};
+use cmid_proto::{Drive, Errno, Limits, Pollable, Watched};
 use mio::{Events, Poll};
 
-use crate::{Check, Subject, TestDevice, TestQp};
+use crate::{Check, Subject, TestDevice};
 
 /// Which driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -53,7 +53,7 @@ pub struct OnMio<D> {
     driver: Mio<D>,
 }
 
-impl<D: TestDevice> Make<D> for OnMio<D> {
+impl<D: TestDevice + Pollable> Make<D> for OnMio<D> {
     fn make(device: D) -> Check<Self> {
         let poll = Poll::new()?;
         let config = cmid_mio::Config { limits: Limits::default(), tokens: 0..64 };
@@ -62,7 +62,7 @@ impl<D: TestDevice> Make<D> for OnMio<D> {
     }
 }
 
-impl<D: TestDevice> Subject for OnMio<D> {
+impl<D: TestDevice + Pollable> Subject for OnMio<D> {
     type Device = Watched<D, Tokens>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
@@ -82,27 +82,19 @@ impl<D: TestDevice> Subject for OnMio<D> {
         let _look = self.driver.turn();
         Ok(())
     }
-
-    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error> {
-        self.drive().attach_qp(id, |device, id| device.make_qp(id))
-    }
-
-    fn detach_qp(&mut self, id: IdKey) -> Result<(), Error> {
-        self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
-    }
 }
 
 /// io-epoll.
 #[derive(Debug)]
 pub struct OnEpoll<D>(Epoll<D>);
 
-impl<D: TestDevice> Make<D> for OnEpoll<D> {
+impl<D: TestDevice + Pollable> Make<D> for OnEpoll<D> {
     fn make(device: D) -> Check<Self> {
         Ok(OnEpoll(Epoll::new(device, cmid_epoll::Config::default())?))
     }
 }
 
-impl<D: TestDevice> Subject for OnEpoll<D> {
+impl<D: TestDevice + Pollable> Subject for OnEpoll<D> {
     type Device = Watched<D, Interest>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
@@ -112,27 +104,19 @@ impl<D: TestDevice> Subject for OnEpoll<D> {
     fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
         self.0.wait(Some(at_most))
     }
-
-    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error> {
-        self.drive().attach_qp(id, |device, id| device.make_qp(id))
-    }
-
-    fn detach_qp(&mut self, id: IdKey) -> Result<(), Error> {
-        self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
-    }
 }
 
 /// io-blocking, below its `std::net` face.
 #[derive(Debug)]
 pub struct OnBlocking<D>(Blocking<D>);
 
-impl<D: TestDevice> Make<D> for OnBlocking<D> {
+impl<D: TestDevice + Pollable> Make<D> for OnBlocking<D> {
     fn make(device: D) -> Check<Self> {
         Ok(OnBlocking(Blocking::new(device, Limits::default(), Canceller::new()?)))
     }
 }
 
-impl<D: TestDevice> Subject for OnBlocking<D> {
+impl<D: TestDevice + Pollable> Subject for OnBlocking<D> {
     type Device = Watched<D, Channels>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
@@ -141,13 +125,5 @@ impl<D: TestDevice> Subject for OnBlocking<D> {
 
     fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
         self.0.wait(Some(at_most))
-    }
-
-    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error> {
-        self.drive().attach_qp(id, |device, id| device.make_qp(id))
-    }
-
-    fn detach_qp(&mut self, id: IdKey) -> Result<(), Error> {
-        self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
     }
 }

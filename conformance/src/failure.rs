@@ -29,6 +29,12 @@ impl From<cmid_proto::Errno> for Failure {
     }
 }
 
+impl From<cmid_proto::memory::Error> for Failure {
+    fn from(error: cmid_proto::memory::Error) -> Self {
+        Failure(error.to_string())
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Failure(error.to_string())

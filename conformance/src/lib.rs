@@ -9,6 +9,10 @@
 //! for minutes) is shown twice: that it is refused and the connection is none the worse for it, and, with calls on the bare
 //! device past the core, what the kernel does.
 //!
+//! Memory does not depend on the driver. Scenarios about it register, re-register and deregister with the device's own types,
+//! behind [`TestPd`] and [`TestMr`], and show by RDMA reads and writes of the peer what is valid. What a device can
+//! re-register is the lab's ([`Lab::with_rereg`]).
+//!
 //! # A driver of your own
 //!
 //! Implement [`Subject`] for it, and [`Make`] for the device; then hand it to a lab. Here is a driver that waits for
@@ -18,8 +22,8 @@
 //! use std::os::fd::BorrowedFd;
 //! use std::time::{Duration, Instant};
 //!
-//! use cmid_conformance::{Check, Make, Report, SimLab, Speed, Subject, TestDevice, TestQp, run};
-//! use cmid_proto::{ChannelKey, Drive, Errno, Error, IdKey, Limits, Poller, Rest, Time, Watched};
+//! use cmid_conformance::{Check, Make, Report, SimLab, Speed, Subject, run};
+//! use cmid_proto::{ChannelKey, Drive, Errno, Limits, Poller, Rest, Time, Watched};
 //! use cmid_sim::SimDevice;
 //!
 //! /// The channels that there are: those that were opened, and the private ones of synchronous mode.
@@ -64,14 +68,6 @@
 //!             }
 //!         }
 //!     }
-//!
-//!     fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error> {
-//!         self.drive().attach_qp(id, |device, id| device.make_qp(id))
-//!     }
-//!
-//!     fn detach_qp(&mut self, id: IdKey) -> Result<(), Error> {
-//!         self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
-//!     }
 //! }
 //!
 //! impl Make<SimDevice> for Spinning {
@@ -106,20 +102,23 @@
 //! # Ok::<(), cmid_conformance::Failure>(())
 //! ```
 //!
-//! For a device of your own, or another network, implement [`Lab`]; for your device also [`TestDevice`], which makes QPs.
+//! For a device of your own, or another network, implement [`Lab`]; for your device also [`TestDevice`], which makes PDs and
+//! QPs.
 //!
 //! # The program
 //!
 //! `conformance` runs the suite on the project's own drivers: `--device sim` anywhere, `--device verbs` in the VM (`cargo xtask
-//! softroce`), `--speed slow` for the time-outs that take up to 17 minutes of a kernel's time, `--report FILE` to write the
-//! outcomes down. Those of the last recorded runs are in `conformance/results/`, and in words in `docs/rows.md`; the test
+//! softroce`), `--speed slow` for the time-outs that take up to 17 minutes of a kernel's time, `--rereg-shim FILE` for what
+//! re-registers memory on Linux 6.12, `--report FILE` to write the outcomes down. Those of the last recorded runs are in `conformance/results/`, and in words in `docs/rows.md`; the test
 //! programme fails when a run comes out otherwise.
 #![forbid(unsafe_code)]
 
 mod bench;
+mod devices;
 mod drivers;
 mod failure;
 mod labs;
+mod memory;
 mod qp;
 mod report;
 mod rows;
@@ -130,15 +129,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Child;
 use std::time::Duration;
 
-use cmid_proto::{Device, Drive, Errno, Error, IdKey};
+use cmid_proto::{Drive, Errno};
 
-pub use bench::{Bench, Side, Who};
+pub use bench::{Bench, End, Side, Who};
+pub use devices::{TestDevice, WithCq};
 pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio};
 pub use failure::{Check, Failure};
 #[cfg(feature = "verbs")]
 pub use labs::VerbsLab;
 pub use labs::{Failing, FailingLab, OnFailing, Run, SimLab, errnos};
-pub use qp::{QpState, TestDevice, TestQp};
+pub use memory::{MemoryFault, Rereg, Reregistered, TestMr, TestPd};
+pub use qp::{Done, QpState, Remote, Status, TestMw, TestQp};
 pub use report::{Difference, Report};
 pub use rows::{ROWS, Row};
 pub use run::{Outcome, run};
@@ -147,7 +148,7 @@ pub use scenarios::{Entry, Scenario, Speed, entries, scenarios};
 /// A driver on a device, with nothing on it.
 pub trait Subject {
     /// The device as the driver's [`Drive`] sees it.
-    type Device: Device;
+    type Device: TestDevice;
 
     /// The requests and events, at the present time.
     fn drive(&mut self) -> &mut Drive<Self::Device>;
@@ -157,18 +158,6 @@ pub trait Subject {
     /// # Errors
     /// What waiting failed with.
     fn wait(&mut self, at_most: Duration) -> Result<(), Errno>;
-
-    /// Makes a QP and puts it on an id; what is returned is kept as long as the QP is needed.
-    ///
-    /// # Errors
-    /// What the device says.
-    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error>;
-
-    /// Takes the QP off the id.
-    ///
-    /// # Errors
-    /// What the device says.
-    fn detach_qp(&mut self, id: IdKey) -> Result<(), Error>;
 }
 
 /// Where scenarios run.
@@ -181,6 +170,14 @@ pub trait Lab: Sync {
     /// # Errors
     /// What making it failed with.
     fn subject(&self) -> Result<Self::Subject, Failure>;
+
+    /// A fresh driver on another device than that of [`Lab::net`], and an address that this device has.
+    ///
+    /// # Errors
+    /// What making it failed with, or that there is none.
+    fn other_device(&self) -> Check<(Self::Subject, IpAddr)> {
+        Err(Failure("this lab has one device".into()))
+    }
 
     /// The network.
     fn net(&self) -> Net;
@@ -219,6 +216,25 @@ pub trait Lab: Sync {
     fn disturb(&self, what: Disturbance) -> Check {
         Err(Failure(format!("this lab cannot do this: {what:?}")))
     }
+
+    /// The same lab with devices that re-register memory so; `None` if it has none such. Scenarios for which that matters
+    /// run on what this returns, or not at all.
+    fn with_rereg(&self, rereg: Rereg) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        let _ = rereg;
+        None
+    }
+
+    /// The next call about memory on [`Net::server`]'s device goes wrong. Only on labs that can do
+    /// [`Disturbance::MemoryFails`].
+    ///
+    /// # Errors
+    /// If the lab cannot.
+    fn fail_next(&self, fault: MemoryFault) -> Check {
+        Err(Failure(format!("this lab cannot do this: {fault:?}")))
+    }
 }
 
 /// What happens to a host while drivers run on it.
@@ -236,6 +252,8 @@ pub enum Disturbance {
     ProcessDies,
     /// The link below [`Net::bonded`] fails over to another one; before the first time the addresses may not be there.
     FailOver,
+    /// Calls about memory go wrong: done by [`Lab::fail_next`].
+    MemoryFails,
 }
 
 /// The addresses of a lab's network.

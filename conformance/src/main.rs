@@ -27,10 +27,11 @@ fn main() -> ExitCode {
         }),
         #[cfg(feature = "verbs")]
         DeviceName::Verbs => on(&args, |set| {
-            use cmid_conformance::VerbsLab;
-            set.add("mio", VerbsLab::<OnMio<_>>::new());
-            set.add("epoll", VerbsLab::<OnEpoll<_>>::new());
-            set.add("blocking", VerbsLab::<OnBlocking<_>>::new());
+            use cmid_conformance::{Rereg, VerbsLab};
+            let rereg = if args.shimmed { trials::SHIMMED } else { Rereg::No };
+            set.add("mio", VerbsLab::<OnMio<_>>::with(rereg));
+            set.add("epoll", VerbsLab::<OnEpoll<_>>::with(rereg));
+            set.add("blocking", VerbsLab::<OnBlocking<_>>::with(rereg));
         }),
         #[cfg(not(feature = "verbs"))]
         DeviceName::Verbs => {

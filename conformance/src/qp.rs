@@ -1,8 +1,10 @@
-//! QPs, as far as scenarios look at them.
+//! QPs, as far as scenarios look at them and move data with them.
 
 use std::fmt::Debug;
+use std::ops::Range;
 
-use cmid_proto::{Errno, IdKey, Pollable};
+use cmid_proto::Errno;
+use cmid_proto::memory::Access;
 
 /// The state of a QP, under the name that both devices have for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,70 +21,116 @@ pub enum QpState {
     Other(u32),
 }
 
-/// A QP that a scenario has put on an id. Dropping it gives up a handle; the id keeps its own.
-pub trait TestQp: Debug {
+/// How a work request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It was done.
+    Success,
+    /// The local memory may not be used so (`IBV_WC_LOC_PROT_ERR`).
+    LocalProtection,
+    /// Not done, because the QP was in the error state, or went there (`IBV_WC_WR_FLUSH_ERR`).
+    Flushed,
+    /// A window could not be bound (`IBV_WC_MW_BIND_ERR`).
+    Bind,
+    /// The peer's memory may not be used so (`IBV_WC_REM_ACCESS_ERR`).
+    RemoteAccess,
+    /// The peer could not do it (`IBV_WC_REM_OP_ERR`).
+    RemoteOperation,
+    /// Another one, by its number in `enum ibv_wc_status`.
+    Other(u32),
+}
+
+impl Status {
+    pub(crate) const fn from_raw(number: u32) -> Self {
+        match number {
+            0 => Status::Success,
+            4 => Status::LocalProtection,
+            5 => Status::Flushed,
+            6 => Status::Bind,
+            10 => Status::RemoteAccess,
+            11 => Status::RemoteOperation,
+            other => Status::Other(other),
+        }
+    }
+}
+
+/// The end of a work request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The number that it was posted with.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: Status,
+}
+
+/// Memory of the peer, as the peer has told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Its address.
+    pub addr: u64,
+    /// The key for it.
+    pub rkey: u32,
+}
+
+/// A QP on an id, with a CQ of its own. Dropping it gives up a handle; the id keeps its own.
+pub trait TestQp: Debug + Sized {
+    /// Memory that can be posted to it.
+    type Mr;
+    /// A memory window that it can bind.
+    type Mw: TestMw;
+
     /// Its state.
     ///
     /// # Errors
     /// What the device says.
     fn state(&self) -> Result<QpState, Errno>;
-}
 
-impl TestQp for cmid_sim::Qp {
-    fn state(&self) -> Result<QpState, Errno> {
-        Ok(match cmid_sim::Qp::state(self)? {
-            cmid_sim::QpState::Init => QpState::Init,
-            cmid_sim::QpState::Rtr => QpState::Rtr,
-            cmid_sim::QpState::Rts => QpState::Rts,
-            cmid_sim::QpState::Err => QpState::Err,
-        })
-    }
-}
-
-#[cfg(feature = "verbs")]
-impl TestQp for cmid_verbs::Qp {
-    fn state(&self) -> Result<QpState, Errno> {
-        Ok(match cmid_verbs::Qp::state(self)? {
-            cmid_verbs::QpState::INIT => QpState::Init,
-            cmid_verbs::QpState::RTR => QpState::Rtr,
-            cmid_verbs::QpState::RTS => QpState::Rts,
-            cmid_verbs::QpState::ERR => QpState::Err,
-            cmid_verbs::QpState(other) => QpState::Other(other),
-        })
-    }
-}
-
-/// A device on which a scenario can make QPs.
-pub trait TestDevice: Pollable {
-    /// Makes a QP with CQs of its own on an id.
+    /// Posts a message to be sent.
     ///
     /// # Errors
     /// What the device says.
-    fn make_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Errno>;
+    fn post_send(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno>;
 
-    /// Takes the QP off the id.
+    /// Posts a place for a message to arrive at.
     ///
     /// # Errors
     /// What the device says.
-    fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno>;
+    fn post_recv(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno>;
+
+    /// Posts an RDMA read of the peer's memory.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn post_read(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>, from: Remote) -> Result<(), Errno>;
+
+    /// Posts an RDMA write to the peer's memory.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn post_write(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>, to: Remote) -> Result<(), Errno>;
+
+    /// Posts that a window is to be bound to a part of a registration, with these rights.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn post_bind(
+        &mut self,
+        wr_id: u64,
+        mw: &mut Self::Mw,
+        mr: &Self::Mr,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<(), Errno>;
+
+    /// The next completion of its CQ, if there is one.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn poll(&mut self) -> Result<Option<Done>, Errno>;
 }
 
-macro_rules! test_device {
-    ($krate:ident, $device:ident) => {
-        impl TestDevice for $krate::$device {
-            fn make_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Errno> {
-                let pd = self.alloc_pd(id)?;
-                let cq = self.create_cq(id, 16)?;
-                let caps = $krate::Caps { max_send_wr: 8, max_recv_wr: 8, ..Default::default() };
-                Ok(Box::new(self.create_qp(id, &pd, &cq, &cq, caps)?))
-            }
-            fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
-                self.destroy_qp(id)
-            }
-        }
-    };
+/// A memory window.
+pub trait TestMw: Debug {
+    /// The key for the peer, once it is bound.
+    fn rkey(&self) -> u32;
 }
-
-test_device!(cmid_sim, SimDevice);
-#[cfg(feature = "verbs")]
-test_device!(cmid_verbs, Verbs);

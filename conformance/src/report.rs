@@ -139,8 +139,8 @@ impl fmt::Display for Difference {
 mod tests {
     use super::*;
 
-    const FAST: Entry = Entry { name: "fast", rows: &[1], speed: Speed::Fast, needs: &[] };
-    const SLOW: Entry = Entry { name: "slow", rows: &[29], speed: Speed::Slow, needs: &[] };
+    const FAST: Entry = Entry { name: "fast", rows: &[1], speed: Speed::Fast, needs: &[], rereg: None };
+    const SLOW: Entry = Entry { name: "slow", rows: &[29], speed: Speed::Slow, needs: &[], rereg: None };
 
     #[test]
     fn what_failed_or_did_not_run_is_a_difference_and_the_other_speed_is_none_of_it() {

@@ -4,7 +4,8 @@
 /// A row of observed behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its number. Numbers that are lacking were merged into their neighbours; those above 79 are about memory regions.
+    /// Its number. Numbers that are lacking were merged into their neighbours. From 80 on they are about memory; those from 84
+    /// on are the lines of the tables and the rules of what was found about PDs, MRs and `ibv_rereg_mr`, in their order.
     pub number: u8,
     /// What it is about, in a line.
     pub about: &'static str,
@@ -28,7 +29,7 @@ impl Row {
     }
 }
 
-/// All rows that concern the connection manager.
+/// All rows.
 pub const ROWS: &[Row] = &[
     row(1, "connect with QPs"),
     row(2, "disconnect, answered, time wait"),
@@ -40,7 +41,7 @@ pub const ROWS: &[Row] = &[
     row(9, "destroy while established"),
     row(10, "a process ends while established")
         .also(&["sim/tests/scenarios/normal_life.rs::row_10_a_process_that_exits_disconnects"])
-        .but("a process is killed where there are processes; besides, a driver is dropped, which closes its channels as well"),
+        .but("a process is killed where there are processes; besides, a driver is dropped, which closes its channels"),
     row(11, "nobody listens"),
     row(12, "a listener on another address"),
     row(13, "reject with private data; nothing else is possible afterwards")
@@ -139,9 +140,106 @@ pub const ROWS: &[Row] = &[
         .but("join_ex errors cannot be written down; the same group twice is refused by the core"),
     row(76, "notify").but("events other than COMM_EST cannot be written down"),
     row(77, "notify of a path migration breaks the connection").but("not applicable: there is no request for it"),
-    row(78, "the device goes")
-        .but("for ids that have been told the core answers itself, with the same ENXIO"),
+    row(78, "the device goes").but("for ids that have been told the core answers itself, with the same ENXIO"),
     row(79, "a bond fails over"),
+    row(80, "ibv_reg_mr: rights and addresses that cannot be registered")
+        .also(&[
+            "verbs/examples/device/registration.rs::bad_memory",
+            "verbs/examples/device/registration.rs::bad_rights",
+            "verbs/examples/device/registration.rs::lock_limit",
+            "sim/tests/scenarios/memory/calls.rs::row_80_registrations_are_checked",
+        ])
+        .but("remote rights without local write are refused before; memory that is not mapped takes a raw buffer"),
+    row(81, "ibv_rereg_mr of a provider without it: ERR_INPUT, or ERR_CMD and EOPNOTSUPP; nothing changes")
+        .also(&[
+            "verbs/examples/device/rereg.rs::unsupported",
+            "sim/tests/scenarios/memory/calls.rs::row_81_a_provider_without_re_registration_changes_nothing",
+        ])
+        .but("bad arguments are refused before the library is asked"),
+    row(82, "the kernel's rxe re-registers: the old PD deallocates, the new one does not, rights change")
+        .also(&[
+            "verbs/examples/rereg/domains.rs::moved",
+            "verbs/examples/rereg/rights.rs::reading",
+            "sim/tests/scenarios/memory/calls.rs::row_82_rxe_asked_directly_changes_domain_and_rights",
+        ])
+        .but("Linux 6.1 cannot; 6.12 is asked by a library for tests, as rdma-core does not"),
+    row(83, "a bound window: the MR and the PD stay until it is gone").also(&[
+        "verbs/examples/device/windows.rs::bound",
+        "sim/tests/scenarios/memory/windows.rs::row_83_a_bound_window_holds_region_and_domain",
+    ]),
+    row(84, "ibv_dealloc_pd: EBUSY while anything refers to the PD, and it lives on")
+        .also(&[
+            "verbs/examples/device/registration.rs::domains",
+            "sim/tests/scenarios/memory/calls.rs::qps_and_address_handles_belong_to_a_domain",
+        ])
+        .but("refused with how many things do, where the kernel would say EBUSY"),
+    row(85, "librdmacm's default PD").but("not applicable: a QP is always made with a PD of the application's"),
+    row(86, "ibv_reg_mr: the fields of an MR; rxe's keys are equal"),
+    row(87, "access 0 is legal: local reads only"),
+    row(88, "ibv_reg_mr: optional rights are masked"),
+    row(89, "rdma_reg_msgs, rdma_reg_read and rdma_reg_write")
+        .but("not applicable: they are ibv_reg_mr with rights that one writes down"),
+    row(90, "rereg stage 1: only plain MRs").but("not applicable: no other MRs can be made"),
+    row(91, "rereg stage 2: unknown flags")
+        .also(&["proto/tests/memory/arguments.rs::arguments_of_the_library_that_contradict_each_other_are_no_change"])
+        .but("not applicable to a driver: flags follow from what is to change; raw ones are checked"),
+    row(92, "rereg stage 3: other memory that is NULL or empty"),
+    row(93, "rereg stage 4: rights without their flag")
+        .also(&["proto/tests/memory/arguments.rs::arguments_of_the_library_that_contradict_each_other_are_no_change"])
+        .but("as row 91"),
+    row(94, "rereg stage 5: ERR_DONT_FORK_NEW, the old registration is valid"),
+    row(95, "rereg stage 6: ERR_CMD, valid or not is up to errno and provider"),
+    row(96, "rereg stage 6: ERR_CMD_AND_DO_FORK_NEW"),
+    row(97, "rereg stages 7 and 9: success, the fields are the new ones"),
+    row(98, "rereg stage 8: ERR_DO_FORK_OLD, the new registration is valid"),
+    row(99, "rereg rule 1: no flags pass the library and fail as ERR_CMD").but("refused before"),
+    row(100, "rereg rule 2: ERR_CMD and EOPNOTSUPP of a provider without it harm nothing; registering anew instead"),
+    row(101, "rereg rule 3: a PD that is NULL or of another device")
+        .also(&["proto/tests/memory/arguments.rs::arguments_of_the_library_that_contradict_each_other_are_no_change"])
+        .but("a missing PD cannot be written down; raw flags without one are refused"),
+    row(102, "rereg rule 4: what has no flag is ignored; no rights are legal"),
+    row(103, "rereg rules 5 and 6: the iova is the address; the library's copy of the rights stays")
+        .but("not applicable to a driver: an MR has no other iova, and no device here can do ON_DEMAND"),
+    row(104, "rereg rule 7: keys may change and are read again"),
+    row(105, "rereg rule 8: advice about forks is counted by page")
+        .also(&["sim/src/data/fork.rs::overlapping_ranges_keep_what_they_share"])
+        .but("not applicable to a driver: advice has no effect that it could see"),
+    row(106, "rereg rule 9: traffic by old keys, rights and PDs fails")
+        .also(&[
+            "verbs/examples/rereg/domains.rs::away_from_the_own_qp",
+            "sim/tests/scenarios/memory/reach.rs::what_is_under_way_is_checked_when_it_arrives",
+        ])
+        .but("posted work requests pin their memory, so that nothing of this happens to them"),
+    row(107, "rereg rule 10: a failed MR must be deregistered, and can be, once"),
+    row(108, "kernel check 1: a driver without the method, EOPNOTSUPP before anything"),
+    row(109, "kernel check 2: no flags, EINVAL").but("refused before"),
+    row(110, "kernel check 3: unknown flags, EOPNOTSUPP").but("not applicable to a driver: as row 91"),
+    row(111, "kernel check 4: different offsets in a page").but("not applicable: the iova is the address"),
+    row(112, "kernel check 5: an unknown handle ENOENT, one in use EBUSY")
+        .but("not applicable to a driver: an MR is known while it is there, and one thread has it"),
+    row(113, "kernel check 6: device memory").but("not applicable: as row 90"),
+    row(114, "kernel check 7: rights as for ibv_reg_mr"),
+    row(115, "kernel check 8: the same PD is no change; an unknown one ENOENT").but("an unknown PD cannot be named"),
+    row(116, "kernel check 9: the driver's errno"),
+    row(117, "after the driver: use counts move from the old PD to the new one"),
+    row(118, "after a driver that made a new MR: other keys, use counts move"),
+    row(119, "after a failure use counts are as before"),
+    row(120, "write permission for pages that were pinned read-only: EACCES")
+        .also(&[
+            "verbs/examples/rereg/faults.rs::pinned_to_be_read",
+            "sim/tests/scenarios/memory/calls.rs::pages_that_were_pinned_for_reading_stay_so",
+        ])
+        .but("takes a raw buffer, and the kernel"),
+    row(121, "rxe: PD and rights; other memory EOPNOTSUPP; the old registration stays")
+        .also(&["verbs/examples/rereg/faults.rs::translation"]),
+    row(122, "mlx5: everything, in place or by a new MR")
+        .also(&["sim/tests/scenarios/memory/calls.rs::every_combination_where_the_device_can_do_all"]),
+    row(123, "mlx4 and hns: a failure after the hardware has let go leaves nothing"),
+    row(124, "irdma: the same, and a deregistration then counts on the wrong PD")
+        .also(&["sim/tests/scenarios/memory/outcomes.rs::a_driver_that_mixes_up_domains_leaves_one_busy"])
+        .but("the PD cannot be deallocated then, and says so; no memory is freed too early"),
+    row(125, "others: no method"),
+    row(126, "ibv_dereg_mr: 0, or an errno and the MR stays"),
 ];
 
 #[cfg(test)]
@@ -152,7 +250,7 @@ mod tests {
     fn every_row_is_there_once_and_in_order() {
         assert!(ROWS.windows(2).all(|pair| pair[0].number < pair[1].number));
         assert_eq!(ROWS.first().map(|row| row.number), Some(1));
-        assert_eq!(ROWS.last().map(|row| row.number), Some(79));
+        assert_eq!(ROWS.last().map(|row| row.number), Some(126));
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl<L: Lab> Scenario<L> {
     /// Runs it where the lab can do what it needs. A panic is a failure as any other. A device
     /// that it took away is brought back.
     pub fn outcome(&self, lab: &L) -> Outcome {
-        if !self.entry.needs.iter().all(|&need| lab.can(need)) {
+        if !self.fits(lab) {
             return Outcome::NotHere;
         }
         let outcome = match catch_unwind(AssertUnwindSafe(|| self.run(lab))) {

@@ -1,9 +1,10 @@
 //! Scenarios as the trials of a test harness.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cmid_conformance::{Disturbance, Entry, Outcome, Report, Scenario, Speed, scenarios};
+use cmid_conformance::{Disturbance, Entry, Outcome, Report, Rereg, Scenario, Speed, scenarios};
 use libtest_mimic::{Failed, Trial};
 
 use crate::Here;
@@ -19,6 +20,8 @@ pub(crate) struct Plan {
     /// A device that a program has opened goes away for good only when the program ends. So what takes it away runs in a
     /// process of its own, and first: this one has not opened the device yet.
     apart: bool,
+    /// What is loaded into the process of a scenario whose devices must re-register memory otherwise than rdma-core does.
+    shim: Option<PathBuf>,
 }
 
 impl Plan {
@@ -29,6 +32,7 @@ impl Plan {
             filter: args.filter.clone(),
             alone: args.alone.clone(),
             apart: args.device == DeviceName::Verbs && args.alone.is_none(),
+            shim: args.rereg_shim.clone(),
         }
     }
 
@@ -40,9 +44,16 @@ impl Plan {
     }
 
     fn runs_apart(&self, entry: &Entry) -> bool {
-        self.apart && takes_the_device(entry)
+        self.apart && (takes_the_device(entry) || self.shim_for(entry).is_some())
+    }
+
+    fn shim_for(&self, entry: &Entry) -> Option<&Path> {
+        self.shim.as_deref().filter(|_| entry.rereg == Some(SHIMMED))
     }
 }
+
+/// What the devices of a process can do that has the shim.
+pub(crate) const SHIMMED: Rereg = Rereg::PdAccess;
 
 fn takes_the_device(entry: &Entry) -> bool {
     entry.needs.contains(&Disturbance::DeviceGoes)
@@ -70,7 +81,7 @@ impl Set {
         let lab = Arc::new(lab);
         for scenario in scenarios::<L>().into_iter().filter(|scenario| self.plan.wants(&scenario.entry)) {
             let apart = self.plan.runs_apart(&scenario.entry);
-            let here = scenario.entry.needs.iter().all(|&need| lab.can(need));
+            let here = scenario.fits(&lab) || self.plan.shim_for(&scenario.entry).is_some();
             let trial = self.trial(driver, &lab, scenario, apart).with_ignored_flag(!here);
             if apart { &mut self.first } else { &mut self.then }.push(trial);
         }
@@ -78,9 +89,10 @@ impl Set {
 
     fn trial<L: Here>(&self, driver: &'static str, lab: &Arc<L>, scenario: Scenario<L>, apart: bool) -> Trial {
         let (lab, report, alone) = (Arc::clone(lab), Arc::clone(&self.report), self.plan.alone.is_some());
+        let shim = self.plan.shim_for(&scenario.entry).map(Path::to_owned);
         Trial::test(format!("{driver}::{}", scenario.entry.name), move || {
             let outcome = match (apart, alone) {
-                (true, _) => run_apart(driver, &*lab, &scenario.entry),
+                (true, _) => run_apart(driver, &*lab, &scenario.entry, shim.as_deref()),
                 // Who started this process brings back what is taken away.
                 (false, true) => {
                     scenario.run(&lab).map_or_else(|failure| Outcome::Failed(failure.0), |()| Outcome::Passed)
@@ -100,14 +112,21 @@ impl Set {
     }
 }
 
-fn run_apart<L: Here>(driver: &str, lab: &L, entry: &Entry) -> Outcome {
+fn run_apart<L: Here>(driver: &str, lab: &L, entry: &Entry, shim: Option<&Path>) -> Outcome {
     let this = std::env::current_exe().unwrap_or_else(|_| "conformance".into());
-    let output = Command::new(this).args(["--device", "verbs", "--driver", driver, "--alone", entry.name]).output();
-    let outcome = match output {
+    let mut command = Command::new(this);
+    command.args(["--device", "verbs", "--driver", driver, "--alone", entry.name]);
+    if let Some(shim) = shim {
+        command.arg("--shimmed").env("LD_PRELOAD", shim);
+    }
+    let outcome = match command.output() {
         Ok(output) if output.status.success() => Outcome::Passed,
         Ok(output) => Outcome::Failed(String::from_utf8_lossy(&output.stdout).into_owned()),
         Err(error) => Outcome::Failed(error.to_string()),
     };
+    if !takes_the_device(entry) {
+        return outcome;
+    }
     match lab.disturb(Disturbance::DeviceComes) {
         Err(failure) if outcome == Outcome::Passed => Outcome::Failed(failure.0),
         Ok(()) | Err(_) => outcome,

@@ -26,7 +26,7 @@ fn on<L: Lab + Send + 'static>(driver: &'static str, lab: L, report: &Arc<Mutex<
     let fast = scenarios::<L>().into_iter().filter(|scenario| scenario.entry.speed == Speed::Fast);
     fast.map(|scenario| {
         let (lab, report) = (Arc::clone(&lab), Arc::clone(report));
-        let needed = scenario.entry.needs.iter().all(|&need| lab.can(need));
+        let fits = scenario.fits(&lab);
         let name = format!("{driver}::{}", scenario.entry.name);
         let trial = Trial::test(name, move || {
             let outcome = scenario.outcome(&*lab);
@@ -38,7 +38,7 @@ fn on<L: Lab + Send + 'static>(driver: &'static str, lab: L, report: &Arc<Mutex<
                 Outcome::Failed(why) => Err(Failed::from(why)),
             }
         });
-        trial.with_ignored_flag(!needed)
+        trial.with_ignored_flag(!fits)
     })
     .collect()
 }

@@ -45,11 +45,11 @@ pub(crate) trait Data: Pollable + Send + Sized + 'static {
     fn here(mr: &Self::Mr) -> Remote;
     fn read(mr: &Self::Mr, offset: usize, into: &mut [u8]) -> Result<(), Errno>;
     fn write(mr: &mut Self::Mr, offset: usize, from: &[u8]) -> Result<(), Errno>;
-    fn post_send(qp: &Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno>;
-    fn post_recv(qp: &Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno>;
-    fn post_read(qp: &Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>, from: Remote) -> Result<(), Errno>;
-    fn post_write(qp: &Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>, to: Remote) -> Result<(), Errno>;
-    fn poll(cq: &Self::Cq) -> Result<Option<Done>, Errno>;
+    fn post_send(qp: &mut Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno>;
+    fn post_recv(qp: &mut Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno>;
+    fn post_read(qp: &mut Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>, from: Remote) -> Result<(), Errno>;
+    fn post_write(qp: &mut Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>, to: Remote) -> Result<(), Errno>;
+    fn poll(cq: &mut Self::Cq) -> Result<Option<Done>, Errno>;
     fn arm(cq: &Self::Cq) -> Result<(), Errno>;
     fn cq_fd(cq: &Self::Cq) -> BorrowedFd<'_>;
     fn take_notifications(cq: &Self::Cq) -> Result<(), Errno>;
@@ -82,7 +82,7 @@ macro_rules! data_of {
                     Reach::Local => Access::LOCAL_WRITE,
                     Reach::Peer => Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE,
                 };
-                pd.register(vec![0; len], access)
+                pd.register(vec![0; len], access).map_err(|(_, error)| error.errno())
             }
             fn here(mr: &Self::Mr) -> Remote {
                 Remote { addr: mr.addr(), rkey: mr.rkey() }
@@ -93,14 +93,14 @@ macro_rules! data_of {
             fn write(mr: &mut Self::Mr, offset: usize, from: &[u8]) -> Result<(), Errno> {
                 mr.write(offset, from)
             }
-            fn post_send(qp: &Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno> {
+            fn post_send(qp: &mut Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno> {
                 qp.post_send(wr_id, mr, range)
             }
-            fn post_recv(qp: &Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno> {
+            fn post_recv(qp: &mut Self::Qp, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno> {
                 qp.post_recv(wr_id, mr, range)
             }
             fn post_read(
-                qp: &Self::Qp,
+                qp: &mut Self::Qp,
                 wr_id: u64,
                 mr: &Self::Mr,
                 range: Range<usize>,
@@ -109,7 +109,7 @@ macro_rules! data_of {
                 qp.post_read(wr_id, mr, range, $krate::Remote { addr: from.addr, rkey: from.rkey })
             }
             fn post_write(
-                qp: &Self::Qp,
+                qp: &mut Self::Qp,
                 wr_id: u64,
                 mr: &Self::Mr,
                 range: Range<usize>,
@@ -117,7 +117,7 @@ macro_rules! data_of {
             ) -> Result<(), Errno> {
                 qp.post_write(wr_id, mr, range, $krate::Remote { addr: to.addr, rkey: to.rkey })
             }
-            fn poll(cq: &Self::Cq) -> Result<Option<Done>, Errno> {
+            fn poll(cq: &mut Self::Cq) -> Result<Option<Done>, Errno> {
                 let mut one = [$krate::Completion::default()];
                 let polled = cq.poll(&mut one)?;
                 Ok(one.first().filter(|_| polled == 1).map(|done| Done {

@@ -79,7 +79,7 @@ impl<D: Data> Session<D> {
         let cq = device.create_cq(id, 2 * DEPTH)?;
         D::arm(&cq)?;
         let qp = device.create_qp(id, &pd, &cq, DEPTH)?;
-        let session = Session {
+        let mut session = Session {
             plan,
             half: Half::Read,
             pings: 0,
@@ -115,7 +115,7 @@ impl<D: Data> Session<D> {
         D::take_notifications(&self.cq)?;
         // Armed before it is emptied, so that a completion after the last look makes the descriptor readable.
         D::arm(&self.cq)?;
-        while let Some(done) = D::poll(&self.cq)? {
+        while let Some(done) = D::poll(&mut self.cq)? {
             if self.completed(done)? == Progress::Finished {
                 return Ok(Progress::Finished);
             }
@@ -157,8 +157,8 @@ impl<D: Data> Session<D> {
             self.plan.size
         );
         match self.half {
-            Half::Read => D::post_read(&self.qp, RDMA, &self.sink, 0..len, message.at)?,
-            Half::Write => D::post_write(&self.qp, RDMA, &self.sink, 0..len, message.at)?,
+            Half::Read => D::post_read(&mut self.qp, RDMA, &self.sink, 0..len, message.at)?,
+            Half::Write => D::post_write(&mut self.qp, RDMA, &self.sink, 0..len, message.at)?,
         }
         Ok(Progress::Going)
     }
@@ -220,13 +220,13 @@ impl<D: Data> Session<D> {
             return Ok(());
         }
         D::write(&mut self.send, 0, &message.encode())?;
-        D::post_send(&self.qp, SEND, &self.send, 0..Message::LEN).context("posting a send")?;
+        D::post_send(&mut self.qp, SEND, &self.send, 0..Message::LEN).context("posting a send")?;
         self.sending = true;
         Ok(())
     }
 
-    fn receive(&self) -> Result<(), Errno> {
-        D::post_recv(&self.qp, RECV, &self.recv, 0..Message::LEN)
+    fn receive(&mut self) -> Result<(), Errno> {
+        D::post_recv(&mut self.qp, RECV, &self.recv, 0..Message::LEN)
     }
 
     fn data(&self, mr: &D::Mr) -> Result<Vec<u8>> {

@@ -37,8 +37,8 @@ impl Flavour {
 pub(crate) struct LifeTime(u8);
 
 impl LifeTime {
-    /// What an id with that ACK timeout resolves its route with; 0 means that it was not set. The messages have room for
-    /// 5 bits.
+    /// What an id with that ACK timeout resolves its route with; 0 means that it was not set. The messages have room
+    /// for 5 bits.
     pub(crate) fn of_ack_timeout(ack_timeout: u8) -> Option<LifeTime> {
         Some(LifeTime(ack_timeout.checked_sub(1)?.min(31)))
     }
@@ -71,6 +71,21 @@ const fn exponent(x: u8) -> Duration {
     Duration::from_millis(1 << x.saturating_sub(8))
 }
 
+/// What `ibv_rereg_mr` can do: the provider and the kernel's driver together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rereg {
+    /// Nothing, as with soft-RoCE by way of rdma-core: its provider has no such operation. Neither have those of siw,
+    /// efa, bnxt_re and mana.
+    #[default]
+    None,
+    /// Another PD and other rights, as rxe's driver since Linux 6.5, if it is asked without its provider. Checks
+    /// everything first.
+    PdAccess,
+    /// Everything, as mlx5. Checks everything first, as far as no fault is made
+    /// ([`Host::fail_next_reregistration`](crate::Host::fail_next_reregistration)).
+    All,
+}
+
 /// The fabric's knobs. [`Config::default`] is Linux 6.12 as it is, without faults, in virtual time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -78,7 +93,8 @@ pub struct Config {
     pub seed: u64,
     /// How long a message takes from one id to another, also within a host.
     pub latency: Duration,
-    /// The probability that a connection manager's message or a datagram is lost, 0 to 1. Data of a connection never is.
+    /// The probability that a connection manager's message or a datagram is lost, 0 to 1. Data of a connection never
+    /// is.
     pub loss: f64,
     /// Where time comes from.
     pub clock: Clock,
@@ -99,6 +115,20 @@ pub struct Config {
     /// The active MTU of every port, in bytes: what a datagram may carry. 1024 goes with an Ethernet MTU of 1500, 4096
     /// with jumbo frames.
     pub mtu: u32,
+    /// What devices can re-register.
+    pub rereg: Rereg,
+    /// Whether a device of [`Rereg::All`] makes a new MR of a re-registration, with new keys, as mlx5 does where it
+    /// cannot change the old one.
+    pub new_keys_on_rereg: bool,
+    /// Whether memory is kept from children of a fork (`ibv_fork_init`). Off, as in programs that do not ask for it
+    /// and, since rdma-core 51, where the kernel copies pinned pages on fork.
+    pub fork: bool,
+    /// How many bytes the programs of a host may have pinned together, in whole pages (`RLIMIT_MEMLOCK`); `None` for no
+    /// limit.
+    pub lock_limit: Option<u64>,
+    /// Whether regions, windows and domains of a device that was removed can be destroyed
+    /// (`RDMAV_ALLOW_DISASSOCIATE_DESTROY`). Otherwise that fails with `EIO`, and they stay.
+    pub destroy_after_removal: bool,
 }
 
 impl Default for Config {
@@ -115,6 +145,11 @@ impl Default for Config {
             max_responder_resources: 128,
             max_initiator_depth: 128,
             mtu: 1024,
+            rereg: Rereg::None,
+            new_keys_on_rereg: false,
+            fork: false,
+            lock_limit: None,
+            destroy_after_removal: false,
         }
     }
 }

@@ -22,9 +22,12 @@ pub struct Counters {
     pub stalls: u64,
     /// Datagrams lost on the way, to one receiver each ([`Config::loss`](crate::Config::loss)).
     pub datagrams_lost: u64,
-    /// Datagrams that nobody took: no QP or group is there, no receive is posted or it is too short, or the queue key is
-    /// another.
+    /// Datagrams that nobody took: no QP or group is there, no receive is posted or it is too short, or the queue key
+    /// is another.
     pub datagrams_dropped: u64,
     /// Completions that did not fit into their completion queue.
     pub overruns: u64,
+    /// Buffers that were given back while a registration at the device referred to them. Anything but 0 is a defect of
+    /// the machines, or of what was assumed about the provider ([`Provider::ChecksFirst`](crate::Provider)).
+    pub freed_in_use: u64,
 }

@@ -1,13 +1,14 @@
 //! The fabric: what hosts are connected by, and its clock.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use cmid_proto::Time;
 
 use crate::config::{Clock, Config};
 use crate::counters::Counters;
+use crate::data::parked::Parked;
 use crate::host::{Host, HostNo, HostState};
 use crate::world::World;
 
@@ -30,9 +31,12 @@ impl Drop for Owner {
     }
 }
 
+/// What all handles share. Whoever holds the lock of a region may take that of the world, never the other way round.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     world: Mutex<World>,
+    /// Outside of the world, because ending a region's use of its domain takes the world's lock.
+    pub(crate) parked: Parked,
     /// Something is due earlier than the background thread thinks, or it is to end.
     earlier: Condvar,
     /// The zero of a real clock; `None` for a virtual one.
@@ -50,6 +54,33 @@ impl Shared {
         if let Some(epoch) = self.epoch {
             world.advance_to(Time::ZERO.after(epoch.elapsed()));
         }
+    }
+
+    /// Does something with the world, at the clock's time; then with the regions that waited for it.
+    pub(crate) fn with<T>(&self, action: impl FnOnce(&mut World) -> T) -> T {
+        let mut world = self.lock();
+        let result = match self.epoch {
+            None => action(&mut world),
+            Some(_) => self.with_real_clock(&mut world, action),
+        };
+        let sweep = std::mem::take(&mut world.sweep);
+        drop(world);
+        if sweep {
+            self.sweep();
+        }
+        result
+    }
+
+    fn with_real_clock<T>(&self, world: &mut World, action: impl FnOnce(&mut World) -> T) -> T {
+        self.catch_up(world);
+        let before = world.timers.next_due();
+        let result = action(world);
+        let after = world.timers.next_due();
+        // The thread sleeps until `before`, or without end.
+        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
+            self.earlier.notify_one();
+        }
+        result
     }
 
     /// The background thread of a real clock: sleeps until something is due.
@@ -80,7 +111,12 @@ impl Fabric {
             Clock::Virtual => None,
             Clock::Real => Some(Instant::now()),
         };
-        let shared = Arc::new(Shared { world: Mutex::new(World::new(config)), earlier: Condvar::new(), epoch });
+        let shared = Arc::new(Shared {
+            world: Mutex::new(World::new(config)),
+            parked: Parked::default(),
+            earlier: Condvar::new(),
+            epoch,
+        });
         if epoch.is_some() {
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("cmid-sim".into()).spawn(move || shared.run());
@@ -132,6 +168,13 @@ impl Fabric {
         self.with(|world| world.counters)
     }
 
+    /// How many pages of memory are kept from children of a fork ([`Config::fork`]). One that several regions share
+    /// counts once.
+    #[must_use]
+    pub fn pages_kept_from_fork(&self) -> usize {
+        self.with(|world| world.library.fork.count())
+    }
+
     /// Changes the probability that a message is lost, from now on; see [`Config::loss`].
     pub fn set_loss(&self, loss: f64) {
         self.with(|world| world.config.loss = loss);
@@ -139,20 +182,20 @@ impl Fabric {
 
     /// Does something with the world, at the clock's time.
     pub(crate) fn with<T>(&self, action: impl FnOnce(&mut World) -> T) -> T {
-        let shared = &self.owner.shared;
-        let mut world = shared.lock();
-        if shared.epoch.is_none() {
-            return action(&mut world);
-        }
-        shared.catch_up(&mut world);
-        let before = world.timers.next_due();
-        let result = action(&mut world);
-        let after = world.timers.next_due();
-        // The thread sleeps until `before`, or without end.
-        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
-            shared.earlier.notify_one();
-        }
-        result
+        self.owner.shared.with(action)
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.owner.shared
+    }
+
+    pub(crate) fn weak(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.owner.shared)
+    }
+
+    /// Whether both are the same fabric.
+    pub(crate) fn is(&self, other: &Fabric) -> bool {
+        Arc::ptr_eq(&self.owner, &other.owner)
     }
 }
 

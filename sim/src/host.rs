@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::address::{Interface, Subnet};
+use crate::data::fault::MemoryFaults;
 use crate::device::SimDevice;
 use crate::fabric::Fabric;
 use crate::id::IdNo;
@@ -15,6 +16,13 @@ use crate::world::World;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HostNo(pub(crate) usize);
 
+/// Names one RDMA device of a host; another one that comes after it has another name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceNo {
+    pub(crate) host: HostNo,
+    pub(crate) incarnation: u32,
+}
+
 #[derive(Debug)]
 pub(crate) struct HostState {
     /// Addresses with an RDMA device.
@@ -24,6 +32,10 @@ pub(crate) struct HostState {
     pub(crate) link_up: bool,
     /// Its RDMA device is there.
     device: bool,
+    /// How many devices it has had.
+    pub(crate) incarnation: u32,
+    /// How calls about memory are to fail.
+    pub(crate) faults: MemoryFaults,
     /// How the next join of a multicast group fails, if it is to.
     pub(crate) refused_join: Option<i32>,
     pub(crate) ports: Ports,
@@ -43,6 +55,8 @@ impl HostState {
             plain: Vec::new(),
             link_up: true,
             device: true,
+            incarnation: 0,
+            faults: MemoryFaults::default(),
             refused_join: None,
             ports: Ports::default(),
             neighbours: BTreeSet::new(),
@@ -60,7 +74,11 @@ impl HostState {
 
     /// The device goes, or one like it comes; false if it was so before.
     pub(crate) fn set_device(&mut self, present: bool) -> bool {
-        std::mem::replace(&mut self.device, present) != present
+        let changed = std::mem::replace(&mut self.device, present) != present;
+        if changed && present {
+            self.incarnation += 1;
+        }
+        changed
     }
 
     /// The interface of one of the host's own addresses.
@@ -154,14 +172,16 @@ impl Host {
     /// from then on `ENXIO` for everything but its destruction. Not so ids without a device, wildcard listeners among
     /// them, which stay as they are; connections that were not accepted get no event, but the `ENXIO`.
     ///
-    /// Nothing is sent: peers see a host that has vanished. A QP is flushed into its completion queues and is gone then;
-    /// posting to it is `EINVAL`. Memory and completion queues can be used on.
+    /// Nothing is sent: peers see a host that has vanished. A QP is flushed into its completion queues and is gone
+    /// then; posting to it is `EINVAL`. Completion queues can be polled on, and memory be read and written; a region
+    /// can only be deregistered, which fails with `EIO`
+    /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn remove_device(&self) {
         self.fabric.with(|world| world.remove_device(self.no));
     }
 
-    /// Brings the host an RDMA device again: wildcard listeners take requests that come to it (`cma_add_one`). Ids of the
-    /// device before stay dead.
+    /// Brings the host an RDMA device again: wildcard listeners take requests that come to it (`cma_add_one`). Ids of
+    /// the device before stay dead.
     pub fn add_device(&self) {
         self.fabric.with(|world| {
             if let Some(host) = world.hosts.get_mut(self.no.0) {
@@ -170,8 +190,8 @@ impl Host {
         });
     }
 
-    /// The next join of a multicast group on this host ends in MULTICAST_ERROR with that status, a negative errno, as an
-    /// InfiniBand subnet manager may have it. The membership has to be left even so.
+    /// The next join of a multicast group on this host ends in MULTICAST_ERROR with that status, a negative errno, as
+    /// an InfiniBand subnet manager may have it. The membership has to be left even so.
     pub fn fail_next_join(&self, status: i32) {
         self.fabric.with(|world| {
             if let Some(host) = world.hosts.get_mut(self.no.0) {

@@ -34,13 +34,43 @@
 //!
 //! An id has the four state variables of the real stack, because much of what an application sees comes from their
 //! disagreement: the IB CM's protocol state, the RDMA CM's state, the kernel's user context, and librdmacm's record.
-//! Messages (REQ, REP, RTU, REJ, MRA, DREQ, DREP; SIDR REQ and SIDR REP for datagram ids) travel between hosts and within
-//! one, are sent again, are lost, time out. Reading an event is an action: there the device of an id becomes known, a
-//! REP is answered by RTU if the id has a QP, a QP hears the multicast group that was joined, and events are swallowed.
+//! Messages (REQ, REP, RTU, REJ, MRA, DREQ, DREP; SIDR REQ and SIDR REP for datagram ids) travel between hosts and
+//! within one, are sent again, are lost, time out. Reading an event is an action: there the device of an id becomes
+//! known, a REP is answered by RTU if the id has a QP, a QP hears the multicast group that was joined, and events are
+//! swallowed.
 //!
 //! The data path ([`Pd`], [`Mr`], [`Cq`], [`Qp`]) sends, reads and writes, with the fabric's latency and without loss;
 //! a QP's states follow its id's calls and events as librdmacm moves them. A datagram ([`Ah`], [`To`],
 //! [`Qp::post_send_to`]) comes after [`GRH_LEN`] bytes of header, or does not come.
+//!
+//! Memory ([`Pd`], [`Mr`], [`Mw`]) runs on the machines of [`memory`]. The device behind them keeps books of its own,
+//! which tests can compare ([`Pd::users_at_device`]): it checks keys, domains and rights when a work request is carried
+//! out, and answers a call as libibverbs, the kernel and a driver together do, each in its own order.
+//!
+//! ```
+//! use cmid_proto::{Call, ChannelKey, Device, IdKey, PortSpace};
+//! use cmid_sim::{Access, Change, Config, Fabric, Fallback, Policy, Way};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let fabric = Fabric::new(Config::default());
+//! let mut device = fabric.host(&["10.0.0.1".parse()?]).device();
+//! # let channel = ChannelKey::from_bits(1 << 32).ok_or("no key")?;
+//! # let id = IdKey::from_bits(1 << 32).ok_or("no key")?;
+//! # device.call(&Call::OpenChannel { channel }, &[])?;
+//! # device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])?;
+//! device.call(&Call::Bind { id, addr: "10.0.0.1:0".parse()? }, &[])?;
+//! let pd = device.alloc_pd(id)?;
+//! let mut mr = pd.register(vec![1; 64], Access::LOCAL_WRITE).map_err(|(_, error)| error)?;
+//! assert_eq!(pd.users(), 1);
+//!
+//! // This device cannot re-register, as soft-RoCE cannot: the MR is registered anew, and the old buffer comes back.
+//! let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+//! let ended = mr.reregister(Change::default().to_buffer([2; 64]), policy);
+//! assert_eq!((ended.result, ended.buffer), (Ok(Way::Anew), Some(vec![1; 64])));
+//! assert_eq!(mr.deregister().map_err(|(_, error)| error)?.buffer, [2; 64]);
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # The knobs
 //!
@@ -49,8 +79,11 @@
 //! link goes down ([`set_link`](Host::set_link)), its link address changes
 //! ([`change_link_addr`](Host::change_link_addr), [`fail_over`](Host::fail_over)), its device goes and another comes
 //! ([`remove_device`](Host::remove_device), [`add_device`](Host::add_device)), a multicast group fails
-//! ([`fail_next_join`](Host::fail_next_join), [`lose_group`](Host::lose_group)). A process ends by dropping its device.
-//! With a virtual clock a run depends on nothing but the configuration and the calls.
+//! ([`fail_next_join`](Host::fail_next_join), [`lose_group`](Host::lose_group)), a call about memory fails
+//! ([`fail_next_registration`](Host::fail_next_registration),
+//! [`fail_next_deregistration`](Host::fail_next_deregistration),
+//! [`fail_next_reregistration`](Host::fail_next_reregistration), at each of its stages). A process ends by dropping its
+//! device. With a virtual clock a run depends on nothing but the configuration and the calls.
 //!
 //! # What differs from the kernel
 //!
@@ -74,7 +107,14 @@
 //! - A send waits for its receive for ever, whatever `rnr_retry_count` says.
 //! - Work requests whose range is outside of their region are refused by the call; real hardware would report them in a
 //!   completion.
-//! - A domain, a queue or a region lives until its handle is dropped, whatever uses it.
+//! - A completion queue lives until its handle is dropped, whatever uses it.
+//! - The bytes of a send or write are taken when it is posted; hardware may take them at any time until it completes.
+//! - A receive into memory that may not be used ends with LOC_PROT_ERR, as with hardware; rxe says LOC_QP_OP_ERR
+//!   (`rxe_receiver`). Its sender gets the same REM_OP_ERR.
+//! - Memory has made-up addresses, and every buffer has pages of its own. What all programs of a host have pinned counts
+//!   against one limit ([`Config::lock_limit`]).
+//! - Rights are those of rxe, but for on-demand paging, which no device here can. Atomic operations cannot be posted.
+//! - Memory windows are of type 1.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -107,12 +147,17 @@ mod timers;
 mod wire;
 mod world;
 
-pub use config::{Clock, Config, Flavour};
+pub use cmid_proto::memory::{
+    self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, Returned, Valid, Way, Why,
+};
+pub use config::{Clock, Config, Flavour, Rereg};
 pub use counters::Counters;
 pub use data::ah::{Ah, To};
 pub use data::cq::{Completion, Cq, WcStatus};
 pub use data::datagram::GRH_LEN;
-pub use data::mr::{Access, Mr};
+pub use data::fault::{Left, ReregFault};
+pub use data::mr::{Buffer, Change, Mr, Reregistered};
+pub use data::mw::Mw;
 pub use data::pd::Pd;
 pub use data::qp::{Caps, Qp, QpState, Remote};
 pub use device::{SimDevice, SimHandle};

@@ -10,6 +10,7 @@ impl World {
     /// Every id with that device is closed, and told so if events are delivered for it. Ids without one, wildcard
     /// listeners among them, notice nothing.
     pub(crate) fn remove_device(&mut self, host: HostNo) {
+        let device = self.device_of(host);
         if !self.hosts.get_mut(host.0).is_some_and(|host| host.set_device(false)) {
             return;
         }
@@ -23,6 +24,9 @@ impl World {
             self.qp_to_error(qp);
             self.destroy_qp(qp);
         }
+        self.memory.disassociate(host);
+        self.domains.handle_removal(device);
+        self.sweep = true;
     }
 
     /// The kernel's part of an id ends, the user's stays (`ucma_close_id`).

@@ -9,8 +9,10 @@ use crate::channel::{File, FileNo};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::data::memory::Memory;
+use crate::data::pd::Domains;
 use crate::data::queues::Queues;
-use crate::host::{HostNo, HostState};
+use crate::data::rereg::Library;
+use crate::host::{DeviceNo, HostNo, HostState};
 use crate::id::{Id, IdNo};
 use crate::rng::Rng;
 use crate::timers::{Due, Timers};
@@ -32,6 +34,11 @@ pub(crate) struct World {
     pub(crate) ids: BTreeMap<IdNo, Id>,
     pub(crate) comms: BTreeMap<CommId, IdNo>,
     pub(crate) memory: Memory,
+    pub(crate) library: Library,
+    pub(crate) domains: Domains,
+    pub(crate) last_mr: u64,
+    /// Something has changed that regions without a handle may wait for.
+    pub(crate) sweep: bool,
     pub(crate) queues: Queues,
     next_file: u64,
     next_id: u64,
@@ -53,6 +60,10 @@ impl World {
             ids: BTreeMap::new(),
             comms: BTreeMap::new(),
             memory: Memory::default(),
+            library: Library::default(),
+            domains: Domains::default(),
+            last_mr: 0,
+            sweep: false,
             queues: Queues::default(),
             next_file: 0,
             next_id: 0,
@@ -85,6 +96,16 @@ impl World {
         self.next_file += 1;
         self.files.insert(no, file);
         Ok(no)
+    }
+
+    /// The device that a host has now, or will have next.
+    pub(crate) fn device_of(&self, host: HostNo) -> DeviceNo {
+        DeviceNo { host, incarnation: self.hosts.get(host.0).map_or(0, |host| host.incarnation) }
+    }
+
+    /// Whether a device is still there.
+    pub(crate) fn lives(&self, device: DeviceNo) -> bool {
+        self.hosts.get(device.host.0).is_some_and(HostState::has_device) && self.device_of(device.host) == device
     }
 
     /// `rdma_create_id`.

@@ -37,7 +37,7 @@ pub(crate) trait Port: Sized {
     fn way(&self, path: &AhAttr) -> Result<Self::Way, Errno>;
     /// Back to who sent what lies in a slot.
     fn way_back(&self, arrived: Arrived) -> Result<Self::Way, Errno>;
-    fn post_recv(&self, slot: usize) -> Result<(), Errno>;
+    fn post_recv(&mut self, slot: usize) -> Result<(), Errno>;
     /// Sends bytes; one send at a time.
     fn send(&mut self, bytes: &[u8], way: &Self::Way, qp_num: u32, qkey: u32) -> Result<(), Errno>;
     fn read(&self, arrived: Arrived) -> Result<Vec<u8>, Errno>;
@@ -91,7 +91,8 @@ macro_rules! data_of {
                     let caps = $krate::Caps { max_send_wr: depth, max_recv_wr: depth, ..Default::default() };
                     let qp = self.create_qp(id, &pd, &cq, &cq, caps)?;
                     let bytes = slot(SLOTS, size).end;
-                    let mr = pd.register(vec![0; bytes], $krate::Access::LOCAL_WRITE)?;
+                    let mr =
+                        pd.register(vec![0; bytes], $krate::Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
                     Ok(OnePort { qp, cq, mr, pd, size, last: [$krate::Completion::default(); SLOTS] })
                 }
 
@@ -116,7 +117,7 @@ macro_rules! data_of {
                     self.pd.create_ah_from(completion, &self.mr, slot(arrived.slot, self.size).start)
                 }
 
-                fn post_recv(&self, number: usize) -> Result<(), Errno> {
+                fn post_recv(&mut self, number: usize) -> Result<(), Errno> {
                     self.qp.post_recv(number as u64, &self.mr, slot(number, self.size))
                 }
 

@@ -70,7 +70,7 @@ where
 
     /// A QP on an id, with every receive posted.
     pub(crate) fn open_port(&mut self, id: IdKey, size: usize) -> Result<D::Port> {
-        let port = self.drive().attach_qp(id, |device, id| device.deref_mut().open_port(id, size))?;
+        let mut port = self.drive().attach_qp(id, |device, id| device.deref_mut().open_port(id, size))?;
         for slot in 0..SLOTS {
             port.post_recv(slot).with_context(|| format!("posting receive {slot}"))?;
         }

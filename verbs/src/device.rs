@@ -4,13 +4,12 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
-use std::sync::Weak;
 
 use cmid_proto::{Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent};
 
 use crate::calls;
 use crate::channel::Channel;
-use crate::data::Context;
+use crate::data::Contexts;
 use crate::errno;
 use crate::event::{self, PrivateBuffer, Read, Taken};
 use crate::ffi::{self, sockaddr_storage};
@@ -31,8 +30,8 @@ pub struct Verbs {
     // The order matters: ids are dropped before the channels that they point at.
     pub(crate) ids: Table<Id>,
     channels: Table<Channel>,
-    /// The contexts that the data path has opened, so that all of a device's objects share one.
-    pub(crate) contexts: Vec<Weak<Context>>,
+    /// Shared with its siblings.
+    pub(crate) contexts: Contexts,
     private: Box<PrivateBuffer>,
 }
 
@@ -54,14 +53,14 @@ impl Verbs {
     /// not fit.
     pub fn open() -> Result<Self, Errno> {
         Channel::open()?;
-        Ok(Self::empty())
+        Ok(Self::empty(Contexts::default()))
     }
 
-    fn empty() -> Self {
+    fn empty(contexts: Contexts) -> Self {
         Verbs {
             ids: Table::new(),
             channels: Table::new(),
-            contexts: Vec::new(),
+            contexts,
             private: Box::new([0; cmid_proto::PRIVATE_DATA_MAX]),
         }
     }
@@ -160,6 +159,9 @@ impl Verbs {
 
     /// What an event means for the id beside what the core makes of it.
     fn note(&mut self, key: IdKey, taken: &Taken) {
+        if let (CmEvent::DeviceRemoval, Some(verbs)) = (taken.kind, self.ids.get(key).and_then(Id::verbs)) {
+            self.contexts.removed(verbs);
+        }
         if let (CmEvent::MulticastJoin, Some(group), Some(to), Some(id)) =
             (taken.kind, taken.group, &taken.datagram, self.ids.get_mut(key))
         {
@@ -290,7 +292,7 @@ impl Pollable for Verbs {
     }
 
     fn sibling(&self) -> Self {
-        Self::empty()
+        Self::empty(self.contexts.clone())
     }
 }
 

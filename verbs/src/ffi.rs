@@ -2,10 +2,10 @@
 //! bindings can be exchanged by editing one file.
 //!
 //! Three habits keep the traps of the bindings out. Nothing of type `ibv_event_type` is ever read (it is a Rust enum
-//! that newer libraries overrun); one constant of it is passed. The bindings' hand-written inline functions are not used (they return
-//! `Option<*mut T>` with null inside, and unwrap on the data path); what C has as an inline function goes through the
-//! operation table of the context here too. And memory is registered by `ibv_reg_mr_iova2`: the symbol `ibv_reg_mr` is
-//! the one behind C's macro, and does not mask optional access bits on kernels that refuse them.
+//! that newer libraries overrun); one constant of it is passed. The bindings' hand-written inline functions are not used
+//! (they return `Option<*mut T>` with null inside, and unwrap on the data path); what C has as an inline function goes
+//! through the operation table of the context here too. And memory is registered by `ibv_reg_mr_iova2`: the symbol
+//! `ibv_reg_mr` is the one behind C's macro, and does not mask optional access bits on kernels that refuse them.
 
 pub(crate) use libc::{
     AF_INET, AF_INET6, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
@@ -14,13 +14,15 @@ pub(crate) use libc::{
     EAGAIN, EINTR, EINVAL, F_GETFL, F_SETFL, O_NONBLOCK, c_int, c_void, fcntl, free, gai_strerror, malloc,
 };
 pub(crate) use rdma_sys::{
-    ibv_access_flags, ibv_ack_cq_events, ibv_ah, ibv_ah_attr, ibv_alloc_pd, ibv_comp_channel, ibv_context, ibv_cq,
-    ibv_create_ah, ibv_create_ah_from_wc, ibv_create_comp_channel, ibv_create_cq, ibv_dealloc_pd, ibv_dereg_mr,
-    ibv_destroy_ah, ibv_destroy_comp_channel, ibv_destroy_cq, ibv_destroy_qp, ibv_detach_mcast, ibv_device_attr,
-    ibv_ece, ibv_event_type, ibv_get_cq_event, ibv_get_device_name, ibv_gid, ibv_global_route, ibv_grh, ibv_modify_qp,
-    ibv_mr, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_state, ibv_qp_type,
-    ibv_query_device, ibv_query_qp, ibv_recv_wr, ibv_reg_mr_iova2, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wc,
-    ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode, rdma_t, ud_t, wr_t,
+    bind_mw_t, bind_mw_tso_union_t, ibv_access_flags, ibv_ack_cq_events, ibv_ah, ibv_ah_attr, ibv_alloc_pd,
+    ibv_comp_channel, ibv_context, ibv_cq, ibv_create_ah, ibv_create_ah_from_wc, ibv_create_comp_channel,
+    ibv_create_cq, ibv_dealloc_pd, ibv_dereg_mr, ibv_destroy_ah, ibv_destroy_comp_channel, ibv_destroy_cq,
+    ibv_destroy_qp, ibv_detach_mcast, ibv_device_attr, ibv_ece, ibv_event_type, ibv_get_cq_event, ibv_get_device_name,
+    ibv_gid, ibv_global_route, ibv_grh, ibv_modify_qp, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_pd, ibv_qp,
+    ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_query_device,
+    ibv_query_qp, ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr, ibv_rereg_mr_flags, ibv_send_flags, ibv_send_wr,
+    ibv_sge, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode, imm_data_invalidated_rkey_union_t,
+    rdma_t, ud_t, wr_t,
 };
 pub(crate) use rdma_sys::{
     rdma_accept, rdma_ack_cm_event, rdma_addrinfo, rdma_bind_addr, rdma_cm_event, rdma_cm_id, rdma_cm_join_mc_attr_ex,

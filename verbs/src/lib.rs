@@ -5,8 +5,12 @@
 //! [`Verbs`] implements [`cmid_proto::Device`]: it makes the calls that the core asks for, and reports what the event
 //! channels say. It reads an event by copying it, with its private data, and acknowledging it at once; so nothing is
 //! ever outstanding, and `rdma_destroy_id` and `rdma_migrate_id`, which wait for outstanding events, do not wait.
-//! Beside the core, it makes what carries the data: [`Pd`], [`Mr`], [`Cq`], [`Qp`], and for datagrams [`Ah`]. And it tells
-//! which [`devices`] there are, and what names mean ([`addr_info()`]).
+//! Beside the core, it makes what carries the data: [`Pd`], [`Mr`], [`Mw`], [`Cq`], [`Qp`], and for datagrams [`Ah`]. And
+//! it tells which [`devices`] there are, and what names mean ([`addr_info()`]).
+//!
+//! Memory follows the machines of [`cmid_proto::memory`]: an [`Mr`] owns its [`Buffer`], is registered, re-registered
+//! (ibv_rereg_mr(3), or anew where the provider cannot) and deregistered, and knows after each failure which registration
+//! is valid. What is in flight pins it. Any thread may do it: the calls take as long as pinning pages takes.
 //!
 //! ```no_run
 //! use cmid_proto::{Call, ChannelKey, Device, Errno, IdKey, PortSpace};
@@ -17,10 +21,10 @@
 //!     device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])?;
 //!     device.call(&Call::Bind { id, addr: "10.99.0.1:7471".parse().map_err(|_| Errno::EINVAL)? }, &[])?;
 //!     let pd = device.alloc_pd(id)?; // it has a device now
-//!     let memory = pd.register(vec![0; 4096], Access::LOCAL_WRITE)?;
+//!     let memory = pd.register(vec![0; 4096], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
 //!     let cq = device.create_cq(id, 16)?;
 //!     let caps = Caps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
-//!     let qp = device.create_qp(id, &pd, &cq, &cq, caps)?;
+//!     let mut qp = device.create_qp(id, &pd, &cq, &cq, caps)?;
 //!     qp.post_recv(1, &memory, 0..1024)
 //! }
 //! # let _ = serve;
@@ -36,7 +40,10 @@
 //!   no device, `EBUSY` for closing a channel that has ids, `ENXIO` for leaving a multicast group once the device is gone.
 //! - It never passes a NULL channel to librdmacm: synchronous mode is the core's.
 //! - It never panics on what a device, a peer or a newer library says: unknown event codes and statuses are values.
-//! - It never hands out a reference into memory that a device may write to.
+//! - It never hands out a reference into memory that a device may write to, and never frees any: what is not known to be
+//!   withdrawn from the device is kept, or leaked.
+//! - It takes no lock of its own and no atomic read-modify-write to post, and none to poll unless QPs have come or gone:
+//!   one at a time posts to a QP, one polls a CQ.
 //! - It does not read the device's asynchronous events (ibv_get_async_event(3)).
 //!
 //! # Unsafe code
@@ -62,7 +69,13 @@ mod sockaddr;
 mod table;
 
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
-pub use data::{Access, Ah, Caps, Completion, Cq, GRH_LEN, Mr, Pd, Qp, QpState, Remote, To, WcStatus};
+pub use cmid_proto::memory::{
+    Access, Changes, Code, Failure, Fallback, MrState, PdState, Policy, Provider, Refused, Returned, Step, Valid, Way,
+    Why,
+};
+pub use data::{
+    Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Mw, Pd, Qp, QpState, Remote, Reregistered, To, WcStatus,
+};
 pub use device::{Handle, Verbs};
 pub use inventory::{DeviceInfo, devices};
 
@@ -76,8 +89,12 @@ const _: () = {
     sync::<Pd>();
     send::<Ah>();
     sync::<Ah>();
+    send::<Buffer>();
+    sync::<Buffer>();
     send::<Mr>();
     sync::<Mr>();
+    send::<Mw>();
+    sync::<Mw>();
     send::<Cq>();
     sync::<Cq>();
     send::<Qp>();

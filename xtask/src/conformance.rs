@@ -8,7 +8,7 @@ use cmid_conformance::{Report, Speed};
 use cmid_softroce::Kernel;
 
 use crate::context::Context;
-use crate::{guest, rows};
+use crate::{guest, kernel_rereg, rows};
 
 /// The recorded results, in the order of the columns of docs/rows.md: their names and what they are called there.
 pub(crate) const ENVIRONMENTS: [(&str, &str); 3] = [("sim", "sim"), ("6.1", "Linux 6.1"), ("6.12", "Linux 6.12")];
@@ -76,6 +76,10 @@ fn job(context: &Context, kernel: Kernel, speed: Speed) -> Result<guest::Job> {
     let mut command = vec![context.release("conformance").into_os_string()];
     command.extend(["--device", "verbs", "--speed", name(speed), "--report"].map(Into::into));
     command.push(report.into_os_string());
+    // Linux 6.1 has no method to ask for.
+    if kernel != Kernel::V6_1 {
+        command.extend(["--rereg-shim".into(), kernel_rereg::shim(context).into_os_string()]);
+    }
     Ok(guest::Job { name: format!("conformance-{}-{}", kernel.series(), name(speed)), kernel, command })
 }
 

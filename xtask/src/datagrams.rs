@@ -2,13 +2,15 @@
 
 use std::ffi::OsString;
 
+use cmid_softroce::Kernel;
+
 use crate::context::Context;
 
 /// The functions, then every pair; the program's path comes in by the variable `ours`.
 const SCRIPT: &str = concat!(include_str!("pairs.sh"), "\n", include_str!("datagrams.sh"));
 
 /// The command to run in the VM.
-pub(crate) fn command(context: &Context) -> Vec<OsString> {
+pub(crate) fn command(context: &Context, _: Kernel) -> Vec<OsString> {
     let mut variable = OsString::from("ours=");
     variable.push(context.release("udping"));
     vec!["env".into(), variable, "sh".into(), "-c".into(), SCRIPT.into()]

@@ -1,6 +1,7 @@
 //! Our rping against rdma-core's: every driver, in both roles, in one VM.
 
 use crate::context::Context;
+use cmid_softroce::Kernel;
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -31,7 +32,7 @@ impl Role {
 }
 
 /// The command to run in the VM.
-pub(crate) fn command(context: &Context) -> Vec<OsString> {
+pub(crate) fn command(context: &Context, _: Kernel) -> Vec<OsString> {
     let script = script(context.release("rping").as_os_str());
     vec!["sh".into(), "-c".into(), script]
 }

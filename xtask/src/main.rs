@@ -13,6 +13,7 @@ mod guest;
 mod hazards;
 mod host;
 mod interop;
+mod kernel_rereg;
 mod libclang;
 mod memory;
 mod programme;

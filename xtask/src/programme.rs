@@ -3,7 +3,7 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    blocking, checks, conformance, datagrams, hazards, host, interop, memory, rows,
+    blocking, checks, conformance, datagrams, hazards, host, interop, kernel_rereg, memory, rows,
     step::{
         On, Step,
         Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host},
@@ -15,20 +15,25 @@ use crate::{
 const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "build",
     "--release",
+    "--lib",
     "--bins",
     "--examples",
     "-p",
     "cmid-conformance",
     "-p",
+    "fencing",
+    "-p",
     "rping",
     "-p",
     "cmid-verbs",
+    "-p",
+    "cmid-rereg-shim",
     "-p",
     "soak",
     "-p",
     "udping",
     "--features",
-    "cmid-conformance/verbs,rping/verbs,soak/verbs,udping/verbs",
+    "cmid-conformance/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
 ]);
 
 /// Cheap ones and those that need nothing but Rust come first.
@@ -51,14 +56,27 @@ pub(crate) const STEPS: &[Step] = &[
         work: CargoWith(&[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--workspace", "--no-deps", "--all-features"]),
     },
     Step { name: "tests", work: Host(conformance::tests) },
+    // Only an unstable rustdoc looks at the error that an example names. In a folder of its own, as the variable has
+    // everything built again.
+    Step {
+        name: "what must not compile does not, for the reason it names",
+        work: CargoWith(
+            &[("RUSTC_BOOTSTRAP", "1")],
+            &["test", "--doc", "--package", "cmid-verbs", "--target-dir", "target/compile-fail"],
+        ),
+    },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "cmid-verbs by itself", work: Guest(300, "examples/device", &[]) },
     Step { name: "a device goes from under cmid-verbs", work: Guest(300, "examples/device", &["removal"]) },
+    Step {
+        name: "re-registration by the kernel itself, and fencing",
+        work: GuestCommand(On::Asked, 300, kernel_rereg::command),
+    },
     Step { name: "the lost wake-up of librdmacm", work: Guest(120, "examples/lost_wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
-    Step { name: "rping against rdma-core's", work: GuestCommand(600, interop::command) },
-    Step { name: "datagrams and multicast", work: GuestCommand(600, datagrams::command) },
-    Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(600, blocking::command) },
+    Step { name: "rping against rdma-core's", work: GuestCommand(On::Asked, 600, interop::command) },
+    Step { name: "datagrams and multicast", work: GuestCommand(On::Asked, 600, datagrams::command) },
+    Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(On::Asked, 600, blocking::command) },
     Step {
         name: "a listener moves between threads",
         work: Guest(300, "soak", &["listener", "--driver", "mio", "--device", "verbs"]),
@@ -80,5 +98,9 @@ pub(crate) const SLOW: &[Step] = &[
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Kernel(Kernel::V6_1), 900) },
+    Step {
+        name: "re-registration by the kernel itself, and fencing",
+        work: GuestCommand(On::Kernel(Kernel::V6_1), 300, kernel_rereg::command),
+    },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
 ];

@@ -33,8 +33,8 @@ pub(crate) enum Work {
     Guests(&'static str, fn(&mut Context) -> Result<()>),
     /// Runs in the VM a program of the release build, with these arguments, for at most so many seconds.
     Guest(u64, &'static str, &'static [&'static str]),
-    /// Runs in the VM, for at most so many seconds, a command that is put together first.
-    GuestCommand(u64, fn(&Context) -> Vec<OsString>),
+    /// Runs in the VM, for at most so many seconds, a command that is put together first, for that kernel.
+    GuestCommand(On, u64, fn(&Context, Kernel) -> Vec<OsString>),
 }
 
 /// The kernel that a step runs on.
@@ -71,9 +71,9 @@ impl Work {
     fn place(&self, context: &Context) -> String {
         match self {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::BuildForGuest(_) => "host".to_owned(),
-            Work::Conformance(on, _) => format!("VM, kernel {}", on.kernel(context)),
+            Work::Conformance(on, _) | Work::GuestCommand(on, ..) => format!("VM, kernel {}", on.kernel(context)),
             Work::Guests(kernels, _) => format!("VMs, kernels {kernels}"),
-            Work::Guest(..) | Work::GuestCommand(..) => format!("VM, kernel {}", context.kernel),
+            Work::Guest(..) => format!("VM, kernel {}", context.kernel),
         }
     }
 
@@ -92,7 +92,10 @@ impl Work {
                 command.extend(arguments.iter().map(OsString::from));
                 guest::run(context.kernel, *limit, &command, Vec::new())
             }
-            Work::GuestCommand(limit, command) => guest::run(context.kernel, *limit, &command(context), Vec::new()),
+            Work::GuestCommand(on, limit, command) => {
+                let kernel = on.kernel(context);
+                guest::run(kernel, *limit, &command(context, kernel), Vec::new())
+            }
         }
     }
 }

@@ -1,14 +1,19 @@
 //! Two drivers and what a scenario does with them: steps that read as the rows do.
 
+mod data;
 mod expect;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_proto::{Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, IdKey, Outcome, PortSpace, Time};
+use cmid_proto::{Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Error, IdKey, Outcome, PortSpace, Time};
 
 use crate::failure::same;
-use crate::{Check, Failure, Lab, Net, QpState, Subject, TestQp};
+use crate::{Check, Failure, Lab, Net, QpState, Subject, TestDevice, TestQp};
+
+pub use data::End;
+pub(crate) use data::{MrOf, PdOf, remote};
 
 /// How long an expected event may take. Emulated kernels are slow; what is measured is order, not time.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -30,8 +35,7 @@ pub(crate) mod pdl {
 }
 
 /// A driver with one channel on which most of a scenario happens.
-#[derive(Debug)]
-pub struct Side<S> {
+pub struct Side<S: Subject> {
     /// `client` or `server`.
     pub name: &'static str,
     /// The driver.
@@ -39,8 +43,14 @@ pub struct Side<S> {
     /// Its channel.
     pub channel: ChannelKey,
     /// QPs that are in use, and on which id.
-    qps: Vec<(IdKey, Box<dyn TestQp>)>,
+    qps: Vec<(IdKey, <S::Device as TestDevice>::Qp)>,
     acks: Acks,
+}
+
+impl<S: Subject> fmt::Debug for Side<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Side").field("name", &self.name).field("qps", &self.qps).finish_non_exhaustive()
+    }
 }
 
 impl<S: Subject> Side<S> {
@@ -55,6 +65,27 @@ impl<S: Subject> Side<S> {
     /// The device's.
     pub fn bare(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         self.drive().device_mut().call(call, private_data)
+    }
+
+    /// Puts a QP with a PD of its own on an id. It is kept until the bench goes.
+    ///
+    /// # Errors
+    /// What the core or the device says.
+    pub fn attach_qp(&mut self, id: IdKey) -> Result<(), Error> {
+        let qp = self.drive().attach_qp(id, |device, id| {
+            let pd = device.make_pd(id)?;
+            device.make_qp(id, &pd)
+        })?;
+        self.qps.push((id, qp));
+        Ok(())
+    }
+
+    /// Takes the QP off an id.
+    ///
+    /// # Errors
+    /// What the core or the device says.
+    pub fn detach_qp(&mut self, id: IdKey) -> Result<(), Error> {
+        self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
     }
 }
 
@@ -234,10 +265,7 @@ impl<'lab, L: Lab> Bench<'lab, L> {
 
     /// Puts a QP on an id.
     pub fn attach_qp(&mut self, who: Who, id: IdKey) -> Check {
-        let side = self.side(who);
-        let qp = side.driver.attach_qp(id)?;
-        side.qps.push((id, qp));
-        Ok(())
+        Ok(self.side(who).attach_qp(id)?)
     }
 
     /// The QP of an id is in this state.
@@ -250,7 +278,7 @@ impl<'lab, L: Lab> Bench<'lab, L> {
     /// Destroys an id, and acks nothing.
     pub fn destroy(&mut self, who: Who, id: IdKey) -> Check {
         if self.side(who).drive().core().has_qp(id) {
-            self.side(who).driver.detach_qp(id)?;
+            self.side(who).detach_qp(id)?;
         }
         let progress = self.side(who).drive().destroy(id, Time::NEVER)?;
         same("destroy", progress, cmid_proto::Progress::Done)

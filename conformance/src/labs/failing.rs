@@ -16,7 +16,7 @@ use cmid_proto::{
 use cmid_sim::{Clock, Config, Fabric, Host, SimDevice};
 
 use super::{fresh, heap, net};
-use crate::{Check, Disturbance, Failure, Lab, Make, Net, Subject, TestDevice, TestQp};
+use crate::{Check, Disturbance, Failure, Lab, Make, Net, Subject, TestDevice};
 
 /// How long a scenario goes on after the call that failed. What it waits for may never come.
 const AFTERMATH: Duration = Duration::from_millis(200);
@@ -157,8 +157,17 @@ impl<D: Pollable> Pollable for Failing<D> {
 }
 
 impl<D: TestDevice> TestDevice for Failing<D> {
-    fn make_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Errno> {
-        self.device.make_qp(id)
+    type Pd = D::Pd;
+    type Mr = D::Mr;
+    type Mw = D::Mw;
+    type Qp = D::Qp;
+
+    fn make_pd(&mut self, id: IdKey) -> Result<D::Pd, Errno> {
+        self.device.make_pd(id)
+    }
+
+    fn make_qp(&mut self, id: IdKey, pd: &D::Pd) -> Result<D::Qp, Errno> {
+        self.device.make_qp(id, pd)
     }
 
     fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
@@ -189,14 +198,6 @@ impl<S: Subject> Subject for OnFailing<S> {
             None => self.driver.wait(at_most),
         }
     }
-
-    fn attach_qp(&mut self, id: IdKey) -> Result<Box<dyn TestQp>, Error> {
-        self.driver.attach_qp(id)
-    }
-
-    fn detach_qp(&mut self, id: IdKey) -> Result<(), Error> {
-        self.driver.detach_qp(id)
-    }
 }
 
 impl<S: Subject> Drop for OnFailing<S> {
@@ -221,7 +222,8 @@ impl<S: Subject> OnFailing<S> {
             }
             // Refused while it connects: then the QP goes with the id.
             if self.drive().core().has_qp(id)
-                && let Err(error @ (Error::Failed(_) | Error::Fault(_))) = self.driver.detach_qp(id)
+                && let Err(error @ (Error::Failed(_) | Error::Fault(_))) =
+                    self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
             {
                 wrong.push(format!("the QP of {id}: {error}"));
             }
@@ -370,7 +372,8 @@ impl<S: Make<Failing<SimDevice>>> Lab for FailingLab<S> {
     }
 
     fn can(&self, what: Disturbance) -> bool {
-        what != Disturbance::ProcessDies
+        // What goes wrong with memory is no call of the core.
+        !matches!(what, Disturbance::ProcessDies | Disturbance::MemoryFails)
     }
 
     fn disturb(&self, what: Disturbance) -> Check {
@@ -380,7 +383,9 @@ impl<S: Make<Failing<SimDevice>>> Lab for FailingLab<S> {
             Disturbance::DeviceGoes => self.host.remove_device(),
             Disturbance::DeviceComes => self.host.add_device(),
             Disturbance::FailOver => self.host.fail_over(),
-            Disturbance::ProcessDies => return Err(Failure("there is no process to be killed".into())),
+            Disturbance::ProcessDies | Disturbance::MemoryFails => {
+                return Err(Failure(format!("this lab cannot do this: {what:?}")));
+            }
         }
         Ok(())
     }

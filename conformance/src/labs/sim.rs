@@ -1,12 +1,14 @@
 //! A simulated host in real time.
 
 use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use cmid_sim::{Clock, Config, Fabric, Host, SimDevice};
+use cmid_proto::Errno;
+use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, SimDevice};
 
 use super::{fresh, heap, net};
-use crate::{Check, Disturbance, Failure, Lab, Make, Net};
+use crate::{Check, Disturbance, Failure, Lab, Make, MemoryFault, Net, Rereg};
 
 /// A simulated host with two addresses, as a kernel with one device has them.
 #[derive(Debug)]
@@ -21,7 +23,11 @@ impl<S: Make<SimDevice>> SimLab<S> {
     /// A fresh fabric, in real time, because drivers wait for real descriptors.
     #[must_use]
     pub fn new() -> Self {
-        let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+        SimLab::on(Config::default())
+    }
+
+    fn on(config: Config) -> Self {
+        let fabric = Fabric::new(Config { clock: Clock::Real, ..config });
         let host = fabric.host(&[net().client, net().server]);
         host.add_plain_addr(net().no_rdma);
         let silent = fabric.host(&[net().silent]);
@@ -40,6 +46,10 @@ impl<S: Make<SimDevice>> Lab for SimLab<S> {
 
     fn subject(&self) -> Check<S> {
         S::make(self.host.device())
+    }
+
+    fn other_device(&self) -> Check<(S, IpAddr)> {
+        Ok((S::make(self.silent.device())?, net().silent))
     }
 
     fn net(&self) -> Net {
@@ -70,7 +80,8 @@ impl<S: Make<SimDevice>> Lab for SimLab<S> {
             | Disturbance::NeighbourMoves
             | Disturbance::DeviceGoes
             | Disturbance::DeviceComes
-            | Disturbance::FailOver => true,
+            | Disturbance::FailOver
+            | Disturbance::MemoryFails => true,
             // There is one process. To drop a device is what its end would be.
             Disturbance::ProcessDies => false,
         }
@@ -85,7 +96,42 @@ impl<S: Make<SimDevice>> Lab for SimLab<S> {
             Disturbance::DeviceComes => self.host.add_device(),
             Disturbance::FailOver => self.host.fail_over(),
             Disturbance::ProcessDies => return Err(Failure("there is no process to be killed".into())),
+            Disturbance::MemoryFails => return Err(Failure("which call is to fail?".into())),
         }
+        Ok(())
+    }
+
+    fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
+        let (rereg, new_keys_on_rereg) = match rereg {
+            Rereg::No => (cmid_sim::Rereg::None, false),
+            Rereg::PdAccess => (cmid_sim::Rereg::PdAccess, false),
+            Rereg::All => (cmid_sim::Rereg::All, false),
+            Rereg::NewKeys => (cmid_sim::Rereg::All, true),
+        };
+        // What goes wrong at a fork is to be seen as well.
+        Some(SimLab::on(Config { rereg, new_keys_on_rereg, fork: true, ..Config::default() }))
+    }
+
+    fn fail_next(&self, fault: MemoryFault) -> Check {
+        let rereg = match fault {
+            MemoryFault::Register(errno) => {
+                self.host.fail_next_registration(errno);
+                return Ok(());
+            }
+            MemoryFault::Deregister(errno) => {
+                self.host.fail_next_deregistration(errno);
+                return Ok(());
+            }
+            // madvise(2) of what is not mapped.
+            MemoryFault::DontForkNew => ReregFault::DontForkNew(Errno::ENOMEM),
+            MemoryFault::DoForkOld => ReregFault::DoForkOld(Errno::ENOMEM),
+            MemoryFault::Untouched(errno) => ReregFault::Cmd { errno, left: Left::Old },
+            MemoryFault::Lost(errno) => ReregFault::Cmd { errno, left: Left::Neither },
+            MemoryFault::LostAndPdSwitched(errno) => ReregFault::Cmd { errno, left: Left::NeitherAndPdSwitched },
+            MemoryFault::LostAndDoForkNew(errno) => ReregFault::CmdAndDoForkNew { errno, left: Left::Neither },
+            MemoryFault::Undocumented => ReregFault::Undocumented { code: -6, errno: Errno::EIO, left: Left::Neither },
+        };
+        self.host.fail_next_reregistration(rereg);
         Ok(())
     }
 }

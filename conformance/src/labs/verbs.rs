@@ -1,22 +1,31 @@
 //! librdmacm on a real kernel.
 
 use std::marker::PhantomData;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Child;
 use std::time::Duration;
 
 use super::{fresh, guest, heap, net};
-use crate::{Check, Disturbance, Failure, Lab, Make, Net};
+use crate::{Check, Disturbance, Failure, Lab, Make, Net, Rereg};
 
 /// librdmacm on the kernel of the project's VM (soft-RoCE on a dummy interface with two addresses).
 #[derive(Debug)]
-pub struct VerbsLab<S>(PhantomData<fn() -> S>);
+pub struct VerbsLab<S> {
+    rereg: Rereg,
+    subject: PhantomData<fn() -> S>,
+}
 
 impl<S: Make<cmid_verbs::Verbs>> VerbsLab<S> {
     /// The lab. That there is a device shows when the first driver is made.
     #[must_use]
     pub fn new() -> Self {
-        VerbsLab(PhantomData)
+        VerbsLab::with(Rereg::No)
+    }
+
+    /// The lab in a process where `ibv_rereg_mr` is not rdma-core's own, but does this much.
+    #[must_use]
+    pub fn with(rereg: Rereg) -> Self {
+        VerbsLab { rereg, subject: PhantomData }
     }
 }
 
@@ -31,6 +40,11 @@ impl<S: Make<cmid_verbs::Verbs>> Lab for VerbsLab<S> {
 
     fn subject(&self) -> Check<S> {
         S::make(cmid_verbs::Verbs::open()?)
+    }
+
+    fn other_device(&self) -> Check<(S, IpAddr)> {
+        // rxe1, on a wire.
+        Ok((self.subject()?, Ipv4Addr::new(10, 98, 0, 1).into()))
     }
 
     fn net(&self) -> Net {
@@ -62,6 +76,8 @@ impl<S: Make<cmid_verbs::Verbs>> Lab for VerbsLab<S> {
             | Disturbance::DeviceComes
             | Disturbance::ProcessDies
             | Disturbance::FailOver => true,
+            // The kernel can, but Debian's is built without it.
+            Disturbance::MemoryFails => false,
         }
     }
 
@@ -77,6 +93,11 @@ impl<S: Make<cmid_verbs::Verbs>> Lab for VerbsLab<S> {
             Disturbance::DeviceComes => guest::add_device(),
             Disturbance::FailOver => guest::fail_over(),
             Disturbance::ProcessDies => Err(Failure("which process is to be killed?".into())),
+            Disturbance::MemoryFails => Err(Failure("calls cannot be made to fail".into())),
         }
+    }
+
+    fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
+        (rereg == self.rereg).then(|| VerbsLab::with(rereg))
     }
 }

@@ -1,10 +1,12 @@
 //! What is left after many lives: nothing.
 
+use cmid_proto::memory::{Access, Change, Fallback, Policy};
 use cmid_proto::{Acks, CmEvent, Time};
 
-use crate::bench::{Who, pdl};
+use super::memory;
+use crate::bench::{PdOf, Who, pdl};
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Lab};
+use crate::{Bench, Check, Lab, TestMr, TestPd, TestQp};
 
 /// Cycles before measuring: allocators and tables grow to what they need.
 const WARM_UP: u32 = 40;
@@ -15,6 +17,21 @@ const SLACK: u64 = 8 * 1024;
 /// Connections that end in every way, failures included: as many descriptors, and as much heap, as before.
 pub(super) fn nothing_is_left_after_200_cycles<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
+    repeatedly(b, one)?;
+    same("client ids", b.client.drive().core().ids(), 0)?;
+    same("server ids", b.server.drive().core().ids(), 1)
+}
+
+/// PDs and memory that come and go in every way that needs no fault: given back, refused, registered anew, dropped while
+/// pinned.
+pub(super) fn nothing_is_left_of_memory_after_200_cycles<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let own = b.pd(Who::Client)?;
+    repeatedly(b, |b, cycle| one_of_memory(b, &own, cycle))
+}
+
+/// As many descriptors, and as much heap, after the cycles as before.
+fn repeatedly<L: Lab>(b: &mut Bench<'_, L>, mut one: impl FnMut(&mut Bench<'_, L>, u32) -> Check) -> Check {
     for cycle in 0..WARM_UP {
         one(b, cycle)?;
     }
@@ -25,9 +42,30 @@ pub(super) fn nothing_is_left_after_200_cycles<L: Lab>(b: &mut Bench<'_, L>) -> 
     let after = (descriptors()?, b.lab.heap());
     same("descriptors", after.0, before.0)?;
     ensure(before.1 > 0, || "the heap could not be measured".into())?;
-    ensure(after.1 <= before.1 + SLACK, || format!("heap: {} bytes before, {} after", before.1, after.1))?;
-    same("client ids", b.client.drive().core().ids(), 0)?;
-    same("server ids", b.server.drive().core().ids(), 1)
+    ensure(after.1 <= before.1 + SLACK, || format!("heap: {} bytes before, {} after", before.1, after.1))
+}
+
+fn one_of_memory<L: Lab>(b: &mut Bench<'_, L>, own: &PdOf<L>, cycle: u32) -> Check {
+    let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let mut mr = memory::register(&pd, memory::bytes(1), memory::READABLE)?;
+    let wanted = Change::default().to_buffer(memory::bytes(2)).to_pd(new.clone());
+    match cycle % 4 {
+        0 => drop(mr.reregister(wanted, Policy::default())),
+        1 => drop(mr.reregister(wanted, Policy { fallback: Fallback::Anew, ..Policy::default() })),
+        2 => drop(pd.register(memory::bytes(3), Access::REMOTE_WRITE)),
+        _ => {
+            let (client, mut server) = b.join(own, &pd)?;
+            server.qp.post_recv(1, &mr, 0..memory::LEN)?;
+            drop(mr);
+            b.part((client, server))?;
+            settle(b)?;
+            pd.dealloc()?;
+            return Ok(new.dealloc()?);
+        }
+    }
+    memory::deregister(mr)?;
+    pd.dealloc()?;
+    Ok(new.dealloc()?)
 }
 
 fn one<L: Lab>(b: &mut Bench<'_, L>, cycle: u32) -> Check {

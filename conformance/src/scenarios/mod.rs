@@ -10,6 +10,17 @@ mod handover;
 mod leaks;
 mod life;
 mod listeners;
+mod memory;
+mod memory_fallback;
+mod memory_outcomes;
+mod memory_pins;
+mod memory_refusals;
+mod memory_register;
+mod memory_removal;
+mod memory_rereg;
+mod memory_threads;
+mod memory_translation;
+mod memory_windows;
 mod migration;
 mod notify;
 mod options;
@@ -27,7 +38,7 @@ mod wrong_state;
 use cmid_proto::Acks;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bench, Check, Disturbance, Failure, Lab};
+use crate::{Bench, Check, Disturbance, Failure, Lab, Rereg};
 
 /// How long a scenario takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +61,8 @@ pub struct Entry {
     pub speed: Speed,
     /// What the lab must be able to do.
     pub needs: &'static [Disturbance],
+    /// How the devices must re-register memory, where that matters.
+    pub rereg: Option<Rereg>,
 }
 
 /// One thing to show, on any lab.
@@ -67,25 +80,41 @@ impl<L: Lab> std::fmt::Debug for Scenario<L> {
 }
 
 impl<L: Lab> Scenario<L> {
+    /// Whether the lab can do what it needs.
+    pub fn fits(&self, lab: &L) -> bool {
+        let rereg = self.entry.rereg.is_none_or(|rereg| lab.with_rereg(rereg).is_some());
+        rereg && self.entry.needs.iter().all(|&need| lab.can(need))
+    }
+
     /// Goes through the steps with two fresh drivers; afterwards neither has a complaint.
     ///
     /// # Errors
     /// The first difference from what is expected.
     pub fn run(&self, lab: &L) -> Result<(), Failure> {
-        let mut bench = Bench::new(lab, self.acks)?;
+        let own = match self.entry.rereg {
+            Some(rereg) => Some(lab.with_rereg(rereg).ok_or_else(|| Failure(format!("no such devices: {rereg:?}")))?),
+            None => None,
+        };
+        let mut bench = Bench::new(own.as_ref().unwrap_or(lab), self.acks)?;
         (self.steps)(&mut bench)?;
         bench.clean()
     }
 }
 
+/// The one that is given, if one is.
+const fn only(given: &[Rereg]) -> Option<Rereg> {
+    if let [one] = given { Some(*one) } else { None }
+}
+
 macro_rules! list {
-    ($($acks:ident $speed:ident { $($module:ident :: $name:ident [$($row:literal),*] $(needs $($need:ident)+)?,)+ })+) => {
+    ($($acks:ident $speed:ident { $($module:ident :: $name:ident [$($row:literal),*] $(on $rereg:ident)? $(needs $($need:ident)+)?,)+ })+) => {
         const ENTRIES: &[Entry] = &[$($(
             Entry {
                 name: stringify!($name),
                 rows: &[$($row),*],
                 speed: Speed::$speed,
                 needs: &[$($(Disturbance::$need),+)?],
+                rereg: only(&[$(Rereg::$rereg)?]),
             },
         )+)+];
 
@@ -201,6 +230,38 @@ list! {
         notify::row_76_notify_establishes [76],
         options::options_are_taken_where_they_are_for [],
         leaks::nothing_is_left_after_200_cycles [],
+        memory_register::row_80_what_cannot_be_registered [80],
+        memory_register::row_84_a_pd_in_use_stays [84],
+        memory_register::row_86_what_a_registration_has [86],
+        memory_register::row_87_no_rights_are_the_right_to_read_locally [87],
+        memory_register::row_88_optional_rights_are_taken [88],
+        memory_refusals::row_81_what_makes_no_sense_is_refused [81, 92, 99, 109, 114],
+        memory_refusals::row_81_a_provider_without_it_changes_nothing [81, 100, 108, 125] on No,
+        memory_refusals::row_101_a_pd_of_another_device_is_refused [101],
+        memory_fallback::row_100_a_fallback_registers_anew [100, 104] on No,
+        memory_fallback::row_100_a_fallback_that_fails_leaves_the_old_one [100] on No,
+        memory_rereg::row_82_another_pd [82, 97, 117, 121] on PdAccess,
+        memory_rereg::row_106_memory_whose_pd_has_changed_cannot_be_posted [106] on PdAccess,
+        memory_rereg::row_106_rights_are_taken_and_given [82, 97, 102, 106, 121] on PdAccess,
+        memory_rereg::row_106_a_connection_feels_it_at_once [106] on PdAccess,
+        memory_rereg::row_115_the_pd_that_it_has [115] on PdAccess,
+        memory_rereg::row_117_pd_and_rights_at_once [117] on PdAccess,
+        memory_rereg::row_121_other_memory_is_not_supported [82, 116, 119, 121] on PdAccess,
+        memory_rereg::row_114_rights_that_the_device_has_not [82, 114, 119] on PdAccess,
+        memory_translation::row_97_every_combination_of_flags [97, 122] on All,
+        memory_translation::row_97_other_memory [97, 122] on All,
+        memory_translation::row_118_new_keys [104, 118, 122] on NewKeys,
+        memory_pins::until_the_completion_is_polled [] on No,
+        memory_pins::reads_and_writes_pin_as_well [] on No,
+        memory_pins::until_the_flush_is_polled [] on No,
+        memory_pins::until_the_qp_is_gone [] on No,
+        memory_pins::dropped_memory_goes_later [] on No,
+        memory_threads::slow_calls_are_another_threads [] on No,
+        memory_threads::memory_goes_to_another_thread_and_comes_back [] on No,
+        leaks::nothing_is_left_of_memory_after_200_cycles [] on No,
+        memory_windows::row_83_a_bound_window_holds_its_memory [83, 126] on No,
+        memory_windows::row_121_a_bound_window_does_not_hold_a_re_registration [121] on PdAccess,
+        memory_windows::a_fallback_that_fails_at_its_end_is_undone [100] on No,
     }
     Explicit Fast {
         acks::row_48_destroy_waits_for_acks_and_nobody_waits [48],
@@ -222,6 +283,17 @@ list! {
         timeouts::row_29_nobody_there [29] needs SilentHost,
     }
     OnDelivery Fast {
+        memory_register::row_80_no_memory_left_to_lock [80] needs MemoryFails,
+        memory_outcomes::row_94_new_memory_that_cannot_be_kept_from_children [94] on All needs MemoryFails,
+        memory_outcomes::row_98_old_memory_that_cannot_be_given_back_to_children [98] on All needs MemoryFails,
+        memory_outcomes::row_95_refused_before_anything_was_touched [95, 116, 119, 122] on All needs MemoryFails,
+        memory_outcomes::row_95_a_driver_that_has_lost_the_registration [95, 107, 123] on All needs MemoryFails,
+        memory_outcomes::row_124_a_driver_that_has_switched_the_pd [124] on All needs MemoryFails,
+        memory_outcomes::row_96_and_the_advice_cannot_be_undone [96] on All needs MemoryFails,
+        memory_outcomes::a_code_that_is_not_documented [] on All needs MemoryFails,
+        memory_outcomes::row_126_a_deregistration_that_fails [107, 126] on All needs MemoryFails,
+        memory_fallback::every_step_of_a_fallback_fails [100] on No needs MemoryFails,
+        memory_removal::the_device_goes_with_memory_registered [] needs DeviceGoes DeviceComes,
         disturbed::row_10_a_client_process_is_killed [10] needs ProcessDies,
         disturbed::row_36_a_neighbour_moves [36] needs SilentHost NeighbourMoves,
         disturbed::row_79_a_bond_fails_over [79] needs FailOver,

@@ -4,7 +4,7 @@ use cmid_proto::{CmEvent, Errno, State, Time};
 
 use crate::bench::{Who, pdl};
 use crate::failure::{fails, same};
-use crate::{Bench, Check, Lab, QpState, Subject};
+use crate::{Bench, Check, Lab, QpState};
 
 /// Reason of the IB CM: somebody uses the QP number already.
 const STALE_CONNECTION: i32 = 10;
@@ -19,7 +19,7 @@ pub(super) fn row_23_the_client_goes_before_the_accept<L: Lab>(b: &mut Bench<'_,
         b.destroy(Who::Client, client)?;
         b.quiet(Who::Server)?;
         if !with_qp {
-            fails("a QP for it", b.server.driver.attach_qp(server), Errno::EINVAL)?;
+            fails("a QP for it", b.server.attach_qp(server), Errno::EINVAL)?;
         }
         let param = b.param();
         fails("accept", b.server.drive().accept(server, param, &[], Time::NEVER), Errno::EINVAL)?;

@@ -4,18 +4,23 @@ use cmid_proto::{AhAttr, Errno, GlobalRoute};
 
 use crate::data::cq::Completion;
 use crate::data::datagram::{GRH_LEN, route_back};
-use crate::data::memory::PdNo;
 use crate::data::mr::Mr;
-use crate::data::pd::Pd;
+use crate::data::pd::{Pd, PdUse};
+use crate::fabric::Fabric;
 use crate::gid::PORT;
-use crate::host::{HostNo, HostState};
 
 /// An address handle of a protection domain (ibv_create_ah(3)).
 #[derive(Debug)]
 pub struct Ah {
-    pub(crate) host: HostNo,
-    pub(crate) pd: PdNo,
+    fabric: Fabric,
+    pub(crate) pd: PdUse,
     pub(crate) route: GlobalRoute,
+}
+
+impl Drop for Ah {
+    fn drop(&mut self) {
+        self.fabric.with(|world| world.memory.discount_user(self.pd.no));
+    }
 }
 
 /// The addressee of a datagram.
@@ -30,29 +35,32 @@ pub struct To<'a> {
 }
 
 impl Pd {
-    /// An address handle for a path, such as that of an ESTABLISHED or a MULTICAST_JOIN event (ibv_create_ah(3)). Whether
-    /// somebody is there is not asked.
+    /// An address handle for a path, such as that of an ESTABLISHED or a MULTICAST_JOIN event (ibv_create_ah(3)).
+    /// Whether somebody is there is not asked.
     ///
     /// # Errors
     /// `EINVAL` for a path without a global route, from a port that there is not, or from a GID that there is not;
-    /// `ENODEV` once the device is removed.
+    /// or if the domain is gone; `ENODEV` once the device is removed.
     pub fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
         let route = path.grh.filter(|_| path.port_num == PORT).ok_or(Errno::EINVAL)?;
+        let host = self.device.host;
+        if !self.fabric.with(|world| world.lives(self.device)) {
+            return Err(Errno::ENODEV);
+        }
+        let pd = self.acquire().map_err(|refused| refused.errno())?;
         self.fabric.with(|world| {
-            if !world.hosts.get(self.host.0).is_some_and(HostState::has_device) {
-                return Err(Errno::ENODEV);
-            }
-            world.address_at(self.host, route.sgid_index).ok_or(Errno::EINVAL)?;
-            Ok(Ah { host: self.host, pd: self.no, route })
-        })
+            world.address_at(host, route.sgid_index).ok_or(Errno::EINVAL)?;
+            world.memory.count_user(host, pd.no)
+        })?;
+        Ok(Ah { fabric: self.fabric.clone(), pd, route })
     }
 
     /// An address handle for the sender of a datagram, from the completion of its receive and the header that stands at
     /// `offset` of the region (ibv_create_ah_from_wc(3)).
     ///
     /// # Errors
-    /// As [`Pd::create_ah`]; `EINVAL` also if the completion is not that of a datagram, if no header is there, and if the
-    /// datagram was sent to a group: the own address is not known then (`ibv_init_ah_from_wc`).
+    /// As [`Pd::create_ah`]; `EINVAL` also if the completion is not that of a datagram, if no header is there, and if
+    /// the datagram was sent to a group: the own address is not known then (`ibv_init_ah_from_wc`).
     pub fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
         if completion.src_qp == 0 {
             return Err(Errno::EINVAL);
@@ -61,8 +69,8 @@ impl Pd {
         mr.read(offset, &mut header)?;
         let (own, sender) = route_back(&header).ok_or(Errno::EINVAL)?;
         let sgid_index = self.fabric.with(|world| {
-            let host = world.hosts.get(self.host.0).ok_or(Errno::ENODEV)?;
-            if host.rdma.contains(&own) { Ok(world.gid_index(self.host, own)) } else { Err(Errno::EINVAL) }
+            let host = world.hosts.get(self.device.host.0).ok_or(Errno::ENODEV)?;
+            if host.rdma.contains(&own) { Ok(world.gid_index(self.device.host, own)) } else { Err(Errno::EINVAL) }
         })?;
         self.create_ah(&crate::gid::path(sgid_index, sender))
     }

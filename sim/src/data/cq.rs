@@ -7,6 +7,8 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 
 use crate::channel::{signal_eventfd, take_eventfd};
+use crate::data::mr::MrNo;
+use crate::data::qp::QpNo;
 use crate::fabric::Fabric;
 use crate::host::HostNo;
 
@@ -27,10 +29,14 @@ impl WcStatus {
     pub const LOC_PROT_ERR: WcStatus = WcStatus(4);
     /// The QP was, or went, into its error state.
     pub const WR_FLUSH_ERR: WcStatus = WcStatus(5);
+    /// A memory window could not be bound like this.
+    pub const MW_BIND_ERR: WcStatus = WcStatus(6);
     /// The peer could not take the message: its receive is too short.
     pub const REM_INV_REQ_ERR: WcStatus = WcStatus(9);
     /// The peer's memory may not be used like this.
     pub const REM_ACCESS_ERR: WcStatus = WcStatus(10);
+    /// The peer could not do its part: it may not use the memory of the receive that it posted.
+    pub const REM_OP_ERR: WcStatus = WcStatus(11);
     /// The peer did not answer.
     pub const RETRY_EXC_ERR: WcStatus = WcStatus(12);
     /// The peer had no receive posted for too long. The simulator waits for ever instead.
@@ -42,6 +48,7 @@ pub(crate) mod opcode {
     pub(crate) const SEND: u32 = 0;
     pub(crate) const RDMA_WRITE: u32 = 1;
     pub(crate) const RDMA_READ: u32 = 2;
+    pub(crate) const BIND_MW: u32 = 5;
     pub(crate) const RECV: u32 = 128;
 }
 
@@ -52,9 +59,10 @@ pub struct Completion {
     pub wr_id: u64,
     /// How it ended.
     pub status: WcStatus,
-    /// `IBV_WC_SEND` 0, `IBV_WC_RDMA_WRITE` 1, `IBV_WC_RDMA_READ` 2 or `IBV_WC_RECV` 128.
+    /// `IBV_WC_SEND` 0, `IBV_WC_RDMA_WRITE` 1, `IBV_WC_RDMA_READ` 2, `IBV_WC_BIND_MW` 5 or `IBV_WC_RECV` 128.
     pub opcode: u32,
-    /// Bytes received or read, for a datagram the [`GRH_LEN`](crate::GRH_LEN) before it included; 0 for the others, and after a failure.
+    /// Bytes received or read, for a datagram the [`GRH_LEN`](crate::GRH_LEN) before it included; 0 for the others, and
+    /// after a failure.
     pub byte_len: u32,
     /// The local QP.
     pub qp_num: u32,
@@ -69,10 +77,17 @@ impl Default for Completion {
     }
 }
 
+/// What a work request keeps in its place until its completion is polled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pin {
+    pub(crate) qp: QpNo,
+    pub(crate) mr: MrNo,
+}
+
 #[derive(Debug)]
 pub(crate) struct CqState {
     depth: usize,
-    ready: VecDeque<Completion>,
+    ready: VecDeque<(Completion, Pin)>,
     armed: bool,
     overrun: bool,
     /// Shared with the handle, which lends it out.
@@ -85,27 +100,31 @@ impl CqState {
     }
 
     /// Adds a completion; false if there was no room.
-    pub(crate) fn complete(&mut self, completion: Completion) -> bool {
+    pub(crate) fn complete(&mut self, completion: Completion, pin: Pin) -> bool {
         if self.ready.len() >= self.depth {
             self.overrun = true;
             return false;
         }
-        self.ready.push_back(completion);
+        self.ready.push_back((completion, pin));
         if std::mem::take(&mut self.armed) {
             signal_eventfd(&self.fd);
         }
         true
     }
 
-    fn poll(&mut self, into: &mut [Completion]) -> Result<usize, Errno> {
+    /// Takes completions; returns the pins that end with them.
+    pub(crate) fn poll(&mut self, into: &mut [Completion]) -> Result<Vec<Pin>, Errno> {
         if self.ready.is_empty() && self.overrun {
             return Err(Errno::EOVERFLOW);
         }
         let count = into.len().min(self.ready.len());
-        for (place, completion) in into.iter_mut().zip(self.ready.drain(..count)) {
-            *place = completion;
-        }
-        Ok(count)
+        let taken = into.iter_mut().zip(self.ready.drain(..count));
+        Ok(taken
+            .map(|(place, (completion, pin))| {
+                *place = completion;
+                pin
+            })
+            .collect())
     }
 }
 
@@ -119,12 +138,13 @@ pub struct Cq {
 }
 
 impl Cq {
-    /// Takes completions, oldest first; returns how many (ibv_poll_cq(3)).
+    /// Takes completions, oldest first; returns how many (ibv_poll_cq(3)). The regions that their work requests named
+    /// are not pinned by them any more.
     ///
     /// # Errors
     /// `EOVERFLOW` once a completion did not fit and those that did are taken.
-    pub fn poll(&self, into: &mut [Completion]) -> Result<usize, Errno> {
-        self.fabric.with(|world| world.queues.cqs.get_mut(&self.no).ok_or(Errno::EINVAL)?.poll(into))
+    pub fn poll(&mut self, into: &mut [Completion]) -> Result<usize, Errno> {
+        self.fabric.with(|world| world.poll_cq(self.no, into))
     }
 
     /// Asks for one notification, when the next completion comes (ibv_req_notify_cq(3)). Completions that are there
@@ -169,14 +189,15 @@ mod tests {
     fn a_full_queue_overruns_and_says_so_at_its_end() {
         let fd = Arc::new(new_eventfd().unwrap());
         let mut cq = CqState::new(2, Arc::clone(&fd));
-        assert!(cq.complete(Completion { wr_id: 1, ..Completion::default() }));
+        let pin = |n| Pin { qp: QpNo { host: HostNo(0), num: 1 }, mr: MrNo(n) };
+        assert!(cq.complete(Completion { wr_id: 1, ..Completion::default() }, pin(1)));
         assert_eq!(take_eventfd(&fd), 0);
         cq.armed = true;
-        assert!(cq.complete(Completion { wr_id: 2, ..Completion::default() }));
-        assert!(!cq.complete(Completion { wr_id: 3, ..Completion::default() }));
+        assert!(cq.complete(Completion { wr_id: 2, ..Completion::default() }, pin(2)));
+        assert!(!cq.complete(Completion { wr_id: 3, ..Completion::default() }, pin(3)));
         assert_eq!(take_eventfd(&fd), 1);
         let mut buffer = [Completion::default(); 4];
-        assert_eq!(cq.poll(&mut buffer), Ok(2));
+        assert_eq!(cq.poll(&mut buffer), Ok(vec![pin(1), pin(2)]));
         assert_eq!((buffer[0].wr_id, buffer[1].wr_id), (1, 2));
         assert_eq!(cq.poll(&mut buffer), Err(Errno::EOVERFLOW));
     }

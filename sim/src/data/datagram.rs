@@ -6,7 +6,8 @@ use cmid_proto::{GlobalRoute, Service};
 
 use crate::data::cq::WcStatus;
 use crate::data::qp::{QpNo, QpState};
-use crate::data::queues::{Pair, Received};
+use crate::data::queues::{Pair, Receive, Received};
+use crate::data::space::Place;
 use crate::data::transfer::count;
 use crate::gid::ip_of;
 use crate::multicast::MULTICAST_QP;
@@ -64,23 +65,24 @@ impl World {
         let len = GRH_LEN + datagram.bytes.len();
         let pair = self.queues.pairs.get_mut(&qp)?;
         let listens = pair.service == Service::Datagram && matches!(pair.state, QpState::Rtr | QpState::Rts);
-        let room = pair.receives.front().is_some_and(|receive| receive.range.len() >= len);
+        let room = pair.receives.front().is_some_and(|receive| receive.place.len >= len);
         if !listens || datagram.qkey != UDP_QKEY || !room {
             return None;
         }
         let pd = pair.pd;
         let receive = pair.receives.pop_front()?;
-        let start = receive.range.start;
-        let (status, byte_len) = match self.memory.for_local_write(receive.mr, pd, start..start + len) {
-            Some(place) => {
-                let (header, payload) = place.split_at_mut(GRH_LEN);
+        let place = Place { len, ..receive.place };
+        let (status, byte_len) = match self.memory.for_local_write(pd, place) {
+            Some(memory) => {
+                let (header, payload) = memory.split_at_mut(GRH_LEN);
                 header.copy_from_slice(&header_of(datagram));
                 payload.copy_from_slice(&datagram.bytes);
                 (WcStatus::SUCCESS, count(len))
             }
             None => (WcStatus::LOC_PROT_ERR, 0),
         };
-        self.finish_receive(qp, Received { wr_id: receive.wr_id, status, byte_len, src_qp: datagram.from.num });
+        let Receive { wr_id, mr, .. } = receive;
+        self.finish_receive(qp, Received { wr_id, mr, status, byte_len, src_qp: datagram.from.num });
         Some(())
     }
 }

@@ -21,8 +21,12 @@ impl SimDevice {
     /// `ENOENT` for an unknown id, `ENODEV` while the id has no device that the library knows of: before a bind to a
     /// specific address, before ADDR_RESOLVED is fetched, and once the device is removed.
     pub fn alloc_pd(&self, id: IdKey) -> Result<Pd, Errno> {
-        let (host, no) = self.on_device(id, |world, _| Ok(world.memory.new_pd()))?;
-        Ok(Pd { fabric: self.fabric().clone(), host, no })
+        let (_, (device, no)) = self.on_device(id, |world, no| {
+            let host = world.id(no)?.host;
+            let device = world.device_of(host);
+            Ok((device, world.alloc_pd(device)?))
+        })?;
+        Ok(Pd { fabric: self.fabric().clone(), device, no })
     }
 
     /// A completion queue for `depth` completions, with a descriptor of its own.
@@ -43,8 +47,8 @@ impl SimDevice {
     /// it along; that of a datagram id works at once, with the RDMA CM's queue key 0x01234567.
     ///
     /// # Errors
-    /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain or a queue is another host's, if the
-    /// connection is over or refused, and for a listener for connections.
+    /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain is gone, if it or a queue is another
+    /// device's, if the connection is over or refused, and for a listener for connections.
     pub fn create_qp(&self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
         let (_, no) = self.on_device(id, |world, no| {
             let state = world.id(no)?;
@@ -55,11 +59,12 @@ impl SimDevice {
                 Some(conn) => conn.state.gives_init(),
                 None => state.state != CmState::Listen,
             };
-            let foreign = [pd.host, send_cq.host, recv_cq.host].iter().any(|&other| other != host);
-            if state.qp.is_some() || foreign || !gives_init {
+            let foreign = [send_cq.host, recv_cq.host].iter().any(|&other| other != host);
+            let (service, has_qp) = (state.port_space.service(), state.qp.is_some());
+            let foreign = foreign || pd.device != world.device_of(host) || !pd.fabric.is(self.fabric());
+            if has_qp || foreign || !gives_init {
                 return Err(Errno::EINVAL);
             }
-            let service = state.port_space.service();
             world.add_qp(no, host, Pair::new(service, pd.no, send_cq.no, recv_cq.no, caps))
         })?;
         Ok(Qp { fabric: self.fabric().clone(), no })
@@ -100,6 +105,12 @@ impl World {
         let numbers = self.hosts.get_mut(host.0).ok_or(Errno::ENODEV)?;
         let qp = QpNo { host, num: numbers.next_qp_num };
         numbers.next_qp_num = numbers.next_qp_num.checked_add(1).filter(|&num| num < 1 << 24).ok_or(Errno::ENOMEM)?;
+        self.id(no)?;
+        self.acquire_pd(pair.pd).map_err(|refused| refused.errno())?;
+        if let Err(errno) = self.memory.count_user(host, pair.pd) {
+            self.release_pd(pair.pd);
+            return Err(errno);
+        }
         self.queues.pairs.insert(qp, pair);
         self.id(no)?.qp = Some(qp);
         Ok(qp)

@@ -1,143 +1,366 @@
-//! The registered memory of all hosts.
+//! The kernel's and the device's side of memory: protection domains, memory regions, memory windows. Functions are
+//! named after those of the kernel, and check in its order.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use cmid_proto::Errno;
+use cmid_proto::memory::{Access, Changes, Keys};
 
-use crate::data::mr::Access;
+use crate::config::{Config, Flavour, Rereg};
+use crate::data::fault::Left;
+use crate::data::rereg::Request;
+use crate::data::space::{Place, Space, Stretch};
+use crate::data::window::{MwNo, Window};
 use crate::host::HostNo;
 
 /// Names one protection domain; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PdNo(pub(crate) u64);
 
-/// The key of a memory region, local and remote alike (as rxe's).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct MrKey(pub(crate) u32);
+/// Names one memory region; never used twice. A re-registration keeps it, even where the kernel makes a new object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct MrHandle(pub(crate) u32);
 
+/// `struct ib_pd`.
 #[derive(Debug)]
-pub(crate) struct Region {
+struct IbPd {
+    host: HostNo,
+    users: u32,
+}
+
+/// `struct ib_mr`, with its pinned memory.
+#[derive(Debug)]
+pub(crate) struct IbMr {
     pub(crate) host: HostNo,
+    /// Whose count ends with it.
+    pd: PdNo,
+    pub(crate) keys: Keys,
+    pinned: Stretch,
+    /// Its pages were pinned for writing (`ib_umem_get`).
+    writable: bool,
+    pub(crate) hardware: Option<Hardware>,
+}
+
+/// What the hardware goes by when a key is used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hardware {
     pub(crate) pd: PdNo,
-    pub(crate) addr: u64,
+    pub(crate) range: Stretch,
     pub(crate) access: Access,
-    pub(crate) bytes: Vec<u8>,
+}
+
+/// What a key stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Keyed {
+    Mr(MrHandle),
+    Mw(MwNo),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    regions: BTreeMap<MrKey, Region>,
-    pds: u64,
-    keys: u32,
-    used: u64,
+    pub(crate) space: Space,
+    pds: BTreeMap<PdNo, IbPd>,
+    pub(crate) mrs: BTreeMap<MrHandle, IbMr>,
+    pub(crate) windows: BTreeMap<MwNo, Window>,
+    pub(crate) keyed: BTreeMap<u32, Keyed>,
+    last_pd: u64,
+    last_handle: u32,
+    last_key: u32,
+    pub(crate) last_window: u64,
 }
-
-/// Where the made-up addresses start, and how they are aligned.
-const BASE: u64 = 0x7f00_0000_0000;
-const PAGE: u64 = 4096;
 
 impl Memory {
-    pub(crate) fn new_pd(&mut self) -> PdNo {
-        self.pds += 1;
-        PdNo(self.pds)
+    /// `ib_uverbs_alloc_pd`.
+    pub(crate) fn alloc_pd(&mut self, host: HostNo) -> PdNo {
+        self.last_pd += 1;
+        let no = PdNo(self.last_pd);
+        self.pds.insert(no, IbPd { host, users: 0 });
+        no
     }
 
-    /// `ibv_reg_mr`.
-    pub(crate) fn register(
+    /// `uverbs_free_pd`.
+    pub(crate) fn dealloc_pd(&mut self, no: PdNo) -> Result<(), Errno> {
+        match self.pds.get(&no).ok_or(Errno::ENOENT)?.users {
+            0 => {
+                self.pds.remove(&no);
+                Ok(())
+            }
+            _ => Err(Errno::EBUSY),
+        }
+    }
+
+    /// How many things the kernel counts for a PD.
+    pub(crate) fn pd_users(&self, no: PdNo) -> Option<u32> {
+        self.pds.get(&no).map(|pd| pd.users)
+    }
+
+    /// Something is made that belongs to a PD.
+    pub(crate) fn count_user(&mut self, host: HostNo, no: PdNo) -> Result<(), Errno> {
+        self.find_pd(host, no)?.users += 1;
+        Ok(())
+    }
+
+    /// Something that belonged to a PD is gone. Where a driver has mixed up the PDs it may be once too often.
+    pub(crate) fn discount_user(&mut self, no: PdNo) {
+        if let Some(pd) = self.pds.get_mut(&no) {
+            pd.users = pd.users.saturating_sub(1);
+        }
+    }
+
+    fn find_pd(&mut self, host: HostNo, no: PdNo) -> Result<&mut IbPd, Errno> {
+        self.pds.get_mut(&no).filter(|pd| pd.host == host).ok_or(Errno::ENOENT)
+    }
+
+    /// The device of a host goes, and the kernel takes down what was made with it (`uverbs_disassociate_api`).
+    pub(crate) fn disassociate(&mut self, host: HostNo) {
+        self.pds.retain(|_, pd| pd.host != host);
+        self.mrs.retain(|_, mr| mr.host != host);
+        self.windows.retain(|_, window| window.host != host);
+        let (mrs, windows) = (&self.mrs, &self.windows);
+        self.keyed.retain(|_, keyed| match keyed {
+            Keyed::Mr(mr) => mrs.contains_key(mr),
+            Keyed::Mw(mw) => windows.contains_key(mw),
+        });
+    }
+
+    /// A key that no other thing has or will have: its low byte is a tag, which a bind changes.
+    pub(crate) fn new_key(&mut self) -> Result<u32, Errno> {
+        self.last_key = self.last_key.checked_add(0x101).ok_or(Errno::ENOMEM)?;
+        Ok(self.last_key)
+    }
+
+    /// `ib_uverbs_reg_mr`. The address in the process and that in the keys' names are always the same, so their offsets
+    /// in a page never differ.
+    pub(crate) fn reg_mr(
         &mut self,
+        config: &Config,
         host: HostNo,
         pd: PdNo,
-        bytes: Vec<u8>,
+        range: Stretch,
         access: Access,
-    ) -> Result<(MrKey, u64), Errno> {
-        let writes_unseen = access.contains(Access::REMOTE_WRITE) && !access.contains(Access::LOCAL_WRITE);
-        if bytes.is_empty() || writes_unseen {
+    ) -> Result<(MrHandle, Keys), Errno> {
+        check_mr_access(config, access)?;
+        self.find_pd(host, pd)?;
+        check_driver_access(access)?;
+        self.pin(config, host, range)?;
+        let keys = self.new_keys()?;
+        self.count_user(host, pd)?;
+        self.last_handle += 1;
+        let handle = MrHandle(self.last_handle);
+        let hardware = Some(Hardware { pd, range, access });
+        let mr = IbMr { host, pd, keys, pinned: range, writable: is_writable(access), hardware };
+        self.mrs.insert(handle, mr);
+        self.keyed.insert(keys.lkey, Keyed::Mr(handle));
+        Ok((handle, keys))
+    }
+
+    /// `ib_uverbs_rereg_mr`, and the driver. A fault strikes where the driver has checked everything.
+    pub(crate) fn rereg_mr(
+        &mut self,
+        config: &Config,
+        host: HostNo,
+        handle: MrHandle,
+        request: &Request,
+        fault: impl FnOnce() -> Option<(Errno, Left)>,
+    ) -> Result<Keys, Errno> {
+        let named = |flag| request.flags.contains(flag);
+        if config.rereg == Rereg::PdAccess && config.flavour == Flavour::Linux6_1 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if request.flags.is_empty() {
             return Err(Errno::EINVAL);
         }
-        // The low byte is a tag that changes with each use of a slot; here every key is new.
-        self.keys = self.keys.checked_add(0x101).ok_or(Errno::ENOMEM)?;
-        let (key, addr) = (MrKey(self.keys), BASE + self.used);
-        // A gap of at least a page, so that an access beyond the end never meets another region.
-        self.used += (bytes.len() as u64).next_multiple_of(PAGE) + PAGE;
-        self.regions.insert(key, Region { host, pd, addr, access, bytes });
-        Ok((key, addr))
-    }
-
-    pub(crate) fn deregister(&mut self, key: MrKey) -> Option<Vec<u8>> {
-        self.regions.remove(&key).map(|region| region.bytes)
-    }
-
-    pub(crate) fn local(&self, key: MrKey, range: Range<usize>) -> Result<&[u8], Errno> {
-        self.regions.get(&key).and_then(|region| region.bytes.get(range)).ok_or(Errno::EINVAL)
-    }
-
-    pub(crate) fn local_mut(&mut self, key: MrKey, range: Range<usize>) -> Result<&mut [u8], Errno> {
-        self.regions.get_mut(&key).and_then(|region| region.bytes.get_mut(range)).ok_or(Errno::EINVAL)
-    }
-
-    /// Memory that a work request of a QP of `pd` names; `None` where the hardware would object.
-    pub(crate) fn for_local_write(&mut self, key: MrKey, pd: PdNo, range: Range<usize>) -> Option<&mut [u8]> {
-        let region = self.regions.get_mut(&key).filter(|region| region.pd == pd)?;
-        if !region.access.contains(Access::LOCAL_WRITE) {
-            return None;
+        if !(request.flags - Changes::all()).is_empty() {
+            return Err(Errno::EOPNOTSUPP);
         }
-        region.bytes.get_mut(range)
-    }
-
-    /// Memory that a peer names by address and key; `None` where the hardware would object.
-    pub(crate) fn for_remote(&mut self, host: HostNo, pd: PdNo, place: Place, needs: Access) -> Option<&mut [u8]> {
-        let region =
-            self.regions.get_mut(&MrKey(place.rkey)).filter(|region| region.host == host && region.pd == pd)?;
-        if !region.access.contains(needs) {
-            return None;
+        let old = self.mrs.get(&handle).filter(|mr| mr.host == host).ok_or(Errno::ENOENT)?;
+        let (old_pd, old_range, old_writable, old_hardware) = (old.pd, old.pinned, old.writable, old.hardware);
+        if named(Changes::ACCESS) {
+            check_mr_access(config, request.access)?;
         }
-        let start = usize::try_from(place.addr.checked_sub(region.addr)?).ok()?;
-        region.bytes.get_mut(start..start.checked_add(place.len)?)
+        let mut pd = old_pd;
+        if named(Changes::PD) {
+            // NULL: where the real library crashes, no PD has this number.
+            pd = request.pd.unwrap_or(PdNo(0));
+            self.find_pd(host, pd)?;
+        }
+
+        // The driver. Without hardware behind it, it has nothing to change (hns).
+        let hardware = old_hardware.ok_or(Errno::EINVAL)?;
+        if named(Changes::TRANSLATION) && config.rereg == Rereg::PdAccess {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let access = if named(Changes::ACCESS) { request.access } else { hardware.access };
+        check_driver_access(access)?;
+        let (range, writable) = if named(Changes::TRANSLATION) {
+            self.pin(config, host, request.range)?;
+            (request.range, is_writable(access))
+        } else if is_writable(access) && !old_writable {
+            // `ib_umem_check_rereg`
+            return Err(Errno::EACCES);
+        } else {
+            (old_range, old_writable)
+        };
+        let wanted = Hardware { pd, range, access };
+        if let Some((errno, left)) = fault() {
+            self.leave(handle, wanted, left);
+            return Err(errno);
+        }
+        let keys = if config.new_keys_on_rereg && config.rereg == Rereg::All { Some(self.new_keys()?) } else { None };
+        if pd != old_pd {
+            self.count_user(host, pd)?;
+            self.discount_user(old_pd);
+        }
+        let mr = self.mrs.get_mut(&handle).ok_or(Errno::ENOENT)?;
+        (mr.pd, mr.pinned, mr.writable, mr.hardware) = (pd, range, writable, Some(wanted));
+        if let Some(keys) = keys {
+            let old = std::mem::replace(&mut mr.keys, keys);
+            self.keyed.remove(&old.lkey);
+            self.keyed.insert(keys.lkey, Keyed::Mr(handle));
+        }
+        Ok(keys.unwrap_or(self.mrs.get(&handle).ok_or(Errno::ENOENT)?.keys))
     }
 
-    pub(crate) fn pd_of(&self, key: MrKey) -> Option<PdNo> {
-        self.regions.get(&key).map(|region| region.pd)
+    /// What a driver that fails leaves of a registration. The counts stay as they are.
+    fn leave(&mut self, handle: MrHandle, wanted: Hardware, left: Left) {
+        let Some(mr) = self.mrs.get_mut(&handle) else { return };
+        match left {
+            Left::Old => {}
+            Left::New => mr.hardware = Some(wanted),
+            Left::Neither => mr.hardware = None,
+            Left::NeitherAndPdSwitched => {
+                mr.hardware = None;
+                mr.pd = wanted.pd;
+            }
+        }
+    }
+
+    /// `uverbs_free_mr` and `rxe_dereg_mr`.
+    pub(crate) fn dereg_mr(&mut self, host: HostNo, handle: MrHandle) -> Result<(), Errno> {
+        let mr = self.mrs.get(&handle).filter(|mr| mr.host == host).ok_or(Errno::ENOENT)?;
+        let (pd, lkey) = (mr.pd, mr.keys.lkey);
+        if self.windows.values().any(|window| window.is_bound_to(handle, lkey)) {
+            return Err(Errno::EINVAL);
+        }
+        self.mrs.remove(&handle);
+        self.keyed.remove(&lkey);
+        self.discount_user(pd);
+        Ok(())
+    }
+
+    /// Whether the device may write to or read from any of a stretch.
+    pub(crate) fn refers_to(&self, stretch: Stretch) -> bool {
+        let overlaps = |range: Stretch| {
+            range.addr < stretch.addr.saturating_add(stretch.len as u64)
+                && stretch.addr < range.addr.saturating_add(range.len as u64)
+        };
+        self.mrs.values().filter_map(|mr| mr.hardware).any(|hardware| overlaps(hardware.range))
+    }
+
+    /// `ib_umem_get`.
+    fn pin(&self, config: &Config, host: HostNo, range: Stretch) -> Result<(), Errno> {
+        if range.len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let bytes = |range: Stretch| (range.pages().end - range.pages().start) * crate::data::space::PAGE;
+        let pinned: u64 = self.mrs.values().filter(|mr| mr.host == host).map(|mr| bytes(mr.pinned)).sum();
+        if config.lock_limit.is_some_and(|limit| pinned.saturating_add(bytes(range)) > limit) {
+            return Err(Errno::ENOMEM);
+        }
+        self.space.bytes(range).map(|_| ()).ok_or(Errno::EFAULT)
+    }
+
+    /// rxe's keys are the same on both sides.
+    fn new_keys(&mut self) -> Result<Keys, Errno> {
+        self.new_key().map(|key| Keys { lkey: key, rkey: key })
     }
 }
 
-/// A stretch of a peer's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) addr: u64,
-    pub(crate) rkey: u32,
-    pub(crate) len: usize,
+/// `ib_check_mr_access`.
+fn check_mr_access(config: &Config, access: Access) -> Result<(), Errno> {
+    let written_by_peers = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
+    if written_by_peers && !access.contains(Access::LOCAL_WRITE) {
+        return Err(Errno::EINVAL);
+    }
+    if access.bits() & !known_access(config.flavour) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if access.contains(Access::ON_DEMAND) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(())
+}
+
+/// `IB_ACCESS_SUPPORTED`: bits 20 to 29 are optional; the flushes came after Linux 6.1.
+const fn known_access(flavour: Flavour) -> u32 {
+    let optional = 0x3ff0_0000;
+    match flavour {
+        Flavour::Linux6_1 => optional | 0xff,
+        Flavour::Linux6_12 => optional | 0x3ff,
+    }
+}
+
+/// `IBV_ACCESS_ZERO_BASED`.
+const ZERO_BASED: u32 = 32;
+
+/// What the driver does not know (`RXE_ACCESS_SUPPORTED_MR`).
+fn check_driver_access(access: Access) -> Result<(), Errno> {
+    if access.intersects(Access::HUGETLB | Access::from_bits_retain(ZERO_BASED)) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(())
+}
+
+/// `ib_access_writable`: whether the device writes to the pages.
+fn is_writable(access: Access) -> bool {
+    access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC | Access::MW_BIND)
+}
+
+/// What a work request or a packet names, as the hardware sees it when it gets to it. Of nothing it asks no key
+/// (`check_rkey` and `copy_data` of rxe).
+impl Memory {
+    /// Memory that a send or write takes bytes from; `None` where the hardware objects.
+    pub(crate) fn for_local_read(&self, pd: PdNo, place: Place) -> Option<&[u8]> {
+        if place.len == 0 {
+            return Some(&[]);
+        }
+        self.local(pd, place)?;
+        self.space.bytes(place.stretch())
+    }
+
+    /// Memory that a receive or read puts bytes into; `None` where the hardware objects.
+    pub(crate) fn for_local_write(&mut self, pd: PdNo, place: Place) -> Option<&mut [u8]> {
+        if place.len == 0 {
+            return Some(&mut []);
+        }
+        self.local(pd, place).filter(|hardware| hardware.access.contains(Access::LOCAL_WRITE))?;
+        self.space.bytes_mut(place.stretch())
+    }
+
+    /// Memory that a peer names, by the key of an MR or of a window; `None` where the hardware objects.
+    pub(crate) fn for_remote(&mut self, host: HostNo, pd: PdNo, place: Place, needs: Access) -> Option<&mut [u8]> {
+        if place.len == 0 {
+            return Some(&mut []);
+        }
+        let allowed = match *self.keyed.get(&place.key)? {
+            Keyed::Mr(handle) => {
+                let mr = self.mrs.get(&handle).filter(|mr| mr.host == host)?;
+                mr.hardware.filter(|hardware| hardware.pd == pd && hardware.access.contains(needs))?.range
+            }
+            Keyed::Mw(no) => self.through_window(host, pd, no, needs)?,
+        };
+        if !allowed.contains(place.stretch()) {
+            return None;
+        }
+        self.space.bytes_mut(place.stretch())
+    }
+
+    fn local(&self, pd: PdNo, place: Place) -> Option<Hardware> {
+        let Keyed::Mr(handle) = *self.keyed.get(&place.key)? else { return None };
+        let hardware = self.mrs.get(&handle)?.hardware?;
+        (hardware.pd == pd && hardware.range.contains(place.stretch())).then_some(hardware)
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HOST: HostNo = HostNo(0);
-
-    #[test]
-    fn registration_is_checked() {
-        let mut memory = Memory::default();
-        let pd = memory.new_pd();
-        let mut register = |len, access| memory.register(HOST, pd, vec![0; len], access).map(|_| ());
-        assert_eq!(register(0, Access::LOCAL_WRITE), Err(Errno::EINVAL));
-        assert_eq!(register(1, Access::REMOTE_WRITE), Err(Errno::EINVAL));
-        assert_eq!(register(1, Access::REMOTE_WRITE | Access::LOCAL_WRITE), Ok(()));
-        assert_eq!(register(1, Access::empty()), Ok(()));
-    }
-
-    #[test]
-    fn remote_access_needs_bounds_permission_and_the_same_domain() {
-        let mut memory = Memory::default();
-        let (pd, other) = (memory.new_pd(), memory.new_pd());
-        let (key, addr) = memory.register(HOST, pd, vec![7; 16], Access::REMOTE_READ).unwrap();
-        let place = |addr, len| Place { addr, rkey: key.0, len };
-        let mut reads = |pd, place| memory.for_remote(HOST, pd, place, Access::REMOTE_READ).is_some();
-        assert!(reads(pd, place(addr + 8, 8)));
-        assert!(!reads(pd, place(addr + 8, 9)));
-        assert!(!reads(pd, place(addr - 1, 2)));
-        assert!(!reads(pd, place(addr, usize::MAX)));
-        assert!(!reads(other, place(addr, 1)));
-        assert!(memory.for_remote(HOST, pd, place(addr, 1), Access::REMOTE_WRITE).is_none());
-    }
-}
+mod tests;

@@ -1,13 +1,20 @@
-//! The data path: protection domains, memory regions, completion queues, queue pairs. Safe throughout: memory is lent
-//! to the fabric by value, and read and written by copies.
+//! The data path: protection domains, memory regions and windows, completion queues, queue pairs. Safe throughout:
+//! memory is lent to the fabric by value, and read and written by copies.
 
 pub(crate) mod ah;
 pub(crate) mod cq;
 pub(crate) mod datagram;
 mod device;
+pub(crate) mod fault;
+pub(crate) mod fork;
 pub(crate) mod memory;
 pub(crate) mod mr;
+pub(crate) mod mw;
+pub(crate) mod parked;
 pub(crate) mod pd;
 pub(crate) mod qp;
 pub(crate) mod queues;
+pub(crate) mod rereg;
+pub(crate) mod space;
 pub(crate) mod transfer;
+pub(crate) mod window;

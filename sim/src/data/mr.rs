@@ -1,64 +1,153 @@
 //! Memory regions.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmid_proto::Errno;
+use cmid_proto::memory::{
+    self, Access, Call, Ended, Error, Fault, MrState, Outcome, Policy, Refused, Region, Returned, Subject, Traffic,
+    Verb, Way,
+};
 
-use crate::data::memory::MrKey;
-use crate::fabric::Fabric;
+use crate::data::memory::MrHandle;
+use crate::data::pd::{Pd, PdUse};
+use crate::data::rereg::Request;
+use crate::data::space::{Lent, Place, Stretch};
+use crate::fabric::{Fabric, Shared};
+use crate::host::DeviceNo;
+use crate::world::World;
 
-bitflags::bitflags! {
-    /// What may be done with a region (`enum ibv_access_flags`). Local reading always may.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    pub struct Access: u32 {
-        /// Receives and reads may write into it.
-        const LOCAL_WRITE = 1;
-        /// Peers may write into it; needs `LOCAL_WRITE`.
-        const REMOTE_WRITE = 2;
-        /// Peers may read it.
-        const REMOTE_READ = 4;
+/// What is registered: plain memory.
+pub type Buffer = Vec<u8>;
+
+/// What is to be re-registered, with handles of domains.
+pub type Change = memory::Change<Pd, Buffer>;
+
+/// The machine of one MR.
+pub(crate) type Machine = Region<PdUse, Lent, MrHandle>;
+
+/// Names one MR of a program, whatever registrations it has had; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct MrNo(pub(crate) u64);
+
+/// What came of a re-registration.
+#[derive(Debug)]
+#[must_use]
+pub struct Reregistered {
+    /// How it went, or why not. [`Failure::valid`](memory::Failure::valid) says which registration can be used.
+    pub result: Result<Way, Error>,
+    /// The buffer that the device does not refer to: the old one if the new registration is valid, the new one after a
+    /// refusal or if the old one is valid. `None` if there was only one, or if neither is valid: the region keeps both
+    /// then.
+    pub buffer: Option<Buffer>,
+}
+
+/// A registered buffer. Its bytes are read and written by copies only, since a peer may write at any time.
+///
+/// Work requests that name it pin it until their completions have been polled or their QP is destroyed. Dropping it
+/// ends the registration, or, if it is pinned or the device refuses, lets the fabric do so as soon as that can be.
+#[derive(Debug)]
+pub struct Mr {
+    fabric: Fabric,
+    own: Owned,
+}
+
+/// A region, and what it takes to end it.
+#[derive(Clone, Debug)]
+pub(crate) struct Owned {
+    pub(crate) no: MrNo,
+    pub(crate) device: DeviceNo,
+    machine: Arc<Mutex<Machine>>,
+}
+
+impl Pd {
+    /// Registers a buffer, which belongs to the region until [`Mr::deregister`] (ibv_reg_mr(3)).
+    ///
+    /// # Errors
+    /// With the buffer. Refused for an empty one, for remote write or atomic without local write, and if the domain or
+    /// its device is gone. [`Error::Register`] with what the device says: `EOPNOTSUPP` for rights that it cannot grant
+    /// (`ON_DEMAND`, `HUGETLB`), `EINVAL` for those that the kernel does not know, `ENOMEM` beyond
+    /// [`Config::lock_limit`](crate::Config::lock_limit).
+    pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, Error)> {
+        let buffer = buffer.into();
+        let pd = match self.acquire() {
+            Ok(pd) => pd,
+            Err(refused) => return Err((buffer, refused.into())),
+        };
+        let shared = self.fabric.shared();
+        let mut machine = match Machine::register(pd, shared.lend(buffer), access) {
+            Ok(machine) => machine,
+            Err((lent, refused)) => return Err((shared.give_back(&lent), refused.into())),
+        };
+        let ended = machine.run(|call| shared.make(self.device, &call));
+        match ended {
+            Ok(Some(Ended::Registered(_))) => {
+                let no = self.fabric.with(World::new_mr);
+                let own = Owned { no, device: self.device, machine: Arc::new(Mutex::new(machine)) };
+                Ok(Mr { fabric: self.fabric.clone(), own })
+            }
+            Ok(Some(Ended::NotRegistered(errno, lent))) => Err((shared.give_back(&lent), Error::Register(errno))),
+            Ok(_) => Err((Buffer::new(), impossible(Verb::Register, &machine).into())),
+            Err(fault) => Err((Buffer::new(), fault.into())),
+        }
     }
 }
 
-/// A registered buffer. Its bytes are read and written by copies only, since a peer may write at any time. Dropping it
-/// ends the registration.
-#[derive(Debug)]
-pub struct Mr {
-    pub(crate) fabric: Fabric,
-    pub(crate) key: MrKey,
-    pub(crate) addr: u64,
-    pub(crate) len: usize,
-}
-
 impl Mr {
-    /// The address that a peer names it by.
+    /// The address that a peer names it by. Another one after another buffer was registered.
     #[must_use]
     pub fn addr(&self) -> u64 {
-        self.addr
+        self.stretch().addr
     }
 
     /// How many bytes it has.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.len
+        self.stretch().len
     }
 
     /// Never true: an empty buffer cannot be registered.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
-    /// The local key.
+    /// The local key; read it again after every re-registration. 0 if no registration is valid.
     #[must_use]
     pub fn lkey(&self) -> u32 {
-        self.key.0
+        self.machine().keys().map_or(0, |keys| keys.lkey)
     }
 
     /// The key that a peer names it by; the same as the local one, as with rxe.
     #[must_use]
     pub fn rkey(&self) -> u32 {
-        self.key.0
+        self.machine().keys().map_or(0, |keys| keys.rkey)
+    }
+
+    /// Where it is in its life: [`MrState::Registered`], or [`MrState::Unusable`] if a re-registration has left neither
+    /// registration or the device is gone. An unusable one can only be deregistered, read and written.
+    #[must_use]
+    pub fn state(&self) -> MrState {
+        self.machine().state()
+    }
+
+    /// What may be done with it; `None` if no registration is valid.
+    #[must_use]
+    pub fn access(&self) -> Option<Access> {
+        self.machine().access()
+    }
+
+    /// How the present registration came to be.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        self.machine().way()
+    }
+
+    /// A handle of its domain; `None` if no registration is valid.
+    #[must_use]
+    pub fn pd(&self) -> Option<Pd> {
+        let machine = self.machine();
+        machine.pd().map(|pd| Pd::another(&self.fabric, pd.device, pd.no))
     }
 
     /// Copies bytes out, from `offset` on.
@@ -66,9 +155,9 @@ impl Mr {
     /// # Errors
     /// `EINVAL` beyond the end.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
-        let range = self.range(offset, into.len())?;
+        let stretch = self.part(offset, into.len())?;
         self.fabric.with(|world| {
-            into.copy_from_slice(world.memory.local(self.key, range)?);
+            into.copy_from_slice(world.memory.space.bytes(stretch).ok_or(Errno::EINVAL)?);
             Ok(())
         })
     }
@@ -78,27 +167,155 @@ impl Mr {
     /// # Errors
     /// `EINVAL` beyond the end.
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), Errno> {
-        let range = self.range(offset, from.len())?;
+        let stretch = self.part(offset, from.len())?;
         self.fabric.with(|world| {
-            world.memory.local_mut(self.key, range)?.copy_from_slice(from);
+            world.memory.space.bytes_mut(stretch).ok_or(Errno::EINVAL)?.copy_from_slice(from);
             Ok(())
         })
     }
 
-    /// Ends the registration and gives the buffer back.
-    #[must_use]
-    pub fn into_buffer(self) -> Vec<u8> {
-        self.fabric.with(|world| world.memory.deregister(self.key)).unwrap_or_default()
+    /// Re-registers it (ibv_rereg_mr(3)). Keys and address may have changed afterwards.
+    pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
+        let refused = |buffer, refused: Refused| Reregistered { result: Err(refused.into()), buffer };
+        let shared = self.fabric.shared();
+        let change = match change.try_map_pd(Pd::acquire) {
+            Ok(change) => change,
+            Err((change, error)) => return refused(change.buffer, error),
+        };
+        let buffer = change.buffer.map(|buffer| shared.lend(buffer));
+        let change = memory::Change { buffer, pd: change.pd, access: change.access };
+        let traffic = self.own.traffic(shared);
+        let mut machine = self.own.machine(shared);
+        if let Err((change, error)) = machine.reregister(change, policy, traffic) {
+            return refused(change.buffer.map(|lent| shared.give_back(&lent)), error);
+        }
+        match machine.run(|call| shared.make(self.own.device, &call)) {
+            Ok(Some(Ended::Reregistered(settled))) => Reregistered {
+                result: settled.result.map_err(Error::from),
+                buffer: settled.buffer.map(|lent| shared.give_back(&lent)),
+            },
+            Ok(_) => Reregistered { result: Err(impossible(Verb::Reregister, &machine).into()), buffer: None },
+            Err(fault) => Reregistered { result: Err(fault.into()), buffer: None },
+        }
     }
 
-    fn range(&self, offset: usize, len: usize) -> Result<Range<usize>, Errno> {
-        let end = offset.checked_add(len).filter(|&end| end <= self.len).ok_or(Errno::EINVAL)?;
-        Ok(offset..end)
+    /// Ends the registration and gives the buffer back (ibv_dereg_mr(3)); two of them if a re-registration has left
+    /// neither valid.
+    ///
+    /// # Errors
+    /// With the region, which can be tried again. Refused with [`memory::Why::InFlight`] while work requests pin it.
+    /// [`Error::Failed`] with what the device says: `EINVAL` while a memory window is bound to it, `EIO` once the
+    /// device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
+    pub fn deregister(self) -> Result<Returned<Buffer>, (Mr, Error)> {
+        match self.own.deregister(self.fabric.shared()) {
+            Ok(returned) => Ok(returned),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    /// Its name, and a part of it as a work request names it.
+    pub(crate) fn place(&self, range: Range<usize>) -> Result<(MrNo, Place), Errno> {
+        let len = range.end.checked_sub(range.start).ok_or(Errno::EINVAL)?;
+        let part = self.part(range.start, len)?;
+        let key = self.machine().keys().ok_or(Errno::EINVAL)?.lkey;
+        Ok((self.own.no, Place { addr: part.addr, key, len }))
+    }
+
+    fn part(&self, offset: usize, len: usize) -> Result<Stretch, Errno> {
+        let whole = self.stretch();
+        offset.checked_add(len).filter(|&end| end <= whole.len).ok_or(Errno::EINVAL)?;
+        Ok(Stretch { addr: whole.addr + offset as u64, len })
+    }
+
+    fn stretch(&self) -> Stretch {
+        self.machine().buffer().map_or(Stretch { addr: 0, len: 0 }, Lent::stretch)
+    }
+
+    fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.own.machine(self.fabric.shared())
     }
 }
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        self.fabric.with(|world| world.memory.deregister(self.key));
+        self.fabric.shared().retire(self.own.clone());
+    }
+}
+
+impl Owned {
+    /// The machine, which has been told if the device is gone.
+    fn machine(&self, shared: &Shared) -> MutexGuard<'_, Machine> {
+        let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        if !shared.with(|world| world.lives(self.device)) {
+            machine.handle_removal();
+        }
+        machine
+    }
+
+    fn traffic(&self, shared: &Shared) -> Traffic {
+        if shared.with(|world| world.queues.pins(self.no)) { Traffic::InFlight } else { Traffic::Quiet }
+    }
+
+    pub(crate) fn is_gone(&self, shared: &Shared) -> bool {
+        self.machine(shared).state() == MrState::Gone
+    }
+
+    pub(crate) fn deregister(&self, shared: &Shared) -> Result<Returned<Buffer>, Error> {
+        let traffic = self.traffic(shared);
+        let mut machine = self.machine(shared);
+        machine.deregister(traffic)?;
+        match machine.run(|call| shared.make(self.device, &call))? {
+            Some(Ended::Deregistered(Returned { buffer, other })) => {
+                Ok(Returned { buffer: shared.give_back(&buffer), other: other.map(|other| shared.give_back(&other)) })
+            }
+            Some(Ended::NotDeregistered(failure)) => Err(failure.into()),
+            _ => Err(impossible(Verb::Deregister, &machine).into()),
+        }
+    }
+}
+
+/// A request that has ended as another one.
+fn impossible(request: Verb, machine: &Machine) -> Fault {
+    Fault { outcome: request, subject: Subject::Mr(Some(machine.state())) }
+}
+
+impl World {
+    fn new_mr(&mut self) -> MrNo {
+        self.last_mr += 1;
+        MrNo(self.last_mr)
+    }
+}
+
+impl Shared {
+    fn lend(&self, bytes: Buffer) -> Lent {
+        self.with(|world| world.memory.space.lend(bytes))
+    }
+
+    fn give_back(&self, lent: &Lent) -> Buffer {
+        self.with(|world| {
+            if world.memory.refers_to(lent.stretch()) {
+                world.counters.freed_in_use += 1;
+            }
+            world.memory.space.give_back(lent)
+        })
+    }
+
+    /// Makes a call of a machine.
+    fn make(&self, device: DeviceNo, call: &Call<'_, PdUse, Lent, MrHandle>) -> Outcome<MrHandle> {
+        self.with(|world| match call {
+            Call::Register { pd, buffer, access } => {
+                Outcome::Registered(world.ibv_reg_mr(device, pd.no, buffer.stretch(), *access))
+            }
+            Call::Reregister { handle, change } => {
+                let request = Request {
+                    flags: change.flags(),
+                    pd: change.pd.as_ref().map(|pd| pd.no),
+                    range: change.buffer.as_ref().map_or(Stretch { addr: 0, len: 0 }, Lent::stretch),
+                    access: change.access.unwrap_or(Access::empty()),
+                };
+                Outcome::Reregistered(world.ibv_rereg_mr(device, **handle, &request))
+            }
+            Call::Deregister { handle } => Outcome::Deregistered(world.ibv_dereg_mr(device, **handle)),
+        })
     }
 }

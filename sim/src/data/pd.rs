@@ -1,28 +1,265 @@
 //! Protection domains.
 
+use std::collections::BTreeMap;
+use std::sync::Weak;
+
 use cmid_proto::Errno;
+use cmid_proto::memory::{self, Domain, Error, PdState, Refused};
 
 use crate::data::memory::PdNo;
-use crate::data::mr::{Access, Mr};
-use crate::fabric::Fabric;
-use crate::host::HostNo;
+use crate::fabric::{Fabric, Shared};
+use crate::host::DeviceNo;
+use crate::world::World;
 
-/// A protection domain of one host's device (ibv_alloc_pd(3)).
+/// The machines of all protection domains, each with the number of its handles.
+#[derive(Debug, Default)]
+pub(crate) struct Domains {
+    live: BTreeMap<PdNo, Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    device: DeviceNo,
+    domain: Domain,
+    handles: u32,
+}
+
+impl Domains {
+    pub(crate) fn handle_removal(&mut self, device: DeviceNo) {
+        for held in self.live.values_mut().filter(|held| held.device == device) {
+            held.domain.handle_removal();
+        }
+    }
+}
+
+impl World {
+    /// A domain with its first handle.
+    pub(crate) fn alloc_pd(&mut self, device: DeviceNo) -> Result<PdNo, Errno> {
+        let mut domain = Domain::alloc();
+        let allocated = self.ibv_alloc_pd(device);
+        // It was waiting for nothing else.
+        let _: Result<(), _> = domain.handle_outcome(allocated.map(|_| ()));
+        let no = allocated?;
+        self.domains.live.insert(no, Held { device, domain, handles: 1 });
+        Ok(no)
+    }
+
+    /// Something is about to be made that belongs to a domain.
+    pub(crate) fn acquire_pd(&mut self, no: PdNo) -> Result<(), Refused> {
+        match self.domains.live.get_mut(&no) {
+            Some(held) => held.domain.acquire(),
+            None => gone().acquire(),
+        }
+    }
+
+    /// What belongs to a domain belongs to it once more.
+    fn share_pd(&mut self, no: PdNo) {
+        if let Some(held) = self.domains.live.get_mut(&no) {
+            held.domain.share();
+        }
+    }
+
+    /// Something that belonged to a domain is gone, or has not come to be.
+    pub(crate) fn release_pd(&mut self, no: PdNo) {
+        if let Some(held) = self.domains.live.get_mut(&no) {
+            held.domain.release();
+        }
+        self.forget_unused_pd(no);
+    }
+
+    fn add_handle(&mut self, no: PdNo) {
+        if let Some(held) = self.domains.live.get_mut(&no) {
+            held.handles += 1;
+        }
+    }
+
+    fn drop_handle(&mut self, no: PdNo) {
+        if let Some(held) = self.domains.live.get_mut(&no) {
+            held.handles = held.handles.saturating_sub(1);
+        }
+        self.forget_unused_pd(no);
+    }
+
+    /// Deallocates a domain that nobody can use any more. If the device refuses, it keeps it.
+    fn forget_unused_pd(&mut self, no: PdNo) {
+        let unused = |held: &Held| held.handles == 0 && held.domain.users() == 0;
+        if self.domains.live.get(&no).is_some_and(unused) {
+            let _: Result<(), Error> = self.dealloc_pd(no);
+            self.domains.live.remove(&no);
+        }
+    }
+
+    fn dealloc_pd(&mut self, no: PdNo) -> Result<(), Error> {
+        let Some(held) = self.domains.live.get_mut(&no) else { return Ok(gone().dealloc()?) };
+        held.domain.dealloc()?;
+        let device = held.device;
+        let outcome = self.ibv_dealloc_pd(device, no);
+        if let Some(held) = self.domains.live.get_mut(&no) {
+            held.domain.handle_outcome(outcome)?;
+        }
+        outcome.map_err(Error::Dealloc)
+    }
+}
+
+/// A domain that has been.
+fn gone() -> Domain {
+    let mut domain = Domain::alloc();
+    let _: Result<(), _> = domain.handle_outcome(Err(Errno::EINVAL));
+    domain
+}
+
+/// A protection domain of one host's device (ibv_alloc_pd(3)). Clones are handles of the same one, for any thread. It
+/// is deallocated when its last handle and the last thing that belongs to it are gone, or by [`Pd::dealloc`].
 #[derive(Debug)]
 pub struct Pd {
     pub(crate) fabric: Fabric,
-    pub(crate) host: HostNo,
+    pub(crate) device: DeviceNo,
     pub(crate) no: PdNo,
 }
 
 impl Pd {
-    /// Registers a buffer, which belongs to the region until [`Mr::into_buffer`] (ibv_reg_mr(3)).
+    /// One more handle of a domain that is in use.
+    pub(crate) fn another(fabric: &Fabric, device: DeviceNo, no: PdNo) -> Pd {
+        fabric.with(|world| world.add_handle(no));
+        Pd { fabric: fabric.clone(), device, no }
+    }
+
+    /// How many things belong to it: memory regions, QPs, address handles, memory windows. Handles do not count.
+    #[must_use]
+    pub fn users(&self) -> u32 {
+        self.fabric.with(|world| world.domains.live.get(&self.no).map_or(0, |held| held.domain.users()))
+    }
+
+    /// How many things the simulated device counts for it, which it does on its own; `None` if it does not know it, or
+    /// not any more. For tests: it differs from [`Pd::users`] where a driver is broken
+    /// ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable that was to move to another
+    /// domain: that one counts as used too.
+    #[must_use]
+    pub fn users_at_device(&self) -> Option<u32> {
+        self.fabric.with(|world| world.memory.pd_users(self.no))
+    }
+
+    /// Where it is in its life.
+    #[must_use]
+    pub fn state(&self) -> PdState {
+        self.fabric.with(|world| world.domains.live.get(&self.no).map_or(PdState::Gone, |held| held.domain.state()))
+    }
+
+    /// Deallocates it (ibv_dealloc_pd(3)). Other handles of it are stale then.
     ///
     /// # Errors
-    /// `EINVAL` for an empty buffer, and for remote write without local write.
-    pub fn register(&self, buffer: Vec<u8>, access: Access) -> Result<Mr, Errno> {
-        let len = buffer.len();
-        let (key, addr) = self.fabric.with(|world| world.memory.register(self.host, self.no, buffer, access))?;
-        Ok(Mr { fabric: self.fabric.clone(), key, addr, len })
+    /// Refused with [`memory::Why::InUse`] while something belongs to it, and with [`memory::Why::Gone`] if it is gone.
+    /// [`Error::Dealloc`] with what the device said: `EBUSY` if it counts something that this library does not, `EIO`
+    /// once the device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
+    pub fn dealloc(&self) -> Result<(), Error> {
+        self.fabric.with(|world| world.dealloc_pd(self.no))
+    }
+
+    /// The use of it by something that is about to be made.
+    pub(crate) fn acquire(&self) -> Result<PdUse, Refused> {
+        self.fabric.with(|world| world.acquire_pd(self.no))?;
+        Ok(PdUse { shared: self.fabric.weak(), device: self.device, no: self.no })
+    }
+}
+
+impl Clone for Pd {
+    fn clone(&self) -> Self {
+        Pd::another(&self.fabric, self.device, self.no)
+    }
+}
+
+impl Drop for Pd {
+    fn drop(&mut self) {
+        self.fabric.with(|world| world.drop_handle(self.no));
+    }
+}
+
+/// The use of a domain by one thing that belongs to it; dropping it ends the use.
+#[derive(Debug)]
+pub(crate) struct PdUse {
+    /// Weak, because a region whose handle is gone may wait in the fabric for its work requests.
+    shared: Weak<Shared>,
+    pub(crate) device: DeviceNo,
+    pub(crate) no: PdNo,
+}
+
+impl memory::Pd for PdUse {
+    fn same_device(&self, other: &Self) -> bool {
+        Weak::ptr_eq(&self.shared, &other.shared) && self.device == other.device
+    }
+}
+
+impl Clone for PdUse {
+    fn clone(&self) -> Self {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.with(|world| world.share_pd(self.no));
+        }
+        PdUse { shared: Weak::clone(&self.shared), device: self.device, no: self.no }
+    }
+}
+
+impl Drop for PdUse {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.with(|world| world.release_pd(self.no));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    fn domain(fabric: &Fabric) -> Pd {
+        let host = fabric.host(&["10.0.0.1".parse().unwrap()]).no;
+        let device = fabric.with(|world| world.device_of(host));
+        let no = fabric.with(|world| world.alloc_pd(device)).unwrap();
+        Pd { fabric: fabric.clone(), device, no }
+    }
+
+    #[test]
+    fn the_last_handle_or_user_deallocates() {
+        let fabric = Fabric::new(Config::default());
+        let there = |no| fabric.with(|world| (world.memory.pd_users(no).is_some(), world.domains.live.len()));
+        let pd = domain(&fabric);
+        let (no, other) = (pd.no, pd.clone());
+        drop(pd);
+        assert_eq!(there(no), (true, 1));
+        drop(other);
+        assert_eq!(there(no), (false, 0));
+
+        let pd = domain(&fabric);
+        let (no, one) = (pd.no, pd.acquire().unwrap());
+        let two = one.clone();
+        assert_eq!(pd.users(), 2);
+        drop((pd, one));
+        assert_eq!(there(no), (true, 1));
+        drop(two);
+        assert_eq!(there(no), (false, 0));
+    }
+
+    #[test]
+    fn a_use_of_a_stranded_domain_can_be_cloned() {
+        let fabric = Fabric::new(Config::default());
+        let pd = domain(&fabric);
+        let one = pd.acquire().unwrap();
+        fabric.with(|world| world.remove_device(pd.device.host));
+        let two = one.clone();
+        assert_eq!(pd.users(), 2);
+        drop(two);
+        assert_eq!(pd.users(), 1);
+        drop(one);
+        assert_eq!(pd.users(), 0);
+    }
+
+    #[test]
+    fn a_use_does_not_keep_the_fabric() {
+        let fabric = Fabric::new(Config::default());
+        let pd = domain(&fabric);
+        let one = pd.acquire().unwrap();
+        drop((fabric, pd));
+        assert!(one.shared.upgrade().is_none());
+        drop(one.clone());
     }
 }

@@ -1,16 +1,19 @@
 //! Queue pairs: what is posted to them.
 
 use std::ops::Range;
+use std::time::Duration;
 
+use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Service};
 
 use crate::data::ah::To;
 use crate::data::cq::{WcStatus, opcode};
 use crate::data::datagram::Datagram;
-use crate::data::memory::{MrKey, Place};
-use crate::data::mr::Mr;
+use crate::data::mr::{Mr, MrNo};
 use crate::data::queues::{Pending, Receive};
+use crate::data::space::Place;
 use crate::data::transfer::{Operation, Packet, Transfer};
+use crate::data::window::MwNo;
 use crate::fabric::Fabric;
 use crate::host::HostNo;
 use crate::timers::Due;
@@ -90,17 +93,16 @@ impl Qp {
         self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.state).ok_or(Errno::EINVAL))
     }
 
-    /// Sends a range of a region; takes a receive of the peer.
+    /// Sends a range of a region; takes a receive of the peer. As every work request it pins the region until its
+    /// completion has been polled or the QP is destroyed.
     ///
     /// # Errors
-    /// `EINVAL` beyond the region's end, before the QP is ready to send, after it was destroyed, and on a datagram QP;
-    /// `ENOMEM` if its send queue is full.
-    pub fn post_send(&self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        self.fabric.with(|world| {
-            let bytes = world.memory.local(mr.key, range)?.to_vec();
-            let pending = Pending { sequence: 0, wr_id, opcode: opcode::SEND, target: None };
-            world.post_operation(self.no, mr.key, pending, Operation::Send(bytes))
-        })
+    /// `EINVAL` beyond the region's end, for an unusable region, before the QP is ready to send, after it was
+    /// destroyed, and on a datagram QP; `ENOMEM` if its send queue is full.
+    pub fn post_send(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
+        let (mr, place) = mr.place(range)?;
+        let work = Work { wr_id, mr, opcode: opcode::SEND, from: Some(place), target: None };
+        self.fabric.with(|world| world.post_operation(self.no, work, Operation::Send))
     }
 
     /// Sends a range of a region as a datagram, which arrives or is lost without a word: nobody is there, no receive is
@@ -110,19 +112,20 @@ impl Qp {
     /// # Errors
     /// As [`Qp::post_send`], but on a connected QP; `EINVAL` also for more bytes than the port's active MTU
     /// ([`Config::mtu`](crate::Config::mtu)), and for a handle of another domain.
-    pub fn post_send_to(&self, wr_id: u64, mr: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
+    pub fn post_send_to(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
+        let (mr, place) = mr.place(range)?;
         self.fabric.with(|world| {
-            let bytes = world.memory.local(mr.key, range)?.to_vec();
             let pair = world.queues.pairs.get(&self.no).ok_or(Errno::EINVAL)?;
-            let foreign = (to.ah.host, to.ah.pd) != (self.no.host, pair.pd);
+            let foreign = (to.ah.pd.device.host, to.ah.pd.no) != (self.no.host, pair.pd);
             let source = world.address_at(self.no.host, to.ah.route.sgid_index).ok_or(Errno::EINVAL)?;
-            if foreign || bytes.len() > world.config.mtu as usize {
+            if foreign || place.len > world.config.mtu as usize {
                 return Err(Errno::EINVAL);
             }
-            let pending = Pending { sequence: 0, wr_id, opcode: opcode::SEND, target: None };
-            let datagram =
-                Datagram { from: self.no, source, route: to.ah.route, to_qp: to.qp_num, qkey: to.qkey, bytes };
-            world.post(self.no, Service::Datagram, mr.key, pending, |_, _| Transfer::Datagram(datagram))
+            let (from, route, to_qp, qkey) = (self.no, to.ah.route, to.qp_num, to.qkey);
+            let work = Work { wr_id, mr, opcode: opcode::SEND, from: Some(place), target: None };
+            world.post(self.no, Service::Datagram, work, |_, _, bytes| {
+                Transfer::Datagram(Datagram { from, source, route, to_qp, qkey, bytes })
+            })
         })
     }
 
@@ -130,38 +133,33 @@ impl Qp {
     /// before it.
     ///
     /// # Errors
-    /// `EINVAL` beyond the region's end and after the QP was destroyed; `ENOMEM` if its receive queue is full.
-    pub fn post_recv(&self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        self.fabric.with(|world| {
-            world.memory.local(mr.key, range.clone())?;
-            world.post_receive(self.no, Receive { wr_id, mr: mr.key, range })
-        })
+    /// `EINVAL` beyond the region's end, for an unusable region, and after the QP was destroyed; `ENOMEM` if its
+    /// receive queue is full.
+    pub fn post_recv(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
+        let (mr, place) = mr.place(range)?;
+        self.fabric.with(|world| world.post_receive(self.no, Receive { wr_id, mr, place }))
     }
 
     /// Reads memory of the peer into a range of a region.
     ///
     /// # Errors
     /// As [`Qp::post_send`].
-    pub fn post_read(&self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
-        self.fabric.with(|world| {
-            let len = world.memory.local(mr.key, range.clone())?.len();
-            let pending = Pending { sequence: 0, wr_id, opcode: opcode::RDMA_READ, target: Some((mr.key, range)) };
-            let place = Place { addr: remote.addr, rkey: remote.rkey, len };
-            world.post_operation(self.no, mr.key, pending, Operation::Read(place))
-        })
+    pub fn post_read(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
+        let (mr, place) = mr.place(range)?;
+        let there = Place { addr: remote.addr, key: remote.rkey, len: place.len };
+        let work = Work { wr_id, mr, opcode: opcode::RDMA_READ, from: None, target: Some(place) };
+        self.fabric.with(|world| world.post_operation(self.no, work, |_| Operation::Read(there)))
     }
 
     /// Writes a range of a region into memory of the peer, which does not notice.
     ///
     /// # Errors
     /// As [`Qp::post_send`].
-    pub fn post_write(&self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
-        self.fabric.with(|world| {
-            let bytes = world.memory.local(mr.key, range)?.to_vec();
-            let pending = Pending { sequence: 0, wr_id, opcode: opcode::RDMA_WRITE, target: None };
-            let place = Place { addr: remote.addr, rkey: remote.rkey, len: bytes.len() };
-            world.post_operation(self.no, mr.key, pending, Operation::Write(place, bytes))
-        })
+    pub fn post_write(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
+        let (mr, place) = mr.place(range)?;
+        let there = Place { addr: remote.addr, key: remote.rkey, len: place.len };
+        let work = Work { wr_id, mr, opcode: opcode::RDMA_WRITE, from: Some(place), target: None };
+        self.fabric.with(|world| world.post_operation(self.no, work, |bytes| Operation::Write(there, bytes)))
     }
 }
 
@@ -178,62 +176,131 @@ impl Drop for Qp {
     }
 }
 
+/// A work request of a send queue.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    wr_id: u64,
+    opcode: u32,
+    mr: MrNo,
+    /// Where its bytes are taken from.
+    from: Option<Place>,
+    /// Where a read puts what it gets.
+    target: Option<Place>,
+}
+
 impl World {
-    fn post_operation(&mut self, qp: QpNo, mr: MrKey, pending: Pending, operation: Operation) -> Result<(), Errno> {
-        self.post(qp, Service::Connected, mr, pending, |to, sequence| {
-            Transfer::Packet(Packet { from: qp, to, sequence, operation })
+    fn post_operation(
+        &mut self,
+        qp: QpNo,
+        work: Work,
+        operation: impl FnOnce(Vec<u8>) -> Operation,
+    ) -> Result<(), Errno> {
+        self.post(qp, Service::Connected, work, |to, sequence, bytes| {
+            Transfer::Packet(Packet { from: qp, to, sequence, operation: operation(bytes) })
         })
     }
 
-    /// Queues a work request and sends it, to the peer of a connected QP. A datagram has left, and is complete, at once.
+    /// Queues a work request and sends it, to the peer of a connected QP. A datagram has left, and is complete, at
+    /// once.
     fn post(
         &mut self,
         qp: QpNo,
         service: Service,
-        mr: MrKey,
-        mut pending: Pending,
-        transfer: impl FnOnce(Option<QpNo>, u64) -> Transfer,
+        work: Work,
+        transfer: impl FnOnce(Option<QpNo>, u64, Vec<u8>) -> Transfer,
     ) -> Result<(), Errno> {
-        let due = self.now.after(self.config.latency);
-        let allowed = self.memory.pd_of(mr);
-        let pair = self.queues.pairs.get_mut(&qp).filter(|pair| pair.service == service).ok_or(Errno::EINVAL)?;
-        match pair.state {
-            QpState::Init | QpState::Rtr => return Err(Errno::EINVAL),
-            QpState::Err => {
-                self.finish_send(qp, &pending, WcStatus::WR_FLUSH_ERR, 0);
-                return Ok(());
-            }
-            QpState::Rts => {}
-        }
-        if pair.sends.len() >= pair.caps.max_send_wr as usize {
-            return Err(Errno::ENOMEM);
-        }
-        if allowed != Some(pair.pd) {
-            self.finish_send(qp, &pending, WcStatus::LOC_PROT_ERR, 0);
-            self.qp_to_error(qp);
+        let Some(mut pending) = self.accept_work(qp, Some(service), work)? else { return Ok(()) };
+        // The device begins at once, and takes the bytes now.
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(()) };
+        let bytes = match work.from {
+            None => Some(Vec::new()),
+            Some(place) => self.memory.for_local_read(pair.pd, place).map(<[u8]>::to_vec),
+        };
+        let Some(bytes) = bytes else {
+            self.fail_work(qp, &pending, WcStatus::LOC_PROT_ERR);
             return Ok(());
-        }
-        pair.sequence += 1;
-        pending.sequence = pair.sequence;
-        let (sequence, transfer) = (pair.sequence, transfer(pair.peer, pair.sequence));
+        };
+        pending.sequence = pair.next_sequence();
+        let (sequence, peer) = (pending.sequence, pair.peer);
         pair.sends.push_back(pending);
         if service == Service::Datagram {
-            let sent = Transfer::Answer { to: qp, sequence, result: Ok(Vec::new()) };
-            self.timers.arm(self.now.after(LOCAL_WORK), Due::Data(sent));
+            self.complete_locally(qp, sequence, LOCAL_WORK);
         }
-        self.timers.arm(due, Due::Data(transfer));
+        let due = self.now.after(self.config.latency);
+        self.timers.arm(due, Due::Data(transfer(peer, sequence, bytes)));
         Ok(())
+    }
+
+    /// `ibv_bind_mw`: the device does it at once, and says so as late as if a peer had been asked, so that completions
+    /// keep their order.
+    pub(crate) fn post_bind(
+        &mut self,
+        qp: QpNo,
+        wr_id: u64,
+        mr: MrNo,
+        window: MwNo,
+        place: Place,
+        access: Access,
+    ) -> Result<(), Errno> {
+        let work = Work { wr_id, opcode: opcode::BIND_MW, mr, from: None, target: None };
+        let Some(mut pending) = self.accept_work(qp, None, work)? else { return Ok(()) };
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(()) };
+        if self.memory.bind_mw(pair.pd, window, place, access).is_none() {
+            self.fail_work(qp, &pending, WcStatus::MW_BIND_ERR);
+            return Ok(());
+        }
+        pending.sequence = pair.next_sequence();
+        let sequence = pending.sequence;
+        pair.sends.push_back(pending);
+        self.sweep = true;
+        self.complete_locally(qp, sequence, self.config.latency.saturating_mul(2));
+        Ok(())
+    }
+
+    /// Takes a work request, and what it pins, if the QP can have it. `None` if it was flushed at once.
+    fn accept_work(&mut self, qp: QpNo, service: Option<Service>, work: Work) -> Result<Option<Pending>, Errno> {
+        let Work { wr_id, opcode, mr, target, .. } = work;
+        let pending = Pending { sequence: 0, wr_id, opcode, mr, target };
+        let suits = |service: Service, wanted: Option<Service>| wanted.is_none_or(|wanted| wanted == service);
+        let pair = self.queues.pairs.get_mut(&qp).filter(|pair| suits(pair.service, service)).ok_or(Errno::EINVAL)?;
+        match pair.state {
+            QpState::Init | QpState::Rtr => Err(Errno::EINVAL),
+            QpState::Err => {
+                pair.pin(mr);
+                self.finish_send(qp, &pending, WcStatus::WR_FLUSH_ERR, 0);
+                Ok(None)
+            }
+            QpState::Rts if pair.sends.len() >= pair.caps.max_send_wr as usize => Err(Errno::ENOMEM),
+            QpState::Rts => {
+                pair.pin(mr);
+                Ok(Some(pending))
+            }
+        }
+    }
+
+    /// A work request fails before it has left.
+    fn fail_work(&mut self, qp: QpNo, pending: &Pending, status: WcStatus) {
+        self.finish_send(qp, pending, status, 0);
+        self.qp_to_error(qp);
+    }
+
+    /// A work request is complete after that time, without an answer from outside.
+    fn complete_locally(&mut self, qp: QpNo, sequence: u64, after: Duration) {
+        let done = Transfer::Answer { to: qp, sequence, result: Ok(Vec::new()) };
+        self.timers.arm(self.now.after(after), Due::Data(done));
     }
 
     fn post_receive(&mut self, qp: QpNo, receive: Receive) -> Result<(), Errno> {
         let pair = self.queues.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
         if pair.state == QpState::Err {
+            pair.pin(receive.mr);
             self.flush_receive(qp, &receive);
             return Ok(());
         }
         if pair.receives.len() >= pair.caps.max_recv_wr as usize {
             return Err(Errno::ENOMEM);
         }
+        pair.pin(receive.mr);
         pair.receives.push_back(receive);
         self.run_inbound(qp);
         Ok(())

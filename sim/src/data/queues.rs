@@ -1,15 +1,16 @@
 //! The queue pairs and completion queues of all hosts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use cmid_proto::{Errno, Service};
 
-use crate::data::cq::{Completion, CqNo, CqState, WcStatus, opcode};
-use crate::data::memory::{MrKey, PdNo};
+use crate::data::cq::{Completion, CqNo, CqState, Pin, WcStatus, opcode};
+use crate::data::memory::PdNo;
+use crate::data::mr::MrNo;
 use crate::data::qp::{Caps, QpNo, QpState};
+use crate::data::space::Place;
 use crate::data::transfer::Packet;
 use crate::gid::Gid;
 use crate::host::HostNo;
@@ -18,14 +19,15 @@ use crate::host::HostNo;
 #[derive(Debug)]
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
-    pub(crate) mr: MrKey,
-    pub(crate) range: Range<usize>,
+    pub(crate) mr: MrNo,
+    pub(crate) place: Place,
 }
 
 /// How a posted receive ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     pub(crate) wr_id: u64,
+    pub(crate) mr: MrNo,
     pub(crate) status: WcStatus,
     pub(crate) byte_len: u32,
     /// Who sent a datagram; 0 for a message of a connection, as with rxe.
@@ -38,8 +40,9 @@ pub(crate) struct Pending {
     pub(crate) sequence: u64,
     pub(crate) wr_id: u64,
     pub(crate) opcode: u32,
+    pub(crate) mr: MrNo,
     /// Where a read puts what it gets.
-    pub(crate) target: Option<(MrKey, Range<usize>)>,
+    pub(crate) target: Option<Place>,
 }
 
 #[derive(Debug)]
@@ -54,11 +57,13 @@ pub(crate) struct Pair {
     pub(crate) retry_count: u8,
     pub(crate) sends: VecDeque<Pending>,
     pub(crate) receives: VecDeque<Receive>,
+    /// How often work requests name each region whose completions have not been polled.
+    pins: BTreeMap<MrNo, u32>,
     /// What the peer has sent and could not be carried out yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Packet>,
     /// The multicast groups that a datagram QP hears.
     pub(crate) groups: BTreeSet<Gid>,
-    pub(crate) sequence: u64,
+    sequence: u64,
     /// An id has it; else it goes with its handle.
     pub(crate) attached: bool,
     /// Its handle lives.
@@ -82,11 +87,32 @@ impl Pair {
             retry_count: 7,
             sends: VecDeque::new(),
             receives: VecDeque::new(),
+            pins: BTreeMap::new(),
             inbound: VecDeque::new(),
             groups: BTreeSet::new(),
             sequence: 0,
             attached: true,
             held: true,
+        }
+    }
+
+    /// The number of the next work request of the send queue.
+    pub(crate) fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// A work request is posted that names a region.
+    pub(crate) fn pin(&mut self, mr: MrNo) {
+        *self.pins.entry(mr).or_default() += 1;
+    }
+
+    fn unpin(&mut self, mr: MrNo) {
+        if let Some(count) = self.pins.get_mut(&mr) {
+            *count -= 1;
+            if *count == 0 {
+                self.pins.remove(&mr);
+            }
         }
     }
 }
@@ -146,24 +172,41 @@ impl Queues {
     /// Adds a completion of a send queue; false if its queue overran.
     #[must_use]
     pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, status: WcStatus, byte_len: u32) -> bool {
-        let (wr_id, opcode) = (pending.wr_id, pending.opcode);
+        let (wr_id, opcode, pin) = (pending.wr_id, pending.opcode, Pin { qp, mr: pending.mr });
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, src_qp: 0 };
         let cq = self.pairs.get(&qp).map(|pair| pair.send_cq);
-        self.complete(cq, completion)
+        self.complete(cq, completion, pin)
     }
 
     /// Adds a completion of a receive queue; false if its queue overran.
     #[must_use]
     pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
-        let Received { wr_id, status, byte_len, src_qp } = received;
+        let Received { wr_id, mr, status, byte_len, src_qp } = received;
         let completion = Completion { wr_id, status, opcode: opcode::RECV, byte_len, qp_num: qp.num, src_qp };
         let cq = self.pairs.get(&qp).map(|pair| pair.recv_cq);
-        self.complete(cq, completion)
+        self.complete(cq, completion, Pin { qp, mr })
     }
 
-    /// Completions for a queue that is gone go nowhere.
-    fn complete(&mut self, cq: Option<CqNo>, completion: Completion) -> bool {
-        cq.and_then(|cq| self.cqs.get_mut(&cq)).is_none_or(|cq| cq.complete(completion))
+    /// Completions for a queue that is gone go nowhere, and pin what they pin until the QP goes too, as those do that
+    /// did not fit.
+    fn complete(&mut self, cq: Option<CqNo>, completion: Completion, pin: Pin) -> bool {
+        cq.and_then(|cq| self.cqs.get_mut(&cq)).is_none_or(|cq| cq.complete(completion, pin))
+    }
+
+    /// Whether a work request names a region whose completion has not been polled, of a QP that is there.
+    pub(crate) fn pins(&self, mr: MrNo) -> bool {
+        self.pairs.values().any(|pair| pair.pins.contains_key(&mr))
+    }
+
+    /// `ibv_poll_cq`.
+    pub(crate) fn poll(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<usize, Errno> {
+        let pins = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?.poll(into)?;
+        for pin in &pins {
+            if let Some(pair) = self.pairs.get_mut(&pin.qp) {
+                pair.unpin(pin.mr);
+            }
+        }
+        Ok(pins.len())
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use crate::data::cq::WcStatus;
+use cmid_proto::Errno;
+use cmid_proto::memory::Access;
+
+use crate::data::cq::{Completion, CqNo, WcStatus};
 use crate::data::datagram::Datagram;
-use crate::data::memory::Place;
-use crate::data::mr::Access;
 use crate::data::qp::{QpNo, QpState};
 use crate::data::queues::{Pair, Pending, Receive, Received};
+use crate::data::space::Place;
 use crate::timers::Due;
 use crate::world::World;
 
@@ -116,17 +118,18 @@ impl World {
             Operation::Send(bytes) => match pair.receives.pop_front() {
                 None => Handled::NotReady(Operation::Send(bytes)),
                 Some(receive) => {
-                    let end = receive.range.start.saturating_add(bytes.len());
-                    let (status, answer) = if end > receive.range.end {
+                    let place = Place { len: bytes.len(), ..receive.place };
+                    let (status, answer) = if place.len > receive.place.len {
                         (WcStatus::LOC_LEN_ERR, Err(WcStatus::REM_INV_REQ_ERR))
-                    } else if let Some(place) = self.memory.for_local_write(receive.mr, pd, receive.range.start..end) {
-                        place.copy_from_slice(&bytes);
+                    } else if let Some(memory) = self.memory.for_local_write(pd, place) {
+                        memory.copy_from_slice(&bytes);
                         (WcStatus::SUCCESS, Ok(Vec::new()))
                     } else {
-                        (WcStatus::LOC_PROT_ERR, Err(WcStatus::REM_INV_REQ_ERR))
+                        (WcStatus::LOC_PROT_ERR, Err(WcStatus::REM_OP_ERR))
                     };
                     let byte_len = if status == WcStatus::SUCCESS { count(bytes.len()) } else { 0 };
-                    self.finish_receive(qp, Received { wr_id: receive.wr_id, status, byte_len, src_qp: 0 });
+                    let Receive { wr_id, mr, .. } = receive;
+                    self.finish_receive(qp, Received { wr_id, mr, status, byte_len, src_qp: 0 });
                     Handled::Answer(answer)
                 }
             },
@@ -152,9 +155,9 @@ impl World {
         let pd = pair.pd;
         let outcome = result.and_then(|bytes| match &pending.target {
             None => Ok(0),
-            Some((mr, range)) => {
-                let place = self.memory.for_local_write(*mr, pd, range.clone()).ok_or(WcStatus::LOC_PROT_ERR)?;
-                place.copy_from_slice(&bytes);
+            Some(target) => {
+                let memory = self.memory.for_local_write(pd, *target).ok_or(WcStatus::LOC_PROT_ERR)?;
+                memory.copy_from_slice(&bytes);
                 Ok(count(bytes.len()))
             }
         });
@@ -185,9 +188,12 @@ impl World {
         }
     }
 
-    /// `ibv_destroy_qp`: no completions.
+    /// `ibv_destroy_qp`: no completions, and nothing is pinned any more.
     pub(crate) fn destroy_qp(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.remove(&qp) else { return };
+        self.memory.discount_user(pair.pd);
+        self.release_pd(pair.pd);
+        self.sweep = true;
         for packet in &pair.inbound {
             self.give_up_later(packet);
         }
@@ -200,6 +206,13 @@ impl World {
         if !pair.held {
             self.destroy_qp(qp);
         }
+    }
+
+    /// `ibv_poll_cq`.
+    pub(crate) fn poll_cq(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<usize, Errno> {
+        let count = self.queues.poll(cq, into)?;
+        self.sweep |= count > 0;
+        Ok(count)
     }
 
     pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, status: WcStatus, byte_len: u32) {
@@ -217,7 +230,7 @@ impl World {
     /// A receive of a QP in its error state.
     pub(crate) fn flush_receive(&mut self, qp: QpNo, receive: &Receive) {
         let status = WcStatus::WR_FLUSH_ERR;
-        self.finish_receive(qp, Received { wr_id: receive.wr_id, status, byte_len: 0, src_qp: 0 });
+        self.finish_receive(qp, Received { wr_id: receive.wr_id, mr: receive.mr, status, byte_len: 0, src_qp: 0 });
     }
 
     fn give_up_later(&mut self, packet: &Packet) {

@@ -31,6 +31,10 @@ struct Station {
     to: Option<Datagram>,
 }
 
+fn register(pd: &Pd, len: usize, access: Access) -> Result<Mr, cmid_proto::Errno> {
+    pd.register(vec![0; len], access).map_err(|(_, error)| error.errno())
+}
+
 struct Actor {
     side: Side,
     ids: Vec<IdKey>,
@@ -130,11 +134,11 @@ impl Actor {
         let device = &self.side.device;
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2)?;
-        let mr = pd.register(vec![0; 16], Access::all())?;
-        let qp = device.create_qp(id, &pd, &cq, &cq, Caps::default())?;
+        let mr = register(&pd, 16, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let mut qp = device.create_qp(id, &pd, &cq, &cq, Caps::default())?;
         qp.post_recv(1, &mr, 0..16)?;
         let posted = qp.post_write(2, &mr, 0..4, Remote { addr: mr.addr(), rkey: mr.rkey() });
-        let room = pd.register(vec![0; 64], Access::LOCAL_WRITE)?;
+        let room = register(&pd, 64, Access::LOCAL_WRITE)?;
         self.stations.push(Station { pd, _cq: cq, qp, mr: room, to: None });
         posted
     }
@@ -142,7 +146,7 @@ impl Actor {
     /// A datagram to wherever an event has said, from whatever QP.
     fn talk(&mut self, dice: &mut Dice) -> Result<(), cmid_proto::Errno> {
         let Some(at) = dice.of(&(0..self.stations.len()).collect::<Vec<_>>()) else { return Ok(()) };
-        let Station { pd, qp, mr, to, .. } = &self.stations[at];
+        let Station { pd, qp, mr, to, .. } = &mut self.stations[at];
         qp.post_recv(3, mr, 0..64)?;
         let Some(Datagram { qp_num, qkey, path }) = *to else { return Ok(()) };
         let ah = pd.create_ah(&path)?;

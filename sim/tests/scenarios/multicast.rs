@@ -161,7 +161,7 @@ impl Station {
         self.tools.qp.post_recv(1, &self.mr, 0..100).unwrap();
     }
 
-    fn heard(&self) -> usize {
+    fn heard(&mut self) -> usize {
         let mut buffer = [Completion::default(); 4];
         let count = self.tools.recv_cq.poll(&mut buffer).unwrap();
         assert!(buffer[..count].iter().all(|done| done.status == WcStatus::SUCCESS));
@@ -169,7 +169,7 @@ impl Station {
     }
 }
 
-fn sent(cq: &Cq) -> bool {
+fn sent(cq: &mut Cq) -> bool {
     cq.poll(&mut [Completion::default()]) == Ok(1)
 }
 
@@ -188,15 +188,15 @@ fn a_datagram_to_a_group_reaches_its_members() {
     joins[3] = sender.side.join(sender.id, GROUP, true).unwrap();
     let to = sender.side.next(sender.on).datagram.unwrap();
     let ah = sender.tools.pd.create_ah(&to.path).unwrap();
-    let send = |station: &Station| {
+    let send = |station: &mut Station| {
         let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
         station.tools.qp.post_send_to(2, &station.mr, 100..110, to).unwrap();
         fabric.advance_by(SECOND);
-        assert!(sent(&station.tools.send_cq));
+        assert!(sent(&mut station.tools.send_cq));
     };
     // Nobody is attached before the event is read.
     send(sender);
-    assert_eq!(stations.each_ref().map(Station::heard), [0, 0, 0, 0]);
+    assert_eq!(stations.each_mut().map(Station::heard), [0, 0, 0, 0]);
     let [first, second, third, sender] = &mut stations;
     first.side.next(first.on);
     second.side.next(second.on);
@@ -205,14 +205,14 @@ fn a_datagram_to_a_group_reaches_its_members() {
     let mut payload = [0; 12];
     first.mr.read(GRH_LEN - 1, &mut payload).unwrap();
     assert_eq!(payload[1..11], [7; 10]);
-    assert_eq!(stations.each_ref().map(Station::heard), [1, 1, 1, 0]);
+    assert_eq!(stations.each_mut().map(Station::heard), [1, 1, 1, 0]);
     // One leaves, one has no receive posted.
     let [first, second, _, sender] = &mut stations;
     first.listens();
     second.listens();
     second.side.leave(second.id, joins[1], GROUP).unwrap();
     send(sender);
-    assert_eq!(stations.each_ref().map(Station::heard), [1, 0, 0, 0]);
+    assert_eq!(stations.each_mut().map(Station::heard), [1, 0, 0, 0]);
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn two_threads_connect_and_talk() {
         let request = wait(&mut server, cs);
         assert_eq!((request.kind, request.listener), (CmEvent::ConnectRequest, Some(listener)));
         let s = request.id;
-        let qp = server.qp(s);
+        let mut qp = server.qp(s);
         let mr = qp.pd.register(vec![0; 8], Access::LOCAL_WRITE).unwrap();
         qp.qp.post_recv(1, &mr, 0..8).unwrap();
         qp.recv_cq.arm().unwrap();
@@ -53,7 +53,7 @@ fn two_threads_connect_and_talk() {
         assert_eq!(wait(&mut server, cs).kind, CmEvent::Disconnected);
         server.disconnect(s).unwrap();
         assert_eq!(wait(&mut server, cs).kind, CmEvent::TimewaitExit);
-        mr.into_buffer()
+        mr.deregister().unwrap().buffer
     });
     let mut client = Side::new(&one);
     let cc = client.channel();
@@ -62,7 +62,7 @@ fn two_threads_connect_and_talk() {
     assert_eq!(wait(&mut client, cc).kind, CmEvent::AddrResolved);
     client.resolve_route(c).unwrap();
     assert_eq!(wait(&mut client, cc).kind, CmEvent::RouteResolved);
-    let qp = client.qp(c);
+    let mut qp = client.qp(c);
     let mr = qp.pd.register(b"good day".to_vec(), Access::empty()).unwrap();
     client.connect(c, cmid_proto::ConnParam::default(), &[]).unwrap();
     assert_eq!(wait(&mut client, cc).kind, CmEvent::Established);

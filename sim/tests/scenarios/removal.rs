@@ -145,9 +145,10 @@ fn memberships_end_with_the_device() {
 #[test]
 fn qps_are_flushed_and_gone() {
     let mut lab = Lab::new();
-    let pair = lab.established_with_qps();
-    let c = &pair.client_qp;
-    let mr = c.pd.register(vec![0; 16], Access::all()).unwrap();
+    let mut pair = lab.established_with_qps();
+    let c = &mut pair.client_qp;
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let mr = c.pd.register(vec![0; 16], access).unwrap();
     c.qp.post_recv(1, &mr, 0..8).unwrap();
     c.qp.post_send(2, &mr, 0..8).unwrap();
     lab.host.remove_device();

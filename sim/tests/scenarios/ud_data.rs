@@ -5,7 +5,7 @@ use cmid_sim::{Access, Completion, Config, Cq, Fabric, GRH_LEN, Mr, To, WcStatus
 
 use crate::common::{Equipment, Lab, SECOND, Side, ip};
 
-fn one(cq: &Cq) -> Option<Completion> {
+fn one(cq: &mut Cq) -> Option<Completion> {
     let mut buffer = [Completion::default(); 2];
     let count = cq.poll(&mut buffer).unwrap();
     assert!(count <= 1, "{buffer:?}");
@@ -32,38 +32,38 @@ impl Talk {
         let cp = lab.cp();
         lab.server.accept(s, cp, &[]).unwrap();
         let found = lab.client.next(lab.cc).datagram.unwrap();
-        let here = client.pd.register((0..=255).cycle().take(5000).collect(), Access::LOCAL_WRITE).unwrap();
+        let here = client.pd.register((0..=255).cycle().take(5000).collect::<Vec<_>>(), Access::LOCAL_WRITE).unwrap();
         let there = server.pd.register(vec![0; 5000], Access::LOCAL_WRITE).unwrap();
         Talk { lab, client, server, server_id: s, found, here, there }
     }
 
-    fn send(&self, len: usize, qp_num: u32, qkey: u32) -> Result<(), Errno> {
+    fn send(&mut self, len: usize, qp_num: u32, qkey: u32) -> Result<(), Errno> {
         let ah = self.client.pd.create_ah(&self.found.path)?;
         self.client.qp.post_send_to(1, &self.here, 0..len, To { ah: &ah, qp_num, qkey })
     }
 
     /// Sends to the server, which does not get it.
     #[track_caller]
-    fn is_dropped(&self, qp_num: u32, qkey: u32) {
+    fn is_dropped(&mut self, qp_num: u32, qkey: u32) {
         let before = self.lab.fabric.counters().datagrams_dropped;
         self.send(10, qp_num, qkey).unwrap();
         self.lab.fabric.advance_by(SECOND);
-        assert_eq!(one(&self.client.send_cq).map(|done| done.status), Some(WcStatus::SUCCESS));
-        assert_eq!(one(&self.server.recv_cq), None);
+        assert_eq!(one(&mut self.client.send_cq).map(|done| done.status), Some(WcStatus::SUCCESS));
+        assert_eq!(one(&mut self.server.recv_cq), None);
         assert_eq!(self.lab.fabric.counters().datagrams_dropped, before + 1);
     }
 }
 
 #[test]
 fn a_datagram_goes_and_an_answer_comes_back() {
-    let talk = Talk::new();
+    let mut talk = Talk::new();
     let Datagram { qp_num, qkey, .. } = talk.found;
     talk.server.qp.post_recv(7, &talk.there, 100..200).unwrap();
     talk.send(10, qp_num, qkey).unwrap();
     talk.lab.fabric.advance_by(SECOND);
-    let sent = one(&talk.client.send_cq).unwrap();
+    let sent = one(&mut talk.client.send_cq).unwrap();
     assert_eq!((sent.wr_id, sent.status, sent.opcode, sent.byte_len, sent.src_qp), (1, WcStatus::SUCCESS, 0, 0, 0));
-    let got = one(&talk.server.recv_cq).unwrap();
+    let got = one(&mut talk.server.recv_cq).unwrap();
     assert_eq!((got.wr_id, got.status, got.opcode, got.byte_len), (7, WcStatus::SUCCESS, 128, GRH_LEN as u32 + 10));
     assert_eq!((got.qp_num, got.src_qp), (talk.server.qp.num(), talk.client.qp.num()));
     let mut payload = [0; 11];
@@ -75,13 +75,13 @@ fn a_datagram_goes_and_an_answer_comes_back() {
     let to = To { ah: &back, qp_num: got.src_qp, qkey };
     talk.server.qp.post_send_to(9, &talk.there, 100 + GRH_LEN..104 + GRH_LEN, to).unwrap();
     talk.lab.fabric.advance_by(SECOND);
-    let got = one(&talk.client.recv_cq).unwrap();
+    let got = one(&mut talk.client.recv_cq).unwrap();
     assert_eq!((got.wr_id, got.byte_len, got.src_qp), (8, GRH_LEN as u32 + 4, talk.server.qp.num()));
 }
 
 #[test]
 fn what_nobody_wants_is_lost() {
-    let talk = Talk::new();
+    let mut talk = Talk::new();
     let Datagram { qp_num, qkey, .. } = talk.found;
     talk.is_dropped(qp_num, qkey);
     talk.server.qp.post_recv(1, &talk.there, 0..49).unwrap();
@@ -94,19 +94,19 @@ fn what_nobody_wants_is_lost() {
     // One that fits is still taken.
     talk.send(9, qp_num, qkey).unwrap();
     talk.lab.fabric.advance_by(SECOND);
-    assert_eq!(one(&talk.server.recv_cq).map(|done| done.wr_id), Some(1));
+    assert_eq!(one(&mut talk.server.recv_cq).map(|done| done.wr_id), Some(1));
 }
 
 #[test]
 fn the_wire_loses_datagrams_too() {
-    let talk = Talk::new();
+    let mut talk = Talk::new();
     let Datagram { qp_num, qkey, .. } = talk.found;
     talk.server.qp.post_recv(1, &talk.there, 0..100).unwrap();
     talk.lab.fabric.set_loss(1.0);
     talk.send(10, qp_num, qkey).unwrap();
     talk.lab.fabric.advance_by(SECOND);
-    assert_eq!(one(&talk.client.send_cq).map(|done| done.status), Some(WcStatus::SUCCESS));
-    assert_eq!((one(&talk.server.recv_cq), talk.lab.fabric.counters().datagrams_lost), (None, 1));
+    assert_eq!(one(&mut talk.client.send_cq).map(|done| done.status), Some(WcStatus::SUCCESS));
+    assert_eq!((one(&mut talk.server.recv_cq), talk.lab.fabric.counters().datagrams_lost), (None, 1));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn posts_are_checked() {
     // In its error state it flushes; without its QP there is nothing to post to.
     talk.lab.server.disconnect(talk.server_id).unwrap();
     talk.server.qp.post_recv(4, &talk.there, 0..100).unwrap();
-    assert_eq!(one(&talk.server.recv_cq).map(|done| done.status), Some(WcStatus::WR_FLUSH_ERR));
+    assert_eq!(one(&mut talk.server.recv_cq).map(|done| done.status), Some(WcStatus::WR_FLUSH_ERR));
     talk.lab.server.device.destroy_qp(talk.server_id).unwrap();
     assert_eq!(talk.server.qp.post_recv(5, &talk.there, 0..100), Err(Errno::EINVAL));
 }
@@ -136,8 +136,8 @@ fn posts_are_checked() {
 #[test]
 fn a_connected_qp_sends_no_datagrams() {
     let mut lab = Lab::new();
-    let pair = lab.established_with_qps();
-    let c = &pair.client_qp;
+    let mut pair = lab.established_with_qps();
+    let c = &mut pair.client_qp;
     let mr = c.pd.register(vec![0; 8], Access::empty()).unwrap();
     let grh = Some(GlobalRoute::default());
     let ah = c.pd.create_ah(&AhAttr { grh, port_num: 1, ..AhAttr::default() }).unwrap();
@@ -180,7 +180,7 @@ fn a_larger_mtu_lets_larger_datagrams_through_also_over_ipv6() {
     let cp = cmid_proto::ConnParam::default();
     client.connect(c, cp, &[]).unwrap();
     let s = server.next(cs).id;
-    let (c_qp, s_qp) = (client.qp(c), server.qp(s));
+    let (mut c_qp, mut s_qp) = (client.qp(c), server.qp(s));
     server.accept(s, cp, &[]).unwrap();
     let found = client.next(cc).datagram.unwrap();
     let here = c_qp.pd.register(vec![5; 4097], Access::empty()).unwrap();
@@ -191,7 +191,7 @@ fn a_larger_mtu_lets_larger_datagrams_through_also_over_ipv6() {
     assert_eq!(c_qp.qp.post_send_to(2, &here, 0..4097, to), Err(Errno::EINVAL));
     c_qp.qp.post_send_to(2, &here, 0..4096, to).unwrap();
     fabric.advance_by(SECOND);
-    let got = one(&s_qp.recv_cq).unwrap();
+    let got = one(&mut s_qp.recv_cq).unwrap();
     assert_eq!(got.byte_len as usize, 4096 + GRH_LEN);
     assert!(s_qp.pd.create_ah_from(&got, &there, 0).is_ok());
 }

@@ -2,8 +2,8 @@
 //! have to be addresses of an RDMA device (`rxe0` in the soft-RoCE machine). Multicast goes from 10.98.0.1 to 10.98.0.2,
 //! two devices with a link between them (`rxe1` and `rxe2`).
 //!
-//! Run it by `cargo xtask softroce -- target/release/examples/device [NAME]`. It needs a device, so it is not a test: without
-//! one it fails. It ends with status 101 and a message at the first thing that is not as expected.
+//! Run it by `cargo xtask softroce -- target/release/examples/device [NAME]`. It needs a device, so it is not a test:
+//! without one it fails. It ends with status 101 and a message at the first thing that is not as expected.
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod calls;
@@ -13,15 +13,20 @@ mod datagram;
 mod inventory;
 mod lab;
 mod lookup;
+mod memory;
 mod multicast;
 mod options;
+mod pins;
+mod registration;
 mod removal;
+mod rereg;
 mod rows;
 mod threads;
+mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 37] = [
+const CHECKS: [(&str, fn()); 52] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -36,6 +41,21 @@ const CHECKS: [(&str, fn()); 37] = [
     ("RDMA read and write, by descriptor and by polling", data::read_and_write),
     ("ranges, inline and rights", data::ranges_and_rights),
     ("deregistered memory is out of reach", data::deregistered),
+    ("row 80: memory that cannot be registered", registration::bad_memory),
+    ("row 80: rights that cannot be given", registration::bad_rights),
+    ("row 80: the lock limit", registration::lock_limit),
+    ("a PD in use, and after it is gone", registration::domains),
+    ("row 81: rxe cannot re-register, and changes nothing", rereg::unsupported),
+    ("re-registered anew: keys change, the old one is dead", rereg::anew),
+    ("re-registered anew: a failure leaves the old one", rereg::anew_fails),
+    ("re-registered anew on another PD", rereg::anew_elsewhere),
+    ("work in flight pins memory until it is polled", pins::until_polled),
+    ("flushed work, and work of a QP that is gone", pins::until_flushed),
+    ("failed work is told apart by queue", pins::failed),
+    ("pinned memory that is dropped", pins::dropped),
+    ("pinned memory that is dropped, with several threads", pins::threads),
+    ("row 83: memory windows", windows::bound),
+    ("windows and memory of another PD", windows::foreign),
     ("handles outlive their device", data::outliving),
     ("an id changes threads", threads::accepted_elsewhere),
     ("a handle that nobody adopts", threads::abandoned),

@@ -101,16 +101,16 @@ fn member(side: &mut Side, addr: [u8; 4], send_only: bool) -> (End, cmid_proto::
 /// From one device of the linked pair to the other.
 pub(crate) fn delivered() {
     let (mut sender, mut receiver) = (Side::new(), Side::new());
-    let (c, to) = member(&mut sender, [10, 98, 0, 1], true);
-    let (s, own) = member(&mut receiver, [10, 98, 0, 2], false);
+    let (mut c, to) = member(&mut sender, [10, 98, 0, 1], true);
+    let (mut s, own) = member(&mut receiver, [10, 98, 0, 2], false);
     let (mut says, hears) = (register(&c, 0, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
     let ah = c.pd.create_ah(&to.path).expect("create_ah");
     let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
     says.write(0, b"to all").expect("inside");
     s.qp.post_recv(1, &hears, 0..GRH_LEN + 6).expect("post_recv");
     c.qp.post_send_to(2, &says, 0..6, to).expect("post_send_to");
-    success(polled(&c.cq), 2, Completion::SEND);
-    let heard = success(polled(&s.cq), 1, Completion::RECV);
+    success(polled(&mut c.cq), 2, Completion::SEND);
+    let heard = success(polled(&mut s.cq), 1, Completion::RECV);
     assert_eq!((heard.src_qp, heard.byte_len as usize), (c.qp.num(), GRH_LEN + 6));
     assert_eq!(&bytes::<6>(&hears, GRH_LEN), b"to all");
     // Whose address the answer should have cannot be told from the group's.
@@ -123,15 +123,15 @@ pub(crate) fn delivered() {
     c.qp.post_recv(5, &gets, 0..GRH_LEN + 3).expect("post_recv");
     let answer = register(&s, b'y', Access::empty());
     s.qp.post_send_to(6, &answer, 0..3, To { ah: &back, qp_num: heard.src_qp, qkey: QKEY }).expect("post_send_to");
-    success(polled(&s.cq), 6, Completion::SEND);
-    assert_eq!(success(polled(&c.cq), 5, Completion::RECV).src_qp, s.qp.num());
+    success(polled(&mut s.cq), 6, Completion::SEND);
+    assert_eq!(success(polled(&mut c.cq), 5, Completion::RECV).src_qp, s.qp.num());
     assert_eq!(&bytes::<3>(&gets, GRH_LEN), b"yyy");
 
     // Nothing comes after the group is left.
     s.qp.post_recv(3, &hears, 0..GRH_LEN + 6).expect("post_recv");
     receiver.ok(&Call::Leave { id: s.id, group: group_key(1), addr: group() });
     c.qp.post_send_to(4, &says, 0..6, to).expect("post_send_to");
-    success(polled(&c.cq), 4, Completion::SEND);
+    success(polled(&mut c.cq), 4, Completion::SEND);
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(s.cq.poll(&mut [Completion::default()]), Ok(0));
 }
@@ -140,7 +140,7 @@ pub(crate) fn delivered() {
 pub(crate) fn heard_by_all() {
     let mut side = [Side::new(), Side::new(), Side::new()];
     let members = [(CLIENT, false), (SERVER, false), (CLIENT, true)];
-    let ends: Vec<_> = side
+    let mut ends: Vec<_> = side
         .iter_mut()
         .zip(members)
         .map(|(side, (addr, send_only))| {
@@ -149,15 +149,16 @@ pub(crate) fn heard_by_all() {
             (end, to, memory)
         })
         .collect();
-    for (from, to, says) in &ends {
-        for (end, _, memory) in &ends {
+    for sender in 0..ends.len() {
+        for (end, _, memory) in &mut ends {
             end.qp.post_recv(1, memory, 0..GRH_LEN + 6).expect("post_recv");
         }
+        let (from, to, says) = &mut ends[sender];
         let ah = from.pd.create_ah(&to.path).expect("create_ah");
         let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
         from.qp.post_send_to(2, says, 100..106, to).expect("post_send_to");
         std::thread::sleep(Duration::from_millis(200));
-        let heard = ends.iter().map(|(end, _, _)| {
+        let heard = ends.iter_mut().map(|(end, _, _)| {
             let mut done = [Completion::default(); 4];
             let count = end.cq.poll(&mut done).expect("poll");
             done[..count].iter().filter(|one| one.opcode == Completion::RECV).count()
@@ -209,8 +210,9 @@ pub(crate) fn nothing_is_left() {
         side.ok(&join(end.id, group_key(2), SocketAddr::from((GROUP, 2))));
         joined(&mut side, end.id, group_key(2));
         let id = end.id;
-        let kept = leave_handle.then(|| end.qp.clone());
-        drop(end);
+        let End { qp, cq, .. } = end;
+        drop(cq);
+        let kept = leave_handle.then_some(qp);
         assert_eq!(side.device.destroy_qp(id), Ok(()));
         drop(kept);
         assert_eq!(mappings(), before);

@@ -41,8 +41,8 @@ pub(crate) fn accepted_elsewhere() {
         side.ok(&Call::CloseChannel { channel: own });
 
         let pd = side.device.alloc_pd(id).expect("alloc_pd");
-        let cq = side.device.create_cq(id, 4).expect("create_cq");
-        let qp = side.device.create_qp(id, &pd, &cq, &cq, CAPS).expect("create_qp");
+        let mut cq = side.device.create_cq(id, 4).expect("create_cq");
+        let mut qp = side.device.create_qp(id, &pd, &cq, &cq, CAPS).expect("create_qp");
         let memory = pd.register(vec![0; 64], Access::LOCAL_WRITE).expect("register");
         qp.post_recv(1, &memory, 0..64).expect("post_recv");
         side.ok(&Call::Accept { id, param: param() });
@@ -60,7 +60,7 @@ pub(crate) fn accepted_elsewhere() {
     let mut memory = c.pd.register(vec![0; 64], Access::empty()).expect("register");
     memory.write(0, b"hello").expect("inside");
     // Posting from another thread than the device's.
-    let (qp, cq) = (c.qp.clone(), c.cq.clone());
+    let (mut qp, mut cq) = (c.qp, c.cq);
     thread::spawn(move || {
         qp.post_send(2, &memory, 0..5).expect("post_send");
         let mut completion = [Completion::default()];

@@ -2,11 +2,10 @@
 
 use core::fmt;
 use core::ptr::NonNull;
-use std::sync::Arc;
 
 use cmid_proto::{AhAttr, Errno, GlobalRoute};
 
-use crate::data::pd::PdInner;
+use crate::data::pd::PdUse;
 use crate::data::{Completion, Mr, Pd};
 use crate::errno;
 use crate::ffi::{self, ibv_ah, ibv_ah_attr, ibv_gid, ibv_global_route, ibv_grh, ibv_wc};
@@ -17,7 +16,8 @@ pub const GRH_LEN: usize = 40;
 
 const _: () = assert!(size_of::<ibv_grh>() == GRH_LEN);
 
-/// A way to send datagrams (ibv_create_ah(3)), made by [`Pd::create_ah`] or [`Pd::create_ah_from`]; dropping it destroys it.
+/// A way to send datagrams (ibv_create_ah(3)), made by [`Pd::create_ah`] or [`Pd::create_ah_from`]; dropping it destroys
+/// it.
 ///
 /// Keep it until the sends to it have completed. Dropping it sooner endangers no memory: what a device's library needs of
 /// it is copied while posting. But some devices look it up by its number when they come to send, soft-RoCE for one,
@@ -27,7 +27,7 @@ const _: () = assert!(size_of::<ibv_grh>() == GRH_LEN);
 pub struct Ah {
     raw: NonNull<ibv_ah>,
     // Dropped after the handle.
-    pd: Arc<PdInner>,
+    pd: PdUse,
 }
 
 // SAFETY: libibverbs is thread-safe, and an address handle is tied to no thread.
@@ -51,12 +51,14 @@ impl Pd {
     /// made up (ibv_create_ah(3)).
     ///
     /// # Errors
-    /// `EINVAL` for a path that the device cannot take: a wrong port, an index without a GID, no route on RoCE; `ENOMEM`;
-    /// else what the provider leaves.
+    /// `EINVAL` for a path that the device cannot take: a wrong port, an index without a GID, no route on RoCE; also after
+    /// [`Pd::dealloc`]; `ENOMEM`; `EIO` once the device is gone; else what the provider leaves.
     pub fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
         let mut attr = path_to_c(path);
-        // SAFETY: the PD is open, and the attributes are read during the call.
-        self.own(unsafe { ffi::ibv_create_ah(self.0.as_ptr(), &raw mut attr) })
+        let pd = self.enter().map_err(|refused| refused.errno())?;
+        // SAFETY: the PD is open, because it has a user, and the attributes are read during the call.
+        let raw = unsafe { ffi::ibv_create_ah(pd.as_ptr(), &raw mut attr) };
+        own(pd, raw)
     }
 
     /// An address handle for the way back to whoever sent a datagram (ibv_create_ah_from_wc(3)). `completion` is the
@@ -74,22 +76,24 @@ impl Pd {
         let mut grh = Grh([0; GRH_LEN]);
         mr.read(offset, &mut grh.0)?;
         let mut completion = *completion;
-        // SAFETY: the PD is open. A Completion is laid out as an ibv_wc and a Grh has the size and the alignment of an
-        // ibv_grh (asserted in cq.rs and below), all of whose bit patterns are values. Both are read during the call.
-        self.own(unsafe {
+        let pd = self.enter().map_err(|refused| refused.errno())?;
+        // SAFETY: the PD is open, because it has a user. A Completion is laid out as an ibv_wc and a Grh has the size and
+        // the alignment of an ibv_grh (asserted in completion.rs and below), all of whose bit patterns are values. Both
+        // are read during the call.
+        let raw = unsafe {
             ffi::ibv_create_ah_from_wc(
-                self.0.as_ptr(),
+                pd.as_ptr(),
                 (&raw mut completion).cast::<ibv_wc>(),
                 (&raw mut grh).cast::<ibv_grh>(),
                 self.0.port_num(),
             )
-        })
+        };
+        own(pd, raw)
     }
+}
 
-    fn own(&self, raw: *mut ibv_ah) -> Result<Ah, Errno> {
-        let raw = NonNull::new(raw).ok_or_else(errno::last)?;
-        Ok(Ah { raw, pd: Arc::clone(&self.0) })
-    }
+fn own(pd: PdUse, raw: *mut ibv_ah) -> Result<Ah, Errno> {
+    Ok(Ah { raw: NonNull::new(raw).ok_or_else(errno::last)?, pd })
 }
 
 /// A copy of a global route header, aligned as C has it.
@@ -107,15 +111,15 @@ impl Ah {
 
     /// Whether it is of this protection domain, and thus of the same device.
     #[inline]
-    pub(crate) fn is_of(&self, pd: &Arc<PdInner>) -> bool {
-        Arc::ptr_eq(&self.pd, pd)
+    pub(crate) fn is_of(&self, pd: &PdUse) -> bool {
+        self.pd.is_of(pd)
     }
 }
 
 impl Drop for Ah {
     fn drop(&mut self) {
-        // SAFETY: made by ibv_create_ah and destroyed only here; its PD is still open. No call that posts to it is under way:
-        // such a call borrows it. If the kernel refuses, it is leaked.
+        // SAFETY: made by ibv_create_ah and destroyed only here; its PD is still open. No call that posts to it is under
+        // way: such a call borrows it. If the kernel refuses, it is leaked.
         let _ = unsafe { ffi::ibv_destroy_ah(self.raw.as_ptr()) };
     }
 }

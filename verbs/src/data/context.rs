@@ -1,10 +1,12 @@
 //! Keeping a device's context open.
 
 use core::ptr::{self, NonNull};
-use std::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use cmid_proto::Errno;
 
+use crate::data::pd::lock;
 use crate::errno;
 use crate::ffi::{self, ibv_context};
 
@@ -15,6 +17,36 @@ use crate::ffi::{self, ibv_context};
 /// way to count: it adds one to every device that it returns, and `rdma_free_devices` takes it off again.
 pub(crate) struct Context {
     verbs: NonNull<ibv_context>,
+    /// Whether a DEVICE_REMOVAL was read.
+    gone: AtomicBool,
+}
+
+/// The contexts that the data path has opened, so that all of a device's objects share one, and hear of its removal.
+#[derive(Clone, Default)]
+pub(crate) struct Contexts(Arc<Mutex<Vec<Weak<Context>>>>);
+
+impl Contexts {
+    /// The context that a living id has in its `verbs` field.
+    ///
+    /// # Errors
+    /// `ENODEV` if the device has gone meanwhile.
+    pub(crate) fn open(&self, verbs: NonNull<ibv_context>) -> Result<Arc<Context>, Errno> {
+        let mut all = lock(&self.0);
+        all.retain(|context| context.strong_count() > 0);
+        if let Some(open) = all.iter().filter_map(Weak::upgrade).find(|open| open.is(verbs)) {
+            return Ok(open);
+        }
+        let context = Context::hold(verbs)?;
+        all.push(Arc::downgrade(&context));
+        Ok(context)
+    }
+
+    /// An id told that its device is gone.
+    pub(crate) fn removed(&self, verbs: NonNull<ibv_context>) {
+        for context in lock(&self.0).iter().filter_map(Weak::upgrade).filter(|open| open.is(verbs)) {
+            context.gone.store(true, Ordering::Release);
+        }
+    }
 }
 
 // SAFETY: libibverbs is thread-safe: a context may be used by, and its count dropped from, any thread at any time
@@ -28,7 +60,7 @@ impl Context {
     ///
     /// # Errors
     /// `ENODEV` if the device has gone meanwhile.
-    pub(crate) fn hold(verbs: NonNull<ibv_context>) -> Result<Arc<Self>, Errno> {
+    fn hold(verbs: NonNull<ibv_context>) -> Result<Arc<Self>, Errno> {
         let all = Self::all().map_err(|_| Errno::ENODEV)?;
         all.into_iter().find(|context| context.is(verbs)).map(Arc::new).ok_or(Errno::ENODEV)
     }
@@ -48,7 +80,7 @@ impl Context {
         // SAFETY: the list ends with a null entry; the loop ends there, and has not passed it.
         while let Some(verbs) = NonNull::new(unsafe { *entry }) {
             // It now has the count that rdma_get_devices added for this device.
-            all.push(Context { verbs });
+            all.push(Context { verbs, gone: AtomicBool::new(false) });
             // SAFETY: `entry` was not the last one.
             entry = unsafe { entry.add(1) };
         }
@@ -62,7 +94,12 @@ impl Context {
         self.verbs.as_ptr()
     }
 
-    pub(crate) fn is(&self, verbs: NonNull<ibv_context>) -> bool {
+    /// Whether an id has told that the device is gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    fn is(&self, verbs: NonNull<ibv_context>) -> bool {
         self.verbs == verbs
     }
 }

@@ -1,33 +1,46 @@
 //! The data path: protection domains, memory, completion queues, queue pairs and address handles.
 //!
 //! Every handle holds, by `Arc`, what it stands on, so that things go in the right order whoever drops them when:
-//! a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] or an [`Ah`] before its [`Pd`], and all of them before the device's
-//! context. Where the kernel refuses to destroy something (it should not, in that order), the library's object is
-//! leaked, and never used again.
+//! a [`Qp`] before its [`Cq`]s and its [`Pd`], an [`Mr`] or an [`Ah`] before its [`Pd`], and all of them before the
+//! device's context. An [`Mr`] that is dropped while work in flight names it is kept by the QP (flight.rs). Where the
+//! kernel refuses to destroy something (it should not, in that order), the library's object is leaked, and never used
+//! again.
 
 mod ah;
+mod buffer;
+mod completion;
 mod context;
 mod cq;
+mod flight;
 mod mr;
+mod mw;
 mod pd;
+mod post;
 mod qp;
+mod registration;
+mod rereg;
+mod seats;
 
-use core::ptr::NonNull;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
+use cmid_proto::memory::Access;
 use cmid_proto::{Errno, IdKey};
 
 pub(crate) use ah::path_from_c;
 pub use ah::{Ah, GRH_LEN, To};
-pub(crate) use context::Context;
-pub use cq::{Completion, Cq, WcStatus};
-pub use mr::{Access, Mr};
+pub use buffer::Buffer;
+pub use completion::{Completion, WcStatus};
+pub(crate) use context::{Context, Contexts};
+pub use cq::Cq;
+pub use mr::Mr;
+pub use mw::Mw;
 pub use pd::Pd;
+pub use post::Remote;
 pub(crate) use qp::QpInner;
-pub use qp::{Caps, Qp, QpState, Remote};
+pub use qp::{Caps, Qp, QpState};
+pub use rereg::{Change, Reregistered};
 
 use crate::Verbs;
-use crate::ffi::ibv_context;
 
 impl Verbs {
     /// A protection domain on the id's device (ibv_alloc_pd(3)). For datagrams it matters on which of the device's ports
@@ -55,7 +68,7 @@ impl Verbs {
     /// them. librdmacm takes the first through its states as the connection goes; the second is ready to send at once,
     /// and attached to the multicast groups whose MULTICAST_JOIN is read while the id has it.
     ///
-    /// The device keeps it for as long as it is on the id; the handle that is returned posts to it, from any thread.
+    /// The device keeps it for as long as it is on the id; the handle that is returned posts to it, on any thread.
     ///
     /// # Errors
     /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` if the id has a QP already, if the PD or a CQ is of
@@ -68,8 +81,8 @@ impl Verbs {
         Ok(Qp::new(qp))
     }
 
-    /// Takes the QP off the id. If a [`Qp`] handle is left, the QP goes to the error state (what is posted completes with
-    /// [`WcStatus::WR_FLUSH_ERR`]) and is destroyed with the last handle; otherwise it is destroyed now.
+    /// Takes the QP off the id. If its [`Qp`] handle is left, the QP goes to the error state (what is posted completes with
+    /// [`WcStatus::WR_FLUSH_ERR`]) and is destroyed with the handle; otherwise it is destroyed now.
     /// Either way it receives nothing from multicast groups any more; the id stays in them.
     ///
     /// # Errors
@@ -79,14 +92,7 @@ impl Verbs {
     }
 
     /// The context of the id's device, shared by everything that is made on it.
-    fn context(&mut self, id: IdKey) -> Result<Arc<Context>, Errno> {
-        let verbs: NonNull<ibv_context> = self.id(id)?.verbs().ok_or(Errno::ENODEV)?;
-        self.contexts.retain(|context| context.strong_count() > 0);
-        if let Some(open) = self.contexts.iter().filter_map(Weak::upgrade).find(|open| open.is(verbs)) {
-            return Ok(open);
-        }
-        let context = Context::hold(verbs)?;
-        self.contexts.push(Arc::downgrade(&context));
-        Ok(context)
+    fn context(&self, id: IdKey) -> Result<Arc<Context>, Errno> {
+        self.contexts.open(self.id(id)?.verbs().ok_or(Errno::ENODEV)?)
     }
 }

@@ -1,96 +1,197 @@
 //! Registered memory.
 
 use core::fmt;
-use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
-use std::sync::Arc;
 
-use bitflags::bitflags;
 use cmid_proto::Errno;
+use cmid_proto::memory::{self, MrState, Policy, Refused, Returned, Subject, Verb, Way, Why};
 
-use crate::data::pd::PdInner;
-use crate::errno;
-use crate::ffi::{self, ibv_access_flags, ibv_mr, ibv_sge};
+use crate::data::pd::PdUse;
+use crate::data::registration::Registration;
+use crate::data::{Access, Buffer, Change, Pd, Reregistered};
+use crate::ffi::{ibv_mr, ibv_sge};
 
-bitflags! {
-    /// What may be done to registered memory, besides being read by its own side (ibv_reg_mr(3)).
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-    pub struct Access: u32 {
-        /// Receives and RDMA reads of this side may write to it.
-        const LOCAL_WRITE = 1;
-        /// The peer may write to it. Needs [`Access::LOCAL_WRITE`].
-        const REMOTE_WRITE = 2;
-        /// The peer may read it.
-        const REMOTE_READ = 4;
-    }
-}
-
-const _: () = assert!(Access::LOCAL_WRITE.bits() == ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0);
-const _: () = assert!(Access::REMOTE_WRITE.bits() == ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0);
-const _: () = assert!(Access::REMOTE_READ.bits() == ibv_access_flags::IBV_ACCESS_REMOTE_READ.0);
-
-/// A buffer that the device can reach.
+/// Memory that the device can reach.
+///
+/// It is registered by [`Pd::register`], and owns its [`Buffer`]. Dropping it deregisters it and frees the buffer.
+///
+/// # Work in flight pins it
+///
+/// From the time that a work request is posted which names it until the completion has been *polled*, or the QP is
+/// destroyed, [`Mr::reregister`] and [`Mr::deregister`] are refused with [`memory::Why::InFlight`]: the work request
+/// would fail. What is sent inline has been copied and pins nothing. Dropping it meanwhile neither waits nor frees
+/// anything: it is deregistered with the next [`Pd::register`], [`Pd::dealloc`], re-registration or deregistration on the
+/// PD that finds it quiet, or when the QP goes.
 ///
 /// # Why this is memory-safe, although work requests outlive the calls that post them
 ///
 /// A device reaches memory through a registration, named by a key, and only within its range and rights.
 ///
-/// 1. *Nothing else is there.* What is registered is the heap memory of a `Vec` that this object took. No reference into
-///    it exists or is ever handed out: [`Mr::read`] and [`Mr::write`] copy through raw pointers. So it does not matter
-///    that the device writes at any time: that can change which bytes a copy has, and every byte is a valid `u8`.
-/// 2. *It is not freed too early.* The memory is freed, or given back, only after `ibv_dereg_mr` succeeded. The kernel then
-///    has withdrawn the key and the pinned pages from the device. A work request that is still posted, or that a
-///    peer sends, and that names the key, fails with an error completion.
-/// 3. *It may be freed too late.* If `ibv_dereg_mr` fails (the device has been unplugged, for one), the memory is leaked on
-///    purpose.
-/// 4. *A key that is used again is harmless.* Should a stale work request name a key that the device has given to another
+/// 1. *Nothing else is there.* What is registered is memory that this object owns. No reference into it exists or is ever
+///    handed out: [`Mr::read`] and [`Mr::write`] copy through raw pointers. So it does not matter that the device writes
+///    at any time: that can change which bytes a copy has, and every byte is a valid `u8`.
+/// 2. *It is not freed too early.* The memory is freed, or given back, only after the device has let go of it: after
+///    `ibv_dereg_mr` succeeded, or after a re-registration that moved the registration away from it. The kernel then
+///    has withdrawn the key, or the range, and the pinned pages from the device. A work request that is still posted, or
+///    that a peer sends, and that reaches for it, fails with an error completion. This holds whatever is in flight; that
+///    re-registering and deregistering are refused meanwhile is so that work does not fail by surprise.
+/// 3. *What is not known is kept.* After a re-registration that left neither registration valid the device may refer to
+///    the old memory or to the new: both are kept until `ibv_dereg_mr` has succeeded.
+/// 4. *It may be freed too late.* If `ibv_dereg_mr` fails when this is dropped (the device has been unplugged, or a
+///    memory window is bound), the memory is leaked on purpose.
+/// 5. *A key that is used again is harmless.* Should a stale work request name a key that the device has given to another
 ///    registration, it reaches memory that lives in another `Mr`, where 1 holds as well.
 ///
 /// The bytes that [`Mr::read`] sees while the device writes to the same place are unspecified: a mix of old and new.
 /// Wait for the completion first, as in C.
 ///
 /// It is `Send` and `Sync`: `read` only copies out, and `write`, the one thing by which this program changes the bytes,
-/// takes `&mut self`. A process that forks should not touch it in the child; `ibv_fork_init` is not called.
+/// takes `&mut self`.
+///
+/// # Forks
+///
+/// A child of a fork should not touch it. `ibv_fork_init` is not called; on kernels before 5.12 a page that is registered
+/// may then end up with the child when the parent writes to it (ibv_fork_init(3)). A program that calls it itself can
+/// get `ERR_DONT_FORK_NEW` and `ERR_DO_FORK_OLD` from a re-registration; after the latter the new one is valid.
+///
+/// # What does not compile
+///
+/// Using it after it was deregistered:
+///
+/// ```compile_fail,E0382
+/// # use cmid_verbs::{Mr, Qp};
+/// fn reuse(mr: Mr, qp: &mut Qp) {
+///     let returned = mr.deregister();
+///     let _ = qp.post_send(1, &mr, 0..8);
+///     drop(returned);
+/// }
+/// ```
+///
+/// Posting it here when another thread has it:
+///
+/// ```compile_fail,E0382
+/// # use cmid_verbs::{Mr, Qp};
+/// fn both(mr: Mr, qp: &mut Qp) {
+///     let slow = std::thread::spawn(move || mr.deregister().is_ok());
+///     let _ = qp.post_recv(1, &mr, 0..8);
+///     let _ = slow.join();
+/// }
+/// ```
+///
+/// Re-registering it while something refers to it, or posting it meanwhile:
+///
+/// ```compile_fail,E0502
+/// # use cmid_verbs::{Access, Change, Mr, Policy, Qp};
+/// fn shared(mut mr: Mr, qp: &mut Qp) {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| qp.post_send(1, &mr, 0..8));
+///         let _ = mr.reregister(Change::default().to_access(Access::empty()), Policy::default());
+///     });
+/// }
+/// ```
+///
+/// Having it twice, and thus deregistering it under one's own hands:
+///
+/// ```compile_fail,E0599
+/// # use cmid_verbs::Mr;
+/// fn twice(mr: Mr) -> (Mr, Mr) {
+///     (mr.clone(), mr)
+/// }
+/// ```
+///
+/// Freeing or changing the memory behind its back: registering takes it.
+///
+/// ```compile_fail,E0382
+/// # use cmid_verbs::{Access, Pd};
+/// fn free(pd: &Pd) {
+///     let memory = vec![0; 4096];
+///     let mr = pd.register(memory, Access::LOCAL_WRITE);
+///     drop(memory);
+///     drop(mr);
+/// }
+/// ```
+///
+/// Keeping a reference into it:
+///
+/// ```compile_fail,E0505
+/// # use cmid_verbs::{Access, Pd};
+/// fn keep(pd: &Pd) -> u8 {
+///     let mut memory = vec![0; 4096];
+///     let slice = &mut memory[..];
+///     let mr = pd.register(memory, Access::LOCAL_WRITE);
+///     slice[0] = 1;
+///     mr.map(|mr| mr.len() as u8).unwrap_or(0)
+/// }
+/// ```
+///
+/// Registering memory that is only borrowed:
+///
+/// ```compile_fail,E0277
+/// # use cmid_verbs::{Access, Pd};
+/// fn borrow(pd: &Pd, memory: &mut [u8]) {
+///     drop(pd.register(memory, Access::LOCAL_WRITE));
+/// }
+/// ```
+///
+/// Posting from two places, or polling from two, by which the count of what is in flight would go wrong:
+///
+/// ```compile_fail,E0499
+/// # use cmid_verbs::{Completion, Cq};
+/// fn race(cq: &mut Cq) {
+///     std::thread::scope(|scope| {
+///         scope.spawn(|| cq.poll(&mut [Completion::default()]));
+///         scope.spawn(|| cq.poll(&mut [Completion::default()]));
+///     });
+/// }
+/// ```
+///
+/// With what does:
+///
+/// ```no_run
+/// # use cmid_verbs::{Access, Buffer, Change, Fallback, Mr, Policy, Provider, Qp};
+/// fn replace(mut mr: Mr, memory: Vec<u8>) -> (Mr, Option<Buffer>) {
+///     let policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
+///     let outcome = mr.reregister(Change::default().to_buffer(memory), policy);
+///     match outcome.result {
+///         Ok(way) => println!("{way:?}: tell the peers {:#x}, key {:#x}", mr.addr(), mr.rkey()),
+///         Err(error) => println!("{error}"),
+///     }
+///     (mr, outcome.buffer)
+/// }
+/// # let _ = replace;
+/// ```
 pub struct Mr {
-    raw: NonNull<ibv_mr>,
-    buffer: NonNull<u8>,
+    /// Of the memory, as are the next two: copies, so that posting need not follow pointers.
+    start: NonNull<u8>,
     len: usize,
-    capacity: usize,
-    // Dropped after the registration.
-    pd: Arc<PdInner>,
+    /// The first end of a range that cannot be posted: one more than the length, 0 if no registration is valid.
+    bound: usize,
+    keys: memory::Keys,
+    /// There, except when it has been taken out by what ends `self`.
+    registration: Option<Box<Registration>>,
 }
 
-// SAFETY: the object owns its buffer and its registration; libibverbs ties neither to a thread.
+// SAFETY: the object owns its memory and its registration; libibverbs ties neither to a thread.
 unsafe impl Send for Mr {}
-// SAFETY: through `&Mr` this program only reads the memory and the fields of ibv_mr, which do not change.
+// SAFETY: through `&Mr` this program only reads the memory and fields that do not change.
 unsafe impl Sync for Mr {}
 
 impl Mr {
-    pub(crate) fn register(pd: Arc<PdInner>, buffer: Vec<u8>, access: Access) -> Result<Self, Errno> {
-        if buffer.is_empty() {
-            return Err(Errno::EINVAL);
-        }
-        let mut buffer = ManuallyDrop::new(buffer);
-        let (start, len, capacity) = (buffer.as_mut_ptr(), buffer.len(), buffer.capacity());
-        let access = access & Access::all();
-        // SAFETY: the PD is open and the memory is ours. Not `ibv_reg_mr`, for the reason in ffi.rs.
-        let raw = unsafe {
-            ffi::ibv_reg_mr_iova2(pd.as_ptr(), start.cast(), len, start.expose_provenance() as u64, access.bits())
-        };
-        let (Some(raw), Some(start)) = (NonNull::new(raw), NonNull::new(start)) else {
-            let errno = errno::last();
-            drop(ManuallyDrop::into_inner(buffer));
-            return Err(errno);
-        };
-        Ok(Mr { raw, buffer: start, len, capacity, pd })
+    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, (Buffer, memory::Error)> {
+        let registration = Registration::register(pd, buffer, access)?;
+        let nothing = memory::Keys::default();
+        let mut mr =
+            Mr { start: NonNull::dangling(), len: 0, bound: 0, keys: nothing, registration: Some(registration) };
+        mr.refresh();
+        Ok(mr)
     }
 
     /// The address by which a peer names its first byte.
     #[must_use]
     #[inline]
     pub fn addr(&self) -> u64 {
-        self.buffer.as_ptr().addr() as u64
+        self.start.as_ptr().addr() as u64
     }
 
     /// Its length in bytes.
@@ -101,20 +202,43 @@ impl Mr {
         self.len
     }
 
-    /// The key for work requests of this side.
+    /// The key for work requests of this side. A re-registration may change it. Of an unusable MR the last one.
     #[must_use]
     #[inline]
     pub fn lkey(&self) -> u32 {
-        // SAFETY: the registration lives as long as `self`.
-        unsafe { (*self.raw.as_ptr()).lkey }
+        self.keys.lkey
     }
 
-    /// The key that a peer needs for its RDMA reads and writes.
+    /// The key that a peer needs for its RDMA reads and writes. A re-registration may change it. Of an unusable MR the
+    /// last one.
     #[must_use]
     #[inline]
     pub fn rkey(&self) -> u32 {
-        // SAFETY: the registration lives as long as `self`.
-        unsafe { (*self.raw.as_ptr()).rkey }
+        self.keys.rkey
+    }
+
+    /// Where it is in its life: registered, or unusable. That its device is gone it learns with the next request.
+    #[must_use]
+    pub fn state(&self) -> MrState {
+        self.registration.as_ref().map_or(MrState::Gone, |registration| registration.state())
+    }
+
+    /// What may be done with it; `None` if it is unusable.
+    #[must_use]
+    pub fn access(&self) -> Option<Access> {
+        self.registration.as_ref()?.access()
+    }
+
+    /// How the present registration came to be.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        self.registration.as_ref().map_or(Way::Anew, |registration| registration.way())
+    }
+
+    /// The PD that it belongs to; `None` if it is unusable.
+    #[must_use]
+    pub fn pd(&self) -> Option<Pd> {
+        self.registration.as_ref()?.pd().map(PdUse::pd)
     }
 
     /// Copies bytes out, from `offset` on.
@@ -124,10 +248,10 @@ impl Mr {
     #[inline]
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
         self.check(offset, into.len())?;
-        // SAFETY: the range is inside the buffer (just checked), which is alive and initialised. `into` does not overlap it:
-        // no reference into the buffer exists. Nobody but the device writes to it now (`write` takes `&mut self`), and
+        // SAFETY: the range is inside the memory (just checked), which is alive and initialised. `into` does not overlap
+        // it: no reference into the memory exists. Nobody but the device writes to it now (`write` takes `&mut self`), and
         // whatever the device leaves there is a u8.
-        unsafe { ptr::copy_nonoverlapping(self.buffer.as_ptr().add(offset), into.as_mut_ptr(), into.len()) };
+        unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), into.as_mut_ptr(), into.len()) };
         Ok(())
     }
 
@@ -139,34 +263,69 @@ impl Mr {
     pub fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno> {
         self.check(offset, from.len())?;
         // SAFETY: as in `read`; and with `&mut self` no other thread of this program reads the memory now.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.buffer.as_ptr().add(offset), from.len()) };
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.start.as_ptr().add(offset), from.len()) };
         Ok(())
     }
 
-    /// Deregisters the memory and gives the buffer back. Work requests that still name it will fail.
+    /// Changes the memory, the PD, the rights, or several of them (ibv_rereg_mr(3)).
+    ///
+    /// After a success address, length and keys may be others: tell the peers. mlx4, mlx5, hns and irdma can; for others
+    /// there is [`memory::Fallback::Anew`], and [`Reregistered::result`] says which way it went. For those who use the MR
+    /// it is like deregistering and registering: not atomic, and a peer's operation meanwhile may fail.
+    ///
+    /// [`memory::Provider::ChecksFirst`] is believed only where the memory stays the same. So who is mistaken about it may
+    /// take a lost MR for a valid one, but no memory is given back that the device may have.
     ///
     /// # Errors
-    /// What ibv_dereg_mr(3) answers, with the registration, which lives on: it can be tried again. `EINVAL` for one with
-    /// a memory window, `EIO` on a device that is gone.
-    pub fn into_buffer(self) -> Result<Vec<u8>, (Mr, Errno)> {
-        let mut this = ManuallyDrop::new(self);
-        if let Err(errno) = this.deregister() {
-            return Err((ManuallyDrop::into_inner(this), errno));
-        }
-        // SAFETY: `this` is never dropped, so each of the two is taken out of it once: the PD, to drop it, and the buffer,
-        // whose parts are those of the Vec that was registered, and which the device cannot reach any more.
-        let buffer = unsafe {
-            drop(ptr::read(&raw const this.pd));
-            Vec::from_raw_parts(this.buffer.as_ptr(), this.len, this.capacity)
+    /// In [`Reregistered::result`], always with the buffer that the device does not refer to:
+    /// - refused, and nothing has changed: [`memory::Why::NothingToChange`], [`memory::Why::Empty`],
+    ///   [`memory::Why::RemoteWithoutLocalWrite`], [`memory::Why::OtherDevice`], [`memory::Why::InFlight`],
+    ///   [`memory::Why::OnlyDeregister`], [`memory::Why::DeviceGone`], and [`memory::Why::Gone`] of the new PD;
+    /// - [`memory::Error::Failed`], with what failed and which registration is valid now. If none is, the MR can only be
+    ///   deregistered.
+    pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
+        let Some(registration) = self.registration.as_mut() else {
+            return Reregistered { result: Err(gone(Verb::Reregister)), buffer: change.buffer };
         };
-        Ok(buffer)
+        sweep(registration);
+        let reregistered = registration.reregister(change, policy);
+        self.refresh();
+        reregistered
+    }
+
+    /// Deregisters the memory (ibv_dereg_mr(3)) and gives the buffer back, or the two of an MR that a re-registration
+    /// left unusable.
+    ///
+    /// # Errors
+    /// With the MR, which can be tried again: [`memory::Why::InFlight`], or [`memory::Error::Failed`] with what
+    /// ibv_dereg_mr answers: `EINVAL` for one with a memory window, `EIO` on a device that is gone.
+    pub fn deregister(mut self) -> Result<Returned<Buffer>, (Mr, memory::Error)> {
+        let Some(mut registration) = self.registration.take() else {
+            return Err((self, gone(Verb::Deregister)));
+        };
+        sweep(&registration);
+        registration.deregister().map_err(|error| {
+            self.registration = Some(registration);
+            self.refresh();
+            (self, error)
+        })
+    }
+
+    /// libibverbs' own object, for calls that look into it; `None` if the MR is unusable.
+    pub(crate) fn as_ptr(&self) -> Option<*mut ibv_mr> {
+        self.registration.as_ref()?.as_ptr()
+    }
+
+    /// Whether it belongs to this PD.
+    pub(crate) fn is_of(&self, pd: &PdUse) -> bool {
+        self.registration.as_ref().and_then(|registration| registration.pd()).is_some_and(|own| own.is_of(pd))
     }
 
     /// The scatter element for a part of it. An empty one makes a work request without data.
     #[inline]
     pub(crate) fn sge(&self, range: Range<usize>) -> Result<ibv_sge, Errno> {
         let len = range.end.wrapping_sub(range.start);
-        if range.start > range.end || range.end > self.len || len > u32::MAX as usize {
+        if range.start > range.end || range.end >= self.bound || len > u32::MAX as usize {
             return Err(Errno::EINVAL);
         }
         Ok(ibv_sge { addr: self.addr() + range.start as u64, length: len as u32, lkey: self.lkey() })
@@ -180,25 +339,48 @@ impl Mr {
         }
     }
 
-    /// After a success the registration must not be used again.
-    fn deregister(&mut self) -> Result<(), Errno> {
-        // SAFETY: made by ibv_reg_mr_iova2. After a success both callers end the life of `self` without using it.
-        errno::of_ibv(unsafe { ffi::ibv_dereg_mr(self.raw.as_ptr()) })
+    /// Copies what posting needs.
+    fn refresh(&mut self) {
+        let Some(registration) = &self.registration else { return };
+        if let Some((start, len)) = registration.memory() {
+            (self.start, self.len) = (start, len);
+        }
+        self.bound = match registration.keys() {
+            Some(keys) => {
+                self.keys = keys;
+                self.len.saturating_add(1)
+            }
+            None => 0,
+        };
+    }
+}
+
+/// What an MR without a registration would answer. Nobody sees one: it is taken out by what ends the MR.
+fn gone(request: Verb) -> memory::Error {
+    Refused { request, subject: Subject::Mr(Some(MrState::Gone)), why: Why::Gone }.into()
+}
+
+/// What was dropped while it was pinned may be quiet now.
+fn sweep(registration: &Registration) {
+    if let Some(pd) = registration.pd() {
+        pd.sweep();
     }
 }
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        if self.deregister().is_ok() {
-            // SAFETY: the parts are those of the Vec that was registered, the device cannot reach it any more, and
-            // `self` ends here.
-            drop(unsafe { Vec::from_raw_parts(self.buffer.as_ptr(), self.len, self.capacity) });
+        if let Some(registration) = self.registration.take() {
+            registration.let_go();
         }
     }
 }
 
 impl fmt::Debug for Mr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mr").field("len", &self.len).field("rkey", &self.rkey()).finish_non_exhaustive()
+        f.debug_struct("Mr")
+            .field("state", &self.state())
+            .field("len", &self.len)
+            .field("rkey", &self.rkey())
+            .finish_non_exhaustive()
     }
 }

@@ -2,74 +2,216 @@
 
 use core::fmt;
 use core::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use cmid_proto::Errno;
+use cmid_proto::memory::{self, Domain, PdState, Refused};
 
-use crate::data::{Access, Context, Mr};
+use crate::data::flight::Flight;
+use crate::data::{Access, Buffer, Context, Mr};
 use crate::errno;
 use crate::ffi::{self, ibv_pd};
 
-/// A protection domain: memory of it can be used by QPs of it. Cheap to clone; any thread may use it.
+/// A handle of a protection domain: memory of it can be used by QPs of it. Cheap to clone; any thread may use it.
+///
+/// Handles do not count as users of the PD; MRs, QPs, address handles and memory windows do.
 #[derive(Clone)]
 pub struct Pd(pub(crate) Arc<PdInner>);
 
-/// Destroyed when neither a handle, nor a QP, nor memory, nor an address handle needs it any more.
+/// Deallocated by [`Pd::dealloc`], or when there is neither a handle of it nor a user.
 pub(crate) struct PdInner {
+    /// Points at an `ibv_pd` while `domain` is not gone.
     raw: NonNull<ibv_pd>,
     /// The port of the id that it was made on.
     port_num: u8,
+    domain: Mutex<Domain>,
+    /// Of the QPs that belong to it.
+    flights: Mutex<Vec<Weak<Flight>>>,
     // Dropped after the PD.
     context: Arc<Context>,
 }
 
+/// One user of a PD: an MR, a QP, an address handle, a memory window. As long as there is one, the PD is allocated.
+pub(crate) struct PdUse(Arc<PdInner>);
+
 // SAFETY: libibverbs is thread-safe, and a PD is tied to no thread.
 unsafe impl Send for PdInner {}
-// SAFETY: as above; nothing is ever written to the ibv_pd.
+// SAFETY: as above; this crate never writes to the ibv_pd.
 unsafe impl Sync for PdInner {}
 
 impl Pd {
     pub(crate) fn alloc(context: Arc<Context>, port_num: u8) -> Result<Self, Errno> {
+        let mut domain = Domain::alloc();
         // SAFETY: the context is open.
         let raw = unsafe { ffi::ibv_alloc_pd(context.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
-        Ok(Pd(Arc::new(PdInner { raw, port_num, context })))
+        domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
+        Ok(Pd(Arc::new(PdInner { raw, port_num, domain: Mutex::new(domain), flights: Mutex::default(), context })))
     }
 
-    /// Registers memory: the whole buffer up to its length (ibv_reg_mr(3)). [`Mr::into_buffer`] gives it back.
+    /// Registers memory (ibv_reg_mr(3)): all of it. [`Mr::deregister`] gives it back. It takes as long as pinning the pages
+    /// takes, so a thread with an event loop may want to leave it to another one.
     ///
     /// # Errors
-    /// `EINVAL` for an empty buffer, or for [`Access::REMOTE_WRITE`] without [`Access::LOCAL_WRITE`]; `ENOMEM` when the lock
-    /// limit is reached; else what the provider leaves. The buffer is dropped then.
-    pub fn register(&self, buffer: Vec<u8>, access: Access) -> Result<Mr, Errno> {
-        Mr::register(Arc::clone(&self.0), buffer, access)
+    /// The buffer comes back with one of
+    /// - [`memory::Why::Empty`], [`memory::Why::RemoteWithoutLocalWrite`]: the device was not asked;
+    /// - [`memory::Why::Gone`] after [`Pd::dealloc`], [`memory::Why::DeviceGone`] after a DEVICE_REMOVAL;
+    /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not
+    ///   mapped, or mapped read-only and [`Access::LOCAL_WRITE`] was asked for, `EOPNOTSUPP` for a right that the device
+    ///   cannot give, `EINVAL` for one that the kernel does not know; else what the provider leaves.
+    pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
+        self.0.sweep();
+        Mr::register(self, buffer.into(), access)
+    }
+
+    /// How many MRs, QPs, address handles and memory windows belong to it. An [`Mr`] that was dropped while work requests
+    /// were in flight counts until it is deregistered; see there.
+    #[must_use]
+    pub fn users(&self) -> u32 {
+        self.0.domain().users()
+    }
+
+    /// Where it is in its life.
+    #[must_use]
+    pub fn state(&self) -> PdState {
+        self.0.domain().state()
+    }
+
+    /// Deallocates it now (ibv_dealloc_pd(3)), whatever handles there are. Without this it goes with its last handle or
+    /// user.
+    ///
+    /// # Errors
+    /// [`memory::Why::InUse`] as long as something belongs to it, [`memory::Why::Gone`] the second time;
+    /// [`memory::Error::Dealloc`] with what ibv_dealloc_pd answers, after which the PD is as before.
+    pub fn dealloc(&self) -> Result<(), memory::Error> {
+        self.0.sweep();
+        self.0.dealloc()
+    }
+
+    /// Something is to be made that belongs to it.
+    ///
+    /// # Errors
+    /// If it is being deallocated, is gone, or its device is.
+    pub(crate) fn enter(&self) -> Result<PdUse, Refused> {
+        self.0.domain().acquire()?;
+        Ok(PdUse(Arc::clone(&self.0)))
     }
 }
 
 impl PdInner {
-    pub(crate) fn as_ptr(&self) -> *mut ibv_pd {
-        self.raw.as_ptr()
-    }
-
     pub(crate) fn port_num(&self) -> u8 {
         self.port_num
     }
 
+    /// Its life, which knows whether the device is gone.
+    fn domain(&self) -> MutexGuard<'_, Domain> {
+        let mut domain = lock(&self.domain);
+        if self.context.is_gone() {
+            domain.handle_removal();
+        }
+        domain
+    }
+
+    fn dealloc(&self) -> Result<(), memory::Error> {
+        self.domain().dealloc()?;
+        // SAFETY: allocated by ibv_alloc_pd, and still so: the domain has just agreed, which it does once, or again after a
+        // failure. It has no users, so none of this crate's objects is on it, and it lets nobody in meanwhile.
+        let outcome = errno::of_ibv(unsafe { ffi::ibv_dealloc_pd(self.raw.as_ptr()) });
+        self.domain().handle_outcome(outcome)?;
+        outcome.map_err(memory::Error::Dealloc)
+    }
+
+    /// Those of the QPs that are there.
+    pub(crate) fn flights(&self) -> Vec<Arc<Flight>> {
+        lock(&self.flights).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Deregisters what was dropped while it was in flight and no longer is.
+    pub(crate) fn sweep(&self) {
+        for flight in self.flights() {
+            flight.sweep();
+        }
+    }
+}
+
+impl PdUse {
+    pub(crate) fn as_ptr(&self) -> *mut ibv_pd {
+        self.0.raw.as_ptr()
+    }
+
+    pub(crate) fn pd(&self) -> Pd {
+        Pd(Arc::clone(&self.0))
+    }
+
+    /// Whether it is of this PD, and thus of the same device.
+    #[inline]
+    pub(crate) fn is_of(&self, other: &PdUse) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn is_on(&self, context: &Context) -> bool {
-        self.context.as_ptr() == context.as_ptr()
+        self.0.context.as_ptr() == context.as_ptr()
+    }
+
+    /// Whether its device has been removed.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.context.is_gone()
+    }
+
+    /// What the QPs that belong to it have in flight.
+    pub(crate) fn flights(&self) -> Vec<Arc<Flight>> {
+        self.0.flights()
+    }
+
+    pub(crate) fn sweep(&self) {
+        self.0.sweep();
+    }
+
+    /// A QP that belongs to it is there.
+    pub(crate) fn enlist(&self, flight: &Arc<Flight>) {
+        lock(&self.0.flights).push(Arc::downgrade(flight));
+    }
+
+    /// The QP is gone.
+    pub(crate) fn strike(&self, flight: &Arc<Flight>) {
+        lock(&self.0.flights).retain(|other| !core::ptr::eq(other.as_ptr(), Arc::as_ptr(flight)));
+    }
+}
+
+impl memory::Pd for PdUse {
+    fn same_device(&self, other: &Self) -> bool {
+        self.is_on(&other.0.context)
+    }
+}
+
+impl Clone for PdUse {
+    fn clone(&self) -> Self {
+        self.0.domain().share();
+        PdUse(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for PdUse {
+    fn drop(&mut self) {
+        self.0.domain().release();
     }
 }
 
 impl Drop for PdInner {
     fn drop(&mut self) {
-        // SAFETY: allocated by ibv_alloc_pd and freed only here. QPs, MRs and AHs of it hold it, so none is left. If the kernel
-        // refuses, it is leaked.
-        let _ = unsafe { ffi::ibv_dealloc_pd(self.raw.as_ptr()) };
+        // Every user holds it, so there is none. It may be gone already; if the kernel refuses, it is leaked.
+        let _ = self.dealloc();
     }
+}
+
+/// Nothing here is left half done by a panic.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Pd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pd").finish_non_exhaustive()
+        let domain = self.0.domain();
+        f.debug_struct("Pd").field("state", &domain.state()).field("users", &domain.users()).finish_non_exhaustive()
     }
 }

@@ -2,28 +2,28 @@
 
 use core::fmt;
 use core::mem::MaybeUninit;
-use core::ops::Range;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use cmid_proto::Errno;
 
-use crate::data::cq::CqInner;
-use crate::data::pd::PdInner;
-use crate::data::{Context, Cq, Mr, Pd, To};
+use crate::data::flight::{Cursor, Flight, Track};
+use crate::data::pd::PdUse;
+use crate::data::seats::Seat;
+use crate::data::{Context, Cq, Pd};
 use crate::errno;
 use crate::ffi::{
     self, PostRecv, PostSend, c_int, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_state,
-    ibv_qp_type, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t, ud_t, wr_t,
+    ibv_qp_type, ibv_send_wr,
 };
 use crate::id::Id;
 
 /// What a QP must be able to hold (`struct ibv_qp_cap`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caps {
-    /// Sends, reads and writes that are posted and not completed.
+    /// Sends, reads and writes that are posted and whose completions have not been polled.
     pub max_send_wr: u32,
-    /// Receives that are posted and not completed.
+    /// Receives likewise.
     pub max_recv_wr: u32,
     /// Pieces of memory per send; the calls of this crate use one.
     pub max_send_sge: u32,
@@ -39,15 +39,6 @@ impl Default for Caps {
     fn default() -> Self {
         Caps { max_send_wr: 16, max_recv_wr: 16, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 }
     }
-}
-
-/// Where at the peer an RDMA read or write goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Remote {
-    /// The peer's address: its [`Mr::addr`] and an offset.
-    pub addr: u64,
-    /// The peer's [`Mr::rkey`].
-    pub rkey: u32,
 }
 
 /// The state of a QP (`enum ibv_qp_state`).
@@ -71,27 +62,32 @@ impl QpState {
     pub const ERR: QpState = QpState(ibv_qp_state::IBV_QPS_ERR);
 }
 
-/// A handle of a queue pair, reliable connected or for datagrams. Cheap to clone; any thread may post.
+/// The handle of a queue pair, reliable connected or for datagrams. Any thread may have it, one at a time may post:
+/// posting takes it by `&mut`, so that what is in flight can be told without a cost (see [`Mr`](crate::Mr)).
 ///
-/// The QP is destroyed when it is off its id and the last handle is dropped. Each work request has one piece of memory
-/// and makes a completion. Memory is checked by the device: a key of another PD completes with
-/// [`WcStatus::LOC_PROT_ERR`](crate::WcStatus::LOC_PROT_ERR), only the range is checked here.
-#[derive(Clone)]
-pub struct Qp(Arc<QpInner>);
+/// The QP is destroyed when it is off its id and the handle is dropped. Each work request has one piece of memory
+/// and makes a completion; it is in flight until that is polled. Memory is checked by the device: a key of another PD
+/// completes with [`WcStatus::LOC_PROT_ERR`](crate::WcStatus::LOC_PROT_ERR), only the range is checked here.
+pub struct Qp {
+    pub(super) inner: Arc<QpInner>,
+    pub(super) send: Cursor,
+    pub(super) recv: Cursor,
+}
 
-/// One QP, held by its id and by the handles.
+/// One QP, held by its id and by the handle.
 pub(crate) struct QpInner {
     raw: NonNull<ibv_qp>,
     /// For what goes to the peer of a connection.
-    post_send: PostSend,
+    pub(super) post_send: PostSend,
     /// For datagrams.
-    post_send_to: PostSend,
-    post_recv: PostRecv,
-    max_inline: u32,
+    pub(super) post_send_to: PostSend,
+    pub(super) post_recv: PostRecv,
+    pub(super) max_inline: u32,
+    flight: Arc<Flight>,
     // Dropped after the QP.
-    _send_cq: Arc<CqInner>,
-    _recv_cq: Arc<CqInner>,
-    pd: Arc<PdInner>,
+    _send_seat: Seat,
+    _recv_seat: Seat,
+    pub(super) pd: PdUse,
 }
 
 // SAFETY: libibverbs is thread-safe: several threads may post to, modify and query a QP at a time, and it is tied to none.
@@ -101,7 +97,8 @@ unsafe impl Sync for QpInner {}
 
 impl Qp {
     pub(crate) fn new(inner: Arc<QpInner>) -> Self {
-        Qp(inner)
+        let (send, recv) = (Cursor::new(&inner.flight.send), Cursor::new(&inner.flight.recv));
+        Qp { inner, send, recv }
     }
 
     /// Its number.
@@ -109,7 +106,7 @@ impl Qp {
     #[inline]
     pub fn num(&self) -> u32 {
         // SAFETY: the QP is alive, and its number does not change.
-        unsafe { (*self.0.raw.as_ptr()).qp_num }
+        unsafe { (*self.inner.raw.as_ptr()).qp_num }
     }
 
     /// Its state now (ibv_query_qp(3)). Takes a system call.
@@ -121,74 +118,10 @@ impl Qp {
         let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
         // SAFETY: the QP is alive and the results have places; they are zeroed, which is a value of both types.
         let state = unsafe {
-            errno::of_ibv(ffi::ibv_query_qp(self.0.raw.as_ptr(), attr.as_mut_ptr(), mask, init.as_mut_ptr()))?;
+            errno::of_ibv(ffi::ibv_query_qp(self.inner.raw.as_ptr(), attr.as_mut_ptr(), mask, init.as_mut_ptr()))?;
             attr.assume_init().qp_state
         };
         Ok(QpState(state))
-    }
-
-    /// Posts a message to be sent (`IBV_WR_SEND`).
-    ///
-    /// # Errors
-    /// `EINVAL` if the range is not inside the memory, if the QP is in no state for it, or if it is one for datagrams;
-    /// `ENOMEM` if the queue is full.
-    #[inline]
-    pub fn post_send(&self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let sge = memory.sge(range)?;
-        self.0.post(wr_id, sge, ibv_wr_opcode::IBV_WR_SEND, self.0.inline_flag(&sge), Remote { addr: 0, rkey: 0 })
-    }
-
-    /// Posts a datagram to be sent (`IBV_WR_SEND`). It should fit into one packet: a longer one is lost, and some devices
-    /// complete it as if it were not.
-    ///
-    /// # Errors
-    /// `EINVAL` if the range is not inside the memory, if the address handle is of another [`Pd`] than the QP,
-    /// if the QP is in no state for it, or if it is not one for datagrams; `ENOMEM` if the queue is full.
-    #[inline]
-    pub fn post_send_to(&self, wr_id: u64, memory: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
-        let sge = memory.sge(range)?;
-        self.0.post_to(wr_id, sge, self.0.inline_flag(&sge), to)
-    }
-
-    /// Posts a place for a message to arrive at (`ibv_post_recv`). Its registration needs
-    /// [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE). A datagram takes [`GRH_LEN`](crate::GRH_LEN) bytes more.
-    ///
-    /// # Errors
-    /// As [`Qp::post_send`].
-    #[inline]
-    pub fn post_recv(&self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let mut sge = memory.sge(range)?;
-        let mut request = ibv_recv_wr {
-            wr_id,
-            next: ptr::null_mut(),
-            sg_list: &raw mut sge,
-            // Some devices take a length of 0 for 2 GiB.
-            num_sge: i32::from(sge.length != 0),
-        };
-        let mut bad = ptr::null_mut();
-        // SAFETY: the QP is alive and the function is its provider's, which copies the request before it returns. The memory
-        // that it names is safe to name at any time (see `Mr`).
-        errno::of_ibv(unsafe { (self.0.post_recv)(self.0.raw.as_ptr(), &raw mut request, &raw mut bad) })
-    }
-
-    /// Posts an RDMA read of the peer's memory into `range` (`IBV_WR_RDMA_READ`). The local registration needs
-    /// [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
-    ///
-    /// # Errors
-    /// As [`Qp::post_send`].
-    #[inline]
-    pub fn post_read(&self, wr_id: u64, memory: &Mr, range: Range<usize>, from: Remote) -> Result<(), Errno> {
-        self.0.post(wr_id, memory.sge(range)?, ibv_wr_opcode::IBV_WR_RDMA_READ, 0, from)
-    }
-
-    /// Posts an RDMA write of `range` to the peer's memory (`IBV_WR_RDMA_WRITE`).
-    ///
-    /// # Errors
-    /// As [`Qp::post_send`].
-    #[inline]
-    pub fn post_write(&self, wr_id: u64, memory: &Mr, range: Range<usize>, to: Remote) -> Result<(), Errno> {
-        let sge = memory.sge(range)?;
-        self.0.post(wr_id, sge, ibv_wr_opcode::IBV_WR_RDMA_WRITE, self.0.inline_flag(&sge), to)
     }
 }
 
@@ -202,7 +135,9 @@ impl QpInner {
         recv_cq: &Cq,
         caps: Caps,
     ) -> Result<Arc<Self>, Errno> {
-        let (pd, send_cq, recv_cq) = (Arc::clone(&pd.0), Arc::clone(send_cq.inner()), Arc::clone(recv_cq.inner()));
+        let pd = pd.enter().map_err(|refused| refused.errno())?;
+        let (send_seat, recv_seat) = (Seat::take(send_cq.inner())?, Seat::take(recv_cq.inner())?);
+        let (send_cq, recv_cq) = (send_seat.cq(), recv_seat.cq());
         if id.qp.is_some() || !pd.is_on(context) || !send_cq.is_on(context) || !recv_cq.is_on(context) {
             return Err(Errno::EINVAL);
         }
@@ -234,15 +169,22 @@ impl QpInner {
         let raw = NonNull::new(unsafe { (*id.as_ptr()).qp }).ok_or(Errno::EIO)?;
         let (post_send, post_send_to) =
             if datagram { (refuse as PostSend, post_send) } else { (post_send, refuse as PostSend) };
-        let max_inline = caps.max_inline;
+        // What the provider has made of the caps: it rounds up.
+        let send = Arc::new(Track::new(send_seat.number(), attr.cap.max_send_wr));
+        let recv = Arc::new(Track::new(recv_seat.number(), attr.cap.max_recv_wr));
+        send_seat.fill(&send);
+        recv_seat.fill(&recv);
+        let flight = Flight::new(send, recv);
+        pd.enlist(&flight);
         Ok(Arc::new(QpInner {
             raw,
             post_send,
             post_send_to,
             post_recv,
-            max_inline,
-            _send_cq: send_cq,
-            _recv_cq: recv_cq,
+            max_inline: caps.max_inline,
+            flight,
+            _send_seat: send_seat,
+            _recv_seat: recv_seat,
             pd,
         }))
     }
@@ -262,52 +204,6 @@ impl QpInner {
             ffi::ibv_modify_qp(self.raw.as_ptr(), attr.as_mut_ptr(), mask)
         };
     }
-
-    #[inline]
-    fn inline_flag(&self, sge: &ibv_sge) -> u32 {
-        // An empty message wraps around: nothing to be inlined.
-        if sge.length.wrapping_sub(1) < self.max_inline { ibv_send_flags::IBV_SEND_INLINE.0 } else { 0 }
-    }
-
-    #[inline]
-    fn post(&self, wr_id: u64, mut sge: ibv_sge, opcode: u32, flags: u32, remote: Remote) -> Result<(), Errno> {
-        let peer = wr_t { rdma: rdma_t { remote_addr: remote.addr, rkey: remote.rkey } };
-        let mut request = send_request(wr_id, &mut sge, opcode, flags, peer);
-        let mut bad = ptr::null_mut();
-        // SAFETY: the QP is alive and connected, and the function is its provider's, which copies the request, and inline
-        // data, before it returns. The memory that it names is safe to name at any time (see `Mr`), and alive during the
-        // call. For a datagram QP, whose provider would follow an address handle that is not there, it is `refuse`.
-        errno::of_ibv(unsafe { (self.post_send)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
-    }
-
-    #[inline]
-    fn post_to(&self, wr_id: u64, mut sge: ibv_sge, flags: u32, to: To<'_>) -> Result<(), Errno> {
-        // The provider takes it for one of its own.
-        if !to.ah.is_of(&self.pd) {
-            return Err(Errno::EINVAL);
-        }
-        let peer = wr_t { ud: ud_t { ah: to.ah.as_ptr(), remote_qpn: to.qp_num, remote_qkey: to.qkey } };
-        let mut request = send_request(wr_id, &mut sge, ibv_wr_opcode::IBV_WR_SEND, flags, peer);
-        let mut bad = ptr::null_mut();
-        // SAFETY: as in `post`, but for a connected QP it is `refuse`. The provider follows the address handle during the
-        // call: it is borrowed, and of the same device, because of the same PD.
-        errno::of_ibv(unsafe { (self.post_send_to)(self.raw.as_ptr(), &raw mut request, &raw mut bad) })
-    }
-}
-
-/// A work request of one piece of memory, which must live until it is posted.
-#[inline]
-fn send_request(wr_id: u64, sge: &mut ibv_sge, opcode: u32, flags: u32, peer: wr_t) -> ibv_send_wr {
-    // SAFETY: zeros are a value of it: integers, null pointers, and unions of such.
-    let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
-    request.wr_id = wr_id;
-    // Some devices take a length of 0 for 2 GiB.
-    request.num_sge = i32::from(sge.length != 0);
-    request.sg_list = sge;
-    request.opcode = opcode;
-    request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0 | flags;
-    request.wr = peer;
-    request
 }
 
 /// Stands for the provider's function in the calls that a QP of the other kind has, so that none has to ask which it is.
@@ -321,6 +217,8 @@ impl Drop for QpInner {
         // detached it from multicast groups when it let go, without which the kernel would refuse. It does not
         // wait: asynchronous events, for which it would, are never read. If the kernel refuses, it is leaked.
         let _ = unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) };
+        self.pd.strike(&self.flight);
+        self.flight.close();
     }
 }
 

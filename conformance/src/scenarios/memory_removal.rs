@@ -1,0 +1,45 @@
+//! The device goes while memory is registered on it.
+
+use cmid_proto::memory::{Change, MrState, PdState, Policy, Step, Valid, Why};
+use cmid_proto::{CmEvent, Errno};
+
+use super::memory::{LEN, READABLE, bytes, failed, refused, register};
+use crate::bench::Who;
+use crate::failure::{ensure, same};
+use crate::{Bench, Check, Disturbance, Lab, TestMr, TestPd, TestQp};
+
+/// Once the removal has been read, memory can only be deregistered, pinned or not, and nothing more can be made.
+pub(super) fn the_device_goes_with_memory_registered<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let listener = b.listen()?;
+    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let mut mr = register(&pd, bytes(1), READABLE)?;
+    let (client, mut server) = b.join(&own, &pd)?;
+    server.qp.post_recv(1, &mr, 0..LEN)?;
+    b.lab.disturb(Disturbance::DeviceGoes)?;
+    let mut untold = vec![listener, server.id];
+    while !untold.is_empty() {
+        let channel = b.server.channel;
+        let event = b.next(Who::Server, channel, &CmEvent::DeviceRemoval)?;
+        // The end of the peer, which the same thing happens to, may be heard of before.
+        let of_the_peer = event.cm() == Some(CmEvent::Disconnected) && event.id == server.id;
+        ensure(of_the_peer || event.cm() == Some(CmEvent::DeviceRemoval), || format!("{event:?}"))?;
+        untold.retain(|id| of_the_peer || *id != event.id);
+    }
+    let (result, back) = mr.reregister(Change::default().to_buffer(bytes(2)), Policy::default());
+    refused("re-register", result, Why::DeviceGone)?;
+    same("what comes back", back, Some(bytes(2)))?;
+    same("the MR", (mr.state(), mr.access()), (MrState::Unusable, None))?;
+    refused("register", pd.register(bytes(3), READABLE).map_err(|(_, error)| error), Why::DeviceGone)?;
+    same("the PD", pd.state(), PdState::Stranded)?;
+    same("posting", server.qp.post_recv(2, &mr, 0..LEN), Err(Errno::EINVAL))?;
+    // The receive was never polled, and pins no more. rxe waits for its users to go, and serves them until then. Of a device
+    // that does not wait it is not known whether it is done with the memory, so that the MR keeps it.
+    match mr.deregister() {
+        Ok(returned) => same("what comes back", returned.buffer, bytes(1))?,
+        Err((mr, error)) => {
+            failed::<()>("deregister", Err(error), Step::Deregister, Errno::EIO, Valid::Neither)?;
+            same("the MR", mr.state(), MrState::Unusable)?;
+        }
+    }
+    b.part((client, server))
+}

@@ -1,0 +1,168 @@
+//! Re-registration by a kernel's driver that can change PD and rights (rxe): rows 82, 106 and 114 to 121.
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{Access, Change, Changes, Code, Policy, Step, Valid, Why};
+
+use super::memory::{
+    LEN, READABLE, bytes, change, changed, combinations, contents, deregister, failed, fields, refused, register,
+    unused, used, users_are,
+};
+use crate::bench::{Who, remote};
+use crate::failure::{ensure, same};
+use crate::{Bench, Check, Lab, Status, TestMr, TestPd, TestQp};
+
+const CMD: Step = Step::Reregister(Code::Cmd);
+
+/// The old PD can be deallocated and the new one cannot; the keys are the same; a peer reads by a QP of the new PD only.
+pub(super) fn row_82_another_pd<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (old, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let mut mr = register(&old, bytes(1), READABLE)?;
+    let there = remote(&mr);
+    same("before", b.peer_reads(&old, there, LEN)?, Ok(bytes(1)))?;
+    same("nothing comes back", changed::<L>(&mut mr, Change::default().to_pd(new.clone()))?, None)?;
+    same("the keys of rxe", (remote(&mr), mr.lkey()), (there, there.rkey))?;
+    users_are("users", (&old, &new), (0, 1))?;
+    refused("the new one", new.dealloc(), Why::InUse(1))?;
+    same("by the new PD", b.peer_reads(&new, there, LEN)?, Ok(bytes(1)))?;
+    same("by the old PD", b.peer_reads(&old, there, LEN)?, Err(Status::RemoteAccess))?;
+    unused(&old)?;
+    same("its PD", mr.pd().map(|pd| pd.users()), Some(1))?;
+    same("what it holds", deregister(mr)?, bytes(1))?;
+    unused(&new)
+}
+
+/// Local work requests that name memory of another PD than their QP's fail as well.
+pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (own, new, pd) = (b.pd(Who::Client)?, b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let mut from = register(&own, bytes(1), Access::LOCAL_WRITE)?;
+    let to = register(&pd, bytes(2), READABLE | Access::REMOTE_WRITE)?;
+    let (mut client, server) = b.join(&own, &pd)?;
+    client.qp.post_write(1, &from, 0..LEN, remote(&to))?;
+    b.ends(&mut client, 1, Status::Success)?;
+    same("what was written", contents(&to)?, bytes(1))?;
+    changed::<L>(&mut from, Change::default().to_pd(new.clone()))?;
+    from.write(0, b"abc")?;
+    client.qp.post_write(2, &from, 0..LEN, remote(&to))?;
+    // rxe has the QP in its error state before it completes what has brought it there.
+    let done = b.done(&mut client)?;
+    let as_told = done.wr_id == 2 && matches!(done.status, Status::LocalProtection | Status::Flushed);
+    ensure(as_told, || format!("{done:?}, expected a failure of the local memory"))?;
+    b.part((client, server))?;
+    deregister(from)?;
+    same("what nobody has written", deregister(to)?, bytes(1))?;
+    for pd in [own, new, pd] {
+        unused(&pd)?;
+    }
+    Ok(())
+}
+
+/// A read that worked before fails after its right was taken away, and works again when it is given back.
+pub(super) fn row_106_rights_are_taken_and_given<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let pd = b.pd(Who::Server)?;
+    let all = READABLE | Access::REMOTE_WRITE;
+    let mut mr = register(&pd, bytes(1), all)?;
+    let there = remote(&mr);
+    same("before", b.peer_reads(&pd, there, LEN)?, Ok(bytes(1)))?;
+    for (access, read, write) in [
+        (Access::LOCAL_WRITE | Access::REMOTE_WRITE, Err(Status::RemoteAccess), Status::Success),
+        (READABLE, Ok(bytes(1)), Status::RemoteAccess),
+        // Local reads only.
+        (Access::empty(), Err(Status::RemoteAccess), Status::RemoteAccess),
+        (all, Ok(bytes(1)), Status::Success),
+    ] {
+        let what = format!("{access:?}");
+        changed::<L>(&mut mr, Change::default().to_access(access))?;
+        same(&what, (mr.access(), remote(&mr), pd.users()), (Some(access), there, 1))?;
+        same(&what, b.peer_reads(&pd, there, LEN)?, read)?;
+        same(&what, b.peer_writes(&pd, there, &bytes(1)[..9])?, write)?;
+    }
+    same("what it holds", deregister(mr)?, bytes(1))?;
+    unused(&pd)
+}
+
+/// Over a connection that stands: what was possible a moment ago ends the connection now.
+pub(super) fn row_106_a_connection_feels_it_at_once<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let mut mr = register(&pd, bytes(1), READABLE)?;
+    let into = register(&own, bytes(0), Access::LOCAL_WRITE)?;
+    let (mut client, server) = b.join(&own, &pd)?;
+    client.qp.post_read(1, &into, 0..LEN, remote(&mr))?;
+    b.ends(&mut client, 1, Status::Success)?;
+    changed::<L>(&mut mr, Change::default().to_access(Access::LOCAL_WRITE))?;
+    client.qp.post_read(2, &into, 0..LEN, remote(&mr))?;
+    b.ends(&mut client, 2, Status::RemoteAccess)?;
+    client.qp.post_read(3, &into, 0..LEN, remote(&mr))?;
+    b.ends(&mut client, 3, Status::Flushed)?;
+    b.part((client, server))?;
+    deregister(into)?;
+    deregister(mr)?;
+    unused(&own)?;
+    unused(&pd)
+}
+
+pub(super) fn row_115_the_pd_that_it_has<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let pd = b.pd(Who::Server)?;
+    let mut mr = register(&pd, bytes(1), READABLE)?;
+    changed::<L>(&mut mr, Change::default().to_pd(pd.clone()).to_access(Access::LOCAL_WRITE))?;
+    used("users", &pd, 1)?;
+    same("rights", mr.access(), Some(Access::LOCAL_WRITE))?;
+    deregister(mr)?;
+    unused(&pd)
+}
+
+pub(super) fn row_117_pd_and_rights_at_once<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (old, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let mut mr = register(&old, bytes(1), Access::LOCAL_WRITE)?;
+    changed::<L>(&mut mr, Change::default().to_pd(new.clone()).to_access(READABLE))?;
+    users_are("users", (&old, &new), (0, 1))?;
+    unused(&old)?;
+    same("by the new PD", b.peer_reads(&new, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    deregister(mr)?;
+    unused(&new)
+}
+
+/// Other memory is more than the driver can, and so is everything that goes with it: nothing of it has happened.
+pub(super) fn row_121_other_memory_is_not_supported<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let mut mr = register(&pd, bytes(1), READABLE)?;
+    let before = fields(&mr);
+    for flags in combinations().filter(|flags| flags.contains(Changes::TRANSLATION)) {
+        let what = format!("{flags:?}");
+        let (result, back) = mr.reregister(change(flags, &bytes(2), &new, Access::LOCAL_WRITE), Policy::default());
+        failed(&what, result, CMD, Errno::EOPNOTSUPP, Valid::Old)?;
+        same(&what, (back, &fields(&mr)), (Some(bytes(2)), &before))?;
+        users_are(&what, (&pd, &new), (1, 0))?;
+    }
+    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    deregister(mr)?;
+    unused(&new)?;
+    unused(&pd)
+}
+
+/// The kernel looks at rights as it does when memory is registered: the old ones stay.
+pub(super) fn row_114_rights_that_the_device_has_not<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    b.listen()?;
+    let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let mut mr = register(&pd, bytes(1), READABLE)?;
+    let before = fields(&mr);
+    for (what, access, errno) in [
+        ("an unknown right", READABLE | Access::from_bits_retain(1 << 15), Errno::EINVAL),
+        ("on demand", READABLE | Access::ON_DEMAND, Errno::EOPNOTSUPP),
+        ("huge pages", READABLE | Access::HUGETLB, Errno::EOPNOTSUPP),
+    ] {
+        let (result, _) = mr.reregister(Change::default().to_pd(new.clone()).to_access(access), Policy::default());
+        failed(what, result, CMD, errno, Valid::Old)?;
+        same(what, &fields(&mr), &before)?;
+        users_are(what, (&pd, &new), (1, 0))?;
+    }
+    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    unused(&new)?;
+    deregister(mr)?;
+    unused(&pd)
+}

@@ -1,0 +1,96 @@
+//! How calls about memory are made to fail.
+
+use std::collections::VecDeque;
+
+use cmid_proto::Errno;
+
+use crate::host::{Host, HostState};
+
+/// What a driver leaves behind that fails after it has begun to change a registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Left {
+    /// The old registration: nothing was touched, or it was put back.
+    Old,
+    /// The new one, though the kernel's books say the old PD.
+    New,
+    /// None: the hardware let go of the old registration and never got the new one (mlx4, hns, irdma).
+    Neither,
+    /// None, and the kernel takes the MR for one of the new PD, which it has not counted: deregistering it takes from
+    /// the new PD's count what the old one has (irdma).
+    NeitherAndPdSwitched,
+}
+
+/// How an `ibv_rereg_mr` fails. A fault waits for the first call that gets to its stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReregFault {
+    /// `IBV_REREG_MR_ERR_DONT_FORK_NEW`: the new memory cannot be kept from children of a fork. Needs
+    /// [`Config::fork`](crate::Config::fork) and another translation.
+    DontForkNew(Errno),
+    /// `IBV_REREG_MR_ERR_DO_FORK_OLD`: it is done, but the old memory cannot be given back to children of a fork. Needs
+    /// what [`ReregFault::DontForkNew`] needs.
+    DoForkOld(Errno),
+    /// `IBV_REREG_MR_ERR_CMD`: the driver fails, and leaves this. Needs a provider that can re-register
+    /// ([`Config::rereg`](crate::Config::rereg)) and arguments that pass the kernel's checks.
+    Cmd {
+        /// What is in errno then.
+        errno: Errno,
+        /// What the device has then.
+        left: Left,
+    },
+    /// `IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW`: the driver fails, and the new memory stays kept from children of a fork.
+    /// Needs what the others need.
+    CmdAndDoForkNew {
+        /// What is in errno then, which is the failed advice's.
+        errno: Errno,
+        /// What the device has then.
+        left: Left,
+    },
+    /// The driver fails, and the library returns a value that is not documented. Needs what [`ReregFault::Cmd`] needs.
+    Undocumented {
+        /// The value.
+        code: i32,
+        /// What is in errno then.
+        errno: Errno,
+        /// What the device has then.
+        left: Left,
+    },
+}
+
+/// The faults that wait for their calls.
+#[derive(Debug, Default)]
+pub(crate) struct MemoryFaults {
+    pub(crate) register: VecDeque<Errno>,
+    pub(crate) deregister: VecDeque<Errno>,
+    pub(crate) reregister: VecDeque<ReregFault>,
+}
+
+impl MemoryFaults {
+    /// Takes the next fault of a re-registration if `wanted` recognises it.
+    pub(crate) fn take_reregister<T>(&mut self, wanted: impl FnOnce(ReregFault) -> Option<T>) -> Option<T> {
+        let found = wanted(*self.reregister.front()?)?;
+        self.reregister.pop_front();
+        Some(found)
+    }
+}
+
+impl Host {
+    /// The next `ibv_reg_mr` on this host that has no such fault before it fails in the provider, with that errno.
+    pub fn fail_next_registration(&self, errno: Errno) {
+        self.with_state(|host| host.faults.register.push_back(errno));
+    }
+
+    /// The next `ibv_dereg_mr` on this host that has no such fault before it fails with that errno and changes nothing.
+    pub fn fail_next_deregistration(&self, errno: Errno) {
+        self.with_state(|host| host.faults.deregister.push_back(errno));
+    }
+
+    /// The next `ibv_rereg_mr` on this host that gets to the stage of the fault, and has no fault before it, fails
+    /// there.
+    pub fn fail_next_reregistration(&self, fault: ReregFault) {
+        self.with_state(|host| host.faults.reregister.push_back(fault));
+    }
+
+    fn with_state(&self, action: impl FnOnce(&mut HostState)) {
+        self.fabric.with(|world| world.hosts.get_mut(self.no.0).map(action));
+    }
+}

@@ -1,0 +1,128 @@
+//! The memory of the programs: buffers that they have lent to the fabric, by address.
+
+use std::collections::BTreeMap;
+
+use cmid_proto::memory::Buffer;
+
+/// Where the made-up addresses start, and how they are aligned.
+const BASE: u64 = 0x7f00_0000_0000;
+pub(crate) const PAGE: u64 = 4096;
+
+/// A stretch of memory, and the key that it is named with: a local one in a work request, a remote one in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) addr: u64,
+    pub(crate) key: u32,
+    pub(crate) len: usize,
+}
+
+/// A stretch of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) addr: u64,
+    pub(crate) len: usize,
+}
+
+impl Stretch {
+    /// Whether the other one lies within.
+    pub(crate) fn contains(self, other: Stretch) -> bool {
+        let offset = other.addr.checked_sub(self.addr).and_then(|offset| usize::try_from(offset).ok());
+        let end = offset.and_then(|offset| offset.checked_add(other.len));
+        end.is_some_and(|end| end <= self.len)
+    }
+
+    /// The numbers of its pages.
+    pub(crate) fn pages(self) -> std::ops::Range<u64> {
+        let end = self.addr.saturating_add(self.len as u64);
+        self.addr / PAGE..end.div_ceil(PAGE)
+    }
+}
+
+impl Place {
+    pub(crate) fn stretch(self) -> Stretch {
+        Stretch { addr: self.addr, len: self.len }
+    }
+}
+
+/// A buffer that is lent to the fabric: what stands for its bytes where a device may refer to them. It is exchanged for
+/// them, once.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Lent(Stretch);
+
+impl Lent {
+    pub(crate) fn stretch(&self) -> Stretch {
+        self.0
+    }
+}
+
+impl Buffer for Lent {
+    fn len(&self) -> usize {
+        self.0.len
+    }
+}
+
+/// Everything that is lent.
+#[derive(Debug, Default)]
+pub(crate) struct Space {
+    lent: BTreeMap<u64, Vec<u8>>,
+    used: u64,
+}
+
+impl Space {
+    pub(crate) fn lend(&mut self, bytes: Vec<u8>) -> Lent {
+        let stretch = Stretch { addr: BASE + self.used, len: bytes.len() };
+        // A gap of at least a page, so that an access beyond the end never meets another buffer.
+        self.used += (bytes.len() as u64).next_multiple_of(PAGE) + PAGE;
+        self.lent.insert(stretch.addr, bytes);
+        Lent(stretch)
+    }
+
+    /// From now on nothing is mapped there.
+    pub(crate) fn give_back(&mut self, lent: &Lent) -> Vec<u8> {
+        self.lent.remove(&lent.0.addr).unwrap_or_default()
+    }
+
+    pub(crate) fn bytes(&self, stretch: Stretch) -> Option<&[u8]> {
+        let (base, bytes) = self.lent.range(..=stretch.addr).next_back()?;
+        let start = usize::try_from(stretch.addr - base).ok()?;
+        bytes.get(start..start.checked_add(stretch.len)?)
+    }
+
+    pub(crate) fn bytes_mut(&mut self, stretch: Stretch) -> Option<&mut [u8]> {
+        let (base, bytes) = self.lent.range_mut(..=stretch.addr).next_back()?;
+        let start = usize::try_from(stretch.addr - base).ok()?;
+        bytes.get_mut(start..start.checked_add(stretch.len)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_there_until_it_is_given_back_and_nothing_is_beside_it() {
+        let mut space = Space::default();
+        let (first, second) = (space.lend(vec![1; 10]), space.lend(vec![2; 10]));
+        let Stretch { addr, .. } = first.stretch();
+        assert_eq!(space.bytes(Stretch { addr: addr + 8, len: 2 }), Some(&[1, 1][..]));
+        assert_eq!(space.bytes(Stretch { addr: addr + 8, len: 3 }), None);
+        assert_eq!(space.bytes(Stretch { addr: addr - 1, len: 1 }), None);
+        assert_eq!(space.bytes(Stretch { addr, len: usize::MAX }), None);
+        space.bytes_mut(Stretch { addr, len: 1 }).unwrap()[0] = 7;
+        assert_eq!(space.give_back(&first)[..2], [7, 1]);
+        assert_eq!(space.bytes(first.stretch()), None);
+        assert_eq!(space.bytes(second.stretch()), Some(&[2; 10][..]));
+    }
+
+    #[test]
+    fn a_stretch_within_another() {
+        let whole = Stretch { addr: 4096, len: 100 };
+        for (addr, len, within) in
+            [(4096, 100, true), (4196, 0, true), (4097, 100, false), (4095, 1, false), (4100, usize::MAX, false)]
+        {
+            assert_eq!(whole.contains(Stretch { addr, len }), within, "{addr} {len}");
+        }
+        assert_eq!(Stretch { addr: 4095, len: 2 }.pages(), 0..2);
+        assert_eq!(Stretch { addr: 4096, len: 4096 }.pages(), 1..2);
+    }
+}

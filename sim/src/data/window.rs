@@ -1,0 +1,136 @@
+//! The kernel's and the device's side of memory windows (`rxe_mw.c`).
+
+use cmid_proto::Errno;
+use cmid_proto::memory::Access;
+
+use crate::data::memory::{Keyed, Memory, MrHandle, PdNo};
+use crate::data::space::{Place, Stretch};
+use crate::host::HostNo;
+
+/// Names one memory window; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct MwNo(pub(crate) u64);
+
+/// `struct ib_mw`, of type 1.
+#[derive(Debug)]
+pub(crate) struct Window {
+    pub(crate) host: HostNo,
+    pd: PdNo,
+    rkey: u32,
+    bound: Option<Bound>,
+}
+
+/// What a window is bound to.
+#[derive(Debug)]
+struct Bound {
+    mr: MrHandle,
+    /// The MR's key then: a new object under its handle is another MR.
+    lkey: u32,
+    range: Stretch,
+    access: Access,
+}
+
+impl Window {
+    pub(crate) fn is_bound_to(&self, mr: MrHandle, lkey: u32) -> bool {
+        self.bound.as_ref().is_some_and(|bound| (bound.mr, bound.lkey) == (mr, lkey))
+    }
+}
+
+/// The key after the next bind (`ibv_inc_rkey`).
+pub(crate) const fn next_rkey(rkey: u32) -> u32 {
+    rkey & !0xff | (rkey.wrapping_add(1) & 0xff)
+}
+
+impl Memory {
+    /// `ib_uverbs_alloc_mw`.
+    pub(crate) fn alloc_mw(&mut self, host: HostNo, pd: PdNo) -> Result<(MwNo, u32), Errno> {
+        let rkey = self.new_key()?;
+        self.count_user(host, pd)?;
+        self.last_window += 1;
+        let no = MwNo(self.last_window);
+        self.windows.insert(no, Window { host, pd, rkey, bound: None });
+        self.keyed.insert(rkey, Keyed::Mw(no));
+        Ok((no, rkey))
+    }
+
+    /// `uverbs_free_mw`: bound or not.
+    pub(crate) fn dealloc_mw(&mut self, no: MwNo) -> Result<(), Errno> {
+        let window = self.windows.remove(&no).ok_or(Errno::ENOENT)?;
+        self.keyed.remove(&window.rkey);
+        self.discount_user(window.pd);
+        Ok(())
+    }
+
+    /// `rxe_bind_mw`, when a QP of `pd` gets to the work request: binds a window to a part of an MR, or to nothing if
+    /// the part is empty. `None` where the device objects.
+    pub(crate) fn bind_mw(&mut self, pd: PdNo, no: MwNo, place: Place, access: Access) -> Option<()> {
+        let bound = if place.len == 0 { None } else { Some(self.check_bind_mw(pd, place, access)?) };
+        let window = self.windows.get_mut(&no).filter(|window| window.pd == pd)?;
+        window.bound = bound;
+        let (old, new) = (window.rkey, next_rkey(window.rkey));
+        window.rkey = new;
+        self.keyed.remove(&old);
+        self.keyed.insert(new, Keyed::Mw(no));
+        Some(())
+    }
+
+    /// `rxe_check_bind_mw`.
+    fn check_bind_mw(&self, pd: PdNo, place: Place, access: Access) -> Option<Bound> {
+        let Keyed::Mr(mr) = *self.keyed.get(&place.key)? else { return None };
+        let hardware = self.mrs.get(&mr)?.hardware.filter(|hardware| hardware.pd == pd)?;
+        let written = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
+        let legal = hardware.access.contains(Access::MW_BIND)
+            && (!written || hardware.access.contains(Access::LOCAL_WRITE))
+            && hardware.range.contains(place.stretch());
+        legal.then_some(Bound { mr, lkey: place.key, range: place.stretch(), access })
+    }
+
+    /// Where a window leads to, for a peer of a QP of `pd`; nowhere once its MR is there no more or has moved.
+    pub(crate) fn through_window(&self, host: HostNo, pd: PdNo, no: MwNo, needs: Access) -> Option<Stretch> {
+        let window = self.windows.get(&no).filter(|window| (window.host, window.pd) == (host, pd))?;
+        let bound = window.bound.as_ref().filter(|bound| bound.access.contains(needs))?;
+        let mr = self.mrs.get(&bound.mr).filter(|mr| mr.keys.lkey == bound.lkey)?;
+        mr.hardware.filter(|hardware| hardware.range.contains(bound.range)).map(|_| bound.range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Rereg};
+    use crate::data::rereg::Request;
+    use cmid_proto::memory::Changes;
+
+    #[test]
+    fn a_window_shows_nothing_of_a_region_that_has_moved_or_has_become_another() {
+        for new_keys_on_rereg in [false, true] {
+            let config = Config { rereg: Rereg::All, new_keys_on_rereg, ..Config::default() };
+            let (mut memory, host) = (Memory::default(), HostNo(0));
+            let pd = memory.alloc_pd(host);
+            let [old, new] = [0; 2].map(|_| memory.space.lend(vec![0; 64]).stretch());
+            let (mr, keys) = memory.reg_mr(&config, host, pd, old, Access::MW_BIND).unwrap();
+            let (mw, _) = memory.alloc_mw(host, pd).unwrap();
+            let place = Place { addr: old.addr, key: keys.lkey, len: 8 };
+            assert_eq!(memory.bind_mw(pd, mw, place, Access::REMOTE_READ), Some(()));
+            let shown = Some(place.stretch());
+            assert_eq!(memory.through_window(host, pd, mw, Access::REMOTE_READ), shown);
+            // Other rights are not looked at, but here the keys may change.
+            let mut request =
+                Request { flags: Changes::ACCESS, pd: None, range: new, access: Access::MW_BIND | Access::REMOTE_READ };
+            memory.rereg_mr(&config, host, mr, &request, || None).unwrap();
+            let expected = shown.filter(|_| !new_keys_on_rereg);
+            assert_eq!(memory.through_window(host, pd, mw, Access::REMOTE_READ), expected);
+            request.flags = Changes::TRANSLATION;
+            memory.rereg_mr(&config, host, mr, &request, || None).unwrap();
+            assert_eq!(memory.through_window(host, pd, mw, Access::REMOTE_READ), None);
+            // One that is bound to an MR that was replaced does not hold it.
+            let expected = if new_keys_on_rereg { Ok(()) } else { Err(Errno::EINVAL) };
+            assert_eq!(memory.dereg_mr(host, mr), expected);
+        }
+    }
+
+    #[test]
+    fn a_bind_changes_the_low_byte_only() {
+        assert_eq!((next_rkey(0x101), next_rkey(0x1ff)), (0x102, 0x100));
+    }
+}

@@ -1,0 +1,178 @@
+//! What each outcome of a re-registration leaves (`semantics` 10.4 and 10.6), and of the fallback.
+
+use cmid_sim::memory::{Code, Failure, Step};
+use cmid_sim::{Change, Left, ReregFault, Way};
+
+use super::*;
+
+const IO: Errno = Errno::EIO;
+
+fn forked() -> Bench {
+    Bench::new(Config { rereg: Rereg::All, fork: true, ..Config::default() })
+}
+
+fn all(bench: &Bench) -> Change {
+    Change::default().to_buffer(vec![2; 50]).to_pd(bench.two.clone()).to_access(Access::LOCAL_WRITE)
+}
+
+/// Re-registers everything while that fault waits; returns what came back.
+#[track_caller]
+fn struck(bench: &Bench, mr: &mut Mr, fault: ReregFault, code: Code, errno: Errno, valid: Valid) -> Option<Vec<u8>> {
+    bench.lab.host.fail_next_reregistration(fault);
+    let ended = mr.reregister(all(bench), Policy::default());
+    assert_eq!(ended.result, Err(Failure { step: Step::Reregister(code), errno, valid }.into()), "{fault:?}");
+    ended.buffer
+}
+
+#[test]
+fn where_the_old_one_is_valid_the_new_buffer_comes_back() {
+    let left = Left::Old;
+    for (fault, code, errno) in [
+        (ReregFault::DontForkNew(Errno::ENOMEM), Code::DontForkNew, Errno::ENOMEM),
+        (ReregFault::Cmd { errno: Errno::EINVAL, left }, Code::Cmd, Errno::EINVAL),
+        (ReregFault::Cmd { errno: Errno::EOPNOTSUPP, left }, Code::Cmd, Errno::EOPNOTSUPP),
+    ] {
+        let bench = forked();
+        let mut mr = bench.mr();
+        let before = (mr.addr(), mr.lkey(), mr.access());
+        assert_eq!(struck(&bench, &mut mr, fault, code, errno, Valid::Old), Some(vec![2; 50]));
+        assert_eq!((mr.addr(), mr.lkey(), mr.access()), before);
+        bench.users([1, 0]);
+        assert_eq!(bench.lab.fabric.pages_kept_from_fork(), 1);
+        // It was the fault of that one call.
+        assert_eq!(mr.reregister(all(&bench), Policy::default()).result, Ok(Way::InPlace));
+        bench.users([0, 1]);
+    }
+}
+
+#[test]
+fn after_do_fork_old_the_new_one_is_valid() {
+    let bench = forked();
+    let mut mr = bench.mr();
+    let fault = ReregFault::DoForkOld(IO);
+    assert_eq!(struck(&bench, &mut mr, fault, Code::DoForkOld, IO, Valid::New), Some(vec![1; 100]));
+    assert_eq!((mr.state(), mr.len(), mr.access()), (MrState::Registered, 50, Some(Access::LOCAL_WRITE)));
+    bench.users([0, 1]);
+    // The old page stays kept from children, for nobody.
+    assert_eq!(bench.lab.fabric.pages_kept_from_fork(), 2);
+    assert_eq!(returned(mr).buffer, [2; 50]);
+    assert_eq!(bench.lab.fabric.pages_kept_from_fork(), 1);
+}
+
+#[test]
+fn where_neither_is_valid_both_buffers_and_domains_are_kept() {
+    for left in [Left::Old, Left::New, Left::Neither] {
+        for (fault, code) in [
+            (ReregFault::Cmd { errno: IO, left }, Code::Cmd),
+            (ReregFault::CmdAndDoForkNew { errno: IO, left }, Code::CmdAndDoForkNew),
+            (ReregFault::Undocumented { code: -9, errno: IO, left }, Code::Unknown(-9)),
+        ] {
+            let bench = forked();
+            let mut mr = bench.mr();
+            assert_eq!(struck(&bench, &mut mr, fault, code, IO, Valid::Neither), None);
+            assert_eq!((mr.state(), mr.access()), (MrState::Unusable, None));
+            assert_eq!((mr.lkey(), mr.rkey(), mr.pd().is_none()), (0, 0, true));
+            // The machines cannot know which domain it is, and keep both.
+            let pds = [&bench.one, &bench.two];
+            assert_eq!(pds.map(Pd::users), [1, 1]);
+            assert_eq!(pds.map(Pd::users_at_device), [Some(1), Some(0)]);
+            let ended = mr.reregister(all(&bench), ANEW);
+            assert_eq!(ended.buffer, Some(vec![2; 50]));
+            refused(ended.result.unwrap_err(), Why::OnlyDeregister);
+            assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
+            bench.users([0, 0]);
+            let kept = usize::from(code == Code::CmdAndDoForkNew);
+            assert_eq!(bench.lab.fabric.pages_kept_from_fork(), kept);
+        }
+    }
+}
+
+#[test]
+fn a_driver_that_mixes_up_domains_leaves_one_busy() {
+    let bench = forked();
+    let mut mr = bench.mr();
+    let fault = ReregFault::Cmd { errno: IO, left: Left::NeitherAndPdSwitched };
+    struck(&bench, &mut mr, fault, Code::Cmd, IO, Valid::Neither);
+    returned(mr);
+    // What the machines count is right; the device counts on.
+    assert_eq!((bench.one.users(), bench.one.users_at_device()), (0, Some(1)));
+    assert_eq!(bench.one.dealloc(), Err(Error::Dealloc(Errno::EBUSY)));
+    assert_eq!(bench.one.state(), cmid_sim::PdState::Live);
+    bench.two.dealloc().unwrap();
+}
+
+#[test]
+fn a_driver_that_checks_first_is_believed() {
+    let bench = forked();
+    let mut mr = bench.mr();
+    let policy = Policy { provider: Provider::ChecksFirst, ..Policy::default() };
+    bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno: IO, left: Left::Old });
+    let ended = mr.reregister(all(&bench), policy);
+    assert_eq!(failed(ended, "ibv_rereg_mr: ERR_CMD, EIO; the old registration is valid"), Some(vec![2; 50]));
+    bench.users([1, 0]);
+    // If it does not, the device is caught with a buffer that is not its own.
+    bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno: IO, left: Left::New });
+    assert!(mr.reregister(all(&bench), policy).buffer.is_some());
+    assert_eq!(bench.lab.fabric.counters().freed_in_use, 1);
+}
+
+#[test]
+fn the_fallback_registers_anew() {
+    for change in [1, 2, 4, 7] {
+        let bench = Bench::new(Config::default());
+        let mut mr = bench.mr();
+        let (lkey, moves) = (mr.lkey(), change & 1 != 0);
+        let all = all(&bench);
+        let change = Change {
+            buffer: all.buffer.filter(|_| moves),
+            pd: all.pd.filter(|_| change & 2 != 0),
+            access: all.access.filter(|_| change & 4 != 0),
+        };
+        let users = if change.pd.is_some() { [0, 1] } else { [1, 0] };
+        let ended = mr.reregister(change, ANEW);
+        assert_eq!((ended.result, ended.buffer), (Ok(Way::Anew), moves.then(|| vec![1; 100])));
+        assert_eq!((mr.way(), mr.lkey() == lkey), (Way::Anew, false));
+        bench.users(users);
+        returned(mr);
+        bench.users([0, 0]);
+    }
+}
+
+#[test]
+fn a_fallback_that_fails_leaves_the_old_one() {
+    let bench = Bench::new(Config::default());
+    let mut mr = bench.mr();
+    let lkey = mr.lkey();
+    bench.lab.host.fail_next_registration(Errno::ENOMEM);
+    let ended = mr.reregister(all(&bench), ANEW);
+    let text = "registering anew, ibv_reg_mr: ENOMEM; the old registration is valid";
+    assert_eq!(failed(ended, text), Some(vec![2; 50]));
+    bench.users([1, 0]);
+    // The old one does not go: the new one is undone.
+    bench.lab.host.fail_next_deregistration(Errno::EBUSY);
+    let ended = mr.reregister(all(&bench), ANEW);
+    let text = "registered anew, ibv_dereg_mr of the old one: EBUSY; the old registration is valid";
+    assert_eq!(failed(ended, text), Some(vec![2; 50]));
+    bench.users([1, 0]);
+    assert_eq!((mr.lkey(), mr.state()), (lkey, MrState::Registered));
+    assert_eq!(returned(mr).buffer, [1; 100]);
+}
+
+#[test]
+fn a_fallback_that_gets_stuck_keeps_both_until_both_are_gone() {
+    for errnos in [vec![Errno::EBUSY, Errno::EBUSY], vec![IO]] {
+        let bench = Bench::new(Config::default());
+        let mut mr = bench.mr();
+        errnos.into_iter().for_each(|errno| bench.lab.host.fail_next_deregistration(errno));
+        let ended = mr.reregister(all(&bench), ANEW);
+        assert!(ended.result.is_err());
+        assert_eq!((ended.buffer, mr.state()), (None, MrState::Unusable));
+        bench.users([1, 1]);
+        // The end needs two calls, and each may fail.
+        bench.lab.host.fail_next_deregistration(Errno::EBUSY);
+        let (mr, _) = mr.deregister().unwrap_err();
+        bench.users([1, 1]);
+        assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
+        bench.users([0, 0]);
+    }
+}

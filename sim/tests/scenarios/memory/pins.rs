@@ -1,0 +1,221 @@
+//! Work requests pin the regions that they name, until their completions have been polled or their QP is gone.
+
+use cmid_sim::{Change, Completion, Cq, Way};
+
+use super::*;
+use crate::common::{Pair, SECOND};
+
+fn connected() -> (Lab, Pair) {
+    let mut lab = Lab::with(Config { rereg: Rereg::All, ..Config::default() });
+    let pair = lab.established_with_qps();
+    (lab, pair)
+}
+
+fn smaller(mr: &mut Mr) -> Reregistered {
+    mr.reregister(Change::default().to_buffer([9]).to_access(RW), ANEW)
+}
+
+/// Refused both ways, with everything given back.
+#[track_caller]
+fn pinned(mut mr: Mr) -> Mr {
+    let ended = smaller(&mut mr);
+    assert_eq!(ended.buffer, Some(vec![9]));
+    refused(ended.result.unwrap_err(), Why::InFlight);
+    let (mr, error) = mr.deregister().unwrap_err();
+    refused(error, Why::InFlight);
+    assert_eq!(mr.state(), MrState::Registered);
+    mr
+}
+
+#[track_caller]
+fn free(mut mr: Mr) {
+    assert_eq!(smaller(&mut mr).result, Ok(Way::InPlace));
+    assert_eq!(returned(mr).buffer, [9]);
+}
+
+#[track_caller]
+fn poll(cq: &mut Cq, count: usize) {
+    assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(count));
+}
+
+/// As many users at the device as in the machine.
+#[track_caller]
+fn users(pd: &Pd, expected: u32) {
+    assert_eq!((pd.users(), pd.users_at_device()), (expected, Some(expected)));
+}
+
+#[test]
+fn until_the_completion_is_polled() {
+    let (lab, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register([1; 8], RW).unwrap();
+    let there = s.pd.register([0; 8], RW).unwrap();
+    s.qp.post_recv(1, &there, 0..8).unwrap();
+    let there = pinned(there);
+    c.qp.post_send(2, &here, 0..8).unwrap();
+    let here = pinned(here);
+    lab.fabric.advance_by(SECOND);
+    // Both are complete, and nobody has looked.
+    let (here, there) = (pinned(here), pinned(there));
+    poll(&mut c.send_cq, 1);
+    free(here);
+    let there = pinned(there);
+    poll(&mut s.recv_cq, 1);
+    free(there);
+}
+
+#[test]
+fn each_work_request_by_itself() {
+    let (lab, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register([1; 8], RW).unwrap();
+    let there = s.pd.register([0; 8], RW).unwrap();
+    let remote = cmid_sim::Remote { addr: there.addr(), rkey: there.rkey() };
+    c.qp.post_write(1, &here, 0..8, remote).unwrap();
+    c.qp.post_read(2, &here, 0..8, remote).unwrap();
+    lab.fabric.advance_by(SECOND);
+    let mut one = [Completion::default()];
+    assert_eq!(c.send_cq.poll(&mut one), Ok(1));
+    let here = pinned(here);
+    assert_eq!(c.send_cq.poll(&mut one), Ok(1));
+    free(here);
+    // The peer's memory is not pinned by it.
+    free(there);
+}
+
+#[test]
+fn what_is_flushed_pins_too_and_a_refused_post_does_not() {
+    let (mut lab, mut pair) = connected();
+    let c = &mut pair.client_qp;
+    let here = c.pd.register([1; 8], RW).unwrap();
+    assert_eq!(c.qp.post_send(1, &here, 0..9), Err(Errno::EINVAL));
+    assert_eq!(c.qp.post_recv(1, &here, usize::MAX..usize::MAX), Err(Errno::EINVAL));
+    c.qp.post_recv(2, &here, 0..8).unwrap();
+    lab.client.disconnect(pair.client).unwrap();
+    c.qp.post_recv(3, &here, 0..8).unwrap();
+    c.qp.post_send(4, &here, 0..8).unwrap();
+    let here = pinned(here);
+    poll(&mut c.recv_cq, 2);
+    let here = pinned(here);
+    poll(&mut c.send_cq, 1);
+    free(here);
+}
+
+#[test]
+fn a_destroyed_qp_pins_nothing() {
+    let (lab, mut pair) = connected();
+    let c = &mut pair.client_qp;
+    let here = c.pd.register([1; 8], RW).unwrap();
+    let other = c.pd.register([1; 8], RW).unwrap();
+    c.qp.post_recv(1, &here, 0..8).unwrap();
+    c.qp.post_recv(2, &other, 0..8).unwrap();
+    let here = pinned(here);
+    drop(other);
+    users(&c.pd, 3);
+    lab.client.device.destroy_qp(pair.client).unwrap();
+    users(&c.pd, 1);
+    free(here);
+    users(&c.pd, 0);
+}
+
+#[test]
+fn completions_that_nobody_can_poll_pin_until_the_qp_goes() {
+    let (mut lab, mut pair) = connected();
+    let c = pair.client_qp;
+    let here = c.pd.register([1; 8], RW).unwrap();
+    let mut qp = c.qp;
+    qp.post_recv(1, &here, 0..8).unwrap();
+    drop(c.recv_cq);
+    lab.client.disconnect(pair.client).unwrap();
+    let here = pinned(here);
+    lab.client.device.destroy_qp(pair.client).unwrap();
+    free(here);
+    // Nor those that did not fit.
+    let s = &mut pair.server_qp;
+    let there = s.pd.register([1; 8], RW).unwrap();
+    lab.server.disconnect(pair.new).unwrap();
+    for n in 0..65 {
+        s.qp.post_recv(n, &there, 0..8).unwrap();
+    }
+    assert_eq!(lab.fabric.counters().overruns, 1);
+    let mut done = [Completion::default(); 70];
+    assert_eq!(s.recv_cq.poll(&mut done), Ok(64));
+    let there = pinned(there);
+    lab.server.device.destroy_qp(pair.new).unwrap();
+    free(there);
+}
+
+#[test]
+fn a_dropped_region_is_deregistered_when_its_last_pin_goes() {
+    let (lab, mut pair) = connected();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let here = c.pd.register([1; 8], RW).unwrap();
+    let there = s.pd.register([5; 16], RW).unwrap();
+    let remote = cmid_sim::Remote { addr: there.addr(), rkey: there.rkey() };
+    c.qp.post_send(1, &here, 0..8).unwrap();
+    s.qp.post_recv(2, &there, 0..8).unwrap();
+    drop((here, there));
+    users(&c.pd, 2);
+    users(&s.pd, 2);
+    // It is as good as before for the device, which may be in the middle of it.
+    lab.fabric.advance_by(SECOND);
+    poll(&mut c.send_cq, 1);
+    users(&c.pd, 1);
+    let probe = c.pd.register([0; 8], RW).unwrap();
+    c.qp.post_read(3, &probe, 0..8, remote).unwrap();
+    lab.fabric.advance_by(SECOND);
+    poll(&mut c.send_cq, 1);
+    let mut bytes = [0; 8];
+    probe.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [1; 8]);
+    users(&s.pd, 2);
+    poll(&mut s.recv_cq, 1);
+    users(&s.pd, 1);
+    assert_eq!(lab.fabric.counters().freed_in_use, 0);
+}
+
+#[test]
+fn a_dropped_region_that_the_device_keeps_is_tried_again() {
+    let (lab, mut pair) = connected();
+    let c = &mut pair.client_qp;
+    let here = c.pd.register([1; 8], RW).unwrap();
+    lab.host.fail_next_deregistration(Errno::EBUSY);
+    drop(here);
+    users(&c.pd, 2);
+    // Whatever ends gives it another chance.
+    drop(c.pd.alloc_mw().unwrap());
+    users(&c.pd, 1);
+}
+
+#[test]
+fn a_dropped_region_keeps_its_domain() {
+    let (lab, pair) = connected();
+    let c = pair.client_qp;
+    let (mut qp, mut cq, pd) = (c.qp, c.recv_cq, c.pd);
+    let here = pd.register([1; 8], RW).unwrap();
+    qp.post_recv(1, &here, 0..8).unwrap();
+    drop(here);
+    refused(pd.dealloc().unwrap_err(), Why::InUse(2));
+    drop(pd);
+    lab.client.device.destroy_qp(pair.client).unwrap();
+    assert_eq!(cq.poll(&mut [Completion::default()]), Ok(0));
+    assert_eq!(lab.fabric.counters().freed_in_use, 0);
+}
+
+#[test]
+fn another_thread_may_have_the_region() {
+    fn shared<T: Send + Sync>() {}
+    shared::<(Pd, Mr, cmid_sim::Mw)>();
+    let (_lab, pair) = connected();
+    let pd = pair.client_qp.pd.clone();
+    let thread = std::thread::spawn(move || {
+        let mut mr = pd.register(vec![1; 1000], RW).unwrap();
+        assert_eq!(smaller(&mut mr).result, Ok(Way::InPlace));
+        mr
+    });
+    let mr = thread.join().unwrap();
+    users(&pair.client_qp.pd, 2);
+    let thread = std::thread::spawn(move || returned(mr).buffer);
+    assert_eq!(thread.join().unwrap(), [9]);
+    users(&pair.client_qp.pd, 1);
+}

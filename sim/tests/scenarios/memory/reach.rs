@@ -1,0 +1,174 @@
+//! What a re-registration does to who reaches the memory: checked when a work request is carried out.
+
+use cmid_sim::{Change, Completion, Cq, QpState, Remote, Way, WcStatus};
+
+use super::*;
+use crate::common::{Pair, SECOND};
+
+struct Link {
+    lab: Lab,
+    pair: Pair,
+    here: Mr,
+    there: Mr,
+}
+
+fn status(cq: &mut Cq) -> WcStatus {
+    let mut done = [Completion::default(); 2];
+    assert_eq!(cq.poll(&mut done), Ok(1));
+    done[0].status
+}
+
+impl Link {
+    fn new(rereg: Rereg) -> Link {
+        let mut lab = Lab::with(Config { rereg, ..Config::default() });
+        let pair = lab.established_with_qps();
+        let here = pair.client_qp.pd.register([1; 16], RW).unwrap();
+        let there = pair.server_qp.pd.register([2; 16], RW).unwrap();
+        Link { lab, pair, here, there }
+    }
+
+    fn remote(&self) -> Remote {
+        Remote { addr: self.there.addr(), rkey: self.there.rkey() }
+    }
+
+    #[track_caller]
+    fn change(&mut self, change: Change) {
+        let ended = self.there.reregister(change, ANEW);
+        assert!(ended.result.is_ok(), "{ended:?}");
+    }
+
+    /// An RDMA read, and how it ends.
+    fn reads(&mut self, remote: Remote) -> WcStatus {
+        self.pair.client_qp.qp.post_read(1, &self.here, 0..16, remote).unwrap();
+        self.lab.fabric.advance_by(SECOND);
+        status(&mut self.pair.client_qp.send_cq)
+    }
+
+    fn writes(&mut self, remote: Remote) -> WcStatus {
+        self.pair.client_qp.qp.post_write(2, &self.here, 0..16, remote).unwrap();
+        self.lab.fabric.advance_by(SECOND);
+        status(&mut self.pair.client_qp.send_cq)
+    }
+
+    /// A send to a receive in the server's region: how it ends for the sender and for the receiver.
+    fn sends(&mut self) -> [WcStatus; 2] {
+        let Pair { client_qp, server_qp, .. } = &mut self.pair;
+        server_qp.qp.post_recv(3, &self.there, 0..16).unwrap();
+        client_qp.qp.post_send(4, &self.here, 0..16).unwrap();
+        self.lab.fabric.advance_by(SECOND);
+        [status(&mut client_qp.send_cq), status(&mut server_qp.recv_cq)]
+    }
+}
+
+#[test]
+fn rights_that_are_taken_away_are_gone() {
+    for rereg in [Rereg::PdAccess, Rereg::All, Rereg::None] {
+        let mut link = Link::new(rereg);
+        let old = link.remote();
+        assert_eq!(link.reads(old), WcStatus::SUCCESS);
+        assert_eq!(link.writes(old), WcStatus::SUCCESS);
+        link.change(Change::default().to_access(Access::LOCAL_WRITE | Access::REMOTE_WRITE));
+        assert_eq!(link.there.way(), if rereg == Rereg::None { Way::Anew } else { Way::InPlace });
+        let new = link.remote();
+        assert_eq!(link.writes(new), WcStatus::SUCCESS);
+        assert_eq!(link.reads(new), WcStatus::REM_ACCESS_ERR, "{rereg:?}");
+        assert_eq!(link.pair.server_qp.qp.state(), Ok(QpState::Err));
+    }
+}
+
+#[test]
+fn rights_that_are_given_are_there() {
+    let mut link = Link::new(Rereg::PdAccess);
+    link.change(Change::default().to_access(Access::LOCAL_WRITE));
+    link.change(Change::default().to_access(RW));
+    assert_eq!((link.reads(link.remote()), link.writes(link.remote())), (WcStatus::SUCCESS, WcStatus::SUCCESS));
+    assert_eq!(link.sends(), [WcStatus::SUCCESS; 2]);
+}
+
+#[test]
+fn what_is_under_way_is_checked_when_it_arrives() {
+    let mut link = Link::new(Rereg::PdAccess);
+    let remote = link.remote();
+    link.pair.client_qp.qp.post_write(1, &link.here, 0..16, remote).unwrap();
+    link.change(Change::default().to_access(Access::LOCAL_WRITE));
+    link.lab.fabric.advance_by(SECOND);
+    assert_eq!(status(&mut link.pair.client_qp.send_cq), WcStatus::REM_ACCESS_ERR);
+    let mut bytes = [0; 16];
+    link.there.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [2; 16]);
+}
+
+#[test]
+fn in_another_domain_it_is_out_of_reach_of_the_qp() {
+    let another = |link: &Link| link.lab.server.device.alloc_pd(link.pair.new).unwrap();
+    let mut link = Link::new(Rereg::PdAccess);
+    link.change(Change::default().to_pd(another(&link)));
+    assert_eq!(link.reads(link.remote()), WcStatus::REM_ACCESS_ERR);
+    // A receive in it is the receiver's mistake, and the sender hears of it.
+    let mut link = Link::new(Rereg::PdAccess);
+    link.change(Change::default().to_pd(another(&link)));
+    assert_eq!(link.sends(), [WcStatus::REM_OP_ERR, WcStatus::LOC_PROT_ERR]);
+    assert_eq!(link.pair.client_qp.qp.state(), Ok(QpState::Err));
+    // And back again.
+    let mut link = Link::new(Rereg::PdAccess);
+    let own = link.there.pd().unwrap();
+    link.change(Change::default().to_pd(another(&link)));
+    link.change(Change::default().to_pd(own));
+    assert_eq!(link.reads(link.remote()), WcStatus::SUCCESS);
+}
+
+#[test]
+fn a_receive_needs_local_write_and_a_send_the_own_domain() {
+    let mut link = Link::new(Rereg::PdAccess);
+    link.change(Change::default().to_access(Access::empty()));
+    assert_eq!(link.sends(), [WcStatus::REM_OP_ERR, WcStatus::LOC_PROT_ERR]);
+
+    let mut link = Link::new(Rereg::PdAccess);
+    let other = link.lab.client.device.alloc_pd(link.pair.client).unwrap();
+    let foreign = other.register([1; 16], RW).unwrap();
+    let c = &mut link.pair.client_qp;
+    c.qp.post_send(1, &foreign, 0..16).unwrap();
+    assert_eq!(status(&mut c.send_cq), WcStatus::LOC_PROT_ERR);
+    assert_eq!(c.qp.state(), Ok(QpState::Err));
+}
+
+#[test]
+fn a_read_needs_local_write_where_it_puts_its_bytes() {
+    let mut link = Link::new(Rereg::PdAccess);
+    link.here = link.pair.client_qp.pd.register([1; 16], Access::REMOTE_READ).unwrap();
+    assert_eq!(link.reads(link.remote()), WcStatus::LOC_PROT_ERR);
+}
+
+#[test]
+fn the_old_address_and_the_old_key_lead_nowhere() {
+    let mut link = Link::new(Rereg::All);
+    let old = link.remote();
+    link.change(Change::default().to_buffer([3; 32]));
+    assert_eq!(link.there.rkey(), old.rkey);
+    assert_eq!(link.reads(link.remote()), WcStatus::SUCCESS);
+    let mut bytes = [0; 16];
+    link.here.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [3; 16]);
+    assert_eq!(link.reads(old), WcStatus::REM_ACCESS_ERR);
+
+    let mut link = Link::new(Rereg::None);
+    let old = link.remote();
+    link.change(Change::default().to_access(RW));
+    assert_ne!(link.there.rkey(), old.rkey);
+    assert_eq!(link.reads(old), WcStatus::REM_ACCESS_ERR);
+
+    let mut link = Link::new(Rereg::None);
+    let old = link.remote();
+    link.there = link.pair.server_qp.pd.register([0; 16], RW).unwrap();
+    assert_eq!(link.reads(old), WcStatus::REM_ACCESS_ERR);
+}
+
+#[test]
+fn an_unusable_region_can_be_posted_nowhere() {
+    let mut link = Link::new(Rereg::All);
+    let fault = cmid_sim::ReregFault::Cmd { errno: Errno::EIO, left: cmid_sim::Left::New };
+    link.lab.host.fail_next_reregistration(fault);
+    assert!(link.there.reregister(Change::default().to_buffer([7; 16]), ANEW).result.is_err());
+    assert_eq!(link.pair.server_qp.qp.post_recv(1, &link.there, 0..8), Err(Errno::EINVAL));
+    assert_eq!(link.pair.server_qp.qp.post_send(1, &link.there, 0..8), Err(Errno::EINVAL));
+}

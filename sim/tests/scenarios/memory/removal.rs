@@ -1,0 +1,87 @@
+//! What is left of memory when its device is removed.
+
+use cmid_sim::{Change, PdState};
+
+use super::*;
+
+#[test]
+fn a_region_without_its_device_is_of_no_use_and_cannot_be_deregistered() {
+    let bench = Bench::able();
+    let mut mr = bench.mr();
+    bench.lab.host.remove_device();
+    assert_eq!((mr.state(), mr.access(), mr.lkey()), (MrState::Unusable, None, 0));
+    let ended = mr.reregister(Change::default().to_buffer([1]).to_access(RW), ANEW);
+    assert_eq!(ended.buffer, Some(vec![1]));
+    refused(ended.result.unwrap_err(), Why::DeviceGone);
+    let (mr, error) = mr.deregister().unwrap_err();
+    assert_eq!(error.to_string(), "ibv_dereg_mr: EIO; the MR can only be deregistered");
+    // The bytes are the program's own all the time.
+    let mut bytes = [0; 2];
+    mr.write(0, &[4]).unwrap();
+    mr.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [4, 1]);
+    drop(mr);
+    assert_eq!(bench.one.users(), 0);
+}
+
+#[test]
+fn it_can_be_where_that_is_allowed() {
+    let bench = Bench::new(Config { destroy_after_removal: true, ..Config::default() });
+    let (mr, mw) = (bench.mr(), bench.one.alloc_mw().unwrap());
+    bench.lab.host.remove_device();
+    assert_eq!(returned(mr).buffer, [1; 100]);
+    mw.dealloc().unwrap();
+    bench.one.dealloc().unwrap();
+    assert_eq!(bench.one.state(), PdState::Gone);
+}
+
+#[test]
+fn a_domain_without_its_device_is_stranded() {
+    let bench = Bench::able();
+    let mr = bench.mr();
+    bench.lab.host.remove_device();
+    assert_eq!((bench.one.state(), bench.one.users_at_device()), (PdState::Stranded, None));
+    let (buffer, error) = bench.one.register([1], RW).unwrap_err();
+    assert_eq!(buffer, [1]);
+    refused(error, Why::DeviceGone);
+    assert_eq!(bench.one.alloc_mw().map(drop), Err(Errno::EIO));
+    refused(bench.one.dealloc().unwrap_err(), Why::InUse(1));
+    drop(mr);
+    assert_eq!(bench.one.dealloc(), Err(Error::Dealloc(Errno::EIO)));
+    assert_eq!(bench.one.state(), PdState::Stranded);
+}
+
+#[test]
+fn another_device_knows_nothing_of_the_one_before() {
+    let mut bench = Bench::able();
+    let mr = bench.mr();
+    bench.lab.host.remove_device();
+    bench.lab.host.add_device();
+    assert_eq!((mr.state(), bench.one.state()), (MrState::Unusable, PdState::Stranded));
+    let id = bench.lab.client.id(bench.lab.cc);
+    bench.lab.client.bind(id, "10.0.0.1:0").unwrap();
+    let fresh = bench.lab.client.device.alloc_pd(id).unwrap();
+    let mut own = fresh.register([1], RW).unwrap();
+    refused(own.reregister(Change::default().to_pd(bench.one.clone()), ANEW).result.unwrap_err(), Why::DeviceGone);
+    let cq = bench.lab.client.device.create_cq(id, 1).unwrap();
+    let qp = bench.lab.client.device.create_qp(id, &bench.one, &cq, &cq, cmid_sim::Caps::default());
+    assert_eq!(qp.map(drop), Err(Errno::EINVAL));
+    assert_eq!(fresh.users(), 1);
+    let stale = bench.lab.client.device.alloc_pd(bench.id);
+    assert_eq!(stale.map(drop), Err(Errno::ENODEV));
+}
+
+#[test]
+fn traffic_of_a_device_that_is_gone_pins_nothing() {
+    let mut lab = Lab::with(Config { destroy_after_removal: true, ..Config::default() });
+    let mut pair = lab.established_with_qps();
+    let c = &mut pair.client_qp;
+    let (mr, dropped) = (c.pd.register([1], RW).unwrap(), c.pd.register([2], RW).unwrap());
+    c.qp.post_recv(1, &mr, 0..1).unwrap();
+    c.qp.post_recv(2, &dropped, 0..1).unwrap();
+    drop(dropped);
+    assert_eq!(c.pd.users(), 3);
+    lab.host.remove_device();
+    assert_eq!(c.pd.users(), 1);
+    assert_eq!(returned(mr).buffer, [1]);
+}

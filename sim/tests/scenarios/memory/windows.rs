@@ -1,0 +1,157 @@
+//! Memory windows (row 83).
+
+use cmid_sim::{Change, Completion, Cq, QpState, Remote, WcStatus};
+
+use super::*;
+use crate::common::{Pair, SECOND};
+
+const BINDABLE: Access = RW.union(Access::MW_BIND);
+const BIND: u32 = 5;
+
+fn connected(rereg: Rereg) -> (Lab, Pair, Mr) {
+    let mut lab = Lab::with(Config { rereg, ..Config::default() });
+    let pair = lab.established_with_qps();
+    let mr = pair.server_qp.pd.register((0..64).collect::<Vec<_>>(), BINDABLE).unwrap();
+    (lab, pair, mr)
+}
+
+#[track_caller]
+fn ended(lab: &Lab, cq: &mut Cq) -> (WcStatus, u32) {
+    lab.fabric.advance_by(SECOND);
+    let mut done = [Completion::default(); 2];
+    assert_eq!(cq.poll(&mut done), Ok(1));
+    (done[0].status, done[0].opcode)
+}
+
+#[test]
+fn row_83_a_bound_window_holds_region_and_domain() {
+    let (lab, mut pair, mr) = connected(Rereg::None);
+    let s = &mut pair.server_qp;
+    let mut mw = s.pd.alloc_mw().unwrap();
+    assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
+    s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
+    // In flight, it pins the region.
+    let (mr, error) = mr.deregister().unwrap_err();
+    refused(error, Why::InFlight);
+    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    // Bound, it makes the device keep it.
+    let (mr, error) = mr.deregister().unwrap_err();
+    assert_eq!(error.to_string(), "ibv_dereg_mr: EINVAL; the old registration is valid");
+    assert_eq!(mr.state(), MrState::Registered);
+    refused(s.pd.dealloc().unwrap_err(), Why::InUse(3));
+    mw.dealloc().unwrap();
+    assert_eq!(returned(mr).buffer.len(), 64);
+    assert_eq!((s.pd.users(), s.pd.users_at_device()), (1, Some(1)));
+}
+
+#[test]
+fn a_peer_reaches_what_the_window_shows() {
+    let (lab, mut pair, mr) = connected(Rereg::None);
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let mut mw = s.pd.alloc_mw().unwrap();
+    let unbound = mw.rkey();
+    s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
+    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    assert_ne!(mw.rkey(), unbound);
+    let here = c.pd.register([0; 8], RW).unwrap();
+    c.qp.post_read(2, &here, 0..8, Remote { addr: mr.addr() + 8, rkey: mw.rkey() }).unwrap();
+    assert_eq!(ended(&lab, &mut c.send_cq).0, WcStatus::SUCCESS);
+    let mut bytes = [0; 8];
+    here.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [8, 9, 10, 11, 12, 13, 14, 15]);
+    // Rights are its own.
+    c.qp.post_write(3, &here, 0..8, Remote { addr: mr.addr() + 8, rkey: mw.rkey() }).unwrap();
+    assert_eq!(ended(&lab, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
+}
+
+#[test]
+fn a_peer_reaches_nothing_else() {
+    // Beyond the window; by the key of before; through a window that is bound to nothing any more, or is gone.
+    for case in 0..4 {
+        let (lab, mut pair, mr) = connected(Rereg::None);
+        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let mut mw = s.pd.alloc_mw().unwrap();
+        let mut rkey = mw.rkey();
+        s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
+        assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+        let mut addr = mr.addr() + 8;
+        match case {
+            0 => (rkey, addr) = (mw.rkey(), addr + 1),
+            1 => {}
+            2 => {
+                s.qp.post_bind(2, &mut mw, &mr, 0..0, Access::empty()).unwrap();
+                assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+                rkey = mw.rkey();
+            }
+            _ => {
+                rkey = mw.rkey();
+                drop(mw);
+            }
+        }
+        let here = c.pd.register([0; 8], RW).unwrap();
+        c.qp.post_read(3, &here, 0..8, Remote { addr, rkey }).unwrap();
+        assert_eq!(ended(&lab, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR, "case {case}");
+    }
+}
+
+#[test]
+fn an_unbound_window_holds_nothing() {
+    let (lab, mut pair, mr) = connected(Rereg::None);
+    let s = &mut pair.server_qp;
+    let mut mw = s.pd.alloc_mw().unwrap();
+    s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
+    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    s.qp.post_bind(2, &mut mw, &mr, 0..0, Access::empty()).unwrap();
+    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    returned(mr);
+}
+
+#[test]
+fn binds_are_checked() {
+    for (access, wanted) in [(RW, Access::REMOTE_READ), (Access::MW_BIND | Access::REMOTE_READ, Access::REMOTE_WRITE)] {
+        let (lab, mut pair, _) = connected(Rereg::None);
+        let s = &mut pair.server_qp;
+        let mut mw = s.pd.alloc_mw().unwrap();
+        let mr = s.pd.register([0; 8], access).unwrap();
+        s.qp.post_bind(1, &mut mw, &mr, 0..8, wanted).unwrap();
+        assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::MW_BIND_ERR, BIND));
+        assert_eq!(s.qp.state(), Ok(QpState::Err));
+        returned(mr);
+    }
+    let (lab, mut pair, mr) = connected(Rereg::None);
+    let mut foreign = lab.server.device.alloc_pd(pair.new).unwrap().alloc_mw().unwrap();
+    let s = &mut pair.server_qp;
+    assert_eq!(s.qp.post_bind(1, &mut foreign, &mr, 0..8, Access::REMOTE_READ), Err(Errno::EPERM));
+    assert_eq!(s.qp.post_bind(1, &mut foreign, &mr, 0..65, Access::REMOTE_READ), Err(Errno::EINVAL));
+    returned(mr);
+}
+
+#[test]
+fn a_re_registration_does_not_look_at_windows() {
+    let (lab, mut pair, mut mr) = connected(Rereg::All);
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let mut mw = s.pd.alloc_mw().unwrap();
+    s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
+    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    let addr = mr.addr() + 8;
+    let ended_well = mr.reregister(Change::default().to_buffer([0; 64]), Policy::default());
+    assert_eq!(ended_well.result, Ok(cmid_sim::Way::InPlace));
+    assert_eq!(lab.fabric.counters().freed_in_use, 0);
+    // The window does not show memory that is the program's again.
+    let here = c.pd.register([0; 8], RW).unwrap();
+    c.qp.post_read(2, &here, 0..8, Remote { addr, rkey: mw.rkey() }).unwrap();
+    assert_eq!(ended(&lab, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
+}
+
+#[test]
+fn a_dropped_region_waits_for_its_window() {
+    let (lab, mut pair, mr) = connected(Rereg::None);
+    let s = &mut pair.server_qp;
+    let mut mw = s.pd.alloc_mw().unwrap();
+    s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
+    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    drop(mr);
+    assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
+    drop(mw);
+    assert_eq!((s.pd.users(), s.pd.users_at_device()), (1, Some(1)));
+}

@@ -1,0 +1,191 @@
+//! Work in flight pins the memory that it names.
+
+use cmid_proto::memory::{Error, Fallback, Policy, Provider, Why};
+use cmid_proto::{Call, Errno};
+use cmid_verbs::{Access, Change, Completion, Mr, Remote, WcStatus};
+
+use crate::data::{polled, register, success};
+use crate::lab::Pair;
+use crate::memory::{PAGE, kernel_mrs};
+
+const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
+
+/// Neither can it be re-registered nor deregistered; everything comes back, and nothing has changed.
+fn pinned(mut mr: Mr) -> Mr {
+    let before = (mr.rkey(), mr.addr(), mr.state(), kernel_mrs());
+    let outcome = mr.reregister(Change::default().to_buffer(vec![3; 8]), ANEW);
+    let why = |error| match error {
+        Error::Refused(refused) => Some((refused.why, refused.errno())),
+        Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
+    };
+    assert_eq!(outcome.result.map_err(why), Err(Some((Why::InFlight, Errno::EBUSY))));
+    assert_eq!(outcome.buffer.and_then(|buffer| buffer.into_vec().ok()), Some(vec![3; 8]));
+    let (mr, error) = mr.deregister().map(drop).expect_err("it is pinned");
+    assert_eq!(why(error), Some((Why::InFlight, Errno::EBUSY)));
+    assert_eq!((mr.rkey(), mr.addr(), mr.state(), kernel_mrs()), before);
+    mr
+}
+
+/// Both can be done, one after the other.
+fn free(mut mr: Mr) {
+    let outcome = mr.reregister(Change::default().to_buffer(vec![3; 8]), ANEW);
+    assert!(outcome.result.is_ok(), "{outcome:?}");
+    assert!(mr.deregister().is_ok());
+}
+
+pub(crate) fn until_polled() {
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let (from, to) = (register(&c, 1, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
+    let bystander = register(&s, 3, Access::LOCAL_WRITE);
+    s.qp.post_recv(7, &to, 0..PAGE).expect("post_recv");
+    let to = pinned(to);
+    // Short enough to be inlined, or empty: the device does not come back for it.
+    c.qp.post_send(8, &from, 0..8).expect("post_send");
+    free(from);
+    success(polled(&mut c.cq), 8, Completion::SEND);
+    let to = pinned(to);
+    success(polled(&mut s.cq), 7, Completion::RECV);
+    free(to);
+    free(bystander);
+
+    // A read and a write pin it too, also when another is posted after them.
+    let remote = register(&s, 4, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE);
+    let at = Remote { addr: remote.addr(), rkey: remote.rkey() };
+    let (local, last) = (register(&c, 5, Access::LOCAL_WRITE), register(&c, 6, Access::LOCAL_WRITE));
+    c.qp.post_read(1, &local, 0..64, at).expect("post_read");
+    c.qp.post_write(2, &last, 0..64, at).expect("post_write");
+    let (local, last) = (pinned(local), pinned(last));
+    success(polled(&mut c.cq), 1, Completion::READ);
+    free(local);
+    let last = pinned(last);
+    success(polled(&mut c.cq), 2, Completion::WRITE);
+    free(last);
+    free(remote);
+}
+
+pub(crate) fn until_flushed() {
+    let Pair { mut client, mut server, mut c, mut s, .. } = Pair::connected();
+    let (first, second) = (register(&s, 2, Access::LOCAL_WRITE), register(&s, 2, Access::LOCAL_WRITE));
+    s.qp.post_recv(1, &first, 0..PAGE).expect("post_recv");
+    s.qp.post_recv(2, &second, 0..PAGE).expect("post_recv");
+    let gone = register(&c, 1, Access::LOCAL_WRITE);
+    c.qp.post_recv(3, &gone, 0..PAGE).expect("post_recv");
+    client.ok(&Call::Disconnect { id: c.id });
+    server.expect(cmid_proto::CmEvent::Disconnected);
+    server.ok(&Call::Disconnect { id: s.id });
+
+    let (first, second) = (pinned(first), pinned(second));
+    let flushed = polled(&mut s.cq);
+    assert_eq!((flushed.wr_id, flushed.status), (1, WcStatus::WR_FLUSH_ERR));
+    free(first);
+    let second = pinned(second);
+    assert_eq!(polled(&mut s.cq).wr_id, 2);
+    free(second);
+
+    // Off the id, with its handle left: it may still complete, and pins. Without it, it is gone.
+    let gone = pinned(gone);
+    client.ok(&Call::Destroy { id: c.id });
+    let gone = pinned(gone);
+    drop(c.qp);
+    free(gone);
+    // What it left behind is of nobody.
+    assert_eq!(c.cq.poll(&mut [Completion::default(); 4]), Ok(0));
+}
+
+/// A completion in error does not say of which queue it is, and here both queues use one CQ and the same numbers.
+pub(crate) fn failed() {
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let (sends, receives) = (register(&c, 1, Access::LOCAL_WRITE), register(&c, 2, Access::LOCAL_WRITE));
+    let (later, private) = (register(&c, 3, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
+    c.qp.post_recv(0, &receives, 0..64).expect("post_recv");
+    let nowhere = Remote { addr: private.addr(), rkey: private.rkey() };
+    c.qp.post_read(0, &sends, 0..64, nowhere).expect("post_read");
+    c.qp.post_send(0, &later, 0..64).expect("post_send");
+    let mut waiting = [Some(sends), Some(receives), Some(later)];
+    let mut order = Vec::new();
+    for left in (0..3).rev() {
+        let done = polled(&mut c.cq);
+        assert!(done.wr_id == 0 && done.status != WcStatus::SUCCESS, "{done:?}");
+        // Each completion frees one, and one only.
+        let mut freed = None;
+        for (at, place) in waiting.iter_mut().enumerate() {
+            match place.take().map(Mr::deregister) {
+                Some(Ok(_)) => assert_eq!(freed.replace(at), None),
+                Some(Err((mr, _))) => *place = Some(pinned(mr)),
+                None => {}
+            }
+        }
+        order.push((freed.expect("one is free"), done.status, done.opcode));
+        assert_eq!(waiting.iter().flatten().count(), left);
+    }
+    println!("             read, receive and send failed as (which, status, opcode) {order:?}");
+    assert_eq!(order.iter().map(|&(at, ..)| at).filter(|&at| at != 1).collect::<Vec<_>>(), [0, 2]);
+}
+
+pub(crate) fn dropped() {
+    let Pair { client: _client, mut server, mut c, mut s, .. } = Pair::connected();
+    let from = register(&c, 1, Access::empty());
+    let (users, mrs) = (s.pd.users(), kernel_mrs());
+    let to = register(&s, 2, Access::LOCAL_WRITE);
+    s.qp.post_recv(7, &to, 0..PAGE).expect("post_recv");
+    drop(to);
+    assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1), "it stays until it is quiet");
+    assert_eq!(s.pd.dealloc().map_err(|error| error.errno()), Err(Errno::EBUSY));
+    // The message still arrives.
+    c.qp.post_send(8, &from, 0..PAGE).expect("post_send");
+    assert_eq!(success(polled(&mut s.cq), 7, Completion::RECV).byte_len as usize, PAGE);
+    success(polled(&mut c.cq), 8, Completion::SEND);
+    assert_eq!(kernel_mrs(), mrs + 1);
+    let next = register(&s, 3, Access::LOCAL_WRITE);
+    assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1), "the next registration has found it quiet");
+
+    // Whatever is pinned when the QP goes, goes then.
+    s.qp.post_recv(9, &next, 0..PAGE).expect("post_recv");
+    drop(next);
+    assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1));
+    server.ok(&Call::Destroy { id: s.id });
+    assert_eq!(s.pd.users(), users + 1);
+    drop(s.qp);
+    assert_eq!((s.pd.users(), kernel_mrs()), (0, mrs));
+    assert_eq!(s.pd.dealloc(), Ok(()));
+}
+
+/// One thread posts and drops at once what it has posted, one polls, one registers and deregisters other memory meanwhile,
+/// by which it sweeps what was dropped. Nothing is deregistered too early, and nothing is left.
+pub(crate) fn threads() {
+    const ROUNDS: u64 = 300;
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let target = register(&s, 0, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    let at = Remote { addr: target.addr(), rkey: target.rkey() };
+    let (users, mrs) = (c.pd.users(), kernel_mrs());
+    let most = std::thread::scope(|scope| {
+        let (posting, registering) = (c.pd.clone(), c.pd.clone());
+        let (qp, cq) = (&mut c.qp, &mut c.cq);
+        let poller = scope.spawn(move || {
+            for wr_id in 0..ROUNDS {
+                success(polled(cq), wr_id, Completion::WRITE);
+            }
+        });
+        let poster = scope.spawn(move || {
+            for wr_id in 0..ROUNDS {
+                let memory = posting.register(vec![7; PAGE], Access::empty()).expect("register");
+                while let Err(errno) = qp.post_write(wr_id, &memory, 0..64, at) {
+                    assert_eq!(errno, Errno::ENOMEM, "the queue is full");
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut most = 0;
+        while !poster.is_finished() {
+            let other = registering.register(vec![8; PAGE], Access::LOCAL_WRITE).expect("register");
+            most = most.max(registering.users());
+            assert!(other.deregister().is_ok(), "nobody posts it");
+        }
+        poster.join().expect("the poster");
+        poller.join().expect("the poller");
+        most
+    });
+    println!("             at most {most} users of the PD");
+    register(&c, 0, Access::empty()).deregister().map_err(|(_, error)| error).expect("quiet");
+    assert_eq!((c.pd.users(), kernel_mrs()), (users, mrs));
+}

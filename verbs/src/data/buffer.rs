@@ -1,0 +1,220 @@
+//! Memory that can be registered.
+
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+
+use cmid_proto::memory;
+
+/// Memory that a device may reach once it is registered: a `Vec`, or memory that came from somewhere else.
+///
+/// While it is one of these, nobody has a reference into it, and it hands none out: what a device may write to at any time
+/// cannot be behind one. Dropping it frees the memory.
+///
+/// ```compile_fail,E0608
+/// # use cmid_verbs::Buffer;
+/// fn look(buffer: &Buffer) -> u8 {
+///     buffer[0]
+/// }
+/// ```
+///
+/// ```compile_fail,E0133
+/// # use cmid_verbs::Buffer;
+/// fn make_up(start: core::ptr::NonNull<u8>) -> Buffer {
+///     Buffer::from_raw(start, 4096, Box::new(()))
+/// }
+/// ```
+pub struct Buffer {
+    start: NonNull<u8>,
+    len: usize,
+    owner: Owner,
+}
+
+enum Owner {
+    /// A `Vec` of this capacity, taken apart.
+    Vec { capacity: usize },
+    /// Whatever frees the memory when it is dropped.
+    Other { _owner: Box<dyn Send> },
+}
+
+// SAFETY: it owns its memory alone, and the owner is Send.
+unsafe impl Send for Buffer {}
+// SAFETY: through a shared reference only address and length can be asked for; nothing reaches the owner.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Memory that is not a `Vec`'s: mapped, of huge pages, shared. `owner` frees it when it is dropped.
+    ///
+    /// ```no_run
+    /// use cmid_verbs::Buffer;
+    /// use core::ptr::{self, NonNull};
+    ///
+    /// struct Mapping(*mut libc::c_void, usize);
+    /// // SAFETY: a mapping belongs to no thread.
+    /// unsafe impl Send for Mapping {}
+    /// impl Drop for Mapping {
+    ///     fn drop(&mut self) {
+    ///         // SAFETY: mapped below, and unmapped only here.
+    ///         unsafe { libc::munmap(self.0, self.1) };
+    ///     }
+    /// }
+    ///
+    /// let (len, rights) = (2 << 20, libc::PROT_READ | libc::PROT_WRITE);
+    /// let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
+    /// // SAFETY: a new mapping, wherever the kernel has room.
+    /// let start = unsafe { libc::mmap(ptr::null_mut(), len, rights, how, -1, 0) };
+    /// assert_ne!(start, libc::MAP_FAILED);
+    /// let owner = Box::new(Mapping(start, len));
+    /// let start = NonNull::new(start.cast()).ok_or("mapped at 0")?;
+    /// // SAFETY: it was mapped just now, is zeroed, and stays mapped until its owner is dropped.
+    /// let buffer = unsafe { Buffer::from_raw(start, len, owner) };
+    /// # drop(buffer);
+    /// # Ok::<(), &str>(())
+    /// ```
+    ///
+    /// # Safety
+    /// If it is registered with success, then from there until `owner` is dropped:
+    /// - all `len` bytes from `start` are mapped, initialised and readable, and writable if
+    ///   [`Mr::write`](crate::Mr::write) is called or a device is given the right to write;
+    /// - no Rust reference into them is used, and nobody frees them or maps something else there.
+    #[must_use]
+    pub unsafe fn from_raw(start: NonNull<u8>, len: usize, owner: Box<dyn Send>) -> Self {
+        Buffer { start, len, owner: Owner::Other { _owner: owner } }
+    }
+
+    /// The `Vec` that it was made of.
+    ///
+    /// # Errors
+    /// The buffer, if it was made by [`Buffer::from_raw`].
+    pub fn into_vec(self) -> Result<Vec<u8>, Buffer> {
+        match self.owner {
+            Owner::Vec { capacity } => {
+                let this = ManuallyDrop::new(self);
+                // SAFETY: the parts of the Vec that was taken apart, put together once: `this` is never dropped. A device
+                // may have written to it, and any byte is a u8.
+                Ok(unsafe { Vec::from_raw_parts(this.start.as_ptr(), this.len, capacity) })
+            }
+            Owner::Other { .. } => Err(self),
+        }
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    /// The whole `Vec` up to its length. What it has room for beyond that is not registered.
+    fn from(vec: Vec<u8>) -> Self {
+        let mut vec = ManuallyDrop::new(vec);
+        let (len, capacity) = (vec.len(), vec.capacity());
+        // Not through `as_mut_slice`: the pointer is good for the whole allocation.
+        let start = vec.as_mut_ptr();
+        // A Vec's pointer is never null.
+        let start = NonNull::new(start).unwrap_or(NonNull::dangling());
+        Buffer { start, len, owner: Owner::Vec { capacity } }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        match self.owner {
+            // SAFETY: the parts of the Vec that was taken apart; `into_vec` does not come here after it has put it
+            // together.
+            Owner::Vec { capacity } => drop(unsafe { Vec::from_raw_parts(self.start.as_ptr(), self.len, capacity) }),
+            Owner::Other { .. } => {}
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// A buffer in the hands of a registration. Dropping it leaks the memory: only a registration that is known to be gone
+/// takes the buffer out, so that there is no way by which a device keeps what is freed.
+pub(crate) struct Pinned(ManuallyDrop<Buffer>);
+
+impl Pinned {
+    pub(crate) fn new(buffer: Buffer) -> Self {
+        Pinned(ManuallyDrop::new(buffer))
+    }
+
+    /// The device does not refer to it.
+    pub(crate) fn release(self) -> Buffer {
+        ManuallyDrop::into_inner(self.0)
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.0.start()
+    }
+}
+
+impl memory::Buffer for Pinned {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    struct Flag(Arc<AtomicBool>);
+
+    impl Drop for Flag {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn owned(dropped: &Arc<AtomicBool>) -> Buffer {
+        // SAFETY: never registered.
+        unsafe { Buffer::from_raw(NonNull::dangling(), 8, Box::new(Flag(Arc::clone(dropped)))) }
+    }
+
+    #[test]
+    fn a_vec_comes_back_as_it_was() {
+        let mut vec = Vec::with_capacity(64);
+        vec.extend_from_slice(b"hello");
+        let at = vec.as_ptr();
+        let back = Pinned::new(Buffer::from(vec)).release().into_vec().expect("a Vec");
+        assert_eq!((back.as_ptr(), back.as_slice(), back.capacity()), (at, &b"hello"[..], 64));
+        assert!(Buffer::from(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn the_owner_goes_with_the_buffer() {
+        let dropped = Arc::new(AtomicBool::new(false));
+        let buffer = owned(&dropped).into_vec().expect_err("not a Vec");
+        assert_eq!((buffer.len(), dropped.load(Ordering::Relaxed)), (8, false));
+        drop(buffer);
+        assert!(dropped.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn what_is_pinned_is_leaked_rather_than_freed() {
+        let dropped = Arc::new(AtomicBool::new(false));
+        {
+            let _ends_here = Pinned::new(owned(&dropped));
+        }
+        assert!(!dropped.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,186 @@
+//! Memory windows: a part of a registration under a key of its own, bound and taken back by work requests.
+
+use core::fmt;
+use core::ops::Range;
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use cmid_proto::Errno;
+
+use crate::data::flight::NO_KEY;
+use crate::data::pd::PdUse;
+use crate::data::post::send_request;
+use crate::data::{Access, Mr, Pd, Qp, QpInner};
+use crate::errno;
+use crate::ffi::{
+    bind_mw_t, bind_mw_tso_union_t, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_send_wr, ibv_sge, ibv_wr_opcode,
+    imm_data_invalidated_rkey_union_t, rdma_t, wr_t,
+};
+
+/// A memory window of type 2 (ibv_alloc_mw(3)), made by [`Pd::alloc_mw`]. Dropping it deallocates it, which also takes
+/// back what it is bound to.
+///
+/// [`Qp::post_bind`] gives peers a part of an [`Mr`] under [`Mw::rkey`], [`Qp::post_invalidate`] takes it back. As long
+/// as a window is bound to it, an MR cannot be deregistered (`EINVAL`), nor re-registered by
+/// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew); one that is dropped leaks its memory. A window keeps the QP that it
+/// was bound through: off its id and without its handle that is in the error state, and destroyed after the window. Soft-RoCE takes a window
+/// for a key of the whole MR: it checks the rights of the window, but not where it ends.
+pub struct Mw {
+    raw: NonNull<ibv_mw>,
+    /// Until it is deallocated.
+    live: bool,
+    // Dropped after the window.
+    /// The QP that it was bound through last. To destroy a QP with a bound window keeps rxe waiting for 50 s, after which it
+    /// has lost count (`__rxe_cleanup`).
+    bound_by: Option<Arc<QpInner>>,
+    pd: PdUse,
+}
+
+// SAFETY: libibverbs is thread-safe, and a window is tied to no thread.
+unsafe impl Send for Mw {}
+// SAFETY: as above; what writes to the ibv_mw takes the window by `&mut`.
+unsafe impl Sync for Mw {}
+
+impl Pd {
+    /// A memory window, bound to nothing.
+    ///
+    /// # Errors
+    /// `ENOSYS` or `EOPNOTSUPP` if the device has none; `EINVAL` after [`Pd::dealloc`]; `ENOMEM`.
+    pub fn alloc_mw(&self) -> Result<Mw, Errno> {
+        let pd = self.enter().map_err(|refused| refused.errno())?;
+        // SAFETY: the PD is allocated, because it has a user, and its context is open; the operation table does not change.
+        let raw = unsafe {
+            let alloc = (*(*pd.as_ptr()).context).ops.alloc_mw.ok_or(Errno::ENOSYS)?;
+            alloc(pd.as_ptr(), ibv_mw_type::IBV_MW_TYPE_2)
+        };
+        Ok(Mw { raw: NonNull::new(raw).ok_or_else(errno::last)?, live: true, bound_by: None, pd })
+    }
+}
+
+impl Mw {
+    /// The key that a peer needs. Each [`Qp::post_bind`] changes it.
+    #[must_use]
+    pub fn rkey(&self) -> u32 {
+        // SAFETY: the window is there; what writes to it takes it by `&mut`.
+        unsafe { self.raw.as_ref() }.rkey
+    }
+
+    /// Deallocates it now (ibv_dealloc_mw(3)), and says whether that worked.
+    ///
+    /// # Errors
+    /// What the provider answers, with the window.
+    pub fn dealloc(mut self) -> Result<(), (Self, Errno)> {
+        match self.dealloc_raw() {
+            Ok(()) => {
+                self.live = false;
+                Ok(())
+            }
+            Err(errno) => Err((self, errno)),
+        }
+    }
+
+    /// After a success the window must not be used again.
+    fn dealloc_raw(&self) -> Result<(), Errno> {
+        // SAFETY: made by `alloc_mw`, and live: after a success both callers end the life of `self`, and only `drop` comes by
+        // again, which looks. Its context is open. No call that posts it is under way: such a call borrows it.
+        unsafe {
+            let dealloc = (*(*self.pd.as_ptr()).context).ops.dealloc_mw.ok_or(Errno::ENOSYS)?;
+            errno::of_ibv(dealloc(self.raw.as_ptr()))
+        }
+    }
+}
+
+impl Drop for Mw {
+    fn drop(&mut self) {
+        if self.live {
+            // If the kernel refuses, it is leaked.
+            let _ = self.dealloc_raw();
+        }
+    }
+}
+
+impl Qp {
+    /// Binds a window to a part of `memory`, for peers of this QP (`IBV_WR_BIND_MW`). It holds when the completion has
+    /// been polled. The registration needs [`Access::MW_BIND`], and [`Access::LOCAL_WRITE`] for `access` to have
+    /// [`Access::REMOTE_WRITE`]. A window that is bound has to be invalidated first, or it completes in error.
+    ///
+    /// # Errors
+    /// `EINVAL` if the range is not inside the memory, or if window or memory are of another PD than the QP; else as
+    /// [`Qp::post_send`].
+    pub fn post_bind(
+        &mut self,
+        wr_id: u64,
+        window: &mut Mw,
+        memory: &Mr,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<(), Errno> {
+        let part = memory.sge(range)?;
+        if !window.pd.is_of(&self.inner.pd) || !memory.is_of(&self.inner.pd) {
+            return Err(Errno::EINVAL);
+        }
+        let bind_info = ibv_mw_bind_info {
+            mr: memory.as_ptr().ok_or(Errno::EINVAL)?,
+            addr: part.addr,
+            length: u64::from(part.length),
+            mw_access_flags: access.bits(),
+        };
+        let rkey = next_key(window.rkey());
+        let token = self.send.file(wr_id, part.lkey).ok_or(Errno::ENOMEM)?;
+        let mut request = command(token, ibv_wr_opcode::IBV_WR_BIND_MW);
+        request.bind_mw_tso_union =
+            bind_mw_tso_union_t { bind_mw: bind_mw_t { mw: window.raw.as_ptr(), rkey, bind_info } };
+        let mut bad = ptr::null_mut();
+        // SAFETY: the QP is alive, and the function is its provider's, or refuses. It looks into window and registration
+        // during the call: both are borrowed, and of the same device, because of the same PD.
+        errno::of_ibv(unsafe { (self.inner.post_send)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
+        self.send.advance();
+        // SAFETY: the window is there, and borrowed by `&mut`. The application keeps this field (ibv_bind_mw(3)).
+        unsafe { window.raw.as_mut() }.rkey = rkey;
+        window.bound_by = Some(Arc::clone(&self.inner));
+        Ok(())
+    }
+
+    /// Takes back what a window is bound to (`IBV_WR_LOCAL_INV`). When the completion has been polled, peers do not get
+    /// at it.
+    ///
+    /// # Errors
+    /// `EINVAL` if the window is of another PD than the QP; else as [`Qp::post_send`].
+    pub fn post_invalidate(&mut self, wr_id: u64, window: &Mw) -> Result<(), Errno> {
+        if !window.pd.is_of(&self.inner.pd) {
+            return Err(Errno::EINVAL);
+        }
+        let token = self.send.file(wr_id, NO_KEY).ok_or(Errno::ENOMEM)?;
+        let mut request = command(token, ibv_wr_opcode::IBV_WR_LOCAL_INV);
+        request.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t { invalidated_rkey: window.rkey() };
+        let mut bad = ptr::null_mut();
+        // SAFETY: the QP is alive, and the function is its provider's, or refuses; the request names a key only.
+        errno::of_ibv(unsafe { (self.inner.post_send)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
+        self.send.advance();
+        Ok(())
+    }
+}
+
+/// A request without data and without a peer.
+fn command(token: u64, opcode: u32) -> ibv_send_wr {
+    let mut request = send_request(
+        token,
+        &mut ibv_sge { addr: 0, length: 0, lkey: NO_KEY },
+        opcode,
+        0,
+        wr_t { rdma: rdma_t { remote_addr: 0, rkey: 0 } },
+    );
+    request.sg_list = ptr::null_mut();
+    request
+}
+
+/// `ibv_inc_rkey`: the lower byte is the application's, and has to change.
+const fn next_key(rkey: u32) -> u32 {
+    (rkey & !0xff) | (rkey.wrapping_add(1) & 0xff)
+}
+
+impl fmt::Debug for Mw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mw").field("rkey", &self.rkey()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,233 @@
+//! A region of `cmid_proto::memory` with the calls that it asks for.
+
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{
+    self, Call, Ended, Error, Fault, Keys, MrState, Outcome, Policy, Provider, Reply, Returned, Subject, Traffic, Verb,
+    Way, Why,
+};
+
+use crate::data::buffer::Pinned;
+use crate::data::flight::Flight;
+use crate::data::pd::PdUse;
+use crate::data::{Access, Buffer, Change, Pd, Reregistered};
+use crate::errno;
+use crate::ffi::{self, ibv_access_flags, ibv_mr, ibv_rereg_mr_flags};
+
+const _: () = assert!(Access::LOCAL_WRITE.bits() == ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0);
+const _: () = assert!(Access::REMOTE_WRITE.bits() == ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0);
+const _: () = assert!(Access::REMOTE_READ.bits() == ibv_access_flags::IBV_ACCESS_REMOTE_READ.0);
+const _: () = assert!(Access::REMOTE_ATOMIC.bits() == ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0);
+const _: () = assert!(Access::MW_BIND.bits() == ibv_access_flags::IBV_ACCESS_MW_BIND.0);
+const _: () = assert!(Access::ON_DEMAND.bits() == ibv_access_flags::IBV_ACCESS_ON_DEMAND.0);
+const _: () = assert!(Access::HUGETLB.bits() == ibv_access_flags::IBV_ACCESS_HUGETLB.0);
+const _: () = assert!(Access::RELAXED_ORDERING.bits() == ibv_access_flags::IBV_ACCESS_RELAXED_ORDERING.0);
+const _: () = assert!(memory::Changes::TRANSLATION.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_TRANSLATION.0);
+const _: () = assert!(memory::Changes::PD.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_PD.0);
+const _: () = assert!(memory::Changes::ACCESS.bits() == ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_ACCESS.0);
+
+/// libibverbs' handle of a registration, alive until `ibv_dereg_mr` succeeds. The region that holds it forgets it then.
+#[derive(Clone, Copy)]
+struct Handle(NonNull<ibv_mr>);
+
+// SAFETY: libibverbs is thread-safe, and a registration is tied to no thread.
+unsafe impl Send for Handle {}
+// SAFETY: through a shared reference it is only named; calls on it take the region by `&mut`.
+unsafe impl Sync for Handle {}
+
+/// One MR: its machine, which owns what the device may refer to, and the calls.
+///
+/// Dropping it leaks its memory and whatever libibverbs has of it; [`Registration::let_go`] is the way to end it.
+pub(crate) struct Registration {
+    region: memory::Region<PdUse, Pinned, Handle>,
+    /// What the region has for the valid registration, if there is one.
+    handle: Option<Handle>,
+}
+
+impl Registration {
+    pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Box<Self>, (Buffer, Error)> {
+        let pd = match pd.enter() {
+            Ok(pd) => pd,
+            Err(refused) => return Err((buffer, refused.into())),
+        };
+        let region = memory::Region::register(pd, Pinned::new(buffer), access);
+        let region = region.map_err(|(buffer, refused)| (buffer.release(), refused.into()))?;
+        let mut this = Box::new(Registration { region, handle: None });
+        match this.run() {
+            Ok(Some(Ended::Registered(_))) => Ok(this),
+            Ok(Some(Ended::NotRegistered(errno, buffer))) => Err((buffer.release(), Error::Register(errno))),
+            // The machine would contradict itself. Its buffer is leaked: what became of it is not known.
+            other => Err((Buffer::from(Vec::new()), this.strange(other, Verb::Register))),
+        }
+    }
+
+    pub(crate) fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
+        self.look();
+        let change = match change.try_map_pd(Pd::enter) {
+            Ok(change) => change,
+            Err((change, refused)) => return Reregistered { result: Err(refused.into()), buffer: change.buffer },
+        };
+        // A wrong word about the provider must not give memory back that the device may refer to.
+        let provider = if change.buffer.is_some() { Provider::Unknown } else { policy.provider };
+        let policy = Policy { provider, ..policy };
+        let change = memory::Change { buffer: change.buffer.map(Pinned::new), pd: change.pd, access: change.access };
+        if let Err((change, refused)) = self.region.reregister(change, policy, self.traffic()) {
+            return Reregistered { result: Err(refused.into()), buffer: change.buffer.map(Pinned::release) };
+        }
+        match self.run() {
+            Ok(Some(Ended::Reregistered(settled))) => Reregistered {
+                result: settled.result.map_err(Error::from),
+                buffer: settled.buffer.map(Pinned::release),
+            },
+            other => Reregistered { result: Err(self.strange(other, Verb::Reregister)), buffer: None },
+        }
+    }
+
+    /// After a success nothing is left of it but this.
+    pub(crate) fn deregister(&mut self) -> Result<Returned<Buffer>, Error> {
+        self.look();
+        self.region.deregister(self.traffic())?;
+        match self.run() {
+            Ok(Some(Ended::Deregistered(returned))) => {
+                Ok(Returned { buffer: returned.buffer.release(), other: returned.other.map(Pinned::release) })
+            }
+            Ok(Some(Ended::NotDeregistered(failure))) => Err(failure.into()),
+            other => Err(self.strange(other, Verb::Deregister)),
+        }
+    }
+
+    /// Nobody wants it any more: it is deregistered, as soon as no work in flight names it. If the device cannot, the
+    /// memory is leaked.
+    pub(crate) fn let_go(self) {
+        let mut this = self;
+        loop {
+            match this.deregister() {
+                Err(Error::Refused(refused)) if refused.why == Why::InFlight => {}
+                Ok(_) | Err(_) => return,
+            }
+            let Some(flight) = this.pinned_by() else { continue };
+            match flight.park(this) {
+                Some(back) => this = back,
+                None => return,
+            }
+        }
+    }
+
+    pub(crate) fn state(&self) -> MrState {
+        self.region.state()
+    }
+
+    pub(crate) fn access(&self) -> Option<Access> {
+        self.region.access()
+    }
+
+    pub(crate) fn way(&self) -> Way {
+        self.region.way()
+    }
+
+    pub(crate) fn pd(&self) -> Option<&PdUse> {
+        self.region.pd()
+    }
+
+    pub(crate) fn keys(&self) -> Option<Keys> {
+        self.region.keys()
+    }
+
+    /// The memory of the registration that is valid, or was the last to be.
+    pub(crate) fn memory(&self) -> Option<(NonNull<u8>, usize)> {
+        self.region.buffer().map(|buffer| (buffer.start(), memory::Buffer::len(buffer)))
+    }
+
+    /// What libibverbs has of the valid registration, for calls that look into it.
+    pub(crate) fn as_ptr(&self) -> Option<*mut ibv_mr> {
+        self.region.keys().and(self.handle).map(|handle| handle.0.as_ptr())
+    }
+
+    /// Makes the calls that the region asks for, and notes which handle is the valid one after that.
+    fn run(&mut self) -> Result<Option<Ended<Pinned>>, Fault> {
+        let mut made = None;
+        let ended = self.region.run(|call| {
+            let outcome = make(call);
+            if let Outcome::Registered(Ok((handle, _))) = &outcome {
+                made = Some(*handle);
+            }
+            outcome
+        })?;
+        if let Some(Ended::Registered(_) | Ended::Reregistered(memory::Settled { result: Ok(_), .. })) = &ended {
+            self.handle = made.or(self.handle);
+        }
+        Ok(ended)
+    }
+
+    /// Hears of a removal of the device.
+    fn look(&mut self) {
+        if self.region.pd().is_some_and(PdUse::is_gone) {
+            self.region.handle_removal();
+        }
+    }
+
+    fn traffic(&self) -> Traffic {
+        if self.pinned_by().is_some() { Traffic::InFlight } else { Traffic::Quiet }
+    }
+
+    /// A QP with work in flight that names it. One of another PD does not count: such work fails anyway.
+    fn pinned_by(&self) -> Option<Arc<Flight>> {
+        // Where no registration is valid nothing names it: it was quiet when it was lost, and cannot be posted since.
+        let keys = self.region.keys()?;
+        self.region.pd()?.flights().into_iter().find(|flight| flight.names(keys.lkey))
+    }
+
+    fn strange(&self, ended: Result<Option<Ended<Pinned>>, Fault>, outcome: Verb) -> Error {
+        let fault = Fault { outcome, subject: Subject::Mr(Some(self.region.state())) };
+        Error::Fault(ended.err().unwrap_or(fault))
+    }
+}
+
+/// Makes one call of a region.
+fn make(call: Call<'_, PdUse, Pinned, Handle>) -> Outcome<Handle> {
+    match call {
+        Call::Register { pd, buffer, access } => Outcome::Registered(reg_mr(pd, buffer, access)),
+        Call::Reregister { handle, change } => Outcome::Reregistered(rereg_mr(handle, change)),
+        Call::Deregister { handle } => {
+            // SAFETY: the registration is there: a region asks for this once for each, or again after a failure.
+            Outcome::Deregistered(errno::of_ibv(unsafe { ffi::ibv_dereg_mr(handle.0.as_ptr()) }))
+        }
+    }
+}
+
+fn reg_mr(pd: &PdUse, buffer: &Pinned, access: Access) -> Result<(Handle, Keys), Errno> {
+    let (start, len) = (buffer.start().as_ptr(), memory::Buffer::len(buffer));
+    let iova = start.expose_provenance() as u64;
+    // SAFETY: the PD is allocated, because it has a user. The memory is the buffer's, which is not freed before the
+    // registration is gone. Not `ibv_reg_mr`, for the reason in ffi.rs.
+    let raw = unsafe { ffi::ibv_reg_mr_iova2(pd.as_ptr(), start.cast(), len, iova, access.bits()) };
+    let handle = Handle(NonNull::new(raw).ok_or_else(errno::last)?);
+    let keys = keys(&handle);
+    Ok((handle, keys))
+}
+
+/// Arguments that no flag names are null and 0, as the library wants them.
+fn rereg_mr(handle: &Handle, change: &memory::Change<PdUse, Pinned>) -> Reply {
+    let pd = change.pd.as_ref().map_or(ptr::null_mut(), PdUse::as_ptr);
+    let (start, len) = change.buffer.as_ref().map_or((ptr::null_mut(), 0), |buffer| {
+        buffer.start().as_ptr().expose_provenance();
+        (buffer.start().as_ptr(), memory::Buffer::len(buffer))
+    });
+    let access = change.access.unwrap_or(Access::empty());
+    let (flags, access) = (change.flags().bits().cast_signed(), access.bits().cast_signed());
+    // SAFETY: the registration is there, and nobody else uses it now: its region is borrowed by `&mut`. PD and memory are
+    // as in `reg_mr`; the PD is of the same device, which the region has checked. Both old and new buffer are kept until it
+    // is known which one the device refers to.
+    let code = unsafe { ffi::ibv_rereg_mr(handle.0.as_ptr(), flags, pd, start.cast(), len, access) };
+    let errno = if code == 0 { Errno(0) } else { errno::last() };
+    Reply { code, errno, keys: keys(handle) }
+}
+
+/// They may have changed with every success of a re-registration.
+fn keys(handle: &Handle) -> Keys {
+    // SAFETY: the registration is there, and the library writes to it only in calls that take its region by `&mut`.
+    let mr = unsafe { handle.0.as_ref() };
+    Keys { lkey: mr.lkey, rkey: mr.rkey }
+}

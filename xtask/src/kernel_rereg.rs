@@ -1,0 +1,44 @@
+//! The kernel's own re-registration, and what it is good for, in one VM.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use cmid_softroce::Kernel;
+
+use crate::context::Context;
+
+/// The programs' paths come in by variables: they may hold anything.
+const SCRIPT: &str = include_str!("kernel_rereg.sh");
+
+/// The library for LD_PRELOAD by which `ibv_rereg_mr` reaches the kernel.
+pub(crate) fn shim(context: &Context) -> PathBuf {
+    context.release("libcmid_rereg_shim.so")
+}
+
+/// The command to run in the VM.
+pub(crate) fn command(context: &Context, kernel: Kernel) -> Vec<OsString> {
+    let variable = |name: &str, value: OsString| {
+        let mut variable = OsString::from(name);
+        variable.push("=");
+        variable.push(value);
+        variable
+    };
+    vec![
+        "env".into(),
+        variable("shim", shim(context).into()),
+        variable("rereg", context.release("examples/rereg").into()),
+        variable("fencing", context.release("fencing").into()),
+        variable("expect", expected(kernel).into()),
+        "sh".into(),
+        "-c".into(),
+        SCRIPT.into(),
+    ]
+}
+
+/// What soft-RoCE's driver in this kernel can re-register. It can since 6.5; Ubuntu's kernels are newer.
+fn expected(kernel: Kernel) -> &'static str {
+    match kernel {
+        Kernel::V6_1 => "none",
+        Kernel::V6_12 | Kernel::Ubuntu => "pd-access",
+    }
+}
