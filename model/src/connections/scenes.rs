@@ -196,5 +196,4 @@ pub const LARGE: &[Scene] = &[
     Scene { name: "movers-slow-failing", failures: true, ..MOVERS_SLOW },
     Scene { name: "dialer-sync-2", private_channels: 2, ..DIALER_SYNC },
     Scene { name: "listener-trouble-2", private_channels: 2, ..LISTENER_TROUBLE },
-    Scene { name: "listener-2", children: 2, events: 2, events_in_all: 2, ..LISTENER },
 ];
