@@ -7,7 +7,6 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 
 use crate::channel::{signal_eventfd, take_eventfd};
-use crate::data::mr::MrNo;
 use crate::data::qp::QpNo;
 use crate::fabric::Fabric;
 use crate::host::HostNo;
@@ -81,13 +80,14 @@ impl Default for Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pin {
     pub(crate) qp: QpNo,
-    pub(crate) mr: MrNo,
+    /// The local key of a region.
+    pub(crate) key: u32,
 }
 
 #[derive(Debug)]
 pub(crate) struct CqState {
     depth: usize,
-    ready: VecDeque<(Completion, Pin)>,
+    ready: VecDeque<(Completion, Option<Pin>)>,
     armed: bool,
     overrun: bool,
     /// Shared with the handle, which lends it out.
@@ -100,7 +100,7 @@ impl CqState {
     }
 
     /// Adds a completion; false if there was no room.
-    pub(crate) fn complete(&mut self, completion: Completion, pin: Pin) -> bool {
+    pub(crate) fn complete(&mut self, completion: Completion, pin: Option<Pin>) -> bool {
         if self.ready.len() >= self.depth {
             self.overrun = true;
             return false;
@@ -112,8 +112,8 @@ impl CqState {
         true
     }
 
-    /// Takes completions; returns the pins that end with them.
-    pub(crate) fn poll(&mut self, into: &mut [Completion]) -> Result<Vec<Pin>, Errno> {
+    /// Takes completions; returns for each the pin that ends with it.
+    pub(crate) fn poll(&mut self, into: &mut [Completion]) -> Result<Vec<Option<Pin>>, Errno> {
         if self.ready.is_empty() && self.overrun {
             return Err(Errno::EOVERFLOW);
         }
@@ -189,7 +189,7 @@ mod tests {
     fn a_full_queue_overruns_and_says_so_at_its_end() {
         let fd = Arc::new(new_eventfd().unwrap());
         let mut cq = CqState::new(2, Arc::clone(&fd));
-        let pin = |n| Pin { qp: QpNo { host: HostNo(0), num: 1 }, mr: MrNo(n) };
+        let pin = |key| Some(Pin { qp: QpNo { host: HostNo(0), num: 1 }, key });
         assert!(cq.complete(Completion { wr_id: 1, ..Completion::default() }, pin(1)));
         assert_eq!(take_eventfd(&fd), 0);
         cq.armed = true;

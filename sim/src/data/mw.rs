@@ -82,11 +82,11 @@ impl Qp {
         range: Range<usize>,
         access: Access,
     ) -> Result<(), Errno> {
-        let (pin, place) = mr.place(range)?;
+        let place = mr.place(range)?;
         if mr.pd().is_none_or(|pd| pd.no != mw.pd.no) {
             return Err(Errno::EPERM);
         }
-        self.fabric.with(|world| world.post_bind(self.no, wr_id, pin, mw.no, place, access))?;
+        self.fabric.with(|world| world.post_bind(self.no, wr_id, mw.no, place, access))?;
         mw.rkey = next_rkey(mw.rkey);
         Ok(())
     }

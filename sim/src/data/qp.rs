@@ -9,7 +9,7 @@ use cmid_proto::{Errno, Service};
 use crate::data::ah::To;
 use crate::data::cq::{WcStatus, opcode};
 use crate::data::datagram::Datagram;
-use crate::data::mr::{Mr, MrNo};
+use crate::data::mr::Mr;
 use crate::data::queues::{Pending, Receive};
 use crate::data::space::Place;
 use crate::data::transfer::{Operation, Packet, Transfer};
@@ -50,7 +50,7 @@ pub struct Caps {
     pub max_send_sge: u32,
     /// Ranges of memory per receive; this interface gives one.
     pub max_recv_sge: u32,
-    /// Bytes that may be sent inline; makes no difference here.
+    /// Sends and writes of up to this many bytes are copied when they are posted: no key is asked, and no region pinned.
     pub max_inline: u32,
 }
 
@@ -93,15 +93,15 @@ impl Qp {
         self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.state).ok_or(Errno::EINVAL))
     }
 
-    /// Sends a range of a region; takes a receive of the peer. As every work request it pins the region until its
-    /// completion has been polled or the QP is destroyed.
+    /// Sends a range of a region; takes a receive of the peer. As other work requests it pins the region until its
+    /// completion has been polled or the QP is destroyed; see [`Mr`].
     ///
     /// # Errors
     /// `EINVAL` beyond the region's end, for an unusable region, before the QP is ready to send, after it was
     /// destroyed, and on a datagram QP; `ENOMEM` if its send queue is full.
     pub fn post_send(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let (mr, place) = mr.place(range)?;
-        let work = Work { wr_id, mr, opcode: opcode::SEND, from: Some(place), target: None };
+        let place = mr.place(range)?;
+        let work = Work { wr_id, opcode: opcode::SEND, memory: Local::From(place) };
         self.fabric.with(|world| world.post_operation(self.no, work, Operation::Send))
     }
 
@@ -113,7 +113,7 @@ impl Qp {
     /// As [`Qp::post_send`], but on a connected QP; `EINVAL` also for more bytes than the port's active MTU
     /// ([`Config::mtu`](crate::Config::mtu)), and for a handle of another domain.
     pub fn post_send_to(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
-        let (mr, place) = mr.place(range)?;
+        let place = mr.place(range)?;
         self.fabric.with(|world| {
             let pair = world.queues.pairs.get(&self.no).ok_or(Errno::EINVAL)?;
             let foreign = (to.ah.pd.device.host, to.ah.pd.no) != (self.no.host, pair.pd);
@@ -122,7 +122,7 @@ impl Qp {
                 return Err(Errno::EINVAL);
             }
             let (from, route, to_qp, qkey) = (self.no, to.ah.route, to.qp_num, to.qkey);
-            let work = Work { wr_id, mr, opcode: opcode::SEND, from: Some(place), target: None };
+            let work = Work { wr_id, opcode: opcode::SEND, memory: Local::From(place) };
             world.post(self.no, Service::Datagram, work, |_, _, bytes| {
                 Transfer::Datagram(Datagram { from, source, route, to_qp, qkey, bytes })
             })
@@ -136,8 +136,8 @@ impl Qp {
     /// `EINVAL` beyond the region's end, for an unusable region, and after the QP was destroyed; `ENOMEM` if its
     /// receive queue is full.
     pub fn post_recv(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let (mr, place) = mr.place(range)?;
-        self.fabric.with(|world| world.post_receive(self.no, Receive { wr_id, mr, place }))
+        let place = mr.place(range)?;
+        self.fabric.with(|world| world.post_receive(self.no, Receive { wr_id, place }))
     }
 
     /// Reads memory of the peer into a range of a region.
@@ -145,9 +145,9 @@ impl Qp {
     /// # Errors
     /// As [`Qp::post_send`].
     pub fn post_read(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
-        let (mr, place) = mr.place(range)?;
+        let place = mr.place(range)?;
         let there = Place { addr: remote.addr, key: remote.rkey, len: place.len };
-        let work = Work { wr_id, mr, opcode: opcode::RDMA_READ, from: None, target: Some(place) };
+        let work = Work { wr_id, opcode: opcode::RDMA_READ, memory: Local::Into(place) };
         self.fabric.with(|world| world.post_operation(self.no, work, |_| Operation::Read(there)))
     }
 
@@ -156,9 +156,9 @@ impl Qp {
     /// # Errors
     /// As [`Qp::post_send`].
     pub fn post_write(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
-        let (mr, place) = mr.place(range)?;
+        let place = mr.place(range)?;
         let there = Place { addr: remote.addr, key: remote.rkey, len: place.len };
-        let work = Work { wr_id, mr, opcode: opcode::RDMA_WRITE, from: Some(place), target: None };
+        let work = Work { wr_id, opcode: opcode::RDMA_WRITE, memory: Local::From(place) };
         self.fabric.with(|world| world.post_operation(self.no, work, |bytes| Operation::Write(there, bytes)))
     }
 }
@@ -181,11 +181,35 @@ impl Drop for Qp {
 struct Work {
     wr_id: u64,
     opcode: u32,
-    mr: MrNo,
-    /// Where its bytes are taken from.
-    from: Option<Place>,
-    /// Where a read puts what it gets.
-    target: Option<Place>,
+    memory: Local,
+}
+
+/// The local memory of a work request of a send queue.
+#[derive(Clone, Copy, Debug)]
+enum Local {
+    /// Its bytes are taken from there when it is posted.
+    From(Place),
+    /// A read puts there what it gets.
+    Into(Place),
+    /// A window is bound to it.
+    Bound(Place),
+}
+
+impl Local {
+    /// The key that it pins: none if the device need not fetch anything.
+    fn pins(self, caps: &Caps) -> Option<u32> {
+        match self {
+            Local::From(place) if caps.inlines(place) => None,
+            Local::From(place) | Local::Into(place) | Local::Bound(place) => place.pins(),
+        }
+    }
+}
+
+impl Caps {
+    /// Whether what is sent from there is copied when it is posted.
+    fn inlines(&self, place: Place) -> bool {
+        place.len <= self.max_inline as usize
+    }
 }
 
 impl World {
@@ -212,10 +236,13 @@ impl World {
         let Some(mut pending) = self.accept_work(qp, Some(service), work)? else { return Ok(()) };
         // The device begins at once, and takes the bytes now.
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(()) };
-        let bytes = match work.from {
-            None => Some(Vec::new()),
-            Some(place) => self.memory.for_local_read(pair.pd, place).map(<[u8]>::to_vec),
+        let bytes = match work.memory {
+            // The program copies them itself, and asks for no key.
+            Local::From(place) if pair.caps.inlines(place) => self.memory.space.bytes(place.stretch()),
+            Local::From(place) => self.memory.for_local_read(pair.pd, place),
+            Local::Into(_) | Local::Bound(_) => Some(&[][..]),
         };
+        let bytes = bytes.map(<[u8]>::to_vec);
         let Some(bytes) = bytes else {
             self.fail_work(qp, &pending, WcStatus::LOC_PROT_ERR);
             return Ok(());
@@ -237,12 +264,11 @@ impl World {
         &mut self,
         qp: QpNo,
         wr_id: u64,
-        mr: MrNo,
         window: MwNo,
         place: Place,
         access: Access,
     ) -> Result<(), Errno> {
-        let work = Work { wr_id, opcode: opcode::BIND_MW, mr, from: None, target: None };
+        let work = Work { wr_id, opcode: opcode::BIND_MW, memory: Local::Bound(place) };
         let Some(mut pending) = self.accept_work(qp, None, work)? else { return Ok(()) };
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(()) };
         if self.memory.bind_mw(pair.pd, window, place, access).is_none() {
@@ -259,20 +285,22 @@ impl World {
 
     /// Takes a work request, and what it pins, if the QP can have it. `None` if it was flushed at once.
     fn accept_work(&mut self, qp: QpNo, service: Option<Service>, work: Work) -> Result<Option<Pending>, Errno> {
-        let Work { wr_id, opcode, mr, target, .. } = work;
-        let pending = Pending { sequence: 0, wr_id, opcode, mr, target };
+        let Work { wr_id, opcode, memory } = work;
         let suits = |service: Service, wanted: Option<Service>| wanted.is_none_or(|wanted| wanted == service);
         let pair = self.queues.pairs.get_mut(&qp).filter(|pair| suits(pair.service, service)).ok_or(Errno::EINVAL)?;
+        let pins = memory.pins(&pair.caps);
+        let target = if let Local::Into(place) = memory { Some(place) } else { None };
+        let pending = Pending { sequence: 0, wr_id, opcode, pins, target };
         match pair.state {
             QpState::Init | QpState::Rtr => Err(Errno::EINVAL),
             QpState::Err => {
-                pair.pin(mr);
+                pair.pin(pins);
                 self.finish_send(qp, &pending, WcStatus::WR_FLUSH_ERR, 0);
                 Ok(None)
             }
             QpState::Rts if pair.sends.len() >= pair.caps.max_send_wr as usize => Err(Errno::ENOMEM),
             QpState::Rts => {
-                pair.pin(mr);
+                pair.pin(pins);
                 Ok(Some(pending))
             }
         }
@@ -293,14 +321,14 @@ impl World {
     fn post_receive(&mut self, qp: QpNo, receive: Receive) -> Result<(), Errno> {
         let pair = self.queues.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
         if pair.state == QpState::Err {
-            pair.pin(receive.mr);
+            pair.pin(receive.place.pins());
             self.flush_receive(qp, &receive);
             return Ok(());
         }
         if pair.receives.len() >= pair.caps.max_recv_wr as usize {
             return Err(Errno::ENOMEM);
         }
-        pair.pin(receive.mr);
+        pair.pin(receive.place.pins());
         pair.receives.push_back(receive);
         self.run_inbound(qp);
         Ok(())

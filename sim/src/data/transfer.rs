@@ -128,8 +128,8 @@ impl World {
                         (WcStatus::LOC_PROT_ERR, Err(WcStatus::REM_OP_ERR))
                     };
                     let byte_len = if status == WcStatus::SUCCESS { count(bytes.len()) } else { 0 };
-                    let Receive { wr_id, mr, .. } = receive;
-                    self.finish_receive(qp, Received { wr_id, mr, status, byte_len, src_qp: 0 });
+                    let (wr_id, pinned) = (receive.wr_id, receive.place.pins());
+                    self.finish_receive(qp, Received { wr_id, pinned, status, byte_len, src_qp: 0 });
                     Handled::Answer(answer)
                 }
             },
@@ -229,8 +229,8 @@ impl World {
 
     /// A receive of a QP in its error state.
     pub(crate) fn flush_receive(&mut self, qp: QpNo, receive: &Receive) {
-        let status = WcStatus::WR_FLUSH_ERR;
-        self.finish_receive(qp, Received { wr_id: receive.wr_id, mr: receive.mr, status, byte_len: 0, src_qp: 0 });
+        let (wr_id, pinned) = (receive.wr_id, receive.place.pins());
+        self.finish_receive(qp, Received { wr_id, pinned, status: WcStatus::WR_FLUSH_ERR, byte_len: 0, src_qp: 0 });
     }
 
     fn give_up_later(&mut self, packet: &Packet) {
