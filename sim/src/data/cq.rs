@@ -24,6 +24,8 @@ impl WcStatus {
     pub const SUCCESS: WcStatus = WcStatus(0);
     /// The message is longer than the receive that was posted for it.
     pub const LOC_LEN_ERR: WcStatus = WcStatus(1);
+    /// The device cannot do this: a window was to be invalidated that is not bound.
+    pub const LOC_QP_OP_ERR: WcStatus = WcStatus(2);
     /// The local memory may not be used like this.
     pub const LOC_PROT_ERR: WcStatus = WcStatus(4);
     /// The QP was, or went, into its error state.
@@ -48,6 +50,7 @@ pub(crate) mod opcode {
     pub(crate) const RDMA_WRITE: u32 = 1;
     pub(crate) const RDMA_READ: u32 = 2;
     pub(crate) const BIND_MW: u32 = 5;
+    pub(crate) const LOCAL_INV: u32 = 6;
     pub(crate) const RECV: u32 = 128;
 }
 
@@ -58,7 +61,8 @@ pub struct Completion {
     pub wr_id: u64,
     /// How it ended.
     pub status: WcStatus,
-    /// `IBV_WC_SEND` 0, `IBV_WC_RDMA_WRITE` 1, `IBV_WC_RDMA_READ` 2, `IBV_WC_BIND_MW` 5 or `IBV_WC_RECV` 128.
+    /// `IBV_WC_SEND` 0, `IBV_WC_RDMA_WRITE` 1, `IBV_WC_RDMA_READ` 2, `IBV_WC_BIND_MW` 5, `IBV_WC_LOCAL_INV` 6 or
+    /// `IBV_WC_RECV` 128.
     pub opcode: u32,
     /// Bytes received or read, for a datagram the [`GRH_LEN`](crate::GRH_LEN) before it included; 0 for the others, and
     /// after a failure.

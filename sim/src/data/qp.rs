@@ -3,17 +3,16 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Service};
 
 use crate::data::ah::To;
 use crate::data::cq::{WcStatus, opcode};
 use crate::data::datagram::Datagram;
+use crate::data::memory::{Memory, PdNo};
 use crate::data::mr::Mr;
 use crate::data::queues::{Pending, Receive};
 use crate::data::space::Place;
 use crate::data::transfer::{Operation, Packet, Transfer};
-use crate::data::window::MwNo;
 use crate::fabric::Fabric;
 use crate::host::HostNo;
 use crate::timers::Due;
@@ -178,21 +177,31 @@ impl Drop for Qp {
 
 /// A work request of a send queue.
 #[derive(Clone, Copy, Debug)]
-struct Work {
-    wr_id: u64,
-    opcode: u32,
-    memory: Local,
+pub(crate) struct Work {
+    pub(crate) wr_id: u64,
+    pub(crate) opcode: u32,
+    pub(crate) memory: Local,
 }
 
 /// The local memory of a work request of a send queue.
 #[derive(Clone, Copy, Debug)]
-enum Local {
+pub(crate) enum Local {
     /// Its bytes are taken from there when it is posted.
     From(Place),
     /// A read puts there what it gets.
     Into(Place),
     /// A window is bound to it.
     Bound(Place),
+    /// It has none.
+    Nothing,
+}
+
+/// What became of a command that was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Posted {
+    Done,
+    /// Its completion will say so.
+    Failed,
 }
 
 impl Local {
@@ -200,7 +209,9 @@ impl Local {
     fn pins(self, caps: &Caps) -> Option<u32> {
         match self {
             Local::From(place) if caps.inlines(place) => None,
-            Local::From(place) | Local::Into(place) | Local::Bound(place) => place.pins(),
+            Local::From(place) | Local::Into(place) => place.pins(),
+            Local::Bound(place) => Some(place.key),
+            Local::Nothing => None,
         }
     }
 }
@@ -233,14 +244,14 @@ impl World {
         work: Work,
         transfer: impl FnOnce(Option<QpNo>, u64, Vec<u8>) -> Transfer,
     ) -> Result<(), Errno> {
-        let Some(mut pending) = self.accept_work(qp, Some(service), work)? else { return Ok(()) };
+        let Some(mut pending) = self.accept_work(qp, service, work)? else { return Ok(()) };
         // The device begins at once, and takes the bytes now.
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(()) };
         let bytes = match work.memory {
             // The program copies them itself, and asks for no key.
             Local::From(place) if pair.caps.inlines(place) => self.memory.space.bytes(place.stretch()),
             Local::From(place) => self.memory.for_local_read(pair.pd, place),
-            Local::Into(_) | Local::Bound(_) => Some(&[][..]),
+            Local::Into(_) | Local::Bound(_) | Local::Nothing => Some(&[][..]),
         };
         let bytes = bytes.map(<[u8]>::to_vec);
         let Some(bytes) = bytes else {
@@ -258,36 +269,33 @@ impl World {
         Ok(())
     }
 
-    /// `ibv_bind_mw`: the device does it at once, and says so as late as if a peer had been asked, so that completions
-    /// keep their order.
-    pub(crate) fn post_bind(
+    /// Queues a command to the device itself, which obeys at once, and says so as late as if a peer had been asked, so that
+    /// completions keep their order. It fails like that if `obey` says nothing.
+    pub(crate) fn post_command(
         &mut self,
         qp: QpNo,
-        wr_id: u64,
-        window: MwNo,
-        place: Place,
-        access: Access,
-    ) -> Result<(), Errno> {
-        let work = Work { wr_id, opcode: opcode::BIND_MW, memory: Local::Bound(place) };
-        let Some(mut pending) = self.accept_work(qp, None, work)? else { return Ok(()) };
-        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(()) };
-        if self.memory.bind_mw(pair.pd, window, place, access).is_none() {
-            self.fail_work(qp, &pending, WcStatus::MW_BIND_ERR);
-            return Ok(());
+        work: Work,
+        failure: WcStatus,
+        obey: impl FnOnce(&mut Memory, PdNo) -> Option<()>,
+    ) -> Result<Posted, Errno> {
+        let Some(mut pending) = self.accept_work(qp, Service::Connected, work)? else { return Ok(Posted::Failed) };
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(Posted::Failed) };
+        if obey(&mut self.memory, pair.pd).is_none() {
+            self.fail_work(qp, &pending, failure);
+            return Ok(Posted::Failed);
         }
         pending.sequence = pair.next_sequence();
         let sequence = pending.sequence;
         pair.sends.push_back(pending);
         self.sweep = true;
         self.complete_locally(qp, sequence, self.config.latency.saturating_mul(2));
-        Ok(())
+        Ok(Posted::Done)
     }
 
     /// Takes a work request, and what it pins, if the QP can have it. `None` if it was flushed at once.
-    fn accept_work(&mut self, qp: QpNo, service: Option<Service>, work: Work) -> Result<Option<Pending>, Errno> {
+    fn accept_work(&mut self, qp: QpNo, service: Service, work: Work) -> Result<Option<Pending>, Errno> {
         let Work { wr_id, opcode, memory } = work;
-        let suits = |service: Service, wanted: Option<Service>| wanted.is_none_or(|wanted| wanted == service);
-        let pair = self.queues.pairs.get_mut(&qp).filter(|pair| suits(pair.service, service)).ok_or(Errno::EINVAL)?;
+        let pair = self.queues.pairs.get_mut(&qp).filter(|pair| pair.service == service).ok_or(Errno::EINVAL)?;
         let pins = memory.pins(&pair.caps);
         let target = if let Local::Into(place) = memory { Some(place) } else { None };
         let pending = Pending { sequence: 0, wr_id, opcode, pins, target };

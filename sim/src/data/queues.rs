@@ -11,6 +11,7 @@ use crate::data::memory::PdNo;
 use crate::data::qp::{Caps, QpNo, QpState};
 use crate::data::space::Place;
 use crate::data::transfer::Packet;
+use crate::data::window::MwNo;
 use crate::gid::Gid;
 use crate::host::HostNo;
 
@@ -68,6 +69,8 @@ pub(crate) struct Pair {
     pub(crate) attached: bool,
     /// Its handle lives.
     pub(crate) held: bool,
+    /// It is to be destroyed when the last window goes that was bound through it.
+    pub(crate) doomed: bool,
 }
 
 impl Pair {
@@ -93,6 +96,7 @@ impl Pair {
             sequence: 0,
             attached: true,
             held: true,
+            doomed: false,
         }
     }
 
@@ -123,6 +127,8 @@ impl Pair {
 pub(crate) struct Queues {
     pub(crate) cqs: BTreeMap<CqNo, CqState>,
     pub(crate) pairs: BTreeMap<QpNo, Pair>,
+    /// Which QP each window was bound through last.
+    bound_by: BTreeMap<MwNo, QpNo>,
     next_cq: u64,
 }
 
@@ -199,6 +205,26 @@ impl Queues {
     /// domain: one of another domain fails anyway.
     pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
         self.pairs.values().any(|pair| pair.pd == pd && pair.pins.contains_key(&key))
+    }
+
+    /// Whether a window keeps a QP.
+    pub(crate) fn has_windows(&self, qp: QpNo) -> bool {
+        self.bound_by.values().any(|&by| by == qp)
+    }
+
+    /// A window is bound through this QP now, or gone. Says which QP it no longer keeps that is to be destroyed then.
+    #[must_use]
+    pub(crate) fn rebind(&mut self, window: MwNo, by: Option<QpNo>) -> Option<QpNo> {
+        let before = match by {
+            Some(by) => self.bound_by.insert(window, by),
+            None => self.bound_by.remove(&window),
+        };
+        before.filter(|&qp| !self.has_windows(qp) && self.pairs.get(&qp).is_some_and(|pair| pair.doomed))
+    }
+
+    /// The windows of a host are gone, and keep nothing.
+    pub(crate) fn drop_windows(&mut self, host: HostNo) {
+        self.bound_by.retain(|_, by| by.host != host);
     }
 
     /// `ibv_poll_cq`.

@@ -133,14 +133,14 @@ impl World {
                     Handled::Answer(answer)
                 }
             },
-            Operation::Write(place, bytes) => match self.memory.for_remote(qp.host, pd, place, Access::REMOTE_WRITE) {
+            Operation::Write(place, bytes) => match self.memory.for_remote(qp, pd, place, Access::REMOTE_WRITE) {
                 Some(memory) => {
                     memory.copy_from_slice(&bytes);
                     Handled::Answer(Ok(Vec::new()))
                 }
                 None => refused,
             },
-            Operation::Read(place) => match self.memory.for_remote(qp.host, pd, place, Access::REMOTE_READ) {
+            Operation::Read(place) => match self.memory.for_remote(qp, pd, place, Access::REMOTE_READ) {
                 Some(memory) => Handled::Answer(Ok(memory.to_vec())),
                 None => refused,
             },
@@ -188,8 +188,16 @@ impl World {
         }
     }
 
-    /// `ibv_destroy_qp`: no completions, and nothing is pinned any more.
+    /// `ibv_destroy_qp`: no completions, and nothing is pinned any more. One that a window was bound through only goes to
+    /// its error state, until the window goes: rxe would wait for it for 50 s, and lose count (`__rxe_cleanup`).
     pub(crate) fn destroy_qp(&mut self, qp: QpNo) {
+        if self.queues.has_windows(qp) {
+            self.qp_to_error(qp);
+            if let Some(pair) = self.queues.pairs.get_mut(&qp) {
+                pair.doomed = true;
+            }
+            return;
+        }
         let Some(pair) = self.queues.pairs.remove(&qp) else { return };
         self.memory.discount_user(pair.pd);
         self.release_pd(pair.pd);

@@ -49,7 +49,7 @@ impl Chaos {
     }
 
     fn step(&mut self) {
-        let what = self.dice.roll(14);
+        let what = self.dice.roll(15);
         let at = self.dice.roll(self.mrs.len().max(1));
         let access = self.dice.of(&[Access::empty(), Access::LOCAL_WRITE, RW, RW | Access::MW_BIND]);
         let pd = self.dice.roll(3);
@@ -103,6 +103,10 @@ impl Chaos {
                 let posted = qp.post_bind(1, &mut self.mws[mw], &self.mrs[at], 0..len / 2, Access::REMOTE_READ);
                 format!("{posted:?}")
             }
+            12 if !self.mws.is_empty() => {
+                let mw = self.dice.roll(self.mws.len());
+                format!("{:?}", self.pair.server_qp.qp.post_invalidate(2, &self.mws[mw]))
+            }
             _ => self.post(at),
         };
         self.log.push(format!("{what} {outcome}"));
@@ -131,7 +135,7 @@ impl Chaos {
         for cq in [send_cq, recv_cq, &mut server_qp.send_cq, &mut server_qp.recv_cq] {
             let mut done = [Completion::default(); 2];
             let count = cq.poll(&mut done).unwrap_or(0);
-            done[..count].iter().for_each(|done| log += &format!("{:?}", done.status));
+            done[..count].iter().for_each(|done| log += &format!("{:?} {}, ", done.status, done.opcode));
         }
         log
     }
@@ -166,9 +170,13 @@ impl Chaos {
     /// Everything goes, and nothing is left.
     fn end(mut self) -> Vec<String> {
         self.mrs.clear();
-        self.mws.clear();
+        let windows_first = self.dice.roll(2) == 0;
+        if windows_first {
+            self.mws.clear();
+        }
         self.lab.client.device.destroy_qp(self.pair.client).unwrap();
         self.lab.server.device.destroy_qp(self.pair.new).unwrap();
+        self.mws.clear();
         // Faults that still wait find their calls.
         for _ in 0..200 {
             drop(self.pds[0].register(vec![0], RW));
@@ -206,7 +214,10 @@ fn the_books_agree_whatever_happens() {
         "valid: Old",
         "in flight",
         "WcStatus(10)",
-        "WcStatus(0)",
+        "WcStatus(0) 5",
+        "WcStatus(0) 6",
+        "WcStatus(2) 6",
+        "WcStatus(6) 5",
     ] {
         assert!(logs.iter().any(|line| line.contains(seen)), "{seen}");
     }
