@@ -89,12 +89,12 @@ impl Domain {
     pub fn handle_outcome(&mut self, outcome: Result<(), Errno>) -> Result<(), Fault> {
         let input = if outcome.is_ok() { PdInput::Done } else { PdInput::Failed };
         match table::PD[self.state.index()][input.index()] {
-            Cell::Go(state) => self.set_state(state),
-            Cell::Refuse(_) | Cell::Fault => {
-                return Err(Fault { outcome: Verb::Dealloc, subject: Subject::Pd(self.state) });
+            Cell::Go(state) => {
+                self.set_state(state);
+                Ok(())
             }
+            Cell::Refuse(_) | Cell::Fault => Err(Fault { outcome: Verb::Dealloc, subject: Subject::Pd(self.state) }),
         }
-        Ok(())
     }
 
     /// Its device is gone: nothing more can be made with it. A call that is under way still has its outcome.

@@ -26,8 +26,10 @@ pub struct Settled<B> {
     /// How it went, or why not. [`Failure::valid`] says what can be used; after `ERR_DO_FORK_OLD` that is the new
     /// registration.
     pub result: Result<Way, Failure>,
-    /// The buffer that the device does not refer to: the old one if the new registration is valid, the new one if the old is.
-    /// `None` if there was only one, and if neither is valid: then the region keeps both until it is deregistered.
+    /// The buffer that the device does not refer to: the old one if the new registration is valid, the new one if the old is
+    /// and the device has never heard of the new. `None` if there was only one, if neither registration is valid, and if the
+    /// provider failed at other memory otherwise than with EOPNOTSUPP: then the region keeps both until it is
+    /// deregistered.
     pub buffer: Option<B>,
 }
 
@@ -36,6 +38,6 @@ pub struct Settled<B> {
 pub struct Returned<B> {
     /// Its buffer.
     pub buffer: B,
-    /// The one that it was to have had, if a re-registration failed and left neither registration valid.
+    /// The one that it was to have had, if a re-registration failed after which the device may have known it.
     pub other: Option<B>,
 }

@@ -54,6 +54,10 @@ pub enum Why {
     /// Work requests that name it have not completed. They would fail.
     #[error("work requests that name it are in flight")]
     InFlight,
+    /// A re-registration with other memory has failed, and the device may know that memory. It is kept until the MR is
+    /// deregistered, and there is room for one.
+    #[error("memory of a re-registration that failed is kept until it is deregistered")]
+    InDoubt,
     /// Memory regions, QPs or other things belong to the PD: the kernel would answer EBUSY.
     #[error("{0} things belong to it")]
     InUse(u32),
@@ -88,7 +92,7 @@ impl Refused {
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self.why {
-            Why::Busy | Why::InFlight | Why::InUse(_) => Errno::EBUSY,
+            Why::Busy | Why::InFlight | Why::InDoubt | Why::InUse(_) => Errno::EBUSY,
             Why::DeviceGone => Errno::EIO,
             Why::OnlyDeregister
             | Why::Gone
@@ -153,9 +157,6 @@ pub enum Error {
     /// A re-registration or deregistration failed.
     #[error(transparent)]
     Failed(#[from] Failure),
-    /// `ibv_alloc_pd` failed.
-    #[error("ibv_alloc_pd: {0}")]
-    Alloc(Errno),
     /// `ibv_dealloc_pd` failed; the PD lives on. EBUSY: something uses it that this library does not know of.
     #[error("ibv_dealloc_pd: {0}")]
     Dealloc(Errno),
@@ -171,7 +172,7 @@ impl Error {
         match self {
             Error::Refused(refused) => refused.errno(),
             Error::Failed(failure) => failure.errno,
-            Error::Register(errno) | Error::Alloc(errno) | Error::Dealloc(errno) => *errno,
+            Error::Register(errno) | Error::Dealloc(errno) => *errno,
             Error::Fault(_) => Errno::EIO,
         }
     }

@@ -142,6 +142,18 @@ pub const fn valid_after(code: Code, errno: Errno, provider: Provider) -> Valid 
     }
 }
 
+/// Whether the device can know the memory that was asked for, although the old registration is taken to be valid: if the
+/// call got as far as a provider that has the operation. mlx4 answers EINVAL when the hardware has the new pages and does not take
+/// the rest (`mlx4_SYNC_TPT`). What the program says of its provider does not count here: memory that a device
+/// may write to must not be freed on somebody's word.
+pub(crate) const fn may_know_new(code: Code, errno: Errno) -> bool {
+    match code {
+        Code::Input | Code::DontForkNew => false,
+        Code::Cmd => !matches!(errno, Errno::EOPNOTSUPP),
+        Code::Done | Code::DoForkOld | Code::CmdAndDoForkNew | Code::Unknown(_) => true,
+    }
+}
+
 /// Whether a registration is as good as before after `ibv_dereg_mr` failed so: another command uses it (EBUSY), or a memory
 /// window is bound to it (EINVAL; `rxe_dereg_mr`).
 pub(crate) const fn survives(errno: Errno) -> bool {

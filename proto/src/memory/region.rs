@@ -37,6 +37,9 @@ pub struct Region<P, B, H> {
     change: Change<P, B>,
     /// The fallback's registration, while the old one is there too.
     new: Option<Registration<P, H>>,
+    /// Memory of a re-registration that failed, which the device may know although it does not use it: kept until nothing is
+    /// registered any more.
+    in_doubt: Option<B>,
     /// Why a fallback is being undone.
     undone_for: Option<Errno>,
 }
@@ -60,6 +63,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             buffer: None,
             change: Change { buffer: Some(buffer), pd: Some(pd), access: Some(access) },
             new: None,
+            in_doubt: None,
             undone_for: None,
         })
     }
@@ -67,8 +71,9 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// To be re-registered: the call is to be made.
     ///
     /// # Errors
-    /// [`Why::NothingToChange`], [`Why::Empty`], [`Why::OtherDevice`], [`Why::RemoteWithoutLocalWrite`]; [`Why::InFlight`] if
-    /// there is traffic and the device is there; and what the [table](table::MR) says. The change comes back.
+    /// [`Why::NothingToChange`], [`Why::Empty`], [`Why::OtherDevice`], [`Why::RemoteWithoutLocalWrite`]; [`Why::InDoubt`] for
+    /// other memory; [`Why::InFlight`] if there is traffic and the device is there; and what the [table](table::MR) says. The
+    /// change comes back.
     pub fn reregister(
         &mut self,
         change: Change<P, B>,
@@ -78,6 +83,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         let next = self
             .asked(Input::Reregister)
             .and_then(|next| self.old.as_ref().map_or(Ok(()), |old| change.check(&old.pd)).map(|()| next))
+            .and_then(|next| self.sure(&change).map(|()| next))
             .and_then(|next| self.quiet(traffic).map(|()| next));
         match next {
             Ok(next) => {
@@ -207,6 +213,13 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.buffer.as_ref()
     }
 
+    /// Memory that was to replace the region's, and that the device may still know after a failure: kept until the region is
+    /// deregistered. Other memory than this cannot be asked for meanwhile.
+    #[must_use]
+    pub const fn in_doubt(&self) -> Option<&B> {
+        self.in_doubt.as_ref()
+    }
+
     /// Nothing while a request is under way: what is posted with these keys meanwhile would pin the region too late.
     fn valid(&self) -> Option<&Registration<P, H>> {
         self.old.as_ref().filter(|_| self.state == MrState::Registered)
@@ -223,6 +236,11 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             Traffic::InFlight if !self.removed => Err(Why::InFlight),
             Traffic::InFlight | Traffic::Quiet => Ok(()),
         }
+    }
+
+    /// There is room for one buffer in doubt.
+    const fn sure(&self, change: &Change<P, B>) -> Result<(), Why> {
+        if change.buffer.is_some() && self.in_doubt.is_some() { Err(Why::InDoubt) } else { Ok(()) }
     }
 
     fn asked(&self, input: Input) -> Result<MrState, Why> {

@@ -15,8 +15,6 @@ columns! {
         Reregister = "re-register",
         /// `ibv_dereg_mr`.
         Deregister = "deregister",
-        /// `ibv_alloc_pd`.
-        Alloc = "allocate",
         /// Making something that belongs to a PD.
         Use = "use",
         /// `ibv_dealloc_pd`.

@@ -17,6 +17,9 @@ struct Place {
     handles: Vec<u8>,
     policy: Policy,
     removed: bool,
+    /// Whether other memory is asked for, and whether such memory is kept since the device may know it.
+    moves: bool,
+    doubt: bool,
 }
 
 /// What can reach a region.
@@ -40,7 +43,14 @@ const REPLIES: [(i32, Errno); 6] = [
 
 impl Place {
     fn first() -> Self {
-        Place { region: registering(), handles: Vec::new(), policy: Policy::default(), removed: false }
+        Place {
+            region: registering(),
+            handles: Vec::new(),
+            policy: Policy::default(),
+            removed: false,
+            moves: false,
+            doubt: false,
+        }
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -97,6 +107,7 @@ impl Place {
                     refused(why)
                 })?;
                 self.policy = policy;
+                self.moves = change.buffer.is_some();
             }
             Step::Deregister => self.region.deregister(Traffic::Quiet).map_err(refused)?,
             Step::Removal => {
@@ -104,6 +115,7 @@ impl Place {
                 self.removed = true;
             }
             Step::Outcome(outcome) => {
+                let input = self.input(&Step::Outcome(outcome));
                 let ends = match self.region.call() {
                     Some(Call::Deregister { handle }) => Some(*handle),
                     _ => None,
@@ -113,6 +125,10 @@ impl Place {
                     None
                 })?;
                 match outcome {
+                    // The library has asked the provider, and it has the operation.
+                    Outcome::Reregistered(Reply { code: -4 | -5, errno, .. }) if errno != Errno::EOPNOTSUPP => {
+                        self.doubt |= self.moves && input == Input::Old;
+                    }
                     Outcome::Registered(Ok((handle, _))) => self.handles.push(handle),
                     Outcome::Deregistered(Ok(())) => self.handles.retain(|&own| Some(own) != ends),
                     _ => {}
@@ -134,6 +150,7 @@ impl Place {
             (usable, usable, usable)
         );
         assert!(!(self.removed && usable), "{region:?}");
+        assert_eq!(region.in_doubt().is_some(), self.doubt && state != MrState::Gone, "{region:?}");
         if let Some(Call::Deregister { handle } | Call::Reregister { handle, .. }) = region.call() {
             assert!(self.handles.contains(handle), "{region:?} names a registration that the device does not have");
         }
@@ -172,8 +189,13 @@ fn compare(place: &Place, step: Step) -> (Place, (MrState, Input)) {
     let (state, input) = (place.region.state(), place.input(&step));
     let mut after = place.clone();
     let told = format!("{step:?} of {:?}", place.region);
+    let in_doubt = place.doubt && matches!(&step, Step::Reregister(change, _) if change.buffer.is_some());
     let result = after.take(step);
     match MR[state.index()][input.index()] {
+        Cell::Go(_) if in_doubt => {
+            assert_eq!(result, Err(Some(Why::InDoubt)), "{told}");
+            assert!(after == *place, "{told} was refused and changed something");
+        }
         Cell::Go(next) => {
             assert_eq!(result, Ok(()), "{told}");
             let next = if after.removed && next == MrState::Registered { MrState::Unusable } else { next };

@@ -12,6 +12,8 @@ use crate::world::{Memory, Use};
 pub(crate) struct Entry {
     pub(crate) pd: usize,
     pub(crate) memory: u32,
+    /// Other memory that it knows, after a failure.
+    pub(crate) knows: Option<u32>,
     pub(crate) keys: Keys,
     owner: usize,
 }
@@ -80,7 +82,7 @@ impl Kernel {
             Call::Register { .. } if luck % 5 == 4 => Outcome::Registered(Err(Errno::ENOMEM)),
             Call::Register { pd, buffer, .. } => {
                 let keys = self.keys();
-                let entry = Entry { pd: pd.0.number, memory: buffer.number, keys, owner };
+                let entry = Entry { pd: pd.0.number, memory: buffer.number, knows: None, keys, owner };
                 self.entries.insert(self.next, entry);
                 Outcome::Registered(Ok((self.next, keys)))
             }
@@ -94,6 +96,11 @@ impl Kernel {
                     entry.keys = keys;
                     entry.pd = change.pd.as_ref().map_or(entry.pd, |pd| pd.0.number);
                     entry.memory = change.buffer.as_ref().map_or(entry.memory, |buffer| buffer.number);
+                }
+                // A provider that has the operation may have told the device of the memory before it failed.
+                if matches!(code, -4 | -5) && errno != Errno::EOPNOTSUPP && did != Did::All {
+                    let asked = change.buffer.as_ref().map(|buffer| buffer.number);
+                    entry.knows = asked.filter(|&asked| asked != entry.memory).or(entry.knows);
                 }
                 Outcome::Reregistered(Reply { code, errno, keys: entry.keys })
             }

@@ -223,6 +223,10 @@ fn run(case: Case, errno: Option<Errno>) {
     // What is legal next.
     let removed = case.removal != Removal::Never;
     match (expected.state, removed) {
+        (MrState::Registered, _) if expected.other.is_some() => {
+            bench.refuses_change(case.flags, Traffic::Quiet, Why::InDoubt);
+            assert_eq!(bench.region.in_doubt().map(|memory| memory.name), expected.other);
+        }
         (MrState::Registered, _) => {
             let change = bench.change(case.flags);
             let unchanged = bench.snapshot();

@@ -79,6 +79,8 @@ struct Member {
     policy: Policy,
     /// Numbers of PDs: that of the old registration first.
     holds: Vec<usize>,
+    /// Whether memory of a failed re-registration is kept.
+    doubt: bool,
 }
 
 /// The application and the device.
@@ -135,7 +137,7 @@ impl World {
         };
         let region = Region::register(pd, self.memory(), Access::LOCAL_WRITE).unwrap();
         let holds = vec![slot.number];
-        self.members.push(Member { region, device: slot.device, policy: Policy::default(), holds });
+        self.members.push(Member { region, device: slot.device, policy: Policy::default(), holds, doubt: false });
     }
 
     /// Asks a region for a change. It is taken exactly if all is as it must be.
@@ -151,7 +153,8 @@ impl World {
         };
         let member = &mut self.members[at];
         let foreign = other.is_some() && slot.device != member.device;
-        let right = member.region.state() == MrState::Registered && !change.flags().is_empty() && !foreign;
+        let room = !member.doubt || change.buffer.is_none();
+        let right = room && member.region.state() == MrState::Registered && !change.flags().is_empty() && !foreign;
         let before = format!("{:?}", member.region);
         match member.region.reregister(change, policy, traffic) {
             Ok(()) => {
@@ -215,6 +218,7 @@ impl World {
 
     fn settled(&mut self, at: usize, settled: Settled<Memory>) {
         let member = &mut self.members[at];
+        member.doubt |= self.kernel.of(at).iter().any(|entry| entry.knows.is_some());
         let valid = settled.result.map_or_else(|failure| failure.valid, |_: Way| Valid::New);
         match valid {
             Valid::Old => member.holds.truncate(1),
@@ -274,7 +278,9 @@ impl World {
                 let used = entries.iter().filter(|other| other.pd == entry.pd).count();
                 let held = member.holds.iter().filter(|&&pd| pd == entry.pd).count();
                 assert!(held >= used, "a PD was let go that the device uses");
-                assert!(!self.outside.contains_key(&entry.memory), "memory was let go that the device uses");
+                for memory in entry.knows.iter().chain([&entry.memory]) {
+                    assert!(!self.outside.contains_key(memory), "memory was let go that the device knows");
+                }
             }
             if member.region.state() == MrState::Registered {
                 let [entry] = entries.as_slice() else { panic!("{entries:?}") };

@@ -16,7 +16,7 @@ fn pinned(mut mr: Mr) -> Mr {
     let outcome = mr.reregister(Change::default().to_buffer(vec![3; 8]), ANEW);
     let why = |error| match error {
         Error::Refused(refused) => Some((refused.why, refused.errno())),
-        Error::Register(_) | Error::Failed(_) | Error::Alloc(_) | Error::Dealloc(_) | Error::Fault(_) => None,
+        Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
     };
     assert_eq!(outcome.result.map_err(why), Err(Some((Why::InFlight, Errno::EBUSY))));
     assert_eq!(outcome.buffer.and_then(|buffer| buffer.into_vec().ok()), Some(vec![3; 8]));

@@ -43,7 +43,7 @@ fn end(mr: Mr) -> Buffer {
 fn refused(error: Error) -> Why {
     match error {
         Error::Refused(Refused { why, .. }) => why,
-        Error::Register(_) | Error::Failed(_) | Error::Alloc(_) | Error::Dealloc(_) | Error::Fault(_) => {
+        Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => {
             panic!("not refused: {error}")
         }
     }

@@ -44,7 +44,7 @@ pub(crate) fn device_removed() {
     // What is known of the device reaches its memory: only an end is left, whatever is in flight.
     let refused = |error: Error| match error {
         Error::Refused(refused) => Some((refused.why, refused.errno())),
-        Error::Register(_) | Error::Failed(_) | Error::Alloc(_) | Error::Dealloc(_) | Error::Fault(_) => None,
+        Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
     };
     let gone = Some((Why::DeviceGone, Errno::EIO));
     assert_eq!(pair.s.pd.state(), PdState::Stranded);

@@ -1,6 +1,7 @@
 //! What an outcome does to what the region keeps, once the table has said where it goes.
 
 use crate::errno::Errno;
+use crate::memory::outcome::may_know_new;
 use crate::memory::region::{Region, Registration};
 use crate::memory::table::Input;
 use crate::memory::{
@@ -50,6 +51,10 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             return Ok(None);
         }
         let buffer = match valid {
+            Valid::Old if may_know_new(code, reply.errno) => {
+                self.in_doubt = self.drop_change().or_else(|| self.in_doubt.take());
+                None
+            }
             Valid::Old => self.drop_change(),
             Valid::New => {
                 self.way = Way::InPlace;
@@ -90,7 +95,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             MrState::Discarding if self.new.take().is_some() => None,
             MrState::Deregistering | MrState::Discarding => {
                 self.old = None;
-                let other = self.drop_change();
+                let other = self.drop_change().or_else(|| self.in_doubt.take());
                 Some(Ended::Deregistered(Returned { buffer: self.buffer.take()?, other }))
             }
             MrState::Registering
