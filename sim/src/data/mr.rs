@@ -32,8 +32,9 @@ pub struct Reregistered {
     /// How it went, or why not. [`Failure::valid`](memory::Failure::valid) says which registration can be used.
     pub result: Result<Way, Error>,
     /// The buffer that the device does not refer to: the old one if the new registration is valid, the new one after a
-    /// refusal or if the old one is valid. `None` if there was only one, or if neither is valid: the region keeps both
-    /// then.
+    /// refusal, or if the old one is valid and the device has never heard of the new. `None` if there was only one, if
+    /// neither registration is valid, or if the driver failed at other memory otherwise than with `EOPNOTSUPP`: the region
+    /// keeps both then, until [`Mr::deregister`].
     pub buffer: Option<Buffer>,
 }
 
@@ -170,7 +171,9 @@ impl Mr {
         })
     }
 
-    /// Re-registers it (ibv_rereg_mr(3)). Keys and address may have changed afterwards.
+    /// Re-registers it (ibv_rereg_mr(3)). Keys and address may have changed afterwards. Refused with
+    /// [`memory::Why::InFlight`] while work requests pin it, and for another buffer with [`memory::Why::InDoubt`] while it
+    /// keeps one of an attempt that failed.
     pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
         let refused = |buffer, refused: Refused| Reregistered { result: Err(refused.into()), buffer };
         let shared = self.fabric.shared();
@@ -195,8 +198,8 @@ impl Mr {
         }
     }
 
-    /// Ends the registration and gives the buffer back (ibv_dereg_mr(3)); two of them if a re-registration has left
-    /// neither valid.
+    /// Ends the registration and gives the buffer back (ibv_dereg_mr(3)); two of them if a re-registration failed
+    /// after which the device may have known the other one.
     ///
     /// # Errors
     /// With the region, which can be tried again. Refused with [`memory::Why::InFlight`] while work requests pin it.

@@ -81,7 +81,8 @@ impl Chaos {
                 let buffer = (self.dice.roll(2) == 0).then(|| vec![0; 1 + self.dice.roll(9000)]);
                 let pd = (self.dice.roll(2) == 0).then(|| self.pds[pd].clone());
                 let access = (self.dice.roll(2) == 0).then_some(access);
-                let policy = self.dice.of(&[ANEW, Policy::default()]);
+                let provider = self.dice.of(&[Provider::Unknown, Provider::ChecksFirst]);
+                let policy = Policy { provider, ..self.dice.of(&[ANEW, Policy::default()]) };
                 let ended = self.mrs[at].reregister(Change { buffer, pd, access }, policy);
                 format!("{:?} {:?}", ended.result, ended.buffer.map(|buffer| buffer.len()))
             }
@@ -114,9 +115,12 @@ impl Chaos {
 
     fn fault(&mut self) {
         let host = &self.lab.host;
-        let left = self.dice.of(&[Left::Old, Left::New, Left::Neither]);
-        // What a driver says that has let go of the MR. A driver that says EINVAL or EOPNOTSUPP then cannot be helped.
-        let errno = self.dice.of(&[Errno::EIO, Errno::ENOMEM, Errno::EINTR]);
+        let errno = self.dice.of(&[Errno::EIO, Errno::ENOMEM, Errno::EINTR, Errno::EINVAL, Errno::EOPNOTSUPP]);
+        // Whatever a driver says, it may have done the worst. But one that cannot do a thing has not done it.
+        let left = match errno {
+            Errno::EOPNOTSUPP => Left::Old,
+            _ => self.dice.of(&[Left::Old, Left::New, Left::Neither]),
+        };
         match self.dice.roll(8) {
             0 => host.fail_next_registration(Errno::EAGAIN),
             1 => host.fail_next_deregistration(Errno::EBUSY),
@@ -213,6 +217,7 @@ fn the_books_agree_whatever_happens() {
         "valid: Neither",
         "valid: Old",
         "in flight",
+        "InDoubt",
         "WcStatus(10)",
         "WcStatus(0) 5",
         "WcStatus(0) 6",
