@@ -214,6 +214,9 @@ macro_rules! test_device {
             ) -> Result<(), Errno> {
                 self.qp.post_bind(wr_id, mw, mr, range, access)
             }
+            fn post_invalidate(&mut self, wr_id: u64, mw: &Self::Mw) -> Result<(), Errno> {
+                self.qp.post_invalidate(wr_id, mw)
+            }
             fn poll(&mut self) -> Result<Option<Done>, Errno> {
                 let mut one = [$krate::Completion::default()];
                 let count = self.cq.poll(&mut one)?;

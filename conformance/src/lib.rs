@@ -135,9 +135,9 @@ pub use bench::{Bench, End, Side, Who};
 pub use devices::{TestDevice, WithCq};
 pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio};
 pub use failure::{Check, Failure};
-pub use labs::SimLab;
 #[cfg(feature = "verbs")]
 pub use labs::VerbsLab;
+pub use labs::{Failing, FailingLab, OnFailing, Run, SimLab, errnos};
 pub use memory::{MemoryFault, Rereg, Reregistered, TestMr, TestPd};
 pub use qp::{Done, QpState, Remote, Status, TestMw, TestQp};
 pub use report::{Difference, Report};

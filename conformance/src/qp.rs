@@ -122,6 +122,12 @@ pub trait TestQp: Debug + Sized {
         access: Access,
     ) -> Result<(), Errno>;
 
+    /// Posts that what a window is bound to is to be taken back.
+    ///
+    /// # Errors
+    /// What the device says.
+    fn post_invalidate(&mut self, wr_id: u64, mw: &Self::Mw) -> Result<(), Errno>;
+
     /// The next completion of its CQ, if there is one.
     ///
     /// # Errors

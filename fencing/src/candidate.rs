@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use cmid_blocking::{Connection, Options};
+use cmid_datapath::{DataPath, WcStatus};
 
-use crate::data::{Data, Port, Status, completion};
 use crate::place::Place;
+use crate::port::Port;
 
 /// How long any step may take. Emulated machines are slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,13 +26,13 @@ const WRITE: u64 = 2;
 pub(crate) struct Candidate {
     name: char,
     entries: Sender<Vec<u8>>,
-    ends: Receiver<Status>,
+    ends: Receiver<WcStatus>,
     thread: JoinHandle<Result<()>>,
 }
 
 impl Candidate {
     /// Starts it; it connects at once.
-    pub(crate) fn start<D: Data>(name: char, device: D, replica: SocketAddr) -> Result<Self> {
+    pub(crate) fn start<D: DataPath>(name: char, device: D, replica: SocketAddr) -> Result<Self> {
         let (entries, orders) = channel();
         let (reports, ends) = channel();
         let thread = thread::Builder::new()
@@ -41,7 +42,7 @@ impl Candidate {
     }
 
     /// Has it write an entry behind those before; how that ended.
-    pub(crate) fn replicate(&self, entry: &str) -> Result<Status> {
+    pub(crate) fn replicate(&self, entry: &str) -> Result<WcStatus> {
         let status =
             self.entries.send(entry.as_bytes().to_vec()).ok().and_then(|()| self.ends.recv_timeout(PATIENCE).ok());
         let status = status.with_context(|| format!("candidate {} does not answer", self.name))?;
@@ -60,30 +61,30 @@ pub(crate) fn joined(thread: JoinHandle<Result<()>>) -> Result<()> {
     thread.join().map_err(|_| anyhow!("a candidate panicked"))?
 }
 
-fn serve<D: Data>(
+fn serve<D: DataPath>(
     name: char,
     device: D,
     replica: SocketAddr,
     entries: &Receiver<Vec<u8>>,
-    ends: &Sender<Status>,
+    ends: &Sender<WcStatus>,
 ) -> Result<()> {
     let mut private_data = [0; 4];
     let options = Options { private_data: name.encode_utf8(&mut private_data).as_bytes(), ..Options::default() };
     let (mut connection, mut port) = Connection::connect(device, replica, &options, |device, id| {
-        let mut port = device.open_port(id, ENTRY)?;
+        let mut port = Port::open(device, id, ENTRY)?;
         port.post_recv(RECV, 0..Place::LEN)?;
         Ok(port)
     })?;
-    let told = completion(&mut connection, &mut port, PATIENCE)?;
-    ensure!((told.wr_id, told.status) == (RECV, Status::SUCCESS), "no word of the lane: {told:?}");
+    let told = port.completion(&mut connection, PATIENCE)?;
+    ensure!((told.wr_id, told.status) == (RECV, WcStatus::SUCCESS), "no word of the lane: {told:?}");
     let mut bytes = [0; Place::LEN];
     port.read(&mut bytes)?;
     let mut free = Place::decode(bytes);
     while let Ok(entry) = entries.recv() {
         ensure!(entry.len() <= ENTRY && entry.len() <= free.len as usize, "no room for {} bytes", entry.len());
         port.write(&entry)?;
-        port.post_write(WRITE, 0..entry.len(), free)?;
-        let done = completion(&mut connection, &mut port, PATIENCE)?;
+        port.post_write(WRITE, 0..entry.len(), free.remote())?;
+        let done = port.completion(&mut connection, PATIENCE)?;
         free.addr += entry.len() as u64;
         free.len -= entry.len() as u32;
         // The director may have given up.

@@ -3,15 +3,15 @@
 //! A replica has a region of memory, a *lane* of its log, for each candidate for leadership. Whoever leads replicates
 //! by RDMA write, past the replica's processor. So that a leader that was deposed, and may not know it, writes nothing
 //! more, the replica re-registers its lane without remote write. From then on the device refuses that candidate's writes,
-//! and nobody else's.
+//! and nobody else's. If the device or the library fails at that, the candidate is to be taken for *not fenced*.
 //!
 //! The replica and both candidates are threads of this program; on a real device what they write goes through it.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod candidate;
-mod data;
 mod place;
+mod port;
 mod replica;
 mod scene;
 

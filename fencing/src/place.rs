@@ -1,5 +1,7 @@
 //! Where a lane is, and how that is told.
 
+use cmid_datapath::{Mr, Remote};
+
 /// A lane as a candidate names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -11,6 +13,15 @@ pub(crate) struct Place {
 impl Place {
     /// Bytes of the message that tells of it.
     pub(crate) const LEN: usize = 16;
+
+    pub(crate) fn of(lane: &impl Mr) -> Self {
+        Place { addr: lane.addr(), rkey: lane.rkey(), len: lane.len() as u32 }
+    }
+
+    /// As a work request names it.
+    pub(crate) fn remote(self) -> Remote {
+        Remote { addr: self.addr, rkey: self.rkey }
+    }
 
     pub(crate) fn encode(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];

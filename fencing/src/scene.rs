@@ -3,17 +3,17 @@
 use std::net::SocketAddr;
 
 use anyhow::{Result, ensure};
+use cmid_datapath::{DataPath, WcStatus};
 use cmid_proto::memory::Way;
 
 use crate::candidate::{Candidate, joined};
-use crate::data::{Data, Status};
 use crate::replica::Replica;
 
 /// Runs it, each of the three on a device of its own.
 ///
 /// # Errors
 /// At the first thing that is not as it should be.
-pub(crate) fn run<D: Data>(device: impl Fn() -> Result<D>, address: SocketAddr, way: Way) -> Result<()> {
+pub(crate) fn run<D: DataPath>(device: impl Fn() -> Result<D>, address: SocketAddr, way: Way) -> Result<()> {
     let mut replica = Replica::listen(device()?, address)?;
     let a = Candidate::start('A', device()?, address)?;
     replica.admit()?;
@@ -21,16 +21,16 @@ pub(crate) fn run<D: Data>(device: impl Fn() -> Result<D>, address: SocketAddr, 
     replica.admit()?;
 
     // A leads, and B has written before.
-    ensure!(a.replicate("x = 1; ")? == Status::SUCCESS, "A leads and cannot write");
-    ensure!(b.replicate("y = 1; ")? == Status::SUCCESS, "B cannot write to its lane");
-    ensure!(a.replicate("x = 2; ")? == Status::SUCCESS, "A leads and cannot write");
+    ensure!(a.replicate("x = 1; ")? == WcStatus::SUCCESS, "A leads and cannot write");
+    ensure!(b.replicate("y = 1; ")? == WcStatus::SUCCESS, "B cannot write to its lane");
+    ensure!(a.replicate("x = 2; ")? == WcStatus::SUCCESS, "A leads and cannot write");
 
     replica.depose('A', way)?;
 
     // A has not heard of it.
     let refused = a.replicate("x = 3; ")?;
-    ensure!(refused == Status::REMOTE_ACCESS_ERROR, "A was deposed, and its write ended with {refused}");
-    ensure!(b.replicate("y = 2; ")? == Status::SUCCESS, "B leads and cannot write");
+    ensure!(refused == WcStatus::REM_ACCESS_ERR, "A was deposed, and its write ended with {refused}");
+    ensure!(b.replicate("y = 2; ")? == WcStatus::SUCCESS, "B leads and cannot write");
     replica.check('A', &["x = 1; ", "x = 2; "])?;
     replica.check('B', &["y = 1; ", "y = 2; "])?;
 

@@ -6,9 +6,9 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use cmid_datapath::DataPath;
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, Poller, PortSpace, Watched};
 
-use crate::data::Data;
 use crate::session::{Plan, Progress, Session};
 use crate::voice::Voice;
 
@@ -28,7 +28,7 @@ pub(crate) const PARAM: ConnParam = ConnParam {
 
 /// A client or a server with its one connection.
 #[derive(Debug)]
-pub(crate) struct Agent<D: Data> {
+pub(crate) struct Agent<D: DataPath> {
     plan: Plan,
     voice: Voice,
     channel: ChannelKey,
@@ -40,7 +40,7 @@ pub(crate) struct Agent<D: Data> {
     done: bool,
 }
 
-impl<D: Data> Agent<D> {
+impl<D: DataPath> Agent<D> {
     /// Listens, or starts to connect.
     pub(crate) fn begin<P: Poller>(
         drive: &mut Drive<Watched<D, P>>,

@@ -8,7 +8,6 @@
 mod say;
 mod agent;
 mod args;
-mod data;
 mod demo;
 mod message;
 mod on_blocking;
@@ -23,9 +22,9 @@ use std::sync::mpsc::Sender;
 
 use anyhow::Result;
 use clap::Parser;
+use cmid_datapath::DataPath;
 
 use crate::args::{Args, DeviceName, DriverName, Scene};
-use crate::data::Data;
 use crate::session::Plan;
 use crate::voice::Voice;
 
@@ -39,7 +38,7 @@ fn main() -> Result<()> {
 }
 
 /// One side, on whichever driver. A server `listens` before it waits for its client.
-fn ping<D: Data>(
+fn ping<D: DataPath>(
     driver: DriverName,
     device: D,
     address: SocketAddr,

@@ -1,6 +1,6 @@
 //! What rping's two sides tell each other: where to read from, where to write to.
 
-use crate::data::Remote;
+use cmid_datapath::Remote;
 
 /// 16 bytes, big-endian: a 64-bit address, a 32-bit key, a 32-bit length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

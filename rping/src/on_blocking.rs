@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use cmid_blocking::{Connection, Error, Listener, Options, Ready};
+use cmid_datapath::DataPath;
 use cmid_proto::CmEvent;
 
 use crate::agent::{PARAM, PATIENCE};
-use crate::data::Data;
 use crate::session::{Plan, Progress, Session};
 use crate::voice::Voice;
 
 /// How long a connection may be still.
 const STILL: Duration = Duration::from_secs(60);
 
-pub(crate) fn ping<D: Data>(
+pub(crate) fn ping<D: DataPath>(
     device: D,
     address: SocketAddr,
     plan: Plan,
@@ -46,7 +46,12 @@ pub(crate) fn ping<D: Data>(
     }
 }
 
-fn converse<D: Data>(mut connection: Connection<D>, mut session: Session<D>, plan: Plan, voice: Voice) -> Result<()> {
+fn converse<D: DataPath>(
+    mut connection: Connection<D>,
+    mut session: Session<D>,
+    plan: Plan,
+    voice: Voice,
+) -> Result<()> {
     let tell = |connection: &mut Connection<D>, what: &str| {
         let (id, driver) = connection.parts();
         voice.says(driver.drive(), id, what);

@@ -5,17 +5,17 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::Sender;
 
 use anyhow::Result;
+use cmid_datapath::DataPath;
 use cmid_epoll::{Config, Epoll};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use crate::agent::Agent;
-use crate::data::Data;
 use crate::session::Plan;
 use crate::stall::Stall;
 use crate::voice::Voice;
 
-pub(crate) fn ping<D: Data>(
+pub(crate) fn ping<D: DataPath>(
     device: D,
     address: SocketAddr,
     plan: Plan,

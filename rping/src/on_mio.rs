@@ -5,13 +5,13 @@ use std::os::fd::AsRawFd;
 use std::sync::mpsc::Sender;
 
 use anyhow::Result;
+use cmid_datapath::DataPath;
 use cmid_mio::{Config, Mio};
 use cmid_proto::Limits;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::agent::Agent;
-use crate::data::Data;
 use crate::session::Plan;
 use crate::stall::Stall;
 use crate::voice::Voice;
@@ -19,7 +19,7 @@ use crate::voice::Voice;
 /// The CQ's; the driver has those from 1 on.
 const CQ: Token = Token(0);
 
-pub(crate) fn ping<D: Data>(
+pub(crate) fn ping<D: DataPath>(
     device: D,
     address: SocketAddr,
     plan: Plan,

@@ -3,15 +3,15 @@
 use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result, bail, ensure};
+use cmid_datapath::{Access, Caps, Completion as _, Cq as _, DataPath, Mr as _, Pd as _, Qp as _, WcStatus};
 use cmid_proto::{Errno, IdKey};
 
-use crate::data::{Data, Done, Reach};
 use crate::message::{Message, ping_data, text};
 
 /// Work requests of each kind; a ping has at most two under way.
 const DEPTH: u32 = 16;
-/// `IBV_WC_WR_FLUSH_ERR`: the connection has ended under a work request.
-const FLUSHED: u32 = 5;
+/// What the peer's reads and writes need.
+const REACHED: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_WRITE);
 
 /// The work requests, by their wr_id.
 const SEND: u64 = 1;
@@ -47,7 +47,7 @@ pub(crate) enum Progress {
 }
 
 /// The queue pair, its memory and where the ping-pong stands.
-pub(crate) struct Session<D: Data> {
+pub(crate) struct Session<D: DataPath> {
     plan: Plan,
     half: Half,
     pings: u64,
@@ -66,29 +66,29 @@ pub(crate) struct Session<D: Data> {
     _pd: D::Pd,
 }
 
-impl<D: Data> std::fmt::Debug for Session<D> {
+impl<D: DataPath> std::fmt::Debug for Session<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("plan", &self.plan).field("pings", &self.pings).finish_non_exhaustive()
     }
 }
 
-impl<D: Data> Session<D> {
+impl<D: DataPath> Session<D> {
     /// Makes the QP on the id and what goes with it, and is ready to receive.
     pub(crate) fn new(device: &mut D, id: IdKey, plan: Plan) -> Result<Self, Errno> {
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2 * DEPTH)?;
-        D::arm(&cq)?;
-        let qp = device.create_qp(id, &pd, &cq, DEPTH)?;
+        cq.arm()?;
+        let qp = device.create_qp(id, &pd, &cq, &cq, Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH })?;
         let mut session = Session {
             plan,
             half: Half::Read,
             pings: 0,
             sending: false,
             unsent: None,
-            recv: D::register(&pd, Message::LEN, Reach::Local)?,
-            send: D::register(&pd, Message::LEN, Reach::Local)?,
-            sink: D::register(&pd, plan.size, Reach::Peer)?,
-            source: D::register(&pd, plan.size, Reach::Peer)?,
+            recv: pd.register(vec![0; Message::LEN], Access::LOCAL_WRITE)?,
+            send: pd.register(vec![0; Message::LEN], Access::LOCAL_WRITE)?,
+            sink: pd.register(vec![0; plan.size], REACHED)?,
+            source: pd.register(vec![0; plan.size], REACHED)?,
             qp,
             cq,
             _pd: pd,
@@ -102,7 +102,7 @@ impl<D: Data> Session<D> {
     }
 
     pub(crate) fn cq_fd(&self) -> BorrowedFd<'_> {
-        D::cq_fd(&self.cq)
+        self.cq.fd()
     }
 
     /// The connection stands: the client begins.
@@ -112,10 +112,10 @@ impl<D: Data> Session<D> {
 
     /// Takes every completion that is there and does what follows.
     pub(crate) fn run(&mut self) -> Result<Progress> {
-        D::take_notifications(&self.cq)?;
+        self.cq.take_notifications()?;
         // Armed before it is emptied, so that a completion after the last look makes the descriptor readable.
-        D::arm(&self.cq)?;
-        while let Some(done) = D::poll(&mut self.cq)? {
+        self.cq.arm()?;
+        while let Some(done) = self.cq.poll()? {
             if self.completed(done)? == Progress::Finished {
                 return Ok(Progress::Finished);
             }
@@ -123,12 +123,14 @@ impl<D: Data> Session<D> {
         Ok(Progress::Going)
     }
 
-    fn completed(&mut self, done: Done) -> Result<Progress> {
-        if done.status == FLUSHED {
+    fn completed(&mut self, done: D::Completion) -> Result<Progress> {
+        // The connection has ended under it.
+        if done.status() == WcStatus::WR_FLUSH_ERR {
             return Ok(Progress::Going);
         }
-        ensure!(done.status == 0, "work request {} failed with status {}", done.wr_id, done.status);
-        match done.wr_id {
+        let (wr_id, WcStatus(status)) = (done.wr_id(), done.status());
+        ensure!(status == 0, "work request {wr_id} failed with status {status}");
+        match wr_id {
             SEND => {
                 self.sending = false;
                 if let Some(message) = self.unsent.take() {
@@ -136,9 +138,9 @@ impl<D: Data> Session<D> {
                 }
             }
             RECV => {
-                ensure!(done.byte_len as usize == Message::LEN, "a message of {} bytes", done.byte_len);
+                ensure!(done.byte_len() as usize == Message::LEN, "a message of {} bytes", done.byte_len());
                 let mut bytes = [0; Message::LEN];
-                D::read(&self.recv, 0, &mut bytes)?;
+                self.recv.read(0, &mut bytes)?;
                 self.receive()?;
                 return if self.plan.server { self.told(Message::decode(bytes)) } else { self.go_ahead() };
             }
@@ -157,8 +159,8 @@ impl<D: Data> Session<D> {
             self.plan.size
         );
         match self.half {
-            Half::Read => D::post_read(&mut self.qp, RDMA, &self.sink, 0..len, message.at)?,
-            Half::Write => D::post_write(&mut self.qp, RDMA, &self.sink, 0..len, message.at)?,
+            Half::Read => self.qp.post_read(RDMA, &self.sink, 0..len, message.at)?,
+            Half::Write => self.qp.post_write(RDMA, &self.sink, 0..len, message.at)?,
         }
         Ok(Progress::Going)
     }
@@ -178,15 +180,15 @@ impl<D: Data> Session<D> {
             }
         }
         // What a "go ahead" contains does not matter.
-        self.send(Message { at: D::here(&self.sink), len: 0 })
+        self.send(Message { at: self.sink.remote(), len: 0 })
     }
 
     /// Client: begins a ping.
     fn ping(&mut self) -> Result<()> {
         let data = ping_data(self.pings, self.plan.size);
-        D::write(&mut self.source, 0, &data)?;
+        self.source.write(0, &data)?;
         self.half = Half::Read;
-        self.send(Message { at: D::here(&self.source), len: self.plan.size as u32 })
+        self.send(Message { at: self.source.remote(), len: self.plan.size as u32 })
     }
 
     /// Client: the server has read, or has written.
@@ -194,7 +196,7 @@ impl<D: Data> Session<D> {
         match self.half {
             Half::Read => {
                 self.half = Half::Write;
-                self.send(Message { at: D::here(&self.sink), len: self.plan.size as u32 })?;
+                self.send(Message { at: self.sink.remote(), len: self.plan.size as u32 })?;
             }
             Half::Write => {
                 let data = self.data(&self.sink)?;
@@ -219,19 +221,19 @@ impl<D: Data> Session<D> {
             self.unsent = Some(message);
             return Ok(());
         }
-        D::write(&mut self.send, 0, &message.encode())?;
-        D::post_send(&mut self.qp, SEND, &self.send, 0..Message::LEN).context("posting a send")?;
+        self.send.write(0, &message.encode())?;
+        self.qp.post_send(SEND, &self.send, 0..Message::LEN).context("posting a send")?;
         self.sending = true;
         Ok(())
     }
 
     fn receive(&mut self) -> Result<(), Errno> {
-        D::post_recv(&mut self.qp, RECV, &self.recv, 0..Message::LEN)
+        self.qp.post_recv(RECV, &self.recv, 0..Message::LEN)
     }
 
     fn data(&self, mr: &D::Mr) -> Result<Vec<u8>> {
         let mut data = vec![0; self.plan.size];
-        D::read(mr, 0, &mut data)?;
+        mr.read(0, &mut data)?;
         Ok(data)
     }
 }

@@ -28,6 +28,6 @@ pub struct Counters {
     /// Completions that did not fit into their completion queue.
     pub overruns: u64,
     /// Buffers that were given back while a registration at the device referred to them. Anything but 0 is a defect of
-    /// the machines, or of what was assumed about the provider ([`Provider::ChecksFirst`](crate::Provider)).
+    /// the machines, or of a driver that says `EOPNOTSUPP` of what it has begun ([`Left`](crate::Left)).
     pub freed_in_use: u64,
 }

@@ -19,6 +19,7 @@ impl World {
         for no in closed {
             self.close_id(no);
         }
+        self.queues.drop_windows(host);
         let orphans: Vec<QpNo> = self.queues.pairs.keys().filter(|qp| qp.host == host).copied().collect();
         for qp in orphans {
             self.qp_to_error(qp);

@@ -36,7 +36,6 @@ pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) library: Library,
     pub(crate) domains: Domains,
-    pub(crate) last_mr: u64,
     /// Something has changed that regions without a handle may wait for.
     pub(crate) sweep: bool,
     pub(crate) queues: Queues,
@@ -62,7 +61,6 @@ impl World {
             memory: Memory::default(),
             library: Library::default(),
             domains: Domains::default(),
-            last_mr: 0,
             sweep: false,
             queues: Queues::default(),
             next_file: 0,

@@ -7,30 +7,25 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_conformance::Subject;
+use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, Datagram, GroupKey, IdKey, Progress};
 
-use crate::data::{Data, Polled, Port};
+use crate::port::{Polled, Port};
 use crate::station::{PATIENCE, Station};
 
 /// An id that is a member.
-struct Member<P> {
+struct Member<D: DataPath> {
     id: IdKey,
     group: GroupKey,
-    port: P,
+    port: Port<D>,
     at: Datagram,
 }
 
-fn join<S, D>(
-    station: &mut Station<S>,
-    group: IpAddr,
-    bind: IpAddr,
-    size: usize,
-    send_only: bool,
-) -> Result<Member<D::Port>>
+fn join<S, D>(station: &mut Station<S>, group: IpAddr, bind: IpAddr, size: usize, send_only: bool) -> Result<Member<D>>
 where
     S: Subject,
     S::Device: DerefMut<Target = D>,
-    D: Data,
+    D: DataPath,
 {
     let (id, address) = (station.id()?, SocketAddr::new(group, 0));
     station.drive().bind(id, SocketAddr::new(bind, 0))?;
@@ -43,11 +38,11 @@ where
     Ok(Member { id, group: key, port, at })
 }
 
-fn leave<S, D>(station: &mut Station<S>, member: Member<D::Port>) -> Result<()>
+fn leave<S, D>(station: &mut Station<S>, member: Member<D>) -> Result<()>
 where
     S: Subject,
     S::Device: DerefMut<Target = D>,
-    D: Data,
+    D: DataPath,
 {
     let progress = station.drive().leave(member.id, member.group)?;
     ensure!(progress == Progress::Done, "the group is not left");
@@ -67,7 +62,7 @@ pub(crate) fn receive<S, D>(
 where
     S: Subject,
     S::Device: DerefMut<Target = D>,
-    D: Data,
+    D: DataPath,
 {
     let mut station = Station::new(driver)?;
     let mut member = join(&mut station, group, bind, size, false)?;
@@ -99,7 +94,7 @@ pub(crate) fn send<S, D>(driver: S, group: IpAddr, bind: IpAddr, count: u32, siz
 where
     S: Subject,
     S::Device: DerefMut<Target = D>,
-    D: Data,
+    D: DataPath,
 {
     let mut station = Station::new(driver)?;
     let mut member = join(&mut station, group, bind, size, true)?;

@@ -5,9 +5,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
-mod data;
 mod group;
 mod ping;
+mod port;
 mod serve;
 mod station;
 
@@ -18,6 +18,7 @@ use std::sync::mpsc::{Sender, channel};
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cmid_conformance::{Make, OnBlocking, OnEpoll, OnMio, Subject};
+use cmid_datapath::DataPath;
 use cmid_sim::{Clock, Config, Fabric, SimDevice};
 
 /// Exchanges datagrams and multicast messages.
@@ -107,7 +108,7 @@ fn on_hardware(_: Driver, _: Role) -> Result<()> {
 /// Plays a role. The one that waits for the other says when it is `ready`.
 fn on<D>(driver: Driver, role: Role, device: D, ready: &Sender<()>) -> Result<()>
 where
-    D: data::Data + cmid_conformance::TestDevice,
+    D: DataPath + cmid_conformance::TestDevice,
 {
     fn made<S>(made: cmid_conformance::Check<S>) -> Result<S> {
         made.map_err(|failure| anyhow::anyhow!("{failure}"))
@@ -123,7 +124,7 @@ fn play<S, D>(driver: S, role: Role, ready: &Sender<()>) -> Result<()>
 where
     S: Subject,
     S::Device: std::ops::DerefMut<Target = D>,
-    D: data::Data,
+    D: DataPath,
 {
     match role {
         Role::Serve(flow) => serve::run(driver, flow.address, flow.count, flow.size, ready),

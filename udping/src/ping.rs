@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use cmid_conformance::Subject;
+use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, ConnParam, Datagram};
 
-use crate::data::{Data, Polled, Port};
+use crate::port::Polled;
 use crate::station::{PATIENCE, Station};
 
 /// Datagrams are not reliable: one that has no answer by then is sent again.
@@ -19,7 +20,7 @@ pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize)
 where
     S: Subject,
     S::Device: DerefMut<Target = D>,
-    D: Data,
+    D: DataPath,
 {
     ensure!(size >= 4, "a datagram starts with its number: at least 4 bytes");
     let mut station = Station::new(driver)?;

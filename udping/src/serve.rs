@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use cmid_conformance::Subject;
+use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, ConnParam, Time};
 
-use crate::data::{Arrived, Data, Polled, Port};
+use crate::port::{Arrived, Polled, Port};
 use crate::station::{PATIENCE, Station};
 
 /// How long it stays to answer datagrams that are sent again.
@@ -24,7 +25,7 @@ pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize,
 where
     S: Subject,
     S::Device: DerefMut<Target = D>,
-    D: Data,
+    D: DataPath,
 {
     let mut station = Station::new(driver)?;
     let listener = station.id()?;
@@ -67,7 +68,7 @@ where
 }
 
 /// Sends a datagram back; its number.
-fn answer<P: Port>(port: &mut P, arrived: Arrived) -> Result<u32> {
+fn answer<D: DataPath>(port: &mut Port<D>, arrived: Arrived) -> Result<u32> {
     let bytes = port.read(arrived)?;
     let Some(number) = bytes.first_chunk::<4>() else { bail!("a datagram of {} bytes", bytes.len()) };
     let way = port.way_back(arrived)?;

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use cmid_conformance::Subject;
+use cmid_datapath::DataPath;
 use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, EventKind, IdKey, PortSpace};
 
-use crate::data::{Data, Port, SLOTS};
+use crate::port::{Port, SLOTS};
 
 /// How long any step may take. Emulated machines are slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -22,7 +23,7 @@ impl<S, D> Station<S>
 where
     S: Subject,
     S::Device: DerefMut<Target = D>,
-    D: Data,
+    D: DataPath,
 {
     pub(crate) fn new(mut driver: S) -> Result<Self> {
         let channel = driver.drive().open_channel(Acks::OnDelivery)?;
@@ -69,8 +70,8 @@ where
     }
 
     /// A QP on an id, with every receive posted.
-    pub(crate) fn open_port(&mut self, id: IdKey, size: usize) -> Result<D::Port> {
-        let mut port = self.drive().attach_qp(id, |device, id| device.deref_mut().open_port(id, size))?;
+    pub(crate) fn open_port(&mut self, id: IdKey, size: usize) -> Result<Port<D>> {
+        let mut port = self.drive().attach_qp(id, |device, id| Port::open(device.deref_mut(), id, size))?;
         for slot in 0..SLOTS {
             port.post_recv(slot).with_context(|| format!("posting receive {slot}"))?;
         }
@@ -80,7 +81,7 @@ where
     /// The id and its QP go.
     pub(crate) fn close(&mut self, id: IdKey) -> Result<()> {
         let deadline = self.drive().within(PATIENCE);
-        self.drive().detach_qp(id, |device, id| device.deref_mut().close_port(id))?;
+        self.drive().detach_qp(id, |device, id| device.deref_mut().destroy_qp(id))?;
         self.drive().destroy(id, deadline)?;
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::{
     env,
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 /// What all steps share.
@@ -55,6 +55,19 @@ impl Context {
     /// Runs cargo in the workspace and returns what it writes to standard output.
     pub(crate) fn cargo_output(&self, arguments: &[&str]) -> Result<String> {
         output(&mut self.cargo_command(arguments))
+    }
+
+    /// Runs cargo in the workspace, its output being ours, and returns what it has written to standard output.
+    pub(crate) fn cargo_tells(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<String> {
+        let mut command = self.cargo_command(arguments);
+        command.envs(environment.iter().copied()).stderr(Stdio::inherit());
+        let output = command.output().context("cargo")?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        print!("{said}");
+        if !output.status.success() {
+            bail!("cargo {} failed: {}", arguments.join(" "), output.status);
+        }
+        Ok(said)
     }
 
     fn cargo_command(&self, arguments: &[&str]) -> Command {

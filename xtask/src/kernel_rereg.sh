@@ -8,17 +8,26 @@ case $expect in
 esac
 
 LD_PRELOAD=/tmp/shim.so "$rereg" --expect "$expect"
-# It cannot pass for want of the shim, nor fencing for taking the other way.
-if "$rereg" --expect "$expect" >/tmp/rereg 2>&1; then
-    cat /tmp/rereg
-    echo "rereg passes without the shim"
-    exit 1
-fi
-if "$fencing" --device verbs --way in-place >/tmp/fencing 2>&1; then
-    cat /tmp/fencing
-    echo "rdma-core's provider re-registers in place"
-    exit 1
-fi
+
+# A command fails, and for this reason: it says so.
+fails_with() {
+    reason=$1
+    shift
+    if "$@" >/tmp/said 2>&1; then
+        cat /tmp/said
+        echo "$* passes, where it should say: $reason"
+        exit 1
+    fi
+    if ! grep -qF "$reason" /tmp/said; then
+        cat /tmp/said
+        echo "$* fails, but not with: $reason"
+        exit 1
+    fi
+}
+
+# rereg cannot pass for want of the shim, nor fencing for taking the other way: rdma-core's provider cannot re-register.
+fails_with "the shim is not there" "$rereg" --expect "$expect"
+fails_with "it went Anew, not InPlace" "$fencing" --device verbs --way in-place
 
 echo "== fencing through the shim: $way"
 LD_PRELOAD=/tmp/shim.so "$fencing" --device verbs --way $way

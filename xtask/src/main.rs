@@ -6,6 +6,7 @@
 
 mod blocking;
 mod checks;
+mod compile_fail;
 mod conformance;
 mod context;
 mod datagrams;

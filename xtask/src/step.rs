@@ -32,7 +32,7 @@ pub(crate) enum Work {
     /// Does something of our own in several VMs at once, on these kernels.
     Guests(&'static str, fn(&mut Context) -> Result<()>),
     /// Runs in the VM a program of the release build, with these arguments, for at most so many seconds.
-    Guest(u64, &'static str, &'static [&'static str]),
+    Guest(On, u64, &'static str, &'static [&'static str]),
     /// Runs in the VM, for at most so many seconds, a command that is put together first, for that kernel.
     GuestCommand(On, u64, fn(&Context, Kernel) -> Vec<OsString>),
 }
@@ -71,9 +71,10 @@ impl Work {
     fn place(&self, context: &Context) -> String {
         match self {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::BuildForGuest(_) => "host".to_owned(),
-            Work::Conformance(on, _) | Work::GuestCommand(on, ..) => format!("VM, kernel {}", on.kernel(context)),
+            Work::Conformance(on, _) | Work::Guest(on, ..) | Work::GuestCommand(on, ..) => {
+                format!("VM, kernel {}", on.kernel(context))
+            }
             Work::Guests(kernels, _) => format!("VMs, kernels {kernels}"),
-            Work::Guest(..) => format!("VM, kernel {}", context.kernel),
         }
     }
 
@@ -87,10 +88,10 @@ impl Work {
             Work::Host(check) => check(context),
             Work::Conformance(on, limit) => conformance::in_guest(context, on.kernel(context), *limit),
             Work::Guests(_, programme) => programme(context),
-            Work::Guest(limit, program, arguments) => {
+            Work::Guest(on, limit, program, arguments) => {
                 let mut command = vec![context.release(program).into_os_string()];
                 command.extend(arguments.iter().map(OsString::from));
-                guest::run(context.kernel, *limit, &command, Vec::new())
+                guest::run(on.kernel(context), *limit, &command, Vec::new())
             }
             Work::GuestCommand(on, limit, command) => {
                 let kernel = on.kernel(context);

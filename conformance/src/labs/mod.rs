@@ -1,5 +1,6 @@
 //! The two labs: a simulated fabric in real time, and soft-RoCE as the project's VM sets it up.
 
+mod failing;
 #[cfg(feature = "verbs")]
 mod guest;
 mod sim;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::Net;
 
+pub use failing::{Failing, FailingLab, OnFailing, Run, errnos};
 pub use sim::SimLab;
 #[cfg(feature = "verbs")]
 pub use verbs::VerbsLab;

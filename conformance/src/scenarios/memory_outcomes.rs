@@ -32,16 +32,25 @@ impl<L: Lab> Tried<L> {
         Ok(Tried { old, new, mr, before, there, ended })
     }
 
-    /// The old registration is as good as before, and the new buffer came back.
+    /// The old registration is as good as before. The new buffer has come back, unless the device may know it: then it does
+    /// when nothing is registered any more, and another one is refused until then.
     fn old_is_valid(self, b: &mut Bench<'_, L>, what: &str, code: Code, errno: Errno) -> Check {
-        failed(what, self.ended.0, Step::Reregister(code), errno, Valid::Old)?;
-        same(what, self.ended.1, Some(bytes(2)))?;
-        same(what, fields(&self.mr), self.before)?;
-        users_are(what, (&self.old, &self.new), (1, 0))?;
-        same(what, b.peer_reads(&self.old, self.there, LEN)?, Ok(bytes(1)))?;
-        same(what, deregister(self.mr)?, bytes(1))?;
-        unused(&self.old)?;
-        unused(&self.new)
+        let Tried { old, new, mut mr, before, there, ended } = self;
+        failed(what, ended.0, Step::Reregister(code), errno, Valid::Old)?;
+        let kept = code == Code::Cmd;
+        same(what, ended.1, (!kept).then(|| bytes(2)))?;
+        if kept {
+            let (again, back) = mr.reregister(Change::default().to_buffer(bytes(3)), Policy::default());
+            refused(what, again, Why::InDoubt)?;
+            same(what, back, Some(bytes(3)))?;
+        }
+        same(what, fields(&mr), before)?;
+        users_are(what, (&old, &new), (1, 0))?;
+        same(what, b.peer_reads(&old, there, LEN)?, Ok(bytes(1)))?;
+        let returned = mr.deregister().map_err(|(_, error)| error)?;
+        same(what, (returned.buffer, returned.other), (bytes(1), kept.then(|| bytes(2))))?;
+        unused(&old)?;
+        unused(&new)
     }
 
     /// Neither can be relied on: all is kept until the one thing has been done that is legal, once.
@@ -89,8 +98,8 @@ pub(super) fn row_98_old_memory_that_cannot_be_given_back_to_children<L: Lab>(b:
     unused(&new)
 }
 
-/// ERR_CMD stands for everything from below: what the kernel refuses, EINVAL, has touched nothing. Nor has anything else if
-/// the provider is known to check first.
+/// ERR_CMD stands for everything from below: what the kernel refuses, EINVAL, leaves the old registration valid. So does
+/// anything else if the provider is known to check first.
 pub(super) fn row_95_refused_before_anything_was_touched<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     let tried = Tried::with(b, MemoryFault::Untouched(Errno::EINVAL), Provider::Unknown)?;

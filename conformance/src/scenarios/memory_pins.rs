@@ -94,16 +94,20 @@ pub(super) fn until_the_flush_is_polled<L: Lab>(b: &mut Bench<'_, L>) -> Check {
 pub(super) fn until_the_qp_is_gone<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
-    let mr = register(&pd, bytes(1), READABLE)?;
+    let other = b.pd(Who::Server)?;
+    let (mr, foreign) = (register(&pd, bytes(1), READABLE)?, register(&other, bytes(2), READABLE)?);
     let ends = {
         let (client, mut server) = b.join(&own, &pd)?;
         server.qp.post_recv(1, &mr, 0..LEN)?;
+        server.qp.post_recv(2, &foreign, 0..LEN)?;
         (client, server)
     };
     let mr = pinned("posted", mr)?;
+    free("of another PD than the QP, which could not use it", foreign)?;
     b.part(ends)?;
     free("nobody has polled, and nobody can", mr)?;
     unused(&own)?;
+    unused(&other)?;
     unused(&pd)
 }
 

@@ -3,9 +3,11 @@
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Change, Fallback, Policy, Step, Valid, Why};
 
-use super::memory::{LEN, READABLE, bytes, changed, deregister, failed, fields, refused, register, unused, used};
+use super::memory::{
+    LEN, READABLE, bytes, changed, contents, deregister, failed, fields, refused, register, unused, used,
+};
 use crate::bench::{Who, remote};
-use crate::failure::same;
+use crate::failure::{ensure, same};
 use crate::{Bench, Check, Failure, Lab, Remote, Status, TestMr, TestMw, TestPd, TestQp};
 
 /// Nobody may read it but through a window.
@@ -20,18 +22,31 @@ pub(super) fn row_83_a_bound_window_holds_its_memory<L: Lab>(b: &mut Bench<'_, L
     server.qp.post_bind(1, &mut window, &mr, 0..LEN / 2, Access::REMOTE_READ)?;
     b.ends(&mut server, 1, Status::Success)?;
     used("users", &pd, 3)?;
-    client.qp.post_read(2, &into, 0..LEN / 2, Remote { addr: mr.addr(), rkey: window.rkey() })?;
+    let first = window.rkey();
+    client.qp.post_read(2, &into, 0..LEN / 2, Remote { addr: mr.addr(), rkey: first })?;
     b.ends(&mut client, 2, Status::Success)?;
-    same("what the peer has read", &deregister(into)?[..LEN / 2], &bytes(1)[..LEN / 2])?;
+    same("what the peer has read", &contents(&into)?[..LEN / 2], &bytes(1)[..LEN / 2])?;
     let before = fields(&mr);
     let Err((mr, error)) = mr.deregister() else { return Err(Failure("deregistered".into())) };
     failed::<()>("deregister", Err(error), Step::Deregister, Errno::EINVAL, Valid::Old)?;
     same("the MR", fields(&mr), before)?;
     refused("dealloc", pd.dealloc(), Why::InUse(3))?;
-    // Before its QP goes: rxe's would wait for the window, for 50 s, and then count wrongly.
-    drop(window);
-    same("what comes back", deregister(mr)?, bytes(1))?;
+    // Taken back, it can be bound again, and has another key.
+    server.qp.post_invalidate(3, &window)?;
+    b.ends(&mut server, 3, Status::Success)?;
+    server.qp.post_bind(4, &mut window, &mr, LEN / 2..LEN, Access::REMOTE_READ)?;
+    b.ends(&mut server, 4, Status::Success)?;
+    ensure(window.rkey() != first, || "the same key".into())?;
+    let half = Remote { addr: mr.addr() + (LEN / 2) as u64, rkey: window.rkey() };
+    client.qp.post_read(5, &into, LEN / 2..LEN, half)?;
+    b.ends(&mut client, 5, Status::Success)?;
+    same("what the peer has read", deregister(into)?, bytes(1))?;
+    // It keeps its QP: rxe's would wait for the window, for 50 s, and then count wrongly.
     b.part((client, server))?;
+    used("a bound window without a connection", &pd, 3)?;
+    drop(window);
+    used("the MR", &pd, 1)?;
+    same("what comes back", deregister(mr)?, bytes(1))?;
     unused(&own)?;
     unused(&pd)
 }

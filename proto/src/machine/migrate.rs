@@ -160,6 +160,8 @@ impl Core {
         self.relocate(key, to, to, by_event);
         if let Some(id) = self.ids.get_mut(key) {
             id.sync = private;
+            // The device is asked to move no listener; of one that has lost its device nothing is left that listens.
+            id.listens = false;
         }
         // It counted as on its way.
         self.leave_channel(to);

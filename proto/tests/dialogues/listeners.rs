@@ -249,3 +249,22 @@ fn a_listener_that_could_not_be_destroyed_listens_on_and_is_not_migrated_by_the_
     assert_eq!((stage.core.home(listener), stage.core.line(listener)), (Some(there), line));
     stage.ends(&[listener], &[here, there]);
 }
+
+#[test]
+fn a_listener_without_a_device_that_the_device_moved_is_migrated_by_the_device_from_then_on() {
+    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
+    let id = stage.in_state(channel, State::Listening);
+    let line = stage.core.line(id).unwrap();
+    stage.says(id, CmEvent::DeviceRemoval);
+    stage.does(id, to(channel));
+    assert_eq!((stage.core.line(id), stage.core.has_channel(line)), (Some(channel), false));
+    // It lives on, and not as a listener: it is on a channel that others may be on.
+    stage.asks(id, Request::Destroy).unwrap();
+    stage.expect_call("destroy_id", Err(Errno::EBUSY));
+    assert_eq!(stage.state(id), State::Failed);
+    stage.asks(id, TO_SYNC).unwrap();
+    stage.expect_call("create_event_channel", OK);
+    stage.expect_call("migrate_id", OK);
+    assert!(stage.core.is_sync(id) && stage.core.home(id) != Some(channel));
+    stage.ends(&[id], &[channel]);
+}

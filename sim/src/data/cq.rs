@@ -7,7 +7,6 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 
 use crate::channel::{signal_eventfd, take_eventfd};
-use crate::data::mr::MrNo;
 use crate::data::qp::QpNo;
 use crate::fabric::Fabric;
 use crate::host::HostNo;
@@ -25,6 +24,8 @@ impl WcStatus {
     pub const SUCCESS: WcStatus = WcStatus(0);
     /// The message is longer than the receive that was posted for it.
     pub const LOC_LEN_ERR: WcStatus = WcStatus(1);
+    /// The device cannot do this: a window was to be invalidated that is not bound.
+    pub const LOC_QP_OP_ERR: WcStatus = WcStatus(2);
     /// The local memory may not be used like this.
     pub const LOC_PROT_ERR: WcStatus = WcStatus(4);
     /// The QP was, or went, into its error state.
@@ -49,6 +50,7 @@ pub(crate) mod opcode {
     pub(crate) const RDMA_WRITE: u32 = 1;
     pub(crate) const RDMA_READ: u32 = 2;
     pub(crate) const BIND_MW: u32 = 5;
+    pub(crate) const LOCAL_INV: u32 = 6;
     pub(crate) const RECV: u32 = 128;
 }
 
@@ -59,7 +61,8 @@ pub struct Completion {
     pub wr_id: u64,
     /// How it ended.
     pub status: WcStatus,
-    /// `IBV_WC_SEND` 0, `IBV_WC_RDMA_WRITE` 1, `IBV_WC_RDMA_READ` 2, `IBV_WC_BIND_MW` 5 or `IBV_WC_RECV` 128.
+    /// `IBV_WC_SEND` 0, `IBV_WC_RDMA_WRITE` 1, `IBV_WC_RDMA_READ` 2, `IBV_WC_BIND_MW` 5, `IBV_WC_LOCAL_INV` 6 or
+    /// `IBV_WC_RECV` 128.
     pub opcode: u32,
     /// Bytes received or read, for a datagram the [`GRH_LEN`](crate::GRH_LEN) before it included; 0 for the others, and
     /// after a failure.
@@ -81,13 +84,14 @@ impl Default for Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pin {
     pub(crate) qp: QpNo,
-    pub(crate) mr: MrNo,
+    /// The local key of a region.
+    pub(crate) key: u32,
 }
 
 #[derive(Debug)]
 pub(crate) struct CqState {
     depth: usize,
-    ready: VecDeque<(Completion, Pin)>,
+    ready: VecDeque<(Completion, Option<Pin>)>,
     armed: bool,
     overrun: bool,
     /// Shared with the handle, which lends it out.
@@ -100,7 +104,7 @@ impl CqState {
     }
 
     /// Adds a completion; false if there was no room.
-    pub(crate) fn complete(&mut self, completion: Completion, pin: Pin) -> bool {
+    pub(crate) fn complete(&mut self, completion: Completion, pin: Option<Pin>) -> bool {
         if self.ready.len() >= self.depth {
             self.overrun = true;
             return false;
@@ -112,8 +116,8 @@ impl CqState {
         true
     }
 
-    /// Takes completions; returns the pins that end with them.
-    pub(crate) fn poll(&mut self, into: &mut [Completion]) -> Result<Vec<Pin>, Errno> {
+    /// Takes completions; returns for each the pin that ends with it.
+    pub(crate) fn poll(&mut self, into: &mut [Completion]) -> Result<Vec<Option<Pin>>, Errno> {
         if self.ready.is_empty() && self.overrun {
             return Err(Errno::EOVERFLOW);
         }
@@ -189,7 +193,7 @@ mod tests {
     fn a_full_queue_overruns_and_says_so_at_its_end() {
         let fd = Arc::new(new_eventfd().unwrap());
         let mut cq = CqState::new(2, Arc::clone(&fd));
-        let pin = |n| Pin { qp: QpNo { host: HostNo(0), num: 1 }, mr: MrNo(n) };
+        let pin = |key| Some(Pin { qp: QpNo { host: HostNo(0), num: 1 }, key });
         assert!(cq.complete(Completion { wr_id: 1, ..Completion::default() }, pin(1)));
         assert_eq!(take_eventfd(&fd), 0);
         cq.armed = true;

@@ -6,7 +6,7 @@ use cmid_proto::{GlobalRoute, Service};
 
 use crate::data::cq::WcStatus;
 use crate::data::qp::{QpNo, QpState};
-use crate::data::queues::{Pair, Receive, Received};
+use crate::data::queues::{Pair, Received};
 use crate::data::space::Place;
 use crate::data::transfer::count;
 use crate::gid::ip_of;
@@ -81,8 +81,8 @@ impl World {
             }
             None => (WcStatus::LOC_PROT_ERR, 0),
         };
-        let Receive { wr_id, mr, .. } = receive;
-        self.finish_receive(qp, Received { wr_id, mr, status, byte_len, src_qp: datagram.from.num });
+        let (wr_id, pinned) = (receive.wr_id, receive.place.pins());
+        self.finish_receive(qp, Received { wr_id, pinned, status, byte_len, src_qp: datagram.from.num });
         Some(())
     }
 }

@@ -70,7 +70,8 @@ impl SimDevice {
         Ok(Qp { fabric: self.fabric().clone(), no })
     }
 
-    /// Takes the QP off an id and destroys it (rdma_destroy_qp(3)). What was posted never completes.
+    /// Takes the QP off an id and destroys it (rdma_destroy_qp(3)). What was posted never completes. If a window was bound
+    /// through it ([`Mw`](crate::Mw)), it goes to its error state instead, and with the window.
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.

@@ -8,6 +8,7 @@ use cmid_proto::memory::{Access, Changes, Keys};
 
 use crate::config::{Config, Flavour, Rereg};
 use crate::data::fault::Left;
+use crate::data::qp::QpNo;
 use crate::data::rereg::Request;
 use crate::data::space::{Place, Space, Stretch};
 use crate::data::window::{MwNo, Window};
@@ -337,17 +338,17 @@ impl Memory {
         self.space.bytes_mut(place.stretch())
     }
 
-    /// Memory that a peer names, by the key of an MR or of a window; `None` where the hardware objects.
-    pub(crate) fn for_remote(&mut self, host: HostNo, pd: PdNo, place: Place, needs: Access) -> Option<&mut [u8]> {
+    /// Memory that the peer of a QP names, by the key of an MR or of a window; `None` where the hardware objects.
+    pub(crate) fn for_remote(&mut self, qp: QpNo, pd: PdNo, place: Place, needs: Access) -> Option<&mut [u8]> {
         if place.len == 0 {
             return Some(&mut []);
         }
         let allowed = match *self.keyed.get(&place.key)? {
             Keyed::Mr(handle) => {
-                let mr = self.mrs.get(&handle).filter(|mr| mr.host == host)?;
+                let mr = self.mrs.get(&handle).filter(|mr| mr.host == qp.host)?;
                 mr.hardware.filter(|hardware| hardware.pd == pd && hardware.access.contains(needs))?.range
             }
-            Keyed::Mw(no) => self.through_window(host, pd, no, needs)?,
+            Keyed::Mw(no) => self.through_window(qp, pd, no, needs)?,
         };
         if !allowed.contains(place.stretch()) {
             return None;

@@ -15,7 +15,6 @@ use crate::data::rereg::Request;
 use crate::data::space::{Lent, Place, Stretch};
 use crate::fabric::{Fabric, Shared};
 use crate::host::DeviceNo;
-use crate::world::World;
 
 /// What is registered: plain memory.
 pub type Buffer = Vec<u8>;
@@ -26,10 +25,6 @@ pub type Change = memory::Change<Pd, Buffer>;
 /// The machine of one MR.
 pub(crate) type Machine = Region<PdUse, Lent, MrHandle>;
 
-/// Names one MR of a program, whatever registrations it has had; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct MrNo(pub(crate) u64);
-
 /// What came of a re-registration.
 #[derive(Debug)]
 #[must_use]
@@ -37,14 +32,18 @@ pub struct Reregistered {
     /// How it went, or why not. [`Failure::valid`](memory::Failure::valid) says which registration can be used.
     pub result: Result<Way, Error>,
     /// The buffer that the device does not refer to: the old one if the new registration is valid, the new one after a
-    /// refusal or if the old one is valid. `None` if there was only one, or if neither is valid: the region keeps both
-    /// then.
+    /// refusal, or if the old one is valid and the device has never heard of the new. `None` if there was only one, if
+    /// neither registration is valid, or if the driver failed at other memory otherwise than with `EOPNOTSUPP`: the region
+    /// keeps both then, until [`Mr::deregister`].
     pub buffer: Option<Buffer>,
 }
 
 /// A registered buffer. Its bytes are read and written by copies only, since a peer may write at any time.
 ///
-/// Work requests that name it pin it until their completions have been polled or their QP is destroyed. Dropping it
+/// Work requests that name it pin it until their completions have been polled or their QP is destroyed:
+/// [`Mr::reregister`] and [`Mr::deregister`] are refused with [`memory::Why::InFlight`], because the work requests would
+/// fail. Those of a QP of another domain do not pin it, since they fail anyway; nor does what is sent inline
+/// ([`Caps::max_inline`](crate::Caps::max_inline)), which has been copied, nor what is empty. Dropping it
 /// ends the registration, or, if it is pinned or the device refuses, lets the fabric do so as soon as that can be.
 #[derive(Debug)]
 pub struct Mr {
@@ -55,7 +54,6 @@ pub struct Mr {
 /// A region, and what it takes to end it.
 #[derive(Clone, Debug)]
 pub(crate) struct Owned {
-    pub(crate) no: MrNo,
     pub(crate) device: DeviceNo,
     machine: Arc<Mutex<Machine>>,
 }
@@ -82,8 +80,7 @@ impl Pd {
         let ended = machine.run(|call| shared.make(self.device, &call));
         match ended {
             Ok(Some(Ended::Registered(_))) => {
-                let no = self.fabric.with(World::new_mr);
-                let own = Owned { no, device: self.device, machine: Arc::new(Mutex::new(machine)) };
+                let own = Owned { device: self.device, machine: Arc::new(Mutex::new(machine)) };
                 Ok(Mr { fabric: self.fabric.clone(), own })
             }
             Ok(Some(Ended::NotRegistered(errno, lent))) => Err((shared.give_back(&lent), Error::Register(errno))),
@@ -174,7 +171,9 @@ impl Mr {
         })
     }
 
-    /// Re-registers it (ibv_rereg_mr(3)). Keys and address may have changed afterwards.
+    /// Re-registers it (ibv_rereg_mr(3)). Keys and address may have changed afterwards. Refused with
+    /// [`memory::Why::InFlight`] while work requests pin it, and for another buffer with [`memory::Why::InDoubt`] while it
+    /// keeps one of an attempt that failed.
     pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
         let refused = |buffer, refused: Refused| Reregistered { result: Err(refused.into()), buffer };
         let shared = self.fabric.shared();
@@ -184,8 +183,8 @@ impl Mr {
         };
         let buffer = change.buffer.map(|buffer| shared.lend(buffer));
         let change = memory::Change { buffer, pd: change.pd, access: change.access };
-        let traffic = self.own.traffic(shared);
         let mut machine = self.own.machine(shared);
+        let traffic = traffic(&machine, shared);
         if let Err((change, error)) = machine.reregister(change, policy, traffic) {
             return refused(change.buffer.map(|lent| shared.give_back(&lent)), error);
         }
@@ -199,8 +198,8 @@ impl Mr {
         }
     }
 
-    /// Ends the registration and gives the buffer back (ibv_dereg_mr(3)); two of them if a re-registration has left
-    /// neither valid.
+    /// Ends the registration and gives the buffer back (ibv_dereg_mr(3)); two of them if a re-registration failed
+    /// after which the device may have known the other one.
     ///
     /// # Errors
     /// With the region, which can be tried again. Refused with [`memory::Why::InFlight`] while work requests pin it.
@@ -213,12 +212,12 @@ impl Mr {
         }
     }
 
-    /// Its name, and a part of it as a work request names it.
-    pub(crate) fn place(&self, range: Range<usize>) -> Result<(MrNo, Place), Errno> {
+    /// A part of it as a work request names it.
+    pub(crate) fn place(&self, range: Range<usize>) -> Result<Place, Errno> {
         let len = range.end.checked_sub(range.start).ok_or(Errno::EINVAL)?;
         let part = self.part(range.start, len)?;
         let key = self.machine().keys().ok_or(Errno::EINVAL)?.lkey;
-        Ok((self.own.no, Place { addr: part.addr, key, len }))
+        Ok(Place { addr: part.addr, key, len })
     }
 
     fn part(&self, offset: usize, len: usize) -> Result<Stretch, Errno> {
@@ -252,17 +251,13 @@ impl Owned {
         machine
     }
 
-    fn traffic(&self, shared: &Shared) -> Traffic {
-        if shared.with(|world| world.queues.pins(self.no)) { Traffic::InFlight } else { Traffic::Quiet }
-    }
-
     pub(crate) fn is_gone(&self, shared: &Shared) -> bool {
         self.machine(shared).state() == MrState::Gone
     }
 
     pub(crate) fn deregister(&self, shared: &Shared) -> Result<Returned<Buffer>, Error> {
-        let traffic = self.traffic(shared);
         let mut machine = self.machine(shared);
+        let traffic = traffic(&machine, shared);
         machine.deregister(traffic)?;
         match machine.run(|call| shared.make(self.device, &call))? {
             Some(Ended::Deregistered(Returned { buffer, other })) => {
@@ -274,16 +269,18 @@ impl Owned {
     }
 }
 
+/// Where no registration is valid nothing names the region: it was quiet when it was lost, and cannot be posted since.
+fn traffic(machine: &Machine, shared: &Shared) -> Traffic {
+    let named = machine.keys().zip(machine.pd()).map(|(keys, pd)| (pd.no, keys.lkey));
+    match named {
+        Some((pd, key)) if shared.with(|world| world.queues.pins(pd, key)) => Traffic::InFlight,
+        Some(_) | None => Traffic::Quiet,
+    }
+}
+
 /// A request that has ended as another one.
 fn impossible(request: Verb, machine: &Machine) -> Fault {
     Fault { outcome: request, subject: Subject::Mr(Some(machine.state())) }
-}
-
-impl World {
-    fn new_mr(&mut self) -> MrNo {
-        self.last_mr += 1;
-        MrNo(self.last_mr)
-    }
 }
 
 impl Shared {

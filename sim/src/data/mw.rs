@@ -5,14 +5,21 @@ use std::ops::Range;
 use cmid_proto::Errno;
 use cmid_proto::memory::Access;
 
+use crate::data::cq::{WcStatus, opcode};
+use crate::data::memory::Memory;
 use crate::data::mr::Mr;
 use crate::data::pd::{Pd, PdUse};
-use crate::data::qp::Qp;
-use crate::data::window::{MwNo, next_rkey};
+use crate::data::qp::{Local, Posted, Qp, QpNo, Work};
+use crate::data::window::{Bind, MwNo, next_rkey};
 use crate::fabric::Fabric;
+use crate::world::World;
 
-/// A memory window of type 1 (ibv_alloc_mw(3)): lends a part of a region to peers, with rights and a key of its own.
-/// Dropping it deallocates it, which ends what it was bound to.
+/// A memory window of type 2 (ibv_alloc_mw(3)): lends a part of a region to the peer of a QP, with rights and a key of
+/// its own. Dropping it deallocates it, which also takes back what it is bound to.
+///
+/// [`Qp::post_bind`] binds it, [`Qp::post_invalidate`] takes it back. As long as it is bound, its region cannot be
+/// deregistered (`EINVAL`); one that is dropped waits. It keeps the QP that it was bound through: destroyed meanwhile,
+/// that one is in the error state, and gone with the window.
 #[derive(Debug)]
 pub struct Mw {
     fabric: Fabric,
@@ -60,20 +67,25 @@ impl Mw {
 
 impl Drop for Mw {
     fn drop(&mut self) {
-        if !self.over {
-            // Of a device that is gone nothing is left.
-            let _: Result<(), Errno> = self.fabric.with(|world| world.ibv_dealloc_mw(self.pd.device, self.no));
-        }
+        self.fabric.with(|world| {
+            if !self.over {
+                // Of a device that is gone nothing is left.
+                let _: Result<(), Errno> = world.ibv_dealloc_mw(self.pd.device, self.no);
+            }
+            world.rebind(self.no, None);
+        });
     }
 }
 
 impl Qp {
-    /// Binds a window to a range of a region, which needs [`Access::MW_BIND`], or to nothing if the range is empty
-    /// (ibv_bind_mw(3)). The window has another key afterwards. Where the device objects, the completion is a
-    /// [`MW_BIND_ERR`](crate::WcStatus::MW_BIND_ERR).
+    /// Binds a window to a part of a region, for the peer of this QP (`IBV_WR_BIND_MW`). The region needs
+    /// [`Access::MW_BIND`], and [`Access::LOCAL_WRITE`] for `access` to have [`Access::REMOTE_WRITE`]. The window has
+    /// another key afterwards. Where the device objects, the completion is a
+    /// [`MW_BIND_ERR`](crate::WcStatus::MW_BIND_ERR): so for an empty part, and for a window that is bound, which has to
+    /// be invalidated first.
     ///
     /// # Errors
-    /// As [`Qp::post_send`]; `EPERM` if window and region are of different domains.
+    /// As [`Qp::post_send`]; `EINVAL` also if window or region are of another domain than the QP.
     pub fn post_bind(
         &mut self,
         wr_id: u64,
@@ -82,12 +94,54 @@ impl Qp {
         range: Range<usize>,
         access: Access,
     ) -> Result<(), Errno> {
-        let (pin, place) = mr.place(range)?;
+        let place = mr.place(range)?;
         if mr.pd().is_none_or(|pd| pd.no != mw.pd.no) {
-            return Err(Errno::EPERM);
+            return Err(Errno::EINVAL);
         }
-        self.fabric.with(|world| world.post_bind(self.no, wr_id, pin, mw.no, place, access))?;
+        self.check(mw)?;
+        let bind = Bind { window: mw.no, rkey: mw.rkey, place, access };
+        self.fabric.with(|world| world.post_bind(self.no, wr_id, &bind))?;
         mw.rkey = next_rkey(mw.rkey);
         Ok(())
+    }
+
+    /// Takes back what a window is bound to (`IBV_WR_LOCAL_INV`). If it is bound to nothing, the completion is a
+    /// [`LOC_QP_OP_ERR`](crate::WcStatus::LOC_QP_OP_ERR).
+    ///
+    /// # Errors
+    /// As [`Qp::post_send`]; `EINVAL` also if the window is of another domain than the QP.
+    pub fn post_invalidate(&mut self, wr_id: u64, mw: &Mw) -> Result<(), Errno> {
+        self.check(mw)?;
+        self.fabric.with(|world| world.post_invalidate(self.no, wr_id, mw.rkey))
+    }
+
+    /// A window of another domain than the QP's cannot be named.
+    fn check(&self, mw: &Mw) -> Result<(), Errno> {
+        let own = self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd));
+        if self.fabric.is(&mw.fabric) && own == Some(mw.pd.no) { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+}
+
+impl World {
+    fn post_bind(&mut self, qp: QpNo, wr_id: u64, bind: &Bind) -> Result<(), Errno> {
+        let work = Work { wr_id, opcode: opcode::BIND_MW, memory: Local::Bound(bind.place) };
+        let obey = |memory: &mut Memory, pd| memory.bind_mw(qp, pd, bind);
+        if self.post_command(qp, work, WcStatus::MW_BIND_ERR, obey)? == Posted::Done {
+            self.rebind(bind.window, Some(qp));
+        }
+        Ok(())
+    }
+
+    fn post_invalidate(&mut self, qp: QpNo, wr_id: u64, rkey: u32) -> Result<(), Errno> {
+        let work = Work { wr_id, opcode: opcode::LOCAL_INV, memory: Local::Nothing };
+        let obey = |memory: &mut Memory, _| memory.invalidate_mw(qp.host, rkey);
+        self.post_command(qp, work, WcStatus::LOC_QP_OP_ERR, obey).map(|_| ())
+    }
+
+    /// A window is bound through this QP now, or gone.
+    fn rebind(&mut self, window: MwNo, by: Option<QpNo>) {
+        if let Some(qp) = self.queues.rebind(window, by) {
+            self.destroy_qp(qp);
+        }
     }
 }

@@ -3,17 +3,16 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Service};
 
 use crate::data::ah::To;
 use crate::data::cq::{WcStatus, opcode};
 use crate::data::datagram::Datagram;
-use crate::data::mr::{Mr, MrNo};
+use crate::data::memory::{Memory, PdNo};
+use crate::data::mr::Mr;
 use crate::data::queues::{Pending, Receive};
 use crate::data::space::Place;
 use crate::data::transfer::{Operation, Packet, Transfer};
-use crate::data::window::MwNo;
 use crate::fabric::Fabric;
 use crate::host::HostNo;
 use crate::timers::Due;
@@ -50,7 +49,7 @@ pub struct Caps {
     pub max_send_sge: u32,
     /// Ranges of memory per receive; this interface gives one.
     pub max_recv_sge: u32,
-    /// Bytes that may be sent inline; makes no difference here.
+    /// Sends and writes of up to this many bytes are copied when they are posted: no key is asked, and no region pinned.
     pub max_inline: u32,
 }
 
@@ -93,15 +92,15 @@ impl Qp {
         self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.state).ok_or(Errno::EINVAL))
     }
 
-    /// Sends a range of a region; takes a receive of the peer. As every work request it pins the region until its
-    /// completion has been polled or the QP is destroyed.
+    /// Sends a range of a region; takes a receive of the peer. As other work requests it pins the region until its
+    /// completion has been polled or the QP is destroyed; see [`Mr`].
     ///
     /// # Errors
     /// `EINVAL` beyond the region's end, for an unusable region, before the QP is ready to send, after it was
     /// destroyed, and on a datagram QP; `ENOMEM` if its send queue is full.
     pub fn post_send(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let (mr, place) = mr.place(range)?;
-        let work = Work { wr_id, mr, opcode: opcode::SEND, from: Some(place), target: None };
+        let place = mr.place(range)?;
+        let work = Work { wr_id, opcode: opcode::SEND, memory: Local::From(place) };
         self.fabric.with(|world| world.post_operation(self.no, work, Operation::Send))
     }
 
@@ -113,7 +112,7 @@ impl Qp {
     /// As [`Qp::post_send`], but on a connected QP; `EINVAL` also for more bytes than the port's active MTU
     /// ([`Config::mtu`](crate::Config::mtu)), and for a handle of another domain.
     pub fn post_send_to(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
-        let (mr, place) = mr.place(range)?;
+        let place = mr.place(range)?;
         self.fabric.with(|world| {
             let pair = world.queues.pairs.get(&self.no).ok_or(Errno::EINVAL)?;
             let foreign = (to.ah.pd.device.host, to.ah.pd.no) != (self.no.host, pair.pd);
@@ -122,7 +121,7 @@ impl Qp {
                 return Err(Errno::EINVAL);
             }
             let (from, route, to_qp, qkey) = (self.no, to.ah.route, to.qp_num, to.qkey);
-            let work = Work { wr_id, mr, opcode: opcode::SEND, from: Some(place), target: None };
+            let work = Work { wr_id, opcode: opcode::SEND, memory: Local::From(place) };
             world.post(self.no, Service::Datagram, work, |_, _, bytes| {
                 Transfer::Datagram(Datagram { from, source, route, to_qp, qkey, bytes })
             })
@@ -136,8 +135,8 @@ impl Qp {
     /// `EINVAL` beyond the region's end, for an unusable region, and after the QP was destroyed; `ENOMEM` if its
     /// receive queue is full.
     pub fn post_recv(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let (mr, place) = mr.place(range)?;
-        self.fabric.with(|world| world.post_receive(self.no, Receive { wr_id, mr, place }))
+        let place = mr.place(range)?;
+        self.fabric.with(|world| world.post_receive(self.no, Receive { wr_id, place }))
     }
 
     /// Reads memory of the peer into a range of a region.
@@ -145,9 +144,9 @@ impl Qp {
     /// # Errors
     /// As [`Qp::post_send`].
     pub fn post_read(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
-        let (mr, place) = mr.place(range)?;
+        let place = mr.place(range)?;
         let there = Place { addr: remote.addr, key: remote.rkey, len: place.len };
-        let work = Work { wr_id, mr, opcode: opcode::RDMA_READ, from: None, target: Some(place) };
+        let work = Work { wr_id, opcode: opcode::RDMA_READ, memory: Local::Into(place) };
         self.fabric.with(|world| world.post_operation(self.no, work, |_| Operation::Read(there)))
     }
 
@@ -156,9 +155,9 @@ impl Qp {
     /// # Errors
     /// As [`Qp::post_send`].
     pub fn post_write(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
-        let (mr, place) = mr.place(range)?;
+        let place = mr.place(range)?;
         let there = Place { addr: remote.addr, key: remote.rkey, len: place.len };
-        let work = Work { wr_id, mr, opcode: opcode::RDMA_WRITE, from: Some(place), target: None };
+        let work = Work { wr_id, opcode: opcode::RDMA_WRITE, memory: Local::From(place) };
         self.fabric.with(|world| world.post_operation(self.no, work, |bytes| Operation::Write(there, bytes)))
     }
 }
@@ -178,14 +177,50 @@ impl Drop for Qp {
 
 /// A work request of a send queue.
 #[derive(Clone, Copy, Debug)]
-struct Work {
-    wr_id: u64,
-    opcode: u32,
-    mr: MrNo,
-    /// Where its bytes are taken from.
-    from: Option<Place>,
-    /// Where a read puts what it gets.
-    target: Option<Place>,
+pub(crate) struct Work {
+    pub(crate) wr_id: u64,
+    pub(crate) opcode: u32,
+    pub(crate) memory: Local,
+}
+
+/// The local memory of a work request of a send queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Local {
+    /// Its bytes are taken from there when it is posted.
+    From(Place),
+    /// A read puts there what it gets.
+    Into(Place),
+    /// A window is bound to it.
+    Bound(Place),
+    /// It has none.
+    Nothing,
+}
+
+/// What became of a command that was posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Posted {
+    Done,
+    /// Its completion will say so.
+    Failed,
+}
+
+impl Local {
+    /// The key that it pins: none if the device need not fetch anything.
+    fn pins(self, caps: &Caps) -> Option<u32> {
+        match self {
+            Local::From(place) if caps.inlines(place) => None,
+            Local::From(place) | Local::Into(place) => place.pins(),
+            Local::Bound(place) => Some(place.key),
+            Local::Nothing => None,
+        }
+    }
+}
+
+impl Caps {
+    /// Whether what is sent from there is copied when it is posted.
+    fn inlines(&self, place: Place) -> bool {
+        place.len <= self.max_inline as usize
+    }
 }
 
 impl World {
@@ -209,13 +244,16 @@ impl World {
         work: Work,
         transfer: impl FnOnce(Option<QpNo>, u64, Vec<u8>) -> Transfer,
     ) -> Result<(), Errno> {
-        let Some(mut pending) = self.accept_work(qp, Some(service), work)? else { return Ok(()) };
+        let Some(mut pending) = self.accept_work(qp, service, work)? else { return Ok(()) };
         // The device begins at once, and takes the bytes now.
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(()) };
-        let bytes = match work.from {
-            None => Some(Vec::new()),
-            Some(place) => self.memory.for_local_read(pair.pd, place).map(<[u8]>::to_vec),
+        let bytes = match work.memory {
+            // The program copies them itself, and asks for no key.
+            Local::From(place) if pair.caps.inlines(place) => self.memory.space.bytes(place.stretch()),
+            Local::From(place) => self.memory.for_local_read(pair.pd, place),
+            Local::Into(_) | Local::Bound(_) | Local::Nothing => Some(&[][..]),
         };
+        let bytes = bytes.map(<[u8]>::to_vec);
         let Some(bytes) = bytes else {
             self.fail_work(qp, &pending, WcStatus::LOC_PROT_ERR);
             return Ok(());
@@ -231,48 +269,46 @@ impl World {
         Ok(())
     }
 
-    /// `ibv_bind_mw`: the device does it at once, and says so as late as if a peer had been asked, so that completions
-    /// keep their order.
-    pub(crate) fn post_bind(
+    /// Queues a command to the device itself, which obeys at once, and says so as late as if a peer had been asked, so that
+    /// completions keep their order. It fails like that if `obey` says nothing.
+    pub(crate) fn post_command(
         &mut self,
         qp: QpNo,
-        wr_id: u64,
-        mr: MrNo,
-        window: MwNo,
-        place: Place,
-        access: Access,
-    ) -> Result<(), Errno> {
-        let work = Work { wr_id, opcode: opcode::BIND_MW, mr, from: None, target: None };
-        let Some(mut pending) = self.accept_work(qp, None, work)? else { return Ok(()) };
-        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(()) };
-        if self.memory.bind_mw(pair.pd, window, place, access).is_none() {
-            self.fail_work(qp, &pending, WcStatus::MW_BIND_ERR);
-            return Ok(());
+        work: Work,
+        failure: WcStatus,
+        obey: impl FnOnce(&mut Memory, PdNo) -> Option<()>,
+    ) -> Result<Posted, Errno> {
+        let Some(mut pending) = self.accept_work(qp, Service::Connected, work)? else { return Ok(Posted::Failed) };
+        let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(Posted::Failed) };
+        if obey(&mut self.memory, pair.pd).is_none() {
+            self.fail_work(qp, &pending, failure);
+            return Ok(Posted::Failed);
         }
         pending.sequence = pair.next_sequence();
         let sequence = pending.sequence;
         pair.sends.push_back(pending);
         self.sweep = true;
         self.complete_locally(qp, sequence, self.config.latency.saturating_mul(2));
-        Ok(())
+        Ok(Posted::Done)
     }
 
     /// Takes a work request, and what it pins, if the QP can have it. `None` if it was flushed at once.
-    fn accept_work(&mut self, qp: QpNo, service: Option<Service>, work: Work) -> Result<Option<Pending>, Errno> {
-        let Work { wr_id, opcode, mr, target, .. } = work;
-        let pending = Pending { sequence: 0, wr_id, opcode, mr, target };
-        let suits = |service: Service, wanted: Option<Service>| wanted.is_none_or(|wanted| wanted == service);
-        let pair = self.queues.pairs.get_mut(&qp).filter(|pair| suits(pair.service, service)).ok_or(Errno::EINVAL)?;
+    fn accept_work(&mut self, qp: QpNo, service: Service, work: Work) -> Result<Option<Pending>, Errno> {
+        let Work { wr_id, opcode, memory } = work;
+        let pair = self.queues.pairs.get_mut(&qp).filter(|pair| pair.service == service).ok_or(Errno::EINVAL)?;
+        let pins = memory.pins(&pair.caps);
+        let target = if let Local::Into(place) = memory { Some(place) } else { None };
+        let pending = Pending { sequence: 0, wr_id, opcode, pins, target };
         match pair.state {
             QpState::Init | QpState::Rtr => Err(Errno::EINVAL),
             QpState::Err => {
-                pair.pin(mr);
+                pair.pin(pins);
                 self.finish_send(qp, &pending, WcStatus::WR_FLUSH_ERR, 0);
                 Ok(None)
             }
             QpState::Rts if pair.sends.len() >= pair.caps.max_send_wr as usize => Err(Errno::ENOMEM),
             QpState::Rts => {
-                pair.pin(mr);
+                pair.pin(pins);
                 Ok(Some(pending))
             }
         }
@@ -293,14 +329,14 @@ impl World {
     fn post_receive(&mut self, qp: QpNo, receive: Receive) -> Result<(), Errno> {
         let pair = self.queues.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
         if pair.state == QpState::Err {
-            pair.pin(receive.mr);
+            pair.pin(receive.place.pins());
             self.flush_receive(qp, &receive);
             return Ok(());
         }
         if pair.receives.len() >= pair.caps.max_recv_wr as usize {
             return Err(Errno::ENOMEM);
         }
-        pair.pin(receive.mr);
+        pair.pin(receive.place.pins());
         pair.receives.push_back(receive);
         self.run_inbound(qp);
         Ok(())

@@ -8,10 +8,10 @@ use cmid_proto::{Errno, Service};
 
 use crate::data::cq::{Completion, CqNo, CqState, Pin, WcStatus, opcode};
 use crate::data::memory::PdNo;
-use crate::data::mr::MrNo;
 use crate::data::qp::{Caps, QpNo, QpState};
 use crate::data::space::Place;
 use crate::data::transfer::Packet;
+use crate::data::window::MwNo;
 use crate::gid::Gid;
 use crate::host::HostNo;
 
@@ -19,7 +19,6 @@ use crate::host::HostNo;
 #[derive(Debug)]
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
-    pub(crate) mr: MrNo,
     pub(crate) place: Place,
 }
 
@@ -27,7 +26,8 @@ pub(crate) struct Receive {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received {
     pub(crate) wr_id: u64,
-    pub(crate) mr: MrNo,
+    /// What it pinned.
+    pub(crate) pinned: Option<u32>,
     pub(crate) status: WcStatus,
     pub(crate) byte_len: u32,
     /// Who sent a datagram; 0 for a message of a connection, as with rxe.
@@ -40,7 +40,8 @@ pub(crate) struct Pending {
     pub(crate) sequence: u64,
     pub(crate) wr_id: u64,
     pub(crate) opcode: u32,
-    pub(crate) mr: MrNo,
+    /// The local key of the region that it pins; none if the device need not fetch anything.
+    pub(crate) pins: Option<u32>,
     /// Where a read puts what it gets.
     pub(crate) target: Option<Place>,
 }
@@ -57,8 +58,8 @@ pub(crate) struct Pair {
     pub(crate) retry_count: u8,
     pub(crate) sends: VecDeque<Pending>,
     pub(crate) receives: VecDeque<Receive>,
-    /// How often work requests name each region whose completions have not been polled.
-    pins: BTreeMap<MrNo, u32>,
+    /// How often work requests whose completions have not been polled name each local key.
+    pins: BTreeMap<u32, u32>,
     /// What the peer has sent and could not be carried out yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Packet>,
     /// The multicast groups that a datagram QP hears.
@@ -68,6 +69,8 @@ pub(crate) struct Pair {
     pub(crate) attached: bool,
     /// Its handle lives.
     pub(crate) held: bool,
+    /// It is to be destroyed when the last window goes that was bound through it.
+    pub(crate) doomed: bool,
 }
 
 impl Pair {
@@ -93,6 +96,7 @@ impl Pair {
             sequence: 0,
             attached: true,
             held: true,
+            doomed: false,
         }
     }
 
@@ -102,16 +106,18 @@ impl Pair {
         self.sequence
     }
 
-    /// A work request is posted that names a region.
-    pub(crate) fn pin(&mut self, mr: MrNo) {
-        *self.pins.entry(mr).or_default() += 1;
+    /// A work request is posted that names a region, or none.
+    pub(crate) fn pin(&mut self, key: Option<u32>) {
+        if let Some(key) = key {
+            *self.pins.entry(key).or_default() += 1;
+        }
     }
 
-    fn unpin(&mut self, mr: MrNo) {
-        if let Some(count) = self.pins.get_mut(&mr) {
+    fn unpin(&mut self, key: u32) {
+        if let Some(count) = self.pins.get_mut(&key) {
             *count -= 1;
             if *count == 0 {
-                self.pins.remove(&mr);
+                self.pins.remove(&key);
             }
         }
     }
@@ -121,6 +127,8 @@ impl Pair {
 pub(crate) struct Queues {
     pub(crate) cqs: BTreeMap<CqNo, CqState>,
     pub(crate) pairs: BTreeMap<QpNo, Pair>,
+    /// Which QP each window was bound through last.
+    bound_by: BTreeMap<MwNo, QpNo>,
     next_cq: u64,
 }
 
@@ -172,7 +180,7 @@ impl Queues {
     /// Adds a completion of a send queue; false if its queue overran.
     #[must_use]
     pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, status: WcStatus, byte_len: u32) -> bool {
-        let (wr_id, opcode, pin) = (pending.wr_id, pending.opcode, Pin { qp, mr: pending.mr });
+        let (wr_id, opcode, pin) = (pending.wr_id, pending.opcode, pending.pins.map(|key| Pin { qp, key }));
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, src_qp: 0 };
         let cq = self.pairs.get(&qp).map(|pair| pair.send_cq);
         self.complete(cq, completion, pin)
@@ -181,29 +189,50 @@ impl Queues {
     /// Adds a completion of a receive queue; false if its queue overran.
     #[must_use]
     pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
-        let Received { wr_id, mr, status, byte_len, src_qp } = received;
+        let Received { wr_id, pinned, status, byte_len, src_qp } = received;
         let completion = Completion { wr_id, status, opcode: opcode::RECV, byte_len, qp_num: qp.num, src_qp };
         let cq = self.pairs.get(&qp).map(|pair| pair.recv_cq);
-        self.complete(cq, completion, Pin { qp, mr })
+        self.complete(cq, completion, pinned.map(|key| Pin { qp, key }))
     }
 
     /// Completions for a queue that is gone go nowhere, and pin what they pin until the QP goes too, as those do that
     /// did not fit.
-    fn complete(&mut self, cq: Option<CqNo>, completion: Completion, pin: Pin) -> bool {
+    fn complete(&mut self, cq: Option<CqNo>, completion: Completion, pin: Option<Pin>) -> bool {
         cq.and_then(|cq| self.cqs.get_mut(&cq)).is_none_or(|cq| cq.complete(completion, pin))
     }
 
-    /// Whether a work request names a region whose completion has not been polled, of a QP that is there.
-    pub(crate) fn pins(&self, mr: MrNo) -> bool {
-        self.pairs.values().any(|pair| pair.pins.contains_key(&mr))
+    /// Whether a work request names a region whose completion has not been polled, of a QP that is there and of its
+    /// domain: one of another domain fails anyway.
+    pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
+        self.pairs.values().any(|pair| pair.pd == pd && pair.pins.contains_key(&key))
+    }
+
+    /// Whether a window keeps a QP.
+    pub(crate) fn has_windows(&self, qp: QpNo) -> bool {
+        self.bound_by.values().any(|&by| by == qp)
+    }
+
+    /// A window is bound through this QP now, or gone. Says which QP it no longer keeps that is to be destroyed then.
+    #[must_use]
+    pub(crate) fn rebind(&mut self, window: MwNo, by: Option<QpNo>) -> Option<QpNo> {
+        let before = match by {
+            Some(by) => self.bound_by.insert(window, by),
+            None => self.bound_by.remove(&window),
+        };
+        before.filter(|&qp| !self.has_windows(qp) && self.pairs.get(&qp).is_some_and(|pair| pair.doomed))
+    }
+
+    /// The windows of a host are gone, and keep nothing.
+    pub(crate) fn drop_windows(&mut self, host: HostNo) {
+        self.bound_by.retain(|_, by| by.host != host);
     }
 
     /// `ibv_poll_cq`.
     pub(crate) fn poll(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<usize, Errno> {
         let pins = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?.poll(into)?;
-        for pin in &pins {
+        for pin in pins.iter().flatten() {
             if let Some(pair) = self.pairs.get_mut(&pin.qp) {
-                pair.unpin(pin.mr);
+                pair.unpin(pin.key);
             }
         }
         Ok(pins.len())

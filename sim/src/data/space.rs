@@ -39,6 +39,11 @@ impl Stretch {
 }
 
 impl Place {
+    /// The key that a work request pins; of nothing there is nothing to be fetched.
+    pub(crate) fn pins(self) -> Option<u32> {
+        (self.len != 0).then_some(self.key)
+    }
+
     pub(crate) fn stretch(self) -> Stretch {
         Stretch { addr: self.addr, len: self.len }
     }

@@ -128,19 +128,19 @@ impl World {
                         (WcStatus::LOC_PROT_ERR, Err(WcStatus::REM_OP_ERR))
                     };
                     let byte_len = if status == WcStatus::SUCCESS { count(bytes.len()) } else { 0 };
-                    let Receive { wr_id, mr, .. } = receive;
-                    self.finish_receive(qp, Received { wr_id, mr, status, byte_len, src_qp: 0 });
+                    let (wr_id, pinned) = (receive.wr_id, receive.place.pins());
+                    self.finish_receive(qp, Received { wr_id, pinned, status, byte_len, src_qp: 0 });
                     Handled::Answer(answer)
                 }
             },
-            Operation::Write(place, bytes) => match self.memory.for_remote(qp.host, pd, place, Access::REMOTE_WRITE) {
+            Operation::Write(place, bytes) => match self.memory.for_remote(qp, pd, place, Access::REMOTE_WRITE) {
                 Some(memory) => {
                     memory.copy_from_slice(&bytes);
                     Handled::Answer(Ok(Vec::new()))
                 }
                 None => refused,
             },
-            Operation::Read(place) => match self.memory.for_remote(qp.host, pd, place, Access::REMOTE_READ) {
+            Operation::Read(place) => match self.memory.for_remote(qp, pd, place, Access::REMOTE_READ) {
                 Some(memory) => Handled::Answer(Ok(memory.to_vec())),
                 None => refused,
             },
@@ -188,8 +188,16 @@ impl World {
         }
     }
 
-    /// `ibv_destroy_qp`: no completions, and nothing is pinned any more.
+    /// `ibv_destroy_qp`: no completions, and nothing is pinned any more. One that a window was bound through only goes to
+    /// its error state, until the window goes: rxe would wait for it for 50 s, and lose count (`__rxe_cleanup`).
     pub(crate) fn destroy_qp(&mut self, qp: QpNo) {
+        if self.queues.has_windows(qp) {
+            self.qp_to_error(qp);
+            if let Some(pair) = self.queues.pairs.get_mut(&qp) {
+                pair.doomed = true;
+            }
+            return;
+        }
         let Some(pair) = self.queues.pairs.remove(&qp) else { return };
         self.memory.discount_user(pair.pd);
         self.release_pd(pair.pd);
@@ -229,8 +237,8 @@ impl World {
 
     /// A receive of a QP in its error state.
     pub(crate) fn flush_receive(&mut self, qp: QpNo, receive: &Receive) {
-        let status = WcStatus::WR_FLUSH_ERR;
-        self.finish_receive(qp, Received { wr_id: receive.wr_id, mr: receive.mr, status, byte_len: 0, src_qp: 0 });
+        let (wr_id, pinned) = (receive.wr_id, receive.place.pins());
+        self.finish_receive(qp, Received { wr_id, pinned, status: WcStatus::WR_FLUSH_ERR, byte_len: 0, src_qp: 0 });
     }
 
     fn give_up_later(&mut self, packet: &Packet) {

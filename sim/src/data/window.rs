@@ -4,6 +4,7 @@ use cmid_proto::Errno;
 use cmid_proto::memory::Access;
 
 use crate::data::memory::{Keyed, Memory, MrHandle, PdNo};
+use crate::data::qp::QpNo;
 use crate::data::space::{Place, Stretch};
 use crate::host::HostNo;
 
@@ -11,7 +12,7 @@ use crate::host::HostNo;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MwNo(pub(crate) u64);
 
-/// `struct ib_mw`, of type 1.
+/// `struct ib_mw`, of type 2.
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) host: HostNo,
@@ -23,11 +24,23 @@ pub(crate) struct Window {
 /// What a window is bound to.
 #[derive(Debug)]
 struct Bound {
+    /// Whose peer may use it.
+    qp: QpNo,
     mr: MrHandle,
     /// The MR's key then: a new object under its handle is another MR.
     lkey: u32,
     range: Stretch,
     access: Access,
+}
+
+/// A work request that binds a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bind {
+    pub(crate) window: MwNo,
+    /// Its key so far.
+    pub(crate) rkey: u32,
+    pub(crate) place: Place,
+    pub(crate) access: Access,
 }
 
 impl Window {
@@ -61,34 +74,47 @@ impl Memory {
         Ok(())
     }
 
-    /// `rxe_bind_mw`, when a QP of `pd` gets to the work request: binds a window to a part of an MR, or to nothing if
-    /// the part is empty. `None` where the device objects.
-    pub(crate) fn bind_mw(&mut self, pd: PdNo, no: MwNo, place: Place, access: Access) -> Option<()> {
-        let bound = if place.len == 0 { None } else { Some(self.check_bind_mw(pd, place, access)?) };
-        let window = self.windows.get_mut(&no).filter(|window| window.pd == pd)?;
-        window.bound = bound;
+    /// `rxe_bind_mw`, when a QP of `pd` gets to the work request: binds a window to a part of an MR. `None` where the
+    /// device objects.
+    pub(crate) fn bind_mw(&mut self, qp: QpNo, pd: PdNo, bind: &Bind) -> Option<()> {
+        let bound = self.check_bind_mw(qp, pd, bind)?;
+        let window = self.windows.get_mut(&bind.window)?;
         let (old, new) = (window.rkey, next_rkey(window.rkey));
-        window.rkey = new;
+        (window.bound, window.rkey) = (Some(bound), new);
         self.keyed.remove(&old);
-        self.keyed.insert(new, Keyed::Mw(no));
+        self.keyed.insert(new, Keyed::Mw(bind.window));
         Some(())
     }
 
-    /// `rxe_check_bind_mw`.
-    fn check_bind_mw(&self, pd: PdNo, place: Place, access: Access) -> Option<Bound> {
+    /// `rxe_check_bind_mw`: a window that is bound has to be invalidated first, and cannot be by an empty part.
+    fn check_bind_mw(&self, qp: QpNo, pd: PdNo, bind: &Bind) -> Option<Bound> {
+        let &Bind { window, rkey, place, access } = bind;
+        let window = self.windows.get(&window).filter(|window| (window.pd, window.rkey) == (pd, rkey))?;
+        if window.bound.is_some() || place.len == 0 {
+            return None;
+        }
         let Keyed::Mr(mr) = *self.keyed.get(&place.key)? else { return None };
         let hardware = self.mrs.get(&mr)?.hardware.filter(|hardware| hardware.pd == pd)?;
         let written = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
         let legal = hardware.access.contains(Access::MW_BIND)
             && (!written || hardware.access.contains(Access::LOCAL_WRITE))
             && hardware.range.contains(place.stretch());
-        legal.then_some(Bound { mr, lkey: place.key, range: place.stretch(), access })
+        legal.then_some(Bound { qp, mr, lkey: place.key, range: place.stretch(), access })
     }
 
-    /// Where a window leads to, for a peer of a QP of `pd`; nowhere once its MR is there no more or has moved.
-    pub(crate) fn through_window(&self, host: HostNo, pd: PdNo, no: MwNo, needs: Access) -> Option<Stretch> {
-        let window = self.windows.get(&no).filter(|window| (window.host, window.pd) == (host, pd))?;
-        let bound = window.bound.as_ref().filter(|bound| bound.access.contains(needs))?;
+    /// `rxe_invalidate_mw`: what the window of this key is bound to is taken back. `None` where the device objects. If
+    /// nothing is bound, rxe itself does not, and follows null pointers (`rxe_do_invalidate_mw`).
+    pub(crate) fn invalidate_mw(&mut self, host: HostNo, rkey: u32) -> Option<()> {
+        let Keyed::Mw(no) = *self.keyed.get(&rkey)? else { return None };
+        let window = self.windows.get_mut(&no).filter(|window| window.host == host)?;
+        window.bound.take().map(|_| ())
+    }
+
+    /// Where a window leads to, for the peer of the QP that it was bound through (`rxe_lookup_mw`); nowhere once its MR is
+    /// there no more or has moved.
+    pub(crate) fn through_window(&self, qp: QpNo, pd: PdNo, no: MwNo, needs: Access) -> Option<Stretch> {
+        let window = self.windows.get(&no).filter(|window| (window.host, window.pd) == (qp.host, pd))?;
+        let bound = window.bound.as_ref().filter(|bound| bound.qp == qp && bound.access.contains(needs))?;
         let mr = self.mrs.get(&bound.mr).filter(|mr| mr.keys.lkey == bound.lkey)?;
         mr.hardware.filter(|hardware| hardware.range.contains(bound.range)).map(|_| bound.range)
     }
@@ -106,23 +132,25 @@ mod tests {
         for new_keys_on_rereg in [false, true] {
             let config = Config { rereg: Rereg::All, new_keys_on_rereg, ..Config::default() };
             let (mut memory, host) = (Memory::default(), HostNo(0));
+            let qp = QpNo { host, num: 17 };
             let pd = memory.alloc_pd(host);
             let [old, new] = [0; 2].map(|_| memory.space.lend(vec![0; 64]).stretch());
             let (mr, keys) = memory.reg_mr(&config, host, pd, old, Access::MW_BIND).unwrap();
-            let (mw, _) = memory.alloc_mw(host, pd).unwrap();
+            let (window, rkey) = memory.alloc_mw(host, pd).unwrap();
             let place = Place { addr: old.addr, key: keys.lkey, len: 8 };
-            assert_eq!(memory.bind_mw(pd, mw, place, Access::REMOTE_READ), Some(()));
+            let bind = Bind { window, rkey, place, access: Access::REMOTE_READ };
+            assert_eq!(memory.bind_mw(qp, pd, &bind), Some(()));
             let shown = Some(place.stretch());
-            assert_eq!(memory.through_window(host, pd, mw, Access::REMOTE_READ), shown);
+            assert_eq!(memory.through_window(qp, pd, window, Access::REMOTE_READ), shown);
             // Other rights are not looked at, but here the keys may change.
             let mut request =
                 Request { flags: Changes::ACCESS, pd: None, range: new, access: Access::MW_BIND | Access::REMOTE_READ };
             memory.rereg_mr(&config, host, mr, &request, || None).unwrap();
             let expected = shown.filter(|_| !new_keys_on_rereg);
-            assert_eq!(memory.through_window(host, pd, mw, Access::REMOTE_READ), expected);
+            assert_eq!(memory.through_window(qp, pd, window, Access::REMOTE_READ), expected);
             request.flags = Changes::TRANSLATION;
             memory.rereg_mr(&config, host, mr, &request, || None).unwrap();
-            assert_eq!(memory.through_window(host, pd, mw, Access::REMOTE_READ), None);
+            assert_eq!(memory.through_window(qp, pd, window, Access::REMOTE_READ), None);
             // One that is bound to an MR that was replaced does not hold it.
             let expected = if new_keys_on_rereg { Ok(()) } else { Err(Errno::EINVAL) };
             assert_eq!(memory.dereg_mr(host, mr), expected);

@@ -255,10 +255,15 @@ impl Side {
     /// A QP on an id, with everything that it needs.
     #[track_caller]
     pub(crate) fn qp(&mut self, id: IdKey) -> Equipment {
+        self.qp_with(id, Caps::default())
+    }
+
+    #[track_caller]
+    pub(crate) fn qp_with(&mut self, id: IdKey, caps: Caps) -> Equipment {
         let pd = self.device.alloc_pd(id).unwrap();
         let send_cq = self.device.create_cq(id, 64).unwrap();
         let recv_cq = self.device.create_cq(id, 64).unwrap();
-        let qp = self.device.create_qp(id, &pd, &send_cq, &recv_cq, Caps::default()).unwrap();
+        let qp = self.device.create_qp(id, &pd, &send_cq, &recv_cq, caps).unwrap();
         Equipment { qp, pd, send_cq, recv_cq }
     }
 }
@@ -347,13 +352,18 @@ impl Lab {
     /// The same, with a QP on each side.
     #[track_caller]
     pub(crate) fn established_with_qps(&mut self) -> Pair {
+        self.established_with(Caps::default())
+    }
+
+    #[track_caller]
+    pub(crate) fn established_with(&mut self, caps: Caps) -> Pair {
         let listener = self.server.listener(self.cs, "10.0.0.2:7");
         let client = self.client.resolved(self.cc, "10.0.0.2:7");
-        let client_qp = self.client.qp(client);
+        let client_qp = self.client.qp_with(client, caps);
         let param = self.cp();
         self.client.connect(client, param, &[]).unwrap();
         let new = self.server.requested(self.cs, listener);
-        let server_qp = self.server.qp(new);
+        let server_qp = self.server.qp_with(new, caps);
         let param = self.cp();
         self.server.accept(new, param, &[]).unwrap();
         self.client.next(self.cc).is(client, CmEvent::Established, 0);

@@ -203,7 +203,8 @@ fn remote_access_needs_bounds_rights_and_the_same_domain() {
     let (key, addr) = (bench.memory.mrs[&mr].keys.rkey, bench.page.stretch().addr);
     let (pd, other) = (bench.pd, bench.other);
     let place = |addr, len| Place { addr, key, len };
-    let mut reads = |host, pd, place| bench.memory.for_remote(host, pd, place, Access::REMOTE_READ).is_some();
+    let of = |host| QpNo { host, num: 17 };
+    let mut reads = |host, pd, place| bench.memory.for_remote(of(host), pd, place, Access::REMOTE_READ).is_some();
     assert!(reads(HOST, pd, place(addr + 4088, 8)));
     assert!(!reads(HOST, pd, place(addr + 4088, 9)));
     assert!(!reads(HOST, pd, place(addr - 1, 2)));
@@ -211,13 +212,13 @@ fn remote_access_needs_bounds_rights_and_the_same_domain() {
     assert!(!reads(HOST, other, place(addr, 1)));
     assert!(!reads(HostNo(1), pd, place(addr, 1)));
     assert!(!reads(HOST, pd, Place { key: key + 1, ..place(addr, 1) }));
-    assert!(bench.memory.for_remote(HOST, pd, place(addr, 1), Access::REMOTE_WRITE).is_none());
+    assert!(bench.memory.for_remote(of(HOST), pd, place(addr, 1), Access::REMOTE_WRITE).is_none());
     assert!(bench.memory.for_local_read(pd, place(addr, 4096)).is_some());
     assert!(bench.memory.for_local_read(other, place(addr, 1)).is_none());
     assert!(bench.memory.for_local_write(pd, place(addr, 1)).is_none());
     // Where there are no bytes, there is nothing to check.
     let nothing = Place { addr: 0, key: 0, len: 0 };
-    assert!(bench.memory.for_remote(HOST, other, nothing, RW).is_some());
+    assert!(bench.memory.for_remote(of(HOST), other, nothing, RW).is_some());
     assert!(bench.memory.for_local_read(other, nothing).is_some());
     assert!(bench.memory.for_local_write(other, nothing).is_some());
 }

@@ -49,7 +49,7 @@ impl Chaos {
     }
 
     fn step(&mut self) {
-        let what = self.dice.roll(14);
+        let what = self.dice.roll(15);
         let at = self.dice.roll(self.mrs.len().max(1));
         let access = self.dice.of(&[Access::empty(), Access::LOCAL_WRITE, RW, RW | Access::MW_BIND]);
         let pd = self.dice.roll(3);
@@ -81,7 +81,8 @@ impl Chaos {
                 let buffer = (self.dice.roll(2) == 0).then(|| vec![0; 1 + self.dice.roll(9000)]);
                 let pd = (self.dice.roll(2) == 0).then(|| self.pds[pd].clone());
                 let access = (self.dice.roll(2) == 0).then_some(access);
-                let policy = self.dice.of(&[ANEW, Policy::default()]);
+                let provider = self.dice.of(&[Provider::Unknown, Provider::ChecksFirst]);
+                let policy = Policy { provider, ..self.dice.of(&[ANEW, Policy::default()]) };
                 let ended = self.mrs[at].reregister(Change { buffer, pd, access }, policy);
                 format!("{:?} {:?}", ended.result, ended.buffer.map(|buffer| buffer.len()))
             }
@@ -103,6 +104,10 @@ impl Chaos {
                 let posted = qp.post_bind(1, &mut self.mws[mw], &self.mrs[at], 0..len / 2, Access::REMOTE_READ);
                 format!("{posted:?}")
             }
+            12 if !self.mws.is_empty() => {
+                let mw = self.dice.roll(self.mws.len());
+                format!("{:?}", self.pair.server_qp.qp.post_invalidate(2, &self.mws[mw]))
+            }
             _ => self.post(at),
         };
         self.log.push(format!("{what} {outcome}"));
@@ -110,9 +115,12 @@ impl Chaos {
 
     fn fault(&mut self) {
         let host = &self.lab.host;
-        let left = self.dice.of(&[Left::Old, Left::New, Left::Neither]);
-        // What a driver says that has let go of the MR. A driver that says EINVAL or EOPNOTSUPP then cannot be helped.
-        let errno = self.dice.of(&[Errno::EIO, Errno::ENOMEM, Errno::EINTR]);
+        let errno = self.dice.of(&[Errno::EIO, Errno::ENOMEM, Errno::EINTR, Errno::EINVAL, Errno::EOPNOTSUPP]);
+        // Whatever a driver says, it may have done the worst. But one that cannot do a thing has not done it.
+        let left = match errno {
+            Errno::EOPNOTSUPP => Left::Old,
+            _ => self.dice.of(&[Left::Old, Left::New, Left::Neither]),
+        };
         match self.dice.roll(8) {
             0 => host.fail_next_registration(Errno::EAGAIN),
             1 => host.fail_next_deregistration(Errno::EBUSY),
@@ -131,7 +139,7 @@ impl Chaos {
         for cq in [send_cq, recv_cq, &mut server_qp.send_cq, &mut server_qp.recv_cq] {
             let mut done = [Completion::default(); 2];
             let count = cq.poll(&mut done).unwrap_or(0);
-            done[..count].iter().for_each(|done| log += &format!("{:?}", done.status));
+            done[..count].iter().for_each(|done| log += &format!("{:?} {}, ", done.status, done.opcode));
         }
         log
     }
@@ -166,9 +174,13 @@ impl Chaos {
     /// Everything goes, and nothing is left.
     fn end(mut self) -> Vec<String> {
         self.mrs.clear();
-        self.mws.clear();
+        let windows_first = self.dice.roll(2) == 0;
+        if windows_first {
+            self.mws.clear();
+        }
         self.lab.client.device.destroy_qp(self.pair.client).unwrap();
         self.lab.server.device.destroy_qp(self.pair.new).unwrap();
+        self.mws.clear();
         // Faults that still wait find their calls.
         for _ in 0..200 {
             drop(self.pds[0].register(vec![0], RW));
@@ -201,11 +213,16 @@ fn the_books_agree_whatever_happens() {
         "Ok(Anew)",
         "InFlight",
         "DoForkOld",
-        "Neither",
-        "Old",
+        "valid: New",
+        "valid: Neither",
+        "valid: Old",
         "in flight",
+        "InDoubt",
         "WcStatus(10)",
-        "WcStatus(0)",
+        "WcStatus(0) 5",
+        "WcStatus(0) 6",
+        "WcStatus(2) 6",
+        "WcStatus(6) 5",
     ] {
         assert!(logs.iter().any(|line| line.contains(seen)), "{seen}");
     }

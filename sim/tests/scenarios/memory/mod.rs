@@ -6,6 +6,7 @@ mod outcomes;
 mod pins;
 mod reach;
 mod removal;
+mod window_qps;
 mod windows;
 
 use cmid_proto::{Errno, IdKey};

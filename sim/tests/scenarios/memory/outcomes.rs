@@ -25,12 +25,10 @@ fn struck(bench: &Bench, mr: &mut Mr, fault: ReregFault, code: Code, errno: Errn
 }
 
 #[test]
-fn where_the_old_one_is_valid_the_new_buffer_comes_back() {
-    let left = Left::Old;
+fn where_no_driver_was_asked_the_new_buffer_comes_back() {
     for (fault, code, errno) in [
         (ReregFault::DontForkNew(Errno::ENOMEM), Code::DontForkNew, Errno::ENOMEM),
-        (ReregFault::Cmd { errno: Errno::EINVAL, left }, Code::Cmd, Errno::EINVAL),
-        (ReregFault::Cmd { errno: Errno::EOPNOTSUPP, left }, Code::Cmd, Errno::EOPNOTSUPP),
+        (ReregFault::Cmd { errno: Errno::EOPNOTSUPP, left: Left::Old }, Code::Cmd, Errno::EOPNOTSUPP),
     ] {
         let bench = forked();
         let mut mr = bench.mr();
@@ -43,6 +41,57 @@ fn where_the_old_one_is_valid_the_new_buffer_comes_back() {
         assert_eq!(mr.reregister(all(&bench), Policy::default()).result, Ok(Way::InPlace));
         bench.users([0, 1]);
     }
+}
+
+/// What the driver has made of the new buffer nobody knows, whatever it says: it is kept until nothing is registered.
+#[test]
+fn where_a_driver_was_asked_the_new_buffer_is_kept() {
+    let believed = Policy { provider: Provider::ChecksFirst, ..Policy::default() };
+    for left in [Left::Old, Left::New, Left::Neither] {
+        for (errno, policy) in [(Errno::EINVAL, Policy::default()), (Errno::EINVAL, believed), (IO, believed)] {
+            let bench = forked();
+            let mut mr = bench.mr();
+            let before = (mr.addr(), mr.len(), mr.lkey(), mr.access());
+            bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno, left });
+            let ended = mr.reregister(all(&bench), policy);
+            let failure = Failure { step: Step::Reregister(Code::Cmd), errno, valid: Valid::Old };
+            assert_eq!((ended.result, ended.buffer), (Err(failure.into()), None), "{left:?}");
+            assert_eq!((mr.addr(), mr.len(), mr.lkey(), mr.access()), before);
+            assert_eq!(mr.state(), MrState::Registered);
+            bench.users([1, 0]);
+            // There is room for one.
+            for policy in [policy, ANEW] {
+                let again = mr.reregister(Change::default().to_buffer([3; 30]), policy);
+                assert_eq!(again.buffer, Some(vec![3; 30]));
+                refused(again.result.unwrap_err(), Why::InDoubt);
+            }
+            // What does not move it can be had, where something is left of it.
+            let change = Change::default().to_access(Access::LOCAL_WRITE).to_pd(bench.two.clone());
+            let moved = mr.reregister(change, policy);
+            assert_eq!((moved.result.is_ok(), moved.buffer), (left != Left::Neither, None));
+            bench.users(if left == Left::Neither { [1, 0] } else { [0, 1] });
+            // Ending that fails keeps both.
+            bench.lab.host.fail_next_deregistration(Errno::EBUSY);
+            let (mr, _) = mr.deregister().unwrap_err();
+            assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
+            bench.users([0, 0]);
+        }
+    }
+}
+
+/// The fallback moves a region with a buffer in doubt, and keeps that one.
+#[test]
+fn a_region_in_doubt_that_is_registered_anew_keeps_the_other_buffer() {
+    let bench = forked();
+    let mut mr = bench.mr();
+    bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno: Errno::EINVAL, left: Left::New });
+    assert_eq!(mr.reregister(all(&bench), Policy::default()).buffer, None);
+    bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno: Errno::EOPNOTSUPP, left: Left::Old });
+    let anew = mr.reregister(Change::default().to_pd(bench.two.clone()), ANEW);
+    assert_eq!((anew.result, anew.buffer), (Ok(Way::Anew), None));
+    bench.users([0, 1]);
+    assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
+    bench.users([0, 0]);
 }
 
 #[test]
@@ -101,19 +150,24 @@ fn a_driver_that_mixes_up_domains_leaves_one_busy() {
     bench.two.dealloc().unwrap();
 }
 
+/// But not where it costs memory: see `where_a_driver_was_asked_the_new_buffer_is_kept`.
 #[test]
 fn a_driver_that_checks_first_is_believed() {
-    let bench = forked();
-    let mut mr = bench.mr();
     let policy = Policy { provider: Provider::ChecksFirst, ..Policy::default() };
-    bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno: IO, left: Left::Old });
-    let ended = mr.reregister(all(&bench), policy);
-    assert_eq!(failed(ended, "ibv_rereg_mr: ERR_CMD, EIO; the old registration is valid"), Some(vec![2; 50]));
-    bench.users([1, 0]);
-    // If it does not, the device is caught with a buffer that is not its own.
-    bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno: IO, left: Left::New });
-    assert!(mr.reregister(all(&bench), policy).buffer.is_some());
-    assert_eq!(bench.lab.fabric.counters().freed_in_use, 1);
+    for left in [Left::Old, Left::Neither] {
+        let bench = forked();
+        let mut mr = bench.mr();
+        bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno: IO, left });
+        let ended = mr.reregister(all(&bench), policy);
+        // If it does not check first, the region is taken for what it is not, and nothing worse.
+        assert_eq!(failed(ended, "ibv_rereg_mr: ERR_CMD, EIO; the old registration is valid"), None);
+        assert_eq!((mr.state(), mr.access()), (MrState::Registered, Some(RW)));
+        let moved = mr.reregister(Change::default().to_access(Access::empty()), policy).result;
+        let lost = "ibv_rereg_mr: ERR_CMD, EINVAL; the old registration is valid";
+        let expected = if left == Left::Old { Ok(Way::InPlace) } else { Err(lost.to_owned()) };
+        assert_eq!(moved.map_err(|error| error.to_string()), expected);
+        bench.users([1, 0]);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Work requests pin the regions that they name, until their completions have been polled or their QP is gone.
 
-use cmid_sim::{Change, Completion, Cq, Way};
+use cmid_sim::{Caps, Change, Completion, Cq, Remote, Way, WcStatus};
 
 use super::*;
 use crate::common::{Pair, SECOND};
@@ -99,6 +99,91 @@ fn what_is_flushed_pins_too_and_a_refused_post_does_not() {
     let here = pinned(here);
     poll(&mut c.send_cq, 1);
     free(here);
+}
+
+/// Of a work request that fails anyway nothing is lost if the region goes first (verbs looks at the region's own domain
+/// only).
+#[test]
+fn a_qp_of_another_domain_does_not_pin() {
+    let (lab, mut pair) = connected();
+    let foreign = lab.client.device.alloc_pd(pair.client).unwrap();
+    let c = &mut pair.client_qp;
+    let mut mrs = [0; 4].map(|_| foreign.register([1; 8], RW).unwrap());
+    let own = c.pd.register([1; 8], RW).unwrap();
+    for (wr_id, mr) in (1..).zip([&mrs[0], &mrs[1], &own]) {
+        c.qp.post_recv(wr_id, mr, 0..8).unwrap();
+    }
+    // One that moves into the domain of a QP that names it is pinned by it from then on.
+    let moved = mrs[1].reregister(Change::default().to_pd(c.pd.clone()), Policy::default());
+    assert_eq!(moved.result, Ok(Way::InPlace));
+    let [received, moved, sent, left] = mrs;
+    free(received);
+    let (moved, own) = (pinned(moved), pinned(own));
+
+    c.qp.post_send(4, &sent, 0..8).unwrap();
+    free(sent);
+    lab.fabric.advance_by(SECOND);
+    let mut done = [Completion::default(); 4];
+    assert_eq!((c.send_cq.poll(&mut done), done[0].status), (Ok(1), WcStatus::LOC_PROT_ERR));
+    assert_eq!(c.recv_cq.poll(&mut done), Ok(3));
+    assert_eq!(done[..3].iter().map(|done| done.wr_id).collect::<Vec<_>>(), [1, 2, 3]);
+    for mr in [moved, own, left] {
+        free(mr);
+    }
+    assert_eq!((foreign.users(), foreign.users_at_device()), (0, Some(0)));
+}
+
+/// What is dropped and named by a foreign QP only goes at once.
+#[test]
+fn a_qp_of_another_domain_keeps_nothing_that_is_dropped() {
+    let (lab, mut pair) = connected();
+    let foreign = lab.client.device.alloc_pd(pair.client).unwrap();
+    let mr = foreign.register([1; 8], RW).unwrap();
+    pair.client_qp.qp.post_recv(1, &mr, 0..8).unwrap();
+    drop(mr);
+    users(&foreign, 0);
+    foreign.dealloc().unwrap();
+}
+
+#[test]
+fn what_is_copied_or_empty_does_not_pin() {
+    let mut lab = Lab::with(Config { rereg: Rereg::All, ..Config::default() });
+    let mut pair = lab.established_with(Caps { max_inline: 8, ..Caps::default() });
+    let foreign = lab.client.device.alloc_pd(pair.client).unwrap();
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+    let there = s.pd.register([0; 32], RW).unwrap();
+    let remote = Remote { addr: there.addr() + 16, rkey: there.rkey() };
+    s.qp.post_recv(1, &there, 0..8).unwrap();
+    s.qp.post_recv(2, &there, 8..16).unwrap();
+    s.qp.post_recv(3, &there, 32..32).unwrap();
+
+    let here = c.pd.register([1; 9], RW).unwrap();
+    c.qp.post_send(4, &here, 0..8).unwrap();
+    c.qp.post_write(5, &here, 0..8, remote).unwrap();
+    c.qp.post_recv(6, &here, 9..9).unwrap();
+    free(here);
+    // No key is asked for either.
+    let unreadable = foreign.register([2; 8], Access::empty()).unwrap();
+    c.qp.post_send(7, &unreadable, 0..8).unwrap();
+    c.qp.post_send(8, &unreadable, 3..3).unwrap();
+    free(unreadable);
+    lab.fabric.advance_by(SECOND);
+    let mut done = [Completion::default(); 8];
+    assert_eq!(c.send_cq.poll(&mut done), Ok(4));
+    assert!(done[..4].iter().all(|done| done.status == WcStatus::SUCCESS), "{done:?}");
+    let mut bytes = [0; 32];
+    there.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [[1; 8], [2; 8], [1; 8], [0; 8]].concat()[..]);
+
+    // One byte more is fetched, and what is read has to arrive somewhere.
+    let (sent, read) = (c.pd.register([3; 9], RW).unwrap(), c.pd.register([3; 8], RW).unwrap());
+    c.qp.post_write(9, &sent, 0..9, remote).unwrap();
+    c.qp.post_read(10, &read, 0..8, Remote { addr: there.addr(), rkey: there.rkey() }).unwrap();
+    let (sent, read) = (pinned(sent), pinned(read));
+    lab.fabric.advance_by(SECOND);
+    poll(&mut c.send_cq, 2);
+    free(sent);
+    free(read);
 }
 
 #[test]

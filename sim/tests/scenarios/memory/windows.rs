@@ -1,14 +1,17 @@
 //! Memory windows (row 83).
 
+use std::time::Duration;
+
 use cmid_sim::{Change, Completion, Cq, QpState, Remote, WcStatus};
 
 use super::*;
-use crate::common::{Pair, SECOND};
+use crate::common::{Equipment, Pair, SECOND};
 
 const BINDABLE: Access = RW.union(Access::MW_BIND);
-const BIND: u32 = 5;
+pub(super) const BIND: u32 = 5;
+pub(super) const INVALIDATE: u32 = 6;
 
-fn connected(rereg: Rereg) -> (Lab, Pair, Mr) {
+pub(super) fn connected(rereg: Rereg) -> (Lab, Pair, Mr) {
     let mut lab = Lab::with(Config { rereg, ..Config::default() });
     let pair = lab.established_with_qps();
     let mr = pair.server_qp.pd.register((0..64).collect::<Vec<_>>(), BINDABLE).unwrap();
@@ -16,8 +19,13 @@ fn connected(rereg: Rereg) -> (Lab, Pair, Mr) {
 }
 
 #[track_caller]
-fn ended(lab: &Lab, cq: &mut Cq) -> (WcStatus, u32) {
-    lab.fabric.advance_by(SECOND);
+pub(super) fn ended(lab: &Lab, cq: &mut Cq) -> (WcStatus, u32) {
+    ended_after(lab, cq, SECOND)
+}
+
+#[track_caller]
+pub(super) fn ended_after(lab: &Lab, cq: &mut Cq, span: Duration) -> (WcStatus, u32) {
+    lab.fabric.advance_by(span);
     let mut done = [Completion::default(); 2];
     assert_eq!(cq.poll(&mut done), Ok(1));
     (done[0].status, done[0].opcode)
@@ -79,9 +87,9 @@ fn a_peer_reaches_nothing_else() {
             0 => (rkey, addr) = (mw.rkey(), addr + 1),
             1 => {}
             2 => {
-                s.qp.post_bind(2, &mut mw, &mr, 0..0, Access::empty()).unwrap();
-                assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
                 rkey = mw.rkey();
+                s.qp.post_invalidate(2, &mw).unwrap();
+                assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
             }
             _ => {
                 rkey = mw.rkey();
@@ -95,35 +103,110 @@ fn a_peer_reaches_nothing_else() {
 }
 
 #[test]
-fn an_unbound_window_holds_nothing() {
+fn a_window_is_bound_again_after_it_was_invalidated() {
     let (lab, mut pair, mr) = connected(Rereg::None);
-    let s = &mut pair.server_qp;
+    let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let mut mw = s.pd.alloc_mw().unwrap();
-    s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
-    s.qp.post_bind(2, &mut mw, &mr, 0..0, Access::empty()).unwrap();
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    let mut keys = vec![mw.rkey()];
+    let here = c.pd.register([0; 8], RW).unwrap();
+    for start in [8, 32] {
+        s.qp.post_bind(1, &mut mw, &mr, start..start + 8, Access::REMOTE_READ).unwrap();
+        assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+        assert!(!keys.contains(&mw.rkey()));
+        keys.push(mw.rkey());
+        c.qp.post_read(2, &here, 0..8, Remote { addr: mr.addr() + start as u64, rkey: mw.rkey() }).unwrap();
+        assert_eq!(ended(&lab, &mut c.send_cq).0, WcStatus::SUCCESS);
+        let mut byte = [0];
+        here.read(0, &mut byte).unwrap();
+        assert_eq!(usize::from(byte[0]), start);
+        s.qp.post_invalidate(3, &mw).unwrap();
+        assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
+        assert_eq!(Some(&mw.rkey()), keys.last());
+    }
+    // Bound to nothing, it holds nothing.
     returned(mr);
 }
 
+/// How binding ends, and what it does to the QP.
+#[track_caller]
+fn objects(lab: &Lab, s: &mut Equipment) {
+    assert_eq!(ended(lab, &mut s.send_cq), (WcStatus::MW_BIND_ERR, BIND));
+    assert_eq!(s.qp.state(), Ok(QpState::Err));
+}
+
 #[test]
-fn binds_are_checked() {
-    for (access, wanted) in [(RW, Access::REMOTE_READ), (Access::MW_BIND | Access::REMOTE_READ, Access::REMOTE_WRITE)] {
+fn the_device_checks_binds() {
+    let rights = [(RW, Access::REMOTE_READ), (Access::MW_BIND | Access::REMOTE_READ, Access::REMOTE_WRITE)];
+    for (access, wanted) in rights {
         let (lab, mut pair, _) = connected(Rereg::None);
         let s = &mut pair.server_qp;
         let mut mw = s.pd.alloc_mw().unwrap();
         let mr = s.pd.register([0; 8], access).unwrap();
         s.qp.post_bind(1, &mut mw, &mr, 0..8, wanted).unwrap();
-        assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::MW_BIND_ERR, BIND));
-        assert_eq!(s.qp.state(), Ok(QpState::Err));
+        objects(&lab, s);
         returned(mr);
     }
+    // To nothing; and one that is bound.
+    for bound in [false, true] {
+        let (lab, mut pair, mr) = connected(Rereg::None);
+        let s = &mut pair.server_qp;
+        let mut mw = s.pd.alloc_mw().unwrap();
+        if bound {
+            s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
+            assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+        }
+        s.qp.post_bind(2, &mut mw, &mr, 0..if bound { 8 } else { 0 }, Access::REMOTE_READ).unwrap();
+        objects(&lab, s);
+        // It is as it was before.
+        let mr = mr.deregister();
+        assert_eq!(mr.is_err(), bound);
+    }
+}
+
+#[test]
+fn only_a_bound_window_can_be_invalidated() {
+    for times in [0, 1] {
+        let (lab, mut pair, mr) = connected(Rereg::None);
+        let s = &mut pair.server_qp;
+        let mut mw = s.pd.alloc_mw().unwrap();
+        for _ in 0..times {
+            s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
+            assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+            s.qp.post_invalidate(2, &mw).unwrap();
+            assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
+        }
+        s.qp.post_invalidate(3, &mw).unwrap();
+        assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::LOC_QP_OP_ERR, INVALIDATE));
+        assert_eq!(s.qp.state(), Ok(QpState::Err));
+    }
+}
+
+#[test]
+fn what_is_of_another_domain_or_a_datagram_qp_is_refused() {
     let (lab, mut pair, mr) = connected(Rereg::None);
-    let mut foreign = lab.server.device.alloc_pd(pair.new).unwrap().alloc_mw().unwrap();
+    let other = lab.server.device.alloc_pd(pair.new).unwrap();
+    let (mut foreign, foreign_mr) = (other.alloc_mw().unwrap(), other.register([0; 8], BINDABLE).unwrap());
     let s = &mut pair.server_qp;
-    assert_eq!(s.qp.post_bind(1, &mut foreign, &mr, 0..8, Access::REMOTE_READ), Err(Errno::EPERM));
-    assert_eq!(s.qp.post_bind(1, &mut foreign, &mr, 0..65, Access::REMOTE_READ), Err(Errno::EINVAL));
+    let mut mw = s.pd.alloc_mw().unwrap();
+    for (ours, mr, len) in [(false, &mr, 8), (false, &foreign_mr, 8), (true, &foreign_mr, 8), (true, &mr, 65)] {
+        let window = if ours { &mut mw } else { &mut foreign };
+        let before = window.rkey();
+        assert_eq!(s.qp.post_bind(1, window, mr, 0..len, Access::REMOTE_READ), Err(Errno::EINVAL));
+        assert_eq!(window.rkey(), before);
+    }
+    assert_eq!(s.qp.post_invalidate(1, &foreign), Err(Errno::EINVAL));
+    // On another fabric everything has the same numbers.
+    let (_there, mut far, _) = connected(Rereg::None);
+    assert_eq!(far.server_qp.qp.post_invalidate(1, &mw), Err(Errno::EINVAL));
     returned(mr);
+
+    let mut lab = Lab::new();
+    let id = lab.client.id_in(cmid_proto::PortSpace::Udp, lab.cc);
+    lab.client.bind(id, "10.0.0.1:0").unwrap();
+    let mut d = lab.client.qp(id);
+    let (mut mw, mr) = (d.pd.alloc_mw().unwrap(), d.pd.register([0; 8], BINDABLE).unwrap());
+    assert_eq!(d.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
+    assert_eq!(d.qp.post_invalidate(1, &mw), Err(Errno::EINVAL));
 }
 
 #[test]

@@ -1,0 +1,77 @@
+//! One end of a connection: its QP and what that needs.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use cmid_blocking::{Connection, Ready};
+use cmid_datapath::{Access, Caps, Completion as _, Cq as _, DataPath, Mr as _, Pd as _, Qp as _, Remote, WcStatus};
+use cmid_proto::{Errno, IdKey};
+
+/// How a work request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) wr_id: u64,
+    pub(crate) status: WcStatus,
+}
+
+/// A QP, with a PD of its own, a CQ, and memory for messages.
+pub(crate) struct Port<D: DataPath> {
+    // In the order in which they are to go: the QP first, the PD last.
+    qp: D::Qp,
+    cq: D::Cq,
+    messages: D::Mr,
+    pd: D::Pd,
+}
+
+impl<D: DataPath> Port<D> {
+    /// On an id, with `len` bytes for messages.
+    pub(crate) fn open(device: &mut D, id: IdKey, len: usize) -> Result<Self, Errno> {
+        let pd = device.alloc_pd(id)?;
+        let cq = device.create_cq(id, 16)?;
+        let qp = device.create_qp(id, &pd, &cq, &cq, Caps::default())?;
+        let messages = pd.register(vec![0; len], Access::LOCAL_WRITE)?;
+        Ok(Port { qp, cq, messages, pd })
+    }
+
+    /// Memory in the PD of the QP, into which the peer may write: the log of one candidate at a replica.
+    pub(crate) fn open_lane(&self, len: usize) -> Result<D::Mr, Errno> {
+        self.pd.register(vec![0; len], Access::LOCAL_WRITE | Access::REMOTE_WRITE)
+    }
+
+    pub(crate) fn read(&self, into: &mut [u8]) -> Result<(), Errno> {
+        self.messages.read(0, into)
+    }
+
+    pub(crate) fn write(&mut self, from: &[u8]) -> Result<(), Errno> {
+        self.messages.write(0, from)
+    }
+
+    pub(crate) fn post_recv(&mut self, wr_id: u64, range: Range<usize>) -> Result<(), Errno> {
+        self.qp.post_recv(wr_id, &self.messages, range)
+    }
+
+    pub(crate) fn post_send(&mut self, wr_id: u64, range: Range<usize>) -> Result<(), Errno> {
+        self.qp.post_send(wr_id, &self.messages, range)
+    }
+
+    pub(crate) fn post_write(&mut self, wr_id: u64, range: Range<usize>, to: Remote) -> Result<(), Errno> {
+        self.qp.post_write(wr_id, &self.messages, range, to)
+    }
+
+    /// Waits for the next completion.
+    pub(crate) fn completion(&mut self, connection: &mut Connection<D>, patience: Duration) -> Result<Done> {
+        loop {
+            // Armed before it is looked at, so that a completion after the look makes the descriptor readable.
+            self.cq.take_notifications()?;
+            self.cq.arm()?;
+            if let Some(done) = self.cq.poll()? {
+                return Ok(Done { wr_id: done.wr_id(), status: done.status() });
+            }
+            match connection.wait_for(Some(self.cq.fd()), patience)? {
+                Ready::Descriptor => {}
+                Ready::Event(event) => bail!("{} while a work request was awaited", event.kind),
+            }
+        }
+    }
+}

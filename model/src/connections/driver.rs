@@ -1,0 +1,142 @@
+//! The steps of the driver and of the device: the contract of `cmid_proto`.
+
+use cmid_proto::{About, Admission, Call, CmEvent, Ended, Errno, Fault, IdKey};
+
+use super::account::{Account, Asked};
+use super::kernel::Kernel;
+use super::law::Law;
+use super::scene::{Role, Scene};
+use super::world::{UnderWay, World};
+use super::{Seen, Witness};
+
+/// What calls fail with. After this one an id whose address was to be resolved stays bound; all others have no such case.
+const ERRNO: Errno = Errno::ENETUNREACH;
+
+impl World {
+    /// The calls that the driver has not taken.
+    pub(super) fn queued(&self) -> Vec<Call> {
+        let mut core = self.core.clone();
+        core::iter::from_fn(|| core.poll_call()).map(|(_, call)| call).collect()
+    }
+
+    /// The driver makes the next call.
+    pub(super) fn call(&mut self, seen: &Seen, fails: bool) -> Result<bool, Law> {
+        let Some((token, call)) = self.core.poll_call() else { return Ok(false) };
+        let account = call.id().and_then(|id| self.around.accounts.iter().find(|account| account.id == id));
+        if let Call::Migrate { id, to, .. } = call {
+            seen.note_if(self.around.device.unread_of(id) > 0 && !fails, Witness::MovedWithUnread);
+            seen.note_if(
+                account.is_some_and(|account| account.undelivered() > 0) && self.core.home(id) != Some(to) && !fails,
+                Witness::MovedWithUndelivered,
+            );
+        }
+        if matches!(call, Call::Migrate { .. } | Call::Destroy { .. }) && account.is_some_and(|it| it.owed > 0) {
+            return Err(Law::CallsWhileAcksAreOwed);
+        }
+        // A channel that cannot be closed leaks, and so does a new id of which nobody knows; that is told as a fault.
+        let must_succeed = matches!(call, Call::CloseChannel { .. })
+            || matches!(call, Call::Destroy { .. } if account.is_none_or(|it| !it.known));
+        if fails && must_succeed {
+            return Ok(false);
+        }
+        let outcome = self.around.device.call(&call, fails.then_some(ERRNO))?;
+        self.around.under_way = Some(UnderWay { token, call, outcome, arrived: false });
+        Ok(true)
+    }
+
+    pub(super) fn answer(&mut self, seen: &Seen) -> Result<(), Law> {
+        let Some(UnderWay { token, call, outcome, .. }) = self.around.under_way.take() else { return Ok(()) };
+        let failed = outcome.is_err();
+        seen.note_if(failed && matches!(call, Call::Migrate { .. }), Witness::NotMoved);
+        seen.note_if(outcome == Err(Errno::EFAULT), Witness::MovedAllTheSame);
+        seen.note_if(failed && matches!(call, Call::Destroy { .. }), Witness::NotDestroyed);
+        let told = self.core.handle_outcome(token, outcome);
+        if let (true, Call::Destroy { id }) = (failed, call) {
+            self.account(id)?.lives_on();
+        }
+        match told {
+            Ok(Some(Ended { about: About::Id(id), .. })) => {
+                let gone = self.core.state(id).is_none();
+                let account = self.account(id)?;
+                account.end(account.asked_by(&call), gone)?;
+                self.forget_if_gone(id)
+            }
+            Ok(_) => Ok(()),
+            Err(Fault::Leak { .. }) if failed => Ok(()),
+            Err(_) => Err(Law::Faults),
+        }
+    }
+
+    /// Whether a migration that was asked for is known to have been made, by an event on the new channel.
+    pub(super) fn has_arrived(&self) -> bool {
+        self.around.under_way.is_some_and(|it| {
+            let account = self.around.accounts.iter().find(|account| Some(account.id) == it.call.id());
+            it.arrived
+                && it.outcome.is_ok()
+                && account.is_some_and(|account| account.asked_by(&it.call) == Asked::Migrate)
+        })
+    }
+
+    /// The device says that such a migration has failed: `ucma_migrate_id` may say EFAULT after it has moved the id.
+    pub(super) fn deny(&mut self) {
+        if let Some(under_way) = &mut self.around.under_way {
+            under_way.outcome = Err(Errno::EFAULT);
+        }
+    }
+
+    /// The driver reads the next channel: steps 4 and 5 of the contract.
+    pub(super) fn read(&mut self, seen: &Seen) -> Result<bool, Law> {
+        let Some(channel) = self.core.poll_readable() else { return Ok(false) };
+        let Some(child) = self.core.wants_event(channel) else {
+            seen.note(Witness::NoRoom);
+            self.core.wait_for_room(channel);
+            return Ok(true);
+        };
+        if let Some(raw) = self.around.device.fetch(channel, child)? {
+            let line = self.core.line(raw.id);
+            match self.core.handle_event(channel, raw) {
+                Ok(Admission::Known) => {
+                    if let Some(UnderWay { call: Call::Migrate { id, to, .. }, arrived, .. }) =
+                        &mut self.around.under_way
+                    {
+                        *arrived |= *id == raw.id && *to == channel;
+                    }
+                    seen.note_if(line != Some(channel), Witness::ArrivedByEvent);
+                    seen.note_if(raw.kind == CmEvent::DeviceRemoval, Witness::Removed);
+                    self.account(raw.id)?.expect(raw.status);
+                }
+                Ok(Admission::Child(child)) => {
+                    self.account(raw.listener.unwrap_or(child))?.expect(raw.status);
+                    self.around.accounts.push(Account::new(child, Role::Child, false));
+                }
+                Ok(Admission::Late | Admission::Stray) => {
+                    seen.note(if raw.listener.is_some() { Witness::LateRequest } else { Witness::LateEvent });
+                }
+                Err(_) => return Err(Law::Faults),
+            }
+            self.core.handle_readable(channel);
+        }
+        self.look(seen);
+        Ok(true)
+    }
+
+    pub(super) fn happen(&mut self, scene: &Scene, seen: &Seen, id: IdKey, kind: CmEvent) -> Result<(), Law> {
+        let _ = seen;
+        let happenings = self.around.device.happenings(id, scene.removal);
+        let next = happenings.iter().find(|(other, _)| *other == kind).map_or(Kernel::Over, |&(_, next)| next);
+        self.around.children += u8::from(kind == CmEvent::ConnectRequest);
+        self.next_tag += 1;
+        let woken = self.around.device.report(id, kind, next, self.next_tag)?;
+        self.core.handle_readable(woken);
+        Ok(())
+    }
+
+    pub(super) fn make_all(&mut self, seen: &Seen) -> Result<(), Law> {
+        self.answer(seen)?;
+        while self.call(seen, false)? {
+            self.answer(seen)?;
+        }
+        self.look(seen);
+        Ok(())
+    }
+}

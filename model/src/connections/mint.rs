@@ -1,0 +1,61 @@
+//! Receipts for states that are cloned.
+//!
+//! A receipt cannot be cloned, so that an application acks once. A checker goes on from one state in many ways and acks
+//! in each. What a receipt says is whose ack it is and nothing else; so one is had from another core, in which an id of the
+//! same key lives.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use cmid_proto::{Acks, ChannelKey, CmEvent, Core, IdKey, Limits, PortSpace, RawEvent, Receipt, Request, Time};
+
+/// A core in which an id of one key lives.
+struct Mint {
+    core: Core,
+    channel: ChannelKey,
+    id: IdKey,
+}
+
+thread_local! {
+    static MINTS: RefCell<HashMap<IdKey, Mint>> = RefCell::new(HashMap::new());
+}
+
+/// A receipt for an event of an id.
+pub(super) fn receipt(id: IdKey) -> Receipt {
+    MINTS.with_borrow_mut(|mints| mints.entry(id).or_insert_with(|| Mint::new(id)).make())
+}
+
+impl Mint {
+    /// Creates ids, and destroys those that are not the one, until it is.
+    fn new(id: IdKey) -> Mint {
+        let mut core = Core::new(Limits::LARGE);
+        let channel = core.open_channel(Acks::Explicit).expect("an empty core has room");
+        well(&mut core);
+        loop {
+            let fresh = core.create_id(Some(channel), PortSpace::Tcp).expect("keys are small");
+            well(&mut core);
+            if fresh == id {
+                return Mint { core, channel, id };
+            }
+            // Same slot, an earlier tenant.
+            if fresh.to_bits() as u32 == id.to_bits() as u32 {
+                core.submit(Time::ZERO, fresh, Request::Destroy, Time::NEVER).expect("it lives");
+                well(&mut core);
+            }
+        }
+    }
+
+    fn make(&mut self) -> Receipt {
+        self.core
+            .handle_event(self.channel, RawEvent::new(self.id, CmEvent::User))
+            .expect("any id may have this event");
+        self.core.poll_event(self.channel).and_then(|event| event.receipt).expect("the channel has explicit acks")
+    }
+}
+
+/// All calls succeed.
+fn well(core: &mut Core) {
+    while let Some((token, _)) = core.poll_call() {
+        core.handle_outcome(token, Ok(())).expect("the call is under way");
+    }
+}

@@ -1,0 +1,41 @@
+//! What must not compile: the examples of cmid-verbs that say so.
+
+use anyhow::{Result, ensure};
+
+use crate::context::Context;
+
+/// How many there are at least. Without this the check would pass if they were gone, or were not looked at.
+const AT_LEAST: usize = 10;
+
+/// None of them compiles, each for the reason it names. Only an unstable rustdoc looks at the reason; in a folder of its own,
+/// as the variable has everything built again.
+pub(crate) fn check(context: &mut Context) -> Result<()> {
+    let target = context.target().join("compile-fail");
+    let arguments = ["test", "--doc", "--package", "cmid-verbs"];
+    let variables = [("RUSTC_BOOTSTRAP", "1".as_ref()), ("CARGO_TARGET_DIR", target.as_os_str())];
+    let said = context.cargo_tells(&arguments, &variables)?;
+    let looked_at = refused(&said);
+    ensure!(looked_at >= AT_LEAST, "{looked_at} examples do not compile, {AT_LEAST} at least should be there");
+    Ok(())
+}
+
+/// How many examples were found not to compile, in what the tests say.
+fn refused(said: &str) -> usize {
+    said.lines().filter(|line| line.starts_with("test ") && line.ends_with(" - compile fail ... ok")).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_examples_that_do_not_compile_count() {
+        let said = "running 3 tests\n\
+                    test verbs/src/data/mr.rs - data::mr::Mr (line 62) - compile fail ... ok\n\
+                    test verbs/src/data/mr.rs - data::mr::Mr (line 73) - compile fail ... FAILED\n\
+                    test verbs/src/lib.rs - (line 8) - compile ... ok\n\n\
+                    test result: ok. 2 passed; 1 failed\n";
+        assert_eq!(refused(said), 1);
+        assert_eq!(refused("running 0 tests\n"), 0);
+    }
+}
