@@ -1,20 +1,27 @@
 //! Visits every state of the worlds and prints how many there are.
-//!
-//! `cmid-model [--large] [WORLD...]`: all of them, or those that are named; `--large` adds those with wider bounds.
 
 use std::process::ExitCode;
 
+use clap::Parser;
 use cmid_model::connections::{self, Connections};
 use cmid_model::memory::{self, Memory};
 use cmid_model::{Report, search};
 
+/// Visits every state of small worlds around the real core, and says how many there are and what was found.
+#[derive(Parser)]
+struct Args {
+    /// Worlds with wider bounds too.
+    #[arg(long)]
+    large: bool,
+    /// Only these worlds.
+    worlds: Vec<String>,
+}
+
 #[expect(clippy::print_stdout, reason = "it is a program that prints")]
 fn main() -> ExitCode {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let is_large = wanted.iter().any(|it| it == "--large");
-    let named: Vec<_> = wanted.into_iter().filter(|it| it != "--large").collect();
+    let args = Args::parse();
     let is_wanted = |name: &str, large: bool| {
-        if named.is_empty() { is_large || !large } else { named.iter().any(|it| it == name) }
+        if args.worlds.is_empty() { args.large || !large } else { args.worlds.iter().any(|it| it == name) }
     };
     let (mut good, mut searched) = (true, 0);
     let mut tell = |report: Report| {

@@ -1,4 +1,4 @@
-//! What a person and CI both call: `cargo xtask demo`, `cargo xtask test`, `cargo xtask softroce -- COMMAND`.
+//! What a person and CI both call: `cargo xtask demo`, `cargo xtask test`, `cargo xtask softroce -- COMMAND`, and more.
 
 #![forbid(unsafe_code)]
 // A command-line program talks to people.
@@ -10,6 +10,7 @@ mod compile_fail;
 mod conformance;
 mod context;
 mod datagrams;
+mod fuzz;
 mod guest;
 mod hazards;
 mod host;
@@ -52,6 +53,8 @@ enum Verb {
     },
     /// Make the outcomes of the last conformance runs the recorded results, which later runs are compared with
     Record,
+    /// Look for an input that breaks a law, with cargo-fuzz, which is installed if missing
+    Fuzz(fuzz::Arguments),
     /// Name the system calls in a trace of `strace -f -T` that waited outside of the loop
     #[command(hide = true)]
     Waits {
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
         Verb::Diagrams { check } => Context::new(Kernel::default())
             .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),
         Verb::Record => Context::new(Kernel::default()).and_then(|context| conformance::record(&context)),
+        Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
         Verb::Waits { trace } => waits::check(&trace),
         Verb::Test { slow: true, kernel, .. } => {
             Context::new(kernel).and_then(|context| step::run_all(context, programme::SLOW, true))

@@ -102,5 +102,6 @@ pub(crate) const SLOW: &[Step] = &[
         name: "re-registration by the kernel itself, and fencing",
         work: GuestCommand(On::Kernel(Kernel::V6_1), 300, kernel_rereg::command),
     },
+    Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
 ];

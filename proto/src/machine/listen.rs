@@ -120,7 +120,7 @@ impl Core {
     /// Where a listener's events are delivered changes; its requests that are undelivered go along, and so do their ids.
     pub(super) fn redirect(&mut self, key: IdKey, to: Option<ChannelKey>, by_event: bool) {
         let Some(id) = self.ids.get(key) else { return };
-        let line = id.line;
+        let (from, line) = (id.home, id.line);
         let home = to.unwrap_or(line);
         self.relocate(key, home, line, by_event);
         if let Some(id) = self.ids.get_mut(key) {
@@ -132,7 +132,9 @@ impl Core {
             let stored = self.mail.get(letter);
             if stored.kind == EventKind::Cm(CmEvent::ConnectRequest) {
                 let child = stored.id;
-                if let Some(line) = self.ids.get(child).map(|child| child.line) {
+                // One that was moved before its request was taken stays where it was put.
+                let follows = self.ids.get(child).filter(|child| child.home == from);
+                if let Some(line) = follows.map(|child| child.line) {
                     self.relocate(child, home, line, false);
                     self.settle(child);
                 }
@@ -155,12 +157,14 @@ impl Core {
 
     /// Where the device would not move it, it stays on the listener's channel, which is read all the same.
     pub(super) fn settled(&mut self, child: IdKey, to: ChannelKey, outcome: Outcome) {
-        let home = self.ids.get(child).map(|id| id.home);
-        if outcome.is_ok()
-            && let Some(home) = home
-        {
-            self.place(child, home, to);
-            self.settle(child);
+        if let Some(home) = self.ids.get(child).map(|id| id.home) {
+            if outcome.is_ok() {
+                self.place(child, home, to);
+            }
+            // Its listener may have moved on meanwhile.
+            if home != to {
+                self.settle(child);
+            }
         }
         self.leave_channel(to);
     }

@@ -1,0 +1,47 @@
+//! The application may ask anything; the device keeps its contract. So nothing is a fault, nothing is lost, every request
+//! ends once and in time, and everything comes to rest.
+
+use crate::input::Input;
+use crate::model::onward;
+use crate::model::world::World;
+use crate::script;
+
+/// Runs the input.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let limits = script::limits(&mut input);
+    let mut world = World::new(1, limits, input.once_in(2));
+    while !input.is_over() {
+        step(&mut world, &mut input);
+        world.look();
+    }
+    world.rest();
+}
+
+fn step(world: &mut World, input: &mut Input<'_>) {
+    match input.below(16) {
+        0 => world.hosts[0].open_channel(script::acks(input)),
+        1 => {
+            let on = if input.once_in(3) { None } else { world.some_channel(0, input) };
+            world.hosts[0].create_id(on, script::port_space(input));
+        }
+        2..=4 => onward::lead(world, 0, input),
+        5 | 6 => world.ask(0, input),
+        7 => world.work(0, input),
+        8 | 9 => world.happen(0, input),
+        10 | 11 => drop(world.read(0)),
+        12 => drop(world.some_home(0, input).map(|home| world.hosts[0].take_event(home))),
+        13 => drop(world.hosts[0].ack(input.below(8))),
+        14 => world.pass(input.below(64) as u64),
+        _ => rarely(world, input),
+    }
+}
+
+fn rarely(world: &mut World, input: &mut Input<'_>) {
+    match input.below(4) {
+        0 => world.settle(),
+        1 => drop(world.some_channel(0, input).map(|channel| world.hosts[0].close_channel(channel))),
+        2 => drop(world.some_id(0, input).map(|id| world.release(0, id))),
+        _ => world.adopt(0),
+    }
+}

@@ -1,0 +1,172 @@
+//! What the kernel and librdmacm do when they are called.
+//!
+//! Panics on what the core promises never to ask: calls that would crash the library, break a connection, hold up a later
+//! destroy for more than a minute, or lose requests.
+
+use cmid_proto::{Call, Errno, Outcome};
+
+use super::kernel::{File, Id, Kernel, Membership, No, Stage};
+
+impl Kernel {
+    /// Makes a call about an id. `refused` is an errno for which the world is to blame, where it can be.
+    pub(crate) fn call(
+        &mut self,
+        no: No,
+        call: &Call,
+        from_to: Option<(File, File)>,
+        refused: Option<Errno>,
+    ) -> Outcome {
+        let id = self.id(no);
+        if let Call::Destroy { .. } = call {
+            self.destroy(no);
+            return Ok(());
+        }
+        if id.removed {
+            // The record of a membership goes even so.
+            if let Call::Leave { .. } = call {
+                self.leave(no, call);
+            }
+            return Err(Errno::ENXIO);
+        }
+        self.judge(no, call, refused)?;
+        self.carry_out(no, call, from_to);
+        Ok(())
+    }
+
+    /// Whether the kernel grants it. What it does not grant changes little.
+    fn judge(&mut self, no: No, call: &Call, refused: Option<Errno>) -> Outcome {
+        let stage = self.id(no).stage;
+        let legal = match call {
+            Call::Bind { .. } => stage == Stage::Idle,
+            Call::ResolveAddr { .. } | Call::Listen { .. } => matches!(stage, Stage::Idle | Stage::Bound),
+            Call::ResolveRoute { .. } => self.with_device(no, call) && stage == Stage::AddrResolved,
+            Call::Connect { .. } => self.with_device(no, call) && stage == Stage::RouteResolved,
+            Call::Accept { .. } => {
+                self.with_device(no, call)
+                    && self.is_no_hazard(no, call)
+                    && matches!(stage, Stage::ReqRcvd | Stage::SidrRcvd)
+            }
+            Call::Reject { .. } => {
+                self.is_no_hazard(no, call) && matches!(stage, Stage::ReqRcvd | Stage::SidrRcvd | Stage::RepRcvd)
+            }
+            Call::Establish { .. } => {
+                assert!(!matches!(stage, Stage::ReqRcvd | Stage::SidrRcvd), "{call:?} breaks the connection");
+                self.is_no_hazard(no, call) && stage == Stage::RepRcvd
+            }
+            Call::Notify { .. } => {
+                if stage == Stage::Established {
+                    return Err(Errno::EISCONN);
+                }
+                stage == Stage::RepSent
+            }
+            Call::Join { .. } => {
+                self.with_device(no, call)
+                    && self.id(no).datagram
+                    && matches!(stage, Stage::Bound | Stage::AddrResolved)
+            }
+            Call::Migrate { .. } => {
+                assert!(stage != Stage::Listen, "{call:?}: no kernel can migrate a listener without losing requests");
+                true
+            }
+            Call::Disconnect { .. } | Call::Leave { .. } | Call::SetOption { .. } | Call::SetEce { .. } => true,
+            Call::OpenChannel { .. } | Call::CloseChannel { .. } | Call::CreateId { .. } | Call::Destroy { .. } => {
+                unreachable!("not judged here")
+            }
+        };
+        let verdict = if legal { refused.map_or(Ok(()), Err) } else { Err(Errno::EINVAL) };
+        if let Err(errno) = verdict {
+            self.refuse(no, call, errno);
+        }
+        verdict
+    }
+
+    fn with_device(&self, no: No, call: &Call) -> bool {
+        assert!(self.id(no).verbs, "{call:?}: librdmacm would follow a null pointer");
+        true
+    }
+
+    fn is_no_hazard(&self, no: No, call: &Call) -> bool {
+        let own_message_is_out = matches!(self.id(no).stage, Stage::ReqSent | Stage::RepSent);
+        assert!(!own_message_is_out, "{call:?}: a later destroy would take 70 seconds");
+        true
+    }
+
+    /// What even a refused call does.
+    fn refuse(&mut self, no: No, call: &Call, errno: Errno) {
+        let id = self.id_mut(no);
+        if matches!(call, Call::Accept { .. }) {
+            id.stage = Stage::Over;
+        } else if matches!(call, Call::ResolveAddr { .. }) && id.stage == Stage::Idle && errno == Errno::ENETUNREACH {
+            id.stage = Stage::Bound;
+        } else if matches!(call, Call::Leave { .. }) {
+            self.leave(no, call);
+        }
+    }
+
+    fn carry_out(&mut self, no: No, call: &Call, from_to: Option<(File, File)>) {
+        let id = self.id_mut(no);
+        match *call {
+            Call::Bind { addr, .. } => {
+                id.stage = Stage::Bound;
+                let of_a_device = !addr.ip().is_unspecified() && !addr.ip().is_loopback();
+                (id.device, id.verbs) = (of_a_device, of_a_device);
+            }
+            Call::ResolveAddr { .. } => id.stage = Stage::AddrQuery,
+            Call::ResolveRoute { .. } => (id.stage, id.watched) = (Stage::RouteQuery, true),
+            Call::Listen { .. } => id.stage = Stage::Listen,
+            Call::Connect { .. } => id.stage = if id.datagram { Stage::SidrSent } else { Stage::ReqSent },
+            Call::Accept { .. } => {
+                id.stage = if id.datagram { Stage::Over } else { Stage::RepSent };
+                id.deaf = false;
+            }
+            Call::Reject { .. } => id.stage = Stage::Over,
+            Call::Establish { .. } => id.stage = Stage::Established,
+            Call::Disconnect { .. } => match id.stage {
+                Stage::Established => id.stage = Stage::DreqSent,
+                Stage::DreqRcvd => id.stage = Stage::TimeWait,
+                // Nothing happens.
+                _ => {}
+            },
+            Call::Notify { .. } => {
+                id.stage = Stage::Established;
+                self.report(no, cmid_proto::CmEvent::Established, 0);
+            }
+            Call::Join { group, .. } => id.groups.push(Membership { key: group, joining: true, lost: false }),
+            Call::Leave { .. } => self.leave(no, call),
+            Call::Migrate { .. } => self.migrate(no, from_to),
+            Call::SetOption { .. }
+            | Call::SetEce { .. }
+            | Call::OpenChannel { .. }
+            | Call::CloseChannel { .. }
+            | Call::CreateId { .. }
+            | Call::Destroy { .. } => {}
+        }
+    }
+
+    /// `ucma_migrate_id`: what is unread goes to the end of the other channel, and nobody is woken.
+    fn migrate(&mut self, no: No, from_to: Option<(File, File)>) {
+        let (from, to) = from_to.expect("the two channels of a migration");
+        assert_eq!(self.id(no).file, from, "a migration from where the id is not");
+        let moved = self.take_unread(no, None);
+        self.id_mut(no).file = to;
+        self.files.get_mut(&to).expect("a migration to a channel that is open").extend(moved);
+    }
+
+    fn leave(&mut self, no: No, call: &Call) {
+        let &Call::Leave { group, .. } = call else { return };
+        assert!(self.id(no).groups.iter().any(|it| it.key == group), "{call:?}: no such membership");
+        self.id_mut(no).groups.retain(|it| it.key != group);
+        self.take_unread(no, Some(group));
+    }
+
+    /// `rdma_create_id`.
+    pub(crate) fn create(&mut self, key: cmid_proto::IdKey, file: File, datagram: bool) -> No {
+        self.insert(Id { key: Some(key), ..Id::new(file, datagram) })
+    }
+
+    /// `rdma_destroy_event_channel`, which no id may be on.
+    pub(crate) fn close(&mut self, file: File) {
+        assert!(self.ids.values().all(|id| id.file != file), "a channel is closed under an id");
+        self.files.remove(&file);
+    }
+}

@@ -1,0 +1,225 @@
+//! What was asked for: every request ends once, and none outlives its deadline.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cmid_proto::{Core, GroupKey, IdKey, State, Time, Verb};
+
+/// Until when something is to have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    pub(crate) id: IdKey,
+    pub(crate) verb: Verb,
+    pub(crate) group: Option<GroupKey>,
+    pub(crate) due: Time,
+}
+
+/// The open requests of one core.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// Calls are made for it; one of them ends it.
+    called: BTreeMap<IdKey, Verb>,
+    /// It waits for acks and ends by event.
+    waiting: Vec<(IdKey, Verb)>,
+    /// Overtaken by a destroy: may end, need not.
+    overtaken: BTreeSet<(IdKey, Verb)>,
+    deadlines: Vec<Deadline>,
+    /// What an accepted request has replaced, should the device refuse it.
+    replaced: BTreeMap<IdKey, Deadline>,
+    /// Deadlines of which the application must be told.
+    passed: Vec<Deadline>,
+}
+
+/// What is open of an id between two cores.
+#[derive(Debug)]
+pub(crate) struct Travelling {
+    deadlines: Vec<Deadline>,
+    passed: Vec<Deadline>,
+    waiting: Vec<Verb>,
+}
+
+/// The state in which a request waits for its event.
+fn waits_in(verb: Verb, state: Option<State>) -> bool {
+    match verb {
+        Verb::ResolveAddr => state == Some(State::AddrResolving),
+        Verb::ResolveRoute => state == Some(State::RouteResolving),
+        Verb::Connect => matches!(state, Some(State::Connecting | State::Asking)),
+        Verb::Accept => state == Some(State::Accepting),
+        Verb::Disconnect => state == Some(State::Disconnecting),
+        Verb::Teardown => state == Some(State::Closing),
+        _ => false,
+    }
+}
+
+impl Requests {
+    /// A request was accepted. `called`: a call was made for it.
+    pub(crate) fn accepted(&mut self, core: &Core, asked: Deadline, called: bool) {
+        let Deadline { id, verb, .. } = asked;
+        if verb == Verb::Destroy {
+            self.overtake(id);
+        }
+        let waits = core.waits_for_acks(id, verb) && !called;
+        let ends_at_once = matches!(verb, Verb::AttachQp | Verb::DetachQp | Verb::GetRequest);
+        if waits {
+            self.waiting.push((id, verb));
+        } else if called {
+            let before = self.called.insert(id, verb);
+            assert_eq!(before, None, "{verb} on {id} while another is under way");
+        } else {
+            assert!(ends_at_once || verb == Verb::Migrate, "{verb} on {id} has come to nothing");
+        }
+        let counts = match verb {
+            Verb::Migrate | Verb::Destroy => waits,
+            Verb::GetRequest => core.sync_open(id) == Some(verb),
+            Verb::Join => true,
+            verb => waits_in(verb, core.state(id)),
+        };
+        if counts {
+            if is_operation(verb)
+                && let Some(at) = self.deadlines.iter().position(|other| other.id == id && is_operation(other.verb))
+            {
+                let before = self.deadlines.swap_remove(at);
+                self.replaced.insert(id, before);
+            }
+            self.deadlines.push(asked);
+        }
+    }
+
+    fn overtake(&mut self, id: IdKey) {
+        self.overtaken.extend(self.called.remove(&id).map(|verb| (id, verb)));
+        self.overtaken.extend(self.waiting.iter().filter(|(of, _)| *of == id));
+        self.waiting.retain(|(of, _)| *of != id);
+        self.forget(|deadline| deadline.id == id);
+    }
+
+    /// The core says that a request has ended by a call.
+    pub(crate) fn ended(&mut self, core: &Core, id: IdKey, failed: bool) {
+        if let Some(verb) = self.called.remove(&id) {
+            if failed && let Some(at) = self.deadlines.iter().rposition(|it| it.id == id && it.verb == verb) {
+                self.deadlines.swap_remove(at);
+                self.deadlines.extend(self.replaced.remove(&id));
+            }
+            self.replaced.remove(&id);
+        } else if core.state(id).is_some() || !self.take_waiting(id, Verb::Destroy) {
+            // A destroy that overtook it has given up.
+            let overtaken = self.overtaken.iter().find(|(of, _)| *of == id).copied();
+            assert!(overtaken.is_some_and(|it| self.overtaken.remove(&it)), "something on {id} has ended twice");
+        }
+    }
+
+    /// The core says so by event.
+    pub(crate) fn ended_by_event(&mut self, id: IdKey, verb: Verb) {
+        assert!(
+            self.take_waiting(id, verb) || self.overtaken.remove(&(id, verb)),
+            "{verb} on {id} has ended twice, or was never asked for"
+        );
+    }
+
+    fn take_waiting(&mut self, id: IdKey, verb: Verb) -> bool {
+        let at = self.waiting.iter().position(|&it| it == (id, verb));
+        at.map(|at| self.waiting.swap_remove(at)).is_some()
+    }
+
+    /// The core has begun what waited for acks: its deadline is over.
+    pub(crate) fn begun(&mut self, id: IdKey, verb: Verb) {
+        self.forget(|deadline| deadline.id == id && deadline.verb == verb);
+    }
+
+    /// A membership is left, or its join was answered.
+    pub(crate) fn answered(&mut self, group: GroupKey) {
+        self.forget(|deadline| deadline.group == Some(group));
+        // What is undelivered of a membership goes with it.
+        self.passed.retain(|deadline| deadline.group != Some(group));
+    }
+
+    /// No join of the id will be answered any more.
+    pub(crate) fn removed(&mut self, id: IdKey) {
+        self.forget(|deadline| deadline.id == id && deadline.verb == Verb::Join);
+    }
+
+    fn forget(&mut self, which: impl Fn(&Deadline) -> bool) {
+        self.deadlines.retain(|deadline| !which(deadline));
+    }
+
+    /// Drops what is over by itself. Ids that are gone leave nothing open.
+    pub(crate) fn follow(&mut self, core: &Core) {
+        self.deadlines.retain(|deadline| is_pending(core, deadline));
+        self.overtaken.retain(|(id, _)| core.state(*id).is_some());
+        self.passed.retain(|deadline| core.state(deadline.id).is_some_and(|state| state != State::Destroying));
+        if let Some((id, verb)) = self.called.iter().find(|(id, _)| core.state(**id).is_none()) {
+            panic!("{id} is gone and its {verb} has not ended");
+        }
+    }
+
+    /// The nearest deadline.
+    pub(crate) fn nearest(&self) -> Option<Time> {
+        self.deadlines.iter().map(|deadline| deadline.due).filter(|&due| due != Time::NEVER).min()
+    }
+
+    /// The core was told the time. Returns what has passed.
+    pub(crate) fn pass(&mut self, core: &Core, now: Time) -> Vec<Deadline> {
+        let (passed, left): (Vec<_>, _) = self.deadlines.drain(..).partition(|deadline| deadline.due <= now);
+        self.deadlines = left;
+        for deadline in &passed {
+            let lingers = deadline.verb != Verb::Join && is_pending(core, deadline);
+            assert!(!lingers, "{deadline:?} has passed at {now:?} and nothing has happened");
+        }
+        self.passed.extend(passed.iter().filter(|it| is_operation(it.verb) || it.verb == Verb::Join));
+        passed
+    }
+
+    /// The application is told that a deadline has passed: `of` an id and request, for a join of this group.
+    pub(crate) fn told_of(&mut self, id: IdKey, verb: Verb, group: Option<GroupKey>) {
+        let at = self.passed.iter().position(|it| (it.id, it.verb, it.group) == (id, verb, group));
+        assert!(at.is_some(), "the deadline of {verb} on {id} is said to have passed");
+        at.map(|at| self.passed.swap_remove(at));
+    }
+
+    /// Synchronous mode tells by result.
+    pub(crate) fn told_by_result(&mut self, id: IdKey) {
+        self.passed.retain(|deadline| deadline.id != id);
+    }
+
+    /// Takes what is open of an id that goes to another core, and what is said of it in events that go along.
+    pub(crate) fn release(&mut self, id: IdKey) -> Travelling {
+        assert!(!self.called.contains_key(&id), "{id} is released while a call is under way");
+        let (deadlines, left) = self.deadlines.drain(..).partition(|deadline| deadline.id == id);
+        let (passed, told) = self.passed.drain(..).partition(|deadline| deadline.id == id);
+        let (waiting, stay): (Vec<_>, _) = self.waiting.drain(..).partition(|(of, _)| *of == id);
+        (self.deadlines, self.passed, self.waiting) = (left, told, stay);
+        Travelling { deadlines, passed, waiting: waiting.into_iter().map(|(_, verb)| verb).collect() }
+    }
+
+    pub(crate) fn adopt(&mut self, id: IdKey, gone: Travelling) {
+        let renamed = |deadline| Deadline { id, ..deadline };
+        self.deadlines.extend(gone.deadlines.into_iter().map(renamed));
+        self.passed.extend(gone.passed.into_iter().map(renamed));
+        self.waiting.extend(gone.waiting.into_iter().map(|verb| (id, verb)));
+    }
+
+    /// Everything has ended.
+    pub(crate) fn assert_none_open(&self) {
+        assert!(self.called.is_empty() && self.waiting.is_empty(), "never ended: {:?} {:?}", self.called, self.waiting);
+        assert!(self.deadlines.is_empty() && self.passed.is_empty(), "never told: {:?}", self.passed);
+    }
+
+    /// With nothing under way, every deadline that has passed was told of.
+    pub(crate) fn assert_told(&self) {
+        assert!(self.passed.is_empty(), "never told: {:?}", self.passed);
+    }
+}
+
+fn is_operation(verb: Verb) -> bool {
+    matches!(
+        verb,
+        Verb::ResolveAddr | Verb::ResolveRoute | Verb::Connect | Verb::Accept | Verb::Disconnect | Verb::Teardown
+    )
+}
+
+fn is_pending(core: &Core, deadline: &Deadline) -> bool {
+    match deadline.verb {
+        Verb::Migrate | Verb::Destroy => core.waits_for_acks(deadline.id, deadline.verb),
+        Verb::GetRequest => core.sync_open(deadline.id) == Some(Verb::GetRequest),
+        Verb::Join => core.state(deadline.id).is_some(),
+        verb => waits_in(verb, core.state(deadline.id)),
+    }
+}

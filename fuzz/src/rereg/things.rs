@@ -1,0 +1,63 @@
+//! What regions hold: uses of PDs, and memory; each is counted apart from the machines.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+
+use cmid_proto::memory::{Buffer, Domain, Pd};
+
+use super::PDS;
+
+/// A PD and its number.
+pub(super) struct Slot {
+    pub(super) number: usize,
+    pub(super) domain: RefCell<Domain>,
+}
+
+/// One use of a PD. How many there are the reference count tells, apart from the machine's.
+pub(super) struct Use(pub(super) Rc<Slot>);
+
+impl Clone for Use {
+    fn clone(&self) -> Self {
+        self.0.domain.borrow_mut().share();
+        Use(Rc::clone(&self.0))
+    }
+}
+
+impl Drop for Use {
+    fn drop(&mut self) {
+        self.0.domain.borrow_mut().release();
+    }
+}
+
+impl fmt::Debug for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PD {}", self.0.number)
+    }
+}
+
+impl Pd for Use {
+    fn same_device(&self, other: &Self) -> bool {
+        (self.0.number == PDS - 1) == (other.0.number == PDS - 1)
+    }
+}
+
+/// Memory that must not be freed before it has come back.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) number: u32,
+    pub(super) len: usize,
+    pub(super) freed: Rc<Cell<u32>>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.freed.set(self.freed.get() + 1);
+    }
+}
+
+impl Buffer for Memory {
+    fn len(&self) -> usize {
+        self.len
+    }
+}

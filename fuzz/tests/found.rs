@@ -1,0 +1,88 @@
+//! What the targets have found, each as the fewest steps that show it.
+#![allow(clippy::unwrap_used)]
+
+use cmid_proto::{
+    Acks, Call, ChannelKey, CmEvent, Core, Errno, IdKey, Limits, PortSpace, RawEvent, Request, State, Time,
+};
+
+fn all_is_well(core: &mut Core) {
+    while let Some((token, _)) = core.poll_call() {
+        core.handle_outcome(token, Ok(())).unwrap();
+    }
+    core.check();
+}
+
+fn submit(core: &mut Core, id: IdKey, request: Request<'_>) {
+    core.submit(Time(1), id, request, Time::NEVER).unwrap();
+    all_is_well(core);
+}
+
+/// A listener in synchronous mode with an undelivered request, and the id of that request.
+fn listener_with_a_request(core: &mut Core) -> (IdKey, IdKey) {
+    let listener = core.create_id(None, PortSpace::Tcp).unwrap();
+    all_is_well(core);
+    submit(core, listener, Request::Listen { backlog: 0 });
+    let line: ChannelKey = core.line(listener).unwrap();
+    let child = core.wants_event(line).unwrap();
+    let raw = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
+    core.handle_event(line, raw).unwrap();
+    (listener, child)
+}
+
+/// `ops`: an application that learns of the id by `id_keys`, moves it away and then moves the listener had a synchronous
+/// id on a shared channel.
+#[test]
+fn the_id_of_a_request_that_was_moved_away_stays_where_it_is_when_its_listener_moves() {
+    let mut core = Core::new(Limits::SINGLE);
+    let channel = core.open_channel(Acks::OnDelivery).unwrap();
+    let (listener, child) = listener_with_a_request(&mut core);
+    submit(&mut core, child, Request::Migrate { to: None });
+    let home = core.home(child);
+    submit(&mut core, listener, Request::Migrate { to: Some(channel) });
+    assert!(core.is_sync(child));
+    assert_eq!(core.home(child), home);
+    assert_eq!(core.home(listener), Some(channel));
+}
+
+/// `ops`: a listener whose device had gone and that was moved, and that then could not be destroyed, was put into synchronous
+/// mode on the shared channel that it had been moved to.
+#[test]
+fn a_listener_that_was_moved_after_its_device_had_gone_has_no_channel_of_its_own() {
+    let mut core = Core::new(Limits::SINGLE);
+    let channel = core.open_channel(Acks::OnDelivery).unwrap();
+    let id = core.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    all_is_well(&mut core);
+    submit(&mut core, id, Request::Listen { backlog: 0 });
+    core.handle_event(core.line(id).unwrap(), RawEvent::new(id, CmEvent::DeviceRemoval)).unwrap();
+    submit(&mut core, id, Request::Migrate { to: Some(channel) });
+    assert_eq!(core.line(id), Some(channel));
+    core.submit(Time(1), id, Request::Destroy, Time::NEVER).unwrap();
+    while let Some((token, _)) = core.poll_call() {
+        core.handle_outcome(token, Err(Errno::EBADF)).ok();
+    }
+    assert_eq!(core.state(id), Some(State::Failed));
+    submit(&mut core, id, Request::Migrate { to: None });
+    assert!(core.is_sync(id));
+    assert_ne!(core.home(id), Some(channel));
+}
+
+/// `faithful`: a request's id that the device would not move to where its listener had been was not moved to where the
+/// listener was by then.
+#[test]
+fn the_id_of_a_request_follows_a_listener_that_moved_while_it_could_not() {
+    let mut core = Core::new(Limits::SINGLE);
+    let [here, there] = [(); 2].map(|()| core.open_channel(Acks::OnDelivery).unwrap());
+    let listener = core.create_id(Some(here), PortSpace::Tcp).unwrap();
+    all_is_well(&mut core);
+    submit(&mut core, listener, Request::Listen { backlog: 0 });
+    let line = core.line(listener).unwrap();
+    let child = core.wants_event(line).unwrap();
+    let raw = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
+    core.handle_event(line, raw).unwrap();
+    let (token, call) = core.poll_call().unwrap();
+    assert_eq!(call, Call::Migrate { id: child, from: line, to: here });
+    core.submit(Time(1), listener, Request::Migrate { to: Some(there) }, Time::NEVER).unwrap();
+    core.handle_outcome(token, Err(Errno::ENOMEM)).unwrap();
+    all_is_well(&mut core);
+    assert_eq!((core.home(child), core.line(child)), (Some(there), Some(there)));
+}

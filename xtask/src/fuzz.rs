@@ -1,0 +1,127 @@
+//! `cargo xtask fuzz`: runs a fuzz target with cargo-fuzz, or shows what an input does.
+//!
+//! What is found goes to a corpus under `target/`; `--keep` adds it to the committed one and minimises that: by the edges
+//! that are covered and not by how often, which keeps it small.
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, builder::PossibleValuesParser};
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::context::Context;
+
+/// No committed input is longer.
+const LONGEST: u64 = 2048;
+
+/// What so begins stays in a committed corpus: it shows something that covering every edge does not.
+const PINNED: &[u8] = b"pinned-";
+
+/// Coverage needs a compiler of its own kind.
+const TOOLCHAIN: &str = "nightly";
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The target
+    #[arg(value_parser = PossibleValuesParser::new(cmid_fuzz::TARGETS.iter().map(|target| target.name)))]
+    target: String,
+    /// How long to look for more
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    minutes: u64,
+    /// Afterwards, add what was found to the committed corpus and minimise it
+    #[arg(long)]
+    keep: bool,
+    /// Run these instead, and tell what happens in them
+    #[arg(value_name = "INPUT", conflicts_with_all = ["minutes", "keep"])]
+    inputs: Vec<PathBuf>,
+}
+
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    if !arguments.inputs.is_empty() {
+        return show(arguments);
+    }
+    prepare()?;
+    let work = context.target().join("fuzz-corpus");
+    let (found, minimal) = (work.join(&arguments.target), work.join(format!("{}-minimal", arguments.target)));
+    let committed = context.root.join("fuzz/corpus").join(&arguments.target);
+    for folder in [&found, &committed] {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let seconds = format!("-max_total_time={}", arguments.minutes * 60);
+    let looking = [&seconds, "-len_control=20", "-print_final_stats=1"];
+    cargo_fuzz(context, &arguments.target, &[&found, &committed], &looking)?;
+    if arguments.keep {
+        empty(&minimal)?;
+        let merging = ["-set_cover_merge=1", "-use_counters=0"];
+        cargo_fuzz(context, &arguments.target, &[&minimal, &found, &committed], &merging)?;
+        for entry in fs::read_dir(&committed)? {
+            let entry = entry?;
+            if !entry.file_name().as_encoded_bytes().starts_with(PINNED) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        for entry in fs::read_dir(&minimal)? {
+            let entry = entry?;
+            fs::copy(entry.path(), committed.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+fn empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())
+}
+
+/// Needs no fuzzer: the bodies are functions.
+fn show(arguments: &Arguments) -> Result<()> {
+    let target = cmid_fuzz::TARGETS.iter().find(|target| target.name == arguments.target).context("no such target")?;
+    for input in &arguments.inputs {
+        println!("==> {}", input.display());
+        let data = fs::read(input).with_context(|| input.display().to_string())?;
+        cmid_fuzz::trace();
+        (target.run)(&data);
+    }
+    Ok(())
+}
+
+/// Installs the compiler and cargo-fuzz where they are missing.
+fn prepare() -> Result<()> {
+    if !succeeds(Command::new("rustup").args(["run", TOOLCHAIN, "rustc", "--version"])) {
+        let mut install = Command::new("rustup");
+        finish(install.args(["toolchain", "install", TOOLCHAIN, "--profile", "minimal"]))?;
+    }
+    if !succeeds(Command::new("cargo").args(["fuzz", "--version"])) {
+        finish(Command::new("cargo").args(["install", "cargo-fuzz", "--locked"]))?;
+    }
+    Ok(())
+}
+
+/// Runs a target. What it finds goes to the first corpus.
+///
+/// The core has no unsafe code, so no sanitizer is needed; and choices are not found by comparing.
+fn cargo_fuzz(context: &Context, target: &str, corpora: &[&Path], options: &[&str]) -> Result<()> {
+    let mut command = Command::new("rustup");
+    command.args(["run", TOOLCHAIN, "cargo", "fuzz", "run", "--fuzz-dir", "fuzz/fuzz_targets"]);
+    command.args(["--sanitizer", "none", "--no-trace-compares", target]).args(corpora);
+    command.arg("--").arg(format!("-max_len={LONGEST}")).args(options);
+    finish(command.current_dir(&context.root).env("CARGO_TARGET_DIR", context.target().join("fuzz")))
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+fn finish(command: &mut Command) -> Result<()> {
+    let what = command.get_args().collect::<Vec<_>>().join(OsStr::new(" "));
+    let status = command.status().with_context(|| format!("{:?}", command.get_program()))?;
+    if !status.success() {
+        bail!("{} failed: {status}", what.display());
+    }
+    Ok(())
+}
