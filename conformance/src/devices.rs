@@ -214,7 +214,7 @@ macro_rules! test_device {
             ) -> Result<(), Errno> {
                 self.qp.post_bind(wr_id, mw, mr, range, access)
             }
-            fn post_invalidate(&mut self, wr_id: u64, mw: &Self::Mw) -> Result<(), Errno> {
+            fn post_invalidate(&mut self, wr_id: u64, mw: &mut Self::Mw) -> Result<(), Errno> {
                 self.qp.post_invalidate(wr_id, mw)
             }
             fn poll(&mut self) -> Result<Option<Done>, Errno> {

@@ -126,7 +126,7 @@ pub trait TestQp: Debug + Sized {
     ///
     /// # Errors
     /// What the device says.
-    fn post_invalidate(&mut self, wr_id: u64, mw: &Self::Mw) -> Result<(), Errno>;
+    fn post_invalidate(&mut self, wr_id: u64, mw: &mut Self::Mw) -> Result<(), Errno>;
 
     /// The next completion of its CQ, if there is one.
     ///

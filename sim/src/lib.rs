@@ -114,8 +114,7 @@
 //! - Memory has made-up addresses, and every buffer has pages of its own. What all programs of a host have pinned counts
 //!   against one limit ([`Config::lock_limit`]).
 //! - Rights are those of rxe, but for on-demand paging, which no device here can. Atomic operations cannot be posted.
-//! - Memory windows are of type 2, and show their part of a region only; rxe's show all of it (`check_rkey`). To
-//!   invalidate one that is bound to nothing fails; rxe follows null pointers (`rxe_do_invalidate_mw`).
+//! - Memory windows are of type 2, and show their part of a region only; rxe's show all of it (`check_rkey`).
 #![forbid(unsafe_code)]
 
 mod address;

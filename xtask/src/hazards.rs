@@ -11,7 +11,7 @@ use crate::references;
 const FILE: &str = "docs/hazards.md";
 
 /// The lists of hazards and how long each is, with what was put in between later on.
-const LISTS: [(&str, usize, &[&str]); 3] = [("T", 7, &[]), ("S", 11, &[]), ("P", 42, &["3b", "20b"])];
+const LISTS: [(&str, usize, &[&str]); 3] = [("T", 7, &[]), ("S", 11, &[]), ("P", 43, &["3b", "20b"])];
 
 /// Every hazard has a line, and every test named there exists.
 pub(crate) fn check(context: &mut Context) -> Result<()> {

@@ -32,7 +32,7 @@ pub(super) fn row_83_a_bound_window_holds_its_memory<L: Lab>(b: &mut Bench<'_, L
     same("the MR", fields(&mr), before)?;
     refused("dealloc", pd.dealloc(), Why::InUse(3))?;
     // Taken back, it can be bound again, and has another key.
-    server.qp.post_invalidate(3, &window)?;
+    server.qp.post_invalidate(3, &mut window)?;
     b.ends(&mut server, 3, Status::Success)?;
     server.qp.post_bind(4, &mut window, &mr, LEN / 2..LEN, Access::REMOTE_READ)?;
     b.ends(&mut server, 4, Status::Success)?;

@@ -26,6 +26,8 @@ pub struct Mw {
     no: MwNo,
     rkey: u32,
     pd: PdUse,
+    /// The QP that it was bound through last, unless it was taken back since; whether that was done, the device knows.
+    bound_by: Option<QpNo>,
     /// It has been deallocated.
     over: bool,
 }
@@ -38,7 +40,7 @@ impl Pd {
     pub fn alloc_mw(&self) -> Result<Mw, Errno> {
         let pd = self.acquire().map_err(|refused| refused.errno())?;
         let (no, rkey) = self.fabric.with(|world| world.ibv_alloc_mw(pd.device, pd.no))?;
-        Ok(Mw { fabric: self.fabric.clone(), no, rkey, pd, over: false })
+        Ok(Mw { fabric: self.fabric.clone(), no, rkey, pd, bound_by: None, over: false })
     }
 }
 
@@ -102,17 +104,23 @@ impl Qp {
         let bind = Bind { window: mw.no, rkey: mw.rkey, place, access };
         self.fabric.with(|world| world.post_bind(self.no, wr_id, &bind))?;
         mw.rkey = next_rkey(mw.rkey);
+        mw.bound_by = Some(self.no);
         Ok(())
     }
 
-    /// Takes back what a window is bound to (`IBV_WR_LOCAL_INV`). If it is bound to nothing, the completion is a
-    /// [`LOC_QP_OP_ERR`](crate::WcStatus::LOC_QP_OP_ERR).
+    /// Takes back what a window is bound to (`IBV_WR_LOCAL_INV`).
     ///
     /// # Errors
-    /// As [`Qp::post_send`]; `EINVAL` also if the window is of another domain than the QP.
-    pub fn post_invalidate(&mut self, wr_id: u64, mw: &Mw) -> Result<(), Errno> {
+    /// As [`Qp::post_send`]; `EINVAL` also unless it was through this QP that the window was bound last, and not invalidated
+    /// since.
+    pub fn post_invalidate(&mut self, wr_id: u64, mw: &mut Mw) -> Result<(), Errno> {
         self.check(mw)?;
-        self.fabric.with(|world| world.post_invalidate(self.no, wr_id, mw.rkey))
+        if mw.bound_by != Some(self.no) {
+            return Err(Errno::EINVAL);
+        }
+        self.fabric.with(|world| world.post_invalidate(self.no, wr_id, mw.rkey))?;
+        mw.bound_by = None;
+        Ok(())
     }
 
     /// A window of another domain than the QP's cannot be named.

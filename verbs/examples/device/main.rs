@@ -27,7 +27,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 56] = [
+const CHECKS: [(&str, fn()); 58] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -61,6 +61,8 @@ const CHECKS: [(&str, fn()); 56] = [
     ("row 83: memory windows", windows::bound),
     ("memory that is dropped with a window bound to it", windows::dropped),
     ("windows and memory of another PD", windows::foreign),
+    ("a window outlives the QP that it was bound through", windows::outlives_its_qp),
+    ("a window outlives the QP after another", windows::outlives_both),
     ("handles outlive their device", data::outliving),
     ("an id changes threads", threads::accepted_elsewhere),
     ("a handle that nobody adopts", threads::abandoned),

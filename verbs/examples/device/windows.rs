@@ -49,7 +49,7 @@ pub(crate) fn bound() {
 
     // Invalidated, bound anew elsewhere, under another key.
     let first = window.rkey();
-    s.qp.post_invalidate(3, &window).expect("post_invalidate");
+    s.qp.post_invalidate(3, &mut window).expect("post_invalidate");
     success(polled(&mut s.cq), 3, Completion::INVALIDATE);
     s.qp.post_bind(4, &mut window, &mr, 0..8, Access::REMOTE_WRITE | Access::REMOTE_READ).expect("post_bind");
     success(polled(&mut s.cq), 4, Completion::BIND);
@@ -62,7 +62,7 @@ pub(crate) fn bound() {
     success(polled(&mut s.cq), 8, Completion::BIND);
 
     // rxe does not look at where a window ends (check_rkey asks the MR). But a key that was taken back is dead.
-    s.qp.post_invalidate(6, &window).expect("post_invalidate");
+    s.qp.post_invalidate(6, &mut window).expect("post_invalidate");
     success(polled(&mut s.cq), 6, Completion::INVALIDATE);
     c.qp.post_write(7, &source, 0..8, at(0, &window, mr.addr())).expect("post_write");
     assert_eq!(polled(&mut c.cq).status, WcStatus::REM_ACCESS_ERR);
@@ -107,8 +107,9 @@ pub(crate) fn dropped() {
     s.qp.post_bind(1, &mut window, &mr, 0..8, Access::REMOTE_READ).expect("post_bind");
     success(polled(&mut s.cq), 1, Completion::BIND);
     drop(mr);
-    s.qp.post_invalidate(2, &window).expect("post_invalidate");
+    s.qp.post_invalidate(2, &mut window).expect("post_invalidate");
     success(polled(&mut s.cq), 2, Completion::INVALIDATE);
+    assert_eq!(s.qp.post_invalidate(3, &mut window), Err(Errno::EINVAL));
     assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 2, 0));
     drop(s.pd.clone());
     assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 1, 1));
@@ -122,7 +123,53 @@ pub(crate) fn foreign() {
     assert_eq!(s.qp.post_bind(1, &mut other, &near, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
     assert_eq!(s.qp.post_bind(1, &mut own, &far, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
     assert_eq!(s.qp.post_bind(1, &mut own, &near, 0..PAGE + 1, Access::REMOTE_READ), Err(Errno::EINVAL));
-    assert_eq!(s.qp.post_invalidate(1, &other), Err(Errno::EINVAL));
+    // rxe would follow null pointers.
+    assert_eq!(s.qp.post_invalidate(1, &mut own), Err(Errno::EINVAL));
     drop(own);
     assert!(near.deregister().is_ok());
+}
+
+/// The QP that a window was bound through goes after the window: rxe's would wait for it, for about 50 s.
+pub(crate) fn outlives_its_qp() {
+    let Pair { client: _client, mut server, c: _c, mut s, .. } = Pair::connected();
+    let mr = register(&s, 1, Access::LOCAL_WRITE | Access::MW_BIND);
+    let mut window = s.pd.alloc_mw().expect("alloc_mw");
+    s.qp.post_bind(1, &mut window, &mr, 0..64, Access::REMOTE_WRITE).expect("post_bind");
+    success(polled(&mut s.cq), 1, Completion::BIND);
+    let (users, started) = (s.pd.users(), std::time::Instant::now());
+    server.device.destroy_qp(s.id).expect("destroy_qp");
+    drop(s.qp);
+    assert_eq!(s.pd.users(), users, "the window keeps it");
+    drop(window);
+    assert_eq!(s.pd.users(), users - 2, "the QP went with the window");
+    assert!(mr.deregister().is_ok());
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+/// As above, when a bind through another QP has failed meanwhile.
+pub(crate) fn outlives_both() {
+    use cmid_proto::{Call, CmEvent};
+    let Pair { mut client, mut server, addr, c: _c, mut s, .. } = Pair::connected();
+    let id = client.resolved(addr);
+    let _c2 = client.end(id);
+    client.ok(&Call::Connect { id, param: crate::lab::param() });
+    let request = server.expect(CmEvent::ConnectRequest);
+    let mut cq = server.device.create_cq(request.id, 64).expect("create_cq");
+    let mut second = server.device.create_qp(request.id, &s.pd, &cq, &cq, crate::lab::CAPS).expect("create_qp");
+    server.ok(&Call::Accept { id: request.id, param: crate::lab::param() });
+    client.expect(CmEvent::Established);
+    server.expect(CmEvent::Established);
+
+    let mr = register(&s, 1, Access::LOCAL_WRITE | Access::MW_BIND);
+    let mut window = s.pd.alloc_mw().expect("alloc_mw");
+    s.qp.post_bind(1, &mut window, &mr, 0..64, Access::REMOTE_WRITE).expect("post_bind");
+    success(polled(&mut s.cq), 1, Completion::BIND);
+    second.post_bind(2, &mut window, &mr, 0..64, Access::REMOTE_WRITE).expect("post_bind");
+    assert_ne!(polled(&mut cq).status, WcStatus::SUCCESS);
+    let started = std::time::Instant::now();
+    server.device.destroy_qp(s.id).expect("destroy_qp");
+    drop(s.qp);
+    drop(window);
+    assert!(mr.deregister().is_ok());
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
 }

@@ -23,7 +23,7 @@ use crate::ffi::{
 /// [`Qp::post_bind`] gives peers a part of an [`Mr`] under [`Mw::rkey`], [`Qp::post_invalidate`] takes it back. As long
 /// as a window is bound to it, an MR cannot be deregistered (`EINVAL`), nor re-registered by
 /// [`Fallback::Anew`](cmid_proto::memory::Fallback::Anew); one that is dropped is deregistered when the window goes. A
-/// window keeps the QP that it was bound through: off its id and without its handle that is in the error state, and
+/// window keeps the QPs that it was bound through: off its id and without its handle such a QP is in the error state, and
 /// destroyed after the window. Soft-RoCE takes a window for a key of the whole MR: it checks the rights of the window, but
 /// not where it ends.
 pub struct Mw {
@@ -31,9 +31,11 @@ pub struct Mw {
     /// Until it is deallocated.
     live: bool,
     // Dropped after the window.
-    /// The QP that it was bound through last. To destroy a QP with a bound window keeps rxe waiting for 50 s, after which it
-    /// has lost count (`__rxe_cleanup`).
-    bound_by: Option<Arc<QpInner>>,
+    /// The QPs that it was bound through, each once, the last one last. To destroy a QP with a bound window keeps rxe waiting
+    /// for 50 s, after which it has lost count (`__rxe_cleanup`); which of these it is bound by, only completions tell.
+    qps: Vec<Arc<QpInner>>,
+    /// Whether it may be bound through the last of them.
+    bound: bool,
     pd: PdUse,
 }
 
@@ -54,7 +56,7 @@ impl Pd {
             let alloc = (*(*pd.as_ptr()).context).ops.alloc_mw.ok_or(Errno::ENOSYS)?;
             alloc(pd.as_ptr(), ibv_mw_type::IBV_MW_TYPE_2)
         };
-        Ok(Mw { raw: NonNull::new(raw).ok_or_else(errno::last)?, live: true, bound_by: None, pd })
+        Ok(Mw { raw: NonNull::new(raw).ok_or_else(errno::last)?, live: true, qps: Vec::new(), bound: false, pd })
     }
 }
 
@@ -140,7 +142,9 @@ impl Qp {
         self.send.advance();
         // SAFETY: the window is there, and borrowed by `&mut`. The application keeps this field (ibv_bind_mw(3)).
         unsafe { window.raw.as_mut() }.rkey = rkey;
-        window.bound_by = Some(Arc::clone(&self.inner));
+        window.qps.retain(|qp| !Arc::ptr_eq(qp, &self.inner));
+        window.qps.push(Arc::clone(&self.inner));
+        window.bound = true;
         Ok(())
     }
 
@@ -148,9 +152,12 @@ impl Qp {
     /// at it.
     ///
     /// # Errors
-    /// `EINVAL` if the window is of another PD than the QP; else as [`Qp::post_send`].
-    pub fn post_invalidate(&mut self, wr_id: u64, window: &Mw) -> Result<(), Errno> {
-        if !window.pd.is_of(&self.inner.pd) {
+    /// `EINVAL` unless it was through this QP that the window was bound last, and not invalidated since; else as
+    /// [`Qp::post_send`].
+    pub fn post_invalidate(&mut self, wr_id: u64, window: &mut Mw) -> Result<(), Errno> {
+        // rxe follows null pointers when a window is not bound (`rxe_do_invalidate_mw`). Behind its bind on the same QP this
+        // one is not carried out unless that was.
+        if !window.bound || !window.qps.last().is_some_and(|qp| Arc::ptr_eq(qp, &self.inner)) {
             return Err(Errno::EINVAL);
         }
         let token = self.send.file(wr_id, NO_KEY).ok_or(Errno::ENOMEM)?;
@@ -160,6 +167,7 @@ impl Qp {
         // SAFETY: the QP is alive, and the function is its provider's, or refuses; the request names a key only.
         errno::of_ibv(unsafe { (self.inner.post_send)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
         self.send.advance();
+        window.bound = false;
         Ok(())
     }
 }

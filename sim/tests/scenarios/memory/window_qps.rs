@@ -49,7 +49,7 @@ fn a_window_keeps_the_qp_that_it_was_bound_through() {
         s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
         assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
         if invalidated {
-            s.qp.post_invalidate(2, &mw).unwrap();
+            s.qp.post_invalidate(2, &mut mw).unwrap();
             assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
         }
         let posted = s.pd.register([0; 8], RW).unwrap();
@@ -74,11 +74,11 @@ fn a_window_that_is_bound_elsewhere_lets_the_first_qp_go() {
     let mut mw = s.pd.alloc_mw().unwrap();
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
     assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    assert_eq!(second.qp.post_invalidate(2, &mut mw), Err(Errno::EINVAL), "it was not bound through this one");
+    s.qp.post_invalidate(2, &mut mw).unwrap();
+    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
     lab.server.device.destroy_qp(pair.new).unwrap();
     assert_eq!(s.qp.state(), Ok(QpState::Err));
-    // Any QP of the domain may take it back.
-    second.qp.post_invalidate(2, &mw).unwrap();
-    assert_eq!(ended(&lab, &mut second.send_cq), (WcStatus::SUCCESS, INVALIDATE));
     second.qp.post_bind(3, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
     assert_eq!(ended(&lab, &mut second.send_cq), (WcStatus::SUCCESS, BIND));
     assert_eq!(s.qp.state(), Err(Errno::EINVAL));
@@ -136,7 +136,7 @@ fn a_window_of_a_device_that_is_gone_keeps_no_qp() {
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
     lab.host.remove_device();
     assert_eq!(s.qp.state(), Err(Errno::EINVAL));
-    assert_eq!(s.qp.post_invalidate(2, &mw), Err(Errno::EINVAL));
+    assert_eq!(s.qp.post_invalidate(2, &mut mw), Err(Errno::EINVAL));
     assert_eq!(s.pd.users(), 2);
     drop(mw);
     assert_eq!(s.pd.users(), 1);
