@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use cmid_proto::{
     Call, ChannelKey, Device, Drive, Ece, Errno, Error, Fault, IdKey, Outcome, Pollable, RawEvent, State, Time,
 };
-use cmid_sim::{Clock, Config, Fabric, Host, SimDevice};
+use cmid_sim::SimDevice;
 
-use super::{fresh, heap, net};
-use crate::{Check, Disturbance, Failure, Lab, Make, Net, Subject, TestDevice};
+use super::SimLab;
+use crate::{Check, Disturbance, Lab, Make, Net, OnEpoll, Subject, TestDevice};
 
 /// How long a scenario goes on after the call that failed. What it waits for may never come.
 const AFTERMATH: Duration = Duration::from_millis(200);
@@ -315,8 +315,8 @@ pub struct Run {
 /// A simulated host, as of [`SimLab`](crate::SimLab), for one run of one scenario.
 #[derive(Debug)]
 pub struct FailingLab<S> {
-    host: Host,
-    silent: Host,
+    /// The hosts. Whose driver it would make does not matter.
+    hosts: SimLab<OnEpoll<SimDevice>>,
     plan: Shared<Plan>,
     subject: PhantomData<fn() -> S>,
 }
@@ -325,12 +325,8 @@ impl<S: Make<Failing<SimDevice>>> FailingLab<S> {
     /// One on which the nth call fails, counted from 0, with the errno of this place in [`errnos`]; with `None`, none does.
     #[must_use]
     pub fn new(nth: Option<usize>, choice: usize) -> Self {
-        let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
-        let host = fabric.host(&[net().client, net().server]);
-        host.add_plain_addr(net().no_rdma);
-        let silent = fabric.host(&[net().silent]);
         let plan = Plan { nth, choice, ..Plan::default() };
-        FailingLab { host, silent, plan: Arc::new(Mutex::new(plan)), subject: PhantomData }
+        FailingLab { hosts: SimLab::new(), plan: Arc::new(Mutex::new(plan)), subject: PhantomData }
     }
 
     /// What has come of it.
@@ -347,46 +343,37 @@ impl<S: Make<Failing<SimDevice>>> Lab for FailingLab<S> {
 
     fn subject(&self) -> Check<OnFailing<S>> {
         let (plan, books) = (Arc::clone(&self.plan), Shared::<Books>::default());
-        let device = Failing { device: self.host.device(), plan: Arc::clone(&self.plan), books: Arc::clone(&books) };
+        let device =
+            Failing { device: self.hosts.host().device(), plan: Arc::clone(&self.plan), books: Arc::clone(&books) };
         Ok(OnFailing { driver: S::make(device)?, plan, books })
     }
 
     fn net(&self) -> Net {
-        Net { bonded: [net().client, net().server], ..net() }
+        self.hosts.net()
     }
 
     fn fresh(&self) -> (u16, u32) {
-        fresh()
+        self.hosts.fresh()
     }
 
     fn quiet(&self) -> Duration {
-        Duration::from_millis(60)
+        self.hosts.quiet()
     }
 
     fn time_wait(&self) -> Duration {
-        Duration::from_millis(700)
+        self.hosts.time_wait()
     }
 
     fn heap(&self) -> u64 {
-        heap()
+        self.hosts.heap()
     }
 
     fn can(&self, what: Disturbance) -> bool {
         // What goes wrong with memory is no call of the core.
-        !matches!(what, Disturbance::ProcessDies | Disturbance::MemoryFails)
+        what != Disturbance::MemoryFails && self.hosts.can(what)
     }
 
     fn disturb(&self, what: Disturbance) -> Check {
-        match what {
-            Disturbance::SilentHost => {}
-            Disturbance::NeighbourMoves => self.silent.change_link_addr(),
-            Disturbance::DeviceGoes => self.host.remove_device(),
-            Disturbance::DeviceComes => self.host.add_device(),
-            Disturbance::FailOver => self.host.fail_over(),
-            Disturbance::ProcessDies | Disturbance::MemoryFails => {
-                return Err(Failure(format!("this lab cannot do this: {what:?}")));
-            }
-        }
-        Ok(())
+        self.hosts.disturb(what)
     }
 }

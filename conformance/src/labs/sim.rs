@@ -26,6 +26,11 @@ impl<S: Make<SimDevice>> SimLab<S> {
         SimLab::on(Config::default())
     }
 
+    /// The host that drivers are on.
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
     fn on(config: Config) -> Self {
         let fabric = Fabric::new(Config { clock: Clock::Real, ..config });
         let host = fabric.host(&[net().client, net().server]);
