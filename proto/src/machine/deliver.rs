@@ -50,6 +50,7 @@ impl Core {
         if none_left {
             self.continue_migrate(receipt.owner);
             self.continue_destroy(receipt.owner);
+            self.settle(receipt.owner);
         }
         Ok(())
     }

@@ -142,11 +142,13 @@ impl Core {
         }
     }
 
-    /// Moves the id of an undelivered request to where it is to be delivered.
+    /// Moves the id of an undelivered request to where it is to be delivered; if the application owes acks for it, with the
+    /// last of them.
     pub(super) fn settle(&mut self, child: IdKey) {
         if let Some(id) = self.ids.get(child)
             && id.line != id.home
             && id.doing == Doing::Nothing
+            && id.owed == 0
             && matches!(id.state, State::Requested | State::Asked)
         {
             let (from, to) = (id.line, id.home);
