@@ -11,6 +11,24 @@ use crate::{
     tables,
 };
 
+/// Which of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Programme {
+    /// What CI runs.
+    Daily,
+    /// What takes too long for that.
+    Slow,
+}
+
+impl Programme {
+    pub(crate) fn steps(self) -> &'static [Step] {
+        match self {
+            Programme::Daily => STEPS,
+            Programme::Slow => SLOW,
+        }
+    }
+}
+
 /// What the VM runs.
 const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "build",
@@ -37,7 +55,7 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
 ]);
 
 /// Cheap ones and those that need nothing but Rust come first.
-pub(crate) const STEPS: &[Step] = &[
+const STEPS: &[Step] = &[
     Step { name: "format", work: Cargo(&["fmt", "--all", "--check"]) },
     Step { name: "minimum Rust version", work: Host(checks::minimum_rust_version) },
     Step { name: "docs/tables.md", work: Host(tables::check) },
@@ -89,7 +107,7 @@ pub(crate) const STEPS: &[Step] = &[
 
 /// What takes too long for every day: `cargo xtask test --slow`. The kernel waits for an answer for up to 17 minutes; such
 /// scenarios all wait at the same time.
-pub(crate) const SLOW: &[Step] = &[
+const SLOW: &[Step] = &[
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "cmid-verbs by itself", work: Guest(On::Kernel(Kernel::V6_1), 300, "examples/device", &[]) },
