@@ -193,6 +193,9 @@ impl Host {
             (Call::Disconnect { id }, Err(_)) => drop(self.excused.insert(id)),
             _ => {}
         }
+        if let Call::Migrate { id, .. } = call {
+            self.requests.moved(id, outcome.is_ok());
+        }
         if let Call::Migrate { id, from, to } = call
             && from == to
             && outcome.is_ok()
@@ -340,15 +343,13 @@ impl Host {
         for id in self.core.id_keys().collect::<Vec<_>>() {
             let owed = self.held.iter().filter(|held| held.owner == id).count();
             assert_eq!(self.core.owed(id) as usize, owed, "{id}: the acks that are owed");
-            if self.core.is_sync(id) && !self.is_moving(id) {
-                if let Some(event) = self.core.sync_event(id) {
-                    self.ledger.take_result(id, &event);
-                    if event.listener.is_some() {
-                        self.ledger.track(&self.core, event.id);
-                    }
-                }
-                if self.core.sync_result(id).is_some() {
-                    self.requests.told_by_result(id);
+            if self.core.is_sync(id)
+                && !self.is_moving(id)
+                && let Some(event) = self.core.sync_event(id)
+            {
+                self.ledger.take_result(id, &event);
+                if event.listener.is_some() {
+                    self.ledger.track(&self.core, event.id);
                 }
             }
         }
