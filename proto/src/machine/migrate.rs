@@ -132,6 +132,20 @@ impl Core {
         }
     }
 
+    /// An event on the new channel, before the device has told that the migration succeeded: it has.
+    pub(super) fn arrive_by_event(&mut self, key: IdKey, on: ChannelKey) {
+        if let Some(id) = self.ids.get(key)
+            && let Doing::Move { to, by_event, .. } = id.doing
+            && to == on
+            && id.line != on
+        {
+            self.arrive(key, to, by_event);
+            if let Some(id) = self.ids.get_mut(key) {
+                id.doing = Doing::Move { to, by_event, arrived: true };
+            }
+        }
+    }
+
     /// It stays in synchronous mode: a request that ended meanwhile keeps its event.
     fn stay(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
@@ -155,7 +169,7 @@ impl Core {
     }
 
     /// The id is on its new channel.
-    pub(super) fn arrive(&mut self, key: IdKey, to: ChannelKey, by_event: bool) {
+    fn arrive(&mut self, key: IdKey, to: ChannelKey, by_event: bool) {
         let private = self.is_private(to);
         self.relocate(key, to, to, by_event);
         if let Some(id) = self.ids.get_mut(key) {
