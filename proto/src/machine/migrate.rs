@@ -5,7 +5,7 @@ use crate::device::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::event::EventKind;
-use crate::id::{Doing, Waiting};
+use crate::id::{Doing, Id, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::mail::Stored;
 use crate::request::{Acks, Verb};
@@ -13,6 +13,12 @@ use crate::state::State;
 use crate::time::Time;
 
 impl Core {
+    /// Whether a migration has ended of which the application does not know. One that would wait for acks is refused until
+    /// it does: with a deadline each, they would fill the core with events that no limit counts.
+    pub(super) fn has_untold_end(&self, id: &Id) -> bool {
+        self.mail.owned(&id.mail).any(|letter| self.mail.get(letter).kind == EventKind::Migrated)
+    }
+
     pub(super) fn begin_migrate(&mut self, key: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<(), Refused> {
         let id = self.get(key, Verb::Migrate)?;
         let (owed, waiting) = (id.owed, id.waiting);
