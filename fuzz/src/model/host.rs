@@ -365,8 +365,6 @@ impl Host {
             let settled = self.outstanding().all(|call| call.id() != Some(key))
                 && !self.opening.values().any(|&of| of == key)
                 && !kernel.has_unread(no)
-                // Until then a teardown's answer to the peer waits too.
-                && !self.core.waits_for_acks(key, Verb::Migrate)
                 && !self.excused.contains(&key);
             if settled {
                 let id = kernel.id(no);

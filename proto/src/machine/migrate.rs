@@ -5,7 +5,7 @@ use crate::device::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::event::EventKind;
-use crate::id::{Doing, Id, Waiting};
+use crate::id::{Doing, Id, Quiesce, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::mail::Stored;
 use crate::request::{Acks, Verb};
@@ -31,17 +31,17 @@ impl Core {
             return Ok(());
         }
         if let Some(id) = self.ids.get_mut(key) {
-            id.doing = Doing::Quiesce { to };
+            id.quiesce = Some(Quiesce { to });
             id.move_deadline = deadline;
         }
         self.set_alarm(key);
         Ok(())
     }
 
-    /// The last ack is in.
+    /// The last ack is in, or the call that was under way has returned.
     pub(super) fn continue_migrate(&mut self, key: IdKey) {
-        let Some(id) = self.ids.get(key) else { return };
-        let Doing::Quiesce { to } = id.doing else { return };
+        let free = self.ids.get(key).filter(|id| id.owed == 0 && id.doing == Doing::Nothing);
+        let Some(Quiesce { to }) = free.and_then(|id| id.quiesce) else { return };
         self.stop_quiescing(key);
         let started = match to {
             // The channel may have been closed while the acks were outstanding.
@@ -51,13 +51,11 @@ impl Core {
         if let Err(errno) = started {
             self.tell_migrated(key, Err(errno));
         }
-        // Without a call nobody else asks again.
-        self.resume(key);
     }
 
     pub(super) fn stop_quiescing(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get_mut(key) {
-            id.doing = Doing::Nothing;
+            id.quiesce = None;
             id.move_deadline = Time::NEVER;
         }
         self.set_alarm(key);

@@ -69,7 +69,7 @@ impl Core {
         let (home, mourner) = (id.home, id.mourner);
         let orphaned = id.state == State::Destroying && !matches!(doing, Doing::Destroy);
         let ended = match doing {
-            Doing::Nothing | Doing::Quiesce { .. } => return Err(Fault::NoSuchCall { token }),
+            Doing::Nothing => return Err(Fault::NoSuchCall { token }),
             Doing::OpenToCreate => self.opened_to_create(key, outcome),
             Doing::Create => self.created(key, outcome),
             Doing::Request { verb, before, until, bound } => {
@@ -102,6 +102,7 @@ impl Core {
     pub(super) fn resume(&mut self, key: IdKey) {
         self.continue_teardown(key);
         self.continue_leave(key);
+        self.continue_migrate(key);
     }
 
     /// The private channel of a new synchronous id.
