@@ -181,6 +181,14 @@ impl Host {
             Call::OpenChannel { channel } => self.opening.remove(&channel),
             _ => call.id(),
         };
+        // Unless an event has told before, it moves now: at the end of its new channel even if it was to be delivered there.
+        let arrives = match call {
+            Call::Migrate { id, from, to } => {
+                let stays = self.core.home(id) == Some(to) && self.core.line(id) == Some(from);
+                (stays && outcome.is_ok()).then_some(id)
+            }
+            _ => None,
+        };
         let ended = match self.core.handle_outcome(token, outcome) {
             Ok(ended) => ended,
             Err(fault) => panic!("{call:?} returned {outcome:?}, which is called a fault: {fault}"),
@@ -196,12 +204,7 @@ impl Host {
         if let Call::Migrate { id, .. } = call {
             self.requests.moved(id, outcome.is_ok());
         }
-        if let Call::Migrate { id, from, to } = call
-            && from == to
-            && outcome.is_ok()
-        {
-            self.ledger.requeue(id);
-        }
+        arrives.into_iter().for_each(|id| self.ledger.requeue(id));
         if let Some(ended) = ended {
             match ended.result {
                 Ok(()) => {}
@@ -266,6 +269,7 @@ impl Host {
             ..RawEvent::new(id, event.kind)
         };
         let (before, counters, news) = (self.core.state(id), self.core.counters(), self.core.news());
+        let (home, line) = (self.core.home(id), self.core.line(id));
         let admission = match self.core.handle_event(on, raw) {
             Ok(admission) => admission,
             Err(fault) => panic!("{raw:?} on {on}, and that is called a fault: {fault}"),
@@ -282,6 +286,10 @@ impl Host {
             self.ledger.track(&self.core, child);
         }
         self.ledger.follow(&self.core);
+        // The event tells that it has moved to where it was to be delivered already.
+        if line.is_some() && self.core.line(id) != line && self.core.home(id) == home {
+            self.ledger.requeue(id);
+        }
         match admission {
             Admission::Known | Admission::Child(_) => {
                 assert!(self.core.news() > news, "{raw:?} is no news");
