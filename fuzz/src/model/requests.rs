@@ -65,6 +65,8 @@ impl Requests {
         let waits = core.waits_for_acks(id, verb) && !called;
         let ends_at_once = matches!(verb, Verb::AttachQp | Verb::DetachQp | Verb::GetRequest);
         if waits {
+            let untold = verb == Verb::Migrate && self.waiting.contains(&(id, verb));
+            assert!(!untold, "{verb} on {id} waits, and the end of the one before is untold");
             self.waiting.push((id, verb));
         } else if called {
             let before = self.called.insert(id, verb);
