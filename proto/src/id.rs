@@ -26,8 +26,10 @@ pub(crate) struct Id {
     pub(crate) has_qp: bool,
     /// The device takes requests for it, whatever became of it since.
     pub(crate) listens: bool,
-    /// What the device is doing for it, or waits to be asked.
+    /// What the device is doing for it.
     pub(crate) doing: Doing,
+    /// A migration that waits for the application's acks. Until then a call may be made for something else.
+    pub(crate) quiesce: Option<Quiesce>,
     /// The call that is queued or under way.
     pub(crate) call: Option<Token>,
     /// Events delivered and not acked; for a listener its requests count here.
@@ -65,7 +67,8 @@ pub(crate) enum Mourner {
     Nobody,
 }
 
-/// What the device is doing for an id. At most one thing; what comes in between is refused as busy.
+/// What the device is doing for an id: a call, or one after the other. At most one thing; what comes in between is refused as
+/// busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Doing {
     Nothing,
@@ -78,10 +81,6 @@ pub(crate) enum Doing {
         before: State,
         until: Time,
         bound: bool,
-    },
-    /// A migration waits for the application's acks; no call yet.
-    Quiesce {
-        to: Option<ChannelKey>,
     },
     /// A migration to synchronous mode opens the private channel.
     OpenToMove {
@@ -122,6 +121,12 @@ pub(crate) enum Doing {
     /// The second disconnect of a teardown; nobody waits for what it returns.
     Answer,
     Destroy,
+}
+
+/// Where a migration is to go that waits for acks: with `None` into synchronous mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Quiesce {
+    pub(crate) to: Option<ChannelKey>,
 }
 
 /// A membership in a multicast group.
@@ -176,6 +181,7 @@ impl Id {
             has_qp: false,
             listens: false,
             doing: Doing::Nothing,
+            quiesce: None,
             call: None,
             owed: 0,
             mail: Thread::EMPTY,
@@ -211,7 +217,6 @@ impl Id {
             | Doing::OpenToCreate
             | Doing::Create
             | Doing::Request { .. }
-            | Doing::Quiesce { .. }
             | Doing::Join { .. }
             | Doing::Leave { .. }
             | Doing::Answer
@@ -219,15 +224,13 @@ impl Id {
         }
     }
 
-    /// What the device is doing for it, as the reason to refuse anything else.
+    /// What is under way for it, as the reason to refuse anything else.
     pub(crate) fn busy(&self) -> Option<Why> {
         let verb = match self.doing {
-            Doing::Nothing => return None,
+            Doing::Nothing => return self.quiesce.map(|_| Why::Busy(Verb::Migrate)),
             Doing::OpenToCreate | Doing::Create => return Some(Why::BeingCreated),
             Doing::Request { verb, .. } => verb,
-            Doing::Quiesce { .. } | Doing::OpenToMove { .. } | Doing::Move { .. } | Doing::Settle { .. } => {
-                Verb::Migrate
-            }
+            Doing::OpenToMove { .. } | Doing::Move { .. } | Doing::Settle { .. } => Verb::Migrate,
             Doing::OpenToListen { .. } | Doing::MoveToListen { .. } => Verb::Listen,
             Doing::Join { .. } => Verb::Join,
             Doing::Leave { .. } => Verb::Leave,

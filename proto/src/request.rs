@@ -240,7 +240,8 @@ pub enum Request<'a> {
         ece: Ece,
     },
     /// Report events on another channel from now on; `None` puts the id into synchronous mode (rdma_migrate_id(3)). It waits
-    /// for the acks of the id's events. A listener moves without the device.
+    /// for the acks of the id's events; if it has to, the end of the one before must have been taken. A
+    /// listener moves without the device.
     Migrate {
         /// The new channel.
         to: Option<ChannelKey>,

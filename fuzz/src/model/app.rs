@@ -47,7 +47,7 @@ impl Host {
             self.ledger.track(&self.core, id);
             let called = self.take_calls(Some(id));
             // Creating is no request with a column; it is called what takes its place in the accounts.
-            let asked = Deadline { id, verb: Verb::Bind, group: None, due: Time::NEVER };
+            let asked = Deadline { id, verb: Verb::Bind, group: None, due: Time::NEVER, sync: false };
             self.requests.accepted(&self.core, asked, called);
             self.look();
         }
@@ -80,7 +80,8 @@ impl Host {
             self.ledger.discard(|letter| letter.group == Some(group));
         }
         let called = self.take_calls(Some(id));
-        self.requests.accepted(&self.core, Deadline { id, verb, group, due: deadline }, called);
+        let asked = Deadline { id, verb, group, due: deadline, sync: false };
+        self.requests.accepted(&self.core, asked, called);
         if verb == Verb::Migrate && !called && !self.core.waits_for_acks(id, verb) {
             self.moved_without_device(id);
         }
@@ -146,8 +147,10 @@ impl Host {
     /// Time has passed.
     pub(crate) fn pass(&mut self, now: Time) {
         self.now = now;
+        let mut by_result = self.requests.synchronous(&self.core, now);
+        by_result.retain(|it| !self.is_moving(it.id));
         self.core.handle_timeout(now);
-        let passed = self.requests.pass(&self.core, now);
+        let passed = self.requests.pass(&self.core, now, &by_result);
         for deadline in &passed {
             say(|| format!("{deadline:?} has passed"));
             match deadline.group {

@@ -181,6 +181,14 @@ impl Host {
             Call::OpenChannel { channel } => self.opening.remove(&channel),
             _ => call.id(),
         };
+        // Unless an event has told before, it moves now: at the end of its new channel even if it was to be delivered there.
+        let arrives = match call {
+            Call::Migrate { id, from, to } => {
+                let stays = self.core.home(id) == Some(to) && self.core.line(id) == Some(from);
+                (stays && outcome.is_ok()).then_some(id)
+            }
+            _ => None,
+        };
         let ended = match self.core.handle_outcome(token, outcome) {
             Ok(ended) => ended,
             Err(fault) => panic!("{call:?} returned {outcome:?}, which is called a fault: {fault}"),
@@ -193,12 +201,10 @@ impl Host {
             (Call::Disconnect { id }, Err(_)) => drop(self.excused.insert(id)),
             _ => {}
         }
-        if let Call::Migrate { id, from, to } = call
-            && from == to
-            && outcome.is_ok()
-        {
-            self.ledger.requeue(id);
+        if let Call::Migrate { id, .. } = call {
+            self.requests.moved(id, outcome.is_ok());
         }
+        arrives.into_iter().for_each(|id| self.ledger.requeue(id));
         if let Some(ended) = ended {
             match ended.result {
                 Ok(()) => {}
@@ -263,6 +269,7 @@ impl Host {
             ..RawEvent::new(id, event.kind)
         };
         let (before, counters, news) = (self.core.state(id), self.core.counters(), self.core.news());
+        let (home, line) = (self.core.home(id), self.core.line(id));
         let admission = match self.core.handle_event(on, raw) {
             Ok(admission) => admission,
             Err(fault) => panic!("{raw:?} on {on}, and that is called a fault: {fault}"),
@@ -279,6 +286,10 @@ impl Host {
             self.ledger.track(&self.core, child);
         }
         self.ledger.follow(&self.core);
+        // The event tells that it has moved to where it was to be delivered already.
+        if line.is_some() && self.core.line(id) != line && self.core.home(id) == home {
+            self.ledger.requeue(id);
+        }
         match admission {
             Admission::Known | Admission::Child(_) => {
                 assert!(self.core.news() > news, "{raw:?} is no news");
@@ -340,15 +351,13 @@ impl Host {
         for id in self.core.id_keys().collect::<Vec<_>>() {
             let owed = self.held.iter().filter(|held| held.owner == id).count();
             assert_eq!(self.core.owed(id) as usize, owed, "{id}: the acks that are owed");
-            if self.core.is_sync(id) && !self.is_moving(id) {
-                if let Some(event) = self.core.sync_event(id) {
-                    self.ledger.take_result(id, &event);
-                    if event.listener.is_some() {
-                        self.ledger.track(&self.core, event.id);
-                    }
-                }
-                if self.core.sync_result(id).is_some() {
-                    self.requests.told_by_result(id);
+            if self.core.is_sync(id)
+                && !self.is_moving(id)
+                && let Some(event) = self.core.sync_event(id)
+            {
+                self.ledger.take_result(id, &event);
+                if event.listener.is_some() {
+                    self.ledger.track(&self.core, event.id);
                 }
             }
         }
@@ -364,8 +373,6 @@ impl Host {
             let settled = self.outstanding().all(|call| call.id() != Some(key))
                 && !self.opening.values().any(|&of| of == key)
                 && !kernel.has_unread(no)
-                // Until then a teardown's answer to the peer waits too.
-                && !self.core.waits_for_acks(key, Verb::Migrate)
                 && !self.excused.contains(&key);
             if settled {
                 let id = kernel.id(no);

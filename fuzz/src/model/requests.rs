@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cmid_proto::{Core, GroupKey, IdKey, State, Time, Verb};
+use cmid_proto::{Core, Errno, GroupKey, IdKey, State, Time, Verb};
 
 /// Until when something is to have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub(crate) struct Deadline {
     pub(crate) verb: Verb,
     pub(crate) group: Option<GroupKey>,
     pub(crate) due: Time,
+    /// Of a request of synchronous mode: it ends by result, unless the id has left that mode.
+    pub(crate) sync: bool,
 }
 
 /// The open requests of one core.
@@ -20,8 +22,10 @@ pub(crate) struct Requests {
     called: BTreeMap<IdKey, Verb>,
     /// It waits for acks and ends by event.
     waiting: Vec<(IdKey, Verb)>,
-    /// Overtaken by a destroy: may end, need not.
+    /// Overtaken by a destroy: may end, need not. What waited for acks ends by event, the rest by the call of it that is
+    /// under way.
     overtaken: BTreeSet<(IdKey, Verb)>,
+    overtaken_calls: BTreeSet<IdKey>,
     deadlines: Vec<Deadline>,
     /// What an accepted request has replaced, should the device refuse it.
     replaced: BTreeMap<IdKey, Deadline>,
@@ -54,12 +58,15 @@ impl Requests {
     /// A request was accepted. `called`: a call was made for it.
     pub(crate) fn accepted(&mut self, core: &Core, asked: Deadline, called: bool) {
         let Deadline { id, verb, .. } = asked;
+        let asked = Deadline { sync: core.sync_open(id) == Some(verb), ..asked };
         if verb == Verb::Destroy {
             self.overtake(id);
         }
         let waits = core.waits_for_acks(id, verb) && !called;
         let ends_at_once = matches!(verb, Verb::AttachQp | Verb::DetachQp | Verb::GetRequest);
         if waits {
+            let untold = verb == Verb::Migrate && self.waiting.contains(&(id, verb));
+            assert!(!untold, "{verb} on {id} waits, and the end of the one before is untold");
             self.waiting.push((id, verb));
         } else if called {
             let before = self.called.insert(id, verb);
@@ -85,7 +92,7 @@ impl Requests {
     }
 
     fn overtake(&mut self, id: IdKey) {
-        self.overtaken.extend(self.called.remove(&id).map(|verb| (id, verb)));
+        self.overtaken_calls.extend(self.called.remove(&id).map(|_| id));
         self.overtaken.extend(self.waiting.iter().filter(|(of, _)| *of == id));
         self.waiting.retain(|(of, _)| *of != id);
         self.forget(|deadline| deadline.id == id);
@@ -101,8 +108,7 @@ impl Requests {
             self.replaced.remove(&id);
         } else if core.state(id).is_some() || !self.take_waiting(id, Verb::Destroy) {
             // A destroy that overtook it has given up.
-            let overtaken = self.overtaken.iter().find(|(of, _)| *of == id).copied();
-            assert!(overtaken.is_some_and(|it| self.overtaken.remove(&it)), "something on {id} has ended twice");
+            assert!(self.overtaken_calls.remove(&id), "something on {id} has ended twice");
         }
     }
 
@@ -144,6 +150,7 @@ impl Requests {
     pub(crate) fn follow(&mut self, core: &Core) {
         self.deadlines.retain(|deadline| is_pending(core, deadline));
         self.overtaken.retain(|(id, _)| core.state(*id).is_some());
+        self.overtaken_calls.retain(|id| core.state(*id).is_some());
         self.passed.retain(|deadline| core.state(deadline.id).is_some_and(|state| state != State::Destroying));
         if let Some((id, verb)) = self.called.iter().find(|(id, _)| core.state(**id).is_none()) {
             panic!("{id} is gone and its {verb} has not ended");
@@ -155,16 +162,39 @@ impl Requests {
         self.deadlines.iter().map(|deadline| deadline.due).filter(|&due| due != Time::NEVER).min()
     }
 
-    /// The core was told the time. Returns what has passed.
-    pub(crate) fn pass(&mut self, core: &Core, now: Time) -> Vec<Deadline> {
+    /// The core was told the time; `told` were the requests that synchronous mode tells the end of by result. Returns what
+    /// has passed.
+    pub(crate) fn pass(&mut self, core: &Core, now: Time, told: &[Deadline]) -> Vec<Deadline> {
         let (passed, left): (Vec<_>, _) = self.deadlines.drain(..).partition(|deadline| deadline.due <= now);
         self.deadlines = left;
         for deadline in &passed {
             let lingers = deadline.verb != Verb::Join && is_pending(core, deadline);
             assert!(!lingers, "{deadline:?} has passed at {now:?} and nothing has happened");
         }
-        self.passed.extend(passed.iter().filter(|it| is_operation(it.verb) || it.verb == Verb::Join));
+        for deadline in told {
+            let result = core.sync_result(deadline.id);
+            assert_eq!(result, Some(Err(Errno::ETIMEDOUT)), "{deadline:?} has passed at {now:?}");
+        }
+        let by_event = |it: &&Deadline| (is_operation(it.verb) || it.verb == Verb::Join) && !told.contains(it);
+        self.passed.extend(passed.iter().filter(by_event));
         passed
+    }
+
+    /// What synchronous mode will tell by result if it passes: of ids that do not move.
+    pub(crate) fn synchronous(&self, core: &Core, now: Time) -> Vec<Deadline> {
+        let open = |it: &&Deadline| it.sync && it.due <= now && core.sync_open(it.id) == Some(it.verb);
+        self.deadlines.iter().filter(open).copied().collect()
+    }
+
+    /// An id was to be moved. If it was, what was open in synchronous mode ends by event; if not, what has passed meanwhile
+    /// has ended by result.
+    pub(crate) fn moved(&mut self, id: IdKey, done: bool) {
+        if done {
+            let all = self.deadlines.iter_mut().chain(&mut self.passed);
+            all.filter(|it| it.id == id).for_each(|it| it.sync = false);
+        } else {
+            self.passed.retain(|it| it.id != id || !it.sync);
+        }
     }
 
     /// The application is told that a deadline has passed: `of` an id and request, for a join of this group.
@@ -172,11 +202,6 @@ impl Requests {
         let at = self.passed.iter().position(|it| (it.id, it.verb, it.group) == (id, verb, group));
         assert!(at.is_some(), "the deadline of {verb} on {id} is said to have passed");
         at.map(|at| self.passed.swap_remove(at));
-    }
-
-    /// Synchronous mode tells by result.
-    pub(crate) fn told_by_result(&mut self, id: IdKey) {
-        self.passed.retain(|deadline| deadline.id != id);
     }
 
     /// Takes what is open of an id that goes to another core, and what is said of it in events that go along.

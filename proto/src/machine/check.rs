@@ -48,12 +48,7 @@ impl Core {
         // An event of a listener that is being destroyed is late, so it may still be where it was.
         let alone = line.private || matches!(id.doing, Doing::OpenToListen { .. } | Doing::MoveToListen { .. });
         assert!(id.state != State::Listening || alone, "{key} listens on a shared channel");
-        assert_eq!(
-            id.call.is_some(),
-            !matches!(id.doing, Doing::Nothing | Doing::Quiesce { .. }),
-            "{key}: its call while {:?}",
-            id.doing
-        );
+        assert_eq!(id.call.is_some(), id.doing != Doing::Nothing, "{key}: its call while {:?}", id.doing);
         assert!(
             id.owed == 0 || !(id.is_moving() || id.doing == Doing::Destroy),
             "{key} is moved or destroyed while acks are owed"
@@ -65,10 +60,9 @@ impl Core {
             "{key} has a deadline for nothing while {}",
             id.state
         );
-        assert!(
-            id.move_deadline == Time::NEVER || matches!(id.doing, Doing::Quiesce { .. }),
-            "{key} has a deadline for no migration"
-        );
+        assert!(id.move_deadline == Time::NEVER || id.quiesce.is_some(), "{key} has a deadline for no migration");
+        let is_held_up = (id.owed > 0 || id.doing != Doing::Nothing) && id.state != State::Destroying;
+        assert!(id.quiesce.is_none() || is_held_up, "{key} is to be moved and nothing holds it up");
         assert!(
             !id.answer_due || (id.state == State::Closing && id.doing != Doing::Nothing),
             "{key} owes its peer a disconnect and nothing holds it up"
@@ -130,7 +124,6 @@ impl Core {
             | Doing::OpenToCreate
             | Doing::Create
             | Doing::Request { .. }
-            | Doing::Quiesce { .. }
             | Doing::Move { arrived: true, .. }
             | Doing::Join { .. }
             | Doing::Leave { .. }

@@ -17,10 +17,7 @@ impl Core {
         self.clear_waiting(key, Waiting::Never);
         self.discard_mail(key);
         self.set_state(key, State::Destroying);
-        let Some(id) = self.ids.get_mut(key) else { return };
-        if matches!(id.doing, Doing::Quiesce { .. }) {
-            self.stop_quiescing(key);
-        }
+        self.stop_quiescing(key);
         let Some(id) = self.ids.get_mut(key) else { return };
         id.mourner = mourner;
         if id.doing == Doing::Nothing && id.owed == 0 {

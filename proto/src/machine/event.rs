@@ -3,7 +3,7 @@
 use super::Core;
 use crate::error::Fault;
 use crate::event::{CmEvent, EventKind, RawEvent};
-use crate::id::{Doing, Id, Mourner, Phase, Waiting};
+use crate::id::{Id, Mourner, Phase, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::mail::Stored;
 use crate::request::Verb;
@@ -69,25 +69,17 @@ impl Core {
 
     fn admit(&mut self, on: ChannelKey, raw: RawEvent<'_>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
-        let (state, doing, line) = (id.state, id.doing, id.line);
-        let next = match table::tell(state, Fact::of(raw.kind)) {
-            Tell::Go(next) => next,
-            Tell::Late => return Ok(Admission::Late),
-            Tell::Fault => return Err(Fault::Event { id: raw.id, state, event: raw.kind }),
-        };
+        let state = id.state;
+        let told = table::tell(state, Fact::of(raw.kind));
+        if told == Tell::Fault {
+            return Err(Fault::Event { id: raw.id, state, event: raw.kind });
+        }
+        // A late one tells of this too.
+        self.arrive_by_event(raw.id, on);
+        let Tell::Go(next) = told else { return Ok(Admission::Late) };
         let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
         if of_group && !self.admit_to_group(&raw) {
             return Ok(Admission::Late);
-        }
-        // The device reports on the new channel before it has told that the migration succeeded: it has.
-        if let Doing::Move { to, by_event, .. } = doing
-            && to == on
-            && line != on
-        {
-            self.arrive(raw.id, to, by_event);
-            if let Some(id) = self.ids.get_mut(raw.id) {
-                id.doing = Doing::Move { to, by_event, arrived: true };
-            }
         }
         self.set_state(raw.id, next);
         let Some(id) = self.ids.get_mut(raw.id) else { return Ok(Admission::Stray) };

@@ -5,7 +5,7 @@ use crate::device::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::event::EventKind;
-use crate::id::{Doing, Waiting};
+use crate::id::{Doing, Id, Quiesce, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::mail::Stored;
 use crate::request::{Acks, Verb};
@@ -13,6 +13,12 @@ use crate::state::State;
 use crate::time::Time;
 
 impl Core {
+    /// Whether a migration has ended of which the application does not know. One that would wait for acks is refused until
+    /// it does: with a deadline each, they would fill the core with events that no limit counts.
+    pub(super) fn has_untold_end(&self, id: &Id) -> bool {
+        self.mail.owned(&id.mail).any(|letter| self.mail.get(letter).kind == EventKind::Migrated)
+    }
+
     pub(super) fn begin_migrate(&mut self, key: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<(), Refused> {
         let id = self.get(key, Verb::Migrate)?;
         let (owed, waiting) = (id.owed, id.waiting);
@@ -25,17 +31,17 @@ impl Core {
             return Ok(());
         }
         if let Some(id) = self.ids.get_mut(key) {
-            id.doing = Doing::Quiesce { to };
+            id.quiesce = Some(Quiesce { to });
             id.move_deadline = deadline;
         }
         self.set_alarm(key);
         Ok(())
     }
 
-    /// The last ack is in.
+    /// The last ack is in, or the call that was under way has returned.
     pub(super) fn continue_migrate(&mut self, key: IdKey) {
-        let Some(id) = self.ids.get(key) else { return };
-        let Doing::Quiesce { to } = id.doing else { return };
+        let free = self.ids.get(key).filter(|id| id.owed == 0 && id.doing == Doing::Nothing);
+        let Some(Quiesce { to }) = free.and_then(|id| id.quiesce) else { return };
         self.stop_quiescing(key);
         let started = match to {
             // The channel may have been closed while the acks were outstanding.
@@ -45,13 +51,11 @@ impl Core {
         if let Err(errno) = started {
             self.tell_migrated(key, Err(errno));
         }
-        // Without a call nobody else asks again.
-        self.resume(key);
     }
 
     pub(super) fn stop_quiescing(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get_mut(key) {
-            id.doing = Doing::Nothing;
+            id.quiesce = None;
             id.move_deadline = Time::NEVER;
         }
         self.set_alarm(key);
@@ -132,6 +136,20 @@ impl Core {
         }
     }
 
+    /// An event on the new channel, before the device has told that the migration succeeded: it has.
+    pub(super) fn arrive_by_event(&mut self, key: IdKey, on: ChannelKey) {
+        if let Some(id) = self.ids.get(key)
+            && let Doing::Move { to, by_event, .. } = id.doing
+            && to == on
+            && id.line != on
+        {
+            self.arrive(key, to, by_event);
+            if let Some(id) = self.ids.get_mut(key) {
+                id.doing = Doing::Move { to, by_event, arrived: true };
+            }
+        }
+    }
+
     /// It stays in synchronous mode: a request that ended meanwhile keeps its event.
     fn stay(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
@@ -155,7 +173,7 @@ impl Core {
     }
 
     /// The id is on its new channel.
-    pub(super) fn arrive(&mut self, key: IdKey, to: ChannelKey, by_event: bool) {
+    fn arrive(&mut self, key: IdKey, to: ChannelKey, by_event: bool) {
         let private = self.is_private(to);
         self.relocate(key, to, to, by_event);
         if let Some(id) = self.ids.get_mut(key) {

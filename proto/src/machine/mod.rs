@@ -136,7 +136,7 @@ impl Core {
     #[must_use]
     pub fn waits_for_acks(&self, id: IdKey, request: Verb) -> bool {
         self.ids.get(id).is_some_and(|it| {
-            (request == Verb::Migrate && matches!(it.doing, Doing::Quiesce { .. }))
+            (request == Verb::Migrate && it.quiesce.is_some())
                 || (request == Verb::Destroy && it.state == State::Destroying)
                 || (request == Verb::Leave && self.memberships(id).any(|(_, group)| group.leaving))
         })

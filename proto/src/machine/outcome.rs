@@ -12,7 +12,8 @@ use crate::table;
 use crate::time::Time;
 
 impl Core {
-    /// Takes what a call returned. `Some` if a request has ended by it; a request that had to wait for acks ends by
+    /// Takes what a call returned, before any event that came after the call was made: what comes first is the newer word,
+    /// and an event that is late once the call has been made stays so if it turns out to have failed. `Some` if a request has ended by it; a request that had to wait for acks ends by
     /// event instead.
     ///
     /// # Errors
@@ -68,7 +69,7 @@ impl Core {
         let (home, mourner) = (id.home, id.mourner);
         let orphaned = id.state == State::Destroying && !matches!(doing, Doing::Destroy);
         let ended = match doing {
-            Doing::Nothing | Doing::Quiesce { .. } => return Err(Fault::NoSuchCall { token }),
+            Doing::Nothing => return Err(Fault::NoSuchCall { token }),
             Doing::OpenToCreate => self.opened_to_create(key, outcome),
             Doing::Create => self.created(key, outcome),
             Doing::Request { verb, before, until, bound } => {
@@ -101,6 +102,7 @@ impl Core {
     pub(super) fn resume(&mut self, key: IdKey) {
         self.continue_teardown(key);
         self.continue_leave(key);
+        self.continue_migrate(key);
     }
 
     /// The private channel of a new synchronous id.

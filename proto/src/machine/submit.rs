@@ -110,6 +110,9 @@ impl Core {
         if let Some(why) = id.busy().or(open) {
             return Ok(Err(why));
         }
+        if verb == Verb::Migrate && id.owed > 0 && self.has_untold_end(id) {
+            return Ok(Err(Why::Busy(verb)));
+        }
         if deadline <= now {
             return Ok(Err(Why::TooLate));
         }

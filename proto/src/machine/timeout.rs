@@ -21,7 +21,6 @@ impl Core {
             if id.move_deadline == due {
                 self.stop_quiescing(key);
                 self.tell_migrated(key, Err(Errno::ETIMEDOUT));
-                self.resume(key);
             } else if id.join_deadline == due {
                 self.expire_joins(key, now);
             } else {

@@ -1,8 +1,10 @@
 //! What happens when it is full.
 
-use cmid_proto::{Acks, CmEvent, Limits, PortSpace, Refused, Request, State};
+use std::time::Duration;
 
-use crate::fixture::{LISTEN, RESOLVE, Stage, cm, connect};
+use cmid_proto::{Acks, CmEvent, Errno, EventKind, Limits, PortSpace, Refused, Request, State, Verb, Why};
+
+use crate::fixture::{LISTEN, RESOLVE, Stage, TO_SYNC, cm, connect, to};
 
 #[test]
 fn at_the_limit_on_events_none_is_wanted_and_none_is_lost() {
@@ -31,6 +33,29 @@ fn the_ends_of_synchronous_requests_do_not_fill_the_core() {
     }
     assert_eq!(ids.map(|id| stage.core.sync_result(id)), [Some(Ok(())); 2]);
     stage.ends(&ids, &[]);
+}
+
+#[test]
+fn an_application_that_takes_no_events_does_not_fill_the_core_with_ends_of_migrations() {
+    let (mut stage, here) = Stage::on(Acks::Explicit);
+    let there = stage.channel(Acks::OnDelivery);
+    let id = stage.in_state(here, State::Bound);
+    stage.says(id, CmEvent::AddrChange);
+    let held = stage.expect_event(here, id, cm(CmEvent::AddrChange));
+    stage.asks_until(id, to(there), stage.within(Duration::from_secs(1))).unwrap();
+    stage.passes(Duration::from_secs(1));
+    for _ in 0..2 {
+        stage.refuses(id, to(there), Why::Busy(Verb::Migrate));
+        stage.refuses(id, TO_SYNC, Why::Busy(Verb::Migrate));
+    }
+    assert_eq!(stage.sees(here, id, EventKind::Migrated).status, -Errno::ETIMEDOUT.0);
+    stage.asks_until(id, to(there), stage.within(Duration::from_secs(1))).unwrap();
+    stage.passes(Duration::from_secs(1));
+    // One that waits for nothing ends by its call.
+    stage.acks(held);
+    stage.does(id, to(there));
+    assert_eq!(stage.sees(there, id, EventKind::Migrated).status, -Errno::ETIMEDOUT.0);
+    stage.ends(&[id], &[here, there]);
 }
 
 #[test]
@@ -97,7 +122,7 @@ fn a_full_core_refuses_and_changes_nothing() {
     let before = stage.core.clone();
     assert_eq!(stage.core.open_channel(Acks::Explicit), Err(Refused::Full("channels")));
     assert_eq!(stage.core.create_id(None, PortSpace::Tcp), Err(Refused::Full("channels")));
-    let refused = stage.asks(id, crate::fixture::TO_SYNC).unwrap_err();
+    let refused = stage.asks(id, TO_SYNC).unwrap_err();
     assert!(refused.to_string().ends_with("no channel is left for the id alone"));
     assert_eq!(stage.core, before);
     stage.ends(&[id, other], &[channel]);

@@ -1,6 +1,6 @@
 //! Migration in every state, with and without events under way.
 
-use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, Request, State, Verb, Why};
+use cmid_proto::{Acks, Admission, Call, CmEvent, Errno, EventKind, Request, State, Verb, Why};
 
 use crate::fixture::{OK, RESOLVE, Stage, TO_SYNC, accept, cm, connect, raw, to};
 
@@ -73,7 +73,7 @@ fn every_state_survives_a_migration_that_fails() {
         let (mut stage, here) = Stage::on(Acks::OnDelivery);
         let there = stage.channel(Acks::OnDelivery);
         let id = stage.in_state(here, state);
-        let waits = stage.says(id, ANY) == cmid_proto::Admission::Known;
+        let waits = stage.says(id, ANY) == Admission::Known;
         stage.asks(id, to(there)).unwrap();
         let failure = stage.expect_call("migrate_id", Err(Errno::ENXIO)).unwrap().result.unwrap_err();
         assert_eq!((failure.call, failure.state, failure.errno), ("migrate_id", state, Errno::ENXIO));
@@ -91,7 +91,7 @@ fn every_state_goes_to_synchronous_mode_and_back() {
         let (mut stage, here) = Stage::on(Acks::OnDelivery);
         let id = stage.in_state(here, state);
         let before = stage.core.channels();
-        let waits = stage.says(id, ANY) == cmid_proto::Admission::Known;
+        let waits = stage.says(id, ANY) == Admission::Known;
         stage.asks(id, TO_SYNC).unwrap();
         stage.expect_call("create_event_channel", OK);
         stage.expect_call("migrate_id", OK);
@@ -184,6 +184,22 @@ fn an_event_on_the_new_channel_tells_before_the_outcome_does() {
         assert_eq!(stage.sees(there, id, cm(ANY)).status, 2);
         stage.ends(&[id], &[here, there]);
     }
+}
+
+#[test]
+fn an_event_on_the_new_channel_tells_so_even_if_it_is_late() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let there = stage.channel(Acks::OnDelivery);
+    let id = stage.in_state(here, State::Failed);
+    stage.asks(id, to(there)).unwrap();
+    let (token, _) = stage.takes_call("migrate_id");
+    assert_eq!(stage.says_on(here, raw(id, CmEvent::Rejected, 0)), Admission::Late);
+    assert_eq!(stage.core.home(id), Some(here), "nothing is said by one on the old channel");
+    assert_eq!(stage.says_on(there, raw(id, CmEvent::Rejected, 0)), Admission::Late);
+    assert_eq!((stage.core.home(id), stage.core.line(id)), (Some(there), Some(there)));
+    assert!(stage.answers(token, Err(Errno::EFAULT)).unwrap().result.is_ok());
+    assert_eq!((stage.core.home(id), stage.core.line(id)), (Some(there), Some(there)));
+    stage.ends(&[id], &[here, there]);
 }
 
 #[test]

@@ -201,51 +201,75 @@ fn another_disconnect_leaves_the_teardown_its_deadline() {
 }
 
 #[test]
-fn the_second_disconnect_waits_until_nothing_else_is_done_for_the_id() {
-    for gives_up in [false, true] {
+fn the_second_disconnect_waits_until_the_id_has_moved() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let there = stage.channel(Acks::OnDelivery);
+    let id = stage.in_state(here, State::Closing);
+    stage.asks(id, to(there)).unwrap();
+    let (token, _) = stage.takes_call("migrate_id");
+    stage.says(id, CmEvent::Disconnected);
+    stage.no_call();
+    stage.answers(token, OK);
+    answers(&mut stage, id);
+    stage.sees(there, id, cm(CmEvent::Disconnected));
+    stage.no_call();
+    stage.ends(&[id], &[here, there]);
+}
+
+#[test]
+fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follows_it() {
+    #[derive(PartialEq)]
+    enum Then {
+        Moves,
+        GivesUp,
+        HasNowhereToGo,
+        IsDestroyed,
+    }
+    for then in [Then::Moves, Then::GivesUp, Then::HasNowhereToGo, Then::IsDestroyed] {
         let (mut stage, here) = Stage::on(Acks::Explicit);
         let there = stage.channel(Acks::Explicit);
         let id = stage.in_state(here, State::Closing);
         stage.says(id, CmEvent::AddrChange);
         let held = stage.expect_event(here, id, cm(CmEvent::AddrChange));
-        let soon = stage.within(SOON);
-        stage.asks_until(id, to(there), soon).unwrap();
+        stage.asks_until(id, to(there), stage.within(SOON)).unwrap();
         stage.says(id, CmEvent::Disconnected);
-        stage.no_call();
-        if gives_up {
+        let (token, _) = stage.takes_call("disconnect");
+        stage.refuses(id, Request::Disconnect, Why::Busy(Verb::Teardown));
+        if then == Then::GivesUp {
             stage.passes(SOON);
-            answers(&mut stage, id);
-            stage.sees(here, id, cm(CmEvent::Disconnected));
-            stage.sees(here, id, EventKind::Migrated);
-            stage.acks(held);
-        } else {
-            stage.acks(held);
-            stage.expect_call("migrate_id", OK);
-            answers(&mut stage, id);
-            stage.sees(there, id, EventKind::Migrated);
-            stage.sees(there, id, cm(CmEvent::Disconnected));
+        }
+        stage.acks(held);
+        stage.no_call();
+        assert_eq!(stage.core.waits_for_acks(id, Verb::Migrate), then != Then::GivesUp);
+        let mut channels = vec![here, there];
+        match then {
+            Then::HasNowhereToGo => {
+                stage.core.close_channel(there).unwrap();
+                stage.all_well();
+                channels.pop();
+            }
+            Then::IsDestroyed => stage.asks(id, Request::Destroy).unwrap(),
+            Then::Moves | Then::GivesUp => {}
+        }
+        assert_eq!(stage.answers(token, OK), None);
+        match then {
+            Then::Moves => {
+                stage.expect_call("migrate_id", OK);
+                stage.sees(there, id, EventKind::Migrated);
+                stage.sees(there, id, cm(CmEvent::Disconnected));
+            }
+            Then::GivesUp | Then::HasNowhereToGo => {
+                stage.sees(here, id, cm(CmEvent::Disconnected));
+                assert_ne!(stage.sees(here, id, EventKind::Migrated).status, 0);
+            }
+            Then::IsDestroyed => {
+                stage.expect_call("destroy_id", OK);
+                stage.sees(here, id, EventKind::Destroyed);
+            }
         }
         stage.no_call();
-        stage.ends(&[id], &[here, there]);
+        stage.ends(&[id], &channels);
     }
-}
-
-#[test]
-fn the_second_disconnect_is_made_when_there_is_nowhere_to_migrate_to() {
-    let (mut stage, here) = Stage::on(Acks::Explicit);
-    let there = stage.channel(Acks::Explicit);
-    let id = stage.in_state(here, State::Closing);
-    stage.says(id, CmEvent::AddrChange);
-    let held = stage.expect_event(here, id, cm(CmEvent::AddrChange));
-    stage.asks(id, to(there)).unwrap();
-    stage.core.close_channel(there).unwrap();
-    stage.all_well();
-    stage.says(id, CmEvent::Disconnected);
-    stage.acks(held);
-    answers(&mut stage, id);
-    stage.sees(here, id, cm(CmEvent::Disconnected));
-    stage.sees(here, id, EventKind::Migrated);
-    stage.ends(&[id], &[here]);
 }
 
 #[test]
