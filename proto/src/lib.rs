@@ -108,6 +108,7 @@ extern crate std;
 
 mod alarm;
 mod arena;
+mod around;
 mod columns;
 mod device;
 mod drive;
@@ -128,6 +129,7 @@ mod time;
 #[cfg(feature = "std")]
 mod watch;
 
+pub use around::Around;
 #[cfg(feature = "std")]
 pub use device::Pollable;
 pub use device::{Call, Device, Outcome};
