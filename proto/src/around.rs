@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 
 use crate::device::{Call, Device, Outcome};
+use crate::drive::Heard;
 use crate::errno::Errno;
 use crate::event::{Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};
@@ -80,10 +81,20 @@ pub trait Around {
     /// # Errors
     /// As there.
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome;
+
+    /// As [`Device::LISTENS`].
+    const LISTENS_TOO: bool = <Self::Inner as Device>::LISTENS;
+
+    /// As [`Device::hear`]. One that overrides it passes on what it has heard.
+    fn on_hear(&mut self, heard: &Heard<'_>) {
+        self.inner_mut().hear(heard);
+    }
 }
 
 impl<A: Around> Device for A {
     type Handle = A::Handle;
+
+    const LISTENS: bool = A::LISTENS_TOO;
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         self.on_fetch(on, child)
@@ -111,5 +122,9 @@ impl<A: Around> Device for A {
 
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: A::Handle) -> Outcome {
         self.on_adopt(id, channel, handle)
+    }
+
+    fn hear(&mut self, heard: &Heard<'_>) {
+        self.on_hear(heard);
     }
 }
