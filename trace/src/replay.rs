@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
 
-use cmid_proto::{Call, ChannelKey, Core, Errno, IdKey, Receipt, Refused, Released, State, Time, Token};
+use cmid_proto::{Call, ChannelKey, Core, Errno, IdKey, Receipt, Refused, Released, Time, Token};
 
 use crate::line::Line;
 use crate::picture::{Picture, Sum, admission, event, state};
@@ -25,6 +25,8 @@ pub struct Replay<'a> {
     done: usize,
     /// The call that is under way.
     call: Option<(Token, Call)>,
+    /// The channel that is being read.
+    reads: Option<ChannelKey>,
     /// Not given back yet.
     receipts: Vec<Receipt>,
 }
@@ -45,7 +47,7 @@ impl<'a> Replay<'a> {
     #[must_use]
     pub fn new(recording: &'a Recording) -> Self {
         let core = Core::new(recording.limits);
-        Replay { recording, core, now: Time::ZERO, done: 0, call: None, receipts: Vec::new() }
+        Replay { recording, core, now: Time::ZERO, done: 0, call: None, reads: None, receipts: Vec::new() }
     }
 
     /// The core as it is now.
@@ -77,15 +79,9 @@ impl<'a> Replay<'a> {
         let before = id.and_then(|id| self.core.state(id));
         self.play(line, between).map_err(|what| Wrong::at(number, what))?;
         self.done += 1;
-        Ok(Played::Step(self.transition(number, line, id, before)))
-    }
-
-    fn transition(&self, line: usize, of: &Line, id: Option<IdKey>, before: Option<State>) -> Transition {
-        // What has just been created has its key only now.
-        let id = id.or_else(|| self.about(of));
         let after = id.and_then(|id| self.core.state(id));
-        let (arrow, text) = describe(of);
-        Transition { line, at: self.now, id, before, after, arrow, text }
+        let (arrow, text) = describe(line);
+        Ok(Played::Step(Transition { line: number, at: self.now, id, before, after, arrow, text }))
     }
 
     /// The id that a line is about.
@@ -97,7 +93,9 @@ impl<'a> Replay<'a> {
             }
             Line::Ack { owner, .. } => Some(owner.0),
             Line::Event { raw, .. } => Some(raw.id.0),
-            Line::Call { .. } | Line::Outcome { .. } => self.call.as_ref().and_then(|(_, call)| call.id()),
+            Line::Outcome { .. } => self.call.as_ref().and_then(|(_, call)| call.id()),
+            // There may be more than one; the first is told.
+            Line::Timeout => self.core.poll_timeout().map(|(_, id)| id),
             Line::Begin { .. }
             | Line::Time(_)
             | Line::OpenChannel { .. }
@@ -106,7 +104,7 @@ impl<'a> Replay<'a> {
             | Line::Look { .. }
             | Line::Unreadable { .. }
             | Line::WaitForRoom(_)
-            | Line::Timeout
+            | Line::Call { .. }
             | Line::Deliver { .. }
             | Line::Rest(_)
             | Line::End(_) => None,
@@ -118,6 +116,8 @@ impl<'a> Replay<'a> {
         if self.call.is_some() && !matches!(line, Line::Outcome { .. } | Line::End(_)) {
             return Err("a call is under way, and its outcome was to be next".into());
         }
+        // What is read is there at once, or there is nothing.
+        let reads = self.reads.take();
         match line {
             Line::Begin { .. } => Err("the trace begins twice".into()),
             Line::Time(now) => {
@@ -161,9 +161,13 @@ impl<'a> Replay<'a> {
             }
             Line::Look { on, child } => {
                 same("the channel to be read", &self.core.poll_readable().map(As), &Some(*on))?;
+                self.reads = child.map(|_| on.0);
                 same("the key for a child", &self.core.wants_event(on.0).map(As), child)
             }
             Line::Event { on, raw, is, state } => {
+                if reads != Some(on.0) {
+                    return Err(format!("{} is not being read", on.0));
+                }
                 let answer = self.core.handle_event(on.0, raw.event());
                 self.core.handle_readable(on.0);
                 same("what becomes of it", &admission(&answer), is)?;
