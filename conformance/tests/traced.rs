@@ -1,10 +1,12 @@
-//! Every fast scenario is recorded, on every driver, and the recordings are replayed through cores of their own: call by call and
-//! event by event they do what the drivers' cores did, and come to the same states.
+//! Every fast scenario is recorded, and the recordings are replayed through cores of their own: call by call and event by
+//! event they do what the drivers' cores did, and come to the same states.
+//!
+//! On one driver: what is recorded is the loop that all of them share. `trace/tests/drivers.rs` is about the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cmid_conformance::{Disturbance, Lab, Make, OnBlocking, OnEpoll, OnMio, SimLab, Speed, TracedLab, scenarios};
+use cmid_conformance::{Disturbance, Lab, Make, OnEpoll, SimLab, Speed, TracedLab, scenarios};
 use cmid_sim::SimDevice;
 use cmid_trace::{Memory, Recording, Trace, replay};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -24,9 +26,7 @@ struct Totals {
 
 fn main() {
     let totals = Arc::new(Totals::default());
-    let mut trials = on::<OnEpoll<_>>("epoll", &totals);
-    trials.extend(on::<OnMio<_>>("mio", &totals));
-    trials.extend(on::<OnBlocking<_>>("blocking", &totals));
+    let trials = on::<OnEpoll<_>>(&totals);
     let arguments = Arguments { test_threads: Some(AT_ONCE), ..Arguments::from_args() };
     let conclusion = libtest_mimic::run(&arguments, trials);
     let [traces, lines] = [&totals.traces, &totals.lines].map(|total| total.load(Ordering::Relaxed));
@@ -34,7 +34,7 @@ fn main() {
     conclusion.exit();
 }
 
-fn on<S: Make<Trace<SimDevice>> + 'static>(driver: &str, totals: &Arc<Totals>) -> Vec<Trial> {
+fn on<S: Make<Trace<SimDevice>> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
     let fits = Plain::new();
     let all = scenarios::<TracedLab<Plain, S>>().into_iter().map(|scenario| scenario.entry);
     let wanted = all.filter(|entry| {
@@ -43,7 +43,7 @@ fn on<S: Make<Trace<SimDevice>> + 'static>(driver: &str, totals: &Arc<Totals>) -
     });
     let trial = |name: &'static str| {
         let totals = Arc::clone(totals);
-        Trial::test(format!("{driver}::{name}"), move || run::<S>(name, &totals).map_err(Failed::from))
+        Trial::test(name, move || run::<S>(name, &totals).map_err(Failed::from))
     };
     wanted.map(|entry| trial(entry.name)).collect()
 }
