@@ -137,7 +137,7 @@ pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio};
 pub use failure::{Check, Failure};
 #[cfg(feature = "verbs")]
 pub use labs::VerbsLab;
-pub use labs::{Failing, FailingLab, OnFailing, Run, SimLab, errnos};
+pub use labs::{Devices, Failing, FailingLab, OnFailing, OnTraced, Run, SimLab, TracedLab, errnos};
 pub use memory::{MemoryFault, Rereg, Reregistered, TestMr, TestPd};
 pub use qp::{Done, QpState, Remote, Status, TestMw, TestQp};
 pub use report::{Difference, Report};

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod devices;
+mod traced;
 mod traits;
 mod values;
 

@@ -3,13 +3,12 @@
 
 mod common;
 
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cmid_blocking::{Error, Listener};
-use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, Fault, IdKey, Outcome, Pollable, RawEvent};
+use cmid_proto::{Around, ChannelKey, Device, Errno, Fault, IdKey, Outcome, Pollable, RawEvent};
 use cmid_sim::SimDevice;
 
 use common::{FOR_EVER, SOON, Silent, host, server};
@@ -20,28 +19,23 @@ struct Fragile {
     broken: Arc<AtomicBool>,
 }
 
-impl Device for Fragile {
+impl Around for Fragile {
+    type Inner = SimDevice;
     type Handle = <SimDevice as Device>::Handle;
 
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn inner(&self) -> &SimDevice {
+        &self.device
+    }
+    fn inner_mut(&mut self) -> &mut SimDevice {
+        &mut self.device
+    }
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         if self.broken.load(Ordering::Relaxed) { Err(Errno::EIO) } else { self.device.fetch(on, child) }
     }
-    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        self.device.call(call, private_data)
-    }
-    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.local_addr(id)
-    }
-    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.peer_addr(id)
-    }
-    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
-        self.device.remote_ece(id)
-    }
-    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
         self.device.release(id, channel)
     }
-    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
         self.device.adopt(id, channel, handle)
     }
 }

@@ -2,6 +2,7 @@
 
 use core::net::SocketAddr;
 
+use crate::drive::Heard;
 use crate::errno::Errno;
 use crate::event::{ConnParam, Ece, RawEvent};
 use crate::key::{ChannelKey, GroupKey, IdKey};
@@ -261,6 +262,14 @@ pub trait Device {
     /// Nothing is filed, and the id and its channel are destroyed: `EINVAL` if the handle is of a device of another kind
     /// or place, or a key is taken; what the poller said if the channel cannot be waited for.
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Result<(), Errno>;
+
+    /// Whether it is to [hear](Device::hear) of what its [`Drive`](crate::Drive) does. Where not, that costs nothing.
+    const LISTENS: bool = false;
+
+    /// Hears of a step that its drive has taken: for a device around another one, which keeps a record.
+    fn hear(&mut self, heard: &Heard<'_>) {
+        let _ = heard;
+    }
 }
 
 /// A device whose channels have file descriptors that a poller can wait for.

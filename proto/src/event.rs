@@ -351,6 +351,20 @@ pub struct Receipt {
     pub(crate) group: Option<GroupKey>,
 }
 
+impl Receipt {
+    /// The id that the ack is owed for; for CONNECT_REQUEST the listener.
+    #[must_use]
+    pub const fn owner(&self) -> IdKey {
+        self.owner
+    }
+
+    /// The membership that it is owed for too.
+    #[must_use]
+    pub const fn group(&self) -> Option<GroupKey> {
+        self.group
+    }
+}
+
 /// Private data of a message, stored inline.
 #[derive(Clone)]
 pub struct PrivateData {

@@ -108,6 +108,7 @@ extern crate std;
 
 mod alarm;
 mod arena;
+mod around;
 mod columns;
 mod device;
 mod drive;
@@ -128,10 +129,11 @@ mod time;
 #[cfg(feature = "std")]
 mod watch;
 
+pub use around::Around;
 #[cfg(feature = "std")]
 pub use device::Pollable;
 pub use device::{Call, Device, Outcome};
-pub use drive::{Drive, Loose, NotAdopted, Progress, Rest, Turn};
+pub use drive::{Drive, Heard, Loose, NotAdopted, Progress, Rest, Step, Turn};
 pub use errno::Errno;
 pub use error::{Error, Failure, Fault, Refused, Why};
 pub use event::{

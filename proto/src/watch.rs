@@ -1,12 +1,11 @@
 //! A device around a device that keeps a poller told of the channels that come and go. No driver keeps a second list.
 
-use core::net::SocketAddr;
 use core::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 
-use crate::device::{Call, Device, Outcome, Pollable};
+use crate::around::Around;
+use crate::device::{Call, Outcome, Pollable};
 use crate::errno::Errno;
-use crate::event::{Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};
 
 /// What waits for the descriptors of channels.
@@ -64,14 +63,19 @@ impl<D, P> DerefMut for Watched<D, P> {
     }
 }
 
-impl<D: Pollable, P: Poller> Device for Watched<D, P> {
+impl<D: Pollable, P: Poller> Around for Watched<D, P> {
+    type Inner = D;
     type Handle = D::Handle;
 
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
-        self.device.fetch(on, child)
+    fn inner(&self) -> &D {
+        &self.device
     }
 
-    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+    fn inner_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         if let Call::CloseChannel { channel } = *call {
             self.remove(channel);
         }
@@ -86,24 +90,12 @@ impl<D: Pollable, P: Poller> Device for Watched<D, P> {
         Ok(())
     }
 
-    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.local_addr(id)
-    }
-
-    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.peer_addr(id)
-    }
-
-    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
-        self.device.remote_ece(id)
-    }
-
-    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<D::Handle, Errno> {
         self.remove(channel);
         self.device.release(id, channel)
     }
 
-    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Result<(), Errno> {
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: D::Handle) -> Outcome {
         self.device.adopt(id, channel, handle)?;
         self.add(channel).inspect_err(|_| {
             // Nothing is to be left of it; that it cannot be destroyed either is beyond help.

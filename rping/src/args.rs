@@ -1,6 +1,7 @@
 //! The command line: rdma-core's own flags where they apply.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -38,6 +39,9 @@ pub(crate) struct Args {
     /// Which of cmid's drivers carries it.
     #[arg(long, value_enum, default_value_t = DriverName::Epoll)]
     pub(crate) driver: DriverName,
+    /// Record what the driver does in this file, for `cargo xtask replay`; more drivers in FILE.2 and so on.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// Which device. On the simulator both sides run in this process, with the other one's part played for you.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     pub(crate) device: DeviceName,

@@ -1,6 +1,7 @@
 //! The demo: everything on the simulated fabric, told as it happens.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::{Acks, CmEvent, EventKind, PortSpace, Progress};
 use cmid_sim::{Clock, Fabric, Host};
+use cmid_trace::Files;
 
 use crate::agent::PATIENCE;
 use crate::args::{Args, DriverName};
@@ -29,23 +31,33 @@ fn hosts(server: IpAddr, client: IpAddr) -> (Host, Host) {
 pub(crate) fn ping_on_sim(args: &Args) -> Result<()> {
     let count = if args.count == 0 { u64::MAX } else { args.count };
     let plan = Plan { count, ..crate::plan(args) };
-    both(args.driver, args.port, plan, plan, [Voice::SILENT; 2])
+    both(args.driver, crate::files(args), args.port, [plan; 2], [Voice::SILENT; 2])
 }
 
-fn both(driver: DriverName, port: u16, server: Plan, client: Plan, voices: [Voice; 2]) -> Result<()> {
+fn both(
+    driver: DriverName,
+    trace: Option<Arc<Files>>,
+    port: u16,
+    [server, client]: [Plan; 2],
+    voices: [Voice; 2],
+) -> Result<()> {
     let (server_host, client_host) = hosts(SERVER, CLIENT);
     let address = SocketAddr::new(SERVER, port);
     let [server_voice, client_voice] = voices;
     let (server_device, client_device) = (server_host.device(), client_host.device());
     let server_plan = Plan { server: true, ..server };
+    let server_trace = trace.clone();
     let (listens, listening) = channel();
     let server = thread::Builder::new()
         .name("server".into())
-        .spawn(move || ping(driver, server_device, address, server_plan, server_voice, &listens))?;
+        .spawn(move || ping(driver, server_trace, server_device, address, server_plan, server_voice, &listens))?;
     // The listener must be there before the first request: over a fabric without loss there is one try. If there is none
     // the server says why.
     let client = match listening.recv() {
-        Ok(()) => ping(driver, client_device, address, Plan { server: false, ..client }, client_voice, &channel().0),
+        Ok(()) => {
+            let plan = Plan { server: false, ..client };
+            ping(driver, trace, client_device, address, plan, client_voice, &channel().0)
+        }
         Err(_) => Ok(()),
     };
     if client.is_err() && !server.is_finished() {
@@ -61,8 +73,14 @@ pub(crate) fn run() -> Result<()> {
     let plan = Plan { server: false, count: 3, size: 64, verbose: false, validate: true };
     for driver in DriverName::ALL {
         say!("\nrping on io-{}: 3 pings of 64 bytes, validated, over the simulated fabric", driver.name());
-        both(driver, 7174, plan, Plan { verbose: true, ..plan }, [Voice(Some("server")), Voice(Some("client"))])
-            .with_context(|| format!("on io-{}", driver.name()))?;
+        both(
+            driver,
+            None,
+            7174,
+            [plan, Plan { verbose: true, ..plan }],
+            [Voice(Some("server")), Voice(Some("client"))],
+        )
+        .with_context(|| format!("on io-{}", driver.name()))?;
     }
     say!("\nmigration: an id moves between two channels with an event pending and another one not acked");
     migrate()?;

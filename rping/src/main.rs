@@ -18,11 +18,13 @@ mod stall;
 mod voice;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use anyhow::Result;
 use clap::Parser;
 use cmid_datapath::DataPath;
+use cmid_trace::{Files, Trace};
 
 use crate::args::{Args, DeviceName, DriverName, Scene};
 use crate::session::Plan;
@@ -37,8 +39,23 @@ fn main() -> Result<()> {
     }
 }
 
-/// One side, on whichever driver. A server `listens` before it waits for its client.
+/// One side, on whichever driver, recorded if that is wanted. A server `listens` before it waits for its client.
 fn ping<D: DataPath>(
+    driver: DriverName,
+    trace: Option<Arc<Files>>,
+    device: D,
+    address: SocketAddr,
+    plan: Plan,
+    voice: Voice,
+    listens: &Sender<()>,
+) -> Result<()> {
+    match trace {
+        Some(files) => ping_on(driver, Trace::new(device, files)?, address, plan, voice, listens),
+        None => ping_on(driver, device, address, plan, voice, listens),
+    }
+}
+
+fn ping_on<D: DataPath>(
     driver: DriverName,
     device: D,
     address: SocketAddr,
@@ -51,6 +68,10 @@ fn ping<D: DataPath>(
         DriverName::Epoll => on_epoll::ping(device, address, plan, voice, listens),
         DriverName::Blocking => on_blocking::ping(device, address, plan, voice, listens),
     }
+}
+
+fn files(args: &Args) -> Option<Arc<Files>> {
+    args.trace.as_deref().map(|path| Arc::new(Files::at(path)))
 }
 
 fn plan(args: &Args) -> Plan {
@@ -69,6 +90,7 @@ fn on_verbs(args: &Args) -> Result<()> {
     let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
     ping(
         args.driver,
+        files(args),
         device,
         (args.address, args.port).into(),
         plan(args),

@@ -12,7 +12,9 @@ mod serve;
 mod station;
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context as _, Result};
@@ -20,6 +22,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use cmid_conformance::{Make, OnBlocking, OnEpoll, OnMio, Subject};
 use cmid_datapath::DataPath;
 use cmid_sim::{Clock, Config, Fabric, SimDevice};
+use cmid_trace::{Files, Trace};
 
 /// Exchanges datagrams and multicast messages.
 #[derive(Debug, Parser)]
@@ -30,6 +33,9 @@ struct Udping {
     /// Which driver.
     #[arg(long, value_enum, default_value_t = Driver::Epoll, global = true)]
     driver: Driver,
+    /// Record what the driver does in this file, for `cargo xtask replay`; more drivers in FILE.2 and so on.
+    #[arg(long, value_name = "FILE", global = true)]
+    trace: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -81,10 +87,11 @@ enum Driver {
 }
 
 fn main() -> ExitCode {
-    let Udping { role, driver } = Udping::parse();
+    let Udping { role, driver, trace } = Udping::parse();
+    let trace = trace.map(|path| Arc::new(Files::at(&path)));
     let result = match role {
-        Role::Demo => demo(driver),
-        Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(driver, role),
+        Role::Demo => demo(driver, trace.as_ref()),
+        Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(driver, trace.as_ref(), role),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -96,17 +103,27 @@ fn main() -> ExitCode {
 }
 
 #[cfg(feature = "verbs")]
-fn on_hardware(driver: Driver, role: Role) -> Result<()> {
-    on(driver, role, cmid_verbs::Verbs::open().context("opening librdmacm")?, &channel().0)
+fn on_hardware(driver: Driver, trace: Option<&Arc<Files>>, role: Role) -> Result<()> {
+    on(driver, trace, role, cmid_verbs::Verbs::open().context("opening librdmacm")?, &channel().0)
 }
 
 #[cfg(not(feature = "verbs"))]
-fn on_hardware(_: Driver, _: Role) -> Result<()> {
+fn on_hardware(_: Driver, _: Option<&Arc<Files>>, _: Role) -> Result<()> {
     anyhow::bail!("this udping was built without the feature `verbs`; `udping demo` runs on the simulator")
 }
 
-/// Plays a role. The one that waits for the other says when it is `ready`.
-fn on<D>(driver: Driver, role: Role, device: D, ready: &Sender<()>) -> Result<()>
+/// Plays a role, recorded if that is wanted. The one that waits for the other says when it is `ready`.
+fn on<D>(driver: Driver, trace: Option<&Arc<Files>>, role: Role, device: D, ready: &Sender<()>) -> Result<()>
+where
+    D: DataPath + cmid_conformance::TestDevice,
+{
+    match trace {
+        Some(files) => on_driver(driver, role, Trace::new(device, files.clone())?, ready),
+        None => on_driver(driver, role, device, ready),
+    }
+}
+
+fn on_driver<D>(driver: Driver, role: Role, device: D, ready: &Sender<()>) -> Result<()>
 where
     D: DataPath + cmid_conformance::TestDevice,
 {
@@ -136,7 +153,7 @@ where
 }
 
 /// Both pairs, each side on a thread of its own, on one simulated host.
-fn demo(driver: Driver) -> Result<()> {
+fn demo(driver: Driver, trace: Option<&Arc<Files>>) -> Result<()> {
     let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
     let [client, server]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
     let host = fabric.host(&[client, server]);
@@ -148,9 +165,10 @@ fn demo(driver: Driver) -> Result<()> {
         let [waits, asks] = pair;
         let (ready, is_ready) = channel();
         let device: SimDevice = host.device();
-        let waiting = std::thread::spawn(move || on(driver, waits, device, &ready));
+        let files = trace.cloned();
+        let waiting = std::thread::spawn(move || on(driver, files.as_ref(), waits, device, &ready));
         // If it never is, it says why.
-        let asked = if is_ready.recv().is_ok() { on(driver, asks, host.device(), &channel().0) } else { Ok(()) };
+        let asked = if is_ready.recv().is_ok() { on(driver, trace, asks, host.device(), &channel().0) } else { Ok(()) };
         let waited = waiting.join().map_err(|_| anyhow::anyhow!("a side panicked")).context("the demo")?;
         asked?;
         waited?;

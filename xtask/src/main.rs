@@ -21,6 +21,7 @@ mod libclang;
 mod memory;
 mod programme;
 mod references;
+mod replay;
 mod reregistration;
 mod rows;
 mod softroce;
@@ -57,6 +58,8 @@ enum Verb {
     Record,
     /// Look for an input that breaks a law, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
+    /// Run what was recorded of a driver (docs/trace.md) through the pure core, show each step, and compare
+    Replay(replay::Arguments),
     /// Name the system calls in a trace of `strace -f -T` that waited outside of the loop
     #[command(hide = true)]
     Waits {
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
             .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),
         Verb::Record => Context::new(Kernel::default()).and_then(|context| conformance::record(&context)),
         Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
+        Verb::Replay(arguments) => replay::run(&arguments),
         Verb::Waits { trace } => waits::check(&trace),
         Verb::Test { no_vm, kernel, slow } => {
             Context::new(kernel).and_then(|context| step::run_all(context, programme(slow), !no_vm))

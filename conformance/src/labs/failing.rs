@@ -5,13 +5,12 @@
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cmid_proto::{
-    Call, ChannelKey, Device, Drive, Ece, Errno, Error, Fault, IdKey, Outcome, Pollable, RawEvent, State, Time,
+    Around, Call, ChannelKey, Device, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, RawEvent, State, Time,
 };
 use cmid_sim::SimDevice;
 
@@ -88,10 +87,19 @@ impl<D> Failing<D> {
     }
 }
 
-impl<D: Device> Device for Failing<D> {
+impl<D: Device> Around for Failing<D> {
+    type Inner = D;
     type Handle = D::Handle;
 
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn inner(&self) -> &D {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         let event = self.device.fetch(on, child)?;
         if event.as_ref().is_some_and(|event| event.listener.is_some()) {
             lock(&self.books).ids.insert(child);
@@ -99,7 +107,7 @@ impl<D: Device> Device for Failing<D> {
         Ok(event)
     }
 
-    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         if let Some(errno) = self.fails(call) {
             return Err(errno);
         }
@@ -117,19 +125,7 @@ impl<D: Device> Device for Failing<D> {
         Ok(())
     }
 
-    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.local_addr(id)
-    }
-
-    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.peer_addr(id)
-    }
-
-    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
-        self.device.remote_ece(id)
-    }
-
-    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<D::Handle, Errno> {
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<D::Handle, Errno> {
         let handle = self.device.release(id, channel)?;
         let mut books = lock(&self.books);
         books.ids.remove(&id);
@@ -137,7 +133,7 @@ impl<D: Device> Device for Failing<D> {
         Ok(handle)
     }
 
-    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: D::Handle) -> Outcome {
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: D::Handle) -> Outcome {
         self.device.adopt(id, channel, handle)?;
         let mut books = lock(&self.books);
         books.ids.insert(id);

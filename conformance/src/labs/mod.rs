@@ -4,6 +4,7 @@ mod failing;
 #[cfg(feature = "verbs")]
 mod guest;
 mod sim;
+mod traced;
 #[cfg(feature = "verbs")]
 mod verbs;
 
@@ -14,6 +15,7 @@ use crate::Net;
 
 pub use failing::{Failing, FailingLab, OnFailing, Run, errnos};
 pub use sim::SimLab;
+pub use traced::{Devices, OnTraced, TracedLab};
 #[cfg(feature = "verbs")]
 pub use verbs::VerbsLab;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cmid_proto::Errno;
 use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, SimDevice};
 
-use super::{fresh, heap, net};
+use super::{Devices, fresh, heap, net};
 use crate::{Check, Disturbance, Failure, Lab, Make, MemoryFault, Net, Rereg};
 
 /// A simulated host with two addresses, as a kernel with one device has them.
@@ -46,15 +46,28 @@ impl<S: Make<SimDevice>> Default for SimLab<S> {
     }
 }
 
+impl<S: Make<SimDevice>> Devices for SimLab<S> {
+    type Device = SimDevice;
+
+    fn device(&self) -> Check<SimDevice> {
+        Ok(self.host.device())
+    }
+
+    fn bare_other_device(&self) -> Check<(SimDevice, IpAddr)> {
+        Ok((self.silent.device(), net().silent))
+    }
+}
+
 impl<S: Make<SimDevice>> Lab for SimLab<S> {
     type Subject = S;
 
     fn subject(&self) -> Check<S> {
-        S::make(self.host.device())
+        S::make(self.device()?)
     }
 
     fn other_device(&self) -> Check<(S, IpAddr)> {
-        Ok((S::make(self.silent.device())?, net().silent))
+        let (device, address) = self.bare_other_device()?;
+        Ok((S::make(device)?, address))
     }
 
     fn net(&self) -> Net {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Child;
 use std::time::Duration;
 
-use super::{fresh, guest, heap, net};
+use super::{Devices, fresh, guest, heap, net};
 use crate::{Check, Disturbance, Failure, Lab, Make, Net, Rereg};
 
 /// librdmacm on the kernel of the project's VM (soft-RoCE on a dummy interface with two addresses).
@@ -35,16 +35,29 @@ impl<S: Make<cmid_verbs::Verbs>> Default for VerbsLab<S> {
     }
 }
 
+impl<S: Make<cmid_verbs::Verbs>> Devices for VerbsLab<S> {
+    type Device = cmid_verbs::Verbs;
+
+    fn device(&self) -> Check<cmid_verbs::Verbs> {
+        Ok(cmid_verbs::Verbs::open()?)
+    }
+
+    fn bare_other_device(&self) -> Check<(cmid_verbs::Verbs, IpAddr)> {
+        // rxe1, on a wire.
+        Ok((self.device()?, Ipv4Addr::new(10, 98, 0, 1).into()))
+    }
+}
+
 impl<S: Make<cmid_verbs::Verbs>> Lab for VerbsLab<S> {
     type Subject = S;
 
     fn subject(&self) -> Check<S> {
-        S::make(cmid_verbs::Verbs::open()?)
+        S::make(self.device()?)
     }
 
     fn other_device(&self) -> Check<(S, IpAddr)> {
-        // rxe1, on a wire.
-        Ok((self.subject()?, Ipv4Addr::new(10, 98, 0, 1).into()))
+        let (device, address) = self.bare_other_device()?;
+        Ok((S::make(device)?, address))
     }
 
     fn net(&self) -> Net {

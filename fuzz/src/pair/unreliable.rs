@@ -1,10 +1,9 @@
 //! A device around the simulator's that may tell an event twice, and out of order.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, Datagram, Device, Ece, Errno, GroupKey, IdKey, Outcome, RawEvent, ReceivedParam,
+    Around, ChannelKey, CmEvent, Datagram, Device, Errno, GroupKey, IdKey, Outcome, RawEvent, ReceivedParam,
 };
 use cmid_sim::{SimDevice, SimHandle};
 
@@ -49,10 +48,19 @@ impl Unreliable {
     }
 }
 
-impl Device for Unreliable {
+impl Around for Unreliable {
+    type Inner = SimDevice;
     type Handle = SimHandle;
 
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn inner(&self) -> &SimDevice {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut SimDevice {
+        &mut self.device
+    }
+
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         if self.told.is_multiple_of(2) && self.repeated(on) {
             self.told += 1;
             return Ok(self.now.as_ref().map(|copied| RawEvent {
@@ -86,27 +94,11 @@ impl Device for Unreliable {
         Ok(event)
     }
 
-    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        self.device.call(call, private_data)
-    }
-
-    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.local_addr(id)
-    }
-
-    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.peer_addr(id)
-    }
-
-    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
-        self.device.remote_ece(id)
-    }
-
-    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
         self.device.release(id, channel)
     }
 
-    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Outcome {
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Outcome {
         self.device.adopt(id, channel, handle)
     }
 }

@@ -1,13 +1,14 @@
 //! The loop that all drivers share, and a method per request. A driver adds only the waiting.
 
 mod requests;
+mod step;
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{Error, Failure, Fault};
+use crate::error::{Error, Failure, Fault, Refused};
 use crate::event::{Event, Receipt};
 use crate::key::{About, ChannelKey, IdKey};
 use crate::limits::Limits;
@@ -15,6 +16,8 @@ use crate::machine::{Core, Ended, Released};
 use crate::request::Request;
 use crate::state::State;
 use crate::time::Time;
+
+pub use step::{Heard, Step};
 
 /// How many faults are kept for [`Drive::next_fault`]; the core's counter counts on.
 const FAULTS_KEPT: usize = 64;
@@ -31,6 +34,14 @@ pub struct Drive<D> {
     /// The core's news that the application was told of.
     told: u64,
     faults: VecDeque<Fault>,
+    /// Tells the device of the end. Dropping knows nothing of devices.
+    farewell: fn(&mut Drive<D>),
+}
+
+impl<D> Drop for Drive<D> {
+    fn drop(&mut self) {
+        (self.farewell)(self);
+    }
 }
 
 /// How a migration, a destruction or a leave goes on.
@@ -96,13 +107,16 @@ impl<D: Device> Drive<D> {
     /// Nothing on a device.
     #[must_use]
     pub fn new(device: D, limits: Limits) -> Self {
-        Drive {
+        let mut drive = Drive {
             core: Core::new(limits),
             device,
             now: Time::ZERO,
             told: 0,
             faults: VecDeque::with_capacity(FAULTS_KEPT),
-        }
+            farewell: |drive| drive.tell(Step::End),
+        };
+        drive.tell(Step::Begin { limits });
+        drive
     }
 
     /// The core: states, counters, results of synchronous mode.
@@ -141,7 +155,9 @@ impl<D: Device> Drive<D> {
 
     /// The next event of a channel.
     pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
-        self.core.poll_event(on)
+        let event = self.core.poll_event(on)?;
+        self.tell(Step::Deliver { channel: on, event: &event });
+        Some(event)
     }
 
     /// The application is done with an event; a migration, destruction or leave that waited for it is carried out.
@@ -149,7 +165,10 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused for a receipt of another driver.
     pub fn ack(&mut self, receipt: Receipt) -> Result<(), Error> {
-        self.core.ack(receipt)?;
+        let (owner, group) = (receipt.owner(), receipt.group());
+        let result = self.core.ack(receipt);
+        self.tell(Step::Ack { owner, group, result });
+        result?;
         self.make_calls();
         Ok(())
     }
@@ -162,12 +181,13 @@ impl<D: Device> Drive<D> {
     /// Says that a channel may have something to read. It stays so until a read finds nothing.
     pub fn readable(&mut self, channel: ChannelKey) {
         self.core.handle_readable(channel);
+        self.tell(Step::Readable { channel });
     }
 
     /// Whether a turn would do something without waiting for anything.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.core.has_work() || self.core.poll_timeout().is_some_and(|(due, _)| due <= self.now)
+        self.core.has_work() || self.is_due()
     }
 
     /// The nearest deadline.
@@ -178,26 +198,29 @@ impl<D: Device> Drive<D> {
 
     /// One turn of the loop: deadlines, calls, and at most `budget` events off the channels that are readable.
     pub fn turn(&mut self, budget: usize) -> Turn {
+        let is_due = D::LISTENS && self.is_due();
         self.core.handle_timeout(self.now);
+        if is_due {
+            self.tell(Step::Timeout);
+        }
         self.make_calls();
         let mut left = budget;
         while left > 0 {
             let Some(channel) = self.core.poll_readable() else { return Turn::Idle };
             match self.read_one(channel) {
-                // Behind the others, so that a busy channel does not keep them waiting.
                 Read::Event => {
-                    self.core.handle_readable(channel);
                     self.make_calls();
                     left -= 1;
                 }
                 Read::Nothing => {}
                 Read::Full if self.core.is_full() => {
-                    self.core.handle_readable(channel);
+                    self.readable(channel);
                     return Turn::Full;
                 }
                 Read::Full => {
                     // At the limit on ids only listeners' channels wait.
                     self.core.wait_for_room(channel);
+                    self.tell(Step::WaitForRoom { channel });
                 }
             }
         }
@@ -209,6 +232,7 @@ impl<D: Device> Drive<D> {
         let turn = self.turn(budget);
         let rest = if turn == Turn::Full { Rest::Look } else { self.rest() };
         self.told = self.core.news();
+        self.tell(Step::Rest);
         rest
     }
 
@@ -224,19 +248,30 @@ impl<D: Device> Drive<D> {
     }
 
     fn read_one(&mut self, channel: ChannelKey) -> Read {
-        let Some(child) = self.core.wants_event(channel) else {
+        let child = self.core.wants_event(channel);
+        self.tell(Step::Look { channel, child });
+        let Some(child) = child else {
             // A channel that has been closed wants nothing either, but is no reason to wait for the application.
             return if self.core.has_channel(channel) { Read::Full } else { Read::Nothing };
         };
         match self.device.fetch(channel, child) {
             Ok(Some(raw)) => {
-                if let Err(fault) = self.core.handle_event(channel, raw) {
+                // It is borrowed from the device, which cannot hear of it then.
+                let copied = D::LISTENS.then(|| step::Copied::of(&raw));
+                let result = self.core.handle_event(channel, raw);
+                // Behind the others, so that a busy channel does not keep them waiting.
+                self.core.handle_readable(channel);
+                if let Some(copied) = copied {
+                    self.tell(Step::Event { channel, event: copied.event(), result });
+                }
+                if let Err(fault) = result {
                     self.note(fault);
                 }
                 Read::Event
             }
             Ok(None) => Read::Nothing,
             Err(errno) => {
+                self.tell(Step::Unreadable { channel, errno });
                 self.note(Fault::Read { channel, errno });
                 Read::Nothing
             }
@@ -244,10 +279,16 @@ impl<D: Device> Drive<D> {
     }
 
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
-        self.core.submit(self.now, id, request, deadline)?;
+        self.submit(id, request, deadline)?;
         self.finish(About::Id(id))?;
         let waits = self.core.waits_for_acks(id, request.verb());
         Ok(if waits { Progress::WhenAcked } else { Progress::Done })
+    }
+
+    fn submit(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
+        let result = self.core.submit(self.now, id, request, deadline);
+        self.tell(Step::Submit { id, request, deadline, result });
+        result
     }
 
     /// Makes calls until the request about this has ended. Without a call it has ended already, or waits for an ack.
@@ -270,8 +311,14 @@ impl<D: Device> Drive<D> {
     /// Makes one call; `None` if there is none to make. Inside: the request that ended by it, if one did.
     fn make_call(&mut self) -> Option<Option<Ended>> {
         let (token, call) = self.core.poll_call()?;
+        if D::LISTENS {
+            let step = Step::Call { call: &call, private_data: self.core.call_data(token) };
+            self.device.hear(&Heard { now: self.now, core: &self.core, step });
+        }
         let outcome = self.device.call(&call, self.core.call_data(token));
-        let ended = self.core.handle_outcome(token, outcome).unwrap_or_else(|fault| {
+        let result = self.core.handle_outcome(token, outcome);
+        self.tell(Step::Outcome { call: &call, outcome, fault: result.err() });
+        let ended = result.unwrap_or_else(|fault| {
             self.note(fault);
             None
         });
@@ -280,6 +327,18 @@ impl<D: Device> Drive<D> {
 
     fn data_failure(&self, call: &'static str, id: IdKey, errno: Errno) -> Error {
         Error::Failed(Failure { call, state: self.core.state(id).unwrap_or(State::Destroying), errno })
+    }
+
+    fn is_due(&self) -> bool {
+        self.core.poll_timeout().is_some_and(|(due, _)| due <= self.now)
+    }
+
+    /// Nothing at all for a device that does not listen.
+    #[inline(always)]
+    fn tell(&mut self, step: Step<'_>) {
+        if D::LISTENS {
+            self.device.hear(&Heard { now: self.now, core: &self.core, step });
+        }
     }
 
     fn note(&mut self, fault: Fault) {

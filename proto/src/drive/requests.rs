@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use super::{Drive, Loose, NotAdopted, Progress};
+use super::{Drive, Loose, NotAdopted, Progress, Step};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::{Error, Fault};
@@ -17,7 +17,9 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused at the limit; failed with the device's errno (`ENODEV` without any RDMA device, `EMFILE`, ...).
     pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
-        let channel = self.core.open_channel(acks)?;
+        let result = self.core.open_channel(acks);
+        self.tell(Step::OpenChannel { acks, result });
+        let channel = result?;
         self.finish(About::Channel(channel))?;
         Ok(channel)
     }
@@ -27,7 +29,9 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused while the channel is in use.
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
-        self.core.close_channel(channel)?;
+        let result = self.core.close_channel(channel);
+        self.tell(Step::CloseChannel { channel, result });
+        result?;
         self.finish(About::Channel(channel))
     }
 
@@ -36,7 +40,9 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused at the limits and for a channel that is not there; failed with the device's errno.
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
-        let id = self.core.create_id(channel, port_space)?;
+        let result = self.core.create_id(channel, port_space);
+        self.tell(Step::CreateId { channel, port_space, result });
+        let id = result?;
         self.finish(About::Id(id))?;
         Ok(id)
     }
@@ -93,7 +99,7 @@ impl<D: Device> Drive<D> {
     ) -> Result<Q, Error> {
         self.core.would_refuse(self.now, id, &Request::AttachQp, Time::NEVER)?;
         let qp = create(&mut self.device, id).map_err(|errno| self.data_failure("create_qp", id, errno))?;
-        self.core.submit(self.now, id, Request::AttachQp, Time::NEVER)?;
+        self.submit(id, Request::AttachQp, Time::NEVER)?;
         Ok(qp)
     }
 
@@ -108,7 +114,7 @@ impl<D: Device> Drive<D> {
     ) -> Result<(), Error> {
         self.core.would_refuse(self.now, id, &Request::DetachQp, Time::NEVER)?;
         destroy(&mut self.device, id).map_err(|errno| self.data_failure("destroy_qp", id, errno))?;
-        Ok(self.core.submit(self.now, id, Request::DetachQp, Time::NEVER)?)
+        Ok(self.submit(id, Request::DetachQp, Time::NEVER)?)
     }
 
     /// Sends a connection request; ESTABLISHED (with a QP on the id), CONNECT_RESPONSE (without), REJECTED, UNREACHABLE
@@ -202,7 +208,9 @@ impl<D: Device> Drive<D> {
     /// Refused in a wrong state, for connected services, without a device, or for an address that the id is a member of;
     /// failed with the device's errno.
     pub fn join(&mut self, id: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) -> Result<GroupKey, Error> {
-        let group = self.core.join(self.now, id, addr, send_only, deadline)?;
+        let result = self.core.join(self.now, id, addr, send_only, deadline);
+        self.tell(Step::Join { id, addr, send_only, deadline, result });
+        let group = result?;
         self.finish(About::Id(id))?;
         Ok(group)
     }
@@ -265,11 +273,17 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused if the id is not in synchronous mode or busy.
     pub fn release(&mut self, id: IdKey) -> Result<Loose<D::Handle>, Error> {
-        let (released, channel) = self.core.release(id)?;
-        match self.device.release(id, channel) {
-            Ok(handle) => Ok(Loose { released, handle }),
-            Err(errno) => Err(Error::Fault(Fault::Leak { call: "release", errno })),
-        }
+        let (released, channel) = match self.core.release(id) {
+            Ok(released) => released,
+            Err(refused) => {
+                self.tell(Step::Release { id, result: Err(refused.into()) });
+                return Err(refused.into());
+            }
+        };
+        let handle = self.device.release(id, channel);
+        let handle = handle.map_err(|errno| Error::Fault(Fault::Leak { call: "release", errno }));
+        self.tell(Step::Release { id, result: handle.as_ref().map(drop).map_err(|&error| error) });
+        Ok(Loose { released, handle: handle? })
     }
 
     /// Takes in an id that another driver released: in synchronous mode, under a new key. Both drivers must count time
@@ -285,7 +299,9 @@ impl<D: Device> Drive<D> {
                 return Err(NotAdopted { error: refused.into(), loose: Some(Loose { released, handle }) });
             }
         };
-        if let Err(errno) = self.device.adopt(id, channel, handle) {
+        let outcome = self.device.adopt(id, channel, handle);
+        self.tell(Step::Adopt { id, channel, outcome });
+        if let Err(errno) = outcome {
             let error = self.data_failure("adopt", id, errno);
             // The device has nothing of it, so the core must not either: what it hands out here is dropped.
             drop(self.core.release(id));

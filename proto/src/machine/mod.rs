@@ -184,6 +184,11 @@ impl Core {
         self.ids.iter().map(|(key, _)| key)
     }
 
+    /// Every channel there is, private ones included.
+    pub fn channel_keys(&self) -> impl Iterator<Item = ChannelKey> + '_ {
+        self.channels.iter().map(|(key, _)| key)
+    }
+
     /// How many ids there are.
     #[must_use]
     pub fn ids(&self) -> usize {

@@ -1,0 +1,171 @@
+//! A lab whose drivers are recorded.
+
+use std::marker::PhantomData;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Child;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cmid_proto::{Core, Drive, Errno, IdKey, Pollable};
+use cmid_trace::{Reel, Trace};
+
+use crate::{Check, Disturbance, Lab, Make, MemoryFault, Net, Rereg, Subject, TestDevice};
+
+/// A lab that hands out its devices.
+pub trait Devices: Lab {
+    /// What its drivers are on.
+    type Device: TestDevice + Pollable;
+
+    /// A fresh one.
+    ///
+    /// # Errors
+    /// What making it failed with.
+    fn device(&self) -> Check<Self::Device>;
+
+    /// As [`Lab::other_device`], without a driver.
+    ///
+    /// # Errors
+    /// As there.
+    fn bare_other_device(&self) -> Check<(Self::Device, IpAddr)>;
+}
+
+/// A lab around another one. Each driver is recorded at the next place of a reel.
+#[derive(Debug)]
+pub struct TracedLab<L, S> {
+    lab: L,
+    reel: Arc<dyn Reel>,
+    made: Mutex<usize>,
+    ends: Ends,
+    subject: PhantomData<fn() -> S>,
+}
+
+/// Drivers that went: their numbers, and their cores at the end.
+type Ends = Arc<Mutex<Vec<(usize, Core)>>>;
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<L: Devices, S: Make<Trace<L::Device>>> TracedLab<L, S> {
+    /// The same lab, recorded.
+    #[must_use]
+    pub fn new(lab: L, reel: Arc<dyn Reel>) -> Self {
+        TracedLab { lab, reel, made: Mutex::default(), ends: Ends::default(), subject: PhantomData }
+    }
+
+    /// The drivers that have gone, as they were: their places on the reel, from 0, and their cores.
+    #[must_use]
+    pub fn ends(&self) -> Vec<(usize, Core)> {
+        lock(&self.ends).clone()
+    }
+
+    fn on(&self, device: L::Device) -> Check<OnTraced<S>> {
+        let mut made = lock(&self.made);
+        let driver = S::make(Trace::new(device, Arc::clone(&self.reel))?)?;
+        let number = *made;
+        *made += 1;
+        Ok(OnTraced { driver, number, ends: Arc::clone(&self.ends) })
+    }
+}
+
+/// A driver that leaves a copy of its core behind.
+#[derive(Debug)]
+pub struct OnTraced<S: Subject> {
+    driver: S,
+    number: usize,
+    ends: Ends,
+}
+
+impl<S: Subject> Subject for OnTraced<S> {
+    type Device = S::Device;
+
+    fn drive(&mut self) -> &mut Drive<S::Device> {
+        self.driver.drive()
+    }
+
+    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
+        self.driver.wait(at_most)
+    }
+}
+
+impl<S: Subject> Drop for OnTraced<S> {
+    fn drop(&mut self) {
+        let core = self.driver.drive().core().clone();
+        lock(&self.ends).push((self.number, core));
+    }
+}
+
+impl<L: Devices, S: Make<Trace<L::Device>>> Lab for TracedLab<L, S> {
+    type Subject = OnTraced<S>;
+
+    fn subject(&self) -> Check<OnTraced<S>> {
+        self.on(self.lab.device()?)
+    }
+
+    fn other_device(&self) -> Check<(OnTraced<S>, IpAddr)> {
+        let (device, address) = self.lab.bare_other_device()?;
+        Ok((self.on(device)?, address))
+    }
+
+    fn net(&self) -> Net {
+        self.lab.net()
+    }
+
+    fn fresh(&self) -> (u16, u32) {
+        self.lab.fresh()
+    }
+
+    fn quiet(&self) -> Duration {
+        self.lab.quiet()
+    }
+
+    fn time_wait(&self) -> Duration {
+        self.lab.time_wait()
+    }
+
+    fn heap(&self) -> u64 {
+        self.lab.heap()
+    }
+
+    fn can(&self, what: Disturbance) -> bool {
+        self.lab.can(what)
+    }
+
+    fn client_process(&self, there: SocketAddr) -> Check<Child> {
+        self.lab.client_process(there)
+    }
+
+    fn disturb(&self, what: Disturbance) -> Check {
+        self.lab.disturb(what)
+    }
+
+    /// Recorded at the same reel, which goes on there.
+    fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
+        let lab = self.lab.with_rereg(rereg)?;
+        let (made, ends) = (Mutex::new(*lock(&self.made)), Arc::clone(&self.ends));
+        Some(TracedLab { lab, reel: Arc::clone(&self.reel), made, ends, subject: PhantomData })
+    }
+
+    fn fail_next(&self, fault: MemoryFault) -> Check {
+        self.lab.fail_next(fault)
+    }
+}
+
+impl<D: TestDevice> TestDevice for Trace<D> {
+    type Pd = D::Pd;
+    type Mr = D::Mr;
+    type Mw = D::Mw;
+    type Qp = D::Qp;
+
+    fn make_pd(&mut self, id: IdKey) -> Result<D::Pd, Errno> {
+        D::make_pd(self, id)
+    }
+
+    fn make_qp(&mut self, id: IdKey, pd: &D::Pd) -> Result<D::Qp, Errno> {
+        D::make_qp(self, id, pd)
+    }
+
+    fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+        D::unmake_qp(self, id)
+    }
+}

@@ -1,0 +1,216 @@
+//! The lines of a trace. What they mean to people stands in `docs/trace.md`.
+
+use std::net::SocketAddr;
+
+use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Limits, PortSpace, RawEvent};
+use serde::{Deserialize, Serialize};
+
+use crate::picture::{Picture, Sum};
+use crate::request::{Ask, Param, Path, received};
+use crate::values::{As, Bytes};
+
+/// The name in the first line, and the version of the format.
+pub(crate) const FORMAT: (&str, u32) = ("cmid-trace", 1);
+
+/// One line: what went into the core, and what it answered. Answers are text where nothing but a comparison is made with
+/// them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Line {
+    Begin {
+        format: String,
+        version: u32,
+        limits: Bounds,
+    },
+    /// Nanoseconds; from now on this is the time.
+    Time(u64),
+    OpenChannel {
+        acks: As<Acks>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        is: Option<As<ChannelKey>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+    },
+    CloseChannel {
+        channel: As<ChannelKey>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+    },
+    CreateId {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        on: Option<As<ChannelKey>>,
+        port_space: As<PortSpace>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        is: Option<As<IdKey>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+    },
+    Submit {
+        id: As<IdKey>,
+        request: Ask,
+        /// None: never.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<String>,
+    },
+    Join {
+        id: As<IdKey>,
+        addr: SocketAddr,
+        send_only: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        is: Option<As<GroupKey>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+    },
+    Ack {
+        owner: As<IdKey>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        group: Option<As<GroupKey>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+    },
+    /// The core asks for a call.
+    Call {
+        call: String,
+        #[serde(default, skip_serializing_if = "Bytes::is_empty")]
+        data: Bytes,
+    },
+    /// What the call returned.
+    Outcome {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        errno: Option<As<Errno>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fault: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<String>,
+    },
+    Readable(As<ChannelKey>),
+    /// The core names a channel to be read, and the key for a child; none: it wants no event now.
+    Look {
+        on: As<ChannelKey>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        child: Option<As<IdKey>>,
+    },
+    Event {
+        on: As<ChannelKey>,
+        raw: Raw,
+        is: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<String>,
+    },
+    Unreadable {
+        on: As<ChannelKey>,
+        errno: As<Errno>,
+    },
+    WaitForRoom(As<ChannelKey>),
+    /// Deadlines have passed.
+    Timeout,
+    Deliver {
+        on: As<ChannelKey>,
+        event: String,
+    },
+    Release {
+        id: As<IdKey>,
+        /// By which an adoption, in this trace or another one, names it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ticket: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+        /// What the device said; the id is lost.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        errno: Option<As<Errno>>,
+    },
+    Adopt {
+        ticket: String,
+        id: As<IdKey>,
+        channel: As<ChannelKey>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        errno: Option<As<Errno>>,
+    },
+    /// The application has its turn.
+    Rest(Sum),
+    End(Picture),
+}
+
+/// [`Limits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bounds {
+    ids: u32,
+    channels: u32,
+    events: u32,
+    groups: u32,
+}
+
+impl From<Limits> for Bounds {
+    fn from(Limits { ids, channels, events, groups }: Limits) -> Self {
+        Bounds { ids, channels, events, groups }
+    }
+}
+
+impl From<Bounds> for Limits {
+    fn from(Bounds { ids, channels, events, groups }: Bounds) -> Self {
+        Limits { ids, channels, events, groups }
+    }
+}
+
+/// A [`RawEvent`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Raw {
+    pub(crate) kind: As<CmEvent>,
+    pub(crate) id: As<IdKey>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    listener: Option<As<IdKey>>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) status: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    param: Option<Param>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    datagram: Option<Path>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    group: Option<As<GroupKey>>,
+    #[serde(default, skip_serializing_if = "Bytes::is_empty")]
+    data: Bytes,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(status: &i32) -> bool {
+    *status == 0
+}
+
+impl From<&RawEvent<'_>> for Raw {
+    fn from(raw: &RawEvent<'_>) -> Self {
+        let RawEvent { id, listener, kind, status, param, datagram, group, private_data } = *raw;
+        Raw {
+            kind: As(kind),
+            id: As(id),
+            listener: listener.map(As),
+            status,
+            param: received(param),
+            datagram: datagram.map(Into::into),
+            group: group.map(As),
+            data: private_data.into(),
+        }
+    }
+}
+
+impl Raw {
+    /// As the core takes it.
+    pub(crate) fn event(&self) -> RawEvent<'_> {
+        RawEvent {
+            listener: self.listener.map(|As(listener)| listener),
+            status: self.status,
+            param: self.param.map(|param| cmid_proto::ReceivedParam(param.into())).unwrap_or_default(),
+            datagram: self.datagram.as_ref().map(Path::datagram),
+            group: self.group.map(|As(group)| group),
+            private_data: &self.data.0,
+            ..RawEvent::new(self.id.0, self.kind.0)
+        }
+    }
+}

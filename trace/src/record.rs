@@ -1,0 +1,235 @@
+//! The recorder: a device around a device.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cmid_proto::{
+    Around, ChannelKey, Core, Device, Error, Fault, Heard, IdKey, Outcome, Pollable, Refused, Step, Time,
+};
+
+use crate::line::{FORMAT, Line};
+use crate::picture::{Picture, Sum, admission, event, state};
+use crate::reel::Reel;
+use crate::values::As;
+
+/// Each release of this process gets a number.
+static TICKETS: AtomicU64 = AtomicU64::new(1);
+
+/// A device that records what its driver gives to the core. Whatever driver it is given to is recorded; to the
+/// driver it is the device inside.
+///
+/// A trace that cannot be written ends there, and the program goes on: [`Trace::error`] tells.
+pub struct Trace<D> {
+    device: D,
+    reel: Arc<dyn Reel>,
+    tape: Option<Box<dyn Write + Send>>,
+    error: Option<io::Error>,
+    now: Time,
+    /// Something was told since the last rest.
+    stirred: bool,
+    /// Of the id that is being released or adopted.
+    ticket: Option<String>,
+}
+
+/// What a released id is, with the name that the traces have for it.
+#[derive(Debug)]
+pub struct Ticketed<H> {
+    ticket: String,
+    handle: H,
+}
+
+impl<D> Trace<D> {
+    /// Records a driver on this device at the next place of the reel.
+    ///
+    /// # Errors
+    /// What making that place failed with.
+    pub fn new(device: D, reel: Arc<dyn Reel>) -> io::Result<Self> {
+        let tape = reel.next()?;
+        Ok(Trace { device, reel, tape: Some(tape), error: None, now: Time::ZERO, stirred: false, ticket: None })
+    }
+
+    /// Why the trace is not complete.
+    pub fn error(&self) -> Option<&io::Error> {
+        self.error.as_ref()
+    }
+
+    fn write(&mut self, line: &Line) {
+        let Some(tape) = &mut self.tape else { return };
+        let mut text = match serde_json::to_vec(line) {
+            Ok(text) => text,
+            Err(error) => return self.fail(error.into()),
+        };
+        text.push(b'\n');
+        // In one piece, so that what another thread writes does not come between.
+        if let Err(error) = tape.write_all(&text) {
+            self.fail(error);
+        }
+    }
+
+    fn fail(&mut self, error: io::Error) {
+        self.tape = None;
+        self.error = Some(error);
+    }
+}
+
+impl<D> fmt::Debug for Trace<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace").field("reel", &self.reel).field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<D> Deref for Trace<D> {
+    type Target = D;
+    fn deref(&self) -> &D {
+        &self.device
+    }
+}
+
+impl<D> DerefMut for Trace<D> {
+    fn deref_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+}
+
+impl<D: Device> Around for Trace<D> {
+    type Inner = D;
+    type Handle = Ticketed<D::Handle>;
+
+    const LISTENS_TOO: bool = true;
+
+    fn inner(&self) -> &D {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, cmid_proto::Errno> {
+        let handle = self.device.release(id, channel)?;
+        let ticket = format!("release {}", TICKETS.fetch_add(1, Ordering::Relaxed));
+        self.ticket = Some(ticket.clone());
+        Ok(Ticketed { ticket, handle })
+    }
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
+        let Ticketed { ticket, handle } = handle;
+        self.ticket = Some(ticket);
+        self.device.adopt(id, channel, handle)
+    }
+
+    fn on_hear(&mut self, heard: &Heard<'_>) {
+        if self.tape.is_some() {
+            let is_rest = matches!(heard.step, Step::Rest);
+            if !is_rest || self.stirred {
+                let is_begin = matches!(heard.step, Step::Begin { .. });
+                if heard.now > self.now && !is_begin {
+                    self.write(&Line::Time(heard.now.0));
+                    self.now = heard.now;
+                }
+                let ticket = self.ticket.take();
+                self.write(&line(heard.core, &heard.step, ticket));
+            }
+            self.stirred = !is_rest;
+        }
+        self.device.hear(heard);
+    }
+}
+
+impl<D: Pollable> Pollable for Trace<D> {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.device.fd(on)
+    }
+
+    /// Another device, recorded at the next place of the reel.
+    fn sibling(&self) -> Self {
+        let (tape, error) = match self.reel.next() {
+            Ok(tape) => (Some(tape), None),
+            Err(error) => (None, Some(error)),
+        };
+        let (device, reel) = (self.device.sibling(), Arc::clone(&self.reel));
+        Trace { device, reel, tape, error, now: Time::ZERO, stirred: false, ticket: None }
+    }
+}
+
+/// A step as it is written.
+fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
+    match *step {
+        Step::Begin { limits } => Line::Begin { format: FORMAT.0.into(), version: FORMAT.1, limits: limits.into() },
+        Step::OpenChannel { acks, result } => {
+            Line::OpenChannel { acks: As(acks), is: result.ok().map(As), refused: refusal(result) }
+        }
+        Step::CloseChannel { channel, result } => Line::CloseChannel { channel: As(channel), refused: refusal(result) },
+        Step::CreateId { channel, port_space, result } => Line::CreateId {
+            on: channel.map(As),
+            port_space: As(port_space),
+            is: result.ok().map(As),
+            refused: refusal(result),
+        },
+        Step::Submit { id, ref request, deadline, result } => Line::Submit {
+            id: As(id),
+            request: request.into(),
+            deadline: ends(deadline),
+            refused: refusal(result),
+            state: state(core, id),
+        },
+        Step::Join { id, addr, send_only, deadline, result } => Line::Join {
+            id: As(id),
+            addr,
+            send_only,
+            deadline: ends(deadline),
+            is: result.ok().map(As),
+            refused: refusal(result),
+        },
+        Step::Ack { owner, group, result } => {
+            Line::Ack { owner: As(owner), group: group.map(As), refused: refusal(result) }
+        }
+        Step::Call { call, private_data } => Line::Call { call: format!("{call:?}"), data: private_data.into() },
+        Step::Outcome { call, outcome, fault } => Line::Outcome {
+            errno: outcome.err().map(As),
+            fault: fault.map(|fault| fault.to_string()),
+            state: call.id().and_then(|id| state(core, id)),
+        },
+        Step::Readable { channel } => Line::Readable(As(channel)),
+        Step::Look { channel, child } => Line::Look { on: As(channel), child: child.map(As) },
+        Step::Event { channel, event: ref raw, ref result } => {
+            Line::Event { on: As(channel), raw: raw.into(), is: admission(result), state: state(core, raw.id) }
+        }
+        Step::Unreadable { channel, errno } => Line::Unreadable { on: As(channel), errno: As(errno) },
+        Step::WaitForRoom { channel } => Line::WaitForRoom(As(channel)),
+        Step::Timeout => Line::Timeout,
+        Step::Deliver { channel, event: taken } => Line::Deliver { on: As(channel), event: event(taken) },
+        Step::Release { id, ref result } => {
+            let (refused, errno) = match *result {
+                Ok(()) => (None, None),
+                Err(Error::Fault(Fault::Leak { errno, .. })) => (None, Some(As(errno))),
+                Err(Error::Refused(refused)) => (Some(refused.to_string()), None),
+                // A release makes no call of the core's, which are all that fails.
+                Err(error @ (Error::Failed(_) | Error::Fault(_))) => (Some(error.to_string()), None),
+            };
+            Line::Release { id: As(id), ticket, refused, errno }
+        }
+        Step::Adopt { id, channel, outcome } => Line::Adopt {
+            // The device has just been handed it.
+            ticket: ticket.unwrap_or_default(),
+            id: As(id),
+            channel: As(channel),
+            errno: outcome.err().map(As),
+        },
+        Step::Rest => Line::Rest(Sum::of(core)),
+        Step::End => Line::End(Picture::of(core)),
+    }
+}
+
+fn refusal<T>(result: Result<T, Refused>) -> Option<String> {
+    result.err().map(|refused| refused.to_string())
+}
+
+/// A deadline that may not come.
+fn ends(deadline: Time) -> Option<u64> {
+    (deadline != Time::NEVER).then_some(deadline.0)
+}

@@ -1,0 +1,322 @@
+//! A recording, run through a core of its own, line by line.
+
+use std::collections::HashMap;
+use std::fmt::{Debug, Display};
+
+use cmid_proto::{Call, ChannelKey, Core, Errno, IdKey, Receipt, Refused, Released, Time, Token};
+
+use crate::line::Line;
+use crate::picture::{Picture, Sum, admission, event, state};
+use crate::read::{Recording, Wrong};
+use crate::transition::{Transition, describe};
+use crate::values::As;
+
+/// Ids between two cores, by their tickets: what the replays of several drivers share.
+#[derive(Debug, Default)]
+pub struct Between(HashMap<String, Released>);
+
+/// The replay of one recording: an iterator in all but that it needs what is [`Between`] it and others.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    recording: &'a Recording,
+    core: Core,
+    now: Time,
+    /// How many lines are done, the first of the file apart.
+    done: usize,
+    /// The call that is under way.
+    call: Option<(Token, Call)>,
+    /// The channel that is being read.
+    reads: Option<ChannelKey>,
+    /// Not given back yet.
+    receipts: Vec<Receipt>,
+}
+
+/// What became of one step of a replay.
+#[derive(Debug)]
+pub enum Played {
+    /// It did what the recording says.
+    Step(Transition),
+    /// It adopts an id that no replay has released yet: others have to go on first.
+    Waits,
+    /// There are no more lines.
+    Over,
+}
+
+impl<'a> Replay<'a> {
+    /// At the beginning.
+    #[must_use]
+    pub fn new(recording: &'a Recording) -> Self {
+        let core = Core::new(recording.limits);
+        Replay { recording, core, now: Time::ZERO, done: 0, call: None, reads: None, receipts: Vec::new() }
+    }
+
+    /// The core as it is now.
+    #[must_use]
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// The line of the file that comes next.
+    #[must_use]
+    pub fn next_line(&self) -> usize {
+        self.done + 2
+    }
+
+    /// Takes the next line.
+    ///
+    /// # Errors
+    /// The core does otherwise than the line says.
+    pub fn step(&mut self, between: &mut Between) -> Result<Played, Wrong> {
+        let recording = self.recording;
+        let Some(line) = recording.lines.get(self.done) else { return Ok(Played::Over) };
+        if let Line::Adopt { ticket, .. } = line
+            && !between.0.contains_key(ticket)
+        {
+            return Ok(Played::Waits);
+        }
+        let number = self.next_line();
+        let id = self.about(line);
+        let before = id.and_then(|id| self.core.state(id));
+        self.play(line, between).map_err(|what| Wrong::at(number, what))?;
+        self.done += 1;
+        let after = id.and_then(|id| self.core.state(id));
+        let (arrow, text) = describe(line);
+        Ok(Played::Step(Transition { line: number, at: self.now, id, before, after, arrow, text }))
+    }
+
+    /// The id that a line is about.
+    fn about(&self, line: &Line) -> Option<IdKey> {
+        match line {
+            Line::CreateId { is, .. } => is.map(|As(id)| id),
+            Line::Submit { id, .. } | Line::Join { id, .. } | Line::Release { id, .. } | Line::Adopt { id, .. } => {
+                Some(id.0)
+            }
+            Line::Ack { owner, .. } => Some(owner.0),
+            Line::Event { raw, .. } => Some(raw.id.0),
+            Line::Outcome { .. } => self.call.as_ref().and_then(|(_, call)| call.id()),
+            // There may be more than one; the first is told.
+            Line::Timeout => self.core.poll_timeout().map(|(_, id)| id),
+            Line::Begin { .. }
+            | Line::Time(_)
+            | Line::OpenChannel { .. }
+            | Line::CloseChannel { .. }
+            | Line::Readable(_)
+            | Line::Look { .. }
+            | Line::Unreadable { .. }
+            | Line::WaitForRoom(_)
+            | Line::Call { .. }
+            | Line::Deliver { .. }
+            | Line::Rest(_)
+            | Line::End(_) => None,
+        }
+    }
+
+    fn play(&mut self, line: &Line, between: &mut Between) -> Result<(), String> {
+        // A driver makes each call and reports it before it does anything else.
+        if self.call.is_some() && !matches!(line, Line::Outcome { .. } | Line::End(_)) {
+            return Err("a call is under way, and its outcome was to be next".into());
+        }
+        // What is read is there at once, or there is nothing.
+        let reads = self.reads.take();
+        match line {
+            Line::Begin { .. } => Err("the trace begins twice".into()),
+            Line::Time(now) => {
+                self.now = self.now.max(Time(*now));
+                Ok(())
+            }
+            Line::OpenChannel { acks, is, refused } => {
+                answered(self.core.open_channel(acks.0), is.map(|As(key)| key), refused)
+            }
+            Line::CloseChannel { channel, refused } => done(self.core.close_channel(channel.0), refused),
+            Line::CreateId { on, port_space, is, refused } => {
+                let id = self.core.create_id(on.map(|As(on)| on), port_space.0);
+                answered(id, is.map(|As(id)| id), refused)
+            }
+            Line::Submit { id, request, deadline, refused, state } => {
+                done(self.core.submit(self.now, id.0, request.request(), ends(*deadline)), refused)?;
+                self.is_in(Some(id.0), state)
+            }
+            Line::Join { id, addr, send_only, deadline, is, refused } => {
+                let group = self.core.join(self.now, id.0, *addr, *send_only, ends(*deadline));
+                answered(group, is.map(|As(group)| group), refused)
+            }
+            Line::Ack { owner, group, refused } => self.ack(owner.0, group.map(|As(group)| group), refused),
+            Line::Call { call, data } => {
+                let (token, next) = self.core.poll_call().ok_or("the core asks for no call")?;
+                same("the call", &format!("{next:?}"), call)?;
+                same("its private data", &crate::values::Bytes::from(self.core.call_data(token)), data)?;
+                self.call = Some((token, next));
+                Ok(())
+            }
+            Line::Outcome { errno, fault, state } => {
+                let (token, call) = self.call.take().ok_or("there is no call under way")?;
+                let outcome = errno.map_or(Ok(()), |As(errno)| Err(errno));
+                let answer = self.core.handle_outcome(token, outcome);
+                same("the fault", &answer.err().map(|fault| fault.to_string()), fault)?;
+                self.is_in(call.id(), state)
+            }
+            Line::Readable(channel) => {
+                self.core.handle_readable(channel.0);
+                Ok(())
+            }
+            Line::Look { on, child } => {
+                same("the channel to be read", &self.core.poll_readable().map(As), &Some(*on))?;
+                self.reads = child.map(|_| on.0);
+                same("the key for a child", &self.core.wants_event(on.0).map(As), child)
+            }
+            Line::Event { on, raw, is, state } => {
+                if reads != Some(on.0) {
+                    return Err(format!("{} is not being read", on.0));
+                }
+                let answer = self.core.handle_event(on.0, raw.event());
+                self.core.handle_readable(on.0);
+                same("what becomes of it", &admission(&answer), is)?;
+                self.is_in(Some(raw.id.0), state)
+            }
+            // Nothing that the core is told.
+            Line::Unreadable { .. } => Ok(()),
+            Line::WaitForRoom(channel) => {
+                self.core.wait_for_room(channel.0);
+                Ok(())
+            }
+            Line::Timeout => {
+                self.core.handle_timeout(self.now);
+                Ok(())
+            }
+            Line::Deliver { on, event } => self.deliver(on.0, event),
+            Line::Release { id, ticket, refused, errno } => {
+                self.release(id.0, ticket.as_deref(), refused, errno.is_some(), between)
+            }
+            Line::Adopt { ticket, id, channel, errno } => {
+                let adopted = between.0.remove(ticket).ok_or_else(|| format!("nothing is called {ticket:?}"))?;
+                self.adopt(adopted, (id.0, channel.0), errno.map(|As(errno)| errno))
+            }
+            Line::Rest(sum) => same("the sum", &Sum::of(&self.core), sum),
+            Line::End(picture) => same("the state", &Picture::of(&self.core), picture),
+        }
+    }
+
+    fn is_in(&self, id: Option<IdKey>, expected: &Option<String>) -> Result<(), String> {
+        same("the id's state", &id.and_then(|id| state(&self.core, id)), expected)
+    }
+
+    fn deliver(&mut self, on: ChannelKey, expected: &str) -> Result<(), String> {
+        let taken = self.core.poll_event(on).ok_or("there is no event to take")?;
+        same("the event", event(&taken).as_str(), expected)?;
+        self.receipts.extend(taken.receipt);
+        Ok(())
+    }
+
+    fn ack(
+        &mut self,
+        owner: IdKey,
+        group: Option<cmid_proto::GroupKey>,
+        refused: &Option<String>,
+    ) -> Result<(), String> {
+        // Receipts for the same are the same.
+        match self.receipts.iter().position(|receipt| receipt.owner() == owner && receipt.group() == group) {
+            Some(at) => done(self.core.ack(self.receipts.swap_remove(at)), refused),
+            // One of another drive, and refused: nothing has changed.
+            None if refused.is_some() => Ok(()),
+            None => Err("no such event was delivered".into()),
+        }
+    }
+
+    fn release(
+        &mut self,
+        id: IdKey,
+        ticket: Option<&str>,
+        refused: &Option<String>,
+        lost: bool,
+        between: &mut Between,
+    ) -> Result<(), String> {
+        match (self.core.release(id), refused) {
+            (Ok((released, _)), None) => match ticket {
+                Some(ticket) => match between.0.insert(ticket.to_owned(), released) {
+                    None => Ok(()),
+                    Some(_) => Err(format!("{ticket:?} is taken")),
+                },
+                None if lost => Ok(()),
+                None => Err("a release without a ticket".into()),
+            },
+            (answer, refused) => done(answer.map(drop), refused),
+        }
+    }
+
+    fn adopt(
+        &mut self,
+        released: Released,
+        expected: (IdKey, ChannelKey),
+        failed: Option<Errno>,
+    ) -> Result<(), String> {
+        let keys = self.core.adopt(released).map_err(|(refused, _)| format!("refused: {refused}"))?;
+        same("the keys", &keys, &expected)?;
+        if failed.is_some() {
+            // The device has nothing of it, and the driver lets go of it.
+            drop(self.core.release(keys.0));
+        }
+        Ok(())
+    }
+}
+
+/// Replays recordings together: what one releases another one may adopt. `see` is shown each step and whose it is.
+///
+/// # Errors
+/// The number of the recording, from 0, and what is wrong with it.
+pub fn replay<'a>(
+    recordings: &'a [Recording],
+    mut see: impl FnMut(usize, &Transition),
+) -> Result<Vec<Replay<'a>>, (usize, Wrong)> {
+    let mut between = Between::default();
+    let mut replays: Vec<_> = recordings.iter().map(Replay::new).collect();
+    loop {
+        let (mut stirred, mut waiting) = (false, None);
+        for (which, replay) in replays.iter_mut().enumerate() {
+            loop {
+                match replay.step(&mut between).map_err(|wrong| (which, wrong))? {
+                    Played::Step(transition) => see(which, &transition),
+                    Played::Waits => {
+                        waiting = waiting.or(Some((which, replay.next_line())));
+                        break;
+                    }
+                    Played::Over => break,
+                }
+                stirred = true;
+            }
+        }
+        match waiting {
+            None => return Ok(replays),
+            Some((which, line)) if !stirred => {
+                let what = "it adopts an id that no trace here has released: give the other driver's trace too";
+                return Err((which, Wrong::at(line, what)));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+fn ends(deadline: Option<u64>) -> Time {
+    deadline.map_or(Time::NEVER, Time)
+}
+
+fn same<T: PartialEq + Debug + ?Sized>(what: &str, found: &T, recorded: &T) -> Result<(), String> {
+    if found == recorded { Ok(()) } else { Err(format!("{what} is {found:?}; recorded was {recorded:?}")) }
+}
+
+fn done(answer: Result<(), Refused>, refused: &Option<String>) -> Result<(), String> {
+    same("the refusal", &answer.err().map(|it| it.to_string()), refused)
+}
+
+fn answered<K: PartialEq + Display>(
+    answer: Result<K, Refused>,
+    recorded: Option<K>,
+    refused: &Option<String>,
+) -> Result<(), String> {
+    let (key, why) = match answer {
+        Ok(key) => (Some(key), None),
+        Err(why) => (None, Some(why.to_string())),
+    };
+    same("the refusal", &why, refused)?;
+    let text = |key: &Option<K>| key.as_ref().map(K::to_string);
+    same("the key", &text(&key), &text(&recorded))
+}

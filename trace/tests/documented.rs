@@ -1,0 +1,51 @@
+//! `docs/trace.md` shows a trace that is one, and knows every line that there is.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use cmid_proto::{Acks, Drive, Limits, PortSpace, State, Time};
+use cmid_trace::{Memory, Recording, Trace, replay};
+
+fn document() -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/trace.md")).unwrap()
+}
+
+fn block(document: &str, language: &str) -> String {
+    let (_, rest) = document.split_once(&format!("```{language}\n")).unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_example_of_the_documentation_is_one() {
+    let document = document();
+    let recordings = [Recording::read(block(&document, "jsonl").as_bytes()).unwrap()];
+    assert!(recordings[0].is_whole());
+    let mut shown = String::new();
+    let replays = replay(&recordings, |_, step| shown += &format!("{:>5}  {step}\n", step.line)).unwrap();
+    assert_eq!(replays[0].core().ids(), 1);
+    assert_eq!(replays[0].core().id_keys().map(|id| replays[0].core().state(id)).next(), Some(Some(State::Failed)));
+    assert!(shown == block(&document, "text"), "it is shown as\n{shown}");
+}
+
+/// What the example shows, done again. The simulator's time is virtual: it comes out the same each time.
+#[test]
+fn the_example_is_what_is_recorded() {
+    let memory = Memory::default();
+    let fabric = cmid_sim::Fabric::new(cmid_sim::Config::default());
+    let host = fabric.host(&["10.0.0.1".parse().unwrap()]);
+    let device = Trace::new(host.device(), std::sync::Arc::new(memory.clone())).unwrap();
+    let mut drive = Drive::new(device, Limits::SINGLE);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.bind(id, "10.0.0.1:7471".parse().unwrap()).unwrap();
+    let deadline = drive.within(Duration::from_secs(1));
+    drive.resolve_addr(id, None, "10.0.0.9:7471".parse().unwrap(), deadline).unwrap();
+    drive.establish(id).unwrap_err();
+    drive.set_now(Time(1_000_000_000));
+    let _look = drive.settle(8);
+    drive.next_event(channel).unwrap();
+    drop(drive);
+    let text = String::from_utf8(memory.texts().swap_remove(0)).unwrap();
+    assert!(text == block(&document(), "jsonl"), "the recording is now\n{text}");
+}

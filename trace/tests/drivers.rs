@@ -1,0 +1,138 @@
+//! Each driver of the project is recorded as it is used, in files, and the files are replayed.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use cmid_blocking::{Connection, Listener, Options};
+use cmid_epoll::Epoll;
+use cmid_mio::Mio;
+use cmid_proto::{Acks, CmEvent, Device, Drive, Errno, IdKey, Limits, PortSpace};
+use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
+use cmid_trace::{Files, Recording, Trace, replay};
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn host() -> (Host, SocketAddr) {
+    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    (fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]), "10.0.0.2:7471".parse().unwrap())
+}
+
+/// A name in a directory of this test program's own.
+fn place(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("drivers-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    directory.join(name)
+}
+
+/// Replays `files` files of this name; tells the steps of all of them. The files are taken away.
+fn replayed(path: &Path, files: usize) -> Vec<String> {
+    let name = |number: usize| match number {
+        1 => path.to_owned(),
+        _ => PathBuf::from(format!("{}.{number}", path.display())),
+    };
+    let read = |path: PathBuf| {
+        let recording = Recording::read(BufReader::new(File::open(&path).unwrap())).unwrap();
+        fs::remove_file(path).unwrap();
+        recording
+    };
+    let recordings: Vec<_> = (1..=files).map(name).map(read).collect();
+    assert!(!name(files + 1).exists(), "there are more files");
+    assert!(recordings.iter().all(Recording::is_whole));
+    let mut steps = Vec::new();
+    replay(&recordings, |_, step| steps.push(step.to_string())).unwrap();
+    steps
+}
+
+fn resolve<D: Device>(drive: &mut Drive<D>, there: SocketAddr) -> (cmid_proto::ChannelKey, IdKey) {
+    let channel = drive.open_channel(Acks::Explicit).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    let deadline = drive.within(SOON);
+    drive.resolve_addr(id, None, there, deadline).unwrap();
+    (channel, id)
+}
+
+fn is_resolved<D: Device>(drive: &mut Drive<D>, on: cmid_proto::ChannelKey) -> bool {
+    let Some(event) = drive.next_event(on) else { return false };
+    assert_eq!(event.cm(), Some(CmEvent::AddrResolved));
+    drive.ack(event.receipt.unwrap()).unwrap();
+    true
+}
+
+fn has(steps: &[String], parts: &[&str]) {
+    for part in parts {
+        assert!(steps.iter().any(|step| step.contains(part)), "no {part:?} in\n{}", steps.join("\n"));
+    }
+}
+
+#[test]
+fn epoll() {
+    let ((host, there), path) = (host(), place("epoll"));
+    let device = Trace::new(host.device(), Arc::new(Files::at(&path))).unwrap();
+    let mut epoll = Epoll::new(device, cmid_epoll::Config::default()).unwrap();
+    let (channel, _) = resolve(epoll.drive(), there);
+    while !is_resolved(epoll.drive(), channel) {
+        epoll.wait(Some(SOON)).unwrap();
+    }
+    assert!(epoll.drive().device().error().is_none());
+    // A program that ends here, and not well, leaves what has happened.
+    let so_far = Recording::read(BufReader::new(File::open(&path).unwrap())).unwrap();
+    assert!(!so_far.is_whole());
+    replay(&[so_far], |_, _| {}).unwrap();
+    drop(epoll);
+    has(&replayed(&path, 1), &["ADDR_RESOLVED of id0", "ADDR_RESOLVED on id0", "ack for id0", "[id0: - -> idle]"]);
+}
+
+#[test]
+fn mio() {
+    let ((host, there), path) = (host(), place("mio"));
+    let mut poll = mio::Poll::new().unwrap();
+    let mut events = mio::Events::with_capacity(8);
+    let device = Trace::new(host.device(), Arc::new(Files::at(&path))).unwrap();
+    let config = cmid_mio::Config { limits: Limits::SINGLE, tokens: 0..4 };
+    let mut driver = Mio::new(device, poll.registry(), config).unwrap();
+    let (channel, _) = resolve(driver.drive(), there);
+    while !is_resolved(driver.drive(), channel) {
+        poll.poll(&mut events, driver.timeout(Some(SOON))).unwrap();
+        for event in &events {
+            assert!(driver.handle(event));
+        }
+        let _look = driver.turn();
+    }
+    drop(driver);
+    has(&replayed(&path, 1), &["ADDR_RESOLVED of id0", "ADDR_RESOLVED on id0", "ack for id0", "[id0: - -> idle]"]);
+}
+
+fn qp(device: &mut Trace<SimDevice>, id: IdKey) -> Result<Qp, Errno> {
+    let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
+    device.create_qp(id, &pd, &cq, &cq, Caps::default())
+}
+
+/// A listener hands each connection to a driver of its own, on a device of its own.
+#[test]
+fn blocking() {
+    let ((host, there), path) = (host(), place("blocking"));
+    let files = Arc::new(Files::at(&path));
+    let device = || Trace::new(host.device(), files.clone()).unwrap();
+    let mut listener = Listener::bind(device(), there).unwrap();
+    let server = thread::spawn(move || {
+        let (mut connection, _qp) = listener.accept(SOON).unwrap().accept(&Options::default(), qp).unwrap();
+        connection.wait_closed(SOON).unwrap();
+        connection.disconnect(SOON).unwrap();
+    });
+    let options = Options { private_data: b"hello", ..Options::default() };
+    let (mut connection, _qp) = Connection::connect(device(), there, &options, qp).unwrap();
+    connection.disconnect(SOON).unwrap();
+    server.join().unwrap();
+    drop(connection);
+    let steps = replayed(&path, 3);
+    has(
+        &steps,
+        &["release id1 as release", "adopt release", "CONNECT_REQUEST of id1", "attach_qp id0", "DISCONNECTED"],
+    );
+}

@@ -1,0 +1,82 @@
+//! Committed recordings: what was seen on a real kernel and on the simulator leads to the same calls, deliveries and states still.
+//!
+//! A change of what the core does with these steps, or of how the answers are worded, shows here. If it is meant, record anew with
+//! the commands of `docs/trace.md`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use cmid_trace::{Chart, ChartFormat, Recording, replay};
+use common::{KERNEL, SIM, recordings};
+
+#[test]
+fn the_kernels_recording_comes_to_its_end() {
+    comes_to_its_end(KERNEL);
+}
+
+#[test]
+fn the_simulators_recording_comes_to_its_end() {
+    comes_to_its_end(SIM);
+}
+
+fn comes_to_its_end(name: &str) {
+    let recordings = recordings(name);
+    assert!(recordings.iter().all(Recording::is_whole));
+    let mut steps = Vec::new();
+    let replays = replay(&recordings, |which, step| steps.push((which, step.to_string())))
+        .unwrap_or_else(|(which, wrong)| panic!("recording {}, {wrong}", which + 1));
+    for replay in replays {
+        replay.core().check();
+        assert_eq!(replay.core().ids(), 0);
+    }
+    // It holds what it is there for.
+    for part in [
+        "MIGRATED on id0",
+        "migrate_id id0 to ch1",
+        "ROUTE_RESOLVED on id0, on ch1",
+        "[id0: connecting -> responded]",
+        "68656c6c6f",
+        "77656c636f6d65",
+        "release id1 as",
+        "DISCONNECTED",
+        "TIMEWAIT_EXIT",
+        "refused, establish on id",
+        "EADDR",
+        "DEADLINE_PASSED(resolve_addr)",
+    ] {
+        assert!(steps.iter().any(|(_, step)| step.contains(part)), "{name} has no {part:?}");
+    }
+    assert!(steps.iter().any(|(which, step)| *which == 2 && step.contains("adopt release")), "{name}");
+}
+
+#[test]
+fn whoever_adopts_needs_the_recording_of_who_released() {
+    let recordings = recordings(SIM);
+    let (_, wrong) = replay(&recordings[2..], |_, _| {}).unwrap_err();
+    assert!(wrong.to_string().ends_with("give the other driver's trace too"), "{wrong}");
+}
+
+#[test]
+fn charts_are_drawn() {
+    let recordings = recordings(KERNEL);
+    let mut chart = Chart::default();
+    replay(&recordings, |which, step| {
+        if which == 0 {
+            chart.add(step)
+        }
+    })
+    .unwrap();
+    let mermaid = chart.draw(ChartFormat::Mermaid);
+    assert!(mermaid.starts_with("sequenceDiagram\n    participant application\n"), "{mermaid}");
+    for line in [
+        "    application->>core: create an id, TCP: id0\n    Note over core: id0: - -> idle\n",
+        "    core->>device: Migrate { id: id0, from: ch0, to: ch1 }\n    device-->>core: ok\n",
+        "    core->>application: MIGRATED on id0, on ch1\n",
+        "    device->>core: ROUTE_RESOLVED of id0 on ch1\n",
+    ] {
+        assert!(mermaid.contains(line), "{line}{mermaid}");
+    }
+    let svg = chart.draw(ChartFormat::Svg);
+    assert_eq!(svg.matches("marker-end").count(), mermaid.matches(">>").count());
+    assert!(svg.contains("id0: - -&gt; idle") && svg.ends_with("</svg>\n"));
+}
