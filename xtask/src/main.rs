@@ -9,6 +9,7 @@ mod checks;
 mod compile_fail;
 mod conformance;
 mod context;
+mod coverage;
 mod datagrams;
 mod fuzz;
 mod guest;
@@ -18,6 +19,7 @@ mod interop;
 mod kernel_rereg;
 mod libclang;
 mod memory;
+mod planted;
 mod programme;
 mod references;
 mod reregistration;
@@ -55,6 +57,10 @@ enum Verb {
     Record,
     /// Look for an input that breaks a law, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
+    /// Say which lines of cmid-proto no test runs, and why
+    Coverage,
+    /// Plant bugs in a copy of the workspace, one at a time, and see which check finds them
+    Planted(planted::Arguments),
     /// Name the system calls in a trace of `strace -f -T` that waited outside of the loop
     #[command(hide = true)]
     Waits {
@@ -84,6 +90,10 @@ fn main() -> ExitCode {
             .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),
         Verb::Record => Context::new(Kernel::default()).and_then(|context| conformance::record(&context)),
         Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
+        Verb::Coverage => Context::new(Kernel::default()).and_then(|mut context| coverage::run(&mut context)),
+        Verb::Planted(arguments) => {
+            Context::new(Kernel::default()).and_then(|context| planted::run(&context, &arguments))
+        }
         Verb::Waits { trace } => waits::check(&trace),
         Verb::Test { slow: true, kernel, .. } => {
             Context::new(kernel).and_then(|context| step::run_all(context, programme::SLOW, true))
