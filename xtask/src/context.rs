@@ -59,13 +59,17 @@ impl Context {
 
     /// Runs cargo in the workspace, its output being ours, and returns what it has written to standard output.
     pub(crate) fn cargo_tells(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<String> {
+        self.cargo_hears(arguments, environment).inspect(|said| print!("{said}"))
+    }
+
+    /// Runs cargo in the workspace and returns what it has written to standard output; the rest of its output is ours.
+    pub(crate) fn cargo_hears(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<String> {
         let mut command = self.cargo_command(arguments);
         command.envs(environment.iter().copied()).stderr(Stdio::inherit());
         let output = command.output().context("cargo")?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        print!("{said}");
         if !output.status.success() {
-            bail!("cargo {} failed: {}", arguments.join(" "), output.status);
+            bail!("{said}\ncargo {} failed: {}", arguments.join(" "), output.status);
         }
         Ok(said)
     }

@@ -9,6 +9,7 @@ mod checks;
 mod compile_fail;
 mod conformance;
 mod context;
+mod coverage;
 mod datagrams;
 mod fuzz;
 mod guest;
@@ -19,6 +20,7 @@ mod kernel_rereg;
 mod lanes;
 mod libclang;
 mod memory;
+mod planted;
 mod programme;
 mod references;
 mod replay;
@@ -60,6 +62,10 @@ enum Verb {
     Fuzz(fuzz::Arguments),
     /// Run what was recorded of a driver (docs/trace.md) through the pure core, show each step, and compare
     Replay(replay::Arguments),
+    /// Say which lines of cmid-proto no test runs, and why
+    Coverage,
+    /// Plant bugs in a copy of the workspace, one at a time, and see which check finds them
+    Planted(planted::Arguments),
     /// Name the system calls in a trace of `strace -f -T` that waited outside of the loop
     #[command(hide = true)]
     Waits {
@@ -100,6 +106,10 @@ fn main() -> ExitCode {
         Verb::Record => Context::new(Kernel::default()).and_then(|context| conformance::record(&context)),
         Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
         Verb::Replay(arguments) => replay::run(&arguments),
+        Verb::Coverage => Context::new(Kernel::default()).and_then(|mut context| coverage::run(&mut context)),
+        Verb::Planted(arguments) => {
+            Context::new(Kernel::default()).and_then(|context| planted::run(&context, &arguments))
+        }
         Verb::Waits { trace } => waits::check(&trace),
         Verb::Test { no_vm, kernel, slow } => {
             Context::new(kernel).and_then(|context| step::run_all(context, programme(slow), !no_vm))

@@ -3,7 +3,8 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    blocking, checks, compile_fail, conformance, datagrams, hazards, host, interop, kernel_rereg, memory, rows,
+    blocking, checks, compile_fail, conformance, coverage, datagrams, hazards, host, interop, kernel_rereg, memory,
+    planted, rows,
     step::{
         On, Step,
         Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host},
@@ -62,6 +63,7 @@ const STEPS: &[Step] = &[
     Step { name: "docs/memory.md", work: Host(memory::check) },
     Step { name: "docs/rows.md", work: Host(rows::check) },
     Step { name: "docs/hazards.md", work: Host(hazards::check) },
+    Step { name: "planted bugs can be planted", work: Host(planted::check) },
     Step { name: "dependencies of cmid-proto", work: Host(checks::proto_dependencies) },
     Step { name: "cmid-mio without rdma-core", work: Host(checks::mio_without_rdma_core) },
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
@@ -74,6 +76,7 @@ const STEPS: &[Step] = &[
         work: CargoWith(&[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--workspace", "--no-deps", "--all-features"]),
     },
     Step { name: "tests", work: Host(conformance::tests) },
+    Step { name: "coverage of cmid-proto", work: Host(coverage::run) },
     Step { name: "what must not compile does not, for the reason it names", work: Host(compile_fail::check) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "cmid-verbs by itself", work: Guest(On::Asked, 300, "examples/device", &[]) },
@@ -121,5 +124,6 @@ const SLOW: &[Step] = &[
         work: GuestCommand(On::Kernel(Kernel::V6_1), 300, kernel_rereg::command),
     },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
+    Step { name: "planted bugs are found", work: Host(planted::all) },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
 ];

@@ -1,0 +1,200 @@
+//! A device that does what it is told, and remembers it.
+
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
+use std::fs::File;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use cmid_proto::{
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, IdKey, Limits, Outcome, Pollable, Poller,
+    PortSpace, RawEvent, Time, Turn, Watched,
+};
+
+pub(crate) const PARAM: ConnParam = ConnParam {
+    responder_resources: 1,
+    initiator_depth: 1,
+    flow_control: false,
+    retry_count: 7,
+    rnr_retry_count: 7,
+    srq: false,
+    qp_num: 7,
+};
+pub(crate) const LIMITS: Limits = Limits { ids: 4, channels: 8, events: 4, groups: 4 };
+
+pub(crate) fn addr(last: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, last], 7471))
+}
+
+#[derive(Debug)]
+pub(crate) struct Script {
+    /// The names of the calls so far.
+    pub(crate) calls: Vec<&'static str>,
+    /// The next call of this name fails; `release` and `adopt` are such names too.
+    pub(crate) fails: Option<(&'static str, Errno)>,
+    pub(crate) events: VecDeque<(ChannelKey, RawEvent<'static>)>,
+    /// The next read fails.
+    pub(crate) unreadable: Option<Errno>,
+    /// Channels have no descriptor.
+    pub(crate) blind: bool,
+    open: BTreeSet<ChannelKey>,
+    descriptor: File,
+}
+
+impl Script {
+    pub(crate) fn new() -> Self {
+        Script {
+            calls: Vec::new(),
+            fails: None,
+            events: VecDeque::new(),
+            unreadable: None,
+            blind: false,
+            open: BTreeSet::new(),
+            descriptor: File::open("/dev/null").unwrap(),
+        }
+    }
+
+    fn done(&mut self, name: &'static str) -> Outcome {
+        self.calls.push(name);
+        self.fails.take_if(|(fails, _)| *fails == name).map_or(Ok(()), |(_, errno)| Err(errno))
+    }
+}
+
+impl Device for Script {
+    type Handle = u32;
+
+    fn fetch(&mut self, on: ChannelKey, _: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        if let Some(errno) = self.unreadable.take() {
+            return Err(errno);
+        }
+        let at = self.events.iter().position(|(channel, _)| *channel == on);
+        Ok(at.and_then(|at| self.events.remove(at)).map(|(_, raw)| raw))
+    }
+
+    fn call(&mut self, call: &Call, _: &[u8]) -> Outcome {
+        self.done(call.name())?;
+        match *call {
+            Call::OpenChannel { channel } => assert!(self.open.insert(channel), "{channel} is opened twice"),
+            Call::CloseChannel { channel } => assert!(self.open.remove(&channel), "{channel} is closed twice"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Ok(addr(1))
+    }
+
+    fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Ok(addr(2))
+    }
+
+    fn remote_ece(&self, _: IdKey) -> Result<Ece, Errno> {
+        Ok(Ece { vendor_id: 3, options: 4 })
+    }
+
+    fn release(&mut self, _: IdKey, channel: ChannelKey) -> Result<u32, Errno> {
+        self.done("release")?;
+        assert!(self.open.remove(&channel));
+        Ok(42)
+    }
+
+    fn adopt(&mut self, _: IdKey, channel: ChannelKey, handle: u32) -> Outcome {
+        assert_eq!(handle, 42);
+        self.done("adopt")?;
+        assert!(self.open.insert(channel));
+        Ok(())
+    }
+}
+
+impl Pollable for Script {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        (self.open.contains(&on) && !self.blind).then(|| self.descriptor.as_fd())
+    }
+
+    fn sibling(&self) -> Self {
+        Script::new()
+    }
+}
+
+/// The channels that are waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    pub(crate) channels: BTreeSet<ChannelKey>,
+    pub(crate) refuses: Cell<Option<Errno>>,
+}
+
+impl Poller for Waiting {
+    fn add(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+        if let Some(errno) = self.refuses.take() {
+            return Err(errno);
+        }
+        assert!(self.channels.insert(channel), "{channel} is added twice");
+        Ok(())
+    }
+
+    fn remove(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+        assert!(self.channels.remove(&channel), "{channel} was not waited for");
+    }
+}
+
+pub(crate) type Driven = Drive<Watched<Script, Waiting>>;
+
+pub(crate) fn driven() -> Driven {
+    Drive::new(Watched::new(Script::new(), Waiting::default()), LIMITS)
+}
+
+/// Nothing is left anywhere.
+pub(crate) fn is_empty(drive: &Driven) {
+    drive.core().check();
+    assert_eq!((drive.core().ids(), drive.core().channels(), drive.core().groups()), (0, 0, 0));
+    assert!(drive.device().open.is_empty() && drive.device().poller().channels.is_empty());
+}
+
+/// What was called since this was last asked.
+pub(crate) fn calls(drive: &mut Driven) -> Vec<&'static str> {
+    std::mem::take(&mut drive.device_mut().calls)
+}
+
+pub(crate) fn fails(drive: &mut Driven, call: &'static str, errno: Errno) {
+    drive.device_mut().fails = Some((call, errno));
+}
+
+pub(crate) fn channel_and_id(drive: &mut Driven, acks: Acks, space: PortSpace) -> (ChannelKey, IdKey) {
+    let channel = drive.open_channel(acks).unwrap();
+    let id = drive.create_id(Some(channel), space).unwrap();
+    calls(drive);
+    (channel, id)
+}
+
+/// The device has something to say, and nobody has read it.
+pub(crate) fn has(drive: &mut Driven, raw: RawEvent<'static>) -> ChannelKey {
+    let on = drive.core().line(raw.listener.unwrap_or(raw.id)).unwrap();
+    drive.device_mut().events.push_back((on, raw));
+    drive.readable(on);
+    on
+}
+
+/// The device says something, and a turn reads it.
+pub(crate) fn says(drive: &mut Driven, id: IdKey, kind: CmEvent) {
+    has(drive, RawEvent::new(id, kind));
+    assert_eq!(drive.turn(8), Turn::Idle);
+    drive.core().check();
+}
+
+/// A request for a listener, read and moved off its channel.
+pub(crate) fn requested(drive: &mut Driven, listener: IdKey) -> IdKey {
+    let on = drive.core().line(listener).unwrap();
+    let child = drive.core().wants_event(on).unwrap();
+    has(drive, RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) });
+    assert_eq!(drive.turn(8), Turn::Idle);
+    child
+}
+
+/// An id that is ready to connect.
+pub(crate) fn routed(drive: &mut Driven, id: IdKey) {
+    drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
+    says(drive, id, CmEvent::AddrResolved);
+    drive.resolve_route(id, Time::NEVER).unwrap();
+    says(drive, id, CmEvent::RouteResolved);
+}

@@ -1,0 +1,173 @@
+//! A method per request: the call that it makes, and what it returns.
+
+use std::cell::Cell;
+
+use cmid_proto::{
+    Acks, CmEvent, CmOption, Ece, Errno, Error, EventKind, Fault, PortSpace, Progress, RawEvent, Refused, State, Time,
+    Turn, Why,
+};
+
+use crate::device::{PARAM, addr, calls, channel_and_id, driven, fails, has, is_empty, requested, routed, says};
+
+fn why(error: Error) -> Option<Why> {
+    match error {
+        Error::Refused(Refused::Request { why, .. }) => Some(why),
+        Error::Refused(_) | Error::Failed(_) | Error::Fault(_) => None,
+    }
+}
+
+#[test]
+fn the_active_side() {
+    let mut drive = driven();
+    let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    drive.bind(id, addr(1)).unwrap();
+    drive.set_option(id, CmOption::Tos(4)).unwrap();
+    routed(&mut drive, id);
+    drive.set_ece(id, Ece { vendor_id: 1, options: 2 }).unwrap();
+    drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
+    says(&mut drive, id, CmEvent::ConnectResponse);
+    drive.establish(id).unwrap();
+    drive.disconnect(id, Time::NEVER).unwrap();
+    drive.teardown(id, Time::NEVER).unwrap();
+    let made = ["bind_addr", "set_option", "resolve_addr", "resolve_route", "set_local_ece", "connect", "establish"];
+    assert_eq!(calls(&mut drive), [&made[..], &["disconnect", "disconnect"]].concat());
+    assert_eq!(drive.core().state(id), Some(State::Closing));
+}
+
+#[test]
+fn the_passive_side() {
+    let mut drive = driven();
+    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    drive.listen(listener, 8).unwrap();
+    assert_eq!(calls(&mut drive), ["create_event_channel", "migrate_id", "listen"]);
+    let [first, second, third] = [(); 3].map(|()| requested(&mut drive, listener));
+    while drive.next_event(channel).is_some() {}
+    calls(&mut drive);
+    drive.accept(first, PARAM, b"welcome", Time::NEVER).unwrap();
+    drive.notify_established(first).unwrap();
+    drive.reject(second, b"no").unwrap();
+    drive.reject_ece(third, b"").unwrap();
+    assert_eq!(calls(&mut drive), ["accept", "notify", "reject", "reject"]);
+    fails(&mut drive, "destroy_id", Errno::EBUSY);
+    assert_eq!(drive.destroy(first, Time::NEVER).unwrap_err().errno(), Errno::EBUSY);
+    assert_eq!(drive.core().state(first), Some(State::Failed));
+}
+
+#[test]
+fn a_synchronous_listener_takes_a_request() {
+    let mut drive = driven();
+    let listener = drive.create_id(None, PortSpace::Tcp).unwrap();
+    drive.listen(listener, 8).unwrap();
+    drive.get_request(listener, Time::NEVER).unwrap();
+    let child = requested(&mut drive, listener);
+    assert_eq!(drive.core().sync_event(listener).map(|event| event.id), Some(child));
+}
+
+#[test]
+fn a_qp_is_made_and_destroyed_only_where_the_core_agrees() {
+    let mut drive = driven();
+    let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let made = Cell::new(0);
+    let make = || {
+        made.set(made.get() + 1);
+        Ok(made.get())
+    };
+    assert_eq!(drive.attach_qp(id, |_, _| make()).map_err(why), Err(Some(Why::NoDevice)));
+    assert_eq!(drive.detach_qp(id, |_, _| make().map(drop)).map_err(why), Err(Some(Why::NoQp)));
+    assert_eq!(made.get(), 0);
+    drive.bind(id, addr(1)).unwrap();
+    let failed = drive.attach_qp(id, |_, _| Err::<(), _>(Errno::ENOMEM)).unwrap_err();
+    assert!(matches!(failed, Error::Failed(failure) if (failure.call, failure.errno) == ("create_qp", Errno::ENOMEM)));
+    assert!(!drive.core().has_qp(id));
+    assert_eq!(drive.attach_qp(id, |_, _| make()).unwrap(), 1);
+    assert!(drive.core().has_qp(id));
+    assert_eq!(drive.attach_qp(id, |_, _| make()).map_err(why), Err(Some(Why::HasQp)));
+    let failed = drive.detach_qp(id, |_, _| Err(Errno::EBUSY)).unwrap_err();
+    assert!(matches!(failed, Error::Failed(failure) if (failure.call, failure.errno) == ("destroy_qp", Errno::EBUSY)));
+    assert!(drive.core().has_qp(id));
+    drive.detach_qp(id, |_, _| Ok(())).unwrap();
+    assert!(!drive.core().has_qp(id));
+}
+
+#[test]
+fn memberships_are_joined_and_left() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Udp);
+    drive.bind(id, addr(1)).unwrap();
+    let [one, two] = [10, 11].map(|last| drive.join(id, addr(last), false, Time::NEVER).unwrap());
+    assert_eq!(drive.join(id, addr(10), true, Time::NEVER).map_err(why), Err(Some(Why::AlreadyMember(addr(10)))));
+    fails(&mut drive, "join_multicast", Errno::ENOMEM);
+    assert_eq!(drive.join(id, addr(12), true, Time::NEVER).unwrap_err().errno(), Errno::ENOMEM);
+    has(&mut drive, RawEvent { group: Some(two), ..RawEvent::new(id, CmEvent::MulticastJoin) });
+    assert_eq!(drive.turn(8), Turn::Idle);
+    let receipt = drive.next_event(channel).unwrap().receipt.unwrap();
+    calls(&mut drive);
+    assert_eq!(drive.leave(id, one).unwrap(), Progress::Done);
+    assert_eq!(drive.leave(id, two).unwrap(), Progress::WhenAcked);
+    assert_eq!(calls(&mut drive), ["leave_multicast"]);
+    drive.ack(receipt).unwrap();
+    assert_eq!(calls(&mut drive), ["leave_multicast"]);
+    assert_eq!(drive.next_event(channel).map(|event| event.kind), Some(EventKind::Left));
+}
+
+#[test]
+fn a_migration_is_done_at_once_or_when_all_is_acked() {
+    let mut drive = driven();
+    let (here, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Tcp);
+    let there = drive.open_channel(Acks::Explicit).unwrap();
+    assert_eq!(drive.migrate(id, Some(there), Time::NEVER).unwrap(), Progress::Done);
+    says(&mut drive, id, CmEvent::AddrChange);
+    let receipt = drive.next_event(there).unwrap().receipt.unwrap();
+    assert_eq!(drive.migrate(id, Some(here), Time::NEVER).unwrap(), Progress::WhenAcked);
+    assert_eq!(drive.core().home(id), Some(there));
+    drive.ack(receipt).unwrap();
+    assert_eq!(drive.core().home(id), Some(here));
+    assert_eq!(drive.next_event(here).map(|event| event.kind), Some(EventKind::Migrated));
+    fails(&mut drive, "migrate_id", Errno::ENOMEM);
+    assert_eq!(drive.migrate(id, Some(there), Time::NEVER).unwrap_err().errno(), Errno::ENOMEM);
+    assert_eq!(drive.core().home(id), Some(here));
+}
+
+#[test]
+fn what_is_not_there_or_does_not_come_to_be_is_an_error() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    assert!(matches!(drive.close_channel(channel), Err(Error::Refused(Refused::ChannelInUse { .. }))));
+    fails(&mut drive, "create_id", Errno::ENOMEM);
+    assert_eq!(drive.create_id(Some(channel), PortSpace::Tcp).unwrap_err().errno(), Errno::ENOMEM);
+    assert_eq!(drive.core().ids(), 1);
+    drive.destroy(id, Time::NEVER).unwrap();
+    assert!(matches!(drive.bind(id, addr(1)), Err(Error::Refused(Refused::NoSuchId { .. }))));
+    assert!(matches!(drive.release(id), Err(Error::Refused(Refused::NoSuchId { .. }))));
+    drive.close_channel(channel).unwrap();
+    assert!(drive.create_id(Some(channel), PortSpace::Tcp).is_err());
+    is_empty(&drive);
+}
+
+#[test]
+fn an_id_that_the_device_does_not_release_has_left_the_core() {
+    let mut drive = driven();
+    let id = drive.create_id(None, PortSpace::Tcp).unwrap();
+    fails(&mut drive, "release", Errno::EIO);
+    let leak = Fault::Leak { call: "release", errno: Errno::EIO };
+    assert!(matches!(drive.release(id), Err(Error::Fault(fault)) if fault == leak));
+    assert_eq!(drive.core().ids(), 0);
+}
+
+#[test]
+fn an_id_for_which_there_is_no_room_can_be_adopted_later() {
+    let (mut from, mut to) = (driven(), driven());
+    let id = from.create_id(None, PortSpace::Tcp).unwrap();
+    from.bind(id, addr(1)).unwrap();
+    let loose = from.release(id).unwrap();
+    assert_eq!(loose.state(), State::Bound);
+    let mut last = None;
+    while let Ok(id) = to.create_id(None, PortSpace::Tcp) {
+        last = Some(id);
+    }
+    let refused = to.adopt(loose).unwrap_err();
+    assert!(matches!(refused.error, Error::Refused(Refused::Full("ids"))));
+    to.destroy(last.unwrap(), Time::NEVER).unwrap();
+    let id = to.adopt(refused.loose.unwrap()).unwrap();
+    assert_eq!(to.core().state(id), Some(State::Bound));
+}

@@ -1,0 +1,186 @@
+//! Turns: what they read, when they say that there is more, and when a driver may sleep.
+
+use std::time::Duration;
+
+use cmid_proto::{Acks, CmEvent, Errno, Error, Fault, PortSpace, Progress, RawEvent, Refused, Rest, State, Time, Turn};
+
+use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, requested, says};
+
+const CHANGE: CmEvent = CmEvent::AddrChange;
+
+#[test]
+fn a_turn_reads_no_more_than_its_budget_and_says_that_there_is_more() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    for _ in 0..3 {
+        has(&mut drive, RawEvent::new(id, CHANGE));
+    }
+    assert_eq!(drive.turn(2), Turn::More);
+    assert!(drive.has_work());
+    assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), 2);
+    assert_eq!(drive.turn(2), Turn::Idle);
+    assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), 1);
+    assert!(!drive.has_work());
+}
+
+#[test]
+fn a_turn_that_has_used_up_its_budget_and_finds_nothing_left_to_read_looks_once_more() {
+    let mut drive = driven();
+    let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    has(&mut drive, RawEvent::new(id, CHANGE));
+    // Only a read that finds nothing ends it.
+    assert_eq!(drive.turn(1), Turn::More);
+    assert_eq!(drive.settle(1), Rest::Look);
+    assert_eq!(drive.rest(), Rest::Until(None));
+    assert_eq!(drive.turn(0), Turn::Idle);
+}
+
+#[test]
+fn at_the_limit_on_events_a_driver_looks_to_the_application_and_reads_on_afterwards() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    for _ in 0..=LIMITS.events {
+        has(&mut drive, RawEvent::new(id, CHANGE));
+    }
+    assert_eq!(drive.turn(64), Turn::Full);
+    assert_eq!(drive.settle(64), Rest::Look);
+    // Also when there is no news: it cannot go on without the application.
+    assert_eq!(drive.settle(64), Rest::Look);
+    assert!(drive.next_event(channel).is_some());
+    assert_eq!(drive.turn(64), Turn::Full, "one is read, and whether there is another is not known");
+    assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), LIMITS.events as usize);
+    assert_eq!(drive.turn(64), Turn::Idle);
+    assert!(drive.next_event(channel).is_none());
+}
+
+#[test]
+fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_nobody_spins() {
+    let mut drive = driven();
+    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    drive.listen(listener, 1).unwrap();
+    let mut ids = Vec::new();
+    while let Ok(id) = drive.create_id(Some(channel), PortSpace::Tcp) {
+        ids.push(id);
+    }
+    assert_eq!(drive.core().ids(), LIMITS.ids as usize);
+    // Not a request, but it might have been one.
+    has(&mut drive, RawEvent::new(listener, CHANGE));
+    has(&mut drive, RawEvent::new(ids[0], CHANGE));
+    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(drive.next_event(channel).unwrap().id, ids[0]);
+    assert!(drive.next_event(channel).is_none());
+    assert_eq!(drive.destroy(ids[1], Time::NEVER).unwrap(), Progress::Done);
+    assert_eq!(drive.rest(), Rest::More);
+    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(drive.next_event(channel).unwrap().id, listener);
+}
+
+#[test]
+fn a_driver_sleeps_until_the_next_deadline_and_acts_on_it_once() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    drive.set_now(Time(1_000));
+    let deadline = drive.within(Duration::from_nanos(500));
+    drive.resolve_addr(id, None, addr(2), deadline).unwrap();
+    assert_eq!(drive.settle(8), Rest::Until(Some(deadline)));
+    assert_eq!(drive.next_timeout(), Some(Time(1_500)));
+    // A clock that goes back is not believed.
+    drive.set_now(Time(1_500));
+    drive.set_now(Time(3));
+    assert_eq!(drive.now(), Time(1_500));
+    assert!(drive.has_work());
+    assert_eq!(drive.rest(), Rest::More);
+    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.core().state(id), Some(State::Failed));
+    assert!(drive.next_event(channel).is_some());
+    assert_eq!(drive.settle(8), Rest::Until(None));
+}
+
+#[test]
+fn what_goes_wrong_with_a_channel_is_told_and_the_loop_goes_on() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    drive.device_mut().unreadable = Some(Errno::EFAULT);
+    drive.readable(channel);
+    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(drive.next_fault(), Some(Fault::Read { channel, errno: Errno::EFAULT }));
+    has(&mut drive, RawEvent::new(id, CmEvent::Established));
+    assert_eq!(drive.turn(8), Turn::Idle);
+    let fault = Fault::Event { id, state: State::Idle, event: CmEvent::Established };
+    assert_eq!((drive.next_fault(), drive.next_fault()), (Some(fault), None));
+    // One that is gone is not read.
+    drive.destroy(id, Time::NEVER).unwrap();
+    drive.readable(channel);
+    drive.close_channel(channel).unwrap();
+    drive.device_mut().unreadable = Some(Errno::EFAULT);
+    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(drive.next_fault(), None);
+    is_empty(&drive);
+}
+
+#[test]
+fn a_channel_that_is_being_closed_is_not_read_and_keeps_nobody_awake() {
+    let mut drive = driven();
+    let id = drive.create_id(None, PortSpace::Tcp).unwrap();
+    let home = drive.core().home(id).unwrap();
+    drive.readable(home);
+    fails(&mut drive, "destroy_event_channel", Errno::EINTR);
+    drive.destroy(id, Time::NEVER).unwrap();
+    // Nobody asked for it to be closed, so it is told as a fault.
+    let leak = Fault::Leak { call: "destroy_event_channel", errno: Errno::EINTR };
+    assert_eq!((drive.next_fault(), drive.next_fault()), (Some(leak), None));
+    assert_eq!(drive.turn(8), Turn::Idle);
+}
+
+#[test]
+fn the_newest_faults_are_kept() {
+    let mut drive = driven();
+    let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    says(&mut drive, id, CmEvent::Rejected);
+    for _ in 0..64 {
+        says(&mut drive, id, CmEvent::Established);
+    }
+    let told: Vec<_> = std::iter::from_fn(|| drive.next_fault()).collect();
+    assert_eq!(told.len(), 64);
+    assert!(told.iter().all(|fault| matches!(fault, Fault::Event { event: CmEvent::Established, .. })));
+}
+
+#[test]
+fn what_waited_for_an_ack_is_done_when_the_ack_returns() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Tcp);
+    says(&mut drive, id, CHANGE);
+    let receipt = drive.next_event(channel).unwrap().receipt.unwrap();
+    assert_eq!(drive.destroy(id, Time::NEVER).unwrap(), Progress::WhenAcked);
+    assert!(calls(&mut drive).is_empty());
+    drive.ack(receipt).unwrap();
+    assert_eq!(calls(&mut drive), ["destroy_id"]);
+    assert!(drive.next_event(channel).is_some());
+
+    // A receipt of another driver is refused.
+    let mut other = driven();
+    let (channel, id) = channel_and_id(&mut other, Acks::Explicit, PortSpace::Tcp);
+    says(&mut other, id, CHANGE);
+    let receipt = other.next_event(channel).unwrap().receipt.unwrap();
+    assert!(matches!(drive.ack(receipt), Err(Error::Refused(Refused::NothingOwed))));
+}
+
+#[test]
+fn a_request_returns_its_own_end_and_leaves_no_call_behind() {
+    let mut drive = driven();
+    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    drive.listen(listener, 1).unwrap();
+    calls(&mut drive);
+    let child = requested(&mut drive, listener);
+    assert_eq!(calls(&mut drive), ["migrate_id"]);
+    // The undelivered request goes with its listener, and fails to.
+    fails(&mut drive, "destroy_id", Errno::EINTR);
+    assert_eq!(drive.destroy(listener, Time::NEVER).unwrap(), Progress::Done);
+    assert_eq!(calls(&mut drive), ["destroy_id", "destroy_id", "destroy_event_channel"]);
+    assert_eq!(drive.next_fault(), Some(Fault::Leak { call: "destroy_id", errno: Errno::EINTR }));
+    assert_eq!((drive.core().state(child), drive.core().state(listener)), (None, None));
+    drive.close_channel(channel).unwrap();
+    is_empty(&drive);
+}

@@ -1,0 +1,99 @@
+//! No descriptor is waited for that is closed or has left, and none is open that nobody waits for.
+
+use cmid_proto::{Acks, Call, ChannelKey, CmEvent, Device, Errno, Error, PortSpace, RawEvent, Time, Watched};
+
+use crate::device::{Script, Waiting, addr, calls, channel_and_id, driven, fails, has, is_empty};
+
+#[test]
+fn a_channel_is_waited_for_from_its_opening_to_its_closing() {
+    let mut drive = driven();
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    assert!(drive.device().poller().channels.contains(&channel));
+    drive.close_channel(channel).unwrap();
+    assert_eq!(calls(&mut drive), ["create_event_channel", "destroy_event_channel"]);
+    is_empty(&drive);
+}
+
+#[test]
+fn a_channel_that_the_device_does_not_open_is_not_waited_for() {
+    let mut drive = driven();
+    fails(&mut drive, "create_event_channel", Errno::EMFILE);
+    assert_eq!(drive.open_channel(Acks::OnDelivery).unwrap_err().errno(), Errno::EMFILE);
+    is_empty(&drive);
+}
+
+#[test]
+fn a_channel_that_cannot_be_waited_for_is_not_opened() {
+    let mut drive = driven();
+    drive.device().poller().refuses.set(Some(Errno::ENOMEM));
+    assert_eq!(drive.open_channel(Acks::OnDelivery).unwrap_err().errno(), Errno::ENOMEM);
+    assert_eq!(calls(&mut drive), ["create_event_channel", "destroy_event_channel"]);
+    is_empty(&drive);
+    // One without a descriptor neither.
+    drive.device_mut().blind = true;
+    assert_eq!(drive.open_channel(Acks::OnDelivery).unwrap_err().errno(), Errno::EBADF);
+    assert_eq!(calls(&mut drive), ["create_event_channel", "destroy_event_channel"]);
+    is_empty(&drive);
+}
+
+#[test]
+fn a_channel_that_can_be_neither_waited_for_nor_closed_says_so() {
+    let mut watched = Watched::new(Script::new(), Waiting::default());
+    watched.poller().refuses.set(Some(Errno::ENOMEM));
+    watched.fails = Some(("destroy_event_channel", Errno::EINTR));
+    let channel = ChannelKey::from_bits(1 << 32).unwrap();
+    assert_eq!(watched.call(&Call::OpenChannel { channel }, &[]), Err(Errno::EINTR));
+}
+
+#[test]
+fn an_id_that_leaves_takes_its_channel_along() {
+    let (mut from, mut to) = (driven(), driven());
+    let id = from.create_id(None, PortSpace::Tcp).unwrap();
+    let loose = from.release(id).unwrap();
+    assert_eq!(calls(&mut from), ["create_event_channel", "create_id", "release"]);
+    is_empty(&from);
+    let id = to.adopt(loose).unwrap();
+    let home = to.core().home(id).unwrap();
+    assert!(to.device().poller().channels.contains(&home));
+    to.destroy(id, Time::NEVER).unwrap();
+    assert_eq!(calls(&mut to), ["adopt", "destroy_id", "destroy_event_channel"]);
+    is_empty(&to);
+}
+
+#[test]
+fn an_id_whose_channel_cannot_be_waited_for_is_not_adopted_and_is_destroyed() {
+    let (mut from, mut to) = (driven(), driven());
+    let id = from.create_id(None, PortSpace::Tcp).unwrap();
+    let loose = from.release(id).unwrap();
+    to.device().poller().refuses.set(Some(Errno::ENOMEM));
+    let refused = to.adopt(loose).unwrap_err();
+    assert_eq!((refused.error.errno(), refused.loose.is_none()), (Errno::ENOMEM, true));
+    assert_eq!(calls(&mut to), ["adopt", "destroy_id", "destroy_event_channel"]);
+    is_empty(&to);
+}
+
+#[test]
+fn an_id_that_the_device_does_not_adopt_leaves_nothing() {
+    let (mut from, mut to) = (driven(), driven());
+    let id = from.create_id(None, PortSpace::Tcp).unwrap();
+    let loose = from.release(id).unwrap();
+    fails(&mut to, "adopt", Errno::EMFILE);
+    let refused = to.adopt(loose).unwrap_err();
+    assert!(
+        matches!(refused.error, Error::Failed(failure) if (failure.call, failure.errno) == ("adopt", Errno::EMFILE))
+    );
+    assert_eq!(calls(&mut to), ["adopt"]);
+    is_empty(&to);
+}
+
+#[test]
+fn everything_else_is_the_devices() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
+    let device = drive.device_mut();
+    assert_eq!((device.local_addr(id), device.peer_addr(id)), (Ok(addr(1)), Ok(addr(2))));
+    assert_eq!(device.remote_ece(id).map(|ece| ece.vendor_id), Ok(3));
+    assert_eq!(device.fetch(channel, id).map(|raw| raw.map(|raw| raw.kind)), Ok(Some(CmEvent::AddrChange)));
+    assert_eq!(drive.remote_ece(id).map(|ece| ece.options), Ok(4));
+}

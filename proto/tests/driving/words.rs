@@ -1,0 +1,201 @@
+//! What errors say and which errno they stand for; and small things that everybody uses.
+
+use std::hash::{BuildHasher, RandomState};
+
+use cmid_proto::memory::{self, Code, MrState, PdState, Step, Subject, Valid};
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, Core, Errno, Error, Failure, Fault, GroupKey, IdKey, Limits, PortSpace, PrivateData,
+    RawEvent, Refused, State, Verb, Why,
+};
+
+use crate::device::addr;
+
+fn refused(why: Why) -> Refused {
+    let id = IdKey::from_bits(1 << 32).unwrap();
+    Refused::Request { id, request: Verb::Connect, state: State::Bound, why }
+}
+
+#[test]
+fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
+    let channel = ChannelKey::from_bits(1 << 32 | 3).unwrap();
+    let group = GroupKey::from_bits(1 << 32).unwrap();
+    let invalid = [
+        Why::WrongState,
+        Why::NoDevice,
+        Why::Stalls,
+        Why::Breaks,
+        Why::NoQp,
+        Why::HasQp,
+        Why::PrivateDataTooLong { len: 57, max: 56 },
+        Why::BadAddress,
+        Why::AlreadySync,
+        Why::NotSync,
+        Why::AlreadySent,
+        Why::NotDatagram,
+        Why::NotForDatagrams,
+        Why::NoVendor,
+        Why::IsOver,
+    ];
+    let busy = [Why::Busy(Verb::Bind), Why::OwesAcks, Why::SharesChannel, Why::BeingCreated, Why::HasGroups];
+    let others = [
+        (Why::DeviceGone, Errno::ENXIO),
+        (Why::NotConnected, Errno::ENOTCONN),
+        (Why::IsConnected, Errno::EISCONN),
+        (Why::AlreadyMember(addr(1)), Errno::EADDRINUSE),
+        (Why::NoSuchGroup(group), Errno::EADDRNOTAVAIL),
+        (Why::NoSuchChannel(channel), Errno::EBADF),
+        (Why::TooLate, Errno::ETIMEDOUT),
+        (Why::NoChannelLeft, Errno::ENOMEM),
+        (Why::NoGroupLeft, Errno::ENOMEM),
+    ];
+    let all = invalid.map(|why| (why, Errno::EINVAL)).into_iter().chain(busy.map(|why| (why, Errno::EBUSY)));
+    for (why, errno) in all.chain(others) {
+        assert_eq!(Error::from(refused(why)).errno(), errno, "{why}");
+    }
+    let id = IdKey::from_bits(1 << 32).unwrap();
+    let rest = [
+        (Refused::NoSuchId { id, request: Verb::Bind }, Errno::ENOENT),
+        (Refused::NoSuchChannel { channel }, Errno::EBADF),
+        (Refused::ChannelInUse { channel }, Errno::EBUSY),
+        (Refused::NothingOwed, Errno::EINVAL),
+        (Refused::Full("ids"), Errno::ENOMEM),
+    ];
+    for (refused, errno) in rest {
+        assert_eq!(refused.errno(), errno, "{refused}");
+    }
+}
+
+#[test]
+fn failures_have_the_errno_of_the_device_and_faults_its_or_eio() {
+    let (id, channel) = (IdKey::from_bits(2 << 32 | 5).unwrap(), ChannelKey::from_bits(1 << 32).unwrap());
+    let failure = Failure { call: "connect", state: State::Connecting, errno: Errno(4711) };
+    assert_eq!(
+        (Error::from(failure).errno(), failure.to_string().as_str()),
+        (Errno(4711), "connect while connecting: errno 4711")
+    );
+    let faults = [
+        (
+            Fault::Event { id, state: State::Idle, event: CmEvent::Unknown(77) },
+            Errno::EIO,
+            "UNKNOWN(77) on id5.2 while idle",
+        ),
+        (Fault::WrongChild { id }, Errno::EIO, "a connection request under the wrong key id5.2"),
+        (Fault::NoSuchChannel { channel }, Errno::EIO, "an event on channel ch0, which does not exist"),
+        (Fault::Leak { call: "destroy", errno: Errno::EINTR }, Errno::EINTR, "destroy failed: EINTR"),
+        (Fault::Read { channel, errno: Errno::EBADF }, Errno::EBADF, "reading channel ch0 failed: EBADF"),
+    ];
+    for (fault, errno, text) in faults {
+        assert_eq!((Error::from(fault).errno(), fault.to_string().as_str()), (errno, text));
+    }
+}
+
+#[test]
+fn every_refusal_of_memory_has_its_errno() {
+    use memory::Why;
+    let invalid = [
+        Why::OnlyDeregister,
+        Why::Gone,
+        Why::NothingToChange,
+        Why::UnknownFlags(8),
+        Why::NoBuffer,
+        Why::Empty,
+        Why::NoPd,
+        Why::OtherDevice,
+        Why::AccessWithoutFlag,
+        Why::RemoteWithoutLocalWrite,
+    ];
+    let busy = [Why::Busy, Why::InFlight, Why::InDoubt, Why::InUse(2)];
+    let all = invalid.map(|why| (why, Errno::EINVAL)).into_iter().chain(busy.map(|why| (why, Errno::EBUSY)));
+    for (why, errno) in all.chain([(Why::DeviceGone, Errno::EIO)]) {
+        let refused = memory::Refused { request: memory::Verb::Reregister, subject: Subject::Mr(None), why };
+        assert_eq!(memory::Error::from(refused).errno(), errno, "{why}");
+        assert_eq!(refused.to_string(), format!("re-register an MR: {why}"));
+    }
+}
+
+#[test]
+fn errors_of_memory_say_the_step_the_code_and_what_is_left() {
+    let failure = |step| memory::Failure { step, errno: Errno::ENOMEM, valid: Valid::Neither };
+    let steps = [
+        (Step::Reregister(Code::Cmd), "ibv_rereg_mr: ERR_CMD, "),
+        (Step::RegisterAnew, "registering anew, ibv_reg_mr: "),
+        (Step::DeregisterOld, "registered anew, ibv_dereg_mr of the old one: "),
+        (Step::Deregister, "ibv_dereg_mr: "),
+    ];
+    for (step, text) in steps {
+        let error = memory::Error::from(failure(step));
+        assert_eq!(error.to_string(), format!("{text}ENOMEM; the MR can only be deregistered"));
+        assert_eq!(error.errno(), Errno::ENOMEM);
+    }
+    let valid = [Valid::Old, Valid::New].map(|valid| valid.to_string());
+    assert_eq!(valid, ["the old registration is valid", "the new registration is valid"]);
+    let fault = |subject| memory::Fault { outcome: memory::Verb::Register, subject };
+    assert_eq!(fault(Subject::Mr(Some(MrState::Gone))).to_string(), "an outcome of register for an MR while gone");
+    assert_eq!(fault(Subject::Pd(PdState::Live)).to_string(), "an outcome of register for a PD while live");
+    let others = [
+        (memory::Error::from(fault(Subject::Pd(PdState::Live))), Errno::EIO),
+        (memory::Error::Register(Errno::EFAULT), Errno::EFAULT),
+        (memory::Error::Dealloc(Errno::EBUSY), Errno::EBUSY),
+    ];
+    for (error, errno) in others {
+        assert_eq!(error.errno(), errno, "{error}");
+    }
+}
+
+#[test]
+fn codes_are_what_the_library_returns() {
+    let names = ["done", "ERR_INPUT", "ERR_DONT_FORK_NEW", "ERR_DO_FORK_OLD", "ERR_CMD", "ERR_CMD_AND_DO_FORK_NEW"];
+    for (at, (code, name)) in Code::ALL.into_iter().zip(names).enumerate() {
+        assert_eq!((code.as_raw(), code.to_string().as_str()), (-(at as i32), name));
+        assert_eq!(Code::from_raw(code.as_raw()), code);
+    }
+    assert_eq!((Code::from_raw(-6).as_raw(), Code::from_raw(-6).to_string().as_str()), (-6, "the undocumented -6"));
+}
+
+#[test]
+fn cores_that_are_equal_hash_alike_and_others_do_not() {
+    let hasher = RandomState::new();
+    let mut core = Core::new(Limits::default());
+    let channel = core.open_channel(Acks::OnDelivery).unwrap();
+    let id = core.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    while let Some((token, _)) = core.poll_call() {
+        core.handle_outcome(token, Ok(())).unwrap();
+    }
+    let before = core.clone();
+    let data =
+        |first| RawEvent { private_data: if first { &[1] } else { &[2] }, ..RawEvent::new(id, CmEvent::AddrChange) };
+    core.handle_event(channel, data(true)).unwrap();
+    let mut other = before.clone();
+    other.handle_event(channel, data(false)).unwrap();
+    let same = core.clone();
+    assert_eq!((&core, hasher.hash_one(&core)), (&same, hasher.hash_one(&same)));
+    for differs in [&before, &other] {
+        assert_ne!(&core, differs);
+        assert_ne!(hasher.hash_one(&core), hasher.hash_one(differs));
+    }
+}
+
+#[test]
+fn private_data_is_its_bytes() {
+    let hasher = RandomState::new();
+    let [one, same, other] = [&[1, 2][..], &[1, 2], &[1, 2, 0]].map(PrivateData::copy_of);
+    assert_eq!((&one, hasher.hash_one(&one)), (&same, hasher.hash_one(&same)));
+    assert_ne!(one, other);
+    assert_eq!((&*other, format!("{other:?}").as_str()), (&[1, 2, 0][..], "[01, 02] of 3"));
+}
+
+#[test]
+fn numbers_of_errors_have_their_names() {
+    let named = [(Errno::EPERM, "EPERM"), (Errno::ETIMEDOUT, "ETIMEDOUT"), (Errno::ECANCELED, "ECANCELED")];
+    for (errno, name) in named {
+        assert_eq!((errno.symbol(), format!("{errno:?}").as_str()), (Some(name), name));
+    }
+    assert_eq!((Errno(0).symbol(), Errno(-3).to_string().as_str()), (None, "errno -3"));
+}
+
+#[test]
+fn a_vector_is_a_buffer() {
+    let buffer = vec![0; 3];
+    assert_eq!((memory::Buffer::len(&buffer), memory::Buffer::is_empty(&buffer)), (3, false));
+    assert!(memory::Buffer::is_empty(&Vec::new()));
+}

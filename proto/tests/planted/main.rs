@@ -1,0 +1,90 @@
+//! What bugs of `planted/` have shown that no other test looked at.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[allow(dead_code, clippy::wildcard_enum_match_arm, reason = "of the dialogues")]
+#[path = "../dialogues/fixture.rs"]
+mod fixture;
+
+use cmid_proto::{Acks, CmEvent, Errno, EventKind, Request, State};
+
+use crate::fixture::{LISTEN, OK, Stage, cm, to};
+
+#[test]
+fn the_id_of_a_request_follows_its_listener_when_its_last_ack_is_in() {
+    let mut stage = Stage::new();
+    let [here, there, beyond] = [(); 3].map(|()| stage.channel(Acks::Explicit));
+    let listener = stage.id(Some(here));
+    stage.does(listener, LISTEN);
+    let child = stage.says_request(listener);
+    stage.does(child, to(there));
+    stage.says(child, CmEvent::AddrChange);
+    let event = stage.expect_event(there, child, cm(CmEvent::AddrChange));
+    stage.does(listener, to(there));
+    // From where the id is by chance.
+    stage.does(listener, to(beyond));
+    assert_eq!((stage.core.home(child), stage.core.line(child)), (Some(beyond), Some(there)));
+    stage.no_call();
+    stage.acks(event);
+    stage.expect_call("migrate_id", OK);
+    assert_eq!(stage.core.line(child), Some(beyond));
+    stage.sees(beyond, child, cm(CmEvent::ConnectRequest));
+    stage.ends(&[child, listener], &[here, there, beyond]);
+}
+
+#[test]
+fn events_that_move_are_news() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let there = stage.channel(Acks::OnDelivery);
+    let id = stage.id(Some(here));
+    stage.says(id, CmEvent::AddrChange);
+    let before = stage.core.news();
+    stage.does(id, to(there));
+    assert_ne!(stage.core.news(), before, "whoever serves the new channel has not looked at it");
+}
+
+#[test]
+fn a_migration_that_fails_after_the_acks_tells_a_negative_errno() {
+    let (mut stage, here) = Stage::on(Acks::Explicit);
+    let there = stage.channel(Acks::Explicit);
+    let id = stage.id(Some(here));
+    stage.says(id, CmEvent::AddrChange);
+    let event = stage.expect_event(here, id, cm(CmEvent::AddrChange));
+    stage.asks(id, to(there)).unwrap();
+    stage.acks(event);
+    stage.expect_call("migrate_id", Err(Errno::ENOMEM));
+    let told = stage.sees(here, id, EventKind::Migrated);
+    assert_eq!((told.status, told.result()), (-Errno::ENOMEM.0, Err(Errno::ENOMEM)));
+}
+
+#[test]
+fn a_destruction_that_fails_after_the_acks_tells_a_negative_errno() {
+    let (mut stage, here) = Stage::on(Acks::Explicit);
+    let id = stage.id(Some(here));
+    stage.says(id, CmEvent::AddrChange);
+    let event = stage.expect_event(here, id, cm(CmEvent::AddrChange));
+    stage.asks(id, Request::Destroy).unwrap();
+    stage.acks(event);
+    stage.expect_call("destroy_id", Err(Errno::EBUSY));
+    assert_eq!(stage.sees(here, id, EventKind::Destroyed).status, -Errno::EBUSY.0);
+    assert_eq!(stage.state(id), State::Failed);
+}
+
+#[test]
+fn a_request_is_not_delivered_while_the_device_moves_its_listener() {
+    let (mut stage, here) = Stage::on(Acks::Explicit);
+    let there = stage.channel(Acks::Explicit);
+    let listener = stage.id(Some(here));
+    stage.does(listener, LISTEN);
+    let child = stage.says_request(listener);
+    // A listener that has lost its device is moved as any other id.
+    let line = stage.core.line(listener).unwrap();
+    stage.says_on(line, fixture::raw(listener, CmEvent::DeviceRemoval, 0));
+    stage.asks(listener, to(there)).unwrap();
+    let (token, _) = stage.takes_call("migrate_id");
+    stage.no_event(here);
+    stage.answers(token, OK);
+    stage.all_well();
+    stage.sees(there, child, cm(CmEvent::ConnectRequest));
+    stage.sees(there, listener, cm(CmEvent::DeviceRemoval));
+}
