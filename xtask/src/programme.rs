@@ -4,11 +4,12 @@ use cmid_softroce::Kernel;
 
 use crate::{
     blocking, checks, compile_fail, conformance, datagrams, hazards, host, interop, kernel_rereg, memory, rows,
+    sanitize::Extent,
     step::{
         On, Step,
-        Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host},
+        Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host, Sanitize},
     },
-    tables,
+    tables, unsafety,
 };
 
 /// What the VM runs.
@@ -42,6 +43,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "minimum Rust version", work: Host(checks::minimum_rust_version) },
     Step { name: "docs/tables.md", work: Host(tables::check) },
     Step { name: "docs/memory.md", work: Host(memory::check) },
+    Step { name: "docs/unsafe.md", work: Host(unsafety::check) },
     Step { name: "docs/rows.md", work: Host(rows::check) },
     Step { name: "docs/hazards.md", work: Host(hazards::check) },
     Step { name: "dependencies of cmid-proto", work: Host(checks::proto_dependencies) },
@@ -66,6 +68,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step { name: "the lost wake-up of librdmacm", work: Guest(On::Asked, 120, "examples/lost_wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
+    Step { name: "under AddressSanitizer", work: Sanitize(On::Asked, Extent::Quick) },
     Step { name: "rping against rdma-core's", work: GuestCommand(On::Asked, 600, interop::command) },
     Step { name: "datagrams and multicast", work: GuestCommand(On::Asked, 600, datagrams::command) },
     Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(On::Asked, 600, blocking::command) },
@@ -102,6 +105,8 @@ pub(crate) const SLOW: &[Step] = &[
         name: "re-registration by the kernel itself, and fencing",
         work: GuestCommand(On::Kernel(Kernel::V6_1), 300, kernel_rereg::command),
     },
+    Step { name: "under AddressSanitizer, all of it", work: Sanitize(On::Kernel(Kernel::V6_12), Extent::Full) },
+    Step { name: "under AddressSanitizer, quickly", work: Sanitize(On::Kernel(Kernel::V6_1), Extent::Quick) },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
 ];

@@ -250,7 +250,9 @@ mod tests {
         }
         // SAFETY: never registered.
         let buffer = || unsafe { Buffer::from_raw(NonNull::dangling(), 8, Box::new(Owner)) };
-        drop(Pinned::new(buffer()));
+        {
+            let _ends_here = Pinned::new(buffer());
+        }
         assert!(!DROPPED.load(Ordering::Relaxed));
         drop(Pinned::new(buffer()).release());
         assert!(DROPPED.load(Ordering::Relaxed));
