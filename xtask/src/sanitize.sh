@@ -53,7 +53,6 @@ clean "$programs/examples/faults" none
 
 clean "$programs/examples/device"
 clean "$programs/examples/lost_wakeup"
-clean env LD_PRELOAD=/tmp/shim.so "$programs/examples/rereg" --expect "$expect"
 # There librdmacm leaks an id: it destroys that of a request that it cannot read, but on the channel that the listener has moved
 # to, where the kernel does not know it (ucma_process_conn_req, rdma_destroy_id). Its table of ids keeps it until another
 # has the number, which is never so in a process that runs nothing else. cmid itself never has the kernel move a listener.
@@ -66,6 +65,7 @@ if [ "$extent" = full ]; then
 else
     clean "$programs/conformance" "$@" --driver epoll
 fi
-# It takes a device away for good.
+# Each of these takes a device away for good.
+clean env LD_PRELOAD=/tmp/shim.so "$programs/examples/rereg" --expect "$expect"
 clean "$programs/examples/device" removal
 echo "$reported mistakes reported; $ran programs ran as they should"
