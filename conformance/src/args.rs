@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// That library is loaded into this process.
     #[arg(long, hide = true)]
     pub(crate) shimmed: bool,
+    /// Not the scenarios whose names contain this; can be given several times.
+    #[arg(long, value_name = "PART")]
+    pub(crate) skip: Vec<String>,
     /// Only scenarios whose names contain this.
     pub(crate) filter: Option<String>,
 }

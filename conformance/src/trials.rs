@@ -16,6 +16,7 @@ pub(crate) struct Plan {
     speed: Speed,
     driver: Option<&'static str>,
     filter: Option<String>,
+    skip: Vec<String>,
     alone: Option<String>,
     /// A device that a program has opened goes away for good only when the program ends. So what takes it away runs in a
     /// process of its own, and first: this one has not opened the device yet.
@@ -30,6 +31,7 @@ impl Plan {
             speed: args.speed,
             driver: args.driver.map(|driver| driver.name()),
             filter: args.filter.clone(),
+            skip: args.skip.clone(),
             alone: args.alone.clone(),
             apart: args.device == DeviceName::Verbs && args.alone.is_none(),
             shim: args.rereg_shim.clone(),
@@ -39,7 +41,11 @@ impl Plan {
     fn wants(&self, entry: &Entry) -> bool {
         match &self.alone {
             Some(name) => entry.name == name,
-            None => entry.speed == self.speed && self.filter.as_ref().is_none_or(|part| entry.name.contains(part)),
+            None => {
+                entry.speed == self.speed
+                    && self.filter.as_ref().is_none_or(|part| entry.name.contains(part))
+                    && !self.skip.iter().any(|part| entry.name.contains(part))
+            }
         }
     }
 

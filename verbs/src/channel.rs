@@ -58,7 +58,7 @@ pub(crate) fn set_nonblocking(fd: c_int) -> Result<(), Errno> {
     if flags < 0 {
         return Err(errno::last());
     }
-    // SAFETY: as above.
+    // SAFETY: as for the first command.
     if unsafe { ffi::fcntl(fd, ffi::F_SETFL, flags | ffi::O_NONBLOCK) } < 0 {
         return Err(errno::last());
     }

@@ -3,7 +3,9 @@
 use core::mem::{MaybeUninit, size_of};
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use crate::ffi::{AF_INET, AF_INET6, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+use crate::ffi::{
+    AF_INET, AF_INET6, in_addr, in6_addr, sa_family_t, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
+};
 
 /// An address in C's form, with room for any family.
 pub(crate) struct CAddr(sockaddr_storage);
@@ -14,27 +16,27 @@ const _: () = assert!(align_of::<sockaddr_in6>() <= align_of::<sockaddr_storage>
 
 impl CAddr {
     pub(crate) fn new(addr: SocketAddr) -> Self {
-        // SAFETY: sockaddr_storage is plain integers; all bytes zero is a value of it.
-        let mut storage: sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut storage = no_address();
         let place = &raw mut storage;
         match addr {
             SocketAddr::V4(v4) => {
-                // SAFETY: as above.
-                let mut sin: sockaddr_in = unsafe { MaybeUninit::zeroed().assume_init() };
-                sin.sin_family = AF_INET as sa_family_t;
-                sin.sin_port = v4.port().to_be();
-                sin.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+                let sin = sockaddr_in {
+                    sin_family: AF_INET as sa_family_t,
+                    sin_port: v4.port().to_be(),
+                    sin_addr: in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                    sin_zero: [0; 8],
+                };
                 // SAFETY: the storage is as large and as aligned as the address (asserted above).
                 unsafe { place.cast::<sockaddr_in>().write(sin) };
             }
             SocketAddr::V6(v6) => {
-                // SAFETY: as above.
-                let mut sin6: sockaddr_in6 = unsafe { MaybeUninit::zeroed().assume_init() };
-                sin6.sin6_family = AF_INET6 as sa_family_t;
-                sin6.sin6_port = v6.port().to_be();
-                sin6.sin6_flowinfo = v6.flowinfo();
-                sin6.sin6_addr.s6_addr = v6.ip().octets();
-                sin6.sin6_scope_id = v6.scope_id();
+                let sin6 = sockaddr_in6 {
+                    sin6_family: AF_INET6 as sa_family_t,
+                    sin6_port: v6.port().to_be(),
+                    sin6_flowinfo: v6.flowinfo(),
+                    sin6_addr: in6_addr { s6_addr: v6.ip().octets() },
+                    sin6_scope_id: v6.scope_id(),
+                };
                 // SAFETY: the storage is as large and as aligned as the address (asserted above).
                 unsafe { place.cast::<sockaddr_in6>().write(sin6) };
             }
@@ -55,6 +57,12 @@ impl CAddr {
     pub(crate) fn as_mut_ptr(&mut self) -> *mut sockaddr {
         (&raw mut self.0).cast()
     }
+}
+
+/// Of no family.
+fn no_address() -> sockaddr_storage {
+    // SAFETY: sockaddr_storage is plain integers; all bytes zero is a value of it.
+    unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
 /// The address in a `sockaddr_storage`; `None` if its family is neither of the two (0 while there is no address).
@@ -85,8 +93,7 @@ pub(crate) unsafe fn from_raw(addr: *const sockaddr, len: socklen_t) -> Option<S
     if addr.is_null() {
         return None;
     }
-    // SAFETY: sockaddr_storage is plain integers; all bytes zero is a value of it.
-    let mut storage: sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
+    let mut storage = no_address();
     let len = size_of::<sockaddr_storage>().min(len as usize);
     // SAFETY: as the caller promises; at most the size of the storage is copied, and the two do not overlap.
     unsafe { addr.cast::<u8>().copy_to_nonoverlapping((&raw mut storage).cast(), len) };

@@ -1,5 +1,7 @@
 //! What must not compile: the examples of cmid-verbs that say so.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, ensure};
 
 use crate::context::Context;
@@ -10,13 +12,18 @@ const AT_LEAST: usize = 10;
 /// None of them compiles, each for the reason it names. Only an unstable rustdoc looks at the reason; in a folder of its own,
 /// as the variable has everything built again.
 pub(crate) fn check(context: &mut Context) -> Result<()> {
-    let target = context.target().join("compile-fail");
+    let target = target(context);
     let arguments = ["test", "--doc", "--package", "cmid-verbs"];
     let variables = [("RUSTC_BOOTSTRAP", "1".as_ref()), ("CARGO_TARGET_DIR", target.as_os_str())];
     let said = context.cargo_tells(&arguments, &variables)?;
     let looked_at = refused(&said);
     ensure!(looked_at >= AT_LEAST, "{looked_at} examples do not compile, {AT_LEAST} at least should be there");
     Ok(())
+}
+
+/// Where cargo builds what takes unstable options.
+pub(crate) fn target(context: &Context) -> PathBuf {
+    context.target().join("unstable")
 }
 
 /// How many examples were found not to compile, in what the tests say.

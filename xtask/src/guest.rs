@@ -6,16 +6,24 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use cmid_softroce::{Kernel, Options};
 
 /// Runs a command for at most `limit` seconds; it may write to these directories.
 pub(crate) fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>) -> Result<()> {
     let options = Options { kernel, timeout: Duration::from_secs(limit), writable, ..Options::default() };
-    match cmid_softroce::run(&options, command)? {
-        0 => Ok(()),
-        status => bail!("in the VM: exit status {status}"),
-    }
+    conclude(cmid_softroce::run(&options, command)?)
+}
+
+/// The same with more memory than usual, in MiB.
+pub(crate) fn run_with_memory(kernel: Kernel, limit: u64, memory_mib: u32, command: &[OsString]) -> Result<()> {
+    let options = Options { kernel, timeout: Duration::from_secs(limit), memory_mib, ..Options::default() };
+    conclude(cmid_softroce::run(&options, command)?)
+}
+
+fn conclude(status: u8) -> Result<()> {
+    ensure!(status == 0, "in the VM: exit status {status}");
+    Ok(())
 }
 
 /// One of several commands that run at once, each in a VM of its own.

@@ -36,7 +36,7 @@ pub(crate) fn command(context: &Context, kernel: Kernel) -> Vec<OsString> {
 }
 
 /// What soft-RoCE's driver in this kernel can re-register. It can since 6.5; Ubuntu's kernels are newer.
-fn expected(kernel: Kernel) -> &'static str {
+pub(crate) fn expected(kernel: Kernel) -> &'static str {
     match kernel {
         Kernel::V6_1 => "none",
         Kernel::V6_12 | Kernel::Ubuntu => "pd-access",

@@ -26,9 +26,11 @@ mod references;
 mod replay;
 mod reregistration;
 mod rows;
+mod sanitize;
 mod softroce;
 mod step;
 mod tables;
+mod unsafety;
 mod waits;
 
 use clap::{Parser, Subcommand};
@@ -46,11 +48,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Run what has unsafe code under AddressSanitizer and LeakSanitizer, in the VM
+    Sanitize(sanitize::Arguments),
     /// Run a command in a small VM whose kernel has soft-RoCE; the exit status is the command's
     Softroce(softroce::Arguments),
     /// Show rping on the simulator: nothing but Rust is needed
     Demo,
-    /// Render the core's tables into docs/tables.md and docs/memory.md, and the conformance results into docs/rows.md
+    /// Render the core's tables into docs/tables.md and docs/memory.md, the arguments for unsafe code into docs/unsafe.md,
+    /// and the conformance results into docs/rows.md
     Diagrams {
         /// Only say whether the files are up to date, and whether the tests that docs/ names exist
         #[arg(long)]
@@ -104,6 +109,9 @@ fn main() -> ExitCode {
         Verb::Diagrams { check } => Context::new(Kernel::default())
             .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),
         Verb::Record => Context::new(Kernel::default()).and_then(|context| conformance::record(&context)),
+        Verb::Sanitize(arguments) => {
+            Context::new(arguments.kernel).and_then(|mut context| sanitize::run(&mut context, &arguments))
+        }
         Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
         Verb::Replay(arguments) => replay::run(&arguments),
         Verb::Coverage => Context::new(Kernel::default()).and_then(|mut context| coverage::run(&mut context)),
@@ -137,12 +145,14 @@ const DEMO: &[&str] = &["run", "--release", "--quiet", "--package", "rping", "--
 fn write_documents(context: &Context) -> anyhow::Result<()> {
     tables::write(context)?;
     memory::write(context)?;
+    unsafety::write(context)?;
     rows::write(context)
 }
 
 fn check_documents(context: &mut Context) -> anyhow::Result<()> {
     tables::check(context)?;
     memory::check(context)?;
+    unsafety::check(context)?;
     rows::check(context)?;
     hazards::check(context)
 }

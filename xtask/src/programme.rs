@@ -5,11 +5,12 @@ use cmid_softroce::Kernel;
 use crate::{
     blocking, checks, compile_fail, conformance, coverage, datagrams, hazards, host, interop, kernel_rereg, memory,
     planted, rows,
+    sanitize::Extent,
     step::{
         On, Step,
-        Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host},
+        Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host, Sanitize},
     },
-    tables,
+    tables, unsafety,
 };
 
 /// Which of them.
@@ -61,6 +62,7 @@ const STEPS: &[Step] = &[
     Step { name: "minimum Rust version", work: Host(checks::minimum_rust_version) },
     Step { name: "docs/tables.md", work: Host(tables::check) },
     Step { name: "docs/memory.md", work: Host(memory::check) },
+    Step { name: "docs/unsafe.md", work: Host(unsafety::check) },
     Step { name: "docs/rows.md", work: Host(rows::check) },
     Step { name: "docs/hazards.md", work: Host(hazards::check) },
     Step { name: "planted bugs can be planted", work: Host(planted::check) },
@@ -79,6 +81,7 @@ const STEPS: &[Step] = &[
     Step { name: "coverage of cmid-proto", work: Host(coverage::run) },
     Step { name: "what must not compile does not, for the reason it names", work: Host(compile_fail::check) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
+    Step { name: "under AddressSanitizer", work: Sanitize(On::Asked, Extent::Quick) },
     Step { name: "cmid-verbs by itself", work: Guest(On::Asked, 300, "examples/device", &[]) },
     Step { name: "a device goes from under cmid-verbs", work: Guest(On::Asked, 300, "examples/device", &["removal"]) },
     Step {
@@ -123,6 +126,8 @@ const SLOW: &[Step] = &[
         name: "re-registration by the kernel itself, and fencing",
         work: GuestCommand(On::Kernel(Kernel::V6_1), 300, kernel_rereg::command),
     },
+    Step { name: "under AddressSanitizer, all of it", work: Sanitize(On::Kernel(Kernel::V6_12), Extent::Full) },
+    Step { name: "under AddressSanitizer, quickly", work: Sanitize(On::Kernel(Kernel::V6_1), Extent::Quick) },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
     Step { name: "planted bugs are found", work: Host(planted::all) },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },

@@ -1,6 +1,12 @@
 //! Steps, their order, their times, and the summary.
 
-use crate::{conformance, context::Context, guest, lanes, programme::Programme};
+use crate::{
+    conformance,
+    context::Context,
+    guest, lanes,
+    programme::Programme,
+    sanitize::{self, Extent},
+};
 use anyhow::{Context as _, Error, Result, bail};
 use cmid_softroce::Kernel;
 use std::{
@@ -35,6 +41,8 @@ pub(crate) enum Work {
     Guest(On, u64, &'static str, &'static [&'static str]),
     /// Runs in the VM, for at most so many seconds, a command that is put together first, for that kernel.
     GuestCommand(On, u64, fn(&Context, Kernel) -> Vec<OsString>),
+    /// Builds something of its own and runs it in the VM.
+    Sanitize(On, Extent),
 }
 
 /// The kernel that a step runs on.
@@ -64,7 +72,8 @@ impl Work {
             | Work::Conformance(..)
             | Work::Guests(..)
             | Work::Guest(..)
-            | Work::GuestCommand(..) => true,
+            | Work::GuestCommand(..)
+            | Work::Sanitize(..) => true,
         }
     }
 
@@ -76,7 +85,7 @@ impl Work {
     fn place(&self, context: &Context) -> String {
         match self {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::BuildForGuest(_) => "host".to_owned(),
-            Work::Conformance(on, _) | Work::Guest(on, ..) | Work::GuestCommand(on, ..) => {
+            Work::Conformance(on, _) | Work::Guest(on, ..) | Work::GuestCommand(on, ..) | Work::Sanitize(on, _) => {
                 format!("VM, kernel {}", on.kernel(context))
             }
             Work::Guests(kernels, _) => format!("VMs, kernels {kernels}"),
@@ -102,6 +111,7 @@ impl Work {
                 let kernel = on.kernel(context);
                 guest::run(kernel, *limit, &command(context, kernel), Vec::new())
             }
+            Work::Sanitize(on, extent) => sanitize::step(context, on.kernel(context), *extent),
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn asked() -> u32 {
 /// errno, 0 if it did it, -1 if none was moved.
 pub(crate) fn dealloc_pd() -> i32 {
     let function = symbol(c"cmid_rereg_shim_dealloc_pd");
-    // SAFETY: as above.
+    // SAFETY: the function of the shim, which has this type; not null (looked at).
     let function: extern "C" fn() -> c_int = unsafe { mem::transmute(function) };
     function()
 }

@@ -138,6 +138,6 @@ fn errno() -> c_int {
 }
 
 fn set_errno(errno: c_int) {
-    // SAFETY: as above.
+    // SAFETY: it is this thread's, always there.
     unsafe { *libc::__errno_location() = errno };
 }

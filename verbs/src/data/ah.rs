@@ -32,7 +32,7 @@ pub struct Ah {
 
 // SAFETY: libibverbs is thread-safe, and an address handle is tied to no thread.
 unsafe impl Send for Ah {}
-// SAFETY: as above; nothing is written to the ibv_ah after its creation.
+// SAFETY: libibverbs is thread-safe, and nothing is written to the ibv_ah after its creation.
 unsafe impl Sync for Ah {}
 
 /// Where one datagram goes.

@@ -52,7 +52,7 @@ impl Contexts {
 // SAFETY: libibverbs is thread-safe: a context may be used by, and its count dropped from, any thread at any time
 // (librdmacm guards the count with its own lock).
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: libibverbs is thread-safe, and nothing is written to the ibv_context by this crate; the flag is atomic.
 unsafe impl Sync for Context {}
 
 impl Context {

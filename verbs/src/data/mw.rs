@@ -41,7 +41,7 @@ pub struct Mw {
 
 // SAFETY: libibverbs is thread-safe, and a window is tied to no thread.
 unsafe impl Send for Mw {}
-// SAFETY: as above; what writes to the ibv_mw takes the window by `&mut`.
+// SAFETY: libibverbs is thread-safe, and what writes to the ibv_mw takes the window by `&mut`.
 unsafe impl Sync for Mw {}
 
 impl Pd {
@@ -74,31 +74,31 @@ impl Mw {
     /// What the provider answers, with the window.
     pub fn dealloc(mut self) -> Result<(), (Self, Errno)> {
         match self.dealloc_raw() {
-            Ok(()) => {
-                self.live = false;
-                Ok(())
-            }
+            Ok(()) => Ok(()),
             Err(errno) => Err((self, errno)),
         }
     }
 
-    /// After a success the window must not be used again.
-    fn dealloc_raw(&self) -> Result<(), Errno> {
-        // SAFETY: made by `alloc_mw`, and live: after a success both callers end the life of `self`, and only `drop` comes by
-        // again, which looks. Its context is open. No call that posts it is under way: such a call borrows it.
+    /// After a success nothing but `drop` may come by again.
+    fn dealloc_raw(&mut self) -> Result<(), Errno> {
+        if !self.live {
+            return Ok(());
+        }
+        // SAFETY: made by `alloc_mw`, and live: that ends with a success. Its context is open. No call that posts it is under
+        // way: such a call borrows it.
         unsafe {
             let dealloc = (*(*self.pd.as_ptr()).context).ops.dealloc_mw.ok_or(Errno::ENOSYS)?;
-            errno::of_ibv(dealloc(self.raw.as_ptr()))
+            errno::of_ibv(dealloc(self.raw.as_ptr()))?;
         }
+        self.live = false;
+        Ok(())
     }
 }
 
 impl Drop for Mw {
     fn drop(&mut self) {
-        if self.live {
-            // If the kernel refuses, it is leaked.
-            let _ = self.dealloc_raw();
-        }
+        // If the kernel refuses, it is leaked.
+        let _ = self.dealloc_raw();
         // It may have held up an MR that was dropped.
         self.pd.inner().parked().released();
     }

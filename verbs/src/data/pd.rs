@@ -39,7 +39,7 @@ pub(crate) struct PdUse(Arc<PdInner>);
 
 // SAFETY: libibverbs is thread-safe, and a PD is tied to no thread; the other fields are Send by themselves.
 unsafe impl Send for PdInner {}
-// SAFETY: as above, and Sync likewise; this crate never writes to the ibv_pd.
+// SAFETY: libibverbs is thread-safe, and this crate never writes to the ibv_pd; the other fields are Sync by themselves.
 unsafe impl Sync for PdInner {}
 
 impl Pd {

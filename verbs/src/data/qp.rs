@@ -94,7 +94,8 @@ pub(crate) struct QpInner {
 
 // SAFETY: libibverbs is thread-safe: several threads may post to, modify and query a QP at a time, and it is tied to none.
 unsafe impl Send for QpInner {}
-// SAFETY: as above.
+// SAFETY: libibverbs is thread-safe; of this crate's fields those that change, the seats' and the PD's, are behind locks or
+// atomics.
 unsafe impl Sync for QpInner {}
 
 impl Qp {
@@ -209,6 +210,9 @@ impl QpInner {
 }
 
 /// Stands for the provider's function in the calls that a QP of the other kind has, so that none has to ask which it is.
+///
+/// # Safety
+/// Nothing is asked: it looks at none of its arguments. It has the type of the function that it stands for.
 unsafe extern "C" fn refuse(_: *mut ibv_qp, _: *mut ibv_send_wr, _: *mut *mut ibv_send_wr) -> c_int {
     ffi::EINVAL
 }
