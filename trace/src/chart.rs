@@ -128,6 +128,6 @@ fn for_svg(text: &str) -> String {
 
 /// What fits between two lanes.
 fn short(text: &str) -> String {
-    const FITS: usize = 66;
+    const FITS: usize = 60;
     if text.chars().count() <= FITS { text.to_owned() } else { text.chars().take(FITS - 1).chain(['…']).collect() }
 }

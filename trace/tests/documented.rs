@@ -49,3 +49,17 @@ fn the_example_is_what_is_recorded() {
     let text = String::from_utf8(memory.texts().swap_remove(0)).unwrap();
     assert!(text == block(&document(), "jsonl"), "the recording is now\n{text}");
 }
+
+/// The reader's own complaint names every line that there is; so does the document.
+#[test]
+fn every_line_is_documented() {
+    let text = format!("{}\n{{\"nonsense\":1}}\n", block(&document(), "jsonl").lines().next().unwrap());
+    let wrong = Recording::read(text.as_bytes()).unwrap_err().to_string();
+    let (_, known) = wrong.split_once("expected one of ").unwrap();
+    let names: Vec<_> = known.split(", ").map(|name| name.trim_matches('`')).collect();
+    assert!(names.len() > 15, "{wrong}");
+    let document = document();
+    for name in names {
+        assert!(document.contains(&format!("`{name}`")), "docs/trace.md does not tell of {name}");
+    }
+}

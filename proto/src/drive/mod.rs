@@ -155,9 +155,13 @@ impl<D: Device> Drive<D> {
 
     /// The next event of a channel.
     pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
-        let event = self.core.poll_event(on)?;
-        self.tell(Step::Deliver { channel: on, event: &event });
-        Some(event)
+        let event = self.core.poll_event(on);
+        if D::LISTENS
+            && let Some(event) = &event
+        {
+            self.tell(Step::Deliver { channel: on, event });
+        }
+        event
     }
 
     /// The application is done with an event; a migration, destruction or leave that waited for it is carried out.
@@ -208,7 +212,9 @@ impl<D: Device> Drive<D> {
         while left > 0 {
             let Some(channel) = self.core.poll_readable() else { return Turn::Idle };
             match self.read_one(channel) {
+                // Behind the others, so that a busy channel does not keep them waiting.
                 Read::Event => {
+                    self.core.handle_readable(channel);
                     self.make_calls();
                     left -= 1;
                 }
@@ -259,8 +265,6 @@ impl<D: Device> Drive<D> {
                 // It is borrowed from the device, which cannot hear of it then.
                 let copied = D::LISTENS.then(|| step::Copied::of(&raw));
                 let result = self.core.handle_event(channel, raw);
-                // Behind the others, so that a busy channel does not keep them waiting.
-                self.core.handle_readable(channel);
                 if let Some(copied) = copied {
                     self.tell(Step::Event { channel, event: copied.event(), result });
                 }
@@ -286,6 +290,10 @@ impl<D: Device> Drive<D> {
     }
 
     fn submit(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
+        if !D::LISTENS {
+            // Without a copy of the request.
+            return self.core.submit(self.now, id, request, deadline);
+        }
         let result = self.core.submit(self.now, id, request, deadline);
         self.tell(Step::Submit { id, request, deadline, result });
         result

@@ -118,7 +118,7 @@ pub enum Step<'a> {
         /// The key for a child; `None` if no event is wanted.
         child: Option<IdKey>,
     },
-    /// [`Core::handle_event`], and [`Core::handle_readable`] for the same channel.
+    /// [`Core::handle_event`]. [`Core::handle_readable`] for the same channel follows, and is not told.
     Event {
         /// The channel that it was read from.
         channel: ChannelKey,

@@ -1,0 +1,122 @@
+//! What is told only where there is no room, and where a channel cannot be read.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use cmid_proto::{
+    Acks, Call, ChannelKey, CmEvent, Device, Drive, Ece, Errno, IdKey, Limits, Outcome, PortSpace, RawEvent, Rest, Time,
+};
+use cmid_trace::{Memory, Recording, Trace, replay};
+
+/// A device on which everything succeeds, and a listener has requests.
+#[derive(Default)]
+struct Full {
+    requests: VecDeque<Result<IdKey, Errno>>,
+}
+
+impl Device for Full {
+    type Handle = ();
+
+    fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        let listener = self.requests.pop_front().transpose()?;
+        Ok(listener.map(|listener| RawEvent {
+            listener: Some(listener),
+            private_data: b"let me in\0\0",
+            ..RawEvent::new(child, CmEvent::ConnectRequest)
+        }))
+    }
+    fn call(&mut self, _: &Call, _: &[u8]) -> Outcome {
+        Ok(())
+    }
+    fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::EADDRNOTAVAIL)
+    }
+    fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::EADDRNOTAVAIL)
+    }
+    fn remote_ece(&self, _: IdKey) -> Result<Ece, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+    fn release(&mut self, _: IdKey, _: ChannelKey) -> Result<(), Errno> {
+        Err(Errno::EIO)
+    }
+    fn adopt(&mut self, _: IdKey, _: ChannelKey, (): ()) -> Outcome {
+        Ok(())
+    }
+}
+
+/// Records what `steps` does, replays it, and returns the trace.
+fn recorded(limits: Limits, steps: impl FnOnce(&mut Drive<Trace<Full>>)) -> String {
+    let memory = Memory::default();
+    let device = Trace::new(Full::default(), Arc::new(memory.clone())).unwrap();
+    let mut drive = Drive::new(device, limits);
+    steps(&mut drive);
+    let live = drive.core().clone();
+    drop(drive);
+    let text = memory.texts().swap_remove(0);
+    let recordings = [Recording::read(&text[..]).unwrap()];
+    let replays = replay(&recordings, |_, _| {}).unwrap();
+    assert!(recordings[0].is_whole());
+    assert!(*replays[0].core() == live);
+    String::from_utf8(text).unwrap()
+}
+
+/// A listener with so many requests unread.
+fn listener(drive: &mut Drive<Trace<Full>>, requests: usize) -> (IdKey, ChannelKey) {
+    let channel = drive.open_channel(Acks::Explicit).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.bind(id, "10.0.0.1:7471".parse().unwrap()).unwrap();
+    drive.listen(id, 8).unwrap();
+    let line = drive.core().line(id).unwrap();
+    drive.device_mut().requests.extend(vec![Ok(id); requests]);
+    drive.readable(line);
+    (id, channel)
+}
+
+#[test]
+fn no_room_for_another_id() {
+    let text = recorded(Limits { ids: 2, ..Limits::SINGLE }, |drive| {
+        let (_, channel) = listener(drive, 2);
+        assert_eq!(drive.settle(8), Rest::Look);
+        let first = drive.next_event(channel).unwrap();
+        assert!(drive.next_event(channel).is_none());
+        drive.ack(first.receipt.unwrap()).unwrap();
+        drive.destroy(first.id, Time::NEVER).unwrap();
+        assert_eq!(drive.settle(8), Rest::Look);
+        drive.next_event(channel).unwrap();
+    });
+    assert!(text.contains("{\"wait_for_room\":\"ch1\"}"), "{text}");
+    assert!(text.contains("\"data\":\"6c6574206d6520696e/11\""), "{text}");
+}
+
+#[test]
+fn no_room_for_another_event() {
+    let text = recorded(Limits { events: 1, ..Limits::SINGLE }, |drive| {
+        let (_, channel) = listener(drive, 2);
+        assert_eq!(drive.settle(8), Rest::Look);
+        drive.next_event(channel).unwrap();
+        assert_eq!(drive.settle(8), Rest::Look);
+        // Untaken: the end tells of it.
+    });
+    assert!(text.contains("{\"look\":{\"on\":\"ch1\"}}"), "{text}");
+    assert!(text.lines().last().unwrap().contains("\"ch0\":[\"CONNECT_REQUEST on id2, from id0, data "), "{text}");
+}
+
+#[test]
+fn a_channel_that_cannot_be_read_and_an_id_that_is_lost() {
+    let text = recorded(Limits::SINGLE, |drive| {
+        let (_, channel) = listener(drive, 0);
+        drive.device_mut().requests.push_back(Err(Errno(4000)));
+        let _rest = drive.settle(8);
+        assert!(drive.next_fault().is_some());
+        let id = drive.create_id(None, PortSpace::Udp).unwrap();
+        drive.release(id).unwrap_err();
+        let kept = drive.create_id(Some(channel), PortSpace::Udp).unwrap();
+        drive.release(kept).unwrap_err();
+    });
+    assert!(text.contains("{\"unreadable\":{\"on\":\"ch1\",\"errno\":\"errno 4000\"}}"), "{text}");
+    assert!(text.contains("{\"release\":{\"id\":\"id1\",\"errno\":\"EIO\"}}"), "{text}");
+    assert!(text.contains("\"refused\":\"release on id1.2 while idle: the id is not in synchronous mode\""), "{text}");
+}
