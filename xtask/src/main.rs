@@ -16,6 +16,7 @@ mod hazards;
 mod host;
 mod interop;
 mod kernel_rereg;
+mod lanes;
 mod libclang;
 mod memory;
 mod programme;
@@ -32,6 +33,7 @@ mod waits;
 use clap::{Parser, Subcommand};
 use cmid_softroce::Kernel;
 use context::Context;
+use programme::Programme;
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
@@ -78,6 +80,16 @@ enum Verb {
         #[arg(long, conflicts_with = "no_vm")]
         slow: bool,
     },
+    /// Run one step of the test programme, by its name in the summary, without those before it
+    Step {
+        name: String,
+        /// The kernel of the VM: 6.1 or 6.12
+        #[arg(long, default_value_t)]
+        kernel: Kernel,
+        /// Take it from the programme that takes long
+        #[arg(long)]
+        slow: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -93,11 +105,11 @@ fn main() -> ExitCode {
         }
         Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
         Verb::Waits { trace } => waits::check(&trace),
-        Verb::Test { slow: true, kernel, .. } => {
-            Context::new(kernel).and_then(|context| step::run_all(context, programme::SLOW, true))
+        Verb::Test { no_vm, kernel, slow } => {
+            Context::new(kernel).and_then(|context| step::run_all(context, programme(slow), !no_vm))
         }
-        Verb::Test { no_vm, kernel, slow: false } => {
-            Context::new(kernel).and_then(|context| step::run_all(context, programme::STEPS, !no_vm))
+        Verb::Step { name, kernel, slow } => {
+            Context::new(kernel).and_then(|context| step::run_one(context, programme(slow), &name))
         }
     };
     match status {
@@ -107,6 +119,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn programme(slow: bool) -> Programme {
+    if slow { Programme::Slow } else { Programme::Daily }
 }
 
 /// The demonstration, as arguments to cargo.

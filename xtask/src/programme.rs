@@ -12,6 +12,24 @@ use crate::{
     tables, unsafety,
 };
 
+/// Which of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Programme {
+    /// What CI runs.
+    Daily,
+    /// What takes too long for that.
+    Slow,
+}
+
+impl Programme {
+    pub(crate) fn steps(self) -> &'static [Step] {
+        match self {
+            Programme::Daily => STEPS,
+            Programme::Slow => SLOW,
+        }
+    }
+}
+
 /// What the VM runs.
 const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "build",
@@ -38,7 +56,7 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
 ]);
 
 /// Cheap ones and those that need nothing but Rust come first.
-pub(crate) const STEPS: &[Step] = &[
+const STEPS: &[Step] = &[
     Step { name: "format", work: Cargo(&["fmt", "--all", "--check"]) },
     Step { name: "minimum Rust version", work: Host(checks::minimum_rust_version) },
     Step { name: "docs/tables.md", work: Host(tables::check) },
@@ -60,6 +78,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "tests", work: Host(conformance::tests) },
     Step { name: "what must not compile does not, for the reason it names", work: Host(compile_fail::check) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
+    Step { name: "under AddressSanitizer", work: Sanitize(On::Asked, Extent::Quick) },
     Step { name: "cmid-verbs by itself", work: Guest(On::Asked, 300, "examples/device", &[]) },
     Step { name: "a device goes from under cmid-verbs", work: Guest(On::Asked, 300, "examples/device", &["removal"]) },
     Step {
@@ -68,7 +87,6 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step { name: "the lost wake-up of librdmacm", work: Guest(On::Asked, 120, "examples/lost_wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
-    Step { name: "under AddressSanitizer", work: Sanitize(On::Asked, Extent::Quick) },
     Step { name: "rping against rdma-core's", work: GuestCommand(On::Asked, 600, interop::command) },
     Step { name: "datagrams and multicast", work: GuestCommand(On::Asked, 600, datagrams::command) },
     Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(On::Asked, 600, blocking::command) },
@@ -92,7 +110,7 @@ pub(crate) const STEPS: &[Step] = &[
 
 /// What takes too long for every day: `cargo xtask test --slow`. The kernel waits for an answer for up to 17 minutes; such
 /// scenarios all wait at the same time.
-pub(crate) const SLOW: &[Step] = &[
+const SLOW: &[Step] = &[
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "cmid-verbs by itself", work: Guest(On::Kernel(Kernel::V6_1), 300, "examples/device", &[]) },

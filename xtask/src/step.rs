@@ -3,10 +3,11 @@
 use crate::{
     conformance,
     context::Context,
-    guest,
+    guest, lanes,
+    programme::Programme,
     sanitize::{self, Extent},
 };
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Error, Result, bail};
 use cmid_softroce::Kernel;
 use std::{
     ffi::{OsStr, OsString},
@@ -76,6 +77,11 @@ impl Work {
         }
     }
 
+    /// Whether it is one command in one VM. Such steps share nothing: several run at once.
+    fn is_one_guest(&self) -> bool {
+        matches!(self, Work::Conformance(..) | Work::Guest(..) | Work::GuestCommand(..))
+    }
+
     fn place(&self, context: &Context) -> String {
         match self {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::BuildForGuest(_) => "host".to_owned(),
@@ -112,7 +118,7 @@ impl Work {
 
 /// What became of a step.
 #[derive(Debug, Clone, Copy)]
-enum Outcome {
+pub(crate) enum Outcome {
     Passed(Duration),
     Failed(Duration),
     /// Asked to be left out.
@@ -132,33 +138,74 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Runs the steps up to the first one that fails.
-pub(crate) fn run_all(mut context: Context, steps: &[Step], vm: bool) -> Result<()> {
-    let mut rows = Vec::new();
-    let mut failure = None;
-    for (index, step) in steps.iter().enumerate() {
-        let outcome = if failure.is_some() {
-            Outcome::NotReached
-        } else if step.work.needs_vm() && !vm {
-            Outcome::LeftOut
-        } else {
-            println!("\n==> {}/{} {}", index + 1, steps.len(), step.name);
-            let begin = Instant::now();
-            let result = step.work.run(&mut context).with_context(|| format!("the step \"{}\" failed", step.name));
-            let outcome = match result {
-                Ok(()) => Outcome::Passed(begin.elapsed()),
-                Err(error) => {
-                    failure = Some(error);
-                    Outcome::Failed(begin.elapsed())
-                }
-            };
-            println!("<== {}: {outcome}", step.name);
-            outcome
-        };
-        rows.push((step.name, step.work.place(&context), outcome));
+/// A step among all of them, numbered from one.
+pub(crate) struct Place<'a> {
+    number: usize,
+    of: usize,
+    pub(crate) step: &'a Step,
+}
+
+impl Place<'_> {
+    /// What stands above the step's output.
+    pub(crate) fn announce(&self) {
+        println!("\n==> {}/{} {}", self.number, self.of, self.step.name);
     }
-    print!("{}", table(&rows));
-    failure.map_or(Ok(()), Err)
+
+    /// What stands below it; the step's failure gets its name.
+    pub(crate) fn conclude(&self, begin: Instant, result: Result<()>) -> (Outcome, Option<Error>) {
+        let outcome = if result.is_ok() { Outcome::Passed(begin.elapsed()) } else { Outcome::Failed(begin.elapsed()) };
+        println!("<== {}: {outcome}", self.step.name);
+        (outcome, result.with_context(|| format!("the step \"{}\" failed", self.step.name)).err())
+    }
+}
+
+/// Runs the steps up to the first one that fails; those in the VM that follow each other, a few at a time.
+pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> Result<()> {
+    let steps = programme.steps();
+    let mut outcomes = vec![Outcome::NotReached; steps.len()];
+    let mut failures = Vec::new();
+    let places = steps.iter().zip(1..).map(|(step, number)| Place { number, of: steps.len(), step });
+    let places: Vec<_> = places.collect();
+    for group in places.chunk_by(|one, next| one.step.work.is_one_guest() && next.step.work.is_one_guest()) {
+        let ended: Vec<_> = match group {
+            [place, ..] if !vm && place.step.work.needs_vm() => {
+                group.iter().map(|_| (Outcome::LeftOut, None)).collect()
+            }
+            [place] => {
+                place.announce();
+                let begin = Instant::now();
+                let result = place.step.work.run(&mut context);
+                vec![place.conclude(begin, result)]
+            }
+            _ => lanes::run(&context, programme, group),
+        };
+        for (place, (outcome, failure)) in group.iter().zip(ended) {
+            outcomes[place.number - 1] = outcome;
+            failures.extend(failure);
+        }
+        if !failures.is_empty() {
+            break;
+        }
+    }
+    let rows =
+        places.iter().zip(outcomes).map(|(place, outcome)| (place.step.name, place.step.work.place(&context), outcome));
+    print!("{}", table(&rows.collect::<Vec<_>>()));
+    match failures.len() {
+        0 => Ok(()),
+        1 => Err(failures.remove(0)),
+        several => bail!("{several} steps failed: {}", join(&failures)),
+    }
+}
+
+/// Runs the step of that name, by itself.
+pub(crate) fn run_one(mut context: Context, programme: Programme, name: &str) -> Result<()> {
+    let step = programme.steps().iter().find(|step| step.name == name);
+    let step = step.with_context(|| format!("no step is called \"{name}\""))?;
+    step.work.run(&mut context)
+}
+
+fn join(failures: &[Error]) -> String {
+    failures.iter().map(|failure| format!("{failure:#}")).collect::<Vec<_>>().join("; ")
 }
 
 fn table(rows: &[(&str, String, Outcome)]) -> String {
@@ -174,7 +221,6 @@ fn table(rows: &[(&str, String, Outcome)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::programme;
 
     #[test]
     fn the_table_tells_what_was_not_run() {
@@ -189,7 +235,7 @@ mod tests {
 
     #[test]
     fn step_names_are_unique() {
-        for steps in [programme::STEPS, programme::SLOW] {
+        for steps in [Programme::Daily, Programme::Slow].map(Programme::steps) {
             let mut names: Vec<_> = steps.iter().map(|step| step.name).collect();
             names.sort_unstable();
             names.dedup();
