@@ -10,6 +10,7 @@ mod compile_fail;
 mod conformance;
 mod context;
 mod datagrams;
+mod faults;
 mod fuzz;
 mod guest;
 mod hazards;
@@ -53,6 +54,8 @@ enum Verb {
     },
     /// Make the outcomes of the last conformance runs the recorded results, which later runs are compared with
     Record,
+    /// Let things go wrong on a real kernel, in the VM: what an application is told, and that nothing hangs or leaks
+    Faults(faults::Arguments),
     /// Look for an input that breaks a law, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
     /// Name the system calls in a trace of `strace -f -T` that waited outside of the loop
@@ -82,7 +85,11 @@ fn main() -> ExitCode {
         Verb::Demo => Context::new(Kernel::default()).and_then(|context| context.cargo(DEMO, &[])),
         Verb::Diagrams { check } => Context::new(Kernel::default())
             .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),
-        Verb::Record => Context::new(Kernel::default()).and_then(|context| conformance::record(&context)),
+        Verb::Record => Context::new(Kernel::default())
+            .and_then(|context| conformance::record(&context).and_then(|()| faults::record(&context))),
+        Verb::Faults(arguments) => {
+            Context::new(Kernel::default()).and_then(|mut context| faults::command(&mut context, &arguments))
+        }
         Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
         Verb::Waits { trace } => waits::check(&trace),
         Verb::Test { slow: true, kernel, .. } => {
@@ -107,12 +114,14 @@ const DEMO: &[&str] = &["run", "--release", "--quiet", "--package", "rping", "--
 fn write_documents(context: &Context) -> anyhow::Result<()> {
     tables::write(context)?;
     memory::write(context)?;
-    rows::write(context)
+    rows::write(context)?;
+    faults::write(context)
 }
 
 fn check_documents(context: &mut Context) -> anyhow::Result<()> {
     tables::check(context)?;
     memory::check(context)?;
     rows::check(context)?;
+    faults::check(context)?;
     hazards::check(context)
 }

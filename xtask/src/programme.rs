@@ -3,10 +3,10 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    blocking, checks, compile_fail, conformance, datagrams, hazards, host, interop, kernel_rereg, memory, rows,
+    blocking, checks, compile_fail, conformance, datagrams, faults, hazards, host, interop, kernel_rereg, memory, rows,
     step::{
         On, Step,
-        Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host},
+        Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Faults, Guest, GuestCommand, Guests, Host},
     },
     tables,
 };
@@ -21,6 +21,8 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "cmid-conformance",
     "-p",
+    "cmid-faults",
+    "-p",
     "fencing",
     "-p",
     "rping",
@@ -33,7 +35,7 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "udping",
     "--features",
-    "cmid-conformance/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
+    "cmid-conformance/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
 ]);
 
 /// Cheap ones and those that need nothing but Rust come first.
@@ -43,6 +45,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { name: "docs/tables.md", work: Host(tables::check) },
     Step { name: "docs/memory.md", work: Host(memory::check) },
     Step { name: "docs/rows.md", work: Host(rows::check) },
+    Step { name: "docs/faults.md", work: Host(faults::check) },
     Step { name: "docs/hazards.md", work: Host(hazards::check) },
     Step { name: "dependencies of cmid-proto", work: Host(checks::proto_dependencies) },
     Step { name: "cmid-mio without rdma-core", work: Host(checks::mio_without_rdma_core) },
@@ -66,6 +69,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step { name: "the lost wake-up of librdmacm", work: Guest(On::Asked, 120, "examples/lost_wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
+    Step { name: "faults on soft-RoCE", work: Faults(On::Asked, 600) },
     Step { name: "rping against rdma-core's", work: GuestCommand(On::Asked, 600, interop::command) },
     Step { name: "datagrams and multicast", work: GuestCommand(On::Asked, 600, datagrams::command) },
     Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(On::Asked, 600, blocking::command) },
@@ -103,5 +107,6 @@ pub(crate) const SLOW: &[Step] = &[
         work: GuestCommand(On::Kernel(Kernel::V6_1), 300, kernel_rereg::command),
     },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
+    Step { name: "faults on soft-RoCE, with every driver", work: Guests("6.1 and 6.12", faults::at_length) },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
 ];
