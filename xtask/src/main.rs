@@ -11,6 +11,7 @@ mod conformance;
 mod context;
 mod coverage;
 mod datagrams;
+mod faults;
 mod fuzz;
 mod guest;
 mod hazards;
@@ -63,6 +64,8 @@ enum Verb {
     },
     /// Make the outcomes of the last conformance runs the recorded results, which later runs are compared with
     Record,
+    /// Let things go wrong on a real kernel, in the VM: what an application is told, and that nothing hangs or leaks
+    Faults(faults::Arguments),
     /// Look for an input that breaks a law, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
     /// Run what was recorded of a driver (docs/trace.md) through the pure core, show each step, and compare
@@ -108,7 +111,11 @@ fn main() -> ExitCode {
         Verb::Demo => Context::new(Kernel::default()).and_then(|context| context.cargo(DEMO, &[])),
         Verb::Diagrams { check } => Context::new(Kernel::default())
             .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),
-        Verb::Record => Context::new(Kernel::default()).and_then(|context| conformance::record(&context)),
+        Verb::Record => Context::new(Kernel::default())
+            .and_then(|context| conformance::record(&context).and_then(|()| faults::record(&context))),
+        Verb::Faults(arguments) => {
+            Context::new(Kernel::default()).and_then(|mut context| faults::command(&mut context, &arguments))
+        }
         Verb::Sanitize(arguments) => {
             Context::new(arguments.kernel).and_then(|mut context| sanitize::run(&mut context, &arguments))
         }
@@ -146,7 +153,8 @@ fn write_documents(context: &Context) -> anyhow::Result<()> {
     tables::write(context)?;
     memory::write(context)?;
     unsafety::write(context)?;
-    rows::write(context)
+    rows::write(context)?;
+    faults::write(context)
 }
 
 fn check_documents(context: &mut Context) -> anyhow::Result<()> {
@@ -154,5 +162,6 @@ fn check_documents(context: &mut Context) -> anyhow::Result<()> {
     memory::check(context)?;
     unsafety::check(context)?;
     rows::check(context)?;
+    faults::check(context)?;
     hazards::check(context)
 }

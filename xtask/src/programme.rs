@@ -3,12 +3,14 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    blocking, checks, compile_fail, conformance, coverage, datagrams, hazards, host, interop, kernel_rereg, memory,
-    planted, rows,
+    blocking, checks, compile_fail, conformance, coverage, datagrams, faults, hazards, host, interop, kernel_rereg,
+    memory, planted, rows,
     sanitize::Extent,
     step::{
         On, Step,
-        Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host, Sanitize},
+        Work::{
+            self, BuildForGuest, Cargo, CargoWith, Conformance, Faults, Guest, GuestCommand, Guests, Host, Sanitize,
+        },
     },
     tables, unsafety,
 };
@@ -41,6 +43,8 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "cmid-conformance",
     "-p",
+    "cmid-faults",
+    "-p",
     "fencing",
     "-p",
     "rping",
@@ -53,7 +57,7 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "udping",
     "--features",
-    "cmid-conformance/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
+    "cmid-conformance/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
 ]);
 
 /// Cheap ones and those that need nothing but Rust come first.
@@ -64,6 +68,7 @@ const STEPS: &[Step] = &[
     Step { name: "docs/memory.md", work: Host(memory::check) },
     Step { name: "docs/unsafe.md", work: Host(unsafety::check) },
     Step { name: "docs/rows.md", work: Host(rows::check) },
+    Step { name: "docs/faults.md", work: Host(faults::check) },
     Step { name: "docs/hazards.md", work: Host(hazards::check) },
     Step { name: "planted bugs can be planted", work: Host(planted::check) },
     Step { name: "dependencies of cmid-proto", work: Host(checks::proto_dependencies) },
@@ -90,6 +95,7 @@ const STEPS: &[Step] = &[
     },
     Step { name: "the lost wake-up of librdmacm", work: Guest(On::Asked, 120, "examples/lost_wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
+    Step { name: "faults on soft-RoCE", work: Faults(On::Asked, 600) },
     Step { name: "rping against rdma-core's", work: GuestCommand(On::Asked, 600, interop::command) },
     Step { name: "datagrams and multicast", work: GuestCommand(On::Asked, 600, datagrams::command) },
     Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(On::Asked, 600, blocking::command) },
@@ -130,5 +136,6 @@ const SLOW: &[Step] = &[
     Step { name: "under AddressSanitizer, quickly", work: Sanitize(On::Kernel(Kernel::V6_1), Extent::Quick) },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
     Step { name: "planted bugs are found", work: Host(planted::all) },
+    Step { name: "faults on soft-RoCE, with every driver", work: Guests("6.1 and 6.12", faults::at_length) },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
 ];

@@ -3,7 +3,7 @@
 use crate::{
     conformance,
     context::Context,
-    guest, lanes,
+    faults, guest, lanes,
     programme::Programme,
     sanitize::{self, Extent},
 };
@@ -35,6 +35,8 @@ pub(crate) enum Work {
     BuildForGuest(&'static [&'static str]),
     /// Runs the conformance suite in the VM, for at most so many seconds, and compares with the recorded results.
     Conformance(On, u64),
+    /// Lets things go wrong in the VM, for at most so many seconds, and compares with what is to be told.
+    Faults(On, u64),
     /// Does something of our own in several VMs at once, on these kernels.
     Guests(&'static str, fn(&mut Context) -> Result<()>),
     /// Runs in the VM a program of the release build, with these arguments, for at most so many seconds.
@@ -70,6 +72,7 @@ impl Work {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) => false,
             Work::BuildForGuest(_)
             | Work::Conformance(..)
+            | Work::Faults(..)
             | Work::Guests(..)
             | Work::Guest(..)
             | Work::GuestCommand(..)
@@ -79,13 +82,17 @@ impl Work {
 
     /// Whether it is one command in one VM. Such steps share nothing: several run at once.
     fn is_one_guest(&self) -> bool {
-        matches!(self, Work::Conformance(..) | Work::Guest(..) | Work::GuestCommand(..))
+        matches!(self, Work::Conformance(..) | Work::Faults(..) | Work::Guest(..) | Work::GuestCommand(..))
     }
 
     fn place(&self, context: &Context) -> String {
         match self {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::BuildForGuest(_) => "host".to_owned(),
-            Work::Conformance(on, _) | Work::Guest(on, ..) | Work::GuestCommand(on, ..) | Work::Sanitize(on, _) => {
+            Work::Conformance(on, _)
+            | Work::Faults(on, _)
+            | Work::Guest(on, ..)
+            | Work::GuestCommand(on, ..)
+            | Work::Sanitize(on, _) => {
                 format!("VM, kernel {}", on.kernel(context))
             }
             Work::Guests(kernels, _) => format!("VMs, kernels {kernels}"),
@@ -101,6 +108,7 @@ impl Work {
             }
             Work::Host(check) => check(context),
             Work::Conformance(on, limit) => conformance::in_guest(context, on.kernel(context), *limit),
+            Work::Faults(on, limit) => faults::in_guest(context, on.kernel(context), *limit),
             Work::Guests(_, programme) => programme(context),
             Work::Guest(on, limit, program, arguments) => {
                 let mut command = vec![context.release(program).into_os_string()];

@@ -1,0 +1,231 @@
+//! The phases of a connection in which something may go wrong, and what an application does next in each.
+
+use cmid_conformance::{Check, Disturbance, Lab, Who};
+use cmid_proto::{CmEvent, IdKey, PortSpace, Time};
+
+use crate::stage::AT_ONCE;
+use crate::{Stage, Wire};
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// The client has an address, and the server listens.
+    Bound,
+    /// The client has resolved the server's address.
+    AddrResolved,
+    /// The client has a route, and can connect.
+    RouteResolved,
+    /// The client has asked to connect; the server has not read the request.
+    Unread,
+    /// The server has read the request, and not answered.
+    Requested,
+    /// The server has accepted; the client has not read the answer.
+    Accepted,
+    /// The client has read the answer, and not confirmed it.
+    Responded,
+    /// The connection stands.
+    Connected,
+    /// The client has disconnected, and the server has not answered.
+    Disconnecting,
+}
+
+impl Phase {
+    /// All of them, in order.
+    pub const ALL: [Phase; 9] = [
+        Phase::Bound,
+        Phase::AddrResolved,
+        Phase::RouteResolved,
+        Phase::Unread,
+        Phase::Requested,
+        Phase::Accepted,
+        Phase::Responded,
+        Phase::Connected,
+        Phase::Disconnecting,
+    ];
+}
+
+/// What is told of devices that rxe has left unable to send. Where it depends on whether the kernel sent something again during
+/// the fault, there is a choice.
+pub(crate) mod renewed {
+    pub(crate) const CAN_SEND: &str = "the devices: can send";
+    pub(crate) const CLIENT: &str = "the client's device: cannot send any more (its GSI QP is in the state ERR)";
+    pub(crate) const SERVER: &str = "the server's device: cannot send any more (its GSI QP is in the state ERR)";
+    pub(crate) const BOTH: &str = "both devices: cannot send any more (their GSI QPs are in the state ERR)";
+    pub(crate) const STANDS: &str = "a new connection: stands";
+    pub(crate) const NONE: &str = "no new connection until the device is deleted and added again";
+}
+
+/// The ids of a connection, as far as they are there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ids {
+    pub(crate) client: IdKey,
+    /// There from [`Phase::Requested`] on.
+    pub(crate) server: Option<IdKey>,
+}
+
+impl<L: Lab> Stage<'_, L> {
+    /// Brings a connection into a phase, with a listener at the server.
+    pub(crate) fn reach(&mut self, phase: Phase) -> Check<Ids> {
+        self.b.listen()?;
+        let b = &mut self.b;
+        let client = |client| Ids { client, server: None };
+        Ok(match phase {
+            Phase::Bound => {
+                let (ip, channel) = (self.wire.ip(Who::Client), b.client.channel);
+                let id = b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;
+                b.client.drive().bind(id, (ip, 0).into())?;
+                client(id)
+            }
+            Phase::AddrResolved => client(b.addr_resolved()?),
+            Phase::RouteResolved => client(b.resolved()?),
+            Phase::Unread => {
+                let id = b.resolved()?;
+                b.frozen = Some(Who::Server);
+                b.connect(id, &[])?;
+                std::thread::sleep(AT_ONCE);
+                client(id)
+            }
+            Phase::Requested => {
+                let (client, server) = b.requested()?;
+                Ids { client, server: Some(server) }
+            }
+            Phase::Accepted => {
+                let (client, server) = b.requested()?;
+                b.frozen = Some(Who::Client);
+                b.accept(server, &[])?;
+                std::thread::sleep(AT_ONCE);
+                Ids { client, server: Some(server) }
+            }
+            Phase::Responded => {
+                let (client, server) = b.requested()?;
+                b.accept(server, &[])?;
+                let channel = b.client.channel;
+                b.next(Who::Client, channel, &CmEvent::ConnectResponse)?;
+                Ids { client, server: Some(server) }
+            }
+            Phase::Connected => {
+                let (client, server) = b.connected()?;
+                Ids { client, server: Some(server) }
+            }
+            Phase::Disconnecting => {
+                let (client, server) = b.connected()?;
+                b.client.drive().disconnect(client, Time::NEVER)?;
+                let channel = b.server.channel;
+                b.next(Who::Server, channel, &CmEvent::Disconnected)?;
+                Ids { client, server: Some(server) }
+            }
+        })
+    }
+
+    /// What an application does next, with a deadline where there can be one, and what comes of it.
+    pub(crate) fn go_on(&mut self, phase: Phase, ids: Ids) -> Check {
+        let (mine, theirs) = (self.patience(Who::Client), self.patience(Who::Server));
+        let (client, server) = (&mut self.b.client, &mut self.b.server);
+        // Whoever has not looked looks now.
+        self.b.frozen = None;
+        match (phase, ids.server) {
+            (Phase::Bound, _) => {
+                let there = self.b.address;
+                let result = self.b.client.drive().resolve_addr(ids.client, None, there, mine);
+                self.tries("client: resolve_addr", result);
+            }
+            (Phase::AddrResolved, _) => {
+                let result = client.drive().resolve_route(ids.client, mine);
+                self.tries("client: resolve_route", result);
+            }
+            (Phase::RouteResolved, _) => {
+                let param = self.b.param();
+                let result = self.b.client.drive().connect(ids.client, param, &[], mine);
+                self.tries("client: connect", result);
+            }
+            (Phase::Unread | Phase::Requested, id) => {
+                let id = match id {
+                    Some(id) => Some(id),
+                    // The kernel has it since before anything went wrong.
+                    None => self.next(Who::Server, AT_ONCE)?.map(|event| event.id),
+                };
+                match id {
+                    None => self.tell("server: no CONNECT_REQUEST"),
+                    Some(id) => {
+                        let param = self.b.param();
+                        let result = self.b.server.drive().accept(id, param, &[], theirs);
+                        self.tries("server: accept", result);
+                    }
+                }
+            }
+            // What there is to read is read in what follows.
+            (Phase::Accepted, _) => self.tell("client: looks"),
+            (Phase::Responded, _) => {
+                let result = client.drive().establish(ids.client);
+                self.tries("client: establish", result);
+            }
+            (Phase::Connected, _) => {
+                let result = client.drive().disconnect(ids.client, mine);
+                self.tries("client: disconnect", result);
+            }
+            (Phase::Disconnecting, Some(id)) => {
+                let result = server.drive().disconnect(id, theirs);
+                self.tries("server: disconnect", result);
+            }
+            (Phase::Disconnecting, None) => {}
+        }
+        self.aftermath()
+    }
+
+    /// A fault in a phase: what is told at once, what the next step comes to, what is told when all is well again, and that
+    /// a new connection then stands.
+    pub(crate) fn fault_in(
+        &mut self,
+        phase: Phase,
+        fault: impl FnOnce(&mut Self, Wire) -> Check,
+        repair: impl FnOnce(&mut Self, Wire) -> Check,
+    ) -> Check {
+        let (ids, wire) = (self.reach(phase)?, self.wire);
+        fault(self, wire)?;
+        self.watch(AT_ONCE)?;
+        self.go_on(phase, ids)?;
+        repair(self, wire)?;
+        self.tell("all is well again");
+        self.watch(AT_ONCE)?;
+        // A new device would help; see the scenarios about devices. Here the wire is given up.
+        if self.looks_at_the_devices()?.is_empty() {
+            match self.anew() {
+                // A message that was still under way may have done it since.
+                Err(_) if !self.wire.can_send(Who::Client)? || !self.wire.can_send(Who::Server)? => {}
+                result => return result,
+            }
+        }
+        self.tell(renewed::NONE);
+        Ok(())
+    }
+
+    /// Which devices cannot send any more.
+    fn looks_at_the_devices(&mut self) -> Check<Vec<Who>> {
+        let mut broken = Vec::new();
+        for end in Wire::ENDS {
+            if !self.wire.can_send(end)? {
+                broken.push(end);
+            }
+        }
+        self.tell(match broken.as_slice() {
+            [] => renewed::CAN_SEND,
+            [Who::Client] => renewed::CLIENT,
+            [Who::Server] => renewed::SERVER,
+            _ => renewed::BOTH,
+        });
+        Ok(broken)
+    }
+
+    /// Where a device cannot send any more only a new one helps.
+    pub(crate) fn renew(&mut self) -> Check {
+        let broken = self.looks_at_the_devices()?;
+        if broken.is_empty() {
+            return Ok(());
+        }
+        self.destroy_all()?;
+        for end in broken {
+            self.wire.remove_device(end)?;
+        }
+        self.b.lab.disturb(Disturbance::DeviceComes)
+    }
+}

@@ -1,0 +1,98 @@
+//! An address is taken from its interface, and given back later.
+
+use cmid_conformance::{Check, Lab, Who};
+
+use super::faults;
+use crate::Told::{Always, OneOf};
+use crate::phase::renewed::{CAN_SEND, CLIENT, NONE, STANDS};
+use crate::{Phase, Stage};
+
+faults! { "An address is removed, and comes back";
+    address_lost_while_bound [All Fast 60] "the client's, with an id that is bound to it" => [
+        Always("client: resolve_addr: ENETUNREACH"),
+        Always("all is well again"),
+        Always(CAN_SEND),
+        Always("a new connection: stands"),
+    ] |s| { lost(s, Who::Client, Phase::Bound) }
+    address_lost_with_the_address_resolved [Epoll Fast 60] "the client's, with the peer's resolved" => [
+        Always("client: resolve_route: ok"),
+        Always("client: ROUTE_RESOLVED"),
+        Always("all is well again"),
+        Always(CAN_SEND),
+        Always("a new connection: stands"),
+    ] |s| { lost(s, Who::Client, Phase::AddrResolved) }
+    address_lost_with_the_route_resolved [Epoll Fast 60] "the client's, with the route resolved" => [
+        Always("client: connect: EINVAL"),
+        Always("all is well again"),
+        Always(CAN_SEND),
+        Always("a new connection: stands"),
+    ] |s| { lost(s, Who::Client, Phase::RouteResolved) }
+    address_lost_with_a_request_unread [Epoll Fast 60] "the client's, with a request that the server has not read" => [
+        Always("server: accept: ok"),
+        Always("server: DEADLINE_PASSED(accept)"),
+        Always("all is well again"),
+        OneOf(&[CAN_SEND, CLIENT]),
+        OneOf(&[STANDS, NONE]),
+    ] |s| { lost(s, Who::Client, Phase::Unread) }
+    address_lost_with_a_request_read [Epoll Fast 60] "the client's, with a request that is not answered" => [
+        Always("server: accept: ok"),
+        Always("server: DEADLINE_PASSED(accept)"),
+        Always("all is well again"),
+        OneOf(&[CAN_SEND, CLIENT]),
+        OneOf(&[STANDS, NONE]),
+    ] |s| { lost(s, Who::Client, Phase::Requested) }
+    address_lost_with_an_answer_unread [Epoll Fast 60] "the client's, with an answer that it has not read" => [
+        Always("client: looks"),
+        Always("client: CONNECT_RESPONSE"),
+        Always("all is well again"),
+        Always(CAN_SEND),
+        Always("a new connection: stands"),
+    ] |s| { lost(s, Who::Client, Phase::Accepted) }
+    address_lost_with_an_answer_read [Epoll Fast 60] "the client's, with an answer that is not confirmed" => [
+        Always("client: establish: EINVAL"),
+        Always("all is well again"),
+        Always(CAN_SEND),
+        Always("a new connection: stands"),
+    ] |s| { lost(s, Who::Client, Phase::Responded) }
+    address_lost_while_connected [All Fast 60] "the client's, with a connection that stands" => [
+        Always("client: disconnect: ok"),
+        Always("client: DEADLINE_PASSED(disconnect)"),
+        Always("all is well again"),
+        Always(CAN_SEND),
+        Always("a new connection: stands"),
+    ] |s| { lost(s, Who::Client, Phase::Connected) }
+    address_lost_while_disconnecting [Epoll Fast 60] "the client's, with a disconnect that is not answered" => [
+        Always("server: disconnect: ok"),
+        Always("server: TIMEWAIT_EXIT"),
+        Always("all is well again"),
+        OneOf(&[CAN_SEND, CLIENT]),
+        OneOf(&[STANDS, NONE]),
+    ] |s| { lost(s, Who::Client, Phase::Disconnecting) }
+    servers_address_lost_while_listening [Epoll Fast 60] "the server's, while it listens" => [
+        Always("client: connect: ok"),
+        Always("client: DEADLINE_PASSED(connect)"),
+        Always("all is well again"),
+        Always("server: CONNECT_REQUEST"),
+        Always(CAN_SEND),
+        Always("a new connection: stands"),
+    ] |s| { lost(s, Who::Server, Phase::RouteResolved) }
+    servers_address_lost_with_a_request_read [Epoll Fast 60] "the server's, with a request that is not answered" => [
+        Always("server: accept: EINVAL"),
+        Always("all is well again"),
+        Always("server: CONNECT_REQUEST"),
+        Always(CAN_SEND),
+        Always("a new connection: stands"),
+    ] |s| { lost(s, Who::Server, Phase::Requested) }
+    servers_address_lost_while_connected [Epoll Fast 60] "the server's, with a connection that stands" => [
+        Always("client: disconnect: ok"),
+        Always("client: DEADLINE_PASSED(disconnect)"),
+        Always("all is well again"),
+        Always("server: DISCONNECTED"),
+        Always(CAN_SEND),
+        Always("a new connection: stands"),
+    ] |s| { lost(s, Who::Server, Phase::Connected) }
+}
+
+fn lost<L: Lab>(s: &mut Stage<'_, L>, whose: Who, phase: Phase) -> Check {
+    s.fault_in(phase, |_, wire| wire.lose_address(whose), |_, wire| wire.regain_address(whose))
+}

@@ -1,0 +1,87 @@
+//! The link goes down, and comes up again later.
+
+use cmid_conformance::{Check, Lab, Who};
+
+use super::faults;
+use crate::Told::{Always, OneOf};
+use crate::phase::renewed::{BOTH, CAN_SEND, CLIENT, NONE, SERVER, STANDS};
+use crate::{Phase, Stage};
+
+faults! { "The client's link goes down, and comes up again";
+    link_down_while_bound [All Fast 60] "with an id that is bound" => [
+        Always("client: resolve_addr: ENETUNREACH"),
+        Always("all is well again"),
+        Always(CAN_SEND),
+        Always("a new connection: stands"),
+    ] |s| { down(s, Phase::Bound) }
+    link_down_with_the_address_resolved [Epoll Fast 60] "with the address resolved" => [
+        Always("client: resolve_route: ok"),
+        Always("client: ROUTE_RESOLVED"),
+        Always("all is well again"),
+        Always(CAN_SEND),
+        Always("a new connection: stands"),
+    ] |s| { down(s, Phase::AddrResolved) }
+    link_down_with_the_route_resolved [Epoll Fast 60] "with the route resolved" => [
+        Always("client: connect: ok"),
+        Always("client: DEADLINE_PASSED(connect)"),
+        Always("all is well again"),
+        Always(CLIENT),
+        Always(NONE),
+    ] |s| { down(s, Phase::RouteResolved) }
+    link_down_with_a_request_unread [Epoll Fast 60] "with a request that the server has not read" => [
+        Always("server: accept: ok"),
+        Always("server: DEADLINE_PASSED(accept)"),
+        Always("all is well again"),
+        OneOf(&[SERVER, BOTH]),
+        Always(NONE),
+    ] |s| { down(s, Phase::Unread) }
+    link_down_with_a_request_read [Epoll Fast 60] "with a request that is not answered" => [
+        Always("server: accept: ok"),
+        Always("server: DEADLINE_PASSED(accept)"),
+        Always("all is well again"),
+        OneOf(&[SERVER, BOTH]),
+        Always(NONE),
+    ] |s| { down(s, Phase::Requested) }
+    link_down_with_an_answer_unread [Epoll Fast 60] "with an answer that the client has not read" => [
+        Always("client: looks"),
+        Always("client: CONNECT_RESPONSE"),
+        Always("all is well again"),
+        OneOf(&[CAN_SEND, SERVER, BOTH]),
+        OneOf(&[STANDS, NONE]),
+    ] |s| { down(s, Phase::Accepted) }
+    link_down_with_an_answer_read [Epoll Fast 60] "with an answer that is not confirmed" => [
+        Always("client: establish: ok"),
+        Always("all is well again"),
+        OneOf(&[CLIENT, BOTH]),
+        Always(NONE),
+    ] |s| { down(s, Phase::Responded) }
+    link_down_while_connected [All Fast 60] "with a connection that stands" => [
+        Always("client: disconnect: ok"),
+        Always("client: DEADLINE_PASSED(disconnect)"),
+        Always("all is well again"),
+        Always(CLIENT),
+        Always(NONE),
+    ] |s| { down(s, Phase::Connected) }
+    link_down_while_disconnecting [Epoll Fast 60] "with a disconnect that is not answered" => [
+        Always("server: disconnect: ok"),
+        Always("server: TIMEWAIT_EXIT"),
+        Always("all is well again"),
+        OneOf(&[SERVER, BOTH]),
+        Always(NONE),
+    ] |s| { down(s, Phase::Disconnecting) }
+    link_down_for_a_moment [Epoll Fast 60] "with a connection that stands, for a moment only" => [
+        Always("client: disconnect: ok"),
+        Always("client: DEADLINE_PASSED(disconnect)"),
+        Always("server: DISCONNECTED"),
+    ] |s| {
+        let (ids, wire) = (s.reach(Phase::Connected)?, s.wire);
+        wire.down(Who::Client)?;
+        wire.up(Who::Client)?;
+        s.watch(crate::stage::AT_ONCE)?;
+        s.go_on(Phase::Connected, ids)
+    }
+}
+
+fn down<L: Lab>(s: &mut Stage<'_, L>, phase: Phase) -> Check {
+    s.fault_in(phase, |_, wire| wire.down(Who::Client), |_, wire| wire.up(Who::Client))
+}
