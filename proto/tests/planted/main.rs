@@ -6,9 +6,9 @@
 #[path = "../dialogues/fixture.rs"]
 mod fixture;
 
-use cmid_proto::{Acks, CmEvent, Errno, EventKind, Request, State};
+use cmid_proto::{Acks, CmEvent, Errno, EventKind, Request, State, Why};
 
-use crate::fixture::{LISTEN, OK, Stage, cm, to};
+use crate::fixture::{LISTEN, OK, RESOLVE, Stage, cm, connect, to};
 
 #[test]
 fn the_id_of_a_request_follows_its_listener_when_its_last_ack_is_in() {
@@ -87,4 +87,19 @@ fn a_request_is_not_delivered_while_the_device_moves_its_listener() {
     stage.all_well();
     stage.sees(there, child, cm(CmEvent::ConnectRequest));
     stage.sees(there, listener, cm(CmEvent::DeviceRemoval));
+}
+
+#[test]
+fn an_id_with_a_qp_is_established_by_the_library_alone() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.in_state(here, State::Bound);
+    stage.does(id, Request::AttachQp);
+    stage.does(id, RESOLVE);
+    stage.tells(id, CmEvent::AddrResolved);
+    stage.does(id, Request::ResolveRoute);
+    stage.tells(id, CmEvent::RouteResolved);
+    stage.does(id, connect());
+    // No library says so, but the core does not depend on that.
+    stage.tells(id, CmEvent::ConnectResponse);
+    stage.refuses(id, Request::Establish, Why::HasQp);
 }
