@@ -6,7 +6,7 @@
 #[path = "../dialogues/fixture.rs"]
 mod fixture;
 
-use cmid_proto::{Acks, CmEvent, Errno, EventKind, Request, State, Why};
+use cmid_proto::{Acks, CmEvent, Errno, EventKind, Limits, Request, State, Why};
 
 use crate::fixture::{LISTEN, OK, RESOLVE, Stage, cm, connect, to};
 
@@ -102,4 +102,12 @@ fn an_id_with_a_qp_is_established_by_the_library_alone() {
     // No library says so, but the core does not depend on that.
     stage.tells(id, CmEvent::ConnectResponse);
     stage.refuses(id, Request::Establish, Why::HasQp);
+}
+
+#[test]
+fn an_id_listens_only_where_there_is_room_for_its_channel() {
+    let mut stage = Stage::with(Limits { ids: 4, channels: 1, events: 4, groups: 1 });
+    let here = stage.channel(Acks::OnDelivery);
+    let id = stage.id(Some(here));
+    stage.refuses(id, LISTEN, Why::NoChannelLeft);
 }
