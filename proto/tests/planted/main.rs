@@ -6,7 +6,7 @@
 #[path = "../dialogues/fixture.rs"]
 mod fixture;
 
-use cmid_proto::{Acks, CmEvent, Errno, EventKind, Limits, Request, State, Why};
+use cmid_proto::{Acks, CmEvent, Errno, EventKind, Fault, Limits, RawEvent, Request, State, Why};
 
 use crate::fixture::{LISTEN, OK, RESOLVE, Stage, cm, connect, to};
 
@@ -110,4 +110,36 @@ fn an_id_listens_only_where_there_is_room_for_its_channel() {
     let here = stage.channel(Acks::OnDelivery);
     let id = stage.id(Some(here));
     stage.refuses(id, LISTEN, Why::NoChannelLeft);
+}
+
+#[test]
+fn a_listen_goes_no_further_when_its_id_is_to_be_destroyed() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.id(Some(here));
+    stage.asks(id, LISTEN).unwrap();
+    let (token, _) = stage.takes_call("create_event_channel");
+    stage.asks(id, Request::Destroy).unwrap();
+    stage.answers(token, OK);
+    stage.expect_call("destroy_event_channel", OK);
+    stage.expect_call("destroy_id", OK);
+    stage.no_call();
+    stage.ends(&[], &[here]);
+}
+
+#[test]
+fn a_request_on_a_channel_that_is_being_closed_is_a_fault() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let listener = stage.in_state(here, State::Listening);
+    let line = stage.core.line(listener).unwrap();
+    stage.asks(listener, Request::Destroy).unwrap();
+    stage.expect_call("destroy_id", OK);
+    let (token, _) = stage.takes_call("destroy_event_channel");
+    // The core wants none, so the key is that of any other channel.
+    assert_eq!(stage.core.wants_event(line), None);
+    let child = stage.core.wants_event(here).unwrap();
+    let request = RawEvent { listener: Some(listener), ..fixture::raw(child, CmEvent::ConnectRequest, 0) };
+    assert_eq!(stage.core.handle_event(line, request), Err(Fault::NoSuchChannel { channel: line }));
+    stage.core.check();
+    stage.answers(token, OK);
+    assert_eq!((stage.core.ids(), stage.core.channels()), (0, 1));
 }
