@@ -143,3 +143,29 @@ fn a_request_on_a_channel_that_is_being_closed_is_a_fault() {
     stage.answers(token, OK);
     assert_eq!((stage.core.ids(), stage.core.channels()), (0, 1));
 }
+
+#[test]
+fn a_call_is_made_with_its_own_private_data() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let [one, two] = [(); 2].map(|()| stage.in_state(here, State::RouteResolved));
+    let with = |private_data| Request::Connect { param: fixture::param(), private_data };
+    stage.asks(one, with(b"one")).unwrap();
+    stage.asks(two, with(b"two")).unwrap();
+    let calls: Vec<_> = std::iter::from_fn(|| stage.core.poll_call()).collect();
+    let data: Vec<_> = calls.iter().map(|(token, _)| stage.core.call_data(*token)).collect();
+    assert_eq!(data, [&b"one"[..], b"two"]);
+}
+
+#[test]
+fn an_idle_id_that_found_no_route_is_bound() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.id(Some(here));
+    stage.asks(id, RESOLVE).unwrap();
+    stage.expect_call("resolve_addr", Err(Errno::ENETUNREACH));
+    assert_eq!(stage.state(id), State::Bound);
+    // With another errno nothing has happened.
+    let id = stage.id(Some(here));
+    stage.asks(id, RESOLVE).unwrap();
+    stage.expect_call("resolve_addr", Err(Errno::EINVAL));
+    assert_eq!(stage.state(id), State::Idle);
+}
