@@ -6,6 +6,7 @@
 #[path = "../dialogues/fixture.rs"]
 mod fixture;
 
+use cmid_proto::memory::{Domain, PdState};
 use cmid_proto::{Acks, CmEvent, Errno, EventKind, Fault, Limits, RawEvent, Request, State, Why};
 
 use crate::fixture::{LISTEN, OK, RESOLVE, Stage, cm, connect, to};
@@ -168,4 +169,14 @@ fn an_idle_id_that_found_no_route_is_bound() {
     stage.asks(id, RESOLVE).unwrap();
     stage.expect_call("resolve_addr", Err(Errno::EINVAL));
     assert_eq!(stage.state(id), State::Idle);
+}
+
+#[test]
+fn a_pd_that_could_not_be_deallocated_lives_on() {
+    let mut domain = Domain::alloc();
+    domain.handle_outcome(Ok(())).unwrap();
+    domain.dealloc().unwrap();
+    domain.handle_outcome(Err(Errno::EBUSY)).unwrap();
+    assert_eq!(domain.state(), PdState::Live);
+    domain.acquire().unwrap();
 }
