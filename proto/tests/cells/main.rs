@@ -8,6 +8,7 @@
 #[path = "../dialogues/fixture.rs"]
 mod fixture;
 
+mod columns;
 mod facts;
 mod places;
 mod requests;

@@ -6,9 +6,10 @@
 #[path = "../dialogues/fixture.rs"]
 mod fixture;
 
-use cmid_proto::{Acks, CmEvent, Errno, EventKind, Request, State};
+use cmid_proto::memory::{Domain, PdState};
+use cmid_proto::{Acks, CmEvent, Errno, EventKind, Fault, Limits, RawEvent, Request, State, Why};
 
-use crate::fixture::{LISTEN, OK, Stage, cm, to};
+use crate::fixture::{LISTEN, OK, RESOLVE, Stage, cm, connect, to};
 
 #[test]
 fn the_id_of_a_request_follows_its_listener_when_its_last_ack_is_in() {
@@ -87,4 +88,95 @@ fn a_request_is_not_delivered_while_the_device_moves_its_listener() {
     stage.all_well();
     stage.sees(there, child, cm(CmEvent::ConnectRequest));
     stage.sees(there, listener, cm(CmEvent::DeviceRemoval));
+}
+
+#[test]
+fn an_id_with_a_qp_is_established_by_the_library_alone() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.in_state(here, State::Bound);
+    stage.does(id, Request::AttachQp);
+    stage.does(id, RESOLVE);
+    stage.tells(id, CmEvent::AddrResolved);
+    stage.does(id, Request::ResolveRoute);
+    stage.tells(id, CmEvent::RouteResolved);
+    stage.does(id, connect());
+    // No library says so, but the core does not depend on that.
+    stage.tells(id, CmEvent::ConnectResponse);
+    stage.refuses(id, Request::Establish, Why::HasQp);
+}
+
+#[test]
+fn an_id_listens_only_where_there_is_room_for_its_channel() {
+    let mut stage = Stage::with(Limits { ids: 4, channels: 1, events: 4, groups: 1 });
+    let here = stage.channel(Acks::OnDelivery);
+    let id = stage.id(Some(here));
+    stage.refuses(id, LISTEN, Why::NoChannelLeft);
+}
+
+#[test]
+fn a_listen_goes_no_further_when_its_id_is_to_be_destroyed() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.id(Some(here));
+    stage.asks(id, LISTEN).unwrap();
+    let (token, _) = stage.takes_call("create_event_channel");
+    stage.asks(id, Request::Destroy).unwrap();
+    stage.answers(token, OK);
+    stage.expect_call("destroy_event_channel", OK);
+    stage.expect_call("destroy_id", OK);
+    stage.no_call();
+    stage.ends(&[], &[here]);
+}
+
+#[test]
+fn a_request_on_a_channel_that_is_being_closed_is_a_fault() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let listener = stage.in_state(here, State::Listening);
+    let line = stage.core.line(listener).unwrap();
+    stage.asks(listener, Request::Destroy).unwrap();
+    stage.expect_call("destroy_id", OK);
+    let (token, _) = stage.takes_call("destroy_event_channel");
+    // The core wants none, so the key is that of any other channel.
+    assert_eq!(stage.core.wants_event(line), None);
+    let child = stage.core.wants_event(here).unwrap();
+    let request = RawEvent { listener: Some(listener), ..fixture::raw(child, CmEvent::ConnectRequest, 0) };
+    assert_eq!(stage.core.handle_event(line, request), Err(Fault::NoSuchChannel { channel: line }));
+    stage.core.check();
+    stage.answers(token, OK);
+    assert_eq!((stage.core.ids(), stage.core.channels()), (0, 1));
+}
+
+#[test]
+fn a_call_is_made_with_its_own_private_data() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let [one, two] = [(); 2].map(|()| stage.in_state(here, State::RouteResolved));
+    let with = |private_data| Request::Connect { param: fixture::param(), private_data };
+    stage.asks(one, with(b"one")).unwrap();
+    stage.asks(two, with(b"two")).unwrap();
+    let calls: Vec<_> = std::iter::from_fn(|| stage.core.poll_call()).collect();
+    let data: Vec<_> = calls.iter().map(|(token, _)| stage.core.call_data(*token)).collect();
+    assert_eq!(data, [&b"one"[..], b"two"]);
+}
+
+#[test]
+fn an_idle_id_that_found_no_route_is_bound() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.id(Some(here));
+    stage.asks(id, RESOLVE).unwrap();
+    stage.expect_call("resolve_addr", Err(Errno::ENETUNREACH));
+    assert_eq!(stage.state(id), State::Bound);
+    // With another errno nothing has happened.
+    let id = stage.id(Some(here));
+    stage.asks(id, RESOLVE).unwrap();
+    stage.expect_call("resolve_addr", Err(Errno::EINVAL));
+    assert_eq!(stage.state(id), State::Idle);
+}
+
+#[test]
+fn a_pd_that_could_not_be_deallocated_lives_on() {
+    let mut domain = Domain::alloc();
+    domain.handle_outcome(Ok(())).unwrap();
+    domain.dealloc().unwrap();
+    domain.handle_outcome(Err(Errno::EBUSY)).unwrap();
+    assert_eq!(domain.state(), PdState::Live);
+    domain.acquire().unwrap();
 }

@@ -1,0 +1,211 @@
+//! The tables once more, by column and from the rules of the kernel: a cell that is wrong in one of the two is noticed.
+
+use cmid_proto::State::{
+    Accepting, AddrResolved, AddrResolving, Answered, Asked, Asking, Bound, Closed, Closing, Connected, Connecting,
+    Destroying, Disconnecting, Failed, Idle, Listening, PeerClosed, Removed, Requested, Responded, RouteResolved,
+    RouteResolving, TimeWait,
+};
+use cmid_proto::table::{self, Ask, Fact, Tell};
+use cmid_proto::{State, Verb, Why};
+
+/// Some states, and what is so in them.
+type In<T> = (&'static [State], T);
+/// Where it goes: to a state, or stays (`None`).
+type Goes = Vec<In<Option<State>>>;
+
+/// Before a connection is asked for, on the active side.
+const EARLY: [State; 5] = [Bound, AddrResolving, AddrResolved, RouteResolving, RouteResolved];
+/// From its end on.
+const ENDING: [State; 5] = [Disconnecting, Closing, PeerClosed, TimeWait, Closed];
+const LOOKUPS: [State; 3] = [Asking, Asked, Answered];
+
+/// Where a request goes; where it is refused, and why; why it is refused everywhere else.
+fn request(verb: Verb) -> (Goes, Vec<In<Why>>, Why) {
+    use Why::{AlreadySent, Breaks, IsConnected, IsOver, NoDevice, NotConnected, NotForDatagrams, Stalls, WrongState};
+    /// One's own request or answer is under way.
+    const OPEN: &[State] = &[Connecting, Accepting];
+    match verb {
+        Verb::Bind => (vec![(&[Idle], Some(Bound))], vec![], WrongState),
+        Verb::ResolveAddr => (vec![(&[Idle, Bound], Some(AddrResolving))], vec![], WrongState),
+        Verb::ResolveRoute => (vec![(&[AddrResolved], Some(RouteResolving))], vec![(&[Idle], NoDevice)], WrongState),
+        Verb::Listen => (vec![(&[Idle, Bound], Some(Listening))], vec![], WrongState),
+        Verb::AttachQp => {
+            let until_connected = [(&EARLY[..], None), (&[Connecting, Responded, Requested], None), (&LOOKUPS, None)];
+            (until_connected.to_vec(), vec![(&[Idle], NoDevice)], WrongState)
+        }
+        Verb::DetachQp => (vec![(all_but(OPEN), None)], vec![], WrongState),
+        // By the service: see below.
+        Verb::Connect => (vec![], vec![(&[Idle], NoDevice)], WrongState),
+        Verb::Accept => {
+            let refused = vec![(&[Idle][..], NoDevice), (OPEN, Stalls), (&[Responded], Breaks)];
+            (vec![(&[Requested], Some(Accepting)), (&[Asked], Some(Answered))], refused, WrongState)
+        }
+        Verb::Reject => (vec![(&[Responded, Requested, Asked], Some(Failed))], vec![(OPEN, Stalls)], WrongState),
+        Verb::Establish => {
+            let refused = vec![(OPEN, Stalls), (&[Requested, Asked][..], Breaks)];
+            (vec![(&[Responded], Some(Connected))], refused, WrongState)
+        }
+        Verb::Disconnect => {
+            let goes = vec![
+                (&[Connected][..], Some(Disconnecting)),
+                (&[PeerClosed], Some(TimeWait)),
+                (&[Disconnecting, Closing, TimeWait, Closed, Failed], None),
+            ];
+            (goes, vec![], NotConnected)
+        }
+        Verb::Teardown => {
+            let goes = vec![(&[Connected, Disconnecting, Closing, PeerClosed, TimeWait][..], Some(Closing))];
+            (goes, vec![(&[Closed], IsOver)], NotConnected)
+        }
+        Verb::Notify => (vec![(&[Accepting], None)], vec![(&[Connected], IsConnected)], WrongState),
+        Verb::GetRequest => (vec![(&[Listening], None)], vec![], WrongState),
+        Verb::Join => (vec![(&[Bound, AddrResolved], None)], vec![], WrongState),
+        Verb::Leave | Verb::SetTos => (vec![(all_but(&[Removed, Destroying]), None)], vec![], WrongState),
+        Verb::ReuseAddr => (vec![(all_but(&[Listening, Removed, Destroying]), None)], vec![], WrongState),
+        Verb::NoReuseAddr => (vec![(&[Idle], None)], vec![], WrongState),
+        Verb::SetAfOnly => (vec![(&[Idle, Bound], None)], vec![], WrongState),
+        Verb::SetAckTimeout => {
+            let goes = vec![(all_but(&[Asking, Asked, Answered, Removed, Destroying]), None)];
+            (goes, vec![(&LOOKUPS, NotForDatagrams)], WrongState)
+        }
+        Verb::SetEce => {
+            let unsent = vec![(&[Idle, Requested][..], None), (&EARLY, None)];
+            (unsent, vec![(&LOOKUPS, NotForDatagrams)], AlreadySent)
+        }
+        Verb::Migrate | Verb::Release => (vec![(all_but(&[Destroying]), None)], vec![], WrongState),
+        Verb::Destroy => (vec![(all_but(&[Destroying]), Some(Destroying))], vec![], WrongState),
+    }
+}
+
+fn all_but(states: &[State]) -> &'static [State] {
+    Vec::leak(State::ALL.into_iter().filter(|state| !states.contains(state)).collect())
+}
+
+fn find<T: Copy>(places: &[In<T>], state: State) -> Option<T> {
+    let found: Vec<_> = places.iter().filter(|(states, _)| states.contains(&state)).collect();
+    assert!(found.len() < 2, "{state} stands twice");
+    found.first().map(|(_, what)| *what)
+}
+
+#[test]
+fn the_table_of_requests_is_what_its_columns_say() {
+    for verb in Verb::ALL {
+        let (goes, refused, otherwise) = request(verb);
+        for state in State::ALL {
+            let expected = match (find(&goes, state), find(&refused, state)) {
+                (Some(next), None) => Ask::Go(next.unwrap_or(state)),
+                (None, Some(why)) => Ask::Refuse(why),
+                (None, None) if (state, verb) == (RouteResolved, Verb::Connect) => {
+                    Ask::By { connected: Connecting, datagram: Asking }
+                }
+                (None, None) if state == Removed => Ask::Refuse(Why::DeviceGone),
+                (None, None) if state == Destroying => Ask::Refuse(Why::WrongState),
+                (None, None) => Ask::Refuse(otherwise),
+                (Some(_), Some(_)) => panic!("{verb} while {state} goes and is refused"),
+            };
+            assert_eq!(table::REQUESTS[state.index()][verb.index()], expected, "{verb} while {state}");
+        }
+    }
+}
+
+/// Where an event goes; where it is late. Everywhere else the device cannot mean it.
+fn event(fact: Fact) -> (Goes, Vec<In<()>>) {
+    /// No address was resolved on this side, or not yet.
+    const NEVER_RESOLVED: &[State] = &[Idle, Bound, AddrResolving, Requested, Accepting, Asked, Listening];
+    /// The answer to a request may still be under way.
+    const ASKED_FOR: &[State] = &[Connecting, Accepting];
+    const OVER: &[State] = &[Failed];
+    let resolved = || all_but(&[NEVER_RESOLVED, &[AddrResolved, RouteResolving, Removed, Destroying]].concat());
+    match fact {
+        Fact::AddrResolved => {
+            let later = [(resolved(), ()), (&[AddrResolved, RouteResolving], ())];
+            (vec![(&[AddrResolving], Some(AddrResolved))], later.to_vec())
+        }
+        Fact::AddrError => {
+            let goes = vec![(&[AddrResolving][..], Some(Bound)), (&[Asking], Some(Failed))];
+            let answered = all_but(&[NEVER_RESOLVED, &[Asking, Removed, Destroying]].concat());
+            (goes, vec![(answered, ()), (&[Bound], ())])
+        }
+        Fact::RouteResolved => (vec![(&[RouteResolving], Some(RouteResolved))], vec![(resolved(), ())]),
+        Fact::RouteError => {
+            (vec![(&[RouteResolving], Some(AddrResolved))], vec![(resolved(), ()), (&[AddrResolved], ())])
+        }
+        // It may come before a listen fails late.
+        Fact::ConnectRequest => (vec![(&[Listening], None)], vec![(&[Idle, Bound, Failed], ())]),
+        Fact::ConnectResponse => {
+            (vec![(&[Connecting], Some(Responded))], vec![(&[Responded, Connected], ()), (&ENDING, ()), (OVER, ())])
+        }
+        Fact::ConnectError => {
+            let goes = vec![(ASKED_FOR, Some(Failed)), (&[Responded, Connected][..], Some(Failed))];
+            (goes, vec![(&[Requested], ()), (&ENDING, ()), (OVER, ())])
+        }
+        // Where no answer is waited for it tells of a changed link address.
+        Fact::Unreachable => {
+            let stays = vec![
+                (&[AddrResolved, RouteResolving, RouteResolved, Responded, Connected, Answered, Failed][..], None),
+                (&ENDING, None),
+                (ASKED_FOR, Some(Failed)),
+                (&[Asking], Some(Failed)),
+            ];
+            (stays, vec![(&[Requested, Asked], ())])
+        }
+        Fact::Rejected => {
+            let goes = vec![
+                (ASKED_FOR, Some(Failed)),
+                (&[Responded, Connected, Disconnecting][..], Some(Failed)),
+                (&[Closing], None),
+            ];
+            (goes, vec![(&[Requested, PeerClosed, TimeWait, Closed], ()), (OVER, ())])
+        }
+        Fact::Established => {
+            let goes = vec![(ASKED_FOR, Some(Connected)), (&[Asking][..], Some(Answered))];
+            let late = vec![(&[Responded, Requested, Connected, Asked, Answered][..], ()), (&ENDING, ()), (OVER, ())];
+            (goes, late)
+        }
+        Fact::Disconnected => {
+            let goes = vec![
+                (ASKED_FOR, Some(PeerClosed)),
+                (&[Responded, Connected][..], Some(PeerClosed)),
+                (&[Disconnecting], Some(TimeWait)),
+                (&[Closing], None),
+            ];
+            (goes, vec![(&[Requested, PeerClosed, TimeWait, Closed], ()), (OVER, ())])
+        }
+        Fact::DeviceRemoval => (vec![(all_but(&[Removed, Destroying]), Some(Removed))], vec![]),
+        Fact::MulticastJoin | Fact::MulticastError => {
+            (vec![(&EARLY, None), (&[Asking, Answered, Failed, Listening], None)], vec![])
+        }
+        Fact::AddrChange | Fact::Other => (vec![(all_but(&[Removed, Destroying]), None)], vec![]),
+        Fact::TimewaitExit => {
+            let goes = vec![(&[Disconnecting, Closing, PeerClosed, TimeWait][..], Some(Closed))];
+            (goes, vec![(&[Connecting, Responded, Requested, Accepting, Connected, Closed], ()), (OVER, ())])
+        }
+        Fact::Deadline => {
+            let goes = vec![
+                (&[AddrResolving, RouteResolving, Connecting, Accepting, Asking, Destroying][..], Some(Failed)),
+                (&[Disconnecting], Some(TimeWait)),
+                (&[Closing], Some(Closed)),
+            ];
+            let waiting = [AddrResolving, RouteResolving, Connecting, Accepting, Asking, Disconnecting, Closing];
+            (goes, vec![(all_but(&[&waiting[..], &[Removed, Destroying]].concat()), ())])
+        }
+    }
+}
+
+#[test]
+fn the_table_of_events_is_what_its_columns_say() {
+    for fact in Fact::ALL {
+        let (goes, late) = event(fact);
+        for state in State::ALL {
+            let expected = match (find(&goes, state), find(&late, state)) {
+                (Some(next), None) => Tell::Go(next.unwrap_or(state)),
+                (None, Some(())) => Tell::Late,
+                // Nothing more is told of these.
+                (None, None) if matches!(state, Removed | Destroying) => Tell::Late,
+                (None, None) => Tell::Fault,
+                (Some(_), Some(())) => panic!("{fact} while {state} goes and is late"),
+            };
+            assert_eq!(table::tell(state, fact), expected, "{fact} while {state}");
+        }
+    }
+}
