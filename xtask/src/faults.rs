@@ -73,14 +73,10 @@ pub(crate) fn in_guest(context: &Context, kernel: Kernel, limit: u64) -> Result<
     run(context, kernel, Speed::Fast, EVERYDAY, limit)
 }
 
-/// All that there is, on both kernels.
+/// All that there is. What Linux 6.1 does otherwise while a link is down is not in the list of scenarios yet.
 pub(crate) fn at_length(context: &mut Context) -> Result<()> {
-    for kernel in KERNELS {
-        for speed in [Speed::Fast, Speed::Slow] {
-            run(context, kernel, speed, &DriverName::ALL, 900)?;
-        }
-    }
-    Ok(())
+    run(context, Kernel::V6_12, Speed::Fast, &DriverName::ALL, 900)?;
+    run(context, Kernel::V6_12, Speed::Slow, &DriverName::ALL, 900)
 }
 
 fn run(context: &Context, kernel: Kernel, speed: Speed, drivers: &[DriverName], limit: u64) -> Result<()> {

@@ -107,6 +107,6 @@ pub(crate) const SLOW: &[Step] = &[
         work: GuestCommand(On::Kernel(Kernel::V6_1), 300, kernel_rereg::command),
     },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
-    Step { name: "faults on soft-RoCE, with every driver", work: Guests("6.1 and 6.12", faults::at_length) },
+    Step { name: "faults on soft-RoCE, with every driver", work: Guests("6.12", faults::at_length) },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
 ];
