@@ -178,7 +178,7 @@ fn render(context: &Context) -> Result<String> {
          or if the core's books are not in order. Rendered from `faults/src/scenarios/` and `faults/results/` by `cargo xtask diagrams`; do not edit. \
          `cargo xtask faults [--kernel 6.1] [--slow] [NAME...]` runs them.\n\n\
          The two hosts are two soft-RoCE devices on a veth pair; messages are lost by a filter where they come in. \
-         \"All is well again\" means that the fault is repaired; \"a new connection: stands\", that the same drivers make one then. \
+         \"All is well again\" means that the fault is repaired; \"a new connection: stands\", that fresh drivers of the same process make one then. \
          The number of drivers that it was shown with stands under each kernel.\n\n",
     );
     // Writing to a string does not fail.
