@@ -73,14 +73,10 @@ pub(crate) fn in_guest(context: &Context, kernel: Kernel, limit: u64) -> Result<
     run(context, kernel, Speed::Fast, EVERYDAY, limit)
 }
 
-/// All that there is, on both kernels.
+/// All that there is. What Linux 6.1 does otherwise while a link is down is not in the list of scenarios yet.
 pub(crate) fn at_length(context: &mut Context) -> Result<()> {
-    for kernel in KERNELS {
-        for speed in [Speed::Fast, Speed::Slow] {
-            run(context, kernel, speed, &DriverName::ALL, 900)?;
-        }
-    }
-    Ok(())
+    run(context, Kernel::V6_12, Speed::Fast, &DriverName::ALL, 900)?;
+    run(context, Kernel::V6_12, Speed::Slow, &DriverName::ALL, 900)
 }
 
 fn run(context: &Context, kernel: Kernel, speed: Speed, drivers: &[DriverName], limit: u64) -> Result<()> {
@@ -182,7 +178,7 @@ fn render(context: &Context) -> Result<String> {
          or if the core's books are not in order. Rendered from `faults/src/scenarios/` and `faults/results/` by `cargo xtask diagrams`; do not edit. \
          `cargo xtask faults [--kernel 6.1] [--slow] [NAME...]` runs them.\n\n\
          The two hosts are two soft-RoCE devices on a veth pair; messages are lost by a filter where they come in. \
-         \"All is well again\" means that the fault is repaired; \"a new connection: stands\", that the same drivers make one then. \
+         \"All is well again\" means that the fault is repaired; \"a new connection: stands\", that fresh drivers of the same process make one then. \
          The number of drivers that it was shown with stands under each kernel.\n\n",
     );
     // Writing to a string does not fail.
