@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::{Errno, PortSpace};
 
-use crate::address::{is_any, wildcard_like};
+use crate::address::{is_any, loopback_like, wildcard_like};
 use crate::bind::with_port;
 use crate::channel::{Kind, Unread};
 use crate::config::LifeTime;
@@ -65,11 +65,12 @@ impl World {
             return Err(Errno::EINVAL);
         }
         if is_any(ip) {
-            // Any device will do; the route then fails.
+            // Any device will do; the route then fails. An id that is bound to none goes from the loopback address, also
+            // where it asks for the wildcard (`cma_bind_loopback`).
             if !host.has_device() {
                 return Err(Errno::ENODEV);
             }
-            let own = if is_any(bound.ip()) { ip } else { bound.ip() };
+            let own = if is_any(bound.ip()) { loopback_like(ip) } else { bound.ip() };
             return Ok((Ok(own), LOCAL_WORK));
         }
         if ip.is_multicast() {
@@ -82,13 +83,19 @@ impl World {
         if !self.is_routed(ip) {
             return Err(Errno::ENETUNREACH);
         }
+        let local = host.interface_of(ip);
         if bound.ip().is_loopback() {
+            // No packet of a loopback address leaves by the interface that the id is confined to (`__mkroute_output`).
+            if confined.is_some_and(|chosen| local.is_none_or(|local| local != chosen)) {
+                return Err(Errno::EINVAL);
+            }
             return Ok((Err(NO_DEVICE), LOCAL_WORK));
         }
-        let local = host.interface_of(ip);
+        // To an address of its own an IPv6 host goes from that very address (RFC 6724, rule 1). An IPv4 one goes from its
+        // first of that network: the route to the others names it as the source (`fib_add_ifaddr`).
         let own = match local {
-            Some(_) => ip,
-            None => host.source_for(ip).ok_or(Errno::ENETUNREACH)?,
+            Some(_) if ip.is_ipv6() => ip,
+            Some(_) | None => host.source_for(ip).ok_or(Errno::ENETUNREACH)?,
         };
         let own = if bound.ip().is_unspecified() { own } else { bound.ip() };
         // The way out: that of the destination itself if it is on this host, else that of a near address.

@@ -61,6 +61,42 @@ fn row_41_resolve() {
 }
 
 #[test]
+fn to_an_own_address_an_ipv4_host_goes_from_its_first() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    for (dst, src) in [("10.0.0.2:7", "10.0.0.1"), ("10.0.0.1:7", "10.0.0.1")] {
+        let id = side.id(on);
+        assert_eq!(side.resolve_addr(id, None, dst, 2000), Ok(()));
+        side.next(on).is(id, CmEvent::AddrResolved, 0);
+        assert_eq!(side.local(id).ip(), ip(src));
+    }
+}
+
+#[test]
+fn to_the_wildcard_an_id_goes_from_the_loopback_address() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, None, "0.0.0.0:7", 2000), Ok(()));
+    side.next(on).is(id, CmEvent::AddrResolved, 0);
+    assert_eq!(side.local(id).ip(), ip("127.0.0.1"));
+}
+
+#[test]
+fn from_the_loopback_address_no_way_leads_out_of_an_interface() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let confined = side.id(on);
+    assert_eq!(side.bind(confined, "172.16.0.1:7"), Err(Errno::ENODEV));
+    assert_eq!(side.bind(confined, "127.0.0.1:7"), Ok(()));
+    assert_eq!(side.resolve_addr(confined, None, "10.0.0.2:7", 2000), EINVAL);
+    let free = side.id(on);
+    assert_eq!(side.bind(free, "127.0.0.1:8"), Ok(()));
+    assert_eq!(side.resolve_addr(free, None, "10.0.0.2:7", 2000), Ok(()));
+    side.next(on).is(free, CmEvent::AddrError, -19);
+}
+
+#[test]
 fn row_42_nobody_has_the_address() {
     let mut lab = Lab::new();
     let (side, on) = (&mut lab.client, lab.cc);
