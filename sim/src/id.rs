@@ -125,6 +125,16 @@ pub(crate) struct Id {
 }
 
 impl Id {
+    /// What an accept tells of ECE: without options of its own the library names the peer's vendor, and none of the options
+    /// (`rdma_accept`). Where there is a QP they are the QP's.
+    pub(crate) fn answered_ece(&self) -> Ece {
+        if self.qp.is_none() && self.local_ece.vendor_id == 0 {
+            Ece { vendor_id: self.remote_ece.vendor_id, options: 0 }
+        } else {
+            self.local_ece
+        }
+    }
+
     pub(crate) fn new(host: HostNo, file: FileNo, port_space: PortSpace) -> Self {
         Id {
             host,

@@ -74,14 +74,18 @@ impl World {
             return Ok((Ok(own), LOCAL_WORK));
         }
         if ip.is_multicast() {
-            // Nobody is asked; the way out is the one that the id is bound to, or the first of the family.
-            let own = if is_any(bound.ip()) { host.source_for(ip).ok_or(Errno::ENETUNREACH)? } else { bound.ip() };
+            // Nobody is asked; the way out is the one that the id is bound to. Without one there would have to be a route, and
+            // an IPv4 host has none of itself.
+            let own = if !is_any(bound.ip()) {
+                bound.ip()
+            } else if ip.is_ipv6() {
+                host.source_for(ip).ok_or(Errno::ENETUNREACH)?
+            } else {
+                return Err(Errno::ENETUNREACH);
+            };
             let way_out = host.interface_of(own).ok_or(Errno::ENETUNREACH)?;
             self.id(no)?.interface.get_or_insert(way_out);
             return Ok((if way_out.rdma { Ok(own) } else { Err(NO_DEVICE) }, LOCAL_WORK));
-        }
-        if !self.is_routed(ip) {
-            return Err(Errno::ENETUNREACH);
         }
         let local = host.interface_of(ip);
         if bound.ip().is_loopback() {
@@ -89,7 +93,16 @@ impl World {
             if confined.is_some_and(|chosen| local.is_none_or(|local| local != chosen)) {
                 return Err(Errno::EINVAL);
             }
-            return Ok((Err(NO_DEVICE), LOCAL_WORK));
+            return if self.is_routed(ip) { Ok((Err(NO_DEVICE), LOCAL_WORK)) } else { Err(Errno::ENETUNREACH) };
+        }
+        let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)).max(LOCAL_WORK);
+        if !self.is_routed(ip) {
+            // Where the interface is given everybody is taken for a neighbour (`ip_route_output_key`), who does not answer.
+            return match confined {
+                None => Err(Errno::ENETUNREACH),
+                Some(chosen) if chosen.rdma => Ok((Err(TIMED_OUT), timeout)),
+                Some(_) => Ok((Err(NO_DEVICE), LOCAL_WORK)),
+            };
         }
         // To an address of its own an IPv6 host goes from that very address (RFC 6724, rule 1). An IPv4 one goes from its
         // first of that network: the route to the others names it as the source (`fib_add_ifaddr`).
@@ -106,7 +119,6 @@ impl World {
                 host.interface_of(near).ok_or(Errno::ENETUNREACH)?
             }
         };
-        let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)).max(LOCAL_WORK);
         if let Some(chosen) = confined
             && chosen != way_out
             && !(chosen.rdma && local.is_some_and(|interface| interface.rdma))
@@ -165,7 +177,8 @@ impl World {
         if !id.verbs || !id.device || timeout_ms <= 0 || id.state != CmState::AddrResolved {
             return Err(Errno::EINVAL);
         }
-        if id.dst.is_none_or(|dst| is_any(dst.ip())) {
+        // No address lookup has found an interface: it was the device that was chosen (`cma_resolve_loopback`).
+        if id.interface.is_none() {
             return Err(Errno::ENODEV);
         }
         id.state = CmState::RouteQuery;
