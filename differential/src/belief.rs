@@ -15,6 +15,8 @@ pub(crate) enum Stage {
     Resolved,
     Routed,
     Requested,
+    /// Has accepted.
+    Accepted,
     /// CONNECT_RESPONSE has been read.
     Answered,
     Up,
@@ -31,10 +33,18 @@ pub(crate) struct Believed {
     pub(crate) space: Space,
     pub(crate) has_qp: bool,
     pub(crate) has_listened: bool,
+    /// Waits for a request.
+    pub(crate) has_asked: bool,
     pub(crate) joined: [bool; 8],
     on: Option<ChannelNo>,
     at: Option<Place>,
     peer: Option<Slot>,
+}
+
+impl Believed {
+    pub(crate) fn is_synchronous(&self) -> bool {
+        self.on.is_none()
+    }
 }
 
 /// What is believed of a side.
@@ -63,9 +73,9 @@ impl Side {
         self.made.saturating_sub(1)
     }
 
-    /// A channel with events.
-    pub(crate) fn waiting(&self) -> Option<ChannelNo> {
-        self.unread.iter().find_map(|(id, _)| self.ids.get(id)?.on)
+    /// A channel with events; of an id in synchronous mode none. `None` if there are no events.
+    pub(crate) fn waiting(&self) -> Option<Option<ChannelNo>> {
+        self.unread.iter().find_map(|(id, _)| Some(self.ids.get(id)?.on))
     }
 
     /// Where somebody listens.
@@ -108,6 +118,7 @@ impl Beliefs {
                     space,
                     has_qp: false,
                     has_listened: false,
+                    has_asked: false,
                     joined: [false; 8],
                     on: channel,
                     at: None,
@@ -133,7 +144,7 @@ impl Beliefs {
     }
 
     fn on_id(&mut self, name: SideName, action: &Action) {
-        let Some((id, was)) = subject(action).and_then(|id| Some((id, *self.side(name).ids.get(&id)?))) else { return };
+        let Some((id, was)) = action.id().and_then(|id| Some((id, *self.side(name).ids.get(&id)?))) else { return };
         let (other, udp) = (name.other(), was.space == Space::Udp);
         let mut now = was;
         match *action {
@@ -165,9 +176,23 @@ impl Beliefs {
                 }
             }
             Action::Accept { .. } if was.stage == Stage::Requested => {
-                now.stage = if udp { Stage::Over } else { Stage::Waits };
-                let answer = if udp { Stage::Over } else { Stage::Answered };
-                self.tell_peer(other, was, answer);
+                now.stage = if udp { Stage::Over } else { Stage::Accepted };
+                let client = was.peer.and_then(|peer| self.side(other).ids.get(&peer));
+                let confirms = client.is_some_and(|client| client.has_qp);
+                self.tell_peer(
+                    other,
+                    was,
+                    if udp {
+                        Stage::Over
+                    } else if confirms {
+                        Stage::Up
+                    } else {
+                        Stage::Answered
+                    },
+                );
+                if confirms {
+                    self.tell(name, id, News::Now(Stage::Up));
+                }
             }
             Action::Reject { .. } if matches!(was.stage, Stage::Requested | Stage::Answered) => {
                 now.stage = Stage::Over;
@@ -182,8 +207,10 @@ impl Beliefs {
                 self.tell_peer(other, was, Stage::Down);
                 self.tell(name, id, News::Now(Stage::Over));
             }
+            Action::GetRequest { .. } => now.has_asked = true,
             Action::AttachQp { .. } => now.has_qp = true,
             Action::DetachQp { .. } => now.has_qp = false,
+            Action::Leave { group, .. } => now.joined[usize::from(group)] = false,
             Action::Join { group, .. } => now.joined[usize::from(group)] = true,
             Action::Migrate { to, .. } => now.on = to,
             _ => {}
@@ -215,13 +242,16 @@ impl Beliefs {
                     }
                 }
                 News::Request(client) => {
-                    let Some(&listener) = side.ids.get(&id) else { continue };
+                    let Some(listener) = side.ids.get_mut(&id) else { continue };
+                    listener.has_asked = false;
+                    let listener = *listener;
                     let child = CHILDREN + side.children;
                     side.children += 1;
                     let new = Believed {
                         stage: Stage::Requested,
                         has_qp: false,
                         has_listened: false,
+                        has_asked: false,
                         peer: Some(client),
                         ..listener
                     };
@@ -235,38 +265,5 @@ impl Beliefs {
                 client.peer = Some(child);
             }
         }
-    }
-}
-
-/// The id that an action is about.
-fn subject(action: &Action) -> Option<Slot> {
-    match *action {
-        Action::Bind { id, .. }
-        | Action::ResolveAddr { id, .. }
-        | Action::ResolveRoute { id }
-        | Action::Listen { id, .. }
-        | Action::AttachQp { id }
-        | Action::DetachQp { id }
-        | Action::Connect { id, .. }
-        | Action::Accept { id, .. }
-        | Action::Reject { id, .. }
-        | Action::Establish { id }
-        | Action::Disconnect { id }
-        | Action::Teardown { id }
-        | Action::Notify { id }
-        | Action::GetRequest { id }
-        | Action::Join { id, .. }
-        | Action::Leave { id, .. }
-        | Action::SetOption { id, .. }
-        | Action::SetEce { id, .. }
-        | Action::Migrate { id, .. }
-        | Action::Create { id, .. }
-        | Action::Destroy { id } => Some(id),
-        Action::OpenChannel { .. }
-        | Action::CloseChannel { .. }
-        | Action::Turn
-        | Action::Read { .. }
-        | Action::Ack { .. }
-        | Action::LetTimePass => None,
     }
 }

@@ -182,7 +182,11 @@ fn make_small(found: &mut Disagreement, reality: &mut impl Reality) -> anyhow::R
 impl fmt::Display for Disagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let times = self.repeated;
-        writeln!(f, "seed {} differs (and did in {times} of {REPEATS} repeats); as small as it gets:", self.program.seed)?;
+        writeln!(
+            f,
+            "seed {} differs (and did in {times} of {REPEATS} repeats); as small as it gets:",
+            self.program.seed
+        )?;
         write!(f, "{}", self.smallest)?;
         write!(f, "{}", side_by_side(&self.simulator, &self.reality))?;
         let json = serde_json::to_string(&self.smallest).map_err(|_| fmt::Error)?;

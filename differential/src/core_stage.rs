@@ -100,7 +100,8 @@ impl<D: DataPath> CoreStage<D> {
             }
             Action::Bind { id, at } => ("bind_addr", drive.bind(key(id)?, place(at))),
             Action::ResolveAddr { id, src, dst } => {
-                let soon = drive.within(std::time::Duration::from_secs(2));
+                // Longer than any program: what is not found at once is not found.
+                let soon = drive.within(std::time::Duration::from_secs(30));
                 ("resolve_addr", drive.resolve_addr(key(id)?, src.map(place), place(dst), soon))
             }
             Action::ResolveRoute { id } => ("resolve_route", drive.resolve_route(key(id)?, deadline)),

@@ -63,6 +63,8 @@ impl Coverage {
         let level = program.level;
         for line in run.trace.a.iter().chain(&run.trace.b) {
             match &line.what {
+                // What the core has asked of the device.
+                Seen::Call { text, .. } if text.starts_with("device: ") => {}
                 Seen::Call { name, result, .. } => mine.note_call(level, name, result),
                 // What the core has read is told again when the application takes it.
                 Seen::Event { channel, .. } if *channel >= crate::spy::BELOW => {}
@@ -93,7 +95,10 @@ impl Coverage {
     }
 
     fn note_call(&mut self, level: Level, name: &'static str, result: &str) {
-        *self.calls.entry((level, name)).or_default().entry(result.to_owned()).or_default() += 1;
+        // What the core says names the id, its state, and last the reason.
+        let reason = result.rsplit(": ").next().unwrap_or(result);
+        let result = if result.starts_with("refused: ") { format!("refused ({reason})") } else { reason.to_owned() };
+        *self.calls.entry((level, name)).or_default().entry(result).or_default() += 1;
     }
 
     fn merge(&mut self, other: Coverage) {

@@ -11,6 +11,9 @@ use crate::program::{Action, CHILDREN, ChannelNo, Ip, Numbers, Place, Slot};
 use crate::stage::{Path, Stage, Told, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents_of, result_of, value_of};
 
+/// Longer than any program: what is not found at once is not found.
+const LOOKUP_MS: i32 = 30_000;
+
 /// More events than a program can cause. What goes on for ever must not make a run do so.
 const EVENTS_MAX: usize = 256;
 
@@ -133,7 +136,7 @@ impl<D: DataPath> DeviceStage<D> {
             | Action::LetTimePass => return Ok(()),
             Action::Bind { id, at } => Call::Bind { id: id_key(id)?, addr: place(at) },
             Action::ResolveAddr { id, src, dst } => {
-                Call::ResolveAddr { id: id_key(id)?, src: src.map(place), dst: place(dst), timeout_ms: 2000 }
+                Call::ResolveAddr { id: id_key(id)?, src: src.map(place), dst: place(dst), timeout_ms: LOOKUP_MS }
             }
             Action::ResolveRoute { id } => Call::ResolveRoute { id: id_key(id)?, timeout_ms: 2000 },
             Action::Listen { id, backlog } => Call::Listen { id: id_key(id)?, backlog },

@@ -9,8 +9,10 @@ use rand_chacha::ChaCha8Rng;
 
 use cmid_sim::Flavour;
 
-use crate::belief::{Believed, Beliefs, Stage};
-use crate::program::{Action, CHILDREN, ChannelNo, Ip, Level, Numbers, Offer, Opt, Place, Program, SideName, Slot, Space, Step};
+use crate::belief::{Beliefs, Believed, Stage};
+use crate::program::{
+    Action, CHILDREN, ChannelNo, Ip, Level, Numbers, Offer, Opt, Place, Program, SideName, Slot, Space, Step,
+};
 use crate::simulated::{schedules, simulate};
 
 /// Groups of more than one step, each with one boundary: the number of schedules grows with it.
@@ -26,7 +28,7 @@ pub fn program(seed: u64) -> Program {
     let level = if rng.random_ratio(1, 2) { Level::Device } else { Level::Core };
     let mut maker = Maker { rng, level, steps: Vec::new(), beliefs: Beliefs::default(), races: 0, next_qp: 0 };
     maker.prologue();
-    let length = maker.rng.random_range(12..44);
+    let length = maker.rng.random_range(20..70);
     let pauses = maker.rng.random_range(0..3);
     for at in 0..length {
         if pauses > 0 && at > 0 && at % (length / pauses + 1) == 0 {
@@ -73,6 +75,14 @@ fn tame(mut program: Program) -> Program {
         (left, program) = (stalls, less);
     }
     program
+}
+
+/// What may come next.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// Nothing more specific: an id in synchronous mode hears of it without a channel.
+    Read(Option<ChannelNo>),
+    Call(Slot, Believed),
 }
 
 struct Maker {
@@ -132,10 +142,8 @@ impl Maker {
     fn put(&mut self, side: SideName, action: Action) {
         let calls = !matches!(action, Action::Read { .. } | Action::Turn | Action::LetTimePass | Action::Ack { .. });
         let follows = self.steps.last().is_some_and(|last| {
-            let call = !matches!(
-                last.action,
-                Action::Read { .. } | Action::Turn | Action::LetTimePass | Action::Ack { .. }
-            );
+            let call =
+                !matches!(last.action, Action::Read { .. } | Action::Turn | Action::LetTimePass | Action::Ack { .. });
             call && last.side != side && !last.races
         });
         let races = calls && follows && self.races < RACES_MAX && self.rng.random_ratio(1, 4);
@@ -150,14 +158,17 @@ impl Maker {
 
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
-            0..55 => self.sensible(),
-            55..78 => self.read(),
-            78..80 => {
+            0..76 => self.sensible(),
+            76..80 => {
+                let side = self.side();
+                self.read(side, None);
+            }
+            80..82 => {
                 let side = self.side();
                 let space = if self.rng.random_ratio(1, 4) { Space::Udp } else { Space::Tcp };
                 self.create(side, space);
             }
-            80..86 => self.migrate(),
+            82..90 => self.migrate(),
             _ => self.anything(),
         }
     }
@@ -166,18 +177,16 @@ impl Maker {
         if self.rng.random_ratio(1, 2) { SideName::A } else { SideName::B }
     }
 
-    fn read(&mut self) {
-        let side = self.side();
+    /// Reads a channel: that one, or any.
+    fn read(&mut self, side: SideName, channel: Option<ChannelNo>) {
         if self.level == Level::Core {
             self.put(side, Action::Turn);
         }
-        let waiting = self.beliefs.side(side).waiting();
-        let channel = if self.rng.random_ratio(4, 5) { waiting } else { None };
         let Some(channel) = channel.or_else(|| self.channel(side)) else { return };
-        let most = if self.rng.random_ratio(1, 4) { Some(1) } else { None };
+        let most = if self.rng.random_ratio(1, 6) { Some(1) } else { None };
         self.put(side, Action::Read { channel, most });
-        if self.level == Level::Core && self.rng.random_ratio(1, 2) {
-            let most = self.rng.random_range(1..5);
+        if self.level == Level::Core && self.rng.random_ratio(2, 3) {
+            let most = self.rng.random_range(1..7);
             self.put(side, Action::Ack { most });
         }
     }
@@ -218,58 +227,83 @@ impl Maker {
     fn offer(&mut self, limit: u8) -> Offer {
         self.next_qp = self.next_qp.wrapping_add(1).max(1);
         // Now and then one that is in use.
-        let qp = if self.rng.random_ratio(1, 25) { 1 } else { self.next_qp };
-        let depth = |rng: &mut ChaCha8Rng| *[0, 1, 4, 7, 128, 129, 255].choose(rng).unwrap_or(&1);
+        let qp = if self.rng.random_ratio(1, 15) { 1 } else { self.next_qp };
+        // Now and then more than the device can.
+        let depth = |rng: &mut ChaCha8Rng| {
+            if rng.random_ratio(1, 40) { 129 } else { *[0, 1, 4, 7, 128, 255].choose(rng).unwrap_or(&1) }
+        };
         let (serves, starts) = (depth(&mut self.rng), depth(&mut self.rng));
         Offer { qp, serves, starts, rnr: self.rng.random_range(0..=8), data: self.data(limit) }
     }
 
     /// A length of private data, now and then one too many.
     fn data(&mut self, limit: u8) -> u8 {
-        match self.rng.random_range(0..12) {
-            0 => limit,
-            1 => limit + 1,
-            2 => 0,
+        match self.rng.random_range(0..30) {
+            0 => limit + 1,
+            1..4 => limit,
+            4..7 => 0,
             _ => self.rng.random_range(1..32),
         }
     }
 
-    /// The next call of some id's normal life.
+    /// The next call of some id's normal life, or what waits to be read.
     fn sensible(&mut self) {
-        for _ in 0..6 {
-            let side = self.side();
-            let Some((id, believed)) = self.any_id(side) else { continue };
-            if let Some(action) = self.next_of(side, id, believed) {
-                self.put(side, action);
-                return;
+        let mut choices = Vec::new();
+        for side in [SideName::A, SideName::B] {
+            if let Some(channel) = self.beliefs.side(side).waiting() {
+                choices.push((side, Next::Read(channel)));
+            }
+            choices.extend(self.beliefs.side(side).ids.iter().map(|(&id, &how)| (side, Next::Call(id, how))));
+        }
+        for _ in 0..8 {
+            match choices.choose(&mut self.rng).copied() {
+                Some((side, Next::Read(channel))) => return self.read(side, channel),
+                Some((side, Next::Call(id, believed))) => {
+                    if let Some(action) = self.next_of(side, id, believed) {
+                        return self.put(side, action);
+                    }
+                }
+                None => return,
             }
         }
-        self.read();
     }
 
     fn next_of(&mut self, side: SideName, id: Slot, believed: Believed) -> Option<Action> {
         let udp = believed.space == Space::Udp;
         let wants_qp = !believed.has_qp && self.rng.random_ratio(1, 10);
+        let core = self.level == Level::Core;
+        let joined = (0..8).find(|&group| believed.joined[usize::from(group)]);
         Some(match believed.stage {
+            Stage::Idle | Stage::Bound if self.rng.random_ratio(1, 12) => {
+                Action::ResolveAddr { id, src: None, dst: self.place() }
+            }
             Stage::Idle | Stage::Bound => {
                 let dst = self.beliefs.side(side.other()).listening(believed.space)?;
                 let src = if self.rng.random_ratio(1, 6) { Some(Place(Ip::OfA, 0)) } else { None };
                 Action::ResolveAddr { id, src, dst }
             }
+            Stage::Resolved if joined.is_some() && self.rng.random_ratio(1, 3) => Action::Leave { id, group: joined? },
             Stage::Resolved if udp && self.rng.random_ratio(1, 4) => {
-                Action::Join { id, group: self.rng.random_range(1..4), send_only: self.rng.random_ratio(1, 3) }
+                let action =
+                    Action::Join { id, group: self.rng.random_range(1..4), send_only: self.rng.random_ratio(1, 3) };
+                return self.may(side, id, action).then_some(action);
             }
             Stage::Resolved | Stage::Routed | Stage::Requested if wants_qp => Action::AttachQp { id },
             Stage::Resolved => Action::ResolveRoute { id },
             Stage::Routed => Action::Connect { id, offer: self.offer(if udp { 180 } else { 56 }) },
-            Stage::Requested if self.rng.random_ratio(1, 6) => {
+            Stage::Requested if self.rng.random_ratio(1, 7) => {
                 Action::Reject { id, ece: self.rng.random_ratio(1, 5), data: self.data(if udp { 136 } else { 148 }) }
             }
             Stage::Requested => Action::Accept { id, offer: self.offer(if udp { 136 } else { 196 }) },
             Stage::Answered => Action::Establish { id },
-            Stage::Up | Stage::Down if self.rng.random_ratio(1, 3) => Action::Disconnect { id },
-            Stage::Down | Stage::Over if self.rng.random_ratio(1, 3) => Action::Destroy { id },
-            Stage::Up | Stage::Down | Stage::Over | Stage::Waits | Stage::Listening => return None,
+            Stage::Accepted if self.rng.random_ratio(1, 4) => Action::Notify { id },
+            Stage::Up if self.rng.random_ratio(1, 12) => Action::Notify { id },
+            Stage::Up | Stage::Down if core && self.rng.random_ratio(1, 5) => Action::Teardown { id },
+            Stage::Up if self.rng.random_ratio(1, 3) => Action::Disconnect { id },
+            Stage::Down if self.rng.random_ratio(2, 3) => Action::Disconnect { id },
+            Stage::Down | Stage::Over if self.rng.random_ratio(1, 4) => Action::Destroy { id },
+            Stage::Listening if believed.is_synchronous() && !believed.has_asked => Action::GetRequest { id },
+            Stage::Up | Stage::Down | Stage::Over | Stage::Waits | Stage::Accepted | Stage::Listening => return None,
         })
     }
 

@@ -2,10 +2,9 @@
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
-use cmid_differential::campaign::{Outcome, Plan};
+use cmid_differential::campaign::Outcome;
 use cmid_differential::program::Program;
 use cmid_differential::{generate, simulated};
 use cmid_sim::Flavour;
@@ -90,6 +89,7 @@ fn against_kernel(_: &Args, _: Option<&Program>, _: Flavour) -> anyhow::Result<b
 fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> anyhow::Result<bool> {
     use cmid_differential::{campaign, judge, kernel::Kernel, side_by_side};
     use judge::{Reality as _, Verdict};
+    use std::time::Duration;
     let mut kernel = Kernel::open(flavour)?;
     if let Some(program) = given {
         anyhow::ensure!(generate::is_safe(program), "a destroy would take this kernel 70 seconds");
@@ -106,7 +106,7 @@ fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> any
         }
         return Ok(agrees);
     }
-    let plan = Plan {
+    let plan = campaign::Plan {
         seeds: args.seed..args.seed + args.programs,
         batch: args.batch,
         limit: args.seconds.map(Duration::from_secs),

@@ -161,39 +161,148 @@ pub struct Offer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are those of librdmacm's calls and of their arguments")]
 pub enum Action {
-    OpenChannel { channel: ChannelNo, explicit_acks: bool },
-    CloseChannel { channel: ChannelNo },
-    Create { id: Slot, channel: Option<ChannelNo>, space: Space },
-    Bind { id: Slot, at: Place },
-    ResolveAddr { id: Slot, src: Option<Place>, dst: Place },
-    ResolveRoute { id: Slot },
-    Listen { id: Slot, backlog: i32 },
-    AttachQp { id: Slot },
-    DetachQp { id: Slot },
-    Connect { id: Slot, offer: Offer },
-    Accept { id: Slot, offer: Offer },
-    Reject { id: Slot, ece: bool, data: u8 },
-    Establish { id: Slot },
-    Disconnect { id: Slot },
+    OpenChannel {
+        channel: ChannelNo,
+        explicit_acks: bool,
+    },
+    CloseChannel {
+        channel: ChannelNo,
+    },
+    Create {
+        id: Slot,
+        channel: Option<ChannelNo>,
+        space: Space,
+    },
+    Bind {
+        id: Slot,
+        at: Place,
+    },
+    ResolveAddr {
+        id: Slot,
+        src: Option<Place>,
+        dst: Place,
+    },
+    ResolveRoute {
+        id: Slot,
+    },
+    Listen {
+        id: Slot,
+        backlog: i32,
+    },
+    AttachQp {
+        id: Slot,
+    },
+    DetachQp {
+        id: Slot,
+    },
+    Connect {
+        id: Slot,
+        offer: Offer,
+    },
+    Accept {
+        id: Slot,
+        offer: Offer,
+    },
+    Reject {
+        id: Slot,
+        ece: bool,
+        data: u8,
+    },
+    Establish {
+        id: Slot,
+    },
+    Disconnect {
+        id: Slot,
+    },
     /// Core only.
-    Teardown { id: Slot },
-    Notify { id: Slot },
+    Teardown {
+        id: Slot,
+    },
+    Notify {
+        id: Slot,
+    },
     /// Core only.
-    GetRequest { id: Slot },
-    Join { id: Slot, group: u8, send_only: bool },
-    Leave { id: Slot, group: u8 },
-    SetOption { id: Slot, option: Opt },
-    SetEce { id: Slot, options: u32 },
-    Migrate { id: Slot, to: Option<ChannelNo> },
-    Destroy { id: Slot },
+    GetRequest {
+        id: Slot,
+    },
+    Join {
+        id: Slot,
+        group: u8,
+        send_only: bool,
+    },
+    Leave {
+        id: Slot,
+        group: u8,
+    },
+    SetOption {
+        id: Slot,
+        option: Opt,
+    },
+    SetEce {
+        id: Slot,
+        options: u32,
+    },
+    Migrate {
+        id: Slot,
+        to: Option<ChannelNo>,
+    },
+    Destroy {
+        id: Slot,
+    },
     /// Core only: lets the core read all channels that are readable.
     Turn,
     /// Takes this many events off a channel, or all. At the core's level: from the core, what it has read.
-    Read { channel: ChannelNo, most: Option<u8> },
+    Read {
+        channel: ChannelNo,
+        most: Option<u8>,
+    },
     /// Core only: gives the oldest receipts back.
-    Ack { most: u8 },
+    Ack {
+        most: u8,
+    },
     /// Both sides wait until every time wait is over.
     LetTimePass,
+}
+
+impl Action {
+    /// The id that it is about.
+    #[must_use]
+    pub fn id(mut self) -> Option<Slot> {
+        self.id_mut().copied()
+    }
+
+    /// The same, to be changed.
+    pub fn id_mut(&mut self) -> Option<&mut Slot> {
+        match self {
+            Action::Bind { id, .. }
+            | Action::ResolveAddr { id, .. }
+            | Action::ResolveRoute { id }
+            | Action::Listen { id, .. }
+            | Action::AttachQp { id }
+            | Action::DetachQp { id }
+            | Action::Connect { id, .. }
+            | Action::Accept { id, .. }
+            | Action::Reject { id, .. }
+            | Action::Establish { id }
+            | Action::Disconnect { id }
+            | Action::Teardown { id }
+            | Action::Notify { id }
+            | Action::GetRequest { id }
+            | Action::Join { id, .. }
+            | Action::Leave { id, .. }
+            | Action::SetOption { id, .. }
+            | Action::SetEce { id, .. }
+            | Action::Migrate { id, .. }
+            | Action::Create { id, .. }
+            | Action::Destroy { id } => Some(id),
+            Action::OpenChannel { .. }
+            | Action::CloseChannel { .. }
+            | Action::Turn
+            | Action::Read { .. }
+            | Action::Ack { .. }
+            | Action::LetTimePass => None,
+        }
+    }
 }
 
 /// One step.

@@ -19,7 +19,8 @@ fn sides(text: &mut String, simulator: &SideTrace, reality: &SideTrace) {
     let (mut ours, mut theirs) = (simulator.iter().peekable(), reality.iter().peekable());
     while ours.peek().is_some() || theirs.peek().is_some() {
         // What one of them has seen before the other goes on stands alone.
-        let step = ours.peek().map_or(usize::MAX, |line| line.step).min(theirs.peek().map_or(usize::MAX, |line| line.step));
+        let step =
+            ours.peek().map_or(usize::MAX, |line| line.step).min(theirs.peek().map_or(usize::MAX, |line| line.step));
         let (one, other) = (ours.next_if(|line| line.step == step), theirs.next_if(|line| line.step == step));
         if one == other {
             if let Some(line) = one {

@@ -10,6 +10,7 @@ mod compile_fail;
 mod conformance;
 mod context;
 mod datagrams;
+mod differential;
 mod fuzz;
 mod guest;
 mod hazards;
@@ -53,6 +54,8 @@ enum Verb {
     },
     /// Make the outcomes of the last conformance runs the recorded results, which later runs are compared with
     Record,
+    /// Run random programs of calls on the simulator and on the VM's kernel: they must agree
+    Differential(differential::Arguments),
     /// Look for an input that breaks a law, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
     /// Name the system calls in a trace of `strace -f -T` that waited outside of the loop
@@ -83,6 +86,9 @@ fn main() -> ExitCode {
         Verb::Diagrams { check } => Context::new(Kernel::default())
             .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),
         Verb::Record => Context::new(Kernel::default()).and_then(|context| conformance::record(&context)),
+        Verb::Differential(arguments) => {
+            Context::new(arguments.kernel()).and_then(|mut context| differential::run(&mut context, &arguments))
+        }
         Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
         Verb::Waits { trace } => waits::check(&trace),
         Verb::Test { slow: true, kernel, .. } => {
@@ -106,6 +112,7 @@ const DEMO: &[&str] = &["run", "--release", "--quiet", "--package", "rping", "--
 
 fn write_documents(context: &Context) -> anyhow::Result<()> {
     tables::write(context)?;
+    differential::write(context)?;
     memory::write(context)?;
     rows::write(context)
 }

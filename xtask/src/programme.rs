@@ -3,7 +3,8 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    blocking, checks, compile_fail, conformance, datagrams, hazards, host, interop, kernel_rereg, memory, rows,
+    blocking, checks, compile_fail, conformance, datagrams, differential, hazards, host, interop, kernel_rereg, memory,
+    rows,
     step::{
         On, Step,
         Work::{self, BuildForGuest, Cargo, CargoWith, Conformance, Guest, GuestCommand, Guests, Host},
@@ -21,6 +22,8 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "cmid-conformance",
     "-p",
+    "cmid-differential",
+    "-p",
     "fencing",
     "-p",
     "rping",
@@ -33,7 +36,7 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "udping",
     "--features",
-    "cmid-conformance/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
+    "cmid-conformance/verbs,cmid-differential/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
 ]);
 
 /// Cheap ones and those that need nothing but Rust come first.
@@ -66,6 +69,10 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step { name: "the lost wake-up of librdmacm", work: Guest(On::Asked, 120, "examples/lost_wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
+    Step {
+        name: "random programs: the simulator and the kernel agree",
+        work: GuestCommand(On::Asked, 300, differential::command),
+    },
     Step { name: "rping against rdma-core's", work: GuestCommand(On::Asked, 600, interop::command) },
     Step { name: "datagrams and multicast", work: GuestCommand(On::Asked, 600, datagrams::command) },
     Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(On::Asked, 600, blocking::command) },
