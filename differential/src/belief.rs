@@ -109,6 +109,7 @@ impl Beliefs {
     }
 
     /// The step is taken, and has succeeded.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the rest is looked at there")]
     pub(crate) fn assume(&mut self, name: SideName, action: &Action) {
         match *action {
             Action::OpenChannel { channel, .. } => self.side_mut(name).channels.push(channel),
@@ -143,6 +144,7 @@ impl Beliefs {
         }
     }
 
+    #[allow(clippy::wildcard_enum_match_arm, reason = "what is not believed to change anything is the rule")]
     fn on_id(&mut self, name: SideName, action: &Action) {
         let Some((id, was)) = action.id().and_then(|id| Some((id, *self.side(name).ids.get(&id)?))) else { return };
         let (other, udp) = (name.other(), was.space == Space::Udp);

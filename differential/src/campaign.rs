@@ -12,10 +12,10 @@ use crate::show::side_by_side;
 use crate::shrink::shrink;
 use crate::trace::Trace;
 
-/// A run that was too slow is repeated, with fewer others at its side each time.
-const ATTEMPTS: usize = 6;
+/// A run that was too slow is repeated, together with the next programs, and in the end with ever fewer others.
+const ATTEMPTS: u32 = 10;
 /// A disagreement is repeated, to tell whether it always shows.
-const REPEATS: usize = 3;
+pub const REPEATS: usize = 3;
 
 /// What is to be done.
 #[derive(Clone, Debug)]
@@ -43,8 +43,8 @@ pub struct Disagreement {
     pub simulator: Trace,
     /// What the kernel does.
     pub reality: Trace,
-    /// How often it showed when it was repeated.
-    pub repeated: usize,
+    /// How often it showed when it was repeated, of [`REPEATS`]; `None` if it was not.
+    pub repeated: Option<usize>,
 }
 
 /// What came of a campaign.
@@ -73,24 +73,33 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -
     let began = Instant::now();
     let mut outcome = Outcome::default();
     let mut next = plan.seeds.start;
-    let mut batch = plan.batch.max(1);
-    while next < plan.seeds.end {
+    let mut size = plan.batch.max(1);
+    // Those that were too slow, and how often.
+    let mut again: Vec<(Program, u32)> = Vec::new();
+    loop {
         let over = plan.limit.is_some_and(|limit| began.elapsed() >= limit);
-        if over || outcome.disagreements.len() >= plan.failures {
+        let over = over || outcome.disagreements.len() >= plan.failures;
+        let mut batch = std::mem::take(&mut again);
+        let end = if over { next } else { plan.seeds.end.min(next + size.saturating_sub(batch.len()) as u64) };
+        if next == end && !batch.is_empty() {
+            // Nothing new: the last ones get the machine for themselves.
+            again = batch.split_off(batch.len().div_ceil(2));
+        }
+        batch.extend((next..end).map(|seed| (generate::program(seed), 0)));
+        next = end;
+        if batch.is_empty() {
             break;
         }
-        let end = plan.seeds.end.min(next + batch as u64);
-        let programs: Vec<Program> = (next..end).map(generate::program).collect();
-        let before = began.elapsed();
-        let slow = decide(&programs, reality, &mut outcome, plan.shrink)?;
+        let (count, before) = (batch.len(), began.elapsed());
+        let slow = decide(batch, reality, &mut outcome, plan.shrink)?;
         // As many at once as this machine can do in time.
-        batch = if slow * 4 > programs.len() { (batch / 2).max(4) } else { (batch + 4).min(plan.batch.max(1)) };
-        next = end;
+        size = if slow.len() * 4 > count { (size / 2).max(4) } else { (size + 4).min(plan.batch.max(1)) };
         let (agreed, differ) = (outcome.agreed, outcome.disagreements.len());
-        let (count, took) = (programs.len(), began.elapsed().saturating_sub(before).as_secs_f32());
+        let (slow_ones, took) = (slow.len(), began.elapsed().saturating_sub(before).as_secs_f32());
         say(&format!(
-            "before seed {next}: {agreed} agree, {differ} differ; of the last {count} {slow} were repeated; {took:.1} s"
+            "before seed {next}: {agreed} agree, {differ} differ; of the last {count} {slow_ones} are to be repeated; {took:.1} s"
         ));
+        again.extend(slow);
     }
     outcome.not_run = plan.seeds.end - next;
     if plan.shrink {
@@ -105,65 +114,56 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -
     Ok(outcome)
 }
 
-/// Runs programs until each is decided, and returns how many took more than one run.
+/// Runs programs, and returns those whose run was too slow.
 fn decide(
-    programs: &[Program],
+    programs: Vec<(Program, u32)>,
     reality: &mut impl Reality,
     outcome: &mut Outcome,
-    shrink: bool,
-) -> anyhow::Result<usize> {
-    let mut left: Vec<Program> = programs.to_vec();
-    let mut slow = 0;
-    for attempt in 0..ATTEMPTS {
-        let at_once = (left.len() >> attempt).max(1);
-        let mut again = Vec::new();
-        for batch in left.chunks(at_once) {
-            for (program, run) in batch.iter().zip(reality.run(batch)?) {
-                match judge(program, &run, reality.flavour()) {
-                    Verdict::Agrees => {
-                        outcome.agreed += 1;
-                        outcome.coverage.add(program, &run);
-                    }
-                    Verdict::TooSlow => again.push(program.clone()),
-                    Verdict::Differs(simulator) => {
-                        let found = if shrink {
-                            confirm(program, run, *simulator, reality)?
-                        } else {
-                            Disagreement::new(program, run, *simulator)
-                        };
-                        outcome.disagreements.push(found);
-                    }
-                }
+    confirmed: bool,
+) -> anyhow::Result<Vec<(Program, u32)>> {
+    let (programs, slow): (Vec<Program>, Vec<u32>) = programs.into_iter().unzip();
+    let mut again = Vec::new();
+    for ((program, slow), run) in programs.iter().zip(slow).zip(reality.run(&programs)?) {
+        match judge(program, &run, reality.flavour()) {
+            Verdict::Agrees => {
+                outcome.agreed += 1;
+                outcome.coverage.add(program, &run);
+            }
+            Verdict::TooSlow if slow + 1 >= ATTEMPTS => outcome.undecided.push(program.seed),
+            Verdict::TooSlow => {
+                outcome.repeated += 1;
+                again.push((program.clone(), slow + 1));
+            }
+            Verdict::Differs(simulator) => {
+                let found = Disagreement::new(program, run, *simulator);
+                outcome.disagreements.push(found);
             }
         }
-        outcome.repeated += again.len() as u64;
-        if attempt == 0 {
-            slow = again.len();
-        }
-        left = again;
-        if left.is_empty() {
-            break;
+    }
+    if confirmed {
+        for found in outcome.disagreements.iter_mut().filter(|found| found.repeated.is_none()) {
+            found.repeated = Some(confirm(&found.program, reality)?);
         }
     }
-    outcome.undecided.extend(left.iter().map(|program| program.seed));
-    Ok(slow)
+    Ok(again)
 }
 
 impl Disagreement {
     fn new(program: &Program, run: Run, simulator: Trace) -> Self {
         let (program, reality) = (program.clone(), run.trace);
-        Disagreement { smallest: program.clone(), program, simulator, reality, repeated: 0 }
+        Disagreement { smallest: program.clone(), program, simulator, reality, repeated: None }
     }
 }
 
-fn confirm(program: &Program, run: Run, simulator: Trace, reality: &mut impl Reality) -> anyhow::Result<Disagreement> {
-    let mut found = Disagreement::new(program, run, simulator);
+/// How often it shows when the program is alone.
+fn confirm(program: &Program, reality: &mut impl Reality) -> anyhow::Result<usize> {
+    let mut shown = 0;
     for _ in 0..REPEATS {
         for run in reality.run(std::slice::from_ref(program))? {
-            found.repeated += usize::from(matches!(judge(program, &run, reality.flavour()), Verdict::Differs(_)));
+            shown += usize::from(matches!(judge(program, &run, reality.flavour()), Verdict::Differs(_)));
         }
     }
-    Ok(found)
+    Ok(shown)
 }
 
 fn make_small(found: &mut Disagreement, reality: &mut impl Reality) -> anyhow::Result<()> {
@@ -181,12 +181,10 @@ fn make_small(found: &mut Disagreement, reality: &mut impl Reality) -> anyhow::R
 
 impl fmt::Display for Disagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let times = self.repeated;
-        writeln!(
-            f,
-            "seed {} differs (and did in {times} of {REPEATS} repeats); as small as it gets:",
-            self.program.seed
-        )?;
+        match self.repeated {
+            Some(times) => writeln!(f, "seed {} differs, alone in {times} of {REPEATS} repeats:", self.program.seed)?,
+            None => writeln!(f, "seed {} differs; not repeated:", self.program.seed)?,
+        }
         write!(f, "{}", self.smallest)?;
         write!(f, "{}", side_by_side(&self.simulator, &self.reality))?;
         let json = serde_json::to_string(&self.smallest).map_err(|_| fmt::Error)?;

@@ -343,6 +343,7 @@ impl Maker {
     }
 
     /// What would crash, or what no two runs have in common.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "a list of exceptions")]
     fn may(&self, side: SideName, id: Slot, action: Action) -> bool {
         let Some(believed) = self.beliefs.side(side).ids.get(&id) else { return true };
         match action {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::generate;
 use crate::judge::{Reality, Verdict, judge};
 use crate::program::{CHILDREN, Program, SideName, Slot};
 
@@ -15,8 +16,7 @@ const ROUNDS: usize = 24;
 pub fn shrink(program: &Program, reality: &mut impl Reality) -> anyhow::Result<Program> {
     let mut smallest = program.clone();
     for _ in 0..ROUNDS {
-        let candidates: Vec<Program> =
-            smaller(&smallest).into_iter().filter(|one| crate::generate::is_safe(one)).collect();
+        let candidates: Vec<Program> = smaller(&smallest).into_iter().filter(generate::is_safe).collect();
         let mut next: Option<Program> = None;
         for batch in candidates.chunks(48) {
             for (candidate, run) in batch.iter().zip(reality.run(batch)?) {

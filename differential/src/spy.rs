@@ -26,6 +26,7 @@ impl<D: Device> Spy<D> {
     }
 
     /// With the addresses as they are compared.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "all others are written as they are")]
     fn text(&self, call: &Call) -> String {
         let at = |addr: SocketAddr| address(addr, self.numbers);
         match *call {
