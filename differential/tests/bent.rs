@@ -153,31 +153,31 @@ impl Reality for BentReality {
     }
 }
 
-fn campaign(bend: Bend, hurried: bool, failures: usize) -> Outcome {
-    let plan = Plan { seeds: 0..200, batch: 20, limit: None, failures, shrink: true };
+fn campaign(bend: Bend, hurried: bool, shrink: bool) -> Outcome {
+    let plan = Plan { seeds: 0..100, batch: 10, limit: None, failures: 1, shrink };
     run(&plan, &mut BentReality { bend, hurried }, |_| {}).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
 fn the_simulator_agrees_with_itself_under_every_schedule() {
     for hurried in [false, true] {
-        let outcome = campaign(Bend::Nothing, hurried, 1);
-        assert_eq!((outcome.agreed, outcome.disagreements.len(), outcome.undecided.len()), (200, 0, 0));
+        let outcome = campaign(Bend::Nothing, hurried, false);
+        assert_eq!((outcome.agreed, outcome.disagreements.len(), outcome.undecided.len()), (100, 0, 0));
     }
 }
 
 #[test]
-fn what_was_bent_is_found_and_made_small() {
-    let bends = [
-        (Bend::ListenTwice, 16),
-        (Bend::Reason, 16),
-        (Bend::PrivateData, 16),
-        (Bend::Migration, 16),
-        (Bend::Depths, 16),
-        (Bend::Disconnect, 4),
-    ];
-    for (bend, steps) in bends {
-        let outcome = campaign(bend, false, 1);
+fn what_was_bent_is_found() {
+    for bend in [Bend::ListenTwice, Bend::Reason, Bend::PrivateData, Bend::Migration, Bend::Depths, Bend::Disconnect] {
+        let outcome = campaign(bend, false, false);
+        assert!(!outcome.disagreements.is_empty(), "{bend:?} was not found");
+    }
+}
+
+#[test]
+fn what_differs_is_made_small() {
+    for (bend, steps) in [(Bend::ListenTwice, 8), (Bend::Disconnect, 4)] {
+        let outcome = campaign(bend, false, true);
         let found = outcome.disagreements.first().unwrap_or_else(|| panic!("{bend:?} was not found"));
         assert!(found.smallest.steps.len() <= steps, "{bend:?}: {found}");
         assert_eq!(found.repeated, Some(3));
@@ -196,7 +196,7 @@ fn a_seed_always_gives_the_same_program_and_its_text_gives_it_again() {
 
 #[test]
 fn no_program_holds_up_a_kernel_and_races_are_few() {
-    for seed in 0..200 {
+    for seed in 0..60 {
         let program = generate::program(seed);
         assert!(generate::is_safe(&program), "{program}");
         assert!(schedules(&program).len() <= 16, "{program}");
@@ -223,7 +223,7 @@ fn a_run_that_is_too_slow_for_its_timers_is_not_judged() {
 fn enough_is_reached() {
     // What only a kernel tells, or what is rare, is left to the campaign there.
     let rare = ["a migration with unread events in the kernel", "rejected, stale"];
-    let plan = Plan { seeds: 0..400, batch: 50, limit: None, failures: 1, shrink: false };
+    let plan = Plan { seeds: 0..250, batch: 50, limit: None, failures: 1, shrink: false };
     let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false }, |_| {}).unwrap();
     let missing: Vec<_> = outcome.coverage.missing().into_iter().filter(|name| !rare.contains(name)).collect();
     println!("{}", outcome.coverage);

@@ -45,11 +45,14 @@ impl World {
             | CmState::Disconnect
             | CmState::Listen => return Err(Errno::EINVAL),
         }
+        // The kernel keeps the destination of a lookup that fails, and shows it when it is asked next; it forgets one of
+        // another family (`resolve_prepare_src`).
+        let id = self.id(no)?;
+        id.dst = id.src.is_some_and(|src| src.is_ipv4() == dst.is_ipv4()).then_some(dst);
         let (outcome, after) = self.look_up(no, dst, timeout_ms)?;
         let lookup = self.timers.arm(self.now.after(after), Due::Address { id: no, outcome });
         let id = self.id(no)?;
         id.state = CmState::AddrQuery;
-        id.dst = Some(dst);
         id.known_dst = Some(dst);
         id.lookup = Some(lookup);
         Ok(())
@@ -183,6 +186,7 @@ impl World {
         }
         id.state = CmState::RouteQuery;
         id.watched = true;
+        id.traffic_class = id.options.tos;
         id.life_time = Some(LifeTime::of_ack_timeout(id.options.ack_timeout).unwrap_or(usual));
         id.lookup = Some(self.timers.arm(now.after(LOCAL_WORK), Due::Route { id: no }));
         Ok(())

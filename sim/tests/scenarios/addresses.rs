@@ -130,6 +130,17 @@ fn from_an_interface_everybody_is_a_neighbour() {
 }
 
 #[test]
+fn a_destination_that_was_not_found_is_remembered() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, None, "8.8.8.8:7", 500), Err(Errno::ENETUNREACH));
+    assert_eq!(side.device.peer_addr(id), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(side.listen(id, 1), Ok(()));
+    assert_eq!(side.device.peer_addr(id), Ok("8.8.8.8:7".parse().unwrap()));
+}
+
+#[test]
 fn the_wildcard_is_nobody() {
     let mut lab = Lab::new();
     let (side, on) = (&mut lab.client, lab.cc);
