@@ -14,6 +14,8 @@ use crate::trace::Trace;
 
 /// A run that was too slow is repeated, together with the next programs, and in the end with ever fewer others.
 const ATTEMPTS: u32 = 10;
+/// As many at once are no use to a machine that is slow: each batch waits for its timers.
+const SMALLEST: usize = 16;
 /// A disagreement is repeated, to tell whether it always shows.
 pub const REPEATS: usize = 3;
 
@@ -85,6 +87,7 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -
             // Nothing new: the last ones get the machine for themselves.
             again = batch.split_off(batch.len().div_ceil(2));
         }
+        let repeated = batch.len();
         batch.extend((next..end).map(|seed| (generate::program(seed), 0)));
         next = end;
         if batch.is_empty() {
@@ -92,12 +95,14 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -
         }
         let (count, before) = (batch.len(), began.elapsed());
         let slow = decide(batch, reality, &mut outcome, plan.shrink)?;
-        // As many at once as this machine can do in time.
-        size = if slow.len() * 4 > count { (size / 2).max(4) } else { (size + 4).min(plan.batch.max(1)) };
+        // As many at once as this machine can do in time. Those that were slow before say nothing of that.
+        let (new, slow_ones) = (count - repeated, slow.iter().filter(|(_, times)| *times == 1).count());
+        size = if slow_ones * 4 > new { (size / 2).max(SMALLEST) } else { (size + 4).min(plan.batch.max(1)) };
         let (agreed, differ) = (outcome.agreed, outcome.disagreements.len());
-        let (slow_ones, took) = (slow.len(), began.elapsed().saturating_sub(before).as_secs_f32());
+        let took = began.elapsed().saturating_sub(before).as_secs_f32();
         say(&format!(
-            "before seed {next}: {agreed} agree, {differ} differ; of the last {count} {slow_ones} are to be repeated; {took:.1} s"
+            "before seed {next}: {agreed} agree, {differ} differ; of the last {count} {} are to be repeated; {took:.1} s",
+            slow.len()
         ));
         again.extend(slow);
     }
