@@ -1,5 +1,6 @@
 //! Many programs, and what came of them.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,9 +13,11 @@ use crate::show::side_by_side;
 use crate::shrink::shrink;
 use crate::trace::Trace;
 
-/// A run that was too slow is repeated, together with the next programs, and in the end with ever fewer others.
+/// A run that was too slow is repeated, with fewer others at its side each time.
 const ATTEMPTS: u32 = 10;
-/// As many at once are no use to a machine that is slow: each batch waits for its timers.
+/// How many of them are repeated at once, the first time.
+const REPEATED_AT_ONCE: usize = 16;
+/// Fewer at once are of no use to a machine that is slow: each batch waits for its timers.
 const SMALLEST: usize = 16;
 /// A disagreement is repeated, to tell whether it always shows.
 pub const REPEATS: usize = 3;
@@ -80,24 +83,27 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -
     let mut again: Vec<(Program, u32)> = Vec::new();
     loop {
         let over = plan.limit.is_some_and(|limit| began.elapsed() >= limit);
-        let over = over || outcome.disagreements.len() >= plan.failures;
-        let mut batch = std::mem::take(&mut again);
-        let end = if over { next } else { plan.seeds.end.min(next + size.saturating_sub(batch.len()) as u64) };
-        if next == end && !batch.is_empty() {
-            // Nothing new: the last ones get the machine for themselves.
-            again = batch.split_off(batch.len().div_ceil(2));
-        }
-        let repeated = batch.len();
-        batch.extend((next..end).map(|seed| (generate::program(seed), 0)));
-        next = end;
+        let over = over || next == plan.seeds.end || outcome.disagreements.len() >= plan.failures;
+        let repeats = again.len() >= REPEATED_AT_ONCE || over;
+        let batch = if repeats {
+            again.sort_by_key(|&(_, times)| Reverse(times));
+            let most = again.first().map_or(0, |&(_, times)| (REPEATED_AT_ONCE >> (times - 1).min(31)).max(1));
+            again.drain(..most.min(again.len())).collect()
+        } else {
+            let end = plan.seeds.end.min(next + size as u64);
+            let new: Vec<_> = (next..end).map(|seed| (generate::program(seed), 0)).collect();
+            next = end;
+            new
+        };
         if batch.is_empty() {
             break;
         }
         let (count, before) = (batch.len(), began.elapsed());
         let slow = decide(batch, reality, &mut outcome, plan.shrink)?;
-        // As many at once as this machine can do in time. Those that were slow before say nothing of that.
-        let (new, slow_ones) = (count - repeated, slow.iter().filter(|(_, times)| *times == 1).count());
-        size = if slow_ones * 4 > new { (size / 2).max(SMALLEST) } else { (size + 4).min(plan.batch.max(1)) };
+        if !repeats {
+            // As many at once as this machine can do in time.
+            size = if slow.len() * 4 > count { (size / 2).max(SMALLEST) } else { (size + 4).min(plan.batch.max(1)) };
+        }
         let (agreed, differ) = (outcome.agreed, outcome.disagreements.len());
         let took = began.elapsed().saturating_sub(before).as_secs_f32();
         say(&format!(
