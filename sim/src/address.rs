@@ -15,6 +15,14 @@ pub(crate) fn wildcard_like(addr: SocketAddr) -> SocketAddr {
     }
 }
 
+/// The loopback address of the same family.
+pub(crate) fn loopback_like(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+    }
+}
+
 /// A link-local IPv6 address that does not say which link (`cma_check_linklocal`).
 pub(crate) fn lacks_scope(addr: SocketAddr) -> bool {
     match addr {

@@ -104,7 +104,7 @@ impl World {
             conn.local_qp_num = wire.qp_num;
             conn.state = IbState::RepSent;
         }
-        let ece = self.id(no)?.local_ece;
+        let ece = self.id(no)?.answered_ece();
         let private_data = padded(data, REP_DATA);
         self.send_and_wait(no, Body::Rep(Box::new(Rep { param: wire, ece, private_data })));
         Ok(())

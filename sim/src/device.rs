@@ -195,7 +195,9 @@ impl Device for SimDevice {
     }
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.address_of(id, |id| id.known_dst)
+        // The wildcard stands for none.
+        let none = |peer: &SocketAddr| peer.ip().is_unspecified() && peer.port() == 0;
+        self.address_of(id, |id| id.known_dst.filter(|peer| !none(peer)))
     }
 
     fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {

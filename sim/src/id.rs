@@ -96,6 +96,8 @@ pub(crate) struct Id {
     pub(crate) watched: bool,
     /// Of its path, once a route was asked for.
     pub(crate) life_time: Option<LifeTime>,
+    /// The traffic class of its route.
+    pub(crate) traffic_class: u8,
     pub(crate) options: Options,
 
     // The user context's (`ucma_context`).
@@ -125,6 +127,16 @@ pub(crate) struct Id {
 }
 
 impl Id {
+    /// What an accept tells of ECE: without options of its own the library names the peer's vendor, and none of the options
+    /// (`rdma_accept`).
+    pub(crate) fn answered_ece(&self) -> Ece {
+        if self.local_ece.vendor_id == 0 {
+            Ece { vendor_id: self.remote_ece.vendor_id, options: 0 }
+        } else {
+            self.local_ece
+        }
+    }
+
     pub(crate) fn new(host: HostNo, file: FileNo, port_space: PortSpace) -> Self {
         Id {
             host,
@@ -140,6 +152,7 @@ impl Id {
             lookup: None,
             watched: false,
             life_time: None,
+            traffic_class: 0,
             options: Options::default(),
             uid: true,
             backlog: 0,

@@ -102,7 +102,8 @@
 //! - `rdma_leave_multicast` finds a membership by its address, the latest first; here its key decides.
 //! - A datagram of more than the MTU is refused by the call; rxe completes it with success and sends nothing
 //!   (`rxe_requester`). One that is longer than its receive is dropped, and the receive stays.
-//! - The type of service makes no difference. The GID table of a port is the list of its host's addresses.
+//! - The type of service is in the address of who was looked up, and makes no difference. The GID table of a port is the
+//!   list of its host's addresses.
 //! - Reliable connected and datagram QPs only, no shared receive queues, no immediate data.
 //! - A send waits for its receive for ever, whatever `rnr_retry_count` says.
 //! - Work requests whose range is outside of their region are refused by the call; real hardware would report them in a

@@ -42,6 +42,10 @@ impl World {
         if !id.device || !bound || !id.is_datagram() || addr.ip().is_unspecified() {
             return Err(Errno::EINVAL);
         }
+        // As for a route.
+        if id.interface.is_none() {
+            return Err(Errno::ENODEV);
+        }
         if addr.is_ipv6() {
             return Err(ENOTSUPP);
         }

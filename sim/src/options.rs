@@ -17,6 +17,8 @@ pub(crate) struct Options {
     pub(crate) af_only: Option<bool>,
     /// 0 until it is set.
     pub(crate) ack_timeout: u8,
+    /// The type of service; 0 until it is set.
+    pub(crate) tos: u8,
 }
 
 impl Options {
@@ -32,11 +34,11 @@ impl Options {
 }
 
 impl World {
-    /// `rdma_set_option`. The type of service is accepted and makes no difference to anything here.
+    /// `rdma_set_option`.
     pub(crate) fn set_option(&mut self, no: IdNo, option: CmOption) -> Result<(), Errno> {
         let id = self.id(no)?;
         match option {
-            CmOption::Tos(_) => {}
+            CmOption::Tos(tos) => id.options.tos = tos,
             CmOption::ReuseAddr(on) => {
                 let allowed = if on { id.state != CmState::Listen } else { id.state == CmState::Idle };
                 ensure(allowed)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::{Errno, PortSpace};
 
-use crate::address::{is_any, wildcard_like};
+use crate::address::{is_any, loopback_like, wildcard_like};
 use crate::bind::with_port;
 use crate::channel::{Kind, Unread};
 use crate::config::LifeTime;
@@ -45,11 +45,14 @@ impl World {
             | CmState::Disconnect
             | CmState::Listen => return Err(Errno::EINVAL),
         }
+        // The kernel keeps the destination of a lookup that fails, and shows it when it is asked next; it forgets one of
+        // another family (`resolve_prepare_src`).
+        let id = self.id(no)?;
+        id.dst = id.src.is_some_and(|src| src.is_ipv4() == dst.is_ipv4()).then_some(dst);
         let (outcome, after) = self.look_up(no, dst, timeout_ms)?;
         let lookup = self.timers.arm(self.now.after(after), Due::Address { id: no, outcome });
         let id = self.id(no)?;
         id.state = CmState::AddrQuery;
-        id.dst = Some(dst);
         id.known_dst = Some(dst);
         id.lookup = Some(lookup);
         Ok(())
@@ -65,30 +68,50 @@ impl World {
             return Err(Errno::EINVAL);
         }
         if is_any(ip) {
-            // Any device will do; the route then fails.
+            // Any device will do; the route then fails. An id that is bound to none goes from the loopback address, also
+            // where it asks for the wildcard (`cma_bind_loopback`).
             if !host.has_device() {
                 return Err(Errno::ENODEV);
             }
-            let own = if is_any(bound.ip()) { ip } else { bound.ip() };
+            let own = if is_any(bound.ip()) { loopback_like(ip) } else { bound.ip() };
             return Ok((Ok(own), LOCAL_WORK));
         }
         if ip.is_multicast() {
-            // Nobody is asked; the way out is the one that the id is bound to, or the first of the family.
-            let own = if is_any(bound.ip()) { host.source_for(ip).ok_or(Errno::ENETUNREACH)? } else { bound.ip() };
+            // Nobody is asked; the way out is the one that the id is bound to. Without one there would have to be a route, and
+            // an IPv4 host has none of itself.
+            let own = if !is_any(bound.ip()) {
+                bound.ip()
+            } else if ip.is_ipv6() {
+                host.source_for(ip).ok_or(Errno::ENETUNREACH)?
+            } else {
+                return Err(Errno::ENETUNREACH);
+            };
             let way_out = host.interface_of(own).ok_or(Errno::ENETUNREACH)?;
             self.id(no)?.interface.get_or_insert(way_out);
             return Ok((if way_out.rdma { Ok(own) } else { Err(NO_DEVICE) }, LOCAL_WORK));
         }
-        if !self.is_routed(ip) {
-            return Err(Errno::ENETUNREACH);
-        }
-        if bound.ip().is_loopback() {
-            return Ok((Err(NO_DEVICE), LOCAL_WORK));
-        }
         let local = host.interface_of(ip);
+        if bound.ip().is_loopback() {
+            // No packet of a loopback address leaves by the interface that the id is confined to (`__mkroute_output`).
+            if confined.is_some_and(|chosen| local.is_none_or(|local| local != chosen)) {
+                return Err(Errno::EINVAL);
+            }
+            return if self.is_routed(ip) { Ok((Err(NO_DEVICE), LOCAL_WORK)) } else { Err(Errno::ENETUNREACH) };
+        }
+        let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)).max(LOCAL_WORK);
+        if !self.is_routed(ip) {
+            // Where the interface is given everybody is taken for a neighbour (`ip_route_output_key`), who does not answer.
+            return match confined {
+                None => Err(Errno::ENETUNREACH),
+                Some(chosen) if chosen.rdma => Ok((Err(TIMED_OUT), timeout)),
+                Some(_) => Ok((Err(NO_DEVICE), LOCAL_WORK)),
+            };
+        }
+        // To an address of its own an IPv6 host goes from that very address (RFC 6724, rule 1). An IPv4 one goes from its
+        // first of that network: the route to the others names it as the source (`fib_add_ifaddr`).
         let own = match local {
-            Some(_) => ip,
-            None => host.source_for(ip).ok_or(Errno::ENETUNREACH)?,
+            Some(_) if ip.is_ipv6() => ip,
+            Some(_) | None => host.source_for(ip).ok_or(Errno::ENETUNREACH)?,
         };
         let own = if bound.ip().is_unspecified() { own } else { bound.ip() };
         // The way out: that of the destination itself if it is on this host, else that of a near address.
@@ -99,7 +122,6 @@ impl World {
                 host.interface_of(near).ok_or(Errno::ENETUNREACH)?
             }
         };
-        let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)).max(LOCAL_WORK);
         if let Some(chosen) = confined
             && chosen != way_out
             && !(chosen.rdma && local.is_some_and(|interface| interface.rdma))
@@ -158,11 +180,13 @@ impl World {
         if !id.verbs || !id.device || timeout_ms <= 0 || id.state != CmState::AddrResolved {
             return Err(Errno::EINVAL);
         }
-        if id.dst.is_none_or(|dst| is_any(dst.ip())) {
+        // No address lookup has found an interface: it was the device that was chosen (`cma_resolve_loopback`).
+        if id.interface.is_none() {
             return Err(Errno::ENODEV);
         }
         id.state = CmState::RouteQuery;
         id.watched = true;
+        id.traffic_class = id.options.tos;
         id.life_time = Some(LifeTime::of_ack_timeout(id.options.ack_timeout).unwrap_or(usual));
         id.lookup = Some(self.timers.arm(now.after(LOCAL_WORK), Due::Route { id: no }));
         Ok(())

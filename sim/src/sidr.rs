@@ -102,7 +102,10 @@ impl World {
         let (Some(src), Some(dst)) = (id.src, id.dst) else { return };
         let event = match answer {
             SidrAnswer::Found { qp_num, qkey } => {
-                let path = path(self.gid_index(id.host, src.ip()), dst.ip());
+                let mut path = path(self.gid_index(id.host, src.ip()), dst.ip());
+                if let Some(route) = &mut path.grh {
+                    route.traffic_class = id.traffic_class;
+                }
                 let datagram = Some(Datagram { qp_num, qkey, path });
                 Unread { datagram, private_data, ..Unread::new(no, Kind::Established, 0) }
             }

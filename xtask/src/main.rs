@@ -11,6 +11,7 @@ mod conformance;
 mod context;
 mod coverage;
 mod datagrams;
+mod differential;
 mod faults;
 mod fuzz;
 mod guest;
@@ -68,6 +69,8 @@ enum Verb {
     Faults(faults::Arguments),
     /// Look for an input that breaks a law, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
+    /// Run random programs of calls on the simulator and on the VM's kernel: they must agree
+    Differential(differential::Arguments),
     /// Run what was recorded of a driver (docs/trace.md) through the pure core, show each step, and compare
     Replay(replay::Arguments),
     /// Say which lines of cmid-proto no test runs, and why
@@ -116,6 +119,9 @@ fn main() -> ExitCode {
         Verb::Faults(arguments) => {
             Context::new(Kernel::default()).and_then(|mut context| faults::command(&mut context, &arguments))
         }
+        Verb::Differential(arguments) => {
+            Context::new(arguments.kernel()).and_then(|mut context| differential::run(&mut context, &arguments))
+        }
         Verb::Sanitize(arguments) => {
             Context::new(arguments.kernel).and_then(|mut context| sanitize::run(&mut context, &arguments))
         }
@@ -151,6 +157,7 @@ const DEMO: &[&str] = &["run", "--release", "--quiet", "--package", "rping", "--
 
 fn write_documents(context: &Context) -> anyhow::Result<()> {
     tables::write(context)?;
+    differential::write(context)?;
     memory::write(context)?;
     unsafety::write(context)?;
     rows::write(context)?;

@@ -3,8 +3,8 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    blocking, checks, compile_fail, conformance, coverage, datagrams, faults, hazards, host, interop, kernel_rereg,
-    memory, planted, rows,
+    blocking, checks, compile_fail, conformance, coverage, datagrams, differential, faults, hazards, host, interop,
+    kernel_rereg, memory, planted, rows,
     sanitize::Extent,
     step::{
         On, Step,
@@ -43,6 +43,8 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "cmid-conformance",
     "-p",
+    "cmid-differential",
+    "-p",
     "cmid-faults",
     "-p",
     "fencing",
@@ -57,7 +59,7 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "udping",
     "--features",
-    "cmid-conformance/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
+    "cmid-conformance/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
 ]);
 
 /// Cheap ones and those that need nothing but Rust come first.
@@ -95,6 +97,10 @@ const STEPS: &[Step] = &[
     },
     Step { name: "the lost wake-up of librdmacm", work: Guest(On::Asked, 120, "examples/lost_wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
+    Step {
+        name: "random programs: the simulator and the kernel agree",
+        work: GuestCommand(On::Asked, 300, differential::command),
+    },
     Step { name: "faults on soft-RoCE", work: Faults(On::Asked, 600) },
     Step { name: "rping against rdma-core's", work: GuestCommand(On::Asked, 600, interop::command) },
     Step { name: "datagrams and multicast", work: GuestCommand(On::Asked, 600, datagrams::command) },

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Call, CmEvent, Errno};
+use cmid_proto::{Call, CmEvent, Device as _, Errno};
 use cmid_sim::{Config, Fabric};
 
 use crate::common::{EINVAL, Lab, SECOND, Side, ip};
@@ -58,6 +58,98 @@ fn row_41_resolve() {
     assert_eq!(side.resolve_route(id), Ok(()));
     side.next(on).is(id, CmEvent::RouteResolved, 0);
     assert_eq!(side.resolve_route(id), EINVAL);
+}
+
+#[test]
+fn to_an_own_address_an_ipv4_host_goes_from_its_first() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    for (dst, src) in [("10.0.0.2:7", "10.0.0.1"), ("10.0.0.1:7", "10.0.0.1")] {
+        let id = side.id(on);
+        assert_eq!(side.resolve_addr(id, None, dst, 2000), Ok(()));
+        side.next(on).is(id, CmEvent::AddrResolved, 0);
+        assert_eq!(side.local(id).ip(), ip(src));
+    }
+}
+
+#[test]
+fn to_the_wildcard_an_id_goes_from_the_loopback_address() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, None, "0.0.0.0:7", 2000), Ok(()));
+    side.next(on).is(id, CmEvent::AddrResolved, 0);
+    assert_eq!(side.local(id).ip(), ip("127.0.0.1"));
+}
+
+#[test]
+fn from_the_loopback_address_no_way_leads_out_of_an_interface() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let confined = side.id(on);
+    assert_eq!(side.bind(confined, "172.16.0.1:7"), Err(Errno::ENODEV));
+    assert_eq!(side.bind(confined, "127.0.0.1:7"), Ok(()));
+    assert_eq!(side.resolve_addr(confined, None, "10.0.0.2:7", 2000), EINVAL);
+    let free = side.id(on);
+    assert_eq!(side.bind(free, "127.0.0.1:8"), Ok(()));
+    assert_eq!(side.resolve_addr(free, None, "10.0.0.2:7", 2000), Ok(()));
+    side.next(on).is(free, CmEvent::AddrError, -19);
+}
+
+#[test]
+fn an_id_that_is_bound_has_a_route_to_the_loopback_address() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, Some("10.0.0.1:0"), "127.0.0.1:7", 2000), Ok(()));
+    side.next(on).is(id, CmEvent::AddrResolved, 0);
+    assert_eq!(side.resolve_route(id), Ok(()));
+    side.next(on).is(id, CmEvent::RouteResolved, 0);
+}
+
+#[test]
+fn to_a_group_there_is_no_way_from_an_id_that_is_not_bound() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, None, "239.1.1.1:7", 2000), Err(Errno::ENETUNREACH));
+    let bound = side.id(on);
+    assert_eq!(side.resolve_addr(bound, Some("10.0.0.1:0"), "239.1.1.1:7", 2000), Ok(()));
+    side.next(on).is(bound, CmEvent::AddrResolved, 0);
+}
+
+#[test]
+fn from_an_interface_everybody_is_a_neighbour() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, Some("10.0.0.1:0"), "8.8.8.8:7", 500), Ok(()));
+    let (event, waited) = side.next_timed(on);
+    event.is(id, CmEvent::AddrError, -110);
+    assert_eq!(waited, Duration::from_millis(500));
+}
+
+#[test]
+fn a_destination_that_was_not_found_is_remembered() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, None, "8.8.8.8:7", 500), Err(Errno::ENETUNREACH));
+    assert_eq!(side.device.peer_addr(id), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(side.listen(id, 1), Ok(()));
+    assert_eq!(side.device.peer_addr(id), Ok("8.8.8.8:7".parse().unwrap()));
+}
+
+#[test]
+fn the_wildcard_is_nobody() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    for (dst, peer) in [("0.0.0.0:0", Err(Errno::EADDRNOTAVAIL)), ("0.0.0.0:7", Ok("0.0.0.0:7".parse().unwrap()))] {
+        let id = side.id(on);
+        assert_eq!(side.resolve_addr(id, None, dst, 2000), Ok(()));
+        side.next(on).is(id, CmEvent::AddrResolved, 0);
+        assert_eq!(side.device.peer_addr(id), peer);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Call, CmEvent, Datagram, Errno, IdKey, PortSpace, ReceivedParam};
+use cmid_proto::{Call, CmEvent, CmOption, Datagram, Errno, IdKey, PortSpace, ReceivedParam};
 use cmid_sim::{Config, QpState};
 
 use crate::common::{EINVAL, Lab, SECOND, Seen};
@@ -54,6 +54,26 @@ fn row_70_nobody_listens() {
     lab.client.quiet(lab.cc, SECOND * 100);
     lab.client.destroy(c).unwrap();
     assert_eq!((lab.fabric.next_due(), lab.fabric.counters().stalls), (None, 0));
+}
+
+#[test]
+fn the_type_of_service_that_a_route_was_found_with_is_the_class_of_the_way() {
+    let mut lab = Lab::new();
+    lab.udp_listener();
+    let id = lab.client.id_in(PortSpace::Udp, lab.cc);
+    lab.client.resolve_addr(id, None, "10.0.0.2:7", 2000).unwrap();
+    lab.client.next(lab.cc).is(id, CmEvent::AddrResolved, 0);
+    lab.client.set(id, CmOption::Tos(66)).unwrap();
+    lab.client.resolve_route(id).unwrap();
+    lab.client.next(lab.cc).is(id, CmEvent::RouteResolved, 0);
+    lab.client.set(id, CmOption::Tos(5)).unwrap();
+    let (param, answer) = (lab.cp(), lab.cp());
+    lab.client.connect(id, param, &[]).unwrap();
+    let child = lab.server.next(lab.cs).id;
+    lab.server.accept(child, answer, &[]).unwrap();
+    let datagram = lab.client.next(lab.cc).is(id, CmEvent::Established, 0).datagram;
+    let class = datagram.and_then(|datagram| datagram.path.grh).map(|route| route.traffic_class);
+    assert_eq!(class, Some(66));
 }
 
 #[test]

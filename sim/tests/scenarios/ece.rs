@@ -41,6 +41,20 @@ fn both_sides_learn_the_others_options() {
 }
 
 #[test]
+fn who_accepts_without_options_names_the_vendor_all_the_same() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    lab.client.set_ece(c, OURS).unwrap();
+    let (cp, param) = (lab.cp(), lab.cp());
+    lab.client.connect(c, cp, &[]).unwrap();
+    let s = lab.server.requested(lab.cs, listener);
+    lab.server.accept(s, param, &[]).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
+    assert_eq!(lab.client.device.remote_ece(c), Ok(Ece { options: 0, ..OURS }));
+}
+
+#[test]
 fn the_library_knows_when_it_does_not_say() {
     let mut lab = Lab::new();
     let listener = lab.server.listener(lab.cs, "10.0.0.2:7");

@@ -25,6 +25,15 @@ fn member(lab: &mut Lab) -> IdKey {
 }
 
 #[test]
+fn there_is_no_group_without_an_interface() {
+    let mut lab = Lab::new();
+    let id = lab.client.id_in(PortSpace::Udp, lab.cc);
+    lab.client.resolve_addr(id, None, "127.0.0.1:7", 2000).unwrap();
+    lab.client.next(lab.cc).is(id, CmEvent::AddrResolved, 0);
+    assert_eq!(lab.client.join(id, GROUP, false), Err(Errno::ENODEV));
+}
+
+#[test]
 fn row_75_join_and_leave() {
     let mut lab = Lab::new();
     let id = member(&mut lab);
@@ -80,7 +89,7 @@ fn row_75_addresses_and_states() {
     assert_eq!(lab.client.join(connected, GROUP, false).map(drop), EINVAL);
     // An id may have resolved the group itself; with a route it is too late.
     let id = lab.client.id_in(PortSpace::Udp, lab.cc);
-    lab.client.resolve_addr(id, None, GROUP, 100).unwrap();
+    lab.client.resolve_addr(id, Some("10.0.0.1:0"), GROUP, 100).unwrap();
     lab.client.next(lab.cc).is(id, CmEvent::AddrResolved, 0);
     assert_eq!(lab.client.local(id).ip(), ip("10.0.0.1"));
     let group = lab.client.join(id, GROUP, false).unwrap();

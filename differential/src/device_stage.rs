@@ -1,0 +1,261 @@
+//! A side whose calls go to the bare device.
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+
+use cmid_datapath::DataPath;
+use cmid_proto::{Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::program::{Action, CHILDREN, ChannelNo, Ip, Numbers, Place, Slot};
+use crate::stage::{Path, Stage, Told, data, name, param};
+use crate::trace::{Line, Seen, SideTrace, address, contents_of, result_of, value_of};
+
+/// Longer than any program: what is not found at once is not found.
+const LOOKUP_MS: i32 = 30_000;
+
+/// More events than a program can cause. What goes on for ever must not make a run do so.
+const EVENTS_MAX: usize = 256;
+
+/// A side on the bare device.
+pub(crate) struct DeviceStage<D: DataPath> {
+    // Dropped before the device that they are from.
+    paths: BTreeMap<Slot, Path<D>>,
+    device: D,
+    numbers: Numbers,
+    /// The ids that live, and where.
+    ids: BTreeMap<Slot, ChannelNo>,
+    channels: Vec<ChannelNo>,
+    next_child: Slot,
+    trace: SideTrace,
+    told: Told,
+}
+
+/// Keys are numbered densely, as a core does it; every slot has one tenant only.
+fn id_key(id: Slot) -> Result<IdKey, Errno> {
+    IdKey::from_bits(1 << 32 | u64::from(id)).ok_or(Errno::EINVAL)
+}
+
+fn channel_key(channel: ChannelNo) -> Result<ChannelKey, Errno> {
+    ChannelKey::from_bits(1 << 32 | u64::from(channel)).ok_or(Errno::EINVAL)
+}
+
+fn group_key(id: Slot, group: u8) -> Result<GroupKey, Errno> {
+    GroupKey::from_bits(1 << 32 | u64::from(id) << 8 | u64::from(group)).ok_or(Errno::EINVAL)
+}
+
+impl<D: DataPath> DeviceStage<D> {
+    pub(crate) fn new(device: D, numbers: Numbers) -> Self {
+        DeviceStage {
+            paths: BTreeMap::new(),
+            device,
+            numbers,
+            ids: BTreeMap::new(),
+            channels: Vec::new(),
+            next_child: CHILDREN,
+            trace: SideTrace::new(),
+            told: Told::default(),
+        }
+    }
+
+    fn note_call(&mut self, at: usize, name: &'static str, text: String, result: &Outcome) {
+        self.trace.push(Line { step: at, what: Seen::Call { name, text, result: result_of(result) } });
+    }
+
+    fn call(&mut self, at: usize, action: &Action, call: Call, data: &[u8]) -> bool {
+        let result = self.device.call(&call, data);
+        self.note_call(at, call.name(), format!("{action:?}"), &result);
+        result.is_ok()
+    }
+
+    fn act(&mut self, at: usize, action: &Action) -> Result<(), Errno> {
+        let numbers = self.numbers;
+        let place = |place: Place| place.resolve(numbers);
+        let group = |number| place(Place(Ip::Group(number), 0));
+        let mut private = Vec::new();
+        let call = match *action {
+            Action::OpenChannel { channel, explicit_acks: _ } => {
+                if self.call(at, action, Call::OpenChannel { channel: channel_key(channel)? }, &[]) {
+                    self.channels.push(channel);
+                }
+                return Ok(());
+            }
+            // What librdmacm does with the ids of a channel that is closed is to follow dangling pointers.
+            Action::CloseChannel { channel } if self.ids.values().any(|&on| on == channel) => return Ok(()),
+            Action::CloseChannel { channel } => {
+                if self.call(at, action, Call::CloseChannel { channel: channel_key(channel)? }, &[]) {
+                    self.channels.retain(|&open| open != channel);
+                }
+                return Ok(());
+            }
+            Action::Create { id, channel, space } => {
+                let Some(on) = channel else { return Ok(()) };
+                let call = Call::CreateId { id: id_key(id)?, channel: channel_key(on)?, port_space: space.into() };
+                if self.call(at, action, call, &[]) {
+                    self.ids.insert(id, on);
+                }
+                return Ok(());
+            }
+            Action::Migrate { id, to } => {
+                let (Some(to), Some(&from)) = (to, self.ids.get(&id)) else { return Ok(()) };
+                let before = self.is_readable(to);
+                let call = Call::Migrate { id: id_key(id)?, from: channel_key(from)?, to: channel_key(to)? };
+                if self.call(at, action, call, &[]) {
+                    self.ids.insert(id, to);
+                    self.told.moved_unread += u32::from(!before && self.is_readable(to));
+                }
+                return Ok(());
+            }
+            Action::Destroy { id } => {
+                if self.call(at, action, Call::Destroy { id: id_key(id)? }, &[]) {
+                    self.ids.remove(&id);
+                    self.paths.remove(&id);
+                }
+                return Ok(());
+            }
+            Action::AttachQp { id } => {
+                let result = Path::attach(&mut self.device, id_key(id)?);
+                let result = result.map(|path| drop(self.paths.insert(id, path)));
+                self.note_call(at, "create_qp", format!("{action:?}"), &result);
+                return Ok(());
+            }
+            Action::DetachQp { id } => {
+                let result = self.device.destroy_qp(id_key(id)?);
+                self.note_call(at, "destroy_qp", format!("{action:?}"), &result);
+                self.paths.remove(&id);
+                return Ok(());
+            }
+            Action::Read { channel, most } => {
+                self.read(at, channel, most.map_or(EVENTS_MAX, usize::from));
+                return Ok(());
+            }
+            Action::Turn
+            | Action::Ack { .. }
+            | Action::Teardown { .. }
+            | Action::GetRequest { .. }
+            | Action::LetTimePass => return Ok(()),
+            Action::Bind { id, at } => Call::Bind { id: id_key(id)?, addr: place(at) },
+            Action::ResolveAddr { id, src, dst } => {
+                Call::ResolveAddr { id: id_key(id)?, src: src.map(place), dst: place(dst), timeout_ms: LOOKUP_MS }
+            }
+            Action::ResolveRoute { id } => Call::ResolveRoute { id: id_key(id)?, timeout_ms: 2000 },
+            Action::Listen { id, backlog } => Call::Listen { id: id_key(id)?, backlog },
+            Action::Connect { id, offer } => {
+                private = data(at, id, offer.data);
+                Call::Connect { id: id_key(id)?, param: param(offer, numbers) }
+            }
+            Action::Accept { id, offer } => {
+                private = data(at, id, offer.data);
+                Call::Accept { id: id_key(id)?, param: param(offer, numbers) }
+            }
+            Action::Reject { id, ece, data: len } => {
+                private = data(at, id, len);
+                let reason = if ece { RejectReason::Ece } else { RejectReason::Consumer };
+                Call::Reject { id: id_key(id)?, reason }
+            }
+            Action::Establish { id } => Call::Establish { id: id_key(id)? },
+            Action::Disconnect { id } => Call::Disconnect { id: id_key(id)? },
+            Action::Notify { id } => Call::Notify { id: id_key(id)? },
+            Action::Join { id, group: number, send_only } => {
+                Call::Join { id: id_key(id)?, group: group_key(id, number)?, addr: group(number), send_only }
+            }
+            Action::Leave { id, group: number } => {
+                Call::Leave { id: id_key(id)?, group: group_key(id, number)?, addr: group(number) }
+            }
+            Action::SetOption { id, option } => Call::SetOption { id: id_key(id)?, option: option.into() },
+            Action::SetEce { id, options } => {
+                let ece = cmid_proto::Ece { vendor_id: 0x1234, options };
+                Call::SetEce { id: id_key(id)?, ece }
+            }
+        };
+        self.call(at, action, call, &private);
+        Ok(())
+    }
+
+    fn is_readable(&self, channel: ChannelNo) -> bool {
+        let fd = channel_key(channel).ok().and_then(|key| self.device.fd(key));
+        fd.is_some_and(is_readable)
+    }
+
+    fn read(&mut self, at: usize, channel: ChannelNo, most: usize) {
+        let Ok(key) = channel_key(channel) else { return };
+        for _ in 0..most {
+            let Ok(child) = id_key(self.next_child) else { return };
+            let numbers = self.numbers;
+            match self.device.fetch(key, child) {
+                Ok(Some(raw)) => {
+                    let slot = |id: IdKey| (id.to_bits() & 0xff) as Slot;
+                    let mut rest = contents_of(&raw, numbers);
+                    if let Some(listener) = raw.listener {
+                        rest += &format!(" at {}", name(slot(listener)));
+                    }
+                    let (kind, status, id) = (raw.kind, raw.status, slot(raw.id));
+                    let what = Seen::Event { channel, kind: kind.to_string(), status, id: name(id), rest };
+                    self.trace.push(Line { step: at, what });
+                    if kind == CmEvent::ConnectRequest {
+                        self.ids.insert(id, channel);
+                        self.next_child += 1;
+                    }
+                }
+                Ok(None) => return,
+                Err(errno) => {
+                    self.note_call(at, "get_cm_event", format!("Read {{ channel: {channel} }}"), &Err(errno));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Whether a descriptor can be read from now.
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut fds, Some(&now)), Ok(1))
+}
+
+impl<D: DataPath> Stage for DeviceStage<D> {
+    fn perform(&mut self, at: usize, action: &Action) {
+        if let Err(errno) = self.act(at, action) {
+            self.note_call(at, "key", format!("{action:?}"), &Err(errno));
+        }
+    }
+
+    fn drain(&mut self, at: usize) {
+        for channel in self.channels.clone() {
+            self.read(at, channel, EVENTS_MAX);
+        }
+    }
+
+    fn tell_state(&mut self, at: usize) {
+        for &id in self.ids.keys() {
+            let Ok(key) = id_key(id) else { continue };
+            let told = |addr: Result<_, Errno>| addr.map_or_else(|e| e.to_string(), |addr| address(addr, self.numbers));
+            let (local, peer) = (told(self.device.local_addr(key)), told(self.device.peer_addr(key)));
+            let ece = value_of(self.device.remote_ece(key));
+            let what = Seen::State(format!("{} local {local} peer {peer} ece {ece}", name(id)));
+            self.trace.push(Line { step: at, what });
+        }
+    }
+
+    fn destroy_all(&mut self, at: usize) {
+        let ids: Vec<Slot> = self.ids.keys().copied().collect();
+        for id in ids {
+            self.perform(at, &Action::Destroy { id });
+        }
+    }
+
+    fn close_all(&mut self, at: usize) {
+        for channel in self.channels.clone() {
+            self.perform(at, &Action::CloseChannel { channel });
+        }
+    }
+
+    fn trace(&self) -> &SideTrace {
+        &self.trace
+    }
+
+    fn told(&self) -> Told {
+        self.told
+    }
+}

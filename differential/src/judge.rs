@@ -1,0 +1,87 @@
+//! Whether what was seen elsewhere is one of the things that the simulator allows.
+
+use std::time::Duration;
+
+use cmid_sim::Flavour;
+
+use crate::program::{Numbers, Program};
+use crate::simulated::{Limits, schedules, simulate};
+use crate::stage::Told;
+use crate::trace::Trace;
+
+/// How much earlier than the simulator's a real timer is taken to be over.
+const MARGIN: Duration = Duration::from_millis(25);
+
+/// What came of a run on what the simulator is compared with.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The ports and QP numbers that it used.
+    pub numbers: Numbers,
+    /// What the sides have seen.
+    pub trace: Trace,
+    /// What else there is to say.
+    pub told: Told,
+    /// How long its parts took.
+    pub phases: Vec<Duration>,
+    /// How long all of it took.
+    pub whole: Duration,
+}
+
+/// What the simulator is compared with: a kernel.
+pub trait Reality {
+    /// Runs programs, at the same time if it can.
+    ///
+    /// # Errors
+    /// If it is broken itself.
+    fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>>;
+
+    /// Which kernel it is.
+    fn flavour(&self) -> Flavour;
+}
+
+/// How a run compares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The simulator's, under one of the schedules.
+    Agrees,
+    /// A timer may have run out at another step. To be run again.
+    TooSlow,
+    /// No schedule gives this; the nearest one does that.
+    Differs(Box<Trace>),
+}
+
+/// Compares.
+#[must_use]
+pub fn judge(program: &Program, run: &Run, flavour: Flavour) -> Verdict {
+    let mut nearest: Option<(usize, Trace)> = None;
+    let mut slow = false;
+    for schedule in schedules(program) {
+        let simulated = simulate(program, run.numbers, flavour, &schedule);
+        if simulated.trace == run.trace {
+            return Verdict::Agrees;
+        }
+        slow |= is_too_slow(run, &simulated.limits);
+        let distance = distance(&simulated.trace, &run.trace);
+        if nearest.as_ref().is_none_or(|(least, _)| distance < *least) {
+            nearest = Some((distance, simulated.trace));
+        }
+    }
+    match nearest {
+        Some((_, trace)) if !slow => Verdict::Differs(Box::new(trace)),
+        _ => Verdict::TooSlow,
+    }
+}
+
+fn is_too_slow(run: &Run, limits: &Limits) -> bool {
+    let over = |(took, limit): (&Duration, &Option<Duration>)| limit.is_some_and(|limit| *took + MARGIN >= limit);
+    run.phases.iter().zip(&limits.phases).any(over) || over((&run.whole, &limits.whole))
+}
+
+/// The number of lines by which they differ, about.
+fn distance(one: &Trace, other: &Trace) -> usize {
+    let of = |one: &[_], other: &[_]| {
+        let same = one.iter().zip(other).filter(|(one, other)| one == other).count();
+        one.len().max(other.len()) - same
+    };
+    of(&one.a, &other.a) + of(&one.b, &other.b)
+}

@@ -1,0 +1,130 @@
+//! The differential test as a program: in the VM against the kernel, anywhere to show what the simulator does.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cmid_differential::campaign::Outcome;
+use cmid_differential::program::Program;
+use cmid_differential::{generate, simulated};
+use cmid_sim::Flavour;
+
+/// Fewer programs than these need not reach everything.
+const ENOUGH: u64 = 300;
+
+#[derive(Debug, Parser)]
+#[command(about = "Random programs of calls, on the simulator and on a kernel")]
+struct Args {
+    /// The seed of the first program
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many
+    #[arg(long, default_value_t = 100)]
+    programs: u64,
+    /// How many at once
+    #[arg(long, default_value_t = 24)]
+    batch: usize,
+    /// Begin no more after so many seconds
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+    /// Stop after so many that differ
+    #[arg(long, default_value_t = 3)]
+    failures: usize,
+    /// Leave them as they are
+    #[arg(long)]
+    no_shrink: bool,
+    /// The timers of Linux 6.1 instead of 6.12
+    #[arg(long)]
+    old: bool,
+    /// Run this one only
+    #[arg(long, value_name = "JSON")]
+    program: Option<String>,
+    /// Show what it is and what the simulator does with it
+    #[arg(long)]
+    simulate: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("differential: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<bool> {
+    let flavour = if args.old { Flavour::Linux6_1 } else { Flavour::Linux6_12 };
+    let given: Option<Program> = args.program.as_deref().map(serde_json::from_str).transpose()?;
+    if args.simulate {
+        show(&given.unwrap_or_else(|| generate::program(args.seed)), flavour);
+        return Ok(true);
+    }
+    against_kernel(args, given.as_ref(), flavour)
+}
+
+#[allow(clippy::print_stdout, reason = "it was asked for")]
+fn show(program: &Program, flavour: Flavour) {
+    print!("{program}");
+    for schedule in simulated::schedules(program) {
+        let simulated::Simulated { trace, limits, stalls } =
+            simulated::simulate(program, generate::NUMBERS, flavour, &schedule);
+        println!("schedule {schedule:?}, {stalls} stalls, {limits:?}");
+        for (side, lines) in [("a", &trace.a), ("b", &trace.b)] {
+            lines.iter().for_each(|line| println!("  {side} {line}"));
+        }
+    }
+}
+
+#[cfg(not(feature = "verbs"))]
+fn against_kernel(_: &Args, _: Option<&Program>, _: Flavour) -> anyhow::Result<bool> {
+    anyhow::bail!("built without the feature `verbs`; there is --simulate")
+}
+
+#[cfg(feature = "verbs")]
+#[allow(clippy::print_stdout, reason = "it was asked for")]
+fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> anyhow::Result<bool> {
+    use cmid_differential::{campaign, judge, kernel::Kernel, side_by_side};
+    use judge::{Reality as _, Verdict};
+    use std::time::Duration;
+    let mut kernel = Kernel::open(flavour)?;
+    if let Some(program) = given {
+        anyhow::ensure!(generate::is_safe(program), "a destroy would take this kernel 70 seconds");
+        print!("{program}");
+        let mut agrees = true;
+        for run in kernel.run(std::slice::from_ref(program))? {
+            let verdict = judge::judge(program, &run, flavour);
+            match &verdict {
+                Verdict::Agrees => println!("{}they agree", side_by_side(&run.trace, &run.trace)),
+                Verdict::TooSlow => println!("too slow for its timers: {:?}", run.phases),
+                Verdict::Differs(simulator) => println!("{}they differ", side_by_side(simulator, &run.trace)),
+            }
+            agrees &= verdict == Verdict::Agrees;
+        }
+        return Ok(agrees);
+    }
+    let plan = campaign::Plan {
+        seeds: args.seed..args.seed + args.programs,
+        batch: args.batch,
+        limit: args.seconds.map(Duration::from_secs),
+        failures: args.failures,
+        shrink: !args.no_shrink,
+    };
+    let outcome = campaign::run(&plan, &mut kernel, |line| println!("{line}"))?;
+    println!("{outcome}");
+    Ok(verdict(&outcome))
+}
+
+/// Whether nothing differs, everything was decided, and what was run shows something.
+#[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "there is nothing to judge"))]
+fn verdict(outcome: &Outcome) -> bool {
+    let missing = outcome.coverage.missing();
+    let vacuous = outcome.agreed == 0 || (outcome.agreed >= ENOUGH && !missing.is_empty());
+    if !missing.is_empty() {
+        eprintln!("no program reached: {}", missing.join("; "));
+    }
+    outcome.disagreements.is_empty() && outcome.undecided.is_empty() && !vacuous
+}

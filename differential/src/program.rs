@@ -1,0 +1,353 @@
+//! What a program is: calls of two sides, in order.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use cmid_proto::{CmOption, PortSpace};
+use serde::{Deserialize, Serialize};
+
+/// How far up the calls are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Level {
+    /// On the bare device: librdmacm, or the simulator in its place. Nothing judges the calls but the kernel.
+    Device,
+    /// On the core and its loop ([`cmid_proto::Drive`]), as an application makes them.
+    Core,
+}
+
+/// One of the two programs that talk to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SideName {
+    /// Mostly the client.
+    A,
+    /// Mostly the server.
+    B,
+}
+
+impl SideName {
+    /// The other one.
+    #[must_use]
+    pub const fn other(self) -> SideName {
+        match self {
+            SideName::A => SideName::B,
+            SideName::B => SideName::A,
+        }
+    }
+}
+
+/// An id of a side: those below [`CHILDREN`] it makes itself, the others come with requests, in order.
+pub type Slot = u8;
+
+/// The slot of the first id that comes with a request.
+pub const CHILDREN: Slot = 16;
+
+/// An event channel of a side.
+pub type ChannelNo = u8;
+
+/// Which port; 0 is one of the kernel's choice.
+pub type PortNo = u8;
+
+/// The ports that a program may use, from [`Numbers::port`] on.
+pub const PORTS: u16 = 8;
+
+/// The QP numbers that a program may give, from [`Numbers::qp_num`] on.
+pub const QP_NUMS: u32 = 0x100;
+
+/// An address, told by what is special about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Ip {
+    /// The address of side a.
+    OfA,
+    /// The address of side b.
+    OfB,
+    /// The wildcard.
+    Any,
+    /// The loopback address, which the kernel takes for a wildcard.
+    Loopback,
+    /// On an interface without an RDMA device.
+    NoRdma,
+    /// No way leads there.
+    NoRoute,
+    /// A multicast group.
+    Group(u8),
+}
+
+/// An address and a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Place(pub Ip, pub PortNo);
+
+/// What a run of a program uses of the host, so that several can run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// Its first port.
+    pub port: u16,
+    /// Its first QP number; all live connections of a host need different ones.
+    pub qp_num: u32,
+}
+
+impl Place {
+    /// The address.
+    #[must_use]
+    pub fn resolve(self, numbers: Numbers) -> SocketAddr {
+        let ip = match self.0 {
+            Ip::OfA => Ipv4Addr::new(10, 99, 0, 1),
+            Ip::OfB => Ipv4Addr::new(10, 99, 0, 2),
+            Ip::Any => Ipv4Addr::UNSPECIFIED,
+            Ip::Loopback => Ipv4Addr::LOCALHOST,
+            Ip::NoRdma => Ipv4Addr::new(172, 16, 0, 1),
+            Ip::NoRoute => Ipv4Addr::new(8, 8, 8, 8),
+            Ip::Group(number) => Ipv4Addr::new(239, 1, 1, number),
+        };
+        let port = if self.1 == 0 { 0 } else { numbers.port + u16::from(self.1) };
+        SocketAddr::new(IpAddr::V4(ip), port)
+    }
+}
+
+/// The port spaces, for serde.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Space {
+    /// `RDMA_PS_TCP`
+    Tcp,
+    /// `RDMA_PS_UDP`
+    Udp,
+}
+
+impl From<Space> for PortSpace {
+    fn from(space: Space) -> Self {
+        match space {
+            Space::Tcp => PortSpace::Tcp,
+            Space::Udp => PortSpace::Udp,
+        }
+    }
+}
+
+/// The options, for serde.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are CmOption's")]
+pub enum Opt {
+    Tos(u8),
+    ReuseAddr(bool),
+    AfOnly(bool),
+    AckTimeout(u8),
+}
+
+impl From<Opt> for CmOption {
+    fn from(option: Opt) -> Self {
+        match option {
+            Opt::Tos(tos) => CmOption::Tos(tos),
+            Opt::ReuseAddr(on) => CmOption::ReuseAddr(on),
+            Opt::AfOnly(on) => CmOption::AfOnly(on),
+            Opt::AckTimeout(power) => CmOption::AckTimeout(power),
+        }
+    }
+}
+
+/// What connect and accept say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Offer {
+    /// The QP number, counted from the program's first.
+    pub qp: u8,
+    /// `responder_resources`
+    pub serves: u8,
+    /// `initiator_depth`
+    pub starts: u8,
+    /// `rnr_retry_count`
+    pub rnr: u8,
+    /// Bytes of private data.
+    pub data: u8,
+}
+
+/// What a step does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names are those of librdmacm's calls and of their arguments")]
+pub enum Action {
+    OpenChannel {
+        channel: ChannelNo,
+        explicit_acks: bool,
+    },
+    CloseChannel {
+        channel: ChannelNo,
+    },
+    Create {
+        id: Slot,
+        channel: Option<ChannelNo>,
+        space: Space,
+    },
+    Bind {
+        id: Slot,
+        at: Place,
+    },
+    ResolveAddr {
+        id: Slot,
+        src: Option<Place>,
+        dst: Place,
+    },
+    ResolveRoute {
+        id: Slot,
+    },
+    Listen {
+        id: Slot,
+        backlog: i32,
+    },
+    AttachQp {
+        id: Slot,
+    },
+    DetachQp {
+        id: Slot,
+    },
+    Connect {
+        id: Slot,
+        offer: Offer,
+    },
+    Accept {
+        id: Slot,
+        offer: Offer,
+    },
+    Reject {
+        id: Slot,
+        ece: bool,
+        data: u8,
+    },
+    Establish {
+        id: Slot,
+    },
+    Disconnect {
+        id: Slot,
+    },
+    /// Core only.
+    Teardown {
+        id: Slot,
+    },
+    Notify {
+        id: Slot,
+    },
+    /// Core only.
+    GetRequest {
+        id: Slot,
+    },
+    Join {
+        id: Slot,
+        group: u8,
+        send_only: bool,
+    },
+    Leave {
+        id: Slot,
+        group: u8,
+    },
+    SetOption {
+        id: Slot,
+        option: Opt,
+    },
+    SetEce {
+        id: Slot,
+        options: u32,
+    },
+    Migrate {
+        id: Slot,
+        to: Option<ChannelNo>,
+    },
+    Destroy {
+        id: Slot,
+    },
+    /// Core only: lets the core read all channels that are readable.
+    Turn,
+    /// Takes this many events off a channel, or all. At the core's level: from the core, what it has read.
+    Read {
+        channel: ChannelNo,
+        most: Option<u8>,
+    },
+    /// Core only: gives the oldest receipts back.
+    Ack {
+        most: u8,
+    },
+    /// Both sides wait until every time wait is over.
+    LetTimePass,
+}
+
+impl Action {
+    /// The id that it is about.
+    #[must_use]
+    pub fn id(mut self) -> Option<Slot> {
+        self.id_mut().copied()
+    }
+
+    /// The same, to be changed.
+    pub fn id_mut(&mut self) -> Option<&mut Slot> {
+        match self {
+            Action::Bind { id, .. }
+            | Action::ResolveAddr { id, .. }
+            | Action::ResolveRoute { id }
+            | Action::Listen { id, .. }
+            | Action::AttachQp { id }
+            | Action::DetachQp { id }
+            | Action::Connect { id, .. }
+            | Action::Accept { id, .. }
+            | Action::Reject { id, .. }
+            | Action::Establish { id }
+            | Action::Disconnect { id }
+            | Action::Teardown { id }
+            | Action::Notify { id }
+            | Action::GetRequest { id }
+            | Action::Join { id, .. }
+            | Action::Leave { id, .. }
+            | Action::SetOption { id, .. }
+            | Action::SetEce { id, .. }
+            | Action::Migrate { id, .. }
+            | Action::Create { id, .. }
+            | Action::Destroy { id } => Some(id),
+            Action::OpenChannel { .. }
+            | Action::CloseChannel { .. }
+            | Action::Turn
+            | Action::Read { .. }
+            | Action::Ack { .. }
+            | Action::LetTimePass => None,
+        }
+    }
+}
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Step {
+    /// Whose.
+    pub side: SideName,
+    /// What.
+    pub action: Action,
+    /// At once with the step before: what that one has set going may, or may not, have happened by now.
+    pub races: bool,
+}
+
+/// A list of steps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// What it was made from.
+    pub seed: u64,
+    /// How far up its calls are made.
+    pub level: Level,
+    /// In order.
+    pub steps: Vec<Step>,
+}
+
+impl Program {
+    /// The steps in groups: within one nothing is waited for.
+    #[must_use]
+    pub fn groups(&self) -> Vec<&[Step]> {
+        self.steps.chunk_by(|_, next| next.races).collect()
+    }
+
+    /// The number of boundaries inside groups, at which it is left open how much has happened.
+    #[must_use]
+    pub fn boundaries(&self) -> usize {
+        self.groups().iter().map(|group| group.len() - 1).sum()
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {} on the {:?}", self.seed, self.level)?;
+        for (number, step) in self.steps.iter().enumerate() {
+            let races = if step.races { " (at once)" } else { "" };
+            writeln!(f, "  {number:3} {:?} {:?}{races}", step.side, step.action)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! A program on the simulator, in virtual time, under a schedule.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use cmid_datapath::DataPath;
+use cmid_proto::Time;
+use cmid_sim::{Config, Fabric, Flavour, SimDevice};
+
+use crate::program::{Action, Numbers, Program};
+use crate::stage::{EPILOGUE, Stages};
+use crate::trace::Trace;
+
+/// After a group of steps everything happens that is not waiting for a timer.
+const SETTLE: Duration = Duration::from_millis(1);
+
+/// What may have happened at a boundary inside a group: nothing; the first message has arrived; its answer too; all.
+const DELAYS: [Duration; 4] = [Duration::ZERO, Duration::from_micros(14), Duration::from_micros(28), SETTLE];
+
+/// A time-out is told from a time wait by its length.
+const SHORT: Duration = Duration::from_millis(3000);
+
+/// How long [`Action::LetTimePass`] takes: longer than the time wait of that kernel. Its timers are late by up to an
+/// eighth of their length (the wheel of `kernel/time/timer.c`).
+#[must_use]
+pub const fn pause(flavour: Flavour) -> Duration {
+    match flavour {
+        Flavour::Linux6_1 => Duration::from_millis(2600),
+        Flavour::Linux6_12 => Duration::from_millis(750),
+    }
+}
+
+/// What is to be ready before a run's steps may take so long: a timer that the simulator had still running at their end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// For each part of the program between two [`Action::LetTimePass`], from its beginning.
+    pub phases: Vec<Option<Duration>>,
+    /// From the program's beginning.
+    pub whole: Option<Duration>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Simulated {
+    /// What the sides have seen.
+    pub trace: Trace,
+    /// When another run is too slow to be compared with this one.
+    pub limits: Limits,
+    /// Destroys that would have taken a kernel 70 seconds.
+    pub stalls: u64,
+}
+
+/// A choice for each boundary inside groups.
+pub type Schedule = Vec<Duration>;
+
+/// All schedules of a program; the one in which everything settles comes first.
+#[must_use]
+pub fn schedules(program: &Program) -> Vec<Schedule> {
+    let mut all = vec![Schedule::new()];
+    for _ in 0..program.boundaries() {
+        let longer = |delay: Duration| all.iter().map(move |one| one.iter().copied().chain([delay]).collect());
+        all = DELAYS.iter().rev().flat_map(|&delay| longer(delay)).collect();
+    }
+    all
+}
+
+/// Runs a program.
+#[must_use]
+pub fn simulate(program: &Program, numbers: Numbers, flavour: Flavour, schedule: &[Duration]) -> Simulated {
+    simulate_on(program, numbers, flavour, schedule, |device| device)
+}
+
+/// Runs a program on devices that are made of the simulator's.
+#[must_use]
+pub fn simulate_on<D: DataPath>(
+    program: &Program,
+    numbers: Numbers,
+    flavour: Flavour,
+    schedule: &[Duration],
+    wrap: impl Fn(SimDevice) -> D,
+) -> Simulated {
+    let fabric = Fabric::new(Config { flavour, ..Config::default() });
+    let host = fabric.host(&[Ipv4Addr::new(10, 99, 0, 1).into(), Ipv4Addr::new(10, 99, 0, 2).into()]);
+    host.add_plain_addr(Ipv4Addr::new(172, 16, 0, 1).into());
+    let mut stages = Stages::new(program, numbers, wrap(host.device()), wrap(host.device()));
+    let mut run = Watch::new(&fabric);
+    let (mut at, mut schedule) = (0, schedule.iter());
+    for group in program.groups() {
+        for (index, step) in group.iter().enumerate() {
+            if index > 0 {
+                fabric.advance_by(schedule.next().copied().unwrap_or(SETTLE));
+            }
+            if step.action == Action::LetTimePass {
+                fabric.advance_by(pause(flavour));
+                run.next_phase(&fabric);
+            } else {
+                stages.perform(at, step);
+            }
+            at += 1;
+        }
+        fabric.advance_by(SETTLE);
+        run.look(&fabric);
+    }
+    for part in 0..EPILOGUE {
+        stages.epilogue(at, part);
+        fabric.advance_by(SETTLE);
+        run.look(&fabric);
+    }
+    Simulated { trace: stages.trace(), limits: run.limits, stalls: fabric.counters().stalls }
+}
+
+/// Notes the timers that are still running.
+struct Watch {
+    began: Time,
+    phase_began: Time,
+    limits: Limits,
+}
+
+impl Watch {
+    fn new(fabric: &Fabric) -> Self {
+        let now = fabric.now();
+        Watch { began: now, phase_began: now, limits: Limits { phases: vec![None], whole: None } }
+    }
+
+    fn next_phase(&mut self, fabric: &Fabric) {
+        self.phase_began = fabric.now();
+        self.limits.phases.push(None);
+    }
+
+    fn look(&mut self, fabric: &Fabric) {
+        let Some(due) = fabric.next_due() else { return };
+        // A long one may have been started in an earlier phase; counting from the beginning is then on the safe side.
+        let (limit, since) = if due.since(fabric.now()) > SHORT {
+            (Some(&mut self.limits.whole), self.began)
+        } else {
+            (self.limits.phases.last_mut(), self.phase_began)
+        };
+        if let Some(limit) = limit {
+            let span = due.since(since);
+            *limit = Some(limit.map_or(span, |limit| limit.min(span)));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A device around a device that writes down what the core does with it.
+
+use std::net::SocketAddr;
+
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, RawEvent};
+
+use crate::program::{ChannelNo, Numbers};
+use crate::trace::{Seen, address, contents_of, result_of};
+
+/// Channels are written with this much added, to tell what the device said from what the application was told.
+pub(crate) const BELOW: ChannelNo = 100;
+
+/// The device below a core, and what has been written down.
+#[derive(Debug)]
+pub(crate) struct Spy<D> {
+    pub(crate) device: D,
+    pub(crate) seen: Vec<Seen>,
+    /// The channels that are open, private ones included.
+    pub(crate) channels: Vec<ChannelKey>,
+    numbers: Numbers,
+}
+
+impl<D: Device> Spy<D> {
+    pub(crate) fn new(device: D, numbers: Numbers) -> Self {
+        Spy { device, seen: Vec::new(), channels: Vec::new(), numbers }
+    }
+
+    /// With the addresses as they are compared.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "all others are written as they are")]
+    fn text(&self, call: &Call) -> String {
+        let at = |addr: SocketAddr| address(addr, self.numbers);
+        match *call {
+            Call::Bind { id, addr } => format!("device: bind {id} {}", at(addr)),
+            Call::ResolveAddr { id, src, dst, timeout_ms } => {
+                format!("device: resolve_addr {id} {:?} {} {timeout_ms}", src.map(at), at(dst))
+            }
+            // Its parameters are the application's, or what is told by the peer's event.
+            Call::Connect { id, .. } => format!("device: connect {id}"),
+            Call::Accept { id, .. } => format!("device: accept {id}"),
+            ref other => format!("device: {other:?}"),
+        }
+    }
+}
+
+impl<D: Device> Device for Spy<D> {
+    type Handle = D::Handle;
+
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        let fetched = self.device.fetch(on, child);
+        if let Ok(Some(raw)) = &fetched {
+            let rest = contents_of(raw, self.numbers);
+            let channel = BELOW.saturating_add(on.to_bits() as ChannelNo);
+            let (kind, id) = (raw.kind.to_string(), raw.id.to_string());
+            self.seen.push(Seen::Event { channel, kind, status: raw.status, id, rest });
+        }
+        fetched
+    }
+
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        let result = self.device.call(call, private_data);
+        let text = self.text(call);
+        self.seen.push(Seen::Call { name: call.name(), text, result: result_of(&result) });
+        if let Call::OpenChannel { channel } = *call
+            && result.is_ok()
+        {
+            self.channels.push(channel);
+        }
+        if let Call::CloseChannel { channel } = *call {
+            self.channels.retain(|&open| open != channel);
+        }
+        result
+    }
+
+    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.device.local_addr(id)
+    }
+
+    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.device.peer_addr(id)
+    }
+
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        self.device.remote_ece(id)
+    }
+
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
+        self.channels.retain(|&open| open != channel);
+        self.device.release(id, channel)
+    }
+
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Result<(), Errno> {
+        self.device.adopt(id, channel, handle)?;
+        self.channels.push(channel);
+        Ok(())
+    }
+}

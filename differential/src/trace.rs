@@ -1,0 +1,208 @@
+//! What one side has seen of a run, and when two such traces agree.
+//!
+//! Left out is what rule 6 of the specification leaves out (its section 15): times, pointer values, ephemeral ports, and QP
+//! numbers that the device chose.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use cmid_proto::{Datagram, Errno, RawEvent, ReceivedParam};
+
+use crate::program::{ChannelNo, Numbers, PORTS, QP_NUMS};
+
+/// One thing that a side has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// At which step; one past the last for the end.
+    pub step: usize,
+    /// What.
+    pub what: Seen,
+}
+
+/// What a side can see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A call, and what it returned.
+    Call {
+        /// The function's name.
+        name: &'static str,
+        /// With its arguments.
+        text: String,
+        /// `ok`, or the errno.
+        result: String,
+    },
+    /// An event.
+    Event {
+        /// The channel that it came on.
+        channel: ChannelNo,
+        /// Its type.
+        kind: String,
+        /// Its status.
+        status: i32,
+        /// Whose it is.
+        id: String,
+        /// All the rest of it.
+        rest: String,
+    },
+    /// How things stand.
+    State(String),
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:3} ", self.step)?;
+        match &self.what {
+            Seen::Call { text, result, .. } => write!(f, "{text} -> {result}"),
+            Seen::Event { channel, kind, status, id, rest } => write!(f, "[ch{channel}] {id} {kind}({status}) {rest}"),
+            Seen::State(text) => f.write_str(text),
+        }
+    }
+}
+
+/// What one side has seen, in order.
+pub type SideTrace = Vec<Line>;
+
+/// What both sides have seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Side a.
+    pub a: SideTrace,
+    /// Side b.
+    pub b: SideTrace,
+}
+
+impl Trace {
+    /// In the form in which traces are compared: time waits that end one after the other on a channel end in any order, as
+    /// timers that are due at about the same time do.
+    #[must_use]
+    pub fn normal(mut self) -> Self {
+        for side in [&mut self.a, &mut self.b] {
+            sort_time_waits(side);
+        }
+        self
+    }
+}
+
+fn sort_time_waits(side: &mut SideTrace) {
+    let channel_of = |line: &Line| match &line.what {
+        Seen::Event { channel, .. } => Some(*channel),
+        Seen::Call { .. } | Seen::State(_) => None,
+    };
+    let ends = |line: &Line| matches!(&line.what, Seen::Event { kind, .. } if kind == "TIMEWAIT_EXIT");
+    let mut channels: Vec<_> = side.iter().filter_map(channel_of).collect();
+    channels.sort_unstable();
+    channels.dedup();
+    for channel in channels {
+        let places: Vec<usize> = (0..side.len()).filter(|&at| channel_of(&side[at]) == Some(channel)).collect();
+        let is_end: Vec<bool> = side.iter().map(ends).collect();
+        for run in places.chunk_by(|&one, &next| is_end[one] && is_end[next]) {
+            let mut seen: Vec<Seen> = run.iter().map(|&at| side[at].what.clone()).collect();
+            seen.sort_by_key(|seen| format!("{seen:?}"));
+            for (&at, seen) in run.iter().zip(seen) {
+                side[at].what = seen;
+            }
+        }
+    }
+}
+
+/// How a call's result is written.
+#[must_use]
+pub fn result_of<E: fmt::Display>(result: &Result<(), E>) -> String {
+    result.as_ref().map_or_else(ToString::to_string, |()| "ok".to_owned())
+}
+
+/// How an errno or a value is written.
+#[must_use]
+pub fn value_of<T: fmt::Debug>(value: Result<T, Errno>) -> String {
+    value.map_or_else(|errno| errno.to_string(), |value| format!("{value:?}"))
+}
+
+/// An address without an ephemeral port.
+#[must_use]
+pub fn address(addr: SocketAddr, numbers: Numbers) -> String {
+    let first = numbers.port;
+    match addr.port() {
+        port if (first..first + PORTS).contains(&port) => format!("{}:p{}", addr.ip(), port - first),
+        0 => format!("{}:0", addr.ip()),
+        _ => format!("{}:*", addr.ip()),
+    }
+}
+
+/// A QP number, if it is one that the program gave.
+#[must_use]
+pub fn qp_num(number: u32, numbers: Numbers) -> String {
+    let first = numbers.qp_num;
+    match number {
+        0 => "0".to_owned(),
+        0x00ff_ffff => "multicast".to_owned(),
+        given if (first..first + QP_NUMS).contains(&given) => format!("q{}", given - first),
+        _ => "*".to_owned(),
+    }
+}
+
+/// What an event carries beside its type and status.
+#[must_use]
+pub fn contents(
+    param: ReceivedParam,
+    datagram: Option<Datagram>,
+    group: Option<u64>,
+    private_data: &[u8],
+    numbers: Numbers,
+) -> String {
+    let mut text = format!(
+        "rr {} id {} fc {} retry {} rnr {} srq {} qp {}",
+        param.responder_resources,
+        param.initiator_depth,
+        u8::from(param.flow_control),
+        param.retry_count,
+        param.rnr_retry_count,
+        u8::from(param.srq),
+        qp_num(param.qp_num, numbers)
+    );
+    if let Some(Datagram { qp_num: number, qkey, path }) = datagram {
+        // The flow label is made of ephemeral ports, and the index of the source GID is a position in a table.
+        let grh = path.grh.map(|grh| (grh.dgid, grh.hop_limit, grh.traffic_class));
+        let (number, port) = (qp_num(number, numbers), path.port_num);
+        text += &format!(" to {number} qkey {qkey:#x} {grh:02x?} sl {} port {port}", path.sl);
+    }
+    if let Some(group) = group {
+        text += &format!(" group {group}");
+    }
+    let used = private_data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    text + &format!(" data {} of {}", hex(&private_data[..used]), private_data.len())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a device's event carries.
+#[must_use]
+pub fn contents_of(raw: &RawEvent<'_>, numbers: Numbers) -> String {
+    contents(raw.param, raw.datagram, raw.group.map(|group| group.to_bits() & 0xffff_ffff), raw.private_data, numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(channel: u8, kind: &str, id: &str) -> Line {
+        let (kind, id) = (kind.to_owned(), id.to_owned());
+        Line { step: 0, what: Seen::Event { channel, kind, status: 0, id, rest: String::new() } }
+    }
+
+    #[test]
+    fn time_waits_that_end_together_end_in_any_order() {
+        let one = vec![event(0, "TIMEWAIT_EXIT", "x"), event(1, "DISCONNECTED", "z"), event(0, "TIMEWAIT_EXIT", "y")];
+        let other = vec![event(0, "TIMEWAIT_EXIT", "y"), event(1, "DISCONNECTED", "z"), event(0, "TIMEWAIT_EXIT", "x")];
+        let trace = |a| Trace { a, b: Vec::new() }.normal();
+        assert_eq!(trace(one), trace(other));
+    }
+
+    #[test]
+    fn other_events_keep_their_order() {
+        let one = vec![event(0, "DISCONNECTED", "x"), event(0, "DISCONNECTED", "y")];
+        let other = vec![event(0, "DISCONNECTED", "y"), event(0, "DISCONNECTED", "x")];
+        assert_ne!(Trace { a: one, b: Vec::new() }.normal(), Trace { a: other, b: Vec::new() }.normal());
+    }
+}

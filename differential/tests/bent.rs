@@ -1,0 +1,231 @@
+//! That the test would find something: a simulator that was bent is told from one that was not, by a small program.
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use cmid_datapath::{Caps, DataPath};
+use cmid_differential::campaign::{Outcome, Plan, run};
+use cmid_differential::generate::{self, NUMBERS};
+use cmid_differential::judge::{Reality, Run};
+use cmid_differential::program::Program;
+use cmid_differential::simulated::{schedules, simulate, simulate_on};
+use cmid_differential::stage::Told;
+use cmid_proto::{Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, Outcome as Returned, Pollable, RawEvent};
+use cmid_sim::{Flavour, SimDevice, SimHandle};
+
+/// What is wrong with a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bend {
+    Nothing,
+    /// A second listen is a success.
+    ListenTwice,
+    /// Reasons of rejections are lost.
+    Reason,
+    /// The last byte of private data is lost.
+    PrivateData,
+    /// What was unread is read, and lost, when an id migrates.
+    Migration,
+    /// The depths are not mirrored.
+    Depths,
+    /// Disconnecting in a wrong state is a success.
+    Disconnect,
+}
+
+struct Bent {
+    device: SimDevice,
+    bend: Bend,
+    listening: Vec<IdKey>,
+    spare: u64,
+}
+
+#[allow(clippy::wildcard_enum_match_arm, reason = "one thing is bent, the rest is straight")]
+impl Device for Bent {
+    type Handle = SimHandle;
+
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        let mut raw = self.device.fetch(on, child)?;
+        if let Some(raw) = &mut raw {
+            match self.bend {
+                Bend::Reason if raw.kind == CmEvent::Rejected => raw.status = 28,
+                Bend::PrivateData => raw.private_data = raw.private_data.split_last().map_or(&[], |(_, rest)| rest),
+                Bend::Depths => {
+                    let param = &mut raw.param.0;
+                    std::mem::swap(&mut param.responder_resources, &mut param.initiator_depth);
+                }
+                _ => {}
+            }
+        }
+        Ok(raw)
+    }
+
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Returned {
+        if let (Bend::Migration, Call::Migrate { from, .. }) = (self.bend, call) {
+            self.spare += 1;
+            let spare = IdKey::from_bits(7 << 32 | self.spare).ok_or(Errno::EINVAL)?;
+            let _ = self.device.fetch(*from, spare);
+        }
+        let returned = self.device.call(call, private_data);
+        match *call {
+            Call::Listen { id, .. } if returned.is_ok() => self.listening.push(id),
+            Call::Listen { id, .. } if self.bend == Bend::ListenTwice && self.listening.contains(&id) => return Ok(()),
+            Call::Disconnect { .. } if self.bend == Bend::Disconnect => return Ok(()),
+            _ => {}
+        }
+        returned
+    }
+
+    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.device.local_addr(id)
+    }
+    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.device.peer_addr(id)
+    }
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        self.device.remote_ece(id)
+    }
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
+        self.device.release(id, channel)
+    }
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Returned {
+        self.device.adopt(id, channel, handle)
+    }
+}
+
+impl Pollable for Bent {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.device.fd(on)
+    }
+    fn sibling(&self) -> Self {
+        Bent { device: self.device.sibling(), bend: self.bend, listening: Vec::new(), spare: 0 }
+    }
+}
+
+impl DataPath for Bent {
+    type Pd = cmid_sim::Pd;
+    type Mr = cmid_sim::Mr;
+    type Cq = cmid_sim::Cq;
+    type Completion = cmid_sim::Completion;
+    type Qp = cmid_sim::Qp;
+    type Ah = cmid_sim::Ah;
+
+    fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno> {
+        self.device.alloc_pd(id)
+    }
+    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, Errno> {
+        self.device.create_cq(id, depth)
+    }
+    fn create_qp(
+        &mut self,
+        id: IdKey,
+        pd: &Self::Pd,
+        send_cq: &Self::Cq,
+        recv_cq: &Self::Cq,
+        caps: Caps,
+    ) -> Result<Self::Qp, Errno> {
+        <SimDevice as DataPath>::create_qp(&mut self.device, id, pd, send_cq, recv_cq, caps)
+    }
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+        self.device.destroy_qp(id)
+    }
+}
+
+struct BentReality {
+    bend: Bend,
+    /// Whether nothing that was set going at a boundary has happened yet.
+    hurried: bool,
+}
+
+impl Reality for BentReality {
+    fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
+        let wrap = |device| Bent { device, bend: self.bend, listening: Vec::new(), spare: 0 };
+        let one = |program: &Program| {
+            let schedule = if self.hurried { vec![Duration::ZERO; program.boundaries()] } else { Vec::new() };
+            let ran = simulate_on(program, NUMBERS, Flavour::Linux6_12, &schedule, wrap);
+            let phases = vec![Duration::ZERO; ran.limits.phases.len()];
+            Run { numbers: NUMBERS, trace: ran.trace, told: Told::default(), phases, whole: Duration::ZERO }
+        };
+        Ok(programs.iter().map(one).collect())
+    }
+
+    fn flavour(&self) -> Flavour {
+        Flavour::Linux6_12
+    }
+}
+
+fn campaign(bend: Bend, hurried: bool, shrink: bool) -> Outcome {
+    let plan = Plan { seeds: 0..100, batch: 10, limit: None, failures: 1, shrink };
+    run(&plan, &mut BentReality { bend, hurried }, |_| {}).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn the_simulator_agrees_with_itself_under_every_schedule() {
+    for hurried in [false, true] {
+        let outcome = campaign(Bend::Nothing, hurried, false);
+        assert_eq!((outcome.agreed, outcome.disagreements.len(), outcome.undecided.len()), (100, 0, 0));
+    }
+}
+
+#[test]
+fn what_was_bent_is_found() {
+    for bend in [Bend::ListenTwice, Bend::Reason, Bend::PrivateData, Bend::Migration, Bend::Depths, Bend::Disconnect] {
+        let outcome = campaign(bend, false, false);
+        assert!(!outcome.disagreements.is_empty(), "{bend:?} was not found");
+    }
+}
+
+#[test]
+fn what_differs_is_made_small() {
+    for (bend, steps) in [(Bend::ListenTwice, 8), (Bend::Disconnect, 4)] {
+        let outcome = campaign(bend, false, true);
+        let found = outcome.disagreements.first().unwrap_or_else(|| panic!("{bend:?} was not found"));
+        assert!(found.smallest.steps.len() <= steps, "{bend:?}: {found}");
+        assert_eq!(found.repeated, Some(3));
+    }
+}
+
+#[test]
+fn a_seed_always_gives_the_same_program_and_its_text_gives_it_again() {
+    for seed in 0..50 {
+        let program = generate::program(seed);
+        assert_eq!(program, generate::program(seed));
+        let text = serde_json::to_string(&program).unwrap();
+        assert_eq!(serde_json::from_str::<Program>(&text).unwrap(), program);
+    }
+}
+
+#[test]
+fn no_program_holds_up_a_kernel_and_races_are_few() {
+    for seed in 0..60 {
+        let program = generate::program(seed);
+        assert!(generate::is_safe(&program), "{program}");
+        assert!(schedules(&program).len() <= 16, "{program}");
+    }
+}
+
+#[test]
+fn a_run_that_is_too_slow_for_its_timers_is_not_judged() {
+    let seeds = 0..400;
+    let waits = seeds.map(generate::program).find(|program| {
+        let ran = simulate(program, NUMBERS, Flavour::Linux6_12, &[]);
+        ran.limits.phases.iter().any(Option::is_some)
+    });
+    let program = waits.unwrap_or_else(|| panic!("no program has a time wait"));
+    let mut runs = BentReality { bend: Bend::Disconnect, hurried: false }.run(std::slice::from_ref(&program)).unwrap();
+    let mut slow = runs.remove(0);
+    slow.trace.a.clear();
+    slow.phases.iter_mut().for_each(|phase| *phase = Duration::from_secs(1));
+    let verdict = cmid_differential::judge::judge(&program, &slow, Flavour::Linux6_12);
+    assert_eq!(verdict, cmid_differential::judge::Verdict::TooSlow);
+}
+
+#[test]
+fn enough_is_reached() {
+    // What only a kernel tells, or what is rare, is left to the campaign there.
+    let rare = ["a migration with unread events in the kernel", "rejected, stale"];
+    let plan = Plan { seeds: 0..250, batch: 50, limit: None, failures: 1, shrink: false };
+    let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false }, |_| {}).unwrap();
+    let missing: Vec<_> = outcome.coverage.missing().into_iter().filter(|name| !rare.contains(name)).collect();
+    println!("{}", outcome.coverage);
+    assert!(missing.is_empty(), "{missing:?}");
+}
