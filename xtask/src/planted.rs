@@ -252,7 +252,8 @@ impl Ground {
     /// what else the machine does, as the time that passes does.
     fn cargo(&self, arguments: &[&str], seconds: u64, log: &File) -> Result<bool> {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=10", &PATIENCE.to_string(), "prlimit", &format!("--cpu={seconds}"), "cargo"]);
+        command.args(["--kill-after=10", &PATIENCE.to_string()]);
+        command.args(["prlimit", &format!("--cpu={seconds}"), &format!("--as={MEMORY}"), "cargo"]);
         command.args(arguments);
         command.current_dir(self.copy.root()).env("CARGO_TARGET_DIR", &self.build);
         // A bug may leave something unused; and nobody reads where a test has panicked but here.
@@ -266,6 +267,8 @@ impl Ground {
 const BUILDING: u64 = 600;
 /// Seconds; longer than any check takes on a machine that is busy with other things.
 const PATIENCE: u64 = 3600;
+/// Bytes of a process's address space; more than the compiler and any check take. A bug may queue things without end.
+const MEMORY: u64 = 4 << 30;
 
 impl Verdict {
     fn summary(&self) -> String {

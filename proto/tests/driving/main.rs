@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
 
 mod device;
+mod heard;
 mod requests;
 mod turning;
 mod watched;
