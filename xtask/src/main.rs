@@ -56,14 +56,13 @@ enum Verb {
     Softroce(softroce::Arguments),
     /// Show rping on the simulator: nothing but Rust is needed
     Demo,
-    /// Render the core's tables into docs/tables.md and docs/memory.md, the arguments for unsafe code into docs/unsafe.md,
-    /// and the conformance results into docs/rows.md
+    /// Render what is generated in docs/: tables, memory, unsafe code, differences, and the results of rows and of faults
     Diagrams {
-        /// Only say whether the files are up to date, and whether the tests that docs/ names exist
+        /// Only say whether they are up to date (a test says so of docs/differences.md), and whether the tests that docs/ names exist
         #[arg(long)]
         check: bool,
     },
-    /// Make the outcomes of the last conformance runs the recorded results, which later runs are compared with
+    /// Make the outcomes of the last runs, of the conformance suite and of faults, the recorded results
     Record,
     /// Let things go wrong on a real kernel, in the VM: what an application is told, and that nothing hangs or leaks
     Faults(faults::Arguments),

@@ -101,7 +101,7 @@ const STEPS: &[Step] = &[
         name: "random programs: the simulator and the kernel agree",
         work: GuestCommand(On::Asked, 300, differential::command),
     },
-    Step { name: "faults on soft-RoCE", work: Faults(On::Asked, 600) },
+    Step { name: "faults on soft-RoCE", work: Faults(On::Kernel(Kernel::V6_12), 600) },
     Step { name: "rping against rdma-core's", work: GuestCommand(On::Asked, 600, interop::command) },
     Step { name: "datagrams and multicast", work: GuestCommand(On::Asked, 600, datagrams::command) },
     Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(On::Asked, 600, blocking::command) },

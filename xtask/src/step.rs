@@ -3,7 +3,7 @@
 use crate::{
     conformance,
     context::Context,
-    faults, guest, lanes,
+    faults, guest, host, lanes,
     programme::Programme,
     sanitize::{self, Extent},
 };
@@ -80,7 +80,7 @@ impl Work {
         }
     }
 
-    /// Whether it is one command in one VM. Such steps share nothing: several run at once.
+    /// Whether it is one command in one VM. Such steps have nothing to do with each other: several run at once.
     fn is_one_guest(&self) -> bool {
         matches!(self, Work::Conformance(..) | Work::Faults(..) | Work::Guest(..) | Work::GuestCommand(..))
     }
@@ -148,7 +148,7 @@ impl fmt::Display for Outcome {
 
 /// A step among all of them, numbered from one.
 pub(crate) struct Place<'a> {
-    number: usize,
+    pub(crate) number: usize,
     of: usize,
     pub(crate) step: &'a Step,
 }
@@ -205,10 +205,13 @@ pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> R
     }
 }
 
-/// Runs the step of that name, by itself.
+/// Runs the step of that name, by itself, with what it needs on the host.
 pub(crate) fn run_one(mut context: Context, programme: Programme, name: &str) -> Result<()> {
     let step = programme.steps().iter().find(|step| step.name == name);
     let step = step.with_context(|| format!("no step is called \"{name}\""))?;
+    if !step.work.is_one_guest() {
+        host::prepare(&mut context)?;
+    }
     step.work.run(&mut context)
 }
 
