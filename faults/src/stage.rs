@@ -189,7 +189,7 @@ impl<'lab, L: Lab> Stage<'lab, L> {
         as_wanted && !wanted(lines.len()).is_some_and(|allowed| allowed.into_iter().any(is_event))
     }
 
-    /// Notes what comes of a step for which an application has [`PATIENCE`].
+    /// Notes what comes of a step for which an application has its patience.
     pub fn aftermath(&mut self) -> Check {
         self.watch(AFTERMATH)
     }
