@@ -47,7 +47,7 @@ pub trait Make<D>: Subject + Sized {
 
 /// io-mio, polled as a program does that owns its poll.
 #[derive(Debug)]
-pub struct OnMio<D> {
+pub struct OnMio<D: Pollable> {
     poll: Poll,
     events: Events,
     driver: Mio<D>,
@@ -86,7 +86,7 @@ impl<D: TestDevice + Pollable> Subject for OnMio<D> {
 
 /// io-epoll.
 #[derive(Debug)]
-pub struct OnEpoll<D>(Epoll<D>);
+pub struct OnEpoll<D: Pollable>(Epoll<D>);
 
 impl<D: TestDevice + Pollable> Make<D> for OnEpoll<D> {
     fn make(device: D) -> Check<Self> {
@@ -108,7 +108,7 @@ impl<D: TestDevice + Pollable> Subject for OnEpoll<D> {
 
 /// io-blocking, below its `std::net` face.
 #[derive(Debug)]
-pub struct OnBlocking<D>(Blocking<D>);
+pub struct OnBlocking<D: Pollable>(Blocking<D>);
 
 impl<D: TestDevice + Pollable> Make<D> for OnBlocking<D> {
     fn make(device: D) -> Check<Self> {

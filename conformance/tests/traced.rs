@@ -3,6 +3,7 @@
 //!
 //! On one driver: what is recorded is the loop that all of them share. `trace/tests/drivers.rs` is about the others.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,6 +18,8 @@ type Plain = SimLab<OnEpoll<SimDevice>>;
 const AT_ONCE: usize = 16;
 /// They count descriptors and heap, which others and the recordings take too, and their hundreds of lives are all alike.
 const COUNTS: &str = "nothing_is_left";
+/// Of a whole run. Fewer: the scenarios are not found, or their drivers are not recorded.
+const TRACES_MIN: usize = 400;
 
 #[derive(Debug, Default)]
 struct Totals {
@@ -24,14 +27,18 @@ struct Totals {
     lines: AtomicUsize,
 }
 
-fn main() {
+fn main() -> ExitCode {
     let totals = Arc::new(Totals::default());
     let trials = on::<OnEpoll<_>>(&totals);
     let arguments = Arguments { test_threads: Some(AT_ONCE), ..Arguments::from_args() };
     let conclusion = libtest_mimic::run(&arguments, trials);
     let [traces, lines] = [&totals.traces, &totals.lines].map(|total| total.load(Ordering::Relaxed));
     eprintln!("{traces} traces of {lines} lines replayed");
-    conclusion.exit();
+    if conclusion.num_filtered_out == 0 && !arguments.list && traces < TRACES_MIN {
+        eprintln!("at least {TRACES_MIN} were due");
+        return ExitCode::FAILURE;
+    }
+    conclusion.exit_code()
 }
 
 fn on<S: Make<Trace<SimDevice>> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
@@ -65,11 +72,11 @@ fn run<S: Make<Trace<SimDevice>>>(name: &str, totals: &Totals) -> Result<(), Str
     if ends.is_empty() || ends.len() != replays.len() {
         return Err(format!("{} drivers and {} traces", ends.len(), replays.len()));
     }
-    for (number, live) in ends {
-        let replayed = replays.get(number).ok_or("a driver without a trace")?.core();
+    for (place, live) in ends {
+        let replayed = replays.get(place).ok_or("a driver without a trace")?.core();
         // Not only what can be seen from outside.
         if *replayed != live {
-            return Err(format!("trace {number} comes to another state:\n{replayed:?}\nlive it was\n{live:?}"));
+            return Err(format!("trace {place} comes to another state:\n{replayed:?}\nlive it was\n{live:?}"));
         }
         totals.traces.fetch_add(1, Ordering::Relaxed);
     }

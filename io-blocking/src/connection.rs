@@ -61,7 +61,7 @@ pub enum Ready {
 ///
 /// Dropping it ends the connection at once, as destroying an id does.
 #[derive(Debug)]
-pub struct Connection<D> {
+pub struct Connection<D: Pollable> {
     driver: Blocking<D>,
     id: IdKey,
     param: ReceivedParam,

@@ -22,7 +22,7 @@ const FAULTS_KEPT: usize = 64;
 /// cmid with poll(2): what [`Connection`](crate::Connection) and [`Listener`](crate::Listener) are made of, for those
 /// who want their own face on it.
 #[derive(Debug)]
-pub struct Blocking<D> {
+pub struct Blocking<D: Pollable> {
     drive: Drive<Watched<D, Channels>>,
     canceller: Canceller,
     /// The core's news that the application was told of.

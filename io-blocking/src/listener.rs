@@ -30,7 +30,7 @@ pub struct ListenOptions<'a> {
 
 /// Takes connection requests on an address. Dropping it turns down those that nobody has accepted.
 #[derive(Debug)]
-pub struct Listener<D> {
+pub struct Listener<D: Pollable> {
     driver: Blocking<D>,
     id: IdKey,
 }
@@ -138,7 +138,7 @@ impl<D: Pollable> Listener<D> {
 
 /// A connection request that is not answered yet. Dropping it turns the peer down.
 #[derive(Debug)]
-pub struct Incoming<D> {
+pub struct Incoming<D: Pollable> {
     driver: Blocking<D>,
     id: IdKey,
     param: ReceivedParam,

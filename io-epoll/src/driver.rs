@@ -28,7 +28,7 @@ pub struct Config {
 
 /// cmid on an epoll instance of its own.
 #[derive(Debug)]
-pub struct Epoll<D> {
+pub struct Epoll<D: Pollable> {
     drive: Drive<Watched<D, Interest>>,
     alarm: Alarm,
     busy_poll: Duration,

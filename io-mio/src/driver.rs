@@ -30,7 +30,7 @@ pub struct Config {
 /// The user's loop: [`timeout`](Mio::timeout) before the poll, [`handle`](Mio::handle) for each event of it,
 /// [`turn`](Mio::turn) after them, then take all events of the channels: the driver tells of each once.
 #[derive(Debug)]
-pub struct Mio<D> {
+pub struct Mio<D: Pollable> {
     drive: Drive<Watched<D, Tokens>>,
 }
 

@@ -122,6 +122,7 @@ mod limits;
 mod machine;
 mod mail;
 pub mod memory;
+mod private_data;
 mod request;
 mod state;
 pub mod table;
@@ -137,13 +138,13 @@ pub use drive::{Drive, Heard, Loose, NotAdopted, Progress, Rest, Step, Turn};
 pub use errno::Errno;
 pub use error::{Error, Failure, Fault, Refused, Why};
 pub use event::{
-    AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, PRIVATE_DATA_MAX, PrivateData, RawEvent,
-    Receipt, ReceivedParam,
+    AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, Receipt, ReceivedParam,
 };
 pub use guard::private_data_max;
 pub use key::{About, ChannelKey, GroupKey, IdKey, Token};
 pub use limits::Limits;
 pub use machine::{Admission, Core, Counters, Ended, Released};
+pub use private_data::{PRIVATE_DATA_MAX, PrivateData};
 pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service, Verb};
 pub use state::State;
 pub use time::Time;

@@ -10,7 +10,8 @@ pub struct Limits {
     pub channels: u32,
     /// Events that the device reported and the application has not taken yet, over all channels. At the limit
     /// [`Core::wants_event`](crate::Core::wants_event) says no and further events wait in the kernel. Events that ended a
-    /// request of synchronous mode, at most one per id, do not count; nor do those by which the core tells that a request has ended.
+    /// request of synchronous mode, at most one per id, do not count; nor do those by which the core tells that a
+    /// request has ended.
     pub events: u32,
     /// Memberships in multicast groups at the same time, over all ids.
     pub groups: u32,

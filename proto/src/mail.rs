@@ -6,8 +6,9 @@ use core::hash::{Hash, Hasher};
 
 use slab::Slab;
 
-use crate::event::{Datagram, EventKind, PrivateData, ReceivedParam};
+use crate::event::{Datagram, EventKind, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
+use crate::private_data::PrivateData;
 
 /// The place of an event in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -28,10 +28,10 @@ fn hosts(server: IpAddr, client: IpAddr) -> (Host, Host) {
 }
 
 /// `rping --device sim`: there is no other process on a simulated fabric, so the other side runs here too.
-pub(crate) fn ping_on_sim(args: &Args) -> Result<()> {
+pub(crate) fn ping_on_sim(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
     let count = if args.count == 0 { u64::MAX } else { args.count };
     let plan = Plan { count, ..crate::plan(args) };
-    both(args.driver, crate::files(args), args.port, [plan; 2], [Voice::SILENT; 2])
+    both(args.driver, trace, args.port, [plan; 2], [Voice::SILENT; 2])
 }
 
 fn both(

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use cmid_datapath::DataPath;
 use cmid_trace::{Files, Trace};
@@ -32,10 +32,17 @@ use crate::voice::Voice;
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    match (&args.scene, args.device) {
+    let trace = args.trace.as_deref().map(|path| Arc::new(Files::at(path)));
+    let result = match (&args.scene, args.device) {
         (Some(Scene::Demo), _) => demo::run(),
-        (None, DeviceName::Sim) => demo::ping_on_sim(&args),
-        (None, DeviceName::Verbs) => on_verbs(&args),
+        (None, DeviceName::Sim) => demo::ping_on_sim(&args, trace.clone()),
+        (None, DeviceName::Verbs) => on_verbs(&args, trace.clone()),
+    };
+    // Pings go on without their trace; but it was asked for.
+    let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
+    match (result, traced) {
+        (Err(error), Err(lost)) => bail!("{error:#}; and {lost:#}"),
+        (result, traced) => result.and(traced),
     }
 }
 
@@ -70,10 +77,6 @@ fn ping_on<D: DataPath>(
     }
 }
 
-fn files(args: &Args) -> Option<Arc<Files>> {
-    args.trace.as_deref().map(|path| Arc::new(Files::at(path)))
-}
-
 fn plan(args: &Args) -> Plan {
     Plan {
         server: args.server,
@@ -85,12 +88,11 @@ fn plan(args: &Args) -> Plan {
 }
 
 #[cfg(feature = "verbs")]
-fn on_verbs(args: &Args) -> Result<()> {
-    use anyhow::Context;
+fn on_verbs(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
     let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
     ping(
         args.driver,
-        files(args),
+        trace,
         device,
         (args.address, args.port).into(),
         plan(args),
@@ -100,6 +102,6 @@ fn on_verbs(args: &Args) -> Result<()> {
 }
 
 #[cfg(not(feature = "verbs"))]
-fn on_verbs(_args: &Args) -> Result<()> {
-    anyhow::bail!("this rping was built without the feature `verbs`: there is only --device sim")
+fn on_verbs(_: &Args, _: Option<Arc<Files>>) -> Result<()> {
+    bail!("this rping was built without the feature `verbs`: there is only --device sim")
 }

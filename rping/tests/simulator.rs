@@ -26,3 +26,27 @@ fn the_demo() {
     assert_eq!(said.matches("has had its 3 pings and disconnects").count(), 2, "{said}");
     assert!(said.contains("disconnects after 3 pings") && said.contains("is on ch1; ch0 is empty"), "{said}");
 }
+
+/// A disk that is full.
+#[test]
+fn a_trace_that_is_lost_is_a_failure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (whole, lost) = (folder.path().join("whole"), folder.path().join("lost"));
+    std::os::unix::fs::symlink("/dev/full", &lost).expect("a link");
+    for driver in ["mio", "epoll", "blocking"] {
+        let with = |file: &std::path::Path| {
+            let file = file.to_str().expect("a name in UTF-8");
+            rping(&["-c", "-a", "10.0.0.2", "-C", "3", "-v", "--driver", driver, "--trace", file])
+        };
+        let (succeeded, said) = with(&whole);
+        assert!(succeeded, "{driver}: {said}");
+        let (succeeded, said) = with(&lost);
+        assert!(!succeeded, "{driver}: {said}");
+        assert_eq!(
+            said.lines().filter(|line| line.starts_with("ping data: rdma-ping-")).count(),
+            3,
+            "{driver}: {said}"
+        );
+        assert!(said.contains("the trace is not complete") && said.contains("No space left"), "{driver}: {said}");
+    }
+}

@@ -43,6 +43,6 @@ mod values;
 pub use chart::{Chart, ChartFormat};
 pub use read::{Recording, Wrong};
 pub use record::{Ticketed, Trace};
-pub use reel::{Files, Memory, Reel};
+pub use reel::{Files, Memory, Place, Reel};
 pub use replay::{Between, Played, Replay, replay};
 pub use transition::{Arrow, Transition};

@@ -13,7 +13,7 @@ use cmid_proto::{
 
 use crate::line::{FORMAT, Line};
 use crate::picture::{Picture, Sum, admission, event, state};
-use crate::reel::Reel;
+use crate::reel::{Place, Reel};
 use crate::values::As;
 
 /// Each release of this process gets a number.
@@ -22,10 +22,12 @@ static TICKETS: AtomicU64 = AtomicU64::new(1);
 /// A device that records what its driver gives to the core. Whatever driver it is given to is recorded; to the
 /// driver it is the device inside.
 ///
-/// A trace that cannot be written ends there, and the program goes on: [`Trace::error`] tells.
+/// A trace that cannot be written ends there, and the program goes on: [`Trace::error`] tells, and the
+/// [reel](Reel::lose) is told.
 pub struct Trace<D> {
     device: D,
     reel: Arc<dyn Reel>,
+    place: Option<usize>,
     tape: Option<Box<dyn Write + Send>>,
     error: Option<io::Error>,
     now: Time,
@@ -48,8 +50,18 @@ impl<D> Trace<D> {
     /// # Errors
     /// What making that place failed with.
     pub fn new(device: D, reel: Arc<dyn Reel>) -> io::Result<Self> {
-        let tape = reel.next()?;
-        Ok(Trace { device, reel, tape: Some(tape), error: None, now: Time::ZERO, stirred: false, ticket: None })
+        let place = reel.next()?;
+        Ok(Trace::at(Some(place), device, reel))
+    }
+
+    fn at(place: Option<Place>, device: D, reel: Arc<dyn Reel>) -> Self {
+        let (place, tape) = place.map(|Place { number, tape }| (number, tape)).unzip();
+        Trace { device, reel, place, tape, error: None, now: Time::ZERO, stirred: false, ticket: None }
+    }
+
+    /// Its place on the reel, from 0. `None` for a [sibling](Pollable::sibling) that was given none.
+    pub fn place(&self) -> Option<usize> {
+        self.place
     }
 
     /// Why the trace is not complete.
@@ -72,6 +84,7 @@ impl<D> Trace<D> {
 
     fn fail(&mut self, error: io::Error) {
         self.tape = None;
+        self.reel.lose(self.place, &error);
         self.error = Some(error);
     }
 }
@@ -147,12 +160,15 @@ impl<D: Pollable> Pollable for Trace<D> {
 
     /// Another device, recorded at the next place of the reel.
     fn sibling(&self) -> Self {
-        let (tape, error) = match self.reel.next() {
-            Ok(tape) => (Some(tape), None),
-            Err(error) => (None, Some(error)),
-        };
         let (device, reel) = (self.device.sibling(), Arc::clone(&self.reel));
-        Trace { device, reel, tape, error, now: Time::ZERO, stirred: false, ticket: None }
+        match self.reel.next() {
+            Ok(place) => Trace::at(Some(place), device, reel),
+            Err(error) => {
+                let mut sibling = Trace::at(None, device, reel);
+                sibling.fail(error);
+                sibling
+            }
+        }
     }
 }
 

@@ -2,18 +2,37 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, LineWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Gives each driver's trace a place of its own.
 pub trait Reel: fmt::Debug + Send + Sync {
-    /// Where the next one goes. It is written to line by line.
+    /// Where the next one goes.
     ///
     /// # Errors
     /// What making the place failed with.
-    fn next(&self) -> io::Result<Box<dyn Write + Send>>;
+    fn next(&self) -> io::Result<Place>;
+
+    /// Hears why the trace at a place ends before its driver does, or why a driver has no place at all.
+    fn lose(&self, place: Option<usize>, error: &io::Error) {
+        let _ = (place, error);
+    }
+}
+
+/// A place on a reel.
+pub struct Place {
+    /// Which, from 0. A place counts also where nothing comes to be written there.
+    pub number: usize,
+    /// What is written to, a whole line at a time.
+    pub tape: Box<dyn Write + Send>,
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").field("number", &self.number).finish_non_exhaustive()
+    }
 }
 
 /// Files: `NAME`, then `NAME.2`, `NAME.3` and so on. Each line is in its file when the step that it tells of is over, also
@@ -21,25 +40,57 @@ pub trait Reel: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
-    made: AtomicU32,
+    made: AtomicUsize,
+    /// The first: what kind of error, and of which file.
+    lost: Mutex<Option<(io::ErrorKind, String)>>,
 }
 
 impl Files {
     /// Files with this name.
     #[must_use]
     pub fn at(path: &Path) -> Self {
-        Files { path: path.to_owned(), made: AtomicU32::new(0) }
+        Files { path: path.to_owned(), made: AtomicUsize::new(0), lost: Mutex::default() }
+    }
+
+    /// Whether all is written of what was to be. To be asked when the drivers have gone: they go on without their
+    /// traces.
+    ///
+    /// # Errors
+    /// Why the first file that is not complete is not, with its name.
+    pub fn check(&self) -> io::Result<()> {
+        match &*lock(&self.lost) {
+            None => Ok(()),
+            Some((kind, why)) => Err(io::Error::new(*kind, why.clone())),
+        }
+    }
+
+    fn name(&self, number: usize) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        if number > 0 {
+            name.push(format!(".{}", number + 1));
+        }
+        name.into()
     }
 }
 
 impl Reel for Files {
-    fn next(&self) -> io::Result<Box<dyn Write + Send>> {
-        let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut path = self.path.clone().into_os_string();
-        if number > 1 {
-            path.push(format!(".{number}"));
+    fn next(&self) -> io::Result<Place> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let name = self.name(number);
+        match File::create(&name) {
+            // Without a buffer: a line that stayed in one would be lost in silence.
+            Ok(file) => Ok(Place { number, tape: Box::new(file) }),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", name.display()))),
         }
-        Ok(Box::new(LineWriter::new(File::create(path)?)))
+    }
+
+    fn lose(&self, place: Option<usize>, error: &io::Error) {
+        let why = match place {
+            Some(number) => format!("{}: {error}", self.name(number).display()),
+            // It could not be made, and says its name.
+            None => error.to_string(),
+        };
+        lock(&self.lost).get_or_insert((error.kind(), why));
     }
 }
 
@@ -58,10 +109,12 @@ impl Memory {
 }
 
 impl Reel for Memory {
-    fn next(&self) -> io::Result<Box<dyn Write + Send>> {
+    fn next(&self) -> io::Result<Place> {
         let text = Text::default();
-        lock(&self.texts).push(text.clone());
-        Ok(Box::new(text))
+        let mut texts = lock(&self.texts);
+        let number = texts.len();
+        texts.push(text.clone());
+        Ok(Place { number, tape: Box::new(text) })
     }
 }
 

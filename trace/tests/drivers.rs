@@ -1,20 +1,21 @@
 //! Each driver of the project is recorded as it is used, in files, and the files are replayed.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::fs::{self, File};
-use std::io::BufReader;
+use std::fs::File;
+use std::io::{BufReader, ErrorKind};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cmid_blocking::{Connection, Listener, Options};
 use cmid_epoll::Epoll;
 use cmid_mio::Mio;
-use cmid_proto::{Acks, CmEvent, Device, Drive, Errno, IdKey, Limits, PortSpace};
+use cmid_proto::{Acks, CmEvent, Device, Drive, Errno, IdKey, Limits, Pollable, PortSpace};
 use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
 use cmid_trace::{Files, Recording, Trace, replay};
+use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -23,24 +24,20 @@ fn host() -> (Host, SocketAddr) {
     (fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]), "10.0.0.2:7471".parse().unwrap())
 }
 
-/// A name in a directory of this test program's own.
-fn place(name: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("drivers-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
-    directory.join(name)
+/// A name in a folder of its own, which goes when the test does.
+fn place(name: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    (folder, path)
 }
 
-/// Replays `files` files of this name; tells the steps of all of them. The files are taken away.
+/// Replays `files` files of this name; tells the steps of all of them.
 fn replayed(path: &Path, files: usize) -> Vec<String> {
     let name = |number: usize| match number {
         1 => path.to_owned(),
         _ => PathBuf::from(format!("{}.{number}", path.display())),
     };
-    let read = |path: PathBuf| {
-        let recording = Recording::read(BufReader::new(File::open(&path).unwrap())).unwrap();
-        fs::remove_file(path).unwrap();
-        recording
-    };
+    let read = |path: PathBuf| Recording::read(BufReader::new(File::open(path).unwrap())).unwrap();
     let recordings: Vec<_> = (1..=files).map(name).map(read).collect();
     assert!(!name(files + 1).exists(), "there are more files");
     assert!(recordings.iter().all(Recording::is_whole));
@@ -72,11 +69,14 @@ fn has(steps: &[String], parts: &[&str]) {
 
 #[test]
 fn epoll() {
-    let ((host, there), path) = (host(), place("epoll"));
-    let device = Trace::new(host.device(), Arc::new(Files::at(&path))).unwrap();
+    let ((host, there), (_folder, path)) = (host(), place("epoll"));
+    let files = Arc::new(Files::at(&path));
+    let device = Trace::new(host.device(), files.clone()).unwrap();
     let mut epoll = Epoll::new(device, cmid_epoll::Config::default()).unwrap();
     let (channel, _) = resolve(epoll.drive(), there);
+    let end = Instant::now() + SOON;
     while !is_resolved(epoll.drive(), channel) {
+        assert!(Instant::now() < end, "no address");
         epoll.wait(Some(SOON)).unwrap();
     }
     assert!(epoll.drive().device().error().is_none());
@@ -85,19 +85,22 @@ fn epoll() {
     assert!(!so_far.is_whole());
     replay(&[so_far], |_, _| {}).unwrap();
     drop(epoll);
+    files.check().unwrap();
     has(&replayed(&path, 1), &["ADDR_RESOLVED of id0", "ADDR_RESOLVED on id0", "ack for id0", "[id0: - -> idle]"]);
 }
 
 #[test]
 fn mio() {
-    let ((host, there), path) = (host(), place("mio"));
+    let ((host, there), (_folder, path)) = (host(), place("mio"));
     let mut poll = mio::Poll::new().unwrap();
     let mut events = mio::Events::with_capacity(8);
     let device = Trace::new(host.device(), Arc::new(Files::at(&path))).unwrap();
     let config = cmid_mio::Config { limits: Limits::SINGLE, tokens: 0..4 };
     let mut driver = Mio::new(device, poll.registry(), config).unwrap();
     let (channel, _) = resolve(driver.drive(), there);
+    let end = Instant::now() + SOON;
     while !is_resolved(driver.drive(), channel) {
+        assert!(Instant::now() < end, "no address");
         poll.poll(&mut events, driver.timeout(Some(SOON))).unwrap();
         for event in &events {
             assert!(driver.handle(event));
@@ -116,7 +119,7 @@ fn qp(device: &mut Trace<SimDevice>, id: IdKey) -> Result<Qp, Errno> {
 /// A listener hands each connection to a driver of its own, on a device of its own.
 #[test]
 fn blocking() {
-    let ((host, there), path) = (host(), place("blocking"));
+    let ((host, there), (_folder, path)) = (host(), place("blocking"));
     let files = Arc::new(Files::at(&path));
     let device = || Trace::new(host.device(), files.clone()).unwrap();
     let mut listener = Listener::bind(device(), there).unwrap();
@@ -135,4 +138,25 @@ fn blocking() {
         &steps,
         &["release id1 as release", "adopt release", "CONNECT_REQUEST of id1", "attach_qp id0", "DISCONNECTED"],
     );
+}
+
+/// The driver goes on; the reel knows, also of a device that was given no place, and of whose files the first was.
+#[test]
+fn a_full_disk() {
+    let ((host, there), (folder, path)) = (host(), place("full"));
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    let files = Arc::new(Files::at(&path));
+    let device = Trace::new(host.device(), files.clone()).unwrap();
+    assert_eq!(device.place(), Some(0));
+    files.check().unwrap();
+    let mut drive = Drive::new(device, Limits::SINGLE);
+    assert_eq!(drive.device().error().unwrap().kind(), ErrorKind::StorageFull);
+    resolve(&mut drive, there);
+    drop(folder);
+    let sibling = drive.device().sibling();
+    assert_eq!((sibling.place(), sibling.error().unwrap().kind()), (None, ErrorKind::NotFound));
+    drop(drive);
+    let lost = files.check().unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::StorageFull);
+    assert!(lost.to_string().starts_with(&format!("{}: ", path.display())), "{lost}");
 }

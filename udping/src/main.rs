@@ -93,13 +93,14 @@ fn main() -> ExitCode {
         Role::Demo => demo(driver, trace.as_ref()),
         Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(driver, trace.as_ref(), role),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("udping: {error:#}");
-            ExitCode::FAILURE
-        }
+    // Datagrams go on without their trace; but it was asked for.
+    let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
+    let mut code = ExitCode::SUCCESS;
+    for error in [result, traced].into_iter().filter_map(Result::err) {
+        eprintln!("udping: {error:#}");
+        code = ExitCode::FAILURE;
     }
+    code
 }
 
 #[cfg(feature = "verbs")]

@@ -16,3 +16,23 @@ fn the_demo_on_every_driver() {
         }
     }
 }
+
+/// A disk that is full.
+#[test]
+fn a_trace_that_is_lost_is_a_failure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (whole, lost) = (folder.path().join("whole"), folder.path().join("lost"));
+    std::os::unix::fs::symlink("/dev/full", &lost).expect("a link");
+    for (file, succeeds) in [(whole, true), (lost, false)] {
+        let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_udping"))
+            .args(["demo", "--trace"])
+            .arg(file)
+            .output()
+            .expect("the program starts");
+        let (said, wrong) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+        assert_eq!(status.success(), succeeds, "{said}{wrong}");
+        assert!(said.contains("100 datagrams answered") && said.contains("10 messages came"), "{said}{wrong}");
+        let told = wrong.contains("the trace is not complete") && wrong.contains("No space left");
+        assert_eq!(told, !succeeds, "{said}{wrong}");
+    }
+}

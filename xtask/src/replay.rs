@@ -1,7 +1,8 @@
 //! `cargo xtask replay FILE`: a recording, run through the pure core.
 
+use std::fmt;
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter, Write as _};
+use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -37,26 +38,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     let recordings = arguments.files.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
     let mut drawn = Chart::default();
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut written = Ok(());
+    let mut pages = Pages::new(io::stdout().lock());
     let replayed = replay(&recordings, |which, transition| {
         drawn.add(transition);
-        if !arguments.quiet && written.is_ok() {
+        if !arguments.quiet {
             let file = if recordings.len() > 1 { format!("{}:", which + 1) } else { String::new() };
-            written = writeln!(out, "{file}{:>5}  {transition}", transition.line);
+            pages.line(format_args!("{file}{:>5}  {transition}", transition.line));
         }
     });
-    // The pages of a long replay may be closed before its end.
-    let _nobody_reads_on = written.and_then(|()| out.flush());
-    drop(out);
     // Of one that goes wrong too: it leads to where it does.
     if let Some((path, format)) = &arguments.chart {
         fs::write(path, drawn.draw(*format)).with_context(|| path.display().to_string())?;
     }
-    let replays = replayed.map_err(|(which, wrong)| match arguments.files.get(which) {
-        Some(path) => anyhow!("{}, {wrong}", path.display()),
-        None => anyhow!("{wrong}"),
-    })?;
+    let replays = match replayed {
+        Ok(replays) => replays,
+        Err((which, wrong)) => {
+            // What it says is worse than that the lines before it are not there.
+            let _worse = pages.end();
+            match arguments.files.get(which) {
+                Some(path) => bail!("{}, {wrong}", path.display()),
+                None => bail!("{wrong}"),
+            }
+        }
+    };
     for ((path, recording), replay) in arguments.files.iter().zip(&recordings).zip(&replays) {
         let (ids, channels) = (replay.core().ids(), replay.core().channels());
         let how = if recording.is_whole() {
@@ -64,12 +68,69 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         } else {
             "and the recording has no end: its program did not come to one, or still runs"
         };
-        println!("{}: {} lines replayed, {how}; {ids} ids, {channels} channels", path.display(), recording.lines());
+        let (path, lines) = (path.display(), recording.lines());
+        pages.line(format_args!("{path}: {lines} lines replayed, {how}; {ids} ids, {channels} channels"));
     }
-    Ok(())
+    pages.end().context("standard output")
+}
+
+/// Lines for somebody who may close the pages of a long replay before its end. That is no error; any other is.
+struct Pages<W: Write> {
+    out: BufWriter<W>,
+    /// After the first error nothing more is written.
+    written: io::Result<()>,
+}
+
+impl<W: Write> Pages<W> {
+    fn new(out: W) -> Self {
+        Pages { out: BufWriter::new(out), written: Ok(()) }
+    }
+
+    fn line(&mut self, line: fmt::Arguments<'_>) {
+        if self.written.is_ok() {
+            self.written = writeln!(self.out, "{line}");
+        }
+    }
+
+    fn end(mut self) -> io::Result<()> {
+        match self.written.and_then(|()| self.out.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            result => result,
+        }
+    }
 }
 
 fn read(path: &Path) -> Result<Recording> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     Recording::read(BufReader::new(file)).map_err(|wrong| anyhow!("{}, {wrong}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fails(ErrorKind);
+
+    impl Write for Fails {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// One line stays in the buffer until the end; many do not.
+    #[test]
+    fn a_reader_may_go_and_a_disk_may_not_be_full() {
+        for lines in [1, 10_000] {
+            let written = |kind| {
+                let mut pages = Pages::new(Fails(kind));
+                (0..lines).for_each(|line| pages.line(format_args!("{line}")));
+                pages.end().map_err(|error| error.kind())
+            };
+            assert_eq!(written(ErrorKind::BrokenPipe), Ok(()));
+            assert_eq!(written(ErrorKind::StorageFull), Err(ErrorKind::StorageFull));
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cmid_proto::{Core, Drive, Errno, IdKey, Pollable};
 use cmid_trace::{Reel, Trace};
 
-use crate::{Check, Disturbance, Lab, Make, MemoryFault, Net, Rereg, Subject, TestDevice};
+use crate::{Check, Disturbance, Failure, Lab, Make, MemoryFault, Net, Rereg, Subject, TestDevice};
 
 /// A lab that hands out its devices.
 pub trait Devices: Lab {
@@ -34,12 +34,11 @@ pub trait Devices: Lab {
 pub struct TracedLab<L, S> {
     lab: L,
     reel: Arc<dyn Reel>,
-    made: Mutex<usize>,
     ends: Ends,
     subject: PhantomData<fn() -> S>,
 }
 
-/// Drivers that went: their numbers, and their cores at the end.
+/// Drivers that went: their places on the reel, and their cores at the end.
 type Ends = Arc<Mutex<Vec<(usize, Core)>>>;
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -50,7 +49,7 @@ impl<L: Devices, S: Make<Trace<L::Device>>> TracedLab<L, S> {
     /// The same lab, recorded.
     #[must_use]
     pub fn new(lab: L, reel: Arc<dyn Reel>) -> Self {
-        TracedLab { lab, reel, made: Mutex::default(), ends: Ends::default(), subject: PhantomData }
+        TracedLab { lab, reel, ends: Ends::default(), subject: PhantomData }
     }
 
     /// The drivers that have gone, as they were: their places on the reel, from 0, and their cores.
@@ -60,11 +59,9 @@ impl<L: Devices, S: Make<Trace<L::Device>>> TracedLab<L, S> {
     }
 
     fn on(&self, device: L::Device) -> Check<OnTraced<S>> {
-        let mut made = lock(&self.made);
-        let driver = S::make(Trace::new(device, Arc::clone(&self.reel))?)?;
-        let number = *made;
-        *made += 1;
-        Ok(OnTraced { driver, number, ends: Arc::clone(&self.ends) })
+        let trace = Trace::new(device, Arc::clone(&self.reel))?;
+        let place = trace.place().ok_or_else(|| Failure("a trace without a place".into()))?;
+        Ok(OnTraced { driver: S::make(trace)?, place, ends: Arc::clone(&self.ends) })
     }
 }
 
@@ -72,7 +69,7 @@ impl<L: Devices, S: Make<Trace<L::Device>>> TracedLab<L, S> {
 #[derive(Debug)]
 pub struct OnTraced<S: Subject> {
     driver: S,
-    number: usize,
+    place: usize,
     ends: Ends,
 }
 
@@ -91,7 +88,7 @@ impl<S: Subject> Subject for OnTraced<S> {
 impl<S: Subject> Drop for OnTraced<S> {
     fn drop(&mut self) {
         let core = self.driver.drive().core().clone();
-        lock(&self.ends).push((self.number, core));
+        lock(&self.ends).push((self.place, core));
     }
 }
 
@@ -142,8 +139,8 @@ impl<L: Devices, S: Make<Trace<L::Device>>> Lab for TracedLab<L, S> {
     /// Recorded at the same reel, which goes on there.
     fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
         let lab = self.lab.with_rereg(rereg)?;
-        let (made, ends) = (Mutex::new(*lock(&self.made)), Arc::clone(&self.ends));
-        Some(TracedLab { lab, reel: Arc::clone(&self.reel), made, ends, subject: PhantomData })
+        let (reel, ends) = (Arc::clone(&self.reel), Arc::clone(&self.ends));
+        Some(TracedLab { lab, reel, ends, subject: PhantomData })
     }
 
     fn fail_next(&self, fault: MemoryFault) -> Check {

@@ -27,20 +27,18 @@ const FAULTS_KEPT: usize = 64;
 /// Every method returns at once. Methods that make a request also make its device call; what the device reports of it
 /// later comes as an event.
 #[derive(Debug)]
-pub struct Drive<D> {
+pub struct Drive<D: Device> {
     core: Core,
     device: D,
     now: Time,
     /// The core's news that the application was told of.
     told: u64,
     faults: VecDeque<Fault>,
-    /// Tells the device of the end. Dropping knows nothing of devices.
-    farewell: fn(&mut Drive<D>),
 }
 
-impl<D> Drop for Drive<D> {
+impl<D: Device> Drop for Drive<D> {
     fn drop(&mut self) {
-        (self.farewell)(self);
+        self.tell(Step::End);
     }
 }
 
@@ -107,14 +105,8 @@ impl<D: Device> Drive<D> {
     /// Nothing on a device.
     #[must_use]
     pub fn new(device: D, limits: Limits) -> Self {
-        let mut drive = Drive {
-            core: Core::new(limits),
-            device,
-            now: Time::ZERO,
-            told: 0,
-            faults: VecDeque::with_capacity(FAULTS_KEPT),
-            farewell: |drive| drive.tell(Step::End),
-        };
+        let faults = VecDeque::with_capacity(FAULTS_KEPT);
+        let mut drive = Drive { core: Core::new(limits), device, now: Time::ZERO, told: 0, faults };
         drive.tell(Step::Begin { limits });
         drive
     }

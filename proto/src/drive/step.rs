@@ -5,10 +5,11 @@ use core::net::SocketAddr;
 use crate::device::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Error, Fault, Refused};
-use crate::event::{Datagram, Event, PrivateData, RawEvent, ReceivedParam};
+use crate::event::{Datagram, Event, RawEvent, ReceivedParam};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::limits::Limits;
 use crate::machine::{Admission, Core};
+use crate::private_data::PrivateData;
 use crate::request::{Acks, PortSpace, Request};
 use crate::time::Time;
 

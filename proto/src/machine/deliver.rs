@@ -64,7 +64,7 @@ impl Core {
             param: stored.param,
             datagram: stored.datagram,
             group: stored.group,
-            private_data: crate::event::PrivateData::copy_of(self.mail.data(stored.data)),
+            private_data: crate::private_data::PrivateData::copy_of(self.mail.data(stored.data)),
             receipt: None,
         }
     }

@@ -12,9 +12,9 @@ use crate::table;
 use crate::time::Time;
 
 impl Core {
-    /// Takes what a call returned, before any event that came after the call was made: what comes first is the newer word,
-    /// and an event that is late once the call has been made stays so if it turns out to have failed. `Some` if a request has ended by it; a request that had to wait for acks ends by
-    /// event instead.
+    /// Takes what a call returned, before any event that came after the call was made: what comes first is the newer
+    /// word, and an event that is late once the call has been made stays so if it turns out to have failed. `Some` if a
+    /// request has ended by it; a request that had to wait for acks ends by event instead.
     ///
     /// # Errors
     /// [`Fault`] if no such call is under way, or if the device could not close something.

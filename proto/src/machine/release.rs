@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use super::Core;
 use crate::error::{Refused, Why};
-use crate::event::{CmEvent, PrivateData};
+use crate::event::CmEvent;
 use crate::id::{Channel, Id, Phase, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::mail::{Stored, Thread};
+use crate::private_data::PrivateData;
 use crate::request::{Acks, Verb};
 use crate::state::State;
 use crate::table;
