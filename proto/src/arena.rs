@@ -109,6 +109,7 @@ mod tests {
         assert_eq!(foretold, second);
         assert_ne!(first, second);
         assert_eq!((arena.get(first), arena.get(second)), (None, Some(&3)));
+        assert_eq!(arena.get_mut(first), None);
         assert_eq!(arena.remove(first), None);
         assert_eq!(IdKey::from_bits(second.to_bits()), Some(second));
     }

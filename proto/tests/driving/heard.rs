@@ -10,7 +10,7 @@ use cmid_proto::{
     RawEvent, Receipt, Rest, Step, Time, Token, Turn, Watched,
 };
 
-use crate::device::{Script, Waiting, addr};
+use crate::device::{PARAM, Script, Waiting, addr};
 
 /// Around the device: a second core, and what it was told.
 #[derive(Debug)]
@@ -200,6 +200,14 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
     let channel = drive.open_channel(Acks::Explicit).unwrap();
     let other = drive.open_channel(Acks::OnDelivery).unwrap();
     assert_eq!(drive.core().channel_keys().collect::<Vec<_>>(), [channel, other]);
+    // A call with private data.
+    let id = drive.create_id(Some(other), PortSpace::Tcp).unwrap();
+    drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
+    says(&mut drive, RawEvent::new(id, CmEvent::AddrResolved));
+    drive.resolve_route(id, Time::NEVER).unwrap();
+    says(&mut drive, RawEvent::new(id, CmEvent::RouteResolved));
+    drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
+    drive.destroy(id, Time::NEVER).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Udp).unwrap();
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap_err();

@@ -6,6 +6,9 @@
 #[path = "../dialogues/fixture.rs"]
 mod fixture;
 
+mod deadlines;
+mod groups;
+
 use cmid_proto::memory::{Domain, PdState};
 use cmid_proto::{Acks, CmEvent, Errno, EventKind, Fault, Limits, RawEvent, Request, State, Why};
 
@@ -179,4 +182,18 @@ fn a_pd_that_could_not_be_deallocated_lives_on() {
     domain.handle_outcome(Err(Errno::EBUSY)).unwrap();
     assert_eq!(domain.state(), PdState::Live);
     domain.acquire().unwrap();
+}
+
+#[test]
+fn an_event_stays_where_it_is_when_those_behind_it_vanish() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let [first, second, third] = [(); 3].map(|()| stage.id(Some(here)));
+    for id in [first, second, third] {
+        stage.says(id, CmEvent::AddrChange);
+    }
+    for id in [second, third] {
+        stage.does(id, Request::Destroy);
+    }
+    stage.sees(here, first, cm(CmEvent::AddrChange));
+    stage.ends(&[first], &[here]);
 }
