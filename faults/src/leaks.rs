@@ -1,6 +1,7 @@
 //! What the process and the kernel hold for it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use cmid_conformance::{Check, Failure};
 use serde_json::Value;
@@ -64,8 +65,15 @@ impl Usage {
 /// All objects of all kinds. It fails when a device, perhaps that of another wire, goes while it looks.
 fn resources() -> Check<String> {
     let lines: String = KINDS.iter().map(|kind| format!("resource show {kind}\n")).collect();
-    let look = || feed("rdma", &["-j", "-b", "-"], &lines);
-    look().or_else(|_| look()).or_else(|_| look())
+    let mut last = Failure(String::new());
+    for _ in 0..30 {
+        match feed("rdma", &["-j", "-b", "-"], &lines) {
+            Ok(text) => return Ok(text),
+            Err(failure) => last = failure,
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err(last)
 }
 
 fn is_own(object: &Value, wire: Wire) -> bool {

@@ -17,6 +17,7 @@
 
 #[cfg(feature = "verbs")]
 pub mod alone;
+mod devices;
 mod entry;
 pub mod filter;
 #[cfg(feature = "verbs")]
@@ -64,13 +65,14 @@ impl<L: Lab> Scenario<L> {
     /// # Errors
     /// The first difference; a leak; whatever kept the scenario from going on.
     pub fn run(&self, lab: &L, wire: &Wire, kernel: &str) -> Check<Vec<String>> {
-        let mut stage = Stage::new(lab, wire, self.entry.told, kernel)?;
+        let wanted = Told::all_on(self.entry.told, kernel);
+        let mut stage = Stage::new(lab, wire, wanted.clone())?;
         let steps = (self.steps)(&mut stage);
         let told = stage.end().map_err(|failure| Failure(format!("at the end: {failure}")));
         // What the steps failed with comes first, and what was told until then says how far they got.
         let so_far = |told: &[String]| told.iter().map(|line| format!("\n    {line}")).collect::<String>();
         match (steps, told) {
-            (Ok(()), Ok(told)) => agree(self.entry.told, &told, kernel).map(|()| told),
+            (Ok(()), Ok(told)) => agree(&wanted, &told).map(|()| told),
             (Ok(()), Err(failure)) => Err(failure),
             (Err(failure), Ok(told)) => Err(Failure(format!("{failure}; told until then:{}", so_far(&told)))),
             (Err(failure), Err(end)) => Err(Failure(format!("{failure}; {end}"))),

@@ -30,6 +30,9 @@ enum Task {
         /// How many at a time
         #[arg(long, default_value_t = 12)]
         lanes: usize,
+        /// Each so many times
+        #[arg(long, default_value_t = 1)]
+        times: usize,
         /// Write the outcomes to this file, as JSON
         #[arg(long, value_name = "FILE")]
         report: Option<PathBuf>,
@@ -66,7 +69,7 @@ enum Length {
 
 fn main() -> ExitCode {
     let done = match Args::parse().task {
-        Task::Run { speed, driver, lanes, report, names } => run(speed, driver, lanes, report, &names),
+        Task::Run { speed, driver, lanes, times, report, names } => run(speed, driver, (lanes, times), report, &names),
         Task::Lane { wire } => alone::lane(Wire::of(wire), &kernel()),
         Task::Peer { wire, port, role, phase, migrated } => {
             killed(&role, &phase, migrated).and_then(|killed| alone::peer(Wire::of(wire), port, killed))
@@ -81,7 +84,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(speed: Length, driver: Option<DriverName>, lanes: usize, report: Option<PathBuf>, names: &[String]) -> Check {
+fn run(
+    speed: Length,
+    driver: Option<DriverName>,
+    (lanes, times): (usize, usize),
+    report: Option<PathBuf>,
+    names: &[String],
+) -> Check {
     let wanted = |entry: &Entry| match names {
         [] => (entry.speed == Speed::Slow) == (speed == Length::Slow),
         names => names.iter().any(|name| entry.name.contains(name)),
@@ -93,8 +102,9 @@ fn run(speed: Length, driver: Option<DriverName>, lanes: usize, report: Option<P
     }
     let release = release();
     let drivers = driver.map_or(DriverName::ALL.to_vec(), |driver| vec![driver]);
-    let found =
-        lanes::run(&chosen, &drivers, lanes, &format!("Linux {release}, soft-RoCE"), |line| println!("{line}"))?;
+    let found = lanes::run(&chosen.repeat(times), &drivers, lanes, &format!("Linux {release}, soft-RoCE"), |line| {
+        println!("{line}")
+    })?;
     if let Some(path) = report {
         found.write(&path)?;
     }

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use cmid_conformance::{Bench, Check, Failure, Lab, Subject, TestDevice, Who};
 use cmid_proto::{Acks, Device, Drive, Error, Event, IdKey, PortSpace, Time};
 
-use crate::{Told, Usage, Wire};
+use crate::devices::STANDS;
+use crate::{Usage, Wire};
 
 /// What an application does with the deadlines of the core: it gives an operation so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
@@ -22,10 +23,12 @@ const AT_LAST: Duration = Duration::from_secs(30);
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(700);
 /// How long an expected event may take where the kernel does not wait for anything. The emulated machine is slow.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// How long to look at the end for what is not to be told.
+const REST: Duration = Duration::from_millis(700);
 /// For all that is on a driver to be destroyed. The kernel never waits for a peer in it.
 const TO_DESTROY: Duration = Duration::from_secs(5);
 /// Between two looks: many stages share a processor.
-const MOMENT: Duration = Duration::from_millis(25);
+pub(crate) const MOMENT: Duration = Duration::from_millis(25);
 
 /// A bench, the wire that it is on, and what was told.
 pub struct Stage<'lab, L: Lab> {
@@ -35,9 +38,8 @@ pub struct Stage<'lab, L: Lab> {
     pub wire: Wire,
     before: Usage,
     told: Vec<String>,
-    /// What is to be told: a watch ends soon after that.
-    wanted: &'static [Told],
-    kernel: String,
+    /// What is to be told, line by line: what each may be. A watch ends soon after that.
+    wanted: Vec<Vec<&'static str>>,
     /// When that began of which the next event tells.
     begun: Option<Instant>,
 }
@@ -53,7 +55,7 @@ impl<'lab, L: Lab> Stage<'lab, L> {
     ///
     /// # Errors
     /// What making them failed with.
-    pub fn new(lab: &'lab L, wire: &Wire, wanted: &'static [Told], kernel: &str) -> Check<Self> {
+    pub fn new(lab: &'lab L, wire: &Wire, wanted: Vec<Vec<&'static str>>) -> Check<Self> {
         // What librdmacm opens once and keeps is not counted: a context for each device.
         let mut warm_up = Bench::new(lab, Acks::OnDelivery)?;
         for who in Wire::ENDS {
@@ -65,7 +67,7 @@ impl<'lab, L: Lab> Stage<'lab, L> {
         drop(warm_up);
         let before = Usage::now(*wire)?;
         let b = Bench::new(lab, Acks::OnDelivery)?;
-        Ok(Stage { b, wire: *wire, before, told: Vec::new(), wanted, kernel: kernel.to_owned(), begun: None })
+        Ok(Stage { b, wire: *wire, before, told: Vec::new(), wanted, begun: None })
     }
 
     /// The next event tells of what begins now.
@@ -181,12 +183,12 @@ impl<'lab, L: Lab> Stage<'lab, L> {
 
     /// Whether these lines are the next ones that are to be told, and what is to be told after them is no event.
     fn completes(&self, lines: &[String]) -> bool {
-        let wanted = |at: usize| self.wanted.get(self.told.len() + at).map(|told| told.on(&self.kernel));
+        let wanted = |at: usize| self.wanted.get(self.told.len() + at);
         let as_wanted = lines
             .iter()
             .enumerate()
             .all(|(at, line)| wanted(at).is_some_and(|allowed| allowed.contains(&line.as_str())));
-        as_wanted && !wanted(lines.len()).is_some_and(|allowed| allowed.into_iter().any(is_event))
+        as_wanted && !wanted(lines.len()).is_some_and(|allowed| allowed.iter().any(|line| is_event(line)))
     }
 
     /// Notes what comes of a step for which an application has its patience.
@@ -212,14 +214,21 @@ impl<'lab, L: Lab> Stage<'lab, L> {
         let (client, server) = match made {
             Ok(ids) => ids,
             Err(failure) => {
+                let mut told = String::new();
+                for who in Wire::ENDS {
+                    let (name, channel) = (b.side(who).name, b.side(who).channel);
+                    while let Some(event) = b.side(who).drive().next_event(channel) {
+                        told += &format!("; {name} of it: {}", in_brief(&event));
+                    }
+                }
                 let can = Wire::ENDS.map(|end| self.wire.can_send(end));
-                return Err(Failure(format!("a new connection: {failure}; the devices can send: {can:?}")));
+                return Err(Failure(format!("a new connection: {failure}{told}; the devices can send: {can:?}")));
             }
         };
         b.destroy(Who::Client, client)?;
         b.destroy(Who::Server, server)?;
         b.clean()?;
-        self.tell("a new connection: stands");
+        self.tell(STANDS);
         Ok(())
     }
 
@@ -240,12 +249,37 @@ impl<'lab, L: Lab> Stage<'lab, L> {
         Ok(())
     }
 
+    /// Notes what either side has been told and nobody has looked at.
+    pub(crate) fn notes_what_is_there(&mut self) {
+        for who in Wire::ENDS {
+            let (name, channel) = (self.b.side(who).name, self.b.side(who).channel);
+            while let Some(event) = self.b.side(who).drive().next_event(channel) {
+                self.told.push(format!("{name}: {}", in_brief(&event)));
+            }
+        }
+    }
+
+    /// Looks a last time for what is not to be told. That the time of an id that has been disconnected ends is no news.
+    fn rest(&mut self) -> Check {
+        let end = Instant::now() + REST;
+        while Instant::now() < end {
+            self.b.pump(MOMENT)?;
+        }
+        let before = self.told.len();
+        self.notes_what_is_there();
+        let last = self.told.split_off(before);
+        let is_news = |line: &String| !line.ends_with(": TIMEWAIT_EXIT");
+        self.told.extend(last.into_iter().filter(is_news).map(|line| format!("{line}, when all was over")));
+        Ok(())
+    }
+
     /// All ids are destroyed, at once; the books are in order; nothing is left. What was told.
     ///
     /// # Errors
     /// What has taken too long or is left.
     pub fn end(mut self) -> Check<Vec<String>> {
         self.b.frozen = None;
+        self.rest()?;
         let begun = Instant::now();
         for who in Wire::ENDS {
             self.b.clean()?;

@@ -244,8 +244,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Whether the device at an end can send messages of the connection manager. When rxe finds no route for one, its QP for them
-    /// (GSI) goes to the error state, from which the kernel does not bring it back (`rxe_requester`, `ib_mad_send_error`).
+    /// Whether the device at an end can send messages of the connection manager: whether its QP for them (GSI) is not in the
+    /// error state. On Linux 6.1 it may not receive any although it is not; see `devices`.
     ///
     /// # Errors
     /// What rdma(8) says.

@@ -214,7 +214,11 @@ fn in_words(told: &Told) -> String {
     match told {
         Told::Always(line) => (*line).to_owned(),
         Told::OneOf(lines) => lines.join(" *or* "),
-        Told::By { v6_1, v6_12 } => format!("{v6_1} (6.1) *or* {v6_12} (6.12)"),
+        Told::By { v6_1, v6_12 } => {
+            let on =
+                |lines: &[&str], kernel| (!lines.is_empty()).then(|| format!("{}: {}", kernel, lines.join(" *or* ")));
+            [on(v6_1, "on 6.1"), on(v6_12, "on 6.12")].into_iter().flatten().collect::<Vec<_>>().join("<br>")
+        }
     }
 }
 

@@ -37,6 +37,7 @@ faults! { "Messages of the connection manager are lost";
     }
     req_always [All Fast 60] "every REQ" => [
         Always("client: DEADLINE_PASSED(connect)"),
+        Always("client: destroy: ok"),
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
@@ -46,6 +47,8 @@ faults! { "Messages of the connection manager are lost";
         let (param, deadline) = (s.b.param(), s.patience(Who::Client));
         s.b.client.drive().connect(client, param, &[], deadline)?;
         s.aftermath()?;
+        // Or it asks again when it is heard.
+        gives_up(s, Who::Client, client)?;
         always(s, loss)
     }
     mra_once [Epoll Fast 60] "the first MRA, while the server takes its time" => [
@@ -345,6 +348,8 @@ faults! { "Messages of the connection manager are lost";
         Always("server: CONNECT_REQUEST"),
         Always("server: accept: ok"),
         Always("client: DEADLINE_PASSED(connect)"),
+        Always("server: CONNECT_REQUEST"),
+        Always("client: destroy: ok"),
     ] |s| {
         let loss = Loss::begin(s.wire, Who::Client, Message::SidrRep)?;
         let client = asks(s)?;
@@ -352,7 +357,9 @@ faults! { "Messages of the connection manager are lost";
         s.b.client.drive().connect(client, param, &[], deadline)?;
         let server = s.sees_any(Who::Server, 0..=9)?;
         accepts(s, Some(server), Time::NEVER)?;
+        // Until it is asked again, by a lookup that is a new one to it.
         s.aftermath()?;
+        gives_up(s, Who::Client, client)?;
         loss.lift().map(drop)
     }
 }
