@@ -70,7 +70,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
 fn show(program: &Program, flavour: Flavour) {
     print!("{program}");
     for schedule in simulated::schedules(program) {
-        let simulated::Simulated { trace, limits, stalls } =
+        let simulated::Simulated { trace, limits, stalls, .. } =
             simulated::simulate(program, generate::NUMBERS, flavour, &schedule);
         println!("schedule {schedule:?}, {stalls} stalls, {limits:?}");
         for (side, lines) in [("a", &trace.a), ("b", &trace.b)] {

@@ -1,7 +1,6 @@
 //! That the test would find something: a simulator that was bent is told from one that was not, by a small program.
 
-use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use cmid_datapath::{Caps, DataPath};
@@ -10,9 +9,9 @@ use cmid_differential::generate::{self, NUMBERS};
 use cmid_differential::judge::{Reality, Run};
 use cmid_differential::program::Program;
 use cmid_differential::simulated::{schedules, simulate, simulate_on};
-use cmid_differential::stage::Told;
-use cmid_proto::{Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, Outcome as Returned, Pollable, RawEvent};
+use cmid_proto::{Around, Call, ChannelKey, CmEvent, Device, Errno, IdKey, Outcome as Returned, Pollable, RawEvent};
 use cmid_sim::{Flavour, SimDevice, SimHandle};
+use rustix::event::{EventfdFlags, eventfd};
 
 /// What is wrong with a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +29,8 @@ enum Bend {
     Depths,
     /// Disconnecting in a wrong state is a success.
     Disconnect,
+    /// No descriptor becomes readable: nobody who waits for one would wake up.
+    Asleep,
 }
 
 struct Bent {
@@ -37,13 +38,31 @@ struct Bent {
     bend: Bend,
     listening: Vec<IdKey>,
     spare: u64,
+    /// A descriptor that nothing makes readable.
+    asleep: OwnedFd,
+}
+
+impl Bent {
+    fn new(device: SimDevice, bend: Bend) -> Self {
+        let asleep = eventfd(0, EventfdFlags::CLOEXEC).unwrap_or_else(|error| panic!("{error}"));
+        Bent { device, bend, listening: Vec::new(), spare: 0, asleep }
+    }
 }
 
 #[allow(clippy::wildcard_enum_match_arm, reason = "one thing is bent, the rest is straight")]
-impl Device for Bent {
+impl Around for Bent {
+    type Inner = SimDevice;
     type Handle = SimHandle;
 
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn inner(&self) -> &SimDevice {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut SimDevice {
+        &mut self.device
+    }
+
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         let mut raw = self.device.fetch(on, child)?;
         if let Some(raw) = &mut raw {
             match self.bend {
@@ -59,7 +78,7 @@ impl Device for Bent {
         Ok(raw)
     }
 
-    fn call(&mut self, call: &Call, private_data: &[u8]) -> Returned {
+    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Returned {
         if let (Bend::Migration, Call::Migrate { from, .. }) = (self.bend, call) {
             self.spare += 1;
             let spare = IdKey::from_bits(7 << 32 | self.spare).ok_or(Errno::EINVAL)?;
@@ -75,29 +94,23 @@ impl Device for Bent {
         returned
     }
 
-    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.local_addr(id)
-    }
-    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.peer_addr(id)
-    }
-    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
-        self.device.remote_ece(id)
-    }
-    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
         self.device.release(id, channel)
     }
-    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Returned {
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Returned {
         self.device.adopt(id, channel, handle)
     }
 }
 
 impl Pollable for Bent {
     fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        self.device.fd(on)
+        let fd = self.device.fd(on)?;
+        Some(if self.bend == Bend::Asleep { self.asleep.as_fd() } else { fd })
     }
+
     fn sibling(&self) -> Self {
-        Bent { device: self.device.sibling(), bend: self.bend, listening: Vec::new(), spare: 0 }
+        Bent::new(self.device.sibling(), self.bend)
     }
 }
 
@@ -138,12 +151,12 @@ struct BentReality {
 
 impl Reality for BentReality {
     fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
-        let wrap = |device| Bent { device, bend: self.bend, listening: Vec::new(), spare: 0 };
+        let wrap = |device| Bent::new(device, self.bend);
         let one = |program: &Program| {
             let schedule = if self.hurried { vec![Duration::ZERO; program.boundaries()] } else { Vec::new() };
             let ran = simulate_on(program, NUMBERS, Flavour::Linux6_12, &schedule, wrap);
             let phases = vec![Duration::ZERO; ran.limits.phases.len()];
-            Run { numbers: NUMBERS, trace: ran.trace, told: Told::default(), phases, whole: Duration::ZERO }
+            Run { numbers: NUMBERS, trace: ran.trace, told: ran.told, phases, whole: Duration::ZERO }
         };
         Ok(programs.iter().map(one).collect())
     }
@@ -168,7 +181,8 @@ fn the_simulator_agrees_with_itself_under_every_schedule() {
 
 #[test]
 fn what_was_bent_is_found() {
-    for bend in [Bend::ListenTwice, Bend::Reason, Bend::PrivateData, Bend::Migration, Bend::Depths, Bend::Disconnect] {
+    use Bend::{Asleep, Depths, Disconnect, ListenTwice, Migration, PrivateData, Reason};
+    for bend in [ListenTwice, Reason, PrivateData, Migration, Depths, Disconnect, Asleep] {
         let outcome = campaign(bend, false, false);
         assert!(!outcome.disagreements.is_empty(), "{bend:?} was not found");
     }
