@@ -1,10 +1,11 @@
 //! That the test would find something: a simulator that was bent is told from one that was not, by a small program.
 
+use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use cmid_datapath::{Caps, DataPath};
-use cmid_differential::campaign::{Outcome, Plan, run};
+use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
 use cmid_differential::generate::{self, NUMBERS};
 use cmid_differential::judge::{Reality, Run};
 use cmid_differential::program::Program;
@@ -166,8 +167,12 @@ impl Reality for BentReality {
     }
 }
 
+fn plan(seeds: Range<u64>) -> Plan {
+    Plan { seeds, batch: 10, limit: None, least: 1, deadline: None, failures: 1, shrink: false }
+}
+
 fn campaign(bend: Bend, hurried: bool, shrink: bool) -> Outcome {
-    let plan = Plan { seeds: 0..100, batch: 10, limit: None, failures: 1, shrink };
+    let plan = Plan { shrink, ..plan(0..100) };
     run(&plan, &mut BentReality { bend, hurried }, |_| {}).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -233,13 +238,67 @@ fn a_run_that_is_too_slow_for_its_timers_is_not_judged() {
     assert_eq!(verdict, cmid_differential::judge::Verdict::TooSlow);
 }
 
+/// A kernel on which every run takes too long, and that is itself slow to say so.
+struct Busy {
+    takes: Duration,
+}
+
+impl Reality for Busy {
+    fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
+        std::thread::sleep(self.takes);
+        let mut runs = BentReality { bend: Bend::Nothing, hurried: false }.run(programs)?;
+        for run in &mut runs {
+            run.trace.a.clear();
+            run.phases.iter_mut().for_each(|phase| *phase = Duration::from_secs(1000));
+            run.whole = Duration::from_secs(1000);
+        }
+        Ok(runs)
+    }
+
+    fn flavour(&self) -> Flavour {
+        Flavour::Linux6_12
+    }
+}
+
 #[test]
-fn enough_is_reached() {
-    // What only a kernel tells, or what is rare, is left to the campaign there.
-    let rare = ["a migration with unread events in the kernel", "rejected, stale"];
-    let plan = Plan { seeds: 0..250, batch: 50, limit: None, failures: 1, shrink: false };
+fn what_is_repeated_ends_at_the_deadline_and_nothing_agreed_is_no_success() {
+    // Those in which some timer runs: the others differ.
+    let is_timed = |&seed: &u64| {
+        let limits = simulate(&generate::program(seed), NUMBERS, Flavour::Linux6_12, &[]).limits;
+        limits.whole.is_some() || limits.phases.iter().any(Option::is_some)
+    };
+    let seed = (0..400).find(is_timed).unwrap_or_else(|| panic!("no program has a timer"));
+    let plan = Plan { deadline: Some(Duration::from_millis(20)), ..plan(seed..seed + 1) };
+    let outcome = run(&plan, &mut Busy { takes: Duration::from_millis(15) }, |_| {}).unwrap();
+    assert_eq!((outcome.undecided.as_slice(), outcome.agreed), ([seed].as_slice(), 0));
+    assert!(outcome.repeated < 3, "{outcome}");
+    assert_eq!(outcome.objections(&plan, false), ["only 0 agree, of 1 at least"]);
+}
+
+#[test]
+fn a_limit_in_time_does_not_make_fewer_enough() {
+    let plan = Plan { limit: Some(Duration::ZERO), least: 35, ..plan(0..100) };
     let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false }, |_| {}).unwrap();
-    let missing: Vec<_> = outcome.coverage.missing().into_iter().filter(|name| !rare.contains(name)).collect();
-    println!("{}", outcome.coverage);
-    assert!(missing.is_empty(), "{missing:?}");
+    assert_eq!((outcome.agreed, outcome.not_run), (40, 60));
+    assert_eq!(outcome.objections(&plan, false), Vec::<String>::new());
+    assert!(!outcome.objections(&plan, true).is_empty(), "so few reach everything");
+}
+
+#[test]
+fn few_may_be_undecided_and_none_may_differ_or_be_left_out_unasked() {
+    let plan = plan(0..100);
+    let told = |outcome: Outcome| outcome.objections(&plan, false).len();
+    let fine = Outcome { agreed: 98, ..Outcome::default() };
+    assert_eq!(told(Outcome { undecided: vec![1, 2], ..fine.clone() }), 0);
+    assert_eq!(told(Outcome { undecided: vec![1, 2, 3], ..fine.clone() }), 1);
+    assert_eq!(told(Outcome { not_run: 2, ..fine }), 1);
+    assert_eq!(told(campaign(Bend::Disconnect, false, false)), 2, "one differs, and those after it were not run");
+}
+
+#[test]
+fn enough_is_reached_every_day() {
+    let plan = plan(FIRST_SEED..FIRST_SEED + LEAST);
+    let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false }, |_| {}).unwrap();
+    println!("{outcome}");
+    assert_eq!(outcome.objections(&plan, true), Vec::<String>::new());
 }
