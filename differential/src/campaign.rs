@@ -22,6 +22,12 @@ const SMALLEST: usize = 16;
 /// A disagreement is repeated, to tell whether it always shows.
 pub const REPEATS: usize = 3;
 
+/// The first program of every day: what was found once is found again. Chosen so that [`LEAST`] programs reach everything,
+/// which a test holds.
+pub const FIRST_SEED: u64 = 2001;
+/// How many programs must agree every day, however slow the machine.
+pub const LEAST: u64 = 100;
+
 /// What is to be done.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -29,8 +35,12 @@ pub struct Plan {
     pub seeds: Range<u64>,
     /// How many at once.
     pub batch: usize,
-    /// Begin no more after this.
+    /// Begin no more after this, if `least` agree.
     pub limit: Option<Duration>,
+    /// Fewer are not enough.
+    pub least: u64,
+    /// Do nothing more after this, but end what was begun: what was too slow until then stays undecided.
+    pub deadline: Option<Duration>,
     /// Stop after so many disagreements.
     pub failures: usize,
     /// Make them small.
@@ -57,7 +67,7 @@ pub struct Disagreement {
 pub struct Outcome {
     /// Programs that agree.
     pub agreed: u64,
-    /// Programs whose every run was too slow for their timers.
+    /// Programs whose every run was too slow for their timers, or was until the deadline.
     pub undecided: Vec<u64>,
     /// Programs that differ.
     pub disagreements: Vec<Disagreement>,
@@ -81,8 +91,9 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -
     let mut size = plan.batch.max(1);
     // Those that were too slow, and how often.
     let mut again: Vec<(Program, u32)> = Vec::new();
-    loop {
-        let over = plan.limit.is_some_and(|limit| began.elapsed() >= limit);
+    let late = || plan.deadline.is_some_and(|limit| began.elapsed() >= limit);
+    while !late() {
+        let over = plan.limit.is_some_and(|limit| began.elapsed() >= limit) && outcome.agreed >= plan.least;
         let over = over || next == plan.seeds.end || outcome.disagreements.len() >= plan.failures;
         let repeats = again.len() >= REPEATED_AT_ONCE || over;
         let batch = if repeats {
@@ -90,7 +101,7 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -
             let most = again.first().map_or(0, |&(_, times)| (REPEATED_AT_ONCE >> (times - 1).min(31)).max(1));
             again.drain(..most.min(again.len())).collect()
         } else {
-            let end = plan.seeds.end.min(next + size as u64);
+            let end = plan.seeds.end.min(next.saturating_add(size as u64));
             let new: Vec<_> = (next..end).map(|seed| (generate::program(seed), 0)).collect();
             next = end;
             new
@@ -98,8 +109,14 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -
         if batch.is_empty() {
             break;
         }
-        let (count, before) = (batch.len(), began.elapsed());
-        let slow = decide(batch, reality, &mut outcome, plan.shrink)?;
+        let (count, before, known) = (batch.len(), began.elapsed(), outcome.disagreements.len());
+        let slow = decide(batch, reality, &mut outcome)?;
+        for found in outcome.disagreements.iter_mut().skip(known) {
+            if plan.shrink && !late() {
+                found.repeated = Some(confirm(&found.program, reality)?);
+            }
+            say(&found.to_string());
+        }
         if !repeats {
             // As many at once as this machine can do in time.
             size = if slow.len() * 4 > count { (size / 2).max(SMALLEST) } else { (size + 4).min(plan.batch.max(1)) };
@@ -112,17 +129,38 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -
         ));
         again.extend(slow);
     }
-    outcome.not_run = plan.seeds.end - next;
+    outcome.undecided.extend(again.iter().map(|(program, _)| program.seed));
+    outcome.not_run = plan.seeds.end.saturating_sub(next);
     if plan.shrink {
         for found in &mut outcome.disagreements {
             say(&format!("making seed {} smaller", found.program.seed));
-            make_small(found, reality)?;
+            make_small(found, reality, &late)?;
             say(&found.to_string());
         }
-    } else {
-        outcome.disagreements.iter().for_each(|found| say(&found.to_string()));
     }
     Ok(outcome)
+}
+
+impl Outcome {
+    /// Programs that a busy machine may leave undecided: one in fifty, or a single one.
+    fn undecided_at_most(&self) -> u64 {
+        let run = self.agreed + (self.disagreements.len() + self.undecided.len()) as u64;
+        (run / 50).max(1)
+    }
+
+    /// Why this is no success of that plan; nothing if it is. What was to be reached is left out where it was not asked for.
+    #[must_use]
+    pub fn objections(&self, plan: &Plan, everything: bool) -> Vec<String> {
+        let (differ, undecided, missing) = (self.disagreements.len(), self.undecided.len(), self.coverage.missing());
+        let all = [
+            (differ > 0, format!("{differ} differ")),
+            (undecided as u64 > self.undecided_at_most(), format!("{undecided} are undecided")),
+            (self.agreed < plan.least.max(1), format!("only {} agree, of {} at least", self.agreed, plan.least.max(1))),
+            (plan.limit.is_none() && self.not_run > 0, format!("{} were not run", self.not_run)),
+            (everything && !missing.is_empty(), format!("no program reached: {}", missing.join("; "))),
+        ];
+        all.into_iter().filter_map(|(holds, text)| holds.then_some(text)).collect()
+    }
 }
 
 /// Runs programs, and returns those whose run was too slow.
@@ -130,7 +168,6 @@ fn decide(
     programs: Vec<(Program, u32)>,
     reality: &mut impl Reality,
     outcome: &mut Outcome,
-    confirmed: bool,
 ) -> anyhow::Result<Vec<(Program, u32)>> {
     let (programs, slow): (Vec<Program>, Vec<u32>) = programs.into_iter().unzip();
     let mut again = Vec::new();
@@ -149,11 +186,6 @@ fn decide(
                 let found = Disagreement::new(program, run, *simulator);
                 outcome.disagreements.push(found);
             }
-        }
-    }
-    if confirmed {
-        for found in outcome.disagreements.iter_mut().filter(|found| found.repeated.is_none()) {
-            found.repeated = Some(confirm(&found.program, reality)?);
         }
     }
     Ok(again)
@@ -177,8 +209,8 @@ fn confirm(program: &Program, reality: &mut impl Reality) -> anyhow::Result<usiz
     Ok(shown)
 }
 
-fn make_small(found: &mut Disagreement, reality: &mut impl Reality) -> anyhow::Result<()> {
-    let smallest = shrink(&found.program, reality)?;
+fn make_small(found: &mut Disagreement, reality: &mut impl Reality, late: &impl Fn() -> bool) -> anyhow::Result<()> {
+    let smallest = shrink(&found.program, reality, late)?;
     for _ in 0..REPEATS {
         for run in reality.run(std::slice::from_ref(&smallest))? {
             if let Verdict::Differs(simulator) = judge(&smallest, &run, reality.flavour()) {
@@ -212,8 +244,10 @@ impl fmt::Display for Outcome {
         let (agreed, differ, undecided) = (self.agreed, self.disagreements.len(), self.undecided.len());
         write!(
             f,
-            "{agreed} programs agree, {differ} differ, {undecided} undecided, {} not run; {} runs were repeated",
-            self.not_run, self.repeated
+            "{agreed} programs agree, {differ} differ, {undecided} undecided of at most {}, {} not run; {} runs were repeated",
+            self.undecided_at_most(),
+            self.not_run,
+            self.repeated
         )
     }
 }

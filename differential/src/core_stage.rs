@@ -1,6 +1,7 @@
 //! A side whose calls go to the core, as an application's do.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cmid_datapath::DataPath;
 use cmid_proto::{
@@ -64,6 +65,16 @@ impl<D: DataPath> CoreStage<D> {
         self.note_device(at);
         let result = result_of(&result);
         self.note(at, Seen::Call { name: verb, text: format!("{action:?}"), result });
+    }
+
+    /// What the core finds wrong with itself goes into the trace, where it is told with the program.
+    fn check(&mut self, at: usize) {
+        let core = self.drive.core();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| core.check())) {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            self.note(at, Seen::Broken(text.unwrap_or_else(|| "a panic".to_owned())));
+        }
     }
 
     fn id(&self, slot: Slot) -> Option<IdKey> {
@@ -186,8 +197,7 @@ impl<D: DataPath> CoreStage<D> {
         Some(())
     }
 
-    /// Every channel is looked at, whether its descriptor says so or not: the simulator's and the kernel's say so at
-    /// different moments after a migration.
+    /// Every channel is looked at, whether its descriptor says so or not: what it says is written down.
     fn turn(&mut self, at: usize) {
         for channel in self.drive.device().channels.clone() {
             self.drive.readable(channel);
@@ -273,7 +283,7 @@ impl<D: DataPath> Stage for CoreStage<D> {
         for text in lines {
             self.note(at, Seen::State(text));
         }
-        self.drive.core().check();
+        self.check(at);
     }
 
     fn destroy_all(&mut self, at: usize) {
@@ -294,7 +304,7 @@ impl<D: DataPath> Stage for CoreStage<D> {
         let core = self.drive.core();
         let left = format!("left: {} ids, {} channels", core.ids(), core.channels());
         self.note(at, Seen::State(left));
-        self.drive.core().check();
+        self.check(at);
     }
 
     fn trace(&self) -> &SideTrace {

@@ -1,15 +1,13 @@
 //! A side whose calls go to the bare device.
 
 use std::collections::BTreeMap;
-use std::os::fd::BorrowedFd;
 
 use cmid_datapath::DataPath;
 use cmid_proto::{Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
-use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::program::{Action, CHILDREN, ChannelNo, Ip, Numbers, Place, Slot};
 use crate::stage::{Path, Stage, Told, data, name, param};
-use crate::trace::{Line, Seen, SideTrace, address, contents_of, result_of, value_of};
+use crate::trace::{Line, Seen, SideTrace, address, contents_of, is_readable, readable, result_of, value_of};
 
 /// Longer than any program: what is not found at once is not found.
 const LOOKUP_MS: i32 = 30_000;
@@ -173,14 +171,14 @@ impl<D: DataPath> DeviceStage<D> {
     }
 
     fn is_readable(&self, channel: ChannelNo) -> bool {
-        let fd = channel_key(channel).ok().and_then(|key| self.device.fd(key));
-        fd.is_some_and(is_readable)
+        channel_key(channel).is_ok_and(|key| is_readable(&self.device, key))
     }
 
     fn read(&mut self, at: usize, channel: ChannelNo, most: usize) {
         let Ok(key) = channel_key(channel) else { return };
         for _ in 0..most {
             let Ok(child) = id_key(self.next_child) else { return };
+            self.trace.push(Line { step: at, what: readable(&self.device, key, channel) });
             let numbers = self.numbers;
             match self.device.fetch(key, child) {
                 Ok(Some(raw)) => {
@@ -205,13 +203,6 @@ impl<D: DataPath> DeviceStage<D> {
             }
         }
     }
-}
-
-/// Whether a descriptor can be read from now.
-fn is_readable(fd: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(poll(&mut fds, Some(&now)), Ok(1))
 }
 
 impl<D: DataPath> Stage for DeviceStage<D> {

@@ -28,13 +28,14 @@ pub const NOT_COMPARED: &[Difference] = &[
         why: "made of ephemeral ports, and a position in a table that other interfaces share; the rest is compared",
     },
     Difference {
-        what: "the order in which time waits end that nothing else happens between on their channel",
+        what: "the order of time waits whose ends are read at the same step, one after the other, from one channel",
         why: "they are timers of the same length that are due within one tick of the kernel's timer wheel",
     },
     Difference {
-        what: "whether a channel is readable after a migration",
-        why: "the simulator's is not, on purpose, so that a driver that forgets to drain is found out; a fresh poll of the \
-              kernel's is. Programs read without asking, and count at the kernel how often events have moved",
+        what: "who is woken by events that a migration moves",
+        why: "nobody waits in a program: every channel is polled afresh before each read, and what the poll says is compared, \
+              also after a migration. The simulator's channel is silent then by default, on purpose, so that a driver that \
+              forgets to drain is found out; here it does as a fresh poll of the kernel's (`Config::wake_on_migrate`)",
     },
 ];
 

@@ -140,13 +140,8 @@ impl Maker {
     }
 
     fn put(&mut self, side: SideName, action: Action) {
-        let calls = !matches!(action, Action::Read { .. } | Action::Turn | Action::LetTimePass | Action::Ack { .. });
-        let follows = self.steps.last().is_some_and(|last| {
-            let call =
-                !matches!(last.action, Action::Read { .. } | Action::Turn | Action::LetTimePass | Action::Ack { .. });
-            call && last.side != side && !last.races
-        });
-        let races = calls && follows && self.races < RACES_MAX && self.rng.random_ratio(1, 4);
+        let follows = self.steps.last().is_some_and(|last| last.action.is_call() && last.side != side && !last.races);
+        let races = action.is_call() && follows && self.races < RACES_MAX && self.rng.random_ratio(1, 4);
         self.races += usize::from(races);
         self.beliefs.assume(side, &action);
         self.steps.push(Step { side, action, races });

@@ -4,12 +4,12 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use cmid_differential::campaign::Outcome;
 use cmid_differential::program::Program;
 use cmid_differential::{generate, simulated};
 use cmid_sim::Flavour;
 
-/// Fewer programs than these need not reach everything.
+/// Fewer programs than these need not reach everything, unless so many must agree.
+#[cfg(feature = "verbs")]
 const ENOUGH: u64 = 300;
 
 #[derive(Debug, Parser)]
@@ -24,9 +24,15 @@ struct Args {
     /// How many at once
     #[arg(long, default_value_t = 24)]
     batch: usize,
-    /// Begin no more after so many seconds
+    /// So many must agree, and reach everything
+    #[arg(long, value_name = "N")]
+    least: Option<u64>,
+    /// Begin no more after so many seconds, if enough agree
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
+    /// Repeat nothing after so many seconds: what is undecided then stays so
+    #[arg(long, value_name = "S")]
+    deadline: Option<u64>,
     /// Stop after so many that differ
     #[arg(long, default_value_t = 3)]
     failures: usize,
@@ -70,7 +76,7 @@ fn run(args: &Args) -> anyhow::Result<bool> {
 fn show(program: &Program, flavour: Flavour) {
     print!("{program}");
     for schedule in simulated::schedules(program) {
-        let simulated::Simulated { trace, limits, stalls } =
+        let simulated::Simulated { trace, limits, stalls, .. } =
             simulated::simulate(program, generate::NUMBERS, flavour, &schedule);
         println!("schedule {schedule:?}, {stalls} stalls, {limits:?}");
         for (side, lines) in [("a", &trace.a), ("b", &trace.b)] {
@@ -87,6 +93,7 @@ fn against_kernel(_: &Args, _: Option<&Program>, _: Flavour) -> anyhow::Result<b
 #[cfg(feature = "verbs")]
 #[allow(clippy::print_stdout, reason = "it was asked for")]
 fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> anyhow::Result<bool> {
+    use anyhow::Context as _;
     use cmid_differential::{campaign, judge, kernel::Kernel, side_by_side};
     use judge::{Reality as _, Verdict};
     use std::time::Duration;
@@ -106,25 +113,19 @@ fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> any
         }
         return Ok(agrees);
     }
+    let end = args.seed.checked_add(args.programs).context("there are no seeds beyond the largest")?;
     let plan = campaign::Plan {
-        seeds: args.seed..args.seed + args.programs,
+        seeds: args.seed..end,
         batch: args.batch,
         limit: args.seconds.map(Duration::from_secs),
+        least: args.least.unwrap_or(1),
+        deadline: args.deadline.map(Duration::from_secs),
         failures: args.failures,
         shrink: !args.no_shrink,
     };
     let outcome = campaign::run(&plan, &mut kernel, |line| println!("{line}"))?;
     println!("{outcome}");
-    Ok(verdict(&outcome))
-}
-
-/// Whether nothing differs, everything was decided, and what was run shows something.
-#[cfg_attr(not(feature = "verbs"), expect(dead_code, reason = "there is nothing to judge"))]
-fn verdict(outcome: &Outcome) -> bool {
-    let missing = outcome.coverage.missing();
-    let vacuous = outcome.agreed == 0 || (outcome.agreed >= ENOUGH && !missing.is_empty());
-    if !missing.is_empty() {
-        eprintln!("no program reached: {}", missing.join("; "));
-    }
-    outcome.disagreements.is_empty() && outcome.undecided.is_empty() && !vacuous
+    let objections = outcome.objections(&plan, args.least.is_some() || outcome.agreed >= ENOUGH);
+    objections.iter().for_each(|objection| eprintln!("differential: {objection}"));
+    Ok(objections.is_empty())
 }

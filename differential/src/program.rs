@@ -265,6 +265,12 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it is a call, not a look at what has come.
+    #[must_use]
+    pub fn is_call(self) -> bool {
+        !matches!(self, Action::Read { .. } | Action::Turn | Action::LetTimePass | Action::Ack { .. })
+    }
+
     /// The id that it is about.
     #[must_use]
     pub fn id(mut self) -> Option<Slot> {

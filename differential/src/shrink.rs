@@ -9,16 +9,19 @@ use crate::program::{CHILDREN, Program, SideName, Slot};
 /// Rounds, each of which tries all ways to leave something out, at the same time.
 const ROUNDS: usize = 24;
 
-/// Leaves out steps for as long as what is left still differs. What is found differs when it is run with many others.
+/// Leaves out steps for as long as what is left still differs and it is not too late. What is found differs when it is run with many others.
 ///
 /// # Errors
 /// The reality's own.
-pub fn shrink(program: &Program, reality: &mut impl Reality) -> anyhow::Result<Program> {
+pub fn shrink(program: &Program, reality: &mut impl Reality, late: &impl Fn() -> bool) -> anyhow::Result<Program> {
     let mut smallest = program.clone();
     for _ in 0..ROUNDS {
         let candidates: Vec<Program> = smaller(&smallest).into_iter().filter(generate::is_safe).collect();
         let mut next: Option<Program> = None;
         for batch in candidates.chunks(48) {
+            if late() {
+                break;
+            }
             for (candidate, run) in batch.iter().zip(reality.run(batch)?) {
                 let differs = matches!(judge(candidate, &run, reality.flavour()), Verdict::Differs(_));
                 if differs && next.as_ref().is_none_or(|best| weight(candidate) < weight(best)) {

@@ -8,7 +8,7 @@ use cmid_proto::Time;
 use cmid_sim::{Config, Fabric, Flavour, SimDevice};
 
 use crate::program::{Action, Numbers, Program};
-use crate::stage::{EPILOGUE, Stages};
+use crate::stage::{EPILOGUE, Stages, Told};
 use crate::trace::Trace;
 
 /// After a group of steps everything happens that is not waiting for a timer.
@@ -46,6 +46,8 @@ pub struct Simulated {
     pub trace: Trace,
     /// When another run is too slow to be compared with this one.
     pub limits: Limits,
+    /// What else the sides have to say.
+    pub told: Told,
     /// Destroys that would have taken a kernel 70 seconds.
     pub stalls: u64,
 }
@@ -79,7 +81,8 @@ pub fn simulate_on<D: DataPath>(
     schedule: &[Duration],
     wrap: impl Fn(SimDevice) -> D,
 ) -> Simulated {
-    let fabric = Fabric::new(Config { flavour, ..Config::default() });
+    // As a fresh poll of the kernel's has it; see docs/differences.md.
+    let fabric = Fabric::new(Config { flavour, wake_on_migrate: true, ..Config::default() });
     let host = fabric.host(&[Ipv4Addr::new(10, 99, 0, 1).into(), Ipv4Addr::new(10, 99, 0, 2).into()]);
     host.add_plain_addr(Ipv4Addr::new(172, 16, 0, 1).into());
     let mut stages = Stages::new(program, numbers, wrap(host.device()), wrap(host.device()));
@@ -106,7 +109,8 @@ pub fn simulate_on<D: DataPath>(
         fabric.advance_by(SETTLE);
         run.look(&fabric);
     }
-    Simulated { trace: stages.trace(), limits: run.limits, stalls: fabric.counters().stalls }
+    let stalls = fabric.counters().stalls;
+    Simulated { trace: stages.trace(), limits: run.limits, told: stages.told(), stalls }
 }
 
 /// Notes the timers that are still running.

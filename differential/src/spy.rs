@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, RawEvent};
+use cmid_proto::{Around, Call, ChannelKey, Device, Errno, IdKey, Outcome, Pollable, RawEvent};
 
 use crate::program::{ChannelNo, Numbers};
-use crate::trace::{Seen, address, contents_of, result_of};
+use crate::trace::{Seen, address, contents_of, readable, result_of};
 
 /// Channels are written with this much added, to tell what the device said from what the application was told.
 pub(crate) const BELOW: ChannelNo = 100;
@@ -42,21 +42,31 @@ impl<D: Device> Spy<D> {
     }
 }
 
-impl<D: Device> Device for Spy<D> {
+impl<D: Pollable> Around for Spy<D> {
+    type Inner = D;
     type Handle = D::Handle;
 
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn inner(&self) -> &D {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        let channel = BELOW.saturating_add(on.to_bits() as ChannelNo);
+        self.seen.push(readable(&self.device, on, channel));
         let fetched = self.device.fetch(on, child);
         if let Ok(Some(raw)) = &fetched {
             let rest = contents_of(raw, self.numbers);
-            let channel = BELOW.saturating_add(on.to_bits() as ChannelNo);
             let (kind, id) = (raw.kind.to_string(), raw.id.to_string());
             self.seen.push(Seen::Event { channel, kind, status: raw.status, id, rest });
         }
         fetched
     }
 
-    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         let result = self.device.call(call, private_data);
         let text = self.text(call);
         self.seen.push(Seen::Call { name: call.name(), text, result: result_of(&result) });
@@ -71,24 +81,12 @@ impl<D: Device> Device for Spy<D> {
         result
     }
 
-    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.local_addr(id)
-    }
-
-    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.peer_addr(id)
-    }
-
-    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
-        self.device.remote_ece(id)
-    }
-
-    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
         self.channels.retain(|&open| open != channel);
         self.device.release(id, channel)
     }
 
-    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Result<(), Errno> {
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
         self.device.adopt(id, channel, handle)?;
         self.channels.push(channel);
         Ok(())

@@ -10,8 +10,7 @@ use crate::{core_stage::CoreStage, device_stage::DeviceStage};
 /// What a stage has to say that is no part of its trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Migrations after which the new channel was readable, and had not been before: unread events moved along. Only a
-    /// kernel tells so; see docs/differences.md.
+    /// Migrations after which the new channel was readable, and had not been before: unread events moved along.
     pub moved_unread: u32,
 }
 

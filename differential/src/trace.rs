@@ -6,7 +6,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use cmid_proto::{Datagram, Errno, RawEvent, ReceivedParam};
+use cmid_proto::{ChannelKey, Datagram, Errno, Pollable, RawEvent, ReceivedParam};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::program::{ChannelNo, Numbers, PORTS, QP_NUMS};
 
@@ -46,6 +47,8 @@ pub enum Seen {
     },
     /// How things stand.
     State(String),
+    /// What the core's check of itself has found. That is right nowhere.
+    Broken(String),
 }
 
 impl fmt::Display for Line {
@@ -55,6 +58,7 @@ impl fmt::Display for Line {
             Seen::Call { text, result, .. } => write!(f, "{text} -> {result}"),
             Seen::Event { channel, kind, status, id, rest } => write!(f, "[ch{channel}] {id} {kind}({status}) {rest}"),
             Seen::State(text) => f.write_str(text),
+            Seen::Broken(text) => write!(f, "BROKEN: {text}"),
         }
     }
 }
@@ -72,8 +76,15 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// In the form in which traces are compared: time waits that end one after the other on a channel end in any order, as
-    /// timers that are due at about the same time do.
+    /// Whether both have seen the same, with whole cores.
+    #[must_use]
+    pub fn agrees(&self, other: &Trace) -> bool {
+        let broken = |line: &Line| matches!(line.what, Seen::Broken(_));
+        self == other && !self.a.iter().chain(&self.b).any(broken)
+    }
+
+    /// In the form in which traces are compared: time waits whose ends are read one after the other from a channel, at the
+    /// same step, end in any order, as timers that are due at about the same time do.
     #[must_use]
     pub fn normal(mut self) -> Self {
         for side in [&mut self.a, &mut self.b] {
@@ -86,7 +97,7 @@ impl Trace {
 fn sort_time_waits(side: &mut SideTrace) {
     let channel_of = |line: &Line| match &line.what {
         Seen::Event { channel, .. } => Some(*channel),
-        Seen::Call { .. } | Seen::State(_) => None,
+        Seen::Call { .. } | Seen::State(_) | Seen::Broken(_) => None,
     };
     let ends = |line: &Line| matches!(&line.what, Seen::Event { kind, .. } if kind == "TIMEWAIT_EXIT");
     let mut channels: Vec<_> = side.iter().filter_map(channel_of).collect();
@@ -95,7 +106,9 @@ fn sort_time_waits(side: &mut SideTrace) {
     for channel in channels {
         let places: Vec<usize> = (0..side.len()).filter(|&at| channel_of(&side[at]) == Some(channel)).collect();
         let is_end: Vec<bool> = side.iter().map(ends).collect();
-        for run in places.chunk_by(|&one, &next| is_end[one] && is_end[next]) {
+        let together = |one: usize, next: usize| is_end[one] && is_end[next] && side[one].step == side[next].step;
+        let runs: Vec<&[usize]> = places.chunk_by(|&one, &next| together(one, next)).collect();
+        for run in runs {
             let mut seen: Vec<Seen> = run.iter().map(|&at| side[at].what.clone()).collect();
             seen.sort_by_key(|seen| format!("{seen:?}"));
             for (&at, seen) in run.iter().zip(seen) {
@@ -103,6 +116,18 @@ fn sort_time_waits(side: &mut SideTrace) {
             }
         }
     }
+}
+
+/// Whether a channel can be read from now, as a fresh poll tells it.
+pub(crate) fn is_readable(device: &impl Pollable, on: ChannelKey) -> bool {
+    let Some(fd) = device.fd(on) else { return false };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&now)), Ok(1))
+}
+
+/// The same, written down before each read: who waits for the descriptor is to wake up if there is an event.
+pub(crate) fn readable(device: &impl Pollable, on: ChannelKey, channel: ChannelNo) -> Seen {
+    Seen::State(format!("[ch{channel}] {}", if is_readable(device, on) { "readable" } else { "quiet" }))
 }
 
 /// How a call's result is written.
@@ -189,6 +214,26 @@ mod tests {
     fn event(channel: u8, kind: &str, id: &str) -> Line {
         let (kind, id) = (kind.to_owned(), id.to_owned());
         Line { step: 0, what: Seen::Event { channel, kind, status: 0, id, rest: String::new() } }
+    }
+
+    fn ends(ids: [(usize, &str); 2]) -> Trace {
+        let a = ids.map(|(step, id)| Line { step, ..event(0, "TIMEWAIT_EXIT", id) });
+        Trace { a: a.into(), b: Vec::new() }.normal()
+    }
+
+    #[test]
+    fn time_waits_that_are_read_at_different_steps_keep_their_order() {
+        assert_eq!(ends([(3, "x"), (3, "y")]), ends([(3, "y"), (3, "x")]));
+        assert_ne!(ends([(3, "x"), (4, "y")]), ends([(3, "y"), (4, "x")]));
+    }
+
+    #[test]
+    fn a_core_that_is_broken_agrees_with_nothing() {
+        let broken = |what| Trace { a: vec![Line { step: 0, what }], b: Vec::new() };
+        let fine = broken(Seen::State("fine".to_owned()));
+        assert!(fine.agrees(&fine));
+        let broken = broken(Seen::Broken("its own check".to_owned()));
+        assert!(!broken.agrees(&broken));
     }
 
     #[test]

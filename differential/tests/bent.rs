@@ -1,18 +1,18 @@
 //! That the test would find something: a simulator that was bent is told from one that was not, by a small program.
 
-use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::ops::Range;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use cmid_datapath::{Caps, DataPath};
-use cmid_differential::campaign::{Outcome, Plan, run};
+use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
 use cmid_differential::generate::{self, NUMBERS};
 use cmid_differential::judge::{Reality, Run};
 use cmid_differential::program::Program;
 use cmid_differential::simulated::{schedules, simulate, simulate_on};
-use cmid_differential::stage::Told;
-use cmid_proto::{Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, Outcome as Returned, Pollable, RawEvent};
+use cmid_proto::{Around, Call, ChannelKey, CmEvent, Device, Errno, IdKey, Outcome as Returned, Pollable, RawEvent};
 use cmid_sim::{Flavour, SimDevice, SimHandle};
+use rustix::event::{EventfdFlags, eventfd};
 
 /// What is wrong with a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ enum Bend {
     Depths,
     /// Disconnecting in a wrong state is a success.
     Disconnect,
+    /// No descriptor becomes readable: nobody who waits for one would wake up.
+    Asleep,
 }
 
 struct Bent {
@@ -37,13 +39,31 @@ struct Bent {
     bend: Bend,
     listening: Vec<IdKey>,
     spare: u64,
+    /// A descriptor that nothing makes readable.
+    asleep: OwnedFd,
+}
+
+impl Bent {
+    fn new(device: SimDevice, bend: Bend) -> Self {
+        let asleep = eventfd(0, EventfdFlags::CLOEXEC).unwrap_or_else(|error| panic!("{error}"));
+        Bent { device, bend, listening: Vec::new(), spare: 0, asleep }
+    }
 }
 
 #[allow(clippy::wildcard_enum_match_arm, reason = "one thing is bent, the rest is straight")]
-impl Device for Bent {
+impl Around for Bent {
+    type Inner = SimDevice;
     type Handle = SimHandle;
 
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn inner(&self) -> &SimDevice {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut SimDevice {
+        &mut self.device
+    }
+
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         let mut raw = self.device.fetch(on, child)?;
         if let Some(raw) = &mut raw {
             match self.bend {
@@ -59,7 +79,7 @@ impl Device for Bent {
         Ok(raw)
     }
 
-    fn call(&mut self, call: &Call, private_data: &[u8]) -> Returned {
+    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Returned {
         if let (Bend::Migration, Call::Migrate { from, .. }) = (self.bend, call) {
             self.spare += 1;
             let spare = IdKey::from_bits(7 << 32 | self.spare).ok_or(Errno::EINVAL)?;
@@ -75,29 +95,23 @@ impl Device for Bent {
         returned
     }
 
-    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.local_addr(id)
-    }
-    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        self.device.peer_addr(id)
-    }
-    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
-        self.device.remote_ece(id)
-    }
-    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
         self.device.release(id, channel)
     }
-    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Returned {
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Returned {
         self.device.adopt(id, channel, handle)
     }
 }
 
 impl Pollable for Bent {
     fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        self.device.fd(on)
+        let fd = self.device.fd(on)?;
+        Some(if self.bend == Bend::Asleep { self.asleep.as_fd() } else { fd })
     }
+
     fn sibling(&self) -> Self {
-        Bent { device: self.device.sibling(), bend: self.bend, listening: Vec::new(), spare: 0 }
+        Bent::new(self.device.sibling(), self.bend)
     }
 }
 
@@ -138,12 +152,12 @@ struct BentReality {
 
 impl Reality for BentReality {
     fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
-        let wrap = |device| Bent { device, bend: self.bend, listening: Vec::new(), spare: 0 };
+        let wrap = |device| Bent::new(device, self.bend);
         let one = |program: &Program| {
             let schedule = if self.hurried { vec![Duration::ZERO; program.boundaries()] } else { Vec::new() };
             let ran = simulate_on(program, NUMBERS, Flavour::Linux6_12, &schedule, wrap);
             let phases = vec![Duration::ZERO; ran.limits.phases.len()];
-            Run { numbers: NUMBERS, trace: ran.trace, told: Told::default(), phases, whole: Duration::ZERO }
+            Run { numbers: NUMBERS, trace: ran.trace, told: ran.told, phases, whole: Duration::ZERO }
         };
         Ok(programs.iter().map(one).collect())
     }
@@ -153,8 +167,12 @@ impl Reality for BentReality {
     }
 }
 
+fn plan(seeds: Range<u64>) -> Plan {
+    Plan { seeds, batch: 10, limit: None, least: 1, deadline: None, failures: 1, shrink: false }
+}
+
 fn campaign(bend: Bend, hurried: bool, shrink: bool) -> Outcome {
-    let plan = Plan { seeds: 0..100, batch: 10, limit: None, failures: 1, shrink };
+    let plan = Plan { shrink, ..plan(0..100) };
     run(&plan, &mut BentReality { bend, hurried }, |_| {}).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -168,7 +186,8 @@ fn the_simulator_agrees_with_itself_under_every_schedule() {
 
 #[test]
 fn what_was_bent_is_found() {
-    for bend in [Bend::ListenTwice, Bend::Reason, Bend::PrivateData, Bend::Migration, Bend::Depths, Bend::Disconnect] {
+    use Bend::{Asleep, Depths, Disconnect, ListenTwice, Migration, PrivateData, Reason};
+    for bend in [ListenTwice, Reason, PrivateData, Migration, Depths, Disconnect, Asleep] {
         let outcome = campaign(bend, false, false);
         assert!(!outcome.disagreements.is_empty(), "{bend:?} was not found");
     }
@@ -219,13 +238,67 @@ fn a_run_that_is_too_slow_for_its_timers_is_not_judged() {
     assert_eq!(verdict, cmid_differential::judge::Verdict::TooSlow);
 }
 
+/// A kernel on which every run takes too long, and that is itself slow to say so.
+struct Busy {
+    takes: Duration,
+}
+
+impl Reality for Busy {
+    fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
+        std::thread::sleep(self.takes);
+        let mut runs = BentReality { bend: Bend::Nothing, hurried: false }.run(programs)?;
+        for run in &mut runs {
+            run.trace.a.clear();
+            run.phases.iter_mut().for_each(|phase| *phase = Duration::from_secs(1000));
+            run.whole = Duration::from_secs(1000);
+        }
+        Ok(runs)
+    }
+
+    fn flavour(&self) -> Flavour {
+        Flavour::Linux6_12
+    }
+}
+
 #[test]
-fn enough_is_reached() {
-    // What only a kernel tells, or what is rare, is left to the campaign there.
-    let rare = ["a migration with unread events in the kernel", "rejected, stale"];
-    let plan = Plan { seeds: 0..250, batch: 50, limit: None, failures: 1, shrink: false };
+fn what_is_repeated_ends_at_the_deadline_and_nothing_agreed_is_no_success() {
+    // Those in which some timer runs: the others differ.
+    let is_timed = |&seed: &u64| {
+        let limits = simulate(&generate::program(seed), NUMBERS, Flavour::Linux6_12, &[]).limits;
+        limits.whole.is_some() || limits.phases.iter().any(Option::is_some)
+    };
+    let seed = (0..400).find(is_timed).unwrap_or_else(|| panic!("no program has a timer"));
+    let plan = Plan { deadline: Some(Duration::from_millis(20)), ..plan(seed..seed + 1) };
+    let outcome = run(&plan, &mut Busy { takes: Duration::from_millis(15) }, |_| {}).unwrap();
+    assert_eq!((outcome.undecided.as_slice(), outcome.agreed), ([seed].as_slice(), 0));
+    assert!(outcome.repeated < 3, "{outcome}");
+    assert_eq!(outcome.objections(&plan, false), ["only 0 agree, of 1 at least"]);
+}
+
+#[test]
+fn a_limit_in_time_does_not_make_fewer_enough() {
+    let plan = Plan { limit: Some(Duration::ZERO), least: 35, ..plan(0..100) };
     let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false }, |_| {}).unwrap();
-    let missing: Vec<_> = outcome.coverage.missing().into_iter().filter(|name| !rare.contains(name)).collect();
-    println!("{}", outcome.coverage);
-    assert!(missing.is_empty(), "{missing:?}");
+    assert_eq!((outcome.agreed, outcome.not_run), (40, 60));
+    assert_eq!(outcome.objections(&plan, false), Vec::<String>::new());
+    assert!(!outcome.objections(&plan, true).is_empty(), "so few reach everything");
+}
+
+#[test]
+fn few_may_be_undecided_and_none_may_differ_or_be_left_out_unasked() {
+    let plan = plan(0..100);
+    let told = |outcome: Outcome| outcome.objections(&plan, false).len();
+    let fine = Outcome { agreed: 98, ..Outcome::default() };
+    assert_eq!(told(Outcome { undecided: vec![1, 2], ..fine.clone() }), 0);
+    assert_eq!(told(Outcome { undecided: vec![1, 2, 3], ..fine.clone() }), 1);
+    assert_eq!(told(Outcome { not_run: 2, ..fine }), 1);
+    assert_eq!(told(campaign(Bend::Disconnect, false, false)), 2, "one differs, and those after it were not run");
+}
+
+#[test]
+fn enough_is_reached_every_day() {
+    let plan = plan(FIRST_SEED..FIRST_SEED + LEAST);
+    let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false }, |_| {}).unwrap();
+    println!("{outcome}");
+    assert_eq!(outcome.objections(&plan, true), Vec::<String>::new());
 }

@@ -5,17 +5,22 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use cmid_differential::campaign::{FIRST_SEED, LEAST};
 use cmid_softroce::Kernel;
 
 use crate::context::Context;
 use crate::{guest, host};
 
-/// Seconds that the step of every day gives to new programs; what was begun is finished.
+/// Seconds that the step of every day gives to new programs, if [`LEAST`] agree by then.
 const SHORT: u64 = 70;
-/// Its first program. The same every day: what was found once is found again.
-const FIRST_SEED: u64 = 1;
+/// Seconds after which nothing new begins in the VM, of those that [`LIMIT`] gives it: it has to start, and to end what it does.
+const DEADLINE: u64 = 300;
+/// The limit in seconds for the step of every day.
+pub(crate) const LIMIT: u64 = 420;
 /// More than fit.
 const MOST: u64 = 100_000;
+/// The limit in seconds for the steps that take longer.
+pub(crate) const LONG_LIMIT: u64 = 3600;
 
 /// What is knowingly different; that it is up to date is a test of `cmid-differential`.
 const DOCUMENT: &str = "docs/differences.md";
@@ -52,6 +57,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let mut command = program(context, arguments.kernel);
     command.extend(["--seed".into(), arguments.seed.to_string().into()]);
     command.extend(["--programs".into(), arguments.programs.to_string().into()]);
+    command.extend(["--deadline".into(), before(arguments.timeout).to_string().into()]);
     if let Some(program) = &arguments.program {
         command.extend(["--program".into(), program.into()]);
     }
@@ -61,9 +67,32 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
 /// The step of every day: as many programs as there is time for.
 pub(crate) fn command(context: &Context, kernel: Kernel) -> Vec<OsString> {
     let mut command = program(context, kernel);
-    let values = [("--seed", FIRST_SEED), ("--programs", MOST), ("--seconds", SHORT)];
-    command.extend(values.into_iter().flat_map(|(name, value)| [name.into(), value.to_string().into()]));
+    let values = [("--programs", MOST), ("--seconds", SHORT), ("--least", LEAST), ("--deadline", DEADLINE)];
+    command.extend(options(&values));
     command
+}
+
+/// The steps that take longer. The timers of 6.1 are longer, too.
+pub(crate) fn at_length(context: &Context, kernel: Kernel) -> Vec<OsString> {
+    let programs = match kernel {
+        Kernel::V6_12 | Kernel::Ubuntu => 2000,
+        Kernel::V6_1 => 500,
+    };
+    let mut command = program(context, kernel);
+    // All but the few that may stay undecided.
+    let values = [("--programs", programs), ("--least", programs - programs / 50), ("--deadline", before(LONG_LIMIT))];
+    command.extend(options(&values));
+    command
+}
+
+fn options(values: &[(&str, u64)]) -> impl Iterator<Item = OsString> {
+    let first = ("--seed", FIRST_SEED);
+    [first].into_iter().chain(values.iter().copied()).flat_map(|(name, value)| [name.into(), value.to_string().into()])
+}
+
+/// When to begin no more, to be done in time.
+const fn before(limit: u64) -> u64 {
+    limit - limit / 5
 }
 
 fn program(context: &Context, kernel: Kernel) -> Vec<OsString> {

@@ -99,7 +99,7 @@ const STEPS: &[Step] = &[
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
     Step {
         name: "random programs: the simulator and the kernel agree",
-        work: GuestCommand(On::Asked, 300, differential::command),
+        work: GuestCommand(On::Asked, differential::LIMIT, differential::command),
     },
     Step { name: "faults on soft-RoCE", work: Faults(On::Kernel(Kernel::V6_12), 600) },
     Step { name: "rping against rdma-core's", work: GuestCommand(On::Asked, 600, interop::command) },
@@ -143,5 +143,13 @@ const SLOW: &[Step] = &[
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
     Step { name: "planted bugs are found", work: Host(planted::all) },
     Step { name: "faults on soft-RoCE, with every driver", work: Guests("6.12", faults::at_length) },
+    Step {
+        name: "2,000 random programs: the simulator and the kernel agree",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), differential::LONG_LIMIT, differential::at_length),
+    },
+    Step {
+        name: "500 random programs: the simulator and the older kernel agree",
+        work: GuestCommand(On::Kernel(Kernel::V6_1), differential::LONG_LIMIT, differential::at_length),
+    },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
 ];
