@@ -94,6 +94,8 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -
     let late = || plan.deadline.is_some_and(|limit| began.elapsed() >= limit);
     while !late() {
         let over = plan.limit.is_some_and(|limit| began.elapsed() >= limit) && outcome.agreed >= plan.least;
+        // The last fifth is for repeats.
+        let over = over || plan.deadline.is_some_and(|limit| began.elapsed() >= limit * 4 / 5);
         let over = over || next == plan.seeds.end || outcome.disagreements.len() >= plan.failures;
         let repeats = again.len() >= REPEATED_AT_ONCE || over;
         let batch = if repeats {
