@@ -197,3 +197,15 @@ fn an_event_stays_where_it_is_when_those_behind_it_vanish() {
     stage.sees(here, first, cm(CmEvent::AddrChange));
     stage.ends(&[first], &[here]);
 }
+
+#[test]
+fn an_id_does_not_listen_while_one_ack_is_owed() {
+    let (mut stage, here) = Stage::on(Acks::Explicit);
+    let id = stage.id(Some(here));
+    stage.says(id, CmEvent::AddrChange);
+    let event = stage.expect_event(here, id, cm(CmEvent::AddrChange));
+    stage.refuses(id, LISTEN, Why::OwesAcks);
+    stage.acks(event);
+    stage.does(id, LISTEN);
+    stage.ends(&[id], &[here]);
+}
