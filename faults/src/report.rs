@@ -7,8 +7,8 @@ use std::path::Path;
 use cmid_conformance::{Check, DriverName, Failure};
 use serde::{Deserialize, Serialize};
 
-use crate::entries;
-use crate::entry::Speed;
+use crate::entry::{Speed, agree};
+use crate::{Entry, Told, entries};
 
 /// The outcomes on one kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,20 @@ pub struct Findings {
 }
 
 impl Findings {
+    /// Without what has passed when something else was to be told on this kernel: that has not been shown.
+    fn up_to_date(&self, entry: &Entry, kernel: &str) -> Self {
+        let wanted = Told::all_on(entry.told, kernel);
+        let holds = |outcome: &Outcome| match outcome {
+            Outcome::Passed(told) => agree(&wanted, told).is_ok(),
+            Outcome::Failed(_) => true,
+        };
+        let drivers = self.drivers.iter().filter(|(_, outcome)| holds(outcome));
+        Findings {
+            speed: self.speed,
+            drivers: drivers.map(|(name, outcome)| (name.clone(), outcome.clone())).collect(),
+        }
+    }
+
     /// Whether it passed with every driver that it ran with.
     #[must_use]
     pub fn passed(&self) -> bool {
@@ -60,15 +74,26 @@ impl Report {
         findings.drivers.insert(driver.into(), outcome);
     }
 
-    /// Adds what another report says, which is newer, and forgets scenarios that are no more.
-    pub fn merge(&mut self, newer: Report) {
+    /// Adds what another report of this kernel says, which is newer.
+    pub fn merge(&mut self, newer: Report, kernel: &str) {
         self.environment = newer.environment;
         for (name, findings) in newer.scenarios {
             let known = self.scenarios.entry(name).or_insert_with(|| findings.clone());
             known.speed = findings.speed;
             known.drivers.extend(findings.drivers);
         }
-        self.scenarios.retain(|name, _| entries().iter().any(|entry| entry.name == name));
+        self.forget_what_is_out_of_date(kernel);
+    }
+
+    /// Forgets scenarios that are no more, and what has passed when something else was to be told.
+    pub fn forget_what_is_out_of_date(&mut self, kernel: &str) {
+        self.scenarios.retain(|name, findings| {
+            let entry = entries().iter().find(|entry| entry.name == name);
+            entry.is_some_and(|entry| {
+                *findings = findings.up_to_date(entry, kernel);
+                !findings.drivers.is_empty()
+            })
+        });
     }
 
     /// Which scenarios of this speed failed, or are in the list for one of these drivers and did not run with it.
@@ -128,6 +153,18 @@ impl fmt::Display for Difference {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_passed_when_something_else_was_to_be_told_is_forgotten() {
+        let entry = &entries()[0];
+        let now = entry.told.iter().flat_map(|told| told.on("6.12").first().map(|line| (*line).to_owned())).collect();
+        let (mut report, mut newer) = (Report::new("here"), Report::new("here"));
+        report.note(entry.name, entry.speed, "epoll", Outcome::Passed(vec!["something else".into()]));
+        newer.note(entry.name, entry.speed, "mio", Outcome::Passed(now));
+        report.merge(newer, "6.12");
+        let left: Vec<_> = report.scenarios[entry.name].drivers.keys().collect();
+        assert_eq!(left, ["mio"]);
+    }
 
     #[test]
     fn what_failed_or_did_not_run_is_a_difference() {

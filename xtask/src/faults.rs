@@ -129,7 +129,12 @@ fn recorded_path(context: &Context, kernel: Kernel) -> PathBuf {
 
 fn recorded(context: &Context, kernel: Kernel) -> Result<Report> {
     let path = recorded_path(context, kernel);
-    if path.exists() { Ok(Report::read(&path)?) } else { Ok(Report::new(format!("Linux {}", kernel.series()))) }
+    if !path.exists() {
+        return Ok(Report::new(format!("Linux {}", kernel.series())));
+    }
+    let mut report = Report::read(&path)?;
+    report.forget_what_is_out_of_date(kernel.series());
+    Ok(report)
 }
 
 /// Makes the reports that runs have left the recorded results, and renders the table from them.
@@ -139,7 +144,7 @@ pub(crate) fn record(context: &Context) -> Result<()> {
         for speed in [Speed::Fast, Speed::Slow] {
             let path = report_path(context, kernel, speed)?;
             if path.exists() {
-                results.merge(Report::read(&path)?);
+                results.merge(Report::read(&path)?, kernel.series());
             }
         }
         if !results.scenarios.is_empty() {
