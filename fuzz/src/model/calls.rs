@@ -21,7 +21,23 @@ impl Kernel {
             self.destroy(no);
             return Ok(());
         }
-        if id.removed {
+        if let Call::Leave { group, .. } = *call
+            && let Some(at) = id.refused.iter().position(|&refused| refused == group)
+        {
+            // librdmacm has no record of it. A core that hears late of a refused join has given the join up already, and
+            // keeps the membership until it is left.
+            self.id_mut(no).refused.swap_remove(at);
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        let outcome = self.ask(no, call, from_to, refused);
+        if let (Call::Join { group, .. }, Err(_)) = (call, outcome) {
+            self.id_mut(no).refused.push(*group);
+        }
+        outcome
+    }
+
+    fn ask(&mut self, no: No, call: &Call, from_to: Option<(File, File)>, refused: Option<Errno>) -> Outcome {
+        if self.id(no).removed {
             // The record of a membership goes even so.
             if let Call::Leave { .. } = call {
                 self.leave(no, call);

@@ -192,6 +192,7 @@ impl Id {
             qp: false,
             connect_error: false,
             groups: Vec::new(),
+            refused: Vec::new(),
         }
     }
 }

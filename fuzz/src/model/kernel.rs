@@ -68,6 +68,8 @@ pub(crate) struct Id {
     /// The library could not finish the connection, and swallows what comes of it.
     pub(crate) connect_error: bool,
     pub(crate) groups: Vec<Membership>,
+    /// Joins that it has refused, if nobody has left them.
+    pub(crate) refused: Vec<GroupKey>,
 }
 
 /// A membership in a multicast group.

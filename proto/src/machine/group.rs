@@ -86,7 +86,8 @@ impl Core {
     }
 
     pub(super) fn join_begun(&mut self, key: IdKey, group: GroupKey, outcome: Outcome) -> Result<(), Failure> {
-        // An event that came before the outcome is the newer word.
+        // An event that came before the outcome, or the deadline, is the newer word. Such a membership is kept until it is left,
+        // which librdmacm answers with EADDRNOTAVAIL if it has no record of it.
         let open = self.groups.get(group).is_some_and(|group| group.phase == GroupPhase::Joining);
         match outcome {
             Err(errno) if open => {
