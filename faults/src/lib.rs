@@ -8,8 +8,8 @@
 //! Around each scenario the program `faults` sees to it that
 //!
 //! - **nothing hangs**: a scenario is a process with a bound on its time, and one that is killed at it has failed;
-//! - **nothing leaks**: when all is destroyed, the process has as many descriptors as before, and the kernel counts as
-//!   many ids, QPs, CQs, PDs, MRs and contexts on the two devices as before;
+//! - **nothing leaks**: when all is destroyed, the process has no more descriptors than before, and the kernel counts no
+//!   more ids, QPs, CQs, PDs and MRs of it on the two devices. Files of devices do not count: librdmacm keeps them open;
 //! - the core's books are in order, and no driver has met anything impossible ([`Bench::clean`]).
 //!
 //! The wires are independent of each other, so that most scenarios run at the same time.

@@ -179,7 +179,7 @@ fn render(context: &Context) -> Result<String> {
     let mut text = String::from(
         "# Faults on the real kernel\n\nWhat goes wrong, and what an application that uses the core's deadlines (two seconds here) is then told, line by line: \
          events with their statuses, and what its requests answer. Each scenario fails if anything else, or anything more, is told; if it is not over \
-         within its bound; if destroying all ids takes more than five seconds; if a descriptor, an id, a QP, a CQ, a PD or an MR is left; \
+         within its bound; if destroying all ids takes more than five seconds; if a descriptor (but those of devices, which librdmacm keeps), an id, a QP, a CQ, a PD or an MR is left; \
          or if the core's books are not in order. Rendered from `faults/src/scenarios/` and `faults/results/` by `cargo xtask diagrams`; do not edit. \
          `cargo xtask faults [--kernel 6.1] [--slow] [NAME...]` runs them.\n\n\
          The two hosts are two soft-RoCE devices on a veth pair; messages are lost by a filter where they come in. \
