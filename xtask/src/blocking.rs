@@ -5,11 +5,11 @@ use std::os::unix::ffi::OsStringExt;
 
 use cmid_softroce::Kernel;
 
-use crate::context::Context;
+use crate::context::{Context, this_program};
 
 /// The command to run in the VM. The programs are handed over as arguments: their paths may hold anything.
 pub(crate) fn command(context: &Context, _: Kernel) -> Vec<OsString> {
-    let this = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
+    let this = this_program().unwrap_or_else(|_| "xtask".into());
     vec![
         "sh".into(),
         "-c".into(),

@@ -82,6 +82,14 @@ impl Context {
     }
 }
 
+/// The path of this program. A step that builds the whole workspace may have put a new build of it in its place: then Linux
+/// says that ours is deleted.
+pub(crate) fn this_program() -> Result<PathBuf> {
+    let this = env::current_exe().context("this program")?;
+    let path = this.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
+    Ok(path.filter(|path| path.exists()).unwrap_or(this))
+}
+
 /// Runs a program and returns what it writes to standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let what = format!("{command:?}");

@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use cmid_softroce::{Kernel, Options};
 
+use crate::context::this_program;
+
 /// Runs a command for at most `limit` seconds; it may write to these directories.
 pub(crate) fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>) -> Result<()> {
     let options = Options { kernel, timeout: Duration::from_secs(limit), writable, ..Options::default() };
@@ -39,7 +41,7 @@ pub(crate) fn run_at_once(jobs: Vec<Job>, limit: u64, directory: &Path) -> Resul
     let begin = |job: Job| -> Result<(String, PathBuf, Child)> {
         let log = directory.join(format!("{}.log", job.name));
         let output = File::create(&log).with_context(|| log.display().to_string())?;
-        let this = std::env::current_exe().context("this program")?;
+        let this = this_program()?;
         let mut command = Command::new(this);
         command.args(["softroce", "--kernel", job.kernel.series(), "--timeout", &limit.to_string(), "--rw"]);
         command.arg(directory).arg("--").args(job.command).stdout(output.try_clone()?).stderr(output);

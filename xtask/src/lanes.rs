@@ -1,13 +1,12 @@
 //! Steps in the VM, a few at a time: most of them wait for the kernel's timers most of the time.
 
 use crate::{
-    context::Context,
+    context::{Context, this_program},
     programme::Programme,
     step::{Outcome, Place},
 };
 use anyhow::{Context as _, Error, Result, ensure};
 use std::{
-    env,
     io::{self, BufRead as _, BufReader},
     process::{Command, Stdio},
     sync::{
@@ -53,7 +52,7 @@ fn in_lanes<T: Sync>(lanes: usize, steps: &[T], step: impl Fn(&T) -> Ended + Syn
 /// Runs the step in a process of its own, which the step's limit ends.
 fn run_apart(context: &Context, programme: Programme, place: &Place<'_>) -> Result<()> {
     let (output, input) = io::pipe().context("a pipe")?;
-    let mut command = Command::new(env::current_exe().context("this program")?);
+    let mut command = Command::new(this_program()?);
     command.args(["step", place.step.name, "--kernel", context.kernel.series()]);
     command.args(matches!(programme, Programme::Slow).then_some("--slow"));
     let mut child = command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).spawn()?;
