@@ -5,44 +5,50 @@ use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
 use core::num::NonZeroU32;
 
-use slab::Slab;
-
 use crate::key::Key;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Arena<K, T> {
-    slab: Slab<T>,
-    /// The generation of each slot that was ever used: of its tenant, or of the next one.
-    generations: Vec<NonZeroU32>,
+    slots: Vec<Slot<T>>,
+    /// Slots without a tenant; the last is the next to be used.
+    vacant: Vec<u32>,
     limit: usize,
     key: PhantomData<fn() -> K>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Slot<T> {
+    /// Of the tenant, or of the next one.
+    generation: NonZeroU32,
+    tenant: Option<T>,
+}
+
 impl<K: Key, T> Arena<K, T> {
     pub(crate) fn new(limit: u32) -> Self {
-        Arena { slab: Slab::new(), generations: Vec::new(), limit: limit as usize, key: PhantomData }
+        Arena { slots: Vec::new(), vacant: Vec::new(), limit: limit as usize, key: PhantomData }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.slab.len()
+        self.slots.len() - self.vacant.len()
     }
 
     /// The key that the next insertion gives; `None` at the limit.
     pub(crate) fn next_key(&self) -> Option<K> {
-        if self.slab.len() >= self.limit {
+        if self.len() >= self.limit {
             return None;
         }
-        let index = self.slab.vacant_key();
-        let generation = self.generations.get(index).copied().unwrap_or(NonZeroU32::MIN);
+        let index = self.vacant.last().map_or(self.slots.len(), |&index| index as usize);
+        let generation = self.slots.get(index).map_or(NonZeroU32::MIN, |slot| slot.generation);
         u32::try_from(index).ok().map(|index| K::new(index, generation))
     }
 
     /// `None`, and the value dropped, at the limit.
     pub(crate) fn insert(&mut self, value: T) -> Option<K> {
         let key = self.next_key()?;
-        let index = self.slab.insert(value);
-        if index == self.generations.len() {
-            self.generations.push(NonZeroU32::MIN);
+        self.vacant.pop();
+        match self.slots.get_mut(key.index()) {
+            Some(slot) => slot.tenant = Some(value),
+            None => self.slots.push(Slot { generation: key.generation(), tenant: Some(value) }),
         }
         Some(key)
     }
@@ -51,33 +57,34 @@ impl<K: Key, T> Arena<K, T> {
         self.get(key).is_some()
     }
 
+    #[inline]
     pub(crate) fn get(&self, key: K) -> Option<&T> {
-        if self.generations.get(key.index()) == Some(&key.generation()) { self.slab.get(key.index()) } else { None }
+        self.slots.get(key.index()).filter(|slot| slot.generation == key.generation())?.tenant.as_ref()
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
-        if self.generations.get(key.index()) == Some(&key.generation()) { self.slab.get_mut(key.index()) } else { None }
+        self.slots.get_mut(key.index()).filter(|slot| slot.generation == key.generation())?.tenant.as_mut()
     }
 
     pub(crate) fn remove(&mut self, key: K) -> Option<T> {
-        self.get(key)?;
-        let generation = &mut self.generations[key.index()];
+        let slot = self.slots.get_mut(key.index()).filter(|slot| slot.generation == key.generation())?;
+        let tenant = slot.tenant.take()?;
         // After 2^32 tenants of one slot a key could come back; no id lives that long.
-        *generation = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        self.slab.try_remove(key.index())
+        slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        self.vacant.push(key.index() as u32);
+        Some(tenant)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
-        self.slab.iter().map(|(index, value)| (K::new(index as u32, self.generations[index]), value))
+        let tenants = self.slots.iter().enumerate();
+        tenants.filter_map(|(index, slot)| Some((K::new(index as u32, slot.generation), slot.tenant.as_ref()?)))
     }
 }
 
 impl<K: Key, T: PartialEq> PartialEq for Arena<K, T> {
     fn eq(&self, other: &Self) -> bool {
-        self.limit == other.limit
-            && self.generations == other.generations
-            && self.slab.vacant_key() == other.slab.vacant_key()
-            && self.slab.iter().eq(other.slab.iter())
+        self.limit == other.limit && self.slots == other.slots && self.vacant.last() == other.vacant.last()
     }
 }
 
@@ -85,10 +92,7 @@ impl<K: Key, T: Eq> Eq for Arena<K, T> {}
 
 impl<K, T: Hash> Hash for Arena<K, T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.generations.hash(state);
-        for (index, value) in &self.slab {
-            (index, value).hash(state);
-        }
+        self.slots.hash(state);
     }
 }
 
