@@ -1,13 +1,14 @@
-//! Deadlines: a binary heap in which each id stands at most once and knows its place, so that a deadline is dropped
-//! when its operation ends instead of lingering until it passes.
+//! Deadlines: a heap in which each id stands at most once and knows its place, so that a deadline is dropped when its
+//! operation ends instead of lingering until it passes.
 
 use alloc::vec::Vec;
 
 use crate::key::IdKey;
 use crate::time::Time;
 
-/// Where an entry went: to be noted in the id.
-pub(crate) type Moved<'a> = &'a mut dyn FnMut(IdKey, Option<u32>);
+/// Children of a place: with four the heap is half as high as with two, and most of what a step costs is to note in an id
+/// that its entry has moved.
+const CHILDREN: usize = 4;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Alarms {
@@ -28,8 +29,9 @@ impl Alarms {
         self.heap.get(place as usize).copied()
     }
 
-    /// Sets the deadline of an id that stands at `place`; [`Time::NEVER`] removes it.
-    pub(crate) fn set(&mut self, place: Option<u32>, due: Time, id: IdKey, moved: Moved<'_>) {
+    /// Sets the deadline of an id that stands at `place`; [`Time::NEVER`] removes it. `moved` is told where an entry went,
+    /// to note it in the id.
+    pub(crate) fn set(&mut self, place: Option<u32>, due: Time, id: IdKey, mut moved: impl FnMut(IdKey, Option<u32>)) {
         match place.map(|place| place as usize) {
             None if due == Time::NEVER => {}
             None => {
@@ -37,10 +39,9 @@ impl Alarms {
                 self.settle(self.heap.len() - 1, moved);
             }
             Some(at) if due == Time::NEVER => {
-                let last = self.heap.len() - 1;
                 self.heap.swap_remove(at);
                 moved(id, None);
-                if at != last {
+                if at < self.heap.len() {
                     self.settle(at, moved);
                 }
             }
@@ -51,24 +52,32 @@ impl Alarms {
         }
     }
 
-    /// Moves the entry at `at` to where it belongs and tells every entry that changed its place.
-    fn settle(&mut self, mut at: usize, moved: Moved<'_>) {
-        while at > 0 && self.heap[at] < self.heap[(at - 1) / 2] {
-            self.swap(at, (at - 1) / 2, moved);
-            at = (at - 1) / 2;
-        }
-        while let Some(child) = (2 * at + 1..(2 * at + 3).min(self.heap.len())).min_by_key(|&child| self.heap[child])
-            && self.heap[child] < self.heap[at]
+    /// Moves the entry at `at` to where it belongs: those in its way move by one place each.
+    fn settle(&mut self, mut at: usize, mut moved: impl FnMut(IdKey, Option<u32>)) {
+        let entry = self.heap[at];
+        while let Some(parent) = at.checked_sub(1).map(|before| before / CHILDREN)
+            && entry < self.heap[parent]
         {
-            self.swap(at, child, moved);
+            self.put(at, self.heap[parent], &mut moved);
+            at = parent;
+        }
+        while let Some(child) = self.first_child(at)
+            && self.heap[child] < entry
+        {
+            self.put(at, self.heap[child], &mut moved);
             at = child;
         }
-        moved(self.heap[at].1, Some(at as u32));
+        self.put(at, entry, &mut moved);
     }
 
-    fn swap(&mut self, a: usize, b: usize, moved: Moved<'_>) {
-        self.heap.swap(a, b);
-        moved(self.heap[a].1, Some(a as u32));
-        moved(self.heap[b].1, Some(b as u32));
+    /// The child of a place that comes before its siblings.
+    fn first_child(&self, at: usize) -> Option<usize> {
+        let begin = CHILDREN * at + 1;
+        (begin..(begin + CHILDREN).min(self.heap.len())).min_by_key(|&child| self.heap[child])
+    }
+
+    fn put(&mut self, at: usize, entry: (Time, IdKey), moved: &mut impl FnMut(IdKey, Option<u32>)) {
+        self.heap[at] = entry;
+        moved(entry.1, Some(at as u32));
     }
 }

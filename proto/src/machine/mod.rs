@@ -354,7 +354,7 @@ impl Core {
         let Some(id) = self.ids.get(key) else { return };
         let (place, due) = (id.alarm, id.due());
         let ids = &mut self.ids;
-        self.alarms.set(place, due, key, &mut |key, place| {
+        self.alarms.set(place, due, key, |key, place| {
             if let Some(id) = ids.get_mut(key) {
                 id.alarm = place;
             }
