@@ -45,11 +45,11 @@ pub const fn private_data_max(verb: Verb, service: Service) -> usize {
 }
 
 /// Decides what the table leaves open.
-pub(crate) fn check(id: &Id, request: &Request<'_>) -> Result<(), Why> {
+pub(crate) fn check(id: &Id, verb: Verb, request: &Request<'_>) -> Result<(), Why> {
     let service = id.port_space.service();
-    let (len, max) = (request.private_data().len(), private_data_max(request.verb(), service));
-    if len > max {
-        return Err(Why::PrivateDataTooLong { len, max });
+    let len = request.private_data().len();
+    if len > 0 && len > private_data_max(verb, service) {
+        return Err(Why::PrivateDataTooLong { len, max: private_data_max(verb, service) });
     }
     match *request {
         Request::ResolveAddr { src: Some(src), dst } if src.is_ipv4() != dst.is_ipv4() => Err(Why::BadAddress),

@@ -6,7 +6,7 @@ use crate::errno::Errno;
 use crate::error::Why;
 use crate::event::CmEvent;
 use crate::key::{ChannelKey, GroupKey, IdKey, Token};
-use crate::mail::{Letter, Thread};
+use crate::mail::{Enclosed, Letter, Thread};
 use crate::request::{Acks, PortSpace, Service, Verb};
 use crate::state::State;
 use crate::time::Time;
@@ -32,6 +32,8 @@ pub(crate) struct Id {
     pub(crate) quiesce: Option<Quiesce>,
     /// The call that is queued or under way.
     pub(crate) call: Option<Token>,
+    /// The private data of that call.
+    pub(crate) call_data: Option<Enclosed>,
     /// Events delivered and not acked; for a listener its requests count here.
     pub(crate) owed: u32,
     /// Its undelivered events, in order.
@@ -183,6 +185,7 @@ impl Id {
             doing: Doing::Nothing,
             quiesce: None,
             call: None,
+            call_data: None,
             owed: 0,
             mail: Thread::EMPTY,
             deadline: Time::NEVER,
@@ -222,6 +225,12 @@ impl Id {
             | Doing::Answer
             | Doing::Destroy => false,
         }
+    }
+
+    /// Whether something may wait for the application's last ack: a migration, a destruction, or the move of a request's id
+    /// to where its listener's events are delivered.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.quiesce.is_some() || self.state == State::Destroying || self.line != self.home
     }
 
     /// What is under way for it, as the reason to refuse anything else.

@@ -3,6 +3,7 @@
 //! Both lists run through one slab, so that moving the k events of an id costs k steps whatever else there is.
 
 use core::hash::{Hash, Hasher};
+use core::num::NonZeroU32;
 
 use slab::Slab;
 
@@ -10,9 +11,23 @@ use crate::event::{Datagram, EventKind, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
 
-/// The place of an event in the slab.
+/// A place in a slab, such that an `Option` of it takes no more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Letter(u32);
+struct Place(NonZeroU32);
+
+impl Place {
+    fn new(index: usize) -> Self {
+        Place(NonZeroU32::MIN.saturating_add(index as u32))
+    }
+
+    fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+/// The place of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Letter(Place);
 
 /// A list through the slab: its ends and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +42,16 @@ impl Thread {
     pub(crate) fn head(&self) -> Option<Letter> {
         self.ends.map(|(head, _)| head)
     }
+
+    /// A letter between these two is taken out.
+    fn shrink(&mut self, letter: Letter, before: Option<Letter>, after: Option<Letter>) {
+        self.ends = self.ends.and_then(|(head, tail)| {
+            let head = if head == letter { after } else { Some(head) };
+            let tail = if tail == letter { before } else { Some(tail) };
+            head.zip(tail)
+        });
+        self.len -= 1;
+    }
 }
 
 /// An event as it is stored.
@@ -38,17 +63,16 @@ pub(crate) struct Stored {
     pub(crate) kind: EventKind,
     pub(crate) status: i32,
     pub(crate) param: ReceivedParam,
-    pub(crate) datagram: Option<Datagram>,
     /// For events of a multicast membership.
     pub(crate) group: Option<GroupKey>,
-    pub(crate) data: Option<Data>,
+    pub(crate) enclosed: Option<Enclosed>,
 }
 
 impl Stored {
     /// An event that the core makes itself.
     pub(crate) fn made(id: IdKey, kind: EventKind, status: i32) -> Self {
         let param = ReceivedParam::default();
-        Stored { id, listener: None, kind, status, param, datagram: None, group: None, data: None }
+        Stored { id, listener: None, kind, status, param, group: None, enclosed: None }
     }
 
     pub(crate) fn owner(&self) -> IdKey {
@@ -64,9 +88,20 @@ impl Stored {
     }
 }
 
-/// The place of private data, kept apart from the events because few have any.
+/// The place of an enclosure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Data(u32);
+pub(crate) struct Enclosed(Place);
+
+/// What is kept apart from events and calls because few have any: it is larger than all the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Enclosure {
+    pub(crate) private_data: PrivateData,
+    pub(crate) datagram: Option<Datagram>,
+}
+
+impl Enclosure {
+    pub(crate) const NOTHING: Enclosure = Enclosure { private_data: PrivateData::EMPTY, datagram: None };
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Node {
@@ -78,11 +113,11 @@ struct Node {
     next: Option<Letter>,
 }
 
-/// The slab of events and that of private data.
+/// The slab of events and that of enclosures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mail {
     nodes: Slab<Node>,
-    data: Slab<PrivateData>,
+    enclosures: Slab<Enclosure>,
     of_device: u32,
 }
 
@@ -93,52 +128,81 @@ impl Mail {
         self.of_device
     }
 
-    /// How many private data are stored, of events and of calls.
-    pub(crate) fn data_len(&self) -> usize {
-        self.data.len()
+    /// How many enclosures are stored, of events and of calls.
+    pub(crate) fn enclosures_len(&self) -> usize {
+        self.enclosures.len()
     }
 
-    /// How many events have private data.
-    pub(crate) fn letters_with_data(&self) -> usize {
-        self.nodes.iter().filter(|(_, node)| node.stored.data.is_some()).count()
+    /// How many events have an enclosure.
+    pub(crate) fn letters_with_enclosure(&self) -> usize {
+        self.nodes.iter().filter(|(_, node)| node.stored.enclosed.is_some()).count()
     }
 
     pub(crate) fn nodes_len(&self) -> usize {
         self.nodes.len()
     }
 
-    pub(crate) fn keep(&mut self, bytes: &[u8]) -> Option<Data> {
-        if bytes.is_empty() { None } else { Some(Data(self.data.insert(PrivateData::copy_of(bytes)) as u32)) }
+    /// `None` if there is nothing to keep.
+    #[inline]
+    pub(crate) fn keep(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> Option<Enclosed> {
+        if private_data.is_empty() && datagram.is_none() {
+            return None;
+        }
+        let enclosure = Enclosure { private_data: PrivateData::copy_of(private_data), datagram };
+        Some(Enclosed(Place::new(self.enclosures.insert(enclosure))))
     }
 
-    pub(crate) fn data(&self, data: Option<Data>) -> &[u8] {
-        data.and_then(|Data(at)| self.data.get(at as usize)).map_or(&[], |data| data)
+    #[inline]
+    pub(crate) fn enclosure(&self, enclosed: Option<Enclosed>) -> &Enclosure {
+        enclosed.and_then(|Enclosed(at)| self.enclosures.get(at.index())).unwrap_or(&Enclosure::NOTHING)
     }
 
-    pub(crate) fn drop_data(&mut self, data: Option<Data>) -> PrivateData {
-        data.and_then(|Data(at)| self.data.try_remove(at as usize)).unwrap_or(PrivateData::EMPTY)
+    /// Forgets it.
+    #[inline]
+    pub(crate) fn discard(&mut self, enclosed: Option<Enclosed>) {
+        if let Some(Enclosed(at)) = enclosed {
+            drop(self.enclosures.try_remove(at.index()));
+        }
     }
 
     /// Stores an event on no list.
+    #[inline]
     pub(crate) fn store(&mut self, stored: Stored) -> Letter {
-        Letter(self.nodes.insert(Node { stored, before: None, after: None, next: None }) as u32)
+        Letter(Place::new(self.nodes.insert(Node { stored, before: None, after: None, next: None })))
     }
 
+    #[inline]
     pub(crate) fn get(&self, letter: Letter) -> &Stored {
-        &self.nodes[letter.0 as usize].stored
+        &self.nodes[letter.0.index()].stored
     }
 
     /// Takes an event that is on no list.
+    #[inline]
     pub(crate) fn take(&mut self, letter: Letter) -> Stored {
-        self.nodes.remove(letter.0 as usize).stored
+        self.nodes.remove(letter.0.index()).stored
     }
 
+    #[inline]
     fn node(&mut self, letter: Letter) -> &mut Node {
-        &mut self.nodes[letter.0 as usize]
+        &mut self.nodes[letter.0.index()]
     }
 
     /// Appends to a channel's list.
+    #[inline]
     pub(crate) fn append(&mut self, channel: &mut Thread, letter: Letter) {
+        self.link(channel, letter);
+        self.of_device += u32::from(self.get(letter).of_device());
+    }
+
+    /// Takes out of a channel's list, wherever it stands.
+    #[inline]
+    pub(crate) fn unlink(&mut self, channel: &mut Thread, letter: Letter) {
+        self.cut(channel, letter);
+        self.of_device -= u32::from(self.get(letter).of_device());
+    }
+
+    /// As [`append`](Mail::append), of what is counted already.
+    pub(crate) fn link(&mut self, channel: &mut Thread, letter: Letter) {
         let last = channel.ends.map(|(_, tail)| tail);
         let node = self.node(letter);
         (node.before, node.after) = (last, None);
@@ -147,31 +211,23 @@ impl Mail {
         }
         channel.ends = Some((channel.head().unwrap_or(letter), letter));
         channel.len += 1;
-        self.of_device += u32::from(self.get(letter).of_device());
     }
 
-    /// Takes out of a channel's list, wherever it stands.
-    pub(crate) fn unlink(&mut self, channel: &mut Thread, letter: Letter) {
-        let (before, after) = {
-            let node = self.node(letter);
-            (node.before.take(), node.after.take())
-        };
+    /// As [`unlink`](Mail::unlink), of what goes on to be counted.
+    pub(crate) fn cut(&mut self, channel: &mut Thread, letter: Letter) {
+        let node = self.node(letter);
+        let (before, after) = (node.before.take(), node.after.take());
         if let Some(before) = before {
             self.node(before).after = after;
         }
         if let Some(after) = after {
             self.node(after).before = before;
         }
-        channel.ends = channel.ends.and_then(|(head, tail)| {
-            let head = if head == letter { after } else { Some(head) };
-            let tail = if tail == letter { before } else { Some(tail) };
-            head.zip(tail)
-        });
-        channel.len -= 1;
-        self.of_device -= u32::from(self.get(letter).of_device());
+        channel.shrink(letter, before, after);
     }
 
     /// Appends to an owner's list.
+    #[inline]
     pub(crate) fn own(&mut self, owner: &mut Thread, letter: Letter) {
         self.node(letter).next = None;
         if let Some((_, tail)) = owner.ends {
@@ -190,7 +246,7 @@ impl Mail {
 
     /// The next event of the same owner.
     pub(crate) fn next_owned(&self, letter: Letter) -> Option<Letter> {
-        self.nodes[letter.0 as usize].next
+        self.nodes[letter.0.index()].next
     }
 
     /// Takes an event out of its owner's list. It is the first, unless it ended a synchronous request or is of a group
@@ -211,12 +267,7 @@ impl Mail {
         if let Some(before) = before {
             self.node(before).next = after;
         }
-        owner.ends = owner.ends.and_then(|(head, tail)| {
-            let head = if head == letter { after } else { Some(head) };
-            let tail = if tail == letter { before } else { Some(tail) };
-            head.zip(tail)
-        });
-        owner.len -= 1;
+        owner.shrink(letter, before, after);
     }
 
     /// The letters of an owner's list, in order.
@@ -226,14 +277,14 @@ impl Mail {
 
     /// The letters of a channel's list, in order.
     pub(crate) fn letters<'a>(&'a self, channel: &Thread) -> impl Iterator<Item = Letter> + 'a {
-        core::iter::successors(channel.head(), |letter| self.nodes[letter.0 as usize].after)
+        core::iter::successors(channel.head(), |letter| self.nodes[letter.0.index()].after)
     }
 }
 
 impl PartialEq for Mail {
     fn eq(&self, other: &Self) -> bool {
         self.nodes.iter().eq(other.nodes.iter())
-            && self.data.iter().eq(other.data.iter())
+            && self.enclosures.iter().eq(other.enclosures.iter())
             && self.nodes.vacant_key() == other.nodes.vacant_key()
     }
 }
@@ -244,7 +295,7 @@ impl Hash for Mail {
         for entry in &self.nodes {
             entry.hash(state);
         }
-        for entry in &self.data {
+        for entry in &self.enclosures {
             entry.hash(state);
         }
     }

@@ -8,32 +8,42 @@ pub const PRIVATE_DATA_MAX: usize = 216;
 
 /// Private data of a message, stored inline.
 #[derive(Clone)]
-pub struct PrivateData {
-    len: u8,
-    bytes: [u8; PRIVATE_DATA_MAX],
+pub struct PrivateData(Content);
+
+/// Most events have none, and are not to pay for it.
+#[derive(Clone)]
+#[allow(clippy::large_enum_variant, reason = "the core does not allocate")]
+enum Content {
+    Nothing,
+    Bytes { len: u8, bytes: [u8; PRIVATE_DATA_MAX] },
 }
 
 static_assertions::const_assert!(PRIVATE_DATA_MAX <= u8::MAX as usize);
 
 impl PrivateData {
     /// No private data.
-    pub const EMPTY: PrivateData = PrivateData { len: 0, bytes: [0; PRIVATE_DATA_MAX] };
+    pub const EMPTY: PrivateData = PrivateData(Content::Nothing);
 
     /// A copy of `data`, cut at [`PRIVATE_DATA_MAX`], which no transport exceeds.
     #[must_use]
     pub fn copy_of(data: &[u8]) -> Self {
+        if data.is_empty() {
+            return Self::EMPTY;
+        }
         let data = &data[..data.len().min(PRIVATE_DATA_MAX)];
-        let mut copy = Self::EMPTY;
-        copy.bytes[..data.len()].copy_from_slice(data);
-        copy.len = data.len() as u8;
-        copy
+        let mut bytes = [0; PRIVATE_DATA_MAX];
+        bytes[..data.len()].copy_from_slice(data);
+        PrivateData(Content::Bytes { len: data.len() as u8, bytes })
     }
 }
 
 impl Deref for PrivateData {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        match &self.0 {
+            Content::Nothing => &[],
+            Content::Bytes { len, bytes } => &bytes[..usize::from(*len)],
+        }
     }
 }
 
@@ -54,6 +64,6 @@ impl fmt::Debug for PrivateData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Zero padding is most of it; what matters is the head and the length.
         let used = self.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-        write!(f, "{:02x?} of {}", &self[..used], self.len)
+        write!(f, "{:02x?} of {}", &self[..used], self.len())
     }
 }

@@ -49,6 +49,7 @@ impl Core {
         let alone = line.private || matches!(id.doing, Doing::OpenToListen { .. } | Doing::MoveToListen { .. });
         assert!(id.state != State::Listening || alone, "{key} listens on a shared channel");
         assert_eq!(id.call.is_some(), id.doing != Doing::Nothing, "{key}: its call while {:?}", id.doing);
+        assert!(id.call_data.is_none() || id.call.is_some(), "{key}: the private data of a call that is over");
         assert!(
             id.owed == 0 || !(id.is_moving() || id.doing == Doing::Destroy),
             "{key} is moved or destroyed while acks are owed"
@@ -162,9 +163,8 @@ impl Core {
         assert!(self.ids.len() <= self.limits.ids as usize + 1, "more ids than the limit");
         assert!(self.readable.iter().all(|&key| self.channels.contains(key)), "a channel that is gone is to be read");
         assert!(self.parked.iter().all(|&key| self.channels.contains(key)), "a channel that is gone waits for room");
-        let under_way = self.ids.iter().filter(|(_, id)| id.call.is_some()).count();
-        assert!(self.call_data.len() <= under_way, "private data of calls that are over");
-        let data = self.mail.letters_with_data();
-        assert_eq!(self.mail.data_len(), self.call_data.len() + data, "private data that nothing refers to");
+        let calls = self.ids.iter().filter(|(_, id)| id.call_data.is_some()).count();
+        let enclosures = calls + self.mail.letters_with_enclosure();
+        assert_eq!(self.mail.enclosures_len(), enclosures, "private data that nothing refers to");
     }
 }

@@ -11,27 +11,36 @@ use crate::request::Acks;
 impl Core {
     /// The next event of a channel, in the order in which the device reported them; `None` when there is none, or while
     /// a call that migrates its id is under way.
+    #[inline]
     pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
         let channel = self.channels.get(on)?;
         let (letter, acks) = (channel.mail.head()?, channel.acks);
+        self.deliver(on, letter, acks)
+    }
+
+    fn deliver(&mut self, on: ChannelKey, letter: Letter, acks: Acks) -> Option<Event> {
         let first = self.mail.get(letter);
-        if [first.owner(), first.id].into_iter().any(|key| self.ids.get(key).is_some_and(Id::is_moving)) {
+        let (owner, id) = (first.owner(), first.id);
+        let is_moving = |key| self.ids.get(key).is_some_and(Id::is_moving);
+        if is_moving(owner) || (id != owner && is_moving(id)) {
             return None;
         }
-        let stored = self.withdraw_keeping_data(letter, on);
-        let mut event = self.to_event(&stored);
-        self.mail.drop_data(stored.data);
-        if stored.of_device()
-            && acks == Acks::Explicit
-            && let Some(owner) = self.ids.get_mut(stored.owner())
-        {
-            owner.owed += 1;
-            if let Some(group) = stored.group.and_then(|group| self.groups.get_mut(group)) {
-                group.owed += 1;
-            }
-            event.receipt = Some(Receipt { owner: stored.owner(), group: stored.group });
-        }
+        let is_owed = first.of_device() && acks == Acks::Explicit;
+        let receipt = if is_owed { self.owe(Receipt { owner, group: first.group }) } else { None };
+        self.detach(letter, on);
+        let stored = self.mail.take(letter);
+        let event = Event { receipt, ..self.to_event(&stored) };
+        self.mail.discard(stored.enclosed);
         Some(event)
+    }
+
+    /// Counts an ack that the application owes, if the owner still lives.
+    fn owe(&mut self, receipt: Receipt) -> Option<Receipt> {
+        self.ids.get_mut(receipt.owner)?.owed += 1;
+        if let Some(group) = receipt.group.and_then(|group| self.groups.get_mut(group)) {
+            group.owed += 1;
+        }
+        Some(receipt)
     }
 
     /// The application is done with an event (rdma_ack_cm_event(3)). A migration or destruction that waited for the
@@ -42,12 +51,12 @@ impl Core {
     pub fn ack(&mut self, receipt: Receipt) -> Result<(), Refused> {
         let owner = self.ids.get_mut(receipt.owner).filter(|id| id.owed > 0).ok_or(Refused::NothingOwed)?;
         owner.owed -= 1;
-        let none_left = owner.owed == 0;
+        let goes_on = owner.owed == 0 && owner.is_held_up();
         if let Some(group) = receipt.group.and_then(|group| self.groups.get_mut(group)) {
             group.owed = group.owed.saturating_sub(1);
             self.continue_leave(receipt.owner);
         }
-        if none_left {
+        if goes_on {
             self.continue_migrate(receipt.owner);
             self.continue_destroy(receipt.owner);
             self.settle(receipt.owner);
@@ -55,16 +64,18 @@ impl Core {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn to_event(&self, stored: &Stored) -> Event {
+        let enclosure = self.mail.enclosure(stored.enclosed);
         Event {
             id: stored.id,
             listener: stored.listener,
             kind: stored.kind,
             status: stored.status,
             param: stored.param,
-            datagram: stored.datagram,
+            datagram: enclosure.datagram,
             group: stored.group,
-            private_data: crate::private_data::PrivateData::copy_of(self.mail.data(stored.data)),
+            private_data: enclosure.private_data.clone(),
             receipt: None,
         }
     }
@@ -99,15 +110,11 @@ impl Core {
         self.mail.owned(&id.mail).find(|&letter| self.mail.get(letter).kind == EventKind::Cm(kind))
     }
 
-    fn withdraw_keeping_data(&mut self, letter: Letter, from: ChannelKey) -> Stored {
-        self.detach(letter, from);
-        self.mail.take(letter)
-    }
-
     /// Takes an event away for good.
     pub(super) fn withdraw(&mut self, letter: Letter, from: ChannelKey) -> Stored {
-        let stored = self.withdraw_keeping_data(letter, from);
-        self.mail.drop_data(stored.data);
+        self.detach(letter, from);
+        let stored = self.mail.take(letter);
+        self.mail.discard(stored.enclosed);
         stored
     }
 }

@@ -4,7 +4,7 @@ use super::Core;
 use crate::error::Fault;
 use crate::event::{CmEvent, EventKind, RawEvent};
 use crate::id::{Id, Mourner, Phase, Waiting};
-use crate::key::{ChannelKey, IdKey};
+use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::mail::Stored;
 use crate::request::Verb;
 use crate::state::State;
@@ -52,10 +52,9 @@ impl Core {
         } else {
             let is_request = raw.kind == CmEvent::ConnectRequest;
             match raw.listener {
-                Some(listener) if is_request => self.admit_request(on, listener, raw),
+                Some(listener) if is_request => self.admit_request(on, listener, &raw),
                 None if is_request => Err(Fault::WrongChild { id: raw.id }),
-                // Nothing else has a listener.
-                Some(_) | None => self.admit(on, RawEvent { listener: None, ..raw }),
+                Some(_) | None => self.admit(on, &raw),
             }
         };
         match result {
@@ -67,7 +66,7 @@ impl Core {
         result
     }
 
-    fn admit(&mut self, on: ChannelKey, raw: RawEvent<'_>) -> Result<Admission, Fault> {
+    fn admit(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
         let state = id.state;
         let told = table::tell(state, Fact::of(raw.kind));
@@ -78,7 +77,7 @@ impl Core {
         self.arrive_by_event(raw.id, on);
         let Tell::Go(next) = told else { return Ok(Admission::Late) };
         let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
-        if of_group && !self.admit_to_group(&raw) {
+        if of_group && !self.admit_to_group(raw) {
             return Ok(Admission::Late);
         }
         self.set_state(raw.id, next);
@@ -89,8 +88,8 @@ impl Core {
         let (waiting, moving, home) = (id.waiting, id.is_moving(), id.home);
         // The newest membership is the one that a synchronous join waits for: until that has ended there is no other.
         let answers_join = of_group && raw.group == id.groups;
-        // Nothing else is about a membership.
-        let stored = self.stored(RawEvent { group: raw.group.filter(|_| of_group), ..raw });
+        // Only requests have a listener, and nothing else is about a membership.
+        let stored = self.stored(raw, None, raw.group.filter(|_| of_group));
         match waiting {
             Waiting::For(verb) if ends(verb, state, next, answers_join) => {
                 let ended = if moving {
@@ -104,11 +103,13 @@ impl Core {
                 self.post(stored, home);
             }
         }
-        self.note_teardown(raw.id, raw.kind);
+        if matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
+            self.note_teardown(raw.id);
+        }
         Ok(Admission::Known)
     }
 
-    fn admit_request(&mut self, on: ChannelKey, listener: IdKey, raw: RawEvent<'_>) -> Result<Admission, Fault> {
+    fn admit_request(&mut self, on: ChannelKey, listener: IdKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
         if self.channels.get(on).is_none_or(|channel| channel.phase != Phase::Open) {
             return Err(Fault::NoSuchChannel { channel: on });
         }
@@ -125,7 +126,7 @@ impl Core {
         match verdict {
             Tell::Go(_) => {
                 self.settle(child);
-                let stored = self.stored(RawEvent { group: None, ..raw });
+                let stored = self.stored(raw, Some(listener), None);
                 match self.ids.get(listener) {
                     Some(id) if id.waiting == Waiting::For(Verb::GetRequest) && !id.is_moving() => {
                         let letter = self.mail.store(stored);
@@ -149,16 +150,15 @@ impl Core {
         }
     }
 
-    fn stored(&mut self, raw: RawEvent<'_>) -> Stored {
+    fn stored(&mut self, raw: &RawEvent<'_>, listener: Option<IdKey>, group: Option<GroupKey>) -> Stored {
         Stored {
             id: raw.id,
-            listener: raw.listener,
+            listener,
             kind: EventKind::Cm(raw.kind),
             status: raw.status,
             param: raw.param,
-            datagram: raw.datagram,
-            group: raw.group,
-            data: self.mail.keep(raw.private_data),
+            group,
+            enclosed: self.mail.keep(raw.private_data, raw.datagram),
         }
     }
 }

@@ -193,6 +193,9 @@ impl Core {
     /// The id is removed or is to be destroyed: no join of it will be answered any more.
     pub(super) fn end_joins(&mut self, key: IdKey) {
         let mut at = self.ids.get(key).and_then(|id| id.groups);
+        if at.is_none() {
+            return;
+        }
         while let Some(group) = at.and_then(|group| self.groups.get_mut(group)) {
             if group.phase == GroupPhase::Joining {
                 group.phase = GroupPhase::Failed;

@@ -7,7 +7,7 @@ use crate::error::{Failure, Refused};
 use crate::event::EventKind;
 use crate::id::{Doing, Id, Quiesce, Waiting};
 use crate::key::{ChannelKey, IdKey};
-use crate::mail::Stored;
+use crate::mail::{Letter, Stored};
 use crate::request::{Acks, Verb};
 use crate::state::State;
 use crate::time::Time;
@@ -192,7 +192,7 @@ impl Core {
         self.clear_waiting(key, Waiting::Never);
         let Some(id) = self.ids.get_mut(key) else { return };
         let from = id.home;
-        let mut next = id.mail.head();
+        let first = id.mail.head();
         // Of an id that is being destroyed nothing else is told.
         if by_event && id.state != State::Destroying {
             let letter = self.mail.store(Stored::made(key, EventKind::Migrated, 0));
@@ -201,17 +201,26 @@ impl Core {
                 self.mail.append(&mut channel.mail, letter);
             }
         }
-        while let Some(letter) = next {
-            next = self.mail.next_owned(letter);
-            if let Some(channel) = self.channels.get_mut(from) {
-                self.mail.unlink(&mut channel.mail, letter);
-            }
-            if let Some(channel) = self.channels.get_mut(home) {
-                self.mail.append(&mut channel.mail, letter);
-            }
-        }
+        self.transfer(first, from, home);
         self.place(key, home, line);
         self.news += 1;
+    }
+
+    /// Moves an id's events, from this one on, from wherever they stand on one channel to the end of another, or of the same.
+    fn transfer(&mut self, first: Option<Letter>, from: ChannelKey, to: ChannelKey) {
+        let mail_of = |key| self.channels.get(key).map(|channel| channel.mail);
+        let (Some(mut source), Some(mut target)) = (mail_of(from), mail_of(to)) else { return };
+        let mut next = first;
+        while let Some(letter) = next {
+            next = self.mail.next_owned(letter);
+            self.mail.cut(if from == to { &mut target } else { &mut source }, letter);
+            self.mail.link(&mut target, letter);
+        }
+        for (key, mail) in [(from, source), (to, target)] {
+            if let Some(channel) = self.channels.get_mut(key) {
+                channel.mail = mail;
+            }
+        }
     }
 
     pub(super) fn tell_migrated(&mut self, key: IdKey, result: Result<(), Errno>) {

@@ -26,7 +26,7 @@ use crate::event::Event;
 use crate::id::{Channel, Doing, Group, Id, Waiting, foreign_end};
 use crate::key::{About, ChannelKey, GroupKey, IdKey, Token};
 use crate::limits::Limits;
-use crate::mail::{Data, Mail};
+use crate::mail::Mail;
 use crate::request::{PortSpace, Verb};
 use crate::state::State;
 use crate::table;
@@ -45,8 +45,6 @@ pub struct Core {
     mail: Mail,
     /// Calls to be made, in order.
     calls: VecDeque<(Token, Call)>,
-    /// Private data of calls that are queued or under way.
-    call_data: VecDeque<(Token, Data)>,
     /// Channels to be read, each once.
     readable: VecDeque<ChannelKey>,
     /// Channels to be read once there is room, each once.
@@ -96,7 +94,6 @@ impl Core {
             groups: Arena::new(limits.groups),
             mail: Mail::default(),
             calls: VecDeque::new(),
-            call_data: VecDeque::new(),
             readable: VecDeque::new(),
             parked: Vec::new(),
             alarms: Alarms::default(),
@@ -260,6 +257,7 @@ impl Core {
     }
 
     /// The next call to make and the token to report its outcome under. `None` when there is none.
+    #[inline]
     pub fn poll_call(&mut self) -> Option<(Token, Call)> {
         self.calls.pop_front()
     }
@@ -267,7 +265,11 @@ impl Core {
     /// The private data to send with the call of this token; empty for most.
     #[must_use]
     pub fn call_data(&self, token: Token) -> &[u8] {
-        self.mail.data(self.call_data.iter().find(|(of, _)| *of == token).map(|&(_, data)| data))
+        let enclosed = match token.about {
+            About::Id(id) => self.ids.get(id).filter(|id| id.call == Some(token)).and_then(|id| id.call_data),
+            About::Channel(_) => None,
+        };
+        &self.mail.enclosure(enclosed).private_data
     }
 
     /// Says that a channel may have something to read. Once noted, it is asked for once.
@@ -281,7 +283,12 @@ impl Core {
 
     /// The next channel to be read. Besides those of [`handle_readable`](Core::handle_readable) there is the one that an
     /// id was just migrated to: the kernel moves pending events there and wakes no one (`ucma_migrate_id`).
+    #[inline]
     pub fn poll_readable(&mut self) -> Option<ChannelKey> {
+        if self.readable.is_empty() && self.parked.is_empty() { None } else { self.next_readable() }
+    }
+
+    fn next_readable(&mut self) -> Option<ChannelKey> {
         while let Some(at) = self.parked.iter().position(|&key| self.wants_event(key).is_some()) {
             let key = self.parked.swap_remove(at);
             if let Some(channel) = self.channels.get_mut(key) {
@@ -312,6 +319,7 @@ impl Core {
 
     /// The nearest deadline and whose it is. `None` if no operation has one.
     #[must_use]
+    #[inline]
     pub fn poll_timeout(&self) -> Option<(Time, IdKey)> {
         self.alarms.first()
     }
@@ -324,13 +332,14 @@ impl Core {
             let (before, line) = (core::mem::replace(&mut id.state, next), id.line);
             id.answer_due &= next == State::Closing;
             if table::operation(before).is_some() {
-                id.deadline = Time::NEVER;
-                self.set_alarm(key);
+                self.set_deadline(key, Time::NEVER);
             }
             if matches!(next, State::Removed | State::Destroying) {
                 self.end_joins(key);
             }
-            if let Some(channel) = self.channels.get_mut(line) {
+            if (before == State::Listening || next == State::Listening)
+                && let Some(channel) = self.channels.get_mut(line)
+            {
                 channel.listeners -= u32::from(before == State::Listening);
                 channel.listeners += u32::from(next == State::Listening);
             }
@@ -343,7 +352,9 @@ impl Core {
     }
 
     fn set_deadline(&mut self, key: IdKey, deadline: Time) {
-        if let Some(id) = self.ids.get_mut(key) {
+        if let Some(id) = self.ids.get_mut(key)
+            && id.deadline != deadline
+        {
             id.deadline = deadline;
             self.set_alarm(key);
         }
@@ -367,14 +378,13 @@ impl Core {
     }
 
     /// Queues a call about an id and notes what for.
-    fn call_for_id(&mut self, key: IdKey, doing: Doing, call: Call) -> Token {
+    fn call_for_id(&mut self, key: IdKey, doing: Doing, call: Call) {
         let token = self.token(About::Id(key));
         if let Some(id) = self.ids.get_mut(key) {
             id.doing = doing;
             id.call = Some(token);
         }
         self.calls.push_back((token, call));
-        token
     }
 
     fn failure(&self, key: IdKey, verb: Verb, errno: Errno) -> Failure {

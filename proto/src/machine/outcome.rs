@@ -19,11 +19,6 @@ impl Core {
     /// # Errors
     /// [`Fault`] if no such call is under way, or if the device could not close something.
     pub fn handle_outcome(&mut self, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
-        if let Some(at) = self.call_data.iter().position(|(of, _)| *of == token)
-            && let Some((_, data)) = self.call_data.remove(at)
-        {
-            self.mail.drop_data(Some(data));
-        }
         let result = match token.about {
             About::Id(id) => self.id_outcome(id, token, outcome),
             About::Channel(channel) => self.channel_outcome(channel, token, outcome),
@@ -64,6 +59,7 @@ impl Core {
     fn id_outcome(&mut self, key: IdKey, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
         let id = self.ids.get_mut(key).filter(|id| id.call == Some(token)).ok_or(Fault::NoSuchCall { token })?;
         id.call = None;
+        self.mail.discard(id.call_data.take());
         let doing = core::mem::replace(&mut id.doing, Doing::Nothing);
         // A destroy was asked for while the call was under way: nobody asks for the call's own end any more.
         let (home, mourner) = (id.home, id.mourner);
@@ -100,8 +96,10 @@ impl Core {
 
     /// Nothing is done for the id any more, perhaps: what was held up by it goes on.
     pub(super) fn resume(&mut self, key: IdKey) {
-        self.continue_teardown(key);
-        self.continue_leave(key);
+        if self.ids.get(key).is_some_and(|id| id.answer_due || id.groups.is_some()) {
+            self.continue_teardown(key);
+            self.continue_leave(key);
+        }
         self.continue_migrate(key);
     }
 
@@ -144,7 +142,9 @@ impl Core {
                     id.has_device |= bound;
                     id.listens |= verb == Verb::Listen;
                 }
-                self.end_at_once(key, verb);
+                if verb == Verb::Disconnect {
+                    self.disconnect_at_once(key);
+                }
                 Ok(())
             }
             Err(_) if verb == Verb::Teardown && self.is_past_recall(key) => Ok(()),
@@ -172,16 +172,16 @@ impl Core {
 
     /// Synchronous mode: a disconnect that waits for nothing, because the peer was first or there is no connection any
     /// more. If the peer's DISCONNECTED is still to be taken it is this request's event.
-    fn end_at_once(&mut self, key: IdKey, verb: Verb) {
+    fn disconnect_at_once(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
-        if !id.sync || verb != Verb::Disconnect || id.waiting != Waiting::Never {
+        if !id.sync || id.waiting != Waiting::Never {
             return;
         }
         let (home, at) = (id.home, self.first_of(id, CmEvent::Disconnected));
         let ended = match at {
             Some(letter) => {
                 self.detach(letter, home);
-                Waiting::Ended(verb, letter)
+                Waiting::Ended(Verb::Disconnect, letter)
             }
             None => Waiting::Without { timed_out: false },
         };

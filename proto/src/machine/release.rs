@@ -8,8 +8,7 @@ use crate::error::{Refused, Why};
 use crate::event::CmEvent;
 use crate::id::{Channel, Id, Phase, Waiting};
 use crate::key::{ChannelKey, IdKey};
-use crate::mail::{Stored, Thread};
-use crate::private_data::PrivateData;
+use crate::mail::{Enclosure, Letter, Stored, Thread};
 use crate::request::{Acks, Verb};
 use crate::state::State;
 use crate::table;
@@ -24,9 +23,9 @@ pub struct Released(Box<Parts>);
 #[derive(Debug)]
 struct Parts {
     id: Id,
-    mail: Vec<(Stored, PrivateData)>,
+    mail: Vec<(Stored, Enclosure)>,
     /// The event that completed its last synchronous request, if that has one.
-    ended: Option<(Verb, Stored, PrivateData)>,
+    ended: Option<(Verb, Stored, Enclosure)>,
 }
 
 impl Released {
@@ -61,9 +60,9 @@ impl Core {
         }
         let ended = match waiting {
             Waiting::Ended(verb, letter) => {
-                let (stored, data) = self.take_whole(letter);
+                let (stored, enclosure) = self.take_whole(letter);
                 // An event about an id that stays here is of no use there.
-                (verb != Verb::GetRequest || stored.listener.is_none()).then_some((verb, stored, data))
+                (verb != Verb::GetRequest || stored.listener.is_none()).then_some((verb, stored, enclosure))
             }
             Waiting::Never | Waiting::For(_) | Waiting::Posted(..) | Waiting::Without { .. } => None,
         };
@@ -109,13 +108,13 @@ impl Core {
             return Err((Refused::Full("ids"), released));
         };
         self.set_deadline(key, deadline);
-        for (stored, data) in mail {
-            let stored = self.rekeyed(stored, data, key);
+        for (stored, enclosure) in mail {
+            let stored = self.rekeyed(stored, &enclosure, key);
             self.post(stored, home);
         }
         let waiting = match ended {
-            Some((verb, stored, data)) => {
-                let stored = self.rekeyed(stored, data, key);
+            Some((verb, stored, enclosure)) => {
+                let stored = self.rekeyed(stored, &enclosure, key);
                 Waiting::Ended(verb, self.mail.store(stored))
             }
             None => waiting,
@@ -141,13 +140,15 @@ impl Core {
         }
     }
 
-    fn take_whole(&mut self, letter: crate::mail::Letter) -> (Stored, PrivateData) {
+    fn take_whole(&mut self, letter: Letter) -> (Stored, Enclosure) {
         let stored = self.mail.take(letter);
-        let data = self.mail.drop_data(stored.data);
-        (stored, data)
+        let enclosure = self.mail.enclosure(stored.enclosed).clone();
+        self.mail.discard(stored.enclosed);
+        (stored, enclosure)
     }
 
-    fn rekeyed(&mut self, stored: Stored, data: PrivateData, key: IdKey) -> Stored {
-        Stored { id: key, listener: None, data: self.mail.keep(&data), ..stored }
+    fn rekeyed(&mut self, stored: Stored, enclosure: &Enclosure, key: IdKey) -> Stored {
+        let enclosed = self.mail.keep(&enclosure.private_data, enclosure.datagram);
+        Stored { id: key, listener: None, enclosed, ..stored }
     }
 }

@@ -51,10 +51,7 @@ impl Core {
     /// [`Refused`]: nothing has changed.
     pub fn submit(&mut self, now: Time, key: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
         let verb = request.verb();
-        let next = match self.decide(now, key, &request, deadline)? {
-            Ok(next) => next,
-            Err(why) => return Err(self.refusal(key, verb, why)),
-        };
+        let next = self.decide(now, key, verb, &request, deadline)?;
         match request {
             Request::Destroy => self.begin_destroy(key, deadline, Mourner::Caller),
             Request::Migrate { to } => return self.begin_migrate(key, to, deadline),
@@ -74,7 +71,7 @@ impl Core {
             | Request::Teardown
             | Request::Notify
             | Request::SetOption { .. }
-            | Request::SetEce { .. } => self.begin_call(now, key, request, next, deadline),
+            | Request::SetEce { .. } => self.begin_call(now, key, verb, &request, next, deadline),
             Request::Listen { backlog } => self.begin_listen(key, backlog, next),
             Request::GetRequest => self.begin_get_request(key, deadline),
             Request::Join { addr, send_only } => self.begin_join(key, addr, send_only, deadline),
@@ -88,7 +85,7 @@ impl Core {
     /// # Errors
     /// The refusal.
     pub fn would_refuse(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<(), Refused> {
-        self.decide(now, key, request, deadline)?.map(drop).map_err(|why| self.refusal(key, request.verb(), why))
+        self.decide(now, key, request.verb(), request, deadline).map(drop)
     }
 
     /// The table, then what it leaves open: the id's next state, or why not.
@@ -96,46 +93,54 @@ impl Core {
         &self,
         now: Time,
         key: IdKey,
+        verb: Verb,
         request: &Request<'_>,
         deadline: Time,
-    ) -> Result<Result<State, Why>, Refused> {
-        let verb = request.verb();
+    ) -> Result<State, Refused> {
         let id = self.get(key, verb)?;
-        let cell = table::ask(id.state, verb, id.port_space.service());
-        if cell.is_err() || verb == Verb::Destroy {
-            return Ok(cell);
+        let refused = |why| self.refusal(key, verb, why);
+        let next = table::ask(id.state, verb, id.port_space.service()).map_err(refused)?;
+        if verb == Verb::Destroy {
+            return Ok(next);
         }
         // What is open in synchronous mode stays so while the id moves, and a notify is for an open accept.
         let open = id.waits_for().filter(|_| !matches!(verb, Verb::Migrate | Verb::Notify)).map(Why::Busy);
         if let Some(why) = id.busy().or(open) {
-            return Ok(Err(why));
+            return Err(refused(why));
         }
         if verb == Verb::Migrate && id.owed > 0 && self.has_untold_end(id) {
-            return Ok(Err(Why::Busy(verb)));
+            return Err(refused(Why::Busy(verb)));
         }
         if deadline <= now {
-            return Ok(Err(Why::TooLate));
+            return Err(refused(Why::TooLate));
         }
-        if let Some(why) = self.lacks_channel(id, request) {
-            return Ok(Err(why));
+        if matches!(verb, Verb::Migrate | Verb::Listen)
+            && let Some(why) = self.lacks_channel(id, request)
+        {
+            return Err(refused(why));
         }
-        Ok(guard::check(id, request).and_then(|()| self.check_group(key, request)).and(cell))
+        guard::check(id, verb, request).map_err(refused)?;
+        if matches!(verb, Verb::Join | Verb::Leave) {
+            self.check_group(key, request).map_err(refused)?;
+        }
+        Ok(next)
     }
 
     /// What only the channels can tell of a request.
     fn lacks_channel(&self, id: &Id, request: &Request<'_>) -> Option<Why> {
-        let full = self.channels.next_key().is_none();
+        let full = || self.channels.next_key().is_none();
         if let Request::Migrate { to: Some(to) } = *request {
             self.usable_channel(to).is_err().then_some(Why::NoSuchChannel(to))
         } else if let Request::Migrate { to: None } = request {
-            (full && !self.moves_without_device(id)).then_some(Why::NoChannelLeft)
+            (!self.moves_without_device(id) && full()).then_some(Why::NoChannelLeft)
         } else if matches!(request, Request::Listen { .. }) && self.needs_line(id) {
-            if full { Some(Why::NoChannelLeft) } else { (id.owed > 0).then_some(Why::OwesAcks) }
+            if full() { Some(Why::NoChannelLeft) } else { (id.owed > 0).then_some(Why::OwesAcks) }
         } else {
             None
         }
     }
 
+    #[cold]
     pub(super) fn refusal(&self, key: IdKey, request: Verb, why: Why) -> Refused {
         match self.ids.get(key) {
             Some(id) => Refused::Request { id: key, request, state: id.state, why },
@@ -143,18 +148,18 @@ impl Core {
         }
     }
 
-    fn begin_call(&mut self, now: Time, key: IdKey, request: Request<'_>, next: State, deadline: Time) {
-        let verb = request.verb();
+    fn begin_call(&mut self, now: Time, key: IdKey, verb: Verb, request: &Request<'_>, next: State, deadline: Time) {
         let Some(id) = self.ids.get(key) else { return };
-        let timeout_ms = kernel_timeout(now, deadline);
         let mut bound = false;
-        let call = match request {
+        let call = match *request {
             Request::Bind { addr } => {
                 bound = guard::names_a_device(addr);
                 Call::Bind { id: key, addr }
             }
-            Request::ResolveAddr { src, dst } => Call::ResolveAddr { id: key, src, dst, timeout_ms },
-            Request::ResolveRoute => Call::ResolveRoute { id: key, timeout_ms },
+            Request::ResolveAddr { src, dst } => {
+                Call::ResolveAddr { id: key, src, dst, timeout_ms: kernel_timeout(now, deadline) }
+            }
+            Request::ResolveRoute => Call::ResolveRoute { id: key, timeout_ms: kernel_timeout(now, deadline) },
             Request::Connect { param, .. } => Call::Connect { id: key, param },
             Request::Accept { param, .. } => Call::Accept { id: key, param },
             Request::Reject { reason, .. } => Call::Reject { id: key, reason },
@@ -173,20 +178,23 @@ impl Core {
             | Request::Migrate { .. }
             | Request::Destroy => return,
         };
-        let (before, until, sync) = (id.state, id.deadline, id.sync);
+        let (before, until, sync, waiting) = (id.state, id.deadline, id.sync, id.waiting);
         let waits = table::operation(next) == Some(verb);
         // A notify is part of the accept that is open.
-        if verb != Verb::Notify {
+        if verb != Verb::Notify && (sync || waiting != Waiting::Never) {
             self.clear_waiting(key, if sync && waits { Waiting::For(verb) } else { Waiting::Never });
         }
-        self.set_state(key, next);
+        if next != before {
+            self.set_state(key, next);
+        }
         // Any other request leaves the deadline of the operation that is under way as it is.
         if waits {
             self.set_deadline(key, deadline);
         }
-        let token = self.call_for_id(key, Doing::Request { verb, before, until, bound }, call);
-        if let Some(data) = self.mail.keep(request.private_data()) {
-            self.call_data.push_back((token, data));
+        let enclosed = self.mail.keep(request.private_data(), None);
+        self.call_for_id(key, Doing::Request { verb, before, until, bound }, call);
+        if let Some(id) = self.ids.get_mut(key) {
+            id.call_data = enclosed;
         }
     }
 
@@ -215,7 +223,7 @@ impl Core {
             match ended {
                 Waiting::Ended(_, letter) => {
                     let stored = self.mail.take(letter);
-                    self.mail.drop_data(stored.data);
+                    self.mail.discard(stored.enclosed);
                 }
                 // The listener's state waits for nothing, so the deadline does not end with it.
                 Waiting::For(Verb::GetRequest) => self.set_deadline(key, Time::NEVER),

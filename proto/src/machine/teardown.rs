@@ -2,19 +2,17 @@
 
 use super::Core;
 use crate::device::Call;
-use crate::event::CmEvent;
 use crate::id::Doing;
 use crate::key::IdKey;
 use crate::state::State;
 
 impl Core {
-    /// An event has reached an id. Where both sides disconnect at the same moment each takes the other's request for the
+    /// A DISCONNECTED or REJECTED has reached an id. Where both sides disconnect at the same moment each takes the other's request for the
     /// answer, and the kernel begins no time wait, unless one of them answers as well (`cm_dreq_handler`,
     /// `cm_send_drep_locked`). Where it was no such crossing the second disconnect does nothing.
-    pub(super) fn note_teardown(&mut self, key: IdKey, event: CmEvent) {
+    pub(super) fn note_teardown(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get_mut(key)
             && id.state == State::Closing
-            && matches!(event, CmEvent::Disconnected | CmEvent::Rejected)
         {
             id.answer_due = true;
             self.continue_teardown(key);
