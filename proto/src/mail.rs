@@ -161,7 +161,7 @@ impl Mail {
     #[inline]
     pub(crate) fn discard(&mut self, enclosed: Option<Enclosed>) {
         if let Some(Enclosed(at)) = enclosed {
-            drop(self.enclosures.try_remove(at.index()));
+            self.enclosures.try_remove(at.index());
         }
     }
 
