@@ -227,6 +227,11 @@ impl Id {
         }
     }
 
+    /// Whether an event on this channel tells that a migration has succeeded of which the device has not told yet.
+    pub(crate) fn arrives_on(&self, on: ChannelKey) -> bool {
+        matches!(self.doing, Doing::Move { to, .. } if to == on && self.line != on)
+    }
+
     /// Whether something may wait for the application's last ack: a migration, a destruction, or the move of a request's id
     /// to where its listener's events are delivered.
     pub(crate) fn is_held_up(&self) -> bool {

@@ -7,7 +7,7 @@ use core::num::NonZeroU32;
 
 use slab::Slab;
 
-use crate::event::{Datagram, EventKind, ReceivedParam};
+use crate::event::{Datagram, Event, EventKind, Receipt, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
 
@@ -29,28 +29,22 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Letter(Place);
 
-/// A list through the slab: its ends and its length.
+/// A list through the slab: its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Thread {
-    ends: Option<(Letter, Letter)>,
-    pub(crate) len: u32,
+    first: Option<Letter>,
+    last: Option<Letter>,
 }
 
 impl Thread {
-    pub(crate) const EMPTY: Thread = Thread { ends: None, len: 0 };
+    pub(crate) const EMPTY: Thread = Thread { first: None, last: None };
 
     pub(crate) fn head(&self) -> Option<Letter> {
-        self.ends.map(|(head, _)| head)
+        self.first
     }
 
-    /// A letter between these two is taken out.
-    fn shrink(&mut self, letter: Letter, before: Option<Letter>, after: Option<Letter>) {
-        self.ends = self.ends.and_then(|(head, tail)| {
-            let head = if head == letter { after } else { Some(head) };
-            let tail = if tail == letter { before } else { Some(tail) };
-            head.zip(tail)
-        });
-        self.len -= 1;
+    pub(crate) fn tail(&self) -> Option<Letter> {
+        self.last
     }
 }
 
@@ -79,6 +73,22 @@ impl Stored {
         self.listener.unwrap_or(self.id)
     }
 
+    /// As the application sees it, but for what is enclosed.
+    #[inline]
+    pub(crate) fn bare(&self, receipt: Option<Receipt>) -> Event {
+        Event {
+            id: self.id,
+            listener: self.listener,
+            kind: self.kind,
+            status: self.status,
+            param: self.param,
+            datagram: None,
+            group: self.group,
+            private_data: PrivateData::empty(),
+            receipt,
+        }
+    }
+
     /// Whether the device reported it: then it is acked, and counts against the limit.
     pub(crate) fn of_device(&self) -> bool {
         match self.kind {
@@ -100,7 +110,11 @@ pub(crate) struct Enclosure {
 }
 
 impl Enclosure {
-    pub(crate) const NOTHING: Enclosure = Enclosure { private_data: PrivateData::EMPTY, datagram: None };
+    /// Puts a copy into an event.
+    fn copy_to(&self, event: &mut Event) {
+        event.private_data = self.private_data.clone();
+        event.datagram = self.datagram;
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -145,16 +159,27 @@ impl Mail {
     /// `None` if there is nothing to keep.
     #[inline]
     pub(crate) fn keep(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> Option<Enclosed> {
-        if private_data.is_empty() && datagram.is_none() {
-            return None;
-        }
-        let enclosure = Enclosure { private_data: PrivateData::copy_of(private_data), datagram };
-        Some(Enclosed(Place::new(self.enclosures.insert(enclosure))))
+        if private_data.is_empty() && datagram.is_none() { None } else { Some(self.file(private_data, datagram)) }
     }
 
+    #[inline(never)]
+    fn file(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> Enclosed {
+        let enclosure = Enclosure { private_data: PrivateData::copy_of(private_data), datagram };
+        Enclosed(Place::new(self.enclosures.insert(enclosure)))
+    }
+
+    /// What is enclosed; `None` if nothing is.
     #[inline]
-    pub(crate) fn enclosure(&self, enclosed: Option<Enclosed>) -> &Enclosure {
-        enclosed.and_then(|Enclosed(at)| self.enclosures.get(at.index())).unwrap_or(&Enclosure::NOTHING)
+    pub(crate) fn enclosure(&self, enclosed: Option<Enclosed>) -> Option<&Enclosure> {
+        self.enclosures.get(enclosed?.0.index())
+    }
+
+    /// Completes an event with what is enclosed.
+    #[inline]
+    pub(crate) fn enclose(&self, enclosed: Option<Enclosed>, event: &mut Event) {
+        if let Some(enclosure) = self.enclosure(enclosed) {
+            enclosure.copy_to(event);
+        }
     }
 
     /// Forgets it.
@@ -169,6 +194,30 @@ impl Mail {
     #[inline]
     pub(crate) fn store(&mut self, stored: Stored) -> Letter {
         Letter(Place::new(self.nodes.insert(Node { stored, before: None, after: None, next: None })))
+    }
+
+    /// Stores an event at the end of a channel's list, and of its owner's.
+    #[inline]
+    pub(crate) fn push(&mut self, stored: Stored, channel: Option<&mut Thread>, owner: Option<&mut Thread>) -> Letter {
+        self.of_device += u32::from(stored.of_device() && channel.is_some());
+        let letter = Letter(Place::new(self.nodes.vacant_key()));
+        let before = channel.and_then(|channel| self.end_with(channel, letter));
+        if let Some(owner) = owner {
+            self.own(owner, letter);
+        }
+        self.nodes.insert(Node { stored, before, after: None, next: None });
+        letter
+    }
+
+    /// Puts a letter at the end of a channel's list and tells what stood there.
+    #[inline]
+    fn end_with(&mut self, channel: &mut Thread, letter: Letter) -> Option<Letter> {
+        let before = channel.last.replace(letter);
+        match before {
+            Some(last) => self.node(last).after = Some(letter),
+            None => channel.first = Some(letter),
+        }
+        before
     }
 
     #[inline]
@@ -202,46 +251,39 @@ impl Mail {
     }
 
     /// As [`append`](Mail::append), of what is counted already.
+    #[inline]
     pub(crate) fn link(&mut self, channel: &mut Thread, letter: Letter) {
-        let last = channel.ends.map(|(_, tail)| tail);
-        let node = self.node(letter);
-        (node.before, node.after) = (last, None);
-        if let Some(last) = last {
-            self.node(last).after = Some(letter);
-        }
-        channel.ends = Some((channel.head().unwrap_or(letter), letter));
-        channel.len += 1;
+        self.node(letter).before = self.end_with(channel, letter);
     }
 
     /// As [`unlink`](Mail::unlink), of what goes on to be counted.
+    #[inline]
     pub(crate) fn cut(&mut self, channel: &mut Thread, letter: Letter) {
         let node = self.node(letter);
         let (before, after) = (node.before.take(), node.after.take());
-        if let Some(before) = before {
-            self.node(before).after = after;
+        match before {
+            Some(before) => self.node(before).after = after,
+            None => channel.first = after,
         }
-        if let Some(after) = after {
-            self.node(after).before = before;
+        match after {
+            Some(after) => self.node(after).before = before,
+            None => channel.last = before,
         }
-        channel.shrink(letter, before, after);
     }
 
     /// Appends to an owner's list.
     #[inline]
     pub(crate) fn own(&mut self, owner: &mut Thread, letter: Letter) {
-        self.node(letter).next = None;
-        if let Some((_, tail)) = owner.ends {
-            self.node(tail).next = Some(letter);
+        match owner.last.replace(letter) {
+            Some(last) => self.node(last).next = Some(letter),
+            None => owner.first = Some(letter),
         }
-        owner.ends = Some((owner.head().unwrap_or(letter), letter));
-        owner.len += 1;
     }
 
     /// Puts at the front of an owner's list.
     pub(crate) fn own_first(&mut self, owner: &mut Thread, letter: Letter) {
-        self.node(letter).next = owner.head();
-        owner.ends = Some((letter, owner.ends.map_or(letter, |(_, tail)| tail)));
-        owner.len += 1;
+        self.node(letter).next = owner.first.replace(letter);
+        owner.last = owner.last.or(Some(letter));
     }
 
     /// The next event of the same owner.
@@ -251,23 +293,23 @@ impl Mail {
 
     /// Takes an event out of its owner's list. It is the first, unless it ended a synchronous request or is of a group
     /// that is left.
+    #[inline]
     pub(crate) fn disown(&mut self, owner: &mut Thread, letter: Letter) {
-        let after = self.node(letter).next.take();
-        let before = match owner.head() {
-            Some(head) if head == letter => None,
-            mut at => {
-                while let Some(here) = at
-                    && self.next_owned(here) != Some(letter)
-                {
-                    at = self.next_owned(here);
-                }
-                at
-            }
-        };
-        if let Some(before) = before {
-            self.node(before).next = after;
+        let next = self.node(letter).next.take();
+        let before = if owner.first == Some(letter) { None } else { self.owned_before(owner, letter) };
+        match before {
+            Some(before) => self.node(before).next = next,
+            None => owner.first = next,
         }
-        owner.shrink(letter, before, after);
+        if next.is_none() {
+            owner.last = before;
+        }
+    }
+
+    /// What stands before a letter of an owner's list; only the first one has nothing there.
+    #[cold]
+    fn owned_before(&self, owner: &Thread, letter: Letter) -> Option<Letter> {
+        self.owned(owner).find(|&before| self.next_owned(before) == Some(letter))
     }
 
     /// The letters of an owner's list, in order.

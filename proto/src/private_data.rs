@@ -24,6 +24,12 @@ impl PrivateData {
     /// No private data.
     pub const EMPTY: PrivateData = PrivateData(Content::Nothing);
 
+    /// [`EMPTY`](Self::EMPTY), without the zeros that a constant has where it has no bytes.
+    #[inline(always)]
+    pub(crate) fn empty() -> Self {
+        PrivateData(Content::Nothing)
+    }
+
     /// A copy of `data`, cut at [`PRIVATE_DATA_MAX`], which no transport exceeds.
     #[must_use]
     pub fn copy_of(data: &[u8]) -> Self {

@@ -28,7 +28,7 @@ impl Core {
     pub fn close_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
         self.usable_channel(key)?;
         match self.channels.get(key) {
-            Some(channel) if channel.phase == Phase::Open && channel.ids == 0 && channel.mail.len == 0 => {
+            Some(channel) if channel.phase == Phase::Open && channel.ids == 0 && channel.mail.head().is_none() => {
                 self.close(key);
                 Ok(())
             }

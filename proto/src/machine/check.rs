@@ -77,7 +77,7 @@ impl Core {
         if let Some(place) = id.alarm {
             assert_eq!(self.alarms.at(place), Some((id.due(), key)), "{key}: its place among the deadlines");
         }
-        assert!(id.state != State::Destroying || id.mail.len == 0, "{key} is destroyed and has undelivered events");
+        assert!(id.state != State::Destroying || id.mail.head().is_none(), "{key} is destroyed and has undelivered events");
     }
 
     fn check_waiting(&self, key: IdKey, id: &Id) {
@@ -112,7 +112,7 @@ impl Core {
             assert!(is_there, "{key}: an undelivered event is not where it is to be delivered");
             assert_eq!(self.mail.get(letter).owner(), key, "an event on a foreign list");
         }
-        assert_eq!(self.mail.owned(&id.mail).count() as u32, id.mail.len, "{key}: its undelivered events");
+        assert_eq!(self.mail.owned(&id.mail).last(), id.mail.tail(), "{key}: its undelivered events");
     }
 
     fn check_channel(&self, key: ChannelKey, channel: &Channel) {
@@ -137,7 +137,7 @@ impl Core {
         assert_eq!(channel.listeners as usize, listeners, "{key}: the listeners on it");
         assert!(!channel.private || ids > 0 || channel.phase == Phase::Closing, "{key} is nobody's");
         assert!(ids > 0 || channel.phase != Phase::Broken, "{key} could not be opened and is nobody's");
-        assert_eq!(self.mail.letters(&channel.mail).count() as u32, channel.mail.len, "{key}: its undelivered events");
+        assert_eq!(self.mail.letters(&channel.mail).last(), channel.mail.tail(), "{key}: its undelivered events");
         let queued = self.readable.iter().filter(|&&queued| queued == key).count();
         assert_eq!(queued, usize::from(channel.readable), "{key}: its place among those to be read");
         let parked = self.parked.iter().filter(|&&parked| parked == key).count();
@@ -146,7 +146,7 @@ impl Core {
 
     fn check_totals(&self) {
         let kept = self.ids.iter().filter(|(_, id)| matches!(id.waiting, Waiting::Ended(..))).count();
-        let owned: u32 = self.ids.iter().map(|(_, id)| id.mail.len).sum();
+        let owned: usize = self.ids.iter().map(|(_, id)| self.mail.owned(&id.mail).count()).sum();
         let mut on_channels = 0;
         let mut of_device = 0;
         let mut delivered = 0;
@@ -154,7 +154,7 @@ impl Core {
             let stored = self.mail.get(letter);
             on_channels += 1;
             of_device += u32::from(stored.of_device());
-            delivered += u32::from(self.ids.contains(stored.owner()));
+            delivered += usize::from(self.ids.contains(stored.owner()));
         }
         assert_eq!(owned, delivered, "events on the ids' lists and on the channels'");
         assert_eq!(on_channels + kept, self.mail.nodes_len(), "events stored and on lists");

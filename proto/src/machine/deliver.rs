@@ -13,34 +13,47 @@ impl Core {
     /// a call that migrates its id is under way.
     #[inline]
     pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
-        let channel = self.channels.get(on)?;
-        let (letter, acks) = (channel.mail.head()?, channel.acks);
-        self.deliver(on, letter, acks)
-    }
-
-    fn deliver(&mut self, on: ChannelKey, letter: Letter, acks: Acks) -> Option<Event> {
+        let channel = self.channels.get_mut(on)?;
+        let letter = channel.mail.head()?;
         let first = self.mail.get(letter);
-        let (owner, id) = (first.owner(), first.id);
-        let is_moving = |key| self.ids.get(key).is_some_and(Id::is_moving);
-        if is_moving(owner) || (id != owner && is_moving(id)) {
+        let (key, group) = (first.owner(), first.group);
+        // The id of a request may be under way to where its listener's events are delivered.
+        if first.listener.is_some() && self.ids.get(first.id).is_some_and(Id::is_moving) {
             return None;
         }
-        let is_owed = first.of_device() && acks == Acks::Explicit;
-        let receipt = if is_owed { self.owe(Receipt { owner, group: first.group }) } else { None };
-        self.detach(letter, on);
-        let stored = self.mail.take(letter);
-        let event = Event { receipt, ..self.to_event(&stored) };
-        self.mail.discard(stored.enclosed);
-        Some(event)
+        let is_owed = channel.acks == Acks::Explicit && first.of_device();
+        let mut receipt = None;
+        match self.ids.get_mut(key) {
+            Some(owner) if owner.is_moving() => return None,
+            Some(owner) => {
+                if is_owed {
+                    owner.owed += 1;
+                    receipt = Some(Receipt { owner: key, group });
+                    if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
+                        group.owed += 1;
+                    }
+                }
+                self.mail.disown(&mut owner.mail, letter);
+            }
+            None => {}
+        }
+        self.mail.unlink(&mut channel.mail, letter);
+        if self.mail.get(letter).enclosed.is_some() {
+            return Some(self.open(letter, receipt));
+        }
+        let event = Some(self.mail.get(letter).bare(receipt));
+        self.mail.take(letter);
+        event
     }
 
-    /// Counts an ack that the application owes, if the owner still lives.
-    fn owe(&mut self, receipt: Receipt) -> Option<Receipt> {
-        self.ids.get_mut(receipt.owner)?.owed += 1;
-        if let Some(group) = receipt.group.and_then(|group| self.groups.get_mut(group)) {
-            group.owed += 1;
-        }
-        Some(receipt)
+    /// An event with what is enclosed, which is kept no longer.
+    #[inline(never)]
+    fn open(&mut self, letter: Letter, receipt: Option<Receipt>) -> Event {
+        let stored = self.mail.take(letter);
+        let mut event = stored.bare(receipt);
+        self.mail.enclose(stored.enclosed, &mut event);
+        self.mail.discard(stored.enclosed);
+        event
     }
 
     /// The application is done with an event (rdma_ack_cm_event(3)). A migration or destruction that waited for the
@@ -64,34 +77,20 @@ impl Core {
         Ok(())
     }
 
-    #[inline]
+    /// An event that stays where it is.
     pub(super) fn to_event(&self, stored: &Stored) -> Event {
-        let enclosure = self.mail.enclosure(stored.enclosed);
-        Event {
-            id: stored.id,
-            listener: stored.listener,
-            kind: stored.kind,
-            status: stored.status,
-            param: stored.param,
-            datagram: enclosure.datagram,
-            group: stored.group,
-            private_data: enclosure.private_data.clone(),
-            receipt: None,
-        }
+        let mut event = stored.bare(None);
+        self.mail.enclose(stored.enclosed, &mut event);
+        event
     }
 
     /// Puts an event at the end of a channel, in the name of its owner if that still lives.
+    #[inline]
     pub(super) fn post(&mut self, stored: Stored, on: ChannelKey) -> Letter {
-        let owner = stored.owner();
-        let letter = self.mail.store(stored);
-        if let Some(id) = self.ids.get_mut(owner) {
-            self.mail.own(&mut id.mail, letter);
-        }
-        if let Some(channel) = self.channels.get_mut(on) {
-            self.mail.append(&mut channel.mail, letter);
-        }
         self.news += 1;
-        letter
+        let owner = self.ids.get_mut(stored.owner()).map(|id| &mut id.mail);
+        let channel = self.channels.get_mut(on).map(|channel| &mut channel.mail);
+        self.mail.push(stored, channel, owner)
     }
 
     /// Takes an event off both of its lists, wherever it stands.

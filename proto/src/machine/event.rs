@@ -66,6 +66,7 @@ impl Core {
         result
     }
 
+    #[inline]
     fn admit(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
         let state = id.state;
@@ -74,33 +75,31 @@ impl Core {
             return Err(Fault::Event { id: raw.id, state, event: raw.kind });
         }
         // A late one tells of this too.
-        self.arrive_by_event(raw.id, on);
+        if id.arrives_on(on) {
+            self.arrive_by_event(raw.id, on);
+        }
         let Tell::Go(next) = told else { return Ok(Admission::Late) };
-        let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
-        if of_group && !self.admit_to_group(raw) {
+        // Nothing else is about a membership.
+        let group = raw.group.filter(|_| matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError));
+        if matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError) && !self.admit_to_group(raw) {
             return Ok(Admission::Late);
         }
-        self.set_state(raw.id, next);
-        let Some(id) = self.ids.get_mut(raw.id) else { return Ok(Admission::Stray) };
-        if raw.kind == CmEvent::AddrResolved {
-            id.has_device = true;
+        if next != state {
+            self.set_state(raw.id, next);
         }
-        let (waiting, moving, home) = (id.waiting, id.is_moving(), id.home);
-        // The newest membership is the one that a synchronous join waits for: until that has ended there is no other.
-        let answers_join = of_group && raw.group == id.groups;
-        // Only requests have a listener, and nothing else is about a membership.
-        let stored = self.stored(raw, None, raw.group.filter(|_| of_group));
-        match waiting {
-            Waiting::For(verb) if ends(verb, state, next, answers_join) => {
-                let ended = if moving {
-                    Waiting::Posted(verb, self.post(stored, home))
-                } else {
-                    Waiting::Ended(verb, self.mail.store(stored))
-                };
-                self.clear_waiting(raw.id, ended);
+        // Only requests have a listener.
+        let stored = self.stored(raw, None, group);
+        let Some(id) = self.ids.get_mut(raw.id) else { return Ok(Admission::Stray) };
+        id.has_device |= raw.kind == CmEvent::AddrResolved;
+        match id.waiting {
+            // The newest membership is the one that a synchronous join waits for: until that has ended there is no other.
+            Waiting::For(verb) if ends(verb, state, next, group.is_some() && group == id.groups) => {
+                self.end_waiting(raw.id, verb, stored);
             }
             Waiting::For(_) | Waiting::Never | Waiting::Ended(..) | Waiting::Posted(..) | Waiting::Without { .. } => {
-                self.post(stored, home);
+                let home = self.channels.get_mut(id.home).map(|home| &mut home.mail);
+                self.mail.push(stored, home, Some(&mut id.mail));
+                self.news += 1;
             }
         }
         if matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
@@ -109,6 +108,20 @@ impl Core {
         Ok(Admission::Known)
     }
 
+    /// Synchronous mode: an event ends the request that is open.
+    #[inline(never)]
+    fn end_waiting(&mut self, key: IdKey, verb: Verb, stored: Stored) {
+        let Some(id) = self.ids.get(key) else { return };
+        let (moving, home) = (id.is_moving(), id.home);
+        let ended = if moving {
+            Waiting::Posted(verb, self.post(stored, home))
+        } else {
+            Waiting::Ended(verb, self.mail.store(stored))
+        };
+        self.clear_waiting(key, ended);
+    }
+
+    #[inline(never)]
     fn admit_request(&mut self, on: ChannelKey, listener: IdKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
         if self.channels.get(on).is_none_or(|channel| channel.phase != Phase::Open) {
             return Err(Fault::NoSuchChannel { channel: on });
@@ -150,6 +163,7 @@ impl Core {
         }
     }
 
+    #[inline]
     fn stored(&mut self, raw: &RawEvent<'_>, listener: Option<IdKey>, group: Option<GroupKey>) -> Stored {
         Stored {
             id: raw.id,

@@ -138,15 +138,11 @@ impl Core {
 
     /// An event on the new channel, before the device has told that the migration succeeded: it has.
     pub(super) fn arrive_by_event(&mut self, key: IdKey, on: ChannelKey) {
-        if let Some(id) = self.ids.get(key)
-            && let Doing::Move { to, by_event, .. } = id.doing
-            && to == on
-            && id.line != on
+        if let Some(id) = self.ids.get_mut(key)
+            && let Doing::Move { by_event, ref mut arrived, .. } = id.doing
         {
-            self.arrive(key, to, by_event);
-            if let Some(id) = self.ids.get_mut(key) {
-                id.doing = Doing::Move { to, by_event, arrived: true };
-            }
+            *arrived = true;
+            self.arrive(key, on, by_event);
         }
     }
 

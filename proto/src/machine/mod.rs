@@ -269,7 +269,7 @@ impl Core {
             About::Id(id) => self.ids.get(id).filter(|id| id.call == Some(token)).and_then(|id| id.call_data),
             About::Channel(_) => None,
         };
-        &self.mail.enclosure(enclosed).private_data
+        self.mail.enclosure(enclosed).map_or(&[], |enclosure| &enclosure.private_data)
     }
 
     /// Says that a channel may have something to read. Once noted, it is asked for once.

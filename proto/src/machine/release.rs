@@ -23,9 +23,9 @@ pub struct Released(Box<Parts>);
 #[derive(Debug)]
 struct Parts {
     id: Id,
-    mail: Vec<(Stored, Enclosure)>,
+    mail: Vec<(Stored, Option<Enclosure>)>,
     /// The event that completed its last synchronous request, if that has one.
-    ended: Option<(Verb, Stored, Enclosure)>,
+    ended: Option<(Verb, Stored, Option<Enclosure>)>,
 }
 
 impl Released {
@@ -109,12 +109,12 @@ impl Core {
         };
         self.set_deadline(key, deadline);
         for (stored, enclosure) in mail {
-            let stored = self.rekeyed(stored, &enclosure, key);
+            let stored = self.rekeyed(stored, enclosure.as_ref(), key);
             self.post(stored, home);
         }
         let waiting = match ended {
             Some((verb, stored, enclosure)) => {
-                let stored = self.rekeyed(stored, &enclosure, key);
+                let stored = self.rekeyed(stored, enclosure.as_ref(), key);
                 Waiting::Ended(verb, self.mail.store(stored))
             }
             None => waiting,
@@ -140,15 +140,15 @@ impl Core {
         }
     }
 
-    fn take_whole(&mut self, letter: Letter) -> (Stored, Enclosure) {
+    fn take_whole(&mut self, letter: Letter) -> (Stored, Option<Enclosure>) {
         let stored = self.mail.take(letter);
-        let enclosure = self.mail.enclosure(stored.enclosed).clone();
+        let enclosure = self.mail.enclosure(stored.enclosed).cloned();
         self.mail.discard(stored.enclosed);
         (stored, enclosure)
     }
 
-    fn rekeyed(&mut self, stored: Stored, enclosure: &Enclosure, key: IdKey) -> Stored {
-        let enclosed = self.mail.keep(&enclosure.private_data, enclosure.datagram);
+    fn rekeyed(&mut self, stored: Stored, enclosure: Option<&Enclosure>, key: IdKey) -> Stored {
+        let enclosed = enclosure.and_then(|it| self.mail.keep(&it.private_data, it.datagram));
         Stored { id: key, listener: None, enclosed, ..stored }
     }
 }
