@@ -1,11 +1,12 @@
 //! What the core keeps of one id and of one channel.
 
 use core::net::SocketAddr;
+use core::num::NonZeroU64;
 
 use crate::errno::Errno;
 use crate::error::Why;
 use crate::event::CmEvent;
-use crate::key::{ChannelKey, GroupKey, IdKey, Token};
+use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::mail::{Enclosed, Letter, Thread};
 use crate::request::{Acks, PortSpace, Service, Verb};
 use crate::state::State;
@@ -30,8 +31,8 @@ pub(crate) struct Id {
     pub(crate) doing: Doing,
     /// A migration that waits for the application's acks. Until then a call may be made for something else.
     pub(crate) quiesce: Option<Quiesce>,
-    /// The call that is queued or under way.
-    pub(crate) call: Option<Token>,
+    /// The call that is queued or under way: its token's number.
+    pub(crate) call: Option<NonZeroU64>,
     /// The private data of that call.
     pub(crate) call_data: Option<Enclosed>,
     /// Events delivered and not acked; for a listener its requests count here.
@@ -276,7 +277,7 @@ pub(crate) struct Channel {
     pub(crate) private: bool,
     pub(crate) phase: Phase,
     /// The call that opens or closes it, unless it is part of a request on an id.
-    pub(crate) call: Option<Token>,
+    pub(crate) call: Option<NonZeroU64>,
     /// Ids whose events the device reports on it, or that are delivered on it, and ids on their way to it.
     pub(crate) ids: u32,
     /// Listeners that the device reports on it: only there can a request come.

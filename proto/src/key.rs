@@ -1,7 +1,7 @@
 //! Names of things: 8 bytes, typed, with a generation, so that a stale one is an error value and never another thing.
 
 use core::fmt;
-use core::num::NonZeroU32;
+use core::num::{NonZeroU32, NonZeroU64};
 
 macro_rules! key {
     ($(#[$doc:meta])* $name:ident, $letter:literal) => {
@@ -96,6 +96,6 @@ pub enum About {
 /// [`Core::handle_outcome`](crate::Core::handle_outcome). Never used twice by one core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token {
-    pub(crate) number: u64,
+    pub(crate) number: NonZeroU64,
     pub(crate) about: About,
 }

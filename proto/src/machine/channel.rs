@@ -131,7 +131,7 @@ impl Core {
     fn call_for_channel(&mut self, key: ChannelKey, call: Call) {
         let token = self.token(About::Channel(key));
         if let Some(channel) = self.channels.get_mut(key) {
-            channel.call = Some(token);
+            channel.call = Some(token.number);
         }
         self.calls.push_back((token, call));
     }

@@ -16,6 +16,7 @@ mod timeout;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use crate::alarm::Alarms;
 use crate::arena::Arena;
@@ -26,7 +27,7 @@ use crate::event::Event;
 use crate::id::{Channel, Doing, Group, Id, Waiting, foreign_end};
 use crate::key::{About, ChannelKey, GroupKey, IdKey, Token};
 use crate::limits::Limits;
-use crate::mail::Mail;
+use crate::mail::{Enclosed, Mail};
 use crate::request::{PortSpace, Verb};
 use crate::state::State;
 use crate::table;
@@ -50,7 +51,7 @@ pub struct Core {
     /// Channels to be read once there is room, each once.
     parked: Vec<ChannelKey>,
     alarms: Alarms,
-    next_token: u64,
+    last_token: NonZeroU64,
     counters: Counters,
     news: u64,
 }
@@ -97,7 +98,7 @@ impl Core {
             readable: VecDeque::new(),
             parked: Vec::new(),
             alarms: Alarms::default(),
-            next_token: 0,
+            last_token: NonZeroU64::MIN,
             counters: Counters::default(),
             news: 0,
         }
@@ -266,7 +267,7 @@ impl Core {
     #[must_use]
     pub fn call_data(&self, token: Token) -> &[u8] {
         let enclosed = match token.about {
-            About::Id(id) => self.ids.get(id).filter(|id| id.call == Some(token)).and_then(|id| id.call_data),
+            About::Id(id) => self.ids.get(id).filter(|id| id.call == Some(token.number)).and_then(|id| id.call_data),
             About::Channel(_) => None,
         };
         self.mail.enclosure(enclosed).map_or(&[], |enclosure| &enclosure.private_data)
@@ -331,10 +332,11 @@ impl Core {
         {
             let (before, line) = (core::mem::replace(&mut id.state, next), id.line);
             id.answer_due &= next == State::Closing;
-            if table::operation(before).is_some() {
+            let of_groups = id.groups.is_some() && matches!(next, State::Removed | State::Destroying);
+            if id.deadline != Time::NEVER && table::operation(before).is_some() {
                 self.set_deadline(key, Time::NEVER);
             }
-            if matches!(next, State::Removed | State::Destroying) {
+            if of_groups {
                 self.end_joins(key);
             }
             if (before == State::Listening || next == State::Listening)
@@ -364,6 +366,9 @@ impl Core {
     fn set_alarm(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
         let (place, due) = (id.alarm, id.due());
+        if place.is_none() && due == Time::NEVER {
+            return;
+        }
         let ids = &mut self.ids;
         self.alarms.set(place, due, key, |key, place| {
             if let Some(id) = ids.get_mut(key) {
@@ -373,16 +378,25 @@ impl Core {
     }
 
     fn token(&mut self, about: About) -> Token {
-        self.next_token += 1;
-        Token { number: self.next_token, about }
+        // After a call in each nanosecond of 584 years one could come back; no call takes that long.
+        self.last_token = self.last_token.checked_add(1).unwrap_or(NonZeroU64::MIN);
+        Token { number: self.last_token, about }
     }
 
     /// Queues a call about an id and notes what for.
+    #[inline]
     fn call_for_id(&mut self, key: IdKey, doing: Doing, call: Call) {
+        self.call_with(key, doing, None, call);
+    }
+
+    /// The same, with private data.
+    #[inline]
+    fn call_with(&mut self, key: IdKey, doing: Doing, call_data: Option<Enclosed>, call: Call) {
         let token = self.token(About::Id(key));
         if let Some(id) = self.ids.get_mut(key) {
             id.doing = doing;
-            id.call = Some(token);
+            id.call = Some(token.number);
+            id.call_data = call_data;
         }
         self.calls.push_back((token, call));
     }

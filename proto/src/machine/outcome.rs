@@ -33,7 +33,7 @@ impl Core {
         let channel = self
             .channels
             .get_mut(key)
-            .filter(|channel| channel.call == Some(token))
+            .filter(|channel| channel.call == Some(token.number))
             .ok_or(Fault::NoSuchCall { token })?;
         channel.call = None;
         let (call, asked) = (
@@ -57,7 +57,7 @@ impl Core {
     }
 
     fn id_outcome(&mut self, key: IdKey, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
-        let id = self.ids.get_mut(key).filter(|id| id.call == Some(token)).ok_or(Fault::NoSuchCall { token })?;
+        let id = self.ids.get_mut(key).filter(|id| id.call == Some(token.number)).ok_or(Fault::NoSuchCall { token })?;
         id.call = None;
         self.mail.discard(id.call_data.take());
         let doing = core::mem::replace(&mut id.doing, Doing::Nothing);
@@ -96,11 +96,11 @@ impl Core {
 
     /// Nothing is done for the id any more, perhaps: what was held up by it goes on.
     pub(super) fn resume(&mut self, key: IdKey) {
-        if self.ids.get(key).is_some_and(|id| id.answer_due || id.groups.is_some()) {
+        if self.ids.get(key).is_some_and(|id| id.answer_due || id.groups.is_some() || id.quiesce.is_some()) {
             self.continue_teardown(key);
             self.continue_leave(key);
+            self.continue_migrate(key);
         }
-        self.continue_migrate(key);
     }
 
     /// The private channel of a new synchronous id.

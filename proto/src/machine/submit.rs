@@ -192,10 +192,7 @@ impl Core {
             self.set_deadline(key, deadline);
         }
         let enclosed = self.mail.keep(request.private_data(), None);
-        self.call_for_id(key, Doing::Request { verb, before, until, bound }, call);
-        if let Some(id) = self.ids.get_mut(key) {
-            id.call_data = enclosed;
-        }
+        self.call_with(key, Doing::Request { verb, before, until, bound }, enclosed, call);
     }
 
     /// A wait for an event, without a call: the request may be there already.
