@@ -1,89 +1,106 @@
-//! Deadlines: a heap in which each id stands at most once and knows its place, so that a deadline is dropped when its
-//! operation ends instead of lingering until it passes.
+//! Deadlines: a heap whose entries are left behind when what they were for has ended, and are swept out later.
+//!
+//! Most operations end long before their deadline, and most deadlines are later than those before them. So to arm one is
+//! to append to a heap, and to drop one is to do nothing. The nearest deadline is exact all the same: what is left behind
+//! never stays at the top.
 
-use alloc::vec::Vec;
+use alloc::collections::BinaryHeap;
+use core::cmp::Reverse;
+use core::hash::{Hash, Hasher};
 
-use crate::key::{IdKey, Key};
+use crate::key::IdKey;
 use crate::time::Time;
 
-/// Children of a place: with four the heap is half as high as with two, and most of what a step costs is to note in an id
-/// that its entry has moved.
-const CHILDREN: usize = 4;
+/// How many entries may be left behind, however few are not.
+const SLACK: usize = 64;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub(crate) struct Alarms {
-    heap: Vec<(Time, IdKey)>,
+    heap: BinaryHeap<Reverse<(Time, IdKey)>>,
+    /// With more entries it is to be swept: twice as many as the last sweep left.
+    most: usize,
+}
+
+/// The time of the earliest entry of an id: not after its deadline. Where it is before that, the deadline has been moved or
+/// dropped since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Armed(Time);
+
+impl Armed {
+    pub(crate) const NOT: Armed = Armed(Time::NEVER);
+
+    pub(crate) fn at(self) -> Time {
+        self.0
+    }
 }
 
 impl Alarms {
+    pub(crate) fn new() -> Self {
+        Alarms { heap: BinaryHeap::new(), most: SLACK }
+    }
+
+    /// The nearest deadline.
+    #[inline]
     pub(crate) fn first(&self) -> Option<(Time, IdKey)> {
-        self.heap.first().copied()
+        self.heap.peek().map(|&Reverse(entry)| entry)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.heap.len()
-    }
-
-    /// The entry at a place.
-    pub(crate) fn at(&self, place: u32) -> Option<(Time, IdKey)> {
-        self.heap.get(place as usize).copied()
-    }
-
-    /// Sets the deadline of an id that stands at `place`; [`Time::NEVER`] removes it. `moved` is told where an entry went,
-    /// to note it in the id.
-    pub(crate) fn set(&mut self, place: Option<u32>, due: Time, id: IdKey, mut moved: impl FnMut(IdKey, Option<u32>)) {
-        match place.map(|place| place as usize) {
-            None if due == Time::NEVER => {}
-            None => {
-                self.heap.push((due, id));
-                self.settle(self.heap.len() - 1, moved);
-            }
-            Some(at) if due == Time::NEVER => {
-                self.heap.swap_remove(at);
-                moved(id, None);
-                if at < self.heap.len() {
-                    self.settle(at, moved);
-                }
-            }
-            Some(at) => {
-                self.heap[at].0 = due;
-                self.settle(at, moved);
-            }
+    /// Sees to it that an id has an entry not after its deadline.
+    #[inline]
+    pub(crate) fn arm(&mut self, armed: &mut Armed, due: Time, id: IdKey) {
+        if due < armed.0 {
+            armed.0 = due;
+            self.heap.push(Reverse((due, id)));
         }
     }
 
-    /// Moves the entry at `at` to where it belongs: those in its way move by one place each.
-    fn settle(&mut self, mut at: usize, mut moved: impl FnMut(IdKey, Option<u32>)) {
-        let entry = self.heap[at];
-        while let Some(parent) = at.checked_sub(1).map(|before| before / CHILDREN)
-            && rank(entry) < rank(self.heap[parent])
+    /// Whether there are too many entries.
+    #[inline]
+    pub(crate) fn is_littered(&self) -> bool {
+        self.heap.len() > self.most
+    }
+
+    /// Keeps only the entries that are their ids' earliest.
+    #[cold]
+    pub(crate) fn sweep(&mut self, is_earliest: impl Fn(Time, IdKey) -> bool) {
+        self.heap.retain(|&Reverse((time, id))| is_earliest(time, id));
+        self.most = 2 * self.heap.len() + SLACK;
+    }
+
+    /// Takes the first entry away, of this id if it lives. It is armed anew for a deadline that has been moved.
+    pub(crate) fn drop_first(&mut self, id: Option<(&mut Armed, Time)>) {
+        if let Some(Reverse((time, key))) = self.heap.pop()
+            && let Some((armed, due)) = id
+            && armed.0 == time
         {
-            self.put(at, self.heap[parent], &mut moved);
-            at = parent;
+            *armed = Armed::NOT;
+            self.arm(armed, due, key);
         }
-        while let Some(child) = self.first_child(at)
-            && rank(self.heap[child]) < rank(entry)
-        {
-            self.put(at, self.heap[child], &mut moved);
-            at = child;
-        }
-        self.put(at, entry, &mut moved);
     }
 
-    /// The child of a place that comes before its siblings.
-    fn first_child(&self, at: usize) -> Option<usize> {
-        let begin = CHILDREN * at + 1;
-        let children = self.heap.get(begin..)?.iter().take(CHILDREN);
-        children.enumerate().min_by_key(|&(_, entry)| rank(*entry)).map(|(nth, _)| begin + nth)
-    }
-
-    fn put(&mut self, at: usize, entry: (Time, IdKey), moved: &mut impl FnMut(IdKey, Option<u32>)) {
-        self.heap[at] = entry;
-        moved(entry.1, Some(at as u32));
+    /// Whether an entry is there: for checks.
+    pub(crate) fn has(&self, time: Time, id: IdKey) -> bool {
+        self.heap.iter().any(|&Reverse(entry)| entry == (time, id))
     }
 }
 
-/// The order of `(Time, IdKey)`, in one number: comparing those is most of what moving an entry takes.
-fn rank((due, id): (Time, IdKey)) -> u128 {
-    u128::from(due.0) << 64 | (id.index() as u128) << 32 | u128::from(id.generation().get())
+// Both only help to find what the deadlines of the ids say: cores in the same state are equal whatever is left behind.
+impl PartialEq for Alarms {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+impl Eq for Alarms {}
+impl Hash for Alarms {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialEq for Armed {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+impl Eq for Armed {}
+impl Hash for Armed {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
 }

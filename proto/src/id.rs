@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 use core::num::NonZeroU64;
 
+use crate::alarm::Armed;
 use crate::errno::Errno;
 use crate::error::Why;
 use crate::event::CmEvent;
@@ -49,8 +50,8 @@ pub(crate) struct Id {
     pub(crate) groups: Option<GroupKey>,
     /// A teardown owes the peer one more disconnect, see `Core::continue_teardown`.
     pub(crate) answer_due: bool,
-    /// Its place in the heap of deadlines.
-    pub(crate) alarm: Option<u32>,
+    /// Where it stands in the heap of deadlines.
+    pub(crate) armed: Armed,
     /// Synchronous mode.
     pub(crate) waiting: Waiting,
     /// Who learns how the destroy ended.
@@ -194,7 +195,7 @@ impl Id {
             join_deadline: Time::NEVER,
             groups: None,
             answer_due: false,
-            alarm: None,
+            armed: Armed::NOT,
             waiting: Waiting::Never,
             mourner: Mourner::Caller,
         }

@@ -73,10 +73,9 @@ impl Core {
         assert!(self.memberships(key).all(|(_, group)| group.id == key), "{key} has a membership of another");
         let of_groups: u32 = self.memberships(key).map(|(_, group)| group.owed).sum();
         assert!(of_groups <= id.owed, "{key}: acks owed for its memberships");
-        assert_eq!(id.due() == Time::NEVER, id.alarm.is_none(), "{key}: its alarm");
-        if let Some(place) = id.alarm {
-            assert_eq!(self.alarms.at(place), Some((id.due(), key)), "{key}: its place among the deadlines");
-        }
+        assert!(id.armed.at() <= id.due(), "{key} is armed for {:?} and due at {:?}", id.armed, id.due());
+        let stands = id.armed.at() == Time::NEVER || self.alarms.has(id.armed.at(), key);
+        assert!(stands, "{key}: its place among the deadlines");
         assert!(id.state != State::Destroying || id.mail.head().is_none(), "{key} is destroyed and has undelivered events");
     }
 
@@ -159,7 +158,9 @@ impl Core {
         assert_eq!(owned, delivered, "events on the ids' lists and on the channels'");
         assert_eq!(on_channels + kept, self.mail.nodes_len(), "events stored and on lists");
         assert_eq!(of_device, self.mail.of_device(), "events that count against the limit");
-        assert_eq!(self.alarms.len(), self.ids.iter().filter(|(_, id)| id.alarm.is_some()).count(), "alarms");
+        let nearest = self.ids.iter().map(|(key, id)| (id.due(), key)).min().filter(|&(due, _)| due != Time::NEVER);
+        assert_eq!(self.alarms.first(), nearest, "the nearest deadline");
+        assert!(!self.alarms.is_littered(), "more deadlines left behind than there may be");
         assert!(self.ids.len() <= self.limits.ids as usize + 1, "more ids than the limit");
         assert!(self.readable.iter().all(|&key| self.channels.contains(key)), "a channel that is gone is to be read");
         assert!(self.parked.iter().all(|&key| self.channels.contains(key)), "a channel that is gone waits for room");

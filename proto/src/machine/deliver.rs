@@ -61,20 +61,28 @@ impl Core {
     ///
     /// # Errors
     /// [`Refused::NothingOwed`] for a receipt of another core.
+    #[inline]
     pub fn ack(&mut self, receipt: Receipt) -> Result<(), Refused> {
-        let owner = self.ids.get_mut(receipt.owner).filter(|id| id.owed > 0).ok_or(Refused::NothingOwed)?;
+        let Some(owner) = self.ids.get_mut(receipt.owner).filter(|id| id.owed > 0) else {
+            return Err(Refused::NothingOwed);
+        };
         owner.owed -= 1;
-        let goes_on = owner.owed == 0 && owner.is_held_up();
+        if receipt.group.is_some() || owner.is_held_up() {
+            self.acked(receipt);
+        }
+        Ok(())
+    }
+
+    /// What an ack was waited for.
+    #[inline(never)]
+    fn acked(&mut self, receipt: Receipt) {
         if let Some(group) = receipt.group.and_then(|group| self.groups.get_mut(group)) {
             group.owed = group.owed.saturating_sub(1);
             self.continue_leave(receipt.owner);
         }
-        if goes_on {
-            self.continue_migrate(receipt.owner);
-            self.continue_destroy(receipt.owner);
-            self.settle(receipt.owner);
-        }
-        Ok(())
+        self.continue_migrate(receipt.owner);
+        self.continue_destroy(receipt.owner);
+        self.settle(receipt.owner);
     }
 
     /// An event that stays where it is.

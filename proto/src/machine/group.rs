@@ -191,6 +191,7 @@ impl Core {
     }
 
     /// The id is removed or is to be destroyed: no join of it will be answered any more.
+    #[inline(never)]
     pub(super) fn end_joins(&mut self, key: IdKey) {
         let mut at = self.ids.get(key).and_then(|id| id.groups);
         if at.is_none() {

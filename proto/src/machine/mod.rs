@@ -97,7 +97,7 @@ impl Core {
             calls: VecDeque::new(),
             readable: VecDeque::new(),
             parked: Vec::new(),
-            alarms: Alarms::default(),
+            alarms: Alarms::new(),
             last_token: NonZeroU64::MIN,
             counters: Counters::default(),
             news: 0,
@@ -334,17 +334,23 @@ impl Core {
             id.answer_due &= next == State::Closing;
             let of_groups = id.groups.is_some() && matches!(next, State::Removed | State::Destroying);
             if id.deadline != Time::NEVER && table::operation(before).is_some() {
-                self.set_deadline(key, Time::NEVER);
+                id.deadline = Time::NEVER;
+                self.set_alarm(key);
             }
             if of_groups {
                 self.end_joins(key);
             }
-            if (before == State::Listening || next == State::Listening)
-                && let Some(channel) = self.channels.get_mut(line)
-            {
-                channel.listeners -= u32::from(before == State::Listening);
-                channel.listeners += u32::from(next == State::Listening);
+            if before == State::Listening || next == State::Listening {
+                self.count_listener(line, before, next);
             }
+        }
+    }
+
+    #[inline(never)]
+    fn count_listener(&mut self, line: ChannelKey, before: State, next: State) {
+        if let Some(channel) = self.channels.get_mut(line) {
+            channel.listeners -= u32::from(before == State::Listening);
+            channel.listeners += u32::from(next == State::Listening);
         }
     }
 
@@ -364,17 +370,27 @@ impl Core {
 
     /// Brings the heap in line with the deadlines of an id.
     fn set_alarm(&mut self, key: IdKey) {
-        let Some(id) = self.ids.get(key) else { return };
-        let (place, due) = (id.alarm, id.due());
-        if place.is_none() && due == Time::NEVER {
-            return;
+        let Some(id) = self.ids.get_mut(key) else { return };
+        let due = id.due();
+        self.alarms.arm(&mut id.armed, due, key);
+        if due != id.armed.at() && self.alarms.first() == Some((id.armed.at(), key)) {
+            self.find_nearest();
         }
-        let ids = &mut self.ids;
-        self.alarms.set(place, due, key, |key, place| {
-            if let Some(id) = ids.get_mut(key) {
-                id.alarm = place;
+        if self.alarms.is_littered() {
+            let ids = &self.ids;
+            self.alarms.sweep(|time, key| ids.get(key).is_some_and(|id| id.armed.at() == time));
+        }
+    }
+
+    /// Takes away what is left behind at the top of the heap.
+    #[inline(never)]
+    fn find_nearest(&mut self) {
+        while let Some((time, key)) = self.alarms.first() {
+            match self.ids.get_mut(key) {
+                Some(id) if id.due() == time => return,
+                id => self.alarms.drop_first(id.map(|id| (id.due(), &mut id.armed)).map(|(due, armed)| (armed, due))),
             }
-        });
+        }
     }
 
     fn token(&mut self, about: About) -> Token {

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::Core;
+use crate::alarm::Armed;
 use crate::error::{Refused, Why};
 use crate::event::CmEvent;
 use crate::id::{Channel, Id, Phase, Waiting};
@@ -99,7 +100,7 @@ impl Core {
             line: home,
             mail: Thread::EMPTY,
             deadline: Time::NEVER,
-            alarm: None,
+            armed: Armed::NOT,
             waiting: Waiting::Never,
             ..id
         };
