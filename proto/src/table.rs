@@ -289,7 +289,22 @@ pub const fn tell(state: State, fact: Fact) -> Tell {
 
 /// The request whose end a state waits for; its deadline counts while the id is in that state.
 #[must_use]
+#[inline]
 pub const fn operation(state: State) -> Option<Verb> {
+    OPERATIONS[state.index()]
+}
+
+static OPERATIONS: [Option<Verb>; State::COUNT] = {
+    let mut operations = [None; State::COUNT];
+    let mut at = 0;
+    while at < State::COUNT {
+        operations[at] = awaited(State::ALL[at]);
+        at += 1;
+    }
+    operations
+};
+
+const fn awaited(state: State) -> Option<Verb> {
     match state {
         State::AddrResolving => Some(Verb::ResolveAddr),
         State::RouteResolving => Some(Verb::ResolveRoute),

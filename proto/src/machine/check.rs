@@ -76,7 +76,10 @@ impl Core {
         assert!(id.armed.at() <= id.due(), "{key} is armed for {:?} and due at {:?}", id.armed, id.due());
         let stands = id.armed.at() == Time::NEVER || self.alarms.has(id.armed.at(), key);
         assert!(stands, "{key}: its place among the deadlines");
-        assert!(id.state != State::Destroying || id.mail.head().is_none(), "{key} is destroyed and has undelivered events");
+        assert!(
+            id.state != State::Destroying || id.mail.head().is_none(),
+            "{key} is destroyed and has undelivered events"
+        );
     }
 
     fn check_waiting(&self, key: IdKey, id: &Id) {

@@ -52,31 +52,49 @@ impl Core {
     pub fn submit(&mut self, now: Time, key: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
         let verb = request.verb();
         let next = self.decide(now, key, verb, &request, deadline)?;
-        match request {
-            Request::Destroy => self.begin_destroy(key, deadline, Mourner::Caller),
+        let (call, private_data): (Call, &[u8]) = match request {
+            Request::Destroy => {
+                self.begin_destroy(key, deadline, Mourner::Caller);
+                return Ok(());
+            }
             Request::Migrate { to } => return self.begin_migrate(key, to, deadline),
             Request::AttachQp | Request::DetachQp => {
                 if let Some(id) = self.ids.get_mut(key) {
                     id.has_qp = verb == Verb::AttachQp;
                 }
+                return Ok(());
             }
-            Request::Bind { .. }
-            | Request::ResolveAddr { .. }
-            | Request::ResolveRoute
-            | Request::Connect { .. }
-            | Request::Accept { .. }
-            | Request::Reject { .. }
-            | Request::Establish
-            | Request::Disconnect
-            | Request::Teardown
-            | Request::Notify
-            | Request::SetOption { .. }
-            | Request::SetEce { .. } => self.begin_call(now, key, verb, &request, next, deadline),
-            Request::Listen { backlog } => self.begin_listen(key, backlog, next),
-            Request::GetRequest => self.begin_get_request(key, deadline),
-            Request::Join { addr, send_only } => self.begin_join(key, addr, send_only, deadline),
-            Request::Leave { group } => self.begin_leave(key, group),
-        }
+            Request::Listen { backlog } => {
+                self.begin_listen(key, backlog, next);
+                return Ok(());
+            }
+            Request::GetRequest => {
+                self.begin_get_request(key, deadline);
+                return Ok(());
+            }
+            Request::Join { addr, send_only } => {
+                self.begin_join(key, addr, send_only, deadline);
+                return Ok(());
+            }
+            Request::Leave { group } => {
+                self.begin_leave(key, group);
+                return Ok(());
+            }
+            Request::Bind { addr } => (Call::Bind { id: key, addr }, &[]),
+            Request::ResolveAddr { src, dst } => {
+                (Call::ResolveAddr { id: key, src, dst, timeout_ms: kernel_timeout(now, deadline) }, &[])
+            }
+            Request::ResolveRoute => (Call::ResolveRoute { id: key, timeout_ms: kernel_timeout(now, deadline) }, &[]),
+            Request::Connect { param, private_data } => (Call::Connect { id: key, param }, private_data),
+            Request::Accept { param, private_data } => (Call::Accept { id: key, param }, private_data),
+            Request::Reject { reason, private_data } => (Call::Reject { id: key, reason }, private_data),
+            Request::Establish => (Call::Establish { id: key }, &[]),
+            Request::Disconnect | Request::Teardown => (Call::Disconnect { id: key }, &[]),
+            Request::Notify => (Call::Notify { id: key }, &[]),
+            Request::SetOption { option } => (Call::SetOption { id: key, option }, &[]),
+            Request::SetEce { ece } => (Call::SetEce { id: key, ece }, &[]),
+        };
+        self.begin_call(key, verb, next, deadline, call, private_data);
         Ok(())
     }
 
@@ -148,36 +166,9 @@ impl Core {
         }
     }
 
-    fn begin_call(&mut self, now: Time, key: IdKey, verb: Verb, request: &Request<'_>, next: State, deadline: Time) {
+    /// A request that is one call of the device.
+    fn begin_call(&mut self, key: IdKey, verb: Verb, next: State, deadline: Time, call: Call, private_data: &[u8]) {
         let Some(id) = self.ids.get(key) else { return };
-        let mut bound = false;
-        let call = match *request {
-            Request::Bind { addr } => {
-                bound = guard::names_a_device(addr);
-                Call::Bind { id: key, addr }
-            }
-            Request::ResolveAddr { src, dst } => {
-                Call::ResolveAddr { id: key, src, dst, timeout_ms: kernel_timeout(now, deadline) }
-            }
-            Request::ResolveRoute => Call::ResolveRoute { id: key, timeout_ms: kernel_timeout(now, deadline) },
-            Request::Connect { param, .. } => Call::Connect { id: key, param },
-            Request::Accept { param, .. } => Call::Accept { id: key, param },
-            Request::Reject { reason, .. } => Call::Reject { id: key, reason },
-            Request::Establish => Call::Establish { id: key },
-            Request::Disconnect | Request::Teardown => Call::Disconnect { id: key },
-            Request::Notify => Call::Notify { id: key },
-            Request::SetOption { option } => Call::SetOption { id: key, option },
-            Request::SetEce { ece } => Call::SetEce { id: key, ece },
-            // Begun elsewhere: they are no call, or not only one.
-            Request::AttachQp
-            | Request::DetachQp
-            | Request::Listen { .. }
-            | Request::GetRequest
-            | Request::Join { .. }
-            | Request::Leave { .. }
-            | Request::Migrate { .. }
-            | Request::Destroy => return,
-        };
         let (before, until, sync, waiting) = (id.state, id.deadline, id.sync, id.waiting);
         let waits = table::operation(next) == Some(verb);
         // A notify is part of the accept that is open.
@@ -191,7 +182,8 @@ impl Core {
         if waits {
             self.set_deadline(key, deadline);
         }
-        let enclosed = self.mail.keep(request.private_data(), None);
+        let enclosed = self.mail.keep(private_data, None);
+        let bound = matches!(call, Call::Bind { addr, .. } if guard::names_a_device(addr));
         self.call_with(key, Doing::Request { verb, before, until, bound }, enclosed, call);
     }
 
