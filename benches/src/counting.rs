@@ -89,16 +89,18 @@ pub fn run(level: &str, ids: usize) -> Result<()> {
 pub struct Counts(BTreeMap<String, BTreeMap<String, BTreeMap<usize, u64>>>);
 
 impl Counts {
-    /// Counts, among so many ids each, with `this` program: its subcommand `run` is [`run`].
+    /// Counts, among so many ids each, with `this` program: its subcommand `run` is [`run`]. What callgrind wrote is kept in
+    /// a folder if wanted, as `LEVEL-IDS/CASE`.
     ///
     /// # Errors
     /// Valgrind is missing, or a step did not lead where it should.
-    pub fn take(this: &Path, sizes: &[usize]) -> Result<Self> {
+    pub fn take(this: &Path, sizes: &[usize], keep: Option<&Path>) -> Result<Self> {
         let mut counts = Counts::default();
         // A thread for each level.
         let taken = std::thread::scope(|scope| {
-            let one =
-                |level| move || sizes.iter().map(|&ids| Ok((level, ids, under_callgrind(this, level, ids)?))).collect();
+            let one = |level| {
+                move || sizes.iter().map(|&ids| Ok((level, ids, under_callgrind(this, level, ids, keep)?))).collect()
+            };
             let threads = LEVELS.map(|level| scope.spawn(one(level)));
             threads.map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread has panicked"))))
         });
@@ -124,7 +126,7 @@ impl Counts {
 }
 
 /// The instructions of a step of each of [`CASES`].
-fn under_callgrind(this: &Path, level: &str, ids: usize) -> Result<Vec<u64>> {
+fn under_callgrind(this: &Path, level: &str, ids: usize, keep: Option<&Path>) -> Result<Vec<u64>> {
     let folder = tempfile::tempdir().context("a temporary folder")?;
     let out = folder.path().join("out");
     let module = module_path!();
@@ -139,10 +141,15 @@ fn under_callgrind(this: &Path, level: &str, ids: usize) -> Result<Vec<u64>> {
     let ran = command.output().context("valgrind")?;
     let said = String::from_utf8_lossy(&ran.stderr);
     ensure!(ran.status.success(), "{level} among {ids} ids: {}\n{said}", ran.status);
-    let dump = |number: usize| instructions(&folder.path().join(format!("out.{number}")));
-    let steps = (1..=CASES.len()).map(|number| dump(number).map(|all| all.div_ceil(STEPS)));
-    ensure!(!folder.path().join(format!("out.{}", CASES.len() + 1)).exists(), "callgrind wrote more than asked");
-    steps.collect()
+    let dump = |number: usize| folder.path().join(format!("out.{number}"));
+    ensure!(!dump(CASES.len() + 1).exists(), "callgrind wrote more than asked");
+    if let Some(keep) = keep.map(|keep| keep.join(format!("{level}-{ids}"))) {
+        fs::create_dir_all(&keep).with_context(|| keep.display().to_string())?;
+        for (case, number) in CASES.iter().zip(1..) {
+            fs::copy(dump(number), keep.join(case)).with_context(|| format!("{case} in {}", keep.display()))?;
+        }
+    }
+    (1..=CASES.len()).map(|number| instructions(&dump(number)).map(|all| all.div_ceil(STEPS))).collect()
 }
 
 /// The sum of a file of callgrind's.

@@ -10,7 +10,13 @@
 pub mod cases;
 pub mod counting;
 pub mod level;
+pub mod limits;
+pub mod memory;
+pub mod report;
+pub mod results;
 pub mod stage;
+pub mod times;
+pub mod verdict;
 
 pub use cases::Case;
 pub use level::{Bare, Driven, Level};

@@ -27,3 +27,26 @@ impl<L: Level> Case<L> for Look {
         assert!(!found, "there was nothing to do");
     }
 }
+
+/// What measuring costs by itself.
+#[derive(Debug)]
+pub struct Nothing;
+
+impl<L: Level> Case<L> for Nothing {
+    type Input = ();
+    type Output = ();
+
+    fn new(_: &mut Stage<L>) -> Self {
+        Nothing
+    }
+
+    fn prepare(&mut self, _: &mut Stage<L>) {}
+
+    #[inline]
+    fn step(&mut self, _: &mut Stage<L>, (): ()) {
+        // Or there would be no call at all.
+        std::hint::black_box(());
+    }
+
+    fn check(&mut self, _: &mut Stage<L>, (): ()) {}
+}

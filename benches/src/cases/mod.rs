@@ -10,7 +10,7 @@ mod request;
 pub use deadline::{Arm, Cancel, Fire};
 pub use event::{Changed, Replied, Told};
 pub use life::{Active, Passive};
-pub use look::Look;
+pub use look::{Look, Nothing};
 pub use migrate::Migrate;
 pub use request::{Connect, SetOption};
 
@@ -46,6 +46,7 @@ pub trait Case<L: Level>: Sized {
 macro_rules! for_each_case {
     ($callback:ident) => {
         $callback! {
+            "nothing" = Nothing,
             "event" = Told,
             "event_of_change" = Changed,
             "event_with_data" = Replied,
