@@ -1,0 +1,153 @@
+//! Whole lives of connections, from create to destroy, with a deadline on every operation that takes time.
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use cmid_proto::{ChannelKey, CmEvent, ConnParam, IdKey, RawEvent, Request, Time};
+
+use super::Case;
+use crate::level::Level;
+use crate::stage::Stage;
+
+/// A deadline that is not reached.
+pub(super) const LATER: Time = Time(5_000_000_000);
+
+const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 7471);
+
+/// The private data field of a REQ over IP.
+static REQUEST: [u8; 56] = [0xa5; 56];
+
+/// That of a REP: the most that an event has.
+pub(super) static REPLY: [u8; 196] = [0x5a; 196];
+
+pub(crate) fn resolve() -> Request<'static> {
+    Request::ResolveAddr { src: None, dst: black_box(PEER) }
+}
+
+pub(super) fn connect() -> Request<'static> {
+    Request::Connect { param: black_box(PARAM), private_data: &REQUEST }
+}
+
+/// Without a QP on the id.
+const PARAM: ConnParam = ConnParam {
+    responder_resources: 1,
+    initiator_depth: 1,
+    flow_control: false,
+    retry_count: 7,
+    rnr_retry_count: 7,
+    srq: false,
+    qp_num: 17,
+};
+
+/// From an idle id to one that can connect.
+#[inline]
+pub(super) fn lead_to_route<L: Level>(stage: &mut Stage<L>, id: IdKey) {
+    stage.level.ask(id, resolve(), LATER);
+    stage.tell(id, CmEvent::AddrResolved);
+    stage.level.ask(id, Request::ResolveRoute, LATER);
+    stage.tell(id, CmEvent::RouteResolved);
+}
+
+/// From an idle id to one that has sent its request.
+#[inline]
+pub(super) fn lead_to_connecting<L: Level>(stage: &mut Stage<L>, id: IdKey) {
+    lead_to_route(stage, id);
+    stage.level.ask(id, connect(), LATER);
+}
+
+/// From an idle id to one that is connected.
+#[inline]
+pub(crate) fn lead_to_connected<L: Level>(stage: &mut Stage<L>, id: IdKey) {
+    lead_to_connecting(stage, id);
+    let raw = RawEvent { private_data: &REPLY, ..RawEvent::new(id, CmEvent::ConnectResponse) };
+    let raw = stage.level.arrive(raw);
+    stage.level.tell(stage.channel, stage.channel, raw);
+    stage.level.ask(id, Request::Establish, LATER);
+}
+
+/// The end of a connection that this side closes, and of its id.
+#[inline]
+fn part<L: Level>(stage: &mut Stage<L>, id: IdKey) {
+    stage.level.ask(id, Request::Disconnect, LATER);
+    stage.tell(id, CmEvent::Disconnected);
+    stage.tell(id, CmEvent::TimewaitExit);
+    stage.level.ask(id, Request::Destroy, LATER);
+}
+
+/// The active side: create, 6 requests and 5 events, private data both ways.
+#[derive(Debug)]
+pub struct Active {
+    ids: usize,
+}
+
+impl<L: Level> Case<L> for Active {
+    type Input = ();
+    type Output = IdKey;
+
+    fn new(stage: &mut Stage<L>) -> Self {
+        Active { ids: stage.level.core().ids() }
+    }
+
+    fn prepare(&mut self, _: &mut Stage<L>) {}
+
+    #[inline]
+    fn step(&mut self, stage: &mut Stage<L>, (): ()) -> IdKey {
+        let id = stage.level.create(stage.channel);
+        lead_to_connected(stage, id);
+        part(stage, id);
+        id
+    }
+
+    fn check(&mut self, stage: &mut Stage<L>, id: IdKey) {
+        let core = stage.level.core();
+        assert_eq!((core.state(id), core.ids(), core.poll_timeout()), (None, self.ids, None));
+    }
+}
+
+/// The passive side: a request arrives, its id is moved off the listener's channel; 3 requests and 4 events.
+#[derive(Debug)]
+pub struct Passive {
+    listener: IdKey,
+    line: ChannelKey,
+    ids: usize,
+}
+
+impl<L: Level> Case<L> for Passive {
+    type Input = IdKey;
+    type Output = IdKey;
+
+    fn new(stage: &mut Stage<L>) -> Self {
+        let listener = stage.choose();
+        stage.level.ask(listener, Request::Listen { backlog: 64 }, Time::NEVER);
+        let core = stage.level.core();
+        Passive { listener, line: core.line(listener).expect("it lives"), ids: core.ids() }
+    }
+
+    fn prepare(&mut self, stage: &mut Stage<L>) -> IdKey {
+        stage.level.core().wants_event(self.line).expect("room")
+    }
+
+    #[inline]
+    fn step(&mut self, stage: &mut Stage<L>, child: IdKey) -> IdKey {
+        let raw = RawEvent::new(child, CmEvent::ConnectRequest);
+        let raw = stage.level.arrive(RawEvent { listener: Some(self.listener), private_data: &REQUEST, ..raw });
+        stage.level.hear(self.line, raw);
+        stage.level.settle();
+        stage.level.take_and_ack(stage.channel);
+        stage.level.ask(child, Request::Accept { param: black_box(PARAM), private_data: &REPLY }, LATER);
+        stage.tell(child, CmEvent::Established);
+        part(stage, child);
+        child
+    }
+
+    fn check(&mut self, stage: &mut Stage<L>, child: IdKey) {
+        // The child's new channel was to be read.
+        stage.level.look(stage.channel);
+        let core = stage.level.core();
+        assert_eq!((core.state(child), core.ids(), core.poll_timeout()), (None, self.ids, None));
+    }
+
+    fn leave(self, stage: &mut Stage<L>) {
+        stage.renew(self.listener);
+    }
+}

@@ -1,0 +1,66 @@
+//! A request, its call, its outcome.
+
+use std::hint::black_box;
+
+use cmid_proto::{CmOption, IdKey, Request, State, Time};
+
+use super::Case;
+use super::life::{LATER, connect, lead_to_route};
+use crate::level::Level;
+use crate::stage::Stage;
+
+/// One that changes no state (`rdma_set_option`).
+#[derive(Debug)]
+pub struct SetOption;
+
+impl<L: Level> Case<L> for SetOption {
+    type Input = IdKey;
+    type Output = ();
+
+    fn new(_: &mut Stage<L>) -> Self {
+        SetOption
+    }
+
+    fn prepare(&mut self, stage: &mut Stage<L>) -> IdKey {
+        stage.choose()
+    }
+
+    #[inline]
+    fn step(&mut self, stage: &mut Stage<L>, id: IdKey) {
+        let request = Request::SetOption { option: CmOption::Tos(black_box(1)) };
+        stage.level.ask(id, request, Time::NEVER);
+    }
+
+    /// That it was not refused is known already.
+    fn check(&mut self, _: &mut Stage<L>, (): ()) {}
+}
+
+/// One with private data (56 bytes), a change of state, and a deadline.
+#[derive(Debug)]
+pub struct Connect;
+
+impl<L: Level> Case<L> for Connect {
+    type Input = IdKey;
+    type Output = IdKey;
+
+    fn new(_: &mut Stage<L>) -> Self {
+        Connect
+    }
+
+    fn prepare(&mut self, stage: &mut Stage<L>) -> IdKey {
+        let id = stage.choose();
+        lead_to_route(stage, id);
+        id
+    }
+
+    #[inline]
+    fn step(&mut self, stage: &mut Stage<L>, id: IdKey) -> IdKey {
+        stage.level.ask(id, connect(), LATER);
+        id
+    }
+
+    fn check(&mut self, stage: &mut Stage<L>, id: IdKey) {
+        assert_eq!((stage.state(id), stage.level.core().poll_timeout()), (State::Connecting, Some((LATER, id))));
+        stage.renew(id);
+    }
+}

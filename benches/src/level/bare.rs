@@ -1,0 +1,117 @@
+//! The core by itself.
+
+use std::hint::black_box;
+
+use cmid_proto::{Acks, ChannelKey, Core, Event, EventKind, IdKey, PortSpace, RawEvent, Receipt, Request, Time};
+
+use super::{LIMITS, Level};
+
+/// The core by itself: each step is one call of the contract.
+#[derive(Debug)]
+pub struct Bare {
+    core: Core,
+    now: Time,
+}
+
+impl Bare {
+    /// Step 3 of the contract.
+    #[inline]
+    fn calls(&mut self) {
+        while let Some((token, call)) = self.core.poll_call() {
+            black_box((&call, self.core.call_data(token)));
+            self.core.handle_outcome(token, Ok(())).expect("the call is known");
+        }
+    }
+}
+
+impl Level for Bare {
+    type Arriving = RawEvent<'static>;
+
+    const NAME: &'static str = "core";
+
+    fn new() -> Self {
+        Bare { core: Core::new(LIMITS), now: Time::ZERO }
+    }
+
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn open(&mut self) -> ChannelKey {
+        let channel = self.core.open_channel(Acks::Explicit).expect("room");
+        self.calls();
+        channel
+    }
+
+    #[inline]
+    fn create(&mut self, on: ChannelKey) -> IdKey {
+        let id = self.core.create_id(Some(on), PortSpace::Tcp).expect("room");
+        self.calls();
+        id
+    }
+
+    #[inline]
+    fn ask(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
+        self.core.submit(self.now, id, request, deadline).expect("a request in the right state");
+        self.calls();
+    }
+
+    #[inline]
+    fn migrate(&mut self, id: IdKey, to: ChannelKey) {
+        self.ask(id, Request::Migrate { to: Some(to) }, Time::NEVER);
+        while let Some(channel) = self.core.poll_readable() {
+            black_box(self.core.wants_event(channel)).expect("room");
+        }
+    }
+
+    fn arrive(&mut self, raw: RawEvent<'static>) -> RawEvent<'static> {
+        raw
+    }
+
+    #[inline]
+    fn hear(&mut self, line: ChannelKey, raw: RawEvent<'static>) {
+        self.core.handle_event(line, raw).expect("a likely event");
+    }
+
+    #[inline]
+    fn settle(&mut self) {
+        self.calls();
+    }
+
+    #[inline]
+    fn take(&mut self, home: ChannelKey) -> Option<Event> {
+        self.core.poll_event(home)
+    }
+
+    fn ack(&mut self, receipt: Receipt) {
+        self.core.ack(receipt).expect("an ack is owed");
+    }
+
+    #[inline]
+    fn take_and_ack(&mut self, home: ChannelKey) -> EventKind {
+        let mut event = self.core.poll_event(home).expect("an event");
+        let kind = event.kind;
+        self.core.ack(event.receipt.take().expect("a receipt")).expect("an ack is owed");
+        black_box(&event);
+        kind
+    }
+
+    #[inline]
+    fn look(&mut self, on: ChannelKey) -> bool {
+        let core = &mut self.core;
+        core.poll_call().is_some()
+            | core.poll_readable().is_some()
+            | core.poll_event(on).is_some()
+            | core.poll_timeout().is_some()
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    #[inline]
+    fn pass(&mut self, now: Time) {
+        self.now = now;
+        self.core.handle_timeout(now);
+    }
+}

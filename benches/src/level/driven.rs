@@ -1,0 +1,170 @@
+//! The core in the loop that all drivers share.
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+
+use cmid_proto::{
+    Acks, Call, ChannelKey, Core, Device, Drive, Ece, Errno, Event, EventKind, IdKey, Outcome, PortSpace, Progress,
+    RawEvent, Receipt, Request, Rest, Time, Turn,
+};
+
+use super::{LIMITS, Level};
+
+/// The core in the loop that all drivers share, with a device that does nothing.
+#[derive(Debug)]
+pub struct Driven {
+    drive: Drive<Willing>,
+}
+
+/// As much as the drivers take at once.
+const BUDGET: usize = 64;
+
+impl Driven {
+    #[inline]
+    fn turn(&mut self) {
+        assert!(self.drive.turn(BUDGET) == Turn::Idle, "one turn is enough");
+    }
+}
+
+impl Level for Driven {
+    type Arriving = ();
+
+    const NAME: &'static str = "drive";
+
+    fn new() -> Self {
+        Driven { drive: Drive::new(Willing::default(), LIMITS) }
+    }
+
+    fn core(&self) -> &Core {
+        self.drive.core()
+    }
+
+    fn open(&mut self) -> ChannelKey {
+        self.drive.open_channel(Acks::Explicit).expect("room")
+    }
+
+    #[inline]
+    fn create(&mut self, on: ChannelKey) -> IdKey {
+        self.drive.create_id(Some(on), PortSpace::Tcp).expect("room")
+    }
+
+    #[inline]
+    #[allow(clippy::wildcard_enum_match_arm, reason = "whatever else there is")]
+    fn ask(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
+        let drive = &mut self.drive;
+        let result = match request {
+            Request::ResolveAddr { src, dst } => drive.resolve_addr(id, src, dst, deadline),
+            Request::ResolveRoute => drive.resolve_route(id, deadline),
+            Request::Listen { backlog } => drive.listen(id, backlog),
+            Request::Connect { param, private_data } => drive.connect(id, param, private_data, deadline),
+            Request::Accept { param, private_data } => drive.accept(id, param, private_data, deadline),
+            Request::Establish => drive.establish(id),
+            Request::Disconnect => drive.disconnect(id, deadline),
+            Request::SetOption { option } => drive.set_option(id, option),
+            Request::Destroy => drive.destroy(id, deadline).map(done),
+            other => panic!("no case asks for {other:?}"),
+        };
+        result.expect("a request in the right state");
+    }
+
+    #[inline]
+    fn migrate(&mut self, id: IdKey, to: ChannelKey) {
+        done(self.drive.migrate(id, Some(to), Time::NEVER).expect("nothing in the way"));
+        self.turn();
+    }
+
+    fn arrive(&mut self, raw: RawEvent<'static>) {
+        self.drive.device_mut().next = Some(raw);
+    }
+
+    #[inline]
+    fn hear(&mut self, line: ChannelKey, (): ()) {
+        self.drive.readable(line);
+        self.turn();
+    }
+
+    /// The turn has made them.
+    #[inline]
+    fn settle(&mut self) {}
+
+    #[inline]
+    fn take(&mut self, home: ChannelKey) -> Option<Event> {
+        self.drive.next_event(home)
+    }
+
+    fn ack(&mut self, receipt: Receipt) {
+        self.drive.ack(receipt).expect("an ack is owed");
+    }
+
+    #[inline]
+    fn take_and_ack(&mut self, home: ChannelKey) -> EventKind {
+        let mut event = self.drive.next_event(home).expect("an event");
+        let kind = event.kind;
+        self.drive.ack(event.receipt.take().expect("a receipt")).expect("an ack is owed");
+        black_box(&event);
+        kind
+    }
+
+    #[inline]
+    fn look(&mut self, on: ChannelKey) -> bool {
+        let rest = self.drive.settle(BUDGET);
+        rest != Rest::Until(None) || self.drive.next_event(on).is_some()
+    }
+
+    fn now(&self) -> Time {
+        self.drive.now()
+    }
+
+    #[inline]
+    fn pass(&mut self, now: Time) {
+        self.drive.set_now(now);
+        self.turn();
+    }
+}
+
+/// Nothing was in the way.
+fn done(progress: Progress) {
+    assert!(progress == Progress::Done, "no ack is owed");
+}
+
+/// A device that does all it is asked and reports what it was given to report.
+#[derive(Debug, Default)]
+struct Willing {
+    next: Option<RawEvent<'static>>,
+}
+
+impl Device for Willing {
+    type Handle = ();
+
+    #[inline]
+    fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        black_box(child);
+        Ok(self.next.take())
+    }
+
+    #[inline]
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        black_box((call, private_data));
+        Ok(())
+    }
+
+    fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::EADDRNOTAVAIL)
+    }
+
+    fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::EADDRNOTAVAIL)
+    }
+
+    fn remote_ece(&self, _: IdKey) -> Result<Ece, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn release(&mut self, _: IdKey, _: ChannelKey) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn adopt(&mut self, _: IdKey, _: ChannelKey, (): ()) -> Outcome {
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! The two ways to drive the core: bare, and through the loop that all drivers share.
+
+mod bare;
+mod driven;
+
+use cmid_proto::{ChannelKey, Core, Event, EventKind, IdKey, Limits, RawEvent, Receipt, Request, Time};
+
+pub use bare::Bare;
+pub use driven::Driven;
+
+/// More than any case needs.
+const LIMITS: Limits = Limits { ids: 1 << 22, channels: 1 << 22, events: 1 << 22, groups: 16 };
+
+/// The steps of the contract, as a driver takes them. What an application or a device would do is left out. Whatever is
+/// refused, or does not come out as it should, ends the program: a refusal is cheap and must not be measured.
+pub trait Level: Sized {
+    /// A raw event on its way to where the device reports it.
+    type Arriving;
+
+    /// Its name.
+    const NAME: &'static str;
+
+    /// Nothing yet.
+    fn new() -> Self;
+
+    /// The core.
+    fn core(&self) -> &Core;
+
+    /// A channel with explicit acks.
+    fn open(&mut self) -> ChannelKey;
+
+    /// A new id.
+    fn create(&mut self, on: ChannelKey) -> IdKey;
+
+    /// A request, its call, and what it returns: success.
+    fn ask(&mut self, id: IdKey, request: Request<'static>, deadline: Time);
+
+    /// To another channel, which is then read: there is nothing.
+    fn migrate(&mut self, id: IdKey, to: ChannelKey);
+
+    /// The device has something to report: it is where the next `hear` or `tell` finds it.
+    fn arrive(&mut self, raw: RawEvent<'static>) -> Self::Arriving;
+
+    /// It is read, and stays undelivered.
+    fn hear(&mut self, line: ChannelKey, raw: Self::Arriving);
+
+    /// The calls that nobody asked for are made.
+    fn settle(&mut self);
+
+    /// The application takes an event.
+    fn take(&mut self, home: ChannelKey) -> Option<Event>;
+
+    /// It is done with it.
+    fn ack(&mut self, receipt: Receipt);
+
+    /// The application takes an event, which must be there, and acks it.
+    fn take_and_ack(&mut self, home: ChannelKey) -> EventKind;
+
+    /// In, out, ack.
+    #[inline]
+    fn tell(&mut self, line: ChannelKey, home: ChannelKey, raw: Self::Arriving) -> EventKind {
+        self.hear(line, raw);
+        self.take_and_ack(home)
+    }
+
+    /// Everything that a driver polls is polled once. Whether there was something.
+    fn look(&mut self, on: ChannelKey) -> bool;
+
+    /// The time as last told.
+    fn now(&self) -> Time;
+
+    /// Time passes.
+    fn pass(&mut self, now: Time);
+}

@@ -1,0 +1,141 @@
+//! The table of a comparison.
+
+use std::fmt::Write as _;
+
+use anyhow::{Result, ensure};
+
+use crate::results::{Row, Section, Target};
+
+pub(super) fn render(section: &Section) -> Result<String> {
+    let mut page = format!("\n## {}\n\n{}", section.title, section.about.trim_end());
+    if let Some(kernel) = &section.kernel {
+        write!(page, " The VM's kernel was Linux {kernel}.")?;
+    }
+    let (compared, alone): (Vec<_>, Vec<_>) = section.rows.iter().partition(|row| row.figures.is_empty());
+    if !compared.is_empty() {
+        page += "\n\n| what | unit | cmid | C | ratio (quartiles) | pairs | target | |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+        for row in &compared {
+            pair_row(&mut page, row)?;
+        }
+    }
+    if !alone.is_empty() {
+        page +=
+            "\n\n| what | unit | figure (quartiles) | runs | target | |\n| --- | --- | ---: | ---: | ---: | ---: |\n";
+        for row in &alone {
+            let figures = quartiles(row.figures.clone(), &row.what)?;
+            let [target, verdict] = verdict(row.target, figures[1]);
+            writeln!(
+                page,
+                "| {} | {} | {} | {} | {target} | {verdict} |",
+                row.what,
+                row.unit,
+                spread(row, figures),
+                row.figures.len()
+            )?;
+        }
+    }
+    for row in &section.rows {
+        if let Some(note) = &row.note {
+            write!(page, "\n- *{}*: {note}", row.what)?;
+        }
+    }
+    page.truncate(page.trim_end().len());
+    page.push('\n');
+    for plot in &section.plots {
+        writeln!(page, "\n![{}](performance/{})", plot.title, plot.file)?;
+    }
+    Ok(page)
+}
+
+fn pair_row(page: &mut String, row: &Row) -> Result<()> {
+    let side = |side: usize| quartiles(row.pairs.iter().map(|pair| pair[side]).collect(), &row.what);
+    let ratios = quartiles(row.pairs.iter().map(|[ours, theirs]| ours / theirs).collect(), &row.what)?;
+    let [target, verdict] = verdict(row.target, ratios[1]);
+    writeln!(
+        page,
+        "| {} | {} | {} | {} | {} | {} | {target} | {verdict} |",
+        row.what,
+        row.unit,
+        short(side(0)?[1]),
+        short(side(1)?[1]),
+        spread(row, ratios),
+        row.pairs.len()
+    )?;
+    Ok(())
+}
+
+/// The target in words, and whether the median keeps it.
+fn verdict(target: Option<Target>, median: f64) -> [String; 2] {
+    match target {
+        None => [String::new(), String::new()],
+        Some(Target::AtMost(most)) => {
+            [format!("≤ {most}"), if median <= most { "met".to_owned() } else { "missed".to_owned() }]
+        }
+        Some(Target::AtLeast(least)) => {
+            [format!("≥ {least}"), if median >= least { "met".to_owned() } else { "missed".to_owned() }]
+        }
+    }
+}
+
+/// The median, and how far the others are from it.
+fn spread(row: &Row, [low, median, high]: [f64; 3]) -> String {
+    let places = |figure| if row.figures.is_empty() { format!("{figure:.3}") } else { short(figure) };
+    if row.exact { places(median) } else { format!("{} ({}–{})", places(median), places(low), places(high)) }
+}
+
+/// Lower quartile, median, upper quartile.
+fn quartiles(mut figures: Vec<f64>, what: &str) -> Result<[f64; 3]> {
+    ensure!(
+        !figures.is_empty() && figures.iter().all(|figure| figure.is_finite()),
+        "{what}: no figures, or no numbers"
+    );
+    figures.sort_by(f64::total_cmp);
+    let at = |share: f64| {
+        let place = share * (figures.len() - 1) as f64;
+        let (below, part) = (place.floor() as usize, place.fract());
+        let above = (below + 1).min(figures.len() - 1);
+        figures[below] + (figures[above] - figures[below]) * part
+    };
+    Ok([at(0.25), at(0.5), at(0.75)])
+}
+
+/// Three digits that count, or whole numbers.
+fn short(figure: f64) -> String {
+    match figure.abs() {
+        size if size >= 100.0 || figure.fract() == 0.0 => super::core_tables::grouped(figure.round().abs() as u64),
+        size if size >= 10.0 => format!("{figure:.1}"),
+        _ => format!("{figure:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_quartiles() {
+        assert_eq!(quartiles(vec![4.0, 1.0, 3.0, 2.0, 5.0], "").unwrap(), [2.0, 3.0, 4.0]);
+        assert_eq!(quartiles(vec![1.0, 2.0], "").unwrap(), [1.25, 1.5, 1.75]);
+        assert!(quartiles(vec![], "").is_err());
+        assert!(quartiles(vec![f64::NAN], "").is_err());
+    }
+
+    #[test]
+    fn a_target_is_met_or_missed_on_its_own_side() {
+        assert_eq!(verdict(Some(Target::AtMost(1.02)), 1.03)[1], "missed");
+        assert_eq!(verdict(Some(Target::AtMost(1.02)), 1.02)[1], "met");
+        assert_eq!(verdict(Some(Target::AtLeast(1.0)), 0.99)[1], "missed");
+        assert_eq!(verdict(Some(Target::AtLeast(1.0)), 1.5)[1], "met");
+    }
+
+    #[test]
+    fn a_section_renders_both_tables() {
+        let text = r#"{"title": "T", "about": "How.", "kernel": "6.12", "rows": [
+            {"what": "a", "unit": "µs", "target": {"at_most": 1.02}, "exact": false, "pairs": [[1, 2], [3, 3], [2, 1]], "note": "why"},
+            {"what": "b", "unit": "n", "target": null, "exact": true, "figures": [0], "note": null}]}"#;
+        let page = render(&serde_json::from_str(text).unwrap()).unwrap();
+        assert!(page.contains("| a | µs | 2 | 2 | 1.000 (0.750–1.500) | 3 | ≤ 1.02 | met |"), "{page}");
+        assert!(page.contains("| b | n | 0 | 1 |  |  |"), "{page}");
+        assert!(page.contains("- *a*: why"), "{page}");
+    }
+}

@@ -1,0 +1,135 @@
+//! The plots, as SVG.
+
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
+use plotters::prelude::*;
+
+use crate::counting::LEVELS;
+use crate::results::{Line, OfCore, Plot};
+use crate::verdict::Verdict;
+
+const SIZE: (u32, u32) = (960, 480);
+
+/// Where the names of the lines stand.
+const LEGEND: u32 = 400;
+
+/// Those of the core.
+pub(super) fn of_core(core: &OfCore) -> Result<Vec<Plot>> {
+    let verdicts = Verdict::all(&core.instructions)?;
+    let mut plots: Vec<_> =
+        LEVELS.into_iter().enumerate().map(|(level, name)| by_ids(&verdicts, level, name)).collect();
+    plots.push(Plot {
+        file: "migration.svg".to_owned(),
+        title: "Instructions of a migration".to_owned(),
+        x: "events that move".to_owned(),
+        y: "instructions".to_owned(),
+        log: [false, false],
+        lines: migrations(&verdicts),
+    });
+    if !core.times.is_empty() {
+        let points =
+            |times: &std::collections::BTreeMap<usize, f64>| times.iter().map(|(&x, &y)| (x as f64, y)).collect();
+        plots.push(Plot {
+            file: "time.svg".to_owned(),
+            title: "Time of a step by the number of ids".to_owned(),
+            x: "ids".to_owned(),
+            y: "ns".to_owned(),
+            log: [true, true],
+            lines: core.times.iter().map(|(name, times)| Line { name: name.clone(), points: points(times) }).collect(),
+        });
+    }
+    Ok(plots)
+}
+
+fn by_ids(verdicts: &[Verdict], level: usize, name: &str) -> Plot {
+    let lines = verdicts.iter().filter(|verdict| verdict.level == level).map(|verdict| Line {
+        name: verdict.row.what.to_owned(),
+        points: verdict.counts.iter().map(|(&x, &y)| (x as f64, y as f64)).collect(),
+    });
+    Plot {
+        file: format!("instructions-{name}.svg"),
+        title: format!("Instructions by the number of ids: {name}"),
+        x: "ids".to_owned(),
+        y: "instructions".to_owned(),
+        log: [true, true],
+        lines: lines.collect(),
+    }
+}
+
+/// By the number of events: at each level, and the target.
+fn migrations(verdicts: &[Verdict]) -> Vec<Line> {
+    let of = |level: usize| {
+        let verdicts = verdicts.iter().filter(move |verdict| verdict.level == level);
+        verdicts.filter_map(|verdict| {
+            let events: f64 = verdict.row.case.strip_prefix("migrate_")?.parse().ok()?;
+            Some((events, verdict))
+        })
+    };
+    let counted = |level| of(level).map(|(x, verdict)| (x, verdict.worst() as f64)).collect();
+    let mut lines: Vec<_> = LEVELS
+        .into_iter()
+        .enumerate()
+        .map(|(level, name)| Line { name: name.to_owned(), points: counted(level) })
+        .collect();
+    let target = of(0).filter_map(|(x, verdict)| Some((x, verdict.row.target? as f64)));
+    lines.push(Line { name: "target: 300 + 40 for each event".to_owned(), points: target.collect() });
+    lines
+}
+
+/// A plot as the text of an SVG file.
+pub(super) fn draw(plot: &Plot) -> Result<String> {
+    let mut svg = String::new();
+    let points = || plot.lines.iter().flat_map(|line| &line.points);
+    let range = |of: fn(&(f64, f64)) -> f64| {
+        points().map(of).fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)))
+    };
+    let (x, y) = (range(|point| point.0), range(|point| point.1));
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let log_x = (x.0.max(1e-9)..x.1).log_scale();
+        let log_y = (y.0.max(1.0) / 1.5..y.1 * 1.5).log_scale();
+        let (flat_x, flat_y) = (x.0..x.1, 0.0..y.1 * 1.1);
+        let drawn = match plot.log {
+            [true, true] => lines(&area, plot, log_x, log_y),
+            [true, false] => lines(&area, plot, log_x, flat_y),
+            [false, true] => lines(&area, plot, flat_x, log_y),
+            [false, false] => lines(&area, plot, flat_x, flat_y),
+        };
+        drawn.map_err(|error| anyhow!("{}: {error}", plot.file))?;
+        area.present().map_err(|error| anyhow!("{}: {error}", plot.file))?;
+    }
+    Ok(svg)
+}
+
+fn lines<X, Y>(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    plot: &Plot,
+    x: impl AsRangedCoord<CoordDescType = X, Value = f64>,
+    y: impl AsRangedCoord<CoordDescType = Y, Value = f64>,
+) -> Result<(), Box<dyn std::error::Error>>
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(area)
+        .caption(&plot.title, ("sans-serif", 20))
+        .margin(12)
+        .margin_right(LEGEND)
+        .x_label_area_size(36)
+        .y_label_area_size(72)
+        .build_cartesian_2d(x, y)?;
+    chart.configure_mesh().x_desc(&plot.x).y_desc(&plot.y).light_line_style(WHITE).draw()?;
+    for (number, line) in plot.lines.iter().enumerate() {
+        let color = Palette99::pick(number).to_rgba();
+        let points = || line.points.iter().copied();
+        chart.draw_series(LineSeries::new(points(), color.stroke_width(2)))?;
+        chart.draw_series(points().map(|point| Circle::new(point, 3, color.filled())))?;
+        // The names stand beside the plot, in the order of the lines.
+        let (left, height) = ((SIZE.0 - LEGEND) as i32 + 8, 40 + 24 * number as i32);
+        area.draw(&PathElement::new([(left, height + 6), (left + 16, height + 6)], color.stroke_width(3)))?;
+        area.draw_text(&line.name, &("sans-serif", 13).into_text_style(area), (left + 24, height))?;
+    }
+    Ok(())
+}

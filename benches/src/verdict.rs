@@ -1,0 +1,105 @@
+//! What was measured, against the table.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::counting::{Counts, LEVELS};
+use crate::limits::{ALLOCATIONS, Figure, OBJECTS, ROOM, ROWS, Row};
+use crate::memory::{Allocations, Bytes};
+
+/// A row at a level, as counted.
+#[derive(Debug)]
+pub struct Verdict {
+    /// The row.
+    pub row: &'static Row,
+    /// Its place in [`LEVELS`].
+    pub level: usize,
+    /// Instructions by the number of ids.
+    pub counts: BTreeMap<usize, u64>,
+}
+
+impl Verdict {
+    /// All rows at both levels.
+    ///
+    /// # Errors
+    /// One was not counted.
+    pub fn all(counts: &Counts) -> Result<Vec<Self>> {
+        let each = (0..LEVELS.len()).flat_map(|level| ROWS.iter().map(move |row| (row, level)));
+        each.map(|(row, level)| Ok(Verdict { row, level, counts: figures(row, level, counts)? })).collect()
+    }
+
+    /// The most instructions, whatever the number of ids, up to what the row is about.
+    #[must_use]
+    pub fn worst(&self) -> u64 {
+        let counts = self.counts.iter().filter(|(ids, _)| **ids <= self.row.up_to);
+        counts.map(|(_, count)| *count).max().unwrap_or(u64::MAX)
+    }
+
+    /// By how much the worst is above the best, in per cent.
+    #[must_use]
+    pub fn spread(&self) -> u64 {
+        let best = self.counts.values().copied().min().unwrap_or_default();
+        (self.worst().saturating_sub(best) * 100).div_ceil(best.max(1))
+    }
+
+    /// # Errors
+    /// It is beyond its limit, or not as flat as it is to be.
+    pub fn hold(&self) -> Result<()> {
+        let limit = self.row.limits[self.level];
+        ensure!(self.worst() <= limit, "{self}: the limit is {limit}");
+        if let Some(spread) = self.row.spread {
+            ensure!(self.spread() <= spread, "{self}: {} % more than at best", self.spread());
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {} instructions", self.row.what, LEVELS[self.level], self.worst())
+    }
+}
+
+fn figures(row: &Row, level: usize, counts: &Counts) -> Result<BTreeMap<usize, u64>> {
+    let level = LEVELS[level];
+    let counted = counts.of(level, row.case)?;
+    let Figure::Beyond(base) = row.figure else { return Ok(counted.clone()) };
+    let base = counts.of(level, base)?;
+    let beyond = counted.iter().map(|(ids, count)| {
+        let base = base.get(ids).with_context(|| format!("no base of {} at {ids} ids", row.case))?;
+        Ok((*ids, count.saturating_sub(*base)))
+    });
+    beyond.collect()
+}
+
+/// What is beyond a limit, all of it.
+#[must_use]
+pub fn beyond(verdicts: &[Verdict], allocations: &Allocations, bytes: &Bytes) -> Vec<String> {
+    let instructions = verdicts.iter().filter_map(|verdict| verdict.hold().err()).map(|error| error.to_string());
+    let allocations = allocations.iter().flat_map(|(level, cases)| {
+        let too_many = cases.iter().filter(|(_, count)| **count > ALLOCATIONS);
+        too_many.map(move |(case, count)| format!("{case} ({level}): {count} allocations, and there are to be none"))
+    });
+    let bytes = OBJECTS.iter().filter_map(|object| match bytes.get(object.name) {
+        None => Some(format!("{} was not measured", object.what)),
+        Some(&bytes) if bytes > object.limit => {
+            Some(format!("{}: {bytes} bytes, the limit is {}", object.what, object.limit))
+        }
+        Some(_) => None,
+    });
+    instructions.chain(allocations).chain(bytes).collect()
+}
+
+/// Limits as they could be: what was counted, with a little room.
+#[must_use]
+pub fn reached(verdicts: &[Verdict]) -> BTreeMap<&'static str, [u64; 2]> {
+    let mut limits = BTreeMap::<_, [u64; 2]>::new();
+    for verdict in verdicts {
+        // A percentage of very little is nothing.
+        let room = (verdict.worst() * ROOM / 100).max(2);
+        limits.entry(verdict.row.case).or_default()[verdict.level] = verdict.worst() + room;
+    }
+    limits
+}
