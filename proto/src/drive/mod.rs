@@ -201,14 +201,19 @@ impl<D: Device> Drive<D> {
         }
         self.make_calls();
         let mut left = budget;
+        let mut reading = None;
         while left > 0 {
-            let Some(channel) = self.core.poll_readable() else { return Turn::Idle };
+            let Some(channel) = reading.take().or_else(|| self.core.poll_readable()) else { return Turn::Idle };
             match self.read_one(channel) {
-                // Behind the others, so that a busy channel does not keep them waiting.
                 Read::Event => {
+                    left -= 1;
+                    if left > 0 && self.core.is_next(channel) {
+                        reading = Some(channel);
+                        continue;
+                    }
+                    // Behind the others, so that a busy channel does not keep them waiting.
                     self.core.handle_readable(channel);
                     self.make_calls();
-                    left -= 1;
                 }
                 Read::Nothing => {}
                 Read::Full if self.core.is_full() => {

@@ -307,6 +307,12 @@ impl Core {
         None
     }
 
+    /// Whether this channel, once noted as readable, would be the next to be read, with no call to be made before.
+    #[inline]
+    pub(crate) fn is_next(&self, key: ChannelKey) -> bool {
+        self.calls.is_empty() && self.readable.is_empty() && self.parked.is_empty() && self.channels.contains(key)
+    }
+
     /// Says that a channel may have something to read for which there is no room: [`wants_event`](Core::wants_event) said so.
     /// It is to be read again as soon as there is: when an event was taken, or an id has gone.
     pub fn wait_for_room(&mut self, key: ChannelKey) {
