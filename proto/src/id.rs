@@ -11,6 +11,7 @@ use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::mail::{Enclosed, Letter, Thread};
 use crate::request::{Acks, PortSpace, Service, Verb};
 use crate::state::State;
+use crate::table;
 use crate::time::Time;
 
 /// One `rdma_cm_id`.
@@ -208,6 +209,24 @@ impl Id {
             Service::Datagram => State::Asked,
         };
         Id { state, line, has_device: true, ..Id::new(port_space, home, false) }
+    }
+
+    /// The one place where the state changes. A deadline ends with the operation that it was for. Tells whether that is to be
+    /// known elsewhere: in the heap of deadlines, by its memberships, or on the channel of a listener.
+    #[inline]
+    pub(crate) fn enter(&mut self, next: State) -> bool {
+        let before = core::mem::replace(&mut self.state, next);
+        if before == next {
+            return false;
+        }
+        self.answer_due &= next == State::Closing;
+        let due = self.deadline;
+        if table::operation(before).is_some() {
+            self.deadline = Time::NEVER;
+        }
+        due != self.deadline
+            || (self.groups.is_some() && matches!(next, State::Removed | State::Destroying))
+            || (before == State::Listening || next == State::Listening)
     }
 
     /// Whether the device is about to move it. Its events wait meanwhile: taken now, one would be owed when it moves.

@@ -237,30 +237,23 @@ impl Mail {
     }
 
     /// Appends to a channel's list.
-    #[inline]
     pub(crate) fn append(&mut self, channel: &mut Thread, letter: Letter) {
-        self.link(channel, letter);
+        self.node(letter).before = self.end_with(channel, letter);
         self.of_device += u32::from(self.get(letter).of_device());
     }
 
     /// Takes out of a channel's list, wherever it stands.
     #[inline]
     pub(crate) fn unlink(&mut self, channel: &mut Thread, letter: Letter) {
-        self.cut(channel, letter);
-        self.of_device -= u32::from(self.get(letter).of_device());
-    }
-
-    /// As [`append`](Mail::append), of what is counted already.
-    #[inline]
-    pub(crate) fn link(&mut self, channel: &mut Thread, letter: Letter) {
-        self.node(letter).before = self.end_with(channel, letter);
-    }
-
-    /// As [`unlink`](Mail::unlink), of what goes on to be counted.
-    #[inline]
-    pub(crate) fn cut(&mut self, channel: &mut Thread, letter: Letter) {
         let node = self.node(letter);
-        let (before, after) = (node.before.take(), node.after.take());
+        let neighbours = (node.before.take(), node.after.take());
+        let of_device = node.stored.of_device();
+        self.close_gap(channel, neighbours);
+        self.of_device -= u32::from(of_device);
+    }
+
+    #[inline]
+    fn close_gap(&mut self, channel: &mut Thread, (before, after): (Option<Letter>, Option<Letter>)) {
         match before {
             Some(before) => self.node(before).after = after,
             None => channel.first = after,
@@ -269,6 +262,30 @@ impl Mail {
             Some(after) => self.node(after).before = before,
             None => channel.last = before,
         }
+    }
+
+    /// Takes an owner's events, from this one on, out of their channel's list and makes them a list of their own.
+    pub(crate) fn extract(&mut self, channel: &mut Thread, first: Option<Letter>) -> Thread {
+        let (mut last, mut at) = (None, first);
+        while let Some(letter) = at {
+            let node = self.node(letter);
+            at = node.next;
+            let neighbours = (core::mem::replace(&mut node.before, last), core::mem::replace(&mut node.after, at));
+            self.close_gap(channel, neighbours);
+            last = Some(letter);
+        }
+        Thread { first, last }
+    }
+
+    /// Appends a list to a channel's.
+    pub(crate) fn splice(&mut self, channel: &mut Thread, list: Thread) {
+        let (Some(first), Some(_)) = (list.first, list.last) else { return };
+        self.node(first).before = channel.last;
+        match channel.last {
+            Some(last) => self.node(last).after = Some(first),
+            None => channel.first = Some(first),
+        }
+        channel.last = list.last;
     }
 
     /// Appends to an owner's list.

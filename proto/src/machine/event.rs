@@ -80,27 +80,27 @@ impl Core {
         }
         let Tell::Go(next) = told else { return Ok(Admission::Late) };
         // Nothing else is about a membership.
-        let group = raw.group.filter(|_| matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError));
-        if matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError) && !self.admit_to_group(raw) {
+        let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
+        if of_group && !self.admit_to_group(raw) {
             return Ok(Admission::Late);
         }
-        if next != state {
-            self.set_state(raw.id, next);
-        }
-        // Only requests have a listener.
+        let group = raw.group.filter(|_| of_group);
         let stored = self.stored(raw, None, group);
         let Some(id) = self.ids.get_mut(raw.id) else { return Ok(Admission::Stray) };
         id.has_device |= raw.kind == CmEvent::AddrResolved;
-        match id.waiting {
-            // The newest membership is the one that a synchronous join waits for: until that has ended there is no other.
-            Waiting::For(verb) if ends(verb, state, next, group.is_some() && group == id.groups) => {
-                self.end_waiting(raw.id, verb, stored);
-            }
-            Waiting::For(_) | Waiting::Never | Waiting::Ended(..) | Waiting::Posted(..) | Waiting::Without { .. } => {
-                let home = self.channels.get_mut(id.home).map(|home| &mut home.mail);
-                self.mail.push(stored, home, Some(&mut id.mail));
-                self.news += 1;
-            }
+        let more = id.enter(next);
+        // The newest membership is the one that a synchronous join waits for: until that has ended there is no other.
+        let answers_join = of_group && group == id.groups;
+        let ended = id.waits_for().filter(|&verb| ends(verb, state, next, answers_join));
+        if let Some(verb) = ended {
+            self.end_waiting(raw.id, verb, stored);
+        } else {
+            let home = self.channels.get_mut(id.home).map(|home| &mut home.mail);
+            self.mail.push(stored, home, Some(&mut id.mail));
+            self.news += 1;
+        }
+        if more {
+            self.entered(raw.id, state);
         }
         if matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
             self.note_teardown(raw.id);

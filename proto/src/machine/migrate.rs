@@ -204,18 +204,13 @@ impl Core {
 
     /// Moves an id's events, from this one on, from wherever they stand on one channel to the end of another, or of the same.
     fn transfer(&mut self, first: Option<Letter>, from: ChannelKey, to: ChannelKey) {
-        let mail_of = |key| self.channels.get(key).map(|channel| channel.mail);
-        let (Some(mut source), Some(mut target)) = (mail_of(from), mail_of(to)) else { return };
-        let mut next = first;
-        while let Some(letter) = next {
-            next = self.mail.next_owned(letter);
-            self.mail.cut(if from == to { &mut target } else { &mut source }, letter);
-            self.mail.link(&mut target, letter);
+        if first.is_none() || !self.channels.contains(to) {
+            return;
         }
-        for (key, mail) in [(from, source), (to, target)] {
-            if let Some(channel) = self.channels.get_mut(key) {
-                channel.mail = mail;
-            }
+        let Some(source) = self.channels.get_mut(from) else { return };
+        let list = self.mail.extract(&mut source.mail, first);
+        if let Some(target) = self.channels.get_mut(to) {
+            self.mail.splice(&mut target.mail, list);
         }
     }
 

@@ -30,7 +30,6 @@ use crate::limits::Limits;
 use crate::mail::{Enclosed, Mail};
 use crate::request::{PortSpace, Verb};
 use crate::state::State;
-use crate::table;
 use crate::time::Time;
 
 pub use event::Admission;
@@ -331,32 +330,27 @@ impl Core {
         self.alarms.first()
     }
 
-    /// The one place where the state of an id changes. A deadline ends with the operation that it was for.
     fn set_state(&mut self, key: IdKey, next: State) {
-        if let Some(id) = self.ids.get_mut(key)
-            && id.state != next
-        {
-            let (before, line) = (core::mem::replace(&mut id.state, next), id.line);
-            id.answer_due &= next == State::Closing;
-            let of_groups = id.groups.is_some() && matches!(next, State::Removed | State::Destroying);
-            if id.deadline != Time::NEVER && table::operation(before).is_some() {
-                id.deadline = Time::NEVER;
-                self.set_alarm(key);
-            }
-            if of_groups {
-                self.end_joins(key);
-            }
-            if before == State::Listening || next == State::Listening {
-                self.count_listener(line, before, next);
+        if let Some(id) = self.ids.get_mut(key) {
+            let before = id.state;
+            if id.enter(next) {
+                self.entered(key, before);
             }
         }
     }
 
+    /// What [`Id::enter`] leaves to be done.
     #[inline(never)]
-    fn count_listener(&mut self, line: ChannelKey, before: State, next: State) {
+    fn entered(&mut self, key: IdKey, before: State) {
+        self.set_alarm(key);
+        let Some(id) = self.ids.get(key) else { return };
+        let (state, line) = (id.state, id.line);
+        if matches!(state, State::Removed | State::Destroying) {
+            self.end_joins(key);
+        }
         if let Some(channel) = self.channels.get_mut(line) {
             channel.listeners -= u32::from(before == State::Listening);
-            channel.listeners += u32::from(next == State::Listening);
+            channel.listeners += u32::from(state == State::Listening);
         }
     }
 

@@ -169,18 +169,22 @@ impl Core {
     /// A request that is one call of the device.
     fn begin_call(&mut self, key: IdKey, verb: Verb, next: State, deadline: Time, call: Call, private_data: &[u8]) {
         let Some(id) = self.ids.get(key) else { return };
-        let (before, until, sync, waiting) = (id.state, id.deadline, id.sync, id.waiting);
         let waits = table::operation(next) == Some(verb);
         // A notify is part of the accept that is open.
-        if verb != Verb::Notify && (sync || waiting != Waiting::Never) {
-            self.clear_waiting(key, if sync && waits { Waiting::For(verb) } else { Waiting::Never });
+        if verb != Verb::Notify && (id.sync || id.waiting != Waiting::Never) {
+            let open = if id.sync && waits { Waiting::For(verb) } else { Waiting::Never };
+            self.clear_waiting(key, open);
         }
-        if next != before {
-            self.set_state(key, next);
-        }
+        let Some(id) = self.ids.get_mut(key) else { return };
+        let (before, until) = (id.state, id.deadline);
+        let mut more = id.enter(next);
         // Any other request leaves the deadline of the operation that is under way as it is.
         if waits {
-            self.set_deadline(key, deadline);
+            more |= id.deadline != deadline;
+            id.deadline = deadline;
+        }
+        if more {
+            self.entered(key, before);
         }
         let enclosed = self.mail.keep(private_data, None);
         let bound = matches!(call, Call::Bind { addr, .. } if guard::names_a_device(addr));
@@ -203,7 +207,16 @@ impl Core {
     }
 
     /// Synchronous mode: forgets how the last request ended.
+    #[inline]
     pub(super) fn clear_waiting(&mut self, key: IdKey, next: Waiting) {
+        let is_clear = |id: &Id| id.waiting == Waiting::Never && next == Waiting::Never;
+        if !self.ids.get(key).is_some_and(is_clear) {
+            self.replace_waiting(key, next);
+        }
+    }
+
+    #[inline(never)]
+    fn replace_waiting(&mut self, key: IdKey, next: Waiting) {
         if let Waiting::Ended(..) | Waiting::Without { .. } = next {
             self.news += 1;
         }
