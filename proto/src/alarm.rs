@@ -64,6 +64,12 @@ impl Alarms {
     #[cold]
     pub(crate) fn sweep(&mut self, is_earliest: impl Fn(Time, IdKey) -> bool) {
         self.heap.retain(|&Reverse((time, id))| is_earliest(time, id));
+        // An id that had a nearer deadline for a while was armed again for the later one, which is there already.
+        if 2 * self.heap.len() > self.most {
+            let mut entries = core::mem::take(&mut self.heap).into_sorted_vec();
+            entries.dedup();
+            self.heap = entries.into();
+        }
         self.most = 2 * self.heap.len() + SLACK;
     }
 
@@ -103,4 +109,29 @@ impl PartialEq for Armed {
 impl Eq for Armed {}
 impl Hash for Armed {
     fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_behind_and_what_is_there_twice_is_swept_out() {
+        let mut alarms = Alarms::new();
+        let id = IdKey::from_bits(1 << 32).unwrap();
+        let mut armed = Armed::NOT;
+        let far = Time(u64::MAX - 1);
+        alarms.arm(&mut armed, far, id);
+        for nearer in 1..100_000 {
+            alarms.arm(&mut armed, Time(nearer), id);
+            assert_eq!(alarms.first(), Some((Time(nearer), id)));
+            // Its operation has ended: the other deadline counts again.
+            alarms.drop_first(Some((&mut armed, far)));
+            assert_eq!(alarms.first(), Some((far, id)));
+            if alarms.is_littered() {
+                alarms.sweep(|time, _| armed.at() == time);
+            }
+            assert!(alarms.heap.len() <= SLACK + 2, "{} entries", alarms.heap.len());
+        }
+    }
 }
