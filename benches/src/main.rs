@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 use cmid_bench::cases::SIZES;
 use cmid_bench::counting::{self, CASES, Counts, LEVELS};
-use cmid_bench::limits::{self, OBJECTS};
+use cmid_bench::limits::{self, ALLOCATIONS, OBJECTS};
 use cmid_bench::memory::{self, Allocator};
 use cmid_bench::results::OfCore;
 use cmid_bench::verdict::{self, Verdict};
@@ -87,11 +87,14 @@ fn measure(sizes: &[usize]) -> Result<OfCore> {
 fn check(core: &OfCore) -> Result<()> {
     let verdicts = Verdict::all(&core.instructions)?;
     for verdict in &verdicts {
-        println!("{verdict}, limit {}", verdict.row.limits[verdict.level]);
+        println!("{:>8} of at most {:>6}: {verdict}", verdict.worst(), verdict.row.limits[verdict.level]);
     }
     for object in OBJECTS {
-        println!("{}: {:?} bytes, limit {}", object.what, core.bytes.get(object.name), object.limit);
+        let bytes = core.bytes.get(object.name).with_context(|| format!("{} was not measured", object.what))?;
+        println!("{bytes:>8} of at most {:>6}: bytes of {}", object.limit, object.what);
     }
+    let allocations: usize = core.allocations.values().flat_map(|cases| cases.values()).sum();
+    println!("{allocations:>8} of at most {ALLOCATIONS:>6}: allocations in {} steps of each case", memory::STEPS);
     let beyond = verdict::beyond(&verdicts, &core.allocations, &core.bytes);
     for what in &beyond {
         println!("BEYOND ITS LIMIT: {what}");

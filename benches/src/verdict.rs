@@ -48,9 +48,9 @@ impl Verdict {
     /// It is beyond its limit, or not as flat as it is to be.
     pub fn hold(&self) -> Result<()> {
         let limit = self.row.limits[self.level];
-        ensure!(self.worst() <= limit, "{self}: the limit is {limit}");
+        ensure!(self.worst() <= limit, "{self}: {}, and the limit is {limit}", self.worst());
         if let Some(spread) = self.row.spread {
-            ensure!(self.spread() <= spread, "{self}: {} % more than at best", self.spread());
+            ensure!(self.spread() <= spread, "{self}: among some numbers of ids {} % more than at best", self.spread());
         }
         Ok(())
     }
@@ -58,7 +58,7 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}): {} instructions", self.row.what, LEVELS[self.level], self.worst())
+        write!(f, "{} ({})", self.row.what, LEVELS[self.level])
     }
 }
 

@@ -4,6 +4,7 @@
 // A command-line program talks to people.
 #![allow(clippy::print_stdout)]
 
+mod bench;
 mod blocking;
 mod checks;
 mod compile_fail;
@@ -66,6 +67,8 @@ enum Verb {
     Record,
     /// Let things go wrong on a real kernel, in the VM: what an application is told, and that nothing hangs or leaks
     Faults(faults::Arguments),
+    /// Count the core's instructions, measure memory and time, and write docs/performance.md; valgrind is installed if missing
+    Bench(bench::Arguments),
     /// Look for an input that breaks a law, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
     /// Run random programs of calls on the simulator and on the VM's kernel: they must agree
@@ -123,6 +126,9 @@ fn main() -> ExitCode {
         }
         Verb::Sanitize(arguments) => {
             Context::new(arguments.kernel).and_then(|mut context| sanitize::run(&mut context, &arguments))
+        }
+        Verb::Bench(arguments) => {
+            Context::new(Kernel::default()).and_then(|mut context| bench::run(&mut context, &arguments))
         }
         Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
         Verb::Replay(arguments) => replay::run(&arguments),

@@ -3,8 +3,8 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    blocking, checks, compile_fail, conformance, coverage, datagrams, differential, faults, hazards, host, interop,
-    kernel_rereg, memory, planted, rows,
+    bench, blocking, checks, compile_fail, conformance, coverage, datagrams, differential, faults, hazards, host,
+    interop, kernel_rereg, memory, planted, rows,
     sanitize::Extent,
     step::{
         On, Step,
@@ -87,6 +87,7 @@ const STEPS: &[Step] = &[
     Step { name: "tests", work: Host(conformance::tests) },
     Step { name: "coverage of cmid-proto", work: Host(coverage::run) },
     Step { name: "what must not compile does not, for the reason it names", work: Host(compile_fail::check) },
+    Step { name: "what the core costs", work: Host(bench::check) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "under AddressSanitizer", work: Sanitize(On::Asked, Extent::Quick) },
     Step { name: "cmid-verbs by itself", work: Guest(On::Asked, 300, "examples/device", &[]) },

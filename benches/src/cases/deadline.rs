@@ -63,7 +63,7 @@ impl<L: Level, const PLACE: usize> Case<L> for Arm<PLACE> {
         self.0.due(PLACE)
     }
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, stage: &mut Stage<L>, due: Time) {
         stage.level.ask(self.0.id, resolve(), due);
     }
@@ -96,7 +96,7 @@ impl<L: Level, const PLACE: usize> Case<L> for Cancel<PLACE> {
         stage.level.arrive(RawEvent::new(self.0.id, CmEvent::AddrResolved))
     }
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, stage: &mut Stage<L>, raw: L::Arriving) -> EventKind {
         stage.level.tell(stage.channel, stage.channel, raw)
     }
@@ -130,7 +130,7 @@ impl<L: Level> Case<L> for Fire {
         self.0.now
     }
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, stage: &mut Stage<L>, now: Time) {
         stage.level.pass(now);
     }

@@ -27,7 +27,7 @@ impl<L: Level> Case<L> for Told {
         stage.level.arrive(RawEvent::new(self.ids[self.at], CmEvent::AddrChange))
     }
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, stage: &mut Stage<L>, raw: L::Arriving) -> EventKind {
         stage.level.tell(stage.channel, stage.channel, raw)
     }
@@ -68,7 +68,7 @@ macro_rules! once {
                     stage.level.arrive($raw(id))
                 }
 
-                #[inline]
+                #[inline(always)]
                 fn step(&mut self, stage: &mut Stage<L>, raw: L::Arriving) -> EventKind {
                     stage.level.tell(stage.channel, stage.channel, raw)
                 }

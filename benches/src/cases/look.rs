@@ -18,13 +18,37 @@ impl<L: Level> Case<L> for Look {
 
     fn prepare(&mut self, _: &mut Stage<L>) {}
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, stage: &mut Stage<L>, (): ()) -> bool {
         stage.level.look(stage.channel)
     }
 
     fn check(&mut self, _: &mut Stage<L>, found: bool) {
         assert!(!found, "there was nothing to do");
+    }
+}
+
+/// One poll, for an event.
+#[derive(Debug)]
+pub struct Poll;
+
+impl<L: Level> Case<L> for Poll {
+    type Input = ();
+    type Output = bool;
+
+    fn new(_: &mut Stage<L>) -> Self {
+        Poll
+    }
+
+    fn prepare(&mut self, _: &mut Stage<L>) {}
+
+    #[inline(always)]
+    fn step(&mut self, stage: &mut Stage<L>, (): ()) -> bool {
+        stage.level.take(stage.channel).is_some()
+    }
+
+    fn check(&mut self, _: &mut Stage<L>, found: bool) {
+        assert!(!found, "there was no event");
     }
 }
 
@@ -42,7 +66,7 @@ impl<L: Level> Case<L> for Nothing {
 
     fn prepare(&mut self, _: &mut Stage<L>) {}
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, _: &mut Stage<L>, (): ()) {
         // Or there would be no call at all.
         std::hint::black_box(());

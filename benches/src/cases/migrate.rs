@@ -48,7 +48,7 @@ impl<L: Level, const EVENTS: usize> Case<L> for Migrate<EVENTS> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, stage: &mut Stage<L>, (): ()) {
         stage.level.migrate(self.traveller, self.to);
     }

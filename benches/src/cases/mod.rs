@@ -10,7 +10,7 @@ mod request;
 pub use deadline::{Arm, Cancel, Fire};
 pub use event::{Changed, Replied, Told};
 pub use life::{Active, Passive};
-pub use look::{Look, Nothing};
+pub use look::{Look, Nothing, Poll};
 pub use migrate::Migrate;
 pub use request::{Connect, SetOption};
 
@@ -54,6 +54,7 @@ macro_rules! for_each_case {
             "request_with_data" = Connect,
             "active_life" = Active,
             "passive_life" = Passive,
+            "no_event" = Poll,
             "nothing_to_do" = Look,
             "migrate_0" = Migrate<0>,
             "migrate_1" = Migrate<1>,

@@ -25,7 +25,7 @@ impl<L: Level> Case<L> for SetOption {
         stage.choose()
     }
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, stage: &mut Stage<L>, id: IdKey) {
         let request = Request::SetOption { option: CmOption::Tos(black_box(1)) };
         stage.level.ask(id, request, Time::NEVER);
@@ -53,7 +53,7 @@ impl<L: Level> Case<L> for Connect {
         id
     }
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, stage: &mut Stage<L>, id: IdKey) -> IdKey {
         stage.level.ask(id, connect(), LATER);
         id

@@ -15,11 +15,14 @@ pub struct Bare {
 
 impl Bare {
     /// Step 3 of the contract.
-    #[inline]
+    #[inline(always)]
     fn calls(&mut self) {
-        while let Some((token, call)) = self.core.poll_call() {
-            black_box((&call, self.core.call_data(token)));
-            self.core.handle_outcome(token, Ok(())).expect("the call is known");
+        loop {
+            // As it comes, without moving it about.
+            let next = self.core.poll_call();
+            let Some((token, call)) = &next else { return };
+            black_box((call, self.core.call_data(*token)));
+            self.core.handle_outcome(*token, Ok(())).expect("the call is known");
         }
     }
 }
@@ -43,20 +46,20 @@ impl Level for Bare {
         channel
     }
 
-    #[inline]
+    #[inline(always)]
     fn create(&mut self, on: ChannelKey) -> IdKey {
         let id = self.core.create_id(Some(on), PortSpace::Tcp).expect("room");
         self.calls();
         id
     }
 
-    #[inline]
+    #[inline(always)]
     fn ask(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
         self.core.submit(self.now, id, request, deadline).expect("a request in the right state");
         self.calls();
     }
 
-    #[inline]
+    #[inline(always)]
     fn migrate(&mut self, id: IdKey, to: ChannelKey) {
         self.ask(id, Request::Migrate { to: Some(to) }, Time::NEVER);
         while let Some(channel) = self.core.poll_readable() {
@@ -68,17 +71,17 @@ impl Level for Bare {
         raw
     }
 
-    #[inline]
+    #[inline(always)]
     fn hear(&mut self, line: ChannelKey, raw: RawEvent<'static>) {
         self.core.handle_event(line, raw).expect("a likely event");
     }
 
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self) {
         self.calls();
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, home: ChannelKey) -> Option<Event> {
         self.core.poll_event(home)
     }
@@ -87,16 +90,16 @@ impl Level for Bare {
         self.core.ack(receipt).expect("an ack is owed");
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_and_ack(&mut self, home: ChannelKey) -> EventKind {
-        let mut event = self.core.poll_event(home).expect("an event");
-        let kind = event.kind;
+        // As it comes, without moving it about.
+        let mut event = self.core.poll_event(home);
+        let event = black_box(&mut event).as_mut().expect("an event");
         self.core.ack(event.receipt.take().expect("a receipt")).expect("an ack is owed");
-        black_box(&event);
-        kind
+        event.kind
     }
 
-    #[inline]
+    #[inline(always)]
     fn look(&mut self, on: ChannelKey) -> bool {
         let core = &mut self.core;
         core.poll_call().is_some()
@@ -109,7 +112,7 @@ impl Level for Bare {
         self.now
     }
 
-    #[inline]
+    #[inline(always)]
     fn pass(&mut self, now: Time) {
         self.now = now;
         self.core.handle_timeout(now);

@@ -20,7 +20,7 @@ pub struct Driven {
 const BUDGET: usize = 64;
 
 impl Driven {
-    #[inline]
+    #[inline(always)]
     fn turn(&mut self) {
         assert!(self.drive.turn(BUDGET) == Turn::Idle, "one turn is enough");
     }
@@ -43,12 +43,12 @@ impl Level for Driven {
         self.drive.open_channel(Acks::Explicit).expect("room")
     }
 
-    #[inline]
+    #[inline(always)]
     fn create(&mut self, on: ChannelKey) -> IdKey {
         self.drive.create_id(Some(on), PortSpace::Tcp).expect("room")
     }
 
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::wildcard_enum_match_arm, reason = "whatever else there is")]
     fn ask(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
         let drive = &mut self.drive;
@@ -67,7 +67,7 @@ impl Level for Driven {
         result.expect("a request in the right state");
     }
 
-    #[inline]
+    #[inline(always)]
     fn migrate(&mut self, id: IdKey, to: ChannelKey) {
         done(self.drive.migrate(id, Some(to), Time::NEVER).expect("nothing in the way"));
         self.turn();
@@ -77,17 +77,17 @@ impl Level for Driven {
         self.drive.device_mut().next = Some(raw);
     }
 
-    #[inline]
+    #[inline(always)]
     fn hear(&mut self, line: ChannelKey, (): ()) {
         self.drive.readable(line);
         self.turn();
     }
 
     /// The turn has made them.
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self) {}
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, home: ChannelKey) -> Option<Event> {
         self.drive.next_event(home)
     }
@@ -96,16 +96,16 @@ impl Level for Driven {
         self.drive.ack(receipt).expect("an ack is owed");
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_and_ack(&mut self, home: ChannelKey) -> EventKind {
-        let mut event = self.drive.next_event(home).expect("an event");
-        let kind = event.kind;
+        // As it comes, without moving it about.
+        let mut event = self.drive.next_event(home);
+        let event = black_box(&mut event).as_mut().expect("an event");
         self.drive.ack(event.receipt.take().expect("a receipt")).expect("an ack is owed");
-        black_box(&event);
-        kind
+        event.kind
     }
 
-    #[inline]
+    #[inline(always)]
     fn look(&mut self, on: ChannelKey) -> bool {
         let rest = self.drive.settle(BUDGET);
         rest != Rest::Until(None) || self.drive.next_event(on).is_some()
@@ -115,7 +115,7 @@ impl Level for Driven {
         self.drive.now()
     }
 
-    #[inline]
+    #[inline(always)]
     fn pass(&mut self, now: Time) {
         self.drive.set_now(now);
         self.turn();
@@ -136,13 +136,13 @@ struct Willing {
 impl Device for Willing {
     type Handle = ();
 
-    #[inline]
+    #[inline(always)]
     fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         black_box(child);
         Ok(self.next.take())
     }
 
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         black_box((call, private_data));
         Ok(())

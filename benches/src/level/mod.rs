@@ -57,7 +57,7 @@ pub trait Level: Sized {
     fn take_and_ack(&mut self, home: ChannelKey) -> EventKind;
 
     /// In, out, ack.
-    #[inline]
+    #[inline(always)]
     fn tell(&mut self, line: ChannelKey, home: ChannelKey, raw: Self::Arriving) -> EventKind {
         self.hear(line, raw);
         self.take_and_ack(home)

@@ -29,7 +29,7 @@ pub(super) fn render(core: &OfCore) -> Result<String> {
             writeln!(
                 page,
                 "Counted by callgrind: the mean of some steps of a kind, among idle ids, in a release build without link-time \
-                 optimisation. {measure} instructions of each are the measure itself.\n"
+                 optimisation. {measure} of each belongs to the measure.\n"
             )?;
         }
         let sizes: Vec<_> = verdicts.first().context("no rows")?.counts.keys().copied().collect();
@@ -50,7 +50,8 @@ pub(super) fn render(core: &OfCore) -> Result<String> {
     if !core.times.is_empty() {
         writeln!(
             page,
-            "\n## Time\n\nOf one machine, with what leads back to where a step begins; not guarded.\n\n\
+            "\n## Time\n\nOf one machine, not guarded. Requests go round among all ids, so that from 100,000 on the processor's caches no longer \
+             hold them; events are of four connections.\n\n\
              ![Time of a step by the number of ids](performance/time.svg)"
         )?;
     }
@@ -73,7 +74,7 @@ fn memory_tables(page: &mut String, core: &OfCore) -> Result<()> {
         "\n## Memory\n\nAllocations in {} steps of each of the {cases} cases above, whole lives among them, once tables have grown: \
          {allocations} (limit: {ALLOCATIONS}).\n\nBytes of an object: what the allocator gave for {} of them, divided. Tables double \
          as they grow, so there is up to as much again at other numbers; a PD and an MR are values of the application's.\n",
-        memory::STEPS,
+        grouped(memory::STEPS as u64),
         grouped(memory::OBJECTS as u64)
     )?;
     writeln!(page, "| object | target | limit | bytes |\n| --- | ---: | ---: | ---: |")?;

@@ -5,14 +5,28 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
+use super::core_tables::grouped;
 use crate::counting::LEVELS;
 use crate::results::{Line, OfCore, Plot};
 use crate::verdict::Verdict;
 
 const SIZE: (u32, u32) = (960, 480);
 
-/// Where the names of the lines stand.
-const LEGEND: u32 = 400;
+/// What is drawn by the number of ids: a case for each kind of row, from the dearest to the cheapest.
+const DRAWN: [&str; 8] =
+    ["active_life", "migrate_8", "fire", "arm_first", "arm_last", "event", "request", "nothing_to_do"];
+
+/// To be told apart, on white.
+const COLORS: [RGBColor; 8] = [
+    RGBColor(31, 119, 180),
+    RGBColor(214, 39, 40),
+    RGBColor(44, 160, 44),
+    RGBColor(148, 103, 189),
+    RGBColor(255, 127, 14),
+    RGBColor(23, 150, 170),
+    RGBColor(140, 86, 75),
+    RGBColor(90, 90, 90),
+];
 
 /// Those of the core.
 pub(super) fn of_core(core: &OfCore) -> Result<Vec<Plot>> {
@@ -43,8 +57,9 @@ pub(super) fn of_core(core: &OfCore) -> Result<Vec<Plot>> {
 }
 
 fn by_ids(verdicts: &[Verdict], level: usize, name: &str) -> Plot {
-    let lines = verdicts.iter().filter(|verdict| verdict.level == level).map(|verdict| Line {
-        name: verdict.row.what.to_owned(),
+    let of = |case| verdicts.iter().find(|verdict| verdict.level == level && verdict.row.case == case);
+    let lines = DRAWN.into_iter().filter_map(of).map(|verdict| Line {
+        name: format!("{}: {}", verdict.row.what, grouped(verdict.worst())),
         points: verdict.counts.iter().map(|(&x, &y)| (x as f64, y as f64)).collect(),
     });
     Plot {
@@ -113,21 +128,27 @@ where
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     area.fill(&WHITE)?;
+    // The names stand beside the plot, in the order of the lines: seven points wide each letter, at most.
+    let longest = plot.lines.iter().map(|line| line.name.chars().count()).max().unwrap_or_default();
+    let legend = 48 + 7 * longest.min(70) as u32;
     let mut chart = ChartBuilder::on(area)
         .caption(&plot.title, ("sans-serif", 20))
         .margin(12)
-        .margin_right(LEGEND)
+        .margin_right(legend)
         .x_label_area_size(36)
         .y_label_area_size(72)
         .build_cartesian_2d(x, y)?;
-    chart.configure_mesh().x_desc(&plot.x).y_desc(&plot.y).light_line_style(WHITE).draw()?;
+    let label =
+        |value: &f64| if *value < 1.0 && *value > 0.0 { format!("{value}") } else { grouped(value.round() as u64) };
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc(&plot.x).y_desc(&plot.y).light_line_style(WHITE);
+    mesh.x_label_formatter(&label).y_label_formatter(&label).draw()?;
     for (number, line) in plot.lines.iter().enumerate() {
-        let color = Palette99::pick(number).to_rgba();
+        let color = COLORS[number % COLORS.len()].to_rgba();
         let points = || line.points.iter().copied();
         chart.draw_series(LineSeries::new(points(), color.stroke_width(2)))?;
         chart.draw_series(points().map(|point| Circle::new(point, 3, color.filled())))?;
-        // The names stand beside the plot, in the order of the lines.
-        let (left, height) = ((SIZE.0 - LEGEND) as i32 + 8, 40 + 24 * number as i32);
+        let (left, height) = ((SIZE.0 - legend) as i32 + 8, 40 + 24 * number as i32);
         area.draw(&PathElement::new([(left, height + 6), (left + 16, height + 6)], color.stroke_width(3)))?;
         area.draw_text(&line.name, &("sans-serif", 13).into_text_style(area), (left + 24, height))?;
     }
