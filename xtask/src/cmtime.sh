@@ -18,7 +18,8 @@ fail() {
 # A server of this command on a port of its own; returns when it listens.
 serve() {
     port=$((port + 1))
-    eval "timeout 120 $1" >/tmp/server 2>&1 </dev/null &
+    # In the place of the shell, so that it is the server that is killed.
+    eval "exec timeout 120 $1" >/tmp/server 2>&1 </dev/null &
     server=$!
     tries=0
     until rdma resource show cm_id | grep LISTEN | grep -q ":$port "; do
@@ -58,7 +59,11 @@ theirs_is_content() {
 # What the last run has left is not to be paid by the next.
 at_rest() {
     tries=0
-    while [ $tries -lt 100 ] && rdma resource show cm_id | grep -q .; do
+    while rdma resource show cm_id | grep -q .; do
+        if [ $tries -ge 30 ]; then
+            fail "ids are left"
+            return
+        fi
         sleep 0.1
         tries=$((tries + 1))
     done
