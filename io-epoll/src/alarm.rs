@@ -23,6 +23,13 @@ impl Alarm {
         Ok(Alarm { timer, set: Time::NEVER })
     }
 
+    /// Readable at `due`, and perhaps once before: where it is set to an earlier time that is still to come, that one stays.
+    /// For who waits and looks again: deadlines mostly move on, each by a system call otherwise.
+    pub(crate) fn set_by(&mut self, due: Time, present: Time) -> Result<(), Errno> {
+        let waits = self.set > present && self.set < due;
+        if waits && due != Time::NEVER { Ok(()) } else { self.set(due) }
+    }
+
     /// Readable from `due` on; never for [`Time::NEVER`]. Setting it again makes it unreadable until then.
     pub(crate) fn set(&mut self, due: Time) -> Result<(), Errno> {
         if due == self.set {

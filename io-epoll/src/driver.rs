@@ -78,7 +78,7 @@ impl<D: Pollable> Epoll<D> {
                 Rest::Look => return Ok(()),
                 Rest::More => Some(Duration::ZERO),
                 Rest::Until(due) => {
-                    self.alarm.set(due.unwrap_or(Time::NEVER))?;
+                    self.alarm.set_by(due.unwrap_or(Time::NEVER), present)?;
                     if present < spin_end {
                         Some(Duration::ZERO)
                     } else {

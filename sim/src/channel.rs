@@ -8,6 +8,7 @@ use cmid_proto::{CmEvent, Datagram, Ece, Errno, GroupKey, ReceivedParam};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::id::IdNo;
+use crate::table::Table;
 
 /// Names one open channel of the fabric; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,6 +130,8 @@ impl Unread {
 #[derive(Debug)]
 pub(crate) struct File {
     queue: VecDeque<Unread>,
+    /// How many events of each id are in the queue; ids without any are not here.
+    unread: Table<IdNo, usize>,
     /// Readable while `signalled`.
     fd: Arc<OwnedFd>,
     signalled: bool,
@@ -138,7 +141,13 @@ pub(crate) struct File {
 
 impl File {
     pub(crate) fn open() -> Result<Self, Errno> {
-        Ok(File { queue: VecDeque::new(), fd: Arc::new(new_eventfd()?), signalled: false, ids: BTreeSet::new() })
+        Ok(File {
+            queue: VecDeque::new(),
+            unread: Table::default(),
+            fd: Arc::new(new_eventfd()?),
+            signalled: false,
+            ids: BTreeSet::new(),
+        })
     }
 
     pub(crate) fn fd(&self) -> Arc<OwnedFd> {
@@ -147,6 +156,7 @@ impl File {
 
     /// A new event: each one wakes, also those who wait for edges.
     pub(crate) fn push(&mut self, event: Unread) {
+        self.count(&event);
         self.queue.push_back(event);
         self.signal();
     }
@@ -154,6 +164,7 @@ impl File {
     /// Events that moved here: they go last, and wake nobody unless told to.
     pub(crate) fn push_moved(&mut self, events: Vec<Unread>, wake: bool) {
         let any = !events.is_empty();
+        events.iter().for_each(|event| self.count(event));
         self.queue.extend(events);
         if any && wake {
             self.signal();
@@ -163,6 +174,9 @@ impl File {
     /// The next event. What is left afterwards can be seen by a poll, also if it was moved here silently.
     pub(crate) fn pop(&mut self) -> Option<Unread> {
         let event = self.queue.pop_front();
+        if let Some(event) = &event {
+            self.discount(event.owner, 1);
+        }
         if self.queue.is_empty() {
             self.settle();
         } else if !self.signalled {
@@ -173,22 +187,37 @@ impl File {
 
     /// Takes the events of one id out, in order.
     pub(crate) fn take_of(&mut self, owner: IdNo) -> Vec<Unread> {
-        self.take(|event| event.owner == owner)
+        self.take(owner, |_| true)
     }
 
     /// Drops the events of one membership of an id (`ucma_cleanup_mc_events`).
     pub(crate) fn drop_group(&mut self, owner: IdNo, group: GroupKey) {
-        self.take(|event| event.owner == owner && event.kind.group() == Some(group));
+        self.take(owner, |event| event.kind.group() == Some(group));
         self.settle();
     }
 
-    fn take(&mut self, which: impl Fn(&Unread) -> bool) -> Vec<Unread> {
-        if !self.queue.iter().any(&which) {
+    /// Of an id that has none, as most have at most times, it finds that out without going through the queue.
+    fn take(&mut self, owner: IdNo, which: impl Fn(&Unread) -> bool) -> Vec<Unread> {
+        if !self.unread.contains_key(&owner) {
             return Vec::new();
         }
-        let (taken, kept) = self.queue.drain(..).partition::<Vec<_>, _>(&which);
+        let (taken, kept) = self.queue.drain(..).partition::<Vec<_>, _>(|event| event.owner == owner && which(event));
         self.queue = kept.into();
+        self.discount(owner, taken.len());
         taken
+    }
+
+    fn count(&mut self, event: &Unread) {
+        *self.unread.or_default(event.owner) += 1;
+    }
+
+    fn discount(&mut self, owner: IdNo, events: usize) {
+        if let Some(count) = self.unread.get_mut(&owner) {
+            *count = count.saturating_sub(events);
+            if *count == 0 {
+                self.unread.remove(&owner);
+            }
+        }
     }
 
     /// Makes the descriptor unreadable if no event is left.

@@ -12,6 +12,7 @@ use crate::fabric::Fabric;
 use crate::fetch::Fetched;
 use crate::host::{Host, HostState};
 use crate::id::{Id, IdNo};
+use crate::table::Table;
 use crate::world::World;
 
 /// One process's view of a host's RDMA device. Dropping it is the process's exit: its channels are closed, its ids
@@ -20,7 +21,7 @@ use crate::world::World;
 pub struct SimDevice {
     host: Host,
     channels: BTreeMap<ChannelKey, Channel>,
-    ids: BTreeMap<IdKey, IdNo>,
+    ids: Table<IdKey, IdNo>,
     /// The library has seen that the host has an RDMA device; it looks only once (`ucma_init`).
     has_seen_device: bool,
     /// The event that was fetched last, whose private data is lent out.
@@ -52,7 +53,7 @@ impl Drop for SimHandle {
 
 impl SimDevice {
     pub(crate) fn new(host: Host) -> Self {
-        SimDevice { host, channels: BTreeMap::new(), ids: BTreeMap::new(), has_seen_device: false, fetched: None }
+        SimDevice { host, channels: BTreeMap::new(), ids: Table::default(), has_seen_device: false, fetched: None }
     }
 
     /// The fabric that it is on.

@@ -1,6 +1,6 @@
 //! A host: its addresses, its port tables, and its device's tables of live connections.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::address::{Interface, Subnet};
@@ -9,11 +9,12 @@ use crate::device::SimDevice;
 use crate::fabric::Fabric;
 use crate::id::IdNo;
 use crate::ports::Ports;
+use crate::table::Table;
 use crate::wire::CommId;
 use crate::world::World;
 
 /// Names one host; it also stands for the GUID of its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct HostNo(pub(crate) usize);
 
 /// Names one RDMA device of a host; another one that comes after it has another name.
@@ -42,9 +43,9 @@ pub(crate) struct HostState {
     /// Addresses whose link address is cached.
     pub(crate) neighbours: BTreeSet<IpAddr>,
     /// Connections by their peer's device and its name for them.
-    pub(crate) remote_ids: BTreeMap<(HostNo, CommId), IdNo>,
+    pub(crate) remote_ids: Table<(HostNo, CommId), IdNo>,
     /// Connections by their peer's device and QP number, each of which may be used once at a time.
-    pub(crate) remote_qps: BTreeMap<(HostNo, u32), IdNo>,
+    pub(crate) remote_qps: Table<(HostNo, u32), IdNo>,
     pub(crate) next_qp_num: u32,
 }
 
@@ -60,8 +61,8 @@ impl HostState {
             refused_join: None,
             ports: Ports::default(),
             neighbours: BTreeSet::new(),
-            remote_ids: BTreeMap::new(),
-            remote_qps: BTreeMap::new(),
+            remote_ids: Table::default(),
+            remote_qps: Table::default(),
             // Far from what a program without QPs would choose.
             next_qp_num: 0x10_0000,
         }

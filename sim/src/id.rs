@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::timers::TimerKey;
 
 /// Names one id of the fabric; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct IdNo(pub(crate) u64);
 
 /// The RDMA CM's state (`enum rdma_cm_state`).

@@ -144,6 +144,7 @@ mod removal;
 mod resolve;
 mod rng;
 mod sidr;
+mod table;
 mod timers;
 mod wire;
 mod world;

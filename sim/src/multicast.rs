@@ -120,9 +120,11 @@ impl World {
 
     /// A group is gone for the ids of a host, as an InfiniBand subnet manager would have it.
     pub(crate) fn lose_group(&mut self, host: HostNo, group: IpAddr) {
-        let here = self.ids.iter().filter(|(_, id)| id.host == host && !id.removed);
+        let here = self.ids.keys_of(|_, id| id.host == host && !id.removed);
         let lost: Vec<(IdNo, GroupKey)> = here
-            .flat_map(|(&no, id)| id.groups.iter().map(move |membership| (no, membership)))
+            .into_iter()
+            .filter_map(|no| Some((no, self.ids.get(&no)?)))
+            .flat_map(|(no, id)| id.groups.iter().map(move |membership| (no, membership)))
             .filter(|(_, membership)| membership.pending.is_none() && membership.addr.ip() == group)
             .map(|(no, membership)| (no, membership.key))
             .collect();

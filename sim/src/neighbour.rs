@@ -3,7 +3,7 @@
 use crate::channel::Kind;
 use crate::host::HostNo;
 use crate::ib_cm::TIMED_OUT;
-use crate::id::{Id, IdNo};
+use crate::id::Id;
 use crate::world::World;
 
 impl World {
@@ -12,8 +12,7 @@ impl World {
         let Some(changed) = self.hosts.get(host.0) else { return };
         let addresses = &changed.rdma;
         let watches = |id: &Id| id.watched && !id.removed && id.dst.is_some_and(|dst| addresses.contains(&dst.ip()));
-        let watchers: Vec<IdNo> =
-            self.ids.iter().filter(|(_, id)| watches(id) && concerns(id)).map(|(&no, _)| no).collect();
+        let watchers = self.ids.keys_of(|_, id| watches(id) && concerns(id));
         for no in watchers {
             self.report_plain(no, Kind::Unreachable, TIMED_OUT);
         }
@@ -21,8 +20,7 @@ impl World {
 
     /// The host's bond has failed over.
     pub(crate) fn fail_over(&mut self, host: HostNo) {
-        let own: Vec<IdNo> =
-            self.ids.iter().filter(|(_, id)| id.host == host && id.device && !id.removed).map(|(&no, _)| no).collect();
+        let own = self.ids.keys_of(|_, id| id.host == host && id.device && !id.removed);
         for no in own {
             self.report_plain(no, Kind::AddrChange, 0);
         }

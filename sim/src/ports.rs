@@ -1,6 +1,5 @@
 //! The port tables of a host, one per port space (`cma_check_port`, `cma_alloc_any_port`).
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use cmid_proto::{Errno, PortSpace};
@@ -8,13 +7,14 @@ use cmid_proto::{Errno, PortSpace};
 use crate::address::is_any;
 use crate::id::IdNo;
 use crate::rng::Rng;
+use crate::table::Table;
 
 /// `ip_local_port_range`.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ports {
-    owners: BTreeMap<(PortSpace, u16), Vec<Owner>>,
+    owners: Table<(PortSpace, u16), Vec<Owner>>,
 }
 
 /// Who is bound to a port, and what it is ready to share.
@@ -31,7 +31,7 @@ impl Ports {
     pub(crate) fn take(&mut self, space: PortSpace, port: u16, owner: Owner, rng: &mut Rng) -> Result<u16, Errno> {
         let port = if port == 0 { self.free_port(space, rng)? } else { port };
         self.check(space, port, owner)?;
-        self.owners.entry((space, port)).or_default().push(owner);
+        self.owners.or_default((space, port)).push(owner);
         Ok(port)
     }
 
@@ -150,7 +150,7 @@ mod tests {
             }
         }
         for port in EPHEMERAL {
-            ports.owners.entry((PortSpace::Tcp, port)).or_default();
+            ports.owners.or_default((PortSpace::Tcp, port));
         }
         assert_eq!(ports.take(PortSpace::Tcp, 0, owner(0, "10.0.0.1"), &mut rng), Err(Errno::EADDRNOTAVAIL));
     }

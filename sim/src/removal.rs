@@ -1,7 +1,6 @@
 //! A device goes (`cma_process_remove`).
 
 use crate::channel::Kind;
-use crate::data::qp::QpNo;
 use crate::host::HostNo;
 use crate::id::IdNo;
 use crate::world::World;
@@ -14,13 +13,12 @@ impl World {
         if !self.hosts.get_mut(host.0).is_some_and(|host| host.set_device(false)) {
             return;
         }
-        let closed: Vec<IdNo> =
-            self.ids.iter().filter(|(_, id)| id.host == host && id.device && !id.removed).map(|(&no, _)| no).collect();
+        let closed = self.ids.keys_of(|_, id| id.host == host && id.device && !id.removed);
         for no in closed {
             self.close_id(no);
         }
         self.queues.drop_windows(host);
-        let orphans: Vec<QpNo> = self.queues.pairs.keys().filter(|qp| qp.host == host).copied().collect();
+        let orphans = self.queues.pairs.keys_of(|qp, _| qp.host == host);
         for qp in orphans {
             self.qp_to_error(qp);
             self.destroy_qp(qp);

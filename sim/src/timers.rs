@@ -37,7 +37,8 @@ pub(crate) struct TimerKey {
 
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    queue: BTreeMap<TimerKey, Due>,
+    /// Boxed, since entries are moved about when others come and go.
+    queue: BTreeMap<TimerKey, Box<Due>>,
     sequence: u64,
 }
 
@@ -45,7 +46,7 @@ impl Timers {
     pub(crate) fn arm(&mut self, due: Time, what: Due) -> TimerKey {
         let key = TimerKey { due, sequence: self.sequence };
         self.sequence += 1;
-        self.queue.insert(key, what);
+        self.queue.insert(key, Box::new(what));
         key
     }
 
@@ -65,7 +66,7 @@ impl Timers {
             return None;
         }
         let (key, what) = first.remove_entry();
-        Some((key.due, what))
+        Some((key.due, *what))
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) mod sidr {
 }
 
 /// The sender's name for a connection (`local_comm_id`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct CommId(pub(crate) u32);
 
 impl CommId {

@@ -15,13 +15,14 @@ use crate::data::rereg::Library;
 use crate::host::{DeviceNo, HostNo, HostState};
 use crate::id::{Id, IdNo};
 use crate::rng::Rng;
+use crate::table::Table;
 use crate::timers::{Due, Timers};
 use crate::wire::CommId;
 
 /// How long work takes that the kernel hands to a queue of its own and that needs no message.
 pub(crate) const LOCAL_WORK: Duration = Duration::from_micros(1);
 
-/// Every collection is ordered, so that a seed decides everything.
+/// Every collection is ordered, or is gone through in the order of its keys only, so that a seed decides everything.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) config: Config,
@@ -31,8 +32,8 @@ pub(crate) struct World {
     pub(crate) timers: Timers,
     pub(crate) hosts: Vec<HostState>,
     pub(crate) files: BTreeMap<FileNo, File>,
-    pub(crate) ids: BTreeMap<IdNo, Id>,
-    pub(crate) comms: BTreeMap<CommId, IdNo>,
+    pub(crate) ids: Table<IdNo, Box<Id>>,
+    pub(crate) comms: Table<CommId, IdNo>,
     pub(crate) memory: Memory,
     pub(crate) library: Library,
     pub(crate) domains: Domains,
@@ -56,8 +57,8 @@ impl World {
             timers: Timers::default(),
             hosts: Vec::new(),
             files: BTreeMap::new(),
-            ids: BTreeMap::new(),
-            comms: BTreeMap::new(),
+            ids: Table::default(),
+            comms: Table::default(),
             memory: Memory::default(),
             library: Library::default(),
             domains: Domains::default(),
@@ -120,13 +121,13 @@ impl World {
         if let Some(file) = self.files.get_mut(&id.file) {
             file.ids.insert(no);
         }
-        self.ids.insert(no, id);
+        self.ids.insert(no, Box::new(id));
         no
     }
 
     /// An id that a call names; its channel may have been closed under it.
     pub(crate) fn id(&mut self, no: IdNo) -> Result<&mut Id, Errno> {
-        self.ids.get_mut(&no).ok_or(Errno::EBADF)
+        self.ids.get_mut(&no).map(Box::as_mut).ok_or(Errno::EBADF)
     }
 
     /// A name for a connection that no live one has.

@@ -7,6 +7,8 @@
 mod bench;
 mod blocking;
 mod checks;
+mod cmtime;
+mod cmtime_results;
 mod compile_fail;
 mod conformance;
 mod context;
@@ -75,6 +77,8 @@ enum Verb {
     Differential(differential::Arguments),
     /// Run what was recorded of a driver (docs/trace.md) through the pure core, show each step, and compare
     Replay(replay::Arguments),
+    /// Compare connections per second with those of rdma-core's cmtime, in the VM
+    Cmtime(cmtime::Arguments),
     /// Say which lines of cmid-proto no test runs, and why
     Coverage,
     /// Plant bugs in a copy of the workspace, one at a time, and see which check finds them
@@ -123,6 +127,9 @@ fn main() -> ExitCode {
         }
         Verb::Differential(arguments) => {
             Context::new(arguments.kernel()).and_then(|mut context| differential::run(&mut context, &arguments))
+        }
+        Verb::Cmtime(arguments) => {
+            Context::new(arguments.kernel()).and_then(|mut context| cmtime::run(&mut context, &arguments))
         }
         Verb::Sanitize(arguments) => {
             Context::new(arguments.kernel).and_then(|mut context| sanitize::run(&mut context, &arguments))

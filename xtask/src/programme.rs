@@ -3,8 +3,8 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    bench, blocking, checks, compile_fail, conformance, coverage, datagrams, differential, faults, hazards, host,
-    interop, kernel_rereg, memory, planted, rows,
+    bench, blocking, checks, cmtime, compile_fail, conformance, coverage, datagrams, differential, faults, hazards,
+    host, interop, kernel_rereg, memory, planted, rows,
     sanitize::Extent,
     step::{
         On, Step,
@@ -43,6 +43,8 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "cmid-conformance",
     "-p",
+    "cmtime",
+    "-p",
     "cmid-differential",
     "-p",
     "cmid-faults",
@@ -59,7 +61,7 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "udping",
     "--features",
-    "cmid-conformance/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
+    "cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
 ]);
 
 /// Cheap ones and those that need nothing but Rust come first.
@@ -104,6 +106,7 @@ const STEPS: &[Step] = &[
     },
     Step { name: "faults on soft-RoCE", work: Faults(On::Kernel(Kernel::V6_12), 600) },
     Step { name: "rping against rdma-core's", work: GuestCommand(On::Asked, 600, interop::command) },
+    Step { name: "cmtime against rdma-core's", work: GuestCommand(On::Asked, 300, cmtime::command) },
     Step { name: "datagrams and multicast", work: GuestCommand(On::Asked, 600, datagrams::command) },
     Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(On::Asked, 600, blocking::command) },
     Step {

@@ -43,7 +43,7 @@ impl World {
             Vec::new()
         } else if target.is_multicast() && datagram.to_qp == MULTICAST_QP {
             let hears = |pair: &Pair| pair.groups.contains(&datagram.route.dgid);
-            self.queues.pairs.iter().filter(|(qp, pair)| up(qp) && hears(pair)).map(|(&qp, _)| qp).collect()
+            self.queues.pairs.keys_of(|qp, pair| up(qp) && hears(pair))
         } else {
             let host = self.rdma_host_of(target);
             host.map(|host| QpNo { host, num: datagram.to_qp }).filter(up).into_iter().collect()

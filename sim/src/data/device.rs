@@ -112,7 +112,7 @@ impl World {
             self.release_pd(pair.pd);
             return Err(errno);
         }
-        self.queues.pairs.insert(qp, pair);
+        self.queues.pairs.insert(qp, Box::new(pair));
         self.id(no)?.qp = Some(qp);
         Ok(qp)
     }

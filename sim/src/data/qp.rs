@@ -19,7 +19,7 @@ use crate::timers::Due;
 use crate::world::{LOCAL_WORK, World};
 
 /// Names one queue pair: its number is its host's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct QpNo {
     pub(crate) host: HostNo,
     pub(crate) num: u32,

@@ -14,6 +14,7 @@ use crate::data::transfer::Packet;
 use crate::data::window::MwNo;
 use crate::gid::Gid;
 use crate::host::HostNo;
+use crate::table::Table;
 
 /// A posted receive.
 #[derive(Debug)]
@@ -126,7 +127,7 @@ impl Pair {
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     pub(crate) cqs: BTreeMap<CqNo, CqState>,
-    pub(crate) pairs: BTreeMap<QpNo, Pair>,
+    pub(crate) pairs: Table<QpNo, Box<Pair>>,
     /// Which QP each window was bound through last.
     bound_by: BTreeMap<MwNo, QpNo>,
     next_cq: u64,
@@ -204,7 +205,7 @@ impl Queues {
     /// Whether a work request names a region whose completion has not been polled, of a QP that is there and of its
     /// domain: one of another domain fails anyway.
     pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
-        self.pairs.values().any(|pair| pair.pd == pd && pair.pins.contains_key(&key))
+        self.pairs.any(|pair| pair.pd == pd && pair.pins.contains_key(&key))
     }
 
     /// Whether a window keeps a QP.
@@ -253,7 +254,7 @@ mod tests {
                 let qp = QpNo { host: HostNo(0), num: 1 };
                 let fresh = Pair::new(Service::Connected, PdNo(0), CqNo(0), CqNo(0), Caps::default());
                 let pair = Pair { state: from, ..fresh };
-                queues.pairs.insert(qp, pair);
+                queues.pairs.insert(qp, Box::new(pair));
                 let expected =
                     if to == Err || legal.contains(&(from, to)) { Ok(()) } else { Result::Err(Errno::EINVAL) };
                 assert_eq!(queues.modify(qp, to), expected, "{from:?} to {to:?}");

@@ -1,0 +1,278 @@
+//! The side that makes the connections, as an event-driven program: what all drivers have in common.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail};
+use cmid_datapath::DataPath;
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, PortSpace, Time};
+use indicatif::ProgressBar;
+
+use crate::args::Plan;
+use crate::carrier::{Carrier, now};
+use crate::equipment::Equipment;
+use crate::phase::Phase;
+use crate::tally::Tally;
+use crate::why::why;
+
+/// One connection: in its phase, or waiting for the next.
+struct Conn<W: Carrier> {
+    id: Option<IdKey>,
+    qp: Option<<W::Path as DataPath>::Qp>,
+    phase: Phase,
+    /// When its id was asked for.
+    born: Time,
+    /// When its phase began.
+    begun: Time,
+    /// Whether it has begun at all.
+    runs: bool,
+    /// How often its address or route may be tried again.
+    retries: u8,
+}
+
+/// All connections of one event loop.
+pub(crate) struct Client<W: Carrier> {
+    plan: Plan,
+    server: SocketAddr,
+    channel: ChannelKey,
+    equipment: Equipment<W::Path>,
+    /// Those that are under way; their places are used again.
+    conns: Vec<Conn<W>>,
+    by_id: HashMap<IdKey, usize>,
+    /// Places of connections whose next phase begins now.
+    due: VecDeque<usize>,
+    /// Places of connections that wait for the others to be as far as they are: only where phase follows phase.
+    waiting: BTreeSet<usize>,
+    /// How many connections have begun.
+    begun: u64,
+    /// How many are under way.
+    alive: u64,
+    tally: Tally,
+    bar: ProgressBar,
+}
+
+impl<W: Carrier> Client<W> {
+    pub(crate) fn begin(drive: &mut Drive<W>, server: SocketAddr, plan: Plan, bar: ProgressBar) -> Result<Self> {
+        let channel = drive.open_channel(Acks::OnDelivery)?;
+        let places = plan.in_flight.unwrap_or(plan.connections);
+        let mut client = Client {
+            plan,
+            server,
+            channel,
+            equipment: Equipment::new(&plan, 0),
+            conns: Vec::new(),
+            by_id: HashMap::new(),
+            due: VecDeque::new(),
+            waiting: BTreeSet::new(),
+            begun: 0,
+            alive: 0,
+            tally: Tally::new()?,
+            bar,
+        };
+        let begun = now(drive);
+        for place in 0..usize::try_from(places)? {
+            client.conns.push(Conn::new(begun));
+            client.enter(place);
+        }
+        client.work(drive);
+        Ok(client)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.alive == 0
+    }
+
+    /// What came of it; those that are still under way have not finished.
+    pub(crate) fn conclude(mut self) -> Tally {
+        self.tally.unfinished = self.alive;
+        self.tally.never_begun = self.plan.connections - self.begun;
+        self.tally
+    }
+
+    /// Takes every event that is there, and does what follows. True if there was one.
+    pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> Result<bool> {
+        let mut any = false;
+        while let Some(event) = drive.next_event(self.channel) {
+            any = true;
+            self.hear(drive, &event);
+            if self.plan.in_flight.is_some() {
+                self.work(drive);
+            }
+        }
+        self.work(drive);
+        if self.is_over() && self.begun < self.plan.connections {
+            bail!("{} connections never began", self.plan.connections - self.begun);
+        }
+        Ok(any)
+    }
+
+    /// Another connection at this place.
+    fn enter(&mut self, place: usize) {
+        self.begun += 1;
+        self.alive += 1;
+        self.due.push_back(place);
+    }
+
+    /// Begins what can begin. Phase after phase: once all are there.
+    fn work(&mut self, drive: &mut Drive<W>) {
+        loop {
+            while let Some(place) = self.due.pop_front() {
+                self.step(drive, place);
+            }
+            if self.waiting.is_empty() || self.waiting.len() as u64 != self.alive {
+                return;
+            }
+            self.due.extend(std::mem::take(&mut self.waiting));
+        }
+    }
+
+    /// Begins a connection's phase.
+    fn step(&mut self, drive: &mut Drive<W>, place: usize) {
+        let begun = now(drive);
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        conn.begun = begun;
+        conn.runs = true;
+        conn.retries = self.plan.retries;
+        let phase = conn.phase;
+        let result = match (phase, conn.id) {
+            (Phase::CreateId, _) => {
+                conn.born = begun;
+                drive.create_id(Some(self.channel), PortSpace::Tcp).map(|id| {
+                    conn.id = Some(id);
+                    self.by_id.insert(id, place);
+                    true
+                })
+            }
+            (_, Some(id)) => self.ask(drive, place, phase, id),
+            // There is an id in every phase but the first.
+            (_, None) => Ok(true),
+        };
+        match result {
+            Ok(true) => self.finished(drive, place),
+            Ok(false) => {}
+            Err(error) => self.fail(drive, place, &why(&error)),
+        }
+    }
+
+    /// Makes the request of a phase. True: the phase is over; else an event ends it.
+    fn ask(&mut self, drive: &mut Drive<W>, place: usize, phase: Phase, id: IdKey) -> Result<bool, Error> {
+        let source = self.plan.bind.map(|ip| SocketAddr::new(ip, 0));
+        let patience = drive.within(self.plan.patience);
+        match phase {
+            // There is an id already.
+            Phase::CreateId => Ok(true),
+            Phase::Bind => source.map_or(Ok(()), |source| drive.bind(id, source)).map(|()| true),
+            Phase::ResolveAddr => {
+                drive.resolve_addr(id, None, self.server, drive.within(self.plan.timeout)).map(|()| false)
+            }
+            Phase::ResolveRoute => drive.resolve_route(id, drive.within(self.plan.timeout)).map(|()| false),
+            Phase::CreateQp => {
+                let qp = self.equipment.attach(drive, id)?;
+                self.conns[place].qp = qp;
+                Ok(true)
+            }
+            Phase::Connect => drive.connect(id, self.equipment.param(), &[], patience).map(|()| false),
+            Phase::Disconnect => {
+                drive.disconnect(id, patience)?;
+                // As cmtime does: without waiting for the end of the connection.
+                Equipment::detach(drive, id, self.conns[place].qp.take())?;
+                Ok(false)
+            }
+            Phase::Destroy => drive.destroy(id, patience).map(|_done| true),
+        }
+    }
+
+    fn hear(&mut self, drive: &mut Drive<W>, event: &Event) {
+        let Some(&place) = self.by_id.get(&event.id) else { return };
+        let Conn { phase, runs, .. } = self.conns[place];
+        let retried = match (phase, event.cm()) {
+            // They tell of a change on the way, not of the connection; or that the connection has been over for a while.
+            (_, Some(CmEvent::AddrChange | CmEvent::TimewaitExit)) => return,
+            // The end of a connection that this side has not asked to end.
+            _ if !runs => false,
+            (Phase::ResolveAddr, Some(CmEvent::AddrResolved))
+            | (Phase::ResolveRoute, Some(CmEvent::RouteResolved))
+            | (Phase::Connect, Some(CmEvent::Established))
+            | (Phase::Disconnect, Some(CmEvent::Disconnected)) => return self.finished(drive, place),
+            (Phase::Connect, Some(CmEvent::ConnectResponse)) => match drive.establish(event.id) {
+                Ok(()) => return self.finished(drive, place),
+                Err(error) => return self.fail(drive, place, &why(&error)),
+            },
+            (Phase::ResolveAddr, Some(CmEvent::AddrError)) | (Phase::ResolveRoute, Some(CmEvent::RouteError))
+                if self.conns[place].retries > 0 =>
+            {
+                self.conns[place].retries -= 1;
+                self.ask(drive, place, phase, event.id).is_ok()
+            }
+            _ => false,
+        };
+        if !retried {
+            let status = if event.status == 0 { String::new() } else { format!(" with status {}", event.status) };
+            self.fail(drive, place, &format!("{}{status}", event.kind));
+        }
+    }
+
+    /// A connection's phase is over.
+    fn finished(&mut self, drive: &mut Drive<W>, place: usize) {
+        let end = now(drive);
+        let conn = &mut self.conns[place];
+        conn.runs = false;
+        let phase = conn.phase;
+        // Without an address to bind to there is no such phase, as in cmtime.
+        if phase != Phase::Bind || self.plan.bind.is_some() {
+            self.tally.note(phase, conn.begun, end);
+        }
+        if phase == Phase::Connect {
+            self.tally.connected.note(conn.born, end);
+        }
+        match phase.next() {
+            Some(next) => {
+                conn.phase = next;
+                match self.plan.in_flight {
+                    Some(_) => self.due.push_back(place),
+                    None => {
+                        self.waiting.insert(place);
+                    }
+                }
+            }
+            None => {
+                self.tally.whole.note(conn.born, end);
+                self.leave(place);
+            }
+        }
+    }
+
+    /// A connection has failed, and goes. In whatever state it is: its id is destroyed.
+    fn fail(&mut self, drive: &mut Drive<W>, place: usize, why: &str) {
+        let conn = &mut self.conns[place];
+        self.tally.fail(format!("{}: {why}", conn.phase.name()));
+        let (id, qp) = (conn.id, conn.qp.take());
+        if let Some(id) = id {
+            // Where it cannot be taken off, the end of the id takes it off. What cannot be destroyed stays until the device goes.
+            let _ = Equipment::detach(drive, id, qp);
+            let _ = drive.destroy(id, drive.within(self.plan.patience));
+        }
+        self.waiting.remove(&place);
+        self.leave(place);
+    }
+
+    /// A connection is over, and its place is free for another.
+    fn leave(&mut self, place: usize) {
+        self.alive -= 1;
+        self.bar.inc(1);
+        let conn = &mut self.conns[place];
+        if let Some(id) = conn.id.take() {
+            self.by_id.remove(&id);
+        }
+        conn.phase = Phase::CreateId;
+        if self.begun < self.plan.connections {
+            self.enter(place);
+        }
+    }
+}
+
+impl<W: Carrier> Conn<W> {
+    fn new(now: Time) -> Self {
+        Conn { id: None, qp: None, phase: Phase::CreateId, born: now, begun: now, runs: false, retries: 0 }
+    }
+}

@@ -1,0 +1,78 @@
+//! What a connection needs of the data path: a QP. All of a side complete to one queue, as those of cmtime do.
+
+use cmid_datapath::{Caps, DataPath};
+use cmid_proto::{ConnParam, Drive, Errno, Error, IdKey};
+
+use crate::args::Plan;
+use crate::carrier::Carrier;
+
+/// As cmtime's QPs are.
+const CAPS: Caps = Caps { max_send_wr: 1, max_recv_wr: 1 };
+/// QP numbers have 24 bits.
+const QPN_MASK: u32 = 0xff_ffff;
+/// Nothing is ever posted.
+const CQ_DEPTH: u32 = 1;
+
+/// What all connections of a side have in common.
+pub(crate) struct Equipment<D: DataPath> {
+    retries: u8,
+    /// The next QP number where there are no QPs.
+    next_qpn: Option<u32>,
+    common: Option<(D::Pd, D::Cq)>,
+}
+
+impl<D: DataPath> Equipment<D> {
+    /// `above`: how much higher this side's own QP numbers are. Those of two ends of a connection must differ where both
+    /// are on one host.
+    pub(crate) fn new(plan: &Plan, above: u32) -> Self {
+        let next_qpn = plan.base_qpn.map(|base| base.wrapping_add(above) & QPN_MASK);
+        Equipment { retries: plan.retries, next_qpn, common: None }
+    }
+
+    /// Puts a QP on an id, if there are to be any.
+    pub(crate) fn attach<W: Carrier<Path = D>>(
+        &mut self,
+        drive: &mut Drive<W>,
+        id: IdKey,
+    ) -> Result<Option<D::Qp>, Error> {
+        if self.next_qpn.is_some() {
+            return Ok(None);
+        }
+        drive.attach_qp(id, |device, id| self.make(device.path(), id)).map(Some)
+    }
+
+    fn make(&mut self, device: &mut D, id: IdKey) -> Result<D::Qp, Errno> {
+        let (pd, cq) = match &mut self.common {
+            Some(common) => common,
+            none => none.insert((device.alloc_pd(id)?, device.create_cq(id, CQ_DEPTH)?)),
+        };
+        device.create_qp(id, pd, cq, cq, CAPS)
+    }
+
+    /// Takes it off again.
+    pub(crate) fn detach<W: Carrier<Path = D>>(
+        drive: &mut Drive<W>,
+        id: IdKey,
+        qp: Option<D::Qp>,
+    ) -> Result<(), Error> {
+        let Some(qp) = qp else { return Ok(()) };
+        // Before it is taken off: one with a handle would be stopped first, which is a system call.
+        drop(qp);
+        drive.detach_qp(id, |device, id| device.path().destroy_qp(id))
+    }
+
+    /// cmtime's connection parameters.
+    pub(crate) fn param(&mut self) -> ConnParam {
+        let qp_num = self.next_qpn.unwrap_or(0);
+        self.next_qpn = self.next_qpn.map(|last| last.wrapping_add(1) & QPN_MASK);
+        ConnParam {
+            responder_resources: 1,
+            initiator_depth: 1,
+            flow_control: false,
+            retry_count: self.retries.min(7),
+            rnr_retry_count: 0,
+            srq: false,
+            qp_num,
+        }
+    }
+}

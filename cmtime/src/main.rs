@@ -1,0 +1,131 @@
+//! The job of rdma-core's cmtime on cmid: `cmtime -c 1000` for both sides on the simulated fabric; with the feature `verbs`
+//! `cmtime --device verbs -b ADDRESS` for a server and `cmtime --device verbs -s ADDRESS -c 1000` for its client.
+//!
+//! Many connections go through their phases, and each phase is measured. Between the two sides there is nothing but the
+//! connections, so either can be that of cmtime as rdma-core had it until its version 50 (Debian 12 has 44). Newer ones
+//! first meet over TCP, which this one does not speak.
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod say;
+mod args;
+mod carrier;
+mod client;
+mod equipment;
+mod on_epoll;
+mod on_mio;
+mod on_sim;
+mod on_virtual;
+mod phase;
+mod report;
+mod server;
+mod side;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod usage;
+mod why;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use clap::Parser;
+use cmid_datapath::DataPath;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::{Args, DeviceName, DriverName, Plan, Role};
+use crate::report::{Report, is_virtual, print_served};
+use crate::side::Outcome;
+use crate::tally::Tally;
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    match args.device {
+        DeviceName::Sim => on_the_simulator(&args),
+        DeviceName::Verbs => on_verbs(&args),
+    }
+}
+
+/// One side on a driver. `ready` is called when a server listens, and a client has begun.
+fn run_on<D: DataPath>(
+    driver: DriverName,
+    device: D,
+    role: Role,
+    plan: Plan,
+    bar: ProgressBar,
+    ready: impl FnOnce(),
+) -> Result<Outcome> {
+    match driver {
+        DriverName::Mio => on_mio::run(device, role, plan, bar, ready),
+        DriverName::Epoll => on_epoll::run(device, role, plan, bar, ready),
+        DriverName::Virtual => bail!("virtual time is the simulator's only"),
+    }
+}
+
+/// Both sides, since no other process is on a simulated fabric.
+fn on_the_simulator(args: &Args) -> Result<()> {
+    let (plan, bar, begin) = (args.plan(), bar(args), Instant::now());
+    let serves = args.serves.unwrap_or(args.connections);
+    let (clients, server) = match args.driver {
+        DriverName::Virtual => on_virtual::run(args.port, plan, serves, args.hosts, &bar)?,
+        driver @ (DriverName::Mio | DriverName::Epoll) => on_sim::run(driver, args.port, plan, serves, &bar)?,
+    };
+    bar.finish_and_clear();
+    let mut tally = Tally::new()?;
+    for outcome in &clients {
+        if let Outcome::Client(client) = outcome {
+            tally.add(client)?;
+        }
+    }
+    let result = conclude(args, &tally, begin.elapsed());
+    if let (Outcome::Server(served), false) = (&server, args.json) {
+        say!("the server:");
+        print_served(served);
+    }
+    result
+}
+
+/// A client's end: anything but all connections finished is a failure.
+fn conclude(args: &Args, tally: &Tally, wall: Duration) -> Result<()> {
+    Report::new(args, tally, wall).print(args.json, is_virtual(args.driver))?;
+    let counted = tally.finished() + tally.failures() + tally.unfinished + tally.never_begun;
+    ensure!(counted == args.connections, "{counted} connections were counted, not {}", args.connections);
+    ensure!(tally.finished() == args.connections, "not all connections have finished");
+    Ok(())
+}
+
+fn bar(args: &Args) -> ProgressBar {
+    // On standard error, and only if that is a terminal.
+    let bar = ProgressBar::new(args.connections);
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} connections, {per_sec}, {eta}");
+    style.map_or_else(|_| ProgressBar::hidden(), |style| bar.with_style(style))
+}
+
+#[cfg(feature = "verbs")]
+fn on_verbs(args: &Args) -> Result<()> {
+    use anyhow::Context as _;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
+    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let role = match args.server {
+        Some(server) => Role::Client((server, args.port).into()),
+        None => Role::Server((args.bind.unwrap_or(any), args.port).into()),
+    };
+    let (bar, begin) = (if args.server.is_some() { bar(args) } else { ProgressBar::hidden() }, Instant::now());
+    let outcome = run_on(args.driver, device, role, args.plan(), bar.clone(), || {})?;
+    bar.finish_and_clear();
+    match outcome {
+        Outcome::Client(tally) => conclude(args, &tally, begin.elapsed()),
+        Outcome::Server(served) => {
+            print_served(&served);
+            ensure!(served.ended == args.connections, "{} of {} connections", served.ended, args.connections);
+            Ok(())
+        }
+    }
+}
+
+#[cfg(not(feature = "verbs"))]
+fn on_verbs(_: &Args) -> Result<()> {
+    bail!("this cmtime was built without the feature `verbs`: there is only --device sim")
+}

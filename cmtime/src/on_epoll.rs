@@ -1,0 +1,33 @@
+//! One side on cmid's epoll driver.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use cmid_datapath::DataPath;
+use cmid_epoll::{Config, Epoll};
+use indicatif::ProgressBar;
+
+use crate::args::{Plan, Role};
+use crate::side::{Deadline, Outcome, Side};
+
+/// How long it sleeps before it looks at the deadline.
+const SLICE: Duration = Duration::from_millis(500);
+
+/// `ready` is called when a server listens, and a client has begun.
+pub(crate) fn run<D: DataPath>(
+    device: D,
+    role: Role,
+    plan: Plan,
+    bar: ProgressBar,
+    ready: impl FnOnce(),
+) -> Result<Outcome> {
+    let deadline = Deadline::of(&plan);
+    let mut driver = Epoll::new(device, Config::default())?;
+    let mut side = Side::begin(driver.drive(), role, plan, bar)?;
+    ready();
+    while !side.is_over() && !deadline.is_past() {
+        driver.wait(Some(SLICE))?;
+        side.advance(driver.drive())?;
+    }
+    Ok(side.conclude(driver.drive()))
+}

@@ -1,0 +1,52 @@
+//! Both sides on the simulator in real time, each on the driver, in a thread of its own.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::mpsc::channel;
+use std::thread;
+
+use anyhow::{Context as _, Result, anyhow};
+use cmid_sim::{Clock, Config, Fabric};
+use indicatif::ProgressBar;
+
+use crate::args::{DriverName, Plan, Role};
+use crate::run_on;
+use crate::side::Outcome;
+
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+/// The client's outcome, and the server's.
+pub(crate) fn run(
+    driver: DriverName,
+    port: u16,
+    plan: Plan,
+    serves: u64,
+    bar: &ProgressBar,
+) -> Result<(Vec<Outcome>, Outcome)> {
+    let at_once = plan.in_flight.unwrap_or(plan.connections);
+    let max_backlog = u32::try_from(at_once).context("so many at once")?.max(Config::default().max_backlog);
+    let fabric = Fabric::new(Config { clock: Clock::Real, max_backlog, ..Config::default() });
+    let (server_host, client_host) = (fabric.host(&[SERVER]), fabric.host(&[CLIENT]));
+    let (server_device, client_device) = (server_host.device(), client_host.device());
+    let address = SocketAddr::new(SERVER, port);
+    let server_plan = Plan { connections: serves, ..plan };
+    let (listens, listening) = channel();
+    let server = thread::Builder::new().name("server".into()).spawn(move || {
+        let ready = move || {
+            // The client waits for it.
+            let _ = listens.send(());
+        };
+        run_on(driver, server_device, Role::Server(address), server_plan, ProgressBar::hidden(), ready)
+    })?;
+    // If it does not listen it says why.
+    let client = listening
+        .recv()
+        .map(|()| run_on(driver, client_device, Role::Client(address), plan, bar.clone(), || {}).context("client"));
+    if let Ok(Err(error)) = client {
+        // The server may wait for its client until its deadline.
+        return Err(error);
+    }
+    let served = server.join().map_err(|_| anyhow!("the server panicked"))?.context("server")?;
+    let client = client.context("the server does not listen")??;
+    Ok((vec![client], served))
+}

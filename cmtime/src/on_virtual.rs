@@ -1,0 +1,169 @@
+//! Both sides on the simulator, in virtual time: cores without drivers, in one thread. Nothing waits; the clock jumps.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use anyhow::{Context as _, Result};
+use cmid_proto::{Around, Call, ChannelKey, Device, Drive, Errno, IdKey, Limits, Outcome as Called, Rest};
+use cmid_sim::{Config, Fabric, SimDevice, SimHandle};
+use indicatif::ProgressBar;
+
+use crate::args::{Plan, Role};
+use crate::carrier::{Carrier, Clock};
+use crate::side::{Deadline, Outcome, Side};
+
+/// Connections at once for which a host has ports, and need not look for long: 28,232 is all there are.
+const PORTS: u64 = 25_000;
+/// Which of the hosts is the server's: its address is that of the server in real time.
+const SERVER: u64 = 1;
+/// Events read off the channels in one turn.
+const BUDGET: usize = 1024;
+/// How many turns of the clock pass between two looks at the deadline.
+const LOOK_EVERY: u64 = 1024;
+
+/// A device that knows its channels.
+struct Noting {
+    device: SimDevice,
+    channels: Vec<ChannelKey>,
+}
+
+impl Around for Noting {
+    type Inner = SimDevice;
+    type Handle = SimHandle;
+
+    fn inner(&self) -> &SimDevice {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut SimDevice {
+        &mut self.device
+    }
+
+    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Called {
+        self.device.call(call, private_data)?;
+        if let Call::OpenChannel { channel } = *call {
+            self.channels.push(channel);
+        } else if let Call::CloseChannel { channel } = *call {
+            self.channels.retain(|&other| other != channel);
+        }
+        Ok(())
+    }
+
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
+        self.device.release(id, channel)
+    }
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Called {
+        self.device.adopt(id, channel, handle)
+    }
+}
+
+impl Carrier for Noting {
+    type Path = SimDevice;
+
+    const CLOCK: Clock = Clock::Told;
+
+    fn path(&mut self) -> &mut SimDevice {
+        &mut self.device
+    }
+}
+
+/// One side and its core.
+struct Seat {
+    drive: Drive<Noting>,
+    side: Side<Noting>,
+}
+
+impl Seat {
+    fn begin(fabric: &Fabric, ip: IpAddr, role: Role, plan: Plan, bar: ProgressBar) -> Result<Self> {
+        let device = Noting { device: fabric.host(&[ip]).device(), channels: Vec::new() };
+        let mut drive = Drive::new(device, Limits::LARGE);
+        drive.set_now(fabric.now());
+        let side = Side::begin(&mut drive, role, plan, bar)?;
+        Ok(Seat { drive, side })
+    }
+
+    /// Does all there is to do at this moment.
+    fn turn(&mut self, fabric: &Fabric) -> Result<()> {
+        self.drive.set_now(fabric.now());
+        for index in 0..self.drive.device().channels.len() {
+            let channel = self.drive.device().channels[index];
+            self.drive.readable(channel);
+        }
+        loop {
+            let rest = self.drive.settle(BUDGET);
+            let any = self.side.advance(&mut self.drive)?;
+            if !any && matches!(rest, Rest::Until(_)) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The clients' outcomes, and the server's.
+pub(crate) fn run(
+    port: u16,
+    plan: Plan,
+    serves: u64,
+    hosts: Option<u64>,
+    bar: &ProgressBar,
+) -> Result<(Vec<Outcome>, Outcome)> {
+    let at_once = plan.in_flight.unwrap_or(plan.connections);
+    let hosts = hosts.unwrap_or(at_once.div_ceil(PORTS)).clamp(1, plan.connections);
+    let backlog = u32::try_from(at_once).context("so many at once")?.max(Config::default().max_backlog);
+    let fabric = Fabric::new(Config { max_backlog: backlog, ..Config::default() });
+    let deadline = Deadline::of(&plan);
+
+    let server_ip = host(SERVER);
+    let address = SocketAddr::new(server_ip, port);
+    let server_plan = Plan { connections: serves, ..plan };
+    let mut server = Some(Seat::begin(&fabric, server_ip, Role::Server(address), server_plan, ProgressBar::hidden())?);
+    let mut served = None;
+    let mut clients = (0..hosts)
+        .map(|index| {
+            let share = |of: u64| of / hosts + u64::from(index < of % hosts);
+            let plan = Plan {
+                connections: share(plan.connections),
+                in_flight: plan.in_flight.map(|most| share(most).max(1)),
+                ..plan
+            };
+            Seat::begin(
+                &fabric,
+                host(if index < SERVER { index } else { index + 1 }),
+                Role::Client(address),
+                plan,
+                bar.clone(),
+            )
+        })
+        .collect::<Result<Vec<_>>>()?;
+
+    let mut turns = 0_u64;
+    while clients.iter().any(|seat| !seat.side.is_over()) || server.as_ref().is_some_and(|seat| !seat.side.is_over()) {
+        for seat in server.iter_mut().chain(&mut clients) {
+            seat.turn(&fabric)?;
+        }
+        // A server that has served its number goes, whoever else would like to be served.
+        if server.as_ref().is_some_and(|seat| seat.side.is_over()) {
+            served = server.take().map(conclude);
+        }
+        turns += 1;
+        if turns.is_multiple_of(LOOK_EVERY) && deadline.is_past() {
+            break;
+        }
+        let alarms = server.iter().chain(&clients).filter_map(|seat| seat.drive.next_timeout());
+        // At rest and not over: those who are left are reported as unfinished.
+        let Some(next) = alarms.chain(fabric.next_due()).min() else { break };
+        fabric.advance_to(next);
+    }
+    let served = served.or_else(|| server.map(conclude)).context("no server")?;
+    Ok((clients.into_iter().map(conclude).collect(), served))
+}
+
+fn conclude(mut seat: Seat) -> Outcome {
+    seat.side.conclude(&mut seat.drive)
+}
+
+/// All hosts are in one network.
+fn host(index: u64) -> IpAddr {
+    // There are 101 at most.
+    Ipv4Addr::new(10, 0, 0, 1 + index as u8).into()
+}

@@ -1,0 +1,10 @@
+//! Standard output.
+
+/// Prints a line. That standard output has been closed is no reason to stop the measurement.
+#[macro_export]
+macro_rules! say {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout().lock(), $($arg)*);
+    }};
+}

@@ -1,0 +1,126 @@
+//! The side that is connected to.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use cmid_datapath::DataPath;
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, PortSpace};
+
+use crate::args::Plan;
+use crate::carrier::{Carrier, now};
+use crate::equipment::Equipment;
+use crate::why::why;
+
+/// Its QP numbers, where there are no QPs, are that much higher than the client's.
+const ABOVE: u32 = 1 << 22;
+
+/// What became of the requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// Connections that stood, and ended.
+    pub(crate) ended: u64,
+    /// Requests and connections that failed, by reason.
+    pub(crate) failed: std::collections::BTreeMap<String, u64>,
+    /// Connections that were under way at the deadline.
+    pub(crate) unfinished: u64,
+}
+
+impl Served {
+    /// All that are over.
+    pub(crate) fn over(&self) -> u64 {
+        self.ended + self.failed.values().sum::<u64>()
+    }
+}
+
+/// A listener and its connections.
+pub(crate) struct Server<W: Carrier> {
+    plan: Plan,
+    channel: ChannelKey,
+    listener: IdKey,
+    equipment: Equipment<W::Path>,
+    children: HashMap<IdKey, Option<<W::Path as DataPath>::Qp>>,
+    served: Served,
+}
+
+impl<W: Carrier> Server<W> {
+    pub(crate) fn begin(drive: &mut Drive<W>, address: SocketAddr, plan: Plan) -> Result<Self> {
+        let channel = drive.open_channel(Acks::OnDelivery)?;
+        let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
+        drive.bind(listener, address)?;
+        // As many unread requests as the system allows.
+        drive.listen(listener, 0)?;
+        let (equipment, children) = (Equipment::new(&plan, ABOVE), HashMap::new());
+        Ok(Server { plan, channel, listener, equipment, children, served: Served::default() })
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.served.over() >= self.plan.connections
+    }
+
+    /// Stops listening, and tells what came of it.
+    pub(crate) fn conclude(mut self, drive: &mut Drive<W>) -> Served {
+        self.served.unfinished = self.children.len() as u64;
+        // It can only fail for an id that is gone.
+        let _ = drive.destroy(self.listener, drive.within(self.plan.patience));
+        self.served
+    }
+
+    /// Takes every event that is there, and does what follows. True if there was one.
+    pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
+        let mut any = false;
+        while !self.is_over()
+            && let Some(event) = drive.next_event(self.channel)
+        {
+            any = true;
+            if let Err(reason) = self.hear(drive, &event) {
+                self.fail(drive, event.id, reason);
+            }
+        }
+        any
+    }
+
+    fn hear(&mut self, drive: &mut Drive<W>, event: &Event) -> Result<(), String> {
+        let id = event.id;
+        match event.cm() {
+            Some(CmEvent::ConnectRequest) => {
+                self.children.insert(id, None);
+                self.accept(drive, id).map_err(|error| why(&error))
+            }
+            Some(CmEvent::Established | CmEvent::AddrChange | CmEvent::TimewaitExit) => Ok(()),
+            Some(CmEvent::Disconnected) => {
+                self.end(drive, id).map_err(|error| why(&error))?;
+                self.served.ended += 1;
+                Ok(())
+            }
+            _ => Err(format!("{} with status {}", event.kind, event.status)),
+        }
+    }
+
+    fn accept(&mut self, drive: &mut Drive<W>, id: IdKey) -> Result<(), Error> {
+        let qp = self.equipment.attach(drive, id)?;
+        self.children.insert(id, qp);
+        now(drive);
+        drive.accept(id, self.equipment.param(), &[], drive.within(self.plan.patience))
+    }
+
+    /// The client has ended a connection: this side answers, and clears up.
+    fn end(&mut self, drive: &mut Drive<W>, id: IdKey) -> Result<(), Error> {
+        now(drive);
+        let patience = drive.within(self.plan.patience);
+        drive.disconnect(id, patience)?;
+        Equipment::detach(drive, id, self.children.get_mut(&id).and_then(Option::take))?;
+        drive.destroy(id, patience)?;
+        self.children.remove(&id);
+        Ok(())
+    }
+
+    fn fail(&mut self, drive: &mut Drive<W>, id: IdKey, reason: String) {
+        if let Some(qp) = self.children.remove(&id) {
+            *self.served.failed.entry(reason).or_default() += 1;
+            // Where it cannot be taken off, the end of the id takes it off. What cannot be destroyed stays until the device goes.
+            let _ = Equipment::detach(drive, id, qp);
+            let _ = drive.destroy(id, drive.within(self.plan.patience));
+        }
+    }
+}

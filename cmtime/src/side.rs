@@ -1,0 +1,70 @@
+//! Either side, for loops that do not care which.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use cmid_proto::Drive;
+use indicatif::ProgressBar;
+
+use crate::args::{Plan, Role};
+use crate::carrier::Carrier;
+use crate::client::Client;
+use crate::server::{Served, Server};
+use crate::tally::Tally;
+
+pub(crate) enum Side<W: Carrier> {
+    Client(Box<Client<W>>),
+    Server(Box<Server<W>>),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Client(Box<Tally>),
+    Server(Served),
+}
+
+impl<W: Carrier> Side<W> {
+    pub(crate) fn begin(drive: &mut Drive<W>, role: Role, plan: Plan, bar: ProgressBar) -> Result<Self> {
+        Ok(match role {
+            Role::Client(server) => Side::Client(Box::new(Client::begin(drive, server, plan, bar)?)),
+            Role::Server(address) => Side::Server(Box::new(Server::begin(drive, address, plan)?)),
+        })
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        match self {
+            Side::Client(client) => client.is_over(),
+            Side::Server(server) => server.is_over(),
+        }
+    }
+
+    /// Takes every event that is there, and does what follows. True if there was one.
+    pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> Result<bool> {
+        match self {
+            Side::Client(client) => client.advance(drive),
+            Side::Server(server) => Ok(server.advance(drive)),
+        }
+    }
+
+    pub(crate) fn conclude(self, drive: &mut Drive<W>) -> Outcome {
+        match self {
+            Side::Client(client) => Outcome::Client(Box::new(client.conclude())),
+            Side::Server(server) => Outcome::Server(server.conclude(drive)),
+        }
+    }
+}
+
+/// When a side that is not over stops all the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Deadline(Instant::now().checked_add(plan.deadline))
+    }
+
+    pub(crate) fn is_past(self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
+    }
+}

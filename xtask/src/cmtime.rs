@@ -1,0 +1,111 @@
+//! Our cmtime against rdma-core's, in the VM: that each serves the other, and which is faster. `cargo xtask cmtime`.
+
+use std::ffi::OsString;
+use std::fs;
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use cmid_softroce::{Kernel, Options};
+use std::time::Duration;
+
+use crate::cmtime_results::{self, Simulated};
+use crate::context::{Context, output};
+use crate::host;
+
+/// The VM's device without a network.
+const ADDRESS: &str = "10.99.0.1";
+/// Enough that several are under way at a time, few enough for every day.
+const EVERY_DAY: u64 = 20;
+/// What is measured of ours alone.
+const IN_FLIGHT: &[&str] = &["1", "4", "16", "64", "256"];
+/// Where the report takes it from.
+const RESULTS: &str = "benches/results/cmtime.json";
+/// In MiB: the kernel has 2,000 QPs.
+const MEMORY: u32 = 1024;
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// How many connections in each run
+    #[arg(long, default_value_t = 1000, value_name = "N")]
+    connections: u64,
+    /// How many pairs of runs
+    #[arg(long, default_value_t = 7, value_name = "K")]
+    pairs: u64,
+    /// How many connections on the simulator
+    #[arg(long, default_value_t = 1_000_000, value_name = "N")]
+    simulated: u64,
+    /// The kernel: 6.1 or 6.12
+    #[arg(long, default_value_t)]
+    kernel: Kernel,
+    /// The limit in seconds for what runs in the VM
+    #[arg(long, default_value_t = 1800, value_name = "S")]
+    timeout: u64,
+}
+
+impl Arguments {
+    pub(crate) const fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+}
+
+/// The step of every day: both roles, on both drivers.
+pub(crate) fn command(context: &Context, _: Kernel) -> Vec<OsString> {
+    let mut command = script(context, EVERY_DAY);
+    command.extend(["interop", "epoll", "mio"].map(OsString::from));
+    command
+}
+
+fn script(context: &Context, connections: u64) -> Vec<OsString> {
+    let script = include_str!("cmtime.sh");
+    let start = ["sh".into(), "-c".into(), script.into(), "sh".into(), context.release("cmtime").into()];
+    let mut command = Vec::from(start);
+    command.extend([connections.to_string().into(), ADDRESS.into()]);
+    command
+}
+
+/// Measures, and writes what came out to where the report takes it from.
+pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
+    host::prepare(context)?;
+    context.cargo(&["build", "--release", "-p", "cmtime", "--features", "verbs"], &[])?;
+    let simulated = [simulated(context, arguments, Some("100"))?, simulated(context, arguments, None)?];
+
+    let directory = context.target().join("cmtime");
+    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    let mut command = script(context, arguments.connections);
+    command.extend(["compare".into(), arguments.pairs.to_string().into(), directory.clone().into()]);
+    command.extend(IN_FLIGHT.iter().map(OsString::from));
+    let options = Options {
+        kernel: arguments.kernel,
+        timeout: Duration::from_secs(arguments.timeout),
+        memory_mib: MEMORY,
+        writable: vec![directory.clone()],
+        ..Options::default()
+    };
+    let status = cmid_softroce::run(&options, &command)?;
+    anyhow::ensure!(status == 0, "in the VM: exit status {status}");
+
+    let came_out = fs::read_to_string(directory.join("cmtime.txt")).context("what came out in the VM")?;
+    let section = cmtime_results::section(
+        &came_out,
+        arguments.connections,
+        arguments.kernel.series(),
+        arguments.simulated,
+        &simulated,
+    )?;
+    let path = context.root.join(RESULTS);
+    fs::create_dir_all(path.parent().context("no folder")?)?;
+    fs::write(&path, format!("{section:#}\n")).with_context(|| path.display().to_string())?;
+    println!("{}", cmtime_results::summary(&section));
+    println!("written to {RESULTS}");
+    Ok(())
+}
+
+/// Connections on the simulator in virtual time, in this machine's own time.
+fn simulated(context: &Context, arguments: &Arguments, in_flight: Option<&str>) -> Result<Simulated> {
+    let mut command = std::process::Command::new(context.release("cmtime"));
+    command.args(["--driver", "virtual", "--json", "-c", &arguments.simulated.to_string()]);
+    if let Some(most) = in_flight {
+        command.args(["--in-flight", most]);
+    }
+    serde_json::from_str(&output(&mut command)?).context("what cmtime says")
+}

@@ -1,0 +1,138 @@
+# cmtime.sh OURS CONNECTIONS ADDRESS interop DRIVER...
+# cmtime.sh OURS CONNECTIONS ADDRESS compare PAIRS DIRECTORY IN_FLIGHT...: what came out goes into DIRECTORY/cmtime.txt.
+# Our cmtime and rdma-core's, one server and one client at a time.
+ours=$1
+connections=$2
+address=$3
+what=$4
+shift 4
+port=7700
+failed=
+
+fail() {
+    echo "FAILED: $1"
+    failed=yes
+    tail -n 20 /tmp/server /tmp/client
+}
+
+# A server of this command on a port of its own; returns when it listens.
+serve() {
+    port=$((port + 1))
+    # In the place of the shell, so that it is the server that is killed.
+    eval "exec timeout 120 $1" >/tmp/server 2>&1 </dev/null &
+    server=$!
+    tries=0
+    until rdma resource show cm_id | grep LISTEN | grep -q ":$port "; do
+        if [ $tries -ge 100 ] || ! kill -0 $server 2>/dev/null; then
+            fail "no server: $1"
+            return
+        fi
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+}
+
+# The client of this command; what it says is in /tmp/client.
+visit() {
+    eval "timeout 120 $1" >/tmp/client 2>&1 </dev/null || fail "the client: $1"
+}
+
+our_server='"$ours" --device verbs -b $address -p $port -c $connections --deadline 100'
+our_client='"$ours" --device verbs -s $address -p $port -c $connections --deadline 100'
+their_server='cmtime -b $address -p $port'
+their_client='cmtime -s $address -p $port -c $connections'
+
+# Ours ends by itself, and with success only if it has had all connections; theirs never does.
+ours_has_served() { wait $server || fail "our server"; }
+theirs_has_served() {
+    kill $server
+    wait $server
+}
+
+# Their client ends with success whatever happens, but says what did.
+theirs_is_content() {
+    if grep -q -e "error" -e failure /tmp/client || ! grep -q '^destroy ' /tmp/client; then
+        fail "their client"
+    fi
+}
+
+# What the last run has left is not to be paid by the next.
+at_rest() {
+    tries=0
+    while rdma resource show cm_id | grep -q .; do
+        if [ $tries -ge 30 ]; then
+            fail "ids are left"
+            return
+        fi
+        sleep 0.1
+        tries=$((tries + 1))
+    done
+}
+
+interop() {
+    for driver; do
+        serve "$their_server"
+        visit "$our_client --driver $driver"
+        theirs_has_served
+        echo "$driver as client of theirs: $(grep finished /tmp/client)"
+        serve "$our_server --driver $driver"
+        visit "$their_client"
+        theirs_is_content
+        ours_has_served
+        echo "$driver as their server: $(grep 'came and went' /tmp/server)"
+    done
+}
+
+ours_with() {
+    serve "$our_server"
+    visit "$our_client --json $1"
+    ours_has_served
+    at_rest
+}
+
+ours_once() {
+    ours_with ""
+    { echo "ours"; cat /tmp/client; } >>"$results"
+}
+
+theirs_once() {
+    serve "$their_server"
+    visit "$their_client"
+    theirs_is_content
+    theirs_has_served
+    at_rest
+    { echo "theirs"; grep ' *: ' /tmp/client; } >>"$results"
+}
+
+compare() {
+    pairs=$1
+    results=$2/cmtime.txt
+    shift 2
+    : >"$results"
+    # The first of each loads the programs.
+    connections_asked=$connections
+    connections=20
+    ours_with ""
+    serve "$their_server"
+    visit "$their_client"
+    theirs_has_served
+    at_rest
+    connections=$connections_asked
+    pair=0
+    while [ $pair -lt "$pairs" ] && [ -z "$failed" ]; do
+        if [ $((pair % 2)) -eq 0 ]; then ours_once && theirs_once; else theirs_once && ours_once; fi
+        pair=$((pair + 1))
+        echo "pair $pair of $pairs"
+    done
+    for round in 1 2 3; do
+        for in_flight; do
+            [ -z "$failed" ] || break
+            ours_with "--in-flight $in_flight"
+            { echo "in flight $in_flight"; cat /tmp/client; } >>"$results"
+            echo "$in_flight in flight, $round of 3"
+        done
+    done
+}
+
+"$what" "$@"
+[ -z "$failed" ]
