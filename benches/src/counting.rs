@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::cases::{self, Case};
@@ -79,7 +80,7 @@ pub fn run(level: &str, ids: usize) -> Result<()> {
     match level {
         <Bare as Level>::NAME => count_all::<Bare>(ids),
         <Driven as Level>::NAME => count_all::<Driven>(ids),
-        _ => anyhow::bail!("no level is called {level}"),
+        _ => bail!("no level is called {level}"),
     }
     Ok(())
 }
@@ -138,9 +139,17 @@ fn under_callgrind(this: &Path, level: &str, ids: usize, keep: Option<&Path>) ->
         .arg(format!("--callgrind-out-file={}", out.display()))
         .arg(this)
         .args(["run", level, &ids.to_string()]);
-    let ran = command.output().context("valgrind")?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    ensure!(ran.status.success(), "{level} among {ids} ids: {}\n{said}", ran.status);
+    let said = folder.path().join("said");
+    command.stdout(Stdio::null()).stderr(fs::File::create(&said).context("a file for what it says")?);
+    let status = within(limit(ids), command.spawn().context("valgrind")?)?;
+    let said = || fs::read_to_string(&said).unwrap_or_default();
+    match status {
+        None => bail!(
+            "{level} among {ids} ids: not done within {:?}: a step takes the longer the more ids there are",
+            limit(ids)
+        ),
+        Some(status) => ensure!(status.success(), "{level} among {ids} ids: {status}\n{}", said()),
+    }
     let dump = |number: usize| folder.path().join(format!("out.{number}"));
     ensure!(!dump(CASES.len() + 1).exists(), "callgrind wrote more than asked");
     if let Some(keep) = keep.map(|keep| keep.join(format!("{level}-{ids}"))) {
@@ -150,6 +159,26 @@ fn under_callgrind(this: &Path, level: &str, ids: usize, keep: Option<&Path>) ->
         }
     }
     (1..=CASES.len()).map(|number| instructions(&dump(number)).map(|all| all.div_ceil(STEPS))).collect()
+}
+
+/// Many times what it takes if no step depends on the number of ids.
+const fn limit(ids: usize) -> Duration {
+    Duration::from_secs(60 + ids as u64 / 5000)
+}
+
+/// Waits for a program to end; `None` if it has not, and is killed.
+fn within(limit: Duration, mut program: Child) -> Result<Option<ExitStatus>> {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = program.try_wait().context("valgrind")? {
+            return Ok(Some(status));
+        }
+        if begin.elapsed() > limit {
+            program.kill().and_then(|()| program.wait()).context("valgrind")?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The sum of a file of callgrind's.

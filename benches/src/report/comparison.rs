@@ -19,8 +19,8 @@ pub(super) fn render(section: &Section) -> Result<String> {
         }
     }
     if !alone.is_empty() {
-        page +=
-            "\n\n| what | unit | figure (quartiles) | runs | target | |\n| --- | --- | ---: | ---: | ---: | ---: |\n";
+        page += if compared.is_empty() { "\n\n" } else { "\n" };
+        page += "| what | unit | figure (quartiles) | runs | target | |\n| --- | --- | ---: | ---: | ---: | ---: |\n";
         for row in &alone {
             let figures = quartiles(row.figures.clone(), &row.what)?;
             let [target, verdict] = verdict(row.target, figures[1]);

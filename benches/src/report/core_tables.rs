@@ -29,7 +29,7 @@ pub(super) fn render(core: &OfCore) -> Result<String> {
             writeln!(
                 page,
                 "Counted by callgrind: the mean of some steps of a kind, among idle ids, in a release build without link-time \
-                 optimisation. {measure} of each belongs to the measure.\n"
+                 optimisation. {measure} of each belongs to the measure."
             )?;
         }
         let sizes: Vec<_> = verdicts.first().context("no rows")?.counts.keys().copied().collect();
