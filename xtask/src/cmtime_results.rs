@@ -148,7 +148,8 @@ pub(crate) fn section(
     Ok(json!({
         "title": "Connections per second, against cmtime",
         "about": "Our `cmtime` (epoll) and rdma-core 44's, each as client and as server of itself, over soft-RoCE in the VM, in turns. The VM is \
-                  emulated: only ratios mean something. Phase follows phase as in cmtime, with all connections at once. \
+                  emulated: only ratios mean something, and runs of the same program differ by a factor of two and more where the host has \
+                  other work. Quartiles on both sides of 1 show no difference. Phase follows phase as in cmtime, with all connections at once. \
                   The simulated ones run on the host, in virtual time. `cargo xtask cmtime`.",
         "kernel": kernel,
         "rows": rows,
