@@ -74,8 +74,8 @@ fn deadlines_that_are_left_behind_do_not_pile_up() {
         leaves_deadlines_behind(&mut stage, here, 1);
         most = most.max(held(&stage));
     }
-    leaves_deadlines_behind(&mut stage, here, 1000);
-    assert!(held(&stage) < most + most / 2, "{} bytes after 1150 ids, at most {most} after 150", held(&stage));
+    leaves_deadlines_behind(&mut stage, here, 400);
+    assert!(held(&stage) < most + most / 2, "{} bytes after 550 ids, at most {most} after 150", held(&stage));
     stage.ends(&[near], &[here]);
 }
 
