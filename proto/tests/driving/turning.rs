@@ -24,6 +24,39 @@ fn a_turn_reads_no_more_than_its_budget_and_says_that_there_is_more() {
 }
 
 #[test]
+fn a_busy_channel_does_not_keep_the_others_waiting() {
+    let mut drive = driven();
+    let (busy, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (other, patient) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    for id in [id, id, patient] {
+        has(&mut drive, RawEvent::new(id, CHANGE));
+    }
+    assert_eq!(drive.turn(2), Turn::More);
+    for (channel, id) in [(busy, id), (other, patient)] {
+        assert_eq!(drive.next_event(channel).unwrap().id, id);
+        assert!(drive.next_event(channel).is_none());
+    }
+    assert_eq!(drive.turn(2), Turn::Idle);
+    assert_eq!(drive.next_event(busy).unwrap().id, id);
+}
+
+#[test]
+fn what_an_event_leads_to_is_done_before_the_next_one_is_read() {
+    let mut drive = driven();
+    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    drive.listen(listener, 1).unwrap();
+    calls(&mut drive);
+    let child = drive.core().wants_event(drive.core().line(listener).unwrap()).unwrap();
+    has(&mut drive, RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) });
+    has(&mut drive, RawEvent::new(listener, CHANGE));
+    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(calls(&mut drive), ["migrate_id"]);
+    assert_eq!(drive.core().line(child), Some(channel));
+    assert_eq!(drive.next_event(channel).unwrap().id, child);
+    assert_eq!(drive.next_event(channel).unwrap().id, listener);
+}
+
+#[test]
 fn a_turn_that_has_used_up_its_budget_and_finds_nothing_left_to_read_looks_once_more() {
     let mut drive = driven();
     let (_, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);

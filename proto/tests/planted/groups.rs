@@ -6,7 +6,7 @@ use cmid_proto::{
     Acks, Admission, ChannelKey, CmEvent, Errno, EventKind, GroupKey, IdKey, PortSpace, RawEvent, Request, Time,
 };
 
-use crate::fixture::{BIND, OK, Stage, cm, raw};
+use crate::fixture::{BIND, OK, Stage, cm, raw, to};
 
 const JOINED: CmEvent = CmEvent::MulticastJoin;
 const LOST: CmEvent = CmEvent::MulticastError;
@@ -60,4 +60,25 @@ fn a_group_that_could_not_be_joined_cannot_be_lost() {
     assert_eq!(stage.sees(here, id, cm(JOINED)).status, -Errno::EINVAL.0);
     assert_eq!(stage.says_on(here, of(group, id, LOST, -1)), Admission::Late);
     stage.ends(&[id], &[here]);
+}
+
+#[test]
+fn events_that_moved_go_out_of_the_middle_of_a_channel() {
+    let (mut stage, here, id, group) = joining();
+    let there = stage.channel(Acks::OnDelivery);
+    let other = stage.id(Some(there));
+    stage.says_status(other, CmEvent::AddrChange, 1);
+    stage.says(id, CmEvent::AddrChange);
+    stage.says_on(here, of(group, id, JOINED, 0));
+    stage.does(id, to(there));
+    stage.says_status(other, CmEvent::AddrChange, 2);
+    // The second of those that moved, and then the first.
+    stage.does(id, Request::Leave { group });
+    stage.does(id, Request::Destroy);
+    assert_eq!(stage.core.counters().discarded, 2);
+    for status in [1, 2] {
+        assert_eq!(stage.sees(there, other, cm(CmEvent::AddrChange)).status, status);
+    }
+    stage.no_event(there);
+    stage.ends(&[other], &[here, there]);
 }

@@ -209,3 +209,19 @@ fn an_id_does_not_listen_while_one_ack_is_owed() {
     stage.does(id, LISTEN);
     stage.ends(&[id], &[here]);
 }
+
+#[test]
+fn only_the_call_that_is_under_way_has_private_data() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.in_state(here, State::AddrResolved);
+    stage.asks(id, Request::ResolveRoute).unwrap();
+    let (resolve, _) = stage.takes_call("resolve_route");
+    stage.answers(resolve, OK);
+    stage.tells(id, CmEvent::RouteResolved);
+    stage.asks(id, connect()).unwrap();
+    let (connect, _) = stage.takes_call("connect");
+    assert_eq!((stage.core.call_data(resolve), stage.core.call_data(connect)), (&b""[..], &b"hello"[..]));
+    stage.answers(connect, OK);
+    assert!(stage.core.call_data(connect).is_empty());
+    stage.ends(&[id], &[here]);
+}
