@@ -51,6 +51,6 @@ fn record(context: &Context) -> Result<()> {
 
 /// Runs the program of `benches/`.
 fn program(context: &Context, arguments: &[&str]) -> Result<()> {
-    let run = ["run", "--release", "--quiet", "--package", "cmid-bench", "--"];
+    let run = ["run", "--profile", "bench", "--quiet", "--package", "cmid-bench", "--"];
     context.cargo(&[&run, arguments].concat(), &[])
 }
