@@ -52,20 +52,24 @@ pub(crate) fn sends(to: SocketAddr, batches: u32) -> Result<()> {
     })
 }
 
-// As in C, the compiler decides what is inlined where.
+// To be inlined if the compiler likes, as C's static functions are.
 
+#[inline]
 fn post_write(connection: &mut Connection, number: u64) -> Result<()> {
     Ok(connection.qp.post_write(number, &connection.mr, 0..BYTES, connection.peer)?)
 }
 
+#[inline]
 pub(crate) fn post_send(connection: &mut Connection, number: u64) -> Result<()> {
     Ok(connection.qp.post_send(number, &connection.mr, 0..BYTES)?)
 }
 
+#[inline]
 pub(crate) fn post_recv(connection: &mut Connection, number: u64) -> Result<()> {
     Ok(connection.qp.post_recv(number, &connection.mr, BYTES..2 * BYTES)?)
 }
 
+#[inline]
 fn poll_one(connection: &mut Connection) -> Result<()> {
     let mut completions = [Completion::default()];
     let polled = connection.cq.poll(&mut completions)?;

@@ -46,6 +46,9 @@ impl Origin {
         if let Some((_, origin)) = library.iter().find(|(name, _)| place.object.contains(name)) {
             return *origin;
         }
+        if place.object.ends_with("/versus-c") {
+            return Origin::Program;
+        }
         if place.object.contains("/lib/") {
             return Origin::Libc;
         }

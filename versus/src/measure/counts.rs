@@ -17,17 +17,18 @@ struct Count {
     job: &'static str,
     what: &'static str,
     target: f64,
-    /// What the median of the ratios may be before CI fails: what it is, and about 3 % more.
+    /// What the median of the ratios may be before CI fails: what was seen, and a few per cent more. Messages need more
+    /// room: how many completions are there at a wake-up depends on the time.
     limit: f64,
 }
 
 const COUNTS: &[Count] = &[
-    Count { job: "qp-1:20", what: "a connection with a QP, one at a time", target: 1.05, limit: 3.3 },
-    Count { job: "qp-16:32", what: "a connection with a QP, 16 at once", target: 1.05, limit: 3.5 },
-    Count { job: "bare-1:20", what: "a connection without a QP, one at a time", target: 1.05, limit: 4.6 },
-    Count { job: "messages:50", what: "a message there and back, awaited by poll(2)", target: 1.05, limit: 1.4 },
-    Count { job: "write:3", what: "an RDMA write posted and polled", target: 1.02, limit: 1.4 },
-    Count { job: "send:3", what: "a receive and a send posted and both polled", target: 1.02, limit: 1.45 },
+    Count { job: "qp-1:20", what: "a connection with a QP, one at a time", target: 1.05, limit: 3.2 },
+    Count { job: "qp-16:32", what: "a connection with a QP, 16 at once", target: 1.05, limit: 3.4 },
+    Count { job: "bare-1:20", what: "a connection without a QP, one at a time", target: 1.05, limit: 4.45 },
+    Count { job: "messages:50", what: "a message there and back, awaited by poll(2)", target: 1.05, limit: 1.5 },
+    Count { job: "write:3", what: "an RDMA write posted and polled", target: 1.02, limit: 1.3 },
+    Count { job: "send:3", what: "a receive and a send posted and both polled", target: 1.02, limit: 1.4 },
 ];
 
 /// Connections accepted in each part.
@@ -106,7 +107,15 @@ fn row(count: &Count, what: String, job: Job, ours: Vec<Counts>, theirs: Vec<Cou
     let pairs = pairs.map(|(ours, theirs)| [ours.total() as f64 / times, theirs.total() as f64 / times]).collect();
     let note = format!("ours: {}; C: {}", shares(&ours, times), shares(&theirs, times));
     let (figures, limit) = (Figures::Pairs(pairs), Some(count.limit));
-    Row { what, unit: "instructions", target: Some(count.target), exact: true, figures, note: Some(note), limit }
+    Row {
+        what,
+        unit: "instructions",
+        target: Some(count.target),
+        exact: !matches!(job, Job::Messages { .. }),
+        figures,
+        note: Some(note),
+        limit,
+    }
 }
 
 /// Whose the instructions are, on average.

@@ -10,21 +10,17 @@ use crate::measure::rows::{Figures, Row};
 use crate::measure::{ADDRESS, Programs};
 
 /// How often each is run.
-const PAIRS: u16 = 15;
+const PAIRS: u16 = 7;
 /// rping tells no time: a short run is subtracted from a long one, and with it all that is not a ping.
 const SHORT: u32 = 50;
-const LONG: u32 = 350;
+const LONG: u32 = 250;
 /// Bytes in each message.
 const SIZE: u32 = 64;
 /// Messages of a ping-pong.
-const ITERS: u32 = 500;
+const ITERS: u32 = 400;
 
 /// Our rping against rdma-core's, client and server alike.
-pub(crate) fn rping(programs: &Programs, port: &mut u16) -> Result<Vec<Row>> {
-    ["epoll", "mio", "blocking"].into_iter().map(|driver| rping_on(programs, driver, port)).collect()
-}
-
-fn rping_on(programs: &Programs, driver: &str, port: &mut u16) -> Result<Row> {
+pub(crate) fn rping(programs: &Programs, driver: &str, port: &mut u16) -> Result<Row> {
     let (ours, theirs) = (format!("--device verbs --driver {driver} "), String::new());
     let pairs =
         pairs(port, |port| per_ping(&programs.rping, &ours, port), |port| per_ping(Path::new("rping"), &theirs, port))?;

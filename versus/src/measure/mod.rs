@@ -7,7 +7,7 @@ mod latency;
 mod process;
 mod rows;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -50,40 +50,44 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let programs = Programs { ours: std::env::current_exe()?, c: c.clone(), rping: rping.clone() };
     let has = |part: &str| parts.iter().any(|asked| asked == part);
     let drivers: &[&str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
-    let mut port = FIRST_PORT;
-    let mut rows = Vec::new();
+    let (mut port, mut rows) = (FIRST_PORT, Vec::new());
+    // Written after each part: what has been measured is kept whatever becomes of the rest.
+    let mut add = |more: Vec<Row>| {
+        for row in &more {
+            println!("{}", row.told());
+        }
+        rows.extend(more);
+        write(into.as_deref(), &rows)
+    };
     if has("idle") {
-        rows.extend(shown(idle::rows(&mut port)?));
+        add(idle::rows(&mut port)?)?;
     }
     if has("counts") {
-        rows.extend(shown(counts::active(&programs, drivers, &mut port)?));
+        add(counts::active(&programs, drivers, &mut port)?)?;
         if !quick {
-            rows.extend(shown(counts::passive(&programs, drivers, &mut port)?));
+            add(counts::passive(&programs, drivers, &mut port)?)?;
         }
     }
     if has("latency") && !quick {
-        rows.extend(shown(vec![latency::pingpong(&programs, true, &mut port)?]));
+        add(vec![latency::pingpong(&programs, true, &mut port)?])?;
         // Two that poll want two processors.
         if std::thread::available_parallelism()?.get() > 1 {
-            rows.extend(shown(vec![latency::pingpong(&programs, false, &mut port)?]));
+            add(vec![latency::pingpong(&programs, false, &mut port)?])?;
         }
-        rows.extend(shown(latency::rping(&programs, &mut port)?));
-    }
-    if let Some(file) = into {
-        let text = serde_json::to_string_pretty(&section(TITLE, ABOUT, &rows))?;
-        std::fs::write(file, text + "\n").with_context(|| file.display().to_string())?;
+        for driver in ["epoll", "mio", "blocking"] {
+            add(vec![latency::rping(&programs, driver, &mut port)?])?;
+        }
     }
     counts::hold(&rows)
+}
+
+fn write(into: Option<&Path>, rows: &[Row]) -> Result<()> {
+    let Some(file) = into else { return Ok(()) };
+    let text = serde_json::to_string_pretty(&section(TITLE, ABOUT, rows))?;
+    std::fs::write(file, text + "\n").with_context(|| file.display().to_string())
 }
 
 const TITLE: &str = "Against C";
 const ABOUT: &str = "`cargo xtask versus`: soft-RoCE in the VM, one virtual CPU, without KVM. Instructions in user space are \
 callgrind's; ours and C's (`versus/c/`, `cc -O2`) are counted for the same number of iterations, after a first part for warming \
 up, which is not counted. Under valgrind the clock is a system call and not a function of the vDSO.";
-
-fn shown(rows: Vec<Row>) -> Vec<Row> {
-    for row in &rows {
-        println!("{}", row.told());
-    }
-    rows
-}
