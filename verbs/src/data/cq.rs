@@ -116,7 +116,8 @@ impl Cq {
 
     /// Takes the notifications that are there and says how many; never waits (ibv_get_cq_event(3)).
     ///
-    /// They are acked at once, so that destroying the CQ has nothing to wait for.
+    /// They are acked at once, so that destroying the CQ has nothing to wait for. One look is enough after [`Cq::arm`] was
+    /// called once: should a provider notify more often than it was asked to, the next call takes it.
     ///
     /// # Errors
     /// What reading the channel fails with, `EIO` on a device that is gone; never `EAGAIN`.
