@@ -10,7 +10,7 @@ use crate::measure::rows::{Figures, Row};
 use crate::measure::{ADDRESS, Programs};
 
 /// How often each is run.
-const PAIRS: u16 = 7;
+const PAIRS: u16 = 15;
 /// rping tells no time: a short run is subtracted from a long one, and with it all that is not a ping.
 const SHORT: u32 = 50;
 const LONG: u32 = 250;
