@@ -21,10 +21,11 @@ pub type Allocator = StatsAlloc<System>;
 /// Calls of the allocator in the steps of each case, by level and case.
 pub type Allocations = BTreeMap<String, BTreeMap<String, usize>>;
 
-/// Steps whose allocations are counted, among how many ids, and after how many steps.
+/// Steps whose allocations are counted, among how many ids.
 pub const STEPS: usize = 1000;
 const IDS: usize = 1000;
-const WARM_UP: usize = 8;
+/// After how many steps: the heap of deadlines has been swept more than once, and grows no more.
+const WARM_UP: usize = 4 * IDS;
 
 fn of_case<L: Level, C: Case<L>>(allocator: &Allocator, stage: &mut Stage<L>) -> usize {
     let mut case = C::new(stage);

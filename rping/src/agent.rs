@@ -141,15 +141,16 @@ impl<D: DataPath> Agent<D> {
         Ok(())
     }
 
-    /// The CQ's descriptor is readable.
-    pub(crate) fn run<P: Poller>(&mut self, drive: &mut Drive<Watched<D, P>>) -> Result<()> {
-        let (Some(session), Some(id)) = (&mut self.session, self.id) else { return Ok(()) };
-        if session.run()? == Progress::Finished {
+    /// The CQ's descriptor is readable. [`Progress::Finished`]: it has asked something of the drive, which wants a turn.
+    pub(crate) fn run<P: Poller>(&mut self, drive: &mut Drive<Watched<D, P>>) -> Result<Progress> {
+        let (Some(session), Some(id)) = (&mut self.session, self.id) else { return Ok(Progress::Going) };
+        let progress = session.run()?;
+        if progress == Progress::Finished {
             let pings = session.pings();
             self.voice.says(drive, id, &format!("has had its {pings} pings and disconnects"));
             drive.disconnect(id, drive.within(PATIENCE))?;
         }
-        Ok(())
+        Ok(progress)
     }
 
     fn attach<P: Poller>(&mut self, drive: &mut Drive<Watched<D, P>>, id: IdKey) -> Result<()> {

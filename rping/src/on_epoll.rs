@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use crate::agent::Agent;
-use crate::session::Plan;
+use crate::session::{Plan, Progress};
 use crate::stall::Stall;
 use crate::voice::Voice;
 
@@ -25,14 +25,14 @@ pub(crate) fn ping<D: DataPath>(
     let mut driver = Epoll::new(device, Config::default())?;
     let mut agent = Agent::begin(driver.drive(), address, plan, voice, listens)?;
     let mut stall = Stall::new();
+    let mut wants_turn = true;
     loop {
         let mut told = false;
-        loop {
+        // The driver has nothing to do for a completion.
+        while wants_turn {
             let _look = driver.turn()?;
-            if !agent.take_events(driver.drive())? {
-                break;
-            }
-            told = true;
+            wants_turn = agent.take_events(driver.drive())?;
+            told |= wants_turn;
         }
         if agent.is_done() {
             return Ok(());
@@ -44,10 +44,12 @@ pub(crate) fn ping<D: DataPath>(
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let completions = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        let mut readable = fds.iter().map(|fd| !fd.revents().is_empty());
+        wants_turn = readable.next() == Some(true);
+        let completions = readable.next() == Some(true);
         drop(fds);
         if completions {
-            agent.run(driver.drive())?;
+            wants_turn |= agent.run(driver.drive())? == Progress::Finished;
         }
         stall.check(told || completions || agent.cq_fd().is_none())?;
     }

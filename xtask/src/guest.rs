@@ -23,6 +23,18 @@ pub(crate) fn run_with_memory(kernel: Kernel, limit: u64, memory_mib: u32, comma
     conclude(cmid_softroce::run(&options, command)?)
 }
 
+/// The same with more virtual CPUs than one, and directories that it may write to.
+pub(crate) fn run_with_cpus(
+    kernel: Kernel,
+    limit: u64,
+    cpus: u32,
+    command: &[OsString],
+    writable: Vec<PathBuf>,
+) -> Result<()> {
+    let options = Options { kernel, timeout: Duration::from_secs(limit), cpus, writable, ..Options::default() };
+    conclude(cmid_softroce::run(&options, command)?)
+}
+
 fn conclude(status: u8) -> Result<()> {
     ensure!(status == 0, "in the VM: exit status {status}");
     Ok(())

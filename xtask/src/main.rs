@@ -36,6 +36,7 @@ mod softroce;
 mod step;
 mod tables;
 mod unsafety;
+mod versus;
 mod waits;
 
 use clap::{Parser, Subcommand};
@@ -79,6 +80,8 @@ enum Verb {
     Replay(replay::Arguments),
     /// Compare connections per second with those of rdma-core's cmtime, in the VM
     Cmtime(cmtime::Arguments),
+    /// Compare cmid with C in the VM: instructions, latency, and what a driver costs that has nothing to do
+    Versus(versus::Arguments),
     /// Say which lines of cmid-proto no test runs, and why
     Coverage,
     /// Plant bugs in a copy of the workspace, one at a time, and see which check finds them
@@ -138,6 +141,9 @@ fn main() -> ExitCode {
             Context::new(Kernel::default()).and_then(|mut context| bench::run(&mut context, &arguments))
         }
         Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
+        Verb::Versus(arguments) => {
+            Context::new(Kernel::default()).and_then(|mut context| versus::run(&mut context, &arguments))
+        }
         Verb::Replay(arguments) => replay::run(&arguments),
         Verb::Coverage => Context::new(Kernel::default()).and_then(|mut context| coverage::run(&mut context)),
         Verb::Planted(arguments) => {

@@ -12,7 +12,7 @@ use crate::{
             self, BuildForGuest, Cargo, CargoWith, Conformance, Faults, Guest, GuestCommand, Guests, Host, Sanitize,
         },
     },
-    tables, unsafety,
+    tables, unsafety, versus,
 };
 
 /// Which of them.
@@ -57,11 +57,13 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "cmid-rereg-shim",
     "-p",
+    "cmid-versus",
+    "-p",
     "soak",
     "-p",
     "udping",
     "--features",
-    "cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs",
+    "cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs,cmid-versus/verbs",
 ]);
 
 /// Cheap ones and those that need nothing but Rust come first.
@@ -78,6 +80,7 @@ const STEPS: &[Step] = &[
     Step { name: "dependencies of cmid-proto", work: Host(checks::proto_dependencies) },
     Step { name: "cmid-mio without rdma-core", work: Host(checks::mio_without_rdma_core) },
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
+    Step { name: "the C program that cmid is compared with", work: Host(versus::prepare) },
     Step {
         name: "clippy",
         work: Cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]),
@@ -108,6 +111,10 @@ const STEPS: &[Step] = &[
     Step { name: "rping against rdma-core's", work: GuestCommand(On::Asked, 600, interop::command) },
     Step { name: "cmtime against rdma-core's", work: GuestCommand(On::Asked, 300, cmtime::command) },
     Step { name: "datagrams and multicast", work: GuestCommand(On::Asked, 600, datagrams::command) },
+    Step {
+        name: "instructions over C, and idle drivers",
+        work: GuestCommand(On::Kernel(Kernel::V6_12), versus::LIMIT, versus::command),
+    },
     Step { name: "nothing blocks in io-mio and io-epoll", work: GuestCommand(On::Asked, 600, blocking::command) },
     Step {
         name: "a listener moves between threads",

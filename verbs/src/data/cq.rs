@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_cq};
 pub struct Cq {
     inner: Arc<CqInner>,
     seating: Seating,
+    /// How often it was armed and no notification has been taken for that: at most so many are to come.
+    awaited: AtomicU32,
 }
 
 /// Destroyed when neither the handle nor a QP needs it any more.
@@ -57,7 +60,7 @@ impl Cq {
         let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.0.as_ptr(), 0) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         let inner = Arc::new(CqInner { seats: Seats::default(), raw, poll, request_notification, channel, context });
-        Ok(Cq { inner, seating: Seating::default() })
+        Ok(Cq { inner, seating: Seating::default(), awaited: AtomicU32::new(0) })
     }
 
     pub(crate) fn inner(&self) -> &Arc<CqInner> {
@@ -99,7 +102,9 @@ impl Cq {
     #[inline]
     pub fn arm(&self) -> Result<(), Errno> {
         // SAFETY: the CQ is alive and the function is its provider's; 0 asks for any completion, not only solicited ones.
-        errno::of_ibv(unsafe { (self.inner.request_notification)(self.inner.raw.as_ptr(), 0) })
+        errno::of_ibv(unsafe { (self.inner.request_notification)(self.inner.raw.as_ptr(), 0) })?;
+        self.awaited.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     /// The descriptor of its completion channel: readable while a notification has not been taken. It is non-blocking.
@@ -111,7 +116,8 @@ impl Cq {
 
     /// Takes the notifications that are there and says how many; never waits (ibv_get_cq_event(3)).
     ///
-    /// They are acked at once, so that destroying the CQ has nothing to wait for.
+    /// They are acked at once, so that destroying the CQ has nothing to wait for. One look is enough after [`Cq::arm`] was
+    /// called once: should a provider notify more often than it was asked to, the next call takes it.
     ///
     /// # Errors
     /// What reading the channel fails with, `EIO` on a device that is gone; never `EAGAIN`.
@@ -123,12 +129,22 @@ impl Cq {
                 Ok(false) => break Ok(taken),
                 Err(errno) => break Err(errno),
             }
+            // Arming once makes one at most. To see that there is none would take a system call.
+            if !self.awaits_more() {
+                break Ok(taken);
+            }
         };
         if taken > 0 {
             // SAFETY: the CQ is alive, and `taken` notifications of it were taken and not acked before.
             unsafe { ffi::ibv_ack_cq_events(self.inner.raw.as_ptr(), taken) };
         }
         result
+    }
+
+    /// One has been taken: may there be another?
+    fn awaits_more(&self) -> bool {
+        let less = |awaited: u32| awaited.checked_sub(1);
+        self.awaited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok_and(|before| before > 1)
     }
 
     fn take_notification(&self) -> Result<bool, Errno> {

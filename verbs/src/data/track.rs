@@ -5,9 +5,20 @@
 
 use super::sync::{Arc, AtomicU32, AtomicU64, Ordering};
 
-/// A number with a cache line of its own, so that the two who write do not disturb each other.
-#[repr(align(64))]
-struct Counter(AtomicU32);
+/// A number with a cache line of its own, so that the two who write do not disturb each other: whatever lies beside it is too
+/// far away. Without an alignment, which would make allocating it three times as expensive.
+#[repr(C)]
+struct Counter {
+    _before: [u32; 15],
+    number: AtomicU32,
+    _after: [u32; 15],
+}
+
+impl Counter {
+    fn new() -> Self {
+        Counter { _before: [0; 15], number: AtomicU32::new(0), _after: [0; 15] }
+    }
+}
 
 /// One work queue of a QP: what has been posted, in a ring.
 pub(crate) struct Track {
@@ -48,16 +59,16 @@ impl Track {
         Track {
             seat,
             ring: core::iter::repeat_with(Slot::default).take(len as usize).collect(),
-            posted: Counter(AtomicU32::new(0)),
-            retired: Counter(AtomicU32::new(0)),
+            posted: Counter::new(),
+            retired: Counter::new(),
         }
     }
 
     /// As after so many work requests.
     #[cfg(test)]
     pub(crate) fn skip_to(&self, number: u32) {
-        self.posted.0.store(number, Ordering::Relaxed);
-        self.retired.0.store(number, Ordering::Relaxed);
+        self.posted.number.store(number, Ordering::Relaxed);
+        self.retired.number.store(number, Ordering::Relaxed);
     }
 
     fn len(&self) -> u32 {
@@ -74,7 +85,7 @@ impl Track {
     #[inline]
     pub(crate) fn retire(&self, token: u64) -> Retired {
         let number = token as u32;
-        let retired = self.retired.0.load(Ordering::Relaxed);
+        let retired = self.retired.number.load(Ordering::Relaxed);
         if (token >> 32) as u32 != self.seat {
             return Retired::Foreign;
         }
@@ -86,13 +97,14 @@ impl Track {
         // the provider puts barriers on both sides, as the data itself needs them.
         let wr_id = slot.wr_id.load(Ordering::Relaxed);
         // Releases the slot, which has just been read, to who posts.
-        self.retired.0.store(number.wrapping_add(1), Ordering::Release);
+        self.retired.number.store(number.wrapping_add(1), Ordering::Release);
         Retired::Done(wr_id)
     }
 
     /// Whether a work request in flight names this key.
     pub(crate) fn names(&self, lkey: u32) -> bool {
-        let (posted, retired) = (self.posted.0.load(Ordering::Acquire), self.retired.0.load(Ordering::Acquire));
+        let (posted, retired) =
+            (self.posted.number.load(Ordering::Acquire), self.retired.number.load(Ordering::Acquire));
         // A work request of another thread may have completed before that thread came to count it: less than none.
         let pending = u32::try_from(posted.wrapping_sub(retired) as i32).unwrap_or(0);
         (0..pending)
@@ -104,6 +116,8 @@ impl Track {
 /// Where the one who posts is. It belongs to the one handle of the QP, so it needs no atomics.
 pub(crate) struct Cursor {
     track: Arc<Track>,
+    /// The upper half of its tokens.
+    seat: u64,
     next: u32,
     /// As far as the ring is known to be free.
     limit: u32,
@@ -111,8 +125,9 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     pub(crate) fn new(track: &Arc<Track>) -> Self {
-        let next = track.posted.0.load(Ordering::Relaxed);
-        Cursor { track: Arc::clone(track), next, limit: next.wrapping_add(track.len()) }
+        let next = track.posted.number.load(Ordering::Relaxed);
+        let (seat, limit) = (u64::from(track.seat) << 32, next.wrapping_add(track.len()));
+        Cursor { track: Arc::clone(track), seat, next, limit }
     }
 
     /// Files a work request and says the token to post it with; `None` if the ring is full. Unless [`Cursor::advance`]
@@ -125,20 +140,20 @@ impl Cursor {
         let slot = self.track.slot(self.next)?;
         slot.wr_id.store(wr_id, Ordering::Relaxed);
         slot.lkey.store(lkey, Ordering::Relaxed);
-        Some(u64::from(self.track.seat) << 32 | u64::from(self.next))
+        Some(self.seat | u64::from(self.next))
     }
 
     /// What was filed has been posted.
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.next = self.next.wrapping_add(1);
-        self.track.posted.0.store(self.next, Ordering::Release);
+        self.track.posted.number.store(self.next, Ordering::Release);
     }
 
     /// How far has the one who polls come?
     #[cold]
     fn look(&mut self) -> Option<()> {
-        self.limit = self.track.retired.0.load(Ordering::Acquire).wrapping_add(self.track.len());
+        self.limit = self.track.retired.number.load(Ordering::Acquire).wrapping_add(self.track.len());
         (self.next != self.limit).then_some(())
     }
 }

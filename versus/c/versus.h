@@ -1,0 +1,63 @@
+/* What the C programs share. They are what one writes on librdmacm and libibverbs without more: no abstraction, no deadlines, every
+ * failure ends the program. */
+#ifndef VERSUS_H
+#define VERSUS_H
+
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ends the program if a call has failed. */
+#define CHECK(call) \
+	do { \
+		if (call) { \
+			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, strerror(errno)); \
+			exit(1); \
+		} \
+	} while (0)
+
+/* What goes with a request and with its answer; src/wire.rs has the same. */
+struct hello {
+	uint64_t addr;
+	uint32_t rkey;
+	/* 1: with a QP on both sides. */
+	uint32_t with_qp;
+};
+
+enum { RESOLVE_MS = 10000, DEPTH = 64, BYTES = 64 };
+
+struct sockaddr_in address(const char *host, const char *port);
+struct rdma_event_channel *open_channel(void);
+void set_nonblocking(int fd);
+struct rdma_conn_param parameters(const struct hello *hello);
+
+/* A connection with a QP and a registered buffer, for what is measured on one. */
+struct connection {
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *id;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *completions;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	struct hello peer;
+	char buffer[2 * BYTES];
+};
+
+void connection_open(struct connection *connection, const char *host, const char *port);
+void connection_close(struct connection *connection);
+
+/* callgrind puts down its counts when this is called: before each part of a job, and at its end. */
+void callgrind_mark(void);
+
+/* The jobs, each in so many equal parts, the first of which is for warming up. */
+enum { PARTS = 4 };
+void serve(const char *host, const char *port, int count);
+void connections(const char *host, const char *port, int with_qp, int at_once, int count);
+void work(const char *host, const char *port, int sends, int batches);
+void messages(const char *host, const char *port, int count);
+
+#endif

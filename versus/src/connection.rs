@@ -1,0 +1,66 @@
+//! `c/connection.c` on cmid: one connection to the server that echoes.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result, bail};
+use cmid_epoll::{Config, Epoll};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Event, PortSpace};
+use cmid_verbs::{Access, Caps, Cq, Mr, Pd, Qp, Remote, Verbs};
+
+use crate::connections::RESOLVE;
+use crate::param::PARAM;
+use crate::wire::{self, Wants};
+
+/// The most work requests of a kind at a time.
+pub(crate) const DEPTH: u32 = 64;
+/// Of each message.
+pub(crate) const BYTES: usize = 64;
+
+/// A connection with a QP and registered memory.
+pub(crate) struct Connection {
+    pub(crate) qp: Qp,
+    pub(crate) cq: Cq,
+    /// A message that is sent, and a place for one.
+    pub(crate) mr: Mr,
+    /// The server's memory.
+    pub(crate) peer: Remote,
+    pub(crate) driver: Epoll<Verbs>,
+    pub(crate) channel: ChannelKey,
+    _pd: Pd,
+}
+
+impl Connection {
+    pub(crate) fn open(to: SocketAddr) -> Result<Self> {
+        let mut driver = Epoll::new(Verbs::open()?, Config::default())?;
+        let drive = driver.drive();
+        let channel = drive.open_channel(Acks::OnDelivery)?;
+        let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+        drive.resolve_addr(id, None, to, drive.within(RESOLVE))?;
+        await_event(&mut driver, channel, CmEvent::AddrResolved)?;
+        let drive = driver.drive();
+        drive.resolve_route(id, drive.within(RESOLVE))?;
+        await_event(&mut driver, channel, CmEvent::RouteResolved)?;
+        let drive = driver.drive();
+        let device = drive.device_mut();
+        let pd = device.alloc_pd(id)?;
+        let cq = device.create_cq(id, 2 * DEPTH)?;
+        let mr = pd.register(vec![0; 2 * BYTES], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
+        let caps = Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH, ..Caps::default() };
+        let qp = drive.attach_qp(id, |device, id| device.create_qp(id, &pd, &cq, &cq, caps))?;
+        let hello = wire::hello(Wants::Echo, cmid_datapath::Remote { addr: 0, rkey: 0 });
+        drive.connect(id, PARAM, &hello, drive.within(RESOLVE))?;
+        let established = await_event(&mut driver, channel, CmEvent::Established)?;
+        let (_, at) = wire::read(&established.private_data)?;
+        let peer = Remote { addr: at.addr, rkey: at.rkey };
+        Ok(Connection { qp, cq, mr, peer, driver, channel, _pd: pd })
+    }
+}
+
+fn await_event(driver: &mut Epoll<Verbs>, channel: ChannelKey, what: CmEvent) -> Result<Event> {
+    driver.wait(Some(RESOLVE))?;
+    let event = driver.drive().next_event(channel).with_context(|| format!("no {what:?}"))?;
+    if event.cm() != Some(what) {
+        bail!("{} with status {}", event.kind, event.status);
+    }
+    Ok(event)
+}

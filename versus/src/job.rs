@@ -1,0 +1,73 @@
+//! The jobs by their names, which are the same as those of the C program.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use anyhow::{Context as _, Result, bail};
+use clap::ValueEnum;
+use cmid_epoll::Epoll;
+use cmid_verbs::Verbs;
+
+use crate::wait::MioAlone;
+use crate::wire::Wants;
+use crate::{connections, messages, serve, work};
+
+/// What is to be counted, and how often in each part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Accepts connections: `serve:COUNT`.
+    Serve { count: u32 },
+    /// Makes connections: `qp-AT-ONCE:COUNT` or `bare-AT-ONCE:COUNT`.
+    Connections { wants: Wants, at_once: u32, count: u32 },
+    /// RDMA writes, in batches of 32: `write:BATCHES`.
+    Writes { batches: u32 },
+    /// Sends and receives, in batches of 32: `send:BATCHES`.
+    Sends { batches: u32 },
+    /// Messages there and back: `messages:COUNT`.
+    Messages { count: u32 },
+}
+
+/// One of the two drivers that are event loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LoopName {
+    Epoll,
+    Mio,
+}
+
+impl FromStr for Job {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, count) = text.split_once(':').context("a job is NAME:COUNT")?;
+        let count: u32 = count.parse()?;
+        let (kind, at_once) = name.split_once('-').map_or((name, None), |(kind, rest)| (kind, Some(rest)));
+        let at_once = at_once.map(str::parse).transpose()?;
+        Ok(match (kind, at_once) {
+            ("serve", None) => Job::Serve { count },
+            ("qp", Some(at_once)) => Job::Connections { wants: Wants::Qp, at_once, count },
+            ("bare", Some(at_once)) => Job::Connections { wants: Wants::Bare, at_once, count },
+            ("write", None) => Job::Writes { batches: count },
+            ("send", None) => Job::Sends { batches: count },
+            ("messages", None) => Job::Messages { count },
+            _ => bail!("no job is called \"{name}\""),
+        })
+    }
+}
+
+impl Job {
+    pub(crate) fn run(self, address: SocketAddr, driver: LoopName) -> Result<()> {
+        match (self, driver) {
+            (Job::Serve { count }, LoopName::Epoll) => serve::run::<Epoll<Verbs>>(address, count),
+            (Job::Serve { count }, LoopName::Mio) => serve::run::<MioAlone<Verbs>>(address, count),
+            (Job::Connections { wants, at_once, count }, LoopName::Epoll) => {
+                connections::run::<Epoll<Verbs>>(address, wants, at_once, count)
+            }
+            (Job::Connections { wants, at_once, count }, LoopName::Mio) => {
+                connections::run::<MioAlone<Verbs>>(address, wants, at_once, count)
+            }
+            (Job::Writes { batches }, _) => work::writes(address, batches),
+            (Job::Sends { batches }, _) => work::sends(address, batches),
+            (Job::Messages { count }, _) => messages::run(address, count),
+        }
+    }
+}

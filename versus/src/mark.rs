@@ -1,0 +1,22 @@
+//! Where one part of a job ends and the next begins, for callgrind.
+
+/// How many equal parts a job has; the first is for warming up. `c/versus.h` has the same number.
+pub(crate) const PARTS: u32 = 4;
+
+/// callgrind puts down its counts when this is called (`--dump-before`); C's function has the same name.
+#[inline(never)]
+pub(crate) fn callgrind_mark() {
+    std::hint::black_box(());
+}
+
+/// Runs a job part by part, with a mark before each but the first, and one at the end.
+pub(crate) fn in_parts<E>(mut part: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+    for number in 0..PARTS {
+        if number > 0 {
+            callgrind_mark();
+        }
+        part()?;
+    }
+    callgrind_mark();
+    Ok(())
+}

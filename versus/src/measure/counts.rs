@@ -1,0 +1,145 @@
+//! Instructions in user space, ours and C's, for each job.
+
+use std::ffi::OsString;
+
+use anyhow::{Result, ensure};
+
+use crate::job::Job;
+use crate::mark::PARTS;
+use crate::measure::callgrind::{self, Counts, Origin};
+use crate::measure::process::{self, Server, words};
+use crate::measure::rows::{Figures, Row};
+use crate::measure::{ADDRESS, Programs};
+use crate::work::AT_ONCE;
+
+/// One job, what is counted of it, and what our figure over C's is to be.
+struct Count {
+    job: &'static str,
+    what: &'static str,
+    target: f64,
+    /// What the median of the ratios may be before CI fails: what was seen, and a few per cent more. Messages need more
+    /// room: how many completions are there at a wake-up depends on the time.
+    limit: f64,
+}
+
+const COUNTS: &[Count] = &[
+    Count { job: "qp-1:20", what: "a connection with a QP, one at a time", target: 1.05, limit: 3.2 },
+    Count { job: "qp-16:32", what: "a connection with a QP, 16 at once", target: 1.05, limit: 3.4 },
+    Count { job: "bare-1:20", what: "a connection without a QP, one at a time", target: 1.05, limit: 4.45 },
+    Count { job: "messages:50", what: "a message there and back, awaited by poll(2)", target: 1.05, limit: 1.5 },
+    Count { job: "write:3", what: "an RDMA write posted and polled", target: 1.02, limit: 1.3 },
+    Count { job: "send:3", what: "a receive and a send posted and both polled", target: 1.02, limit: 1.4 },
+];
+
+/// Connections accepted in each part.
+const ACCEPTED: u32 = 20;
+
+/// The active side and the data path.
+pub(crate) fn active(programs: &Programs, drivers: &[&str], port: &mut u16) -> Result<Vec<Row>> {
+    *port += 1;
+    let port = *port;
+    let _server = Server::listening(&words(&programs.c, &format!("{ADDRESS} {port} serve:0")), port)?;
+    let jobs: Vec<_> = COUNTS.iter().map(|count| count.job).collect();
+    let (jobs, marks) = (jobs.join(" "), COUNTS.len() * PARTS as usize);
+    let theirs = callgrind::run(&words(&programs.c, &format!("{ADDRESS} {port} {jobs}")), marks)?;
+    let mut rows = Vec::new();
+    for driver in drivers {
+        let ours = words(&programs.ours, &format!("jobs --driver {driver} {ADDRESS}:{port} {jobs}"));
+        let ours = callgrind::run(&ours, marks)?;
+        for (number, count) in COUNTS.iter().enumerate() {
+            let job: Job = count.job.parse()?;
+            let is_data_path = matches!(job, Job::Writes { .. } | Job::Sends { .. });
+            if is_data_path && *driver != drivers[0] {
+                // The driver has no part in it.
+                continue;
+            }
+            let parts = |counts: &[Counts]| part_counts(counts, number);
+            let on = if is_data_path { String::new() } else { format!(", cmid-{driver}") };
+            rows.push(row(
+                count,
+                format!("instructions over C: {}{on}", count.what),
+                job,
+                parts(&ours),
+                parts(&theirs),
+            ));
+        }
+    }
+    Ok(rows)
+}
+
+/// The passive side: the server is what is counted.
+pub(crate) fn passive(programs: &Programs, drivers: &[&str], port: &mut u16) -> Result<Vec<Row>> {
+    *port += 1;
+    let job = Job::Serve { count: ACCEPTED };
+    let theirs = words(&programs.c, &format!("{ADDRESS} {port} serve:{ACCEPTED}"));
+    let theirs = serve(programs, theirs, *port)?;
+    let mut rows = Vec::new();
+    for driver in drivers {
+        *port += 1;
+        let arguments = format!("jobs --driver {driver} {ADDRESS}:{port} serve:{ACCEPTED}");
+        let ours = serve(programs, words(&programs.ours, &arguments), *port)?;
+        let what = format!("instructions over C: a connection accepted, with a QP, one at a time, cmid-{driver}");
+        let count = Count { job: "serve", what: "", target: 1.05, limit: 4.0 };
+        rows.push(row(&count, what, job, part_counts(&ours, 0), part_counts(&theirs, 0)));
+    }
+    Ok(rows)
+}
+
+/// A server under callgrind, with the C program as its client.
+fn serve(programs: &Programs, server: Vec<OsString>, port: u16) -> Result<Vec<Counts>> {
+    let client = words(&programs.c, &format!("{ADDRESS} {port} qp-1:{ACCEPTED}"));
+    std::thread::scope(|scope| {
+        let counted = scope.spawn(move || callgrind::run(&server, PARTS as usize));
+        process::wait_for_listener(port)?;
+        process::run(&client)?;
+        counted.join().map_err(|_| anyhow::anyhow!("the thread that counts has panicked"))?
+    })
+}
+
+/// The parts of one job but the first.
+fn part_counts(counts: &[Counts], job: usize) -> Vec<Counts> {
+    counts.iter().skip(job * PARTS as usize).take(PARTS as usize).skip(1).cloned().collect()
+}
+
+fn row(count: &Count, what: String, job: Job, ours: Vec<Counts>, theirs: Vec<Counts>) -> Row {
+    let times = f64::from(job.times());
+    let pairs = ours.iter().zip(&theirs);
+    let pairs = pairs.map(|(ours, theirs)| [ours.total() as f64 / times, theirs.total() as f64 / times]).collect();
+    let note = format!("ours: {}; C: {}", shares(&ours, times), shares(&theirs, times));
+    let (figures, limit) = (Figures::Pairs(pairs), Some(count.limit));
+    Row {
+        what,
+        unit: "instructions",
+        target: Some(count.target),
+        exact: !matches!(job, Job::Messages { .. }),
+        figures,
+        note: Some(note),
+        limit,
+    }
+}
+
+/// Whose the instructions are, on average.
+fn shares(parts: &[Counts], times: f64) -> String {
+    let mean =
+        |origin| parts.iter().filter_map(|part| part.0.get(&origin)).sum::<u64>() as f64 / times / parts.len() as f64;
+    let shares = Origin::ALL.iter().map(|(origin, name)| (name, mean(*origin))).filter(|(_, mean)| *mean >= 0.5);
+    shares.map(|(name, mean)| format!("{name} {mean:.0}")).collect::<Vec<_>>().join(", ")
+}
+
+impl Job {
+    /// How often it is done in a part.
+    fn times(self) -> u32 {
+        match self {
+            Job::Serve { count } | Job::Connections { count, .. } | Job::Messages { count } => count,
+            Job::Writes { batches } | Job::Sends { batches } => batches * AT_ONCE as u32,
+        }
+    }
+}
+
+/// # Errors
+/// One of them exceeds its limit.
+pub(crate) fn hold(rows: &[Row]) -> Result<()> {
+    let broken: Vec<_> = rows.iter().filter_map(|row| row.hold().err()).map(|error| error.to_string()).collect();
+    ensure!(broken.is_empty(), "{}", broken.join("\n"));
+    Ok(())
+}
