@@ -17,8 +17,10 @@ const SLACK: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Alarms {
     heap: BinaryHeap<Reverse<(Time, IdKey)>>,
-    /// With more entries it is to be swept: twice as many as the last sweep left.
+    /// With more entries it is to be swept: twice as many as the last sweep left, and some.
     most: usize,
+    /// Whether an entry may be there twice.
+    twice: bool,
 }
 
 /// The time of the earliest entry of an id: not after its deadline. Where it is before that, the deadline has been moved or
@@ -36,7 +38,7 @@ impl Armed {
 
 impl Alarms {
     pub(crate) fn new() -> Self {
-        Alarms { heap: BinaryHeap::new(), most: SLACK }
+        Alarms { heap: BinaryHeap::new(), most: SLACK, twice: false }
     }
 
     /// The nearest deadline.
@@ -64,8 +66,7 @@ impl Alarms {
     #[cold]
     pub(crate) fn sweep(&mut self, is_earliest: impl Fn(Time, IdKey) -> bool) {
         self.heap.retain(|&Reverse((time, id))| is_earliest(time, id));
-        // An id that had a nearer deadline for a while was armed again for the later one, which is there already.
-        if 2 * self.heap.len() > self.most {
+        if core::mem::take(&mut self.twice) {
             let mut entries = core::mem::take(&mut self.heap).into_sorted_vec();
             entries.dedup();
             self.heap = entries.into();
@@ -80,6 +81,8 @@ impl Alarms {
             && armed.0 == time
         {
             *armed = Armed::NOT;
+            // It may have had a nearer deadline for a while, and stand there for this one already.
+            self.twice |= due != Time::NEVER;
             self.arm(armed, due, key);
         }
     }

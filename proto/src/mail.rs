@@ -334,6 +334,11 @@ impl Mail {
         core::iter::successors(owner.head(), |&letter| self.next_owned(letter))
     }
 
+    /// What stands before a letter of a channel's list: for checks.
+    pub(crate) fn before(&self, letter: Letter) -> Option<Letter> {
+        self.nodes[letter.0.index()].before
+    }
+
     /// The letters of a channel's list, in order.
     pub(crate) fn letters<'a>(&'a self, channel: &Thread) -> impl Iterator<Item = Letter> + 'a {
         core::iter::successors(channel.head(), |letter| self.nodes[letter.0.index()].after)

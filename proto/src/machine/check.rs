@@ -140,6 +140,11 @@ impl Core {
         assert!(!channel.private || ids > 0 || channel.phase == Phase::Closing, "{key} is nobody's");
         assert!(ids > 0 || channel.phase != Phase::Broken, "{key} could not be opened and is nobody's");
         assert_eq!(self.mail.letters(&channel.mail).last(), channel.mail.tail(), "{key}: its undelivered events");
+        let mut before = None;
+        for letter in self.mail.letters(&channel.mail) {
+            assert_eq!(self.mail.before(letter), before, "{key}: its undelivered events, from the end");
+            before = Some(letter);
+        }
         let queued = self.readable.iter().filter(|&&queued| queued == key).count();
         assert_eq!(queued, usize::from(channel.readable), "{key}: its place among those to be read");
         let parked = self.parked.iter().filter(|&&parked| parked == key).count();

@@ -92,12 +92,11 @@ impl Core {
         // The newest membership is the one that a synchronous join waits for: until that has ended there is no other.
         let answers_join = of_group && group == id.groups;
         let ended = id.waits_for().filter(|&verb| ends(verb, state, next, answers_join));
+        let home = id.home;
         if let Some(verb) = ended {
             self.end_waiting(raw.id, verb, stored);
         } else {
-            let home = self.channels.get_mut(id.home).map(|home| &mut home.mail);
-            self.mail.push(stored, home, Some(&mut id.mail));
-            self.news += 1;
+            self.post(stored, home);
         }
         if more {
             self.entered(raw.id, state);

@@ -359,40 +359,6 @@ impl Core {
         self.ids.len() < self.limits.ids as usize
     }
 
-    fn set_deadline(&mut self, key: IdKey, deadline: Time) {
-        if let Some(id) = self.ids.get_mut(key)
-            && id.deadline != deadline
-        {
-            id.deadline = deadline;
-            self.set_alarm(key);
-        }
-    }
-
-    /// Brings the heap in line with the deadlines of an id.
-    fn set_alarm(&mut self, key: IdKey) {
-        let Some(id) = self.ids.get_mut(key) else { return };
-        let due = id.due();
-        self.alarms.arm(&mut id.armed, due, key);
-        if due != id.armed.at() && self.alarms.first() == Some((id.armed.at(), key)) {
-            self.find_nearest();
-        }
-        if self.alarms.is_littered() {
-            let ids = &self.ids;
-            self.alarms.sweep(|time, key| ids.get(key).is_some_and(|id| id.armed.at() == time));
-        }
-    }
-
-    /// Takes away what is left behind at the top of the heap.
-    #[inline(never)]
-    fn find_nearest(&mut self) {
-        while let Some((time, key)) = self.alarms.first() {
-            match self.ids.get_mut(key) {
-                Some(id) if id.due() == time => return,
-                id => self.alarms.drop_first(id.map(|id| (id.due(), &mut id.armed)).map(|(due, armed)| (armed, due))),
-            }
-        }
-    }
-
     fn token(&mut self, about: About) -> Token {
         // After a call in each nanosecond of 584 years one could come back; no call takes that long.
         self.last_token = self.last_token.checked_add(1).unwrap_or(NonZeroU64::MIN);

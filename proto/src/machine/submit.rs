@@ -171,7 +171,7 @@ impl Core {
         let Some(id) = self.ids.get(key) else { return };
         let waits = table::operation(next) == Some(verb);
         // A notify is part of the accept that is open.
-        if verb != Verb::Notify && (id.sync || id.waiting != Waiting::Never) {
+        if verb != Verb::Notify {
             let open = if id.sync && waits { Waiting::For(verb) } else { Waiting::Never };
             self.clear_waiting(key, open);
         }
