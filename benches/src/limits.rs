@@ -66,7 +66,7 @@ pub const ROWS: &[Row] = &[
     heap("arm_last", "a deadline armed after all others", Beyond("arm_none"), [219, 219]),
     heap("cancel_first", "a deadline dropped that is before all others", Beyond("cancel_none"), [575, 575]),
     heap("cancel_last", "a deadline dropped that is after all others", Beyond("cancel_none"), [98, 98]),
-    heap("fire", "a deadline passing, with the event that tells so", Case, [784, 844]),
+    heap("fire", "a deadline passing, and the event that tells so is stored", Case, [784, 844]),
 ];
 
 /// The allocations of a step once its tables have grown.

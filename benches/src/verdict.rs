@@ -69,7 +69,9 @@ fn figures(row: &Row, level: usize, counts: &Counts) -> Result<BTreeMap<usize, u
     let base = counts.of(level, base)?;
     let beyond = counted.iter().map(|(ids, count)| {
         let base = base.get(ids).with_context(|| format!("no base of {} at {ids} ids", row.case))?;
-        Ok((*ids, count.saturating_sub(*base)))
+        let beyond =
+            count.checked_sub(*base).with_context(|| format!("{} at {ids} ids costs less than its base", row.case))?;
+        Ok((*ids, beyond))
     });
     beyond.collect()
 }

@@ -11,17 +11,21 @@ use crate::stage::Stage;
 
 /// One that changes no state (`rdma_set_option`).
 #[derive(Debug)]
-pub struct SetOption;
+pub struct SetOption {
+    /// Calls made before the step.
+    made: u64,
+}
 
 impl<L: Level> Case<L> for SetOption {
     type Input = IdKey;
     type Output = ();
 
     fn new(_: &mut Stage<L>) -> Self {
-        SetOption
+        SetOption { made: 0 }
     }
 
     fn prepare(&mut self, stage: &mut Stage<L>) -> IdKey {
+        self.made = stage.level.made();
         stage.choose()
     }
 
@@ -31,8 +35,9 @@ impl<L: Level> Case<L> for SetOption {
         stage.level.ask(id, request, Time::NEVER);
     }
 
-    /// That it was not refused is known already.
-    fn check(&mut self, _: &mut Stage<L>, (): ()) {}
+    fn check(&mut self, stage: &mut Stage<L>, (): ()) {
+        assert_eq!(stage.level.made(), self.made + 1, "one call");
+    }
 }
 
 /// One with private data (56 bytes), a change of state, and a deadline.

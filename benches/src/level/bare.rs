@@ -11,6 +11,7 @@ use super::{LIMITS, Level};
 pub struct Bare {
     core: Core,
     now: Time,
+    made: u64,
 }
 
 impl Bare {
@@ -22,6 +23,7 @@ impl Bare {
             let next = self.core.poll_call();
             let Some((token, call)) = &next else { return };
             black_box((call, self.core.call_data(*token)));
+            self.made += 1;
             self.core.handle_outcome(*token, Ok(())).expect("the call is known");
         }
     }
@@ -33,11 +35,15 @@ impl Level for Bare {
     const NAME: &'static str = "core";
 
     fn new() -> Self {
-        Bare { core: Core::new(LIMITS), now: Time::ZERO }
+        Bare { core: Core::new(LIMITS), now: Time::ZERO, made: 0 }
     }
 
     fn core(&self) -> &Core {
         &self.core
+    }
+
+    fn made(&self) -> u64 {
+        self.made
     }
 
     fn open(&mut self) -> ChannelKey {

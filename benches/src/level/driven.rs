@@ -39,6 +39,10 @@ impl Level for Driven {
         self.drive.core()
     }
 
+    fn made(&self) -> u64 {
+        self.drive.device().made
+    }
+
     fn open(&mut self) -> ChannelKey {
         self.drive.open_channel(Acks::Explicit).expect("room")
     }
@@ -131,6 +135,7 @@ fn done(progress: Progress) {
 #[derive(Debug, Default)]
 struct Willing {
     next: Option<RawEvent<'static>>,
+    made: u64,
 }
 
 impl Device for Willing {
@@ -145,6 +150,7 @@ impl Device for Willing {
     #[inline(always)]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         black_box((call, private_data));
+        self.made += 1;
         Ok(())
     }
 

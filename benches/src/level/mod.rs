@@ -26,6 +26,9 @@ pub trait Level: Sized {
     /// The core.
     fn core(&self) -> &Core;
 
+    /// How many calls have been made.
+    fn made(&self) -> u64;
+
     /// A channel with explicit acks.
     fn open(&mut self) -> ChannelKey;
 
