@@ -147,7 +147,8 @@ pub trait Cq {
     /// Readable when there are notifications.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Takes the notifications that have come, and returns how many.
+    /// Takes notifications that have come, one at least if any has, and returns how many. One that is left keeps the
+    /// descriptor readable, and the next call takes it.
     ///
     /// # Errors
     /// What the device says.

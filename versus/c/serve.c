@@ -62,7 +62,8 @@ static void complete(struct passive *passive)
 	ibv_ack_cq_events(cq, 1);
 	CHECK(ibv_req_notify_cq(cq, 0));
 	while (ibv_poll_cq(cq, 1, &wc) > 0) {
-		if (wc.status == IBV_WC_WR_FLUSH_ERR)
+		/* Of a QP that does not echo, or that is gone. */
+		if (!passive->echo || wc.qp_num != passive->echo->qp_num || wc.status == IBV_WC_WR_FLUSH_ERR)
 			continue;
 		CHECK(wc.status);
 		if (wc.wr_id & SENDS)
@@ -133,8 +134,11 @@ static void handle(struct passive *passive, struct rdma_cm_event *event)
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 		CHECK(rdma_disconnect(id));
-		if (id->qp)
+		if (id->qp) {
+			if (id->qp == passive->echo)
+				passive->echo = NULL;
 			rdma_destroy_qp(id);
+		}
 		CHECK(rdma_destroy_id(id));
 		passive->ended++;
 		break;

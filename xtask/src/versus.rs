@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use cmid_softroce::{Kernel, packages};
 
 use crate::context::{Context, output};
@@ -27,12 +27,33 @@ pub(crate) struct Arguments {
     /// Make the figures the recorded ones
     #[arg(long, conflicts_with = "quick")]
     record: bool,
-    /// Only these parts: counts, idle, latency
-    #[arg(long, value_name = "PART", value_delimiter = ',', conflicts_with = "record")]
-    parts: Vec<String>,
+    /// Only these parts
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', conflicts_with_all = ["quick", "record"])]
+    parts: Vec<Part>,
     /// The number of virtual CPUs. With two of them, ping-pongs that poll for completions are compared too
     #[arg(long, default_value_t = 1, value_name = "N")]
     smp: u32,
+}
+
+/// What is measured; the program in the VM has the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Instructions
+    Counts,
+    /// Wake-ups of drivers that have nothing to do
+    Idle,
+    /// Time per message
+    Latency,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Part::Counts => "counts",
+            Part::Idle => "idle",
+            Part::Latency => "latency",
+        }
+    }
 }
 
 /// The command: builds everything, runs it in the VM, and keeps the figures if that is asked for.
@@ -48,14 +69,19 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let directory = context.target().join("versus");
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     let figures = directory.join("figures.json");
+    // Those of an earlier run are never taken for this one's.
+    if figures.try_exists()? {
+        fs::remove_file(&figures).with_context(|| figures.display().to_string())?;
+    }
     let mut command = measure(context);
     command.extend(["--into".into(), figures.clone().into_os_string()]);
     if !arguments.parts.is_empty() {
-        command.extend(["--parts".into(), arguments.parts.join(",").into()]);
+        let parts: Vec<_> = arguments.parts.iter().map(|part| part.name()).collect();
+        command.extend(["--parts".into(), parts.join(",").into()]);
     }
     let measured = guest::run_with_cpus(context.kernel, LONG, arguments.smp, &command, vec![directory]);
-    if arguments.record {
-        // A limit that does not hold makes the figures no less true.
+    // They are written only when they are complete. A limit that does not hold makes them no less true.
+    if arguments.record && (measured.is_ok() || figures.try_exists()?) {
         fs::copy(&figures, context.root.join(RESULTS)).context(RESULTS)?;
     }
     measured

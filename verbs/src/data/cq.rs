@@ -2,13 +2,13 @@
 
 use core::fmt;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU32, Ordering};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
 
 use crate::channel::set_nonblocking;
+use crate::data::awaited::Awaited;
 use crate::data::seats::{Seating, Seats};
 use crate::data::{Completion, Context};
 use crate::errno;
@@ -21,8 +21,7 @@ use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_cq};
 pub struct Cq {
     inner: Arc<CqInner>,
     seating: Seating,
-    /// How often it was armed and no notification has been taken for that: at most so many are to come.
-    awaited: AtomicU32,
+    awaited: Awaited,
 }
 
 /// Destroyed when neither the handle nor a QP needs it any more.
@@ -60,7 +59,7 @@ impl Cq {
         let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.0.as_ptr(), 0) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         let inner = Arc::new(CqInner { seats: Seats::default(), raw, poll, request_notification, channel, context });
-        Ok(Cq { inner, seating: Seating::default(), awaited: AtomicU32::new(0) })
+        Ok(Cq { inner, seating: Seating::default(), awaited: Awaited::default() })
     }
 
     pub(crate) fn inner(&self) -> &Arc<CqInner> {
@@ -103,7 +102,7 @@ impl Cq {
     pub fn arm(&self) -> Result<(), Errno> {
         // SAFETY: the CQ is alive and the function is its provider's; 0 asks for any completion, not only solicited ones.
         errno::of_ibv(unsafe { (self.inner.request_notification)(self.inner.raw.as_ptr(), 0) })?;
-        self.awaited.fetch_add(1, Ordering::Relaxed);
+        self.awaited.armed();
         Ok(())
     }
 
@@ -114,37 +113,23 @@ impl Cq {
         unsafe { BorrowedFd::borrow_raw(self.inner.channel.raw_fd()) }
     }
 
-    /// Takes the notifications that are there and says how many; never waits (ibv_get_cq_event(3)).
+    /// Takes notifications that are there, one at least if there is any, and says how many; never waits
+    /// (ibv_get_cq_event(3)).
     ///
-    /// They are acked at once, so that destroying the CQ has nothing to wait for. One look is enough after [`Cq::arm`] was
-    /// called once: should a provider notify more often than it was asked to, the next call takes it.
+    /// They are acked at once, so that destroying the CQ has nothing to wait for. It does not look again after as many as
+    /// [`Cq::arm`] was called for. One may so be left, where the CQ was armed again before the last one was taken, or
+    /// where a provider notifies more often than it was asked to: it keeps the descriptor readable, and the next call
+    /// takes it.
     ///
     /// # Errors
     /// What reading the channel fails with, `EIO` on a device that is gone; never `EAGAIN`.
     pub fn take_notifications(&self) -> Result<u32, Errno> {
-        let mut taken = 0;
-        let result = loop {
-            match self.take_notification() {
-                Ok(true) => taken += 1,
-                Ok(false) => break Ok(taken),
-                Err(errno) => break Err(errno),
-            }
-            // Arming once makes one at most. To see that there is none would take a system call.
-            if !self.awaits_more() {
-                break Ok(taken);
-            }
-        };
+        let (taken, result) = self.awaited.take(|| self.take_notification());
         if taken > 0 {
             // SAFETY: the CQ is alive, and `taken` notifications of it were taken and not acked before.
             unsafe { ffi::ibv_ack_cq_events(self.inner.raw.as_ptr(), taken) };
         }
-        result
-    }
-
-    /// One has been taken: may there be another?
-    fn awaits_more(&self) -> bool {
-        let less = |awaited: u32| awaited.checked_sub(1);
-        self.awaited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok_and(|before| before > 1)
+        result.map(|()| taken)
     }
 
     fn take_notification(&self) -> Result<bool, Errno> {

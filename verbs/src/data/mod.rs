@@ -7,6 +7,7 @@
 //! again.
 
 mod ah;
+mod awaited;
 mod buffer;
 mod completion;
 mod context;

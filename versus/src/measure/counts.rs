@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use crate::job::Job;
 use crate::mark::PARTS;
-use crate::measure::callgrind::{self, Counts, Origin};
+use crate::measure::callgrind::{self, Counted, Counts, Origin};
 use crate::measure::process::{self, Server, words};
 use crate::measure::rows::{Figures, Row};
 use crate::measure::{ADDRESS, Programs};
@@ -23,12 +23,12 @@ struct Count {
 }
 
 const COUNTS: &[Count] = &[
-    Count { job: "qp-1:20", what: "a connection with a QP, one at a time", target: 1.05, limit: 3.2 },
-    Count { job: "qp-16:32", what: "a connection with a QP, 16 at once", target: 1.05, limit: 3.4 },
-    Count { job: "bare-1:20", what: "a connection without a QP, one at a time", target: 1.05, limit: 4.45 },
+    Count { job: "qp-1:20", what: "a connection with a QP, one at a time", target: 1.05, limit: 2.7 },
+    Count { job: "qp-16:32", what: "a connection with a QP, 16 at once", target: 1.05, limit: 2.8 },
+    Count { job: "bare-1:20", what: "a connection without a QP, one at a time", target: 1.05, limit: 3.56 },
     Count { job: "messages:50", what: "a message there and back, awaited by poll(2)", target: 1.05, limit: 1.5 },
-    Count { job: "write:3", what: "an RDMA write posted and polled", target: 1.02, limit: 1.3 },
-    Count { job: "send:3", what: "a receive and a send posted and both polled", target: 1.02, limit: 1.4 },
+    Count { job: "write:3", what: "an RDMA write posted and polled", target: 1.02, limit: 1.32 },
+    Count { job: "send:3", what: "a receive and a send posted and both polled", target: 1.02, limit: 1.42 },
 ];
 
 /// Connections accepted in each part.
@@ -72,28 +72,26 @@ pub(crate) fn passive(programs: &Programs, drivers: &[&str], port: &mut u16) -> 
     *port += 1;
     let job = Job::Serve { count: ACCEPTED };
     let theirs = words(&programs.c, &format!("{ADDRESS} {port} serve:{ACCEPTED}"));
-    let theirs = serve(programs, theirs, *port)?;
+    let theirs = serve(programs, &theirs, *port)?;
     let mut rows = Vec::new();
     for driver in drivers {
         *port += 1;
         let arguments = format!("jobs --driver {driver} {ADDRESS}:{port} serve:{ACCEPTED}");
-        let ours = serve(programs, words(&programs.ours, &arguments), *port)?;
+        let ours = serve(programs, &words(&programs.ours, &arguments), *port)?;
         let what = format!("instructions over C: a connection accepted, with a QP, one at a time, cmid-{driver}");
-        let count = Count { job: "serve", what: "", target: 1.05, limit: 4.0 };
+        let count = Count { job: "serve", what: "", target: 1.05, limit: 2.98 };
         rows.push(row(&count, what, job, part_counts(&ours, 0), part_counts(&theirs, 0)));
     }
     Ok(rows)
 }
 
 /// A server under callgrind, with the C program as its client.
-fn serve(programs: &Programs, server: Vec<OsString>, port: u16) -> Result<Vec<Counts>> {
+fn serve(programs: &Programs, server: &[OsString], port: u16) -> Result<Vec<Counts>> {
     let client = words(&programs.c, &format!("{ADDRESS} {port} qp-1:{ACCEPTED}"));
-    std::thread::scope(|scope| {
-        let counted = scope.spawn(move || callgrind::run(&server, PARTS as usize));
-        process::wait_for_listener(port)?;
-        process::run(&client)?;
-        counted.join().map_err(|_| anyhow::anyhow!("the thread that counts has panicked"))?
-    })
+    let mut server = Counted::start(server)?;
+    server.process.wait_for_listener(port)?;
+    process::run(&client)?;
+    server.end(PARTS as usize)
 }
 
 /// The parts of one job but the first.
@@ -105,16 +103,36 @@ fn row(count: &Count, what: String, job: Job, ours: Vec<Counts>, theirs: Vec<Cou
     let times = f64::from(job.times());
     let pairs = ours.iter().zip(&theirs);
     let pairs = pairs.map(|(ours, theirs)| [ours.total() as f64 / times, theirs.total() as f64 / times]).collect();
-    let note = format!("ours: {}; C: {}", shares(&ours, times), shares(&theirs, times));
+    let mut note = format!("ours: {}; C: {}", shares(&ours, times), shares(&theirs, times));
+    if let Some(why) = why(job) {
+        note = format!("{note}. {why}");
+    }
     let (figures, limit) = (Figures::Pairs(pairs), Some(count.limit));
     Row {
         what,
         unit: "instructions",
         target: Some(count.target),
-        exact: !matches!(job, Job::Messages { .. }),
+        // Counted, but no two parts need to be equal: how many events there are at a wake-up depends on the time.
+        exact: false,
         figures,
         note: Some(note),
         limit,
+    }
+}
+
+/// Where the excess is.
+fn why(job: Job) -> Option<&'static str> {
+    match job {
+        Job::Writes { .. } | Job::Sends { .. } => Some(
+            "Part of the excess is the measuring program's own (program); verbs is the accounting of work requests in \
+             flight, which is what pins an MR.",
+        ),
+        Job::Serve { .. } | Job::Connections { .. } => Some(
+            "What C's program does not have is the core, with two lists, a deadline and a key for each id, and in verbs \
+             the copy of each event. librdmacm's share is above C's where one event comes at a wake-up, and nearly C's \
+             where many do: the excess goes with wake-ups, not with calls for a connection.",
+        ),
+        Job::Messages { .. } => None,
     }
 }
 

@@ -3,17 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::measure::process::{self, Server, words};
 use crate::measure::rows::{Figures, Row};
 use crate::measure::{ADDRESS, Programs};
 
-/// How often each is run.
+/// How often each is run: ping-pongs, and rping, whose runs are long.
 const PAIRS: u16 = 15;
-/// rping tells no time: a short run is subtracted from a long one, and with it all that is not a ping.
+const RPING_PAIRS: u16 = 9;
+/// rping tells no time: a short run is subtracted from a long one, and with it all that is not a ping. The difference
+/// takes several times as long as what starting and ending a program differs by.
 const SHORT: u32 = 50;
-const LONG: u32 = 250;
+const LONG: u32 = 850;
 /// Bytes in each message.
 const SIZE: u32 = 64;
 /// Messages of a ping-pong.
@@ -22,8 +24,12 @@ const ITERS: u32 = 400;
 /// Our rping against rdma-core's, client and server alike.
 pub(crate) fn rping(programs: &Programs, driver: &str, port: &mut u16) -> Result<Row> {
     let (ours, theirs) = (format!("--device verbs --driver {driver} "), String::new());
-    let pairs =
-        pairs(port, |port| per_ping(&programs.rping, &ours, port), |port| per_ping(Path::new("rping"), &theirs, port))?;
+    let pairs = pairs(
+        RPING_PAIRS,
+        port,
+        |port| per_ping(&programs.rping, &ours, port),
+        |port| per_ping(Path::new("rping"), &theirs, port),
+    )?;
     let what = format!("a ping of {SIZE} bytes: cmid's rping on cmid-{driver} over rdma-core's");
     Ok(Row { figures: Figures::Pairs(pairs), ..row(what) })
 }
@@ -41,6 +47,7 @@ fn per_ping(program: &Path, options: &str, port: &mut u16) -> Result<f64> {
         Ok::<_, anyhow::Error>(span.as_secs_f64())
     };
     let (short, long) = (timed(SHORT)?, timed(LONG)?);
+    ensure!(long > short, "{LONG} pings took {long} s, no longer than {SHORT}, which took {short} s");
     Ok((long - short) * 1e6 / f64::from(LONG - SHORT))
 }
 
@@ -48,6 +55,7 @@ fn per_ping(program: &Path, options: &str, port: &mut u16) -> Result<f64> {
 pub(crate) fn pingpong(programs: &Programs, events: bool, port: &mut u16) -> Result<Row> {
     let mode = if events { "-e" } else { "" };
     let pairs = pairs(
+        PAIRS,
         port,
         |port| {
             *port += 1;
@@ -84,6 +92,7 @@ fn per_iteration(said: &str) -> Result<f64> {
 
 /// Takes ours and theirs in turn; who is first alternates.
 fn pairs(
+    count: u16,
     port: &mut u16,
     mut ours: impl FnMut(&mut u16) -> Result<f64>,
     mut theirs: impl FnMut(&mut u16) -> Result<f64>,
@@ -100,7 +109,7 @@ fn pairs(
             Ok([ours(port)?, theirs])
         }
     };
-    (0..PAIRS).map(pair).collect()
+    (0..count).map(pair).collect()
 }
 
 fn row(what: String) -> Row {
@@ -126,7 +135,7 @@ mod tests {
             order.borrow_mut().push(name);
             Ok(value)
         };
-        let taken = pairs(&mut 0, |_| note('o', 2.0), |_| note('t', 1.0)).unwrap();
+        let taken = pairs(PAIRS, &mut 0, |_| note('o', 2.0), |_| note('t', 1.0)).unwrap();
         assert!(taken.iter().all(|pair| *pair == [2.0, 1.0]));
         assert_eq!(order.borrow()[2..6], ['o', 't', 't', 'o']);
     }

@@ -9,8 +9,8 @@ mod rows;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
-use clap::Args;
+use anyhow::{Context as _, Result, ensure};
+use clap::{Args, ValueEnum};
 
 use crate::measure::rows::{Row, section};
 
@@ -30,12 +30,23 @@ pub(crate) struct Arguments {
     /// Only what is exact and guards a limit
     #[arg(long)]
     quick: bool,
-    /// Only these parts: counts, idle, latency
-    #[arg(long, value_delimiter = ',', default_value = "counts,idle,latency")]
-    parts: Vec<String>,
+    /// Only these parts
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_value = "counts,idle,latency")]
+    parts: Vec<Part>,
     /// Where the figures go
     #[arg(long, value_name = "FILE")]
     into: Option<PathBuf>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Instructions.
+    Counts,
+    /// Wake-ups of drivers that have nothing to do.
+    Idle,
+    /// Time per message.
+    Latency,
 }
 
 /// The programs that are compared.
@@ -48,46 +59,59 @@ struct Programs {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let Arguments { c, rping, quick, parts, into } = arguments;
     let programs = Programs { ours: std::env::current_exe()?, c: c.clone(), rping: rping.clone() };
-    let has = |part: &str| parts.iter().any(|asked| asked == part);
+    let cpus = std::thread::available_parallelism()?.get();
     let drivers: &[&str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
     let (mut port, mut rows) = (FIRST_PORT, Vec::new());
-    // Written after each part: what has been measured is kept whatever becomes of the rest.
+    // Told at once: what has been measured is seen whatever becomes of the rest.
     let mut add = |more: Vec<Row>| {
         for row in &more {
             println!("{}", row.told());
         }
         rows.extend(more);
-        write(into.as_deref(), &rows)
     };
-    if has("idle") {
-        add(idle::rows(&mut port)?)?;
+    if parts.contains(&Part::Idle) {
+        add(idle::rows(&mut port)?);
     }
-    if has("counts") {
-        add(counts::active(&programs, drivers, &mut port)?)?;
+    if parts.contains(&Part::Counts) {
+        add(counts::active(&programs, drivers, &mut port)?);
         if !quick {
-            add(counts::passive(&programs, drivers, &mut port)?)?;
+            add(counts::passive(&programs, drivers, &mut port)?);
         }
     }
-    if has("latency") && !quick {
-        add(vec![latency::pingpong(&programs, true, &mut port)?])?;
+    if parts.contains(&Part::Latency) && !quick {
+        add(vec![latency::pingpong(&programs, true, &mut port)?]);
         // Two that poll want two processors.
-        if std::thread::available_parallelism()?.get() > 1 {
-            add(vec![latency::pingpong(&programs, false, &mut port)?])?;
+        if cpus > 1 {
+            add(vec![latency::pingpong(&programs, false, &mut port)?]);
         }
         for driver in ["epoll", "mio", "blocking"] {
-            add(vec![latency::rping(&programs, driver, &mut port)?])?;
+            add(vec![latency::rping(&programs, driver, &mut port)?]);
         }
+    }
+    ensure!(!rows.is_empty(), "nothing is measured: --quick leaves latency out");
+    if let Some(file) = into {
+        write(file, &about(cpus), &rows)?;
     }
     counts::hold(&rows)
 }
 
-fn write(into: Option<&Path>, rows: &[Row]) -> Result<()> {
-    let Some(file) = into else { return Ok(()) };
-    let text = serde_json::to_string_pretty(&section(TITLE, ABOUT, rows))?;
-    std::fs::write(file, text + "\n").with_context(|| file.display().to_string())
+/// Only what is complete: that the file is there says so.
+fn write(file: &Path, about: &str, rows: &[Row]) -> Result<()> {
+    let text = serde_json::to_string_pretty(&section(TITLE, about, rows))?;
+    let unfinished = file.with_extension("unfinished");
+    std::fs::write(&unfinished, text + "\n").with_context(|| unfinished.display().to_string())?;
+    std::fs::rename(&unfinished, file).with_context(|| file.display().to_string())
 }
 
 const TITLE: &str = "Against C";
-const ABOUT: &str = "`cargo xtask versus`: soft-RoCE in the VM, one virtual CPU, without KVM. Instructions in user space are \
-callgrind's; ours and C's (`versus/c/`, `cc -O2`) are counted for the same number of iterations, after a first part for warming \
-up, which is not counted. Under valgrind the clock is a system call and not a function of the vDSO.";
+
+fn about(cpus: usize) -> String {
+    let cpus = if cpus == 1 { "one virtual CPU".to_owned() } else { format!("{cpus} virtual CPUs") };
+    format!(
+        "`cargo xtask versus`: soft-RoCE in the VM, {cpus}, without KVM. Both sides are release builds, C's `cc -O2` \
+         (`versus/c/`), cmid's without link-time optimisation, unlike the core's own tables. Instructions in user space \
+         are callgrind's, counted for the same number of iterations on both sides, after a first part for warming up, \
+         which is not counted; they vary a little with the time, and the ratios' spread is shown. Under valgrind the \
+         clock is a system call and not a function of the vDSO."
+    )
+}
