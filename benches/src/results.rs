@@ -13,6 +13,7 @@ use crate::memory::{Allocations, Bytes};
 
 /// What the core costs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct OfCore {
     /// Instructions of a step.
     pub instructions: Counts,

@@ -47,7 +47,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     pub(crate) device: DeviceName,
     /// How many simulated hosts the clients run on, with the driver `virtual`; a host has ports for 28,232 connections
-    /// at once. By default one for each 25,000.
+    /// at once. By default one for each 25,000. They share what is under way at once, so there are no more hosts than that;
+    /// phase follows phase on each host by itself.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100), value_name = "H")]
     pub(crate) hosts: Option<u64>,
     /// After how many connections the simulated server goes, if not after all of them.

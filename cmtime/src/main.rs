@@ -2,8 +2,8 @@
 //! `cmtime --device verbs -b ADDRESS` for a server and `cmtime --device verbs -s ADDRESS -c 1000` for its client.
 //!
 //! Many connections go through their phases, and each phase is measured. Between the two sides there is nothing but the
-//! connections, so either can be that of cmtime as rdma-core had it until its version 50 (Debian 12 has 44). Newer ones
-//! first meet over TCP, which this one does not speak.
+//! connections, so either can be that of cmtime as rdma-core had it before its version 50 (Debian 12 has 44). Newer
+//! ones first meet over TCP, which this one does not speak.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -12,6 +12,7 @@ mod args;
 mod carrier;
 mod client;
 mod equipment;
+mod histogram;
 mod on_epoll;
 mod on_mio;
 mod on_sim;
@@ -35,7 +36,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Args, DeviceName, DriverName, Plan, Role};
 use crate::report::{Report, is_virtual, print_served};
-use crate::side::Outcome;
+use crate::side::{Alone, Outcome};
 use crate::tally::Tally;
 
 fn main() -> Result<()> {
@@ -53,11 +54,12 @@ fn run_on<D: DataPath>(
     role: Role,
     plan: Plan,
     bar: ProgressBar,
+    alone: &Alone,
     ready: impl FnOnce(),
 ) -> Result<Outcome> {
     match driver {
-        DriverName::Mio => on_mio::run(device, role, plan, bar, ready),
-        DriverName::Epoll => on_epoll::run(device, role, plan, bar, ready),
+        DriverName::Mio => on_mio::run(device, role, plan, bar, alone, ready),
+        DriverName::Epoll => on_epoll::run(device, role, plan, bar, alone, ready),
         DriverName::Virtual => bail!("virtual time is the simulator's only"),
     }
 }
@@ -113,7 +115,7 @@ fn on_verbs(args: &Args) -> Result<()> {
         None => Role::Server((args.bind.unwrap_or(any), args.port).into()),
     };
     let (bar, begin) = (if args.server.is_some() { bar(args) } else { ProgressBar::hidden() }, Instant::now());
-    let outcome = run_on(args.driver, device, role, args.plan(), bar.clone(), || {})?;
+    let outcome = run_on(args.driver, device, role, args.plan(), bar.clone(), &Alone::default(), || {})?;
     bar.finish_and_clear();
     match outcome {
         Outcome::Client(tally) => conclude(args, &tally, begin.elapsed()),

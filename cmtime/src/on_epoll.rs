@@ -8,9 +8,9 @@ use cmid_epoll::{Config, Epoll};
 use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};
-use crate::side::{Deadline, Outcome, Side};
+use crate::side::{Alone, Deadline, Outcome, Side};
 
-/// How long it sleeps before it looks at the deadline.
+/// How long it sleeps before it looks at the deadline, and whether it is alone.
 const SLICE: Duration = Duration::from_millis(500);
 
 /// `ready` is called when a server listens, and a client has begun.
@@ -19,6 +19,7 @@ pub(crate) fn run<D: DataPath>(
     role: Role,
     plan: Plan,
     bar: ProgressBar,
+    alone: &Alone,
     ready: impl FnOnce(),
 ) -> Result<Outcome> {
     let deadline = Deadline::of(&plan);
@@ -26,8 +27,11 @@ pub(crate) fn run<D: DataPath>(
     let mut side = Side::begin(driver.drive(), role, plan, bar)?;
     ready();
     while !side.is_over() && !deadline.is_past() {
+        let alone = alone.is_told();
         driver.wait(Some(SLICE))?;
-        side.advance(driver.drive())?;
+        if !side.advance(driver.drive()) && alone {
+            break;
+        }
     }
     Ok(side.conclude(driver.drive()))
 }

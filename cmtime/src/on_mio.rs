@@ -10,9 +10,9 @@ use indicatif::ProgressBar;
 use mio::{Events, Poll};
 
 use crate::args::{Plan, Role};
-use crate::side::{Deadline, Outcome, Side};
+use crate::side::{Alone, Deadline, Outcome, Side};
 
-/// How long it sleeps before it looks at the deadline.
+/// How long it sleeps before it looks at the deadline, and whether it is alone.
 const SLICE: Duration = Duration::from_millis(500);
 
 /// `ready` is called when a server listens, and a client has begun.
@@ -21,6 +21,7 @@ pub(crate) fn run<D: DataPath>(
     role: Role,
     plan: Plan,
     bar: ProgressBar,
+    alone: &Alone,
     ready: impl FnOnce(),
 ) -> Result<Outcome> {
     let deadline = Deadline::of(&plan);
@@ -31,6 +32,7 @@ pub(crate) fn run<D: DataPath>(
     let mut side = Side::begin(driver.drive(), role, plan, bar)?;
     ready();
     while !side.is_over() && !deadline.is_past() {
+        let alone = alone.is_told();
         match poll.poll(&mut events, driver.timeout(Some(SLICE))) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
             Ok(()) | Err(_) => {}
@@ -39,7 +41,9 @@ pub(crate) fn run<D: DataPath>(
             driver.handle(event);
         }
         let _look = driver.turn();
-        side.advance(driver.drive())?;
+        if !side.advance(driver.drive()) && alone {
+            break;
+        }
     }
     Ok(side.conclude(driver.drive()))
 }

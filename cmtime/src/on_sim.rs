@@ -1,6 +1,7 @@
 //! Both sides on the simulator in real time, each on the driver, in a thread of its own.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -10,7 +11,7 @@ use indicatif::ProgressBar;
 
 use crate::args::{DriverName, Plan, Role};
 use crate::run_on;
-use crate::side::Outcome;
+use crate::side::{Alone, Outcome};
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -31,21 +32,22 @@ pub(crate) fn run(
     let address = SocketAddr::new(SERVER, port);
     let server_plan = Plan { connections: serves, ..plan };
     let (listens, listening) = channel();
+    let alone = Arc::new(Alone::default());
+    let servers = Arc::clone(&alone);
     let server = thread::Builder::new().name("server".into()).spawn(move || {
         let ready = move || {
             // The client waits for it.
             let _ = listens.send(());
         };
-        run_on(driver, server_device, Role::Server(address), server_plan, ProgressBar::hidden(), ready)
+        run_on(driver, server_device, Role::Server(address), server_plan, ProgressBar::hidden(), &servers, ready)
     })?;
     // If it does not listen it says why.
-    let client = listening
-        .recv()
-        .map(|()| run_on(driver, client_device, Role::Client(address), plan, bar.clone(), || {}).context("client"));
-    if let Ok(Err(error)) = client {
-        // The server may wait for its client until its deadline.
-        return Err(error);
-    }
+    let client = listening.recv().map(|()| {
+        let role = Role::Client(address);
+        run_on(driver, client_device, role, plan, bar.clone(), &Alone::default(), || {}).context("client")
+    });
+    // Whatever it has come to: the server need not wait for more.
+    alone.tell();
     let served = server.join().map_err(|_| anyhow!("the server panicked"))?.context("server")?;
     let client = client.context("the server does not listen")??;
     Ok((vec![client], served))

@@ -6,6 +6,8 @@ use anyhow::Result;
 use cmid_proto::Time;
 use hdrhistogram::Histogram;
 
+use crate::histogram::Bar;
+
 /// What a client does with a connection, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -92,6 +94,19 @@ impl Times {
         self.span.map_or(Duration::ZERO, |(begin, end)| end.since(begin))
     }
 
+    /// How many took how long: a bar for each power of two that there is.
+    pub(crate) fn histogram(&self) -> Vec<Bar> {
+        let mut bars: Vec<Bar> = Vec::new();
+        for step in self.each.iter_recorded() {
+            let (bar, count) = (Bar::of(step.value_iterated_to()), step.count_since_last_iteration());
+            match bars.last_mut() {
+                Some(last) if last.from_ns == bar.from_ns => last.count += count,
+                _ => bars.push(Bar { count, ..bar }),
+            }
+        }
+        bars
+    }
+
     /// Minimum, median, 99th percentile and maximum.
     pub(crate) fn quantiles(&self) -> [Duration; 4] {
         let each = &self.each;
@@ -120,6 +135,17 @@ mod tests {
     fn nothing_takes_no_time() {
         let times = Times::new().unwrap();
         assert_eq!((times.total(), times.quantiles()), (Duration::ZERO, [Duration::ZERO; 4]));
+        assert!(times.histogram().is_empty());
+    }
+
+    #[test]
+    fn the_bars_count_everything_once() {
+        let mut times = Times::new().unwrap();
+        for took in [0, 1, 2, 3, 1_000, 1_023, 1_024, 2_047, 5_000_000_000] {
+            times.note(Time(7), Time(7 + took));
+        }
+        let bars: Vec<_> = times.histogram().iter().map(|bar| (bar.from_ns, bar.count)).collect();
+        assert_eq!(bars, [(0, 1), (1, 1), (2, 2), (512, 2), (1024, 2), (1 << 32, 1)]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::args::{Args, DriverName};
+use crate::histogram::{self, Bar};
 use crate::phase::{Phase, Times};
 use crate::server::Served;
 use crate::tally::{Tally, rate};
@@ -46,6 +47,7 @@ struct Line {
     median_us: f64,
     p99_us: f64,
     max_us: f64,
+    histogram: Vec<Bar>,
 }
 
 impl Line {
@@ -53,7 +55,8 @@ impl Line {
         let us = |time: Duration| time.as_nanos() as f64 / 1e3;
         let [min, median, p99, max] = times.quantiles().map(us);
         let total_ms = us(times.total()) / 1e3;
-        Line { name, count: times.count(), total_ms, min_us: min, median_us: median, p99_us: p99, max_us: max }
+        let (count, histogram) = (times.count(), times.histogram());
+        Line { name, count, total_ms, min_us: min, median_us: median, p99_us: p99, max_us: max, histogram }
     }
 }
 
@@ -104,6 +107,10 @@ impl Report {
                 line.max_us
             );
         }
+        let steps: Vec<_> = self.phases.iter().map(|line| (line.name, line.histogram.as_slice())).collect();
+        for line in histogram::text(&steps) {
+            say!("{line}");
+        }
         say!(
             "{} of {} connections finished; {:.0} connected per second, {:.0} from creation to destruction",
             self.finished,
@@ -134,6 +141,9 @@ pub(crate) fn print_served(served: &Served) {
     say!("{} connections came and went", served.ended);
     for (why, count) in &served.failed {
         say!("{count} failed: {why}");
+    }
+    if let Some(why) = &served.lost {
+        say!("it listened no longer: {why}");
     }
     if served.unfinished > 0 {
         say!("{} were not over at the end", served.unfinished);

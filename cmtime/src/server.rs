@@ -24,6 +24,8 @@ pub(crate) struct Served {
     pub(crate) failed: std::collections::BTreeMap<String, u64>,
     /// Connections that were under way at the deadline.
     pub(crate) unfinished: u64,
+    /// Why it listens no longer.
+    pub(crate) lost: Option<String>,
 }
 
 impl Served {
@@ -55,7 +57,7 @@ impl<W: Carrier> Server<W> {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.served.over() >= self.plan.connections
+        self.served.lost.is_some() || self.served.over() >= self.plan.connections
     }
 
     /// Stops listening, and tells what came of it.
@@ -121,6 +123,8 @@ impl<W: Carrier> Server<W> {
             // Where it cannot be taken off, the end of the id takes it off. What cannot be destroyed stays until the device goes.
             let _ = Equipment::detach(drive, id, qp);
             let _ = drive.destroy(id, drive.within(self.plan.patience));
+        } else if id == self.listener {
+            self.served.lost = Some(reason);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Either side, for loops that do not care which.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::Result;
@@ -40,10 +41,10 @@ impl<W: Carrier> Side<W> {
     }
 
     /// Takes every event that is there, and does what follows. True if there was one.
-    pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> Result<bool> {
+    pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
         match self {
             Side::Client(client) => client.advance(drive),
-            Side::Server(server) => Ok(server.advance(drive)),
+            Side::Server(server) => server.advance(drive),
         }
     }
 
@@ -52,6 +53,21 @@ impl<W: Carrier> Side<W> {
             Side::Client(client) => Outcome::Client(Box::new(client.conclude())),
             Side::Server(server) => Outcome::Server(server.conclude(drive)),
         }
+    }
+}
+
+/// Whether nobody is left who could end what a side waits for. To be told by who runs both sides; a side that is alone
+/// stops once it has nothing more to do.
+#[derive(Debug, Default)]
+pub(crate) struct Alone(AtomicBool);
+
+impl Alone {
+    pub(crate) fn tell(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.load(Ordering::Acquire)
     }
 }
 

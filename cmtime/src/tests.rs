@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 
 use crate::args::{DriverName, Plan, Role};
 use crate::run_on;
-use crate::side::Outcome;
+use crate::side::{Alone, Outcome};
 use crate::tally::Tally;
 
 const PLAN: Plan = Plan {
@@ -28,7 +28,8 @@ fn run(driver: DriverName, server: &str, plan: Plan) -> Tally {
     let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
     let (client, _other) = (fabric.host(&[one]), fabric.host(&[other]));
     let server: SocketAddr = server.parse().unwrap();
-    match run_on(driver, client.device(), Role::Client(server), plan, ProgressBar::hidden(), || {}).unwrap() {
+    let role = Role::Client(server);
+    match run_on(driver, client.device(), role, plan, ProgressBar::hidden(), &Alone::default(), || {}).unwrap() {
         Outcome::Client(tally) => *tally,
         Outcome::Server(_) => panic!("a client is no server"),
     }
@@ -75,4 +76,22 @@ fn the_deadline() {
         assert_eq!((tally.unfinished, tally.never_begun, tally.failures(), tally.finished()), (3, 5, 0, 0));
     }
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
+/// Nobody can connect any more, so there is nothing to wait for.
+#[test]
+fn the_device_of_a_server_goes() {
+    let plan = Plan { deadline: Duration::from_secs(600), ..PLAN };
+    for driver in [DriverName::Mio, DriverName::Epoll] {
+        let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+        let ip: IpAddr = "10.0.0.2".parse().unwrap();
+        let host = fabric.host(&[ip]);
+        let (role, alone) = (Role::Server((ip, 7471).into()), Alone::default());
+        let begin = Instant::now();
+        let ended =
+            run_on(driver, host.device(), role, plan, ProgressBar::hidden(), &alone, || host.remove_device()).unwrap();
+        let Outcome::Server(served) = ended else { panic!("a server is no client") };
+        assert_eq!((served.ended, served.lost.as_deref()), (0, Some("DEVICE_REMOVAL with status 0")));
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    }
 }

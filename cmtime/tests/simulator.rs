@@ -1,6 +1,7 @@
 //! The program on the simulated fabric, with each driver.
 
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -38,6 +39,9 @@ fn every_connection_is_counted_once_in_each_phase() {
             assert_eq!(phases.len(), if rest.first() == Some(&"-b") { 10 } else { 9 }, "{driver} {rest:?}: {said}");
             for phase in phases {
                 assert_eq!(phase["count"].as_u64(), Some(50), "{driver} {rest:?}: {phase}");
+                let bars = phase["histogram"].as_array().into_iter().flatten();
+                let in_bars: u64 = bars.filter_map(|bar| bar["count"].as_u64()).sum();
+                assert_eq!(in_bars, 50, "{driver} {rest:?}: {phase}");
             }
         }
     }
@@ -49,6 +53,10 @@ fn the_table_names_the_phases() {
     assert!(succeeded, "{said}");
     for phase in ["create id", "resolve addr", "resolve route", "create qp", "connect", "disconnect", "destroy"] {
         assert!(said.lines().any(|line| line.starts_with(phase)), "no {phase}: {said}");
+    }
+    for phase in ["connect", "whole life"] {
+        let bars = |line: &str| line.starts_with(phase) && line.contains('|') && line.contains('█');
+        assert!(said.lines().any(bars), "no histogram of {phase}: {said}");
     }
     assert!(said.contains("3 of 3 connections finished") && said.contains("3 connections came and went"), "{said}");
 }
@@ -66,6 +74,17 @@ fn a_server_that_goes_away() {
         assert_eq!((finished + failures(&told), counted(&told)), (30, 30), "{driver}: {said}");
         assert!(said.contains("connect: REJECTED with status 8"), "{driver}: {said}");
         assert!(said.contains("not all connections have finished"), "{driver}: {said}");
+    }
+}
+
+/// A server that has had fewer than it waits for ends with its client.
+#[test]
+fn a_client_that_is_done_first() {
+    for driver in ["mio", "epoll", "virtual"] {
+        let begin = Instant::now();
+        let (succeeded, said) = cmtime(&["--driver", driver, "-c", "5", "--serves", "8"]);
+        assert!(succeeded && said.contains("5 connections came and went"), "{driver}: {said}");
+        assert!(begin.elapsed() < Duration::from_secs(60), "{driver}: {:?}", begin.elapsed());
     }
 }
 

@@ -23,14 +23,15 @@ impl Alarm {
         Ok(Alarm { timer, set: Time::NEVER })
     }
 
-    /// Readable at `due`, and perhaps once before: where it is set to an earlier time that is still to come, that one stays.
-    /// For who waits and looks again: deadlines mostly move on, each by a system call otherwise.
+    /// Readable from `due` on, or from an earlier time: where it is set to one that is still to come at `present`, that
+    /// stays, unless nothing is due at all. For who waits, looks again and sets it anew once the earlier time has passed:
+    /// deadlines mostly move on, each by a system call otherwise.
     pub(crate) fn set_by(&mut self, due: Time, present: Time) -> Result<(), Errno> {
         let waits = self.set > present && self.set < due;
         if waits && due != Time::NEVER { Ok(()) } else { self.set(due) }
     }
 
-    /// Readable from `due` on; never for [`Time::NEVER`]. Setting it again makes it unreadable until then.
+    /// Readable from `due` on; never for [`Time::NEVER`]. Setting it to another time makes it unreadable until then.
     pub(crate) fn set(&mut self, due: Time) -> Result<(), Errno> {
         if due == self.set {
             return Ok(());
@@ -54,5 +55,83 @@ impl Alarm {
 impl AsFd for Alarm {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.timer.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    use super::*;
+    use crate::clock::now;
+
+    /// What never comes in a test, also on a busy machine.
+    const FAR: Duration = Duration::from_secs(3600);
+
+    fn rings_within(alarm: &Alarm, span: Duration) -> bool {
+        let timeout = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: i64::from(span.subsec_nanos()) };
+        poll(&mut [PollFd::new(alarm, PollFlags::IN)], Some(&timeout)).unwrap() == 1
+    }
+
+    fn rings(alarm: &Alarm) -> bool {
+        rings_within(alarm, Duration::from_secs(20))
+    }
+
+    fn is_silent(alarm: &Alarm) -> bool {
+        !rings_within(alarm, Duration::from_millis(50))
+    }
+
+    #[test]
+    fn a_nearer_deadline_after_a_later_one() {
+        let (mut alarm, begin) = (Alarm::new().unwrap(), now());
+        alarm.set_by(begin.after(FAR), begin).unwrap();
+        assert!(is_silent(&alarm));
+        let near = now().after(Duration::from_millis(20));
+        alarm.set_by(near, now()).unwrap();
+        assert_eq!(alarm.set, near);
+        assert!(rings(&alarm) && now() >= near);
+    }
+
+    /// The earlier time stays until it has passed; from then on the later one counts.
+    #[test]
+    fn a_deadline_that_moves_on() {
+        let (mut alarm, begin) = (Alarm::new().unwrap(), now());
+        let near = begin.after(Duration::from_millis(20));
+        alarm.set_by(near, begin).unwrap();
+        alarm.set_by(begin.after(FAR), begin).unwrap();
+        assert_eq!(alarm.set, near);
+        assert!(rings(&alarm) && now() >= near);
+        alarm.set_by(begin.after(FAR), now()).unwrap();
+        assert_eq!(alarm.set, begin.after(FAR));
+        assert!(is_silent(&alarm));
+    }
+
+    #[test]
+    fn nothing_is_due_any_more() {
+        let (mut alarm, begin) = (Alarm::new().unwrap(), now());
+        alarm.set_by(begin.after(Duration::from_millis(20)), begin).unwrap();
+        alarm.set_by(Time::NEVER, begin).unwrap();
+        assert_eq!(alarm.set, Time::NEVER);
+        assert!(is_silent(&alarm));
+        let near = now().after(Duration::from_millis(20));
+        alarm.set_by(near, now()).unwrap();
+        assert!(rings(&alarm) && now() >= near);
+    }
+
+    /// What is due already rings at once, and for as long as it is due.
+    #[test]
+    fn a_deadline_in_the_past() {
+        let (mut alarm, begin) = (Alarm::new().unwrap(), now());
+        alarm.set_by(begin.after(FAR), begin).unwrap();
+        for _ in 0..2 {
+            alarm.set_by(begin, now()).unwrap();
+            assert!(rings(&alarm));
+        }
+        alarm.set_by(Time::ZERO, now()).unwrap();
+        assert!(rings(&alarm));
+        alarm.set(now().after(FAR)).unwrap();
+        assert!(is_silent(&alarm));
     }
 }

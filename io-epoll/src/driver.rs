@@ -140,7 +140,9 @@ impl<D: Pollable> Epoll<D> {
     }
 }
 
-/// Readable when a [turn](Epoll::turn) would do something: a channel is readable or a deadline has come.
+/// Readable when a [turn](Epoll::turn) would do something: a channel is readable, a deadline has come, or the last turn
+/// has left work. After a [wait](Epoll::wait) it may become readable for a deadline that has moved on, too; a turn, which
+/// then finds nothing to do, sets that right.
 impl<D: Pollable> AsFd for Epoll<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.drive.device().poller().as_fd()

@@ -2,15 +2,15 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
 use cmid_softroce::{Kernel, Options};
-use std::time::Duration;
 
 use crate::cmtime_results::{self, Simulated};
 use crate::context::{Context, output};
-use crate::host;
+use crate::{guest, host};
 
 /// The VM's device without a network.
 const ADDRESS: &str = "10.99.0.1";
@@ -81,8 +81,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
         writable: vec![directory.clone()],
         ..Options::default()
     };
-    let status = cmid_softroce::run(&options, &command)?;
-    anyhow::ensure!(status == 0, "in the VM: exit status {status}");
+    guest::run_with(&options, &command)?;
 
     let came_out = fs::read_to_string(directory.join("cmtime.txt")).context("what came out in the VM")?;
     let section = cmtime_results::section(
@@ -95,7 +94,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let path = context.root.join(RESULTS);
     fs::create_dir_all(path.parent().context("no folder")?)?;
     fs::write(&path, format!("{section:#}\n")).with_context(|| path.display().to_string())?;
-    println!("{}", cmtime_results::summary(&section));
+    println!("{}", cmtime_results::summary(&section)?);
     println!("written to {RESULTS}");
     Ok(())
 }

@@ -63,6 +63,8 @@ impl Run {
 /// What the runs in the VM said, in their order.
 #[derive(Debug, Default)]
 struct CameOut {
+    /// Of the rdma-core that theirs is of.
+    version: String,
     ours: Vec<Run>,
     theirs: Vec<Run>,
     by_in_flight: BTreeMap<u64, Vec<Run>>,
@@ -71,6 +73,8 @@ struct CameOut {
 fn read(text: &str, connections: u64) -> Result<CameOut> {
     let mut came_out = CameOut::default();
     let mut lines = text.lines().peekable();
+    let version = lines.next().and_then(|line| line.strip_prefix("rdma-core "));
+    came_out.version = version.context("which rdma-core?")?.to_owned();
     while let Some(line) = lines.next() {
         if line == "theirs" {
             let mut table = Vec::new();
@@ -107,15 +111,14 @@ pub(crate) fn section(
         let pairs: Option<Vec<_>> = pairs.map(|(ours, theirs)| Some([figure(ours)?, figure(theirs)?])).collect();
         Ok(json!(pairs.context("a phase is missing")?))
     };
-    let row = |what: String, unit: &str, target: Value, pairs: Value| json!({ "what": what, "unit": unit, "target": target, "exact": false, "pairs": pairs, "note": null });
     let mut rows = vec![
-        row(
+        compared(
             format!("{connections} connections at once, from creation to destruction"),
             "connections/s",
             json!({ "at_least": 1.0 }),
             pairs(&|run| Some(run.per_second))?,
         ),
-        row(
+        compared(
             format!("{connections} connections at once, until all are connected"),
             "connections/s",
             json!({ "at_least": 1.0 }),
@@ -124,33 +127,28 @@ pub(crate) fn section(
     ];
     for phase in PHASES {
         let each = pairs(&|run| run.phases.get(phase).map(|total| total * 1e3 / connections as f64))?;
-        rows.push(row(format!("the phase \"{phase}\", per connection"), "µs", Value::Null, each));
+        rows.push(compared(format!("the phase \"{phase}\", per connection"), "µs", Value::Null, each));
     }
-    let mut points = Vec::new();
-    for (most, runs) in &came_out.by_in_flight {
-        let figures: Vec<f64> = runs.iter().map(|run| run.per_second).collect();
-        points.push(json!([most, median(&figures)]));
-        let what = format!("ours with {most} connections in flight, each on its own");
-        rows.push(json!({ "what": what, "unit": "connections/s", "target": null, "exact": false, "figures": figures, "note": null }));
-    }
-    let theirs: Vec<f64> = came_out.theirs.iter().map(|run| run.per_second).collect();
-    for (run, how) in on_simulator.iter().zip(["100 at once", "all of them open at once"]) {
+    let (by_concurrency, points) = by_concurrency(&came_out, connections)?;
+    rows.extend(by_concurrency);
+    let at_once = |runs: &[Run]| Ok::<_, anyhow::Error>(json!([[connections, median(&rates(runs))?]]));
+    let (ours, theirs) = (at_once(&came_out.ours)?, at_once(&came_out.theirs)?);
+    for (run, how) in on_simulator.iter().zip(["100 at once", "phase after phase on each simulated host"]) {
         let memory = run.peak_memory_kib.map_or("unknown".to_owned(), |kib| format!("{} MiB", kib / 1024));
         let wall = run.wall_seconds;
         let (seconds, clock) = run.cpu_seconds.map_or((wall, "by the clock"), |cpu| (cpu, "of processor time"));
-        let note =
-            format!("{memory} of memory at most; {wall:.1} s by the clock, of a machine that does other things too.");
+        let note = format!("{memory} of memory at most; {wall:.1} s by the clock.");
         let what = format!("{simulated} connections on the simulator, both sides, {how}: seconds {clock}");
-        rows.push(
-            json!({ "what": what, "unit": "s", "target": null, "exact": false, "figures": [seconds], "note": note }),
-        );
+        rows.push(alone(what, "s", &[seconds], Some(note)));
     }
     Ok(json!({
         "title": "Connections per second, against cmtime",
-        "about": "Our `cmtime` (epoll) and rdma-core 44's, each as client and as server of itself, over soft-RoCE in the VM, in turns. The VM is \
-                  emulated: only ratios mean something, and runs of the same program differ by a factor of two and more where the host has \
-                  other work. Quartiles on both sides of 1 show no difference. Phase follows phase as in cmtime, with all connections at once. \
-                  The simulated ones run on the host, in virtual time. `cargo xtask cmtime`.",
+        "about": format!(
+            "Our `cmtime` (epoll) and rdma-core {}'s, each as client and as server of itself, over soft-RoCE in the VM, \
+             in turns. The VM is emulated: only ratios mean something. Phase follows phase as in cmtime, with all \
+             connections at once. The simulated ones run on the host, in virtual time. `cargo xtask cmtime`.",
+            came_out.version
+        ),
         "kernel": kernel,
         "rows": rows,
         "plots": [{
@@ -161,40 +159,85 @@ pub(crate) fn section(
             "log": [true, false],
             "lines": [
                 { "name": "cmid, each on its own", "points": points },
-                { "name": "cmtime, phase after phase", "points": [[connections, median(&theirs)]] },
+                { "name": "cmid, phase after phase", "points": ours },
+                { "name": "cmtime, phase after phase", "points": theirs },
             ],
         }],
     }))
 }
 
-/// The middle one; of an even number the lower of both.
-fn median(figures: &[f64]) -> f64 {
+/// A row of ours and theirs.
+fn compared(what: String, unit: &str, target: Value, pairs: Value) -> Value {
+    json!({ "what": what, "unit": unit, "target": target, "exact": false, "pairs": pairs, "note": null })
+}
+
+/// A row of ours with nothing to compare with.
+fn alone(what: String, unit: &str, figures: &[f64], note: Option<String>) -> Value {
+    json!({ "what": what, "unit": unit, "target": null, "exact": false, "figures": figures, "note": note })
+}
+
+fn rates(runs: &[Run]) -> Vec<f64> {
+    runs.iter().map(|run| run.per_second).collect()
+}
+
+/// Ours by the number of connections under way at once: a row for each and one for the best, and the points of the plot.
+fn by_concurrency(came_out: &CameOut, connections: u64) -> Result<(Vec<Value>, Vec<Value>)> {
+    const UNIT: &str = "connections/s";
+    let (mut rows, mut points) = (Vec::new(), Vec::new());
+    let figures = rates(&came_out.ours);
+    let mut best = (median(&figures)?, format!("{connections} at once, phase after phase"), figures);
+    for (most, runs) in &came_out.by_in_flight {
+        let figures = rates(runs);
+        let (middle, how) = (median(&figures)?, format!("{most} connections in flight, each on its own"));
+        points.push(json!([most, middle]));
+        rows.push(alone(format!("ours with {how}"), UNIT, &figures, None));
+        if middle > best.0 {
+            best = (middle, how, figures);
+        }
+    }
+    let (_, how, figures) = best;
+    rows.push(alone(format!("ours at the concurrency with the highest median: {how}"), UNIT, &figures, None));
+    Ok((rows, points))
+}
+
+fn median(figures: &[f64]) -> Result<f64> {
+    quartiles(figures).map(|[_, median, _]| median)
+}
+
+/// Lower quartile, median, upper quartile: between two figures by how near each is, as in docs/performance.md.
+fn quartiles(figures: &[f64]) -> Result<[f64; 3]> {
+    ensure!(!figures.is_empty() && figures.iter().all(|figure| figure.is_finite()), "no figures, or no numbers");
     let mut sorted = figures.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+    Ok([0.25, 0.5, 0.75].map(|share| {
+        let place = share * (sorted.len() - 1) as f64;
+        let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+        below + (above - below) * place.fract()
+    }))
 }
 
 /// Each row with the median of its ratios and their quartiles, or of its figures.
-pub(crate) fn summary(section: &Value) -> String {
+pub(crate) fn summary(section: &Value) -> Result<String> {
     let mut text = String::new();
     for row in section["rows"].as_array().into_iter().flatten() {
         let what = row["what"].as_str().unwrap_or_default();
-        let numbers =
-            |value: &Value| value.as_array().map(|all| all.iter().filter_map(Value::as_f64).collect::<Vec<_>>());
         let line = match row["pairs"].as_array() {
             Some(pairs) => {
                 let ratios = pairs.iter().filter_map(|pair| Some(pair[0].as_f64()? / pair[1].as_f64()?));
-                let mut ratios: Vec<f64> = ratios.collect();
-                ratios.sort_by(f64::total_cmp);
-                let at = |part: usize| ratios.get((ratios.len().saturating_sub(1)) * part / 4).copied().unwrap_or(0.0);
-                format!("{what}: {:.3} ({:.3} to {:.3}) of {}", at(2), at(1), at(3), ratios.len())
+                let ratios: Vec<f64> = ratios.collect();
+                let [low, median, high] = quartiles(&ratios).with_context(|| what.to_owned())?;
+                format!("{what}: {median:.3} ({low:.3} to {high:.3}) of {}", ratios.len())
             }
-            None => format!("{what}: {:.1}", median(&numbers(&row["figures"]).unwrap_or_default())),
+            None => {
+                let figures = row["figures"].as_array().into_iter().flatten().filter_map(Value::as_f64);
+                let figures: Vec<f64> = figures.collect();
+                format!("{what}: {:.1}", median(&figures).with_context(|| what.to_owned())?)
+            }
         };
         text.push_str(&line);
         text.push('\n');
     }
-    text
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -210,7 +253,7 @@ mod tests {
 
     fn text() -> String {
         let ours = OURS.replace('\n', "");
-        format!("ours\n{ours}\ntheirs\n{THEIRS}theirs\n{THEIRS}ours\n{ours}\nin flight 4\n{ours}\n")
+        format!("rdma-core 44.0-2\nours\n{ours}\ntheirs\n{THEIRS}theirs\n{THEIRS}ours\n{ours}\nin flight 4\n{ours}\n")
     }
 
     #[test]
@@ -225,8 +268,9 @@ mod tests {
     #[test]
     fn a_run_that_is_missing_is_an_error() {
         let ours = OURS.replace('\n', "");
-        assert!(read(&format!("ours\n{ours}\n"), 100).is_err());
-        assert!(read(&format!("ours\n{ours}\ntheirs\ncreate id : 1.00\n"), 100).is_err());
+        assert!(read(&format!("rdma-core 44\nours\n{ours}\n"), 100).is_err());
+        assert!(read(&format!("rdma-core 44\nours\n{ours}\ntheirs\ncreate id : 1.00\n"), 100).is_err());
+        assert!(read(text().split_once('\n').unwrap().1, 100).is_err());
         assert!(read("", 100).is_err());
     }
 
@@ -235,8 +279,30 @@ mod tests {
         let simulated = || Simulated { wall_seconds: 9.0, cpu_seconds: Some(8.0), peak_memory_kib: Some(2048) };
         let section = section(&text(), 100, "6.12", 1000, &[simulated(), simulated()]).unwrap();
         assert_eq!(section["rows"][0]["pairs"][0], json!([10.0, 5e3]));
-        let summary = summary(&section);
+        assert!(section["about"].as_str().unwrap().contains("rdma-core 44.0-2's"), "{section}");
+        assert_eq!(section["plots"][0]["lines"][1]["points"], json!([[100, 10.0]]));
+        let summary = summary(&section).unwrap();
         assert!(summary.contains("from creation to destruction: 0.002 (0.002 to 0.002) of 2"), "{summary}");
         assert!(summary.contains("seconds of processor time: 8.0"), "{summary}");
+        assert!(summary.contains("highest median: 100 at once, phase after phase: 10.0"), "{summary}");
+    }
+
+    #[test]
+    fn the_best_concurrency_is_named() {
+        let (slow, fast) = (OURS.replace('\n', ""), OURS.replace('\n', "").replace(":10.0}", ":30.0}"));
+        let text = text() + &format!("in flight 16\n{fast}\nin flight 64\n{slow}\n");
+        let (rows, points) = by_concurrency(&read(&text, 100).unwrap(), 100).unwrap();
+        assert_eq!(points, [json!([4, 10.0]), json!([16, 30.0]), json!([64, 10.0])]);
+        let best = rows.last().unwrap();
+        assert!(best["what"].as_str().unwrap().ends_with(": 16 connections in flight, each on its own"), "{best}");
+        assert_eq!(best["figures"], json!([30.0]));
+    }
+
+    /// The same as for the page (benches/src/report/comparison.rs).
+    #[test]
+    fn medians_and_quartiles() {
+        assert_eq!(quartiles(&[4.0, 1.0, 3.0, 2.0, 5.0]).unwrap(), [2.0, 3.0, 4.0]);
+        assert_eq!(quartiles(&[1.0, 2.0]).unwrap(), [1.25, 1.5, 1.75]);
+        assert!(quartiles(&[]).is_err() && quartiles(&[f64::NAN]).is_err());
     }
 }

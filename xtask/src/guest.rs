@@ -11,16 +11,16 @@ use cmid_softroce::{Kernel, Options};
 
 use crate::context::this_program;
 
-/// Runs a command for at most `limit` seconds; it may write to these directories.
-pub(crate) fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>) -> Result<()> {
-    let options = Options { kernel, timeout: Duration::from_secs(limit), writable, ..Options::default() };
-    conclude(cmid_softroce::run(&options, command)?)
+/// Runs a command in a VM such as this; it must succeed.
+pub(crate) fn run_with(options: &Options, command: &[OsString]) -> Result<()> {
+    let status = cmid_softroce::run(options, command)?;
+    ensure!(status == 0, "in the VM: exit status {status}");
+    Ok(())
 }
 
-/// The same with more memory than usual, in MiB.
-pub(crate) fn run_with_memory(kernel: Kernel, limit: u64, memory_mib: u32, command: &[OsString]) -> Result<()> {
-    let options = Options { kernel, timeout: Duration::from_secs(limit), memory_mib, ..Options::default() };
-    conclude(cmid_softroce::run(&options, command)?)
+/// The same for at most `limit` seconds, in a VM as usual; the command may write to these directories.
+pub(crate) fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>) -> Result<()> {
+    run_with(&Options { kernel, timeout: Duration::from_secs(limit), writable, ..Options::default() }, command)
 }
 
 /// The same with more virtual CPUs than one, and directories that it may write to.
@@ -31,13 +31,7 @@ pub(crate) fn run_with_cpus(
     command: &[OsString],
     writable: Vec<PathBuf>,
 ) -> Result<()> {
-    let options = Options { kernel, timeout: Duration::from_secs(limit), cpus, writable, ..Options::default() };
-    conclude(cmid_softroce::run(&options, command)?)
-}
-
-fn conclude(status: u8) -> Result<()> {
-    ensure!(status == 0, "in the VM: exit status {status}");
-    Ok(())
+    run_with(&Options { kernel, timeout: Duration::from_secs(limit), cpus, writable, ..Options::default() }, command)
 }
 
 /// One of several commands that run at once, each in a VM of its own.

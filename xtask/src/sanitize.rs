@@ -11,10 +11,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use cmid_softroce::Kernel;
+use cmid_softroce::{Kernel, Options};
 
 use crate::context::Context;
 use crate::{compile_fail, guest, host, kernel_rereg};
@@ -93,7 +94,9 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
 pub(crate) fn step(context: &Context, kernel: Kernel, extent: Extent) -> Result<()> {
     cargo(context, HOST_TESTS)?;
     cargo(context, BUILD)?;
-    guest::run_with_memory(kernel, LIMIT, MEMORY, &command(context, kernel, extent))
+    let timeout = Duration::from_secs(LIMIT);
+    let options = Options { kernel, timeout, memory_mib: MEMORY, ..Options::default() };
+    guest::run_with(&options, &command(context, kernel, extent))
 }
 
 /// The variable for unstable options has build scripts and macros built again, so they are in a folder of their own, which is

@@ -13,7 +13,8 @@ pub(super) fn render(section: &Section) -> Result<String> {
     }
     let (compared, alone): (Vec<_>, Vec<_>) = section.rows.iter().partition(|row| row.figures.is_empty());
     if !compared.is_empty() {
-        page += "\n\n| what | unit | cmid | C | ratio (quartiles) | pairs | target | |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
+        page += "\n\n| what | unit | cmid | C | ratio (quartiles) | pairs | target | |\n";
+        page += "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n";
         for row in &compared {
             pair_row(&mut page, row)?;
         }
@@ -23,13 +24,13 @@ pub(super) fn render(section: &Section) -> Result<String> {
         page += "| what | unit | figure (quartiles) | runs | target | |\n| --- | --- | ---: | ---: | ---: | ---: |\n";
         for row in &alone {
             let figures = quartiles(row.figures.clone(), &row.what)?;
-            let [target, verdict] = verdict(row.target, figures[1]);
+            let [target, verdict] = verdict(row, figures);
             writeln!(
                 page,
                 "| {} | {} | {} | {} | {target} | {verdict} |",
                 row.what,
                 row.unit,
-                spread(row, figures),
+                spread(&row.figures, figures, short),
                 row.figures.len()
             )?;
         }
@@ -49,8 +50,9 @@ pub(super) fn render(section: &Section) -> Result<String> {
 
 fn pair_row(page: &mut String, row: &Row) -> Result<()> {
     let side = |side: usize| quartiles(row.pairs.iter().map(|pair| pair[side]).collect(), &row.what);
-    let ratios = quartiles(row.pairs.iter().map(|[ours, theirs]| ours / theirs).collect(), &row.what)?;
-    let [target, verdict] = verdict(row.target, ratios[1]);
+    let each: Vec<f64> = row.pairs.iter().map(|[ours, theirs]| ours / theirs).collect();
+    let ratios = quartiles(each.clone(), &row.what)?;
+    let [target, verdict] = verdict(row, ratios);
     writeln!(
         page,
         "| {} | {} | {} | {} | {} | {} | {target} | {verdict} |",
@@ -58,32 +60,40 @@ fn pair_row(page: &mut String, row: &Row) -> Result<()> {
         row.unit,
         short(side(0)?[1]),
         short(side(1)?[1]),
-        spread(row, ratios),
+        spread(&each, ratios, |ratio| format!("{ratio:.3}")),
         row.pairs.len()
     )?;
     Ok(())
 }
 
-/// The target in words, and whether the median keeps it.
-fn verdict(target: Option<Target>, median: f64) -> [String; 2] {
-    match target {
-        None => [String::new(), String::new()],
-        Some(Target::AtMost(most)) => {
-            [format!("≤ {most}"), if median <= most { "met".to_owned() } else { "missed".to_owned() }]
+/// The target in words, and whether it is kept. By the quartiles, if all three are on the same side of it; else it has not
+/// been shown. What is exact has no quartiles to speak of: its median tells.
+fn verdict(row: &Row, [low, median, high]: [f64; 3]) -> [String; 2] {
+    let (low, high) = if row.exact { (median, median) } else { (low, high) };
+    let (target, met, missed) = match row.target {
+        None => return [String::new(), String::new()],
+        Some(Target::AtMost(most)) => (format!("≤ {most}"), high <= most, low > most),
+        Some(Target::AtLeast(least)) => (format!("≥ {least}"), low >= least, high < least),
+    };
+    let verdict = match (met, missed) {
+        (true, _) => "met",
+        (false, true) => "missed",
+        (false, false) => "not shown",
+    };
+    [target, verdict.to_owned()]
+}
+
+/// The median, and how far the others are from it if they are not all the same.
+fn spread(each: &[f64], [low, median, high]: [f64; 3], told: impl Fn(f64) -> String) -> String {
+    match each {
+        [first, rest @ ..] if rest.iter().any(|other| other != first) => {
+            format!("{} ({}–{})", told(median), told(low), told(high))
         }
-        Some(Target::AtLeast(least)) => {
-            [format!("≥ {least}"), if median >= least { "met".to_owned() } else { "missed".to_owned() }]
-        }
+        _ => told(median),
     }
 }
 
-/// The median, and how far the others are from it.
-fn spread(row: &Row, [low, median, high]: [f64; 3]) -> String {
-    let places = |figure| if row.figures.is_empty() { format!("{figure:.3}") } else { short(figure) };
-    if row.exact { places(median) } else { format!("{} ({}–{})", places(median), places(low), places(high)) }
-}
-
-/// Lower quartile, median, upper quartile.
+/// Lower quartile, median, upper quartile: between two figures by how near each is.
 fn quartiles(mut figures: Vec<f64>, what: &str) -> Result<[f64; 3]> {
     ensure!(
         !figures.is_empty() && figures.iter().all(|figure| figure.is_finite()),
@@ -120,21 +130,46 @@ mod tests {
         assert!(quartiles(vec![f64::NAN], "").is_err());
     }
 
+    fn row(target: Target, exact: bool) -> Row {
+        let (what, unit) = (String::new(), String::new());
+        Row { what, unit, target: Some(target), exact, pairs: Vec::new(), figures: Vec::new(), note: None }
+    }
+
     #[test]
     fn a_target_is_met_or_missed_on_its_own_side() {
-        assert_eq!(verdict(Some(Target::AtMost(1.02)), 1.03)[1], "missed");
-        assert_eq!(verdict(Some(Target::AtMost(1.02)), 1.02)[1], "met");
-        assert_eq!(verdict(Some(Target::AtLeast(1.0)), 0.99)[1], "missed");
-        assert_eq!(verdict(Some(Target::AtLeast(1.0)), 1.5)[1], "met");
+        let verdict = |target, quartiles| verdict(&row(target, false), quartiles)[1].clone();
+        assert_eq!(verdict(Target::AtMost(1.02), [1.03, 1.04, 1.05]), "missed");
+        assert_eq!(verdict(Target::AtMost(1.02), [0.9, 1.0, 1.02]), "met");
+        assert_eq!(verdict(Target::AtLeast(1.0), [0.8, 0.9, 0.99]), "missed");
+        assert_eq!(verdict(Target::AtLeast(1.0), [1.0, 1.5, 1.6]), "met");
+    }
+
+    #[test]
+    fn quartiles_on_both_sides_of_a_target_show_nothing() {
+        let verdict = |target, exact, quartiles| verdict(&row(target, exact), quartiles)[1].clone();
+        assert_eq!(verdict(Target::AtMost(1.0), false, [0.8, 0.9, 1.1]), "not shown");
+        assert_eq!(verdict(Target::AtMost(1.0), false, [0.9, 1.1, 1.2]), "not shown");
+        assert_eq!(verdict(Target::AtLeast(1.0), false, [0.8, 1.1, 1.2]), "not shown");
+        assert_eq!(verdict(Target::AtLeast(1.0), false, [0.8, 0.9, 1.0]), "not shown");
+        assert_eq!(verdict(Target::AtMost(1.0), true, [0.8, 0.9, 1.1]), "met");
+        assert_eq!(verdict(Target::AtLeast(1.0), true, [0.8, 0.9, 1.1]), "missed");
+    }
+
+    #[test]
+    fn what_differs_is_told() {
+        let told = |figure: f64| format!("{figure:.1}");
+        assert_eq!(spread(&[2.0, 2.0], [2.0; 3], told), "2.0");
+        assert_eq!(spread(&[2.0, 2.0, 2.0, 2.0, 4.0], [2.0; 3], told), "2.0 (2.0–2.0)");
     }
 
     #[test]
     fn a_section_renders_both_tables() {
         let text = r#"{"title": "T", "about": "How.", "kernel": "6.12", "rows": [
-            {"what": "a", "unit": "µs", "target": {"at_most": 1.02}, "exact": false, "pairs": [[1, 2], [3, 3], [2, 1]], "note": "why"},
+            {"what": "a", "unit": "µs", "target": {"at_most": 1.02}, "exact": false,
+             "pairs": [[1, 2], [3, 3], [2, 1]], "note": "why"},
             {"what": "b", "unit": "n", "target": null, "exact": true, "figures": [0], "note": null}]}"#;
         let page = render(&serde_json::from_str(text).unwrap()).unwrap();
-        assert!(page.contains("| a | µs | 2 | 2 | 1.000 (0.750–1.500) | 3 | ≤ 1.02 | met |"), "{page}");
+        assert!(page.contains("| a | µs | 2 | 2 | 1.000 (0.750–1.500) | 3 | ≤ 1.02 | not shown |"), "{page}");
         assert!(page.contains("| b | n | 0 | 1 |  |  |"), "{page}");
         assert!(page.contains("- *a*: why"), "{page}");
     }

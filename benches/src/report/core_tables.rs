@@ -50,8 +50,8 @@ pub(super) fn render(core: &OfCore) -> Result<String> {
     if !core.times.is_empty() {
         writeln!(
             page,
-            "\n## Time\n\nOf one machine, not guarded. Requests go round among all ids, so that from 100,000 on the processor's caches no longer \
-             hold them; events are of four connections.\n\n\
+            "\n## Time\n\nOf one machine, not guarded. Requests go round among all ids, so that from 100,000 on the \
+             processor's caches no longer hold them; events are of four connections.\n\n\
              ![Time of a step by the number of ids](performance/time.svg)"
         )?;
     }

@@ -1,6 +1,6 @@
 //! The plots, as SVG.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
@@ -96,6 +96,8 @@ fn migrations(verdicts: &[Verdict]) -> Vec<Line> {
 pub(super) fn draw(plot: &Plot) -> Result<String> {
     let mut svg = String::new();
     let points = || plot.lines.iter().flat_map(|line| &line.points);
+    ensure!(points().next().is_some(), "{}: no points", plot.file);
+    ensure!(points().all(|(x, y)| x.is_finite() && y.is_finite()), "{}: points that are nowhere", plot.file);
     let range = |of: fn(&(f64, f64)) -> f64| {
         points().map(of).fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)))
     };
@@ -153,4 +155,24 @@ where
         area.draw_text(&line.name, &("sans-serif", 13).into_text_style(area), (left + 24, height))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plot(points: &[(f64, f64)]) -> Plot {
+        let [file, title, x, y] = ["p.svg", "title", "x", "y"].map(str::to_owned);
+        let lines = vec![Line { name: "line".to_owned(), points: points.to_vec() }];
+        Plot { file, title, x, y, log: [true, false], lines }
+    }
+
+    #[test]
+    fn a_plot_has_points() {
+        assert!(draw(&plot(&[(1.0, 2.0), (4.0, 3.0)])).unwrap().contains("<circle"));
+        for points in [&[][..], &[(1.0, f64::NAN)], &[(1.0, 2.0), (f64::INFINITY, 2.0)]] {
+            let error = draw(&plot(points)).unwrap_err();
+            assert!(error.to_string().starts_with("p.svg: "), "{error}");
+        }
+    }
 }
