@@ -28,8 +28,9 @@ pub(super) fn render(core: &OfCore) -> Result<String> {
         if level == 0 {
             writeln!(
                 page,
-                "Counted by callgrind: the mean of some steps of a kind, among idle ids, in a release build without link-time \
-                 optimisation. {measure} of each belongs to the measure."
+                "Counted by callgrind: the mean of some steps of a kind, among idle ids, in a release build with link-time \
+                 optimisation. {measure} of each belongs to the measure. A deadline that is dropped is swept out later: \
+                 of that only the lives contain a part."
             )?;
         }
         let sizes: Vec<_> = verdicts.first().context("no rows")?.counts.keys().copied().collect();
