@@ -1,7 +1,7 @@
 //! Instructions, counted by callgrind.
 //!
 //! This program runs itself under valgrind: [`run`] takes every step of every case at one level among one number of ids.
-//! Callgrind counts while [`measured`] runs, and writes what it has counted, and begins anew, whenever [`mark`] has run.
+//! Callgrind counts while `measured` runs, and writes what it has counted, and begins anew, whenever `mark` has run.
 //! So the cases share a stage, which takes most of the time, and a number is a number of instructions of the steps and of
 //! nothing else.
 
