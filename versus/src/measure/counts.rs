@@ -18,7 +18,8 @@ struct Count {
     what: &'static str,
     target: f64,
     /// What the median of the ratios may be before CI fails: what was seen, and a few per cent more. Messages need more
-    /// room: how many completions are there at a wake-up depends on the time.
+    /// room: how many completions are there at a wake-up depends on the time. So does the data path, where two builds in
+    /// two folders were seen to differ by 6 %: what is inlined where is the compiler's choice.
     limit: f64,
 }
 
@@ -26,9 +27,9 @@ const COUNTS: &[Count] = &[
     Count { job: "qp-1:20", what: "a connection with a QP, one at a time", target: 1.05, limit: 2.7 },
     Count { job: "qp-16:32", what: "a connection with a QP, 16 at once", target: 1.05, limit: 2.8 },
     Count { job: "bare-1:20", what: "a connection without a QP, one at a time", target: 1.05, limit: 3.56 },
-    Count { job: "messages:50", what: "a message there and back, awaited by poll(2)", target: 1.05, limit: 1.5 },
-    Count { job: "write:3", what: "an RDMA write posted and polled", target: 1.02, limit: 1.32 },
-    Count { job: "send:3", what: "a receive and a send posted and both polled", target: 1.02, limit: 1.42 },
+    Count { job: "messages:50", what: "a message there and back, awaited by poll(2)", target: 1.05, limit: 2.0 },
+    Count { job: "write:3", what: "an RDMA write posted and polled", target: 1.02, limit: 1.42 },
+    Count { job: "send:3", what: "a receive and a send posted and both polled", target: 1.02, limit: 1.6 },
 ];
 
 /// Connections accepted in each part.
