@@ -1,17 +1,12 @@
 //! One side on cmid's epoll driver.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use cmid_datapath::DataPath;
 use cmid_epoll::{Config, Epoll};
 use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};
-use crate::side::{Alone, Deadline, Outcome, Side};
-
-/// How long it sleeps before it looks at the deadline, and whether it is alone.
-const SLICE: Duration = Duration::from_millis(500);
+use crate::side::{Alone, Deadline, Outcome, SLICE, Side};
 
 /// `ready` is called when a server listens, and a client has begun.
 pub(crate) fn run<D: DataPath>(

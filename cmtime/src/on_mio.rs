@@ -1,7 +1,5 @@
 //! One side in a mio `Poll`.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use cmid_datapath::DataPath;
 use cmid_mio::{Config, Mio};
@@ -10,10 +8,7 @@ use indicatif::ProgressBar;
 use mio::{Events, Poll};
 
 use crate::args::{Plan, Role};
-use crate::side::{Alone, Deadline, Outcome, Side};
-
-/// How long it sleeps before it looks at the deadline, and whether it is alone.
-const SLICE: Duration = Duration::from_millis(500);
+use crate::side::{Alone, Deadline, Outcome, SLICE, Side};
 
 /// `ready` is called when a server listens, and a client has begun.
 pub(crate) fn run<D: DataPath>(

@@ -1,7 +1,7 @@
 //! Either side, for loops that do not care which.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use cmid_proto::Drive;
@@ -12,6 +12,9 @@ use crate::carrier::Carrier;
 use crate::client::Client;
 use crate::server::{Served, Server};
 use crate::tally::Tally;
+
+/// How long a driver sleeps before it looks at the deadline, and whether its side is alone.
+pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
 pub(crate) enum Side<W: Carrier> {
     Client(Box<Client<W>>),
