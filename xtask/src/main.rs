@@ -25,7 +25,6 @@ mod kernel_rereg;
 mod lanes;
 mod libclang;
 mod memory;
-mod planted;
 mod programme;
 mod references;
 mod replay;
@@ -84,8 +83,6 @@ enum Verb {
     Versus(versus::Arguments),
     /// Say which lines of cmid-proto no test runs, and why
     Coverage,
-    /// Plant bugs in a copy of the workspace, one at a time, and see which check finds them
-    Planted(planted::Arguments),
     /// Name the system calls in a trace of `strace -f -T` that waited outside of the loop
     #[command(hide = true)]
     Waits {
@@ -146,9 +143,6 @@ fn main() -> ExitCode {
         }
         Verb::Replay(arguments) => replay::run(&arguments),
         Verb::Coverage => Context::new(Kernel::default()).and_then(|mut context| coverage::run(&mut context)),
-        Verb::Planted(arguments) => {
-            Context::new(Kernel::default()).and_then(|context| planted::run(&context, &arguments))
-        }
         Verb::Waits { trace } => waits::check(&trace),
         Verb::Test { no_vm, kernel, slow } => {
             Context::new(kernel).and_then(|context| step::run_all(context, programme(slow), !no_vm))

@@ -4,7 +4,7 @@ use cmid_softroce::Kernel;
 
 use crate::{
     bench, blocking, checks, cmtime, compile_fail, conformance, coverage, datagrams, differential, faults, hazards,
-    host, interop, kernel_rereg, memory, planted, rows,
+    host, interop, kernel_rereg, memory, rows,
     sanitize::Extent,
     step::{
         On, Step,
@@ -76,7 +76,6 @@ const STEPS: &[Step] = &[
     Step { name: "docs/rows.md", work: Host(rows::check) },
     Step { name: "docs/faults.md", work: Host(faults::check) },
     Step { name: "docs/hazards.md", work: Host(hazards::check) },
-    Step { name: "planted bugs can be planted", work: Host(planted::check) },
     Step { name: "dependencies of cmid-proto", work: Host(checks::proto_dependencies) },
     Step { name: "cmid-mio without rdma-core", work: Host(checks::mio_without_rdma_core) },
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
@@ -152,7 +151,6 @@ const SLOW: &[Step] = &[
     Step { name: "under AddressSanitizer, all of it", work: Sanitize(On::Kernel(Kernel::V6_12), Extent::Full) },
     Step { name: "under AddressSanitizer, quickly", work: Sanitize(On::Kernel(Kernel::V6_1), Extent::Quick) },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
-    Step { name: "planted bugs are found", work: Host(planted::all) },
     Step { name: "faults on soft-RoCE, with every driver", work: Guests("6.12", faults::at_length) },
     Step {
         name: "2,000 random programs: the simulator and the kernel agree",
