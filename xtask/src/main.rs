@@ -14,6 +14,7 @@ mod conformance;
 mod context;
 mod coverage;
 mod datagrams;
+mod deny;
 mod differential;
 mod faults;
 mod fuzz;
