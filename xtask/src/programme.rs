@@ -4,7 +4,7 @@ use cmid_softroce::Kernel;
 
 use crate::{
     bench, blocking, checks, cmtime, compile_fail, conformance, coverage, datagrams, deny, differential, faults,
-    hazards, host, interop, kernel_rereg, memory, rows,
+    hazards, host, interop, kernel_rereg, memory, mutants, rows,
     sanitize::Extent,
     step::{
         On, Step,
@@ -153,6 +153,7 @@ const SLOW: &[Step] = &[
     Step { name: "under AddressSanitizer, all of it", work: Sanitize(On::Kernel(Kernel::V6_12), Extent::Full) },
     Step { name: "under AddressSanitizer, quickly", work: Sanitize(On::Kernel(Kernel::V6_1), Extent::Quick) },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
+    Step { name: "mutants of the core", work: Host(mutants::all) },
     Step { name: "faults on soft-RoCE, with every driver", work: Guests("6.12", faults::at_length) },
     Step {
         name: "2,000 random programs: the simulator and the kernel agree",

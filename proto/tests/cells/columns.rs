@@ -222,7 +222,7 @@ fn differences<C: PartialEq, F: Copy, const WIDTH: usize, const HEIGHT: usize>(
     stated: &[[C; WIDTH]; HEIGHT],
     columns: [F; WIDTH],
 ) -> Vec<(State, F)> {
-    let rows = State::ALL.into_iter().zip(table.iter().zip(stated));
+    let rows = State::ALL.into_iter().zip(table.iter().zip(stated)).filter(|(_, (row, stated))| row != stated);
     let cells = rows.flat_map(|(state, (row, stated))| {
         row.iter().zip(stated).zip(columns).map(move |((cell, stated), column)| ((state, column), cell != stated))
     });
