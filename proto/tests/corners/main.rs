@@ -9,6 +9,7 @@ mod fixture;
 mod deadlines;
 mod groups;
 mod requests;
+mod values;
 
 use cmid_proto::memory::{Domain, PdState};
 use cmid_proto::{Acks, CmEvent, Errno, EventKind, Fault, Limits, RawEvent, Request, State, Why};
