@@ -136,7 +136,7 @@ pub use device::Pollable;
 pub use device::{Call, Device, Outcome};
 pub use drive::{Drive, Heard, Loose, NotAdopted, Progress, Rest, Step, Turn};
 pub use errno::Errno;
-pub use error::{Error, Failure, Fault, Refused, Why};
+pub use error::{Error, Failure, Fault, NotAcked, Refused, Why};
 pub use event::{
     AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, Receipt, ReceivedParam,
 };

@@ -45,7 +45,7 @@ fn request_of(verb: Verb, there: ChannelKey, group: Option<GroupKey>) -> Option<
         Verb::Notify => Request::Notify,
         Verb::GetRequest => Request::GetRequest,
         Verb::Join => Request::Join { addr: addr(99), send_only: false },
-        Verb::Leave => Request::Leave { group: group.or(GroupKey::from_bits(1 << 32))? },
+        Verb::Leave => Request::Leave { group: group.or(GroupKey::from_parts(0, 0, 1))? },
         Verb::SetTos => Request::SetOption { option: CmOption::Tos(4) },
         Verb::ReuseAddr => Request::SetOption { option: CmOption::ReuseAddr(true) },
         Verb::NoReuseAddr => Request::SetOption { option: CmOption::ReuseAddr(false) },

@@ -15,6 +15,7 @@ mod groups;
 mod limits;
 mod listeners;
 mod migrate;
+mod numbers;
 mod options;
 mod passive;
 mod property;

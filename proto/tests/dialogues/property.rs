@@ -181,9 +181,9 @@ proptest! {
         small in any::<bool>(),
     ) {
         let limits = if small {
-            Limits { ids: 3, channels: 3, events: 4, groups: 2 }
+            Limits { ids: 3, channels: 3, events: 4, groups: 2, core: None }
         } else {
-            Limits { ids: 12, channels: 9, events: 40, groups: 8 }
+            Limits { ids: 12, channels: 9, events: 40, groups: 8, core: None }
         };
         let mut world = World::new(limits);
         world.open_channel(Acks::Explicit);
