@@ -72,7 +72,7 @@
 //!
 //! impl Make<SimDevice> for Spinning {
 //!     fn make(device: SimDevice) -> Check<Self> {
-//!         let drive = Drive::new(Watched::new(device, Known::default()), Limits::default());
+//!         let drive = Drive::new(Watched::new(device, Known::default()), Limits::default().numbered());
 //!         Ok(Spinning { drive, begun: Instant::now() })
 //!     }
 //! }
