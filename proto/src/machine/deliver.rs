@@ -26,7 +26,7 @@ impl Core {
         match self.ids.get_mut(key) {
             Some(owner) if owner.is_moving() => return None,
             Some(owner) => {
-                if is_owed {
+                if is_owed && !owner.waived {
                     owner.owed += 1;
                     receipt = Some(Receipt { owner: key, group });
                     if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {

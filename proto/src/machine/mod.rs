@@ -171,6 +171,12 @@ impl Core {
         self.ids.get(id).map_or(0, |id| id.owed)
     }
 
+    /// The ids for which acks are owed, and how many. One whose receipts are lost is never moved or destroyed, but by
+    /// [`Request::DestroyNow`](crate::Request::DestroyNow). It looks through all ids.
+    pub fn ids_with_owed_acks(&self) -> impl Iterator<Item = (IdKey, u32)> + '_ {
+        self.ids.iter().filter(|(_, id)| id.owed > 0).map(|(key, id)| (key, id.owed))
+    }
+
     /// Whether a channel is there.
     #[must_use]
     pub fn has_channel(&self, channel: ChannelKey) -> bool {

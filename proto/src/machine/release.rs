@@ -98,6 +98,8 @@ impl Core {
         let fresh = Id {
             home,
             line: home,
+            // The old receipts are of the old key.
+            waived: false,
             mail: Thread::EMPTY,
             deadline: Time::NEVER,
             armed: Armed::NOT,

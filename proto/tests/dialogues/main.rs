@@ -7,6 +7,7 @@ mod active;
 mod channels;
 mod datagrams;
 mod deadlines;
+mod destroy_now;
 mod drive;
 mod fixture;
 mod foreign;
