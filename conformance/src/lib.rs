@@ -131,7 +131,7 @@ use std::time::Duration;
 
 use cmid_proto::{Drive, Errno};
 
-pub use bench::{Bench, End, Side, Who};
+pub use bench::{Acked, Bench, End, Side, Who};
 pub use devices::{TestDevice, WithCq};
 pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio};
 pub use failure::{Check, Failure};

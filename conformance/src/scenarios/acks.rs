@@ -128,3 +128,34 @@ pub(super) fn a_driver_refuses_keys_and_receipts_of_another<L: Lab>(b: &mut Benc
     b.destroy(Who::Client, id)?;
     b.destroy(Who::Server, listener)
 }
+
+pub(super) fn a_lost_receipt_does_not_make_an_id_immortal<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let (connected, lost) = owing(b)?;
+    let (waiting, lost_too) = owing(b)?;
+    same("destroy", b.client.drive().destroy(waiting, Time::NEVER)?, Progress::WhenAcked)?;
+    let owing: Vec<_> = b.client.drive().core().ids_with_owed_acks().collect();
+    same("ids that owe acks", owing, vec![(connected, 1), (waiting, 1)])?;
+
+    // A listener that owes the ack of a request, and its peer is told when that goes.
+    let listener = b.listen()?;
+    b.connect(connected, &[])?;
+    let channel = b.server.channel;
+    let event = b.next(Who::Server, channel, &CmEvent::ConnectRequest)?;
+    let (server, of_listener) = (event.id, event.receipt.ok_or_else(|| Failure("no receipt".into()))?);
+    same("destroy of the listener", b.server.drive().destroy(listener, Time::NEVER)?, Progress::WhenAcked)?;
+    b.server.drive().destroy_now(listener)?;
+    b.destroy(Who::Server, server)?;
+    same("ids of the server", b.server.drive().core().ids(), 0)?;
+    b.expect(Who::Client, connected, CmEvent::Rejected, 28, pdl::REJECTED)?;
+
+    b.client.drive().destroy_now(connected)?;
+    b.client.drive().destroy_now(waiting)?;
+    same("ids of the client", b.client.drive().core().ids(), 0)?;
+    b.quiet(Who::Client)?;
+    for (who, receipt) in [(Who::Client, lost), (Who::Client, lost_too), (Who::Server, of_listener)] {
+        let owner = receipt.owner();
+        let refused = b.side(who).drive().ack(receipt).err().map(|refused| refused.receipt.owner());
+        same("a receipt that comes too late is given back", refused, Some(owner))?;
+    }
+    Ok(())
+}
