@@ -38,7 +38,8 @@ pub const fn private_data_max(verb: Verb, service: Service) -> usize {
             | Verb::SetEce
             | Verb::Migrate
             | Verb::Release
-            | Verb::Destroy,
+            | Verb::Destroy
+            | Verb::DestroyNow,
             Service::Connected | Service::Datagram,
         ) => 0,
     }
@@ -93,7 +94,8 @@ pub(crate) fn check(id: &Id, verb: Verb, request: &Request<'_>) -> Result<(), Wh
         | Request::SetOption { .. }
         | Request::SetEce { .. }
         | Request::Migrate { .. }
-        | Request::Destroy => Ok(()),
+        | Request::Destroy
+        | Request::DestroyNow => Ok(()),
     }
 }
 

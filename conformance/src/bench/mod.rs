@@ -13,6 +13,7 @@ use crate::failure::same;
 use crate::{Check, Failure, Lab, Net, QpState, Subject, TestDevice, TestQp};
 
 pub use data::End;
+pub use expect::Acked;
 pub(crate) use data::{MrOf, PdOf, remote};
 
 /// How long an expected event may take. Emulated kernels are slow; what is measured is order, not time.

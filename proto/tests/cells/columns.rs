@@ -78,6 +78,7 @@ fn request(verb: Verb) -> (Goes, Vec<In<Why>>, Why) {
         }
         Verb::Migrate | Verb::Release => (vec![(all_but(&[Destroying]), None)], vec![], WrongState),
         Verb::Destroy => (vec![(all_but(&[Destroying]), Some(Destroying))], vec![], WrongState),
+        Verb::DestroyNow => (vec![(all_but(&[]), Some(Destroying))], vec![], WrongState),
     }
 }
 
