@@ -69,7 +69,7 @@ fn cores_differ_when_they_differ_in_an_id_or_in_what_they_may_hold() {
     stage.does(id, Request::DetachQp);
     assert_eq!((&stage.core, hasher.hash_one(&stage.core)), (&before, hasher.hash_one(&before)));
 
-    let limits = Limits { ids: 4, channels: 4, events: 4, groups: 4 };
+    let limits = Limits { ids: 4, channels: 4, events: 4, groups: 4, ..Limits::SINGLE };
     let cores =
         [limits, Limits { ids: 5, ..limits }, Limits { groups: 5, ..limits }].map(|limits| Stage::with(limits).core);
     assert!(cores[0] != cores[1] && cores[0] != cores[2] && cores[1] != cores[2]);
