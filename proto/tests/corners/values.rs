@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
-use cmid_proto::{Acks, CmEvent, ConnParam, Errno, EventKind, Limits, RawEvent, ReceivedParam, Request, State, Verb};
+use cmid_proto::{
+    Acks, CmEvent, ConnParam, Errno, EventKind, Limits, PortSpace, RawEvent, ReceivedParam, Request, State, Time, Verb,
+};
 
-use crate::fixture::{Stage, cm, raw};
+use crate::fixture::{BIND, Stage, addr, cm, raw, to};
 
 #[test]
 fn every_kind_of_event_has_a_name_of_its_own() {
@@ -78,10 +80,10 @@ fn cores_differ_when_they_differ_in_an_id_or_in_what_they_may_hold() {
 #[test]
 fn a_receipt_names_the_id_and_the_group_that_it_counts_for() {
     let (mut stage, here) = Stage::on(Acks::Explicit);
-    let id = stage.id_for(cmid_proto::PortSpace::Udp, Some(here));
-    stage.does(id, crate::fixture::BIND);
-    let at = crate::fixture::addr(9);
-    let group = stage.core.join(stage.now, id, at, false, cmid_proto::Time::NEVER).unwrap();
+    let id = stage.id_for(PortSpace::Udp, Some(here));
+    stage.does(id, BIND);
+    let at = addr(9);
+    let group = stage.core.join(stage.now, id, at, false, Time::NEVER).unwrap();
     stage.all_well();
     stage.says_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
     let receipt = stage.expect_event(here, id, cm(CmEvent::MulticastJoin)).receipt.unwrap();
@@ -112,4 +114,46 @@ fn every_key_is_told_once_by_the_lists_of_a_core() {
     assert_eq!(stage.core.id_keys().count(), 3);
     assert_eq!(stage.core.channel_keys().collect::<Vec<_>>(), [here]);
     stage.ends(&Vec::from_iter(ids), &[here]);
+}
+
+#[test]
+fn a_call_names_its_id_and_one_on_a_channel_names_none() {
+    let mut stage = Stage::new();
+    let channel = stage.core.open_channel(Acks::OnDelivery).unwrap();
+    let (token, call) = stage.takes_call("create_event_channel");
+    assert_eq!(call.id(), None);
+    stage.answers(token, Ok(()));
+    let id = stage.core.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    let (token, call) = stage.takes_call("create_id");
+    assert_eq!(call.id(), Some(id));
+    stage.answers(token, Ok(()));
+    stage.ends(&[id], &[channel]);
+}
+
+#[test]
+fn each_request_that_waits_for_acks_says_so_for_itself_alone() {
+    let waits = [Verb::Migrate, Verb::Leave, Verb::Destroy];
+    for asked in waits {
+        let (mut stage, here) = Stage::on(Acks::Explicit);
+        let there = stage.channel(Acks::Explicit);
+        let id = stage.id_for(PortSpace::Udp, Some(here));
+        stage.does(id, BIND);
+        let group = stage.core.join(stage.now, id, addr(9), false, Time::NEVER).unwrap();
+        stage.all_well();
+        stage.says_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
+        let event = stage.expect_event(here, id, cm(CmEvent::MulticastJoin));
+        assert!(waits.iter().all(|verb| !stage.core.waits_for_acks(id, *verb)), "nothing was asked for");
+        let request = match asked {
+            Verb::Migrate => to(there),
+            Verb::Leave => Request::Leave { group },
+            _ => Request::Destroy,
+        };
+        stage.asks(id, request).unwrap();
+        for verb in waits {
+            assert_eq!(stage.core.waits_for_acks(id, verb), verb == asked, "{verb} when {asked} was asked for");
+        }
+        stage.acks(event);
+        stage.all_well();
+        assert!(!stage.core.waits_for_acks(id, asked));
+    }
 }
