@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, CmEvent, CmOption, ConnParam, EventKind, Limits, PortSpace, RawEvent, Request, State, Time, Why,
+    About, Acks, CmEvent, CmOption, ConnParam, Errno, EventKind, Limits, PortSpace, RawEvent, Request, State, Time,
+    Verb, Why,
 };
 
 use crate::fixture::{BIND, LISTEN, RESOLVE, Stage, addr, cm, raw, to};
@@ -150,4 +151,46 @@ fn the_end_of_a_synchronous_request_is_news() {
     assert_eq!(stage.core.sync_result(id), Some(Ok(())));
     assert_ne!(stage.core.news(), before, "whoever waits for it has not looked at it");
     stage.does(id, Request::Destroy);
+}
+
+#[test]
+fn the_request_that_waits_for_its_event_in_synchronous_mode_is_named() {
+    let mut stage = Stage::new();
+    let id = stage.id(None);
+    assert_eq!(stage.core.sync_open(id), None);
+    stage.does(id, RESOLVE);
+    assert_eq!(stage.core.sync_open(id), Some(Verb::ResolveAddr));
+    stage.says(id, CmEvent::AddrResolved);
+    assert_eq!(stage.core.sync_open(id), None);
+    stage.does(id, Request::Destroy);
+}
+
+#[test]
+fn the_end_of_an_id_is_not_told_on_a_channel_that_is_still_being_opened() {
+    let mut stage = Stage::new();
+    let channel = stage.core.open_channel(Acks::OnDelivery).unwrap();
+    let (opening, _) = stage.takes_call("create_event_channel");
+    let id = stage.core.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    let (creating, _) = stage.takes_call("create_id");
+    stage.asks(id, Request::Destroy).unwrap();
+    let ended = stage.answers(creating, Err(Errno::ENOMEM)).unwrap();
+    assert_eq!((ended.about, ended.result), (About::Id(id), Ok(())));
+    stage.answers(opening, Ok(()));
+    stage.no_event(channel);
+    stage.ends(&[], &[channel]);
+}
+
+#[test]
+fn an_ack_that_nobody_owes_is_refused_although_there_is_such_an_id() {
+    let (mut one, here) = Stage::on(Acks::Explicit);
+    let id = one.id(Some(here));
+    one.says(id, CmEvent::AddrChange);
+    let receipt = one.expect_event(here, id, cm(CmEvent::AddrChange)).receipt.unwrap();
+    // Another core of the same number.
+    let (mut two, there) = Stage::on(Acks::Explicit);
+    assert_eq!(two.id(Some(there)), id);
+    let before = two.core.clone();
+    assert!(two.core.ack(receipt).is_err());
+    assert_eq!(two.core, before);
+    two.ends(&[id], &[there]);
 }
