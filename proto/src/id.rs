@@ -27,6 +27,8 @@ pub(crate) struct Id {
     pub(crate) sync: bool,
     pub(crate) has_device: bool,
     pub(crate) has_qp: bool,
+    /// A lookup was accepted: the peer has a QP number. For connections the state says so.
+    pub(crate) number_sent: bool,
     /// The device takes requests for it, whatever became of it since.
     pub(crate) listens: bool,
     /// What the device is doing for it.
@@ -186,6 +188,7 @@ impl Id {
             sync,
             has_device: false,
             has_qp: false,
+            number_sent: false,
             listens: false,
             doing: Doing::Nothing,
             quiesce: None,

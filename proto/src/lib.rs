@@ -134,7 +134,7 @@ pub use around::Around;
 #[cfg(feature = "std")]
 pub use device::Pollable;
 pub use device::{Call, Device, Outcome};
-pub use drive::{Drive, Heard, Loose, NotAdopted, Progress, Rest, Step, Turn};
+pub use drive::{Attaching, Drive, Heard, Loose, NotAdopted, Progress, Rest, Step, Turn};
 pub use errno::Errno;
 pub use error::{Error, Failure, Fault, Refused, Why};
 pub use event::{

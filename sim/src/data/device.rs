@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Attaching, Errno, IdKey};
 
 use crate::channel::new_eventfd;
 use crate::data::cq::Cq;
@@ -49,8 +49,15 @@ impl SimDevice {
     /// # Errors
     /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain is gone, if it or a queue is another
     /// device's, if the connection is over or refused, and for a listener for connections.
-    pub fn create_qp(&self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
-        let (_, no) = self.on_device(id, |world, no| {
+    pub fn create_qp(
+        &self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        let (_, no) = self.on_device(attaching.id(), |world, no| {
             let state = world.id(no)?;
             let host = state.host;
             // The attributes of a datagram QP do not depend on what the IB CM does (`rdma_init_qp_attr`).
