@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, Core, Counters, EventKind, GroupKey, IdKey, Limits, RawEvent, Receipt, Released, Request,
-    State, Time, Token,
+    Call, ChannelKey, CmEvent, Core, Counters, EventKind, GroupKey, IdKey, Limits, RawEvent, Receipt, Released,
+    Request, State, Time, Token,
 };
 
 use crate::input::Input;
@@ -62,7 +62,12 @@ struct Side {
 impl World {
     fn new(cores: [Core; 2]) -> Self {
         World {
-            sides: cores.map(|core| Side { before: core.counters(), core, receipts: Vec::new(), waived: BTreeSet::new() }),
+            sides: cores.map(|core| Side {
+                before: core.counters(),
+                core,
+                receipts: Vec::new(),
+                waived: BTreeSet::new(),
+            }),
             now: Time(1),
             ids: Vec::new(),
             channels: Vec::new(),

@@ -1,5 +1,6 @@
 //! The loop that all drivers share, and a method per request. A driver adds only the waiting.
 
+mod attach;
 mod requests;
 mod step;
 
@@ -17,6 +18,7 @@ use crate::request::Request;
 use crate::state::State;
 use crate::time::Time;
 
+pub use attach::Attaching;
 pub use step::{Heard, Step};
 
 /// How many faults are kept for [`Drive::next_fault`]; the core's counter counts on.
@@ -163,7 +165,11 @@ impl<D: Device> Drive<D> {
     pub fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
         let (owner, group) = (receipt.owner(), receipt.group());
         let result = self.core.ack(receipt);
-        self.tell(Step::Ack { owner, group, result: result.as_ref().map_or_else(|refused| Err(refused.into()), |()| Ok(())) });
+        self.tell(Step::Ack {
+            owner,
+            group,
+            result: result.as_ref().map_or_else(|refused| Err(refused.into()), |()| Ok(())),
+        });
         result?;
         self.make_calls();
         Ok(())
