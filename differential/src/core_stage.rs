@@ -118,7 +118,7 @@ impl<D: DataPath> CoreStage<D> {
             Action::ResolveRoute { id } => ("resolve_route", drive.resolve_route(key(id)?, deadline)),
             Action::Listen { id, backlog } => ("listen", drive.listen(key(id)?, backlog)),
             Action::AttachQp { id } => {
-                let attached = drive.attach_qp(key(id)?, |spy, id| Path::attach(&mut spy.device, id));
+                let attached = drive.attach_qp(key(id)?, |spy, attaching| Path::attach(&mut spy.device, attaching));
                 ("create_qp", attached.map(|path| drop(self.paths.insert(id, path))))
             }
             Action::DetachQp { id } => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cmid_datapath::DataPath;
-use cmid_proto::{Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
+use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
 
 use crate::program::{Action, CHILDREN, ChannelNo, Ip, Numbers, Place, Slot};
 use crate::stage::{Path, Stage, Told, data, name, param};
@@ -112,7 +112,7 @@ impl<D: DataPath> DeviceStage<D> {
                 return Ok(());
             }
             Action::AttachQp { id } => {
-                let result = Path::attach(&mut self.device, id_key(id)?);
+                let result = Path::attach(&mut self.device, Attaching::bare(id_key(id)?));
                 let result = result.map(|path| drop(self.paths.insert(id, path)));
                 self.note_call(at, "create_qp", format!("{action:?}"), &result);
                 return Ok(());

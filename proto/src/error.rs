@@ -106,6 +106,9 @@ pub enum Why {
     /// With a QP on the id, librdmacm does this by itself.
     #[error("the id has a QP")]
     HasQp,
+    /// The message that carries the QP number has been sent: the peer would not use this QP.
+    #[error("the peer has been sent a QP number already")]
+    NumberSent,
     /// More private data than the message holds.
     #[error("{len} bytes of private data where {max} fit")]
     PrivateDataTooLong {
@@ -192,6 +195,7 @@ impl Why {
             | Why::Breaks
             | Why::NoQp
             | Why::HasQp
+            | Why::NumberSent
             | Why::PrivateDataTooLong { .. }
             | Why::BadAddress
             | Why::AlreadySync

@@ -55,6 +55,7 @@ pub(crate) fn check(id: &Id, verb: Verb, request: &Request<'_>) -> Result<(), Wh
     match *request {
         Request::ResolveAddr { src: Some(src), dst } if src.is_ipv4() != dst.is_ipv4() => Err(Why::BadAddress),
         Request::AttachQp if id.has_qp => Err(Why::HasQp),
+        Request::AttachQp if id.number_sent => Err(Why::NumberSent),
         Request::AttachQp if !id.has_device => Err(Why::NoDevice),
         Request::DetachQp if !id.has_qp => Err(Why::NoQp),
         Request::Establish if id.has_qp => Err(Why::HasQp),

@@ -136,7 +136,7 @@ pub use cq_room::{CqRoom, Overrun};
 #[cfg(feature = "std")]
 pub use device::Pollable;
 pub use device::{Call, Device, Outcome};
-pub use drive::{Drive, Heard, Loose, NotAdopted, Progress, Rest, Step, Turn};
+pub use drive::{Attaching, Drive, Heard, Loose, NotAdopted, Progress, Rest, Step, Turn};
 pub use errno::Errno;
 pub use error::{Error, Failure, Fault, NotAcked, Refused, Why};
 pub use event::{

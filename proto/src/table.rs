@@ -151,6 +151,8 @@ mod ask {
     pub(super) const snt: Ask = Ask::Refuse(Why::AlreadySent);
     /// ENXIO of the kernel.
     pub(super) const gon: Ask = Ask::Refuse(Why::DeviceGone);
+    /// The peer has a QP number already.
+    pub(super) const num: Ask = Ask::Refuse(Why::NumberSent);
     /// Only connections have it.
     pub(super) const nfd: Ask = Ask::Refuse(Why::NotForDatagrams);
     /// EISCONN of the kernel.
@@ -176,11 +178,11 @@ pub static REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
         /* AddrResolved   */ [___, ___, RrG, ___, Adr, Adr, ___, ___, ___, ___, nil, nil, ___, ___, Adr, Adr, Adr, Adr, ___, ___, Adr, Adr, Adr, Adr, END, END],
         /* RouteResolving */ [___, ___, ___, ___, RrG, RrG, ___, ___, ___, ___, nil, nil, ___, ___, ___, RrG, RrG, RrG, ___, ___, RrG, RrG, RrG, RrG, END, END],
         /* RouteResolved  */ [___, ___, ___, ___, Rte, Rte, Ask, ___, ___, ___, nil, nil, ___, ___, ___, Rte, Rte, Rte, ___, ___, Rte, Rte, Rte, Rte, END, END],
-        /* Connecting     */ [___, ___, ___, ___, Cng, ___, ___, sta, sta, sta, nil, nil, ___, ___, ___, Cng, Cng, Cng, ___, ___, Cng, snt, Cng, Cng, END, END],
-        /* Responded      */ [___, ___, ___, ___, Rsp, Rsp, ___, brk, Fld, Con, nil, nil, ___, ___, ___, Rsp, Rsp, Rsp, ___, ___, Rsp, snt, Rsp, Rsp, END, END],
+        /* Connecting     */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, ___, ___, ___, Cng, Cng, Cng, ___, ___, Cng, snt, Cng, Cng, END, END],
+        /* Responded      */ [___, ___, ___, ___, num, Rsp, ___, brk, Fld, Con, nil, nil, ___, ___, ___, Rsp, Rsp, Rsp, ___, ___, Rsp, snt, Rsp, Rsp, END, END],
         /* Requested      */ [___, ___, ___, ___, Rqd, Rqd, ___, Acc, Fld, brk, nil, nil, ___, ___, ___, Rqd, Rqd, Rqd, ___, ___, Rqd, Rqd, Rqd, Rqd, END, END],
-        /* Accepting      */ [___, ___, ___, ___, ___, ___, ___, sta, sta, sta, nil, nil, Acc, ___, ___, Acc, Acc, Acc, ___, ___, Acc, snt, Acc, Acc, END, END],
-        /* Connected      */ [___, ___, ___, ___, ___, Con, ___, ___, ___, ___, Dis, Clg, isc, ___, ___, Con, Con, Con, ___, ___, Con, snt, Con, Con, END, END],
+        /* Accepting      */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, Acc, ___, ___, Acc, Acc, Acc, ___, ___, Acc, snt, Acc, Acc, END, END],
+        /* Connected      */ [___, ___, ___, ___, num, Con, ___, ___, ___, ___, Dis, Clg, isc, ___, ___, Con, Con, Con, ___, ___, Con, snt, Con, Con, END, END],
         /* Disconnecting  */ [___, ___, ___, ___, ___, Dis, ___, ___, ___, ___, Dis, Clg, ___, ___, ___, Dis, Dis, Dis, ___, ___, Dis, snt, Dis, Dis, END, END],
         /* Closing        */ [___, ___, ___, ___, ___, Clg, ___, ___, ___, ___, Clg, Clg, ___, ___, ___, Clg, Clg, Clg, ___, ___, Clg, snt, Clg, Clg, END, END],
         /* PeerClosed     */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, PCl, PCl, PCl, ___, ___, PCl, snt, PCl, PCl, END, END],

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use cmid_blocking::{Connection, Listener, Options};
 use cmid_epoll::Epoll;
 use cmid_mio::Mio;
-use cmid_proto::{Acks, CmEvent, Device, Drive, Errno, IdKey, Limits, Pollable, PortSpace};
+use cmid_proto::{Acks, Attaching, CmEvent, Device, Drive, Errno, IdKey, Limits, Pollable, PortSpace};
 use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
 use cmid_trace::{Files, Recording, Trace, replay};
 use tempfile::TempDir;
@@ -122,9 +122,9 @@ fn mio() {
     has(&replayed(&path, 1), &["ADDR_RESOLVED of id0", "ADDR_RESOLVED on id0", "ack for id0", "[id0: - -> idle]"]);
 }
 
-fn qp(device: &mut Trace<SimDevice>, id: IdKey) -> Result<Qp, Errno> {
-    let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
-    device.create_qp(id, &pd, &cq, &cq, Caps::default())
+fn qp(device: &mut Trace<SimDevice>, attaching: Attaching<'_>) -> Result<Qp, Errno> {
+    let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 16)?);
+    device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 }
 
 /// A listener hands each connection to a driver of its own, on a device of its own.

@@ -73,9 +73,9 @@ impl<S: Subject> Side<S> {
     /// # Errors
     /// What the core or the device says.
     pub fn attach_qp(&mut self, id: IdKey) -> Result<(), Error> {
-        let qp = self.drive().attach_qp(id, |device, id| {
+        let qp = self.drive().attach_qp(id, |device, attaching| {
             let pd = device.make_pd(id)?;
-            device.make_qp(id, &pd)
+            device.make_qp(attaching, &pd)
         })?;
         self.qps.push((id, qp));
         Ok(())

@@ -1,5 +1,6 @@
 //! The loop that all drivers share, and a method per request. A driver adds only the waiting.
 
+mod attach;
 mod requests;
 mod step;
 
@@ -17,6 +18,7 @@ use crate::request::Request;
 use crate::state::State;
 use crate::time::Time;
 
+pub use attach::Attaching;
 pub use step::{Heard, Step};
 
 /// How many faults are kept for [`Drive::next_fault`]; the core's counter counts on.

@@ -25,7 +25,10 @@ const LOOKUPS: [State; 3] = [Asking, Asked, Answered];
 
 /// Where a request goes; where it is refused, and why; why it is refused everywhere else.
 fn request(verb: Verb) -> (Goes, Vec<In<Why>>, Why) {
-    use Why::{AlreadySent, Breaks, IsConnected, IsOver, NoDevice, NotConnected, NotForDatagrams, Stalls, WrongState};
+    use Why::{
+        AlreadySent, Breaks, IsConnected, IsOver, NoDevice, NotConnected, NotForDatagrams, NumberSent, Stalls,
+        WrongState,
+    };
     /// One's own request or answer is under way.
     const OPEN: &[State] = &[Connecting, Accepting];
     match verb {
@@ -34,8 +37,9 @@ fn request(verb: Verb) -> (Goes, Vec<In<Why>>, Why) {
         Verb::ResolveRoute => (vec![(&[AddrResolved], Some(RouteResolving))], vec![(&[Idle], NoDevice)], WrongState),
         Verb::Listen => (vec![(&[Idle, Bound], Some(Listening))], vec![], WrongState),
         Verb::AttachQp => {
-            let until_connected = [(&EARLY[..], None), (&[Connecting, Responded, Requested], None), (&LOOKUPS, None)];
-            (until_connected.to_vec(), vec![(&[Idle], NoDevice)], WrongState)
+            let before_connecting = [(&EARLY[..], None), (&[Requested], None), (&LOOKUPS, None)];
+            let sent = (&[Connecting, Responded, Accepting, Connected][..], NumberSent);
+            (before_connecting.to_vec(), vec![(&[Idle], NoDevice), sent], WrongState)
         }
         Verb::DetachQp => (vec![(all_but(OPEN), None)], vec![], WrongState),
         // By the service: see below.

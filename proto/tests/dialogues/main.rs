@@ -9,6 +9,7 @@ mod datagrams;
 mod deadlines;
 mod destroy_now;
 mod drive;
+mod endings;
 mod fixture;
 mod foreign;
 mod get_request;

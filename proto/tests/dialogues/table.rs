@@ -63,6 +63,12 @@ fn set(state: State, verb: Option<Verb>) -> (Stage, IdKey, ChannelKey, ChannelKe
     if verb == Some(Verb::AttachQp) && state == State::AddrResolving {
         from = State::Bound;
     }
+    // The id of a lookup that was accepted takes no QP any more.
+    if verb == Some(Verb::AttachQp) && state == State::Answered {
+        let id = stage.in_state(here, State::Asking);
+        stage.tells(id, CmEvent::Established);
+        return (stage, id, here, there);
+    }
     let id = stage.in_state(here, from);
     if from != state {
         stage.does(id, RESOLVE);

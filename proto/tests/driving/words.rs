@@ -26,6 +26,7 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
         Why::Breaks,
         Why::NoQp,
         Why::HasQp,
+        Why::NumberSent,
         Why::PrivateDataTooLong { len: 57, max: 56 },
         Why::BadAddress,
         Why::AlreadySync,

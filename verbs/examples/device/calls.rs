@@ -36,7 +36,8 @@ pub(crate) fn guards() {
     side.fails(&Call::Connect { id: bound, param: param() }, Errno::EINVAL);
 
     let first = side.end(bound);
-    let again = side.device.create_qp(bound, &first.pd, &first.cq, &first.cq, CAPS).map(drop);
+    let again =
+        side.device.create_qp(cmid_proto::Attaching::bare(bound), &first.pd, &first.cq, &first.cq, CAPS).map(drop);
     assert_eq!(again, Err(Errno::EINVAL));
     assert_eq!(side.device.destroy_qp(bound), Ok(()));
     assert_eq!(first.qp.state().map(|state| state.0), Ok(6), "error, for a handle is left");

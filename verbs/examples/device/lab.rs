@@ -166,7 +166,7 @@ impl Side {
     pub(crate) fn end(&mut self, id: IdKey) -> End {
         let pd = self.device.alloc_pd(id).expect("alloc_pd");
         let cq = self.device.create_cq(id, 64).expect("create_cq");
-        let qp = self.device.create_qp(id, &pd, &cq, &cq, CAPS).expect("create_qp");
+        let qp = self.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
         End { id, pd, cq, qp }
     }
 }
