@@ -133,7 +133,7 @@ fn a_call_names_its_id_and_one_on_a_channel_names_none() {
 #[test]
 fn each_request_that_waits_for_acks_says_so_for_itself_alone() {
     let waits = [Verb::Migrate, Verb::Leave, Verb::Destroy];
-    for asked in waits {
+    for at in 0..waits.len() {
         let (mut stage, here) = Stage::on(Acks::Explicit);
         let there = stage.channel(Acks::Explicit);
         let id = stage.id_for(PortSpace::Udp, Some(here));
@@ -143,11 +143,8 @@ fn each_request_that_waits_for_acks_says_so_for_itself_alone() {
         stage.says_on(here, RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) });
         let event = stage.expect_event(here, id, cm(CmEvent::MulticastJoin));
         assert!(waits.iter().all(|verb| !stage.core.waits_for_acks(id, *verb)), "nothing was asked for");
-        let request = match asked {
-            Verb::Migrate => to(there),
-            Verb::Leave => Request::Leave { group },
-            _ => Request::Destroy,
-        };
+        let request = [to(there), Request::Leave { group }, Request::Destroy][at];
+        let asked = request.verb();
         stage.asks(id, request).unwrap();
         for verb in waits {
             assert_eq!(stage.core.waits_for_acks(id, verb), verb == asked, "{verb} when {asked} was asked for");
