@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, Call, ChannelKey, CmEvent, Errno, IdKey, Limits, PortSpace, Request, State, Time};
+use cmid_proto::{
+    Acks, Call, ChannelKey, CmEvent, Errno, EventKind, IdKey, Limits, PortSpace, Request, State, Time, Verb,
+};
 
 use crate::fixture::{RESOLVE, Stage};
 
@@ -135,4 +137,16 @@ fn an_id_is_armed_in_the_core_that_adopts_it_whatever_it_leaves_behind_in_the_ot
     two.core.check();
     assert_eq!(two.core.poll_timeout(), Some((deadline, key)));
     two.ends(&[key], &[]);
+}
+
+#[test]
+fn a_deadline_that_has_passed_tells_a_negative_errno() {
+    let (mut stage, here) = Stage::on(Acks::OnDelivery);
+    let id = stage.id(Some(here));
+    let deadline = stage.within(Duration::from_secs(1));
+    stage.does_until(id, RESOLVE, deadline);
+    stage.passes(Duration::from_secs(1));
+    let passed = stage.sees(here, id, EventKind::DeadlinePassed(Verb::ResolveAddr));
+    assert_eq!((passed.status, passed.result()), (-Errno::ETIMEDOUT.0, Err(Errno::ETIMEDOUT)));
+    stage.ends(&[id], &[here]);
 }
