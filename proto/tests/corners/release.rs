@@ -84,3 +84,13 @@ fn only_what_opens_a_channel_needs_room_for_one_and_no_owed_acks() {
     stage.does(id, LISTEN);
     assert_eq!(stage.state(id), State::Listening);
 }
+
+#[test]
+fn nobody_is_told_that_a_private_channel_is_closed() {
+    let mut stage = Stage::new();
+    let id = stage.id(None);
+    stage.asks(id, Request::Destroy).unwrap();
+    stage.expect_call("destroy_id", Ok(()));
+    let (token, _) = stage.takes_call("destroy_event_channel");
+    assert_eq!(stage.core.handle_outcome(token, Ok(())), Ok(None));
+}
