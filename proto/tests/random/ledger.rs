@@ -132,7 +132,10 @@ impl Ledger {
         if event.cm() == Some(CmEvent::ConnectRequest) {
             self.created(event.id, Some(on), false);
         }
-        let Some(known) = self.known.get_mut(&owner) else { panic!("{} for {owner}, which is gone", event.kind) };
+        // The request of a listener in synchronous mode comes without an event.
+        assert!(!self.gone.contains(&owner), "{} for {owner}, which is gone", event.kind);
+        assert!(self.sync || self.known.contains_key(&owner), "{} for {owner}, which nobody knows", event.kind);
+        let known = self.known.entry(owner).or_default();
         if let Some(number) = number {
             assert!(known.last < number, "{} of {owner} overtakes another event", event.kind);
             known.last = number;
