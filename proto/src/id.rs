@@ -37,6 +37,8 @@ pub(crate) struct Id {
     pub(crate) call: Option<NonZeroU64>,
     /// The private data of that call.
     pub(crate) call_data: Option<Enclosed>,
+    /// A destroy has ended the request that the call under way is for: what that call returns is not reported.
+    pub(crate) orphaned: bool,
     /// Events delivered and not acked; for a listener its requests count here.
     pub(crate) owed: u32,
     /// Its undelivered events, in order.
@@ -189,6 +191,7 @@ impl Id {
             quiesce: None,
             call: None,
             call_data: None,
+            orphaned: false,
             owed: 0,
             mail: Thread::EMPTY,
             deadline: Time::NEVER,

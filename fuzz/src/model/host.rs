@@ -323,11 +323,12 @@ impl Host {
         self.look();
     }
 
-    /// A migration has ended that took no call: of a listener, whose events may only have changed their order.
+    /// A migration has ended that took no call: of a listener, whose events may only have changed their order. It has failed
+    /// if the channel could not be opened meanwhile.
     pub(crate) fn moved_without_device(&mut self, id: IdKey) {
-        if let Some((Request::Migrate { to }, _)) = self.asked.get(&id)
-            && to.is_some()
-            && *to == self.ledger.homes.get(&id).copied()
+        if let Some((Request::Migrate { to: Some(to) }, _)) = self.asked.get(&id)
+            && self.open.contains(to)
+            && Some(to) == self.ledger.homes.get(&id)
         {
             self.ledger.requeue(id);
         }

@@ -112,6 +112,11 @@ impl Core {
         }
     }
 
+    /// Whether an event of this kind of an id is undelivered.
+    pub(super) fn has_undelivered(&self, id: &Id, kind: EventKind) -> bool {
+        self.mail.owned(&id.mail).any(|letter| self.mail.get(letter).kind == kind)
+    }
+
     /// The first undelivered event of an id that is of this kind.
     pub(super) fn first_of(&self, id: &Id, kind: CmEvent) -> Option<Letter> {
         self.mail.owned(&id.mail).find(|&letter| self.mail.get(letter).kind == EventKind::Cm(kind))

@@ -12,13 +12,16 @@ use crate::state::State;
 use crate::time::Time;
 
 impl Core {
-    /// Every other request of the id ends with it: nothing more is told of them.
+    /// Every other request of the id ends with it: nothing more is told of them, not even if this destroy gives up at its
+    /// deadline.
     pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time, mourner: Mourner) {
         self.clear_waiting(key, Waiting::Never);
         self.discard_mail(key);
         self.set_state(key, State::Destroying);
         self.stop_quiescing(key);
+        self.end_leaves(key);
         let Some(id) = self.ids.get_mut(key) else { return };
+        id.orphaned = id.doing != Doing::Nothing;
         id.mourner = mourner;
         if id.doing == Doing::Nothing && id.owed == 0 {
             self.call_destroy(key);
@@ -64,7 +67,6 @@ impl Core {
                 if let Some(id) = self.ids.get_mut(key) {
                     id.mourner = Mourner::Caller;
                 }
-                self.resume(key);
                 if mourner == Mourner::Channel {
                     self.post(Stored::made(key, EventKind::Destroyed, errno.as_status()), home);
                     return Ok(None);

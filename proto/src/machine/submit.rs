@@ -45,7 +45,8 @@ impl Core {
     /// - `AttachQp`, `DetachQp`, `GetRequest`, and the migration of a listener, make no call: on return they are done, or
     ///   a `GetRequest` is begun.
     /// - What [waits for acks](Core::waits_for_acks) ends by event instead.
-    /// - A destroy ends all other requests of its id; nothing more need be told of them.
+    /// - A destroy ends all other requests of its id: nothing more is told of them, not even if it gives up at its deadline.
+    ///   An id that has not been created by then is gone if that fails. A leave that waited for acks is not made.
     ///
     /// # Errors
     /// [`Refused`]: nothing has changed.

@@ -8,6 +8,7 @@ mod channels;
 mod datagrams;
 mod deadlines;
 mod drive;
+mod endings;
 mod fixture;
 mod foreign;
 mod get_request;
