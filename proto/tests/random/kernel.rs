@@ -289,7 +289,7 @@ impl Network {
         let host = &mut self.hosts[host];
         let id = host.ids.get_mut(&key).ok_or(Errno::ENOENT)?;
         assert_eq!(id.channel, from, "the core has lost track of {key}");
-        assert_ne!(id.phase, Phase::Listening, "{key} is a listener: a migration loses requests");
+        assert!(id.phase != Phase::Listening || id.removed, "{key} is a listener: a migration loses requests");
         id.channel = to;
         let old = host.channels.get_mut(&from).expect("an id is on a channel that is there");
         let (moved, stay): (Vec<_>, Vec<_>) = old.drain(..).partition(|unread| unread.id == key);

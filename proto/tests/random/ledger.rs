@@ -153,8 +153,7 @@ impl Ledger {
                 self.ended(owner);
             }
             EventKind::Destroyed => {
-                assert!(known.destroying, "{owner} is destroyed, which nobody asked for");
-                known.destroying = false;
+                assert!(known.discarded, "{owner} is destroyed, and no request was made for that");
                 self.ended(owner);
             }
         }
@@ -194,7 +193,9 @@ impl Ledger {
                 self.gone.insert(id);
             }
         }
-        for (&id, known) in &self.known {
+        for (&id, known) in &mut self.known {
+            // A destruction that failed, or gave up at its deadline, leaves the id.
+            known.destroying &= core.state(id).is_none_or(|state| state == State::Destroying);
             if core.state(id).is_some() {
                 assert_eq!(core.owed(id), known.owed, "the acks that {id} owes");
             }
