@@ -8,7 +8,7 @@ mod engine;
 mod kernel;
 mod ledger;
 mod program;
-//mod regions;
+mod regions;
 mod two_drives;
 
 use std::ops::Range;
