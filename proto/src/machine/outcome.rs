@@ -157,6 +157,7 @@ impl Core {
                 if let Some(id) = self.ids.get_mut(key) {
                     id.has_device |= bound;
                     id.listens |= verb == Verb::Listen;
+                    id.number_sent |= verb == Verb::Accept;
                 }
                 if verb == Verb::Disconnect {
                     self.disconnect_at_once(key);

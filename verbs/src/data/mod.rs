@@ -30,7 +30,7 @@ mod track_tests;
 use std::sync::Arc;
 
 use cmid_proto::memory::Access;
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Attaching, Errno, IdKey};
 
 pub(crate) use ah::path_from_c;
 pub use ah::{Ah, GRH_LEN, To};
@@ -83,7 +83,15 @@ impl Verbs {
     /// ([`Cq::room`] says how much it has); `ENOMEM`, also where one of
     /// the CQs has 65,536 work queues already: a QP that has one CQ for sends and receives is two of them. A QP that is destroyed
     /// keeps its room and its places until every completion is polled that it may have left.
-    pub fn create_qp(&mut self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
+    pub fn create_qp(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        let id = attaching.id();
         let context = self.context(id)?;
         let id = self.ids.get_mut(id).ok_or(Errno::ENOENT)?;
         let qp = QpInner::create(&context, id, pd, send_cq, recv_cq, caps)?;
