@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use cmid_proto::{Call, ChannelKey, CmEvent, Device, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent, Service};
+use cmid_proto::{
+    Call, ChannelKey, CmEvent, Device, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent, Service,
+};
 
 /// An id of one of the two hosts.
 pub(crate) type Name = (usize, IdKey);
@@ -181,7 +183,8 @@ impl Network {
         let other = 1 - name.0;
         let Some(service) = self.id(name).map(|id| id.service) else { return };
         let listens = |id: &Id| id.phase == Phase::Listening && !id.removed && id.service == service;
-        let listeners: Vec<_> = self.hosts[other].ids.iter().filter(|(_, id)| listens(id)).map(|(&key, _)| key).collect();
+        let listeners: Vec<_> =
+            self.hosts[other].ids.iter().filter(|(_, id)| listens(id)).map(|(&key, _)| key).collect();
         let nobody = if service == Service::Datagram { CmEvent::Unreachable } else { CmEvent::Rejected };
         match rng.choice(&listeners) {
             None => self.go(name, Phase::Over, nobody, 8),
@@ -257,7 +260,8 @@ impl Network {
                 Ok(())
             }
             Call::CloseChannel { channel } => {
-                let mut on_it = self.hosts[host].ids.iter().filter(|(_, id)| id.channel == channel).map(|(&key, _)| key);
+                let mut on_it =
+                    self.hosts[host].ids.iter().filter(|(_, id)| id.channel == channel).map(|(&key, _)| key);
                 let left = on_it.find(|&key| !self.kept.contains(&(host, key)));
                 assert_eq!(left, None, "{channel} is closed with an id on it");
                 self.hosts[host].channels.remove(&channel).map(drop).ok_or(Errno::EBADF)

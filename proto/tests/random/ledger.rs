@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cmid_proto::{Call, ChannelKey, CmEvent, Core, Event, EventKind, Fault, IdKey, Outcome, Receipt, Request, State, Verb};
+use cmid_proto::{
+    Call, ChannelKey, CmEvent, Core, Event, EventKind, Fault, IdKey, Outcome, Receipt, Request, State, Verb,
+};
 
 use crate::kernel::serial;
 
@@ -22,6 +24,8 @@ struct Known {
     listens: bool,
     /// A destruction was asked for: undelivered events are gone, even if it fails.
     discarded: bool,
+    /// Its acks were given up: its receipts are refused.
+    waived: bool,
 }
 
 pub(crate) struct Ledger {
@@ -30,7 +34,7 @@ pub(crate) struct Ledger {
     pub(crate) channels: Vec<ChannelKey>,
     known: BTreeMap<IdKey, Known>,
     gone: BTreeSet<IdKey>,
-    receipts: Vec<(Receipt, IdKey)>,
+    pub(crate) receipts: Vec<(Receipt, IdKey)>,
     /// The numbers of the events that were delivered.
     delivered: BTreeSet<u64>,
     /// Whether an id has been in synchronous mode, where events end requests instead of being delivered.
@@ -71,7 +75,10 @@ impl Ledger {
         // The id of a request that nobody has taken is known to the core only.
         let known = self.known.entry(id).or_default();
         match *request {
-            Request::Destroy => {
+            Request::Destroy | Request::DestroyNow => {
+                if *request == Request::DestroyNow {
+                    (known.owed, known.waived) = (0, true);
+                }
                 (known.open, known.destroying, known.discarded) = (1, true, true);
                 known.moving.clear();
             }
@@ -96,7 +103,7 @@ impl Ledger {
     /// A request has failed at once.
     pub(crate) fn failed(&mut self, id: IdKey, request: &Request<'_>) {
         if let Some(known) = self.known.get_mut(&id)
-            && *request == Request::Destroy
+            && matches!(request, Request::Destroy | Request::DestroyNow)
         {
             (known.open, known.destroying, known.discarded) = (0, false, true);
             known.moving.clear();
@@ -169,10 +176,15 @@ impl Ledger {
             return None;
         }
         let (receipt, owner) = self.receipts.swap_remove(rng.usize(..self.receipts.len()));
-        if let Some(known) = self.known.get_mut(&owner) {
+        if let Some(known) = self.known.get_mut(&owner).filter(|known| !known.waived) {
             known.owed -= 1;
         }
         Some(receipt)
+    }
+
+    /// Whether an ack for this id, whose receipt the application had, is still owed.
+    pub(crate) fn owes(&self, owner: IdKey) -> bool {
+        self.known.get(&owner).is_some_and(|known| !known.waived)
     }
 
     pub(crate) fn renamed(&mut self, old: IdKey, new: IdKey) {

@@ -11,11 +11,14 @@ mod program;
 mod regions;
 mod two_drives;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Runs `program` for each seed; a failure names the seed.
-fn for_seeds(few: u64, program: fn(&mut fastrand::Rng)) {
+use cmid_proto::State;
+
+/// Runs `program` for each seed; a failure names the seed. Whether these are the seeds of every day.
+fn for_seeds(few: u64, mut program: impl FnMut(&mut fastrand::Rng)) -> bool {
     for seed in seeds(few) {
         let run = AssertUnwindSafe(|| program(&mut fastrand::Rng::with_seed(seed)));
         if let Err(panic) = catch_unwind(run) {
@@ -23,6 +26,12 @@ fn for_seeds(few: u64, program: fn(&mut fastrand::Rng)) {
             resume_unwind(panic);
         }
     }
+    seeds(few) == (0..few)
+}
+
+/// The states that no program has been in.
+fn unseen(seen: &BTreeSet<State>) -> Vec<State> {
+    State::ALL.into_iter().filter(|state| !seen.contains(state)).collect()
 }
 
 fn seeds(few: u64) -> Range<u64> {

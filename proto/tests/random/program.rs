@@ -1,27 +1,28 @@
 //! A random program for both sides, and the laws that must hold after each of its steps and at its end.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use cmid_proto::{
-    Acks, CmOption, ConnParam, Ece, IdKey, Limits, PortSpace, RejectReason, Request, State, Time,
-};
+use cmid_proto::{Acks, CmOption, ConnParam, Ece, IdKey, Limits, PortSpace, RejectReason, Request, State, Time};
 
 use crate::engine::Engine;
 use crate::kernel::Network;
 use crate::ledger::Ledger;
 
-/// Runs one program; `make` builds the engine of a host.
+/// Runs one program and notes the states that its ids are in; `make` builds the engine of a host.
 pub(crate) fn run<E: Engine>(
     rng: &mut fastrand::Rng,
+    seen: &mut BTreeSet<State>,
     make: impl Fn(&Rc<RefCell<Network>>, usize, &mut fastrand::Rng, Limits) -> E,
 ) {
     let network = Rc::new(RefCell::new(Network::default()));
     let failing = *rng.choice(&[0, 0, 40, 9]).expect("four");
     let limits = [small(), Limits::LARGE][rng.usize(..2)];
+    let limits = |host| Limits { core: u16::try_from(host).ok(), ..limits };
     let mut program = Program {
         sides: [0, 1].map(|host| Side {
-            engine: make(&network, host, rng, limits),
+            engine: make(&network, host, rng, limits(host)),
             ledger: Ledger::new(failing == 0),
             host,
         }),
@@ -37,9 +38,10 @@ pub(crate) fn run<E: Engine>(
         }
     });
     program.network.borrow_mut().failing = failing;
-    for _ in 0..rng.u16(20..300) {
+    for _ in 0..rng.u16(20..500) {
         program.step(rng);
         program.check();
+        program.sides.iter().for_each(|side| side.note_states(seen));
     }
     program.come_to_rest(rng);
 }
@@ -70,10 +72,27 @@ impl<E: Engine> Program<E> {
             1..=7 => self.sides[at].onward(self.now, self.sync, rng),
             8 => self.sides[at].anything(self.now, self.sync, rng),
             9..=11 => self.network.borrow_mut().happen(rng),
-            12..=14 => self.work(at, rng),
+            12 | 14 => (0..2).for_each(|at| self.work(at, rng)),
+            13 => self.foreign(at, rng),
             15..=17 => drop(self.sides[at].take_events(rng.usize(1..4), rng)),
             18 => drop(self.sides[at].ack_one(rng)),
             _ => self.now = Time(self.now.0 + rng.u64(..20)),
+        }
+    }
+
+    /// Keys and receipts of the other side are refused, and come back.
+    fn foreign(&mut self, at: usize, rng: &mut fastrand::Rng) {
+        let [one, two] = &mut self.sides;
+        let (mine, theirs) = if at == 0 { (one, two) } else { (two, one) };
+        if let Some(id) = theirs.some_id(rng) {
+            let before = mine.engine.core().clone();
+            let request = *rng.choice(&[Request::Destroy, Request::DestroyNow, Request::Disconnect]).expect("three");
+            mine.engine.request(id, request, Time::NEVER).expect_err("the id is of the other side");
+            assert!(before == *mine.engine.core(), "a request on an id of the other side has changed something");
+        }
+        if let Some((receipt, owner)) = theirs.ledger.receipts.pop() {
+            let refused = mine.engine.ack(receipt).expect_err("the receipt is of the other side");
+            theirs.ledger.receipts.push((refused.receipt, owner));
         }
     }
 
@@ -153,6 +172,11 @@ impl<E: Engine> Program<E> {
 }
 
 impl<E: Engine> Side<E> {
+    fn note_states(&self, seen: &mut BTreeSet<State>) {
+        let core = self.engine.core();
+        seen.extend(core.id_keys().filter_map(|id| core.state(id)));
+    }
+
     fn some_id(&self, rng: &mut fastrand::Rng) -> Option<IdKey> {
         let ids: Vec<_> = self.ledger.ids().collect();
         rng.choice(ids)
@@ -242,6 +266,7 @@ impl<E: Engine> Side<E> {
             },
             15 => Request::SetOption { option: CmOption::Tos(rng.u8(..)) },
             16 => Request::SetEce { ece: Ece { vendor_id: 1, options: 2 } },
+            17 if rng.u8(..3) == 0 => Request::DestroyNow,
             17 => Request::Destroy,
             18 if sync => Request::Migrate { to: None },
             19 if sync => {
@@ -279,7 +304,8 @@ impl<E: Engine> Side<E> {
     fn ack_one(&mut self, rng: &mut fastrand::Rng) -> bool {
         match self.ledger.some_receipt(rng) {
             Some(receipt) => {
-                self.engine.ack(receipt).expect("the receipt is of this side");
+                let (owner, is_owed) = (receipt.owner(), self.ledger.owes(receipt.owner()));
+                assert_eq!(self.engine.ack(receipt).is_ok(), is_owed, "an ack for {owner}");
                 true
             }
             None => false,

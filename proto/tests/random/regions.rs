@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    Access, Buffer, Call, Change, Domain, Ended, Fallback, Keys, MrState, Outcome, Pd, PdState, Policy, Provider, Region,
-    Reply, Traffic,
+    Access, Buffer, Call, Change, Domain, Ended, Fallback, Keys, MrState, Outcome, Pd, PdState, Policy, Provider,
+    Region, Reply, Traffic,
 };
 
 /// Memory, by number. 0 has no bytes.
@@ -320,5 +320,5 @@ fn run(rng: &mut fastrand::Rng) {
 
 #[test]
 fn the_laws_hold_for_memory_regions() {
-    crate::for_seeds(1000, run);
+    let _ = crate::for_seeds(1000, run);
 }
