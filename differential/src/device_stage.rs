@@ -31,15 +31,15 @@ pub(crate) struct DeviceStage<D: DataPath> {
 
 /// Keys are numbered densely, as a core does it; every slot has one tenant only.
 fn id_key(id: Slot) -> Result<IdKey, Errno> {
-    IdKey::from_bits(1 << 32 | u64::from(id)).ok_or(Errno::EINVAL)
+    IdKey::from_parts(0, u32::from(id), 1).ok_or(Errno::EINVAL)
 }
 
 fn channel_key(channel: ChannelNo) -> Result<ChannelKey, Errno> {
-    ChannelKey::from_bits(1 << 32 | u64::from(channel)).ok_or(Errno::EINVAL)
+    ChannelKey::from_parts(0, u32::from(channel), 1).ok_or(Errno::EINVAL)
 }
 
 fn group_key(id: Slot, group: u8) -> Result<GroupKey, Errno> {
-    GroupKey::from_bits(1 << 32 | u64::from(id) << 8 | u64::from(group)).ok_or(Errno::EINVAL)
+    GroupKey::from_parts(0, u32::from(id) << 8 | u32::from(group), 1).ok_or(Errno::EINVAL)
 }
 
 impl<D: DataPath> DeviceStage<D> {
@@ -182,7 +182,7 @@ impl<D: DataPath> DeviceStage<D> {
             let numbers = self.numbers;
             match self.device.fetch(key, child) {
                 Ok(Some(raw)) => {
-                    let slot = |id: IdKey| (id.to_bits() & 0xff) as Slot;
+                    let slot = |id: IdKey| (id.slot() & 0xff) as Slot;
                     let mut rest = contents_of(&raw, numbers);
                     if let Some(listener) = raw.listener {
                         rest += &format!(" at {}", name(slot(listener)));

@@ -40,7 +40,7 @@ struct Bent {
     device: SimDevice,
     bend: Bend,
     listening: Vec<IdKey>,
-    spare: u64,
+    spare: u32,
     /// A descriptor that nothing makes readable.
     asleep: OwnedFd,
 }
@@ -84,7 +84,7 @@ impl Around for Bent {
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Returned {
         if let (Bend::Migration, Call::Migrate { from, .. }) = (self.bend, call) {
             self.spare += 1;
-            let spare = IdKey::from_bits(7 << 32 | self.spare).ok_or(Errno::EINVAL)?;
+            let spare = IdKey::from_parts(0, self.spare, 7).ok_or(Errno::EINVAL)?;
             let _ = self.device.fetch(*from, spare);
         }
         let returned = self.device.call(call, private_data);

@@ -43,6 +43,9 @@ pub(crate) struct Id {
     pub(crate) orphaned: bool,
     /// Events delivered and not acked; for a listener its requests count here.
     pub(crate) owed: u32,
+    /// It was to be destroyed without the acks that were owed: should that have failed, its events have no receipts any more,
+    /// so that one of the old ones is never taken for a new one.
+    pub(crate) waived: bool,
     /// Its undelivered events, in order.
     pub(crate) mail: Thread,
     /// Of the operation that `state` waits for.
@@ -196,6 +199,7 @@ impl Id {
             call_data: None,
             orphaned: false,
             owed: 0,
+            waived: false,
             mail: Thread::EMPTY,
             deadline: Time::NEVER,
             move_deadline: Time::NEVER,

@@ -36,10 +36,10 @@ impl Connection {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
         drive.resolve_addr(id, None, to, drive.within(RESOLVE))?;
-        await_event(&mut driver, channel, CmEvent::AddrResolved)?;
+        let _ = await_event(&mut driver, channel, CmEvent::AddrResolved)?;
         let drive = driver.drive();
         drive.resolve_route(id, drive.within(RESOLVE))?;
-        await_event(&mut driver, channel, CmEvent::RouteResolved)?;
+        let _ = await_event(&mut driver, channel, CmEvent::RouteResolved)?;
         let drive = driver.drive();
         let device = drive.device_mut();
         let pd = device.alloc_pd(id)?;

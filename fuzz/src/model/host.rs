@@ -36,6 +36,8 @@ pub(crate) struct Host {
     /// What the application has asked of each id last.
     pub(crate) asked: BTreeMap<IdKey, (Request<'static>, Time)>,
     pub(crate) held: Vec<Held>,
+    /// Receipts of ids that were destroyed without them.
+    pub(crate) void: Vec<Held>,
     /// Calls to be made, in order.
     queue: VecDeque<(Token, Call)>,
     /// Calls that were made and whose outcomes the core has not heard.
@@ -63,6 +65,7 @@ impl Host {
             open: Vec::new(),
             asked: BTreeMap::new(),
             held: Vec::new(),
+            void: Vec::new(),
             queue: VecDeque::new(),
             made: Vec::new(),
             opening: BTreeMap::new(),

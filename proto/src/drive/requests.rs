@@ -239,6 +239,16 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::Destroy, deadline)
     }
 
+    /// Destroys an id without the acks that are owed for it: one whose receipts are lost, as
+    /// [`Core::ids_with_owed_acks`](crate::Core::ids_with_owed_acks) shows. A destroy that waits for acks ends by it. Receipts
+    /// of the id that come later are refused.
+    ///
+    /// # Errors
+    /// Refused for an id that is gone; failed with the device's errno.
+    pub fn destroy_now(&mut self, id: IdKey) -> Result<(), Error> {
+        self.request(id, Request::DestroyNow, Time::NEVER).map(drop)
+    }
+
     /// Takes an id in synchronous mode out of this driver, to be adopted by another one, also on another thread.
     ///
     /// # Errors

@@ -61,6 +61,7 @@ impl Core {
             id.owed == 0 || !(id.is_moving() || id.doing == Doing::Destroy),
             "{key} is moved or destroyed while acks are owed"
         );
+        assert!(!id.waived || id.owed == 0, "{key} owes acks that were given up");
         assert!(
             id.deadline == Time::NEVER
                 || table::operation(id.state).is_some()

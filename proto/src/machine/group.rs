@@ -226,13 +226,13 @@ impl Core {
 
     fn forget_group(&mut self, key: IdKey, group: GroupKey) {
         self.discard_group_mail(key, group);
-        let Some(gone) = self.groups.remove(group) else { return };
+        let Some(next) = self.groups.remove(group).map(|gone| gone.next) else { return };
         let before = self.find_group(key, |record| record.next == Some(group));
         match before.and_then(|before| self.groups.get_mut(before)) {
-            Some(before) => before.next = gone.next,
+            Some(before) => before.next = next,
             None => {
                 if let Some(id) = self.ids.get_mut(key) {
-                    id.groups = gone.next;
+                    id.groups = next;
                 }
             }
         }

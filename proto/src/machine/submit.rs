@@ -58,6 +58,10 @@ impl Core {
                 self.begin_destroy(key, deadline, Mourner::Caller);
                 return Ok(());
             }
+            Request::DestroyNow => {
+                self.begin_destroy_now(key, deadline);
+                return Ok(());
+            }
             Request::Migrate { to } => return self.begin_migrate(key, to, deadline),
             Request::AttachQp | Request::DetachQp => {
                 if let Some(id) = self.ids.get_mut(key) {
@@ -119,8 +123,10 @@ impl Core {
         let id = self.get(key, verb)?;
         let refused = |why| self.refusal(key, verb, why);
         let next = table::ask(id.state, verb, id.port_space.service()).map_err(refused)?;
-        if verb == Verb::Destroy {
-            return Ok(next);
+        if matches!(verb, Verb::Destroy | Verb::DestroyNow) {
+            // One that waits for no ack cannot be hastened.
+            let is_late = id.state == State::Destroying && id.owed == 0;
+            return if is_late { Err(refused(Why::Busy(Verb::Destroy))) } else { Ok(next) };
         }
         // What is open in synchronous mode stays so while the id moves, and a notify is for an open accept.
         let open = id.waits_for().filter(|_| !matches!(verb, Verb::Migrate | Verb::Notify)).map(Why::Busy);

@@ -43,6 +43,8 @@ pub(crate) struct World {
     known: BTreeMap<IdKey, Known>,
     pub(crate) channels: Vec<ChannelKey>,
     receipts: Vec<Owed>,
+    /// Receipts of ids that were destroyed without their acks.
+    void: Vec<Owed>,
     calls: Vec<(Token, Call)>,
     /// Numbers of events that ended a synchronous request.
     ended: BTreeSet<i32>,
@@ -73,6 +75,7 @@ impl World {
             known: BTreeMap::new(),
             channels: Vec::new(),
             receipts: Vec::new(),
+            void: Vec::new(),
             calls: Vec::new(),
             ended: BTreeSet::new(),
             released: Vec::new(),
@@ -163,12 +166,15 @@ impl World {
                 known.open.push(Asked::Leave);
                 known.waiting.retain(|number| self.of_group.get(number) != Some(&group));
             }
-            Request::Destroy => {
+            Request::Destroy | Request::DestroyNow => {
                 // All other requests end with it.
                 known.open = vec![Asked::Destroy];
                 known.waiting.clear();
             }
             _ => known.open.push(Asked::Call),
+        }
+        if let Request::DestroyNow = request {
+            self.void.extend(self.receipts.extract_if(.., |owed| owed.owner == id));
         }
         // A request that was there already has ended a wait for one.
         self.look();
@@ -336,6 +342,13 @@ impl World {
             let (one, two) = self.receipts.remove(usize::from(pick) % self.receipts.len()).receipts;
             self.core.ack(one).unwrap();
             self.twin.ack(two).unwrap();
+        }
+        // These are given back and do nothing, whatever has become of the id.
+        if let Some(Owed { receipts: (one, two), owner, .. }) = self.void.pop() {
+            let before = self.core.clone();
+            assert_eq!(self.core.ack(one).unwrap_err().receipt.owner(), owner);
+            assert_eq!(self.twin.ack(two).unwrap_err().receipt.owner(), owner);
+            assert_eq!(self.core, before);
         }
     }
 

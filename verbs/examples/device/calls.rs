@@ -55,7 +55,7 @@ pub(crate) fn guards() {
 pub(crate) fn keys() {
     let mut side = Side::new();
     let id = side.id();
-    let stale = id_key(id.to_bits() & 0xffff_ffff, 2);
+    let stale = id_key(id.slot() as u32, 2);
     side.fails(&Call::Destroy { id: stale }, Errno::ENOENT);
     side.fails(&Call::Listen { id: stale, backlog: 1 }, Errno::ENOENT);
     assert_eq!(side.device.local_addr(stale), Err(Errno::ENOENT));
