@@ -31,7 +31,8 @@ pub(crate) fn ends_by_event(verb: Verb, port_space: Option<PortSpace>) -> bool {
         | Verb::SetEce
         | Verb::Migrate
         | Verb::Release
-        | Verb::Destroy => false,
+        | Verb::Destroy
+        | Verb::DestroyNow => false,
     }
 }
 
