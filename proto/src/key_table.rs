@@ -164,20 +164,20 @@ impl<K: TableKey, T> KeyTable<K, T> {
     }
 
     /// All entries, those that are set aside last.
-    pub fn values(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().flatten().chain(&self.aside).map(|(_, value)| value)
+    pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
+        self.slots.iter().flatten().chain(&self.aside).map(|(key, value)| (*key, value))
     }
 
     /// How many entries there are, those that are set aside included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.values().count()
+        self.iter().count()
     }
 
     /// Whether there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.values().next().is_none()
+        self.iter().next().is_none()
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(table.get_mut(key(0, 2)), Some(&mut 2));
         assert_eq!(table.occupant(key(0, 4)), Some(key(0, 3)));
         assert_eq!((table.remove(key(0, 1)), table.remove(key(0, 1))), (Some(1), None));
-        assert!(table.values().eq(&[3, 2]));
+        assert!(table.iter().eq([(key(0, 3), &3), (key(0, 2), &2)]));
     }
 
     #[test]

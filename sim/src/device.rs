@@ -51,7 +51,13 @@ impl Drop for SimHandle {
 
 impl SimDevice {
     pub(crate) fn new(host: Host) -> Self {
-        SimDevice { host, channels: KeyTable::default(), ids: KeyTable::default(), has_seen_device: false, fetched: None }
+        SimDevice {
+            host,
+            channels: KeyTable::default(),
+            ids: KeyTable::default(),
+            has_seen_device: false,
+            fetched: None,
+        }
     }
 
     /// The fabric that it is on.
@@ -250,7 +256,7 @@ impl Pollable for SimDevice {
 
 impl Drop for SimDevice {
     fn drop(&mut self) {
-        let files: Vec<FileNo> = self.channels.values().map(|channel| channel.file).collect();
+        let files: Vec<FileNo> = self.channels.iter().map(|(_, channel)| channel.file).collect();
         self.host.fabric.with(|world| {
             for file in files {
                 world.close_file(file);

@@ -5,7 +5,9 @@ use core::net::SocketAddr;
 use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
 
-use cmid_proto::{Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent};
+use cmid_proto::{
+    Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent,
+};
 
 use crate::calls;
 use crate::channel::Channel;
@@ -15,7 +17,6 @@ use crate::event::{self, PrivateBuffer, Read, Taken};
 use crate::ffi::{self, sockaddr_storage};
 use crate::id::{self, Id};
 use crate::sockaddr;
-use crate::table::Table;
 
 /// Events in one [`Device::fetch`] that are not the core's: signals that interrupt the call, and events of ids that
 /// this device does not know (of which no case is known).
@@ -28,8 +29,8 @@ const STRAY_MAX: usize = 16;
 /// for as long as its handles do. It can be moved to another thread, and is used by one thread at a time.
 pub struct Verbs {
     // The order matters: ids are dropped before the channels that they point at.
-    pub(crate) ids: Table<Id>,
-    channels: Table<Channel>,
+    pub(crate) ids: KeyTable<IdKey, Id>,
+    pub(crate) channels: KeyTable<ChannelKey, Channel>,
     /// Shared with its siblings.
     pub(crate) contexts: Contexts,
     private: Box<PrivateBuffer>,
@@ -45,27 +46,27 @@ pub struct Handle {
 }
 
 impl Verbs {
-    /// A device without ids. It opens and closes one event channel to see whether that is possible.
+    /// A device without ids. It opens one event channel, on which it keeps the devices open that its data path uses; a
+    /// [sibling](Pollable::sibling) shares it.
     ///
     /// # Errors
     /// Those of rdma_create_event_channel(3): `ENODEV` if there is no RDMA device at all, `ENOENT` or `EACCES` if there is
     /// no `/dev/infiniband/rdma_cm` or it may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if library and kernel do
     /// not fit.
     pub fn open() -> Result<Self, Errno> {
-        Channel::open()?;
-        Ok(Self::empty(Contexts::default()))
+        Ok(Self::empty(Contexts::new(Channel::open()?)))
     }
 
     fn empty(contexts: Contexts) -> Self {
         Verbs {
-            ids: Table::new(),
-            channels: Table::new(),
+            ids: KeyTable::default(),
+            channels: KeyTable::default(),
             contexts,
             private: Box::new([0; cmid_proto::PRIVATE_DATA_MAX]),
         }
     }
 
-    /// How many ids and channels it holds.
+    /// How many ids and channels it holds, those that are [set aside](Verbs::set_aside) included.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.ids.len(), self.channels.len())
@@ -84,13 +85,15 @@ impl Verbs {
     }
 
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
-        self.channels.reserve(key)?;
-        self.channels.insert(key, Channel::open()?);
-        Ok(())
+        self.make_room_for_channel(key)?;
+        self.channels.insert(key, Channel::open()?).map_err(|_| Errno::EINVAL)
     }
 
-    fn close_channel(&mut self, key: ChannelKey) -> Outcome {
+    pub(crate) fn close_channel(&mut self, key: ChannelKey) -> Outcome {
         // librdmacm would free what the ids on it point at (rdma_destroy_event_channel(3) forbids it).
+        if self.channel(key)?.ids > 0 {
+            self.destroy_forgotten_on(key);
+        }
         if self.channel(key)?.ids > 0 {
             return Err(Errno::EBUSY);
         }
@@ -99,9 +102,9 @@ impl Verbs {
     }
 
     fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
-        self.ids.reserve(key)?;
+        self.make_room_for_id(key)?;
         let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
-        self.ids.insert(key, Id::create(key, on, channel, space)?);
+        self.ids.insert(key, Id::create(key, on, channel, space)?).map_err(|_| Errno::EINVAL)?;
         channel.ids += 1;
         Ok(())
     }
@@ -118,25 +121,21 @@ impl Verbs {
         Ok(())
     }
 
-    fn destroy(&mut self, key: IdKey) -> Outcome {
-        let id = self.ids.remove(key).ok_or(Errno::ENOENT)?;
+    pub(crate) fn destroy(&mut self, key: IdKey) -> Outcome {
+        let id = self.id_mut(key)?;
+        id.destroy()?;
         let on = id.channel;
-        match id.destroy() {
-            Ok(()) => {
-                self.leave(on);
-                Ok(())
-            }
-            Err((id, errno)) => {
-                self.ids.insert(key, id);
-                Err(errno)
-            }
-        }
+        self.ids.remove(key);
+        self.leave(on);
+        Ok(())
     }
 
     /// An id no longer reports to this channel.
-    fn leave(&mut self, channel: ChannelKey) {
-        if let Some(channel) = self.channels.get_mut(channel) {
-            channel.ids -= 1;
+    fn leave(&mut self, key: ChannelKey) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        channel.ids -= 1;
+        if channel.ids == 0 && self.channels.aside().any(|aside| aside == key) {
+            self.channels.remove(key);
         }
     }
 
@@ -150,7 +149,8 @@ impl Verbs {
         // Without a listener of ours, dropping the child turns the request down.
         let listener = self.known(listener)?;
         id.set_key(child);
-        self.ids.insert(child, id);
+        // Dropped, and so turned down, if there is no room, which `fetch` has seen to.
+        self.ids.insert(child, id).ok()?;
         if let Some(channel) = self.channels.get_mut(on) {
             channel.ids += 1;
         }
@@ -183,7 +183,7 @@ impl Device for Verbs {
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         // Before anything is read, so that a request is not lost for want of a place.
-        self.ids.reserve(child)?;
+        self.make_room_for_id(child)?;
         for _ in 0..STRAY_MAX {
             let channel = self.channels.get(on).ok_or(Errno::EBADF)?;
             let taken = match event::read(channel, &mut self.private)? {
@@ -275,14 +275,13 @@ impl Device for Verbs {
     /// # Errors
     /// Keys in use (`EINVAL`) are the driver's mistake. Then the handle is dropped, and with it the id.
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Handle) -> Result<(), Errno> {
-        self.ids.reserve(id)?;
-        self.channels.reserve(channel)?;
+        self.make_room_for_id(id)?;
+        self.make_room_for_channel(channel)?;
         let Handle { id: mut record, channel: home } = handle;
         record.set_key(id);
         record.channel = channel;
-        self.channels.insert(channel, home);
-        self.ids.insert(id, record);
-        Ok(())
+        self.channels.insert(channel, home).map_err(|_| Errno::EINVAL)?;
+        self.ids.insert(id, record).map_err(|_| Errno::EINVAL)
     }
 }
 

@@ -1,6 +1,5 @@
 //! One `rdma_cm_id`: who owns it, what it points at, and how it ends.
 
-use core::mem;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -25,6 +24,8 @@ pub(crate) struct Id {
     pub(crate) qp: Option<Arc<QpInner>>,
     /// The multicast groups that it is in (group.rs).
     pub(crate) groups: Vec<Membership>,
+    /// librdmacm has freed it.
+    ended: bool,
 }
 
 // SAFETY: librdmacm ties an rdma_cm_id to no thread; it asks only that calls on one id do not run at the same time,
@@ -38,7 +39,7 @@ impl Id {
         // SAFETY: the channel is open and `raw` is a place for the result. The context is only kept, never followed.
         let returned = unsafe { ffi::rdma_create_id(channel.as_ptr(), &raw mut raw, context, space.code()) };
         errno::of_rdma(returned)?;
-        Ok(Id { raw: NonNull::new(raw).ok_or(Errno::EIO)?, channel: on, qp: None, groups: Vec::new() })
+        Ok(Id { raw: NonNull::new(raw).ok_or(Errno::EIO)?, channel: on, qp: None, groups: Vec::new(), ended: false })
     }
 
     /// The id that a CONNECT_REQUEST brought.
@@ -46,7 +47,7 @@ impl Id {
     /// # Safety
     /// `raw` came with a CONNECT_REQUEST that was read from the channel filed as `on`, and nobody else owns it.
     pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey) -> Self {
-        Id { raw, channel: on, qp: None, groups: Vec::new() }
+        Id { raw, channel: on, qp: None, groups: Vec::new(), ended: false }
     }
 
     pub(crate) fn as_ptr(&self) -> *mut rdma_cm_id {
@@ -100,36 +101,30 @@ impl Id {
         Ok(())
     }
 
-    /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page asks.
+    /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page asks. After a success the
+    /// id is only good for being dropped.
     ///
     /// # Errors
-    /// The errno, with the id, which lives on (without its QP and its groups).
-    pub(crate) fn destroy(mut self) -> Result<(), (Self, Errno)> {
-        match self.destroy_raw() {
-            Ok(()) => {
-                // `destroy_raw` has taken the QP; an empty list may have kept its room.
-                drop(mem::take(&mut self.groups));
-                mem::forget(self);
-                Ok(())
-            }
-            Err(errno) => Err((self, errno)),
+    /// The errno; the id lives on, without its QP and its groups.
+    pub(crate) fn destroy(&mut self) -> Result<(), Errno> {
+        if self.ended {
+            return Ok(());
         }
-    }
-
-    fn destroy_raw(&mut self) -> Result<(), Errno> {
         self.leave_all();
         // No QP is the usual case.
         let _ = self.detach_qp();
-        // SAFETY: the id is alive, and after a success nobody uses it again: `destroy` forgets it, `drop` is the end of it.
-        // Its channel is open. It does not wait: every event of the id was acked when it was read.
-        errno::of_rdma(unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) })
+        // SAFETY: the id is alive, and after a success nobody uses it again: `ended` says so, and its owner drops it. Its
+        // channel is open. It does not wait: every event of the id was acked when it was read.
+        errno::of_rdma(unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) })?;
+        self.ended = true;
+        Ok(())
     }
 }
 
 impl Drop for Id {
     fn drop(&mut self) {
         // On failure (no known case) the memory is leaked: librdmacm and the kernel still know it.
-        let _ = self.destroy_raw();
+        let _ = self.destroy();
     }
 }
 

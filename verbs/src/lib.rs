@@ -54,6 +54,7 @@
 //! before PDs, and all of them before the device's context.
 
 mod addr_info;
+mod aside;
 mod calls;
 mod channel;
 mod data;
@@ -66,7 +67,6 @@ mod id;
 mod inventory;
 mod macros;
 mod sockaddr;
-mod table;
 
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
 pub use cmid_proto::memory::{

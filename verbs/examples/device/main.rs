@@ -10,12 +10,14 @@ mod calls;
 mod cycles;
 mod data;
 mod datagram;
+mod forgotten;
 mod forks;
 mod inventory;
 mod lab;
 mod lookup;
 mod memory;
 mod multicast;
+mod opened;
 mod options;
 mod pins;
 mod registration;
@@ -27,10 +29,11 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 58] = [
+const CHECKS: [(&str, fn()); 59] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
+    ("what could not be destroyed makes room", forgotten::make_room),
     ("row 1 and 2: connect, disconnect, timewait, with QPs", rows::with_qps),
     ("row 3: the answer is a destroy", rows::destroy_answers),
     ("row 4: both disconnect before reading", rows::crossing),
@@ -93,6 +96,13 @@ fn main() {
     // It takes a device away, so it runs only when asked for, and alone.
     if wanted.iter().any(|name| name == "removal") {
         removal::device_removed();
+        return;
+    }
+    // Likewise, and it starts processes of its own.
+    if let [first, rest @ ..] = wanted.as_slice()
+        && first == "opened"
+    {
+        rest.first().map_or_else(opened::all, |part| opened::part(part));
         return;
     }
     // Started by a check.
