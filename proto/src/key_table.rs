@@ -163,6 +163,12 @@ impl<K: TableKey, T> KeyTable<K, T> {
         self.aside.iter().map(|(key, _)| *key)
     }
 
+    /// Whether the entry of a key is set aside.
+    #[must_use]
+    pub fn is_aside(&self, key: K) -> bool {
+        self.aside.iter().any(|(own, _)| *own == key)
+    }
+
     /// All entries, those that are set aside last.
     pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         self.slots.iter().flatten().chain(&self.aside).map(|(key, value)| (*key, value))

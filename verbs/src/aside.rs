@@ -4,7 +4,7 @@
 //! tried again when the slot is needed and when the channel is closed; what fails then is set aside
 //! ([`KeyTable`]), and is destroyed with the device.
 
-use cmid_proto::{ChannelKey, Errno, IdKey, KeyTable};
+use cmid_proto::{ChannelKey, Errno, IdKey, KeyTable, Outcome};
 
 use crate::Verbs;
 use crate::channel::Channel;
@@ -17,6 +17,35 @@ impl Verbs {
     #[must_use]
     pub fn set_aside(&self) -> (usize, usize) {
         (self.ids.aside().len(), self.channels.aside().len())
+    }
+
+    /// Destroys an id. Where librdmacm waits for ibacm on its behalf (acm.rs) it is set aside, and destroyed when that is
+    /// over.
+    pub(crate) fn destroy_or_abandon(&mut self, key: IdKey) -> Outcome {
+        match self.destroy(key) {
+            Err(Errno::EBUSY) if self.id_mut(key)?.idle().is_err() => {
+                self.ids.shelve(key)?;
+                self.id(key)?.abandon();
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// A call of rdma_resolve_route that a thread has made for an id on this channel, and that failed. An id that is only
+    /// kept until its call is over is destroyed.
+    pub(crate) fn failed_elsewhere(&mut self, on: ChannelKey) -> Option<(IdKey, Errno)> {
+        loop {
+            let (id, outcome) = self.channels.get(on)?.bell()?.answer()?;
+            if self.ids.is_aside(id) {
+                // If that fails it stays.
+                let _ = self.destroy(id);
+            } else if let Err(errno) = outcome
+                && self.ids.get(id).is_some()
+            {
+                return Some((id, errno));
+            }
+        }
     }
 
     /// Makes room for an id in its slot.
@@ -56,11 +85,11 @@ impl Verbs {
         self.channels.reserve(key)
     }
 
-    /// Destroys the ids on a channel that is to be closed. The core closes no channel that has an id, so it has forgotten
-    /// them.
+    /// Destroys the ids on a channel that is to be closed that could not be destroyed before.
     #[cold]
     pub(crate) fn destroy_forgotten_on(&mut self, channel: ChannelKey) {
-        let left: Vec<_> = self.ids.iter().filter(|(_, id)| id.channel == channel).map(|(key, _)| key).collect();
+        let left = self.ids.iter().filter(|(_, id)| id.channel == channel && id.doomed);
+        let left: Vec<_> = left.map(|(key, _)| key).collect();
         self.destroy_all(&left);
     }
 

@@ -1,54 +1,137 @@
 //! One event channel.
 
 use core::ptr::NonNull;
-use std::os::fd::BorrowedFd;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex};
 
-use cmid_proto::Errno;
+use cmid_proto::{Errno, IdKey, Outcome};
 
+use crate::acm::{self, Answer};
+use crate::data::lock;
 use crate::errno;
 use crate::ffi::{self, c_int, rdma_event_channel};
 
 /// An open, non-blocking `rdma_event_channel`; dropping it closes it.
 pub(crate) struct Channel {
-    raw: NonNull<rdma_event_channel>,
+    raw: Arc<RawChannel>,
     /// How many ids report here. `rdma_cm_id` points at its channel, so the channel must outlive them.
     pub(crate) ids: usize,
+    /// Where ibacm is there.
+    bell: Option<Arc<Bell>>,
+}
+
+/// What librdmacm has of it.
+pub(crate) struct RawChannel(NonNull<rdma_event_channel>);
+
+/// Wakes whoever waits for a channel, for what did not come from librdmacm.
+pub(crate) struct Bell {
+    /// An epoll instance that is readable when the channel or `event` is.
+    both: OwnedFd,
+    event: OwnedFd,
+    answers: Mutex<VecDeque<Answer>>,
 }
 
 // SAFETY: an rdma_event_channel is a descriptor in malloc'ed memory; librdmacm ties neither to a thread.
-unsafe impl Send for Channel {}
+unsafe impl Send for RawChannel {}
+// SAFETY: nothing writes to it before it is destroyed; that takes its last owner.
+unsafe impl Sync for RawChannel {}
 
 impl Channel {
     /// `rdma_create_event_channel`, which sets close-on-exec, plus `O_NONBLOCK`.
     pub(crate) fn open() -> Result<Self, Errno> {
         // SAFETY: takes no arguments.
         let raw = unsafe { ffi::rdma_create_event_channel() };
-        let channel = Channel { raw: NonNull::new(raw).ok_or_else(errno::last)?, ids: 0 };
-        set_nonblocking(channel.raw_fd())?;
-        Ok(channel)
+        let raw = RawChannel(NonNull::new(raw).ok_or_else(errno::last)?);
+        set_nonblocking(raw.fd())?;
+        let bell = if acm::is_present() { Some(Arc::new(Bell::beside(raw.fd())?)) } else { None };
+        Ok(Channel { raw: Arc::new(raw), ids: 0, bell })
     }
 
     pub(crate) fn as_ptr(&self) -> *mut rdma_event_channel {
-        self.raw.as_ptr()
+        self.raw.0.as_ptr()
     }
 
-    fn raw_fd(&self) -> c_int {
-        // SAFETY: the channel is open as long as `self` lives, and only rdma_destroy_event_channel writes to it.
-        unsafe { (*self.raw.as_ptr()).fd }
+    pub(crate) fn raw(&self) -> &Arc<RawChannel> {
+        &self.raw
+    }
+
+    pub(crate) fn bell(&self) -> Option<&Arc<Bell>> {
+        self.bell.as_ref()
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor stays open as long as `self` is borrowed; it is not −1, or creation had failed.
-        unsafe { BorrowedFd::borrow_raw(self.raw_fd()) }
+        match &self.bell {
+            Some(bell) => bell.both.as_fd(),
+            // SAFETY: the descriptor stays open as long as `self` is borrowed; it is not −1, or creation had failed.
+            None => unsafe { BorrowedFd::borrow_raw(self.raw.fd()) },
+        }
     }
 }
 
-impl Drop for Channel {
+impl RawChannel {
+    fn fd(&self) -> c_int {
+        // SAFETY: the channel is open as long as `self` lives, and only rdma_destroy_event_channel writes to it.
+        unsafe { (*self.0.as_ptr()).fd }
+    }
+}
+
+impl Drop for RawChannel {
     fn drop(&mut self) {
         // SAFETY: made by rdma_create_event_channel and destroyed only here. `Verbs` and `Handle` drop their ids before
-        // their channels and close no channel that has ids, so no rdma_cm_id points at it any more.
-        unsafe { ffi::rdma_destroy_event_channel(self.raw.as_ptr()) };
+        // their channels and close no channel that has ids, an anchor and a call that is under way hold its channel; so no
+        // rdma_cm_id points at it any more.
+        unsafe { ffi::rdma_destroy_event_channel(self.0.as_ptr()) };
     }
+}
+
+impl Bell {
+    fn beside(channel: c_int) -> Result<Self, Errno> {
+        // SAFETY: touches no memory of ours.
+        let event = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: likewise.
+        let both = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        for fd in [channel, raw(&event)] {
+            let mut entry = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            // SAFETY: both are open, and the entry is read during the call.
+            if unsafe { libc::epoll_ctl(raw(&both), libc::EPOLL_CTL_ADD, fd, &raw mut entry) } < 0 {
+                return Err(errno::last());
+            }
+        }
+        Ok(Bell { both, event, answers: Mutex::default() })
+    }
+
+    /// Leaves word of what came of a call.
+    pub(crate) fn ring(&self, id: IdKey, outcome: Outcome) {
+        lock(&self.answers).push_back((id, outcome));
+        let one = 1_u64;
+        // SAFETY: the descriptor is open, and eight bytes are read during the call. It cannot be full.
+        let _ = unsafe { libc::write(raw(&self.event), (&raw const one).cast(), size_of::<u64>()) };
+    }
+
+    /// The next answer. With the last one the descriptor is silent again.
+    pub(crate) fn answer(&self) -> Option<Answer> {
+        let mut answers = lock(&self.answers);
+        let answer = answers.pop_front();
+        if answer.is_some() && answers.is_empty() {
+            let mut count = 0_u64;
+            // SAFETY: the descriptor is open and does not block, and the result has a place.
+            let _ = unsafe { libc::read(raw(&self.event), (&raw mut count).cast(), size_of::<u64>()) };
+        }
+        answer
+    }
+}
+
+fn raw(fd: &OwnedFd) -> c_int {
+    std::os::fd::AsRawFd::as_raw_fd(fd)
+}
+
+fn owned(fd: c_int) -> Result<OwnedFd, Errno> {
+    if fd < 0 {
+        return Err(errno::last());
+    }
+    // SAFETY: it was opened just now, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Adds `O_NONBLOCK` to an open descriptor.

@@ -80,6 +80,19 @@ impl Verbs {
         self.ids.get_mut(key).ok_or(Errno::ENOENT)
     }
 
+    /// An id for which no thread makes a call (acm.rs).
+    fn idle(&mut self, key: IdKey) -> Result<&Id, Errno> {
+        let id = self.id_mut(key)?;
+        id.idle()?;
+        Ok(id)
+    }
+
+    fn resolve_route(&mut self, key: IdKey, timeout_ms: i32) -> Outcome {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
+        calls::resolve_route(id, key, channel, timeout_ms)
+    }
+
     fn channel(&self, key: ChannelKey) -> Result<&Channel, Errno> {
         self.channels.get(key).ok_or(Errno::EBADF)
     }
@@ -111,6 +124,7 @@ impl Verbs {
 
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        id.idle()?;
         let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
         // SAFETY: the id is alive and both of its channels, the present and the next, are open. It does not wait: every
         // event of the id was acked when it was read.
@@ -174,7 +188,7 @@ impl Verbs {
         // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed, destroys
         // the ids that report to its channels.
         let key = unsafe { id::key_of(raw) }?;
-        (self.ids.get(key)?.as_ptr() == raw.as_ptr()).then_some(key)
+        (self.ids.get(key)?.as_ptr() == raw.as_ptr() && !self.ids.is_aside(key)).then_some(key)
     }
 }
 
@@ -184,6 +198,9 @@ impl Device for Verbs {
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         // Before anything is read, so that a request is not lost for want of a place.
         self.make_room_for_id(child)?;
+        if let Some((id, errno)) = self.failed_elsewhere(on) {
+            return Ok(Some(RawEvent { status: -errno.0, ..RawEvent::new(id, CmEvent::RouteError) }));
+        }
         for _ in 0..STRAY_MAX {
             let channel = self.channels.get(on).ok_or(Errno::EBADF)?;
             let taken = match event::read(channel, &mut self.private)? {
@@ -213,10 +230,10 @@ impl Device for Verbs {
             Call::OpenChannel { channel } => self.open_channel(channel),
             Call::CloseChannel { channel } => self.close_channel(channel),
             Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
-            Call::Bind { id, addr } => calls::bind(self.id(id)?, addr),
-            Call::ResolveAddr { id, src, dst, timeout_ms } => calls::resolve_addr(self.id(id)?, src, dst, timeout_ms),
-            Call::ResolveRoute { id, timeout_ms } => calls::resolve_route(self.id(id)?, timeout_ms),
-            Call::Listen { id, backlog } => calls::listen(self.id(id)?, backlog),
+            Call::Bind { id, addr } => calls::bind(self.idle(id)?, addr),
+            Call::ResolveAddr { id, src, dst, timeout_ms } => calls::resolve_addr(self.idle(id)?, src, dst, timeout_ms),
+            Call::ResolveRoute { id, timeout_ms } => self.resolve_route(id, timeout_ms),
+            Call::Listen { id, backlog } => calls::listen(self.idle(id)?, backlog),
             Call::Connect { id, param } => calls::connect(self.id(id)?, &param, private_data),
             Call::Accept { id, param } => calls::accept(self.id(id)?, &param, private_data),
             Call::Reject { id, reason } => calls::reject(self.id(id)?, reason, private_data),
@@ -230,7 +247,7 @@ impl Device for Verbs {
             Call::SetEce { id, ece } => calls::set_ece(self.id(id)?, ece),
             // librdmacm knows where it comes from.
             Call::Migrate { id, from: _, to } => self.migrate(id, to),
-            Call::Destroy { id } => self.destroy(id),
+            Call::Destroy { id } => self.destroy_or_abandon(id),
         }
     }
 
@@ -260,6 +277,7 @@ impl Device for Verbs {
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {
+        self.idle(id)?;
         let (record, home) = (self.id(id)?, self.channels.get(channel).ok_or(Errno::ENOENT)?);
         // With another id on the channel, two devices would read each other's events.
         if record.channel != channel || home.ids != 1 {

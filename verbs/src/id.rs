@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use cmid_proto::{ChannelKey, Errno, IdKey, PortSpace};
 
-use crate::channel::Channel;
+use crate::acm::Query;
+use crate::channel::{Bell, Channel, RawChannel};
 use crate::data::QpInner;
 use crate::errno;
 use crate::ffi::{self, c_void, ibv_context, ibv_qp_type, rdma_cm_id};
@@ -24,8 +25,12 @@ pub(crate) struct Id {
     pub(crate) qp: Option<Arc<QpInner>>,
     /// The multicast groups that it is in (group.rs).
     pub(crate) groups: Vec<Membership>,
+    /// It was to be destroyed, and could not be.
+    pub(crate) doomed: bool,
     /// librdmacm has freed it.
     ended: bool,
+    /// The last call that a thread makes or has made for it.
+    query: Option<Arc<Query>>,
 }
 
 // SAFETY: librdmacm ties an rdma_cm_id to no thread; it asks only that calls on one id do not run at the same time,
@@ -39,7 +44,15 @@ impl Id {
         // SAFETY: the channel is open and `raw` is a place for the result. The context is only kept, never followed.
         let returned = unsafe { ffi::rdma_create_id(channel.as_ptr(), &raw mut raw, context, space.code()) };
         errno::of_rdma(returned)?;
-        Ok(Id { raw: NonNull::new(raw).ok_or(Errno::EIO)?, channel: on, qp: None, groups: Vec::new(), ended: false })
+        Ok(Id {
+            raw: NonNull::new(raw).ok_or(Errno::EIO)?,
+            channel: on,
+            qp: None,
+            groups: Vec::new(),
+            doomed: false,
+            ended: false,
+            query: None,
+        })
     }
 
     /// The id that a CONNECT_REQUEST brought.
@@ -47,7 +60,7 @@ impl Id {
     /// # Safety
     /// `raw` came with a CONNECT_REQUEST that was read from the channel filed as `on`, and nobody else owns it.
     pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey) -> Self {
-        Id { raw, channel: on, qp: None, groups: Vec::new(), ended: false }
+        Id { raw, channel: on, qp: None, groups: Vec::new(), doomed: false, ended: false, query: None }
     }
 
     pub(crate) fn as_ptr(&self) -> *mut rdma_cm_id {
@@ -101,15 +114,52 @@ impl Id {
         Ok(())
     }
 
+    /// Has a thread call `rdma_resolve_route`.
+    pub(crate) fn resolve_route_elsewhere(
+        &mut self,
+        key: IdKey,
+        timeout_ms: i32,
+        bell: &Arc<Bell>,
+        channel: &Arc<RawChannel>,
+    ) -> Result<(), Errno> {
+        self.idle()?;
+        // SAFETY: the id is alive, on this channel, and has a device (calls.rs). Destroying and migrating it, and the calls
+        // that write its addresses, come after `idle`; `drop` leaves it to the thread.
+        let query = unsafe { Query::start(self.raw, key, timeout_ms, Arc::clone(bell), Arc::clone(channel)) }?;
+        self.query = Some(query);
+        Ok(())
+    }
+
+    /// Sees to it that no thread makes a call for the id.
+    ///
+    /// # Errors
+    /// `EBUSY` while librdmacm waits for ibacm.
+    pub(crate) fn idle(&mut self) -> Result<(), Errno> {
+        if let Some(query) = &self.query {
+            query.end()?;
+            self.query = None;
+        }
+        Ok(())
+    }
+
+    /// The core has destroyed it, and librdmacm waits for ibacm. The channel wakes its reader when that is over.
+    pub(crate) fn abandon(&self) {
+        if let Some(query) = &self.query {
+            query.abandon();
+        }
+    }
+
     /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page asks. After a success the
     /// id is only good for being dropped.
     ///
     /// # Errors
-    /// The errno; the id lives on, without its QP and its groups.
+    /// `EBUSY` while librdmacm waits for ibacm; else the errno, and the id lives on without its QP and its groups.
     pub(crate) fn destroy(&mut self) -> Result<(), Errno> {
         if self.ended {
             return Ok(());
         }
+        self.doomed = true;
+        self.idle()?;
         self.leave_all();
         // No QP is the usual case.
         let _ = self.detach_qp();
@@ -123,6 +173,11 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
+        if self.query.as_ref().is_some_and(|query| query.orphan()) {
+            self.leave_all();
+            let _ = self.detach_qp();
+            return;
+        }
         // On failure (no known case) the memory is leaked: librdmacm and the kernel still know it.
         let _ = self.destroy();
     }

@@ -2,8 +2,8 @@
 //!
 //! librdmacm has no known case of that. Here its function stands behind one that can fail.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::mem;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cmid_proto::{Call, CmEvent, Device, Errno};
 use rdma_sys::rdma_cm_id;

@@ -12,6 +12,7 @@ mod data;
 mod datagram;
 mod forgotten;
 mod forks;
+mod ibacm;
 mod inventory;
 mod lab;
 mod lookup;
@@ -96,6 +97,11 @@ fn main() {
     // It takes a device away, so it runs only when asked for, and alone.
     if wanted.iter().any(|name| name == "removal") {
         removal::device_removed();
+        return;
+    }
+    // Likewise: librdmacm looks for ibacm once.
+    if wanted == ["ibacm"] {
+        ibacm::silent();
         return;
     }
     // Likewise, and it starts processes of its own.

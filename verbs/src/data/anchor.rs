@@ -15,10 +15,6 @@ use crate::sockaddr::CAddr;
 /// (DEVICE_REMOVAL, ADDR_CHANGE) go with the anchor.
 pub(crate) struct Home(Channel);
 
-// SAFETY: after its creation the rdma_event_channel is only read here, for its descriptor, and librdmacm lets any number of
-// threads create and destroy ids on one channel at a time.
-unsafe impl Sync for Home {}
-
 impl Home {
     pub(crate) const fn new(channel: Channel) -> Self {
         Home(channel)
