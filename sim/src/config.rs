@@ -127,7 +127,7 @@ pub struct Config {
     /// limit.
     pub lock_limit: Option<u64>,
     /// Whether regions, windows and domains of a device that was removed can be destroyed
-    /// (`RDMAV_ALLOW_DISASSOCIATE_DESTROY`). Otherwise that fails with `EIO`, and they stay.
+    /// (`RDMAV_ALLOW_DISASSOC_DESTROY`). Otherwise that fails with `EIO`, and they stay.
     pub destroy_after_removal: bool,
 }
 

@@ -23,7 +23,7 @@ impl Verbs {
     /// over.
     pub(crate) fn destroy_or_abandon(&mut self, key: IdKey) -> Outcome {
         match self.destroy(key) {
-            Err(Errno::EBUSY) if self.id_mut(key)?.idle().is_err() => {
+            Err(Errno::EBUSY) if self.ids.get(key).is_some_and(Id::is_busy) => {
                 self.ids.shelve(key)?;
                 self.id(key)?.abandon();
                 Ok(())

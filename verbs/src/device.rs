@@ -33,6 +33,8 @@ pub struct Verbs {
     pub(crate) channels: KeyTable<ChannelKey, Channel>,
     /// Shared with its siblings.
     pub(crate) contexts: Contexts,
+    /// Ids that have ended with their device, on these channels: their DEVICE_REMOVAL is reported from here.
+    lost: Vec<(ChannelKey, IdKey)>,
     private: Box<PrivateBuffer>,
 }
 
@@ -62,6 +64,7 @@ impl Verbs {
             ids: KeyTable::default(),
             channels: KeyTable::default(),
             contexts,
+            lost: Vec::new(),
             private: Box::new([0; cmid_proto::PRIVATE_DATA_MAX]),
         }
     }
@@ -72,12 +75,19 @@ impl Verbs {
         (self.ids.len(), self.channels.len())
     }
 
+    /// An id that calls can be made on.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown one, `ENXIO` for one that ended with its device.
     pub(crate) fn id(&self, key: IdKey) -> Result<&Id, Errno> {
-        self.ids.get(key).ok_or(Errno::ENOENT)
+        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
+    /// As [`Verbs::id`].
     pub(crate) fn id_mut(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
-        self.ids.get_mut(key).ok_or(Errno::ENOENT)
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
     /// An id for which no thread makes a call (acm.rs).
@@ -88,6 +98,7 @@ impl Verbs {
     }
 
     fn resolve_route(&mut self, key: IdKey, timeout_ms: i32) -> Outcome {
+        self.id(key)?;
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
         calls::resolve_route(id, key, channel, timeout_ms)
@@ -123,6 +134,7 @@ impl Verbs {
     }
 
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
+        self.id(key)?;
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         id.idle()?;
         let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
@@ -136,12 +148,26 @@ impl Verbs {
     }
 
     pub(crate) fn destroy(&mut self, key: IdKey) -> Outcome {
-        let id = self.id_mut(key)?;
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         id.destroy()?;
         let on = id.channel;
         self.ids.remove(key);
         self.leave(on);
         Ok(())
+    }
+
+    fn leave_group(&mut self, key: IdKey, addr: SocketAddr) -> Outcome {
+        let id = self.id_mut(key)?;
+        let verbs = id.verbs();
+        let outcome = id.leave(addr);
+        if id.has_ended() {
+            let on = id.channel;
+            self.lost.push((on, key));
+            if let Some(verbs) = verbs {
+                self.contexts.removed(verbs);
+            }
+        }
+        outcome
     }
 
     /// An id no longer reports to this channel.
@@ -198,6 +224,12 @@ impl Device for Verbs {
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         // Before anything is read, so that a request is not lost for want of a place.
         self.make_room_for_id(child)?;
+        if let Some(at) = self.lost.iter().position(|(channel, _)| *channel == on) {
+            let (_, id) = self.lost.swap_remove(at);
+            if self.ids.get(id).is_some_and(Id::has_ended) {
+                return Ok(Some(RawEvent::new(id, CmEvent::DeviceRemoval)));
+            }
+        }
         if let Some((id, errno)) = self.failed_elsewhere(on) {
             return Ok(Some(RawEvent { status: -errno.0, ..RawEvent::new(id, CmEvent::RouteError) }));
         }
@@ -242,7 +274,7 @@ impl Device for Verbs {
             Call::Notify { id } => calls::notify(self.id(id)?),
             Call::Join { id, group, addr, send_only } => self.id_mut(id)?.join(group, addr, send_only),
             // librdmacm finds it by its address.
-            Call::Leave { id, group: _, addr } => self.id_mut(id)?.leave(addr),
+            Call::Leave { id, group: _, addr } => self.leave_group(id, addr),
             Call::SetOption { id, option } => calls::set_option(self.id(id)?, option),
             Call::SetEce { id, ece } => calls::set_ece(self.id(id)?, ece),
             // librdmacm knows where it comes from.

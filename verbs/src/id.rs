@@ -130,6 +130,12 @@ impl Id {
         Ok(())
     }
 
+    /// Whether it is destroyed although the core knows it: its device went while it left a group (group.rs). Only
+    /// [`Id::destroy`] may be called then.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     /// Sees to it that no thread makes a call for the id.
     ///
     /// # Errors
@@ -140,6 +146,11 @@ impl Id {
             self.query = None;
         }
         Ok(())
+    }
+
+    /// Whether a call for it was under way when this was last asked by [`Id::idle`].
+    pub(crate) fn is_busy(&self) -> bool {
+        self.query.is_some()
     }
 
     /// The core has destroyed it, and librdmacm waits for ibacm. The channel wakes its reader when that is over.

@@ -10,6 +10,7 @@ mod calls;
 mod cycles;
 mod data;
 mod datagram;
+mod disassociated;
 mod forgotten;
 mod forks;
 mod ibacm;
@@ -30,7 +31,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 59] = [
+const CHECKS: [(&str, fn()); 60] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -55,6 +56,7 @@ const CHECKS: [(&str, fn()); 59] = [
     ("re-registered anew: a failure leaves the old one", rereg::anew_fails),
     ("re-registered anew on another PD", rereg::anew_elsewhere),
     ("memory that is only to be read", rereg::read_only),
+    ("what goes of a device that the kernel has taken away", disassociated::destroyed),
     ("row 81: memory that cannot be kept from children", forks::advised),
     ("work in flight pins memory until it is polled", pins::until_polled),
     ("work that pins nothing", pins::nothing),
@@ -111,7 +113,11 @@ fn main() {
         rest.first().map_or_else(opened::all, |part| opened::part(part));
         return;
     }
-    // Started by a check.
+    // Started by checks.
+    if wanted == ["disassociated"] {
+        disassociated::in_a_process();
+        return;
+    }
     if wanted == ["forks"] {
         forks::in_a_process_that_asked();
         return;
