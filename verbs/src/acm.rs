@@ -71,7 +71,7 @@ enum Phase {
 // SAFETY: librdmacm ties an rdma_cm_id to no thread. The thread uses the id only while the phase is one in which its owner
 // neither destroys it nor makes a call that writes what rdma_resolve_route reads: addresses, channel and device.
 unsafe impl Send for Query {}
-// SAFETY: as above; the other fields are Sync.
+// SAFETY: through a shared reference only the phase changes, which is behind a lock.
 unsafe impl Sync for Query {}
 
 impl Query {

@@ -2,10 +2,11 @@
 
 use core::ptr::NonNull;
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use cmid_proto::{Errno, IdKey, Outcome};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::acm::{self, Answer};
 use crate::data::lock;
@@ -44,7 +45,7 @@ impl Channel {
         let raw = unsafe { ffi::rdma_create_event_channel() };
         let raw = RawChannel(NonNull::new(raw).ok_or_else(errno::last)?);
         set_nonblocking(raw.fd())?;
-        let bell = if acm::is_present() { Some(Arc::new(Bell::beside(raw.fd())?)) } else { None };
+        let bell = if acm::is_present() { Some(Arc::new(Bell::beside(raw.as_fd())?)) } else { None };
         Ok(Channel { raw: Arc::new(raw), ids: 0, bell })
     }
 
@@ -63,13 +64,17 @@ impl Channel {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.bell {
             Some(bell) => bell.both.as_fd(),
-            // SAFETY: the descriptor stays open as long as `self` is borrowed; it is not −1, or creation had failed.
-            None => unsafe { BorrowedFd::borrow_raw(self.raw.fd()) },
+            None => self.raw.as_fd(),
         }
     }
 }
 
 impl RawChannel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor stays open as long as `self` is borrowed; it is not −1, or creation had failed.
+        unsafe { BorrowedFd::borrow_raw(self.fd()) }
+    }
+
     fn fd(&self) -> c_int {
         // SAFETY: the channel is open as long as `self` lives, and only rdma_destroy_event_channel writes to it.
         unsafe { (*self.0.as_ptr()).fd }
@@ -86,17 +91,11 @@ impl Drop for RawChannel {
 }
 
 impl Bell {
-    fn beside(channel: c_int) -> Result<Self, Errno> {
-        // SAFETY: touches no memory of ours.
-        let event = owned(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: likewise.
-        let both = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        for fd in [channel, raw(&event)] {
-            let mut entry = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-            // SAFETY: both are open, and the entry is read during the call.
-            if unsafe { libc::epoll_ctl(raw(&both), libc::EPOLL_CTL_ADD, fd, &raw mut entry) } < 0 {
-                return Err(errno::last());
-            }
+    fn beside(channel: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(errno_of)?;
+        let both = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(errno_of)?;
+        for fd in [channel, event.as_fd()] {
+            epoll::add(&both, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN).map_err(errno_of)?;
         }
         Ok(Bell { both, event, answers: Mutex::default() })
     }
@@ -104,9 +103,8 @@ impl Bell {
     /// Leaves word of what came of a call.
     pub(crate) fn ring(&self, id: IdKey, outcome: Outcome) {
         lock(&self.answers).push_back((id, outcome));
-        let one = 1_u64;
-        // SAFETY: the descriptor is open, and eight bytes are read during the call. It cannot be full.
-        let _ = unsafe { libc::write(raw(&self.event), (&raw const one).cast(), size_of::<u64>()) };
+        // It cannot be full.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
     /// The next answer. With the last one the descriptor is silent again.
@@ -114,24 +112,14 @@ impl Bell {
         let mut answers = lock(&self.answers);
         let answer = answers.pop_front();
         if answer.is_some() && answers.is_empty() {
-            let mut count = 0_u64;
-            // SAFETY: the descriptor is open and does not block, and the result has a place.
-            let _ = unsafe { libc::read(raw(&self.event), (&raw mut count).cast(), size_of::<u64>()) };
+            let _ = rustix::io::read(&self.event, &mut [0; size_of::<u64>()]);
         }
         answer
     }
 }
 
-fn raw(fd: &OwnedFd) -> c_int {
-    std::os::fd::AsRawFd::as_raw_fd(fd)
-}
-
-fn owned(fd: c_int) -> Result<OwnedFd, Errno> {
-    if fd < 0 {
-        return Err(errno::last());
-    }
-    // SAFETY: it was opened just now, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+fn errno_of(error: rustix::io::Errno) -> Errno {
+    Errno(error.raw_os_error())
 }
 
 /// Adds `O_NONBLOCK` to an open descriptor.

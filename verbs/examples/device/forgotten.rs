@@ -13,6 +13,8 @@ use crate::lab::{Side, channel_key, id_key};
 /// How many calls of `rdma_destroy_id` fail from now on.
 static FAILING: AtomicU32 = AtomicU32::new(0);
 
+type DestroyId = unsafe extern "C" fn(*mut rdma_cm_id) -> i32;
+
 /// The linker prefers it to the library's.
 ///
 /// # Safety
@@ -28,7 +30,7 @@ unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> i32 {
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"rdma_destroy_id".as_ptr()) };
     assert!(!real.is_null());
     // SAFETY: librdmacm's function of this name has this type.
-    let real: unsafe extern "C" fn(*mut rdma_cm_id) -> i32 = unsafe { mem::transmute(real) };
+    let real: DestroyId = unsafe { mem::transmute(real) };
     // SAFETY: as the caller promises.
     unsafe { real(id) }
 }
@@ -88,7 +90,10 @@ pub(crate) fn make_room() {
     side.ok(&Call::CreateId { id: id_key(6, 1), channel: side.channel, port_space });
     failing(0);
     side.ok(&Call::CreateId { id: child(100), channel: side.channel, port_space });
-    // What is on a channel goes when that is closed.
+    // What could not be destroyed before goes when its channel is closed.
+    side.ok(&Call::Destroy { id: id_key(6, 1) });
+    side.ok(&Call::Destroy { id: child(100) });
+    assert_eq!(side.device.set_aside(), (64, 0));
     side.ok(&Call::CloseChannel { channel: side.channel });
     assert_eq!((side.device.set_aside(), side.device.counts()), ((0, 0), (0, 0)));
 }

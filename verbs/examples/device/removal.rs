@@ -113,6 +113,8 @@ fn left_as_it_goes(side: &mut Side, member: IdKey, addr: SocketAddr) {
 /// Whether the question is answered as if the device were there.
 static STILL_THERE: AtomicBool = AtomicBool::new(false);
 
+type SetOption = unsafe extern "C" fn(*mut rdma_cm_id, c_int, c_int, *mut c_void, usize) -> c_int;
+
 /// The linker prefers it to the library's. A level of options that does not exist is how cmid asks whether the device is there.
 ///
 /// # Safety
@@ -134,8 +136,7 @@ unsafe extern "C" fn rdma_set_option(
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"rdma_set_option".as_ptr()) };
     assert!(!real.is_null());
     // SAFETY: librdmacm's function of this name has this type.
-    let real: unsafe extern "C" fn(*mut rdma_cm_id, c_int, c_int, *mut c_void, usize) -> c_int =
-        unsafe { mem::transmute(real) };
+    let real: SetOption = unsafe { mem::transmute(real) };
     // SAFETY: as the caller promises.
     unsafe { real(id, level, name, value, len) }
 }

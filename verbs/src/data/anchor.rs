@@ -104,6 +104,6 @@ fn gid(verbs: NonNull<ibv_context>, port: u8, index: c_int) -> Option<[u8; 16]> 
     let mut gid = ibv_gid { raw: [0; 16] };
     // SAFETY: the context is open, for an id has it, and the result has a place.
     errno::of_ibv(unsafe { ffi::ibv_query_gid(verbs.as_ptr(), port, index, &raw mut gid) }).ok()?;
-    // SAFETY: all bit patterns are values of the array.
-    Some(unsafe { gid.raw })
+    // SAFETY: both are 16 bytes, all of whose patterns are values of the array.
+    Some(unsafe { core::mem::transmute::<ibv_gid, [u8; 16]>(gid) })
 }
