@@ -51,7 +51,7 @@ impl<D: Pollable> Blocking<D> {
     /// An empty driver on a device.
     #[must_use]
     pub fn new(device: D, limits: Limits, canceller: Canceller) -> Self {
-        let drive = Drive::new(Watched::new(device, Channels::default()), limits);
+        let drive = Drive::new(Watched::new(device, Channels::default()), limits.numbered());
         Blocking { drive, canceller, told: 0, full: false, aside: VecDeque::new(), open: None, faults: VecDeque::new() }
     }
 

@@ -291,6 +291,7 @@ impl fmt::Display for EventKind {
 
 /// One event as the application sees it.
 #[derive(Debug, PartialEq, Eq)]
+#[must_use = "with it goes its receipt, without which its id is never migrated and not destroyed but by `destroy_now`"]
 pub struct Event {
     /// The id it is about; for CONNECT_REQUEST the new one.
     pub id: IdKey,
@@ -309,7 +310,7 @@ pub struct Event {
     /// Private data, zero padded by the transport.
     pub private_data: PrivateData,
     /// On a channel with explicit acks: to be given back to [`Core::ack`](crate::Core::ack). `None` on other
-    /// channels and for events that the core itself made.
+    /// channels, for events that the core itself made, and after a [`DestroyNow`](crate::Request::DestroyNow) that failed.
     pub receipt: Option<Receipt>,
 }
 

@@ -25,11 +25,11 @@ macro_rules! table_key {
 
         impl TableKey for $key {
             fn table_slot(self) -> usize {
-                (self.to_bits() & u64::from(u32::MAX)) as usize
+                self.slot()
             }
 
             fn succeeds(self, other: Self) -> bool {
-                self.table_slot() == other.table_slot() && self.to_bits() >> 32 > other.to_bits() >> 32
+                (self.core(), self.slot()) == (other.core(), other.slot()) && self.generation() > other.generation()
             }
         }
     )+};
@@ -37,14 +37,15 @@ macro_rules! table_key {
 
 table_key!(IdKey, ChannelKey);
 
-/// Entries by key, found in constant time. A key of another generation finds nothing.
+/// Entries by key, found in constant time. A key of another generation or of another core finds nothing.
 ///
 /// A core forgets some ids and channels although the device could not destroy them
 /// ([`Fault::Leak`](crate::Fault::Leak)), and uses their slots again. Then the old entry is set aside:
 /// [`KeyTable::reserve`] moves it out of its slot, and its own key still finds it. At most
 /// [`KeyTable::ASIDE_MAX`] entries are set aside.
 ///
-/// Memory is in proportion to the highest slot in use; a core numbers its slots densely from 0.
+/// Memory is in proportion to the highest slot in use; a core numbers its slots densely from 0, and a key tells 2^24 of
+/// them apart.
 #[derive(Clone, Debug)]
 pub struct KeyTable<K, T> {
     slots: Vec<Option<(K, T)>>,
@@ -60,14 +61,12 @@ impl<K, T> Default for KeyTable<K, T> {
 impl<K: TableKey, T> KeyTable<K, T> {
     /// The most entries that are set aside.
     pub const ASIDE_MAX: usize = 64;
-    /// More slots than a core has; bounds what a key that no core made can allocate.
-    const SLOTS_MAX: usize = 1 << 24;
 
     /// Makes room for an entry: after this, [`KeyTable::insert`] with this key succeeds. An entry with an earlier key of
     /// the slot is set aside.
     ///
     /// # Errors
-    /// `EINVAL` if the slot is taken by this key or a later one, or no core has it; `EBUSY` if
+    /// `EINVAL` if the slot is taken by this key, a later one, or one of another core; `EBUSY` if
     /// [`KeyTable::ASIDE_MAX`] entries are set aside already; `ENOMEM`.
     #[inline]
     pub fn reserve(&mut self, key: K) -> Result<(), Errno> {
@@ -85,9 +84,6 @@ impl<K: TableKey, T> KeyTable<K, T> {
 
     #[cold]
     fn grow(&mut self, slot: usize) -> Result<(), Errno> {
-        if slot >= Self::SLOTS_MAX {
-            return Err(Errno::EINVAL);
-        }
         self.slots.try_reserve(slot + 1 - self.slots.len()).map_err(|_| Errno::ENOMEM)?;
         self.slots.resize_with(slot + 1, || None);
         Ok(())
@@ -191,8 +187,8 @@ impl<K: TableKey, T> KeyTable<K, T> {
 mod tests {
     use super::*;
 
-    fn key(slot: u64, generation: u64) -> IdKey {
-        IdKey::from_bits(generation << 32 | slot).unwrap()
+    fn key(slot: u32, generation: u32) -> IdKey {
+        IdKey::from_parts(0, slot, generation).unwrap()
     }
 
     #[test]
@@ -229,11 +225,11 @@ mod tests {
     fn as_many_as_are_kept_are_set_aside_and_no_more() {
         type Kept = KeyTable<IdKey, ()>;
         let mut table = Kept::default();
-        for generation in 1..=Kept::ASIDE_MAX as u64 + 1 {
+        for generation in 1..=Kept::ASIDE_MAX as u32 + 1 {
             table.reserve(key(0, generation)).unwrap();
             table.insert(key(0, generation), ()).unwrap();
         }
-        let next = key(0, Kept::ASIDE_MAX as u64 + 2);
+        let next = key(0, Kept::ASIDE_MAX as u32 + 2);
         assert_eq!(table.aside().len(), Kept::ASIDE_MAX);
         assert_eq!(table.reserve(next), Err(Errno::EBUSY));
         assert_eq!(table.reserve(key(1, 1)), Ok(()), "other slots are free");
@@ -252,7 +248,16 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_no_core_has_is_refused() {
-        assert_eq!(KeyTable::<_, ()>::default().reserve(key(u64::from(u32::MAX), 1)), Err(Errno::EINVAL));
+    fn a_key_of_another_core_finds_nothing_and_makes_no_room() {
+        let mut table = KeyTable::default();
+        let (own, foreign) = (IdKey::from_parts(1, 3, 1).unwrap(), IdKey::from_parts(2, 3, 2).unwrap());
+        table.reserve(own).unwrap();
+        table.insert(own, 'a').unwrap();
+        assert_eq!(
+            (table.get(foreign), table.occupant(foreign), table.reserve(foreign)),
+            (None, None, Err(Errno::EINVAL))
+        );
+        assert_eq!((table.get_mut(foreign), table.remove(foreign)), (None, None));
+        assert_eq!(table.get(own), Some(&'a'));
     }
 }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cmid_proto::{
-    Acks, Around, Call, ChannelKey, Device, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, PortSpace, RawEvent,
-    State, Time,
+    Acks, Around, Attaching, Call, ChannelKey, Device, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, PortSpace,
+    RawEvent, State, Time,
 };
 use cmid_sim::SimDevice;
 
@@ -165,8 +165,8 @@ impl<D: TestDevice> TestDevice for Failing<D> {
         self.device.make_pd(id)
     }
 
-    fn make_qp(&mut self, id: IdKey, pd: &D::Pd) -> Result<D::Qp, Errno> {
-        self.device.make_qp(id, pd)
+    fn make_qp(&mut self, attaching: Attaching<'_>, pd: &D::Pd) -> Result<D::Qp, Errno> {
+        self.device.make_qp(attaching, pd)
     }
 
     fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
