@@ -1,6 +1,6 @@
 //! What a request must satisfy besides the state: the checks that depend on its arguments and on the id.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use crate::error::Why;
 use crate::id::Id;
@@ -49,7 +49,7 @@ pub const fn private_data_max(verb: Verb, service: Service) -> usize {
 pub(crate) fn check(id: &Id, verb: Verb, request: &Request<'_>) -> Result<(), Why> {
     let service = id.port_space.service();
     let len = request.private_data().len();
-    if len > 0 && len > private_data_max(verb, service) {
+    if len > private_data_max(verb, service) {
         return Err(Why::PrivateDataTooLong { len, max: private_data_max(verb, service) });
     }
     match *request {
@@ -101,8 +101,5 @@ pub(crate) fn check(id: &Id, verb: Verb, request: &Request<'_>) -> Result<(), Wh
 
 /// Whether a bind to this address gives the id a device at once: wildcard and loopback do not (`cma_any_addr`).
 pub(crate) fn names_a_device(addr: SocketAddr) -> bool {
-    match addr.ip() {
-        IpAddr::V4(ip) => !ip.is_unspecified() && !ip.is_loopback(),
-        IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_loopback(),
-    }
+    !addr.ip().is_unspecified() && !addr.ip().is_loopback()
 }

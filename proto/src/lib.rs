@@ -110,6 +110,7 @@ mod alarm;
 mod arena;
 mod around;
 mod columns;
+mod cq_room;
 mod device;
 mod drive;
 mod errno;
@@ -131,6 +132,7 @@ mod time;
 mod watch;
 
 pub use around::Around;
+pub use cq_room::{CqRoom, Overrun};
 #[cfg(feature = "std")]
 pub use device::Pollable;
 pub use device::{Call, Device, Outcome};
