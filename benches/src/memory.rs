@@ -116,7 +116,8 @@ struct World {
 
 impl World {
     fn new(ids: usize) -> Self {
-        let mut core = Core::new(Limits { ids: 1 << 21, channels: 1 << 21, events: 1 << 21, groups: 1 << 21, core: None });
+        let mut core =
+            Core::new(Limits { ids: 1 << 21, channels: 1 << 21, events: 1 << 21, groups: 1 << 21, core: None });
         let channel = core.open_channel(Acks::OnDelivery).expect("room");
         let mut world = World { core, channel, ids: Vec::new() };
         world.calls();

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, Core, Counters, EventKind, GroupKey, IdKey, Limits, RawEvent, Receipt, Released, Request,
-    State, Time, Token,
+    Call, ChannelKey, CmEvent, Core, Counters, EventKind, GroupKey, IdKey, Limits, RawEvent, Receipt, Released,
+    Request, State, Time, Token,
 };
 
 use crate::input::Input;
@@ -62,7 +62,12 @@ struct Side {
 impl World {
     fn new(cores: [Core; 2]) -> Self {
         World {
-            sides: cores.map(|core| Side { before: core.counters(), core, receipts: Vec::new(), waived: BTreeSet::new() }),
+            sides: cores.map(|core| Side {
+                before: core.counters(),
+                core,
+                receipts: Vec::new(),
+                waived: BTreeSet::new(),
+            }),
             now: Time(1),
             ids: Vec::new(),
             channels: Vec::new(),
@@ -225,7 +230,7 @@ impl World {
         }
         let which = input.below(self.sides[at].receipts.len());
         let (owner, receipt) = self.sides[at].receipts.remove(which);
-        let receipt = self.to_the_other(at, receipt);
+        let receipt = self.given_to_the_other(at, receipt);
         let side = &mut self.sides[at];
         // An id of which the device had told something may turn out never to have been made.
         let is_owed = side.core.state(owner).is_some() && !side.waived.contains(&owner);
@@ -235,7 +240,7 @@ impl World {
     }
 
     /// A core of another number gives a receipt back.
-    fn to_the_other(&mut self, at: usize, receipt: Receipt) -> Receipt {
+    fn given_to_the_other(&mut self, at: usize, receipt: Receipt) -> Receipt {
         let other = &mut self.sides[1 - at].core;
         if other.number() == receipt.owner().core() {
             return receipt;

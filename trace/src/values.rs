@@ -232,7 +232,24 @@ mod tests {
 
     #[test]
     fn other_words_are_not_read() {
-        for word in ["", "id", "id-1", "id1.0", "id1.1", "id01", "id4294967296", "ch1", "id1.2.3", "idé", "s0/id1", "s4096/id1", "s1/ch1", "s1id1", "s/id1", "id16777216"] {
+        for word in [
+            "",
+            "id",
+            "id-1",
+            "id1.0",
+            "id1.1",
+            "id01",
+            "id4294967296",
+            "ch1",
+            "id1.2.3",
+            "idé",
+            "s0/id1",
+            "s4096/id1",
+            "s1/ch1",
+            "s1id1",
+            "s/id1",
+            "id16777216",
+        ] {
             assert_eq!(IdKey::from_word(word), None, "{word}");
         }
         for word in ["", "/", "0", "0/1", "00/0", "gg/1", "+1/1", "/65537", "00/-1", "é/4", "0é/4"] {

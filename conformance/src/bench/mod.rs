@@ -13,8 +13,8 @@ use crate::failure::same;
 use crate::{Check, Failure, Lab, Net, QpState, Subject, TestDevice, TestQp};
 
 pub use data::End;
-pub use expect::Acked;
 pub(crate) use data::{MrOf, PdOf, remote};
+pub use expect::Acked;
 
 /// How long an expected event may take. Emulated kernels are slow; what is measured is order, not time.
 pub(crate) const SOON: Duration = Duration::from_secs(10);

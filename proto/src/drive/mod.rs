@@ -163,7 +163,11 @@ impl<D: Device> Drive<D> {
     pub fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
         let (owner, group) = (receipt.owner(), receipt.group());
         let result = self.core.ack(receipt);
-        self.tell(Step::Ack { owner, group, result: result.as_ref().map_or_else(|refused| Err(refused.into()), |()| Ok(())) });
+        self.tell(Step::Ack {
+            owner,
+            group,
+            result: result.as_ref().map_or_else(|refused| Err(refused.into()), |()| Ok(())),
+        });
         result?;
         self.make_calls();
         Ok(())

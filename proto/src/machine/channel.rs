@@ -103,7 +103,9 @@ impl Core {
     /// A channel is gone, or never came to be.
     pub(super) fn remove_channel(&mut self, key: ChannelKey) {
         self.discard_left(key);
-        let Some((readable, parked)) = self.channels.remove(key).map(|gone| (gone.readable, gone.parked)) else { return };
+        let Some((readable, parked)) = self.channels.remove(key).map(|gone| (gone.readable, gone.parked)) else {
+            return;
+        };
         if readable {
             self.readable.retain(|&waiting| waiting != key);
         }

@@ -66,7 +66,7 @@ fn an_id_that_was_moved_before_its_request_was_taken_stays_when_its_listener_mov
 
 #[test]
 fn the_end_of_a_migration_does_not_count_against_the_limit_on_events() {
-    let mut stage = Stage::with(Limits { ids: 4, channels: 4, events: 1, groups: 1 });
+    let mut stage = Stage::with(Limits { ids: 4, channels: 4, events: 1, groups: 1, core: None });
     let [here, there] = [(); 2].map(|()| stage.channel(Acks::Explicit));
     let id = stage.id(Some(here));
     stage.says(id, CmEvent::AddrChange);
