@@ -6,9 +6,9 @@ use cmid_proto::{CmEvent, Errno};
 use super::memory::{LEN, READABLE, bytes, failed, refused, register};
 use crate::bench::Who;
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Disturbance, Lab, TestMr, TestPd, TestQp};
+use crate::{Bench, Check, Disturbance, Failure, Lab, TestMr, TestPd, TestQp};
 
-/// Once the removal has been read, memory can only be deregistered, pinned or not, and nothing more can be made.
+/// Once the removal has been read, memory can only be deregistered, when it is not pinned, and nothing more can be made.
 pub(super) fn the_device_goes_with_memory_registered<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let listener = b.listen()?;
     let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
@@ -32,8 +32,15 @@ pub(super) fn the_device_goes_with_memory_registered<L: Lab>(b: &mut Bench<'_, L
     refused("register", pd.register(bytes(3), READABLE).map_err(|(_, error)| error), Why::DeviceGone)?;
     same("the PD", pd.state(), PdState::Stranded)?;
     same("posting", server.qp.post_recv(2, &mr, 0..LEN), Err(Errno::EINVAL))?;
-    // The receive was never polled, and pins no more. rxe waits for its users to go, and serves them until then. Of a device
-    // that does not wait it is not known whether it is done with the memory, so that the MR keeps it.
+    // The receive was never polled, and a poll may still write to the memory.
+    let (mr, error) = match mr.deregister() {
+        Err(kept) => kept,
+        Ok(_) => return Err(Failure("deregistered in flight".into())),
+    };
+    refused::<()>("deregister", Err(error), Why::InFlight)?;
+    b.part((client, server))?;
+    // rxe waits for its users to go, and serves them until then. Of a device that does not wait it is not known whether it is
+    // done with the memory, so that the MR keeps it.
     match mr.deregister() {
         Ok(returned) => same("what comes back", returned.buffer, bytes(1))?,
         Err((mr, error)) => {
@@ -41,5 +48,5 @@ pub(super) fn the_device_goes_with_memory_registered<L: Lab>(b: &mut Bench<'_, L
             same("the MR", mr.state(), MrState::Unusable)?;
         }
     }
-    b.part((client, server))
+    Ok(())
 }
