@@ -74,7 +74,8 @@ pub use cmid_proto::memory::{
     Why,
 };
 pub use data::{
-    Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Mw, Pd, Qp, QpState, Remote, Reregistered, To, View, WcStatus,
+    Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Mw, Pd, Qp, QpState, Remote, Reregistered, To, View,
+    WcStatus,
 };
 pub use device::{Handle, Verbs};
 pub use inventory::{DeviceInfo, devices};

@@ -83,7 +83,10 @@ mod tests {
     fn a_number_is_its_bytes() {
         let mut bytes = [0; 9];
         assert_eq!(0x0102_0304_u32.copy_to(&mut bytes[..4]), Some(()));
-        assert_eq!((bytes[..4].to_vec(), u32::from_slice(&bytes[..4])), (0x0102_0304_u32.to_ne_bytes().to_vec(), Some(0x0102_0304)));
+        assert_eq!(
+            (bytes[..4].to_vec(), u32::from_slice(&bytes[..4])),
+            (0x0102_0304_u32.to_ne_bytes().to_vec(), Some(0x0102_0304))
+        );
         assert_eq!((7_u64.copy_to(&mut bytes[1..]), u64::from_slice(&bytes[1..])), (Some(()), Some(7)));
         assert_eq!((u64::from_slice(&bytes), u32::from_slice(&bytes), 7_u32.copy_to(&mut bytes)), (None, None, None));
         assert_eq!((u32::from_bits(7 << 32 | 5), 5_u32.bits(), u64::from_bits(u64::MAX).bits()), (5, 5, u64::MAX));

@@ -164,7 +164,10 @@ pub(crate) fn flags() {
             }
         }
     });
-    assert_eq!(number.load_acquire::<u32>(4).map(u64::from), Ok(9_u64 >> if cfg!(target_endian = "little") { 32 } else { 0 }));
+    assert_eq!(
+        number.load_acquire::<u32>(4).map(u64::from),
+        Ok(9_u64 >> if cfg!(target_endian = "little") { 32 } else { 0 })
+    );
     assert_eq!(number.load_acquire::<u64>(4), Err(Errno::EINVAL));
     assert_eq!(number.store_release(PAGE - 4, 1_u64), Err(Errno::EINVAL));
 }
@@ -177,7 +180,10 @@ pub(crate) fn slices() {
     from.slice_mut().expect("nobody else has it").fill(5);
     s.qp.post_recv(1, &to, 0..PAGE).expect("post_recv");
     c.qp.post_send(2, &from, 0..PAGE).expect("post_send");
-    assert_eq!((to.slice().map(<[u8]>::len), from.slice_mut().map(|slice| slice.len())), (Err(Errno::EBUSY), Err(Errno::EBUSY)));
+    assert_eq!(
+        (to.slice().map(<[u8]>::len), from.slice_mut().map(|slice| slice.len())),
+        (Err(Errno::EBUSY), Err(Errno::EBUSY))
+    );
     success(polled(&mut s.cq), 1, Completion::RECV);
     success(polled(&mut c.cq), 2, Completion::SEND);
     assert_eq!(to.slice().expect("polled"), [5; PAGE]);

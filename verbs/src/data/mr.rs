@@ -209,7 +209,8 @@ impl Mr {
     pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, (Buffer, memory::Error)> {
         let registration = Registration::register(pd, buffer, access)?;
         let (start, keys) = (NonNull::dangling(), memory::Keys::default());
-        let mut mr = Mr { start, len: 0, source: 0, target: 0, writable: false, keys, registration: Some(registration) };
+        let mut mr =
+            Mr { start, len: 0, source: 0, target: 0, writable: false, keys, registration: Some(registration) };
         mr.refresh();
         Ok(mr)
     }

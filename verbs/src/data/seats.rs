@@ -194,7 +194,12 @@ impl Seats {
         let mut plan = lock(&self.plan);
         plan.fill(gone.seat, None);
         let over = plan.closed || gone.track.is_idle();
-        let over = if over { Some(gone) } else { plan.gone.push(gone); None };
+        let over = if over {
+            Some(gone)
+        } else {
+            plan.gone.push(gone);
+            None
+        };
         self.version.fetch_add(1, Ordering::Release);
         drop(plan);
         if let Some(gone) = over {
