@@ -28,7 +28,7 @@ impl<D: DataPath> Port<D> {
     /// On an id, with `len` bytes for messages.
     pub(crate) fn open(device: &mut D, id: IdKey, len: usize) -> Result<Self, Errno> {
         let pd = device.alloc_pd(id)?;
-        let cq = device.create_cq(id, 16)?;
+        let cq = device.create_cq(id, 32)?;
         let qp = device.create_qp(id, &pd, &cq, &cq, Caps::default())?;
         let messages = pd.register(vec![0; len], Access::LOCAL_WRITE)?;
         Ok(Port { qp, cq, messages, pd })

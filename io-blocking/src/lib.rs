@@ -9,7 +9,7 @@
 //! use std::{thread, time::Duration};
 //! # use cmid_sim::{Caps, SimDevice};
 //! # fn qp(device: &mut SimDevice, id: cmid_proto::IdKey) -> Result<cmid_sim::Qp, cmid_proto::Errno> {
-//! #     let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
+//! #     let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 32)?);
 //! #     device.create_qp(id, &pd, &cq, &cq, Caps::default())
 //! # }
 //! # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
@@ -42,7 +42,7 @@
 //! use cmid_proto::{Errno, IdKey, PortSpace};
 //!
 //! fn qp(device: &mut Verbs, id: IdKey) -> Result<Qp, Errno> {
-//!     let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
+//!     let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 32)?);
 //!     device.create_qp(id, &pd, &cq, &cq, Caps::default())
 //! }
 //!

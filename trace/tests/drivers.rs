@@ -112,7 +112,7 @@ fn mio() {
 }
 
 fn qp(device: &mut Trace<SimDevice>, id: IdKey) -> Result<Qp, Errno> {
-    let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
+    let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 32)?);
     device.create_qp(id, &pd, &cq, &cq, Caps::default())
 }
 

@@ -22,7 +22,7 @@
 //!     device.call(&Call::Bind { id, addr: "10.99.0.1:7471".parse().map_err(|_| Errno::EINVAL)? }, &[])?;
 //!     let pd = device.alloc_pd(id)?; // it has a device now
 //!     let memory = pd.register(vec![0; 4096], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
-//!     let cq = device.create_cq(id, 16)?;
+//!     let cq = device.create_cq(id, 32)?;
 //!     let caps = Caps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
 //!     let mut qp = device.create_qp(id, &pd, &cq, &cq, caps)?;
 //!     qp.post_recv(1, &memory, 0..1024)

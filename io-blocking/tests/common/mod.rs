@@ -27,7 +27,7 @@ pub(crate) fn server() -> SocketAddr {
 }
 
 pub(crate) fn qp(device: &mut SimDevice, id: IdKey) -> Result<Qp, Errno> {
-    let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
+    let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 32)?);
     device.create_qp(id, &pd, &cq, &cq, Caps::default())
 }
 
