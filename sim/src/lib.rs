@@ -155,6 +155,7 @@ pub use cmid_proto::memory::{
 pub use config::{Clock, Config, Flavour, Rereg};
 pub use counters::Counters;
 pub use data::ah::{Ah, To};
+pub use data::bytes::{Slice, SliceMut, View};
 pub use data::cq::{Completion, Cq, WcStatus};
 pub use data::datagram::GRH_LEN;
 pub use data::fault::{Left, ReregFault};

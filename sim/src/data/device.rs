@@ -121,7 +121,7 @@ impl World {
         self.id(no)?;
         self.queues.reserve(qp, &pair)?;
         if let Err(errno) = self.count_qp(host, pair.pd) {
-            self.queues.leave(qp, true);
+            self.queues.leave(qp, Some(&pair), true);
             return Err(errno);
         }
         self.queues.pairs.insert(qp, Box::new(pair));

@@ -258,14 +258,22 @@ impl Queues {
             cq.reserve(qp, work_requests).map_err(|_| Errno::EOVERFLOW)
         });
         if reserved.is_err() {
-            self.leave(qp, true);
+            self.leave(qp, Some(pair), true);
         }
         reserved
     }
 
-    /// A QP is destroyed, and its completions are removed or stay in their CQs.
-    pub(crate) fn leave(&mut self, qp: QpNo, remove: bool) {
-        self.cqs.values_mut().for_each(|cq| cq.leave(qp, remove));
+    /// A QP is destroyed, and its completions are removed or stay in their CQs. Of one that has gone with its device it is not
+    /// known any more which they are.
+    pub(crate) fn leave(&mut self, qp: QpNo, pair: Option<&Pair>, remove: bool) {
+        match pair {
+            Some(pair) => [pair.send_cq, pair.recv_cq].iter().for_each(|cq| {
+                if let Some(cq) = self.cqs.get_mut(cq) {
+                    cq.leave(qp, remove);
+                }
+            }),
+            None => self.cqs.values_mut().for_each(|cq| cq.leave(qp, remove)),
+        }
     }
 
     /// Whether a window keeps a QP.
