@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Attaching, Errno, IdKey};
 
 use crate::channel::new_eventfd;
 use crate::data::cq::Cq;
@@ -52,8 +52,15 @@ impl SimDevice {
     /// device's, if the connection is over or refused, and for a listener for connections; `EOVERFLOW` if a CQ has no room for
     /// the completions of all work requests that `caps` allows, beside those of the QPs that report to it already
     /// ([`Cq::room`](crate::Cq::room) says how much it has).
-    pub fn create_qp(&self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
-        let (_, no) = self.on_device(id, |world, no| {
+    pub fn create_qp(
+        &self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        let (_, no) = self.on_device(attaching.id(), |world, no| {
             let state = world.id(no)?;
             let host = state.host;
             // The attributes of a datagram QP do not depend on what the IB CM does (`rdma_init_qp_attr`).

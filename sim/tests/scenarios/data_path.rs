@@ -180,7 +180,13 @@ fn posts_are_checked() {
     assert_eq!(c.qp.post_recv(16, &mr, 0..8), Err(Errno::ENOMEM));
     assert_eq!(mr.read(1, &mut [0; 8]), Err(Errno::EINVAL));
     assert_eq!(mr.write(usize::MAX, &[0; 8]), Err(Errno::EINVAL));
-    let again = lab.client.device.create_qp(id, &c.pd, &c.send_cq, &c.recv_cq, cmid_sim::Caps::default());
+    let again = lab.client.device.create_qp(
+        cmid_proto::Attaching::bare(id),
+        &c.pd,
+        &c.send_cq,
+        &c.recv_cq,
+        cmid_sim::Caps::default(),
+    );
     assert_eq!(again.map(|_| ()), Err(Errno::EINVAL));
     lab.client.device.destroy_qp(id).unwrap();
     assert_eq!(lab.client.device.destroy_qp(id), Err(Errno::EINVAL));

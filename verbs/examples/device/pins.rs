@@ -122,10 +122,15 @@ pub(crate) fn cq_room() {
     let depth = cq.room().depth();
     assert!(depth >= 32, "{:?}", cq.room());
     let caps = |wr| Caps { max_send_wr: wr, max_recv_wr: wr, ..Caps::default() };
-    let too_many = side.device.create_qp(first, &pd, &cq, &cq, caps(depth / 2 + 1)).map(drop);
+    let too_many =
+        side.device.create_qp(cmid_proto::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2 + 1)).map(drop);
     assert_eq!((too_many, cq.room().reserved()), (Err(Errno::EOVERFLOW), 0));
-    let mut qp = side.device.create_qp(first, &pd, &cq, &cq, caps(depth / 2)).expect("create_qp");
-    assert_eq!(side.device.create_qp(second, &pd, &cq, &cq, caps(1)).map(drop), Err(Errno::EOVERFLOW));
+    let mut qp =
+        side.device.create_qp(cmid_proto::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2)).expect("create_qp");
+    assert_eq!(
+        side.device.create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(1)).map(drop),
+        Err(Errno::EOVERFLOW)
+    );
     // As many as were asked for, whatever the provider makes of them.
     let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
     let posted = (0..).find_map(|n| qp.post_recv(n, &memory, 0..8).err().map(|errno| (n, errno)));
@@ -134,10 +139,16 @@ pub(crate) fn cq_room() {
     drop(qp);
     // Nothing was sent.
     assert_eq!(cq.room().reserved(), depth / 2);
-    assert_eq!(side.device.create_qp(second, &pd, &cq, &cq, caps(depth / 2)).map(drop), Err(Errno::EOVERFLOW));
+    assert_eq!(
+        side.device.create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2)).map(drop),
+        Err(Errno::EOVERFLOW)
+    );
     assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));
     assert_eq!(cq.room().reserved(), 0);
-    side.device.create_qp(second, &pd, &cq, &cq, caps(depth / 2)).map(drop).expect("there is room");
+    side.device
+        .create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2))
+        .map(drop)
+        .expect("there is room");
 }
 
 pub(crate) fn until_flushed() {

@@ -7,6 +7,7 @@
 //! again.
 
 mod ah;
+mod anchor;
 mod awaited;
 mod buffer;
 mod bytes;
@@ -32,7 +33,7 @@ mod words;
 use std::sync::Arc;
 
 use cmid_proto::memory::Access;
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Attaching, Device as _, Errno, IdKey};
 
 pub(crate) use ah::path_from_c;
 pub use ah::{Ah, GRH_LEN, To};
@@ -44,6 +45,7 @@ pub use cq::Cq;
 pub use mr::Mr;
 pub use mw::Mw;
 pub use pd::Pd;
+pub(crate) use pd::lock;
 pub use post::Remote;
 pub(crate) use qp::QpInner;
 pub use qp::{Caps, Qp, QpState};
@@ -52,7 +54,10 @@ pub use rereg::{Change, Reregistered};
 use crate::Verbs;
 
 impl Verbs {
-    /// A protection domain on the id's device (ibv_alloc_pd(3)). For datagrams it matters on which of the device's ports
+    /// A protection domain on the id's device (ibv_alloc_pd(3)). No other device is opened, and no descriptor is needed: the
+    /// device is kept open by an id that is bound to it, at a free port of the space `RDMA_PS_IB`, on the channel that
+    /// [`Verbs::open`] has opened. (Only if no address can be bound to, on the loopback address of InfiniBand for
+    /// example, rdma_get_devices(3) is used, with the consequences that [`devices`](crate::devices) describes.) For datagrams it matters on which of the device's ports
     /// the id is: see [`Pd::create_ah_from`].
     ///
     /// # Errors
@@ -86,7 +91,15 @@ impl Verbs {
     /// ([`Cq::room`] says how much it has); `ENOMEM`, also where one of
     /// the CQs has 65,536 work queues already: a QP that has one CQ for sends and receives is two of them. A QP that is destroyed
     /// keeps its room and its places until every completion is polled that it may have left.
-    pub fn create_qp(&mut self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
+    pub fn create_qp(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        let id = attaching.id();
         let context = self.context(id)?;
         let id = self.ids.get_mut(id).ok_or(Errno::ENOENT)?;
         let qp = QpInner::create(&context, id, pd, send_cq, recv_cq, caps)?;
@@ -109,6 +122,8 @@ impl Verbs {
 
     /// The context of the id's device, shared by everything that is made on it.
     fn context(&self, id: IdKey) -> Result<Arc<Context>, Errno> {
-        self.contexts.open(self.id(id)?.verbs().ok_or(Errno::ENODEV)?)
+        let record = self.id(id)?;
+        let verbs = record.verbs().ok_or(Errno::ENODEV)?;
+        self.contexts.open(verbs, record.port_num(), self.local_addr(id).ok())
     }
 }

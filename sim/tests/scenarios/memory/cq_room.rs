@@ -13,7 +13,7 @@ fn id(lab: &mut Lab) -> IdKey {
 }
 
 fn create(lab: &Lab, id: IdKey, pd: &Pd, [send, recv]: [&Cq; 2]) -> Result<Qp, Errno> {
-    lab.client.device.create_qp(id, pd, send, recv, CAPS)
+    lab.client.device.create_qp(cmid_proto::Attaching::bare(id), pd, send, recv, CAPS)
 }
 
 #[track_caller]

@@ -64,7 +64,13 @@ fn another_device_knows_nothing_of_the_one_before() {
     let mut own = fresh.register([1], RW).unwrap();
     refused(own.reregister(Change::default().to_pd(bench.one.clone()), ANEW).result.unwrap_err(), Why::DeviceGone);
     let cq = bench.lab.client.device.create_cq(id, 1).unwrap();
-    let qp = bench.lab.client.device.create_qp(id, &bench.one, &cq, &cq, cmid_sim::Caps::default());
+    let qp = bench.lab.client.device.create_qp(
+        cmid_proto::Attaching::bare(id),
+        &bench.one,
+        &cq,
+        &cq,
+        cmid_sim::Caps::default(),
+    );
     assert_eq!(qp.map(drop), Err(Errno::EINVAL));
     assert_eq!(fresh.users(), 1);
     let stale = bench.lab.client.device.alloc_pd(bench.id);
