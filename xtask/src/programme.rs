@@ -96,6 +96,10 @@ const STEPS: &[Step] = &[
         work: CargoWith(&[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--workspace", "--no-deps", "--all-features"]),
     },
     Step { name: "tests", work: Host(conformance::tests) },
+    Step {
+        name: "a loop sees what another thread writes to memory, in a release build",
+        work: Cargo(&["test", "--release", "--package", "cmid-verbs", "--test", "flag_loop"]),
+    },
     Step { name: "coverage of cmid-proto", work: Host(coverage::run) },
     Step { name: "what must not compile does not, for the reason it names", work: Host(compile_fail::check) },
     Step { name: "what the core costs", work: Host(bench::check) },
