@@ -59,6 +59,7 @@
 //! [`Blocking`] with endpoints, which are ids in synchronous mode.
 #![forbid(unsafe_code)]
 
+mod begun;
 mod cancel;
 mod clock;
 mod connection;

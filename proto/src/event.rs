@@ -4,6 +4,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::errno::Errno;
+use crate::id::foreign_end;
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
 use crate::request::Verb;
@@ -315,6 +316,22 @@ pub struct Event {
 }
 
 impl Event {
+    /// What it says of a request of this kind that it has ended, as librdmacm's synchronous mode does; but DISCONNECTED is no
+    /// success unless a disconnect was asked for (`ECONNRESET`), and neither is a device removal (`ENODEV`).
+    ///
+    /// # Errors
+    /// The request has failed.
+    pub const fn result_of(&self, request: Verb) -> Result<(), Errno> {
+        let foreign = match self.cm() {
+            Some(kind) => foreign_end(request, kind),
+            None => None,
+        };
+        match foreign {
+            Some(errno) => Err(errno),
+            None => self.result(),
+        }
+    }
+
     /// The connection manager's event type; `None` for an event that the core made.
     #[must_use]
     pub const fn cm(&self) -> Option<CmEvent> {
@@ -332,8 +349,7 @@ impl Event {
                 0 => Ok(()),
                 // The one i32 without a positive counterpart is no errno of anybody's.
                 i32::MIN => Err(Errno::EINVAL),
-                negative if negative < 0 => Err(Errno(-negative)),
-                positive => Err(Errno(positive)),
+                status => Err(Errno(status.abs())),
             },
             EventKind::DeadlinePassed(_) => Err(Errno::ETIMEDOUT),
         }

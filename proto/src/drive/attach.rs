@@ -11,7 +11,24 @@ use crate::request::Request;
 use crate::time::Time;
 
 /// The permission to create one QP for an id. A data path creates none without it, so that there is no QP on an id of which
-/// the core does not know. Only [`Drive::attach_qp`] has one to give, for as long as its closure runs.
+/// the core does not know. Only [`Drive::attach_qp`] has one to give, for as long as its closure runs:
+///
+/// ```compile_fail
+/// # use cmid_proto::{Device, Drive, Error, IdKey};
+/// fn keep<D: Device>(drive: &mut Drive<D>, id: IdKey) -> Result<(), Error> {
+///     let mut kept = None;
+///     drive.attach_qp(id, |_, attaching| Ok(kept = Some(attaching)))
+/// }
+/// ```
+///
+/// Nobody else can make one:
+///
+/// ```compile_fail
+/// # use cmid_proto::{Attaching, IdKey};
+/// fn forge(id: IdKey) -> Attaching<'static> {
+///     Attaching { id, during: std::marker::PhantomData }
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Attaching<'a> {
     id: IdKey,

@@ -24,7 +24,7 @@ use crate::device::Call;
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::event::Event;
-use crate::id::{Channel, Doing, Group, Id, Waiting, foreign_end};
+use crate::id::{Channel, Doing, Group, Id, Waiting};
 use crate::key::{About, ChannelKey, GroupKey, IdKey, Token};
 use crate::limits::Limits;
 use crate::mail::{Enclosed, Mail};
@@ -242,11 +242,7 @@ impl Core {
             Waiting::Without { timed_out: false } => Some(Ok(())),
             Waiting::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
             Waiting::Ended(verb, letter) | Waiting::Posted(verb, letter) => {
-                let event = self.to_event(self.mail.get(letter));
-                Some(match event.cm().and_then(|cm| foreign_end(verb, cm)) {
-                    Some(errno) => Err(errno),
-                    None => event.result(),
-                })
+                Some(self.to_event(self.mail.get(letter)).result_of(verb))
             }
         }
     }
