@@ -20,8 +20,10 @@ use std::{
 const TRIXIE: &str = "trixie";
 /// What rustc needs to link; the programme installs everything else by itself.
 const INCLUDED: &str = "--include=ca-certificates,gcc,libc6-dev";
-/// Where Debian's packages are if the host's apt has none of them.
-const MIRROR: &str = "http://deb.debian.org/debian/";
+/// The repositories of Debian, by the end of their addresses, with the suites that a release has there.
+const REPOSITORIES: [(&str, &[&str]); 2] = [("debian", &["", "-updates"]), ("debian-security", &["-security"])];
+/// Where they are if the host's apt has none of them.
+const MIRROR: &str = "http://deb.debian.org/";
 /// What the host's apt is told of its way to the packages, and of their age.
 const APT_OPTIONS: &[&str] = &["Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::Retries"];
 /// Variables that name files of the host's own system.
@@ -63,11 +65,11 @@ fn enter(context: &Context, release: &str, directory: &Path, command: &[OsString
     // It mounts file systems, and debootstrap makes devices.
     ensure!(output(Command::new("id").arg("-u"))?.trim() == "0", "a chroot needs root");
     packages::ensure(&["debootstrap", "debian-archive-keyring", "util-linux"])?;
-    let mirror = mirror(&output(Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI)"]))?);
+    let known = output(Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI)"]))?;
     let options = apt_options(&output(Command::new("apt-config").arg("dump"))?);
-    let root = system(release, &mirror, &options)?;
+    let root = system(release, &mirror("debian", &known), &options)?;
     let apt = tempfile::tempdir().context("a temporary directory")?;
-    fs::write(apt.path().join("sources.list"), sources(release, &mirror))?;
+    fs::write(apt.path().join("sources.list"), sources(release, &known))?;
     fs::write(apt.path().join("options"), &options)?;
     let target = context.target().join(format!("debian-{release}"));
     fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
@@ -135,14 +137,20 @@ fn path() -> Result<OsString> {
     Ok(env::join_paths(own.map(PathBuf::from).into_iter().chain([cargo.join("bin")]))?)
 }
 
-/// Debian's mirror among the repositories of the host's apt, one in a line.
-fn mirror(repositories: &str) -> String {
-    let is_debian = |uri: &&str| uri.trim_end_matches('/').ends_with("/debian");
-    repositories.lines().map(str::trim).find(is_debian).unwrap_or(MIRROR).to_owned()
+/// Where a repository is, by the repositories of the host's apt, one in a line.
+fn mirror(repository: &str, known: &str) -> String {
+    let is_it = |uri: &&str| uri.trim_end_matches('/').ends_with(&format!("/{repository}"));
+    let uri = known.lines().map(str::trim).find(is_it);
+    uri.map_or_else(|| format!("{MIRROR}{repository}/"), str::to_owned)
 }
 
-fn sources(release: &str, mirror: &str) -> String {
-    ["", "-updates"].map(|suite| format!("deb {mirror} {release}{suite} main\n")).concat()
+/// apt's sources.list of the release. Without security updates its kernel would be an old one.
+fn sources(release: &str, known: &str) -> String {
+    let lines = REPOSITORIES.iter().flat_map(|(repository, suites)| {
+        let mirror = mirror(repository, known);
+        suites.iter().map(move |suite| format!("deb {mirror} {release}{suite} main\n"))
+    });
+    lines.collect()
 }
 
 /// The lines of `apt-config dump` that tell how packages are reached.
@@ -162,11 +170,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mirror_is_the_hosts() {
-        let repositories = "http://a/debian-security/\nhttps://b/x/debian/\nhttp://c/debian/\n";
-        assert_eq!(mirror(repositories), "https://b/x/debian/");
-        assert_eq!(mirror("http://a/ubuntu/\n"), MIRROR);
-        assert_eq!(sources("trixie", "http://m/"), "deb http://m/ trixie main\ndeb http://m/ trixie-updates main\n");
+    fn the_mirrors_are_the_hosts() {
+        let known = "http://a/debian-security/\nhttps://b/x/debian/\nhttp://c/debian/\n";
+        assert_eq!(mirror("debian", known), "https://b/x/debian/");
+        assert_eq!(mirror("debian-security", "http://a/ubuntu/\n"), format!("{MIRROR}debian-security/"));
+        let sources = sources("trixie", known);
+        let lines: Vec<_> = sources.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "deb https://b/x/debian/ trixie main",
+                "deb https://b/x/debian/ trixie-updates main",
+                "deb http://a/debian-security/ trixie-security main",
+            ]
+        );
     }
 
     #[test]
