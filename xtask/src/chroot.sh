@@ -12,16 +12,17 @@ share() {
     mkdir -p "$root$1"
     mount --rbind "$1" "$root$1"
 }
+share /dev
+share /sys
+mount -t proc proc "$root/proc"
+mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+# After /tmp: they may be below it.
 while [ "$1" != -- ]; do
     share "$1"
     shift
 done
 shift
-share /dev
-share /sys
 share "$target"
-mount -t proc proc "$root/proc"
-mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 
 # How the host reaches the network is how the command does.
 for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs/ca-certificates.crt; do
