@@ -43,7 +43,7 @@ enum Woken {
 }
 
 impl<D: Pollable> Epoll<D> {
-    /// An empty driver on a device.
+    /// An empty driver on a device. Its core has the next number of the process, unless the limits give one.
     ///
     /// # Errors
     /// What `epoll_create1` or `timerfd_create` failed with.
@@ -51,7 +51,7 @@ impl<D: Pollable> Epoll<D> {
         let (interest, alarm) = (Interest::new()?, Alarm::new()?);
         interest.add_own(alarm.as_fd())?;
         let Config { limits, busy_poll } = config;
-        let drive = Drive::new(Watched::new(device, interest), limits);
+        let drive = Drive::new(Watched::new(device, interest), limits.numbered());
         Ok(Epoll { drive, alarm, busy_poll })
     }
 

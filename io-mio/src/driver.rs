@@ -35,7 +35,7 @@ pub struct Mio<D: Pollable> {
 }
 
 impl<D: Pollable> Mio<D> {
-    /// An empty driver on a device.
+    /// An empty driver on a device. Its core has the next number of the process, unless the limits give one.
     ///
     /// # Errors
     /// What duplicating the registry failed with.
@@ -43,7 +43,7 @@ impl<D: Pollable> Mio<D> {
         let Config { mut limits, tokens } = config;
         limits.channels = limits.channels.min(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
         let tokens = Tokens::new(registry.try_clone()?, tokens);
-        Ok(Mio { drive: Drive::new(Watched::new(device, tokens), limits) })
+        Ok(Mio { drive: Drive::new(Watched::new(device, tokens), limits.numbered()) })
     }
 
     /// The requests, the events and the core, at the present time.

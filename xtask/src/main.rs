@@ -15,6 +15,7 @@ mod conformance;
 mod context;
 mod coverage;
 mod datagrams;
+mod deny;
 mod differential;
 mod faults;
 mod fuzz;
@@ -26,6 +27,7 @@ mod kernel_rereg;
 mod lanes;
 mod libclang;
 mod memory;
+mod mutants;
 mod programme;
 mod references;
 mod replay;
@@ -35,6 +37,7 @@ mod sanitize;
 mod softroce;
 mod step;
 mod tables;
+mod tools;
 mod unsafety;
 mod versus;
 mod waits;
@@ -92,6 +95,8 @@ enum Verb {
         /// The trace
         trace: std::path::PathBuf,
     },
+    /// Change the core in one place at a time (cargo-mutants) and see that its tests fail; what has been judged stays judged
+    Mutants(mutants::Arguments),
     /// Run all checks and tests, stopping at the first that fails
     Test {
         /// Leave out what runs in the VM (the summary says so)
@@ -149,6 +154,9 @@ fn main() -> ExitCode {
         }
         Verb::Replay(arguments) => replay::run(&arguments),
         Verb::Coverage => Context::new(Kernel::default()).and_then(|mut context| coverage::run(&mut context)),
+        Verb::Mutants(arguments) => {
+            Context::new(Kernel::default()).and_then(|context| mutants::run(&context, &arguments))
+        }
         Verb::Waits { trace } => waits::check(&trace),
         Verb::Test { no_vm, kernel, slow } => {
             Context::new(kernel).and_then(|context| step::run_all(context, programme(slow), !no_vm))

@@ -170,6 +170,7 @@ list! {
         listeners::row_34_a_second_listen_is_refused_and_the_backlog_stays [34],
         listeners::row_34_what_a_second_listen_does [34],
         listeners::row_35_a_listener_goes_with_its_unread_requests [35],
+        listeners::row_35_a_listener_goes_with_requests_that_were_not_taken [35],
         listeners::row_35_requests_that_were_read_outlive_their_listener [35],
         vanishing::row_37_a_qp_number_is_used_again [37],
         vanishing::row_38_the_same_qp_number_on_both_sides [38],
@@ -269,6 +270,8 @@ list! {
         acks::row_52_migrate_waits_for_acks_and_nobody_waits [52],
         acks::row_58_a_child_whose_request_is_not_acked [58],
         acks::deadlines_end_what_waits_for_acks [],
+        acks::a_driver_refuses_keys_and_receipts_of_another [],
+        acks::a_lost_receipt_does_not_make_an_id_immortal [],
         groups::row_75_leaving_waits_for_acks_and_nobody_waits [75],
     }
     OnDelivery Slow {

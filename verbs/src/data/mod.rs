@@ -7,6 +7,7 @@
 //! again.
 
 mod ah;
+mod anchor;
 mod awaited;
 mod buffer;
 mod completion;
@@ -30,7 +31,7 @@ mod track_tests;
 use std::sync::Arc;
 
 use cmid_proto::memory::Access;
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Attaching, Device as _, Errno, IdKey};
 
 pub(crate) use ah::path_from_c;
 pub use ah::{Ah, GRH_LEN, To};
@@ -41,6 +42,7 @@ pub use cq::Cq;
 pub use mr::Mr;
 pub use mw::Mw;
 pub use pd::Pd;
+pub(crate) use pd::lock;
 pub use post::Remote;
 pub(crate) use qp::QpInner;
 pub use qp::{Caps, Qp, QpState};
@@ -49,7 +51,10 @@ pub use rereg::{Change, Reregistered};
 use crate::Verbs;
 
 impl Verbs {
-    /// A protection domain on the id's device (ibv_alloc_pd(3)). For datagrams it matters on which of the device's ports
+    /// A protection domain on the id's device (ibv_alloc_pd(3)). No other device is opened, and no descriptor is needed: the
+    /// device is kept open by an id that is bound to it, at a free port of the space `RDMA_PS_IB`, on the channel that
+    /// [`Verbs::open`] has opened. (Only if no address can be bound to, on the loopback address of InfiniBand for
+    /// example, rdma_get_devices(3) is used, with the consequences that [`devices`](crate::devices) describes.) For datagrams it matters on which of the device's ports
     /// the id is: see [`Pd::create_ah_from`].
     ///
     /// # Errors
@@ -78,9 +83,20 @@ impl Verbs {
     ///
     /// # Errors
     /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` if the id has a QP already, if the PD or a CQ is of
-    /// another device, if the device cannot do `caps`, and for an id whose connection has ended; `ENOMEM`, also where one of
-    /// the CQs has 65,536 work queues already: a QP that has one CQ for sends and receives is two of them.
-    pub fn create_qp(&mut self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
+    /// another device, if the device cannot do `caps`, and for an id whose connection has ended; `EOVERFLOW` if a CQ has no room
+    /// for the completions of all work requests that `caps` allows, beside those of the QPs that report to it already
+    /// ([`Cq::room`] says how much it has); `ENOMEM`, also where one of
+    /// the CQs has 65,536 work queues already: a QP that has one CQ for sends and receives is two of them. A QP that is destroyed
+    /// keeps its room and its places until every completion is polled that it may have left.
+    pub fn create_qp(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        let id = attaching.id();
         let context = self.context(id)?;
         let id = self.ids.get_mut(id).ok_or(Errno::ENOENT)?;
         let qp = QpInner::create(&context, id, pd, send_cq, recv_cq, caps)?;
@@ -90,6 +106,9 @@ impl Verbs {
 
     /// Takes the QP off the id. If its [`Qp`] handle is left, the QP goes to the error state (what is posted completes with
     /// [`WcStatus::WR_FLUSH_ERR`]) and is destroyed with the handle; otherwise it is destroyed now.
+    /// Drain its CQs before it is destroyed: the completions that they hold of it are lost then, with some providers at once
+    /// (`__mlx5_cq_clean`), else when [`Cq::poll`] comes upon them. Until the CQs have been polled empty after that, the memory
+    /// that its work requests name stays pinned.
     /// Either way it receives nothing from multicast groups any more; the id stays in them.
     ///
     /// # Errors
@@ -100,6 +119,8 @@ impl Verbs {
 
     /// The context of the id's device, shared by everything that is made on it.
     fn context(&self, id: IdKey) -> Result<Arc<Context>, Errno> {
-        self.contexts.open(self.id(id)?.verbs().ok_or(Errno::ENODEV)?)
+        let record = self.id(id)?;
+        let verbs = record.verbs().ok_or(Errno::ENODEV)?;
+        self.contexts.open(verbs, record.port_num(), self.local_addr(id).ok())
     }
 }
