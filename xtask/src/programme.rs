@@ -3,8 +3,8 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    bench, blocking, checks, cmtime, compile_fail, conformance, coverage, datagrams, deny, differential, faults,
-    hazards, host, interop, kernel_rereg, memory, mutants, rows,
+    bench, blocking, checks, chroot, cmtime, compile_fail, conformance, coverage, datagrams, deny, differential,
+    faults, hazards, host, interop, kernel_rereg, memory, mutants, rows,
     sanitize::Extent,
     step::{
         On, Step,
@@ -190,4 +190,5 @@ const SLOW: &[Step] = &[
         work: GuestCommand(On::Kernel(Kernel::V6_1), differential::LONG_LIMIT, differential::at_length),
     },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
+    Step { name: "the programme of every day on Debian 13", work: Host(chroot::programme) },
 ];
