@@ -2,7 +2,8 @@
 //!
 //! Many run at once, one group of steps each, in turn; after each turn a lookup of nobody's port goes through the kernel. It
 //! takes the same queues as everything before it: addresses, routes, the connection manager's messages and their
-//! answers. When it is over, so is all that the steps have set going.
+//! answers. When it is over, so is all that the steps have set going. A program that lets time pass, or is over, waits for
+//! no other.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread::sleep;
@@ -57,29 +58,19 @@ impl Kernel {
 
 impl Reality for Kernel {
     fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
+        let pause = pause(self.flavour);
         let mut all: Vec<Playing<'_>> = Vec::new();
         for program in programs {
             let numbers = self.numbers();
             all.push(Playing::new(program, numbers, self.probe.device.sibling(), self.probe.device.sibling()));
         }
-        loop {
+        while all.iter().any(Playing::is_on) {
             let mut played = false;
             for one in &mut all {
-                played |= one.play_group();
+                played |= one.play(pause);
             }
-            if played {
-                self.probe.settle()?;
-            } else if all.iter().any(Playing::is_waiting) {
-                sleep(pause(self.flavour));
-                self.probe.settle()?;
-                all.iter_mut().for_each(Playing::go_on);
-            } else {
-                break;
-            }
-        }
-        for part in 0..EPILOGUE {
-            for one in &mut all {
-                one.stages.epilogue(one.at, part);
+            if !played {
+                sleep(all.iter().filter_map(Playing::sleeps_for).min().unwrap_or_default());
             }
             self.probe.settle()?;
         }
@@ -91,20 +82,33 @@ impl Reality for Kernel {
     }
 }
 
+/// What a program does next.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// Its next group of steps.
+    Group,
+    /// Nothing until then.
+    Wait(Instant),
+    /// That part of the end, of [`EPILOGUE`].
+    Epilogue(usize),
+    Nothing,
+}
+
 /// A program that is being run.
 struct Playing<'a> {
     groups: std::vec::IntoIter<&'a [Step]>,
     stages: Stages,
     numbers: Numbers,
     at: usize,
-    waiting: bool,
+    next: Next,
     began: Instant,
     phase_began: Instant,
     phases: Vec<Duration>,
+    whole: Duration,
 }
 
+#[allow(clippy::disallowed_methods, reason = "a kernel's time is the real one")]
 impl<'a> Playing<'a> {
-    #[allow(clippy::disallowed_methods, reason = "a kernel's time is the real one")]
     fn new(program: &'a Program, numbers: Numbers, a: Verbs, b: Verbs) -> Self {
         let now = Instant::now();
         Playing {
@@ -112,52 +116,73 @@ impl<'a> Playing<'a> {
             stages: Stages::new(program, numbers, a, b),
             numbers,
             at: 0,
-            waiting: false,
+            next: Next::Group,
             began: now,
             phase_began: now,
             phases: Vec::new(),
+            whole: Duration::ZERO,
         }
     }
 
-    /// Plays a group; whether there was one.
-    fn play_group(&mut self) -> bool {
-        if self.waiting {
-            return false;
+    /// Plays what comes next; whether there was something. A wait takes as long as `pause`.
+    fn play(&mut self, pause: Duration) -> bool {
+        match self.next {
+            Next::Wait(until) if Instant::now() >= until => {
+                self.phase_began = Instant::now();
+                self.play_group(pause);
+            }
+            Next::Group => self.play_group(pause),
+            Next::Epilogue(part) => self.play_epilogue(part),
+            Next::Wait(_) | Next::Nothing => return false,
         }
-        let Some(group) = self.groups.next() else { return false };
+        true
+    }
+
+    fn play_group(&mut self, pause: Duration) {
+        let Some(group) = self.groups.next() else { return self.play_epilogue(0) };
         if self.at == 0 {
             (self.began, self.phase_began) = (Instant::now(), Instant::now());
         }
+        self.next = Next::Group;
         for step in group {
             if step.action == Action::LetTimePass {
                 self.phases.push(self.phase_began.elapsed());
-                self.waiting = true;
+                self.next = Next::Wait(Instant::now() + pause);
             } else {
                 self.stages.perform(self.at, step);
             }
             self.at += 1;
         }
-        true
     }
 
-    fn is_waiting(&self) -> bool {
-        self.waiting
-    }
-
-    fn go_on(&mut self) {
-        if std::mem::take(&mut self.waiting) {
-            self.phase_began = Instant::now();
+    fn play_epilogue(&mut self, part: usize) {
+        self.stages.epilogue(self.at, part);
+        self.next = Next::Epilogue(part + 1);
+        if part + 1 == EPILOGUE {
+            self.next = Next::Nothing;
+            self.phases.push(self.phase_began.elapsed());
+            self.whole = self.began.elapsed();
         }
     }
 
-    fn end(mut self) -> Run {
-        self.phases.push(self.phase_began.elapsed());
+    fn is_on(&self) -> bool {
+        !matches!(self.next, Next::Nothing)
+    }
+
+    fn sleeps_for(&self) -> Option<Duration> {
+        match self.next {
+            Next::Wait(until) => Some(until.saturating_duration_since(Instant::now())),
+            Next::Group | Next::Epilogue(_) | Next::Nothing => None,
+        }
+    }
+
+    fn end(self) -> Run {
         Run {
             numbers: self.numbers,
             trace: self.stages.trace(),
             told: self.stages.told(),
             phases: self.phases,
-            whole: self.began.elapsed(),
+            whole: self.whole,
         }
     }
 }

@@ -84,7 +84,7 @@ pub fn simulate_on<D: DataPath>(
     // As a fresh poll of the kernel's has it; see docs/differences.md.
     let fabric = Fabric::new(Config { flavour, wake_on_migrate: true, ..Config::default() });
     let host = fabric.host(&[Ipv4Addr::new(10, 99, 0, 1).into(), Ipv4Addr::new(10, 99, 0, 2).into()]);
-    host.add_plain_addr(Ipv4Addr::new(172, 16, 0, 1).into());
+    host.add_plain_addr_without_arp(Ipv4Addr::new(172, 16, 0, 1).into());
     let mut stages = Stages::new(program, numbers, wrap(host.device()), wrap(host.device()));
     let mut run = Watch::new(&fabric);
     let (mut at, mut schedule) = (0, schedule.iter());

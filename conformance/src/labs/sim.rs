@@ -34,7 +34,7 @@ impl<S: Make<SimDevice>> SimLab<S> {
     fn on(config: Config) -> Self {
         let fabric = Fabric::new(Config { clock: Clock::Real, ..config });
         let host = fabric.host(&[net().client, net().server]);
-        host.add_plain_addr(net().no_rdma);
+        host.add_plain_addr_without_arp(net().no_rdma);
         let silent = fabric.host(&[net().silent]);
         SimLab { host, silent, subject: PhantomData }
     }
