@@ -16,7 +16,7 @@ use cmid_verbs::Verbs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::judge::{Reality, Run};
-use crate::program::{Action, Numbers, PORTS, Program, QP_NUMS, Step};
+use crate::program::{Action, LINK_LOCAL, Numbers, PORTS, Program, QP_NUMS, Step};
 use crate::simulated::pause;
 use crate::stage::{EPILOGUE, Stages};
 
@@ -36,6 +36,7 @@ pub struct Kernel {
     probe: Probe,
     port: u16,
     qp_num: u32,
+    link: u32,
 }
 
 impl Kernel {
@@ -45,11 +46,11 @@ impl Kernel {
     /// If there is no RDMA device.
     pub fn open(flavour: Flavour) -> anyhow::Result<Self> {
         let device = Verbs::open().map_err(|errno| anyhow::anyhow!("{errno}")).context("an RDMA device")?;
-        Ok(Kernel { flavour, probe: Probe::new(device)?, port: FIRST_PORT, qp_num: FIRST_QP_NUM })
+        Ok(Kernel { flavour, probe: Probe::new(device)?, port: FIRST_PORT, qp_num: FIRST_QP_NUM, link: link()? })
     }
 
     fn numbers(&mut self) -> Numbers {
-        let numbers = Numbers { port: self.port, qp_num: self.qp_num };
+        let numbers = Numbers { port: self.port, qp_num: self.qp_num, link: self.link };
         self.port = if self.port + 2 * PORTS > END_PORT { FIRST_PORT } else { self.port + PORTS };
         self.qp_num = if self.qp_num + 2 * QP_NUMS > END_QP_NUM { FIRST_QP_NUM } else { self.qp_num + QP_NUMS };
         numbers
@@ -81,6 +82,27 @@ impl Reality for Kernel {
         self.flavour
     }
 }
+
+/// The index of the interface with [`LINK_LOCAL`], as soon as the kernel has found that nobody else has that address.
+fn link() -> anyhow::Result<u32> {
+    let address: String = LINK_LOCAL.octets().iter().map(|byte| format!("{byte:02x}")).collect();
+    for _ in 0..100 {
+        // Address, index, length of the prefix, scope, flags, name; all but the name in hexadecimal (proc(5)).
+        let all = std::fs::read_to_string("/proc/net/if_inet6").context("/proc/net/if_inet6")?;
+        let line = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|line| line[0] == address);
+        let line = line.with_context(|| format!("no interface has {LINK_LOCAL}"))?;
+        if let [_, index, _, _, flags, ..] = line[..]
+            && u32::from_str_radix(flags, 16)? & TENTATIVE == 0
+        {
+            return Ok(u32::from_str_radix(index, 16)?);
+        }
+        sleep(Duration::from_millis(100));
+    }
+    anyhow::bail!("{LINK_LOCAL} stays tentative")
+}
+
+/// `IFA_F_TENTATIVE`
+const TENTATIVE: u32 = 0x40;
 
 /// What a program does next.
 #[derive(Clone, Copy, Debug)]

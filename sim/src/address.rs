@@ -1,6 +1,6 @@
 //! IP addresses as the RDMA CM looks at them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// The kernel's "any" test: it takes the loopback addresses for wildcards, and all IPv4 addresses that begin with 0
 /// (`cma_any_addr`).
@@ -8,11 +8,11 @@ pub(crate) fn is_any(ip: IpAddr) -> bool {
     ip.is_unspecified() || ip.is_loopback() || matches!(ip, IpAddr::V4(v4) if v4.octets()[0] == 0)
 }
 
-/// The wildcard of the same family, port 0.
+/// The wildcard of the same family, port 0; of the same link, if that is named (`cma_bind_addr`).
 pub(crate) fn wildcard_like(addr: SocketAddr) -> SocketAddr {
     match addr {
         SocketAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
-        SocketAddr::V6(_) => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+        SocketAddr::V6(v6) => SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, v6.scope_id()).into(),
     }
 }
 

@@ -107,9 +107,7 @@ impl HostState {
         let own = || self.rdma.iter().chain(&self.plain).filter(|ip| ip.is_ipv4() == dst.is_ipv4());
         let found = match dst {
             IpAddr::V4(_) => own().find(near).or_else(|| own().next()),
-            IpAddr::V6(_) => {
-                own().rfind(near).or_else(|| own().rfind(scope)).or_else(|| own().next_back())
-            }
+            IpAddr::V6(_) => own().rfind(near).or_else(|| own().rfind(scope)).or_else(|| own().next_back()),
         };
         found.copied()
     }
@@ -249,7 +247,9 @@ mod tests {
         assert_eq!(host.source_for(ip("10.1.0.9")), Some(ip("10.1.0.1")));
         assert_eq!(host.source_for(ip("10.9.0.9")), Some(ip("10.0.0.1")));
         assert_eq!(host.source_for(ip("172.16.0.9")), Some(ip("172.16.0.1")));
-        for (dst, src) in [("fd00::9", "fd00::2"), ("fd09::9", "fd00::2"), ("ff0e::9", "fd00::2"), ("ff02::9", "fe80::1")] {
+        for (dst, src) in
+            [("fd00::9", "fd00::2"), ("fd09::9", "fd00::2"), ("ff0e::9", "fd00::2"), ("ff02::9", "fe80::1")]
+        {
             assert_eq!(host.source_for(ip(dst)), Some(ip(src)), "{dst}");
         }
         assert_eq!(HostState::new(&[ip("10.0.0.1")]).source_for(ip("fd00::1")), None);

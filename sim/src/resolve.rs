@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::{Errno, PortSpace};
 
-use crate::address::{
-    Interface, Subnet, is_any, is_for_many, is_subnet_broadcast, loopback_like, wildcard_like,
-};
-use crate::bind::with_port;
+use crate::address::{Interface, Subnet, is_any, is_for_many, is_subnet_broadcast, loopback_like, wildcard_like};
 use crate::channel::{Kind, Unread};
 use crate::config::LifeTime;
 use crate::host::HostState;
@@ -151,9 +148,11 @@ impl World {
         let Some(id) = self.ids.get_mut(&no) else { return };
         id.lookup = None;
         let present = self.hosts.get(id.host.0).is_some_and(HostState::has_device);
+        // What any device will do for is not looked at (`cma_bind_loopback`).
+        let any_device = id.dst.is_some_and(|dst| is_any(dst.ip()));
         let acquired = match outcome {
             // `cma_acquire_dev_by_src_ip`, as for a bind.
-            Ok(_) | Err(NO_DEVICE) if id.port_space == PortSpace::Ipoib => Err(INVALID),
+            Ok(_) | Err(NO_DEVICE) if id.port_space == PortSpace::Ipoib && !any_device => Err(INVALID),
             Ok(_) if !present => Err(NO_DEVICE),
             Ok(_) | Err(_) => outcome,
         };
@@ -161,7 +160,7 @@ impl World {
             Ok(own) => {
                 id.state = CmState::AddrResolved;
                 id.device = true;
-                id.src = id.src.map(|bound| if bound.ip() == own { bound } else { with_port_of(own, bound) });
+                id.src = id.src.map(|bound| moved_to(own, bound));
                 (Kind::AddrResolved, 0)
             }
             Err(status) => {
@@ -228,6 +227,8 @@ fn source_for_many(
     }
 }
 
-fn with_port_of(ip: IpAddr, bound: SocketAddr) -> SocketAddr {
-    with_port(SocketAddr::new(ip, 0), bound.port())
+/// The same port, and the same link if one is named, at another address.
+fn moved_to(ip: IpAddr, mut bound: SocketAddr) -> SocketAddr {
+    bound.set_ip(ip);
+    bound
 }
