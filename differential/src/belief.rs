@@ -82,12 +82,8 @@ impl Side {
     pub(crate) fn listening(&self, space: Space) -> Option<Place> {
         let mut listeners = self.ids.values().filter(|id| id.stage == Stage::Listening && id.space == space);
         let Place(ip, port) = listeners.next_back()?.at?;
-        let own = match ip {
-            Ip::Link6 => Ip::Link6,
-            _ if ip.is_ipv6() => Ip::OfB6,
-            _ => Ip::OfB,
-        };
-        Some(Place(own, port))
+        let own = if ip.is_ipv6() { Ip::OfB6 } else { Ip::OfB };
+        Some(Place(if ip == Ip::Link6 { ip } else { own }, port))
     }
 }
 

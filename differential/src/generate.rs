@@ -293,7 +293,8 @@ impl Maker {
         let joined = (0..8).find(|&group| believed.joined[usize::from(group)]);
         Some(match believed.stage {
             Stage::Idle | Stage::Bound if self.rng.random_ratio(1, 12) => {
-                Action::ResolveAddr { id, src: None, dst: self.place() }
+                let src = if self.rng.random_ratio(1, 3) { Some(self.place()) } else { None };
+                Action::ResolveAddr { id, src, dst: self.place() }
             }
             Stage::Idle | Stage::Bound => {
                 let dst = self.beliefs.side(side.other()).listening(believed.space)?;
@@ -307,10 +308,13 @@ impl Maker {
                     Action::Join { id, group: self.rng.random_range(1..6), send_only: self.rng.random_ratio(1, 3) };
                 return self.may(side, id, action).then_some(action);
             }
-            Stage::Resolved | Stage::Routed | Stage::Requested if wants_qp && self.rng.random_ratio(1, 20) => {
+            Stage::Resolved | Stage::Routed | Stage::Requested if wants_qp && self.rng.random_ratio(1, 6) => {
                 Action::AttachHugeQp { id }
             }
             Stage::Resolved | Stage::Routed | Stage::Requested if wants_qp => Action::AttachQp { id },
+            Stage::Resolved | Stage::Routed | Stage::Requested if self.rng.random_ratio(1, 40) => {
+                Action::SetEce { id, options: 7 }
+            }
             Stage::Resolved => Action::ResolveRoute { id },
             Stage::Routed => Action::Connect { id, offer: self.offer(if udp { 180 } else { 56 }) },
             Stage::Requested if self.rng.random_ratio(1, 7) => {
@@ -373,6 +377,11 @@ impl Maker {
             Action::Join { group, .. } => !believed.joined[usize::from(group)],
             // It would follow a null pointer.
             Action::DetachQp { .. } => believed.has_qp,
+            // An id with a route is in a tree by its interface, which the call changes before it refuses (`cma_bind_addr`): the
+            // kernel's list is broken when the id goes.
+            Action::ResolveAddr { dst, .. } if dst.0.is_of_link() => {
+                matches!(believed.stage, Stage::Idle | Stage::Bound)
+            }
             _ => true,
         }
     }

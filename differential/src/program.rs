@@ -111,6 +111,12 @@ impl Ip {
         self.resolve().is_ipv6()
     }
 
+    /// Whether it is valid on one link only.
+    #[must_use]
+    pub const fn is_of_link(self) -> bool {
+        matches!(self, Ip::Link6 | Ip::NoLink6 | Ip::LinkGroup6(_))
+    }
+
     fn resolve(self) -> IpAddr {
         match self {
             Ip::OfA => Ipv4Addr::new(10, 99, 0, 1).into(),
