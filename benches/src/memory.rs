@@ -116,7 +116,8 @@ struct World {
 
 impl World {
     fn new(ids: usize) -> Self {
-        let mut core = Core::new(Limits { ids: 1 << 21, channels: 1 << 21, events: 1 << 21, groups: 1 << 21 });
+        let mut core =
+            Core::new(Limits { ids: 1 << 21, channels: 1 << 21, events: 1 << 21, groups: 1 << 21, core: None });
         let channel = core.open_channel(Acks::OnDelivery).expect("room");
         let mut world = World { core, channel, ids: Vec::new() };
         world.calls();
@@ -130,7 +131,7 @@ impl World {
             world.ask(at, life::resolve(), Time::NEVER);
             let raw = RawEvent::new(world.ids[at], CmEvent::AddrResolved);
             world.core.handle_event(world.channel, raw).expect("a likely event");
-            world.core.poll_event(world.channel).expect("an event");
+            let _ = world.core.poll_event(world.channel).expect("an event");
         }
         world
     }

@@ -119,7 +119,8 @@ impl<D: DataPath> CoreStage<D> {
             Action::Listen { id, backlog } => ("listen", drive.listen(key(id)?, backlog)),
             Action::AttachQp { id } | Action::AttachHugeQp { id } => {
                 let most = if matches!(action, Action::AttachHugeQp { .. }) { HUGE } else { 1 };
-                let attached = drive.attach_qp(key(id)?, |spy, id| Path::attach(&mut spy.device, id, most));
+                let attached =
+                    drive.attach_qp(key(id)?, |spy, attaching| Path::attach(&mut spy.device, attaching, most));
                 ("create_qp", attached.map(|path| drop(self.paths.insert(id, path))))
             }
             Action::DetachQp { id } => {
@@ -187,7 +188,7 @@ impl<D: DataPath> CoreStage<D> {
             Action::Ack { most } => {
                 for _ in 0..most {
                     let receipt = self.receipts.pop_front()?;
-                    let result = self.drive.ack(receipt);
+                    let result = self.drive.ack(receipt).map_err(Error::from);
                     self.note_result(at, "ack", action, result);
                 }
                 return Some(());
@@ -240,7 +241,7 @@ impl<D: DataPath> CoreStage<D> {
                 let slot = self.ids.iter().find(|&(_, &key)| key == id);
                 slot.map_or_else(|| id.to_string(), |(&slot, _)| name(slot))
             };
-            let group = event.group.map(|group| group.to_bits() & 0xffff_ffff);
+            let group = event.group.map(|group| group.slot() as u64);
             let mut rest = contents(event.param, event.datagram, group, &event.private_data, self.numbers);
             if let Some(listener) = event.listener {
                 rest += &format!(" at {}", called(listener));
@@ -253,7 +254,7 @@ impl<D: DataPath> CoreStage<D> {
 
     fn ack_all(&mut self, at: usize) {
         while let Some(receipt) = self.receipts.pop_front() {
-            let result = self.drive.ack(receipt);
+            let result = self.drive.ack(receipt).map_err(Error::from);
             self.note_result(at, "ack", &Action::Ack { most: 1 }, result);
         }
     }

@@ -82,7 +82,8 @@ pub fn simulate_on<D: DataPath>(
     wrap: impl Fn(SimDevice) -> D,
 ) -> Simulated {
     // As a fresh poll of the kernel's has it; see docs/differences.md.
-    let fabric = Fabric::new(Config { flavour, wake_on_migrate: true, ..Config::default() });
+    let fabric =
+        Fabric::new(Config { flavour, wake_on_migrate: true, completions_outlive_qp: true, ..Config::default() });
     let [a, b, a6, b6] = [Ip::OfA, Ip::OfB, Ip::OfA6, Ip::OfB6].map(|ip| Place(ip, 0).resolve(numbers).ip());
     let host = fabric.host(&[a, b, a6, b6, LINK_LOCAL.into()]);
     host.add_plain_addr_without_arp(Ipv4Addr::new(172, 16, 0, 1).into());

@@ -56,10 +56,10 @@ static FILL: [u8; 256] = {
 /// Limits: tight, or with some room.
 pub(crate) fn limits(input: &mut Input<'_>) -> Limits {
     const CHOICE: [Limits; 4] = [
-        Limits { ids: 12, channels: 10, events: 40, groups: 8 },
-        Limits { ids: 6, channels: 5, events: 6, groups: 3 },
-        Limits { ids: 3, channels: 3, events: 2, groups: 1 },
-        Limits { ids: 8, channels: 16, events: 1, groups: 4 },
+        Limits { ids: 12, channels: 10, events: 40, groups: 8, core: None },
+        Limits { ids: 6, channels: 5, events: 6, groups: 3, core: None },
+        Limits { ids: 3, channels: 3, events: 2, groups: 1, core: None },
+        Limits { ids: 8, channels: 16, events: 1, groups: 4, core: None },
     ];
     CHOICE[input.below(CHOICE.len())]
 }
@@ -140,6 +140,7 @@ pub(crate) fn request(input: &mut Input<'_>, channels: &[ChannelKey], groups: &[
         19 => Request::SetEce { ece: Ece { vendor_id: input.below(2) as u32, options: 7 } },
         20..=22 => to_some_channel(input),
         23 | 24 => Request::Migrate { to: None },
+        _ if input.once_in(3) => Request::DestroyNow,
         _ => Request::Destroy,
     }
 }

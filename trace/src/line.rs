@@ -145,17 +145,19 @@ pub(crate) struct Bounds {
     channels: u32,
     events: u32,
     groups: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    core: Option<u16>,
 }
 
 impl From<Limits> for Bounds {
-    fn from(Limits { ids, channels, events, groups }: Limits) -> Self {
-        Bounds { ids, channels, events, groups }
+    fn from(Limits { ids, channels, events, groups, core }: Limits) -> Self {
+        Bounds { ids, channels, events, groups, core }
     }
 }
 
 impl From<Bounds> for Limits {
-    fn from(Bounds { ids, channels, events, groups }: Bounds) -> Self {
-        Limits { ids, channels, events, groups }
+    fn from(Bounds { ids, channels, events, groups, core }: Bounds) -> Self {
+        Limits { ids, channels, events, groups, core }
     }
 }
 

@@ -70,7 +70,7 @@ impl std::ops::Deref for Seen {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        Self::with(Limits { ids: 32, channels: 32, events: 64, groups: 8 })
+        Self::with(Limits { ids: 32, channels: 32, events: 64, groups: 8, core: None })
     }
 
     pub(crate) fn with(limits: Limits) -> Self {

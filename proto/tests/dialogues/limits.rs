@@ -8,7 +8,7 @@ use crate::fixture::{LISTEN, RESOLVE, Stage, TO_SYNC, cm, connect, to};
 
 #[test]
 fn at_the_limit_on_events_none_is_wanted_and_none_is_lost() {
-    let mut stage = Stage::with(Limits { ids: 4, channels: 4, events: 2, groups: 8 });
+    let mut stage = Stage::with(Limits { ids: 4, channels: 4, events: 2, groups: 8, core: None });
     let channel = stage.channel(Acks::Explicit);
     let id = stage.id(Some(channel));
     for status in 0..2 {
@@ -24,7 +24,7 @@ fn at_the_limit_on_events_none_is_wanted_and_none_is_lost() {
 
 #[test]
 fn the_ends_of_synchronous_requests_do_not_fill_the_core() {
-    let mut stage = Stage::with(Limits { ids: 2, channels: 3, events: 1, groups: 8 });
+    let mut stage = Stage::with(Limits { ids: 2, channels: 3, events: 1, groups: 8, core: None });
     let ids = [stage.id(None), stage.id(None)];
     for id in ids {
         stage.does(id, RESOLVE);
@@ -60,7 +60,7 @@ fn an_application_that_takes_no_events_does_not_fill_the_core_with_ends_of_migra
 
 #[test]
 fn at_the_limit_on_ids_only_the_channels_of_listeners_wait() {
-    let mut stage = Stage::with(Limits { ids: 2, channels: 4, events: 8, groups: 8 });
+    let mut stage = Stage::with(Limits { ids: 2, channels: 4, events: 8, groups: 8, core: None });
     let (door, room) = (stage.channel(Acks::OnDelivery), stage.channel(Acks::OnDelivery));
     let id = stage.in_state(room, State::RouteResolved);
     let listener = stage.in_state(door, State::Listening);
@@ -79,7 +79,7 @@ fn at_the_limit_on_ids_only_the_channels_of_listeners_wait() {
 
 #[test]
 fn a_channel_without_room_is_to_be_read_when_there_is() {
-    let mut stage = Stage::with(Limits { ids: 2, channels: 4, events: 1, groups: 0 });
+    let mut stage = Stage::with(Limits { ids: 2, channels: 4, events: 1, groups: 0, core: None });
     let channel = stage.channel(Acks::OnDelivery);
     let (listener, id) = (stage.in_state(channel, State::Listening), stage.id(Some(channel)));
     let line = stage.core.line(listener).unwrap();
@@ -115,7 +115,7 @@ fn a_channel_without_room_is_to_be_read_when_there_is() {
 
 #[test]
 fn a_full_core_refuses_and_changes_nothing() {
-    let mut stage = Stage::with(Limits { ids: 3, channels: 2, events: 8, groups: 8 });
+    let mut stage = Stage::with(Limits { ids: 3, channels: 2, events: 8, groups: 8, core: None });
     let channel = stage.channel(Acks::OnDelivery);
     let id = stage.id(Some(channel));
     let other = stage.id(None);

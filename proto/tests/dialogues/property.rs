@@ -39,6 +39,7 @@ fn ask(world: &mut World, a: u8, b: u8, c: u8) {
         11 => Request::Establish,
         12 => Request::Disconnect,
         13 => TO_SYNC,
+        14 if c.is_multiple_of(4) => Request::DestroyNow,
         14 => Request::Destroy,
         15 => Request::Migrate { to: world.some_channel(c) },
         _ => match world.some_channel(c) {
@@ -181,9 +182,9 @@ proptest! {
         small in any::<bool>(),
     ) {
         let limits = if small {
-            Limits { ids: 3, channels: 3, events: 4, groups: 2 }
+            Limits { ids: 3, channels: 3, events: 4, groups: 2, core: None }
         } else {
-            Limits { ids: 12, channels: 9, events: 40, groups: 8 }
+            Limits { ids: 12, channels: 9, events: 40, groups: 8, core: None }
         };
         let mut world = World::new(limits);
         world.open_channel(Acks::Explicit);

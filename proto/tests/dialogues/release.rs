@@ -107,7 +107,7 @@ fn what_cannot_be_released_is_refused_and_stays() {
 #[test]
 fn an_id_that_finds_no_room_is_given_back() {
     let mut one = Stage::new();
-    let mut two = Stage::with(Limits { ids: 1, channels: 1, events: 1, groups: 8 });
+    let mut two = Stage::with(Limits { ids: 1, channels: 1, events: 1, groups: 8, core: None });
     let id = one.id(None);
     let other = two.id(None);
     one.says(id, CmEvent::AddrChange);

@@ -20,7 +20,7 @@ pub(crate) const PARAM: ConnParam = ConnParam {
     srq: false,
     qp_num: 7,
 };
-pub(crate) const LIMITS: Limits = Limits { ids: 4, channels: 8, events: 4, groups: 4 };
+pub(crate) const LIMITS: Limits = Limits { ids: 4, channels: 8, events: 4, groups: 4, core: None };
 
 pub(crate) fn addr(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, last], 7471))

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use cmid_proto::{Ece, Errno, IdKey};
+use cmid_proto::{Attaching, Ece, Errno, IdKey};
 
 use crate::channel::new_eventfd;
 use crate::data::cq::Cq;
+use crate::data::memory::PdNo;
 use crate::data::pd::Pd;
 use crate::data::qp::{Caps, Qp, QpNo};
 use crate::data::queues::Pair;
@@ -42,7 +43,7 @@ impl SimDevice {
         }
         let fd = Arc::new(new_eventfd()?);
         let shared = Arc::clone(&fd);
-        let (host, no) = self.on_device(id, |world, _| Ok(world.queues.add_cq(depth as usize, shared)))?;
+        let (host, no) = self.on_device(id, |world, _| Ok(world.queues.add_cq(depth, shared)))?;
         Ok(Cq { fabric: self.fabric().clone(), host, no, fd })
     }
 
@@ -52,9 +53,18 @@ impl SimDevice {
     /// # Errors
     /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain is gone, if it or a queue is another
     /// device's, for more than 1,048,576 work requests, if the connection is over or refused, and for a listener for
-    /// connections.
-    pub fn create_qp(&self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
-        let (_, no) = self.on_device(id, |world, no| {
+    /// connections; `EOVERFLOW` if a CQ has no room for
+    /// the completions of all work requests that `caps` allows, beside those of the QPs that report to it already
+    /// ([`Cq::room`](crate::Cq::room) says how much it has).
+    pub fn create_qp(
+        &self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        let (_, no) = self.on_device(attaching.id(), |world, no| {
             let state = world.id(no)?;
             let host = state.host;
             // The attributes of a datagram QP do not depend on what the IB CM does (`rdma_init_qp_attr`).
@@ -66,16 +76,21 @@ impl SimDevice {
             let foreign = [send_cq.host, recv_cq.host].iter().any(|&other| other != host);
             let (service, has_qp) = (state.port_space.service(), state.qp.is_some());
             let foreign = foreign || pd.device != world.device_of(host) || !pd.fabric.is(self.fabric());
+            let pair = Pair::new(service, pd.no, send_cq.no, recv_cq.no, caps);
+            // The library looks at that first.
+            world.queues.fits(&pair)?;
             let too_many = caps.max_send_wr.max(caps.max_recv_wr) > MAX_QP_WR;
             if has_qp || foreign || too_many || !gives_init {
                 return Err(Errno::EINVAL);
             }
-            world.add_qp(no, host, Pair::new(service, pd.no, send_cq.no, recv_cq.no, caps))
+            world.add_qp(no, host, pair)
         })?;
         Ok(Qp { fabric: self.fabric().clone(), no })
     }
 
-    /// Takes the QP off an id and destroys it (rdma_destroy_qp(3)). What was posted never completes. If a window was bound
+    /// Takes the QP off an id and destroys it (rdma_destroy_qp(3)). What was posted never completes. Drain its CQs first: what they
+    /// hold of it is lost, as with libmlx5, or stays there and pins memory until it is polled, as with soft-RoCE
+    /// ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a window was bound
     /// through it ([`Mw`](crate::Mw)), it goes to its error state instead, and with the window.
     ///
     /// # Errors
@@ -112,9 +127,9 @@ impl World {
         let qp = QpNo { host, num: numbers.next_qp_num };
         numbers.next_qp_num = numbers.next_qp_num.checked_add(1).filter(|&num| num < 1 << 24).ok_or(Errno::ENOMEM)?;
         self.id(no)?;
-        self.acquire_pd(pair.pd).map_err(|refused| refused.errno())?;
-        if let Err(errno) = self.memory.count_user(host, pair.pd) {
-            self.release_pd(pair.pd);
+        self.queues.reserve(qp, &pair)?;
+        if let Err(errno) = self.count_qp(host, pair.pd) {
+            self.queues.leave(qp, true);
             return Err(errno);
         }
         self.queues.pairs.insert(qp, Box::new(pair));
@@ -123,5 +138,11 @@ impl World {
         // The options are those of the QP from now on, and a device like rxe has none (`init_ece`).
         id.local_ece = Ece::default();
         Ok(qp)
+    }
+
+    /// A QP is to belong to a domain.
+    fn count_qp(&mut self, host: HostNo, pd: PdNo) -> Result<(), Errno> {
+        self.acquire_pd(pd).map_err(|refused| refused.errno())?;
+        self.memory.count_user(host, pd).inspect_err(|_| self.release_pd(pd))
     }
 }

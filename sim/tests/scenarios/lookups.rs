@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::{CmEvent, Device as _, Errno, IdKey, PortSpace};
+use cmid_proto::{Attaching, CmEvent, Device as _, Errno, IdKey, PortSpace};
 use cmid_sim::{Caps, Config, Fabric};
 
 use crate::common::{EINVAL, Lab, Side, ip};
@@ -167,12 +167,12 @@ fn a_queue_has_a_million_work_requests_at_most() {
     let mut lab = Lab::new();
     let id = lab.client.resolved(lab.cc, "10.0.0.2:7");
     let device = &lab.client.device;
-    let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 4_000_000).unwrap());
-    for caps in
-        [Caps { max_send_wr: 4_000_000, ..Caps::default() }, Caps { max_recv_wr: (1 << 20) + 1, ..Caps::default() }]
-    {
-        assert_eq!(device.create_qp(id, &pd, &cq, &cq, caps).map(drop), EINVAL);
-    }
+    let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 1 << 23).unwrap());
+    let attach = |caps| device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps).map(drop);
+    assert_eq!(attach(Caps { max_send_wr: 4_000_000, ..Caps::default() }), EINVAL);
+    assert_eq!(attach(Caps { max_recv_wr: (1 << 20) + 1, ..Caps::default() }), EINVAL);
     let most = Caps { max_send_wr: 1 << 20, max_recv_wr: 1 << 20, ..Caps::default() };
-    assert_eq!(device.create_qp(id, &pd, &cq, &cq, most).map(drop), Ok(()));
+    assert_eq!(attach(most), Ok(()));
+    // What a CQ has no room for is refused before that.
+    assert_eq!(attach(Caps { max_send_wr: 1 << 23, ..most }), Err(Errno::EOVERFLOW));
 }

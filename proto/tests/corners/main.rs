@@ -1,4 +1,4 @@
-//! What bugs of `planted/` have shown that no other test looked at.
+//! Corner cases, each by itself: what the dialogues do not come past.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,6 +8,7 @@ mod fixture;
 
 mod deadlines;
 mod groups;
+mod requests;
 
 use cmid_proto::memory::{Domain, PdState};
 use cmid_proto::{Acks, CmEvent, Errno, EventKind, Fault, Limits, RawEvent, Request, State, Why};
@@ -110,7 +111,7 @@ fn an_id_with_a_qp_is_established_by_the_library_alone() {
 
 #[test]
 fn an_id_listens_only_where_there_is_room_for_its_channel() {
-    let mut stage = Stage::with(Limits { ids: 4, channels: 1, events: 4, groups: 1 });
+    let mut stage = Stage::with(Limits { ids: 4, channels: 1, events: 4, groups: 1, core: None });
     let here = stage.channel(Acks::OnDelivery);
     let id = stage.id(Some(here));
     stage.refuses(id, LISTEN, Why::NoChannelLeft);
