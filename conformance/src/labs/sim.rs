@@ -45,7 +45,7 @@ impl<S: Make<SimDevice>> SimLab<S> {
         let config = Config { clock: Clock::Real, ..config };
         let fabric = Fabric::new(config.clone());
         let host = fabric.host(&[net().client, net().server]);
-        host.add_plain_addr(net().no_rdma);
+        host.add_plain_addr_without_arp(net().no_rdma);
         let silent = fabric.host(&[net().silent]);
         SimLab { fabric, config, host, silent, subject: PhantomData }
     }

@@ -103,7 +103,7 @@ pub(crate) struct Ready {
 
 #[derive(Debug)]
 pub(crate) struct CqState {
-    room: CqRoom,
+    pub(super) room: CqRoom,
     /// How much of it the work queues of each QP have reserved.
     shares: BTreeMap<QpNo, u32>,
     /// QPs that are destroyed, and keep their shares until none of their completions is left.

@@ -67,6 +67,7 @@ impl Pd {
     /// [`Config::lock_limit`](crate::Config::lock_limit).
     pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, Error)> {
         let buffer = buffer.into();
+        self.fabric.shared().sweep();
         let pd = match self.acquire() {
             Ok(pd) => pd,
             Err(refused) => return Err((buffer, refused.into())),
@@ -152,6 +153,7 @@ impl Mr {
     pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
         let refused = |buffer, refused: Refused| Reregistered { result: Err(refused.into()), buffer };
         let shared = self.fabric.shared();
+        shared.sweep();
         let change = match change.try_map_pd(Pd::acquire) {
             Ok(change) => change,
             Err((change, error)) => return refused(change.buffer, error),
@@ -181,6 +183,7 @@ impl Mr {
     /// [`Error::Failed`] with what the device says: `EINVAL` while a memory window is bound to it, `EIO` once the
     /// device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn deregister(self) -> Result<Returned<Buffer>, (Mr, Error)> {
+        self.fabric.shared().sweep();
         match self.own.deregister(self.fabric.shared()) {
             Ok(returned) => Ok(returned),
             Err(error) => Err((self, error)),

@@ -263,6 +263,15 @@ impl Queues {
         reserved
     }
 
+    /// Whether the CQs of a QP that is to be made have room for it.
+    pub(crate) fn fits(&self, pair: &Pair) -> Result<(), Errno> {
+        let room = |cq| self.cqs.get(&cq).map(|cq| cq.room).ok_or(Errno::EINVAL);
+        let mut send = room(pair.send_cq)?;
+        send.reserve(pair.caps.max_send_wr).map_err(|_| Errno::EOVERFLOW)?;
+        let mut recv = if pair.recv_cq == pair.send_cq { send } else { room(pair.recv_cq)? };
+        recv.reserve(pair.caps.max_recv_wr).map_err(|_| Errno::EOVERFLOW)
+    }
+
     /// A QP is destroyed, and its completions are removed or stay in their CQs. Of one that has gone with its device it is not
     /// known any more which they are.
     pub(crate) fn leave(&mut self, qp: QpNo, pair: Option<&Pair>, remove: bool) {
