@@ -65,7 +65,7 @@ impl Core {
         let (home, mourner) = (id.home, id.mourner);
         let orphaned = id.state == State::Destroying && !matches!(doing, Doing::Destroy);
         let ended = match doing {
-            Doing::Nothing => return Err(Fault::NoSuchCall { token }),
+            Doing::Nothing | Doing::Queued => return Err(Fault::NoSuchCall { token }),
             Doing::OpenToCreate => self.opened_to_create(key, outcome),
             Doing::Create => self.created(key, outcome),
             Doing::Request { verb, before, until, bound } => {

@@ -9,6 +9,7 @@ mod datagrams;
 mod deadlines;
 mod drive;
 mod fixture;
+mod flood;
 mod foreign;
 mod get_request;
 mod groups;
