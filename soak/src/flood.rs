@@ -102,8 +102,11 @@ where
             figures.calls_at_once, figures.calls_in_a_turn
         );
         wrong.extend(figures.wrong(backlog).into_iter().map(|what| format!("with {name}: {what}")));
-        if wrong.is_empty() {
-            println!("  all {peers} peers had their answer after {:.1} s", stage.answer_all()?.as_secs_f64());
+        let answered = stage.answer()?;
+        println!("  requests answered when the application takes them at last: {answered}");
+        // As many as the backlog are in the core, and as many in the kernel; what came beyond, the kernel has dropped.
+        if answered < (2 * usize::from(backlog)).min(peers as usize) {
+            wrong.push(format!("with {name}: requests that waited in the kernel are lost"));
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("; "));
@@ -234,18 +237,18 @@ impl<D: Pollable> Stage<D> {
         Ok(None)
     }
 
-    /// The application takes the requests at last, and turns each peer down.
-    fn answer_all(&mut self) -> Result<Duration> {
-        let began = Instant::now();
-        self.until(|stage| {
-            while let Some(event) = stage.server.drive().next_event(stage.busy) {
+    /// The application takes the requests at last, and turns these peers down: how many hear of it.
+    fn answer(&mut self) -> Result<usize> {
+        let end = Instant::now() + SOON;
+        while Instant::now() < end {
+            while let Some(event) = self.server.drive().next_event(self.busy) {
                 ensure!(event.cm() == Some(CmEvent::ConnectRequest), "{} of {}", event.kind, event.id);
-                stage.server.drive().reject(event.id, b"no")?;
-                stage.server.drive().destroy(event.id, Time::NEVER)?;
+                self.server.drive().reject(event.id, b"no")?;
+                self.server.drive().destroy(event.id, Time::NEVER)?;
             }
-            Ok(stage.answered.len() == stage.peers as usize)
-        })?;
-        Ok(began.elapsed())
+            self.pump()?;
+        }
+        Ok(self.answered.len())
     }
 
     fn dial(&mut self) -> Result<IdKey> {
