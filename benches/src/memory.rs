@@ -137,7 +137,7 @@ impl World {
             world.ask(at, life::resolve(), Time::NEVER);
             let raw = RawEvent::new(world.ids[at], CmEvent::AddrResolved);
             world.core.handle_event(world.channel, raw).expect("a likely event");
-            world.core.poll_event(world.channel).expect("an event");
+            let _ = world.core.poll_event(world.channel).expect("an event");
         }
         world
     }

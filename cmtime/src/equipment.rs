@@ -1,7 +1,7 @@
 //! What a connection needs of the data path: a QP. All of a side complete to one queue, as those of cmtime do.
 
 use cmid_datapath::{Caps, DataPath};
-use cmid_proto::{ConnParam, Drive, Errno, Error, IdKey};
+use cmid_proto::{Attaching, ConnParam, Drive, Errno, Error, IdKey};
 
 use crate::args::Plan;
 use crate::carrier::Carrier;
@@ -38,15 +38,16 @@ impl<D: DataPath> Equipment<D> {
         if self.next_qpn.is_some() {
             return Ok(None);
         }
-        drive.attach_qp(id, |device, id| self.make(device.path(), id)).map(Some)
+        drive.attach_qp(id, |device, attaching| self.make(device.path(), attaching)).map(Some)
     }
 
-    fn make(&mut self, device: &mut D, id: IdKey) -> Result<D::Qp, Errno> {
+    fn make(&mut self, device: &mut D, attaching: Attaching<'_>) -> Result<D::Qp, Errno> {
+        let id = attaching.id();
         let (pd, cq) = match &mut self.common {
             Some(common) => common,
             none => none.insert((device.alloc_pd(id)?, device.create_cq(id, CQ_DEPTH)?)),
         };
-        device.create_qp(id, pd, cq, cq, CAPS)
+        device.create_qp(attaching, pd, cq, cq, CAPS)
     }
 
     /// Takes it off again.

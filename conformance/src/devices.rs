@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use cmid_proto::memory::{Access, Change, Error, MrState, PdState, Policy, Returned, Way};
-use cmid_proto::{Device, Errno, IdKey, Pollable, Poller, Watched};
+use cmid_proto::{Attaching, Device, Errno, IdKey, Pollable, Poller, Watched};
 
 use crate::memory::Reregistered;
 use crate::{Done, QpState, Remote, Status, TestMr, TestMw, TestPd, TestQp};
@@ -35,7 +35,7 @@ pub trait TestDevice: Device {
     ///
     /// # Errors
     /// What the device says.
-    fn make_qp(&mut self, id: IdKey, pd: &Self::Pd) -> Result<Self::Qp, Errno>;
+    fn make_qp(&mut self, attaching: Attaching<'_>, pd: &Self::Pd) -> Result<Self::Qp, Errno>;
 
     /// Takes the QP off the id.
     ///
@@ -55,8 +55,8 @@ impl<D: TestDevice + Pollable, P: Poller> TestDevice for Watched<D, P> {
         D::make_pd(self, id)
     }
 
-    fn make_qp(&mut self, id: IdKey, pd: &D::Pd) -> Result<D::Qp, Errno> {
-        D::make_qp(self, id, pd)
+    fn make_qp(&mut self, attaching: Attaching<'_>, pd: &D::Pd) -> Result<D::Qp, Errno> {
+        D::make_qp(self, attaching, pd)
     }
 
     fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
@@ -101,10 +101,10 @@ macro_rules! test_device {
             fn make_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno> {
                 self.alloc_pd(id)
             }
-            fn make_qp(&mut self, id: IdKey, pd: &Self::Pd) -> Result<Self::Qp, Errno> {
-                let cq = self.create_cq(id, CQ_DEPTH)?;
+            fn make_qp(&mut self, attaching: Attaching<'_>, pd: &Self::Pd) -> Result<Self::Qp, Errno> {
+                let cq = self.create_cq(attaching.id(), CQ_DEPTH)?;
                 let caps = $krate::Caps { max_send_wr: QP_DEPTH, max_recv_wr: QP_DEPTH, ..Default::default() };
-                Ok(WithCq { qp: self.create_qp(id, pd, &cq, &cq, caps)?, cq })
+                Ok(WithCq { qp: self.create_qp(attaching, pd, &cq, &cq, caps)?, cq })
             }
             fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
                 self.destroy_qp(id)

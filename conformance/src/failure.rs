@@ -23,6 +23,12 @@ impl From<cmid_proto::Error> for Failure {
     }
 }
 
+impl From<cmid_proto::NotAcked> for Failure {
+    fn from(refused: cmid_proto::NotAcked) -> Self {
+        Failure(refused.to_string())
+    }
+}
+
 impl From<cmid_proto::Errno> for Failure {
     fn from(errno: cmid_proto::Errno) -> Self {
         Failure(errno.to_string())

@@ -72,7 +72,7 @@
 //!
 //! impl Make<SimDevice> for Spinning {
 //!     fn make(device: SimDevice) -> Check<Self> {
-//!         let drive = Drive::new(Watched::new(device, Known::default()), Limits::default());
+//!         let drive = Drive::new(Watched::new(device, Known::default()), Limits::default().numbered());
 //!         Ok(Spinning { drive, begun: Instant::now() })
 //!     }
 //! }
@@ -131,7 +131,7 @@ use std::time::Duration;
 
 use cmid_proto::{Drive, Errno};
 
-pub use bench::{Bench, End, Side, Who};
+pub use bench::{Acked, Bench, End, Side, Who};
 pub use devices::{TestDevice, WithCq};
 pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio};
 pub use failure::{Check, Failure};

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::memory::{self, Access, Change, Policy, Way};
-use cmid_proto::{AhAttr, Errno, IdKey};
+use cmid_proto::{AhAttr, Attaching, Errno, IdKey};
 
 use crate::{Caps, Completion, Cq, DataPath, GRH_LEN, Mr, Pd, Qp, Remote, To, WcStatus};
 
@@ -31,7 +31,7 @@ macro_rules! data_path {
             }
             fn create_qp(
                 &mut self,
-                id: IdKey,
+                attaching: Attaching<'_>,
                 pd: &Self::Pd,
                 send_cq: &Self::Cq,
                 recv_cq: &Self::Cq,
@@ -39,7 +39,7 @@ macro_rules! data_path {
             ) -> Result<Self::Qp, Errno> {
                 let Caps { max_send_wr, max_recv_wr } = caps;
                 let caps = $krate::Caps { max_send_wr, max_recv_wr, ..$krate::Caps::default() };
-                $krate::$device::create_qp(self, id, pd, send_cq, recv_cq, caps)
+                $krate::$device::create_qp(self, attaching, pd, send_cq, recv_cq, caps)
             }
             fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
                 $krate::$device::destroy_qp(self, id)

@@ -1,6 +1,6 @@
 //! The data path of a device that is recorded is that of the device: none of it is.
 
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Attaching, Errno, IdKey};
 use cmid_trace::Trace;
 
 use crate::{Caps, DataPath};
@@ -23,13 +23,13 @@ impl<D: DataPath> DataPath for Trace<D> {
 
     fn create_qp(
         &mut self,
-        id: IdKey,
+        attaching: Attaching<'_>,
         pd: &D::Pd,
         send_cq: &D::Cq,
         recv_cq: &D::Cq,
         caps: Caps,
     ) -> Result<D::Qp, Errno> {
-        D::create_qp(self, id, pd, send_cq, recv_cq, caps)
+        D::create_qp(self, attaching, pd, send_cq, recv_cq, caps)
     }
 
     fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::memory::{self, Access, Change, Policy, Way};
-use cmid_proto::{AhAttr, Errno, IdKey, Pollable};
+use cmid_proto::{AhAttr, Attaching, Errno, IdKey, Pollable};
 
 use crate::{Caps, Remote, To, WcStatus};
 
@@ -37,13 +37,13 @@ pub trait DataPath: Pollable + Send + Sized + 'static {
     /// What the device says.
     fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, Errno>;
 
-    /// A queue pair on an id.
+    /// A queue pair on an id: in the closure of [`Drive::attach_qp`](cmid_proto::Drive::attach_qp).
     ///
     /// # Errors
     /// What the device says.
     fn create_qp(
         &mut self,
-        id: IdKey,
+        attaching: Attaching<'_>,
         pd: &Self::Pd,
         send_cq: &Self::Cq,
         recv_cq: &Self::Cq,

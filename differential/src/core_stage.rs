@@ -118,7 +118,7 @@ impl<D: DataPath> CoreStage<D> {
             Action::ResolveRoute { id } => ("resolve_route", drive.resolve_route(key(id)?, deadline)),
             Action::Listen { id, backlog } => ("listen", drive.listen(key(id)?, backlog)),
             Action::AttachQp { id } => {
-                let attached = drive.attach_qp(key(id)?, |spy, id| Path::attach(&mut spy.device, id));
+                let attached = drive.attach_qp(key(id)?, |spy, attaching| Path::attach(&mut spy.device, attaching));
                 ("create_qp", attached.map(|path| drop(self.paths.insert(id, path))))
             }
             Action::DetachQp { id } => {
@@ -186,7 +186,7 @@ impl<D: DataPath> CoreStage<D> {
             Action::Ack { most } => {
                 for _ in 0..most {
                     let receipt = self.receipts.pop_front()?;
-                    let result = self.drive.ack(receipt);
+                    let result = self.drive.ack(receipt).map_err(Error::from);
                     self.note_result(at, "ack", action, result);
                 }
                 return Some(());
@@ -239,7 +239,7 @@ impl<D: DataPath> CoreStage<D> {
                 let slot = self.ids.iter().find(|&(_, &key)| key == id);
                 slot.map_or_else(|| id.to_string(), |(&slot, _)| name(slot))
             };
-            let group = event.group.map(|group| group.to_bits() & 0xffff_ffff);
+            let group = event.group.map(|group| group.slot() as u64);
             let mut rest = contents(event.param, event.datagram, group, &event.private_data, self.numbers);
             if let Some(listener) = event.listener {
                 rest += &format!(" at {}", called(listener));
@@ -252,7 +252,7 @@ impl<D: DataPath> CoreStage<D> {
 
     fn ack_all(&mut self, at: usize) {
         while let Some(receipt) = self.receipts.pop_front() {
-            let result = self.drive.ack(receipt);
+            let result = self.drive.ack(receipt).map_err(Error::from);
             self.note_result(at, "ack", &Action::Ack { most: 1 }, result);
         }
     }

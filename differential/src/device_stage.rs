@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cmid_datapath::DataPath;
-use cmid_proto::{Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
+use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
 
 use crate::program::{Action, CHILDREN, ChannelNo, Ip, Numbers, Place, Slot};
 use crate::stage::{Path, Stage, Told, data, name, param};
@@ -31,15 +31,15 @@ pub(crate) struct DeviceStage<D: DataPath> {
 
 /// Keys are numbered densely, as a core does it; every slot has one tenant only.
 fn id_key(id: Slot) -> Result<IdKey, Errno> {
-    IdKey::from_bits(1 << 32 | u64::from(id)).ok_or(Errno::EINVAL)
+    IdKey::from_parts(0, u32::from(id), 1).ok_or(Errno::EINVAL)
 }
 
 fn channel_key(channel: ChannelNo) -> Result<ChannelKey, Errno> {
-    ChannelKey::from_bits(1 << 32 | u64::from(channel)).ok_or(Errno::EINVAL)
+    ChannelKey::from_parts(0, u32::from(channel), 1).ok_or(Errno::EINVAL)
 }
 
 fn group_key(id: Slot, group: u8) -> Result<GroupKey, Errno> {
-    GroupKey::from_bits(1 << 32 | u64::from(id) << 8 | u64::from(group)).ok_or(Errno::EINVAL)
+    GroupKey::from_parts(0, u32::from(id) << 8 | u32::from(group), 1).ok_or(Errno::EINVAL)
 }
 
 impl<D: DataPath> DeviceStage<D> {
@@ -112,7 +112,7 @@ impl<D: DataPath> DeviceStage<D> {
                 return Ok(());
             }
             Action::AttachQp { id } => {
-                let result = Path::attach(&mut self.device, id_key(id)?);
+                let result = Path::attach(&mut self.device, Attaching::bare(id_key(id)?));
                 let result = result.map(|path| drop(self.paths.insert(id, path)));
                 self.note_call(at, "create_qp", format!("{action:?}"), &result);
                 return Ok(());
@@ -182,7 +182,7 @@ impl<D: DataPath> DeviceStage<D> {
             let numbers = self.numbers;
             match self.device.fetch(key, child) {
                 Ok(Some(raw)) => {
-                    let slot = |id: IdKey| (id.to_bits() & 0xff) as Slot;
+                    let slot = |id: IdKey| (id.slot() & 0xff) as Slot;
                     let mut rest = contents_of(&raw, numbers);
                     if let Some(listener) = raw.listener {
                         rest += &format!(" at {}", name(slot(listener)));

@@ -167,7 +167,7 @@ impl<'a> Playing<'a> {
 struct Probe {
     device: Verbs,
     channel: ChannelKey,
-    generation: u64,
+    generation: u32,
 }
 
 /// No answer of the kernel takes so long.
@@ -175,14 +175,14 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 impl Probe {
     fn new(mut device: Verbs) -> anyhow::Result<Self> {
-        let channel = ChannelKey::from_bits(1 << 32).context("a key")?;
+        let channel = ChannelKey::from_parts(0, 0, 1).context("a key")?;
         device.call(&Call::OpenChannel { channel }, &[]).context("a channel")?;
         Ok(Probe { device, channel, generation: 0 })
     }
 
     fn settle(&mut self) -> anyhow::Result<()> {
         self.generation += 1;
-        let id = IdKey::from_bits(self.generation << 32).context("a key")?;
+        let id = IdKey::from_parts(0, 0, self.generation).context("a key")?;
         let dst = SocketAddr::from((Ipv4Addr::new(10, 99, 0, 2), FIRST_PORT - 1));
         let on = self.channel;
         let device = &mut self.device;
@@ -197,7 +197,7 @@ impl Probe {
     }
 
     fn expect(&mut self, kind: CmEvent) -> anyhow::Result<()> {
-        let spare = IdKey::from_bits(1 << 32 | 1).context("a key")?;
+        let spare = IdKey::from_parts(0, 1, 1).context("a key")?;
         let fd = self.device.fd(self.channel).context("a descriptor")?;
         let limit = Timespec::try_from(LIMIT)?;
         poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&limit))?;

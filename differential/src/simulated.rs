@@ -82,7 +82,8 @@ pub fn simulate_on<D: DataPath>(
     wrap: impl Fn(SimDevice) -> D,
 ) -> Simulated {
     // As a fresh poll of the kernel's has it; see docs/differences.md.
-    let fabric = Fabric::new(Config { flavour, wake_on_migrate: true, ..Config::default() });
+    let fabric =
+        Fabric::new(Config { flavour, wake_on_migrate: true, completions_outlive_qp: true, ..Config::default() });
     let host = fabric.host(&[Ipv4Addr::new(10, 99, 0, 1).into(), Ipv4Addr::new(10, 99, 0, 2).into()]);
     host.add_plain_addr(Ipv4Addr::new(172, 16, 0, 1).into());
     let mut stages = Stages::new(program, numbers, wrap(host.device()), wrap(host.device()));

@@ -55,7 +55,7 @@ impl<D: Pollable> Around for Spy<D> {
     }
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
-        let channel = BELOW.saturating_add(on.to_bits() as ChannelNo);
+        let channel = BELOW.saturating_add(on.slot() as ChannelNo);
         self.seen.push(readable(&self.device, on, channel));
         let fetched = self.device.fetch(on, child);
         if let Ok(Some(raw)) = &fetched {

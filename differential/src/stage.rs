@@ -1,7 +1,7 @@
 //! Where a program is played: a stage for each side, and the steps that go to both.
 
 use cmid_datapath::{Caps, DataPath};
-use cmid_proto::{ConnParam, Errno, IdKey};
+use cmid_proto::{Attaching, ConnParam, Errno};
 
 use crate::program::{Action, Level, Numbers, Offer, Program, SideName, Slot, Step};
 use crate::trace::{SideTrace, Trace};
@@ -113,10 +113,11 @@ pub(crate) struct Path<D: DataPath> {
 
 impl<D: DataPath> Path<D> {
     /// Puts a QP on an id.
-    pub(crate) fn attach(device: &mut D, id: IdKey) -> Result<Self, Errno> {
+    pub(crate) fn attach(device: &mut D, attaching: Attaching<'_>) -> Result<Self, Errno> {
+        let id = attaching.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 4)?;
-        let qp = device.create_qp(id, &pd, &cq, &cq, Caps { max_send_wr: 1, max_recv_wr: 1 })?;
+        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr: 1, max_recv_wr: 1 })?;
         Ok(Path { _qp: qp, _cq: cq, _pd: pd })
     }
 }

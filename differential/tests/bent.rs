@@ -10,7 +10,9 @@ use cmid_differential::generate::{self, NUMBERS};
 use cmid_differential::judge::{Reality, Run};
 use cmid_differential::program::Program;
 use cmid_differential::simulated::{schedules, simulate, simulate_on};
-use cmid_proto::{Around, Call, ChannelKey, CmEvent, Device, Errno, IdKey, Outcome as Returned, Pollable, RawEvent};
+use cmid_proto::{
+    Around, Attaching, Call, ChannelKey, CmEvent, Device, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
+};
 use cmid_sim::{Flavour, SimDevice, SimHandle};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -38,7 +40,7 @@ struct Bent {
     device: SimDevice,
     bend: Bend,
     listening: Vec<IdKey>,
-    spare: u64,
+    spare: u32,
     /// A descriptor that nothing makes readable.
     asleep: OwnedFd,
 }
@@ -82,7 +84,7 @@ impl Around for Bent {
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Returned {
         if let (Bend::Migration, Call::Migrate { from, .. }) = (self.bend, call) {
             self.spare += 1;
-            let spare = IdKey::from_bits(7 << 32 | self.spare).ok_or(Errno::EINVAL)?;
+            let spare = IdKey::from_parts(0, self.spare, 7).ok_or(Errno::EINVAL)?;
             let _ = self.device.fetch(*from, spare);
         }
         let returned = self.device.call(call, private_data);
@@ -131,13 +133,13 @@ impl DataPath for Bent {
     }
     fn create_qp(
         &mut self,
-        id: IdKey,
+        attaching: Attaching<'_>,
         pd: &Self::Pd,
         send_cq: &Self::Cq,
         recv_cq: &Self::Cq,
         caps: Caps,
     ) -> Result<Self::Qp, Errno> {
-        <SimDevice as DataPath>::create_qp(&mut self.device, id, pd, send_cq, recv_cq, caps)
+        <SimDevice as DataPath>::create_qp(&mut self.device, attaching, pd, send_cq, recv_cq, caps)
     }
     fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
         self.device.destroy_qp(id)

@@ -114,7 +114,7 @@ fn as_client<L: Lab>(b: &mut Bench<'_, L>, wire: Wire, killed: Killed) -> Check 
     }
     b.client.drive().resolve_route(id, Time::NEVER)?;
     let channel = b.client.channel;
-    b.next(Who::Client, channel, &CmEvent::RouteResolved)?;
+    let _ = b.next(Who::Client, channel, &CmEvent::RouteResolved)?;
     if phase == Phase::RouteResolved {
         return Ok(());
     }
@@ -122,7 +122,7 @@ fn as_client<L: Lab>(b: &mut Bench<'_, L>, wire: Wire, killed: Killed) -> Check 
     if matches!(phase, Phase::Unread | Phase::Requested | Phase::Accepted) {
         return Ok(());
     }
-    b.next(Who::Client, channel, &CmEvent::ConnectResponse)?;
+    let _ = b.next(Who::Client, channel, &CmEvent::ConnectResponse)?;
     if phase == Phase::Responded {
         return Ok(());
     }
@@ -162,7 +162,7 @@ fn as_server<L: Lab>(b: &mut Bench<'_, L>, killed: Killed) -> Check {
     if matches!(phase, Phase::Accepted | Phase::Responded) {
         return Ok(());
     }
-    b.next(Who::Server, channel, &CmEvent::Established)?;
+    let _ = b.next(Who::Server, channel, &CmEvent::Established)?;
     if phase == Phase::Disconnecting {
         b.server.drive().disconnect(id, Time::NEVER)?;
     }

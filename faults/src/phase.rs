@@ -103,7 +103,7 @@ impl<L: Lab> Stage<'_, L> {
                 let (client, server) = b.requested()?;
                 b.accept(server, &[])?;
                 let channel = b.client.channel;
-                b.next(Who::Client, channel, &CmEvent::ConnectResponse)?;
+                let _ = b.next(Who::Client, channel, &CmEvent::ConnectResponse)?;
                 Ids { client, server: Some(server) }
             }
             Phase::Connected => {
@@ -114,7 +114,7 @@ impl<L: Lab> Stage<'_, L> {
                 let (client, server) = b.connected()?;
                 b.client.drive().disconnect(client, Time::NEVER)?;
                 let channel = b.server.channel;
-                b.next(Who::Server, channel, &CmEvent::Disconnected)?;
+                let _ = b.next(Who::Server, channel, &CmEvent::Disconnected)?;
                 Ids { client, server: Some(server) }
             }
         })

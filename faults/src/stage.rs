@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Bench, Check, Failure, Lab, Subject, TestDevice, Who};
+use cmid_conformance::{Acked, Bench, Check, Failure, Lab, Subject, TestDevice, Who};
 use cmid_proto::{Acks, Device, Drive, Error, Event, IdKey, PortSpace, Time};
 
 use crate::devices::STANDS;
@@ -112,11 +112,11 @@ impl<'lab, L: Lab> Stage<'lab, L> {
     ///
     /// # Errors
     /// It comes sooner or later, or is of another id.
-    pub fn sees(&mut self, who: Who, id: IdKey, seconds: RangeInclusive<u64>) -> Check<Event> {
+    pub fn sees(&mut self, who: Who, id: IdKey, seconds: RangeInclusive<u64>) -> Check<Acked> {
         self.sees_of(who, Some(id), seconds)
     }
 
-    fn sees_of(&mut self, who: Who, id: Option<IdKey>, seconds: RangeInclusive<u64>) -> Check<Event> {
+    fn sees_of(&mut self, who: Who, id: Option<IdKey>, seconds: RangeInclusive<u64>) -> Check<Acked> {
         let (begun, name) = (self.begun.take().unwrap_or_else(Instant::now), self.b.side(who).name);
         let at_most = Duration::from_secs(seconds.end() + 1);
         let event = self.next(who, at_most)?;
@@ -135,7 +135,7 @@ impl<'lab, L: Lab> Stage<'lab, L> {
             format!(", after {} to {} s", seconds.start(), seconds.end() + 1)
         };
         self.tell(format!("{name}: {}{when}", in_brief(&event)));
-        Ok(event)
+        Ok(Acked(event))
     }
 
     /// Notes the next event of a side, of whichever id, which comes after so many seconds.

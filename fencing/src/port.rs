@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use cmid_blocking::{Connection, Ready};
 use cmid_datapath::{Access, Caps, Completion as _, Cq as _, DataPath, Mr as _, Pd as _, Qp as _, Remote, WcStatus};
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Attaching, Errno};
 
 /// How a work request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +26,11 @@ pub(crate) struct Port<D: DataPath> {
 
 impl<D: DataPath> Port<D> {
     /// On an id, with `len` bytes for messages.
-    pub(crate) fn open(device: &mut D, id: IdKey, len: usize) -> Result<Self, Errno> {
+    pub(crate) fn open(device: &mut D, attaching: Attaching<'_>, len: usize) -> Result<Self, Errno> {
+        let id = attaching.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 16)?;
-        let qp = device.create_qp(id, &pd, &cq, &cq, Caps::default())?;
+        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps::default())?;
         let messages = pd.register(vec![0; len], Access::LOCAL_WRITE)?;
         Ok(Port { qp, cq, messages, pd })
     }

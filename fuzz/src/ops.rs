@@ -3,9 +3,11 @@
 //!
 //! Two cores get such inputs, and each also gets what belongs to the other: keys, tokens, released ids.
 
+use std::collections::BTreeSet;
+
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, Core, Counters, EventKind, GroupKey, IdKey, RawEvent, Receipt, Released, State, Time,
-    Token,
+    Call, ChannelKey, CmEvent, Core, Counters, EventKind, GroupKey, IdKey, Limits, RawEvent, Receipt, Released,
+    Request, State, Time, Token,
 };
 
 use crate::input::Input;
@@ -26,7 +28,9 @@ pub fn run(data: &[u8]) {
 fn play(data: &[u8]) -> [Core; 2] {
     let mut input = Input::new(data);
     let limits = script::limits(&mut input);
-    let mut world = World::new([Core::new(limits), Core::new(limits)]);
+    // With one number each takes the other's keys for its own.
+    let other = Limits { core: Some((data.len() % 2) as u16), ..limits };
+    let mut world = World::new([Core::new(limits), Core::new(other)]);
     while !input.is_over() {
         world.step(&mut input);
     }
@@ -49,6 +53,8 @@ struct Side {
     core: Core,
     /// With the id whose acks they are.
     receipts: Vec<(IdKey, Receipt)>,
+    /// Ids that were to be destroyed without their acks.
+    waived: BTreeSet<IdKey>,
     /// What the counters have been.
     before: Counters,
 }
@@ -56,7 +62,12 @@ struct Side {
 impl World {
     fn new(cores: [Core; 2]) -> Self {
         World {
-            sides: cores.map(|core| Side { before: core.counters(), core, receipts: Vec::new() }),
+            sides: cores.map(|core| Side {
+                before: core.counters(),
+                core,
+                receipts: Vec::new(),
+                waived: BTreeSet::new(),
+            }),
             now: Time(1),
             ids: Vec::new(),
             channels: Vec::new(),
@@ -128,6 +139,10 @@ impl World {
         let foretold = core.would_refuse(self.now, id, &request, deadline);
         let before = foretold.is_err().then(|| core.clone());
         assert_eq!(core.submit(self.now, id, request, deadline), foretold, "{request:?} on {id}");
+        if request == Request::DestroyNow && foretold.is_ok() {
+            self.sides[at].waived.insert(id);
+        }
+        let core = &mut self.sides[at].core;
         if let Some(before) = before {
             assert_eq!(*core, before, "{request:?} on {id} was refused and something changed");
         }
@@ -210,16 +225,30 @@ impl World {
     }
 
     fn ack(&mut self, at: usize, input: &mut Input<'_>) {
-        let side = &mut self.sides[at];
-        if side.receipts.is_empty() {
+        if self.sides[at].receipts.is_empty() {
             return;
         }
-        let (owner, receipt) = side.receipts.remove(input.below(side.receipts.len()));
+        let which = input.below(self.sides[at].receipts.len());
+        let (owner, receipt) = self.sides[at].receipts.remove(which);
+        let receipt = self.to_the_other(at, receipt);
+        let side = &mut self.sides[at];
         // An id of which the device had told something may turn out never to have been made.
-        let is_owed = side.core.state(owner).is_some();
+        let is_owed = side.core.state(owner).is_some() && !side.waived.contains(&owner);
         let before = (!is_owed).then(|| side.core.clone());
         assert_eq!(side.core.ack(receipt).is_ok(), is_owed, "a receipt of {owner}");
         assert!(before.is_none_or(|before| before == side.core), "a receipt was refused and something changed");
+    }
+
+    /// A core of another number gives a receipt back.
+    fn to_the_other(&mut self, at: usize, receipt: Receipt) -> Receipt {
+        let other = &mut self.sides[1 - at].core;
+        if other.number() == receipt.owner().core() {
+            return receipt;
+        }
+        let before = other.clone();
+        let refused = other.ack(receipt).expect_err("a receipt of another core is refused");
+        assert!(before == *other, "a receipt of another core was refused and something changed");
+        refused.receipt
     }
 
     /// Time passes, or runs backwards.

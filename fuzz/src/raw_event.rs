@@ -63,7 +63,8 @@ impl World {
         let groups: Vec<_> = script::GROUPS.iter().filter_map(|&addr| self.core.group_at(id, addr)).collect();
         let request = script::request(input, &[self.channel], &groups);
         // Where nothing listens all requests of the application are as good as these.
-        let request = if matches!(request, Request::Destroy) { Request::ResolveRoute } else { request };
+        let request =
+            if matches!(request, Request::Destroy | Request::DestroyNow) { Request::ResolveRoute } else { request };
         let _ = self.core.submit(Time(1), id, request, Time::NEVER);
         self.all_is_well();
     }

@@ -149,6 +149,7 @@ pub(crate) fn request(input: &mut Input<'_>, channels: &[ChannelKey], groups: &[
         19 => Request::SetEce { ece: Ece { vendor_id: input.below(2) as u32, options: 7 } },
         20..=22 => to_some_channel(input),
         23 | 24 => Request::Migrate { to: None },
+        _ if input.once_in(3) => Request::DestroyNow,
         _ => Request::Destroy,
     }
 }

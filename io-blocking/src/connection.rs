@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use cmid_proto::{
-    CmEvent, CmOption, ConnParam, Ece, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam,
-    Refused, State, Verb, Why,
+    Attaching, CmEvent, CmOption, ConnParam, Ece, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData,
+    ReceivedParam, Refused, State, Verb, Why,
 };
 
 use crate::cancel::Canceller;
@@ -80,7 +80,7 @@ impl<D: Pollable> Connection<D> {
         device: D,
         peer: SocketAddr,
         options: &Options<'_>,
-        attach: impl FnOnce(&mut D, IdKey) -> Result<Q, Errno>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, Errno>,
     ) -> Result<(Self, Q), Error> {
         let mut driver = Blocking::new(device, Limits::SINGLE, canceller(options.canceller.as_ref())?);
         let deadline = driver.drive().within(options.timeout);
@@ -94,7 +94,7 @@ impl<D: Pollable> Connection<D> {
         if let Some(ece) = options.ece {
             driver.drive().set_ece(id, ece)?;
         }
-        let qp = driver.drive().attach_qp(id, |device, id| attach(device, id))?;
+        let qp = driver.drive().attach_qp(id, |device, attaching| attach(device, attaching))?;
         driver.drive().connect(id, options.param, options.private_data, deadline)?;
         driver.finish(id, Verb::Connect)?;
         Ok((Connection::established(driver, id), qp))

@@ -4,10 +4,14 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use cmid_proto::{ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Pollable, Refused, Rest, Time, Verb, Watched};
+use cmid_proto::{
+    ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Pollable, Refused, Rest, State, Time, Verb, Watched, Why,
+    table,
+};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
+use crate::begun;
 use crate::cancel::Canceller;
 use crate::clock::now;
 use crate::connection::Ready;
@@ -47,7 +51,7 @@ impl<D: Pollable> Blocking<D> {
     /// An empty driver on a device.
     #[must_use]
     pub fn new(device: D, limits: Limits, canceller: Canceller) -> Self {
-        let drive = Drive::new(Watched::new(device, Channels::default()), limits);
+        let drive = Drive::new(Watched::new(device, Channels::default()), limits.numbered());
         Blocking { drive, canceller, aside: VecDeque::new(), open: None, faults: VecDeque::new() }
     }
 
@@ -180,15 +184,26 @@ impl<D: Pollable> Blocking<D> {
     }
 
     /// Synchronous mode: waits until the request on an id that was made last, of which this is the kind, has ended. Its
-    /// deadline is the request's own. Where none is open there is nothing to wait for.
+    /// deadline is the request's own. A request that ends with its call has nothing to be waited for.
+    ///
+    /// A resolve, connect, accept, disconnect or teardown that was under way when the id came into synchronous mode is
+    /// waited for too. Its end is an ordinary event: where it ended well, [`next_event`](Blocking::next_event) has it still.
     ///
     /// # Errors
-    /// [`Error::Core`] for an id that is gone; [`Error::Ended`] with the event that ended it badly, [`Error::TimedOut`]; [`Error::Cancelled`], and the request is still
+    /// [`Error::Core`] for an id that is gone or not in synchronous mode; [`Error::NotSynchronous`] if the request was made
+    /// before the id was in synchronous mode, and has ended or is a join; [`Error::Ended`] with the event that ended it badly, [`Error::TimedOut`]; [`Error::Cancelled`], and the request is still
     /// open; [`Error::Wait`], or [`Error::Core`] if a channel cannot be read.
     pub fn finish(&mut self, id: IdKey, verb: Verb) -> Result<(), Error> {
         let during = verb.name();
-        if self.drive().core().state(id).is_none() {
-            return Err(Error::Core(Refused::NoSuchId { id, request: verb }.into()));
+        let core = self.drive().core();
+        let Some(state) = core.state(id) else { return Err(Refused::NoSuchId { id, request: verb }.into()) };
+        if core.sync_open(id).is_none() && core.sync_result(id).is_none() {
+            let ends_by_event = begun::ends_by_event(verb, core.port_space(id));
+            return match (ends_by_event, core.is_sync(id)) {
+                (false, _) => Ok(()),
+                (true, false) => Err(Refused::Request { id, request: verb, state, why: Why::NotSync }.into()),
+                (true, true) => self.finish_begun(id, verb, state),
+            };
         }
         self.open = Some(verb);
         self.await_end(id, Time::NEVER, during)?;
@@ -213,8 +228,12 @@ impl<D: Pollable> Blocking<D> {
 
     /// Events that nobody else takes now, and behind which the one that is waited for comes.
     fn take_aside(&mut self) {
-        let homes: Vec<_> = self.drive.core().id_keys().filter_map(|id| self.drive.core().home(id)).collect();
-        for home in homes {
+        let ids: Vec<_> = self.drive.core().id_keys().collect();
+        ids.into_iter().for_each(|id| self.take_aside_of(id));
+    }
+
+    fn take_aside_of(&mut self, id: IdKey) {
+        if let Some(home) = self.drive.core().home(id) {
             self.aside.extend(std::iter::from_fn(|| self.drive.next_event(home)));
         }
     }
@@ -224,6 +243,34 @@ impl<D: Pollable> Blocking<D> {
         let core = self.drive.core();
         core.line(id)
             .is_some_and(|line| !core.is_paused(line) && !core.has_failed(line) && core.wants_event(line).is_none())
+    }
+
+    /// Waits for the end of what was under way in this state when the id came into synchronous mode.
+    fn finish_begun(&mut self, id: IdKey, verb: Verb, begun: State) -> Result<(), Error> {
+        let during = verb.name();
+        if table::operation(begun) != Some(verb) {
+            return Err(Error::NotSynchronous { during });
+        }
+        // Those that are here already are older than its end.
+        self.take_aside_of(id);
+        let older = self.aside.len();
+        let mut last = false;
+        while self.drive().core().state(id) == Some(begun) {
+            if self.is_full(id) {
+                self.take_aside();
+            }
+            self.wait_until(None, Time::NEVER, &mut last, during)?;
+        }
+        self.take_aside_of(id);
+        let is_end = |event: &Event| event.id == id && begun::is_end(event.kind, verb, begun);
+        let Some(at) = self.aside.iter().skip(older).position(is_end).map(|at| older + at) else {
+            return Err(Error::NotSynchronous { during });
+        };
+        let Err(errno) = self.aside[at].result_of(verb) else { return Ok(()) };
+        Err(match self.aside.remove(at) {
+            Some(event) if event.cm().is_some() => Error::Ended { during, errno, event: Box::new(event) },
+            Some(_) | None => Error::TimedOut { during },
+        })
     }
 
     fn await_end(&mut self, id: IdKey, end: Time, during: &'static str) -> Result<(), Error> {

@@ -30,6 +30,12 @@ pub enum Error {
         /// What was asked.
         during: &'static str,
     },
+    /// The request was made before the id was in synchronous mode: its end is, or was, an ordinary event.
+    #[error("{during}: not made in synchronous mode")]
+    NotSynchronous {
+        /// What was to be waited for.
+        during: &'static str,
+    },
     /// The system could not wait.
     #[error("waiting: {0}")]
     Wait(Errno),
@@ -61,6 +67,7 @@ impl Error {
             Error::Ended { errno, .. } | Error::Wait(errno) => *errno,
             Error::TimedOut { .. } => Errno::ETIMEDOUT,
             Error::Cancelled { .. } => Errno::ECANCELED,
+            Error::NotSynchronous { .. } => Errno::EINVAL,
         }
     }
 }

@@ -8,9 +8,9 @@
 //! use cmid_blocking::{Connection, Listener, Options};
 //! use std::{thread, time::Duration};
 //! # use cmid_sim::{Caps, SimDevice};
-//! # fn qp(device: &mut SimDevice, id: cmid_proto::IdKey) -> Result<cmid_sim::Qp, cmid_proto::Errno> {
-//! #     let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
-//! #     device.create_qp(id, &pd, &cq, &cq, Caps::default())
+//! # fn qp(device: &mut SimDevice, attaching: cmid_proto::Attaching<'_>) -> Result<cmid_sim::Qp, cmid_proto::Errno> {
+//! #     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 16)?);
+//! #     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 //! # }
 //! # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
 //! # let host = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]);
@@ -39,11 +39,11 @@
 #![cfg_attr(not(feature = "verbs"), doc = "```ignore")]
 //! use cmid_blocking::verbs::{Caps, Hints, Qp, Verbs, addr_info};
 //! use cmid_blocking::{Connection, Options};
-//! use cmid_proto::{Errno, IdKey, PortSpace};
+//! use cmid_proto::{Attaching, Errno, PortSpace};
 //!
-//! fn qp(device: &mut Verbs, id: IdKey) -> Result<Qp, Errno> {
-//!     let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
-//!     device.create_qp(id, &pd, &cq, &cq, Caps::default())
+//! fn qp(device: &mut Verbs, attaching: Attaching<'_>) -> Result<Qp, Errno> {
+//!     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 16)?);
+//!     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 //! }
 //!
 //! let hints = Hints { port_space: Some(PortSpace::Tcp), ..Hints::default() };
@@ -59,6 +59,7 @@
 //! [`Blocking`] with endpoints, which are ids in synchronous mode.
 #![forbid(unsafe_code)]
 
+mod begun;
 mod cancel;
 mod clock;
 mod connection;

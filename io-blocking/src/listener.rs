@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use cmid_proto::{
-    CmEvent, CmOption, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam, Request, Time,
-    Verb,
+    Attaching, CmEvent, CmOption, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam,
+    Request, Time, Verb,
 };
 
 use crate::cancel::Canceller;
@@ -189,7 +189,7 @@ impl<D: Pollable> Incoming<D> {
     pub fn accept<Q>(
         mut self,
         options: &Options<'_>,
-        attach: impl FnOnce(&mut D, IdKey) -> Result<Q, Errno>,
+        attach: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, Errno>,
     ) -> Result<(Connection<D>, Q), Error> {
         if let Some(canceller) = &options.canceller {
             self.driver.set_canceller(canceller.clone());
@@ -198,7 +198,7 @@ impl<D: Pollable> Incoming<D> {
         if let Some(ece) = options.ece {
             self.driver.drive().set_ece(self.id, ece)?;
         }
-        let qp = self.driver.drive().attach_qp(self.id, |device, id| attach(device, id))?;
+        let qp = self.driver.drive().attach_qp(self.id, |device, attaching| attach(device, attaching))?;
         let deadline = self.driver.drive().within(options.timeout);
         self.driver.drive().accept(self.id, options.param, options.private_data, deadline)?;
         self.driver.finish(self.id, Verb::Accept)?;

@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use cmid_blocking::{Canceller, Connection, Error, Listener, Options};
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Attaching, Errno};
 use cmid_sim::{Host, Qp, SimDevice};
 
 use common::{A_WHILE, SOON, connected, host, incoming, patient, qp, server};
@@ -15,7 +15,7 @@ fn open() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-fn no_qp(_: &mut SimDevice, _: IdKey) -> Result<Qp, Errno> {
+fn no_qp(_: &mut SimDevice, _: Attaching<'_>) -> Result<Qp, Errno> {
     Err(Errno::ENOMEM)
 }
 

@@ -51,7 +51,7 @@ impl<D: Pollable> Epoll<D> {
         let (interest, alarm) = (Interest::new()?, Alarm::new()?);
         interest.add_own(alarm.as_fd())?;
         let Config { limits, busy_poll } = config;
-        let drive = Drive::new(Watched::new(device, interest), limits);
+        let drive = Drive::new(Watched::new(device, interest), limits.numbered());
         Ok(Epoll { drive, alarm, busy_poll })
     }
 

@@ -43,7 +43,7 @@ impl<D: Pollable> Mio<D> {
         let Config { mut limits, tokens } = config;
         limits.channels = limits.channels.min(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
         let tokens = Tokens::new(registry.try_clone()?, tokens);
-        Ok(Mio { drive: Drive::new(Watched::new(device, tokens), limits) })
+        Ok(Mio { drive: Drive::new(Watched::new(device, tokens), limits.numbered()) })
     }
 
     /// The requests, the events and the core, at the present time.

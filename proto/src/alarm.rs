@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn what_is_left_behind_and_what_is_there_twice_is_swept_out() {
         let mut alarms = Alarms::new();
-        let id = IdKey::from_bits(1 << 32).unwrap();
+        let id = IdKey::from_parts(0, 0, 1).unwrap();
         let mut armed = Armed::NOT;
         let far = Time(u64::MAX - 1);
         alarms.arm(&mut armed, far, id);

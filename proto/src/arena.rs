@@ -1,98 +1,120 @@
-//! A slab whose keys carry a generation: a key to what is gone finds nothing.
+//! A slab whose keys carry a generation and the number of their core: a key to what is gone, or is elsewhere, finds nothing.
 
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
-use core::marker::PhantomData;
-use core::num::NonZeroU32;
 
 use crate::key::Key;
 
+/// Slots are reused last in, first out. One whose generations are used up is never used again, and costs its memory; after
+/// that of all slots nothing more can be inserted.
 #[derive(Clone, Debug)]
 pub(crate) struct Arena<K, T> {
-    slots: Vec<Slot<T>>,
-    /// Slots without a tenant; the last is the next to be used.
-    vacant: Vec<u32>,
+    slots: Vec<Slot<K, T>>,
+    /// The keys that slots without a tenant give next; the last is the next to be used.
+    vacant: Vec<K>,
+    /// What the next insertion gives.
+    next: Option<K>,
+    len: usize,
     limit: usize,
-    key: PhantomData<fn() -> K>,
+    /// The number that keys carry.
+    core: u16,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Slot<T> {
-    /// Of the tenant, or of the next one.
-    generation: NonZeroU32,
-    tenant: Option<T>,
+#[derive(Clone, Debug)]
+struct Slot<K, T> {
+    /// The tenant's; none without a tenant. So one comparison tells whether a key is good.
+    key: Option<K>,
+    /// Without a key, what the last tenant has left.
+    tenant: T,
 }
 
 impl<K: Key, T> Arena<K, T> {
-    pub(crate) fn new(limit: u32) -> Self {
-        Arena { slots: Vec::new(), vacant: Vec::new(), limit: limit as usize, key: PhantomData }
+    pub(crate) fn new(limit: u32, core: u16) -> Self {
+        let mut arena =
+            Arena { slots: Vec::new(), vacant: Vec::new(), next: None, len: 0, limit: limit as usize, core };
+        arena.find_next();
+        arena
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.vacant.len()
+        self.len
     }
 
     /// The key that the next insertion gives; `None` at the limit.
+    #[inline]
     pub(crate) fn next_key(&self) -> Option<K> {
-        if self.len() >= self.limit {
-            return None;
-        }
-        let index = self.vacant.last().map_or(self.slots.len(), |&index| index as usize);
-        let generation = self.slots.get(index).map_or(NonZeroU32::MIN, |slot| slot.generation);
-        u32::try_from(index).ok().map(|index| K::new(index, generation))
+        self.next
+    }
+
+    fn find_next(&mut self) {
+        self.next = if self.len >= self.limit {
+            None
+        } else {
+            self.vacant.last().copied().or_else(|| K::first(self.core, self.slots.len()))
+        };
     }
 
     /// `None`, and the value dropped, at the limit.
     pub(crate) fn insert(&mut self, value: T) -> Option<K> {
-        let key = self.next_key()?;
+        let key = self.next?;
         self.vacant.pop();
-        match self.slots.get_mut(key.index()) {
-            Some(slot) => slot.tenant = Some(value),
-            None => self.slots.push(Slot { generation: key.generation(), tenant: Some(value) }),
+        let slot = Slot { key: Some(key), tenant: value };
+        match self.slots.get_mut(key.slot()) {
+            Some(vacant) => *vacant = slot,
+            None => self.slots.push(slot),
         }
+        self.len += 1;
+        self.find_next();
         Some(key)
     }
 
+    #[inline]
     pub(crate) fn contains(&self, key: K) -> bool {
         self.get(key).is_some()
     }
 
     #[inline]
     pub(crate) fn get(&self, key: K) -> Option<&T> {
-        self.slots.get(key.index()).filter(|slot| slot.generation == key.generation())?.tenant.as_ref()
+        self.slots.get(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &slot.tenant)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
-        self.slots.get_mut(key.index()).filter(|slot| slot.generation == key.generation())?.tenant.as_mut()
+        self.slots.get_mut(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &mut slot.tenant)
     }
 
-    pub(crate) fn remove(&mut self, key: K) -> Option<T> {
-        let slot = self.slots.get_mut(key.index()).filter(|slot| slot.generation == key.generation())?;
-        let tenant = slot.tenant.take()?;
-        // After 2^32 tenants of one slot a key could come back; no id lives that long.
-        slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        self.vacant.push(key.index() as u32);
-        Some(tenant)
+    /// What is gone, as it was.
+    pub(crate) fn remove(&mut self, key: K) -> Option<&T> {
+        let slot = self.slots.get_mut(key.slot()).filter(|slot| slot.key == Some(key))?;
+        slot.key = None;
+        self.vacant.extend(key.next());
+        self.len -= 1;
+        self.find_next();
+        self.slots.get(key.slot()).map(|slot| &slot.tenant)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
-        let tenants = self.slots.iter().enumerate();
-        tenants.filter_map(|(index, slot)| Some((K::new(index as u32, slot.generation), slot.tenant.as_ref()?)))
+        self.tenants().flatten()
+    }
+
+    /// By slot.
+    fn tenants(&self) -> impl Iterator<Item = Option<(K, &T)>> {
+        self.slots.iter().map(|slot| Some((slot.key?, &slot.tenant)))
     }
 }
 
 impl<K: Key, T: PartialEq> PartialEq for Arena<K, T> {
     fn eq(&self, other: &Self) -> bool {
-        self.limit == other.limit && self.slots == other.slots && self.vacant.last() == other.vacant.last()
+        self.limit == other.limit && self.next == other.next && self.tenants().eq(other.tenants())
     }
 }
 
 impl<K: Key, T: Eq> Eq for Arena<K, T> {}
 
-impl<K, T: Hash> Hash for Arena<K, T> {
+impl<K: Key + Hash, T: Hash> Hash for Arena<K, T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.slots.hash(state);
+        self.tenants().for_each(|tenant| tenant.hash(state));
     }
 }
 
@@ -103,11 +125,11 @@ mod tests {
 
     #[test]
     fn a_stale_key_finds_nothing() {
-        let mut arena: Arena<IdKey, u8> = Arena::new(1);
+        let mut arena: Arena<IdKey, u8> = Arena::new(1, 0);
         let first = arena.insert(1).unwrap();
         assert_eq!(arena.next_key(), None);
         assert_eq!(arena.insert(2), None);
-        assert_eq!(arena.remove(first), Some(1));
+        assert_eq!(arena.remove(first), Some(&1));
         let foretold = arena.next_key().unwrap();
         let second = arena.insert(3).unwrap();
         assert_eq!(foretold, second);
@@ -116,5 +138,46 @@ mod tests {
         assert_eq!(arena.get_mut(first), None);
         assert_eq!(arena.remove(first), None);
         assert_eq!(IdKey::from_bits(second.to_bits()), Some(second));
+    }
+
+    #[test]
+    fn a_key_of_another_core_finds_nothing() {
+        let [mut ours, mut theirs] = [3, 4].map(|core| Arena::<IdKey, u8>::new(1, core));
+        let (our_key, their_key) = (ours.insert(1).unwrap(), theirs.insert(2).unwrap());
+        assert_eq!((our_key.slot(), our_key.generation()), (their_key.slot(), their_key.generation()));
+        assert_eq!((ours.get(our_key), ours.get(their_key)), (Some(&1), None));
+        assert_eq!(ours.get_mut(their_key), None);
+        assert_eq!(ours.remove(their_key), None);
+        assert_eq!(ours.len(), 1);
+    }
+
+    /// As after all the tenants that a slot can have had but one.
+    fn worn(slot: u32, limit: u32) -> Arena<IdKey, u8> {
+        let mut arena = Arena::new(limit, 3);
+        (0..=slot).for_each(|_| assert!(arena.insert(0).is_some()));
+        let last = IdKey::from_parts(3, slot, (1 << 28) - 1);
+        arena.remove(IdKey::from_parts(3, slot, 1).unwrap());
+        arena.vacant = last.into_iter().collect();
+        arena.find_next();
+        arena
+    }
+
+    #[test]
+    fn a_slot_whose_generations_are_used_up_is_not_used_again() {
+        let mut arena = worn(0, 2);
+        let last = arena.insert(7).unwrap();
+        assert_eq!((last.slot(), last.generation()), (0, (1 << 28) - 1));
+        assert_eq!((arena.get(last), arena.len()), (Some(&7), 1));
+        assert_eq!(arena.remove(last), Some(&7));
+        assert_eq!((arena.get(last), arena.len()), (None, 0));
+        // The limit is on tenants: a slot that is lost does not count.
+        let others = [arena.insert(8), arena.insert(9)].map(Option::unwrap);
+        assert_eq!(others.map(IdKey::slot), [1, 2]);
+        assert_eq!(others.map(IdKey::generation), [1, 1]);
+        assert_eq!((arena.next_key(), arena.len()), (None, 2));
+        // Slots that live go on as before.
+        arena.remove(others[0]);
+        assert_eq!(arena.next_key(), IdKey::from_parts(3, 1, 2));
+        assert_eq!(arena.iter().map(|(key, _)| key).collect::<Vec<_>>(), [others[1]]);
     }
 }

@@ -211,8 +211,8 @@ pub type Outcome = Result<(), Errno>;
 /// done, and what the kernel says about it is the outcome. But it must not crash: where librdmacm would follow a null
 /// pointer (an id without a device) the outcome is `EINVAL`. An id that it does not know is `ENOENT`, a channel `EBADF`.
 ///
-/// The low half of a key's [bits](IdKey::to_bits) is dense: it numbers slots from 0, so a table can be indexed by it. The
-/// whole key has to be compared then, because a slot has many tenants.
+/// The [slot](IdKey::slot) of a key is dense: slots are numbered from 0, so a table can be indexed by it. The whole key has
+/// to be compared then, because a slot has many tenants, and because a key of another core is unknown here.
 pub trait Device {
     /// An id with a channel of its own, outside of any device; see [`Device::release`]. Dropping one destroys
     /// both the id and the channel.

@@ -1,7 +1,7 @@
 //! Who was wrong: the caller (`Refused`), the world (`Failure`), or the device and its driver (`Fault`).
 
 use crate::errno::Errno;
-use crate::event::CmEvent;
+use crate::event::{CmEvent, Receipt};
 use crate::key::{ChannelKey, IdKey, Token};
 use crate::request::Verb;
 use crate::state::State;
@@ -47,7 +47,7 @@ pub enum Refused {
         /// The key.
         channel: ChannelKey,
     },
-    /// The receipt belongs to an id that owes no ack, here.
+    /// The receipt is of another core, or its id is gone.
     #[error("nothing is owed for this receipt")]
     NothingOwed,
     /// As many as [`Limits`](crate::Limits) allow are there already.
@@ -112,6 +112,9 @@ pub enum Why {
     /// With a QP on the id, librdmacm does this by itself.
     #[error("the id has a QP")]
     HasQp,
+    /// The message that carries the QP number has been sent: the peer would not use this QP.
+    #[error("the peer has been sent a QP number already")]
+    NumberSent,
     /// More private data than the message holds.
     #[error("{len} bytes of private data where {max} fit")]
     PrivateDataTooLong {
@@ -160,6 +163,28 @@ pub enum Why {
     OnListenersChannel,
 }
 
+/// A receipt that the core does not take: it is of another core, or its id is gone. The receipt of another core is to be
+/// given to that one.
+#[derive(Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("nothing is owed here for a receipt of {}", .receipt.owner())]
+#[must_use = "the core that the receipt is of waits for it"]
+pub struct NotAcked {
+    /// The receipt.
+    pub receipt: Receipt,
+}
+
+impl From<&NotAcked> for Refused {
+    fn from(_: &NotAcked) -> Self {
+        Refused::NothingOwed
+    }
+}
+
+impl From<NotAcked> for Refused {
+    fn from(refused: NotAcked) -> Self {
+        Refused::from(&refused)
+    }
+}
+
 impl Refused {
     /// The errno that the real library answers, or would if it did not crash, hang or lie.
     #[must_use]
@@ -185,6 +210,7 @@ impl Why {
             | Why::Breaks
             | Why::NoQp
             | Why::HasQp
+            | Why::NumberSent
             | Why::PrivateDataTooLong { .. }
             | Why::BadAddress
             | Why::AlreadySync
@@ -295,6 +321,12 @@ pub enum Error {
     /// The device or its driver was.
     #[error("fault: {0}")]
     Fault(#[from] Fault),
+}
+
+impl From<NotAcked> for Error {
+    fn from(refused: NotAcked) -> Self {
+        Error::Refused(refused.into())
+    }
 }
 
 impl Error {

@@ -4,6 +4,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::errno::Errno;
+use crate::id::foreign_end;
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
 use crate::request::Verb;
@@ -291,6 +292,7 @@ impl fmt::Display for EventKind {
 
 /// One event as the application sees it.
 #[derive(Debug, PartialEq, Eq)]
+#[must_use = "with it goes its receipt, without which its id is never migrated and not destroyed but by `destroy_now`"]
 pub struct Event {
     /// The id it is about; for CONNECT_REQUEST the new one.
     pub id: IdKey,
@@ -309,11 +311,27 @@ pub struct Event {
     /// Private data, zero padded by the transport.
     pub private_data: PrivateData,
     /// On a channel with explicit acks: to be given back to [`Core::ack`](crate::Core::ack). `None` on other
-    /// channels and for events that the core itself made.
+    /// channels, for events that the core itself made, and after a [`DestroyNow`](crate::Request::DestroyNow) that failed.
     pub receipt: Option<Receipt>,
 }
 
 impl Event {
+    /// What it says of a request of this kind that it has ended, as librdmacm's synchronous mode does; but DISCONNECTED is no
+    /// success unless a disconnect was asked for (`ECONNRESET`), and neither is a device removal (`ENODEV`).
+    ///
+    /// # Errors
+    /// The request has failed.
+    pub const fn result_of(&self, request: Verb) -> Result<(), Errno> {
+        let foreign = match self.cm() {
+            Some(kind) => foreign_end(request, kind),
+            None => None,
+        };
+        match foreign {
+            Some(errno) => Err(errno),
+            None => self.result(),
+        }
+    }
+
     /// The connection manager's event type; `None` for an event that the core made.
     #[must_use]
     pub const fn cm(&self) -> Option<CmEvent> {

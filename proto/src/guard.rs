@@ -1,6 +1,6 @@
 //! What a request must satisfy besides the state: the checks that depend on its arguments and on the id.
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
 use crate::error::Why;
 use crate::id::Id;
@@ -38,7 +38,8 @@ pub const fn private_data_max(verb: Verb, service: Service) -> usize {
             | Verb::SetEce
             | Verb::Migrate
             | Verb::Release
-            | Verb::Destroy,
+            | Verb::Destroy
+            | Verb::DestroyNow,
             Service::Connected | Service::Datagram,
         ) => 0,
     }
@@ -48,12 +49,13 @@ pub const fn private_data_max(verb: Verb, service: Service) -> usize {
 pub(crate) fn check(id: &Id, verb: Verb, request: &Request<'_>) -> Result<(), Why> {
     let service = id.port_space.service();
     let len = request.private_data().len();
-    if len > 0 && len > private_data_max(verb, service) {
+    if len > private_data_max(verb, service) {
         return Err(Why::PrivateDataTooLong { len, max: private_data_max(verb, service) });
     }
     match *request {
         Request::ResolveAddr { src: Some(src), dst } if src.is_ipv4() != dst.is_ipv4() => Err(Why::BadAddress),
         Request::AttachQp if id.has_qp => Err(Why::HasQp),
+        Request::AttachQp if id.number_sent => Err(Why::NumberSent),
         Request::AttachQp if !id.has_device => Err(Why::NoDevice),
         Request::DetachQp if !id.has_qp => Err(Why::NoQp),
         Request::Establish if id.has_qp => Err(Why::HasQp),
@@ -93,14 +95,12 @@ pub(crate) fn check(id: &Id, verb: Verb, request: &Request<'_>) -> Result<(), Wh
         | Request::SetOption { .. }
         | Request::SetEce { .. }
         | Request::Migrate { .. }
-        | Request::Destroy => Ok(()),
+        | Request::Destroy
+        | Request::DestroyNow => Ok(()),
     }
 }
 
 /// Whether a bind to this address gives the id a device at once: wildcard and loopback do not (`cma_any_addr`).
 pub(crate) fn names_a_device(addr: SocketAddr) -> bool {
-    match addr.ip() {
-        IpAddr::V4(ip) => !ip.is_unspecified() && !ip.is_loopback(),
-        IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_loopback(),
-    }
+    !addr.ip().is_unspecified() && !addr.ip().is_loopback()
 }

@@ -27,6 +27,8 @@ pub(crate) struct Id {
     pub(crate) sync: bool,
     pub(crate) has_device: bool,
     pub(crate) has_qp: bool,
+    /// A lookup was accepted: the peer has a QP number. For connections the state says so.
+    pub(crate) number_sent: bool,
     /// The device takes requests for it, whatever became of it since.
     pub(crate) listens: bool,
     /// What the device is doing for it.
@@ -37,8 +39,13 @@ pub(crate) struct Id {
     pub(crate) call: Option<NonZeroU64>,
     /// The private data of that call.
     pub(crate) call_data: Option<Enclosed>,
+    /// A destroy has ended the request that the call under way is for: what that call returns is not reported.
+    pub(crate) orphaned: bool,
     /// Events delivered and not acked; for a listener its requests count here.
     pub(crate) owed: u32,
+    /// It was to be destroyed without the acks that were owed: should that have failed, its events have no receipts any more,
+    /// so that one of the old ones is never taken for a new one.
+    pub(crate) waived: bool,
     /// Its undelivered events, in order.
     pub(crate) mail: Thread,
     /// Of a listener: requests among these, and how many there may be.
@@ -189,12 +196,15 @@ impl Id {
             sync,
             has_device: false,
             has_qp: false,
+            number_sent: false,
             listens: false,
             doing: Doing::Nothing,
             quiesce: None,
             call: None,
             call_data: None,
+            orphaned: false,
             owed: 0,
+            waived: false,
             mail: Thread::EMPTY,
             requests: 0,
             backlog: 0,

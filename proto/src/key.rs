@@ -1,52 +1,108 @@
-//! Names of things: 8 bytes, typed, with a generation, so that a stale one is an error value and never another thing.
+//! Names of things: 8 bytes, typed, with the number of their core and a generation, so that a stale or foreign one is an
+//! error value and never another thing.
 
 use core::fmt;
-use core::num::{NonZeroU32, NonZeroU64};
+use core::num::NonZeroU64;
+
+/// From the upper end: the slot, the number of the core, the generation, which is never 0.
+const SLOT_BITS: u32 = 24;
+const CORE_BITS: u32 = 12;
+const GENERATION_BITS: u32 = 28;
+static_assertions::const_assert_eq!(SLOT_BITS + CORE_BITS + GENERATION_BITS, u64::BITS);
+
+const SLOT_SHIFT: u32 = CORE_BITS + GENERATION_BITS;
+const GENERATION_MAX: u64 = (1 << GENERATION_BITS) - 1;
+
+/// How many slots keys can tell apart.
+pub(crate) const SLOTS: u32 = 1 << SLOT_BITS;
+/// The highest number of a core.
+pub(crate) const CORE_MAX: u16 = (1 << CORE_BITS) - 1;
 
 macro_rules! key {
     ($(#[$doc:meta])* $name:ident, $letter:literal) => {
         $(#[$doc])*
+        ///
+        /// It is printed with the number of its core, its slot, and its generation from the second on: `s3/
+        #[doc = concat!($letter, "5.2`. The number 0 and the first generation are not printed: `", $letter, "5`.")]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name {
-            index: u32,
-            generation: NonZeroU32,
-        }
+        pub struct $name(NonZeroU64);
 
         impl $name {
-            /// The key as one integer, for a place that holds nothing else (`rdma_cm_id.context`, an epoll datum).
+            /// The key as one integer, for a place that holds nothing else (`rdma_cm_id.context`, an epoll datum). From
+            /// the upper end: 24 bits of slot, 12 of the core's number, 28 of generation.
             #[must_use]
+            #[inline]
             pub const fn to_bits(self) -> u64 {
-                (self.generation.get() as u64) << 32 | self.index as u64
+                self.0.get()
             }
 
             /// The key that `to_bits` made; `None` for an integer that no key has.
             #[must_use]
+            #[inline]
             pub const fn from_bits(bits: u64) -> Option<Self> {
-                match NonZeroU32::new((bits >> 32) as u32) {
-                    Some(generation) => Some(Self { index: bits as u32, generation }),
+                if bits & GENERATION_MAX == 0 {
+                    return None;
+                }
+                match NonZeroU64::new(bits) {
+                    Some(bits) => Some(Self(bits)),
                     None => None,
                 }
+            }
+
+            /// The key with these parts: for a device that is driven without a core, and for tests. `None` if one of them
+            /// has too many bits, or the generation is 0.
+            #[must_use]
+            pub const fn from_parts(core: u16, slot: u32, generation: u32) -> Option<Self> {
+                if core > CORE_MAX || slot >= SLOTS || generation as u64 > GENERATION_MAX {
+                    return None;
+                }
+                Self::from_bits((slot as u64) << SLOT_SHIFT | (core as u64) << GENERATION_BITS | generation as u64)
+            }
+
+            /// The number of the core that made the key ([`Limits::core`](crate::Limits::core)).
+            #[must_use]
+            #[inline]
+            pub const fn core(self) -> u16 {
+                (self.0.get() >> GENERATION_BITS) as u16 & CORE_MAX
+            }
+
+            /// The slot in the core's table, less than 2^24. Slots are dense, so a table can be indexed by them.
+            #[must_use]
+            #[inline]
+            pub const fn slot(self) -> usize {
+                (self.0.get() >> SLOT_SHIFT) as usize
+            }
+
+            /// Which tenant of the slot it is, counted from 1.
+            #[must_use]
+            pub const fn generation(self) -> u32 {
+                (self.0.get() & GENERATION_MAX) as u32
             }
         }
 
         impl Key for $name {
-            fn new(index: u32, generation: NonZeroU32) -> Self {
-                Self { index, generation }
+            fn first(core: u16, slot: usize) -> Option<Self> {
+                u32::try_from(slot).ok().and_then(|slot| Self::from_parts(core, slot, 1))
             }
-            fn index(self) -> usize {
-                self.index as usize
+            #[inline]
+            fn slot(self) -> usize {
+                $name::slot(self)
             }
-            fn generation(self) -> NonZeroU32 {
-                self.generation
+            #[inline]
+            fn next(self) -> Option<Self> {
+                // The generation is the lower end; behind its last the sum has generation 0.
+                self.0.checked_add(1).and_then(|bits| Self::from_bits(bits.get()))
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}{}", $letter, self.index)?;
-                // A generation is shown only where it tells something: the slot has been used before.
-                if self.generation.get() > 1 {
-                    write!(f, ".{}", self.generation)?;
+                if self.core() > 0 {
+                    write!(f, "s{}/", self.core())?;
+                }
+                write!(f, "{}{}", $letter, self.slot())?;
+                if self.generation() > 1 {
+                    write!(f, ".{}", self.generation())?;
                 }
                 Ok(())
             }
@@ -63,10 +119,12 @@ macro_rules! key {
 }
 
 /// What the arena needs of a key.
-pub(crate) trait Key: Copy {
-    fn new(index: u32, generation: NonZeroU32) -> Self;
-    fn index(self) -> usize;
-    fn generation(self) -> NonZeroU32;
+pub(crate) trait Key: Copy + Eq {
+    /// The first key of a slot; `None` for a slot that no key can name.
+    fn first(core: u16, slot: usize) -> Option<Self>;
+    fn slot(self) -> usize;
+    /// The key of the slot's next tenant; `None` once the generations are used up.
+    fn next(self) -> Option<Self>;
 }
 
 key! {
@@ -93,9 +151,50 @@ pub enum About {
 }
 
 /// Names one device call, from [`Core::poll_call`](crate::Core::poll_call) to
-/// [`Core::handle_outcome`](crate::Core::handle_outcome). Never used twice by one core.
+/// [`Core::handle_outcome`](crate::Core::handle_outcome). Never used twice by one core, and of no use to another one: it
+/// holds the key of what the call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token {
     pub(crate) number: NonZeroU64,
     pub(crate) about: About,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_key_is_its_parts() {
+        for (core, slot, generation) in [(0, 0, 1), (3, 5, 2), (CORE_MAX, SLOTS - 1, GENERATION_MAX as u32)] {
+            let key = IdKey::from_parts(core, slot, generation).unwrap();
+            assert_eq!((key.core(), key.slot(), key.generation()), (core, slot as usize, generation));
+            assert_eq!(IdKey::from_bits(key.to_bits()), Some(key));
+        }
+        assert_eq!(IdKey::from_parts(CORE_MAX + 1, 0, 1), None);
+        assert_eq!(IdKey::from_parts(0, SLOTS, 1), None);
+        assert_eq!(IdKey::from_parts(0, 0, GENERATION_MAX as u32 + 1), None);
+        assert_eq!(IdKey::from_parts(1, 1, 0), None, "no tenant is number 0");
+        assert_eq!(IdKey::from_bits(u64::MAX << GENERATION_BITS), None, "no tenant is number 0");
+    }
+
+    #[test]
+    fn the_next_key_differs_in_its_generation_only_and_the_last_has_none() {
+        let next = IdKey::from_parts(3, 5, 7).unwrap().next();
+        assert_eq!(next, IdKey::from_parts(3, 5, 8));
+        for core in [3, CORE_MAX] {
+            assert_eq!(IdKey::from_parts(core, SLOTS - 1, GENERATION_MAX as u32).unwrap().next(), None);
+        }
+        assert!(IdKey::first(0, SLOTS as usize - 1).is_some());
+        assert_eq!(IdKey::first(0, SLOTS as usize), None);
+    }
+
+    #[test]
+    fn the_number_of_the_core_is_printed_but_for_0() {
+        let shown = |core, slot, generation| ChannelKey::from_parts(core, slot, generation).unwrap().to_string();
+        assert_eq!(shown(0, 4, 1), "ch4");
+        assert_eq!(shown(0, 4, 2), "ch4.2");
+        assert_eq!(shown(3, 0, 1), "s3/ch0");
+        assert_eq!(shown(4095, 7, 9), "s4095/ch7.9");
+    }
 }

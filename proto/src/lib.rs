@@ -95,7 +95,7 @@
 //! # What it never does
 //!
 //! It makes no call while the application owes an ack for what that call takes away: an id for a migration or a
-//! destruction, a membership for a leave. It never makes more than one call per id at a time. It drops no event for want
+//! destruction, a membership for a leave; [`Request::DestroyNow`] is the exception, for receipts that are lost. It never makes more than one call per id at a time. It drops no event for want
 //! of room: at the limit it wants none. (What is undelivered of an id that is destroyed, or of a group that is left, goes
 //! with it, as in the kernel.) It does not allocate once its tables have grown to what the program needs, but for
 //! [`Core::release`]. It does not panic, whatever it is fed ([`Core::check`] does, for tests).
@@ -110,6 +110,7 @@ mod alarm;
 mod arena;
 mod around;
 mod columns;
+mod cq_room;
 mod device;
 mod drive;
 mod errno;
@@ -131,12 +132,13 @@ mod time;
 mod watch;
 
 pub use around::Around;
+pub use cq_room::{CqRoom, Overrun};
 #[cfg(feature = "std")]
 pub use device::Pollable;
 pub use device::{Call, Device, Outcome};
-pub use drive::{Drive, Heard, Loose, NotAdopted, Progress, Rest, Step, Turn};
+pub use drive::{Attaching, Drive, Heard, Loose, NotAdopted, Progress, Rest, Step, Turn};
 pub use errno::Errno;
-pub use error::{Error, Failure, Fault, Refused, Why};
+pub use error::{Error, Failure, Fault, NotAcked, Refused, Why};
 pub use event::{
     AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, Receipt, ReceivedParam,
 };

@@ -1,6 +1,10 @@
 //! Every bound of the core in one place.
 
+use crate::key::{CORE_MAX, SLOTS};
+
 /// How much a core may hold. What would exceed a limit is refused, or left in the kernel; nothing is dropped.
+///
+/// Keys tell 2^24 slots apart: a limit on ids above 2^24 - 1, or on channels or groups above 2^24, counts as that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Ids at the same time, listeners and children included.
@@ -24,6 +28,13 @@ pub struct Limits {
     pub channel_events: u32,
     /// Memberships in multicast groups at the same time, over all ids.
     pub groups: u32,
+    /// The number of the core, which its keys and receipts carry: a core refuses those of another number. 12 bits; of a
+    /// number above 4095 the lower 12 count. Cores of one number take each other's keys for their own, so a program gives
+    /// each core its own number.
+    ///
+    /// With `None` the drivers number their cores from 0 by themselves ([`Limits::numbered`]); a [`Core`](crate::Core) or
+    /// [`Drive`](crate::Drive) without a driver has the number 0 then.
+    pub core: Option<u16>,
 }
 
 impl Limits {
@@ -36,10 +47,43 @@ impl Limits {
         reserved_events: 1 << 14,
         channel_events: 1 << 14,
         groups: 1 << 16,
+        core: None,
     };
     /// For one connection and its events. Nothing is reserved: its one request may use what there is.
-    pub const SINGLE: Limits =
-        Limits { ids: 4, reserved_ids: 0, channels: 4, events: 64, reserved_events: 0, channel_events: 32, groups: 16 };
+    pub const SINGLE: Limits = Limits {
+        ids: 4,
+        reserved_ids: 0,
+        channels: 4,
+        events: 64,
+        reserved_events: 0,
+        channel_events: 32,
+        groups: 16,
+        core: None,
+    };
+
+    /// These limits with a number for the core: their own, or else the next one of this process. After 4095 it counts from 0
+    /// again, so more than 4096 drivers at a time share numbers.
+    #[cfg(feature = "std")]
+    #[must_use]
+    pub fn numbered(self) -> Self {
+        use core::sync::atomic::{AtomicU16, Ordering};
+        // 65536 is a multiple of 4096, so it wraps where the numbers do.
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let core = self.core.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed) & CORE_MAX);
+        Limits { core: Some(core), ..self }
+    }
+
+    /// What of them the keys can tell apart.
+    pub(crate) fn clamped(self) -> Self {
+        Limits {
+            // One less than there are slots: the core has one more than the limit.
+            ids: self.ids.min(SLOTS - 1),
+            channels: self.channels.min(SLOTS),
+            groups: self.groups.min(SLOTS),
+            core: self.core.map(|core| core & CORE_MAX),
+            ..self
+        }
+    }
 }
 
 /// The requests of one listener that the application has not taken, at most; a smaller backlog of the listen limits them to

@@ -276,11 +276,9 @@ impl Mail {
         &mut self.nodes[letter.0.index()]
     }
 
-    /// Appends to a channel's list.
+    /// Appends an event that the core made to a channel's list: it does not count against the limit.
     pub(crate) fn append(&mut self, channel: &mut Queue, letter: Letter) {
         self.node(letter).before = self.end_with(channel, letter);
-        self.of_device += u32::from(self.get(letter).of_device());
-        channel.counted += u32::from(self.get(letter).of_channel());
     }
 
     /// Takes out of a channel's list, wherever it stands.

@@ -59,6 +59,8 @@ columns! {
         Release = "release",
         /// `rdma_destroy_id`.
         Destroy = "destroy_id",
+        /// `rdma_destroy_id`, whatever acks are owed.
+        DestroyNow = "destroy_now",
     }
 }
 
@@ -246,8 +248,14 @@ pub enum Request<'a> {
         /// The new channel.
         to: Option<ChannelKey>,
     },
-    /// Free the id (rdma_destroy_id(3)). Undelivered events of the id are discarded, as the kernel does.
+    /// Free the id (rdma_destroy_id(3)). Undelivered events of the id are discarded, as the kernel does. It waits for the acks
+    /// of the id's events.
     Destroy,
+    /// Free the id without the acks that are owed for it: for an id whose receipts are lost. As [`Destroy`](Request::Destroy)
+    /// otherwise, which it also takes over: one that waits for acks ends by it, without an event of its own. Receipts of the id
+    /// that come later are [refused](crate::NotAcked). Should the device fail to destroy it, its events have no receipts from then
+    /// on.
+    DestroyNow,
 }
 
 impl<'a> Request<'a> {
@@ -275,6 +283,7 @@ impl<'a> Request<'a> {
             Request::SetEce { .. } => Verb::SetEce,
             Request::Migrate { .. } => Verb::Migrate,
             Request::Destroy => Verb::Destroy,
+            Request::DestroyNow => Verb::DestroyNow,
         }
     }
 
@@ -301,7 +310,8 @@ impl<'a> Request<'a> {
             | Request::SetOption { .. }
             | Request::SetEce { .. }
             | Request::Migrate { .. }
-            | Request::Destroy => &[],
+            | Request::Destroy
+            | Request::DestroyNow => &[],
         }
     }
 }

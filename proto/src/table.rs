@@ -151,6 +151,8 @@ mod ask {
     pub(super) const snt: Ask = Ask::Refuse(Why::AlreadySent);
     /// ENXIO of the kernel.
     pub(super) const gon: Ask = Ask::Refuse(Why::DeviceGone);
+    /// The peer has a QP number already.
+    pub(super) const num: Ask = Ask::Refuse(Why::NumberSent);
     /// Only connections have it.
     pub(super) const nfd: Ask = Ask::Refuse(Why::NotForDatagrams);
     /// EISCONN of the kernel.
@@ -169,30 +171,30 @@ mod ask {
 pub static REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
     use ask::*;
     [
-        //                   bind  resA  resR  list  attQ  detQ  conn  acpt  rejt  estb  disc  tear  noti  getR  join  leav  tos   reu+  reu-  afon  ackt  ece   migr  rels  dest
-        /* Idle           */ [Bnd, ArG, dev, Lis, dev, Idl, dev, dev, ___, ___, nil, nil, ___, ___, ___, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, END],
-        /* Bound          */ [___, ArG, ___, Lis, Bnd, Bnd, ___, ___, ___, ___, nil, nil, ___, ___, Bnd, Bnd, Bnd, Bnd, ___, Bnd, Bnd, Bnd, Bnd, Bnd, END],
-        /* AddrResolving  */ [___, ___, ___, ___, ArG, ArG, ___, ___, ___, ___, nil, nil, ___, ___, ___, ArG, ArG, ArG, ___, ___, ArG, ArG, ArG, ArG, END],
-        /* AddrResolved   */ [___, ___, RrG, ___, Adr, Adr, ___, ___, ___, ___, nil, nil, ___, ___, Adr, Adr, Adr, Adr, ___, ___, Adr, Adr, Adr, Adr, END],
-        /* RouteResolving */ [___, ___, ___, ___, RrG, RrG, ___, ___, ___, ___, nil, nil, ___, ___, ___, RrG, RrG, RrG, ___, ___, RrG, RrG, RrG, RrG, END],
-        /* RouteResolved  */ [___, ___, ___, ___, Rte, Rte, Ask, ___, ___, ___, nil, nil, ___, ___, ___, Rte, Rte, Rte, ___, ___, Rte, Rte, Rte, Rte, END],
-        /* Connecting     */ [___, ___, ___, ___, Cng, ___, ___, sta, sta, sta, nil, nil, ___, ___, ___, Cng, Cng, Cng, ___, ___, Cng, snt, Cng, Cng, END],
-        /* Responded      */ [___, ___, ___, ___, Rsp, Rsp, ___, brk, Fld, Con, nil, nil, ___, ___, ___, Rsp, Rsp, Rsp, ___, ___, Rsp, snt, Rsp, Rsp, END],
-        /* Requested      */ [___, ___, ___, ___, Rqd, Rqd, ___, Acc, Fld, brk, nil, nil, ___, ___, ___, Rqd, Rqd, Rqd, ___, ___, Rqd, Rqd, Rqd, Rqd, END],
-        /* Accepting      */ [___, ___, ___, ___, ___, ___, ___, sta, sta, sta, nil, nil, Acc, ___, ___, Acc, Acc, Acc, ___, ___, Acc, snt, Acc, Acc, END],
-        /* Connected      */ [___, ___, ___, ___, ___, Con, ___, ___, ___, ___, Dis, Clg, isc, ___, ___, Con, Con, Con, ___, ___, Con, snt, Con, Con, END],
-        /* Disconnecting  */ [___, ___, ___, ___, ___, Dis, ___, ___, ___, ___, Dis, Clg, ___, ___, ___, Dis, Dis, Dis, ___, ___, Dis, snt, Dis, Dis, END],
-        /* Closing        */ [___, ___, ___, ___, ___, Clg, ___, ___, ___, ___, Clg, Clg, ___, ___, ___, Clg, Clg, Clg, ___, ___, Clg, snt, Clg, Clg, END],
-        /* PeerClosed     */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, PCl, PCl, PCl, ___, ___, PCl, snt, PCl, PCl, END],
-        /* TimeWait       */ [___, ___, ___, ___, ___, TmW, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, TmW, TmW, TmW, ___, ___, TmW, snt, TmW, TmW, END],
-        /* Closed         */ [___, ___, ___, ___, ___, Cls, ___, ___, ___, ___, Cls, ovr, ___, ___, ___, Cls, Cls, Cls, ___, ___, Cls, snt, Cls, Cls, END],
-        /* Asking         */ [___, ___, ___, ___, Asg, Asg, ___, ___, ___, ___, nil, nil, ___, ___, ___, Asg, Asg, Asg, ___, ___, nfd, nfd, Asg, Asg, END],
-        /* Asked          */ [___, ___, ___, ___, Akd, Akd, ___, Ans, Fld, brk, nil, nil, ___, ___, ___, Akd, Akd, Akd, ___, ___, nfd, nfd, Akd, Akd, END],
-        /* Answered       */ [___, ___, ___, ___, Ans, Ans, ___, ___, ___, ___, nil, nil, ___, ___, ___, Ans, Ans, Ans, ___, ___, nfd, nfd, Ans, Ans, END],
-        /* Failed         */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, nil, ___, ___, ___, Fld, Fld, Fld, ___, ___, Fld, snt, Fld, Fld, END],
-        /* Listening      */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, nil, ___, Lis, ___, Lis, Lis, ___, ___, ___, Lis, snt, Lis, Lis, END],
-        /* Removed        */ [gon, gon, gon, gon, gon, Rem, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, Rem, Rem, END],
-        /* Destroying     */ [___, ___, ___, ___, ___, END, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___],
+        //                   bind  resA  resR  list  attQ  detQ  conn  acpt  rejt  estb  disc  tear  noti  getR  join  leav  tos   reu+  reu-  afon  ackt  ece   migr  rels  dest  dnow
+        /* Idle           */ [Bnd, ArG, dev, Lis, dev, Idl, dev, dev, ___, ___, nil, nil, ___, ___, ___, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, END, END],
+        /* Bound          */ [___, ArG, ___, Lis, Bnd, Bnd, ___, ___, ___, ___, nil, nil, ___, ___, Bnd, Bnd, Bnd, Bnd, ___, Bnd, Bnd, Bnd, Bnd, Bnd, END, END],
+        /* AddrResolving  */ [___, ___, ___, ___, ArG, ArG, ___, ___, ___, ___, nil, nil, ___, ___, ___, ArG, ArG, ArG, ___, ___, ArG, ArG, ArG, ArG, END, END],
+        /* AddrResolved   */ [___, ___, RrG, ___, Adr, Adr, ___, ___, ___, ___, nil, nil, ___, ___, Adr, Adr, Adr, Adr, ___, ___, Adr, Adr, Adr, Adr, END, END],
+        /* RouteResolving */ [___, ___, ___, ___, RrG, RrG, ___, ___, ___, ___, nil, nil, ___, ___, ___, RrG, RrG, RrG, ___, ___, RrG, RrG, RrG, RrG, END, END],
+        /* RouteResolved  */ [___, ___, ___, ___, Rte, Rte, Ask, ___, ___, ___, nil, nil, ___, ___, ___, Rte, Rte, Rte, ___, ___, Rte, Rte, Rte, Rte, END, END],
+        /* Connecting     */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, ___, ___, ___, Cng, Cng, Cng, ___, ___, Cng, snt, Cng, Cng, END, END],
+        /* Responded      */ [___, ___, ___, ___, num, Rsp, ___, brk, Fld, Con, nil, nil, ___, ___, ___, Rsp, Rsp, Rsp, ___, ___, Rsp, snt, Rsp, Rsp, END, END],
+        /* Requested      */ [___, ___, ___, ___, Rqd, Rqd, ___, Acc, Fld, brk, nil, nil, ___, ___, ___, Rqd, Rqd, Rqd, ___, ___, Rqd, Rqd, Rqd, Rqd, END, END],
+        /* Accepting      */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, Acc, ___, ___, Acc, Acc, Acc, ___, ___, Acc, snt, Acc, Acc, END, END],
+        /* Connected      */ [___, ___, ___, ___, num, Con, ___, ___, ___, ___, Dis, Clg, isc, ___, ___, Con, Con, Con, ___, ___, Con, snt, Con, Con, END, END],
+        /* Disconnecting  */ [___, ___, ___, ___, ___, Dis, ___, ___, ___, ___, Dis, Clg, ___, ___, ___, Dis, Dis, Dis, ___, ___, Dis, snt, Dis, Dis, END, END],
+        /* Closing        */ [___, ___, ___, ___, ___, Clg, ___, ___, ___, ___, Clg, Clg, ___, ___, ___, Clg, Clg, Clg, ___, ___, Clg, snt, Clg, Clg, END, END],
+        /* PeerClosed     */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, PCl, PCl, PCl, ___, ___, PCl, snt, PCl, PCl, END, END],
+        /* TimeWait       */ [___, ___, ___, ___, ___, TmW, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, TmW, TmW, TmW, ___, ___, TmW, snt, TmW, TmW, END, END],
+        /* Closed         */ [___, ___, ___, ___, ___, Cls, ___, ___, ___, ___, Cls, ovr, ___, ___, ___, Cls, Cls, Cls, ___, ___, Cls, snt, Cls, Cls, END, END],
+        /* Asking         */ [___, ___, ___, ___, Asg, Asg, ___, ___, ___, ___, nil, nil, ___, ___, ___, Asg, Asg, Asg, ___, ___, nfd, nfd, Asg, Asg, END, END],
+        /* Asked          */ [___, ___, ___, ___, Akd, Akd, ___, Ans, Fld, brk, nil, nil, ___, ___, ___, Akd, Akd, Akd, ___, ___, nfd, nfd, Akd, Akd, END, END],
+        /* Answered       */ [___, ___, ___, ___, Ans, Ans, ___, ___, ___, ___, nil, nil, ___, ___, ___, Ans, Ans, Ans, ___, ___, nfd, nfd, Ans, Ans, END, END],
+        /* Failed         */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, nil, ___, ___, ___, Fld, Fld, Fld, ___, ___, Fld, snt, Fld, Fld, END, END],
+        /* Listening      */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, nil, ___, Lis, ___, Lis, Lis, ___, ___, ___, Lis, snt, Lis, Lis, END, END],
+        /* Removed        */ [gon, gon, gon, gon, gon, Rem, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, Rem, Rem, END, END],
+        /* Destroying     */ [___, ___, ___, ___, ___, END, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, END],
     ]
 };
 
@@ -403,6 +405,7 @@ mod tests {
     #[test]
     fn destroy_is_never_refused_while_an_id_lives_and_removal_is_never_a_fault() {
         for state in State::ALL {
+            assert_eq!(ask(state, Verb::DestroyNow, Service::Connected), Ok(State::Destroying));
             if state != State::Destroying {
                 assert_eq!(ask(state, Verb::Destroy, Service::Connected), Ok(State::Destroying));
             }

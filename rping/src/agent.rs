@@ -155,7 +155,7 @@ impl<D: DataPath> Agent<D> {
 
     fn attach<P: Poller>(&mut self, drive: &mut Drive<Watched<D, P>>, id: IdKey) -> Result<()> {
         let plan = self.plan;
-        self.session = Some(drive.attach_qp(id, |device, id| Session::<D>::new(device, id, plan))?);
+        self.session = Some(drive.attach_qp(id, |device, attaching| Session::<D>::new(device, attaching, plan))?);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use anyhow::{Context, Result, bail, ensure};
 use cmid_datapath::{Access, Caps, Completion as _, Cq as _, DataPath, Mr as _, Pd as _, Qp as _, WcStatus};
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Attaching, Errno};
 
 use crate::message::{Message, ping_data, text};
 
@@ -74,11 +74,12 @@ impl<D: DataPath> std::fmt::Debug for Session<D> {
 
 impl<D: DataPath> Session<D> {
     /// Makes the QP on the id and what goes with it, and is ready to receive.
-    pub(crate) fn new(device: &mut D, id: IdKey, plan: Plan) -> Result<Self, Errno> {
+    pub(crate) fn new(device: &mut D, attaching: Attaching<'_>, plan: Plan) -> Result<Self, Errno> {
+        let id = attaching.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 2 * DEPTH)?;
         cq.arm()?;
-        let qp = device.create_qp(id, &pd, &cq, &cq, Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH })?;
+        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr: DEPTH, max_recv_wr: DEPTH })?;
         let mut session = Session {
             plan,
             half: Half::Read,

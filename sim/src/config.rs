@@ -129,6 +129,13 @@ pub struct Config {
     /// Whether regions, windows and domains of a device that was removed can be destroyed
     /// (`RDMAV_ALLOW_DISASSOCIATE_DESTROY`). Otherwise that fails with `EIO`, and they stay.
     pub destroy_after_removal: bool,
+    /// Whether data that is received or read is copied to memory when the completion is polled, to the address of the work
+    /// request and without a look at a key, as by the providers of mlx5 and hns (scatter to CQE; they do so with up to 64 bytes).
+    /// Otherwise the device writes it when it arrives, and checks the key.
+    pub copy_at_poll: bool,
+    /// Whether completions of a QP stay in the CQ when the QP is destroyed, as with soft-RoCE. Otherwise the library removes them
+    /// (`__mlx5_cq_clean`).
+    pub completions_outlive_qp: bool,
 }
 
 impl Default for Config {
@@ -150,6 +157,8 @@ impl Default for Config {
             fork: false,
             lock_limit: None,
             destroy_after_removal: false,
+            copy_at_poll: false,
+            completions_outlive_qp: false,
         }
     }
 }

@@ -30,4 +30,7 @@ pub struct Counters {
     /// Buffers that were given back while a registration at the device referred to them. Anything but 0 is a defect of
     /// the machines, or of a driver that says `EOPNOTSUPP` of what it has begun ([`Left`](crate::Left)).
     pub freed_in_use: u64,
+    /// Copies at a poll ([`Config::copy_at_poll`](crate::Config::copy_at_poll)) to memory that was given back: uses after free.
+    /// Anything but 0 is a defect of the accounting of what is in flight.
+    pub copied_to_freed: u64,
 }

@@ -13,8 +13,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let fabric = Fabric::new(Config::default());
 //! let mut device = fabric.host(&["10.0.0.1".parse()?, "10.0.0.2".parse()?]).device();
-//! let channel = ChannelKey::from_bits(1 << 32).ok_or("no key")?;
-//! let (id, spare) = (IdKey::from_bits(1 << 32).ok_or("no key")?, IdKey::from_bits(1 << 32 | 1).ok_or("no key")?);
+//! let channel = ChannelKey::from_parts(0, 0, 1).ok_or("no key")?;
+//! let (id, spare) = (IdKey::from_parts(0, 0, 1).ok_or("no key")?, IdKey::from_parts(0, 1, 1).ok_or("no key")?);
 //! device.call(&Call::OpenChannel { channel }, &[])?;
 //! device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])?;
 //! device.call(&Call::ResolveAddr { id, src: None, dst: "10.0.0.2:7".parse()?, timeout_ms: 2000 }, &[])?;
@@ -54,8 +54,8 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let fabric = Fabric::new(Config::default());
 //! let mut device = fabric.host(&["10.0.0.1".parse()?]).device();
-//! # let channel = ChannelKey::from_bits(1 << 32).ok_or("no key")?;
-//! # let id = IdKey::from_bits(1 << 32).ok_or("no key")?;
+//! # let channel = ChannelKey::from_parts(0, 0, 1).ok_or("no key")?;
+//! # let id = IdKey::from_parts(0, 0, 1).ok_or("no key")?;
 //! # device.call(&Call::OpenChannel { channel }, &[])?;
 //! # device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])?;
 //! device.call(&Call::Bind { id, addr: "10.0.0.1:0".parse()? }, &[])?;

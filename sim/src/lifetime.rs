@@ -105,7 +105,7 @@ mod tests {
             let listener = world.create_id(HERE, file, PortSpace::Tcp).unwrap();
             let client = world.create_id(HERE, file, PortSpace::Tcp).unwrap();
             for (no, key) in [(listener, 1), (client, 2)] {
-                world.id(no).unwrap().key = IdKey::from_bits(1 << 32 | key);
+                world.id(no).unwrap().key = IdKey::from_parts(0, key, 1);
             }
             let addr = "10.0.0.1:7".parse().unwrap();
             world.bind(listener, addr).unwrap();
@@ -113,7 +113,7 @@ mod tests {
             let param = |qp_num| ConnParam { qp_num, ..ConnParam::default() };
             let settle = |world: &mut World| {
                 world.advance_to(Time(world.now.0 + 1_000_000));
-                world.fetch(file, IdKey::from_bits(3 << 32).unwrap()).and_then(|event| event.child)
+                world.fetch(file, IdKey::from_parts(0, 0, 3).unwrap()).and_then(|event| event.child)
             };
             let mut child = None;
             for moment in 0..moments {

@@ -21,7 +21,7 @@ impl World {
         let orphans = self.queues.pairs.keys_of(|qp, _| qp.host == host);
         for qp in orphans {
             self.qp_to_error(qp);
-            self.destroy_qp(qp);
+            self.end_qp(qp, false);
         }
         self.memory.disassociate(host);
         self.domains.handle_removal(device);

@@ -164,6 +164,8 @@ pub(crate) struct Bounds {
     /// Without it there was no such limit.
     #[serde(default = "unlimited")]
     channel_events: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    core: Option<u16>,
 }
 
 fn unlimited() -> u32 {
@@ -172,15 +174,15 @@ fn unlimited() -> u32 {
 
 impl From<Limits> for Bounds {
     fn from(limits: Limits) -> Self {
-        let Limits { ids, channels, events, groups, reserved_ids, reserved_events, channel_events } = limits;
-        Bounds { ids, channels, events, groups, reserved_ids, reserved_events, channel_events }
+        let Limits { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core } = limits;
+        Bounds { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core }
     }
 }
 
 impl From<Bounds> for Limits {
     fn from(bounds: Bounds) -> Self {
-        let Bounds { ids, channels, events, groups, reserved_ids, reserved_events, channel_events } = bounds;
-        Limits { ids, channels, events, groups, reserved_ids, reserved_events, channel_events }
+        let Bounds { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core } = bounds;
+        Limits { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core }
     }
 }
 

@@ -223,7 +223,7 @@ impl<'a> Replay<'a> {
     ) -> Result<(), String> {
         // Receipts for the same are the same.
         match self.receipts.iter().position(|receipt| receipt.owner() == owner && receipt.group() == group) {
-            Some(at) => done(self.core.ack(self.receipts.swap_remove(at)), refused),
+            Some(at) => done(self.core.ack(self.receipts.swap_remove(at)).map_err(Refused::from), refused),
             // One of another drive, and refused: nothing has changed.
             None if refused.is_some() => Ok(()),
             None => Err("no such event was delivered".into()),

@@ -67,6 +67,7 @@ pub(crate) enum Ask {
         to: Option<As<ChannelKey>>,
     },
     Destroy,
+    DestroyNow,
 }
 
 impl From<&Request<'_>> for Ask {
@@ -96,6 +97,7 @@ impl From<&Request<'_>> for Ask {
             Request::SetEce { ece: Ece { vendor_id, options } } => Ask::SetEce { vendor_id, options },
             Request::Migrate { to } => Ask::Migrate { to: to.map(As) },
             Request::Destroy => Ask::Destroy,
+            Request::DestroyNow => Ask::DestroyNow,
         }
     }
 }
@@ -127,6 +129,7 @@ impl Ask {
             Ask::SetEce { vendor_id, options } => Request::SetEce { ece: Ece { vendor_id, options } },
             Ask::Migrate { to } => Request::Migrate { to: to.map(|As(to)| to) },
             Ask::Destroy => Request::Destroy,
+            Ask::DestroyNow => Request::DestroyNow,
         }
     }
 }

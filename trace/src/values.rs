@@ -42,10 +42,13 @@ macro_rules! keys {
                 self.to_string()
             }
             fn from_word(word: &str) -> Option<Self> {
-                let numbers = word.strip_prefix($letters)?;
-                let (index, generation) = numbers.split_once('.').unwrap_or((numbers, "1"));
-                let (index, generation): (u32, u32) = (index.parse().ok()?, generation.parse().ok()?);
-                let key = $key::from_bits(u64::from(generation) << 32 | u64::from(index))?;
+                let (core, rest) = match word.strip_prefix('s') {
+                    Some(numbered) => numbered.split_once('/')?,
+                    None => ("0", word),
+                };
+                let numbers = rest.strip_prefix($letters)?;
+                let (slot, generation) = numbers.split_once('.').unwrap_or((numbers, "1"));
+                let key = $key::from_parts(core.parse().ok()?, slot.parse().ok()?, generation.parse().ok()?)?;
                 // One way to write it, so that equal keys are equal words.
                 (key.to_string() == word).then_some(key)
             }
@@ -221,13 +224,32 @@ mod tests {
         there_and_back(PortSpace::ALL);
         there_and_back([Acks::Explicit, Acks::OnDelivery]);
         there_and_back([RejectReason::Consumer, RejectReason::Ece]);
-        there_and_back([(1 << 32), (7 << 32) | 5, u64::MAX].map(|bits| IdKey::from_bits(bits).unwrap()));
+        there_and_back([1, 7 << 40 | 3 << 28 | 5, u64::MAX].map(|bits| IdKey::from_bits(bits).unwrap()));
+        there_and_back([0, 3, 4095].map(|core| ChannelKey::from_parts(core, 7, 2).unwrap()));
+        assert_eq!(GroupKey::from_word("s3/grp1.2"), GroupKey::from_parts(3, 1, 2));
         there_and_back([&b""[..], b"hello", b"\0\0\x01\0\0", &[0; 216], &[0xff; 196]].map(Bytes::from));
     }
 
     #[test]
     fn other_words_are_not_read() {
-        for word in ["", "id", "id-1", "id1.0", "id1.1", "id01", "id4294967296", "ch1", "id1.2.3", "idé"] {
+        for word in [
+            "",
+            "id",
+            "id-1",
+            "id1.0",
+            "id1.1",
+            "id01",
+            "id4294967296",
+            "ch1",
+            "id1.2.3",
+            "idé",
+            "s0/id1",
+            "s4096/id1",
+            "s1/ch1",
+            "s1id1",
+            "s/id1",
+            "id16777216",
+        ] {
             assert_eq!(IdKey::from_word(word), None, "{word}");
         }
         for word in ["", "/", "0", "0/1", "00/0", "gg/1", "+1/1", "/65537", "00/-1", "é/4", "0é/4"] {

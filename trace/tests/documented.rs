@@ -44,7 +44,7 @@ fn the_example_is_what_is_recorded() {
     drive.establish(id).unwrap_err();
     drive.set_now(Time(1_000_000_000));
     let _look = drive.settle(8);
-    drive.next_event(channel).unwrap();
+    let _ = drive.next_event(channel).unwrap();
     drop(drive);
     let text = String::from_utf8(memory.texts().swap_remove(0)).unwrap();
     assert!(text == block(&document(), "jsonl"), "the recording is now\n{text}");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use cmid_blocking::{Connection, Listener, Options};
 use cmid_epoll::Epoll;
 use cmid_mio::Mio;
-use cmid_proto::{Acks, CmEvent, Device, Drive, Errno, IdKey, Limits, Pollable, PortSpace};
+use cmid_proto::{Acks, Attaching, CmEvent, Device, Drive, Errno, IdKey, Limits, Pollable, PortSpace};
 use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
 use cmid_trace::{Files, Recording, Trace, replay};
 use tempfile::TempDir;
@@ -67,12 +67,22 @@ fn has(steps: &[String], parts: &[&str]) {
     }
 }
 
+/// A step without the numbers of cores, of which each driver of the process has another one.
+fn unnumbered(step: &str) -> String {
+    let words = step.split(' ').map(|word| match word.split_once('/') {
+        Some((number, key)) if number.trim_start_matches(['[', 's']).parse::<u16>().is_ok() => key,
+        _ => word,
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn epoll() {
     let ((host, there), (_folder, path)) = (host(), place("epoll"));
     let files = Arc::new(Files::at(&path));
     let device = Trace::new(host.device(), files.clone()).unwrap();
-    let mut epoll = Epoll::new(device, cmid_epoll::Config::default()).unwrap();
+    let limits = Limits { core: Some(5), ..Limits::SINGLE };
+    let mut epoll = Epoll::new(device, cmid_epoll::Config { limits, ..Default::default() }).unwrap();
     let (channel, _) = resolve(epoll.drive(), there);
     let end = Instant::now() + SOON;
     while !is_resolved(epoll.drive(), channel) {
@@ -86,7 +96,8 @@ fn epoll() {
     replay(&[so_far], |_, _| {}).unwrap();
     drop(epoll);
     files.check().unwrap();
-    has(&replayed(&path, 1), &["ADDR_RESOLVED of id0", "ADDR_RESOLVED on id0", "ack for id0", "[id0: - -> idle]"]);
+    let told = ["ADDR_RESOLVED of s5/id0", "ADDR_RESOLVED on s5/id0", "ack for s5/id0", "[s5/id0: - -> idle]"];
+    has(&replayed(&path, 1), &told);
 }
 
 #[test]
@@ -95,7 +106,7 @@ fn mio() {
     let mut poll = mio::Poll::new().unwrap();
     let mut events = mio::Events::with_capacity(8);
     let device = Trace::new(host.device(), Arc::new(Files::at(&path))).unwrap();
-    let config = cmid_mio::Config { limits: Limits::SINGLE, tokens: 0..4 };
+    let config = cmid_mio::Config { limits: Limits { core: Some(0), ..Limits::SINGLE }, tokens: 0..4 };
     let mut driver = Mio::new(device, poll.registry(), config).unwrap();
     let (channel, _) = resolve(driver.drive(), there);
     let end = Instant::now() + SOON;
@@ -111,9 +122,9 @@ fn mio() {
     has(&replayed(&path, 1), &["ADDR_RESOLVED of id0", "ADDR_RESOLVED on id0", "ack for id0", "[id0: - -> idle]"]);
 }
 
-fn qp(device: &mut Trace<SimDevice>, id: IdKey) -> Result<Qp, Errno> {
-    let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
-    device.create_qp(id, &pd, &cq, &cq, Caps::default())
+fn qp(device: &mut Trace<SimDevice>, attaching: Attaching<'_>) -> Result<Qp, Errno> {
+    let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 16)?);
+    device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 }
 
 /// A listener hands each connection to a driver of its own, on a device of its own.
@@ -134,6 +145,7 @@ fn blocking() {
     server.join().unwrap();
     drop(connection);
     let steps = replayed(&path, 3);
+    let steps: Vec<_> = steps.iter().map(|step| unnumbered(step)).collect();
     has(
         &steps,
         &["release id1 as release", "adopt release", "CONNECT_REQUEST of id1", "attach_qp id0", "DISCONNECTED"],

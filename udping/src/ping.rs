@@ -27,9 +27,9 @@ where
     let id = station.id()?;
     let deadline = station.drive().within(PATIENCE);
     station.drive().resolve_addr(id, None, address, deadline)?;
-    station.expect(id, CmEvent::AddrResolved)?;
+    let _ = station.expect(id, CmEvent::AddrResolved)?;
     station.drive().resolve_route(id, deadline)?;
-    station.expect(id, CmEvent::RouteResolved)?;
+    let _ = station.expect(id, CmEvent::RouteResolved)?;
     let mut port = station.open_port(id, size)?;
     station.drive().connect(id, ConnParam::default(), &[], deadline)?;
     let Datagram { qp_num, qkey, path } =

@@ -5,7 +5,7 @@ use std::ops::Range;
 use cmid_datapath::{
     Access, Caps, Completion as _, Cq as _, DataPath, GRH_LEN, Mr as _, Pd as _, Qp as _, RECV, To, WcStatus,
 };
-use cmid_proto::{AhAttr, Errno, IdKey};
+use cmid_proto::{AhAttr, Attaching, Errno};
 
 /// How many receives a port has buffers for.
 pub(crate) const SLOTS: usize = 32;
@@ -45,11 +45,12 @@ pub(crate) struct Port<D: DataPath> {
 
 impl<D: DataPath> Port<D> {
     /// A QP on an id, for datagrams of at most `size` bytes.
-    pub(crate) fn open(device: &mut D, id: IdKey, size: usize) -> Result<Self, Errno> {
+    pub(crate) fn open(device: &mut D, attaching: Attaching<'_>, size: usize) -> Result<Self, Errno> {
+        let id = attaching.id();
         let depth = 2 * SLOTS as u32;
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, depth)?;
-        let qp = device.create_qp(id, &pd, &cq, &cq, Caps { max_send_wr: depth, max_recv_wr: depth })?;
+        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr: depth, max_recv_wr: depth })?;
         let mr = pd.register(vec![0; slot(SLOTS, size).end], Access::LOCAL_WRITE)?;
         Ok(Port { qp, cq, mr, pd, size, last: [D::Completion::default(); SLOTS] })
     }

@@ -71,7 +71,8 @@ where
 
     /// A QP on an id, with every receive posted.
     pub(crate) fn open_port(&mut self, id: IdKey, size: usize) -> Result<Port<D>> {
-        let mut port = self.drive().attach_qp(id, |device, id| Port::open(device.deref_mut(), id, size))?;
+        let mut port =
+            self.drive().attach_qp(id, |device, attaching| Port::open(device.deref_mut(), attaching, size))?;
         for slot in 0..SLOTS {
             port.post_recv(slot).with_context(|| format!("posting receive {slot}"))?;
         }

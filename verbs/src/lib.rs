@@ -13,19 +13,24 @@
 //! is valid. What is in flight pins it. Any thread may do it: the calls take as long as pinning pages takes.
 //!
 //! ```no_run
-//! use cmid_proto::{Call, ChannelKey, Device, Errno, IdKey, PortSpace};
-//! use cmid_verbs::{Access, Caps, Verbs};
+//! use cmid_proto::{Attaching, Drive, Errno, Error, IdKey};
+//! use cmid_verbs::{Access, Caps, Qp, Verbs};
+//! use std::net::SocketAddr;
 //!
-//! fn serve(device: &mut Verbs, channel: ChannelKey, id: IdKey) -> Result<(), Errno> {
-//!     device.call(&Call::OpenChannel { channel }, &[])?;
-//!     device.call(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, &[])?;
-//!     device.call(&Call::Bind { id, addr: "10.99.0.1:7471".parse().map_err(|_| Errno::EINVAL)? }, &[])?;
-//!     let pd = device.alloc_pd(id)?; // it has a device now
+//! fn serve(drive: &mut Drive<Verbs>, id: IdKey) -> Result<(), Error> {
+//!     drive.bind(id, SocketAddr::from(([10, 99, 0, 1], 7471)))?;
+//!     drive.attach_qp(id, open).map(drop) // it has a device now
+//! }
+//!
+//! fn open(device: &mut Verbs, attaching: Attaching<'_>) -> Result<Qp, Errno> {
+//!     let id = attaching.id();
+//!     let pd = device.alloc_pd(id)?;
 //!     let memory = pd.register(vec![0; 4096], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
 //!     let cq = device.create_cq(id, 16)?;
 //!     let caps = Caps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
-//!     let mut qp = device.create_qp(id, &pd, &cq, &cq, caps)?;
-//!     qp.post_recv(1, &memory, 0..1024)
+//!     let mut qp = device.create_qp(attaching, &pd, &cq, &cq, caps)?;
+//!     qp.post_recv(1, &memory, 0..1024)?;
+//!     Ok(qp)
 //! }
 //! # let _ = serve;
 //! ```

@@ -2,14 +2,18 @@
 
 use cmid_proto::{ChannelKey, Errno, IdKey};
 
-/// A key of the core, taken apart: its lower half is a small index, its upper half a generation.
+/// A key of the core.
 pub(crate) trait Key: Copy {
     fn bits(self) -> u64;
+    fn slot(self) -> usize;
 }
 
 impl Key for IdKey {
     fn bits(self) -> u64 {
         self.to_bits()
+    }
+    fn slot(self) -> usize {
+        IdKey::slot(self)
     }
 }
 
@@ -17,20 +21,20 @@ impl Key for ChannelKey {
     fn bits(self) -> u64 {
         self.to_bits()
     }
+    fn slot(self) -> usize {
+        ChannelKey::slot(self)
+    }
 }
 
-/// Entries by key, found in constant time; a key of another generation finds nothing.
+/// Entries by key, found in constant time; a key of another generation or of another core finds nothing.
 ///
-/// It trusts that the core numbers its slots densely from 0, as `slab` does: memory is in proportion to the highest
-/// index in use.
+/// It trusts that the core numbers its slots densely from 0: memory is in proportion to the highest slot in use. A key
+/// tells 2^24 of them apart.
 pub(crate) struct Table<T> {
     slots: Vec<Option<(u64, T)>>,
 }
 
 impl<T> Table<T> {
-    /// More slots than any core has; protects against an index that no core made.
-    const MAX: usize = 1 << 24;
-
     pub(crate) const fn new() -> Self {
         Table { slots: Vec::new() }
     }
@@ -38,12 +42,9 @@ impl<T> Table<T> {
     /// Makes sure that [`Table::insert`] with this key will succeed.
     ///
     /// # Errors
-    /// `EINVAL` if the slot is taken or no core would use it, `ENOMEM` if there is no memory for it.
+    /// `EINVAL` if the slot is taken, `ENOMEM` if there is no memory for it.
     pub(crate) fn reserve(&mut self, key: impl Key) -> Result<(), Errno> {
-        let index = index(key);
-        if index >= Self::MAX {
-            return Err(Errno::EINVAL);
-        }
+        let index = key.slot();
         match self.slots.get(index) {
             Some(Some(_)) => Err(Errno::EINVAL),
             Some(None) => Ok(()),
@@ -58,21 +59,21 @@ impl<T> Table<T> {
 
     /// Files an entry in a slot that [`Table::reserve`] made.
     pub(crate) fn insert(&mut self, key: impl Key, value: T) {
-        debug_assert!(matches!(self.slots.get(index(key)), Some(None)));
-        if let Some(slot) = self.slots.get_mut(index(key)) {
+        debug_assert!(matches!(self.slots.get(key.slot()), Some(None)));
+        if let Some(slot) = self.slots.get_mut(key.slot()) {
             *slot = Some((key.bits(), value));
         }
     }
 
     pub(crate) fn get(&self, key: impl Key) -> Option<&T> {
-        match self.slots.get(index(key)) {
+        match self.slots.get(key.slot()) {
             Some(Some((bits, value))) if *bits == key.bits() => Some(value),
             _ => None,
         }
     }
 
     pub(crate) fn get_mut(&mut self, key: impl Key) -> Option<&mut T> {
-        match self.slots.get_mut(index(key)) {
+        match self.slots.get_mut(key.slot()) {
             Some(Some((bits, value))) if *bits == key.bits() => Some(value),
             _ => None,
         }
@@ -80,7 +81,7 @@ impl<T> Table<T> {
 
     pub(crate) fn remove(&mut self, key: impl Key) -> Option<T> {
         self.get(key)?;
-        self.slots[index(key)].take().map(|(_, value)| value)
+        self.slots[key.slot()].take().map(|(_, value)| value)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -88,16 +89,12 @@ impl<T> Table<T> {
     }
 }
 
-fn index(key: impl Key) -> usize {
-    (key.bits() & u64::from(u32::MAX)) as usize
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn key(index: u64, generation: u64) -> IdKey {
-        IdKey::from_bits(generation << 32 | index).unwrap()
+    fn key(slot: u32, generation: u32) -> IdKey {
+        IdKey::from_parts(0, slot, generation).unwrap()
     }
 
     #[test]
@@ -116,7 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_no_core_has_is_refused() {
-        assert_eq!(Table::<()>::new().reserve(key(u64::from(u32::MAX), 1)), Err(Errno::EINVAL));
+    fn a_key_of_another_core_finds_nothing() {
+        let mut table = Table::new();
+        let (own, foreign) = (IdKey::from_parts(1, 3, 1).unwrap(), IdKey::from_parts(2, 3, 1).unwrap());
+        table.reserve(own).unwrap();
+        table.insert(own, 'a');
+        assert_eq!(table.get(foreign), None);
+        assert_eq!(table.get_mut(foreign), None);
+        assert_eq!(table.remove(foreign), None);
+        assert_eq!(table.get(own), Some(&'a'));
     }
 }

@@ -99,7 +99,8 @@ impl<W: Waits<Device = Verbs>> Active<W> {
                 self.memory = Some((device.alloc_pd(id)?, device.create_cq(id, 64)?));
             }
             if let Some((pd, cq)) = &self.memory {
-                let qp = drive.attach_qp(id, |device, id| device.create_qp(id, pd, cq, cq, Caps::default()))?;
+                let qp = drive
+                    .attach_qp(id, |device, attaching| device.create_qp(attaching, pd, cq, cq, Caps::default()))?;
                 self.qps.put(id, qp);
             }
         }

@@ -108,7 +108,7 @@ impl Pinger {
         let cq = device.create_cq(id, arguments.rx_depth + 1)?;
         let mr = pd.register(vec![0; arguments.size], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
         let caps = Caps { max_send_wr: 1, max_recv_wr: arguments.rx_depth, ..Caps::default() };
-        let qp = drive.attach_qp(id, |device, id| device.create_qp(id, &pd, &cq, &cq, caps))?;
+        let qp = drive.attach_qp(id, |device, attaching| device.create_qp(attaching, &pd, &cq, &cq, caps))?;
         let mut pinger = Pinger { qp, cq, mr, arguments, sent: 0, received: 0, posted: 0, pending: RECV };
         pinger.receive()?;
         if arguments.events {

@@ -22,5 +22,5 @@ impl Qps {
 }
 
 fn index(id: IdKey) -> usize {
-    id.to_bits() as u32 as usize
+    id.slot()
 }

@@ -75,7 +75,7 @@ impl<W: Waits<Device = Verbs>> Passive<W> {
             }
             if let Some((pd, cq)) = &self.memory {
                 let caps = Caps { max_send_wr: 64, max_recv_wr: 64, ..Caps::default() };
-                let qp = drive.attach_qp(id, |device, id| device.create_qp(id, pd, cq, cq, caps))?;
+                let qp = drive.attach_qp(id, |device, attaching| device.create_qp(attaching, pd, cq, cq, caps))?;
                 self.qps.put(id, qp);
             }
         }

@@ -14,6 +14,7 @@ mod conformance;
 mod context;
 mod coverage;
 mod datagrams;
+mod deny;
 mod differential;
 mod faults;
 mod fuzz;
@@ -25,6 +26,7 @@ mod kernel_rereg;
 mod lanes;
 mod libclang;
 mod memory;
+mod mutants;
 mod programme;
 mod references;
 mod replay;
@@ -34,6 +36,7 @@ mod sanitize;
 mod softroce;
 mod step;
 mod tables;
+mod tools;
 mod unsafety;
 mod versus;
 mod waits;
@@ -89,6 +92,8 @@ enum Verb {
         /// The trace
         trace: std::path::PathBuf,
     },
+    /// Change the core in one place at a time (cargo-mutants) and see that its tests fail; what has been judged stays judged
+    Mutants(mutants::Arguments),
     /// Run all checks and tests, stopping at the first that fails
     Test {
         /// Leave out what runs in the VM (the summary says so)
@@ -143,6 +148,9 @@ fn main() -> ExitCode {
         }
         Verb::Replay(arguments) => replay::run(&arguments),
         Verb::Coverage => Context::new(Kernel::default()).and_then(|mut context| coverage::run(&mut context)),
+        Verb::Mutants(arguments) => {
+            Context::new(Kernel::default()).and_then(|context| mutants::run(&context, &arguments))
+        }
         Verb::Waits { trace } => waits::check(&trace),
         Verb::Test { no_vm, kernel, slow } => {
             Context::new(kernel).and_then(|context| step::run_all(context, programme(slow), !no_vm))

@@ -3,8 +3,8 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    bench, blocking, checks, cmtime, compile_fail, conformance, coverage, datagrams, differential, faults, hazards,
-    host, interop, kernel_rereg, memory, rows,
+    bench, blocking, checks, cmtime, compile_fail, conformance, coverage, datagrams, deny, differential, faults,
+    hazards, host, interop, kernel_rereg, memory, mutants, rows,
     sanitize::Extent,
     step::{
         On, Step,
@@ -66,6 +66,11 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs,cmid-versus/verbs",
 ]);
 
+/// The tests of `proto/tests/random` in this module of it.
+const fn random(module: &'static str) -> [&'static str; 7] {
+    ["test", "--release", "--package", "cmid-proto", "--test", "random", module]
+}
+
 /// Cheap ones and those that need nothing but Rust come first.
 const STEPS: &[Step] = &[
     Step { name: "format", work: Cargo(&["fmt", "--all", "--check"]) },
@@ -77,6 +82,8 @@ const STEPS: &[Step] = &[
     Step { name: "docs/faults.md", work: Host(faults::check) },
     Step { name: "docs/hazards.md", work: Host(hazards::check) },
     Step { name: "dependencies of cmid-proto", work: Host(checks::proto_dependencies) },
+    Step { name: "licences, bans and sources of dependencies", work: Host(deny::licences) },
+    Step { name: "advisories of dependencies", work: Host(deny::advisories) },
     Step { name: "cmid-mio without rdma-core", work: Host(checks::mio_without_rdma_core) },
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
     Step { name: "the C program that cmid is compared with", work: Host(versus::prepare) },
@@ -119,10 +126,7 @@ const STEPS: &[Step] = &[
         name: "a listener moves between threads",
         work: Guest(On::Asked, 300, "soak", &["listener", "--driver", "mio", "--device", "verbs"]),
     },
-    Step {
-        name: "more peers than the backlog",
-        work: Guest(On::Asked, 300, "soak", &["flood", "--device", "verbs"]),
-    },
+    Step { name: "more peers than the backlog", work: Guest(On::Asked, 300, "soak", &["flood", "--device", "verbs"]) },
     Step {
         name: "the device goes and comes back",
         work: Guest(On::Asked, 300, "soak", &["removal", "--device", "verbs"]),
@@ -155,6 +159,19 @@ const SLOW: &[Step] = &[
     Step { name: "under AddressSanitizer, all of it", work: Sanitize(On::Kernel(Kernel::V6_12), Extent::Full) },
     Step { name: "under AddressSanitizer, quickly", work: Sanitize(On::Kernel(Kernel::V6_1), Extent::Quick) },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
+    Step { name: "mutants of the core", work: Host(mutants::all) },
+    Step {
+        name: "400,000 random programs on a core by itself",
+        work: CargoWith(&[("CMID_RANDOM", "1000000..1400000")], &random("core_alone")),
+    },
+    Step {
+        name: "60,000 random programs on two drives",
+        work: CargoWith(&[("CMID_RANDOM", "1000000..1060000")], &random("two_drives")),
+    },
+    Step {
+        name: "20,000 random programs on memory regions",
+        work: CargoWith(&[("CMID_RANDOM", "1000000..1020000")], &random("regions")),
+    },
     Step { name: "faults on soft-RoCE, with every driver", work: Guests("6.12", faults::at_length) },
     Step {
         name: "2,000 random programs: the simulator and the kernel agree",

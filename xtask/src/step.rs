@@ -131,9 +131,24 @@ pub(crate) enum Outcome {
     Failed(Duration),
     /// Asked to be left out.
     LeftOut,
+    /// This machine does not reach what it needs: [`OutOfReach`].
+    OutOfReach(&'static str),
     /// An earlier step failed.
     NotReached,
 }
+
+/// The error of a step that needs something from outside which this machine does not reach. Such a step is not run, and its
+/// programme goes on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutOfReach(pub(crate) &'static str);
+
+impl fmt::Display for OutOfReach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is out of reach", self.0)
+    }
+}
+
+impl std::error::Error for OutOfReach {}
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -141,6 +156,7 @@ impl fmt::Display for Outcome {
             Outcome::Passed(time) => write!(f, "passed   {:7.1} s", time.as_secs_f32()),
             Outcome::Failed(time) => write!(f, "FAILED   {:7.1} s", time.as_secs_f32()),
             Outcome::LeftOut => f.write_str("NOT RUN (--no-vm)"),
+            Outcome::OutOfReach(what) => write!(f, "NOT RUN ({what} is out of reach)"),
             Outcome::NotReached => f.write_str("NOT RUN"),
         }
     }
@@ -161,9 +177,16 @@ impl Place<'_> {
 
     /// What stands below it; the step's failure gets its name.
     pub(crate) fn conclude(&self, begin: Instant, result: Result<()>) -> (Outcome, Option<Error>) {
-        let outcome = if result.is_ok() { Outcome::Passed(begin.elapsed()) } else { Outcome::Failed(begin.elapsed()) };
+        let outcome = match &result {
+            Ok(()) => Outcome::Passed(begin.elapsed()),
+            Err(error) => match error.downcast_ref() {
+                Some(OutOfReach(what)) => Outcome::OutOfReach(what),
+                None => Outcome::Failed(begin.elapsed()),
+            },
+        };
         println!("<== {}: {outcome}", self.step.name);
-        (outcome, result.with_context(|| format!("the step \"{}\" failed", self.step.name)).err())
+        let failure = result.err().filter(|error| !error.is::<OutOfReach>());
+        (outcome, failure.map(|error| error.context(format!("the step \"{}\" failed", self.step.name))))
     }
 }
 
@@ -242,6 +265,18 @@ mod tests {
         let table = table(&rows);
         assert!(table.contains("a step | host            | passed       1.5 s\n"), "{table}");
         assert!(table.contains("b      | VM, kernel 6.12 | NOT RUN (--no-vm)\n"), "{table}");
+    }
+
+    #[test]
+    fn a_step_whose_needs_are_out_of_reach_is_not_run_and_no_failure() {
+        let step = Step { name: "a", work: Work::Host(|_| Ok(())) };
+        let place = Place { number: 1, of: 1, step: &step };
+        let (outcome, failure) = place.conclude(Instant::now(), Err(OutOfReach("the database").into()));
+        assert_eq!(outcome.to_string(), "NOT RUN (the database is out of reach)");
+        assert!(failure.is_none());
+        let (outcome, failure) = place.conclude(Instant::now(), Err(anyhow::anyhow!("wrong")));
+        assert!(matches!(outcome, Outcome::Failed(_)));
+        assert_eq!(failure.unwrap().to_string(), "the step \"a\" failed");
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl<L: Lab> Bench<'_, L> {
     }
 
     fn end(&mut self, who: Who, id: IdKey, pd: &PdOf<L>) -> Check<EndOf<L>> {
-        let qp = self.side(who).drive().attach_qp(id, |device, id| device.make_qp(id, pd))?;
+        let qp = self.side(who).drive().attach_qp(id, |device, attaching| device.make_qp(attaching, pd))?;
         Ok(End { who, id, qp })
     }
 

@@ -1,5 +1,6 @@
 //! What a bench waits for: events, their absence, states.
 
+use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use cmid_proto::{ChannelKey, CmEvent, Event, EventKind, IdKey, State};
@@ -8,9 +9,20 @@ use super::{Bench, SOON, Who};
 use crate::failure::{ensure, same};
 use crate::{Check, Failure, Lab};
 
+/// An event that nothing is owed for any more.
+#[derive(Debug)]
+pub struct Acked(pub Event);
+
+impl Deref for Acked {
+    type Target = Event;
+    fn deref(&self) -> &Event {
+        &self.0
+    }
+}
+
 impl<L: Lab> Bench<'_, L> {
     /// The next event of a side's channel is this one. Acked, where acks are explicit.
-    pub fn expect(&mut self, who: Who, id: IdKey, kind: CmEvent, status: i32, len: usize) -> Check<Event> {
+    pub fn expect(&mut self, who: Who, id: IdKey, kind: CmEvent, status: i32, len: usize) -> Check<Acked> {
         let channel = self.side(who).channel;
         self.expect_on(who, channel, id, kind, status, len)
     }
@@ -24,21 +36,21 @@ impl<L: Lab> Bench<'_, L> {
         kind: CmEvent,
         status: i32,
         len: usize,
-    ) -> Check<Event> {
+    ) -> Check<Acked> {
         let mut event = self.next(who, on, &kind)?;
         let seen = (event.id, event.kind, event.status, event.private_data.len());
         same(self.side(who).name, seen, (id, EventKind::Cm(kind), status, len))?;
         self.ack(who, &mut event)?;
-        Ok(event)
+        Ok(Acked(event))
     }
 
     /// The next event of a side's channel is of this kind, with status 0, on whichever id.
-    pub fn expect_any(&mut self, who: Who, kind: CmEvent) -> Check<Event> {
+    pub fn expect_any(&mut self, who: Who, kind: CmEvent) -> Check<Acked> {
         let channel = self.side(who).channel;
         let mut event = self.next(who, channel, &kind)?;
         same(self.side(who).name, (event.kind, event.status), (EventKind::Cm(kind), 0))?;
         self.ack(who, &mut event)?;
-        Ok(event)
+        Ok(Acked(event))
     }
 
     /// The next event of a channel, not acked.

@@ -14,6 +14,7 @@ use crate::{Check, Failure, Lab, Net, QpState, Subject, TestDevice, TestQp};
 
 pub use data::End;
 pub(crate) use data::{MrOf, PdOf, remote};
+pub use expect::Acked;
 
 /// How long an expected event may take. Emulated kernels are slow; what is measured is order, not time.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
@@ -72,9 +73,9 @@ impl<S: Subject> Side<S> {
     /// # Errors
     /// What the core or the device says.
     pub fn attach_qp(&mut self, id: IdKey) -> Result<(), Error> {
-        let qp = self.drive().attach_qp(id, |device, id| {
+        let qp = self.drive().attach_qp(id, |device, attaching| {
             let pd = device.make_pd(id)?;
-            device.make_qp(id, &pd)
+            device.make_qp(attaching, &pd)
         })?;
         self.qps.push((id, qp));
         Ok(())

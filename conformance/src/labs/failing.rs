@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cmid_proto::{
-    Around, Call, ChannelKey, Device, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, RawEvent, State, Time,
+    Around, Attaching, Call, ChannelKey, Device, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, RawEvent, State,
+    Time,
 };
 use cmid_sim::SimDevice;
 
@@ -162,8 +163,8 @@ impl<D: TestDevice> TestDevice for Failing<D> {
         self.device.make_pd(id)
     }
 
-    fn make_qp(&mut self, id: IdKey, pd: &D::Pd) -> Result<D::Qp, Errno> {
-        self.device.make_qp(id, pd)
+    fn make_qp(&mut self, attaching: Attaching<'_>, pd: &D::Pd) -> Result<D::Qp, Errno> {
+        self.device.make_qp(attaching, pd)
     }
 
     fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {

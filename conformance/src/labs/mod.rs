@@ -28,17 +28,6 @@ fn fresh() -> (u16, u32) {
     (PORT.fetch_add(10, Ordering::Relaxed), QP_NUM.fetch_add(0x100, Ordering::Relaxed))
 }
 
-/// What malloc has given out and not got back, in every arena, whoever asked: Rust or C.
-fn heap() -> u64 {
-    use malloc_info::info::{SystemType, TotalType};
-    let Ok(info) = malloc_info::malloc_info() else { return 0 };
-    let system = info.system.iter().filter(|part| part.r#type == SystemType::Current).map(|part| part.size);
-    let total = |wanted: TotalType| info.total.iter().filter(move |part| part.r#type == wanted).map(|part| part.size);
-    let given = system.chain(total(TotalType::Mmap)).sum::<usize>();
-    let free = total(TotalType::Fast).chain(total(TotalType::Rest)).sum::<usize>();
-    given.saturating_sub(free) as u64
-}
-
 /// The network of the project's VM; the simulated one has the same addresses.
 fn net() -> Net {
     Net {

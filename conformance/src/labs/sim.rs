@@ -7,7 +7,7 @@ use std::time::Duration;
 use cmid_proto::Errno;
 use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, SimDevice};
 
-use super::{Devices, fresh, heap, net};
+use super::{Devices, fresh, net};
 use crate::{Check, Disturbance, Failure, Lab, Make, MemoryFault, Net, Rereg};
 
 /// A simulated host with two addresses, as a kernel with one device has them.
@@ -89,7 +89,7 @@ impl<S: Make<SimDevice>> Lab for SimLab<S> {
     }
 
     fn heap(&self) -> u64 {
-        heap()
+        cmid_heap::allocated()
     }
 
     fn can(&self, what: Disturbance) -> bool {

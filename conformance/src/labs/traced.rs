@@ -6,7 +6,7 @@ use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cmid_proto::{Core, Drive, Errno, IdKey, Pollable};
+use cmid_proto::{Attaching, Core, Drive, Errno, IdKey, Pollable};
 use cmid_trace::{Reel, Trace};
 
 use crate::{Check, Disturbance, Failure, Lab, Make, MemoryFault, Net, Rereg, Subject, TestDevice};
@@ -158,8 +158,8 @@ impl<D: TestDevice> TestDevice for Trace<D> {
         D::make_pd(self, id)
     }
 
-    fn make_qp(&mut self, id: IdKey, pd: &D::Pd) -> Result<D::Qp, Errno> {
-        D::make_qp(self, id, pd)
+    fn make_qp(&mut self, attaching: Attaching<'_>, pd: &D::Pd) -> Result<D::Qp, Errno> {
+        D::make_qp(self, attaching, pd)
     }
 
     fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Child;
 use std::time::Duration;
 
-use super::{Devices, fresh, guest, heap, net};
+use super::{Devices, fresh, guest, net};
 use crate::{Check, Disturbance, Failure, Lab, Make, Net, Rereg};
 
 /// librdmacm on the kernel of the project's VM (soft-RoCE on a dummy interface with two addresses).
@@ -78,7 +78,7 @@ impl<S: Make<cmid_verbs::Verbs>> Lab for VerbsLab<S> {
     }
 
     fn heap(&self) -> u64 {
-        heap()
+        cmid_heap::allocated()
     }
 
     fn can(&self, what: Disturbance) -> bool {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, CmEvent, Errno, EventKind, Progress, State, Time};
+use cmid_proto::{Acks, Call, CmEvent, Device, Errno, EventKind, PortSpace, Progress, State, Time};
 
 use crate::bench::{Who, pdl};
-use crate::failure::same;
-use crate::{Bench, Check, Failure, Lab};
+use crate::failure::{ensure, fails, same};
+use crate::{Bench, Check, Failure, Lab, TestDevice};
 
 /// An id of the client with ROUTE_RESOLVED delivered and not acked.
 fn owing<L: Lab>(b: &mut Bench<'_, L>) -> Check<(cmid_proto::IdKey, cmid_proto::Receipt)> {
@@ -56,7 +56,7 @@ pub(super) fn row_52_migrate_waits_for_acks_and_nobody_waits<L: Lab>(b: &mut Ben
     same("migrate", progress, Progress::WhenAcked)?;
     let param = b.param();
     let busy = b.client.drive().connect(id, param, &[], Time::NEVER);
-    crate::failure::fails("connect meanwhile", busy, Errno::EBUSY)?;
+    fails("connect meanwhile", busy, Errno::EBUSY)?;
     b.quiet(Who::Client)?;
     b.client.drive().ack(receipt)?;
     let event = b.next(Who::Client, new, &EventKind::Migrated)?;
@@ -99,4 +99,63 @@ pub(super) fn deadlines_end_what_waits_for_acks<L: Lab>(b: &mut Bench<'_, L>) ->
     same("destroy", (event.kind, event.status), (EventKind::Destroyed, -Errno::ETIMEDOUT.0))?;
     b.client.drive().ack(receipt)?;
     same("destroy", b.client.drive().destroy(id, Time::NEVER)?, Progress::Done)
+}
+
+pub(super) fn a_driver_refuses_keys_and_receipts_of_another<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let (id, receipt) = owing(b)?;
+    let (listener, channel, address) = (b.listen()?, b.client.channel, b.address);
+    same("slots", (id.slot(), id.generation()), (listener.slot(), listener.generation()))?;
+    let numbers = [b.client.drive().core().number(), b.server.drive().core().number()];
+    ensure(numbers[0] != numbers[1], || format!("both drivers have the number {}", numbers[0]))?;
+
+    let server = b.server.drive();
+    fails("bind", server.bind(id, address), Errno::ENOENT)?;
+    fails("migrate", server.migrate(id, None, Time::NEVER), Errno::ENOENT)?;
+    fails("destroy", server.destroy(id, Time::NEVER), Errno::ENOENT)?;
+    fails("create", server.create_id(Some(channel), PortSpace::Tcp), Errno::EBADF)?;
+    fails("migrate to", server.migrate(listener, Some(channel), Time::NEVER), Errno::EBADF)?;
+    fails("close", server.close_channel(channel), Errno::EBADF)?;
+    same("its address", server.device().local_addr(id), Err(Errno::ENOENT))?;
+    same("a PD on it", server.device_mut().make_pd(id).map(drop), Err(Errno::ENOENT))?;
+    same("a bare call", b.server.bare(&Call::Listen { id, backlog: 1 }, &[]), Err(Errno::ENOENT))?;
+    same("a bare close", b.server.bare(&Call::CloseChannel { channel }, &[]), Err(Errno::EBADF))?;
+
+    let server = b.server.drive();
+    let refused = server.ack(receipt).err().ok_or_else(|| Failure("it took a receipt of another driver".into()))?;
+    same("listener", server.core().state(listener), Some(State::Listening))?;
+    same("owed", b.client.drive().core().owed(id), 1)?;
+    b.client.drive().ack(refused.receipt)?;
+    b.destroy(Who::Client, id)?;
+    b.destroy(Who::Server, listener)
+}
+
+pub(super) fn a_lost_receipt_does_not_make_an_id_immortal<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let (connected, lost) = owing(b)?;
+    let (waiting, lost_too) = owing(b)?;
+    same("destroy", b.client.drive().destroy(waiting, Time::NEVER)?, Progress::WhenAcked)?;
+    let owing: Vec<_> = b.client.drive().core().ids_with_owed_acks().collect();
+    same("ids that owe acks", owing, vec![(connected, 1), (waiting, 1)])?;
+
+    // A listener that owes the ack of a request, and its peer is told when that goes.
+    let listener = b.listen()?;
+    b.connect(connected, &[])?;
+    let channel = b.server.channel;
+    let event = b.next(Who::Server, channel, &CmEvent::ConnectRequest)?;
+    let (server, of_listener) = (event.id, event.receipt.ok_or_else(|| Failure("no receipt".into()))?);
+    same("destroy of the listener", b.server.drive().destroy(listener, Time::NEVER)?, Progress::WhenAcked)?;
+    b.server.drive().destroy_now(listener)?;
+    b.destroy(Who::Server, server)?;
+    same("ids of the server", b.server.drive().core().ids(), 0)?;
+    b.expect(Who::Client, connected, CmEvent::Rejected, 28, pdl::REJECTED)?;
+
+    b.client.drive().destroy_now(connected)?;
+    b.client.drive().destroy_now(waiting)?;
+    same("ids of the client", b.client.drive().core().ids(), 0)?;
+    b.quiet(Who::Client)?;
+    for (who, receipt) in [(Who::Client, lost), (Who::Client, lost_too), (Who::Server, of_listener)] {
+        let owner = receipt.owner();
+        let refused = b.side(who).drive().ack(receipt).err().map(|refused| refused.receipt.owner());
+        same("a receipt that comes too late is given back", refused, Some(owner))?;
+    }
+    Ok(())
 }

@@ -269,6 +269,8 @@ list! {
         acks::row_52_migrate_waits_for_acks_and_nobody_waits [52],
         acks::row_58_a_child_whose_request_is_not_acked [58],
         acks::deadlines_end_what_waits_for_acks [],
+        acks::a_driver_refuses_keys_and_receipts_of_another [],
+        acks::a_lost_receipt_does_not_make_an_id_immortal [],
         groups::row_75_leaving_waits_for_acks_and_nobody_waits [75],
     }
     OnDelivery Slow {

@@ -71,7 +71,8 @@ fn bare(verb: Verb, id: IdKey, here: SocketAddr, there: SocketAddr, param: cmid_
         | Verb::SetEce
         | Verb::Migrate
         | Verb::Release
-        | Verb::Destroy => None,
+        | Verb::Destroy
+        | Verb::DestroyNow => None,
     }
 }
 

@@ -126,10 +126,10 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         let id = s.b.listen().and_then(|_| s.b.resolved())?;
         let pd = s.b.pd(Who::Client)?;
         let drive = s.b.client.drive();
-        let made = with_free(0, || drive.attach_qp(id, |device, id| device.make_qp(id, &pd)))?;
+        let made = with_free(0, || drive.attach_qp(id, |device, attaching| device.make_qp(attaching, &pd)))?;
         let made = s.tries("create_cq and create_qp", made).is_some();
         if !made {
-            let made = s.b.client.drive().attach_qp(id, |device, id| device.make_qp(id, &pd));
+            let made = s.b.client.drive().attach_qp(id, |device, attaching| device.make_qp(attaching, &pd));
             s.tries("with descriptors again: create_cq and create_qp", made);
         }
         Ok(())

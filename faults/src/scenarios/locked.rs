@@ -77,7 +77,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
             let pd = b.pd(Who::Client)?;
             let hold = registers(&pd, HALF).map_err(Failure)?;
             let none = registers(&pd, HALF).is_err();
-            let made = b.client.drive().attach_qp(id, |device, id| device.make_qp(id, &pd));
+            let made = b.client.drive().attach_qp(id, |device, attaching| device.make_qp(attaching, &pd));
             let words = made.as_ref().map_or_else(in_words, |_| "ok".to_owned());
             drop(made);
             hold.deregister().map_err(|(_, error)| error)?;

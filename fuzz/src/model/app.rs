@@ -59,7 +59,13 @@ impl Host {
             return;
         }
         say(|| format!("asks {request:?} of {id} until {deadline:?}: {:?}", self.core.state(id)));
-        let verb = request.verb();
+        let verb = match request.verb() {
+            Verb::DestroyNow => {
+                self.void.extend(self.held.extract_if(.., |held| held.owner == id));
+                Verb::Destroy
+            }
+            verb => verb,
+        };
         let group = match request {
             Request::Join { addr, .. } => self.core.group_at(id, addr),
             Request::Leave { group } => Some(group),
@@ -141,6 +147,12 @@ impl Host {
     }
 
     pub(crate) fn ack(&mut self, at: usize) -> bool {
+        if let Some(Held { receipt, owner, .. }) = self.void.pop() {
+            let before = self.core.clone();
+            let refused = self.core.ack(receipt).expect_err("nothing is owed any more");
+            assert_eq!(refused.receipt.owner(), owner, "another receipt is given back");
+            assert!(self.core == before, "a receipt of {owner} was refused and something changed");
+        }
         if self.held.is_empty() {
             return false;
         }

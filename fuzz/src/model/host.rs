@@ -36,6 +36,8 @@ pub(crate) struct Host {
     /// What the application has asked of each id last.
     pub(crate) asked: BTreeMap<IdKey, (Request<'static>, Time)>,
     pub(crate) held: Vec<Held>,
+    /// Receipts of ids that were destroyed without them.
+    pub(crate) void: Vec<Held>,
     /// Calls to be made, in order.
     queue: VecDeque<(Token, Call)>,
     /// Calls that were made and whose outcomes the core has not heard.
@@ -65,6 +67,7 @@ impl Host {
             open: Vec::new(),
             asked: BTreeMap::new(),
             held: Vec::new(),
+            void: Vec::new(),
             queue: VecDeque::new(),
             made: Vec::new(),
             opening: BTreeMap::new(),
@@ -243,9 +246,7 @@ impl Host {
         }
         let Some(channel) = self.core.poll_readable() else { return false };
         let wanted = self.core.wants_event(channel);
-        let is_of_it = |call: &Call| {
-            matches!(call, Call::OpenChannel { channel: of } | Call::CloseChannel { channel: of } if *of == channel)
-        };
+        let is_of_it = |call: &Call| matches!(call, Call::OpenChannel { channel: of } | Call::CloseChannel { channel: of } if *of == channel);
         if self.files.contains_key(&channel) && !self.outstanding().any(is_of_it) {
             assert_eq!(wanted.is_some(), self.has_room(channel), "{channel} with {:?}", self.ledger);
         }
@@ -358,11 +359,12 @@ impl Host {
         self.look();
     }
 
-    /// A migration has ended that took no call: of a listener, whose events may only have changed their order.
+    /// A migration has ended that took no call: of a listener, whose events may only have changed their order. It has failed
+    /// if the channel could not be opened meanwhile.
     pub(crate) fn moved_without_device(&mut self, id: IdKey) {
-        if let Some((Request::Migrate { to }, _)) = self.asked.get(&id)
-            && to.is_some()
-            && *to == self.ledger.homes.get(&id).copied()
+        if let Some((Request::Migrate { to: Some(to) }, _)) = self.asked.get(&id)
+            && self.open.contains(to)
+            && Some(to) == self.ledger.homes.get(&id)
         {
             self.ledger.requeue(id);
         }

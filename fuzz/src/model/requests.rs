@@ -1,6 +1,6 @@
 //! What was asked for: every request ends once, and none outlives its deadline.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use cmid_proto::{Core, Errno, GroupKey, IdKey, State, Time, Verb};
 
@@ -22,10 +22,6 @@ pub(crate) struct Requests {
     called: BTreeMap<IdKey, Verb>,
     /// It waits for acks and ends by event.
     waiting: Vec<(IdKey, Verb)>,
-    /// Overtaken by a destroy: may end, need not. What waited for acks ends by event, the rest by the call of it that is
-    /// under way.
-    overtaken: BTreeSet<(IdKey, Verb)>,
-    overtaken_calls: BTreeSet<IdKey>,
     deadlines: Vec<Deadline>,
     /// What an accepted request has replaced, should the device refuse it.
     replaced: BTreeMap<IdKey, Deadline>,
@@ -60,7 +56,7 @@ impl Requests {
         let Deadline { id, verb, .. } = asked;
         let asked = Deadline { sync: core.sync_open(id) == Some(verb), ..asked };
         if verb == Verb::Destroy {
-            self.overtake(id);
+            self.end_all(id);
         }
         let waits = core.waits_for_acks(id, verb) && !called;
         let ends_at_once = matches!(verb, Verb::AttachQp | Verb::DetachQp | Verb::GetRequest);
@@ -91,9 +87,9 @@ impl Requests {
         }
     }
 
-    fn overtake(&mut self, id: IdKey) {
-        self.overtaken_calls.extend(self.called.remove(&id).map(|_| id));
-        self.overtaken.extend(self.waiting.iter().filter(|(of, _)| *of == id));
+    /// A destroy ends all other requests of its id: no end of them may follow.
+    fn end_all(&mut self, id: IdKey) {
+        self.called.remove(&id);
         self.waiting.retain(|(of, _)| *of != id);
         self.forget(|deadline| deadline.id == id);
     }
@@ -106,18 +102,16 @@ impl Requests {
                 self.deadlines.extend(self.replaced.remove(&id));
             }
             self.replaced.remove(&id);
-        } else if core.state(id).is_some() || !self.take_waiting(id, Verb::Destroy) {
-            // A destroy that overtook it has given up.
-            assert!(self.overtaken_calls.remove(&id), "something on {id} has ended twice");
+        } else {
+            // A destroy ends with the creation that it overtook, if that fails.
+            let ended = core.state(id).is_none() && self.take_waiting(id, Verb::Destroy);
+            assert!(ended, "something on {id} has ended twice");
         }
     }
 
     /// The core says so by event.
     pub(crate) fn ended_by_event(&mut self, id: IdKey, verb: Verb) {
-        assert!(
-            self.take_waiting(id, verb) || self.overtaken.remove(&(id, verb)),
-            "{verb} on {id} has ended twice, or was never asked for"
-        );
+        assert!(self.take_waiting(id, verb), "{verb} on {id} has ended twice, or was never asked for");
     }
 
     fn take_waiting(&mut self, id: IdKey, verb: Verb) -> bool {
@@ -149,8 +143,6 @@ impl Requests {
     /// Drops what is over by itself. Ids that are gone leave nothing open.
     pub(crate) fn follow(&mut self, core: &Core) {
         self.deadlines.retain(|deadline| is_pending(core, deadline));
-        self.overtaken.retain(|(id, _)| core.state(*id).is_some());
-        self.overtaken_calls.retain(|id| core.state(*id).is_some());
         self.passed.retain(|deadline| core.state(deadline.id).is_some_and(|state| state != State::Destroying));
         if let Some((id, verb)) = self.called.iter().find(|(id, _)| core.state(**id).is_none()) {
             panic!("{id} is gone and its {verb} has not ended");

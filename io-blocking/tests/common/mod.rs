@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmid_blocking::{Blocking, Canceller, Connection, Incoming, Listener, Options};
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Errno, Event, IdKey, Limits, PortSpace, Time};
+use cmid_proto::{Acks, Attaching, ChannelKey, CmEvent, ConnParam, Errno, Event, Limits, PortSpace, Time};
 use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
 
 /// Longer than anything here takes, also on a busy machine.
@@ -26,9 +26,9 @@ pub(crate) fn server() -> SocketAddr {
     "10.0.0.2:7471".parse().unwrap()
 }
 
-pub(crate) fn qp(device: &mut SimDevice, id: IdKey) -> Result<Qp, Errno> {
-    let (pd, cq) = (device.alloc_pd(id)?, device.create_cq(id, 16)?);
-    device.create_qp(id, &pd, &cq, &cq, Caps::default())
+pub(crate) fn qp(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<Qp, Errno> {
+    let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 16)?);
+    device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 }
 
 /// One side of a connection and its QP.

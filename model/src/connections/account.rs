@@ -27,8 +27,6 @@ pub(super) struct Account {
     expected: Vec<Expected>,
     /// Requests that have not ended.
     open: Vec<Asked>,
-    /// Requests that a destroy overtook: they may end, but need not.
-    overtaken: Vec<Asked>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,19 +38,13 @@ struct Expected {
 
 impl Account {
     pub(super) fn new(id: IdKey, role: Role, known: bool) -> Self {
-        Account { id, role, known, owed: 0, expected: Vec::new(), open: Vec::new(), overtaken: Vec::new() }
+        Account { id, role, known, owed: 0, expected: Vec::new(), open: Vec::new() }
     }
 
     pub(super) fn begin(&mut self, asked: Asked) {
         if asked == Asked::Destroy {
-            for overtaken in self.open.drain(..) {
-                // Of each kind at most one was under way; of one that only waited nothing is told any more.
-                if !self.overtaken.contains(&overtaken) {
-                    self.overtaken.push(overtaken);
-                }
-            }
-            self.overtaken.sort_unstable();
-            // What is undelivered goes with the id.
+            // All other requests end with it, and what is undelivered goes with the id.
+            self.open.clear();
             self.expected.clear();
         }
         self.open.push(asked);
@@ -62,14 +54,13 @@ impl Account {
     pub(super) fn end(&mut self, asked: Asked, gone: bool) -> Result<(), Law> {
         let ended = take(&mut self.open, asked)
             // A destroy ends with the creation that it overtook, if that fails.
-            || (gone && take(&mut self.open, Asked::Destroy))
-            || take(&mut self.overtaken, asked);
+            || (gone && take(&mut self.open, Asked::Destroy));
         if ended { Ok(()) } else { Err(Law::EndsTwice) }
     }
 
     /// The request that ended with a call.
     pub(super) fn asked_by(&self, call: &Call) -> Asked {
-        let has = |asked| self.open.contains(&asked) || self.overtaken.contains(&asked);
+        let has = |asked| self.open.contains(&asked);
         let opens = matches!(call, Call::OpenChannel { .. });
         if matches!(call, Call::CreateId { .. }) || (opens && has(Asked::Create)) {
             Asked::Create
@@ -81,11 +72,6 @@ impl Account {
             // Also a listen, which opens a channel and moves the id there.
             Asked::Call
         }
-    }
-
-    /// A destroy has failed. It was called for when nothing else was under way.
-    pub(super) fn lives_on(&mut self) {
-        self.overtaken.clear();
     }
 
     pub(super) fn has_open(&self) -> bool {

@@ -42,6 +42,15 @@ impl World {
                 }
                 Asked::Migrate
             }
+            Request::DestroyNow => {
+                let lost = core::mem::take(&mut self.account(id)?.owed);
+                seen.note_if(lost > 0, Witness::DestroyedWithoutAcks);
+                let before = self.core.clone();
+                if self.core.ack(mint::receipt(id)).is_ok() || self.core != before {
+                    return Err(Law::TakesVoidReceipt);
+                }
+                Asked::Destroy
+            }
             Request::Destroy => {
                 seen.note_if(listens, Witness::RequestsDiscarded);
                 seen.note_if(moving, Witness::DestroyOvertookMove);

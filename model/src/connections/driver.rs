@@ -51,9 +51,6 @@ impl World {
         seen.note_if(outcome == Err(Errno::EFAULT), Witness::MovedAllTheSame);
         seen.note_if(failed && matches!(call, Call::Destroy { .. }), Witness::NotDestroyed);
         let told = self.core.handle_outcome(token, outcome);
-        if let (true, Call::Destroy { id }) = (failed, call) {
-            self.account(id)?.lives_on();
-        }
         match told {
             Ok(Some(Ended { about: About::Id(id), .. })) => {
                 let gone = self.core.state(id).is_none();

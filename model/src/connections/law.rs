@@ -7,8 +7,11 @@ pub enum Law {
     Panics,
     /// It took a faithful device's word for a fault.
     Faults,
-    /// A migration or destruction was called for while the application owed an ack of that id.
+    /// A migration or destruction was called for while the application owed an ack of that id, and had not given it up
+    /// (`destroy_now`).
     CallsWhileAcksAreOwed,
+    /// A receipt counted that was given up.
+    TakesVoidReceipt,
     /// Two calls about one id were under way.
     TwoCalls,
     /// The device does not have what a call named, or has it elsewhere.

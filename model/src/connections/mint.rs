@@ -28,7 +28,7 @@ pub(super) fn receipt(id: IdKey) -> Receipt {
 impl Mint {
     /// Creates ids, and destroys those that are not the one, until it is.
     fn new(id: IdKey) -> Mint {
-        let mut core = Core::new(Limits::LARGE);
+        let mut core = Core::new(Limits { core: Some(id.core()), ..Limits::LARGE });
         let channel = core.open_channel(Acks::Explicit).expect("an empty core has room");
         well(&mut core);
         loop {
@@ -38,7 +38,7 @@ impl Mint {
                 return Mint { core, channel, id };
             }
             // Same slot, an earlier tenant.
-            if fresh.to_bits() as u32 == id.to_bits() as u32 {
+            if fresh.slot() == id.slot() {
                 core.submit(Time::ZERO, fresh, Request::Destroy, Time::NEVER).expect("it lives");
                 well(&mut core);
             }

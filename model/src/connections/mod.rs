@@ -38,6 +38,8 @@ witnesses! { Connections;
     NotMoved,
     /// A destroy waited for acks, and ended by event.
     DestroyedAfterAcks,
+    /// An id was destroyed although it owed acks.
+    DestroyedWithoutAcks,
     /// A destroy overtook a migration.
     DestroyOvertookMove,
     /// A destroy failed, and the id lives on.

@@ -50,6 +50,8 @@ pub struct Scene {
     pub removal: bool,
     /// Whether requests may have deadlines, which pass at any time.
     pub deadlines: bool,
+    /// Whether receipts may be lost: an id that owes acks may be destroyed without them.
+    pub lost: bool,
     /// Whether an id may be moved to the channel that it is on.
     pub in_place: bool,
     /// What must turn up in it: else it proves less than it seems to.
@@ -63,7 +65,7 @@ impl Scene {
         about: "",
         roles: &[],
         channels: &[Acks::Explicit, Acks::Explicit],
-        limits: Limits { ids: 4, channels: 4, events: 16, groups: 0, ..Limits::SINGLE },
+        limits: Limits { ids: 4, channels: 4, events: 16, groups: 0, core: Some(1), ..Limits::SINGLE },
         events: 2,
         events_in_all: 2,
         still: &[],
@@ -74,6 +76,7 @@ impl Scene {
         slow_calls: false,
         removal: false,
         deadlines: false,
+        lost: false,
         in_place: false,
         shows: &[],
     };
@@ -94,6 +97,8 @@ impl Scene {
             all.extend(self.sync.then_some(Request::Migrate { to: None }));
         }
         all.push(Request::Destroy);
+        // Where nothing is owed it is the same.
+        all.extend((self.lost && core.owed(id) > 0).then_some(Request::DestroyNow));
         all
     }
 

@@ -35,8 +35,9 @@ pub const MOVERS_SLOW: Scene = Scene {
 /// One id to which everything happens.
 pub const MOVER_TROUBLE: Scene = Scene {
     name: "mover-trouble",
-    about: "1 id x 2 channels x 2 events; slow and failing calls, device removal, synchronous mode, moves in place",
+    about: "1 id x 2 channels x 2 events; slow and failing calls, device removal, synchronous mode, moves in place, lost receipts",
     roles: &[Role::Mover],
+    lost: true,
     slow_calls: true,
     failures: true,
     in_place: true,
@@ -52,6 +53,7 @@ pub const MOVER_TROUBLE: Scene = Scene {
         Witness::MovedAllTheSame,
         Witness::MovedAfterAcks,
         Witness::DestroyedAfterAcks,
+        Witness::DestroyedWithoutAcks,
     ],
     ..MOVERS
 };

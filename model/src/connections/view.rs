@@ -12,7 +12,7 @@ use core::hash::{Hash, Hasher};
 use cmid_proto::Core;
 
 /// Every u64 below is the number of a token, or a counter.
-pub(super) const NAMES: u64 = 1 << 32;
+pub(super) const NAMES: u64 = 1 << 28;
 /// Tags of events begin here. No status, backlog or time-out of the worlds lies in the range, which has room for long paths.
 pub(super) const TAGS: core::ops::Range<i32> = 1_000_000..2_000_000;
 

@@ -327,12 +327,11 @@ impl World {
             let mut copy = region.clone();
             let nothing = copy.reregister(Change::default(), Policy::default(), Traffic::Quiet).is_err();
             let rights = Change::default().to_access(Access::LOCAL_WRITE);
-            // Traffic counts as long as there is a device; so do the states in which a call is under way.
-            let pinned = self.removed
-                || (copy.deregister(Traffic::InFlight).is_err()
-                    && copy.reregister(rights, Policy::default(), Traffic::InFlight).is_err());
+            // Traffic counts in every state, also when the device is gone.
+            let pinned = copy.deregister(Traffic::InFlight).is_err()
+                && copy.reregister(rights, Policy::default(), Traffic::InFlight).is_err();
             seen.note(Witness::Refused);
-            nothing && pinned && (self.removed || copy == *region)
+            nothing && pinned && copy == *region
         })
     }
 

@@ -1,5 +1,6 @@
 //! The loop that all drivers share, and a method per request. A driver adds only the waiting.
 
+mod attach;
 mod requests;
 mod step;
 
@@ -8,7 +9,7 @@ use core::time::Duration;
 
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{Error, Failure, Fault, Refused};
+use crate::error::{Error, Failure, Fault, NotAcked, Refused};
 use crate::event::{Event, Receipt};
 use crate::key::{About, ChannelKey, IdKey};
 use crate::limits::Limits;
@@ -17,6 +18,7 @@ use crate::request::Request;
 use crate::state::State;
 use crate::time::Time;
 
+pub use attach::Attaching;
 pub use step::{Heard, Step};
 
 /// How many faults are kept for [`Drive::next_fault`]; the core's counter counts on.
@@ -158,11 +160,15 @@ impl<D: Device> Drive<D> {
     /// The application is done with an event; a migration, destruction or leave that waited for it is carried out.
     ///
     /// # Errors
-    /// Refused for a receipt of another driver.
-    pub fn ack(&mut self, receipt: Receipt) -> Result<(), Error> {
+    /// [`NotAcked`] with the receipt again, if it is of another driver or its id is gone. Nothing has changed.
+    pub fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
         let (owner, group) = (receipt.owner(), receipt.group());
         let result = self.core.ack(receipt);
-        self.tell(Step::Ack { owner, group, result });
+        self.tell(Step::Ack {
+            owner,
+            group,
+            result: result.as_ref().map_or_else(|refused| Err(refused.into()), |()| Ok(())),
+        });
         result?;
         self.make_calls();
         Ok(())

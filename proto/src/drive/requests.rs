@@ -88,35 +88,6 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::Listen { backlog }, Time::NEVER).map(drop)
     }
 
-    /// Puts a QP on an id: `create` makes it with the device's data path, which the core does not know.
-    ///
-    /// # Errors
-    /// Refused in a wrong state, without a device, or if there is one; failed with what `create` failed with.
-    pub fn attach_qp<Q>(
-        &mut self,
-        id: IdKey,
-        create: impl FnOnce(&mut D, IdKey) -> Result<Q, Errno>,
-    ) -> Result<Q, Error> {
-        self.core.would_refuse(self.now, id, &Request::AttachQp, Time::NEVER)?;
-        let qp = create(&mut self.device, id).map_err(|errno| self.data_failure("create_qp", id, errno))?;
-        self.submit(id, Request::AttachQp, Time::NEVER)?;
-        Ok(qp)
-    }
-
-    /// Takes the QP off an id: `destroy` does so in the device's data path.
-    ///
-    /// # Errors
-    /// Refused if there is none; failed with what `destroy` failed with.
-    pub fn detach_qp(
-        &mut self,
-        id: IdKey,
-        destroy: impl FnOnce(&mut D, IdKey) -> Result<(), Errno>,
-    ) -> Result<(), Error> {
-        self.core.would_refuse(self.now, id, &Request::DetachQp, Time::NEVER)?;
-        destroy(&mut self.device, id).map_err(|errno| self.data_failure("destroy_qp", id, errno))?;
-        Ok(self.submit(id, Request::DetachQp, Time::NEVER)?)
-    }
-
     /// Sends a connection request; ESTABLISHED (with a QP on the id), CONNECT_RESPONSE (without), REJECTED, UNREACHABLE
     /// or CONNECT_ERROR follows (rdma_connect(3)).
     ///
@@ -266,6 +237,16 @@ impl<D: Device> Drive<D> {
     /// Refused for an id that is gone or going; failed with the device's errno.
     pub fn destroy(&mut self, id: IdKey, deadline: Time) -> Result<Progress, Error> {
         self.request(id, Request::Destroy, deadline)
+    }
+
+    /// Destroys an id without the acks that are owed for it: one whose receipts are lost, as
+    /// [`Core::ids_with_owed_acks`](crate::Core::ids_with_owed_acks) shows. A destroy that waits for acks ends by it. Receipts
+    /// of the id that come later are refused.
+    ///
+    /// # Errors
+    /// Refused for an id that is gone; failed with the device's errno.
+    pub fn destroy_now(&mut self, id: IdKey) -> Result<(), Error> {
+        self.request(id, Request::DestroyNow, Time::NEVER).map(drop)
     }
 
     /// Takes an id in synchronous mode out of this driver, to be adopted by another one, also on another thread.

@@ -186,11 +186,13 @@ impl Core {
     /// A channel is gone, or never came to be.
     pub(super) fn remove_channel(&mut self, key: ChannelKey) {
         self.discard_left(key);
-        let Some(gone) = self.channels.remove(key) else { return };
-        if gone.readable {
+        let Some((readable, parked)) = self.channels.remove(key).map(|gone| (gone.readable, gone.parked)) else {
+            return;
+        };
+        if readable {
             self.readable.retain(|&waiting| waiting != key);
         }
-        if gone.parked {
+        if parked {
             self.parked.retain(|&waiting| waiting != key);
         }
     }

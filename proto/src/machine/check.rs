@@ -33,7 +33,7 @@ impl Core {
         let joining = group.phase == GroupPhase::Joining;
         assert!(group.deadline == Time::NEVER || (joining && !group.leaving), "{key} has a deadline for nothing");
         assert!(!joining || !matches!(id.state, State::Removed | State::Destroying), "{key} will never be answered");
-        let held_up = group.owed > 0 || id.doing != Doing::Nothing || id.state == State::Destroying;
+        let held_up = group.owed > 0 || id.doing != Doing::Nothing;
         assert!(!group.leaving || held_up, "{key} is to be left and nothing holds it up");
         let undelivered = self.mail.owned(&id.mail).any(|letter| self.mail.get(letter).group == Some(key));
         assert!(!group.leaving || !undelivered, "{key} is to be left and has undelivered events");
@@ -52,11 +52,19 @@ impl Core {
         assert_eq!(id.call.is_some(), calls, "{key}: its call while {:?}", id.doing);
         assert!(id.doing != Doing::Queued || self.children.contains(&key), "{key} waits for its turn and gets none");
         self.check_listener(key, id);
+        let ends_unreported = !matches!(id.doing, Doing::Nothing | Doing::Queued | Doing::Destroy);
+        assert!(!id.orphaned || ends_unreported, "{key}: a destroy has ended {:?}", id.doing);
+        assert!(
+            id.orphaned || id.state != State::Destroying || !ends_unreported,
+            "{key} is destroyed and {:?} is to be reported",
+            id.doing
+        );
         assert!(id.call_data.is_none() || id.call.is_some(), "{key}: the private data of a call that is over");
         assert!(
             id.owed == 0 || !(id.is_moving() || id.doing == Doing::Destroy),
             "{key} is moved or destroyed while acks are owed"
         );
+        assert!(!id.waived || id.owed == 0, "{key} owes acks that were given up");
         assert!(
             id.deadline == Time::NEVER
                 || table::operation(id.state).is_some()

@@ -1,7 +1,7 @@
 //! Events out, and the acks that come back.
 
 use super::Core;
-use crate::error::Refused;
+use crate::error::NotAcked;
 use crate::event::{CmEvent, Event, EventKind, Receipt};
 use crate::id::Id;
 use crate::key::ChannelKey;
@@ -26,7 +26,7 @@ impl Core {
         match self.ids.get_mut(key) {
             Some(owner) if owner.is_moving() => return None,
             Some(owner) => {
-                if is_owed {
+                if is_owed && !owner.waived {
                     owner.owed += 1;
                     receipt = Some(Receipt { owner: key, group });
                     if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
@@ -61,11 +61,11 @@ impl Core {
     /// last ack of its id goes on, or a leave that waited for the last one of its group.
     ///
     /// # Errors
-    /// [`Refused::NothingOwed`] for a receipt of another core.
+    /// [`NotAcked`] with the receipt again, if it is of another core or its id is gone. Nothing has changed.
     #[inline]
-    pub fn ack(&mut self, receipt: Receipt) -> Result<(), Refused> {
+    pub fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
         let Some(owner) = self.ids.get_mut(receipt.owner).filter(|id| id.owed > 0) else {
-            return Err(Refused::NothingOwed);
+            return Err(NotAcked { receipt });
         };
         owner.owed -= 1;
         if receipt.group.is_some() || owner.is_held_up() {
@@ -112,6 +112,11 @@ impl Core {
             id.requests -= u16::from(is_request);
             self.mail.disown(&mut id.mail, letter);
         }
+    }
+
+    /// Whether an event of this kind of an id is undelivered.
+    pub(super) fn has_undelivered(&self, id: &Id, kind: EventKind) -> bool {
+        self.mail.owned(&id.mail).any(|letter| self.mail.get(letter).kind == kind)
     }
 
     /// The first undelivered event of an id that is of this kind.

@@ -1,4 +1,5 @@
-//! Destruction: at once, or when the application's last ack is in. It never waits for anything else.
+//! Destruction: at once, or when the application's last ack is in. It never waits for anything else, and with
+//! [`Request::DestroyNow`](crate::Request::DestroyNow) for nothing.
 
 use super::{Core, Ended};
 use crate::device::{Call, Outcome};
@@ -12,7 +13,8 @@ use crate::state::State;
 use crate::time::Time;
 
 impl Core {
-    /// Every other request of the id ends with it: nothing more is told of them.
+    /// Every other request of the id ends with it: nothing more is told of them, not even if this destroy gives up at its
+    /// deadline.
     pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time, mourner: Mourner) {
         self.end_all(key, mourner);
         let Some(id) = self.ids.get_mut(key) else { return };
@@ -35,9 +37,28 @@ impl Core {
         self.discard_mail(key);
         self.set_state(key, State::Destroying);
         self.stop_quiescing(key);
+        self.end_leaves(key);
         if let Some(id) = self.ids.get_mut(key) {
+            id.orphaned = !matches!(id.doing, Doing::Nothing | Doing::Queued);
             id.mourner = mourner;
         }
+    }
+
+    /// The same without the acks that are owed; a destroy that waits for them ends by it, and nothing more is told of that.
+    pub(super) fn begin_destroy_now(&mut self, key: IdKey, deadline: Time) {
+        let Some(id) = self.ids.get_mut(key) else { return };
+        (id.owed, id.waived) = (0, true);
+        // A deadline is the older destroy's.
+        let was_waiting = id.state == State::Destroying;
+        let mut at = id.groups;
+        while let Some(group) = at.and_then(|group| self.groups.get_mut(group)) {
+            group.owed = 0;
+            at = group.next;
+        }
+        if was_waiting {
+            self.set_deadline(key, Time::NEVER);
+        }
+        self.begin_destroy(key, deadline, Mourner::Caller);
     }
 
     /// The last ack is in, or the call that was under way has returned.
@@ -74,7 +95,6 @@ impl Core {
                 if let Some(id) = self.ids.get_mut(key) {
                     id.mourner = Mourner::Caller;
                 }
-                self.resume(key);
                 if mourner == Mourner::Channel {
                     self.post(Stored::made(key, EventKind::Destroyed, errno.as_status()), home);
                     return Ok(None);

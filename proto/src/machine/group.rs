@@ -11,7 +11,6 @@ use crate::id::{Doing, Group, GroupPhase, Waiting};
 use crate::key::{GroupKey, IdKey};
 use crate::mail::Stored;
 use crate::request::{Request, Verb};
-use crate::state::State;
 use crate::time::Time;
 
 impl Core {
@@ -136,12 +135,23 @@ impl Core {
 
     /// Acks have come in, or the id's call has returned: leaves that waited for either go on, one at a time.
     pub(super) fn continue_leave(&mut self, key: IdKey) {
-        let idle = self.ids.get(key).is_some_and(|id| id.doing == Doing::Nothing && id.state != State::Destroying);
+        let idle = self.ids.get(key).is_some_and(|id| id.doing == Doing::Nothing);
         let ready = self.find_group(key, |group| group.leaving && group.owed == 0);
         if let Some(group) = ready
             && idle
         {
             self.call_leave(key, group, true);
+        }
+    }
+
+    /// A destroy ends the leaves that wait for acks: if it gives up or fails, these memberships can be left again.
+    pub(super) fn end_leaves(&mut self, key: IdKey) {
+        let Some(id) = self.ids.get(key) else { return };
+        let (doing, mut at) = (id.doing, id.groups);
+        while let Some(group) = at {
+            let Some(record) = self.groups.get_mut(group) else { return };
+            record.leaving &= matches!(doing, Doing::Leave { group: leaves, .. } if leaves == group);
+            at = record.next;
         }
     }
 
@@ -164,7 +174,7 @@ impl Core {
             return Some(outcome.map_err(|errno| self.failure(key, Verb::Leave, errno)));
         }
         if let Some(id) = self.ids.get(key)
-            && id.state != State::Destroying
+            && !id.orphaned
         {
             let (home, status) = (id.home, outcome.map_or_else(Errno::as_status, |()| 0));
             self.post(Stored { group: Some(group), ..Stored::made(key, EventKind::Left, status) }, home);
@@ -225,13 +235,13 @@ impl Core {
 
     fn forget_group(&mut self, key: IdKey, group: GroupKey) {
         self.discard_group_mail(key, group);
-        let Some(gone) = self.groups.remove(group) else { return };
+        let Some(next) = self.groups.remove(group).map(|gone| gone.next) else { return };
         let before = self.find_group(key, |record| record.next == Some(group));
         match before.and_then(|before| self.groups.get_mut(before)) {
-            Some(before) => before.next = gone.next,
+            Some(before) => before.next = next,
             None => {
                 if let Some(id) = self.ids.get_mut(key) {
-                    id.groups = gone.next;
+                    id.groups = next;
                 }
             }
         }

@@ -71,7 +71,7 @@ impl Core {
         if outcome.is_ok() {
             self.now_open(line);
         }
-        let Some(id) = self.ids.get(key).filter(|id| id.state != State::Destroying) else {
+        let Some(id) = self.ids.get(key).filter(|id| !id.orphaned) else {
             self.leave_channel(line);
             return None;
         };
@@ -198,11 +198,16 @@ impl Core {
     /// Moves the id of an undelivered request to where it is to be delivered; if the application owes acks for it, with the
     /// last of them.
     pub(super) fn settle(&mut self, child: IdKey) {
+        if matches!(self.state(child), Some(State::Requested | State::Asked)) {
+            self.move_home(child);
+        }
+    }
+
+    fn move_home(&mut self, child: IdKey) {
         if let Some(id) = self.ids.get(child)
             && id.line != id.home
             && id.doing == Doing::Nothing
             && id.owed == 0
-            && matches!(id.state, State::Requested | State::Asked)
         {
             let (from, to) = (id.line, id.home);
             self.join_channel(to);
@@ -216,9 +221,9 @@ impl Core {
             if outcome.is_ok() {
                 self.place(child, home, to);
             }
-            // Its listener may have moved on meanwhile.
-            if home != to {
-                self.settle(child);
+            // Its listener may have moved on meanwhile, and a destroy of the child may have given up.
+            if home != to && self.state(child) != Some(State::Destroying) {
+                self.move_home(child);
             }
         }
         self.leave_channel(to);

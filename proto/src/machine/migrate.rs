@@ -9,14 +9,13 @@ use crate::id::{Doing, Id, Quiesce, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::mail::{Letter, Stored};
 use crate::request::{Acks, Verb};
-use crate::state::State;
 use crate::time::Time;
 
 impl Core {
     /// Whether a migration has ended of which the application does not know. One that would wait for acks is refused until
     /// it does: with a deadline each, they would fill the core with events that no limit counts.
     pub(super) fn has_untold_end(&self, id: &Id) -> bool {
-        self.mail.owned(&id.mail).any(|letter| self.mail.get(letter).kind == EventKind::Migrated)
+        self.has_undelivered(id, EventKind::Migrated)
     }
 
     pub(super) fn begin_migrate(&mut self, key: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<(), Refused> {
@@ -91,12 +90,12 @@ impl Core {
         outcome: Outcome,
     ) -> Option<Result<(), Failure>> {
         let id = self.ids.get(key)?;
-        let (from, state) = (id.line, id.state);
+        let (from, state, orphaned) = (id.line, id.state, id.orphaned);
         match outcome {
             Ok(()) => {
                 self.now_open(to);
                 // A destroy overtook the migration: the channel that was opened for it goes again.
-                if state == State::Destroying {
+                if orphaned {
                     self.leave_channel(to);
                     return None;
                 }
@@ -189,8 +188,7 @@ impl Core {
         let Some(id) = self.ids.get_mut(key) else { return };
         let from = id.home;
         let first = id.mail.head();
-        // Of an id that is being destroyed nothing else is told.
-        if by_event && id.state != State::Destroying {
+        if by_event && !id.orphaned {
             let letter = self.mail.store(Stored::made(key, EventKind::Migrated, 0));
             self.mail.own_first(&mut id.mail, letter);
             if let Some(channel) = self.channels.get_mut(home) {
@@ -216,7 +214,7 @@ impl Core {
 
     pub(super) fn tell_migrated(&mut self, key: IdKey, result: Result<(), Errno>) {
         if let Some(id) = self.ids.get(key)
-            && id.state != State::Destroying
+            && !id.orphaned
         {
             let (home, status) = (id.home, result.map_or_else(Errno::as_status, |()| 0));
             self.post(Stored::made(key, EventKind::Migrated, status), home);

@@ -24,7 +24,7 @@ use crate::device::Call;
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::event::Event;
-use crate::id::{Channel, Doing, Group, Id, Waiting, foreign_end};
+use crate::id::{Channel, Doing, Group, Id, Waiting};
 use crate::key::{About, ChannelKey, GroupKey, IdKey, Token};
 use crate::limits::Limits;
 use crate::mail::{Enclosed, Mail};
@@ -88,12 +88,14 @@ impl Core {
     /// A core with no ids and no channels.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
+        let limits = limits.clamped();
+        let number = limits.core.unwrap_or(0);
         Core {
             limits,
             // One more than the limit: the key for a request that no listener of the channel can bring.
-            ids: Arena::new(limits.ids.saturating_add(1)),
-            channels: Arena::new(limits.channels),
-            groups: Arena::new(limits.groups),
+            ids: Arena::new(limits.ids.saturating_add(1), number),
+            channels: Arena::new(limits.channels, number),
+            groups: Arena::new(limits.groups, number),
             mail: Mail::default(),
             calls: VecDeque::new(),
             readable: VecDeque::new(),
@@ -104,6 +106,12 @@ impl Core {
             counters: Counters::default(),
             news: 0,
         }
+    }
+
+    /// The number that this core's keys carry.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.limits.core.unwrap_or(0)
     }
 
     /// The state of an id; `None` once it is gone.
@@ -164,6 +172,12 @@ impl Core {
     #[must_use]
     pub fn owed(&self, id: IdKey) -> u32 {
         self.ids.get(id).map_or(0, |id| id.owed)
+    }
+
+    /// The ids for which acks are owed, and how many. One whose receipts are lost is never moved or destroyed, but by
+    /// [`Request::DestroyNow`](crate::Request::DestroyNow). It looks through all ids.
+    pub fn ids_with_owed_acks(&self) -> impl Iterator<Item = (IdKey, u32)> + '_ {
+        self.ids.iter().filter(|(_, id)| id.owed > 0).map(|(key, id)| (key, id.owed))
     }
 
     /// Whether a channel is there.
@@ -234,11 +248,7 @@ impl Core {
             Waiting::Without { timed_out: false } => Some(Ok(())),
             Waiting::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
             Waiting::Ended(verb, letter) | Waiting::Posted(verb, letter) => {
-                let event = self.to_event(self.mail.get(letter));
-                Some(match event.cm().and_then(|cm| foreign_end(verb, cm)) {
-                    Some(errno) => Err(errno),
-                    None => event.result(),
-                })
+                Some(self.to_event(self.mail.get(letter)).result_of(verb))
             }
         }
     }
@@ -372,7 +382,7 @@ impl Core {
 
     /// Whether one more id keeps the limit.
     fn has_room(&self) -> bool {
-        self.ids.len() < self.limits.ids as usize
+        self.ids.len() < self.limits.ids as usize && self.ids.next_key().is_some()
     }
 
     fn token(&mut self, about: About) -> Token {

@@ -3,8 +3,8 @@
 use super::{Core, Ended};
 use crate::device::{Call, Outcome};
 use crate::error::{Failure, Fault};
-use crate::event::CmEvent;
-use crate::id::{Doing, Id, Phase, Waiting};
+use crate::event::{CmEvent, EventKind};
+use crate::id::{Doing, Id, Mourner, Phase, Waiting};
 use crate::key::{About, ChannelKey, IdKey, Token};
 use crate::request::{Service, Verb};
 use crate::state::State;
@@ -61,9 +61,8 @@ impl Core {
         id.call = None;
         self.mail.discard(id.call_data.take());
         let doing = core::mem::replace(&mut id.doing, Doing::Nothing);
-        // A destroy was asked for while the call was under way: nobody asks for the call's own end any more.
-        let (home, mourner) = (id.home, id.mourner);
-        let orphaned = id.state == State::Destroying && !matches!(doing, Doing::Destroy);
+        let orphaned = id.orphaned;
+        let destroy = if orphaned { self.overtaking_destroy(key) } else { None };
         let ended = match doing {
             Doing::Nothing | Doing::Queued => return Err(Fault::NoSuchCall { token }),
             Doing::OpenToCreate => self.opened_to_create(key, outcome),
@@ -85,17 +84,34 @@ impl Core {
             Doing::Answer => None,
             Doing::Destroy => return self.destroyed(key, outcome),
         };
-        self.resume(key);
         if orphaned {
-            self.continue_destroy(key);
-            // An id that could not be created is gone without a call.
-            return Ok(if self.ids.contains(key) { None } else { self.tell_gone(key, home, mourner) });
+            return Ok(self.orphan_ended(key, destroy));
         }
+        self.resume(key);
         Ok(ended.map(|result| Ended { about: About::Id(key), result }))
     }
 
+    /// Where the end of the destroy goes that has ended a request whose call is under way, if it is not delivered yet.
+    fn overtaking_destroy(&self, key: IdKey) -> Option<(ChannelKey, Mourner)> {
+        let id = self.ids.get(key)?;
+        let gave_up = id.state != State::Destroying;
+        let mourner = if gave_up { Mourner::Channel } else { id.mourner };
+        (!gave_up || self.has_undelivered(id, EventKind::Destroyed)).then_some((id.home, mourner))
+    }
+
+    /// A call has returned whose request a destroy had ended: the destroy goes on, unless it has given up meanwhile.
+    fn orphan_ended(&mut self, key: IdKey, destroy: Option<(ChannelKey, Mourner)>) -> Option<Ended> {
+        let Some(id) = self.ids.get_mut(key) else {
+            // An id that could not be created is gone without a call.
+            return destroy.and_then(|(home, mourner)| self.tell_gone(key, home, mourner));
+        };
+        id.orphaned = id.doing != Doing::Nothing;
+        self.continue_destroy(key);
+        None
+    }
+
     /// Nothing is done for the id any more, perhaps: what was held up by it goes on.
-    pub(super) fn resume(&mut self, key: IdKey) {
+    fn resume(&mut self, key: IdKey) {
         if self.ids.get(key).is_some_and(|id| id.answer_due || id.groups.is_some() || id.quiesce.is_some()) {
             self.continue_teardown(key);
             self.continue_leave(key);
@@ -141,12 +157,15 @@ impl Core {
                 if let Some(id) = self.ids.get_mut(key) {
                     id.has_device |= bound;
                     id.listens |= verb == Verb::Listen;
+                    id.number_sent |= verb == Verb::Accept;
                 }
                 if verb == Verb::Disconnect {
                     self.disconnect_at_once(key);
                 }
                 Ok(())
             }
+            // The id is as the destroy has left it.
+            Err(_) if self.ids.get(key).is_none_or(|id| id.orphaned) => Ok(()),
             Err(_) if verb == Verb::Teardown && self.is_past_recall(key) => Ok(()),
             Err(errno) => {
                 let service = self.ids.get(key).map_or(Service::Connected, |id| id.port_space.service());
@@ -174,7 +193,7 @@ impl Core {
     /// more. If the peer's DISCONNECTED is still to be taken it is this request's event.
     fn disconnect_at_once(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
-        if !id.sync || id.waiting != Waiting::Never {
+        if !id.sync || id.orphaned || id.waiting != Waiting::Never {
             return;
         }
         let (home, at) = (id.home, self.first_of(id, CmEvent::Disconnected));

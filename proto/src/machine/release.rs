@@ -72,7 +72,7 @@ impl Core {
         let deadline = self.ids.get(key).map_or(Time::NEVER, |id| id.deadline);
         self.set_deadline(key, Time::NEVER);
         self.remove_channel(home);
-        match self.ids.remove(key) {
+        match self.ids.remove(key).cloned() {
             Some(id) => Ok((Released(Box::new(Parts { id: Id { deadline, waiting, ..id }, mail, ended })), home)),
             None => Err(Refused::NoSuchId { id: key, request: Verb::Release }),
         }
@@ -98,6 +98,8 @@ impl Core {
         let fresh = Id {
             home,
             line: home,
+            // The old receipts are of the old key.
+            waived: false,
             mail: Thread::EMPTY,
             deadline: Time::NEVER,
             armed: Armed::NOT,

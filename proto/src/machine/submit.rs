@@ -45,7 +45,8 @@ impl Core {
     /// - `AttachQp`, `DetachQp`, `GetRequest`, and the migration of a listener, make no call: on return they are done, or
     ///   a `GetRequest` is begun.
     /// - What [waits for acks](Core::waits_for_acks) ends by event instead.
-    /// - A destroy ends all other requests of its id; nothing more need be told of them.
+    /// - A destroy ends all other requests of its id: nothing more is told of them, not even if it gives up at its deadline.
+    ///   An id that has not been created by then is gone if that fails. A leave that waited for acks is not made.
     ///
     /// # Errors
     /// [`Refused`]: nothing has changed.
@@ -55,6 +56,10 @@ impl Core {
         let (call, private_data): (Call, &[u8]) = match request {
             Request::Destroy => {
                 self.begin_destroy(key, deadline, Mourner::Caller);
+                return Ok(());
+            }
+            Request::DestroyNow => {
+                self.begin_destroy_now(key, deadline);
                 return Ok(());
             }
             Request::Migrate { to } => return self.begin_migrate(key, to, deadline),
@@ -118,8 +123,10 @@ impl Core {
         let id = self.get(key, verb)?;
         let refused = |why| self.refusal(key, verb, why);
         let next = table::ask(id.state, verb, id.port_space.service()).map_err(refused)?;
-        if verb == Verb::Destroy {
-            return Ok(next);
+        if matches!(verb, Verb::Destroy | Verb::DestroyNow) {
+            // One that waits for no ack cannot be hastened.
+            let is_late = id.state == State::Destroying && id.owed == 0;
+            return if is_late { Err(refused(Why::Busy(Verb::Destroy))) } else { Ok(next) };
         }
         // What is open in synchronous mode stays so while the id moves, and a notify is for an open accept.
         let open = id.waits_for().filter(|_| !matches!(verb, Verb::Migrate | Verb::Notify)).map(Why::Busy);

@@ -80,8 +80,6 @@ impl Core {
             Stored::made(key, EventKind::DeadlinePassed(verb), 0)
         };
         self.set_state(key, next);
-        // A destroy that gives up holds nothing up any more.
-        self.resume(key);
         self.tell_expired(key, stored, open);
     }
 

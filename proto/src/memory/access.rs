@@ -34,6 +34,21 @@ bitflags::bitflags! {
 }
 
 impl Access {
+    /// What a registration needs for a window with these rights to be bound to it (`rxe_check_bind_mw`, `mlx5_bind_mw`): a peer
+    /// that writes through a window writes to memory that this side must be able to write to.
+    #[must_use]
+    pub const fn needed_to_bind(self) -> Access {
+        let written = self.intersects(Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC));
+        if written { Access::MW_BIND.union(Access::LOCAL_WRITE) } else { Access::MW_BIND }
+    }
+
+    /// Whether peers may write to memory with these rights, themselves or through a window.
+    #[must_use]
+    pub const fn lets_peers_write(self) -> bool {
+        self.intersects(Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC))
+            || self.contains(Access::REMOTE_WRITE.needed_to_bind())
+    }
+
     /// The rule of `ib_check_mr_access`: what a peer may write, this side must be able to write.
     pub(crate) const fn check(self) -> Result<(), Why> {
         if self.intersects(Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC)) && !self.contains(Access::LOCAL_WRITE) {

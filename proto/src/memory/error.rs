@@ -51,7 +51,8 @@ pub enum Why {
     /// The device has been removed.
     #[error("its device is gone")]
     DeviceGone,
-    /// Work requests that name it have not completed. They would fail.
+    /// The completions of work requests that name it have not been polled. The work requests would fail, and some devices
+    /// write to the memory when the completion is polled.
     #[error("work requests that name it are in flight")]
     InFlight,
     /// A re-registration with other memory has failed, and the device may know that memory. It is kept until the MR is

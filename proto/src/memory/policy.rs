@@ -2,7 +2,8 @@
 
 use crate::memory::Provider;
 
-/// Whether work requests name the MR that have been posted and have not completed, on a QP that is still there.
+/// Whether work requests in flight name the MR: from the post until the completion is polled, or until the QP is destroyed and
+/// none of its completions is left in its CQs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Traffic {
     /// None.

@@ -72,8 +72,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     ///
     /// # Errors
     /// [`Why::NothingToChange`], [`Why::Empty`], [`Why::OtherDevice`], [`Why::RemoteWithoutLocalWrite`]; [`Why::InDoubt`] for
-    /// other memory; [`Why::InFlight`] if there is traffic and the device is there; and what the [table](table::MR) says. The
-    /// change comes back.
+    /// other memory; [`Why::InFlight`] if there is traffic; and what the [table](table::MR) says. The change comes back.
     pub fn reregister(
         &mut self,
         change: Change<P, B>,
@@ -84,7 +83,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             .asked(Input::Reregister)
             .and_then(|next| self.old.as_ref().map_or(Ok(()), |old| change.check(&old.pd)).map(|()| next))
             .and_then(|next| self.sure(&change).map(|()| next))
-            .and_then(|next| self.quiet(traffic).map(|()| next));
+            .and_then(|next| Self::quiet(traffic).map(|()| next));
         match next {
             Ok(next) => {
                 self.change = change;
@@ -99,9 +98,9 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// To be deregistered: the call is to be made.
     ///
     /// # Errors
-    /// [`Why::InFlight`] if there is traffic and the device is there; and what the [table](table::MR) says.
+    /// [`Why::InFlight`] if there is traffic, also when the device is gone; and what the [table](table::MR) says.
     pub fn deregister(&mut self, traffic: Traffic) -> Result<(), Refused> {
-        let next = self.asked(Input::Deregister).and_then(|next| self.quiet(traffic).map(|()| next));
+        let next = self.asked(Input::Deregister).and_then(|next| Self::quiet(traffic).map(|()| next));
         let next = next.map_err(|why| self.refused(Verb::Deregister, why))?;
         self.set_state(next);
         Ok(())
@@ -206,6 +205,13 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.valid().map(|registration| registration.access)
     }
 
+    /// The PD and the keys that work requests in flight may name: those of the registration that is valid, or was the last to
+    /// be valid. Unlike [`Region::keys`] it stays after a removal of the device, where work requests may be in flight still.
+    #[must_use]
+    pub fn named(&self) -> Option<(&P, Keys)> {
+        self.old.as_ref().map(|old| (&old.pd, old.keys))
+    }
+
     /// The buffer of the valid registration. Where none is valid, that of the last one that was; `None` before the first, and
     /// when the region is gone.
     #[must_use]
@@ -230,11 +236,12 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
         self.change.access.or(old).unwrap_or(Access::empty())
     }
 
-    /// Traffic pins an MR, as long as there is a device.
-    const fn quiet(&self, traffic: Traffic) -> Result<(), Why> {
+    /// Traffic pins an MR, also after the removal of its device: some providers copy received data to the memory when the
+    /// completion is polled, and check no key (`mlx5_copy_to_recv_wqe`).
+    const fn quiet(traffic: Traffic) -> Result<(), Why> {
         match traffic {
-            Traffic::InFlight if !self.removed => Err(Why::InFlight),
-            Traffic::InFlight | Traffic::Quiet => Ok(()),
+            Traffic::InFlight => Err(Why::InFlight),
+            Traffic::Quiet => Ok(()),
         }
     }
 

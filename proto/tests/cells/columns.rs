@@ -8,8 +8,12 @@ use cmid_proto::State::{
 use cmid_proto::table::{self, Ask, Fact, Tell};
 use cmid_proto::{State, Verb, Why};
 
+use crate::kinds::{asks, tells};
+
 /// Some states, and what is so in them.
 type In<T> = (&'static [State], T);
+type Requests = [[Ask; Verb::COUNT]; State::COUNT];
+type Events = [[Tell; Fact::COUNT]; State::COUNT];
 /// Where it goes: to a state, or stays (`None`).
 type Goes = Vec<In<Option<State>>>;
 
@@ -21,7 +25,10 @@ const LOOKUPS: [State; 3] = [Asking, Asked, Answered];
 
 /// Where a request goes; where it is refused, and why; why it is refused everywhere else.
 fn request(verb: Verb) -> (Goes, Vec<In<Why>>, Why) {
-    use Why::{AlreadySent, Breaks, IsConnected, IsOver, NoDevice, NotConnected, NotForDatagrams, Stalls, WrongState};
+    use Why::{
+        AlreadySent, Breaks, IsConnected, IsOver, NoDevice, NotConnected, NotForDatagrams, NumberSent, Stalls,
+        WrongState,
+    };
     /// One's own request or answer is under way.
     const OPEN: &[State] = &[Connecting, Accepting];
     match verb {
@@ -30,8 +37,9 @@ fn request(verb: Verb) -> (Goes, Vec<In<Why>>, Why) {
         Verb::ResolveRoute => (vec![(&[AddrResolved], Some(RouteResolving))], vec![(&[Idle], NoDevice)], WrongState),
         Verb::Listen => (vec![(&[Idle, Bound], Some(Listening))], vec![], WrongState),
         Verb::AttachQp => {
-            let until_connected = [(&EARLY[..], None), (&[Connecting, Responded, Requested], None), (&LOOKUPS, None)];
-            (until_connected.to_vec(), vec![(&[Idle], NoDevice)], WrongState)
+            let before_connecting = [(&EARLY[..], None), (&[Requested], None), (&LOOKUPS, None)];
+            let sent = (&[Connecting, Responded, Accepting, Connected][..], NumberSent);
+            (before_connecting.to_vec(), vec![(&[Idle], NoDevice), sent], WrongState)
         }
         Verb::DetachQp => (vec![(all_but(OPEN), None)], vec![], WrongState),
         // By the service: see below.
@@ -74,6 +82,7 @@ fn request(verb: Verb) -> (Goes, Vec<In<Why>>, Why) {
         }
         Verb::Migrate | Verb::Release => (vec![(all_but(&[Destroying]), None)], vec![], WrongState),
         Verb::Destroy => (vec![(all_but(&[Destroying]), Some(Destroying))], vec![], WrongState),
+        Verb::DestroyNow => (vec![(all_but(&[]), Some(Destroying))], vec![], WrongState),
     }
 }
 
@@ -87,12 +96,13 @@ fn find<T: Copy>(places: &[In<T>], state: State) -> Option<T> {
     found.first().map(|(_, what)| *what)
 }
 
-#[test]
-fn the_table_of_requests_is_what_its_columns_say() {
+/// The table of requests as its columns say it.
+fn requests() -> Requests {
+    let mut stated = table::REQUESTS;
     for verb in Verb::ALL {
         let (goes, refused, otherwise) = request(verb);
         for state in State::ALL {
-            let expected = match (find(&goes, state), find(&refused, state)) {
+            stated[state.index()][verb.index()] = match (find(&goes, state), find(&refused, state)) {
                 (Some(next), None) => Ask::Go(next.unwrap_or(state)),
                 (None, Some(why)) => Ask::Refuse(why),
                 (None, None) if (state, verb) == (RouteResolved, Verb::Connect) => {
@@ -103,9 +113,9 @@ fn the_table_of_requests_is_what_its_columns_say() {
                 (None, None) => Ask::Refuse(otherwise),
                 (Some(_), Some(_)) => panic!("{verb} while {state} goes and is refused"),
             };
-            assert_eq!(table::REQUESTS[state.index()][verb.index()], expected, "{verb} while {state}");
         }
     }
+    stated
 }
 
 /// Where an event goes; where it is late. Everywhere else the device cannot mean it.
@@ -192,12 +202,13 @@ fn event(fact: Fact) -> (Goes, Vec<In<()>>) {
     }
 }
 
-#[test]
-fn the_table_of_events_is_what_its_columns_say() {
+/// The table of events as its columns say it.
+fn events() -> Events {
+    let mut stated = table::EVENTS;
     for fact in Fact::ALL {
         let (goes, late) = event(fact);
         for state in State::ALL {
-            let expected = match (find(&goes, state), find(&late, state)) {
+            stated[state.index()][fact.index()] = match (find(&goes, state), find(&late, state)) {
                 (Some(next), None) => Tell::Go(next.unwrap_or(state)),
                 (None, Some(())) => Tell::Late,
                 // Nothing more is told of these.
@@ -205,7 +216,68 @@ fn the_table_of_events_is_what_its_columns_say() {
                 (None, None) => Tell::Fault,
                 (Some(_), Some(())) => panic!("{fact} while {state} goes and is late"),
             };
-            assert_eq!(table::tell(state, fact), expected, "{fact} while {state}");
         }
     }
+    stated
+}
+
+/// The cells in which a table is not what its columns say.
+fn differences<C: PartialEq, F: Copy, const WIDTH: usize, const HEIGHT: usize>(
+    table: &[[C; WIDTH]; HEIGHT],
+    stated: &[[C; WIDTH]; HEIGHT],
+    columns: [F; WIDTH],
+) -> Vec<(State, F)> {
+    let rows = State::ALL.into_iter().zip(table.iter().zip(stated)).filter(|(_, (row, stated))| row != stated);
+    let cells = rows.flat_map(|(state, (row, stated))| {
+        row.iter().zip(stated).zip(columns).map(move |((cell, stated), column)| ((state, column), cell != stated))
+    });
+    cells.filter(|(_, differs)| *differs).map(|(place, _)| place).collect()
+}
+
+#[test]
+fn the_table_of_requests_is_what_its_columns_say() {
+    assert_eq!(differences(&table::REQUESTS, &requests(), Verb::ALL), []);
+}
+
+#[test]
+fn the_table_of_events_is_what_its_columns_say() {
+    assert_eq!(differences(&table::EVENTS, &events(), Fact::ALL), []);
+}
+
+#[test]
+fn a_change_of_any_cell_of_requests_differs_from_its_column() {
+    let (stated, mut table) = (requests(), table::REQUESTS);
+    let mut changes = 0;
+    for state in State::ALL {
+        for verb in Verb::ALL {
+            let own = table[state.index()][verb.index()];
+            for other in asks().into_iter().filter(|other| *other != own) {
+                table[state.index()][verb.index()] = other;
+                assert_eq!(differences(&table, &stated, Verb::ALL), [(state, verb)], "{other:?}");
+                changes += 1;
+            }
+            table[state.index()][verb.index()] = own;
+        }
+    }
+    println!("{changes} changes of a cell of requests are noticed");
+    assert_eq!(changes, State::COUNT * Verb::COUNT * (asks().len() - 1));
+}
+
+#[test]
+fn a_change_of_any_cell_of_events_differs_from_its_column() {
+    let (stated, mut table) = (events(), table::EVENTS);
+    let mut changes = 0;
+    for state in State::ALL {
+        for fact in Fact::ALL {
+            let own = table[state.index()][fact.index()];
+            for other in tells().into_iter().filter(|other| *other != own) {
+                table[state.index()][fact.index()] = other;
+                assert_eq!(differences(&table, &stated, Fact::ALL), [(state, fact)], "{other:?}");
+                changes += 1;
+            }
+            table[state.index()][fact.index()] = own;
+        }
+    }
+    println!("{changes} changes of a cell of events are noticed");
+    assert_eq!(changes, State::COUNT * Fact::COUNT * (tells().len() - 1));
 }

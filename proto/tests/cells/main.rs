@@ -1,6 +1,7 @@
 //! Every cell of both tables is met by a core, and counted: one that is not fails the test.
 //!
-//! What a cell leads to is compared with the table. Whether the table is right is for the other tests to say.
+//! What a cell leads to is compared with the table and with every other kind of cell: it fits the table's alone. Whether the
+//! table is right is for `columns` to say, which states it a second time, and for the other tests.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
 
@@ -10,5 +11,6 @@ mod fixture;
 
 mod columns;
 mod facts;
+mod kinds;
 mod places;
 mod requests;

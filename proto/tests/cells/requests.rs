@@ -45,7 +45,7 @@ fn request_of(verb: Verb, there: ChannelKey, group: Option<GroupKey>) -> Option<
         Verb::Notify => Request::Notify,
         Verb::GetRequest => Request::GetRequest,
         Verb::Join => Request::Join { addr: addr(99), send_only: false },
-        Verb::Leave => Request::Leave { group: group.or(GroupKey::from_bits(1 << 32))? },
+        Verb::Leave => Request::Leave { group: group.or(GroupKey::from_parts(0, 0, 1))? },
         Verb::SetTos => Request::SetOption { option: CmOption::Tos(4) },
         Verb::ReuseAddr => Request::SetOption { option: CmOption::ReuseAddr(true) },
         Verb::NoReuseAddr => Request::SetOption { option: CmOption::ReuseAddr(false) },
@@ -55,13 +55,14 @@ fn request_of(verb: Verb, there: ChannelKey, group: Option<GroupKey>) -> Option<
         Verb::Migrate => to(there),
         Verb::Release => return None,
         Verb::Destroy => Request::Destroy,
+        Verb::DestroyNow => Request::DestroyNow,
     })
 }
 
 /// The place where a cell can be met, with what its guard wants.
 fn place_for(state: State, verb: Verb, service: Service) -> Option<Place> {
     match verb {
-        Verb::DetachQp if state == State::Destroying => Some(destroying_with_qp()),
+        Verb::DetachQp | Verb::DestroyNow if state == State::Destroying => Some(destroying_with_qp()),
         Verb::DetachQp if service == Service::Connected => with_qp(state).or_else(|| place(state, service)),
         // A member of a group is not released.
         Verb::Release if service == Service::Datagram => datagram(state, false),
@@ -168,7 +169,7 @@ fn a_passed_deadline_is_refused_in_every_cell_that_goes_but_a_destruction() {
             let Some(mut place) = place_for(state, verb, Service::Connected) else { continue };
             let Some(request) = request_of(verb, place.there, None) else { continue };
             let result = place.stage.asks_until(place.id, request, Time(1));
-            if verb == Verb::Destroy {
+            if matches!(verb, Verb::Destroy | Verb::DestroyNow) {
                 assert_eq!(result, Ok(()), "{state}");
             } else {
                 let refused = Refused::Request { id: place.id, request: verb, state, why: Why::TooLate };

@@ -158,5 +158,6 @@ fn a_receipt_of_what_owes_nothing_is_refused() {
     let event = one.expect_event(channel, id, cm(CmEvent::AddrChange));
     let mut two = Stage::new();
     let refused = two.core.ack(event.receipt.unwrap()).unwrap_err();
-    assert_eq!(refused, cmid_proto::Refused::NothingOwed);
+    assert_eq!(refused.receipt.owner(), id, "it is given back");
+    assert_eq!(cmid_proto::Refused::from(refused), cmid_proto::Refused::NothingOwed);
 }

@@ -166,3 +166,20 @@ fn a_bind_to_the_wildcard_gives_no_device() {
     stage.does(id, Request::AttachQp);
     stage.ends(&[id], &[channel]);
 }
+
+/// The peer learns the number with the request, its answer or the confirmation.
+#[test]
+fn a_qp_comes_too_late_once_the_peer_has_a_number() {
+    for state in [State::Connecting, State::Responded, State::Accepting, State::Connected] {
+        let (mut stage, channel) = Stage::on(Acks::OnDelivery);
+        let id = stage.in_state(channel, state);
+        assert_eq!(stage.refuses(id, Request::AttachQp, Why::NumberSent).errno(), Errno::EINVAL);
+    }
+    // A request that the device has refused was not sent.
+    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
+    let id = stage.in_state(channel, State::RouteResolved);
+    stage.asks(id, connect()).unwrap();
+    stage.expect_call("connect", Err(Errno::ENOMEM));
+    stage.does(id, Request::AttachQp);
+    stage.ends(&[id], &[channel]);
+}

@@ -220,14 +220,21 @@ fn in_synchronous_mode_a_lookup_waits_and_its_answer_does_not() {
     stage.does(active, Request::AttachQp);
     stage.does(passive, accept());
     assert_eq!((stage.core.sync_result(passive), stage.state(passive)), (None, State::Answered));
-    stage.does(passive, Request::AttachQp);
+    stage.refuses(passive, Request::AttachQp, Why::NumberSent);
 }
 
 #[test]
-fn a_qp_may_be_put_on_the_id_before_during_and_after_the_lookup() {
+fn a_qp_may_be_put_on_the_id_before_during_and_after_a_lookup_and_before_the_answer_to_one() {
     for state in [State::Asking, State::Asked, State::Answered] {
         let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-        let id = stage.in_state(channel, state);
+        let id = if state == State::Answered {
+            let id = stage.in_state(channel, State::Asking);
+            stage.tells(id, CmEvent::Established);
+            id
+        } else {
+            stage.in_state(channel, state)
+        };
+        assert_eq!(stage.state(id), state);
         stage.does(id, Request::AttachQp);
         stage.refuses(id, Request::AttachQp, Why::HasQp);
         stage.does(id, Request::DetachQp);
@@ -239,6 +246,32 @@ fn a_qp_may_be_put_on_the_id_before_during_and_after_the_lookup() {
     stage.does(id, BIND);
     stage.does(id, Request::AttachQp);
     stage.ends(&[id], &[channel]);
+}
+
+/// The answer to a lookup carries the number of the QP that the peer is to send to.
+#[test]
+fn a_qp_comes_too_late_for_a_lookup_that_was_accepted() {
+    for with_qp in [false, true] {
+        let (mut stage, channel) = Stage::on(Acks::OnDelivery);
+        let id = stage.in_state(channel, State::Asked);
+        if with_qp {
+            stage.does(id, Request::AttachQp);
+        }
+        stage.does(id, accept());
+        assert_eq!(stage.state(id), State::Answered);
+        if with_qp {
+            stage.refuses(id, Request::AttachQp, Why::HasQp);
+            stage.does(id, Request::DetachQp);
+        }
+        assert_eq!(stage.refuses(id, Request::AttachQp, Why::NumberSent).errno(), cmid_proto::Errno::EINVAL);
+        // It goes along to another channel, and to another core.
+        stage.does(id, TO_SYNC);
+        let (released, _) = stage.core.release(id).unwrap();
+        let (id, _) = stage.core.adopt(released).unwrap();
+        stage.refuses(id, Request::AttachQp, Why::NumberSent);
+        let others: Vec<_> = stage.core.id_keys().collect();
+        stage.ends(&others, &[channel]);
+    }
 }
 
 #[test]

@@ -39,6 +39,7 @@ fn ask(world: &mut World, a: u8, b: u8, c: u8) {
         11 => Request::Establish,
         12 => Request::Disconnect,
         13 => TO_SYNC,
+        14 if c.is_multiple_of(4) => Request::DestroyNow,
         14 => Request::Destroy,
         15 => Request::Migrate { to: world.some_channel(c) },
         _ => match world.some_channel(c) {

@@ -29,8 +29,8 @@ pub(crate) const GROUPS: [SocketAddr; 2] = [
 #[derive(Default)]
 struct Known {
     open: Vec<Asked>,
-    /// Overtaken by a destroy: may end, need not.
-    overtaken: Vec<Asked>,
+    /// The device has not created it yet.
+    creating: bool,
     /// The numbers of the events that the core has taken and not delivered, in order.
     waiting: Vec<i32>,
 }
@@ -43,6 +43,8 @@ pub(crate) struct World {
     known: BTreeMap<IdKey, Known>,
     pub(crate) channels: Vec<ChannelKey>,
     receipts: Vec<Owed>,
+    /// Receipts of ids that were destroyed without their acks.
+    void: Vec<Owed>,
     calls: Vec<(Token, Call)>,
     /// Numbers of events that ended a synchronous request.
     ended: BTreeSet<i32>,
@@ -73,6 +75,7 @@ impl World {
             known: BTreeMap::new(),
             channels: Vec::new(),
             receipts: Vec::new(),
+            void: Vec::new(),
             calls: Vec::new(),
             ended: BTreeSet::new(),
             released: Vec::new(),
@@ -151,7 +154,7 @@ impl World {
         let space = if self.number % 3 == 0 { PortSpace::Udp } else { PortSpace::Tcp };
         self.number += 1;
         if let Ok(id) = self.both(|core| core.create_id(on, space)) {
-            self.known.entry(id).or_default().open.push(Asked::Create);
+            self.known.insert(id, Known { open: vec![Asked::Create], creating: true, ..Known::default() });
         }
     }
 
@@ -178,12 +181,15 @@ impl World {
                 known.open.push(Asked::Leave);
                 known.waiting.retain(|number| self.of_group.get(number) != Some(&group));
             }
-            Request::Destroy => {
-                known.overtaken.append(&mut known.open);
-                known.open.push(Asked::Destroy);
+            Request::Destroy | Request::DestroyNow => {
+                // All other requests end with it.
+                known.open = vec![Asked::Destroy];
                 known.waiting.clear();
             }
             _ => known.open.push(Asked::Call),
+        }
+        if let Request::DestroyNow = request {
+            self.void.extend(self.receipts.extract_if(.., |owed| owed.owner == id));
         }
         // A request that was there already has ended a wait for one.
         self.look();
@@ -223,6 +229,14 @@ impl World {
             Ok(_) => {}
             Err(fault) => assert!(outcome.is_err(), "{call:?}: {fault}"),
         }
+        if let (Call::CreateId { id, .. }, Ok(())) = (call, outcome)
+            && let Some(known) = self.known.get_mut(&id)
+        {
+            known.creating = false;
+        }
+        // A destroy that has given up has ended the creation too, which then fails.
+        let core = &self.core;
+        self.known.retain(|&id, known| !known.creating || !known.open.is_empty() || core.state(id).is_some());
         self.both(|core| core.handle_outcome(token, Ok(()))).unwrap_err();
     }
 
@@ -240,17 +254,9 @@ impl World {
         let known = self.known.get_mut(&id).unwrap_or_else(|| panic!("{id} ended and nobody knows it"));
         let asked = match call {
             Call::CreateId { .. } => Asked::Create,
-            Call::OpenChannel { .. }
-                if known.open.iter().chain(&known.overtaken).any(|asked| *asked == Asked::Create) =>
-            {
-                Asked::Create
-            }
+            Call::OpenChannel { .. } if known.open.contains(&Asked::Create) => Asked::Create,
             // A listen opens a channel and moves the id there.
-            Call::OpenChannel { .. } | Call::Migrate { .. }
-                if !known.open.iter().chain(&known.overtaken).any(|asked| *asked == Asked::Migrate) =>
-            {
-                Asked::Call
-            }
+            Call::OpenChannel { .. } | Call::Migrate { .. } if !known.open.contains(&Asked::Migrate) => Asked::Call,
             Call::OpenChannel { .. } | Call::Migrate { .. } => Asked::Migrate,
             Call::Leave { .. } => Asked::Leave,
             Call::Destroy { .. } => Asked::Destroy,
@@ -260,9 +266,7 @@ impl World {
             list.iter().position(|&other| other == asked).map(|at| list.remove(at)).is_some()
         };
         // A destroy ends with the creation that it overtook, if that fails.
-        let ended = take(&mut known.open, asked)
-            || (gone && take(&mut known.open, Asked::Destroy))
-            || take(&mut known.overtaken, asked);
+        let ended = take(&mut known.open, asked) || (gone && take(&mut known.open, Asked::Destroy));
         assert!(ended, "{asked:?} on {id} ended twice");
         self.forget_if_gone(id);
     }
@@ -276,11 +280,7 @@ impl World {
 
     /// The device reports something; of an id that is not created yet it cannot.
     pub(crate) fn event(&mut self, id: IdKey, kind: CmEvent, on: Option<ChannelKey>) {
-        if self
-            .known
-            .get(&id)
-            .is_some_and(|known| known.open.iter().chain(&known.overtaken).any(|&asked| asked == Asked::Create))
-        {
+        if self.known.get(&id).is_some_and(|known| known.creating) {
             return;
         }
         let Some(line) = on.or(self.core.line(id)) else { return };
@@ -323,14 +323,8 @@ impl World {
             at.map(|at| list.remove(at)).unwrap_or_else(|| panic!("{asked:?} on {owner} ended twice"));
         };
         match event.kind {
-            // A destroy that overtook it may itself have ended at its deadline; then it is told where the id is.
-            EventKind::Migrated if known.overtaken.contains(&Asked::Migrate) => {
-                take(&mut known.overtaken, Asked::Migrate);
-            }
             EventKind::Migrated => take(&mut known.open, Asked::Migrate),
             EventKind::Destroyed => take(&mut known.open, Asked::Destroy),
-            // It goes on if a destroy that overtook it has given up.
-            EventKind::Left if !known.open.contains(&Asked::Leave) => take(&mut known.overtaken, Asked::Leave),
             EventKind::Left => take(&mut known.open, Asked::Leave),
             EventKind::DeadlinePassed(verb) => {
                 assert!(!self.removed.contains(&event.id), "{event:?} after the removal");
@@ -367,6 +361,13 @@ impl World {
             let (one, two) = self.receipts.remove(usize::from(pick) % self.receipts.len()).receipts;
             self.core.ack(one).unwrap();
             self.twin.ack(two).unwrap();
+        }
+        // These are given back and do nothing, whatever has become of the id.
+        if let Some(Owed { receipts: (one, two), owner, .. }) = self.void.pop() {
+            let before = self.core.clone();
+            assert_eq!(self.core.ack(one).unwrap_err().receipt.owner(), owner);
+            assert_eq!(self.twin.ack(two).unwrap_err().receipt.owner(), owner);
+            assert_eq!(self.core, before);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmid_proto::{
     Acks, Around, ChannelKey, CmEvent, Core, Device, Drive, Errno, Heard, IdKey, Limits, Outcome, Pollable, PortSpace,
-    RawEvent, Receipt, Rest, Step, Time, Token, Turn, Watched,
+    RawEvent, Receipt, Refused, Rest, Step, Time, Token, Turn, Watched,
 };
 
 use crate::device::{PARAM, Script, Waiting, addr};
@@ -112,7 +112,7 @@ impl Twin {
             Step::Ack { owner, group, result } => {
                 let is_it = |receipt: &Receipt| (receipt.owner(), receipt.group()) == (owner, group);
                 let at = self.receipts.iter().position(is_it).unwrap();
-                assert_eq!(core.ack(self.receipts.swap_remove(at)), result);
+                assert_eq!(core.ack(self.receipts.swap_remove(at)).map_err(Refused::from), result);
                 "ack"
             }
             Step::Call { call, private_data } => {

@@ -79,7 +79,11 @@ fn a_qp_is_made_and_destroyed_only_where_the_core_agrees() {
     let failed = drive.attach_qp(id, |_, _| Err::<(), _>(Errno::ENOMEM)).unwrap_err();
     assert!(matches!(failed, Error::Failed(failure) if (failure.call, failure.errno) == ("create_qp", Errno::ENOMEM)));
     assert!(!drive.core().has_qp(id));
-    assert_eq!(drive.attach_qp(id, |_, _| make()).unwrap(), 1);
+    let attached = drive.attach_qp(id, |_, attaching| {
+        assert_eq!(attaching.id(), id);
+        make()
+    });
+    assert_eq!(attached.unwrap(), 1);
     assert!(drive.core().has_qp(id));
     assert_eq!(drive.attach_qp(id, |_, _| make()).map_err(why), Err(Some(Why::HasQp)));
     let failed = drive.detach_qp(id, |_, _| Err(Errno::EBUSY)).unwrap_err();

@@ -41,7 +41,7 @@ fn a_channel_that_can_be_neither_waited_for_nor_closed_says_so() {
     let mut watched = Watched::new(Script::new(), Waiting::default());
     watched.poller().refuses.set(Some(Errno::ENOMEM));
     watched.fails = Some(("destroy_event_channel", Errno::EINTR));
-    let channel = ChannelKey::from_bits(1 << 32).unwrap();
+    let channel = ChannelKey::from_parts(0, 0, 1).unwrap();
     assert_eq!(watched.call(&Call::OpenChannel { channel }, &[]), Err(Errno::EINTR));
 }
 

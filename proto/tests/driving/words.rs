@@ -11,14 +11,14 @@ use cmid_proto::{
 use crate::device::addr;
 
 fn refused(why: Why) -> Refused {
-    let id = IdKey::from_bits(1 << 32).unwrap();
+    let id = IdKey::from_parts(0, 0, 1).unwrap();
     Refused::Request { id, request: Verb::Connect, state: State::Bound, why }
 }
 
 #[test]
 fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
-    let channel = ChannelKey::from_bits(1 << 32 | 3).unwrap();
-    let group = GroupKey::from_bits(1 << 32).unwrap();
+    let channel = ChannelKey::from_parts(0, 3, 1).unwrap();
+    let group = GroupKey::from_parts(0, 0, 1).unwrap();
     let invalid = [
         Why::WrongState,
         Why::NoDevice,
@@ -26,6 +26,7 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
         Why::Breaks,
         Why::NoQp,
         Why::HasQp,
+        Why::NumberSent,
         Why::PrivateDataTooLong { len: 57, max: 56 },
         Why::BadAddress,
         Why::AlreadySync,
@@ -52,7 +53,7 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
     for (why, errno) in all.chain(others) {
         assert_eq!(Error::from(refused(why)).errno(), errno, "{why}");
     }
-    let id = IdKey::from_bits(1 << 32).unwrap();
+    let id = IdKey::from_parts(0, 0, 1).unwrap();
     let rest = [
         (Refused::NoSuchId { id, request: Verb::Bind }, Errno::ENOENT),
         (Refused::NoSuchChannel { channel }, Errno::EBADF),
@@ -67,7 +68,7 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
 
 #[test]
 fn failures_have_the_errno_of_the_device_and_faults_its_or_eio() {
-    let (id, channel) = (IdKey::from_bits(2 << 32 | 5).unwrap(), ChannelKey::from_bits(1 << 32).unwrap());
+    let (id, channel) = (IdKey::from_parts(0, 5, 2).unwrap(), ChannelKey::from_parts(0, 0, 1).unwrap());
     let failure = Failure { call: "connect", state: State::Connecting, errno: Errno(4711) };
     assert_eq!(
         (Error::from(failure).errno(), failure.to_string().as_str()),

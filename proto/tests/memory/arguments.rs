@@ -1,7 +1,7 @@
 //! What is refused before the device is asked.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Access, Change, Changes, MrState, Outcome, Policy, Subject, Traffic, Verb, Why};
+use cmid_proto::memory::{Access, Buffer, Change, Changes, MrState, Outcome, Policy, Subject, Traffic, Verb, Why};
 
 use crate::small::{Bytes, ELSEWHERE, KEYS, Region, Use, registering};
 
@@ -112,4 +112,12 @@ fn a_pd_that_it_has_already_can_be_asked_for() {
     let mut region = registered();
     region.reregister(Change::default().to_pd(Use(0)), Policy::default(), Traffic::Quiet).unwrap();
     assert_eq!(region.state(), MrState::Changing);
+}
+
+#[test]
+fn a_vector_is_as_long_as_its_bytes() {
+    for len in [0, 1, 3] {
+        let bytes = vec![0_u8; len];
+        assert_eq!((Buffer::len(&bytes), Buffer::is_empty(&bytes)), (len, len == 0));
+    }
 }

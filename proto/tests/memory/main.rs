@@ -4,6 +4,7 @@
 
 mod arguments;
 mod cells;
+mod columns;
 mod domains;
 mod kernel;
 mod ledger;

@@ -245,9 +245,7 @@ fn run(case: Case, errno: Option<Errno>) {
         (_, true) => bench.refuses_change(case.flags, Traffic::Quiet, Why::DeviceGone),
         (_, false) => bench.refuses_change(case.flags, Traffic::Quiet, Why::OnlyDeregister),
     }
-    if !removed {
-        bench.refuses_end(Traffic::InFlight, Why::InFlight);
-    }
+    bench.refuses_end(Traffic::InFlight, Why::InFlight);
     end(bench, device, &expected, errno);
     // Freed by the one who got it back.
     drop(settled);
@@ -289,13 +287,16 @@ fn in_flight_or_without_a_device_every_change_is_refused_and_comes_back() {
         let mut bench = Bench::new();
         bench.refuses_change(flags, Traffic::InFlight, Why::InFlight);
         bench.refuses_end(Traffic::InFlight, Why::InFlight);
+        let named = bench.region.keys().expect("it is valid");
         bench.region.handle_removal();
         assert_eq!((bench.region.state(), bench.region.keys()), (MrState::Unusable, None));
         for traffic in [Traffic::Quiet, Traffic::InFlight] {
             bench.refuses_change(flags, traffic, Why::DeviceGone);
         }
-        // Nothing is in flight on a device that is not there.
-        bench.region.deregister(Traffic::InFlight).unwrap();
+        // A poll may still write to the memory.
+        bench.refuses_end(Traffic::InFlight, Why::InFlight);
+        assert_eq!(bench.region.named().map(|(_, keys)| keys), Some(named));
+        bench.region.deregister(Traffic::Quiet).unwrap();
         let ended = bench.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap();
         let Some(Ended::Deregistered(returned)) = ended else { panic!("{ended:?}") };
         assert_eq!((returned.buffer.name, returned.other.is_none(), bench.uses()), ("old", true, [0, 0]));

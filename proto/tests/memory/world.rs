@@ -173,7 +173,7 @@ impl World {
     pub(crate) fn deregister(&mut self, at: u8, traffic: Traffic) {
         let Some(at) = self.member(at) else { return };
         let member = &mut self.members[at];
-        let pinned = traffic == Traffic::InFlight && !self.removed[member.device];
+        let pinned = traffic == Traffic::InFlight;
         let rests = member.region.call().is_none() && member.region.state() != MrState::Gone;
         assert_eq!(member.region.deregister(traffic).is_ok(), rests && !pinned);
     }

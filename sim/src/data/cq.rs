@@ -1,13 +1,15 @@
 //! Completion queues.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use cmid_proto::Errno;
+use cmid_proto::{CqRoom, Errno, Overrun};
 
 use crate::channel::{signal_eventfd, take_eventfd};
+use crate::data::memory::PdNo;
 use crate::data::qp::QpNo;
+use crate::data::space::Scatter;
 use crate::fabric::Fabric;
 use crate::host::HostNo;
 
@@ -80,18 +82,38 @@ impl Default for Completion {
     }
 }
 
-/// What a work request keeps in its place until its completion is polled.
+/// A region that a work request pins until its completion is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pin {
-    pub(crate) qp: QpNo,
-    /// The local key of a region.
+    /// The domain of the QP, and so of the region.
+    pub(crate) pd: PdNo,
+    /// The local key of the region.
     pub(crate) key: u32,
+}
+
+/// A completion that has not been polled.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ready {
+    pub(crate) qp: QpNo,
+    pub(crate) completion: Completion,
+    pub(crate) pin: Option<Pin>,
+    /// What the poll copies to memory ([`Config::copy_at_poll`](crate::Config::copy_at_poll)).
+    pub(crate) scatter: Option<Scatter>,
+}
+
+/// The part of a CQ that the work queues of one QP have reserved.
+#[derive(Debug, Default)]
+struct Share {
+    reserved: u32,
+    /// The QP is destroyed: the share is released when none of its completions is left.
+    gone: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct CqState {
-    depth: usize,
-    ready: VecDeque<(Completion, Option<Pin>)>,
+    room: CqRoom,
+    shares: BTreeMap<QpNo, Share>,
+    ready: VecDeque<Ready>,
     armed: bool,
     overrun: bool,
     /// Shared with the handle, which lends it out.
@@ -99,36 +121,73 @@ pub(crate) struct CqState {
 }
 
 impl CqState {
-    pub(crate) fn new(depth: usize, fd: Arc<OwnedFd>) -> Self {
-        CqState { depth, ready: VecDeque::new(), armed: false, overrun: false, fd }
+    pub(crate) fn new(depth: u32, fd: Arc<OwnedFd>) -> Self {
+        let (room, shares) = (CqRoom::new(depth), BTreeMap::new());
+        CqState { room, shares, ready: VecDeque::new(), armed: false, overrun: false, fd }
+    }
+
+    /// A work queue of this QP is to report to it.
+    pub(crate) fn reserve(&mut self, qp: QpNo, work_requests: u32) -> Result<(), Overrun> {
+        self.room.reserve(work_requests)?;
+        self.shares.entry(qp).or_default().reserved += work_requests;
+        Ok(())
+    }
+
+    /// A QP is destroyed. Its completions are removed as well, or keep its share until they are polled.
+    pub(crate) fn leave(&mut self, qp: QpNo, remove: bool) {
+        if remove {
+            self.ready.retain(|ready| ready.qp != qp);
+        }
+        if let Some(share) = self.shares.get_mut(&qp) {
+            share.gone = true;
+        }
+        self.release();
+    }
+
+    /// Releases the shares of QPs that are destroyed and have left no completion.
+    fn release(&mut self) {
+        let (room, ready) = (&mut self.room, &self.ready);
+        self.shares.retain(|qp, share| {
+            let kept = !share.gone || ready.iter().any(|ready| ready.qp == *qp);
+            if !kept {
+                room.release(share.reserved);
+            }
+            kept
+        });
+    }
+
+    /// Whether a completion that has not been polled pins a region.
+    pub(crate) fn pins(&self, pin: Pin) -> bool {
+        self.ready.iter().any(|ready| ready.pin == Some(pin))
     }
 
     /// Adds a completion; false if there was no room.
-    pub(crate) fn complete(&mut self, completion: Completion, pin: Option<Pin>) -> bool {
-        if self.ready.len() >= self.depth {
+    pub(crate) fn complete(&mut self, ready: Ready) -> bool {
+        if self.ready.len() >= self.room.depth() as usize {
             self.overrun = true;
             return false;
         }
-        self.ready.push_back((completion, pin));
+        self.ready.push_back(ready);
         if std::mem::take(&mut self.armed) {
             signal_eventfd(&self.fd);
         }
         true
     }
 
-    /// Takes completions; returns for each the pin that ends with it.
-    pub(crate) fn poll(&mut self, into: &mut [Completion]) -> Result<Vec<Option<Pin>>, Errno> {
+    /// Takes completions.
+    pub(crate) fn poll(&mut self, into: &mut [Completion]) -> Result<Vec<Ready>, Errno> {
         if self.ready.is_empty() && self.overrun {
             return Err(Errno::EOVERFLOW);
         }
         let count = into.len().min(self.ready.len());
-        let taken = into.iter_mut().zip(self.ready.drain(..count));
-        Ok(taken
-            .map(|(place, (completion, pin))| {
-                *place = completion;
-                pin
-            })
-            .collect())
+        let taken: Vec<Ready> = self.ready.drain(..count).collect();
+        for (place, ready) in into.iter_mut().zip(&taken) {
+            *place = ready.completion;
+        }
+        if self.shares.values().any(|share| share.gone) {
+            self.release();
+        }
+        Ok(taken)
     }
 }
 
@@ -145,10 +204,19 @@ impl Cq {
     /// Takes completions, oldest first; returns how many (ibv_poll_cq(3)). The regions that their work requests named
     /// are not pinned by them any more.
     ///
+    /// Completions of a QP that is destroyed are among them only with
+    /// [`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp).
+    ///
     /// # Errors
     /// `EOVERFLOW` once a completion did not fit and those that did are taken.
     pub fn poll(&mut self, into: &mut [Completion]) -> Result<usize, Errno> {
         self.fabric.with(|world| world.poll_cq(self.no, into))
+    }
+
+    /// How many completions it has room for, and how many work requests the work queues may have that report to it.
+    #[must_use]
+    pub fn room(&self) -> CqRoom {
+        self.fabric.with(|world| world.queues.cqs.get(&self.no).map(|cq| cq.room).unwrap_or_default())
     }
 
     /// Asks for one notification, when the next completion comes (ibv_req_notify_cq(3)). Completions that are there
@@ -180,7 +248,11 @@ impl Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        self.fabric.with(|world| world.queues.cqs.remove(&self.no));
+        self.fabric.with(|world| {
+            world.queues.cqs.remove(&self.no);
+            // Its completions pin nothing any more.
+            world.sweep = true;
+        });
     }
 }
 
@@ -189,19 +261,46 @@ mod tests {
     use super::*;
     use crate::channel::new_eventfd;
 
+    fn qp(num: u32) -> QpNo {
+        QpNo { host: HostNo(0), num }
+    }
+
+    fn ready(num: u32, wr_id: u64) -> Ready {
+        let completion = Completion { wr_id, ..Completion::default() };
+        Ready { qp: qp(num), completion, pin: Some(Pin { pd: PdNo(1), key: num }), scatter: None }
+    }
+
+    #[test]
+    fn a_share_lasts_until_the_last_completion_of_a_destroyed_qp_is_gone() {
+        for remove in [true, false] {
+            let mut cq = CqState::new(4, Arc::new(new_eventfd().unwrap()));
+            assert_eq!((cq.reserve(qp(1), 2), cq.reserve(qp(1), 1)), (Ok(()), Ok(())));
+            assert_eq!(cq.reserve(qp(2), 2), Err(Overrun { depth: 4, reserved: 3, wanted: 2 }));
+            assert!(cq.complete(ready(1, 1)) && cq.complete(ready(1, 2)));
+            cq.leave(qp(1), remove);
+            let pin = Pin { pd: PdNo(1), key: 1 };
+            assert_eq!((cq.room.reserved(), cq.pins(pin)), if remove { (0, false) } else { (3, true) });
+            let mut one = [Completion::default()];
+            for reserved in [3, 0].into_iter().filter(|_| !remove) {
+                assert_eq!(cq.poll(&mut one).map(|taken| taken.len()), Ok(1));
+                assert_eq!(cq.room.reserved(), reserved);
+            }
+            assert_eq!((cq.poll(&mut one), cq.pins(pin)), (Ok(vec![]), false));
+        }
+    }
+
     #[test]
     fn a_full_queue_overruns_and_says_so_at_its_end() {
         let fd = Arc::new(new_eventfd().unwrap());
         let mut cq = CqState::new(2, Arc::clone(&fd));
-        let pin = |key| Some(Pin { qp: QpNo { host: HostNo(0), num: 1 }, key });
-        assert!(cq.complete(Completion { wr_id: 1, ..Completion::default() }, pin(1)));
+        assert!(cq.complete(ready(1, 1)));
         assert_eq!(take_eventfd(&fd), 0);
         cq.armed = true;
-        assert!(cq.complete(Completion { wr_id: 2, ..Completion::default() }, pin(2)));
-        assert!(!cq.complete(Completion { wr_id: 3, ..Completion::default() }, pin(3)));
+        assert!(cq.complete(ready(1, 2)));
+        assert!(!cq.complete(ready(1, 3)));
         assert_eq!(take_eventfd(&fd), 1);
         let mut buffer = [Completion::default(); 4];
-        assert_eq!(cq.poll(&mut buffer), Ok(vec![pin(1), pin(2)]));
+        assert_eq!(cq.poll(&mut buffer), Ok(vec![ready(1, 1), ready(1, 2)]));
         assert_eq!((buffer[0].wr_id, buffer[1].wr_id), (1, 2));
         assert_eq!(cq.poll(&mut buffer), Err(Errno::EOVERFLOW));
     }

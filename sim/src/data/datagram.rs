@@ -6,9 +6,8 @@ use cmid_proto::{GlobalRoute, Service};
 
 use crate::data::cq::WcStatus;
 use crate::data::qp::{QpNo, QpState};
-use crate::data::queues::{Pair, Received};
+use crate::data::queues::Pair;
 use crate::data::space::Place;
-use crate::data::transfer::count;
 use crate::gid::ip_of;
 use crate::multicast::MULTICAST_QP;
 use crate::sidr::UDP_QKEY;
@@ -72,17 +71,9 @@ impl World {
         let pd = pair.pd;
         let receive = pair.receives.pop_front()?;
         let place = Place { len, ..receive.place };
-        let (status, byte_len) = match self.memory.for_local_write(pd, place) {
-            Some(memory) => {
-                let (header, payload) = memory.split_at_mut(GRH_LEN);
-                header.copy_from_slice(&header_of(datagram));
-                payload.copy_from_slice(&datagram.bytes);
-                (WcStatus::SUCCESS, count(len))
-            }
-            None => (WcStatus::LOC_PROT_ERR, 0),
-        };
-        let (wr_id, pinned) = (receive.wr_id, receive.place.pins());
-        self.finish_receive(qp, Received { wr_id, pinned, status, byte_len, src_qp: datagram.from.num });
+        let bytes = [&header_of(datagram)[..], &datagram.bytes].concat();
+        let outcome = self.put(pd, place, bytes).ok_or(WcStatus::LOC_PROT_ERR);
+        self.finish_receive(qp, receive.ended(outcome, datagram.from.num));
         Some(())
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Attaching, Errno, IdKey};
 
 use crate::channel::new_eventfd;
 use crate::data::cq::Cq;
+use crate::data::memory::PdNo;
 use crate::data::pd::Pd;
 use crate::data::qp::{Caps, Qp, QpNo};
 use crate::data::queues::Pair;
@@ -39,7 +40,7 @@ impl SimDevice {
         }
         let fd = Arc::new(new_eventfd()?);
         let shared = Arc::clone(&fd);
-        let (host, no) = self.on_device(id, |world, _| Ok(world.queues.add_cq(depth as usize, shared)))?;
+        let (host, no) = self.on_device(id, |world, _| Ok(world.queues.add_cq(depth, shared)))?;
         Ok(Cq { fabric: self.fabric().clone(), host, no, fd })
     }
 
@@ -48,9 +49,18 @@ impl SimDevice {
     ///
     /// # Errors
     /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain is gone, if it or a queue is another
-    /// device's, if the connection is over or refused, and for a listener for connections.
-    pub fn create_qp(&self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
-        let (_, no) = self.on_device(id, |world, no| {
+    /// device's, if the connection is over or refused, and for a listener for connections; `EOVERFLOW` if a CQ has no room for
+    /// the completions of all work requests that `caps` allows, beside those of the QPs that report to it already
+    /// ([`Cq::room`](crate::Cq::room) says how much it has).
+    pub fn create_qp(
+        &self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        let (_, no) = self.on_device(attaching.id(), |world, no| {
             let state = world.id(no)?;
             let host = state.host;
             // The attributes of a datagram QP do not depend on what the IB CM does (`rdma_init_qp_attr`).
@@ -70,7 +80,9 @@ impl SimDevice {
         Ok(Qp { fabric: self.fabric().clone(), no })
     }
 
-    /// Takes the QP off an id and destroys it (rdma_destroy_qp(3)). What was posted never completes. If a window was bound
+    /// Takes the QP off an id and destroys it (rdma_destroy_qp(3)). What was posted never completes. Drain its CQs first: what they
+    /// hold of it is lost, as with libmlx5, or stays there and pins memory until it is polled, as with soft-RoCE
+    /// ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a window was bound
     /// through it ([`Mw`](crate::Mw)), it goes to its error state instead, and with the window.
     ///
     /// # Errors
@@ -107,13 +119,19 @@ impl World {
         let qp = QpNo { host, num: numbers.next_qp_num };
         numbers.next_qp_num = numbers.next_qp_num.checked_add(1).filter(|&num| num < 1 << 24).ok_or(Errno::ENOMEM)?;
         self.id(no)?;
-        self.acquire_pd(pair.pd).map_err(|refused| refused.errno())?;
-        if let Err(errno) = self.memory.count_user(host, pair.pd) {
-            self.release_pd(pair.pd);
+        self.queues.reserve(qp, &pair)?;
+        if let Err(errno) = self.count_qp(host, pair.pd) {
+            self.queues.leave(qp, true);
             return Err(errno);
         }
         self.queues.pairs.insert(qp, Box::new(pair));
         self.id(no)?.qp = Some(qp);
         Ok(qp)
+    }
+
+    /// A QP is to belong to a domain.
+    fn count_qp(&mut self, host: HostNo, pd: PdNo) -> Result<(), Errno> {
+        self.acquire_pd(pd).map_err(|refused| refused.errno())?;
+        self.memory.count_user(host, pd).inspect_err(|_| self.release_pd(pd))
     }
 }

@@ -9,7 +9,7 @@ use cmid_proto::memory::{
     Verb, Way,
 };
 
-use crate::data::memory::MrHandle;
+use crate::data::memory::{MrHandle, PdNo};
 use crate::data::pd::{Pd, PdUse};
 use crate::data::rereg::Request;
 use crate::data::space::{Lent, Place, Stretch};
@@ -40,11 +40,10 @@ pub struct Reregistered {
 
 /// A registered buffer. Its bytes are read and written by copies only, since a peer may write at any time.
 ///
-/// Work requests that name it pin it until their completions have been polled or their QP is destroyed:
-/// [`Mr::reregister`] and [`Mr::deregister`] are refused with [`memory::Why::InFlight`], because the work requests would
-/// fail. Those of a QP of another domain do not pin it, since they fail anyway; nor does what is sent inline
-/// ([`Caps::max_inline`](crate::Caps::max_inline)), which has been copied, nor what is empty. Dropping it
-/// ends the registration, or, if it is pinned or the device refuses, lets the fabric do so as soon as that can be.
+/// Work requests that name it pin it until their completions have been polled, or their QP is destroyed and its completions
+/// are gone, also after a removal of the device: [`Mr::reregister`] and [`Mr::deregister`] are refused with
+/// [`memory::Why::InFlight`]. What is sent inline ([`Caps::max_inline`](crate::Caps::max_inline)), and has been copied, does not
+/// pin it, nor does what is empty. Dropping it ends the registration, or, if it is pinned or the device refuses, lets the fabric do so as soon as that can be.
 #[derive(Debug)]
 pub struct Mr {
     fabric: Fabric,
@@ -212,6 +211,13 @@ impl Mr {
         }
     }
 
+    /// Whether a QP of this domain may name it for something that needs these rights.
+    pub(crate) fn allows(&self, fabric: &Fabric, pd: PdNo, needs: Access) -> bool {
+        let machine = self.machine();
+        let own = machine.pd().is_some_and(|own| self.fabric.is(fabric) && own.no == pd);
+        own && machine.access().is_some_and(|access| access.contains(needs))
+    }
+
     /// A part of it as a work request names it.
     pub(crate) fn place(&self, range: Range<usize>) -> Result<Place, Errno> {
         let len = range.end.checked_sub(range.start).ok_or(Errno::EINVAL)?;
@@ -269,10 +275,9 @@ impl Owned {
     }
 }
 
-/// Where no registration is valid nothing names the region: it was quiet when it was lost, and cannot be posted since.
+/// Whether work in flight names the region. After a removal of the device it may still.
 fn traffic(machine: &Machine, shared: &Shared) -> Traffic {
-    let named = machine.keys().zip(machine.pd()).map(|(keys, pd)| (pd.no, keys.lkey));
-    match named {
+    match machine.named().map(|(pd, keys)| (pd.no, keys.lkey)) {
         Some((pd, key)) if shared.with(|world| world.queues.pins(pd, key)) => Traffic::InFlight,
         Some(_) | None => Traffic::Quiet,
     }

@@ -81,13 +81,14 @@ impl Drop for Mw {
 
 impl Qp {
     /// Binds a window to a part of a region, for the peer of this QP (`IBV_WR_BIND_MW`). The region needs
-    /// [`Access::MW_BIND`], and [`Access::LOCAL_WRITE`] for `access` to have [`Access::REMOTE_WRITE`]. The window has
+    /// [`Access::MW_BIND`], and [`Access::LOCAL_WRITE`] for `access` to have a right to write. The window has
     /// another key afterwards. Where the device objects, the completion is a
     /// [`MW_BIND_ERR`](crate::WcStatus::MW_BIND_ERR): so for an empty part, and for a window that is bound, which has to
     /// be invalidated first.
     ///
     /// # Errors
-    /// As [`Qp::post_send`]; `EINVAL` also if window or region are of another domain than the QP.
+    /// As [`Qp::post_send`]; `EINVAL` also if window or region are of another domain than the QP, or if the
+    /// region has not the rights.
     pub fn post_bind(
         &mut self,
         wr_id: u64,
@@ -96,11 +97,8 @@ impl Qp {
         range: Range<usize>,
         access: Access,
     ) -> Result<(), Errno> {
-        let place = mr.place(range)?;
-        if mr.pd().is_none_or(|pd| pd.no != mw.pd.no) {
-            return Err(Errno::EINVAL);
-        }
         self.check(mw)?;
+        let place = self.place(mr, range, access.needed_to_bind())?;
         let bind = Bind { window: mw.no, rkey: mw.rkey, place, access };
         self.fabric.with(|world| world.post_bind(self.no, wr_id, &bind))?;
         mw.rkey = next_rkey(mw.rkey);

@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use cmid_proto::Errno;
+
 use crate::data::mr::Owned;
 use crate::fabric::Shared;
 
@@ -35,9 +37,14 @@ impl Shared {
         self.parked.add(waiting.into_iter().filter(|own| !self.try_retire(own)).collect::<Vec<_>>());
     }
 
-    /// Whether there is nothing more to be done: it is deregistered, or its device is gone and what that held with it.
-    /// In the latter case its memory stays lent.
+    /// Whether there is nothing more to be done: it is deregistered, or its device is gone and does not let go of it. In the
+    /// latter case its memory stays lent. What is in flight, or bound to it, passes.
     fn try_retire(&self, own: &Owned) -> bool {
-        own.is_gone(self) || own.deregister(self).is_ok() || !self.with(|world| world.lives(own.device))
+        if own.is_gone(self) {
+            return true;
+        }
+        let Err(error) = own.deregister(self) else { return true };
+        let passes = matches!(error.errno(), Errno::EBUSY | Errno::EINVAL);
+        !passes && !self.with(|world| world.lives(own.device))
     }
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Service};
 
 use crate::data::ah::To;
@@ -10,7 +11,7 @@ use crate::data::cq::{WcStatus, opcode};
 use crate::data::datagram::Datagram;
 use crate::data::memory::{Memory, PdNo};
 use crate::data::mr::Mr;
-use crate::data::queues::{Pending, Receive};
+use crate::data::queues::{Pending, Receive, Sent};
 use crate::data::space::Place;
 use crate::data::transfer::{Operation, Packet, Transfer};
 use crate::fabric::Fabric;
@@ -93,13 +94,14 @@ impl Qp {
     }
 
     /// Sends a range of a region; takes a receive of the peer. As other work requests it pins the region until its
-    /// completion has been polled or the QP is destroyed; see [`Mr`].
+    /// completion has been polled, or the QP is destroyed and its completions are gone; see [`Mr`].
     ///
     /// # Errors
-    /// `EINVAL` beyond the region's end, for an unusable region, before the QP is ready to send, after it was
-    /// destroyed, and on a datagram QP; `ENOMEM` if its send queue is full.
+    /// `EINVAL` beyond the region's end, for an unusable region and one of another domain, before the QP is ready to send,
+    /// after it was destroyed, and on a datagram QP; `ENOMEM` if its send queue is full: with work that is not done, or whose
+    /// completions have not been polled.
     pub fn post_send(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let place = mr.place(range)?;
+        let place = self.place(mr, range, Access::empty())?;
         let work = Work { wr_id, opcode: opcode::SEND, memory: Local::From(place) };
         self.fabric.with(|world| world.post_operation(self.no, work, Operation::Send))
     }
@@ -112,7 +114,7 @@ impl Qp {
     /// As [`Qp::post_send`], but on a connected QP; `EINVAL` also for more bytes than the port's active MTU
     /// ([`Config::mtu`](crate::Config::mtu)), and for a handle of another domain.
     pub fn post_send_to(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
-        let place = mr.place(range)?;
+        let place = self.place(mr, range, Access::empty())?;
         self.fabric.with(|world| {
             let pair = world.queues.pairs.get(&self.no).ok_or(Errno::EINVAL)?;
             let foreign = (to.ah.pd.device.host, to.ah.pd.no) != (self.no.host, pair.pd);
@@ -132,19 +134,20 @@ impl Qp {
     /// before it.
     ///
     /// # Errors
-    /// `EINVAL` beyond the region's end, for an unusable region, and after the QP was destroyed; `ENOMEM` if its
-    /// receive queue is full.
+    /// `EINVAL` beyond the region's end, for an unusable region, one of another domain and one without
+    /// [`Access::LOCAL_WRITE`], and after the QP was destroyed; `ENOMEM` if its receive queue is full, as for
+    /// [`Qp::post_send`].
     pub fn post_recv(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let place = mr.place(range)?;
+        let place = self.place(mr, range, Access::LOCAL_WRITE)?;
         self.fabric.with(|world| world.post_receive(self.no, Receive { wr_id, place }))
     }
 
     /// Reads memory of the peer into a range of a region.
     ///
     /// # Errors
-    /// As [`Qp::post_send`].
+    /// As [`Qp::post_send`]; `EINVAL` also for a region without [`Access::LOCAL_WRITE`].
     pub fn post_read(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
-        let place = mr.place(range)?;
+        let place = self.place(mr, range, Access::LOCAL_WRITE)?;
         let there = Place { addr: remote.addr, key: remote.rkey, len: place.len };
         let work = Work { wr_id, opcode: opcode::RDMA_READ, memory: Local::Into(place) };
         self.fabric.with(|world| world.post_operation(self.no, work, |_| Operation::Read(there)))
@@ -155,21 +158,32 @@ impl Qp {
     /// # Errors
     /// As [`Qp::post_send`].
     pub fn post_write(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
-        let place = mr.place(range)?;
+        let place = self.place(mr, range, Access::empty())?;
         let there = Place { addr: remote.addr, key: remote.rkey, len: place.len };
         let work = Work { wr_id, opcode: opcode::RDMA_WRITE, memory: Local::From(place) };
         self.fabric.with(|world| world.post_operation(self.no, work, |bytes| Operation::Write(there, bytes)))
+    }
+
+    /// A part of a region as a work request of this QP names it: one of the QP's domain that has these rights.
+    pub(crate) fn place(&self, mr: &Mr, range: Range<usize>, needs: Access) -> Result<Place, Errno> {
+        let pd = self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd)).ok_or(Errno::EINVAL)?;
+        if !mr.allows(&self.fabric, pd, needs) {
+            return Err(Errno::EINVAL);
+        }
+        mr.place(range)
     }
 }
 
 impl Drop for Qp {
     fn drop(&mut self) {
         self.fabric.with(|world| {
-            if let Some(pair) = world.queues.pairs.get_mut(&self.no) {
-                pair.held = false;
-                if !pair.attached {
-                    world.destroy_qp(self.no);
-                }
+            let Some(pair) = world.queues.pairs.get_mut(&self.no) else {
+                // It has gone with its device. Its completions go now.
+                return world.destroy_qp(self.no);
+            };
+            pair.held = false;
+            if !pair.attached {
+                world.destroy_qp(self.no);
             }
         });
     }
@@ -301,13 +315,15 @@ impl World {
         let pending = Pending { sequence: 0, wr_id, opcode, pins, target };
         match pair.state {
             QpState::Init | QpState::Rtr => Err(Errno::EINVAL),
+            QpState::Rts | QpState::Err if pair.unpolled.sends >= pair.caps.max_send_wr => Err(Errno::ENOMEM),
             QpState::Err => {
+                pair.unpolled.sends += 1;
                 pair.pin(pins);
-                self.finish_send(qp, &pending, WcStatus::WR_FLUSH_ERR, 0);
+                self.finish_send(qp, &pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
                 Ok(None)
             }
-            QpState::Rts if pair.sends.len() >= pair.caps.max_send_wr as usize => Err(Errno::ENOMEM),
             QpState::Rts => {
+                pair.unpolled.sends += 1;
                 pair.pin(pins);
                 Ok(Some(pending))
             }
@@ -316,7 +332,7 @@ impl World {
 
     /// A work request fails before it has left.
     fn fail_work(&mut self, qp: QpNo, pending: &Pending, status: WcStatus) {
-        self.finish_send(qp, pending, status, 0);
+        self.finish_send(qp, pending, Sent::failed(status));
         self.qp_to_error(qp);
     }
 
@@ -328,15 +344,15 @@ impl World {
 
     fn post_receive(&mut self, qp: QpNo, receive: Receive) -> Result<(), Errno> {
         let pair = self.queues.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
+        if pair.unpolled.receives >= pair.caps.max_recv_wr {
+            return Err(Errno::ENOMEM);
+        }
+        pair.unpolled.receives += 1;
+        pair.pin(receive.place.pins());
         if pair.state == QpState::Err {
-            pair.pin(receive.place.pins());
             self.flush_receive(qp, &receive);
             return Ok(());
         }
-        if pair.receives.len() >= pair.caps.max_recv_wr as usize {
-            return Err(Errno::ENOMEM);
-        }
-        pair.pin(receive.place.pins());
         pair.receives.push_back(receive);
         self.run_inbound(qp);
         Ok(())

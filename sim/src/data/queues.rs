@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use cmid_proto::{Errno, Service};
 
-use crate::data::cq::{Completion, CqNo, CqState, Pin, WcStatus, opcode};
+use crate::data::cq::{Completion, CqNo, CqState, Pin, Ready, WcStatus, opcode};
 use crate::data::memory::PdNo;
 use crate::data::qp::{Caps, QpNo, QpState};
-use crate::data::space::Place;
+use crate::data::space::{Place, Scatter};
 use crate::data::transfer::Packet;
 use crate::data::window::MwNo;
 use crate::gid::Gid;
@@ -24,7 +24,7 @@ pub(crate) struct Receive {
 }
 
 /// How a posted receive ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) wr_id: u64,
     /// What it pinned.
@@ -33,6 +33,24 @@ pub(crate) struct Received {
     pub(crate) byte_len: u32,
     /// Who sent a datagram; 0 for a message of a connection, as with rxe.
     pub(crate) src_qp: u32,
+    /// What the poll copies to memory.
+    pub(crate) scatter: Option<Scatter>,
+}
+
+/// How a posted send, read or write ended.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) status: WcStatus,
+    pub(crate) byte_len: u32,
+    /// What the poll copies to memory.
+    pub(crate) scatter: Option<Scatter>,
+}
+
+impl Sent {
+    /// It failed.
+    pub(crate) fn failed(status: WcStatus) -> Self {
+        Sent { status, byte_len: 0, scatter: None }
+    }
 }
 
 /// A posted send, read or write that has not completed.
@@ -45,6 +63,13 @@ pub(crate) struct Pending {
     pub(crate) pins: Option<u32>,
     /// Where a read puts what it gets.
     pub(crate) target: Option<Place>,
+}
+
+/// How many work requests of a QP have been posted and their completions not been polled.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unpolled {
+    pub(crate) sends: u32,
+    pub(crate) receives: u32,
 }
 
 #[derive(Debug)]
@@ -61,6 +86,8 @@ pub(crate) struct Pair {
     pub(crate) receives: VecDeque<Receive>,
     /// How often work requests whose completions have not been polled name each local key.
     pins: BTreeMap<u32, u32>,
+    /// How many work requests of each queue have been posted and their completions not been polled.
+    pub(crate) unpolled: Unpolled,
     /// What the peer has sent and could not be carried out yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Packet>,
     /// The multicast groups that a datagram QP hears.
@@ -92,6 +119,7 @@ impl Pair {
             sends: VecDeque::new(),
             receives: VecDeque::new(),
             pins: BTreeMap::new(),
+            unpolled: Unpolled::default(),
             inbound: VecDeque::new(),
             groups: BTreeSet::new(),
             sequence: 0,
@@ -111,6 +139,16 @@ impl Pair {
     pub(crate) fn pin(&mut self, key: Option<u32>) {
         if let Some(key) = key {
             *self.pins.entry(key).or_default() += 1;
+        }
+    }
+
+    /// A completion of this QP is polled.
+    fn polled(&mut self, ready: &Ready) {
+        let Unpolled { sends, receives } = &mut self.unpolled;
+        let count = if ready.completion.opcode == opcode::RECV { receives } else { sends };
+        *count = count.saturating_sub(1);
+        if let Some(pin) = ready.pin {
+            self.unpin(pin.key);
         }
     }
 
@@ -134,7 +172,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    pub(crate) fn add_cq(&mut self, depth: usize, fd: Arc<OwnedFd>) -> CqNo {
+    pub(crate) fn add_cq(&mut self, depth: u32, fd: Arc<OwnedFd>) -> CqNo {
         self.next_cq += 1;
         let no = CqNo(self.next_cq);
         self.cqs.insert(no, CqState::new(depth, fd));
@@ -180,32 +218,54 @@ impl Queues {
 
     /// Adds a completion of a send queue; false if its queue overran.
     #[must_use]
-    pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, status: WcStatus, byte_len: u32) -> bool {
-        let (wr_id, opcode, pin) = (pending.wr_id, pending.opcode, pending.pins.map(|key| Pin { qp, key }));
+    pub(crate) fn complete_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) -> bool {
+        let Some(pair) = self.pairs.get(&qp) else { return true };
+        let (cq, pd) = (pair.send_cq, pair.pd);
+        let &Pending { wr_id, opcode, pins, .. } = pending;
+        let Sent { status, byte_len, scatter } = sent;
         let completion = Completion { wr_id, status, opcode, byte_len, qp_num: qp.num, src_qp: 0 };
-        let cq = self.pairs.get(&qp).map(|pair| pair.send_cq);
-        self.complete(cq, completion, pin)
+        self.complete(cq, Ready { qp, completion, pin: pins.map(|key| Pin { pd, key }), scatter })
     }
 
     /// Adds a completion of a receive queue; false if its queue overran.
     #[must_use]
     pub(crate) fn complete_receive(&mut self, qp: QpNo, received: Received) -> bool {
-        let Received { wr_id, pinned, status, byte_len, src_qp } = received;
+        let Some(pair) = self.pairs.get(&qp) else { return true };
+        let (cq, pd) = (pair.recv_cq, pair.pd);
+        let Received { wr_id, pinned, status, byte_len, src_qp, scatter } = received;
         let completion = Completion { wr_id, status, opcode: opcode::RECV, byte_len, qp_num: qp.num, src_qp };
-        let cq = self.pairs.get(&qp).map(|pair| pair.recv_cq);
-        self.complete(cq, completion, pinned.map(|key| Pin { qp, key }))
+        self.complete(cq, Ready { qp, completion, pin: pinned.map(|key| Pin { pd, key }), scatter })
     }
 
     /// Completions for a queue that is gone go nowhere, and pin what they pin until the QP goes too, as those do that
     /// did not fit.
-    fn complete(&mut self, cq: Option<CqNo>, completion: Completion, pin: Option<Pin>) -> bool {
-        cq.and_then(|cq| self.cqs.get_mut(&cq)).is_none_or(|cq| cq.complete(completion, pin))
+    fn complete(&mut self, cq: CqNo, ready: Ready) -> bool {
+        self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
 
-    /// Whether a work request names a region whose completion has not been polled, of a QP that is there and of its
-    /// domain: one of another domain fails anyway.
+    /// Whether a work request names a region whose completion has not been polled: of a QP that is there, or one that is
+    /// destroyed and has left the completion.
     pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
         self.pairs.any(|pair| pair.pd == pd && pair.pins.contains_key(&key))
+            || self.cqs.values().any(|cq| cq.pins(Pin { pd, key }))
+    }
+
+    /// A QP is to report to its CQs.
+    pub(crate) fn reserve(&mut self, qp: QpNo, pair: &Pair) -> Result<(), Errno> {
+        let shares = [(pair.send_cq, pair.caps.max_send_wr), (pair.recv_cq, pair.caps.max_recv_wr)];
+        let reserved = shares.into_iter().try_for_each(|(cq, work_requests)| {
+            let cq = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?;
+            cq.reserve(qp, work_requests).map_err(|_| Errno::EOVERFLOW)
+        });
+        if reserved.is_err() {
+            self.leave(qp, true);
+        }
+        reserved
+    }
+
+    /// A QP is destroyed, and its completions are removed or stay in their CQs.
+    pub(crate) fn leave(&mut self, qp: QpNo, remove: bool) {
+        self.cqs.values_mut().for_each(|cq| cq.leave(qp, remove));
     }
 
     /// Whether a window keeps a QP.
@@ -229,14 +289,14 @@ impl Queues {
     }
 
     /// `ibv_poll_cq`.
-    pub(crate) fn poll(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<usize, Errno> {
-        let pins = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?.poll(into)?;
-        for pin in pins.iter().flatten() {
-            if let Some(pair) = self.pairs.get_mut(&pin.qp) {
-                pair.unpin(pin.key);
+    pub(crate) fn poll(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<Vec<Ready>, Errno> {
+        let taken = self.cqs.get_mut(&cq).ok_or(Errno::EINVAL)?.poll(into)?;
+        for ready in &taken {
+            if let Some(pair) = self.pairs.get_mut(&ready.qp) {
+                pair.polled(ready);
             }
         }
-        Ok(pins.len())
+        Ok(taken)
     }
 }
 

@@ -49,6 +49,13 @@ impl Place {
     }
 }
 
+/// Bytes that are to be copied to an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Scatter {
+    pub(crate) addr: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
 /// A buffer that is lent to the fabric: what stands for its bytes where a device may refer to them. It is exchanged for
 /// them, once.
 #[derive(Debug, PartialEq, Eq)]

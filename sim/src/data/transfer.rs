@@ -7,9 +7,10 @@ use cmid_proto::memory::Access;
 
 use crate::data::cq::{Completion, CqNo, WcStatus};
 use crate::data::datagram::Datagram;
+use crate::data::memory::PdNo;
 use crate::data::qp::{QpNo, QpState};
-use crate::data::queues::{Pair, Pending, Receive, Received};
-use crate::data::space::Place;
+use crate::data::queues::{Pair, Pending, Receive, Received, Sent};
+use crate::data::space::{Place, Scatter, Stretch};
 use crate::timers::Due;
 use crate::world::World;
 
@@ -119,17 +120,15 @@ impl World {
                 None => Handled::NotReady(Operation::Send(bytes)),
                 Some(receive) => {
                     let place = Place { len: bytes.len(), ..receive.place };
-                    let (status, answer) = if place.len > receive.place.len {
-                        (WcStatus::LOC_LEN_ERR, Err(WcStatus::REM_INV_REQ_ERR))
-                    } else if let Some(memory) = self.memory.for_local_write(pd, place) {
-                        memory.copy_from_slice(&bytes);
-                        (WcStatus::SUCCESS, Ok(Vec::new()))
+                    let (outcome, answer) = if place.len > receive.place.len {
+                        (Err(WcStatus::LOC_LEN_ERR), Err(WcStatus::REM_INV_REQ_ERR))
                     } else {
-                        (WcStatus::LOC_PROT_ERR, Err(WcStatus::REM_OP_ERR))
+                        match self.put(pd, place, bytes) {
+                            Some(put) => (Ok(put), Ok(Vec::new())),
+                            None => (Err(WcStatus::LOC_PROT_ERR), Err(WcStatus::REM_OP_ERR)),
+                        }
                     };
-                    let byte_len = if status == WcStatus::SUCCESS { count(bytes.len()) } else { 0 };
-                    let (wr_id, pinned) = (receive.wr_id, receive.place.pins());
-                    self.finish_receive(qp, Received { wr_id, pinned, status, byte_len, src_qp: 0 });
+                    self.finish_receive(qp, receive.ended(outcome, 0));
                     Handled::Answer(answer)
                 }
             },
@@ -154,20 +153,29 @@ impl World {
         let Some(pending) = pair.sends.remove(at) else { return };
         let pd = pair.pd;
         let outcome = result.and_then(|bytes| match &pending.target {
-            None => Ok(0),
-            Some(target) => {
-                let memory = self.memory.for_local_write(pd, *target).ok_or(WcStatus::LOC_PROT_ERR)?;
-                memory.copy_from_slice(&bytes);
-                Ok(count(bytes.len()))
-            }
+            None => Ok(Put::default()),
+            Some(target) => self.put(pd, *target, bytes).ok_or(WcStatus::LOC_PROT_ERR),
         });
         match outcome {
-            Ok(byte_len) => self.finish_send(qp, &pending, WcStatus::SUCCESS, byte_len),
+            Ok(Put { byte_len, scatter }) => {
+                self.finish_send(qp, &pending, Sent { status: WcStatus::SUCCESS, byte_len, scatter });
+            }
             Err(status) => {
-                self.finish_send(qp, &pending, status, 0);
+                self.finish_send(qp, &pending, Sent::failed(status));
                 self.qp_to_error(qp);
             }
         }
+    }
+
+    /// Puts bytes where a receive or a read has them, which is as long as they are; `None` where the hardware objects. What the
+    /// poll is to copy is not checked, but for its length.
+    pub(crate) fn put(&mut self, pd: PdNo, place: Place, bytes: Vec<u8>) -> Option<Put> {
+        let byte_len = count(bytes.len());
+        if self.config.copy_at_poll {
+            return Some(Put { byte_len, scatter: Some(Scatter { addr: place.addr, bytes }) });
+        }
+        self.memory.for_local_write(pd, place)?.copy_from_slice(&bytes);
+        Some(Put { byte_len, scatter: None })
     }
 
     /// Moves a QP to its error state: everything posted is flushed, and what the peer has sent stays unanswered.
@@ -178,7 +186,7 @@ impl World {
         let receives = std::mem::take(&mut pair.receives);
         let inbound = std::mem::take(&mut pair.inbound);
         for pending in &sends {
-            self.finish_send(qp, pending, WcStatus::WR_FLUSH_ERR, 0);
+            self.finish_send(qp, pending, Sent::failed(WcStatus::WR_FLUSH_ERR));
         }
         for receive in &receives {
             self.flush_receive(qp, receive);
@@ -188,9 +196,16 @@ impl World {
         }
     }
 
-    /// `ibv_destroy_qp`: no completions, and nothing is pinned any more. One that a window was bound through only goes to
-    /// its error state, until the window goes: rxe would wait for it for 50 s, and lose count (`__rxe_cleanup`).
+    /// `ibv_destroy_qp`: no more completions. Those that are in the CQs are removed, or pin what they pin until they are polled
+    /// ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). One that a window was bound through only
+    /// goes to its error state, until the window goes: rxe would wait for it for 50 s, and lose count (`__rxe_cleanup`).
     pub(crate) fn destroy_qp(&mut self, qp: QpNo) {
+        self.end_qp(qp, !self.config.completions_outlive_qp);
+    }
+
+    /// A QP ends. When its device is removed the kernel does that, and the library removes no completions until the program
+    /// destroys the QP.
+    pub(crate) fn end_qp(&mut self, qp: QpNo, remove_completions: bool) {
         if self.queues.has_windows(qp) {
             self.qp_to_error(qp);
             if let Some(pair) = self.queues.pairs.get_mut(&qp) {
@@ -198,10 +213,11 @@ impl World {
             }
             return;
         }
+        self.queues.leave(qp, remove_completions);
+        self.sweep = true;
         let Some(pair) = self.queues.pairs.remove(&qp) else { return };
         self.memory.discount_user(pair.pd);
         self.release_pd(pair.pd);
-        self.sweep = true;
         for packet in &pair.inbound {
             self.give_up_later(packet);
         }
@@ -218,13 +234,24 @@ impl World {
 
     /// `ibv_poll_cq`.
     pub(crate) fn poll_cq(&mut self, cq: CqNo, into: &mut [Completion]) -> Result<usize, Errno> {
-        let count = self.queues.poll(cq, into)?;
-        self.sweep |= count > 0;
-        Ok(count)
+        let taken = self.queues.poll(cq, into)?;
+        self.sweep |= !taken.is_empty();
+        for Scatter { addr, bytes } in taken.iter().filter_map(|ready| ready.scatter.as_ref()) {
+            self.copy(*addr, bytes);
+        }
+        Ok(taken.len())
     }
 
-    pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, status: WcStatus, byte_len: u32) {
-        if !self.queues.complete_send(qp, pending, status, byte_len) {
+    /// The copy of the CPU at a poll. Nothing is mapped at an address that was given back.
+    fn copy(&mut self, addr: u64, bytes: &[u8]) {
+        match self.memory.space.bytes_mut(Stretch { addr, len: bytes.len() }) {
+            Some(memory) => memory.copy_from_slice(bytes),
+            None => self.counters.copied_to_freed += u64::from(!bytes.is_empty()),
+        }
+    }
+
+    pub(crate) fn finish_send(&mut self, qp: QpNo, pending: &Pending, sent: Sent) {
+        if !self.queues.complete_send(qp, pending, sent) {
             self.counters.overruns += 1;
         }
     }
@@ -237,8 +264,7 @@ impl World {
 
     /// A receive of a QP in its error state.
     pub(crate) fn flush_receive(&mut self, qp: QpNo, receive: &Receive) {
-        let (wr_id, pinned) = (receive.wr_id, receive.place.pins());
-        self.finish_receive(qp, Received { wr_id, pinned, status: WcStatus::WR_FLUSH_ERR, byte_len: 0, src_qp: 0 });
+        self.finish_receive(qp, receive.ended(Err(WcStatus::WR_FLUSH_ERR), 0));
     }
 
     fn give_up_later(&mut self, packet: &Packet) {
@@ -258,6 +284,26 @@ fn takes(pair: &Pair, from: QpNo) -> bool {
     }
 }
 
-pub(crate) fn count(len: usize) -> u32 {
+/// Bytes that have arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Put {
+    pub(crate) byte_len: u32,
+    /// They are to be copied by the poll.
+    pub(crate) scatter: Option<Scatter>,
+}
+
+impl Receive {
+    /// How it ended, and who sent a datagram.
+    pub(crate) fn ended(&self, outcome: Result<Put, WcStatus>, src_qp: u32) -> Received {
+        let (status, put) = match outcome {
+            Ok(put) => (WcStatus::SUCCESS, put),
+            Err(status) => (status, Put::default()),
+        };
+        let Put { byte_len, scatter } = put;
+        Received { wr_id: self.wr_id, pinned: self.place.pins(), status, byte_len, src_qp, scatter }
+    }
+}
+
+fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

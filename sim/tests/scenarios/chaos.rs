@@ -133,9 +133,9 @@ impl Actor {
     fn attach(&mut self, id: IdKey) -> Result<(), cmid_proto::Errno> {
         let device = &self.side.device;
         let pd = device.alloc_pd(id)?;
-        let cq = device.create_cq(id, 2)?;
+        let cq = device.create_cq(id, 32)?;
         let mr = register(&pd, 16, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        let mut qp = device.create_qp(id, &pd, &cq, &cq, Caps::default())?;
+        let mut qp = device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, Caps::default())?;
         qp.post_recv(1, &mr, 0..16)?;
         let posted = qp.post_write(2, &mr, 0..4, Remote { addr: mr.addr(), rkey: mr.rkey() });
         let room = register(&pd, 64, Access::LOCAL_WRITE)?;

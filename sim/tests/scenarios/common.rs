@@ -58,7 +58,7 @@ impl Seen {
 /// One process: a device, and keys for what it creates.
 pub(crate) struct Side {
     pub(crate) device: SimDevice,
-    next: u64,
+    next: u32,
 }
 
 impl Side {
@@ -72,12 +72,12 @@ impl Side {
 
     pub(crate) fn fresh_id(&mut self) -> IdKey {
         self.next += 1;
-        IdKey::from_bits(1 << 32 | self.next).unwrap()
+        IdKey::from_parts(0, self.next, 1).unwrap()
     }
 
     pub(crate) fn fresh_channel(&mut self) -> ChannelKey {
         self.next += 1;
-        ChannelKey::from_bits(1 << 32 | self.next).unwrap()
+        ChannelKey::from_parts(0, self.next, 1).unwrap()
     }
 
     pub(crate) fn call(&mut self, call: Call) -> Outcome {
@@ -152,7 +152,7 @@ impl Side {
     /// Joins a group, under a key of its own.
     pub(crate) fn join(&mut self, id: IdKey, addr: &str, send_only: bool) -> Result<GroupKey, Errno> {
         self.next += 1;
-        let group = GroupKey::from_bits(1 << 32 | self.next).unwrap();
+        let group = GroupKey::from_parts(0, self.next, 1).unwrap();
         self.call(Call::Join { id, group, addr: addr.parse().unwrap(), send_only }).map(|()| group)
     }
 
@@ -263,7 +263,7 @@ impl Side {
         let pd = self.device.alloc_pd(id).unwrap();
         let send_cq = self.device.create_cq(id, 64).unwrap();
         let recv_cq = self.device.create_cq(id, 64).unwrap();
-        let qp = self.device.create_qp(id, &pd, &send_cq, &recv_cq, caps).unwrap();
+        let qp = self.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &send_cq, &recv_cq, caps).unwrap();
         Equipment { qp, pd, send_cq, recv_cq }
     }
 }

@@ -180,7 +180,13 @@ fn posts_are_checked() {
     assert_eq!(c.qp.post_recv(16, &mr, 0..8), Err(Errno::ENOMEM));
     assert_eq!(mr.read(1, &mut [0; 8]), Err(Errno::EINVAL));
     assert_eq!(mr.write(usize::MAX, &[0; 8]), Err(Errno::EINVAL));
-    let again = lab.client.device.create_qp(id, &c.pd, &c.send_cq, &c.recv_cq, cmid_sim::Caps::default());
+    let again = lab.client.device.create_qp(
+        cmid_proto::Attaching::bare(id),
+        &c.pd,
+        &c.send_cq,
+        &c.recv_cq,
+        cmid_sim::Caps::default(),
+    );
     assert_eq!(again.map(|_| ()), Err(Errno::EINVAL));
     lab.client.device.destroy_qp(id).unwrap();
     assert_eq!(lab.client.device.destroy_qp(id), Err(Errno::EINVAL));
@@ -189,17 +195,24 @@ fn posts_are_checked() {
 }
 
 #[test]
-fn the_wrong_domain_is_a_protection_error() {
+fn the_wrong_domain_is_refused() {
     let (lab, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let other = lab.client.device.alloc_pd(pair.client).unwrap();
     let foreign = other.register(vec![0; 8], BOTH).unwrap();
-    let mine = s.pd.register(vec![0; 8], Access::REMOTE_READ).unwrap();
-    c.qp.post_recv(1, &foreign, 0..8).unwrap();
-    s.qp.post_send(2, &mine, 0..8).unwrap();
-    lab.fabric.advance_by(SECOND);
-    ended(&mut c.recv_cq, &[(1, WcStatus::LOC_PROT_ERR, 128, 0)]);
-    assert_eq!(c.qp.state(), Ok(QpState::Err));
+    let mine = s.pd.register(vec![0; 8], BOTH).unwrap();
+    let remote = Remote { addr: mine.addr(), rkey: mine.rkey() };
+    // Also where the device would ask for no key.
+    for range in [0..8, 3..3] {
+        assert_eq!(c.qp.post_recv(1, &foreign, range.clone()), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_send(2, &foreign, range.clone()), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_write(3, &foreign, range.clone(), remote), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_read(4, &foreign, range, remote), Err(Errno::EINVAL));
+    }
+    // Nor of a domain with the same number on another fabric.
+    let (_far, other) = connected();
+    assert_eq!(c.qp.post_recv(1, &other.client_qp.pd.register([0; 8], BOTH).unwrap(), 0..8), Err(Errno::EINVAL));
+    assert_eq!(c.qp.state(), Ok(QpState::Rts));
 }
 
 #[test]

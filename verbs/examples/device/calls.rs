@@ -36,7 +36,8 @@ pub(crate) fn guards() {
     side.fails(&Call::Connect { id: bound, param: param() }, Errno::EINVAL);
 
     let first = side.end(bound);
-    let again = side.device.create_qp(bound, &first.pd, &first.cq, &first.cq, CAPS).map(drop);
+    let again =
+        side.device.create_qp(cmid_proto::Attaching::bare(bound), &first.pd, &first.cq, &first.cq, CAPS).map(drop);
     assert_eq!(again, Err(Errno::EINVAL));
     assert_eq!(side.device.destroy_qp(bound), Ok(()));
     assert_eq!(first.qp.state().map(|state| state.0), Ok(6), "error, for a handle is left");
@@ -54,7 +55,7 @@ pub(crate) fn guards() {
 pub(crate) fn keys() {
     let mut side = Side::new();
     let id = side.id();
-    let stale = id_key(id.to_bits() & 0xffff_ffff, 2);
+    let stale = id_key(id.slot() as u32, 2);
     side.fails(&Call::Destroy { id: stale }, Errno::ENOENT);
     side.fails(&Call::Listen { id: stale, backlog: 1 }, Errno::ENOENT);
     assert_eq!(side.device.local_addr(stale), Err(Errno::ENOENT));

@@ -24,7 +24,7 @@ static NEXT_QP_NUM: AtomicU32 = AtomicU32::new(0x20_0000);
 pub(crate) struct Side {
     pub(crate) device: Verbs,
     pub(crate) channel: ChannelKey,
-    keys: u64,
+    keys: u32,
 }
 
 /// An event, copied.
@@ -104,7 +104,7 @@ impl Side {
         let child = self.key();
         loop {
             if let Some(event) = self.device.fetch(channel, child).expect("the channel can be read") {
-                self.keys -= u64::from(event.listener.is_none());
+                self.keys -= u32::from(event.listener.is_none());
                 return Some(Seen {
                     id: event.id,
                     listener: event.listener,
@@ -166,7 +166,7 @@ impl Side {
     pub(crate) fn end(&mut self, id: IdKey) -> End {
         let pd = self.device.alloc_pd(id).expect("alloc_pd");
         let cq = self.device.create_cq(id, 64).expect("create_cq");
-        let qp = self.device.create_qp(id, &pd, &cq, &cq, CAPS).expect("create_qp");
+        let qp = self.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, CAPS).expect("create_qp");
         End { id, pd, cq, qp }
     }
 }
@@ -225,16 +225,16 @@ pub(crate) fn param() -> ConnParam {
     }
 }
 
-pub(crate) fn id_key(index: u64, generation: u64) -> IdKey {
-    IdKey::from_bits(generation << 32 | index).expect("a generation above 0")
+pub(crate) fn id_key(slot: u32, generation: u32) -> IdKey {
+    IdKey::from_parts(0, slot, generation).expect("a generation above 0")
 }
 
-pub(crate) fn group_key(index: u64) -> GroupKey {
-    GroupKey::from_bits(1 << 32 | index).expect("a generation above 0")
+pub(crate) fn group_key(slot: u32) -> GroupKey {
+    GroupKey::from_parts(0, slot, 1).expect("a generation above 0")
 }
 
-pub(crate) fn channel_key(index: u64, generation: u64) -> ChannelKey {
-    ChannelKey::from_bits(generation << 32 | index).expect("a generation above 0")
+pub(crate) fn channel_key(slot: u32, generation: u32) -> ChannelKey {
+    ChannelKey::from_parts(0, slot, generation).expect("a generation above 0")
 }
 
 /// Waits until a descriptor is readable; false if it is not in time.

@@ -146,7 +146,8 @@ pub(crate) fn domains() {
     in_use(1);
     let id = side.bound(CLIENT);
     let cq = side.device.create_cq(id, 4).expect("create_cq");
-    let qp = side.device.create_qp(id, &pd, &cq, &cq, crate::lab::CAPS).expect("create_qp");
+    let qp =
+        side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, crate::lab::CAPS).expect("create_qp");
     in_use(2);
     side.device.destroy_qp(id).expect("it has one");
     in_use(2);
@@ -162,7 +163,7 @@ pub(crate) fn domains() {
     assert_eq!((other.state(), other.dealloc().map_err(refused)), (PdState::Gone, Err(Why::Gone)));
     let (far, error) = other.register(far, Access::LOCAL_WRITE).map(drop).expect_err("gone");
     assert_eq!((far.len(), refused(error)), (PAGE, Why::Gone));
-    let made = side.device.create_qp(id, &other, &cq, &cq, crate::lab::CAPS).map(drop);
+    let made = side.device.create_qp(cmid_proto::Attaching::bare(id), &other, &cq, &cq, crate::lab::CAPS).map(drop);
     assert_eq!(made, Err(Errno::EINVAL));
 
     // An MR keeps the PD that nobody has a handle of, and says which it is.

@@ -155,7 +155,10 @@ pub(crate) fn outlives_both() {
     client.ok(&Call::Connect { id, param: crate::lab::param() });
     let request = server.expect(CmEvent::ConnectRequest);
     let mut cq = server.device.create_cq(request.id, 64).expect("create_cq");
-    let mut second = server.device.create_qp(request.id, &s.pd, &cq, &cq, crate::lab::CAPS).expect("create_qp");
+    let mut second = server
+        .device
+        .create_qp(cmid_proto::Attaching::bare(request.id), &s.pd, &cq, &cq, crate::lab::CAPS)
+        .expect("create_qp");
     server.ok(&Call::Accept { id: request.id, param: crate::lab::param() });
     client.expect(CmEvent::Established);
     server.expect(CmEvent::Established);

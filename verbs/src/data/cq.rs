@@ -5,7 +5,7 @@ use core::ptr::{self, NonNull};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use cmid_proto::Errno;
+use cmid_proto::{CqRoom, Errno};
 
 use crate::channel::set_nonblocking;
 use crate::data::awaited::Awaited;
@@ -58,7 +58,9 @@ impl Cq {
         // which every device has.
         let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.0.as_ptr(), 0) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
-        let inner = Arc::new(CqInner { seats: Seats::default(), raw, poll, request_notification, channel, context });
+        // SAFETY: the CQ is alive, and nobody writes the field after its creation. It is what the provider has made of the depth.
+        let seats = Seats::new(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
+        let inner = Arc::new(CqInner { seats, raw, poll, request_notification, channel, context });
         Ok(Cq { inner, seating: Seating::default(), awaited: Awaited::default() })
     }
 
@@ -69,7 +71,8 @@ impl Cq {
     /// Takes completions off the queue, as many as there are and fit, and says how many (ibv_poll_cq(3)). From then on
     /// their work requests are not in flight any more.
     ///
-    /// Completions of a QP that has been destroyed are dropped. Some devices take them off the queue themselves.
+    /// Completions of a QP that has been destroyed are dropped. Some devices take them off the queue themselves. What they pinned
+    /// is no longer pinned when a call returns 0; it also deregisters each [`Mr`](crate::Mr) that was dropped and waited for that.
     ///
     /// # Errors
     /// `EIO` if the provider fails, or has completed something that was not posted, for the second time, or after what was
@@ -87,10 +90,17 @@ impl Cq {
             let polled = usize::try_from(polled).map_err(|_| Errno::EIO)?;
             let kept = self.seating.retire(&self.inner.seats, completions.get_mut(..polled).ok_or(Errno::EIO)?);
             // There may be more if all of them were of QPs that are gone.
-            if kept > 0 || polled == 0 {
+            if kept > 0 || (polled == 0 && (room == 0 || self.seating.settle(&self.inner.seats))) {
                 return Ok(kept);
             }
         }
+    }
+
+    /// How many completions it has room for, which the provider may have rounded up, and how many work requests the work queues
+    /// may have that report to it.
+    #[must_use]
+    pub fn room(&self) -> CqRoom {
+        self.inner.seats.room()
     }
 
     /// Asks for one notification, at the next completion (ibv_req_notify_cq(3)). Poll once more after it: what was
@@ -161,6 +171,13 @@ impl CqInner {
 
     pub(crate) fn is_on(&self, context: &Context) -> bool {
         self.context.as_ptr() == context.as_ptr()
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        // Polling is what some providers write to memory in.
+        self.seating.close(&self.inner.seats);
     }
 }
 

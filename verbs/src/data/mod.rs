@@ -30,7 +30,7 @@ mod track_tests;
 use std::sync::Arc;
 
 use cmid_proto::memory::Access;
-use cmid_proto::{Errno, IdKey};
+use cmid_proto::{Attaching, Errno, IdKey};
 
 pub(crate) use ah::path_from_c;
 pub use ah::{Ah, GRH_LEN, To};
@@ -78,9 +78,20 @@ impl Verbs {
     ///
     /// # Errors
     /// `ENOENT` and `ENODEV` as for [`Verbs::alloc_pd`]; `EINVAL` if the id has a QP already, if the PD or a CQ is of
-    /// another device, if the device cannot do `caps`, and for an id whose connection has ended; `ENOMEM`, also where one of
-    /// the CQs has 65,536 work queues already: a QP that has one CQ for sends and receives is two of them.
-    pub fn create_qp(&mut self, id: IdKey, pd: &Pd, send_cq: &Cq, recv_cq: &Cq, caps: Caps) -> Result<Qp, Errno> {
+    /// another device, if the device cannot do `caps`, and for an id whose connection has ended; `EOVERFLOW` if a CQ has no room
+    /// for the completions of all work requests that `caps` allows, beside those of the QPs that report to it already
+    /// ([`Cq::room`] says how much it has); `ENOMEM`, also where one of
+    /// the CQs has 65,536 work queues already: a QP that has one CQ for sends and receives is two of them. A QP that is destroyed
+    /// keeps its room and its places until every completion is polled that it may have left.
+    pub fn create_qp(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Pd,
+        send_cq: &Cq,
+        recv_cq: &Cq,
+        caps: Caps,
+    ) -> Result<Qp, Errno> {
+        let id = attaching.id();
         let context = self.context(id)?;
         let id = self.ids.get_mut(id).ok_or(Errno::ENOENT)?;
         let qp = QpInner::create(&context, id, pd, send_cq, recv_cq, caps)?;
@@ -90,6 +101,9 @@ impl Verbs {
 
     /// Takes the QP off the id. If its [`Qp`] handle is left, the QP goes to the error state (what is posted completes with
     /// [`WcStatus::WR_FLUSH_ERR`]) and is destroyed with the handle; otherwise it is destroyed now.
+    /// Drain its CQs before it is destroyed: the completions that they hold of it are lost then, with some providers at once
+    /// (`__mlx5_cq_clean`), else when [`Cq::poll`] comes upon them. Until the CQs have been polled empty after that, the memory
+    /// that its work requests name stays pinned.
     /// Either way it receives nothing from multicast groups any more; the id stays in them.
     ///
     /// # Errors

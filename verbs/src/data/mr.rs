@@ -174,8 +174,10 @@ pub struct Mr {
     /// Of the memory, as are the next two: copies, so that posting need not follow pointers.
     start: NonNull<u8>,
     len: usize,
-    /// The first end of a range that cannot be posted: one more than the length, 0 if no registration is valid.
-    bound: usize,
+    /// Names the PD whose QPs may take bytes from it ([`PdUse::name`]); 0 if no registration is valid.
+    pub(super) source: usize,
+    /// Names the PD whose QPs may put bytes into it; 0 also without [`Access::LOCAL_WRITE`].
+    pub(super) target: usize,
     /// Whether this program may write to the memory.
     writable: bool,
     keys: memory::Keys,
@@ -192,7 +194,8 @@ impl Mr {
     pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, (Buffer, memory::Error)> {
         let registration = Registration::register(pd, buffer, access)?;
         let (start, keys) = (NonNull::dangling(), memory::Keys::default());
-        let mut mr = Mr { start, len: 0, bound: 0, writable: false, keys, registration: Some(registration) };
+        let mut mr =
+            Mr { start, len: 0, source: 0, target: 0, writable: false, keys, registration: Some(registration) };
         mr.refresh();
         Ok(mr)
     }
@@ -330,16 +333,11 @@ impl Mr {
         self.registration.as_ref()?.as_ptr()
     }
 
-    /// Whether it belongs to this PD.
-    pub(crate) fn is_of(&self, pd: &PdUse) -> bool {
-        self.registration.as_ref().and_then(|registration| registration.pd()).is_some_and(|own| own.is_of(pd))
-    }
-
-    /// The scatter element for a part of it. An empty one makes a work request without data.
+    /// The scatter element for a part of it, of which a registration is valid. An empty one makes a work request without data.
     #[inline]
     pub(crate) fn sge(&self, range: Range<usize>) -> Result<ibv_sge, Errno> {
         let len = range.end.wrapping_sub(range.start);
-        if range.start > range.end || range.end >= self.bound || len > u32::MAX as usize {
+        if range.start > range.end || range.end > self.len || len > u32::MAX as usize {
             return Err(Errno::EINVAL);
         }
         Ok(ibv_sge { addr: self.addr() + range.start as u64, length: len as u32, lkey: self.lkey() })
@@ -359,10 +357,10 @@ impl Mr {
         if let Some(memory) = registration.memory() {
             (self.start, self.len, self.writable) = (memory.start(), memory.len(), memory.is_writable());
         }
-        (self.keys, self.bound) = match registration.keys() {
-            Some(keys) => (keys, self.len.saturating_add(1)),
-            None => (memory::Keys::default(), 0),
-        };
+        self.keys = registration.keys().unwrap_or_default();
+        self.source = registration.pd().map_or(0, PdUse::name);
+        let writable = registration.access().is_some_and(|access| access.contains(Access::LOCAL_WRITE));
+        self.target = if writable { self.source } else { 0 };
     }
 }
 

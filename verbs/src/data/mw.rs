@@ -107,10 +107,11 @@ impl Drop for Mw {
 impl Qp {
     /// Binds a window to a part of `memory`, for peers of this QP (`IBV_WR_BIND_MW`). It holds when the completion has
     /// been polled. The registration needs [`Access::MW_BIND`], and [`Access::LOCAL_WRITE`] for `access` to have
-    /// [`Access::REMOTE_WRITE`]. A window that is bound has to be invalidated first, or it completes in error.
+    /// a right to write. A window that is bound has to be invalidated first, or it completes in error.
     ///
     /// # Errors
-    /// `EINVAL` if the range is not inside the memory, or if window or memory are of another PD than the QP; else as
+    /// `EINVAL` if the range is not inside the memory, if window or memory are of another PD than the QP, or if the registration
+    /// has not those rights; else as
     /// [`Qp::post_send`].
     pub fn post_bind(
         &mut self,
@@ -120,8 +121,9 @@ impl Qp {
         range: Range<usize>,
         access: Access,
     ) -> Result<(), Errno> {
-        let part = memory.sge(range)?;
-        if !window.pd.is_of(&self.inner.pd) || !memory.is_of(&self.inner.pd) {
+        let part = self.source(memory, range)?;
+        let has_rights = memory.access().is_some_and(|own| own.contains(access.needed_to_bind()));
+        if !window.pd.is_of(&self.inner.pd) || !has_rights {
             return Err(Errno::EINVAL);
         }
         let bind_info = ibv_mw_bind_info {

@@ -157,6 +157,11 @@ impl PdUse {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Names the PD for as long as it has a user: never 0, and unlike that of any other PD that has one.
+    pub(crate) fn name(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     pub(crate) fn is_on(&self, context: &Context) -> bool {
         self.0.context.as_ptr() == context.as_ptr()
     }

@@ -24,11 +24,11 @@ impl Qp {
     /// Posts a message to be sent (`IBV_WR_SEND`).
     ///
     /// # Errors
-    /// `EINVAL` if the range is not inside the memory, if the QP is in no state for it, or if it is one for datagrams;
-    /// `ENOMEM` if the queue is full: with work that is not done, or whose completions have not been polled.
+    /// `EINVAL` if the range is not inside the memory, also for an empty one if the memory is unusable or of another
+    /// [`Pd`](crate::Pd) than the QP, if the QP is in no state for it, or if it is one for datagrams; `ENOMEM` if the queue is full: with work that is not done, or whose completions have not been polled.
     #[inline]
     pub fn post_send(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let sge = memory.sge(range)?;
+        let sge = self.source(memory, range)?;
         let flags = self.inline_flag(&sge);
         self.post(wr_id, sge, ibv_wr_opcode::IBV_WR_SEND, flags, Remote { addr: 0, rkey: 0 })
     }
@@ -37,23 +37,22 @@ impl Qp {
     /// complete it as if it were not.
     ///
     /// # Errors
-    /// `EINVAL` if the range is not inside the memory, if the address handle is of another [`Pd`](crate::Pd) than the QP,
-    /// if the QP is in no state for it, or if it is not one for datagrams; `ENOMEM` if the queue is full.
+    /// `EINVAL` if the range is not inside the memory, if memory or address handle are of another [`Pd`](crate::Pd) than the
+    /// QP, if the QP is in no state for it, or if it is not one for datagrams; `ENOMEM` if the queue is full.
     #[inline]
     pub fn post_send_to(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
-        let sge = memory.sge(range)?;
+        let sge = self.source(memory, range)?;
         let flags = self.inline_flag(&sge);
         self.post_to(wr_id, sge, flags, to)
     }
 
-    /// Posts a place for a message to arrive at (`ibv_post_recv`). Its registration needs
-    /// [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE). A datagram takes [`GRH_LEN`](crate::GRH_LEN) bytes more.
+    /// Posts a place for a message to arrive at (`ibv_post_recv`). A datagram takes [`GRH_LEN`](crate::GRH_LEN) bytes more.
     ///
     /// # Errors
-    /// As [`Qp::post_send`].
+    /// As [`Qp::post_send`]; `EINVAL` also if the registration has not [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
     #[inline]
     pub fn post_recv(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let mut sge = memory.sge(range)?;
+        let mut sge = self.target(memory, range)?;
         let token = self.recv.file(wr_id, pinned_key(&sge, 0)).ok_or(Errno::ENOMEM)?;
         let mut request = ibv_recv_wr {
             wr_id: token,
@@ -64,20 +63,19 @@ impl Qp {
         };
         let mut bad = ptr::null_mut();
         // SAFETY: the QP is alive and the function is its provider's, which copies the request before it returns. The
-        // memory that it names is safe to name at any time (see `Mr`).
+        // memory that it names may be written to, is of the same PD, and is pinned from here on (see `Mr`).
         errno::of_ibv(unsafe { (self.inner.post_recv)(self.inner.as_ptr(), &raw mut request, &raw mut bad) })?;
         self.recv.advance();
         Ok(())
     }
 
-    /// Posts an RDMA read of the peer's memory into `range` (`IBV_WR_RDMA_READ`). The local registration needs
-    /// [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
+    /// Posts an RDMA read of the peer's memory into `range` (`IBV_WR_RDMA_READ`).
     ///
     /// # Errors
-    /// As [`Qp::post_send`].
+    /// As [`Qp::post_recv`].
     #[inline]
     pub fn post_read(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>, from: Remote) -> Result<(), Errno> {
-        self.post(wr_id, memory.sge(range)?, ibv_wr_opcode::IBV_WR_RDMA_READ, 0, from)
+        self.post(wr_id, self.target(memory, range)?, ibv_wr_opcode::IBV_WR_RDMA_READ, 0, from)
     }
 
     /// Posts an RDMA write of `range` to the peer's memory (`IBV_WR_RDMA_WRITE`).
@@ -86,7 +84,7 @@ impl Qp {
     /// As [`Qp::post_send`].
     #[inline]
     pub fn post_write(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>, to: Remote) -> Result<(), Errno> {
-        let sge = memory.sge(range)?;
+        let sge = self.source(memory, range)?;
         let flags = self.inline_flag(&sge);
         self.post(wr_id, sge, ibv_wr_opcode::IBV_WR_RDMA_WRITE, flags, to)
     }
@@ -98,8 +96,8 @@ impl Qp {
         let mut request = send_request(token, &mut sge, opcode, flags, peer);
         let (qp, mut bad) = (&self.inner, ptr::null_mut());
         // SAFETY: the QP is alive and connected, and the function is its provider's, which copies the request, and inline
-        // data, before it returns. The memory that it names is safe to name at any time (see `Mr`), and alive during the
-        // call. For a datagram QP, whose provider would follow an address handle that is not there, it is `refuse`.
+        // data, before it returns. The memory that it names is of the same PD, alive during the call, and pinned from here on if
+        // the device or the provider comes back for it (see `Mr`). For a datagram QP, whose provider would follow an address handle that is not there, it is `refuse`.
         errno::of_ibv(unsafe { (qp.post_send)(qp.as_ptr(), &raw mut request, &raw mut bad) })?;
         self.send.advance();
         Ok(())
@@ -120,6 +118,19 @@ impl Qp {
         errno::of_ibv(unsafe { (qp.post_send_to)(qp.as_ptr(), &raw mut request, &raw mut bad) })?;
         self.send.advance();
         Ok(())
+    }
+
+    /// Memory that the device takes bytes from: of the QP's PD, so that what is in flight there pins it (flight.rs).
+    #[inline]
+    pub(super) fn source(&self, memory: &Mr, range: Range<usize>) -> Result<ibv_sge, Errno> {
+        if memory.source == self.pd { memory.sge(range) } else { Err(Errno::EINVAL) }
+    }
+
+    /// Memory that the device, or its provider, puts bytes into: as above, and such that may be written to. Not every provider
+    /// checks the key.
+    #[inline]
+    fn target(&self, memory: &Mr, range: Range<usize>) -> Result<ibv_sge, Errno> {
+        if memory.target == self.pd { memory.sge(range) } else { Err(Errno::EINVAL) }
     }
 
     #[inline]

@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 
-use crate::data::flight::Flight;
 use crate::data::pd::PdUse;
-use crate::data::seats::Seat;
-use crate::data::track::{Cursor, Track};
+use crate::data::seats::{Seat, WorkQueue};
+use crate::data::track::Cursor;
 use crate::data::{Context, Cq, Pd};
 use crate::errno;
 use crate::ffi::{
@@ -22,7 +21,8 @@ use crate::id::Id;
 /// What a QP must be able to hold (`struct ibv_qp_cap`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caps {
-    /// Sends, reads and writes that are posted and whose completions have not been polled.
+    /// Sends, reads, writes, binds and invalidations that are posted and whose completions have not been polled. Each queue holds
+    /// as many as this says, also where the provider rounds it up, and the CQ must have room for the completions of all of them.
     pub max_send_wr: u32,
     /// Receives likewise.
     pub max_recv_wr: u32,
@@ -66,12 +66,14 @@ impl QpState {
 /// The handle of a queue pair, reliable connected or for datagrams. Any thread may have it, one at a time may post:
 /// posting takes it by `&mut`, so that what is in flight can be told without a cost (see [`Mr`](crate::Mr)).
 ///
-/// The QP is destroyed when it is off its id and the handle is dropped. What was in flight no longer pins memory then, so
-/// that also deregisters each [`Mr`](crate::Mr) that was dropped meanwhile, which takes as long as it takes. Each work request has one piece of memory
-/// and makes a completion; it is in flight until that is polled. Memory is checked by the device: a key of another PD
-/// completes in error, as a rule [`WcStatus::LOC_PROT_ERR`](crate::WcStatus::LOC_PROT_ERR); only the range is checked here.
+/// The QP is destroyed when it is off its id and the handle is dropped. What was in flight pins memory until the CQs have been
+/// drained after that; it also deregisters each [`Mr`](crate::Mr) that was dropped meanwhile, which takes as long as it takes. Each
+/// work request has one piece of memory and makes a completion; it is in flight until that is polled. The memory must be of the
+/// PD of the QP, the range inside it, and its access such as the request needs; the rest is checked by the device.
 pub struct Qp {
     pub(super) inner: Arc<QpInner>,
+    /// Names the PD: see [`Mr::source`](crate::Mr::source).
+    pub(super) pd: usize,
     pub(super) send: Cursor,
     pub(super) recv: Cursor,
 }
@@ -85,10 +87,9 @@ pub(crate) struct QpInner {
     pub(super) post_send_to: PostSend,
     pub(super) post_recv: PostRecv,
     pub(super) max_inline: u32,
-    flight: Arc<Flight>,
     // Dropped after the QP.
-    _send_seat: Seat,
-    _recv_seat: Seat,
+    send: WorkQueue,
+    recv: WorkQueue,
     pub(super) pd: PdUse,
 }
 
@@ -100,8 +101,8 @@ unsafe impl Sync for QpInner {}
 
 impl Qp {
     pub(crate) fn new(inner: Arc<QpInner>) -> Self {
-        let (send, recv) = (Cursor::new(&inner.flight.send), Cursor::new(&inner.flight.recv));
-        Qp { inner, send, recv }
+        let (pd, send, recv) = (inner.pd.name(), inner.send.cursor(), inner.recv.cursor());
+        Qp { inner, pd, send, recv }
     }
 
     /// Its number.
@@ -139,7 +140,8 @@ impl QpInner {
         caps: Caps,
     ) -> Result<Arc<Self>, Errno> {
         let pd = pd.enter().map_err(|refused| refused.errno())?;
-        let (send_seat, recv_seat) = (Seat::take(send_cq.inner())?, Seat::take(recv_cq.inner())?);
+        let send_seat = Seat::take(send_cq.inner(), caps.max_send_wr)?;
+        let recv_seat = Seat::take(recv_cq.inner(), caps.max_recv_wr)?;
         let (send_cq, recv_cq) = (send_seat.cq(), recv_seat.cq());
         if id.qp.is_some() || !pd.is_on(context) || !send_cq.is_on(context) || !recv_cq.is_on(context) {
             return Err(Errno::EINVAL);
@@ -172,24 +174,8 @@ impl QpInner {
         let raw = NonNull::new(unsafe { (*id.as_ptr()).qp }).ok_or(Errno::EIO)?;
         let (post_send, post_send_to) =
             if datagram { (refuse as PostSend, post_send) } else { (post_send, refuse as PostSend) };
-        // What the provider has made of the caps: it rounds up.
-        let send = Arc::new(Track::new(send_seat.number(), attr.cap.max_send_wr));
-        let recv = Arc::new(Track::new(recv_seat.number(), attr.cap.max_recv_wr));
-        send_seat.fill(&send);
-        recv_seat.fill(&recv);
-        let flight = Arc::new(Flight { send, recv });
-        pd.inner().flights().enlist(&flight);
-        Ok(Arc::new(QpInner {
-            raw,
-            post_send,
-            post_send_to,
-            post_recv,
-            max_inline: caps.max_inline,
-            flight,
-            _send_seat: send_seat,
-            _recv_seat: recv_seat,
-            pd,
-        }))
+        let (send, recv) = (send_seat.open(pd.inner()), recv_seat.open(pd.inner()));
+        Ok(Arc::new(QpInner { raw, post_send, post_send_to, post_recv, max_inline: caps.max_inline, send, recv, pd }))
     }
 
     pub(crate) fn as_ptr(&self) -> *mut ibv_qp {
@@ -221,9 +207,12 @@ impl Drop for QpInner {
     fn drop(&mut self) {
         // SAFETY: made by rdma_create_qp and destroyed only here. No id points at it: an `Id` that does holds it, and has
         // detached it from multicast groups when it let go, without which the kernel would refuse. It does not
-        // wait: asynchronous events, for which it would, are never read. If the kernel refuses, it is leaked.
-        let _ = unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) };
-        self.pd.inner().flights().strike(&self.flight);
+        // wait: asynchronous events, for which it would, are never read. If the kernel refuses, it is leaked, and the memory
+        // that its work requests name with it.
+        let destroyed = errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
+        for queue in [&self.send, &self.recv] {
+            if destroyed { queue.close() } else { queue.leak() }
+        }
         self.pd.inner().parked().released();
     }
 }

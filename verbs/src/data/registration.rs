@@ -170,13 +170,17 @@ impl Registration {
         }
     }
 
-    /// Whether QPs have work in flight that names it. One of another PD does not count: such work fails anyway.
-    fn traffic(&self) -> Traffic {
-        // Where no registration is valid nothing names it: it was quiet when it was lost, and cannot be posted since.
-        match (self.region.keys(), self.region.pd()) {
-            (Some(keys), Some(pd)) if pd.inner().flights().name(keys.lkey) => Traffic::InFlight,
-            _ => Traffic::Quiet,
+    /// Whether work in flight names it, also after a removal of the device. Only queues of its PD can have such work.
+    pub(crate) fn traffic(&self) -> Traffic {
+        match self.region.named() {
+            Some((pd, keys)) if pd.inner().flights().name(keys.lkey) => Traffic::InFlight,
+            Some(_) | None => Traffic::Quiet,
         }
+    }
+
+    /// Whether work names it that stays in flight for ever.
+    fn is_lost(&self) -> bool {
+        self.region.named().is_some_and(|(pd, keys)| pd.inner().flights().leaked_name(keys.lkey))
     }
 
     /// Whether this change would let a device write to memory that is only to be read.
@@ -195,9 +199,10 @@ impl LetGo for Box<Registration> {
     /// Nobody wants it any more: it is deregistered.
     fn let_go(mut self) -> Option<Self> {
         let errno = self.deregister().err()?.errno();
-        // A window is bound to it, or something else uses it: that passes. Anything else does not once the device is gone:
-        // the memory is leaked. The use of the PD ends, which is gone too, so that librdmacm can close the device.
-        let passes = matches!(errno, Errno::EINVAL | Errno::EBUSY);
+        // A window is bound to it, work in flight names it, or something else uses it: that passes. Anything else does not
+        // once the device is gone: the memory is leaked. The use of the PD ends, which is gone too, so that librdmacm can close
+        // the device.
+        let passes = matches!(errno, Errno::EINVAL | Errno::EBUSY) && !self.is_lost();
         (passes || !self.pd.is_gone()).then_some(self)
     }
 }

@@ -3,23 +3,29 @@
 //! Each queue has a seat: the upper half of the tokens that its work requests carry (flight.rs). Its lower 16 bits are an
 //! index, its upper ones say how often the seat was taken before, so that completions that a QP left behind are not taken
 //! for the next one's.
+//!
+//! # When a queue is gone
+//!
+//! A queue whose QP is destroyed may have left completions in the CQ. Until they are gone it keeps its seat, its share of the CQ's
+//! depth, and the memory that its work requests name. They are gone when `ibv_poll_cq` has returned 0 after the QP was destroyed,
+//! or when the handle of the CQ is dropped, after which nobody polls. A queue of which every completion has been polled has left
+//! none.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
-use cmid_proto::Errno;
+use cmid_proto::{CqRoom, Errno};
 
 use crate::data::Completion;
 use crate::data::cq::CqInner;
-use crate::data::pd::lock;
-use crate::data::track::{Retired, Track};
+use crate::data::pd::{PdInner, lock};
+use crate::data::track::{Cursor, Retired, Track};
 
 /// Bits of a seat that are an index.
 const INDEX_BITS: u32 = 16;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
 
 /// Who sits where at one CQ.
-#[derive(Default)]
 pub(crate) struct Seats {
     plan: Mutex<Plan>,
     /// Counts how often the plan has changed, so that who polls looks only then.
@@ -32,10 +38,16 @@ struct Plan {
     /// Those that have changed since the one who polls has looked, each once: so it costs him what has changed, and not
     /// what there is.
     changed: Vec<usize>,
-    /// Indices that were given and are free again. Others without a track are of queues that are being made.
+    /// Indices that were given and are free again. Others without a track are of queues that are being made, or are gone and may
+    /// have left completions.
     free: Vec<usize>,
     /// How many seats have been given.
     given: u16,
+    room: CqRoom,
+    /// Queues that may have left completions, and that the one who polls has not seen.
+    gone: Vec<Gone>,
+    /// Nobody can poll any more.
+    closed: bool,
 }
 
 #[derive(Default)]
@@ -52,48 +64,108 @@ pub(crate) struct Seating {
     version: usize,
     /// A queue that is there has completed what was not to be completed.
     doubt: bool,
+    /// Queues whose QP was destroyed before the last poll.
+    gone: Vec<Gone>,
+    /// Queues whose QP was destroyed, perhaps during the last poll.
+    going: Vec<Gone>,
 }
 
-/// A seat that a work queue has, and the CQ along with it. Dropping it gives the seat up.
+/// A queue whose QP is destroyed, and that may have left completions in the CQ.
+struct Gone {
+    seat: u32,
+    reserved: u32,
+    track: Arc<Track>,
+    pd: Weak<PdInner>,
+}
+
+/// A seat that a work queue is to have.
 pub(crate) struct Seat {
     cq: Arc<CqInner>,
     number: u32,
+    reserved: u32,
+    /// It is given up when this is dropped.
+    vacant: bool,
+}
+
+/// A work queue of a QP that is there, in its seat.
+pub(crate) struct WorkQueue {
+    seat: Seat,
+    track: Arc<Track>,
+    pd: Weak<PdInner>,
 }
 
 impl Seat {
+    /// A seat for a queue of so many work requests.
+    ///
     /// # Errors
-    /// `ENOMEM` if all are taken.
-    pub(crate) fn take(cq: &Arc<CqInner>) -> Result<Self, Errno> {
-        let number = cq.seats().take()?;
-        Ok(Seat { cq: Arc::clone(cq), number })
-    }
-
-    pub(crate) fn number(&self) -> u32 {
-        self.number
+    /// `ENOMEM` if all are taken, `EOVERFLOW` if the CQ has no room for so many completions more.
+    pub(crate) fn take(cq: &Arc<CqInner>, work_requests: u32) -> Result<Self, Errno> {
+        let number = cq.seats().take(work_requests)?;
+        Ok(Seat { cq: Arc::clone(cq), number, reserved: work_requests, vacant: true })
     }
 
     pub(crate) fn cq(&self) -> &CqInner {
         &self.cq
     }
 
-    /// From now on its completions are looked for.
-    pub(crate) fn fill(&self, track: &Arc<Track>) {
-        self.cq.seats().fill(self.number, Some(Arc::clone(track)));
+    /// The queue is there, with this PD: from now on its completions are looked for, and what it has in flight counts.
+    pub(crate) fn open(mut self, pd: &Arc<PdInner>) -> WorkQueue {
+        let track = Arc::new(Track::new(self.number, self.reserved));
+        self.cq.seats().fill(self.number, Some(Arc::clone(&track)));
+        pd.flights().enlist(&track);
+        self.vacant = false;
+        WorkQueue { seat: self, track, pd: Arc::downgrade(pd) }
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.cq.seats().leave(self.number);
+        if self.vacant {
+            self.cq.seats().release(self.number, self.reserved);
+        }
+    }
+}
+
+impl WorkQueue {
+    pub(crate) fn cursor(&self) -> Cursor {
+        Cursor::new(&self.track)
+    }
+
+    /// Its QP is destroyed.
+    pub(crate) fn close(&self) {
+        let Seat { cq, number, reserved, .. } = &self.seat;
+        let (track, pd) = (Arc::clone(&self.track), Weak::clone(&self.pd));
+        cq.seats().leave(Gone { seat: *number, reserved: *reserved, track, pd });
+    }
+
+    /// Its QP could not be destroyed, and is leaked: it keeps its seat.
+    pub(crate) fn leak(&self) {
+        if let Some(pd) = self.pd.upgrade() {
+            pd.flights().leak(&self.track);
+        }
     }
 }
 
 impl Seats {
-    fn take(&self) -> Result<u32, Errno> {
+    /// Of a CQ for so many completions.
+    pub(crate) fn new(depth: u32) -> Self {
+        let plan = Plan { room: CqRoom::new(depth), ..Plan::default() };
+        Seats { plan: Mutex::new(plan), version: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn room(&self) -> CqRoom {
+        lock(&self.plan).room
+    }
+
+    fn take(&self, work_requests: u32) -> Result<u32, Errno> {
         let mut plan = lock(&self.plan);
+        plan.room.reserve(work_requests).map_err(|_| Errno::EOVERFLOW)?;
         let index = match plan.free.pop() {
             Some(free) => free,
-            None if plan.places.len() > INDEX as usize => return Err(Errno::ENOMEM),
+            None if plan.places.len() > INDEX as usize => {
+                plan.room.release(work_requests);
+                return Err(Errno::ENOMEM);
+            }
             None => {
                 plan.places.push(Place::default());
                 plan.places.len() - 1
@@ -104,21 +176,55 @@ impl Seats {
     }
 
     fn fill(&self, seat: u32, track: Option<Arc<Track>>) {
-        let (mut plan, index) = (lock(&self.plan), (seat & INDEX) as usize);
-        let plan = &mut *plan;
-        let Some(place) = plan.places.get_mut(index) else { return };
-        place.track = track;
-        if !core::mem::replace(&mut place.changed, true) {
-            plan.changed.push(index);
-        }
+        let mut plan = lock(&self.plan);
+        plan.fill(seat, track);
         // With the lock still held.
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Once for each seat that was taken.
-    fn leave(&self, seat: u32) {
-        self.fill(seat, None);
-        lock(&self.plan).free.push((seat & INDEX) as usize);
+    /// Nobody sits there, and no completion of who did is left.
+    fn release(&self, seat: u32, reserved: u32) {
+        let mut plan = lock(&self.plan);
+        plan.free.push((seat & INDEX) as usize);
+        plan.room.release(reserved);
+    }
+
+    /// Once for each seat that was filled.
+    fn leave(&self, gone: Gone) {
+        let mut plan = lock(&self.plan);
+        plan.fill(gone.seat, None);
+        let over = plan.closed || gone.track.is_idle();
+        let over = if over {
+            Some(gone)
+        } else {
+            plan.gone.push(gone);
+            None
+        };
+        self.version.fetch_add(1, Ordering::Release);
+        drop(plan);
+        if let Some(gone) = over {
+            self.end(gone);
+        }
+    }
+
+    /// No completion of it is left, or nobody polls what is.
+    fn end(&self, gone: Gone) {
+        self.release(gone.seat, gone.reserved);
+        if let Some(pd) = gone.pd.upgrade() {
+            pd.flights().strike(&gone.track);
+            pd.parked().released();
+        }
+    }
+}
+
+impl Plan {
+    fn fill(&mut self, seat: u32, track: Option<Arc<Track>>) {
+        let index = (seat & INDEX) as usize;
+        let Some(place) = self.places.get_mut(index) else { return };
+        place.track = track;
+        if !core::mem::replace(&mut place.changed, true) {
+            self.changed.push(index);
+        }
     }
 }
 
@@ -191,100 +297,37 @@ impl Seating {
                 place.changed = false;
             }
         }
+        self.going.append(&mut plan.gone);
         self.version = seats.version.load(Ordering::Relaxed);
+    }
+
+    /// A poll has found the CQ empty: those are over that were gone before it. Says whether there are no others, of which
+    /// another poll would tell.
+    #[inline]
+    pub(crate) fn settle(&mut self, seats: &Seats) -> bool {
+        (self.gone.is_empty() && self.going.is_empty()) || self.end_gone(seats)
+    }
+
+    #[cold]
+    fn end_gone(&mut self, seats: &Seats) -> bool {
+        let over = core::mem::replace(&mut self.gone, core::mem::take(&mut self.going));
+        over.into_iter().for_each(|gone| seats.end(gone));
+        self.gone.is_empty()
+    }
+
+    /// Nobody polls any more.
+    pub(crate) fn close(&mut self, seats: &Seats) {
+        let mut over = {
+            let mut plan = lock(&seats.plan);
+            plan.closed = true;
+            core::mem::take(&mut plan.gone)
+        };
+        over.append(&mut self.gone);
+        over.append(&mut self.going);
+        over.into_iter().for_each(|gone| seats.end(gone));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::track::Cursor;
-
-    fn queue(seats: &Seats) -> (u32, Arc<Track>, Cursor) {
-        let seat = seats.take().expect("a seat");
-        let track = Arc::new(Track::new(seat, 4));
-        seats.fill(seat, Some(Arc::clone(&track)));
-        let cursor = Cursor::new(&track);
-        (seat, track, cursor)
-    }
-
-    fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
-        let token = cursor.file(wr_id, 1).expect("room");
-        cursor.advance();
-        let mut completion = Completion::default();
-        completion.wr_id = token;
-        completion
-    }
-
-    fn numbers(completions: &[Completion]) -> Vec<u64> {
-        completions.iter().map(|completion| completion.wr_id).collect()
-    }
-
-    #[test]
-    fn completions_find_their_queue() {
-        let (seats, mut seating) = (Seats::default(), Seating::default());
-        let ((_, _, mut a), (_, _, mut b)) = (queue(&seats), queue(&seats));
-        let mut mixed = [post(&mut a, 10), post(&mut b, 20), post(&mut b, 21), post(&mut a, 11)];
-        assert_eq!(seating.retire(&seats, &mut mixed), 4);
-        assert_eq!(numbers(&mixed), [10, 20, 21, 11]);
-    }
-
-    #[test]
-    fn what_a_queue_left_behind_is_dropped_even_if_its_seat_is_taken_again() {
-        let (seats, mut seating) = (Seats::default(), Seating::default());
-        let ((gone, _, mut a), (_, _, mut b)) = (queue(&seats), queue(&seats));
-        let (left, other) = (post(&mut a, 10), post(&mut b, 20));
-        seats.leave(gone);
-        let (_, track, mut next) = queue(&seats);
-        let mut mixed = [left, post(&mut next, 30), left, other];
-        assert_eq!(seating.retire(&seats, &mut mixed), 2);
-        assert_eq!(numbers(&mixed[..2]), [30, 20]);
-        assert_eq!(Arc::strong_count(&track), 4, "seats, seating, cursor, here");
-    }
-
-    #[test]
-    fn a_completion_that_cannot_be_is_told_from_one_of_nobody() {
-        let (seats, mut seating) = (Seats::default(), Seating::default());
-        let ((gone, _, mut a), (_, _, mut b)) = (queue(&seats), queue(&seats));
-        let (left, first, second) = (post(&mut a, 10), post(&mut b, 20), post(&mut b, 21));
-        seats.leave(gone);
-        assert_eq!(seating.retire(&seats, &mut [left]), 0);
-        assert!(!seating.take_doubt(), "its queue is gone");
-        // Out of order: what comes along is kept.
-        let mut mixed = [second, first, post(&mut b, 22)];
-        assert_eq!(seating.retire(&seats, &mut mixed), 2);
-        assert_eq!(numbers(&mixed[..2]), [21, 22]);
-        assert!(seating.take_doubt());
-        assert!(!seating.take_doubt(), "told once");
-    }
-
-    #[test]
-    fn looking_costs_what_has_changed() {
-        let (seats, mut seating) = (Seats::default(), Seating::default());
-        let queues: Vec<_> = (0..100).map(|_| queue(&seats)).collect();
-        assert_eq!(seating.retire(&seats, &mut []), 0);
-        let (seat, ..) = queues[7];
-        // Several changes of a seat are one, whether anybody polls or not.
-        for _ in 0..10 {
-            seats.leave(seat);
-            assert_eq!(queue(&seats).0 & INDEX, seat & INDEX);
-        }
-        assert_eq!(lock(&seats.plan).changed, [(seat & INDEX) as usize]);
-        let (_, _, mut cursor) = queue(&seats);
-        assert_eq!(seating.retire(&seats, &mut [post(&mut cursor, 1)]), 1);
-        assert!(lock(&seats.plan).changed.is_empty());
-        assert_eq!(seating.tracks.len(), 101);
-    }
-
-    #[test]
-    fn a_seat_that_is_given_up_before_it_is_filled_is_free() {
-        let seats = Seats::default();
-        let first = seats.take().expect("a seat");
-        seats.leave(first);
-        assert_eq!(seats.take().expect("a seat") & INDEX, first & INDEX);
-        for _ in 0..INDEX {
-            seats.take().expect("a seat");
-        }
-        assert_eq!(seats.take(), Err(Errno::ENOMEM));
-    }
-}
+#[path = "seats_tests.rs"]
+mod tests;

@@ -23,6 +23,8 @@ impl Counter {
 /// One work queue of a QP: what has been posted, in a ring.
 pub(crate) struct Track {
     seat: u32,
+    /// How many work requests may be posted whose completions have not been polled.
+    capacity: u32,
     ring: Box<[Slot]>,
     /// How many have been posted. Written by who posts.
     posted: Counter,
@@ -55,9 +57,11 @@ pub(crate) enum Retired {
 impl Track {
     /// For a queue that holds `capacity` work requests, in a seat of its CQ.
     pub(crate) fn new(seat: u32, capacity: u32) -> Self {
-        let len = capacity.clamp(1, 1 << 30).next_power_of_two();
+        let capacity = capacity.min(1 << 30);
+        let len = capacity.max(1).next_power_of_two();
         Track {
             seat,
+            capacity,
             ring: core::iter::repeat_with(Slot::default).take(len as usize).collect(),
             posted: Counter::new(),
             retired: Counter::new(),
@@ -101,6 +105,11 @@ impl Track {
         Retired::Done(wr_id)
     }
 
+    /// Whether nothing is in flight, when nobody posts any more.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.posted.number.load(Ordering::Acquire) == self.retired.number.load(Ordering::Acquire)
+    }
+
     /// Whether a work request in flight names this key.
     pub(crate) fn names(&self, lkey: u32) -> bool {
         let (posted, retired) =
@@ -119,18 +128,18 @@ pub(crate) struct Cursor {
     /// The upper half of its tokens.
     seat: u64,
     next: u32,
-    /// As far as the ring is known to be free.
+    /// As far as the queue is known to have room.
     limit: u32,
 }
 
 impl Cursor {
     pub(crate) fn new(track: &Arc<Track>) -> Self {
         let next = track.posted.number.load(Ordering::Relaxed);
-        let (seat, limit) = (u64::from(track.seat) << 32, next.wrapping_add(track.len()));
+        let (seat, limit) = (u64::from(track.seat) << 32, next.wrapping_add(track.capacity));
         Cursor { track: Arc::clone(track), seat, next, limit }
     }
 
-    /// Files a work request and says the token to post it with; `None` if the ring is full. Unless [`Cursor::advance`]
+    /// Files a work request and says the token to post it with; `None` if the queue is full. Unless [`Cursor::advance`]
     /// follows, it was not posted.
     #[inline]
     pub(crate) fn file(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
@@ -153,7 +162,7 @@ impl Cursor {
     /// How far has the one who polls come?
     #[cold]
     fn look(&mut self) -> Option<()> {
-        self.limit = self.track.retired.number.load(Ordering::Acquire).wrapping_add(self.track.len());
+        self.limit = self.track.retired.number.load(Ordering::Acquire).wrapping_add(self.track.capacity);
         (self.next != self.limit).then_some(())
     }
 }

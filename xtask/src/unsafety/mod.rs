@@ -21,6 +21,7 @@ const FILE: &str = "docs/unsafe.md";
 
 /// The folders of what is linked into users' programs, and of what is for tests only. There is unsafe code nowhere else.
 const LIBRARY: &str = "verbs/src";
+const HEAP: &str = "verbs/heap/src";
 const SHIM: &str = "verbs/shim/src";
 const TESTS: [&str; 2] = ["verbs/examples", "verbs/tests"];
 
@@ -52,6 +53,7 @@ fn nowhere_else(context: &Context) -> Result<()> {
 
 fn render(root: &Path) -> Result<String> {
     let library = scan_folder(root, LIBRARY)?;
+    let heap = scan_folder(root, HEAP)?;
     let shim = scan_folder(root, SHIM)?;
     let tests = TESTS.iter().map(|folder| scan_folder(root, folder)).collect::<Result<Vec<_>>>()?.concat();
     let (own_tests, library): (Vec<_>, Vec<_>) = library.into_iter().partition(|place| place.in_test);
@@ -65,6 +67,7 @@ fn render(root: &Path) -> Result<String> {
     for (name, places) in [
         (format!("`{LIBRARY}`"), &library),
         ("its unit tests (each argued there, not listed)".into(), &own_tests),
+        (format!("`{HEAP}`, for tests only"), &heap),
         (format!("`{SHIM}`, for tests only"), &shim),
         ("examples and tests (each argued there, not listed)".into(), &tests),
     ] {
@@ -73,6 +76,7 @@ fn render(root: &Path) -> Result<String> {
             writeln!(text, "| {name} | {} | {} | {} |", count(Form::Block), count(Form::Impl), count(Form::Function));
     }
     section(&mut text, LIBRARY, "", &library)?;
+    section(&mut text, HEAP, " in the crate that measures the heap", &heap)?;
     section(&mut text, SHIM, " in the library for tests", &shim)?;
     Ok(text)
 }

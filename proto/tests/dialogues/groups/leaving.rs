@@ -174,18 +174,25 @@ fn a_leave_that_waits_for_acks_does_not_wait_for_those_of_a_migration() {
 }
 
 #[test]
-fn a_leave_that_a_destroy_overtook_goes_on_when_the_destroy_gives_up() {
+fn a_leave_that_waited_ends_with_a_destroy_and_can_be_asked_for_again_when_that_gives_up() {
     for fails in [false, true] {
         let (mut stage, channel) = Stage::on(Acks::Explicit);
         let id = bound(&mut stage, Some(channel));
-        let group = begins(&mut stage, id, 1, Time::NEVER);
-        says(&mut stage, id, group, JOINED, 0);
+        let [group, other] = [1, 2].map(|last| begins(&mut stage, id, last, Time::NEVER));
+        for group in [group, other] {
+            says(&mut stage, id, group, JOINED, 0);
+        }
         stage.says(id, CmEvent::AddrChange);
-        let [joined, own] = [JOINED, CmEvent::AddrChange].map(|kind| stage.expect_event(channel, id, cm(kind)));
+        let [joined, others, own] =
+            [JOINED, JOINED, CmEvent::AddrChange].map(|kind| stage.expect_event(channel, id, cm(kind)));
         stage.asks(id, leave(group)).unwrap();
+        stage.refuses(id, leave(group), Why::NoSuchGroup(group));
+        stage.asks(id, leave(other)).unwrap();
         let soon = stage.within(SOON);
         stage.asks_until(id, Request::Destroy, soon).unwrap();
+        assert!(!stage.core.waits_for_acks(id, Verb::Leave));
         stage.acks(joined);
+        stage.acks(others);
         stage.no_call();
         if fails {
             stage.acks(own);
@@ -195,9 +202,12 @@ fn a_leave_that_a_destroy_overtook_goes_on_when_the_destroy_gives_up() {
             stage.acks(own);
         }
         stage.sees(channel, id, EventKind::Destroyed);
-        stage.expect_call("leave_multicast", OK);
-        stage.sees(channel, id, EventKind::Left);
-        assert_eq!(stage.state(id), State::Failed);
+        stage.no_call();
+        stage.no_event(channel);
+        assert_eq!((stage.state(id), stage.core.groups()), (State::Failed, 2));
+        stage.asks(id, leave(group)).unwrap();
+        assert_eq!(stage.expect_call("leave_multicast", OK).unwrap().result, Ok(()));
+        stage.no_event(channel);
         stage.ends(&[id], &[channel]);
     }
 }

@@ -83,7 +83,13 @@ fn qps_and_address_handles_belong_to_a_domain() {
     assert_eq!((c.pd.users(), c.pd.users_at_device()), (0, Some(0)));
     let gone = c.pd.clone();
     c.pd.dealloc().unwrap();
-    let again = lab.client.device.create_qp(client, &gone, &c.send_cq, &c.recv_cq, cmid_sim::Caps::default());
+    let again = lab.client.device.create_qp(
+        cmid_proto::Attaching::bare(client),
+        &gone,
+        &c.send_cq,
+        &c.recv_cq,
+        cmid_sim::Caps::default(),
+    );
     assert_eq!(again.map(drop), Err(Errno::EINVAL));
 }
 

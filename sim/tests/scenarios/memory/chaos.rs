@@ -28,6 +28,7 @@ struct Chaos {
     dice: Dice,
     log: Vec<String>,
     dropped_unusable: usize,
+    removed: bool,
 }
 
 impl Chaos {
@@ -39,17 +40,30 @@ impl Chaos {
             new_keys_on_rereg: dice.roll(2) == 0,
             fork: dice.roll(2) == 0,
             lock_limit: dice.of(&[None, Some(8 * 4096)]),
+            copy_at_poll: dice.roll(2) == 0,
+            completions_outlive_qp: dice.roll(2) == 0,
+            destroy_after_removal: true,
             ..Config::default()
         };
         let mut lab = Lab::with(config);
         let pair = lab.established_with_qps();
         let server = lab.server.device.alloc_pd(pair.new).unwrap();
         let pds = vec![pair.client_qp.pd.clone(), pair.server_qp.pd.clone(), server];
-        Chaos { lab, pair, pds, mrs: Vec::new(), mws: Vec::new(), dice, log: Vec::new(), dropped_unusable: 0 }
+        Chaos {
+            lab,
+            pair,
+            pds,
+            mrs: Vec::new(),
+            mws: Vec::new(),
+            dice,
+            log: Vec::new(),
+            dropped_unusable: 0,
+            removed: false,
+        }
     }
 
     fn step(&mut self) {
-        let what = self.dice.roll(15);
+        let what = self.dice.roll(16);
         let at = self.dice.roll(self.mrs.len().max(1));
         let access = self.dice.of(&[Access::empty(), Access::LOCAL_WRITE, RW, RW | Access::MW_BIND]);
         let pd = self.dice.roll(3);
@@ -70,6 +84,7 @@ impl Chaos {
                 String::new()
             }
             4 => self.poll(),
+            15 => self.lose(),
             5 => format!("{:?}", self.pds[pd].alloc_mw().map(|mw| self.mws.push(mw))),
             6 if !self.mws.is_empty() => {
                 let at = self.dice.roll(self.mws.len());
@@ -133,6 +148,20 @@ impl Chaos {
         }
     }
 
+    /// Now and then a QP is destroyed, and seldom the device goes.
+    fn lose(&mut self) -> String {
+        match self.dice.roll(40) {
+            0 => {
+                self.removed = true;
+                self.lab.host.remove_device();
+                "the device is removed".to_owned()
+            }
+            1 => format!("{:?}", self.lab.client.device.destroy_qp(self.pair.client)),
+            2 => format!("{:?}", self.lab.server.device.destroy_qp(self.pair.new)),
+            _ => String::new(),
+        }
+    }
+
     fn poll(&mut self) -> String {
         let Pair { client_qp: Equipment { send_cq, recv_cq, .. }, server_qp, .. } = &mut self.pair;
         let mut log = String::new();
@@ -142,6 +171,11 @@ impl Chaos {
             done[..count].iter().for_each(|done| log += &format!("{:?} {}, ", done.status, done.opcode));
         }
         log
+    }
+
+    /// Polls until nothing is left.
+    fn drain(&mut self) {
+        while !self.poll().is_empty() {}
     }
 
     fn post(&mut self, at: usize) -> String {
@@ -163,12 +197,16 @@ impl Chaos {
     /// may count that one too.
     #[track_caller]
     fn check(&self) {
+        let counters = self.lab.fabric.counters();
+        assert_eq!((counters.freed_in_use, counters.copied_to_freed), (0, 0), "{:?}", self.log);
+        if self.removed {
+            return;
+        }
         let unusable = self.mrs.iter().filter(|mr| mr.state() == MrState::Unusable).count();
         let surplus: Option<u32> =
             self.pds.iter().map(|pd| pd.users().checked_sub(pd.users_at_device().unwrap())).sum();
         let surplus = usize::try_from(surplus.expect("the device counts more")).unwrap();
         assert!(surplus <= unusable + self.dropped_unusable, "{:?}", self.log);
-        assert_eq!(self.lab.fabric.counters().freed_in_use, 0, "{:?}", self.log);
     }
 
     /// Everything goes, and nothing is left.
@@ -178,19 +216,23 @@ impl Chaos {
         if windows_first {
             self.mws.clear();
         }
-        self.lab.client.device.destroy_qp(self.pair.client).unwrap();
-        self.lab.server.device.destroy_qp(self.pair.new).unwrap();
+        // They may be off their ids already.
+        let _: Result<(), Errno> = self.lab.client.device.destroy_qp(self.pair.client);
+        let _: Result<(), Errno> = self.lab.server.device.destroy_qp(self.pair.new);
         self.mws.clear();
+        self.drain();
         // Faults that still wait find their calls.
         for _ in 0..200 {
             drop(self.pds[0].register(vec![0], RW));
             drop(self.pds[0].alloc_mw());
         }
         for pd in &self.pds {
-            assert_eq!((pd.users(), pd.users_at_device()), (0, Some(0)), "{:?}", self.log);
+            let at_device = if self.removed { None } else { Some(0) };
+            assert_eq!((pd.users(), pd.users_at_device()), (0, at_device), "{:?}", self.log);
             pd.dealloc().unwrap();
         }
-        assert_eq!(self.lab.fabric.counters().freed_in_use, 0);
+        let counters = self.lab.fabric.counters();
+        assert_eq!((counters.freed_in_use, counters.copied_to_freed, counters.overruns), (0, 0, 0), "{:?}", self.log);
         self.log
     }
 }
@@ -222,6 +264,8 @@ fn the_books_agree_whatever_happens() {
         "WcStatus(0) 5",
         "WcStatus(0) 6",
         "WcStatus(6) 5",
+        "WcStatus(5) 128",
+        "the device is removed",
     ] {
         assert!(logs.iter().any(|line| line.contains(seen)), "{seen}");
     }

@@ -2,6 +2,8 @@
 
 mod calls;
 mod chaos;
+mod copies;
+mod cq_room;
 mod outcomes;
 mod pins;
 mod reach;

@@ -3,7 +3,7 @@
 use cmid_sim::{Caps, Change, Completion, Cq, Remote, Way, WcStatus};
 
 use super::*;
-use crate::common::{Pair, SECOND};
+use crate::common::{Equipment, Pair, SECOND};
 
 fn connected() -> (Lab, Pair) {
     let mut lab = Lab::with(Config { rereg: Rereg::All, ..Config::default() });
@@ -101,55 +101,10 @@ fn what_is_flushed_pins_too_and_a_refused_post_does_not() {
     free(here);
 }
 
-/// Of a work request that fails anyway nothing is lost if the region goes first (verbs looks at the region's own domain
-/// only).
-#[test]
-fn a_qp_of_another_domain_does_not_pin() {
-    let (lab, mut pair) = connected();
-    let foreign = lab.client.device.alloc_pd(pair.client).unwrap();
-    let c = &mut pair.client_qp;
-    let mut mrs = [0; 4].map(|_| foreign.register([1; 8], RW).unwrap());
-    let own = c.pd.register([1; 8], RW).unwrap();
-    for (wr_id, mr) in (1..).zip([&mrs[0], &mrs[1], &own]) {
-        c.qp.post_recv(wr_id, mr, 0..8).unwrap();
-    }
-    // One that moves into the domain of a QP that names it is pinned by it from then on.
-    let moved = mrs[1].reregister(Change::default().to_pd(c.pd.clone()), Policy::default());
-    assert_eq!(moved.result, Ok(Way::InPlace));
-    let [received, moved, sent, left] = mrs;
-    free(received);
-    let (moved, own) = (pinned(moved), pinned(own));
-
-    c.qp.post_send(4, &sent, 0..8).unwrap();
-    free(sent);
-    lab.fabric.advance_by(SECOND);
-    let mut done = [Completion::default(); 4];
-    assert_eq!((c.send_cq.poll(&mut done), done[0].status), (Ok(1), WcStatus::LOC_PROT_ERR));
-    assert_eq!(c.recv_cq.poll(&mut done), Ok(3));
-    assert_eq!(done[..3].iter().map(|done| done.wr_id).collect::<Vec<_>>(), [1, 2, 3]);
-    for mr in [moved, own, left] {
-        free(mr);
-    }
-    assert_eq!((foreign.users(), foreign.users_at_device()), (0, Some(0)));
-}
-
-/// What is dropped and named by a foreign QP only goes at once.
-#[test]
-fn a_qp_of_another_domain_keeps_nothing_that_is_dropped() {
-    let (lab, mut pair) = connected();
-    let foreign = lab.client.device.alloc_pd(pair.client).unwrap();
-    let mr = foreign.register([1; 8], RW).unwrap();
-    pair.client_qp.qp.post_recv(1, &mr, 0..8).unwrap();
-    drop(mr);
-    users(&foreign, 0);
-    foreign.dealloc().unwrap();
-}
-
 #[test]
 fn what_is_copied_or_empty_does_not_pin() {
     let mut lab = Lab::with(Config { rereg: Rereg::All, ..Config::default() });
     let mut pair = lab.established_with(Caps { max_inline: 8, ..Caps::default() });
-    let foreign = lab.client.device.alloc_pd(pair.client).unwrap();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let there = s.pd.register([0; 32], RW).unwrap();
     let remote = Remote { addr: there.addr() + 16, rkey: there.rkey() };
@@ -162,8 +117,7 @@ fn what_is_copied_or_empty_does_not_pin() {
     c.qp.post_write(5, &here, 0..8, remote).unwrap();
     c.qp.post_recv(6, &here, 9..9).unwrap();
     free(here);
-    // No key is asked for either.
-    let unreadable = foreign.register([2; 8], Access::empty()).unwrap();
+    let unreadable = c.pd.register([2; 8], Access::empty()).unwrap();
     c.qp.post_send(7, &unreadable, 0..8).unwrap();
     c.qp.post_send(8, &unreadable, 3..3).unwrap();
     free(unreadable);
@@ -205,7 +159,7 @@ fn a_destroyed_qp_pins_nothing() {
 
 #[test]
 fn completions_that_nobody_can_poll_pin_until_the_qp_goes() {
-    let (mut lab, mut pair) = connected();
+    let (mut lab, pair) = connected();
     let c = pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
     let mut qp = c.qp;
@@ -215,19 +169,55 @@ fn completions_that_nobody_can_poll_pin_until_the_qp_goes() {
     let here = pinned(here);
     lab.client.device.destroy_qp(pair.client).unwrap();
     free(here);
-    // Nor those that did not fit.
-    let s = &mut pair.server_qp;
-    let there = s.pd.register([1; 8], RW).unwrap();
-    lab.server.disconnect(pair.new).unwrap();
-    for n in 0..65 {
-        s.qp.post_recv(n, &there, 0..8).unwrap();
+}
+
+#[test]
+fn the_completions_of_a_destroyed_qp_pin_while_they_are_there() {
+    for (outlive, dropped) in [(false, false), (true, false), (true, true)] {
+        let config = Config { rereg: Rereg::All, completions_outlive_qp: outlive, ..Config::default() };
+        let mut lab = Lab::with(config);
+        let mut pair = lab.established_with_qps();
+        let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
+        let (from, mut to) = (c.pd.register([1; 8], RW).unwrap(), s.pd.register([2; 8], RW).unwrap());
+        let never = s.pd.register([2; 8], RW).unwrap();
+        s.qp.post_recv(1, &to, 0..8).unwrap();
+        s.qp.post_recv(2, &never, 0..8).unwrap();
+        c.qp.post_send(3, &from, 0..8).unwrap();
+        lab.fabric.advance_by(SECOND);
+        lab.server.device.destroy_qp(pair.new).unwrap();
+        // What has not completed never will.
+        free(never);
+        if outlive {
+            to = pinned(to);
+        }
+        let Equipment { recv_cq: mut cq, pd, .. } = pair.server_qp;
+        if dropped {
+            drop(to);
+            assert_eq!(pd.users(), 1);
+            drop(cq);
+            assert_eq!(pd.users(), 0, "nobody can poll it");
+            continue;
+        }
+        let mut done = [Completion::default(); 2];
+        assert_eq!((cq.poll(&mut done), done[0].wr_id), (Ok(usize::from(outlive)), u64::from(outlive)));
+        free(to);
     }
-    assert_eq!(lab.fabric.counters().overruns, 1);
-    let mut done = [Completion::default(); 70];
-    assert_eq!(s.recv_cq.poll(&mut done), Ok(64));
-    let there = pinned(there);
-    lab.server.device.destroy_qp(pair.new).unwrap();
-    free(there);
+}
+
+#[test]
+fn what_is_posted_and_not_polled_fills_the_queue() {
+    let (mut lab, mut pair) = connected();
+    let c = &mut pair.client_qp;
+    let here = c.pd.register([1; 8], RW).unwrap();
+    lab.client.disconnect(pair.client).unwrap();
+    for (wr_id, expected) in (0..17).map(|n| (n, if n < 16 { Ok(()) } else { Err(Errno::ENOMEM) })) {
+        assert_eq!(c.qp.post_recv(wr_id, &here, 0..8), expected);
+        assert_eq!(c.qp.post_send(wr_id, &here, 0..8), expected);
+    }
+    let mut one = [Completion::default()];
+    assert_eq!((c.recv_cq.poll(&mut one), c.send_cq.poll(&mut one)), (Ok(1), Ok(1)));
+    assert_eq!((c.qp.post_recv(16, &here, 0..8), c.qp.post_send(16, &here, 0..8)), (Ok(()), Ok(())));
+    assert_eq!(lab.fabric.counters().overruns, 0);
 }
 
 #[test]

@@ -104,11 +104,10 @@ fn in_another_domain_it_is_out_of_reach_of_the_qp() {
     let mut link = Link::new(Rereg::PdAccess);
     link.change(Change::default().to_pd(another(&link)));
     assert_eq!(link.reads(link.remote()), WcStatus::REM_ACCESS_ERR);
-    // A receive in it is the receiver's mistake, and the sender hears of it.
+    // Nor can it be posted.
     let mut link = Link::new(Rereg::PdAccess);
     link.change(Change::default().to_pd(another(&link)));
-    assert_eq!(link.sends(), [WcStatus::REM_OP_ERR, WcStatus::LOC_PROT_ERR]);
-    assert_eq!(link.pair.client_qp.qp.state(), Ok(QpState::Err));
+    assert_eq!(link.pair.server_qp.qp.post_recv(3, &link.there, 0..16), Err(Errno::EINVAL));
     // And back again.
     let mut link = Link::new(Rereg::PdAccess);
     let own = link.there.pd().unwrap();
@@ -118,25 +117,24 @@ fn in_another_domain_it_is_out_of_reach_of_the_qp() {
 }
 
 #[test]
-fn a_receive_needs_local_write_and_a_send_the_own_domain() {
+fn a_receive_needs_local_write_now() {
     let mut link = Link::new(Rereg::PdAccess);
     link.change(Change::default().to_access(Access::empty()));
-    assert_eq!(link.sends(), [WcStatus::REM_OP_ERR, WcStatus::LOC_PROT_ERR]);
-
-    let mut link = Link::new(Rereg::PdAccess);
-    let other = link.lab.client.device.alloc_pd(link.pair.client).unwrap();
-    let foreign = other.register([1; 16], RW).unwrap();
-    let c = &mut link.pair.client_qp;
-    c.qp.post_send(1, &foreign, 0..16).unwrap();
-    assert_eq!(status(&mut c.send_cq), WcStatus::LOC_PROT_ERR);
-    assert_eq!(c.qp.state(), Ok(QpState::Err));
+    let s = &mut link.pair.server_qp.qp;
+    assert_eq!(s.post_recv(3, &link.there, 0..16), Err(Errno::EINVAL));
+    assert_eq!(s.post_recv(3, &link.there, 4..4), Err(Errno::EINVAL));
+    link.change(Change::default().to_access(Access::LOCAL_WRITE));
+    assert_eq!(link.sends(), [WcStatus::SUCCESS; 2]);
 }
 
 #[test]
 fn a_read_needs_local_write_where_it_puts_its_bytes() {
     let mut link = Link::new(Rereg::PdAccess);
+    let remote = link.remote();
     link.here = link.pair.client_qp.pd.register([1; 16], Access::REMOTE_READ).unwrap();
-    assert_eq!(link.reads(link.remote()), WcStatus::LOC_PROT_ERR);
+    assert_eq!(link.pair.client_qp.qp.post_read(1, &link.here, 0..16, remote), Err(Errno::EINVAL));
+    // A write only takes from it.
+    assert_eq!(link.writes(remote), WcStatus::SUCCESS);
 }
 
 #[test]

@@ -64,24 +64,41 @@ fn another_device_knows_nothing_of_the_one_before() {
     let mut own = fresh.register([1], RW).unwrap();
     refused(own.reregister(Change::default().to_pd(bench.one.clone()), ANEW).result.unwrap_err(), Why::DeviceGone);
     let cq = bench.lab.client.device.create_cq(id, 1).unwrap();
-    let qp = bench.lab.client.device.create_qp(id, &bench.one, &cq, &cq, cmid_sim::Caps::default());
+    let qp = bench.lab.client.device.create_qp(
+        cmid_proto::Attaching::bare(id),
+        &bench.one,
+        &cq,
+        &cq,
+        cmid_sim::Caps::default(),
+    );
     assert_eq!(qp.map(drop), Err(Errno::EINVAL));
     assert_eq!(fresh.users(), 1);
     let stale = bench.lab.client.device.alloc_pd(bench.id);
     assert_eq!(stale.map(drop), Err(Errno::ENODEV));
 }
 
+/// A poll may write to it.
 #[test]
-fn traffic_of_a_device_that_is_gone_pins_nothing() {
-    let mut lab = Lab::with(Config { destroy_after_removal: true, ..Config::default() });
-    let mut pair = lab.established_with_qps();
-    let c = &mut pair.client_qp;
-    let (mr, dropped) = (c.pd.register([1], RW).unwrap(), c.pd.register([2], RW).unwrap());
-    c.qp.post_recv(1, &mr, 0..1).unwrap();
-    c.qp.post_recv(2, &dropped, 0..1).unwrap();
-    drop(dropped);
-    assert_eq!(c.pd.users(), 3);
-    lab.host.remove_device();
-    assert_eq!(c.pd.users(), 1);
-    assert_eq!(returned(mr).buffer, [1]);
+fn traffic_pins_after_the_device_is_gone_too() {
+    for destroyed in [false, true] {
+        let mut lab = Lab::with(Config { destroy_after_removal: true, ..Config::default() });
+        let mut pair = lab.established_with_qps();
+        let c = &mut pair.client_qp;
+        let (mr, dropped) = (c.pd.register([1], RW).unwrap(), c.pd.register([2], RW).unwrap());
+        c.qp.post_recv(1, &mr, 0..1).unwrap();
+        c.qp.post_recv(2, &dropped, 0..1).unwrap();
+        drop(dropped);
+        assert_eq!(c.pd.users(), 3);
+        lab.host.remove_device();
+        assert_eq!(c.pd.users(), 2, "the QP is gone");
+        let (mr, error) = mr.deregister().unwrap_err();
+        refused(error, Why::InFlight);
+        if destroyed {
+            lab.client.device.destroy_qp(pair.client).unwrap();
+        } else {
+            assert_eq!(c.recv_cq.poll(&mut [cmid_sim::Completion::default(); 2]), Ok(2));
+        }
+        assert_eq!(c.pd.users(), 1);
+        assert_eq!(returned(mr).buffer, [1]);
+    }
 }

@@ -32,7 +32,11 @@ fn second_of(lab: &mut Lab, first: &Pair) -> (Equipment, Equipment, IdKey) {
     let new = lab.server.requested(lab.cs, first.listener);
     let pd = first.server_qp.pd.clone();
     let [send_cq, recv_cq] = [0; 2].map(|_| lab.server.device.create_cq(new, 64).unwrap());
-    let qp = lab.server.device.create_qp(new, &pd, &send_cq, &recv_cq, Caps::default()).unwrap();
+    let qp = lab
+        .server
+        .device
+        .create_qp(cmid_proto::Attaching::bare(new), &pd, &send_cq, &recv_cq, Caps::default())
+        .unwrap();
     let param = lab.cp();
     lab.server.accept(new, param, &[]).unwrap();
     lab.client.next(lab.cc).is(client, CmEvent::Established, 0);

@@ -135,17 +135,31 @@ fn objects(lab: &Lab, s: &mut Equipment) {
 }
 
 #[test]
-fn the_device_checks_binds() {
-    let rights = [(RW, Access::REMOTE_READ), (Access::MW_BIND | Access::REMOTE_READ, Access::REMOTE_WRITE)];
-    for (access, wanted) in rights {
-        let (lab, mut pair, _) = connected(Rereg::None);
-        let s = &mut pair.server_qp;
-        let mut mw = s.pd.alloc_mw().unwrap();
+fn a_bind_needs_the_rights_that_it_lends() {
+    let (lab, mut pair, _) = connected(Rereg::PdAccess);
+    let s = &mut pair.server_qp;
+    let mut mw = s.pd.alloc_mw().unwrap();
+    let bindable = Access::MW_BIND | Access::REMOTE_READ;
+    for (access, wanted) in [
+        (RW, Access::REMOTE_READ),
+        (RW, Access::REMOTE_WRITE),
+        (bindable, Access::REMOTE_WRITE),
+        (bindable, Access::REMOTE_READ | Access::REMOTE_ATOMIC),
+    ] {
         let mr = s.pd.register([0; 8], access).unwrap();
-        s.qp.post_bind(1, &mut mw, &mr, 0..8, wanted).unwrap();
-        objects(&lab, s);
+        assert_eq!(s.qp.post_bind(1, &mut mw, &mr, 0..8, wanted), Err(Errno::EINVAL), "{access:?} {wanted:?}");
         returned(mr);
     }
+    // The rights that it has now count.
+    let mut mr = s.pd.register([0; 8], RW).unwrap();
+    let ended_well = mr.reregister(cmid_sim::Change::default().to_access(RW | Access::MW_BIND), Policy::default());
+    assert_eq!(ended_well.result, Ok(cmid_sim::Way::InPlace));
+    s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_WRITE).unwrap();
+    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+}
+
+#[test]
+fn the_device_checks_binds() {
     // To nothing; and one that is bound.
     for bound in [false, true] {
         let (lab, mut pair, mr) = connected(Rereg::None);

@@ -1,4 +1,4 @@
-//! What bugs of `planted/` have shown that no other test looked at.
+//! Corner cases, each by itself: what the dialogues do not come past.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,6 +8,7 @@ mod fixture;
 
 mod deadlines;
 mod groups;
+mod requests;
 
 use cmid_proto::memory::{Domain, PdState};
 use cmid_proto::{Acks, CmEvent, Errno, EventKind, Fault, Limits, RawEvent, Request, State, Why};

@@ -1,0 +1,166 @@
+//! Cores of one program have different numbers, and none takes the key or the receipt of another.
+
+use cmid_proto::{
+    Acks, Admission, ChannelKey, CmEvent, Core, Fault, GroupKey, IdKey, Limits, PortSpace, RawEvent, Refused, Request,
+    State, Verb, Why,
+};
+
+use crate::fixture::{BIND, OK, Stage, addr, cm, raw, to};
+
+fn numbered(core: u16) -> Stage {
+    Stage::with(Limits { core: Some(core), ..Limits::SINGLE })
+}
+
+/// A core with a channel, an id, and a membership of that: with the same slots and generations in each core.
+fn filled(core: u16) -> (Stage, ChannelKey, IdKey, GroupKey) {
+    let mut stage = numbered(core);
+    let channel = stage.channel(Acks::Explicit);
+    let id = stage.id_for(PortSpace::Udp, Some(channel));
+    stage.does(id, BIND);
+    let group = stage.core.join(stage.now, id, addr(9), false, cmid_proto::Time::NEVER).unwrap();
+    stage.all_well();
+    let made = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
+    assert_eq!(stage.says_on(channel, made), Admission::Known);
+    stage.sees(channel, id, cm(CmEvent::MulticastJoin));
+    (stage, channel, id, group)
+}
+
+#[test]
+fn keys_of_another_core_are_refused_and_nothing_has_changed() {
+    let (_, channel_a, id_a, group_a) = filled(1);
+    let (mut b, channel_b, id_b, group_b) = filled(2);
+    assert_eq!((id_a.slot(), id_a.generation()), (id_b.slot(), id_b.generation()), "they differ in nothing else");
+    let before = b.core.clone();
+
+    for request in [BIND, Request::Destroy, to(channel_b), Request::Leave { group: group_b }] {
+        let refused = b.asks(id_a, request).unwrap_err();
+        assert_eq!(refused, Refused::NoSuchId { id: id_a, request: request.verb() });
+        assert_eq!(b.core.would_refuse(b.now, id_a, &request, b.now), Err(refused));
+    }
+    assert_eq!(b.core.release(id_a).unwrap_err(), Refused::NoSuchId { id: id_a, request: Verb::Release });
+    let refused = b.core.create_id(Some(channel_a), PortSpace::Tcp).unwrap_err();
+    assert_eq!(refused, Refused::NoSuchChannel { channel: channel_a });
+    assert_eq!(b.core.close_channel(channel_a), Err(Refused::NoSuchChannel { channel: channel_a }));
+    b.refuses(id_b, to(channel_a), Why::NoSuchChannel(channel_a));
+    b.refuses(id_b, Request::Leave { group: group_a }, Why::NoSuchGroup(group_a));
+
+    assert_eq!((b.core.state(id_a), b.core.home(id_a), b.core.line(id_a)), (None, None, None));
+    assert_eq!((b.core.has_channel(channel_a), b.core.poll_event(channel_a)), (false, None));
+    b.core.handle_readable(channel_a);
+    assert_eq!((b.core.poll_readable(), b.core.wants_event(channel_a)), (None, None));
+    assert_eq!(b.core, before);
+}
+
+#[test]
+fn events_and_outcomes_of_another_core_are_not_believed() {
+    let (mut a, channel_a, id_a, group_a) = filled(1);
+    let (mut b, channel_b, id_b, group_b) = filled(2);
+    assert_eq!(b.says_on(channel_b, raw(id_a, CmEvent::AddrChange, 0)), Admission::Stray);
+    let foreign = b.core.handle_event(channel_a, raw(id_b, CmEvent::AddrChange, 0));
+    assert_eq!(foreign, Err(Fault::NoSuchChannel { channel: channel_a }));
+    let lost = RawEvent { group: Some(group_a), ..raw(id_b, CmEvent::MulticastError, 0) };
+    assert_eq!(b.says_on(channel_b, lost), Admission::Late, "not of a membership here");
+
+    let leave = |stage: &mut Stage, id, group| {
+        stage.asks(id, Request::Leave { group }).unwrap();
+        stage.takes_call("leave_multicast").0
+    };
+    let (token_a, token_b) = (leave(&mut a, id_a, group_a), leave(&mut b, id_b, group_b));
+    assert_eq!(b.core.handle_outcome(token_a, OK), Err(Fault::NoSuchCall { token: token_a }));
+    b.answers(token_b, OK);
+    a.answers(token_a, OK);
+    a.ends(&[id_a], &[channel_a]);
+}
+
+#[test]
+fn a_request_under_a_key_of_another_core_is_a_fault() {
+    let mut b = numbered(2);
+    let channel = b.channel(Acks::OnDelivery);
+    let listener = b.in_state(channel, State::Listening);
+    let line = b.core.line(listener).unwrap();
+    let wanted = b.core.wants_event(line).unwrap();
+    let foreign = IdKey::from_parts(1, wanted.slot() as u32, wanted.generation()).unwrap();
+    let request = RawEvent { listener: Some(listener), ..raw(foreign, CmEvent::ConnectRequest, 0) };
+    assert_eq!(b.core.handle_event(line, request), Err(Fault::WrongChild { id: foreign }));
+    assert_eq!(b.says_request(listener), wanted);
+}
+
+#[test]
+fn a_receipt_of_another_core_is_given_back_and_each_core_takes_its_own() {
+    let owing = |core| {
+        let mut stage = numbered(core);
+        let channel = stage.channel(Acks::Explicit);
+        let id = stage.in_state(channel, State::Bound);
+        stage.says(id, CmEvent::AddrChange);
+        let event = stage.expect_event(channel, id, cm(CmEvent::AddrChange));
+        (stage, channel, id, event.receipt.unwrap())
+    };
+    let (mut a, channel_a, id_a, of_a) = owing(1);
+    let (mut b, channel_b, id_b, of_b) = owing(2);
+    let before = b.core.clone();
+    let refused = b.core.ack(of_a).unwrap_err();
+    assert_eq!(refused.to_string(), "nothing is owed here for a receipt of s1/id0");
+    assert_eq!(b.core, before);
+    assert_eq!(b.core.owed(id_b), 1);
+    b.core.ack(of_b).unwrap();
+    a.core.ack(refused.receipt).unwrap();
+    assert_eq!((a.core.owed(id_a), b.core.owed(id_b)), (0, 0));
+    a.ends(&[id_a], &[channel_a]);
+    b.ends(&[id_b], &[channel_b]);
+}
+
+#[test]
+fn an_id_that_changes_cores_changes_the_number_of_its_keys() {
+    let (mut a, mut b) = (numbered(1), numbered(2));
+    let id_a = a.id(None);
+    let (released, private) = a.core.release(id_a).unwrap();
+    let (id_b, channel_b) = b.core.adopt(released).unwrap();
+    assert_eq!((id_a.core(), private.core(), id_b.core(), channel_b.core()), (1, 1, 2, 2));
+    assert_eq!(b.core.state(id_a), None);
+    assert_eq!(b.core.state(id_b), Some(State::Idle));
+    b.ends(&[id_b], &[]);
+}
+
+#[test]
+fn a_refusal_says_of_which_core_the_key_is() {
+    let mut b = numbered(3);
+    let foreign = IdKey::from_parts(12, 0, 2).unwrap();
+    assert_eq!(b.asks(foreign, BIND).unwrap_err().to_string(), "bind_addr on s12/id0.2: there is no such id");
+    let channel = b.channel(Acks::OnDelivery);
+    let id = b.id(Some(channel));
+    assert_eq!(format!("{id} {channel:?}"), "s3/id0 s3/ch0");
+}
+
+#[test]
+fn what_limits_hold_beyond_the_keys_counts_as_what_the_keys_can_tell_apart() {
+    let all = Limits {
+        ids: u32::MAX,
+        channels: u32::MAX,
+        events: 1,
+        groups: u32::MAX,
+        core: Some(u16::MAX),
+        ..Limits::SINGLE
+    };
+    let most = Limits {
+        ids: (1 << 24) - 1,
+        channels: 1 << 24,
+        events: 1,
+        groups: 1 << 24,
+        core: Some(4095),
+        ..Limits::SINGLE
+    };
+    assert_eq!(Core::new(all), Core::new(most));
+    assert_eq!(Core::new(all).number(), 4095);
+    assert_eq!(Core::new(Limits { core: Some(4097), ..Limits::SINGLE }).number(), 1);
+    assert_eq!(Core::new(Limits { core: None, ..Limits::SINGLE }).number(), 0);
+}
+
+#[test]
+#[cfg(feature = "std")]
+fn limits_without_a_number_get_the_next_one() {
+    // Other tests of this process take numbers too.
+    let [one, two] = [Limits::SINGLE, Limits::SINGLE].map(|limits| limits.numbered().core.unwrap());
+    assert_ne!(one, two);
+    assert!(one < 4096 && two < 4096);
+    assert_eq!(Limits { core: Some(one), ..Limits::LARGE }.numbered().core, Some(one), "their own stays");
+}

@@ -1,0 +1,111 @@
+//! The tables of MRs and of PDs once more, from the man pages and the kernel: a cell that is wrong in one of the two is noticed.
+
+use cmid_proto::memory::table::{Cell, Input, MR, PD, PdInput};
+use cmid_proto::memory::{MrState, PdState, Why};
+
+type Table<S, const WIDTH: usize, const HEIGHT: usize> = [[Cell<S>; WIDTH]; HEIGHT];
+
+fn region(state: MrState, input: Input) -> Cell<MrState> {
+    use MrState::{
+        Changing, Deregistering, Discarding, Gone, Registered, Registering, Replacing, Retiring, Undoing, Unusable,
+    };
+    match (input, state) {
+        (Input::Reregister, Registered) => Cell::Go(Changing),
+        (Input::Deregister, Registered) => Cell::Go(Deregistering),
+        (Input::Reregister, Unusable) => Cell::Refuse(Why::OnlyDeregister),
+        (Input::Deregister, Unusable) => Cell::Go(Discarding),
+        (Input::Reregister | Input::Deregister, Gone) => Cell::Refuse(Why::Gone),
+        // A call is under way.
+        (Input::Reregister | Input::Deregister, _) => Cell::Refuse(Why::Busy),
+        // The call that is under way returns all the same.
+        (Input::Removal, Registered) => Cell::Go(Unusable),
+        (Input::Removal, same) => Cell::Go(same),
+        (Input::Made, Registering) => Cell::Go(Registered),
+        (Input::NotMade, Registering) => Cell::Go(Gone),
+        (Input::Made, Replacing) => Cell::Go(Retiring),
+        (Input::NotMade, Replacing) => Cell::Go(Registered),
+        (Input::New | Input::Old, Changing) => Cell::Go(Registered),
+        (Input::Neither, Changing) => Cell::Go(Unusable),
+        (Input::Unsupported, Changing) => Cell::Go(Replacing),
+        (Input::Ended, Retiring | Undoing) => Cell::Go(Registered),
+        (Input::Ended, Deregistering | Discarding) => Cell::Go(Gone),
+        (Input::OneEnded, Discarding) => Cell::Go(Discarding),
+        (Input::Kept, Retiring) => Cell::Go(Undoing),
+        (Input::Kept, Undoing | Discarding) => Cell::Go(Unusable),
+        (Input::Kept, Deregistering) => Cell::Go(Registered),
+        (Input::Lost, Retiring | Undoing | Deregistering | Discarding) => Cell::Go(Unusable),
+        _ => Cell::Fault,
+    }
+}
+
+fn domain(state: PdState, input: PdInput) -> Cell<PdState> {
+    use PdState::{Allocating, Deallocating, Gone, Live, Stranded};
+    match (input, state) {
+        (PdInput::Use, Live) => Cell::Go(Live),
+        (PdInput::Use, Stranded) => Cell::Refuse(Why::DeviceGone),
+        (PdInput::Dealloc, Live | Stranded) => Cell::Go(Deallocating),
+        (PdInput::Use | PdInput::Dealloc, Gone) => Cell::Refuse(Why::Gone),
+        (PdInput::Use | PdInput::Dealloc, Allocating | Deallocating) => Cell::Refuse(Why::Busy),
+        (PdInput::Removal, Live) => Cell::Go(Stranded),
+        (PdInput::Removal, same) => Cell::Go(same),
+        (PdInput::Done, Allocating) | (PdInput::Failed, Deallocating) => Cell::Go(Live),
+        (PdInput::Done, Deallocating) | (PdInput::Failed, Allocating) => Cell::Go(Gone),
+        (PdInput::Done | PdInput::Failed, Live | Stranded | Gone) => Cell::Fault,
+    }
+}
+
+/// The cells in which a table is not what is stated here.
+fn differences<S: Copy + PartialEq, I: Copy, const WIDTH: usize, const HEIGHT: usize>(
+    table: &Table<S, WIDTH, HEIGHT>,
+    rows: [S; HEIGHT],
+    columns: [I; WIDTH],
+    stated: fn(S, I) -> Cell<S>,
+) -> Vec<(S, I)> {
+    let places = rows
+        .into_iter()
+        .zip(table)
+        .flat_map(|(state, row)| columns.into_iter().zip(row).map(move |(input, cell)| (state, input, *cell)));
+    places
+        .filter(|&(state, input, cell)| stated(state, input) != cell)
+        .map(|(state, input, _)| (state, input))
+        .collect()
+}
+
+/// Puts every other kind of cell in the place of each: the tables that differ in that cell alone, of all.
+fn changes<S: Copy + PartialEq, I: Copy + PartialEq, const WIDTH: usize, const HEIGHT: usize>(
+    mut table: Table<S, WIDTH, HEIGHT>,
+    rows: [S; HEIGHT],
+    columns: [I; WIDTH],
+    stated: fn(S, I) -> Cell<S>,
+) -> (usize, usize) {
+    let mut kinds: Vec<_> = rows.map(Cell::Go).into_iter().chain([Cell::Fault]).collect();
+    kinds.extend([Why::Busy, Why::OnlyDeregister, Why::Gone, Why::DeviceGone].map(Cell::Refuse));
+    let (mut noticed, mut all) = (0, 0);
+    for (row, state) in rows.into_iter().enumerate() {
+        for (column, input) in columns.into_iter().enumerate() {
+            let own = table[row][column];
+            for other in kinds.iter().filter(|other| **other != own) {
+                table[row][column] = *other;
+                all += 1;
+                noticed += usize::from(differences(&table, rows, columns, stated) == [(state, input)]);
+            }
+            table[row][column] = own;
+        }
+    }
+    (noticed, all)
+}
+
+#[test]
+fn the_tables_are_what_is_stated_here() {
+    assert_eq!(differences(&MR, MrState::ALL, Input::ALL, region), []);
+    assert_eq!(differences(&PD, PdState::ALL, PdInput::ALL, domain), []);
+}
+
+#[test]
+fn a_change_of_any_cell_is_noticed() {
+    // Every state, a fault and four reasons, less the cell's own kind.
+    let of_regions = MrState::COUNT * Input::COUNT * (MrState::COUNT + 4);
+    assert_eq!(changes(MR, MrState::ALL, Input::ALL, region), (of_regions, of_regions));
+    let of_domains = PdState::COUNT * PdInput::COUNT * (PdState::COUNT + 4);
+    assert_eq!(changes(PD, PdState::ALL, PdInput::ALL, domain), (of_domains, of_domains));
+}
