@@ -164,12 +164,15 @@ impl<D: Pollable> Stage<D> {
         let calm = self.server.drive().open_channel(Acks::OnDelivery)?;
         let peer = self.connect_one(calm)?;
         let mut figures = Figures::default();
-        for _ in 0..self.peers {
-            self.dial()?;
-        }
-        let asked = self.asked.len() + self.peers as usize;
+        let (asked, mut left) = (self.asked.len() + self.peers as usize, self.peers);
         self.until(|stage| {
             figures.ids = figures.ids.max(stage.server.drive().core().ids());
+            // No more at a time than the kernel keeps, or it drops them.
+            let some = left.min(4);
+            left -= some;
+            for _ in 0..some {
+                stage.dial()?;
+            }
             Ok(stage.asked.len() == asked)
         })?;
         let end = Instant::now() + SOON;

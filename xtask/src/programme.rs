@@ -104,6 +104,11 @@ const STEPS: &[Step] = &[
     Step { name: "cmid-verbs by itself", work: Guest(On::Asked, 300, "examples/device", &[]) },
     Step { name: "a device goes from under cmid-verbs", work: Guest(On::Asked, 300, "examples/device", &["removal"]) },
     Step {
+        name: "cmid-verbs opens the devices that it uses",
+        work: Guest(On::Asked, 300, "examples/device", &["opened"]),
+    },
+    Step { name: "cmid-verbs where ibacm is silent", work: Guest(On::Asked, 300, "examples/device", &["ibacm"]) },
+    Step {
         name: "re-registration by the kernel itself, and fencing",
         work: GuestCommand(On::Asked, 300, kernel_rereg::command),
     },
