@@ -116,8 +116,14 @@ struct World {
 
 impl World {
     fn new(ids: usize) -> Self {
-        let mut core =
-            Core::new(Limits { ids: 1 << 21, channels: 1 << 21, events: 1 << 21, groups: 1 << 21, core: None });
+        let mut core = Core::new(Limits {
+            ids: 1 << 21,
+            channels: 1 << 21,
+            events: 1 << 21,
+            groups: 1 << 21,
+            channel_events: 1 << 21,
+            ..Limits::SINGLE
+        });
         let channel = core.open_channel(Acks::OnDelivery).expect("room");
         let mut world = World { core, channel, ids: Vec::new() };
         world.calls();

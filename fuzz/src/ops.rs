@@ -296,7 +296,10 @@ impl World {
         let core = &mut self.sides[at].core;
         match choice {
             0 => core.handle_readable(channel),
-            1 => core.wait_for_room(channel),
+            1 => {
+                core.wait_for_room(channel);
+                core.poll_child();
+            }
             _ => {
                 let had_work = core.has_work();
                 let polled = core.poll_readable();

@@ -56,10 +56,19 @@ static FILL: [u8; 256] = {
 /// Limits: tight, or with some room.
 pub(crate) fn limits(input: &mut Input<'_>) -> Limits {
     const CHOICE: [Limits; 4] = [
-        Limits { ids: 12, channels: 10, events: 40, groups: 8, core: None },
-        Limits { ids: 6, channels: 5, events: 6, groups: 3, core: None },
-        Limits { ids: 3, channels: 3, events: 2, groups: 1, core: None },
-        Limits { ids: 8, channels: 16, events: 1, groups: 4, core: None },
+        Limits { ids: 12, channels: 10, events: 40, groups: 8, ..Limits::SINGLE },
+        Limits {
+            ids: 6,
+            reserved_ids: 1,
+            channels: 5,
+            events: 6,
+            reserved_events: 2,
+            channel_events: 3,
+            groups: 3,
+            ..Limits::SINGLE
+        },
+        Limits { ids: 3, channels: 3, events: 2, groups: 1, ..Limits::SINGLE },
+        Limits { ids: 8, channels: 16, events: 1, groups: 4, ..Limits::SINGLE },
     ];
     CHOICE[input.below(CHOICE.len())]
 }

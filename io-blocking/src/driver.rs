@@ -29,10 +29,6 @@ const FAULTS_KEPT: usize = 64;
 pub struct Blocking<D: Pollable> {
     drive: Drive<Watched<D, Channels>>,
     canceller: Canceller,
-    /// The core's news that the application was told of.
-    told: u64,
-    /// The core takes no more events until some are taken from it.
-    full: bool,
     /// Events that were in the way of a call that waited for another one; older than all that the core has.
     aside: VecDeque<Event>,
     /// The request of synchronous mode whose end was not awaited.
@@ -56,7 +52,7 @@ impl<D: Pollable> Blocking<D> {
     #[must_use]
     pub fn new(device: D, limits: Limits, canceller: Canceller) -> Self {
         let drive = Drive::new(Watched::new(device, Channels::default()), limits.numbered());
-        Blocking { drive, canceller, told: 0, full: false, aside: VecDeque::new(), open: None, faults: VecDeque::new() }
+        Blocking { drive, canceller, aside: VecDeque::new(), open: None, faults: VecDeque::new() }
     }
 
     /// Another canceller from now on: after one that has cancelled, what is still to be waited for can be.
@@ -98,7 +94,7 @@ impl<D: Pollable> Blocking<D> {
         let end = at_most.map_or(Time::NEVER, |span| now().after(span));
         let mut woken = Woken::Time;
         loop {
-            let due = match self.settle() {
+            let due = match self.drive().settle(BUDGET) {
                 Rest::Look => return Ok(false),
                 Rest::More => Time::ZERO,
                 // What was readable gave nothing. If it cannot be read it will be readable again and again: the
@@ -113,7 +109,7 @@ impl<D: Pollable> Blocking<D> {
             }
             if woken == Woken::Signal || present >= end {
                 // What was there at the end is not left for the next wait.
-                let _over = self.settle();
+                let _over = self.drive().settle(BUDGET);
                 return Ok(false);
             }
         }
@@ -122,15 +118,6 @@ impl<D: Pollable> Blocking<D> {
     /// The next thing that the device did wrong, oldest first, apart from what a wait has ended for.
     pub fn next_fault(&mut self) -> Option<Fault> {
         self.faults.pop_front().or_else(|| self.drive.next_fault())
-    }
-
-    /// One turn, and what to do next.
-    fn settle(&mut self) -> Rest {
-        let rest = self.drive().settle(BUDGET);
-        let news = self.drive.core().news();
-        let is_new = std::mem::replace(&mut self.told, news) != news;
-        self.full = rest == Rest::Look && !is_new;
-        rest
     }
 
     /// The next event on the channel of an id, if there is one: of the id, of a listener's requests, or of another id that
@@ -182,9 +169,10 @@ impl<D: Pollable> Blocking<D> {
             Errno::ECANCELED => Error::Cancelled { during },
             errno => Error::Wait(errno),
         })?;
-        // A channel that cannot be read would be found readable again and again.
         while let Some(fault) = self.drive.next_fault() {
-            if let Fault::Read { .. } = fault {
+            if let Fault::Channel { channel, .. } = fault {
+                // The next wait tries it again.
+                self.drive.resume_channel(channel).map_err(Error::Core)?;
                 return Err(Error::Core(fault.into()));
             }
             if self.faults.len() == FAULTS_KEPT {
@@ -250,6 +238,13 @@ impl<D: Pollable> Blocking<D> {
         }
     }
 
+    /// Whether events of an id stay in the kernel because others are untaken.
+    fn is_full(&self, id: IdKey) -> bool {
+        let core = self.drive.core();
+        core.line(id)
+            .is_some_and(|line| !core.is_paused(line) && !core.has_failed(line) && core.wants_event(line).is_none())
+    }
+
     /// Waits for the end of what was under way in this state when the id came into synchronous mode.
     fn finish_begun(&mut self, id: IdKey, verb: Verb, begun: State) -> Result<(), Error> {
         let during = verb.name();
@@ -261,10 +256,10 @@ impl<D: Pollable> Blocking<D> {
         let older = self.aside.len();
         let mut last = false;
         while self.drive().core().state(id) == Some(begun) {
-            self.wait_until(None, Time::NEVER, &mut last, during)?;
-            if self.full {
+            if self.is_full(id) {
                 self.take_aside();
             }
+            self.wait_until(None, Time::NEVER, &mut last, during)?;
         }
         self.take_aside_of(id);
         let is_end = |event: &Event| event.id == id && begun::is_end(event.kind, verb, begun);
@@ -281,10 +276,11 @@ impl<D: Pollable> Blocking<D> {
     fn await_end(&mut self, id: IdKey, end: Time, during: &'static str) -> Result<(), Error> {
         let mut last = false;
         while self.drive().core().sync_open(id).is_some() {
-            self.wait_until(None, end, &mut last, during)?;
-            if self.full {
+            // Before the sleep: what there is no room for wakes nobody.
+            if self.is_full(id) {
                 self.take_aside();
             }
+            self.wait_until(None, end, &mut last, during)?;
         }
         self.open = None;
         Ok(())

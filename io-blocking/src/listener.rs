@@ -50,7 +50,7 @@ impl<D: Pollable> Listener<D> {
     /// As for [`bind`](Listener::bind).
     pub fn bind_with(device: D, addr: SocketAddr, options: &ListenOptions<'_>) -> Result<Self, Error> {
         // The listener's channel, and that of a request on its way to a driver of its own.
-        let limits = Limits { ids: WAITING, channels: 2, events: WAITING, groups: 0, core: None };
+        let limits = Limits { ids: WAITING, channels: 2, events: WAITING, groups: 0, ..Limits::SINGLE };
         let mut driver = Blocking::new(device, limits, canceller(options.canceller.as_ref())?);
         let id = driver.create_endpoint(&Endpoint {
             port_space: PortSpace::Tcp,

@@ -41,6 +41,12 @@ pub enum Refused {
         /// The key that was given.
         channel: ChannelKey,
     },
+    /// The channel cannot be read ([`Core::handle_unreadable`](crate::Core::handle_unreadable)).
+    #[error("channel {channel} has failed")]
+    ChannelFailed {
+        /// The key.
+        channel: ChannelKey,
+    },
     /// The receipt is of another core, or its id is gone.
     #[error("nothing is owed for this receipt")]
     NothingOwed,
@@ -147,6 +153,14 @@ pub enum Why {
     /// As many channels as [`Limits`](crate::Limits) allow are there already.
     #[error("no channel is left for the id alone")]
     NoChannelLeft,
+    /// The channel cannot be read ([`Core::handle_unreadable`](crate::Core::handle_unreadable)): the event that the request
+    /// waits for would not come.
+    #[error("channel {0} has failed")]
+    ChannelFailed(ChannelKey),
+    /// The device reports the id's events on the channel of a listener, which is not read while the listener has as many
+    /// untaken requests as it may have. The id is to be migrated first.
+    #[error("the id is on the channel of its listener: migrate it first")]
+    OnListenersChannel,
 }
 
 /// A receipt that the core does not take: it is of another core, or its id is gone. The receipt of another core is to be
@@ -180,6 +194,7 @@ impl Refused {
             Refused::NoSuchId { .. } => Errno::ENOENT,
             Refused::NoSuchChannel { .. } => Errno::EBADF,
             Refused::ChannelInUse { .. } => Errno::EBUSY,
+            Refused::ChannelFailed { .. } => Errno::EIO,
             Refused::NothingOwed => Errno::EINVAL,
             Refused::Full(_) => Errno::ENOMEM,
         }
@@ -210,7 +225,13 @@ impl Why {
             Why::IsConnected => Errno::EISCONN,
             Why::AlreadyMember(_) => Errno::EADDRINUSE,
             Why::NoSuchGroup(_) => Errno::EADDRNOTAVAIL,
-            Why::Busy(_) | Why::OwesAcks | Why::SharesChannel | Why::BeingCreated | Why::HasGroups => Errno::EBUSY,
+            Why::Busy(_)
+            | Why::OwesAcks
+            | Why::SharesChannel
+            | Why::BeingCreated
+            | Why::HasGroups
+            | Why::OnListenersChannel => Errno::EBUSY,
+            Why::ChannelFailed(_) => Errno::EIO,
             Why::NoSuchChannel(_) => Errno::EBADF,
             Why::TooLate => Errno::ETIMEDOUT,
             Why::NoChannelLeft | Why::NoGroupLeft => Errno::ENOMEM,
@@ -269,13 +290,21 @@ pub enum Fault {
         /// What it left in errno.
         errno: Errno,
     },
-    /// Reading a channel failed. It is read again when its poller tells of it again, or after
-    /// [`Drive::readable`](crate::Drive::readable).
+    /// Reading a channel failed. It is read again in the next turn.
     #[error("reading channel {channel} failed: {errno}")]
     Read {
         /// The channel.
         channel: ChannelKey,
         /// What it left in errno.
+        errno: Errno,
+    },
+    /// Reading a channel failed [`READ_FAILURES_MAX`](crate::READ_FAILURES_MAX) times without an event in between. It is not
+    /// read any more; [`Core::handle_unreadable`](crate::Core::handle_unreadable) says what becomes of its ids.
+    #[error("channel {channel} has failed, it is not read any more: {errno}")]
+    Channel {
+        /// The channel.
+        channel: ChannelKey,
+        /// What the last read left in errno.
         errno: Errno,
     },
 }
@@ -310,7 +339,9 @@ impl Error {
             Error::Fault(
                 Fault::Event { .. } | Fault::WrongChild { .. } | Fault::NoSuchCall { .. } | Fault::NoSuchChannel { .. },
             ) => Errno::EIO,
-            Error::Fault(Fault::Leak { errno, .. } | Fault::Read { errno, .. }) => *errno,
+            Error::Fault(Fault::Leak { errno, .. } | Fault::Read { errno, .. } | Fault::Channel { errno, .. }) => {
+                *errno
+            }
         }
     }
 }

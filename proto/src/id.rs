@@ -8,7 +8,7 @@ use crate::errno::Errno;
 use crate::error::Why;
 use crate::event::CmEvent;
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::mail::{Enclosed, Letter, Thread};
+use crate::mail::{Enclosed, Letter, Queue, Thread};
 use crate::request::{Acks, PortSpace, Service, Verb};
 use crate::state::State;
 use crate::table;
@@ -48,6 +48,9 @@ pub(crate) struct Id {
     pub(crate) waived: bool,
     /// Its undelivered events, in order.
     pub(crate) mail: Thread,
+    /// Of a listener: requests among these, and how many there may be.
+    pub(crate) requests: u16,
+    pub(crate) backlog: u16,
     /// Of the operation that `state` waits for.
     pub(crate) deadline: Time,
     /// Of a migration that waits for acks.
@@ -117,6 +120,8 @@ pub(crate) enum Doing {
         backlog: i32,
         before: State,
     },
+    /// Nothing yet: a child that is to be moved, or if its state says so destroyed, in a later turn (`Core::poll_child`).
+    Queued,
     /// The device moves a child off its listener's channel; the application has not heard of it.
     Settle {
         to: ChannelKey,
@@ -201,6 +206,8 @@ impl Id {
             owed: 0,
             waived: false,
             mail: Thread::EMPTY,
+            requests: 0,
+            backlog: 0,
             deadline: Time::NEVER,
             move_deadline: Time::NEVER,
             join_deadline: Time::NEVER,
@@ -246,6 +253,7 @@ impl Id {
             | Doing::Move { .. }
             | Doing::OpenToListen { .. }
             | Doing::MoveToListen { .. }
+            | Doing::Queued
             | Doing::Settle { .. } => true,
             Doing::Nothing
             | Doing::OpenToCreate
@@ -275,7 +283,7 @@ impl Id {
             Doing::Nothing => return self.quiesce.map(|_| Why::Busy(Verb::Migrate)),
             Doing::OpenToCreate | Doing::Create => return Some(Why::BeingCreated),
             Doing::Request { verb, .. } => verb,
-            Doing::OpenToMove { .. } | Doing::Move { .. } | Doing::Settle { .. } => Verb::Migrate,
+            Doing::OpenToMove { .. } | Doing::Move { .. } | Doing::Queued | Doing::Settle { .. } => Verb::Migrate,
             Doing::OpenToListen { .. } | Doing::MoveToListen { .. } => Verb::Listen,
             Doing::Join { .. } => Verb::Join,
             Doing::Leave { .. } => Verb::Leave,
@@ -310,10 +318,14 @@ pub(crate) struct Channel {
     pub(crate) call: Option<NonZeroU64>,
     /// Ids whose events the device reports on it, or that are delivered on it, and ids on their way to it.
     pub(crate) ids: u32,
-    /// Listeners that the device reports on it: only there can a request come.
-    pub(crate) listeners: u32,
+    /// The id whose requests come on it: it listens, has listened, or has tried to. It may be gone.
+    pub(crate) listener: Option<IdKey>,
     /// Undelivered events of all its ids, in order.
-    pub(crate) mail: Thread,
+    pub(crate) mail: Queue,
+    /// The application has stopped its reading.
+    pub(crate) paused: bool,
+    /// Reads that failed since the last event.
+    pub(crate) failures: u8,
     /// Stands in the queue of channels to be read.
     pub(crate) readable: bool,
     /// Stands among those to be read once there is room.
@@ -338,13 +350,30 @@ impl Channel {
             phase: Phase::Opening,
             call: None,
             ids: 0,
-            listeners: 0,
-            mail: Thread::EMPTY,
+            listener: None,
+            mail: Queue::EMPTY,
+            paused: false,
+            failures: 0,
             readable: false,
             parked: false,
         }
     }
+
+    /// Whether it has failed: too many reads in a row did.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failures >= READ_FAILURES_MAX
+    }
+
+    /// Whether its events are to be read, if there is room for them.
+    #[inline]
+    pub(crate) fn is_read(&self) -> bool {
+        self.phase == Phase::Open && !self.paused && !self.has_failed()
+    }
 }
+
+/// So many reads of one channel that fail without an event in between make it a failed one
+/// ([`Core::handle_unreadable`](crate::Core::handle_unreadable)).
+pub const READ_FAILURES_MAX: u8 = 32;
 
 /// The errno of an event that ends an operation although it is not the operation's own and says status 0.
 pub(crate) const fn foreign_end(verb: Verb, event: CmEvent) -> Option<Errno> {

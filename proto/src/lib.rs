@@ -144,9 +144,10 @@ pub use event::{
     AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, Receipt, ReceivedParam,
 };
 pub use guard::private_data_max;
+pub use id::READ_FAILURES_MAX;
 pub use key::{About, ChannelKey, GroupKey, IdKey, Token};
 pub use key_table::{KeyTable, TableKey};
-pub use limits::Limits;
+pub use limits::{BACKLOG_MAX, Limits};
 pub use machine::{Admission, Core, Counters, Ended, Released};
 pub use private_data::{PRIVATE_DATA_MAX, PrivateData};
 pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service, Verb};

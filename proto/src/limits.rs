@@ -7,16 +7,25 @@ use crate::key::{CORE_MAX, SLOTS};
 /// Keys tell 2^24 slots apart: a limit on ids above 2^24 - 1, or on channels or groups above 2^24, counts as that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Ids at the same time, listeners and children included. At the limit the listeners' channels are not read: a request
-    /// might be next.
+    /// Ids at the same time, listeners and children included.
     pub ids: u32,
+    /// Of [`ids`](Limits::ids), how many the peers' requests cannot use: they stay free for the application's own ids. While
+    /// no more than these are free, the listeners' channels are not read, because a request might be next. More than half of
+    /// the ids count as half of them.
+    pub reserved_ids: u32,
     /// Event channels at the same time; each id in synchronous mode uses one, and each id that listens or has tried to.
     pub channels: u32,
-    /// Events that the device reported and the application has not taken yet, over all channels. At the limit
-    /// [`Core::wants_event`](crate::Core::wants_event) says no and further events wait in the kernel. Events that ended a
-    /// request of synchronous mode, at most one per id, do not count; nor do those by which the core tells that a
-    /// request has ended.
+    /// Events that the device reported and the application has not taken yet, over all channels. At the limit only a channel
+    /// of which no event is untaken is read, one event at a time, so that no channel stops another: at most as many events
+    /// more as there are channels. The other events wait in the kernel. Events that ended a request of synchronous mode, at
+    /// most one per id, do not count; nor do those by which the core reports that a request has ended.
     pub events: u32,
+    /// Of [`events`](Limits::events), how many the peers' requests cannot use. While no more than these are free, the
+    /// listeners' channels are not read. More than half of the events count as half of them.
+    pub reserved_events: u32,
+    /// Untaken events of one channel. At the limit this channel is not read; 0 counts as 1. Requests do not count here: the
+    /// backlog of their listener limits them, see [`BACKLOG_MAX`].
+    pub channel_events: u32,
     /// Memberships in multicast groups at the same time, over all ids.
     pub groups: u32,
     /// The number of the core, which its keys and receipts carry: a core refuses those of another number. 12 bits; of a
@@ -30,9 +39,27 @@ pub struct Limits {
 
 impl Limits {
     /// For a program with many connections: a million ids, 64 Ki events. Memory is taken as it is needed.
-    pub const LARGE: Limits = Limits { ids: 1 << 20, channels: 1 << 16, events: 1 << 16, groups: 1 << 16, core: None };
-    /// For one connection and its events.
-    pub const SINGLE: Limits = Limits { ids: 4, channels: 4, events: 64, groups: 16, core: None };
+    pub const LARGE: Limits = Limits {
+        ids: 1 << 20,
+        reserved_ids: 1 << 12,
+        channels: 1 << 16,
+        events: 1 << 16,
+        reserved_events: 1 << 14,
+        channel_events: 1 << 14,
+        groups: 1 << 16,
+        core: None,
+    };
+    /// For one connection and its events. Nothing is reserved: its one request may use what there is.
+    pub const SINGLE: Limits = Limits {
+        ids: 4,
+        reserved_ids: 0,
+        channels: 4,
+        events: 64,
+        reserved_events: 0,
+        channel_events: 32,
+        groups: 16,
+        core: None,
+    };
 
     /// These limits with a number for the core: their own, or else the next one of this process. After 4095 it counts from 0
     /// again, so more than 4096 drivers at a time share numbers.
@@ -57,6 +84,20 @@ impl Limits {
             ..self
         }
     }
+}
+
+/// The requests of one listener that the application has not taken, at most; a smaller backlog of the listen limits them to
+/// that. A backlog below 1 or above this counts as this, as in the kernel (`ucma_listen`; there the limit is the sysctl
+/// `net.rdma_ucm.max_backlog`, of which this is the default). A request counts until it is delivered: with its CONNECT_REQUEST
+/// the kernel, too, gives its place in the backlog free (`ucma_get_event`), whether or not it is accepted.
+///
+/// At the limit the listener's channel is not read. Up to as many requests more wait in the kernel; of those that come then,
+/// the kernel drops requests for connections, which the peers repeat every few seconds, and rejects lookups.
+pub const BACKLOG_MAX: u16 = 1024;
+
+/// How many requests the core keeps for a listen with this backlog.
+pub(crate) fn requests_of(backlog: i32) -> u16 {
+    u16::try_from(backlog).ok().filter(|kept| (1..=BACKLOG_MAX).contains(kept)).unwrap_or(BACKLOG_MAX)
 }
 
 impl Default for Limits {

@@ -48,6 +48,33 @@ impl Thread {
     }
 }
 
+/// A channel's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Queue {
+    thread: Thread,
+    /// Those of its events that count against the limit of one channel.
+    counted: u32,
+}
+
+impl Queue {
+    pub(crate) const EMPTY: Queue = Queue { thread: Thread::EMPTY, counted: 0 };
+
+    #[inline]
+    pub(crate) fn head(&self) -> Option<Letter> {
+        self.thread.first
+    }
+
+    pub(crate) fn tail(&self) -> Option<Letter> {
+        self.thread.last
+    }
+
+    /// How many of its events count against the limit of one channel.
+    #[inline]
+    pub(crate) fn counted(&self) -> u32 {
+        self.counted
+    }
+}
+
 /// An event as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
@@ -95,6 +122,16 @@ impl Stored {
             EventKind::Cm(_) => true,
             EventKind::Migrated | EventKind::Destroyed | EventKind::Left | EventKind::DeadlinePassed(_) => false,
         }
+    }
+
+    /// Whether it is a request: its listener's backlog limits these.
+    pub(crate) fn is_request(&self) -> bool {
+        self.listener.is_some()
+    }
+
+    /// Whether it counts against the limit of one channel.
+    pub(crate) fn of_channel(&self) -> bool {
+        self.of_device() && !self.is_request()
     }
 }
 
@@ -198,10 +235,13 @@ impl Mail {
 
     /// Stores an event at the end of a channel's list, and of its owner's.
     #[inline]
-    pub(crate) fn push(&mut self, stored: Stored, channel: Option<&mut Thread>, owner: Option<&mut Thread>) -> Letter {
+    pub(crate) fn push(&mut self, stored: Stored, channel: Option<&mut Queue>, owner: Option<&mut Thread>) -> Letter {
         self.of_device += u32::from(stored.of_device() && channel.is_some());
         let letter = Letter(Place::new(self.nodes.vacant_key()));
-        let before = channel.and_then(|channel| self.end_with(channel, letter));
+        let before = channel.and_then(|channel| {
+            channel.counted += u32::from(stored.of_channel());
+            self.end_with(channel, letter)
+        });
         if let Some(owner) = owner {
             self.own(owner, letter);
         }
@@ -211,11 +251,11 @@ impl Mail {
 
     /// Puts a letter at the end of a channel's list and tells what stood there.
     #[inline]
-    fn end_with(&mut self, channel: &mut Thread, letter: Letter) -> Option<Letter> {
-        let before = channel.last.replace(letter);
+    fn end_with(&mut self, channel: &mut Queue, letter: Letter) -> Option<Letter> {
+        let before = channel.thread.last.replace(letter);
         match before {
             Some(last) => self.node(last).after = Some(letter),
-            None => channel.first = Some(letter),
+            None => channel.thread.first = Some(letter),
         }
         before
     }
@@ -237,54 +277,58 @@ impl Mail {
     }
 
     /// Appends an event that the core made to a channel's list: it does not count against the limit.
-    pub(crate) fn append(&mut self, channel: &mut Thread, letter: Letter) {
+    pub(crate) fn append(&mut self, channel: &mut Queue, letter: Letter) {
         self.node(letter).before = self.end_with(channel, letter);
     }
 
     /// Takes out of a channel's list, wherever it stands.
     #[inline]
-    pub(crate) fn unlink(&mut self, channel: &mut Thread, letter: Letter) {
+    pub(crate) fn unlink(&mut self, channel: &mut Queue, letter: Letter) {
         let node = self.node(letter);
         let neighbours = (node.before.take(), node.after.take());
-        let of_device = node.stored.of_device();
+        let (of_device, of_channel) = (node.stored.of_device(), node.stored.of_channel());
         self.close_gap(channel, neighbours);
         self.of_device -= u32::from(of_device);
+        channel.counted -= u32::from(of_channel);
     }
 
     #[inline]
-    fn close_gap(&mut self, channel: &mut Thread, (before, after): (Option<Letter>, Option<Letter>)) {
+    fn close_gap(&mut self, channel: &mut Queue, (before, after): (Option<Letter>, Option<Letter>)) {
         match before {
             Some(before) => self.node(before).after = after,
-            None => channel.first = after,
+            None => channel.thread.first = after,
         }
         match after {
             Some(after) => self.node(after).before = before,
-            None => channel.last = before,
+            None => channel.thread.last = before,
         }
     }
 
     /// Takes an owner's events, from this one on, out of their channel's list and makes them a list of their own.
-    pub(crate) fn extract(&mut self, channel: &mut Thread, first: Option<Letter>) -> Thread {
-        let (mut last, mut at) = (None, first);
+    pub(crate) fn extract(&mut self, channel: &mut Queue, first: Option<Letter>) -> Queue {
+        let (mut last, mut at, mut counted) = (None, first, 0);
         while let Some(letter) = at {
             let node = self.node(letter);
             at = node.next;
+            counted += u32::from(node.stored.of_channel());
             let neighbours = (core::mem::replace(&mut node.before, last), core::mem::replace(&mut node.after, at));
             self.close_gap(channel, neighbours);
             last = Some(letter);
         }
-        Thread { first, last }
+        channel.counted -= counted;
+        Queue { thread: Thread { first, last }, counted }
     }
 
     /// Appends a list to a channel's.
-    pub(crate) fn splice(&mut self, channel: &mut Thread, list: Thread) {
-        let (Some(first), Some(_)) = (list.first, list.last) else { return };
-        self.node(first).before = channel.last;
-        match channel.last {
+    pub(crate) fn splice(&mut self, channel: &mut Queue, list: Queue) {
+        let (Some(first), Some(_)) = (list.thread.first, list.thread.last) else { return };
+        self.node(first).before = channel.thread.last;
+        match channel.thread.last {
             Some(last) => self.node(last).after = Some(first),
-            None => channel.first = Some(first),
+            None => channel.thread.first = Some(first),
         }
-        channel.last = list.last;
+        channel.thread.last = list.thread.last;
+        channel.counted += list.counted;
     }
 
     /// Appends to an owner's list.
@@ -339,7 +383,7 @@ impl Mail {
     }
 
     /// The letters of a channel's list, in order.
-    pub(crate) fn letters<'a>(&'a self, channel: &Thread) -> impl Iterator<Item = Letter> + 'a {
+    pub(crate) fn letters<'a>(&'a self, channel: &Queue) -> impl Iterator<Item = Letter> + 'a {
         core::iter::successors(channel.head(), |letter| self.nodes[letter.0.index()].after)
     }
 }

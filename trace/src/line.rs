@@ -108,6 +108,18 @@ pub(crate) enum Line {
         errno: As<Errno>,
     },
     WaitForRoom(As<ChannelKey>),
+    /// An id that is to follow its listener has its turn.
+    Child(As<IdKey>),
+    PauseChannel {
+        channel: As<ChannelKey>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+    },
+    ResumeChannel {
+        channel: As<ChannelKey>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        refused: Option<String>,
+    },
     /// Deadlines have passed.
     Timeout,
     Deliver {
@@ -145,19 +157,32 @@ pub(crate) struct Bounds {
     channels: u32,
     events: u32,
     groups: u32,
+    #[serde(default)]
+    reserved_ids: u32,
+    #[serde(default)]
+    reserved_events: u32,
+    /// Without it there was no such limit.
+    #[serde(default = "unlimited")]
+    channel_events: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     core: Option<u16>,
 }
 
+fn unlimited() -> u32 {
+    u32::MAX
+}
+
 impl From<Limits> for Bounds {
-    fn from(Limits { ids, channels, events, groups, core }: Limits) -> Self {
-        Bounds { ids, channels, events, groups, core }
+    fn from(limits: Limits) -> Self {
+        let Limits { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core } = limits;
+        Bounds { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core }
     }
 }
 
 impl From<Bounds> for Limits {
-    fn from(Bounds { ids, channels, events, groups, core }: Bounds) -> Self {
-        Limits { ids, channels, events, groups, core }
+    fn from(bounds: Bounds) -> Self {
+        let Bounds { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core } = bounds;
+        Limits { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core }
     }
 }
 

@@ -215,6 +215,11 @@ fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
         Step::Event { channel, event: ref raw, ref result } => {
             Line::Event { on: As(channel), raw: raw.into(), is: admission(result), state: state(core, raw.id) }
         }
+        Step::Child { id } => Line::Child(As(id)),
+        Step::PauseChannel { channel, result } => Line::PauseChannel { channel: As(channel), refused: refusal(result) },
+        Step::ResumeChannel { channel, result } => {
+            Line::ResumeChannel { channel: As(channel), refused: refusal(result) }
+        }
         Step::Unreadable { channel, errno } => Line::Unreadable { on: As(channel), errno: As(errno) },
         Step::WaitForRoom { channel } => Line::WaitForRoom(As(channel)),
         Step::Timeout => Line::Timeout,

@@ -93,6 +93,7 @@ impl<'a> Replay<'a> {
             }
             Line::Ack { owner, .. } => Some(owner.0),
             Line::Event { raw, .. } => Some(raw.id.0),
+            Line::Child(id) => Some(id.0),
             Line::Outcome { .. } => self.call.as_ref().and_then(|(_, call)| call.id()),
             // There may be more than one; the first is told.
             Line::Timeout => self.core.poll_timeout().map(|(_, id)| id),
@@ -104,6 +105,8 @@ impl<'a> Replay<'a> {
             | Line::Look { .. }
             | Line::Unreadable { .. }
             | Line::WaitForRoom(_)
+            | Line::PauseChannel { .. }
+            | Line::ResumeChannel { .. }
             | Line::Call { .. }
             | Line::Deliver { .. }
             | Line::Rest(_)
@@ -173,8 +176,13 @@ impl<'a> Replay<'a> {
                 same("what becomes of it", &admission(&answer), is)?;
                 self.is_in(Some(raw.id.0), state)
             }
-            // Nothing that the core is told.
-            Line::Unreadable { .. } => Ok(()),
+            Line::Unreadable { on, .. } => {
+                self.core.handle_unreadable(on.0);
+                Ok(())
+            }
+            Line::Child(id) => same("the id that has its turn", &self.core.poll_child().map(As), &Some(*id)),
+            Line::PauseChannel { channel, refused } => done(self.core.pause_channel(channel.0), refused),
+            Line::ResumeChannel { channel, refused } => done(self.core.resume_channel(channel.0), refused),
             Line::WaitForRoom(channel) => {
                 self.core.wait_for_room(channel.0);
                 Ok(())

@@ -114,6 +114,13 @@ pub(crate) fn describe(line: &Line) -> (Option<Arrow>, String) {
             (Some(Arrow::DeviceToCore), format!("{} of {}{status} on {}{is}", raw.kind.0, raw.id.0, on.0))
         }
         Line::Unreadable { on, errno } => (Some(Arrow::DeviceToCore), format!("{} cannot be read: {}", on.0, errno.0)),
+        Line::Child(id) => (None, format!("{} follows its listener", id.0)),
+        Line::PauseChannel { channel, refused } => {
+            (Some(Arrow::AppToCore), format!("pause {}{}", channel.0, no(refused)))
+        }
+        Line::ResumeChannel { channel, refused } => {
+            (Some(Arrow::AppToCore), format!("resume {}{}", channel.0, no(refused)))
+        }
         Line::WaitForRoom(channel) => (None, format!("{} waits for room", channel.0)),
         Line::Timeout => (Some(Arrow::Clock), "deadlines have passed".into()),
         Line::Deliver { on, event } => (Some(Arrow::CoreToApp), format!("{event}, on {}", on.0)),

@@ -135,6 +135,7 @@ const STEPS: &[Step] = &[
         name: "a listener moves between threads",
         work: Guest(On::Asked, 300, "soak", &["listener", "--driver", "mio", "--device", "verbs"]),
     },
+    Step { name: "more peers than the backlog", work: Guest(On::Asked, 300, "soak", &["flood", "--device", "verbs"]) },
     Step {
         name: "the device goes and comes back",
         work: Guest(On::Asked, 300, "soak", &["removal", "--device", "verbs"]),

@@ -9,7 +9,8 @@ pub use bare::Bare;
 pub use driven::Driven;
 
 /// More than any case needs.
-const LIMITS: Limits = Limits { ids: 1 << 22, channels: 1 << 22, events: 1 << 22, groups: 16, core: None };
+const LIMITS: Limits =
+    Limits { ids: 1 << 22, channels: 1 << 22, events: 1 << 22, groups: 16, channel_events: 1 << 22, ..Limits::SINGLE };
 
 /// The steps of the contract, as a driver takes them. What an application or a device would do is left out. Whatever is
 /// refused, or does not come out as it should, ends the program: a refusal is cheap and must not be measured.

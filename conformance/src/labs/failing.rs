@@ -313,7 +313,8 @@ impl<S: Subject> OnFailing<S> {
                 | Fault::WrongChild { .. }
                 | Fault::NoSuchChannel { .. }
                 | Fault::NoSuchCall { .. }
-                | Fault::Read { .. } => wrong.push(format!("fault: {fault}")),
+                | Fault::Read { .. }
+                | Fault::Channel { .. } => wrong.push(format!("fault: {fault}")),
             }
         }
         let books = lock(&self.books);

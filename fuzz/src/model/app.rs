@@ -19,6 +19,7 @@ pub(crate) struct Loose {
     /// The event that ended its last synchronous request.
     result: Option<Event>,
     excused: bool,
+    backlog: Option<usize>,
 }
 
 impl Host {
@@ -72,6 +73,11 @@ impl Host {
         };
         if !matches!(request, Request::AttachQp | Request::DetachQp) {
             self.asked.insert(id, (request, deadline));
+            if let Request::Listen { backlog } = request {
+                // As in the kernel: what is no number of requests means its maximum.
+                let kept = if (1..=1024).contains(&backlog) { backlog } else { 1024 };
+                self.backlogs.insert(id, kept as usize);
+            }
         } else if let Some(&no) = self.ids.get(&id) {
             kernel.id_mut(no).qp = verb == Verb::AttachQp;
         }
@@ -97,7 +103,13 @@ impl Host {
     /// Takes the next event of a channel.
     pub(crate) fn take_event(&mut self, on: ChannelKey) -> bool {
         let Some(mut event) = self.core.poll_event(on) else {
-            let kept_back = self.ledger.homes.iter().any(|(&id, &home)| home == on && self.is_moving(id));
+            let waits = |letter: &Letter| {
+                letter.listener.is_some()
+                    && self.core.line(letter.id) != self.core.home(letter.id)
+                    && !self.unmoved.contains(&letter.id)
+            };
+            let kept_back = self.ledger.homes.iter().any(|(&id, &home)| home == on && self.is_moving(id))
+                || self.ledger.on(on).next().is_some_and(waits);
             assert!(kept_back || self.ledger.is_empty(on), "{on} has events and does not deliver them");
             return false;
         };
@@ -190,7 +202,16 @@ impl Host {
         self.ledger.homes.remove(&id);
         let open = self.requests.release(id);
         self.look();
-        Some(Loose { released, no, file, letters, open, result, excused: self.excused.contains(&id) })
+        Some(Loose {
+            released,
+            no,
+            file,
+            letters,
+            open,
+            result,
+            excused: self.excused.contains(&id),
+            backlog: self.backlogs.remove(&id),
+        })
     }
 
     /// Takes an id in; gives it back if there is no room.
@@ -208,6 +229,9 @@ impl Host {
             self.ledger.admit(Letter { owner: id, id, ..letter });
         }
         self.requests.adopt(id, loose.open);
+        if let Some(backlog) = loose.backlog {
+            self.backlogs.insert(id, backlog);
+        }
         if loose.excused {
             self.excused.insert(id);
         }

@@ -49,6 +49,8 @@ pub(crate) struct Host {
     pub(crate) excused_groups: BTreeSet<GroupKey>,
     /// Ids that the device would not move.
     pub(crate) unmoved: BTreeSet<IdKey>,
+    /// How many requests each listener may have untaken.
+    pub(crate) backlogs: BTreeMap<IdKey, usize>,
     pub(crate) now: Time,
     limits: Limits,
     number: u32,
@@ -72,6 +74,7 @@ impl Host {
             excused: BTreeSet::new(),
             excused_groups: BTreeSet::new(),
             unmoved: BTreeSet::new(),
+            backlogs: BTreeMap::new(),
             now: Time(1),
             limits,
             number: first_number,
@@ -236,19 +239,49 @@ impl Host {
 
     /// Reads the next channel that is to be read, once.
     pub(crate) fn read(&mut self, kernel: &mut Kernel) -> bool {
+        if let Some(child) = self.core.poll_child() {
+            self.take_calls(Some(child));
+            self.look();
+            return true;
+        }
         let Some(channel) = self.core.poll_readable() else { return false };
-        let Some(child) = self.core.wants_event(channel) else {
+        let wanted = self.core.wants_event(channel);
+        let is_of_it = |call: &Call| matches!(call, Call::OpenChannel { channel: of } | Call::CloseChannel { channel: of } if *of == channel);
+        if self.files.contains_key(&channel) && !self.outstanding().any(is_of_it) {
+            assert_eq!(wanted.is_some(), self.has_room(channel), "{channel} with {:?}", self.ledger);
+        }
+        let Some(child) = wanted else {
             self.core.wait_for_room(channel);
             return true;
         };
-        let undelivered = self.ledger.undelivered().count();
-        assert!(undelivered < self.limits.events as usize, "{undelivered} events are there and more are wanted");
         let Some(&file) = self.files.get(&channel) else { return true };
         if let Some(fetched) = kernel.fetch(file, child) {
             self.feed(kernel, channel, child, fetched);
             self.core.handle_readable(channel);
         }
         true
+    }
+
+    /// Whether an event of this channel may be read, for all that is untaken.
+    fn has_room(&self, channel: ChannelKey) -> bool {
+        let is_request = |letter: &&Letter| letter.listener.is_some();
+        let all = self.ledger.undelivered().count();
+        let less = |limit: u32, reserved: u32| (limit - reserved.min(limit / 2)) as usize;
+        let listens = |id: &IdKey| {
+            self.core.is_private(channel)
+                && self.core.line(*id) == Some(channel)
+                && self.core.state(*id) == Some(State::Listening)
+        };
+        let Limits { ids, reserved_ids, events, reserved_events, channel_events, .. } = self.limits;
+        let Some(listener) = self.core.id_keys().find(listens) else {
+            let own = self.ledger.on(channel).filter(|letter| !is_request(letter)).count();
+            let room = own == 0 || (own < channel_events as usize && all < events as usize);
+            return room && self.core.ids() <= ids as usize;
+        };
+        let requests = self.ledger.undelivered().filter(is_request).filter(|letter| letter.owner == listener).count();
+        requests < self.backlogs[&listener]
+            && self.core.ids() < less(ids, reserved_ids)
+            && all < less(events, reserved_events)
     }
 
     fn feed(&mut self, kernel: &mut Kernel, on: ChannelKey, child: IdKey, fetched: Fetched) {

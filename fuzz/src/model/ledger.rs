@@ -112,6 +112,11 @@ impl Ledger {
         self.channels.get(&on).is_none_or(VecDeque::is_empty)
     }
 
+    /// What is to be delivered on a channel.
+    pub(crate) fn on(&self, channel: ChannelKey) -> impl Iterator<Item = &Letter> {
+        self.channels.get(&channel).into_iter().flatten()
+    }
+
     /// What has not been delivered.
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = &Letter> {
         self.channels.values().flatten()

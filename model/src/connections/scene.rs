@@ -65,7 +65,7 @@ impl Scene {
         about: "",
         roles: &[],
         channels: &[Acks::Explicit, Acks::Explicit],
-        limits: Limits { ids: 4, channels: 4, events: 16, groups: 0, core: Some(1) },
+        limits: Limits { ids: 4, channels: 4, events: 16, groups: 0, core: Some(1), ..Limits::SINGLE },
         events: 2,
         events_in_all: 2,
         still: &[],

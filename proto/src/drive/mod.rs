@@ -59,19 +59,18 @@ pub enum Progress {
 pub enum Turn {
     /// Nothing: wait for a channel or for the next deadline.
     Idle,
-    /// The budget is used up: turn again.
+    /// The budget is used up, or a read failed and is to be tried again: turn again.
     More,
-    /// Events wait in the kernel for the application to take some first: do not wait for channels.
-    Full,
 }
 
 /// What a driver may do after [`Drive::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Rest {
-    /// The application has something to look at, or must take events before more can be read: do not sleep.
+    /// The application has something to look at that it was not told of before: an event, the end of a synchronous request, or
+    /// a read that failed ([`Drive::next_fault`]). Do not sleep. Events that it leaves untaken are no reason to look again.
     Look,
-    /// The budget is used up: let others run, then settle again.
+    /// The budget is used up, or a read is to be tried again: let others run, then settle again.
     More,
     /// Sleep until a channel is readable or this deadline has come.
     Until(Option<Time>),
@@ -186,6 +185,27 @@ impl<D: Device> Drive<D> {
         self.tell(Step::Readable { channel });
     }
 
+    /// Stops the reading of a channel, see [`Core::pause_channel`]. To stop new connections, pause the channel of their listener at the
+    /// device, [`Core::line`].
+    ///
+    /// # Errors
+    /// Refused if there is no such channel.
+    pub fn pause_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
+        let result = self.core.pause_channel(channel);
+        self.tell(Step::PauseChannel { channel, result });
+        Ok(result?)
+    }
+
+    /// Reads a channel again, see [`Core::resume_channel`].
+    ///
+    /// # Errors
+    /// Refused if there is no such channel.
+    pub fn resume_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
+        let result = self.core.resume_channel(channel);
+        self.tell(Step::ResumeChannel { channel, result });
+        Ok(result?)
+    }
+
     /// Whether a turn would do something without waiting for anything.
     #[must_use]
     pub fn has_work(&self) -> bool {
@@ -198,7 +218,8 @@ impl<D: Device> Drive<D> {
         self.core.poll_timeout().map(|(due, _)| due)
     }
 
-    /// One turn of the loop: deadlines, calls, and at most `budget` events off the channels that are readable.
+    /// One turn of the loop: deadlines, calls, and at most `budget` events off the channels that are readable. A read that
+    /// fails counts against the budget as well, and so does an id that is moved or destroyed after its listener.
     pub fn turn(&mut self, budget: usize) -> Turn {
         let is_due = D::LISTENS && self.is_due();
         self.core.handle_timeout(self.now);
@@ -207,9 +228,19 @@ impl<D: Device> Drive<D> {
         }
         self.make_calls();
         let mut left = budget;
-        let mut reading = None;
+        let (mut reading, mut unreadable) = (None, None);
         while left > 0 {
-            let Some(channel) = reading.take().or_else(|| self.core.poll_readable()) else { return Turn::Idle };
+            let served = self.serve_child();
+            left -= usize::from(served);
+            if left == 0 || unreadable.is_some_and(|channel| self.core.is_first(channel)) {
+                break;
+            }
+            let Some(channel) = reading.take().or_else(|| self.core.poll_readable()) else {
+                if served {
+                    continue;
+                }
+                return Turn::Idle;
+            };
             match self.read_one(channel) {
                 Read::Event => {
                     left -= 1;
@@ -222,12 +253,12 @@ impl<D: Device> Drive<D> {
                     self.make_calls();
                 }
                 Read::Nothing => {}
-                Read::Full if self.core.is_full() => {
-                    self.readable(channel);
-                    return Turn::Full;
+                // It stays readable, for the next turn.
+                Read::Failed { again } => {
+                    left -= 1;
+                    unreadable = unreadable.or(again.then_some(channel));
                 }
                 Read::Full => {
-                    // At the limit on ids only listeners' channels wait.
                     self.core.wait_for_room(channel);
                     self.tell(Step::WaitForRoom { channel });
                 }
@@ -236,10 +267,18 @@ impl<D: Device> Drive<D> {
         if self.core.has_work() { Turn::More } else { Turn::Idle }
     }
 
+    /// Makes the calls for one of the ids that are to follow their listener; false if there is none.
+    fn serve_child(&mut self) -> bool {
+        let Some(id) = self.core.poll_child() else { return false };
+        self.tell(Step::Child { id });
+        self.make_calls();
+        true
+    }
+
     /// One turn, and what to do next: the part of every driver's loop that is not waiting.
     pub fn settle(&mut self, budget: usize) -> Rest {
-        let turn = self.turn(budget);
-        let rest = if turn == Turn::Full { Rest::Look } else { self.rest() };
+        let _whether_more = self.turn(budget);
+        let rest = self.rest();
         self.told = self.core.news();
         self.tell(Step::Rest);
         rest
@@ -278,9 +317,13 @@ impl<D: Device> Drive<D> {
             }
             Ok(None) => Read::Nothing,
             Err(errno) => {
+                let again = self.core.handle_unreadable(channel);
                 self.tell(Step::Unreadable { channel, errno });
                 self.note(Fault::Read { channel, errno });
-                Read::Nothing
+                if !again {
+                    self.note(Fault::Channel { channel, errno });
+                }
+                Read::Failed { again }
             }
         }
     }
@@ -364,5 +407,9 @@ impl<D: Device> Drive<D> {
 enum Read {
     Event,
     Nothing,
+    Failed {
+        /// Whether the channel is to be read again.
+        again: bool,
+    },
     Full,
 }

@@ -128,7 +128,26 @@ pub enum Step<'a> {
         /// The answer.
         result: Result<Admission, Fault>,
     },
-    /// Reading a channel failed. The core is not told.
+    /// [`Core::poll_child`].
+    Child {
+        /// The id that gets its turn.
+        id: IdKey,
+    },
+    /// [`Core::pause_channel`].
+    PauseChannel {
+        /// Which channel.
+        channel: ChannelKey,
+        /// The answer.
+        result: Result<(), Refused>,
+    },
+    /// [`Core::resume_channel`].
+    ResumeChannel {
+        /// Which channel.
+        channel: ChannelKey,
+        /// The answer.
+        result: Result<(), Refused>,
+    },
+    /// Reading a channel failed: [`Core::handle_unreadable`].
     Unreadable {
         /// Which channel.
         channel: ChannelKey,

@@ -1,12 +1,15 @@
 //! Event channels: opened and closed by the application, or of one id: in synchronous mode, or a listener.
 
+use alloc::vec::Vec;
+
 use super::Core;
 use crate::device::Call;
 use crate::error::Refused;
 use crate::id::{Channel, Phase};
 use crate::key::{About, ChannelKey, IdKey};
-use crate::request::Acks;
-use crate::state::State;
+use crate::request::{Acks, Verb};
+use crate::table;
+use crate::time::Time;
 
 impl Core {
     /// Opens an event channel (rdma_create_event_channel(3)).
@@ -36,12 +39,99 @@ impl Core {
         }
     }
 
+    /// Stops the reading of a channel: its events stay in the kernel until [`resume_channel`](Core::resume_channel). Events that were read
+    /// already are delivered all the same, and calls are made. A request of an id on it that waits for an event waits until
+    /// then, or until its deadline. Any open channel can be paused, those of listeners and of ids in synchronous mode
+    /// ([`Core::line`]) included; to pause it twice is to pause it once. The pause ends with the channel: after
+    /// [`release`](Core::release) the next core reads it.
+    ///
+    /// # Errors
+    /// [`Refused::NoSuchChannel`].
+    pub fn pause_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
+        self.existing_channel(key)?.paused = true;
+        Ok(())
+    }
+
+    /// Ends a [pause](Core::pause_channel), and lets a channel that has [failed](Core::handle_unreadable) be read again. The channel
+    /// is to be read at once: what came meanwhile makes no new edge for an edge-triggered poller.
+    ///
+    /// # Errors
+    /// [`Refused::NoSuchChannel`].
+    pub fn resume_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
+        let channel = self.existing_channel(key)?;
+        (channel.paused, channel.failures) = (false, 0);
+        self.handle_readable(key);
+        Ok(())
+    }
+
+    /// Says that a read of a channel failed. It is to be read again: [`poll_readable`](Core::poll_readable) names it once more,
+    /// after all others. True: so it is. False: it is gone, or it has failed so often without an event in between
+    /// ([`READ_FAILURES_MAX`](crate::READ_FAILURES_MAX) times) that it counts as failed and is not read any more.
+    ///
+    /// The ids whose events the device reports on a failed channel live on. Their requests that wait for an event end now, as
+    /// at a deadline; [`submit`](Core::submit) refuses others that would wait for one ([`Why::ChannelFailed`](crate::Why)). They
+    /// can be destroyed, and migrated to another channel, where what waited in the kernel is read. [`resume_channel`](Core::resume_channel)
+    /// tries the channel again.
+    pub fn handle_unreadable(&mut self, key: ChannelKey) -> bool {
+        let Some(channel) = self.channels.get_mut(key) else { return false };
+        if channel.has_failed() {
+            return false;
+        }
+        channel.failures += 1;
+        self.news += 1;
+        if !channel.has_failed() {
+            self.handle_readable(key);
+            return true;
+        }
+        self.end_waits_on(key);
+        false
+    }
+
+    /// Whether a channel has failed, see [`handle_unreadable`](Core::handle_unreadable).
+    #[must_use]
+    pub fn has_failed(&self, key: ChannelKey) -> bool {
+        self.channels.get(key).is_some_and(Channel::has_failed)
+    }
+
+    /// What waits for an event of this channel is due at once. A destruction waits for acks.
+    fn end_waits_on(&mut self, key: ChannelKey) {
+        let on_it: Vec<_> = self.ids.iter().filter(|(_, id)| id.line == key).map(|(key, _)| key).collect();
+        for key in on_it {
+            let Some(id) = self.ids.get(key) else { continue };
+            let operation = table::operation(id.state).is_some_and(|verb| verb != Verb::Destroy);
+            if operation || id.waits_for() == Some(Verb::GetRequest) {
+                self.set_deadline(key, Time::ZERO);
+            }
+            self.make_joins_due(key);
+        }
+    }
+
+    /// Whether the reading of a channel is [stopped](Core::pause_channel).
+    #[must_use]
+    pub fn is_paused(&self, key: ChannelKey) -> bool {
+        self.channels.get(key).is_some_and(|channel| channel.paused)
+    }
+
+    fn existing_channel(&mut self, key: ChannelKey) -> Result<&mut Channel, Refused> {
+        let is_there = |channel: &&mut Channel| matches!(channel.phase, Phase::Opening | Phase::Open);
+        self.channels.get_mut(key).filter(is_there).ok_or(Refused::NoSuchChannel { channel: key })
+    }
+
     /// The key again, if ids may be put on that channel.
     pub(super) fn usable_channel(&self, key: ChannelKey) -> Result<ChannelKey, Refused> {
         match self.channels.get(key) {
             Some(channel) if channel.private => Err(Refused::ChannelInUse { channel: key }),
             Some(channel) if matches!(channel.phase, Phase::Opening | Phase::Open) => Ok(key),
             Some(_) | None => Err(Refused::NoSuchChannel { channel: key }),
+        }
+    }
+
+    /// The same, if their events would be read.
+    pub(super) fn target_channel(&self, key: ChannelKey) -> Result<ChannelKey, Refused> {
+        let key = self.usable_channel(key)?;
+        match self.channels.get(key) {
+            Some(channel) if channel.has_failed() => Err(Refused::ChannelFailed { channel: key }),
+            Some(_) | None => Ok(key),
         }
     }
 
@@ -73,16 +163,9 @@ impl Core {
     /// Notes where an id's events are delivered and where the device reports them.
     pub(super) fn place(&mut self, key: IdKey, home: ChannelKey, line: ChannelKey) {
         let Some(id) = self.ids.get_mut(key) else { return };
-        let listens = u32::from(id.state == State::Listening);
         let (old_home, old_line) = (core::mem::replace(&mut id.home, home), core::mem::replace(&mut id.line, line));
         // The new ones first, or a channel that is both would close in between.
         self.join_both(home, line);
-        if let Some(channel) = self.channels.get_mut(old_line) {
-            channel.listeners -= listens;
-        }
-        if let Some(channel) = self.channels.get_mut(line) {
-            channel.listeners += listens;
-        }
         self.leave_both(old_home, old_line);
     }
 

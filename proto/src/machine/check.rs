@@ -48,8 +48,11 @@ impl Core {
         // An event of a listener that is being destroyed is late, so it may still be where it was.
         let alone = line.private || matches!(id.doing, Doing::OpenToListen { .. } | Doing::MoveToListen { .. });
         assert!(id.state != State::Listening || alone, "{key} listens on a shared channel");
-        assert_eq!(id.call.is_some(), id.doing != Doing::Nothing, "{key}: its call while {:?}", id.doing);
-        let ends_unreported = !matches!(id.doing, Doing::Nothing | Doing::Destroy);
+        let calls = !matches!(id.doing, Doing::Nothing | Doing::Queued);
+        assert_eq!(id.call.is_some(), calls, "{key}: its call while {:?}", id.doing);
+        assert!(id.doing != Doing::Queued || self.children.contains(&key), "{key} waits for its turn and gets none");
+        self.check_listener(key, id);
+        let ends_unreported = !matches!(id.doing, Doing::Nothing | Doing::Queued | Doing::Destroy);
         assert!(!id.orphaned || ends_unreported, "{key}: a destroy has ended {:?}", id.doing);
         assert!(
             id.orphaned || id.state != State::Destroying || !ends_unreported,
@@ -88,6 +91,24 @@ impl Core {
             id.state != State::Destroying || id.mail.head().is_none(),
             "{key} is destroyed and has undelivered events"
         );
+    }
+
+    fn check_listener(&self, key: IdKey, id: &Id) {
+        let requests = self.mail.owned(&id.mail).filter(|&letter| self.mail.get(letter).is_request()).count();
+        assert_eq!(usize::from(id.requests), requests, "{key}: its undelivered requests");
+        assert!(id.requests <= id.backlog, "{key} has more undelivered requests than its backlog allows");
+        let line = self.channels.get(id.line);
+        let is_known = line.is_some_and(|line| line.listener == Some(key));
+        let begins = matches!(id.doing, Doing::OpenToListen { .. } | Doing::MoveToListen { .. });
+        assert!(
+            id.state != State::Listening || is_known || begins,
+            "{key} listens and its channel is not a listener's"
+        );
+        // Its events must not depend on whether the listener takes requests.
+        let apart = line.is_none_or(|line| line.listener == Some(key) || self.listener_on(line).is_none());
+        let unanswered =
+            matches!(id.state, State::Requested | State::Asked | State::Failed | State::Removed | State::Destroying);
+        assert!(apart || unanswered, "{key} is {} on the channel of a listener", id.state);
     }
 
     fn check_waiting(&self, key: IdKey, id: &Id) {
@@ -138,13 +159,12 @@ impl Core {
             | Doing::Move { arrived: true, .. }
             | Doing::Join { .. }
             | Doing::Leave { .. }
+            | Doing::Queued
             | Doing::Answer
             | Doing::Destroy => false,
         };
         let ids: u32 = self.ids.iter().map(|(_, id)| u32::from(on_it(id)) + u32::from(coming(id))).sum();
-        let listeners = self.ids.iter().filter(|(_, id)| id.line == key && id.state == State::Listening).count();
         assert_eq!(channel.ids, ids, "{key}: the ids on it");
-        assert_eq!(channel.listeners as usize, listeners, "{key}: the listeners on it");
         assert!(!channel.private || ids > 0 || channel.phase == Phase::Closing, "{key} is nobody's");
         assert!(ids > 0 || channel.phase != Phase::Broken, "{key} could not be opened and is nobody's");
         assert_eq!(self.mail.letters(&channel.mail).last(), channel.mail.tail(), "{key}: its undelivered events");
@@ -155,6 +175,12 @@ impl Core {
         }
         let queued = self.readable.iter().filter(|&&queued| queued == key).count();
         assert_eq!(queued, usize::from(channel.readable), "{key}: its place among those to be read");
+        let counted = self.mail.letters(&channel.mail).filter(|&letter| self.mail.get(letter).of_channel()).count();
+        assert_eq!(channel.mail.counted() as usize, counted, "{key}: its events that count against its limit");
+        assert!(
+            !channel.parked || !channel.paused || self.wants_event(key).is_none(),
+            "{key} is paused and wants events"
+        );
         let parked = self.parked.iter().filter(|&&parked| parked == key).count();
         assert_eq!(parked, usize::from(channel.parked), "{key}: its place among those that wait for room");
     }

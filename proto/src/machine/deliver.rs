@@ -16,9 +16,9 @@ impl Core {
         let channel = self.channels.get_mut(on)?;
         let letter = channel.mail.head()?;
         let first = self.mail.get(letter);
-        let (key, group) = (first.owner(), first.group);
+        let (key, group, is_request) = (first.owner(), first.group, first.is_request());
         // The id of a request may be under way to where its listener's events are delivered.
-        if first.listener.is_some() && self.ids.get(first.id).is_some_and(Id::is_moving) {
+        if is_request && self.ids.get(first.id).is_some_and(Id::is_moving) {
             return None;
         }
         let is_owed = channel.acks == Acks::Explicit && first.of_device();
@@ -33,6 +33,7 @@ impl Core {
                         group.owed += 1;
                     }
                 }
+                owner.requests -= u16::from(is_request);
                 self.mail.disown(&mut owner.mail, letter);
             }
             None => {}
@@ -103,11 +104,12 @@ impl Core {
 
     /// Takes an event off both of its lists, wherever it stands.
     pub(super) fn detach(&mut self, letter: Letter, from: ChannelKey) {
-        let owner = self.mail.get(letter).owner();
+        let (owner, is_request) = (self.mail.get(letter).owner(), self.mail.get(letter).is_request());
         if let Some(channel) = self.channels.get_mut(from) {
             self.mail.unlink(&mut channel.mail, letter);
         }
         if let Some(id) = self.ids.get_mut(owner) {
+            id.requests -= u16::from(is_request);
             self.mail.disown(&mut id.mail, letter);
         }
     }

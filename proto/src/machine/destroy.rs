@@ -16,14 +16,11 @@ impl Core {
     /// Every other request of the id ends with it: nothing more is told of them, not even if this destroy gives up at its
     /// deadline.
     pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time, mourner: Mourner) {
-        self.clear_waiting(key, Waiting::Never);
-        self.discard_mail(key);
-        self.set_state(key, State::Destroying);
-        self.stop_quiescing(key);
-        self.end_leaves(key);
+        self.end_all(key, mourner);
         let Some(id) = self.ids.get_mut(key) else { return };
-        id.orphaned = id.doing != Doing::Nothing;
-        id.mourner = mourner;
+        if id.doing == Doing::Queued {
+            id.doing = Doing::Nothing;
+        }
         if id.doing == Doing::Nothing && id.owed == 0 {
             self.call_destroy(key);
         } else {
@@ -31,6 +28,19 @@ impl Core {
                 id.mourner = Mourner::Channel;
             }
             self.set_deadline(key, deadline);
+        }
+    }
+
+    /// The id is to be destroyed, and nothing of it is delivered any more.
+    fn end_all(&mut self, key: IdKey, mourner: Mourner) {
+        self.clear_waiting(key, Waiting::Never);
+        self.discard_mail(key);
+        self.set_state(key, State::Destroying);
+        self.stop_quiescing(key);
+        self.end_leaves(key);
+        if let Some(id) = self.ids.get_mut(key) {
+            id.orphaned = !matches!(id.doing, Doing::Nothing | Doing::Queued);
+            id.mourner = mourner;
         }
     }
 
@@ -127,13 +137,15 @@ impl Core {
     /// Undelivered events vanish with their id, as in the kernel (`ucma_destroy_private_ctx`); a listener's requests
     /// take their ids with them, which the device then rejects.
     fn discard_mail(&mut self, key: IdKey) {
+        let mut begun = 0;
         while let Some((letter, home)) = self.ids.get(key).and_then(|id| Some((id.mail.head()?, id.home))) {
             let stored = self.withdraw(letter, home);
             self.counters.discarded += 1;
             if stored.kind == EventKind::Cm(CmEvent::ConnectRequest)
                 && self.state(stored.id).is_some_and(|state| state != State::Destroying)
             {
-                self.begin_destroy(stored.id, Time::NEVER, Mourner::Nobody);
+                self.end_all(stored.id, Mourner::Nobody);
+                self.begin_or_queue(stored.id, &mut begun);
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::Core;
 use crate::error::Fault;
 use crate::event::{CmEvent, EventKind, RawEvent};
-use crate::id::{Id, Mourner, Phase, Waiting};
+use crate::id::{Channel, Id, Mourner, Phase, Waiting};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::mail::Stored;
 use crate::request::Verb;
@@ -26,19 +26,42 @@ pub enum Admission {
 
 impl Core {
     /// Whether the core takes another event of this channel now, and under which key a child would be filed. `None`
-    /// means: leave it in the kernel, which keeps it. That is so on every channel at the limit on events, on the channels
-    /// of listeners at the limit on ids, as the next event may be a request, and on one that is not open.
+    /// means: leave it in the kernel, which keeps it. That is so
+    ///
+    /// - on the channel of a listener, as the next event may be a request: while as many of its requests are untaken as its
+    ///   backlog allows ([`BACKLOG_MAX`](crate::BACKLOG_MAX)), or while no more ids or events are free than the
+    ///   [`Limits`](crate::Limits) reserve;
+    /// - on any other channel at its limit on events, and at the limit on all events unless none of its own is untaken;
+    /// - on one that is [paused](Core::pause_channel), that has [failed](Core::handle_unreadable), or that is not open.
     ///
     /// The key is for the very next [`handle_event`](Core::handle_event); any request in between may take it.
     #[must_use]
     pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
-        let channel = self.channels.get(on).filter(|channel| channel.phase == Phase::Open)?;
-        if self.is_full() || (channel.listeners > 0 && !self.has_room()) { None } else { self.ids.next_key() }
+        let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
+        let has_room = match self.listener_on(channel) {
+            Some(listener) => self.has_room_for_request(listener),
+            None => self.has_room_for_event(channel),
+        };
+        if has_room { self.ids.next_key() } else { None }
     }
 
-    /// Whether as many events as may be wait for the application.
-    pub(crate) fn is_full(&self) -> bool {
-        self.mail.of_device() >= self.limits.events
+    /// The id that listens, if requests come on this channel.
+    #[inline]
+    pub(super) fn listener_on(&self, channel: &Channel) -> Option<&Id> {
+        self.ids.get(channel.listener?).filter(|id| id.state == State::Listening)
+    }
+
+    fn has_room_for_request(&self, listener: &Id) -> bool {
+        let has_more = |used: usize, reserved: u32, limit: u32| used < (limit - reserved.min(limit / 2)) as usize;
+        listener.requests < listener.backlog
+            && has_more(self.ids.len(), self.limits.reserved_ids, self.limits.ids)
+            && has_more(self.mail.of_device() as usize, self.limits.reserved_events, self.limits.events)
+    }
+
+    #[inline]
+    fn has_room_for_event(&self, channel: &Channel) -> bool {
+        let own = channel.mail.counted();
+        own == 0 || (own < self.limits.channel_events && self.mail.of_device() < self.limits.events)
     }
 
     /// Takes one event that the device reported on a channel.
@@ -47,15 +70,16 @@ impl Core {
     /// [`Fault`]: the device cannot mean it; counted, and nothing else has changed. Only the new id of a request that has
     /// no listener is taken in even so, to be destroyed: nobody else would.
     pub fn handle_event(&mut self, on: ChannelKey, raw: RawEvent<'_>) -> Result<Admission, Fault> {
-        let result = if !self.channels.contains(on) {
-            Err(Fault::NoSuchChannel { channel: on })
-        } else {
+        let result = if let Some(channel) = self.channels.get_mut(on) {
+            channel.failures = 0;
             let is_request = raw.kind == CmEvent::ConnectRequest;
             match raw.listener {
                 Some(listener) if is_request => self.admit_request(on, listener, &raw),
                 None if is_request => Err(Fault::WrongChild { id: raw.id }),
                 Some(_) | None => self.admit(on, &raw),
             }
+        } else {
+            Err(Fault::NoSuchChannel { channel: on })
         };
         match result {
             Ok(Admission::Late) => self.counters.late += 1,
@@ -99,7 +123,7 @@ impl Core {
             self.post(stored, home);
         }
         if more {
-            self.entered(raw.id, state);
+            self.entered(raw.id);
         }
         if matches!(raw.kind, CmEvent::Disconnected | CmEvent::Rejected) {
             self.note_teardown(raw.id);
@@ -125,7 +149,9 @@ impl Core {
         if self.channels.get(on).is_none_or(|channel| channel.phase != Phase::Open) {
             return Err(Fault::NoSuchChannel { channel: on });
         }
-        if self.ids.next_key() != Some(raw.id) {
+        let is_over =
+            self.ids.get(listener).is_some_and(|id| id.state == State::Listening && id.requests >= id.backlog);
+        if is_over || self.wants_event(on) != Some(raw.id) {
             return Err(Fault::WrongChild { id: raw.id });
         }
         // Its events will be delivered where the listener's are.
@@ -146,6 +172,9 @@ impl Core {
                     }
                     Some(_) | None => {
                         self.post(stored, home);
+                        if let Some(id) = self.ids.get_mut(listener) {
+                            id.requests += 1;
+                        }
                     }
                 }
                 Ok(Admission::Child(child))

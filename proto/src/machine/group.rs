@@ -200,6 +200,15 @@ impl Core {
         self.set_join_alarm(key);
     }
 
+    /// The joins that are open end as at a deadline that has passed.
+    pub(super) fn make_joins_due(&mut self, key: IdKey) {
+        let waits = |group: &Group| group.phase == GroupPhase::Joining && !group.leaving && group.deadline > Time::ZERO;
+        while let Some(group) = self.find_group(key, waits).and_then(|group| self.groups.get_mut(group)) {
+            group.deadline = Time::ZERO;
+        }
+        self.set_join_alarm(key);
+    }
+
     /// The id is removed or is to be destroyed: no join of it will be answered any more.
     #[inline(never)]
     pub(super) fn end_joins(&mut self, key: IdKey) {

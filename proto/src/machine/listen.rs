@@ -6,8 +6,11 @@
 //! delivered, and to move it changes nothing at the device. To another thread the channel goes whole, unread requests
 //! included ([`Core::release`]).
 //!
-//! The id of a request is born on the listener's channel and moved off it before the application hears of it: until the
-//! application answers it, the kernel reports nothing about it that could be lost (`ucma_event_handler`).
+//! The id of a request is born on the listener's channel and moved off it before its CONNECT_REQUEST is delivered: until the
+//! application answers it, the kernel reports nothing about it that could be lost (`ucma_event_handler`). Where it could not
+//! be moved, or where the requests are delivered on the listener's channel itself, in synchronous mode, the application
+//! migrates it before it accepts it: while the listener has as many untaken requests as its backlog allows, its channel is not
+//! read.
 
 use super::Core;
 use crate::device::{Call, Outcome};
@@ -15,9 +18,13 @@ use crate::error::Failure;
 use crate::event::{CmEvent, EventKind};
 use crate::id::{Doing, Id, Waiting};
 use crate::key::{ChannelKey, IdKey};
+use crate::limits::requests_of;
 use crate::request::{Acks, Verb};
 use crate::state::State;
 use crate::time::Time;
+
+/// The ids of so many undelivered requests are moved or destroyed with their listener at once; the others in later turns.
+const CHILDREN_AT_ONCE: usize = 4;
 
 impl Core {
     /// Whether a listen has to open a channel first.
@@ -28,6 +35,9 @@ impl Core {
     pub(super) fn begin_listen(&mut self, key: IdKey, backlog: i32, next: State) {
         let Some(id) = self.ids.get(key) else { return };
         let before = id.state;
+        if let Some(id) = self.ids.get_mut(key) {
+            id.backlog = requests_of(backlog);
+        }
         // As every request, it gives up the event that completed the one before.
         self.clear_waiting(key, Waiting::Never);
         let Some(id) = self.ids.get(key) else { return };
@@ -43,6 +53,9 @@ impl Core {
     }
 
     fn call_listen(&mut self, key: IdKey, backlog: i32, before: State) {
+        if let Some(channel) = self.line(key).and_then(|line| self.channels.get_mut(line)) {
+            channel.listener = Some(key);
+        }
         let doing = Doing::Request { verb: Verb::Listen, before, until: Time::NEVER, bound: false };
         self.call_for_id(key, doing, Call::Listen { id: key, backlog });
     }
@@ -127,6 +140,7 @@ impl Core {
             id.sync = to.is_none();
         }
         let mut at = self.ids.get(key).and_then(|id| id.mail.head());
+        let mut begun = 0;
         while let Some(letter) = at {
             at = self.mail.next_owned(letter);
             let stored = self.mail.get(letter);
@@ -136,10 +150,49 @@ impl Core {
                 let follows = self.ids.get(child).filter(|child| child.home == from);
                 if let Some(line) = follows.map(|child| child.line) {
                     self.relocate(child, home, line, false);
-                    self.settle(child);
+                    self.begin_or_queue(child, &mut begun);
                 }
             }
         }
+    }
+
+    /// Does at once what is to be done for the id of an undelivered request, for the first few of many; the others wait for
+    /// their turn.
+    pub(super) fn begin_or_queue(&mut self, child: IdKey, begun: &mut usize) {
+        *begun += 1;
+        if *begun <= CHILDREN_AT_ONCE {
+            return self.begin_for_child(child);
+        }
+        if let Some(id) = self.ids.get_mut(child)
+            && id.doing == Doing::Nothing
+            && (id.line != id.home || id.state == State::Destroying)
+        {
+            id.doing = Doing::Queued;
+            self.children.push_back(child);
+        }
+    }
+
+    /// The next of the ids of undelivered requests that are to be moved after their listener, or destroyed with it, and have
+    /// waited for their turn; what is to be done for it follows as a call. A listener may have as many of them as its backlog
+    /// allows ([`BACKLOG_MAX`](crate::BACKLOG_MAX)): a driver takes some in each turn, beside what else there is to do.
+    pub fn poll_child(&mut self) -> Option<IdKey> {
+        while let Some(child) = self.children.pop_front() {
+            if let Some(id) = self.ids.get_mut(child)
+                && id.doing == Doing::Queued
+            {
+                id.doing = Doing::Nothing;
+                self.begin_for_child(child);
+                // Its request can be delivered when the call has been made.
+                self.news += 1;
+                return Some(child);
+            }
+        }
+        None
+    }
+
+    fn begin_for_child(&mut self, child: IdKey) {
+        self.continue_destroy(child);
+        self.settle(child);
     }
 
     /// Moves the id of an undelivered request to where it is to be delivered; if the application owes acks for it, with the
@@ -162,7 +215,7 @@ impl Core {
         }
     }
 
-    /// Where the device would not move it, it stays on the listener's channel, which is read all the same.
+    /// Where the device would not move it, it stays on the listener's channel.
     pub(super) fn settled(&mut self, child: IdKey, to: ChannelKey, outcome: Outcome) {
         if let Some(home) = self.ids.get(child).map(|id| id.home) {
             if outcome.is_ok() {

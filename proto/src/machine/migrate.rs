@@ -44,7 +44,7 @@ impl Core {
         self.stop_quiescing(key);
         let started = match to {
             // The channel may have been closed while the acks were outstanding.
-            Some(to) if self.usable_channel(to).is_err() => Err(Errno::EBADF),
+            Some(to) if self.target_channel(to).is_err() => Err(Errno::EBADF),
             to => self.start_move(key, to, true).map_err(|refused| refused.errno()),
         };
         if let Err(errno) = started {

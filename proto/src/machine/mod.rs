@@ -49,6 +49,8 @@ pub struct Core {
     readable: VecDeque<ChannelKey>,
     /// Channels to be read once there is room, each once.
     parked: Vec<ChannelKey>,
+    /// Ids of undelivered requests that wait for their turn, see `poll_child`; and some that do so no longer.
+    children: VecDeque<IdKey>,
     alarms: Alarms,
     last_token: NonZeroU64,
     counters: Counters,
@@ -98,6 +100,7 @@ impl Core {
             calls: VecDeque::new(),
             readable: VecDeque::new(),
             parked: Vec::new(),
+            children: VecDeque::new(),
             alarms: Alarms::new(),
             last_token: NonZeroU64::MIN,
             counters: Counters::default(),
@@ -183,11 +186,14 @@ impl Core {
         self.channels.contains(channel)
     }
 
-    /// Whether a call or a channel to be read is waiting for the driver.
+    /// Whether a call, a channel to be read, or a child is waiting for the driver.
     #[must_use]
     pub fn has_work(&self) -> bool {
         let has_room = |&key: &ChannelKey| self.wants_event(key).is_some();
-        !self.calls.is_empty() || !self.readable.is_empty() || self.parked.iter().any(has_room)
+        !self.calls.is_empty()
+            || !self.readable.is_empty()
+            || !self.children.is_empty()
+            || self.parked.iter().any(has_room)
     }
 
     /// Every id there is, requests that the application has not heard of included: for a program that ends.
@@ -299,8 +305,13 @@ impl Core {
     }
 
     fn next_readable(&mut self) -> Option<ChannelKey> {
-        while let Some(at) = self.parked.iter().position(|&key| self.wants_event(key).is_some()) {
-            let key = self.parked.swap_remove(at);
+        let mut at = 0;
+        while let Some(&key) = self.parked.get(at) {
+            if self.wants_event(key).is_none() {
+                at += 1;
+                continue;
+            }
+            self.parked.swap_remove(at);
             if let Some(channel) = self.channels.get_mut(key) {
                 channel.parked = false;
             }
@@ -319,14 +330,26 @@ impl Core {
     /// Whether this channel, once noted as readable, would be the next to be read, with no call to be made before.
     #[inline]
     pub(crate) fn is_next(&self, key: ChannelKey) -> bool {
-        self.calls.is_empty() && self.readable.is_empty() && self.parked.is_empty() && self.channels.contains(key)
+        self.calls.is_empty()
+            && self.readable.is_empty()
+            && self.parked.is_empty()
+            && self.children.is_empty()
+            && self.channels.contains(key)
+    }
+
+    /// Whether this channel stands first among those that were noted as readable.
+    pub(crate) fn is_first(&self, key: ChannelKey) -> bool {
+        self.readable.front() == Some(&key)
     }
 
     /// Says that a channel may have something to read for which there is no room: [`wants_event`](Core::wants_event) said so.
-    /// It is to be read again as soon as there is: when an event was taken, or an id has gone.
+    /// It is to be read again as soon as there is: when an event was taken, or an id has gone. One that is paused or has
+    /// failed waits for its [`resume_channel`](Core::resume_channel) instead.
     pub fn wait_for_room(&mut self, key: ChannelKey) {
         if self.wants_event(key).is_none()
             && let Some(channel) = self.channels.get_mut(key)
+            && !channel.paused
+            && !channel.has_failed()
             && !core::mem::replace(&mut channel.parked, true)
         {
             self.parked.push(key);
@@ -342,25 +365,18 @@ impl Core {
 
     fn set_state(&mut self, key: IdKey, next: State) {
         if let Some(id) = self.ids.get_mut(key) {
-            let before = id.state;
             if id.enter(next) {
-                self.entered(key, before);
+                self.entered(key);
             }
         }
     }
 
     /// What [`Id::enter`] leaves to be done.
     #[inline(never)]
-    fn entered(&mut self, key: IdKey, before: State) {
+    fn entered(&mut self, key: IdKey) {
         self.set_alarm(key);
-        let Some(id) = self.ids.get(key) else { return };
-        let (state, line) = (id.state, id.line);
-        if matches!(state, State::Removed | State::Destroying) {
+        if self.ids.get(key).is_some_and(|id| matches!(id.state, State::Removed | State::Destroying)) {
             self.end_joins(key);
-        }
-        if let Some(channel) = self.channels.get_mut(line) {
-            channel.listeners -= u32::from(before == State::Listening);
-            channel.listeners += u32::from(state == State::Listening);
         }
     }
 

@@ -64,7 +64,7 @@ impl Core {
         let orphaned = id.orphaned;
         let destroy = if orphaned { self.overtaking_destroy(key) } else { None };
         let ended = match doing {
-            Doing::Nothing => return Err(Fault::NoSuchCall { token }),
+            Doing::Nothing | Doing::Queued => return Err(Fault::NoSuchCall { token }),
             Doing::OpenToCreate => self.opened_to_create(key, outcome),
             Doing::Create => self.created(key, outcome),
             Doing::Request { verb, before, until, bound } => {

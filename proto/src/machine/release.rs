@@ -90,8 +90,8 @@ impl Core {
         if !self.has_room() {
             return Err((Refused::Full("ids"), released));
         }
-        let listeners = u32::from(released.state() == State::Listening);
-        let channel = Channel { phase: Phase::Open, ids: 1, listeners, ..Channel::new(Acks::OnDelivery, true) };
+        let listens = released.state() == State::Listening;
+        let channel = Channel { phase: Phase::Open, ids: 1, ..Channel::new(Acks::OnDelivery, true) };
         let Some(home) = self.channels.insert(channel) else { return Err((Refused::Full("channels"), released)) };
         let Parts { id, mail, ended } = *released.0;
         let (deadline, waiting) = (id.deadline, id.waiting);
@@ -110,6 +110,9 @@ impl Core {
             let released = Released(Box::new(Parts { id, mail, ended }));
             return Err((Refused::Full("ids"), released));
         };
+        if listens && let Some(channel) = self.channels.get_mut(home) {
+            channel.listener = Some(key);
+        }
         self.set_deadline(key, deadline);
         for (stored, enclosure) in mail {
             let stored = self.rekeyed(stored, enclosure.as_ref(), key);

@@ -16,13 +16,13 @@ impl Core {
     /// Creates an id on a channel, or with `None` in synchronous mode (rdma_create_id(3)).
     ///
     /// # Errors
-    /// [`Refused::NoSuchChannel`]; [`Refused::Full`] at the limit on ids or, in synchronous mode, on channels.
+    /// [`Refused::NoSuchChannel`], [`Refused::ChannelFailed`]; [`Refused::Full`] at the limit on ids or, in synchronous mode, on channels.
     pub fn create_id(&mut self, home: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Refused> {
         if !self.has_room() {
             return Err(Refused::Full("ids"));
         }
         let (home, sync) = match home {
-            Some(channel) => (self.usable_channel(channel)?, false),
+            Some(channel) => (self.target_channel(channel)?, false),
             None => (self.insert_channel(Acks::OnDelivery, true)?, true),
         };
         let id = self.ids.insert(Id::new(port_space, home, sync)).ok_or(Refused::Full("ids"))?;
@@ -145,17 +145,37 @@ impl Core {
             return Err(refused(why));
         }
         guard::check(id, verb, request).map_err(refused)?;
+        if let Some(why) = self.lacks_events(id, verb, next) {
+            return Err(refused(why));
+        }
         if matches!(verb, Verb::Join | Verb::Leave) {
             self.check_group(key, request).map_err(refused)?;
         }
         Ok(next)
     }
 
+    /// Whether what a request leads to would not be reported, or only when a listener's application takes requests.
+    #[inline]
+    fn lacks_events(&self, id: &Id, verb: Verb, next: State) -> Option<Why> {
+        let waits = table::operation(next) == Some(verb) || matches!(verb, Verb::Join | Verb::GetRequest);
+        let answers = verb == Verb::Accept;
+        let channel = self.channels.get(id.line).filter(|_| waits || answers)?;
+        if waits && channel.has_failed() {
+            Some(Why::ChannelFailed(id.line))
+        } else {
+            (answers && self.listener_on(channel).is_some()).then_some(Why::OnListenersChannel)
+        }
+    }
+
     /// What only the channels can tell of a request.
     fn lacks_channel(&self, id: &Id, request: &Request<'_>) -> Option<Why> {
         let full = || self.channels.next_key().is_none();
         if let Request::Migrate { to: Some(to) } = *request {
-            self.usable_channel(to).is_err().then_some(Why::NoSuchChannel(to))
+            match self.target_channel(to) {
+                Ok(_) => None,
+                Err(Refused::ChannelFailed { channel }) => Some(Why::ChannelFailed(channel)),
+                Err(_) => Some(Why::NoSuchChannel(to)),
+            }
         } else if let Request::Migrate { to: None } = request {
             (!self.moves_without_device(id) && full()).then_some(Why::NoChannelLeft)
         } else if matches!(request, Request::Listen { .. }) && self.needs_line(id) {
@@ -191,7 +211,7 @@ impl Core {
             id.deadline = deadline;
         }
         if more {
-            self.entered(key, before);
+            self.entered(key);
         }
         let enclosed = self.mail.keep(private_data, None);
         let bound = matches!(call, Call::Bind { addr, .. } if guard::names_a_device(addr));

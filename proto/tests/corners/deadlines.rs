@@ -46,7 +46,7 @@ fn an_id_that_was_never_created_leaves_no_deadline() {
 
 /// A stage with room for many, and an id whose deadline is nearer than all others: what is behind it is not looked at.
 fn behind_a_near_deadline() -> (Stage, ChannelKey, IdKey) {
-    let mut stage = Stage::with(Limits { ids: 256, channels: 4, events: 256, groups: 4, core: None });
+    let mut stage = Stage::with(Limits { ids: 256, channels: 4, events: 256, groups: 4, ..Limits::SINGLE });
     let here = stage.channel(Acks::OnDelivery);
     let near = stage.id(Some(here));
     let deadline = stage.within(Duration::from_millis(1));

@@ -113,7 +113,7 @@ fn an_id_with_a_qp_is_established_by_the_library_alone() {
 
 #[test]
 fn an_id_listens_only_where_there_is_room_for_its_channel() {
-    let mut stage = Stage::with(Limits { ids: 4, channels: 1, events: 4, groups: 1, core: None });
+    let mut stage = Stage::with(Limits { ids: 4, channels: 1, events: 4, groups: 1, ..Limits::SINGLE });
     let here = stage.channel(Acks::OnDelivery);
     let id = stage.id(Some(here));
     stage.refuses(id, LISTEN, Why::NoChannelLeft);

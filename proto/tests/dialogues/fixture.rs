@@ -15,6 +15,7 @@ pub(crate) const OK: Outcome = Ok(());
 pub(crate) struct Stage {
     pub(crate) core: Core,
     pub(crate) now: Time,
+    limits: Limits,
 }
 
 pub(crate) fn addr(last: u8) -> SocketAddr {
@@ -70,11 +71,16 @@ impl std::ops::Deref for Seen {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        Self::with(Limits { ids: 32, channels: 32, events: 64, groups: 8, core: None })
+        Self::with(Limits { ids: 32, channels: 32, events: 64, groups: 8, ..Limits::SINGLE })
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
-        Stage { core: Core::new(limits), now: Time(1_000) }
+        Stage { core: Core::new(limits), now: Time(1_000), limits }
+    }
+
+    /// A new stage whose limits reserve so many ids and events.
+    pub(crate) fn reserving(self, ids: u32, events: u32) -> Self {
+        Self::with(Limits { reserved_ids: ids, reserved_events: events, ..self.limits })
     }
 
     /// A stage with one channel.

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use cmid_proto::{Acks, CmEvent, Errno, EventKind, Limits, PortSpace, Refused, Request, State, Verb, Why};
 
-use crate::fixture::{LISTEN, RESOLVE, Stage, TO_SYNC, cm, connect, to};
+use crate::fixture::{LISTEN, RESOLVE, Stage, TO_SYNC, cm, connect, raw, to};
 
 #[test]
 fn at_the_limit_on_events_none_is_wanted_and_none_is_lost() {
-    let mut stage = Stage::with(Limits { ids: 4, channels: 4, events: 2, groups: 8, core: None });
+    let mut stage = Stage::with(Limits { ids: 4, channels: 4, events: 2, groups: 8, ..Limits::SINGLE });
     let channel = stage.channel(Acks::Explicit);
     let id = stage.id(Some(channel));
     for status in 0..2 {
@@ -24,7 +24,7 @@ fn at_the_limit_on_events_none_is_wanted_and_none_is_lost() {
 
 #[test]
 fn the_ends_of_synchronous_requests_do_not_fill_the_core() {
-    let mut stage = Stage::with(Limits { ids: 2, channels: 3, events: 1, groups: 8, core: None });
+    let mut stage = Stage::with(Limits { ids: 2, channels: 3, events: 1, groups: 8, ..Limits::SINGLE });
     let ids = [stage.id(None), stage.id(None)];
     for id in ids {
         stage.does(id, RESOLVE);
@@ -60,7 +60,7 @@ fn an_application_that_takes_no_events_does_not_fill_the_core_with_ends_of_migra
 
 #[test]
 fn at_the_limit_on_ids_only_the_channels_of_listeners_wait() {
-    let mut stage = Stage::with(Limits { ids: 2, channels: 4, events: 8, groups: 8, core: None });
+    let mut stage = Stage::with(Limits { ids: 2, channels: 4, events: 8, groups: 8, ..Limits::SINGLE });
     let (door, room) = (stage.channel(Acks::OnDelivery), stage.channel(Acks::OnDelivery));
     let id = stage.in_state(room, State::RouteResolved);
     let listener = stage.in_state(door, State::Listening);
@@ -79,7 +79,7 @@ fn at_the_limit_on_ids_only_the_channels_of_listeners_wait() {
 
 #[test]
 fn a_channel_without_room_is_to_be_read_when_there_is() {
-    let mut stage = Stage::with(Limits { ids: 2, channels: 4, events: 1, groups: 0, core: None });
+    let mut stage = Stage::with(Limits { ids: 2, channels: 4, events: 1, groups: 0, ..Limits::SINGLE });
     let channel = stage.channel(Acks::OnDelivery);
     let (listener, id) = (stage.in_state(channel, State::Listening), stage.id(Some(channel)));
     let line = stage.core.line(listener).unwrap();
@@ -96,12 +96,16 @@ fn a_channel_without_room_is_to_be_read_when_there_is() {
     stage.does(id, Request::Destroy);
     assert!(stage.core.has_work());
     assert_eq!((stage.core.poll_readable(), stage.core.poll_readable()), (Some(line), None));
-    // For want of events: any.
+    // For want of events: any on which some are untaken.
     let child = stage.says_request(listener);
+    assert!(stage.core.wants_event(channel).is_some(), "requests of others do not stop it");
+    stage.says_on(line, raw(listener, CmEvent::AddrChange, 0));
     stage.core.wait_for_room(line);
     stage.core.wait_for_room(channel);
     assert!(!stage.core.has_work());
     stage.sees(channel, child, cm(CmEvent::ConnectRequest));
+    assert!(!stage.core.has_work());
+    stage.sees(channel, listener, cm(CmEvent::AddrChange));
     assert_eq!((stage.core.poll_readable(), stage.core.poll_readable()), (Some(channel), None), "ids are full again");
     stage.does(child, Request::Destroy);
     assert_eq!(stage.core.poll_readable(), Some(line));
@@ -115,7 +119,7 @@ fn a_channel_without_room_is_to_be_read_when_there_is() {
 
 #[test]
 fn a_full_core_refuses_and_changes_nothing() {
-    let mut stage = Stage::with(Limits { ids: 3, channels: 2, events: 8, groups: 8, core: None });
+    let mut stage = Stage::with(Limits { ids: 3, channels: 2, events: 8, groups: 8, ..Limits::SINGLE });
     let channel = stage.channel(Acks::OnDelivery);
     let id = stage.id(Some(channel));
     let other = stage.id(None);

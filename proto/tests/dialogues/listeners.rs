@@ -1,6 +1,6 @@
 //! A listener has a channel of its own at the device, and moves without the device.
 
-use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, RawEvent, Request, State, Verb};
+use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, RawEvent, Request, State, Verb, Why};
 
 use crate::fixture::{BIND, LISTEN, OK, Stage, TO_SYNC, accept, cm, raw, to};
 
@@ -85,7 +85,7 @@ fn a_request_is_delivered_when_its_id_is_where_the_application_wants_it() {
 }
 
 #[test]
-fn the_id_of_a_request_that_the_device_does_not_move_is_served_where_it_is() {
+fn the_id_of_a_request_that_the_device_does_not_move_is_migrated_before_it_is_accepted() {
     let (mut stage, here) = Stage::on(Acks::OnDelivery);
     let listener = stage.in_state(here, State::Listening);
     let line = stage.core.line(listener).unwrap();
@@ -95,13 +95,21 @@ fn the_id_of_a_request_that_the_device_does_not_move_is_served_where_it_is() {
     stage.expect_call("migrate_id", Err(Errno::ENXIO));
     stage.sees(here, child, cm(CmEvent::ConnectRequest));
     assert_eq!((stage.core.line(child), stage.core.home(child)), (Some(line), Some(here)));
-    stage.does(child, accept());
-    stage.says_on(line, raw(child, CmEvent::Established, 0));
-    stage.sees(here, child, cm(CmEvent::Established));
+    stage.refuses(child, accept(), Why::OnListenersChannel);
+    let mut other = stage.clone();
+    other.does(child, to(here));
+    assert_eq!((other.core.line(child), other.core.home(child)), (Some(here), Some(here)));
+    other.does(child, accept());
+    other.tells(child, CmEvent::Established);
+    other.ends(&[child, listener], &[here]);
     // The listener's channel stays as long as something is on it.
     stage.asks(listener, Request::Destroy).unwrap();
     stage.expect_call("destroy_id", OK);
     stage.no_call();
+    // Nothing stops its reading now.
+    stage.does(child, accept());
+    stage.says_on(line, raw(child, CmEvent::Established, 0));
+    stage.sees(here, child, cm(CmEvent::Established));
     stage.asks(child, Request::Destroy).unwrap();
     stage.expect_call("destroy_id", OK);
     stage.expect_call("destroy_event_channel", OK);

@@ -11,6 +11,7 @@ mod destroy_now;
 mod drive;
 mod endings;
 mod fixture;
+mod flood;
 mod foreign;
 mod get_request;
 mod groups;

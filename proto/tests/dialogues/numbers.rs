@@ -133,8 +133,22 @@ fn a_refusal_says_of_which_core_the_key_is() {
 
 #[test]
 fn what_limits_hold_beyond_the_keys_counts_as_what_the_keys_can_tell_apart() {
-    let all = Limits { ids: u32::MAX, channels: u32::MAX, events: 1, groups: u32::MAX, core: Some(u16::MAX) };
-    let most = Limits { ids: (1 << 24) - 1, channels: 1 << 24, events: 1, groups: 1 << 24, core: Some(4095) };
+    let all = Limits {
+        ids: u32::MAX,
+        channels: u32::MAX,
+        events: 1,
+        groups: u32::MAX,
+        core: Some(u16::MAX),
+        ..Limits::SINGLE
+    };
+    let most = Limits {
+        ids: (1 << 24) - 1,
+        channels: 1 << 24,
+        events: 1,
+        groups: 1 << 24,
+        core: Some(4095),
+        ..Limits::SINGLE
+    };
     assert_eq!(Core::new(all), Core::new(most));
     assert_eq!(Core::new(all).number(), 4095);
     assert_eq!(Core::new(Limits { core: Some(4097), ..Limits::SINGLE }).number(), 1);

@@ -157,8 +157,9 @@ fn step(world: &mut World, (what, a, b, c): Step) {
         }
         20 => world.ack(b),
         21 => world.pass(u64::from(c)),
-        22 => match b % 4 {
+        22 => match b % 8 {
             0 => world.some_channel(a).into_iter().for_each(|channel| world.close_channel(channel)),
+            1 => world.pause(a, c),
             _ => world.id(a).into_iter().for_each(|id| world.release(id)),
         },
         23 => world.adopt(),
@@ -182,9 +183,9 @@ proptest! {
         small in any::<bool>(),
     ) {
         let limits = if small {
-            Limits { ids: 3, channels: 3, events: 4, groups: 2, core: None }
+            Limits { ids: 3, channels: 3, events: 4, channel_events: 2, groups: 2, ..Limits::SINGLE }
         } else {
-            Limits { ids: 12, channels: 9, events: 40, groups: 8, core: None }
+            Limits { ids: 12, reserved_ids: 1, reserved_events: 4, channels: 9, events: 40, groups: 8, ..Limits::SINGLE }
         };
         let mut world = World::new(limits);
         world.open_channel(Acks::Explicit);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cmid_proto::{Acks, CmEvent, Errno, Limits, Refused, Request, State, Time, Verb, Why};
 
-use crate::fixture::{LISTEN, OK, RESOLVE, Stage, accept, cm, to};
+use crate::fixture::{LISTEN, OK, RESOLVE, Stage, TO_SYNC, accept, cm, to};
 
 #[test]
 fn an_id_takes_its_events_its_open_request_and_its_deadline_along() {
@@ -107,7 +107,7 @@ fn what_cannot_be_released_is_refused_and_stays() {
 #[test]
 fn an_id_that_finds_no_room_is_given_back() {
     let mut one = Stage::new();
-    let mut two = Stage::with(Limits { ids: 1, channels: 1, events: 1, groups: 8, core: None });
+    let mut two = Stage::with(Limits { ids: 1, channels: 1, events: 1, groups: 8, ..Limits::SINGLE });
     let id = one.id(None);
     let other = two.id(None);
     one.says(id, CmEvent::AddrChange);
@@ -138,6 +138,8 @@ fn a_listener_listens_in_the_other_core() {
     two.core.check();
     let child = two.says_request(key);
     two.sees(home, child, cm(CmEvent::ConnectRequest));
+    two.refuses(child, accept(), Why::OnListenersChannel);
+    two.does(child, TO_SYNC);
     two.does(child, accept());
     two.ends(&[child, key], &[]);
 }

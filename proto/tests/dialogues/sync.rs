@@ -246,7 +246,7 @@ fn a_destroy_that_outlives_its_deadline_is_told_on_the_private_channel() {
 fn the_requests_of_a_synchronous_listener_live_on_its_channel_until_they_leave() {
     let mut stage = Stage::new();
     let listener = stage.id(None);
-    stage.does(listener, Request::Listen { backlog: 1 });
+    stage.does(listener, Request::Listen { backlog: 2 });
     let private = stage.core.home(listener).unwrap();
     let (first, second) = (stage.says_request(listener), stage.says_request(listener));
     stage.sees(private, first, cm(CmEvent::ConnectRequest));

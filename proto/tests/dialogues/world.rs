@@ -135,6 +135,21 @@ impl World {
         }
     }
 
+    /// A channel is paused, resumed, or read in vain.
+    pub(crate) fn pause(&mut self, pick: u8, how: u8) {
+        let all: Vec<_> = self.core.channel_keys().collect();
+        let Some(&channel) = all.get(usize::from(pick) % all.len().max(1)) else { return };
+        match how % 4 {
+            0 => drop(self.both(|core| core.pause_channel(channel))),
+            1 => drop(self.both(|core| core.resume_channel(channel))),
+            2 => drop(self.both(|core| core.handle_unreadable(channel))),
+            _ => while self.both(|core| core.handle_unreadable(channel)) {},
+        }
+        let is_read = !self.core.is_paused(channel) && !self.core.has_failed(channel);
+        assert!(is_read || self.core.wants_event(channel).is_none(), "{channel} is not to be read");
+        assert_eq!(self.twin.wants_event(channel), self.core.wants_event(channel));
+    }
+
     pub(crate) fn create(&mut self, on: Option<ChannelKey>) {
         let space = if self.number % 3 == 0 { PortSpace::Udp } else { PortSpace::Tcp };
         self.number += 1;
@@ -182,7 +197,11 @@ impl World {
 
     /// The device takes the next call.
     pub(crate) fn take_call(&mut self) {
-        let Some((token, call)) = self.both(Core::poll_call) else { return };
+        let next = self.both(Core::poll_call).or_else(|| {
+            self.both(Core::poll_child)?;
+            self.both(Core::poll_call)
+        });
+        let Some((token, call)) = next else { return };
         if let Some(id) = call.id() {
             assert!(!self.calls.iter().any(|(_, other)| other.id() == Some(id)), "two calls for {id}: {call:?}");
             if let Call::Migrate { .. } | Call::Destroy { .. } = call {

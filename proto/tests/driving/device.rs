@@ -20,7 +20,7 @@ pub(crate) const PARAM: ConnParam = ConnParam {
     srq: false,
     qp_num: 7,
 };
-pub(crate) const LIMITS: Limits = Limits { ids: 4, channels: 8, events: 4, groups: 4, core: None };
+pub(crate) const LIMITS: Limits = Limits { ids: 4, channels: 8, events: 4, groups: 4, ..Limits::SINGLE };
 
 pub(crate) fn addr(last: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, last], 7471))
@@ -35,6 +35,12 @@ pub(crate) struct Script {
     pub(crate) events: VecDeque<(ChannelKey, RawEvent<'static>)>,
     /// The next read fails.
     pub(crate) unreadable: Option<Errno>,
+    /// All reads of this channel fail.
+    pub(crate) broken: Option<(ChannelKey, Errno)>,
+    /// How many reads there were.
+    pub(crate) reads: usize,
+    /// Requests that wait on a channel, for a listener: how many.
+    pub(crate) requests: Option<(ChannelKey, IdKey, usize)>,
     /// Channels have no descriptor.
     pub(crate) blind: bool,
     open: BTreeSet<ChannelKey>,
@@ -48,10 +54,18 @@ impl Script {
             fails: None,
             events: VecDeque::new(),
             unreadable: None,
+            broken: None,
+            reads: 0,
+            requests: None,
             blind: false,
             open: BTreeSet::new(),
             descriptor: File::open("/dev/null").unwrap(),
         }
+    }
+
+    /// Requests that wait.
+    pub(crate) fn unread(&self) -> usize {
+        self.requests.map_or(0, |(.., left)| left)
     }
 
     fn done(&mut self, name: &'static str) -> Outcome {
@@ -63,9 +77,20 @@ impl Script {
 impl Device for Script {
     type Handle = u32;
 
-    fn fetch(&mut self, on: ChannelKey, _: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        self.reads += 1;
         if let Some(errno) = self.unreadable.take() {
             return Err(errno);
+        }
+        if let Some((_, errno)) = self.broken.filter(|(channel, _)| *channel == on) {
+            return Err(errno);
+        }
+        if let Some((line, listener, left @ 1..)) = &mut self.requests
+            && *line == on
+        {
+            *left -= 1;
+            let request = RawEvent::new(child, CmEvent::ConnectRequest);
+            return Ok(Some(RawEvent { listener: Some(*listener), ..request }));
         }
         let at = self.events.iter().position(|(channel, _)| *channel == on);
         Ok(at.and_then(|at| self.events.remove(at)).map(|(_, raw)| raw))

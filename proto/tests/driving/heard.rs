@@ -145,7 +145,22 @@ impl Twin {
                 self.read_on = Some(channel);
                 "event"
             }
-            Step::Unreadable { .. } => "unreadable",
+            Step::Unreadable { channel, .. } => {
+                core.handle_unreadable(channel);
+                "unreadable"
+            }
+            Step::Child { id } => {
+                assert_eq!(core.poll_child(), Some(id));
+                "child"
+            }
+            Step::PauseChannel { channel, result } => {
+                assert_eq!(core.pause_channel(channel), result);
+                "pause"
+            }
+            Step::ResumeChannel { channel, result } => {
+                assert_eq!(core.resume_channel(channel), result);
+                "resume"
+            }
             Step::WaitForRoom { channel } => {
                 core.wait_for_room(channel);
                 "wait for room"
@@ -171,7 +186,7 @@ impl Twin {
     }
 }
 
-const LIMITS: Limits = Limits { ids: 3, channels: 8, events: 4, groups: 1, core: None };
+const LIMITS: Limits = Limits { ids: 3, channels: 8, events: 4, groups: 1, ..Limits::SINGLE };
 
 /// The poller's device is around the one that listens, and passes on what it hears.
 type Followed = Drive<Watched<Twin, Waiting>>;
@@ -231,7 +246,10 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
     drive.migrate(id, Some(other), Time::NEVER).unwrap_err();
     drive.device_mut().device.unreadable = Some(Errno::EIO);
     drive.readable(channel);
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(drive.turn(8), Turn::More);
+    drive.pause_channel(other).unwrap();
+    drive.resume_channel(other).unwrap();
+    let _ = drive.settle(8);
     // At the limit on ids a listener's channel waits.
     let listener = drive.create_id(None, PortSpace::Tcp).unwrap();
     drive.listen(listener, 1).unwrap();
@@ -255,9 +273,11 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
         "look",
         "open channel",
         "outcome",
+        "pause",
         "readable",
         "release",
         "rest",
+        "resume",
         "submit",
         "timeout",
         "unreadable",
@@ -265,6 +285,22 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
     ];
     assert_eq!(drive.device().told.borrow().iter().copied().collect::<Vec<_>>(), heard);
     drop(loose);
+}
+
+#[test]
+fn it_hears_of_ids_that_follow_their_listener() {
+    let mut drive = Drive::new(Watched::new(Twin::new(), Waiting::default()), Limits { ids: 32, events: 32, ..LIMITS });
+    let [here, there] = [(); 2].map(|()| drive.open_channel(Acks::OnDelivery).unwrap());
+    let listener = drive.create_id(Some(here), PortSpace::Tcp).unwrap();
+    drive.listen(listener, 0).unwrap();
+    let line = drive.core().line(listener).unwrap();
+    drive.device_mut().device.requests = Some((line, listener, 20));
+    drive.readable(line);
+    let _ = drive.settle(64);
+    drive.migrate(listener, Some(there), Time::NEVER).unwrap();
+    let _ = drive.settle(64);
+    assert_eq!(takes(&mut drive, there), 20);
+    assert!(drive.device().told.borrow().contains("child"));
 }
 
 #[test]

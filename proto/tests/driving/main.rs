@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
 
 mod device;
+mod flood;
 mod heard;
 mod requests;
 mod turning;
+mod unreadable;
 mod watched;
 mod words;

@@ -44,7 +44,7 @@ fn a_busy_channel_does_not_keep_the_others_waiting() {
 fn what_an_event_leads_to_is_done_before_the_next_one_is_read() {
     let mut drive = driven();
     let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
-    drive.listen(listener, 1).unwrap();
+    drive.listen(listener, 2).unwrap();
     calls(&mut drive);
     let child = drive.core().wants_event(drive.core().line(listener).unwrap()).unwrap();
     has(&mut drive, RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) });
@@ -69,18 +69,19 @@ fn a_turn_that_has_used_up_its_budget_and_finds_nothing_left_to_read_looks_once_
 }
 
 #[test]
-fn at_the_limit_on_events_a_driver_looks_to_the_application_and_reads_on_afterwards() {
+fn at_the_limit_on_events_a_driver_sleeps_until_the_application_takes_some() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     for _ in 0..=LIMITS.events {
         has(&mut drive, RawEvent::new(id, CHANGE));
     }
-    assert_eq!(drive.turn(64), Turn::Full);
+    assert_eq!(drive.turn(64), Turn::Idle);
     assert_eq!(drive.settle(64), Rest::Look);
-    // Also when there is no news: it cannot go on without the application.
-    assert_eq!(drive.settle(64), Rest::Look);
+    // Without news there is no reason to look again.
+    assert_eq!(drive.settle(64), Rest::Until(None));
     assert!(drive.next_event(channel).is_some());
-    assert_eq!(drive.turn(64), Turn::Full, "one is read, and whether there is another is not known");
+    assert_eq!(drive.rest(), Rest::More);
+    assert_eq!(drive.settle(64), Rest::Look);
     assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), LIMITS.events as usize);
     assert_eq!(drive.turn(64), Turn::Idle);
     assert!(drive.next_event(channel).is_none());
@@ -137,8 +138,9 @@ fn what_goes_wrong_with_a_channel_is_told_and_the_loop_goes_on() {
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.device_mut().unreadable = Some(Errno::EFAULT);
     drive.readable(channel);
-    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!(drive.turn(8), Turn::More);
     assert_eq!(drive.next_fault(), Some(Fault::Read { channel, errno: Errno::EFAULT }));
+    assert_eq!(drive.turn(8), Turn::Idle);
     has(&mut drive, RawEvent::new(id, CmEvent::Established));
     assert_eq!(drive.turn(8), Turn::Idle);
     let fault = Fault::Event { id, state: State::Idle, event: CmEvent::Established };

@@ -35,7 +35,7 @@ fn a_group_is_joined_used_and_left() {
 
 #[test]
 fn what_cannot_be_joined_or_left_is_refused_and_says_why() {
-    let mut stage = Stage::with(Limits { ids: 32, channels: 9, events: 9, groups: 2, core: None });
+    let mut stage = Stage::with(Limits { ids: 32, channels: 9, events: 9, groups: 2, ..Limits::SINGLE });
     let channel = stage.channel(Acks::OnDelivery);
     let connected = stage.in_state(channel, State::Bound);
     assert_eq!(stage.refuses(connected, join(1), Why::NotDatagram).errno(), Errno::EINVAL);

@@ -1,0 +1,126 @@
+//! Reads that fail: the descriptor is edge-triggered and says nothing more.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use cmid_mio::{Config, Mio};
+use cmid_proto::{
+    Acks, Around, ChannelKey, CmEvent, Device, Errno, Fault, IdKey, Limits, Outcome, Pollable, PortSpace,
+    READ_FAILURES_MAX, RawEvent, Time,
+};
+use cmid_sim::{Clock, Fabric, SimDevice};
+use mio::{Events, Poll};
+
+/// Longer than anything here takes, also on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+const A_WHILE: Duration = Duration::from_millis(200);
+
+/// A device of which so many reads fail.
+struct Fragile {
+    device: SimDevice,
+    failures: u32,
+}
+
+impl Around for Fragile {
+    type Inner = SimDevice;
+    type Handle = <SimDevice as Device>::Handle;
+
+    fn inner(&self) -> &SimDevice {
+        &self.device
+    }
+    fn inner_mut(&mut self) -> &mut SimDevice {
+        &mut self.device
+    }
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        match self.failures.checked_sub(1) {
+            Some(left) => {
+                self.failures = left;
+                Err(Errno::EIO)
+            }
+            None => self.device.fetch(on, child),
+        }
+    }
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
+        self.device.release(id, channel)
+    }
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
+        self.device.adopt(id, channel, handle)
+    }
+}
+
+impl Pollable for Fragile {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.device.fd(on)
+    }
+    fn sibling(&self) -> Self {
+        Fragile { device: self.device.sibling(), failures: 0 }
+    }
+}
+
+/// A program: a poll, and the driver in it.
+struct Program {
+    poll: Poll,
+    events: Events,
+    driver: Mio<Fragile>,
+}
+
+impl Program {
+    fn polls(&mut self, at_most: Duration) {
+        let timeout = self.driver.timeout(Some(at_most));
+        self.poll.poll(&mut self.events, timeout).unwrap();
+        for event in &self.events {
+            self.driver.handle(event);
+        }
+        let _look = self.driver.turn();
+    }
+}
+
+/// A driver, and an id whose ADDR_RESOLVED waits behind so many reads that fail.
+fn resolving(failures: u32) -> (Program, ChannelKey, IdKey) {
+    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
+    let device = fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]).device();
+    let poll = Poll::new().unwrap();
+    let config = Config { limits: Limits::SINGLE, tokens: 0..4 };
+    let mut driver = Mio::new(Fragile { device, failures }, poll.registry(), config).unwrap();
+    let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
+    let id = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
+    driver.drive().resolve_addr(id, None, "10.0.0.2:7471".parse().unwrap(), Time::NEVER).unwrap();
+    (Program { poll, events: Events::with_capacity(8), driver }, channel, id)
+}
+
+#[test]
+fn an_event_behind_reads_that_failed_needs_no_other_wake_up() {
+    let (mut program, channel, id) = resolving(3);
+    let begun = Instant::now();
+    let event = loop {
+        if let Some(event) = program.driver.drive().next_event(channel) {
+            break event;
+        }
+        assert!(begun.elapsed() < SOON, "no event within {SOON:?}");
+        program.polls(SOON);
+    };
+    assert_eq!((event.id, event.cm()), (id, Some(CmEvent::AddrResolved)));
+    for _ in 0..3 {
+        assert_eq!(program.driver.drive().next_fault(), Some(Fault::Read { channel, errno: Errno::EIO }));
+    }
+}
+
+#[test]
+fn a_channel_that_fails_for_good_keeps_nobody_awake() {
+    let (mut program, channel, id) = resolving(u32::MAX);
+    let (mut returns, begun) = (0, Instant::now());
+    while !program.driver.drive().core().has_failed(channel) {
+        program.polls(SOON);
+        returns += 1;
+        assert!(begun.elapsed() < SOON && returns <= u32::from(READ_FAILURES_MAX) + 2, "{returns} returns");
+    }
+    // Its request ends, and it can be destroyed.
+    program.polls(A_WHILE);
+    assert_eq!(program.driver.drive().next_event(channel).unwrap().id, id);
+    let begun = Instant::now();
+    program.polls(A_WHILE);
+    assert!(begun.elapsed() >= A_WHILE);
+    program.driver.drive().destroy(id, Time::NEVER).unwrap();
+    program.driver.drive().close_channel(channel).unwrap();
+}
