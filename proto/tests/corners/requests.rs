@@ -86,8 +86,10 @@ fn the_end_of_a_migration_does_not_count_against_the_limit_on_events() {
 
 #[test]
 fn a_large_core_holds_a_million_ids_and_65536_of_the_rest() {
-    let Limits { ids, channels, events, groups, .. } = Limits::default();
+    let Limits { ids, channels, events, groups, reserved_ids, reserved_events, channel_events, core } =
+        Limits::default();
     assert_eq!((ids, channels, events, groups), (1_048_576, 65_536, 65_536, 65_536));
+    assert_eq!((reserved_ids, reserved_events, channel_events, core), (4096, 16_384, 16_384, None));
     assert_eq!(Limits::default(), Limits::LARGE);
 }
 
