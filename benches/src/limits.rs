@@ -94,14 +94,15 @@ pub struct Object {
     pub limit: u64,
 }
 
-/// Bytes. Exact: there is no room in these limits.
+/// Bytes. Exact: there is no room in these limits. Keys are aligned to 8 bytes, which an id and an event pay for with 8 more
+/// than two halves of 4 took: so one comparison tells whether a key is good, on every way through the core.
 #[rustfmt::skip]
 pub const OBJECTS: &[Object] = &[
-    object("id", "an idle id", Some(192), 143),
+    object("id", "an idle id", Some(192), 151),
     object("deadline", "the deadline of an id", None, 17),
     object("channel", "an event channel", None, 42),
-    object("event", "an undelivered event", None, 68),
-    object("event_with_data", "an undelivered event with 196 bytes", None, 344),
+    object("event", "an undelivered event", None, 76),
+    object("event_with_data", "an undelivered event with 196 bytes", None, 353),
     object("membership", "a membership in a multicast group", None, 76),
     object("domain", "a PD (`Domain`)", None, 8),
     object("region", "an MR (`Region`), without what it keeps for others: handles, PDs, buffers", None, 60),

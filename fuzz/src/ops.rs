@@ -230,7 +230,7 @@ impl World {
         }
         let which = input.below(self.sides[at].receipts.len());
         let (owner, receipt) = self.sides[at].receipts.remove(which);
-        let receipt = self.to_the_other(at, receipt);
+        let receipt = self.given_to_the_other(at, receipt);
         let side = &mut self.sides[at];
         // An id of which the device had told something may turn out never to have been made.
         let is_owed = side.core.state(owner).is_some() && !side.waived.contains(&owner);
@@ -240,7 +240,7 @@ impl World {
     }
 
     /// A core of another number gives a receipt back.
-    fn to_the_other(&mut self, at: usize, receipt: Receipt) -> Receipt {
+    fn given_to_the_other(&mut self, at: usize, receipt: Receipt) -> Receipt {
         let other = &mut self.sides[1 - at].core;
         if other.number() == receipt.owner().core() {
             return receipt;

@@ -52,7 +52,7 @@ enum Woken {
 }
 
 impl<D: Pollable> Blocking<D> {
-    /// An empty driver on a device.
+    /// An empty driver on a device. Its core has the next number of the process, unless the limits give one.
     #[must_use]
     pub fn new(device: D, limits: Limits, canceller: Canceller) -> Self {
         let drive = Drive::new(Watched::new(device, Channels::default()), limits.numbered());

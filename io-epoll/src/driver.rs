@@ -43,7 +43,7 @@ enum Woken {
 }
 
 impl<D: Pollable> Epoll<D> {
-    /// An empty driver on a device.
+    /// An empty driver on a device. Its core has the next number of the process, unless the limits give one.
     ///
     /// # Errors
     /// What `epoll_create1` or `timerfd_create` failed with.

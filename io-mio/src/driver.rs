@@ -35,7 +35,7 @@ pub struct Mio<D: Pollable> {
 }
 
 impl<D: Pollable> Mio<D> {
-    /// An empty driver on a device.
+    /// An empty driver on a device. Its core has the next number of the process, unless the limits give one.
     ///
     /// # Errors
     /// What duplicating the registry failed with.

@@ -5,7 +5,7 @@
 //! never stays at the top.
 
 use alloc::collections::BinaryHeap;
-use core::cmp::Reverse;
+use core::cmp::{Ordering, Reverse};
 use core::hash::{Hash, Hasher};
 
 use crate::key::IdKey;
@@ -14,9 +14,54 @@ use crate::time::Time;
 /// How many entries may be left behind, however few are not.
 const SLACK: usize = 64;
 
+/// A deadline in the heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    due: Time,
+    id: IdKey,
+}
+
+impl Entry {
+    /// By deadline, then by key, as one number: a heap does nothing but compare.
+    #[inline]
+    fn rank(&self) -> u128 {
+        u128::from(self.due.0) << 64 | u128::from(self.id.to_bits())
+    }
+}
+
+impl Ord for Entry {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Entry {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+    #[inline]
+    fn lt(&self, other: &Self) -> bool {
+        self.rank() < other.rank()
+    }
+    #[inline]
+    fn le(&self, other: &Self) -> bool {
+        self.rank() <= other.rank()
+    }
+    #[inline]
+    fn gt(&self, other: &Self) -> bool {
+        self.rank() > other.rank()
+    }
+    #[inline]
+    fn ge(&self, other: &Self) -> bool {
+        self.rank() >= other.rank()
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Alarms {
-    heap: BinaryHeap<Reverse<(Time, IdKey)>>,
+    heap: BinaryHeap<Reverse<Entry>>,
     /// With more entries it is to be swept: twice as many as the last sweep left, and some.
     most: usize,
     /// Whether an entry may be there twice.
@@ -44,7 +89,7 @@ impl Alarms {
     /// The nearest deadline.
     #[inline]
     pub(crate) fn first(&self) -> Option<(Time, IdKey)> {
-        self.heap.peek().map(|&Reverse(entry)| entry)
+        self.heap.peek().map(|&Reverse(Entry { due, id })| (due, id))
     }
 
     /// Sees to it that an id has an entry not after its deadline.
@@ -52,7 +97,7 @@ impl Alarms {
     pub(crate) fn arm(&mut self, armed: &mut Armed, due: Time, id: IdKey) {
         if due < armed.0 {
             armed.0 = due;
-            self.heap.push(Reverse((due, id)));
+            self.heap.push(Reverse(Entry { due, id }));
         }
     }
 
@@ -65,7 +110,7 @@ impl Alarms {
     /// Keeps only the entries that are their ids' earliest.
     #[cold]
     pub(crate) fn sweep(&mut self, is_earliest: impl Fn(Time, IdKey) -> bool) {
-        self.heap.retain(|&Reverse((time, id))| is_earliest(time, id));
+        self.heap.retain(|&Reverse(Entry { due, id })| is_earliest(due, id));
         if core::mem::take(&mut self.twice) {
             let mut entries = core::mem::take(&mut self.heap).into_sorted_vec();
             entries.dedup();
@@ -76,7 +121,7 @@ impl Alarms {
 
     /// Takes the first entry away, of this id if it lives. It is armed anew for a deadline that has been moved.
     pub(crate) fn drop_first(&mut self, id: Option<(&mut Armed, Time)>) {
-        if let Some(Reverse((time, key))) = self.heap.pop()
+        if let Some(Reverse(Entry { due: time, id: key })) = self.heap.pop()
             && let Some((armed, due)) = id
             && armed.0 == time
         {
@@ -89,7 +134,7 @@ impl Alarms {
 
     /// Whether an entry is there: for checks.
     pub(crate) fn has(&self, time: Time, id: IdKey) -> bool {
-        self.heap.iter().any(|&Reverse(entry)| entry == (time, id))
+        self.heap.iter().any(|&Reverse(entry)| entry == Entry { due: time, id })
     }
 }
 

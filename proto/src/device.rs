@@ -267,9 +267,7 @@ pub trait Device {
     const LISTENS: bool = false;
 
     /// Hears of a step that its drive has taken: for a device around another one, which keeps a record.
-    fn hear(&mut self, heard: &Heard<'_>) {
-        let _ = heard;
-    }
+    fn hear(&mut self, _heard: &Heard<'_>) {}
 }
 
 /// A device whose channels have file descriptors that a poller can wait for.

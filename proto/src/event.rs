@@ -349,8 +349,7 @@ impl Event {
                 0 => Ok(()),
                 // The one i32 without a positive counterpart is no errno of anybody's.
                 i32::MIN => Err(Errno::EINVAL),
-                negative if negative < 0 => Err(Errno(-negative)),
-                positive => Err(Errno(positive)),
+                status => Err(Errno(status.abs())),
             },
             EventKind::DeadlinePassed(_) => Err(Errno::ETIMEDOUT),
         }

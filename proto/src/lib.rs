@@ -119,6 +119,7 @@ mod event;
 mod guard;
 mod id;
 mod key;
+mod key_table;
 mod limits;
 mod machine;
 mod mail;
@@ -144,6 +145,7 @@ pub use event::{
 };
 pub use guard::private_data_max;
 pub use key::{About, ChannelKey, GroupKey, IdKey, Token};
+pub use key_table::{KeyTable, TableKey};
 pub use limits::Limits;
 pub use machine::{Admission, Core, Counters, Ended, Released};
 pub use private_data::{PRIVATE_DATA_MAX, PrivateData};

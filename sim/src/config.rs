@@ -127,7 +127,7 @@ pub struct Config {
     /// limit.
     pub lock_limit: Option<u64>,
     /// Whether regions, windows and domains of a device that was removed can be destroyed
-    /// (`RDMAV_ALLOW_DISASSOCIATE_DESTROY`). Otherwise that fails with `EIO`, and they stay.
+    /// (`RDMAV_ALLOW_DISASSOC_DESTROY`). Otherwise that fails with `EIO`, and they stay.
     pub destroy_after_removal: bool,
     /// Whether data that is received or read is copied to memory when the completion is polled, to the address of the work
     /// request and without a look at a key, as by the providers of mlx5 and hns (scatter to CQE; they do so with up to 64 bytes).

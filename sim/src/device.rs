@@ -1,18 +1,16 @@
 //! The device of one process on one host: the seam to the core.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, Outcome, Pollable, RawEvent};
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, RawEvent};
 
 use crate::channel::FileNo;
 use crate::fabric::Fabric;
 use crate::fetch::Fetched;
 use crate::host::{Host, HostState};
 use crate::id::{Id, IdNo};
-use crate::table::Table;
 use crate::world::World;
 
 /// One process's view of a host's RDMA device. Dropping it is the process's exit: its channels are closed, its ids
@@ -20,8 +18,8 @@ use crate::world::World;
 #[derive(Debug)]
 pub struct SimDevice {
     host: Host,
-    channels: BTreeMap<ChannelKey, Channel>,
-    ids: Table<IdKey, IdNo>,
+    channels: KeyTable<ChannelKey, Channel>,
+    ids: KeyTable<IdKey, IdNo>,
     /// The library has seen that the host has an RDMA device; it looks only once (`ucma_init`).
     has_seen_device: bool,
     /// The event that was fetched last, whose private data is lent out.
@@ -53,7 +51,13 @@ impl Drop for SimHandle {
 
 impl SimDevice {
     pub(crate) fn new(host: Host) -> Self {
-        SimDevice { host, channels: BTreeMap::new(), ids: Table::default(), has_seen_device: false, fetched: None }
+        SimDevice {
+            host,
+            channels: KeyTable::default(),
+            ids: KeyTable::default(),
+            has_seen_device: false,
+            fetched: None,
+        }
     }
 
     /// The fabric that it is on.
@@ -69,17 +73,15 @@ impl SimDevice {
     }
 
     pub(crate) fn id_no(&self, key: IdKey) -> Result<IdNo, Errno> {
-        self.ids.get(&key).copied().ok_or(Errno::ENOENT)
+        self.ids.get(key).copied().ok_or(Errno::ENOENT)
     }
 
     fn file(&self, key: ChannelKey, otherwise: Errno) -> Result<FileNo, Errno> {
-        self.channels.get(&key).map(|channel| channel.file).ok_or(otherwise)
+        self.channels.get(key).map(|channel| channel.file).ok_or(otherwise)
     }
 
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
-        if self.channels.contains_key(&key) {
-            return Err(Errno::EINVAL);
-        }
+        self.channels.reserve(key)?;
         let seen = self.has_seen_device;
         let channel = self.host.fabric.with(|world| {
             if !seen && !world.hosts.get(self.host.no.0).is_some_and(HostState::has_device) {
@@ -90,28 +92,24 @@ impl SimDevice {
             Ok(Channel { file, fd })
         })?;
         self.has_seen_device = true;
-        self.channels.insert(key, channel);
-        Ok(())
+        self.channels.insert(key, channel).map_err(|_| Errno::EINVAL)
     }
 
     fn close_channel(&mut self, key: ChannelKey) -> Outcome {
-        let channel = self.channels.remove(&key).ok_or(Errno::EBADF)?;
+        let channel = self.channels.remove(key).ok_or(Errno::EBADF)?;
         self.host.fabric.with(|world| world.close_file(channel.file));
         Ok(())
     }
 
     fn create_id(&mut self, key: IdKey, on: ChannelKey, port_space: cmid_proto::PortSpace) -> Outcome {
-        if self.ids.contains_key(&key) {
-            return Err(Errno::EINVAL);
-        }
+        self.ids.reserve(key)?;
         let file = self.file(on, Errno::EBADF)?;
         let no = self.host.fabric.with(|world| {
             let no = world.create_id(self.host.no, file, port_space)?;
             world.id(no)?.key = Some(key);
             Ok(no)
         })?;
-        self.ids.insert(key, no);
-        Ok(())
+        self.ids.insert(key, no).map_err(|_| Errno::EINVAL)
     }
 
     fn destroy(&mut self, key: IdKey) -> Outcome {
@@ -121,7 +119,7 @@ impl SimDevice {
             world.destroy_id(no);
             Ok(())
         })?;
-        self.ids.remove(&key);
+        self.ids.remove(key);
         Ok(())
     }
 
@@ -155,10 +153,12 @@ impl Device for SimDevice {
     type Handle = SimHandle;
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        // Before anything is read, so that a request is not lost for want of a slot.
+        self.ids.reserve(child)?;
         let file = self.file(on, Errno::EBADF)?;
         let Some(fetched) = self.host.fabric.with(|world| world.fetch(file, child)) else { return Ok(None) };
         if let Some(no) = fetched.child {
-            self.ids.insert(child, no);
+            self.ids.insert(child, no).map_err(|_| Errno::EINVAL)?;
         }
         Ok(Some(self.fetched.insert(fetched).raw()))
     }
@@ -220,8 +220,8 @@ impl Device for SimDevice {
             world.id(no)?.key = None;
             Ok(())
         })?;
-        self.ids.remove(&id);
-        Ok(SimHandle { host: self.host.clone(), id: no, channel: self.channels.remove(&channel) })
+        self.ids.remove(id);
+        Ok(SimHandle { host: self.host.clone(), id: no, channel: self.channels.remove(channel) })
     }
 
     /// An id cannot leave its hardware: one of another host is destroyed, and the answer is `EINVAL`.
@@ -229,21 +229,22 @@ impl Device for SimDevice {
         if handle.host.no != self.host.no {
             return Err(Errno::EINVAL);
         }
+        self.ids.reserve(id)?;
+        self.channels.reserve(channel)?;
         let taken = handle.channel.take().ok_or(Errno::EINVAL)?;
         self.host.fabric.with(|world| {
             if let Ok(state) = world.id(handle.id) {
                 state.key = Some(id);
             }
         });
-        self.ids.insert(id, handle.id);
-        self.channels.insert(channel, taken);
-        Ok(())
+        self.ids.insert(id, handle.id).map_err(|_| Errno::EINVAL)?;
+        self.channels.insert(channel, taken).map_err(|_| Errno::EINVAL)
     }
 }
 
 impl Pollable for SimDevice {
     fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        self.channels.get(&on).map(|channel| channel.fd.as_fd())
+        self.channels.get(on).map(|channel| channel.fd.as_fd())
     }
 
     fn sibling(&self) -> Self {
@@ -255,7 +256,7 @@ impl Pollable for SimDevice {
 
 impl Drop for SimDevice {
     fn drop(&mut self) {
-        let files: Vec<FileNo> = self.channels.values().map(|channel| channel.file).collect();
+        let files: Vec<FileNo> = self.channels.iter().map(|(_, channel)| channel.file).collect();
         self.host.fabric.with(|world| {
             for file in files {
                 world.close_file(file);

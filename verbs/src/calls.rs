@@ -6,8 +6,9 @@
 use core::net::SocketAddr;
 use core::ptr;
 
-use cmid_proto::{CmOption, ConnParam, Ece, Errno, Outcome, RejectReason};
+use cmid_proto::{CmOption, ConnParam, Ece, Errno, IdKey, Outcome, RejectReason};
 
+use crate::channel::Channel;
 use crate::errno;
 use crate::ffi::{self, c_int, ibv_ece, ibv_event_type, rdma_conn_param};
 use crate::id::Id;
@@ -27,8 +28,12 @@ pub(crate) fn resolve_addr(id: &Id, src: Option<SocketAddr>, dst: SocketAddr, ti
     errno::of_rdma(unsafe { ffi::rdma_resolve_addr(id.as_ptr(), src, dst.as_mut_ptr(), timeout_ms) })
 }
 
-pub(crate) fn resolve_route(id: &Id, timeout_ms: i32) -> Outcome {
+/// The call itself, or a thread that makes it where ibacm is there (acm.rs).
+pub(crate) fn resolve_route(id: &mut Id, key: IdKey, channel: &Channel, timeout_ms: i32) -> Outcome {
     id.needs_device()?;
+    if let Some(bell) = channel.bell() {
+        return id.resolve_route_elsewhere(key, timeout_ms, bell, channel.raw());
+    }
     // SAFETY: the id is alive, its channel open, and it has a device, which librdmacm follows here.
     errno::of_rdma(unsafe { ffi::rdma_resolve_route(id.as_ptr(), timeout_ms) })
 }

@@ -5,7 +5,9 @@ use core::net::SocketAddr;
 use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
 
-use cmid_proto::{Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent};
+use cmid_proto::{
+    Call, ChannelKey, CmEvent, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, PortSpace, RawEvent,
+};
 
 use crate::calls;
 use crate::channel::Channel;
@@ -15,7 +17,6 @@ use crate::event::{self, PrivateBuffer, Read, Taken};
 use crate::ffi::{self, sockaddr_storage};
 use crate::id::{self, Id};
 use crate::sockaddr;
-use crate::table::Table;
 
 /// Events in one [`Device::fetch`] that are not the core's: signals that interrupt the call, and events of ids that
 /// this device does not know (of which no case is known).
@@ -28,10 +29,12 @@ const STRAY_MAX: usize = 16;
 /// for as long as its handles do. It can be moved to another thread, and is used by one thread at a time.
 pub struct Verbs {
     // The order matters: ids are dropped before the channels that they point at.
-    pub(crate) ids: Table<Id>,
-    channels: Table<Channel>,
+    pub(crate) ids: KeyTable<IdKey, Id>,
+    pub(crate) channels: KeyTable<ChannelKey, Channel>,
     /// Shared with its siblings.
     pub(crate) contexts: Contexts,
+    /// Ids that have ended with their device, on these channels: their DEVICE_REMOVAL is reported from here.
+    lost: Vec<(ChannelKey, IdKey)>,
     private: Box<PrivateBuffer>,
 }
 
@@ -45,38 +48,60 @@ pub struct Handle {
 }
 
 impl Verbs {
-    /// A device without ids. It opens and closes one event channel to see whether that is possible.
+    /// A device without ids. It opens one event channel, on which it keeps the devices open that its data path uses; a
+    /// [sibling](Pollable::sibling) shares it.
     ///
     /// # Errors
     /// Those of rdma_create_event_channel(3): `ENODEV` if there is no RDMA device at all, `ENOENT` or `EACCES` if there is
     /// no `/dev/infiniband/rdma_cm` or it may not be opened, `EMFILE`, `ENOMEM`, and `EPERM` if library and kernel do
     /// not fit.
     pub fn open() -> Result<Self, Errno> {
-        Channel::open()?;
-        Ok(Self::empty(Contexts::default()))
+        Ok(Self::empty(Contexts::new(Channel::open()?)))
     }
 
     fn empty(contexts: Contexts) -> Self {
         Verbs {
-            ids: Table::new(),
-            channels: Table::new(),
+            ids: KeyTable::default(),
+            channels: KeyTable::default(),
             contexts,
+            lost: Vec::new(),
             private: Box::new([0; cmid_proto::PRIVATE_DATA_MAX]),
         }
     }
 
-    /// How many ids and channels it holds.
+    /// How many ids and channels it holds, those that are [set aside](Verbs::set_aside) included.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         (self.ids.len(), self.channels.len())
     }
 
+    /// An id that calls can be made on.
+    ///
+    /// # Errors
+    /// `ENOENT` for an unknown one, `ENXIO` for one that ended with its device.
     pub(crate) fn id(&self, key: IdKey) -> Result<&Id, Errno> {
-        self.ids.get(key).ok_or(Errno::ENOENT)
+        let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
+    /// As [`Verbs::id`].
     pub(crate) fn id_mut(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
-        self.ids.get_mut(key).ok_or(Errno::ENOENT)
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
+    }
+
+    /// An id for which no thread makes a call (acm.rs).
+    fn idle(&mut self, key: IdKey) -> Result<&Id, Errno> {
+        let id = self.id_mut(key)?;
+        id.idle()?;
+        Ok(id)
+    }
+
+    fn resolve_route(&mut self, key: IdKey, timeout_ms: i32) -> Outcome {
+        self.id(key)?;
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
+        calls::resolve_route(id, key, channel, timeout_ms)
     }
 
     fn channel(&self, key: ChannelKey) -> Result<&Channel, Errno> {
@@ -84,13 +109,15 @@ impl Verbs {
     }
 
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
-        self.channels.reserve(key)?;
-        self.channels.insert(key, Channel::open()?);
-        Ok(())
+        self.make_room_for_channel(key)?;
+        self.channels.insert(key, Channel::open()?).map_err(|_| Errno::EINVAL)
     }
 
-    fn close_channel(&mut self, key: ChannelKey) -> Outcome {
+    pub(crate) fn close_channel(&mut self, key: ChannelKey) -> Outcome {
         // librdmacm would free what the ids on it point at (rdma_destroy_event_channel(3) forbids it).
+        if self.channel(key)?.ids > 0 {
+            self.destroy_forgotten_on(key);
+        }
         if self.channel(key)?.ids > 0 {
             return Err(Errno::EBUSY);
         }
@@ -99,15 +126,17 @@ impl Verbs {
     }
 
     fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
-        self.ids.reserve(key)?;
+        self.make_room_for_id(key)?;
         let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
-        self.ids.insert(key, Id::create(key, on, channel, space)?);
+        self.ids.insert(key, Id::create(key, on, channel, space)?).map_err(|_| Errno::EINVAL)?;
         channel.ids += 1;
         Ok(())
     }
 
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
+        self.id(key)?;
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        id.idle()?;
         let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
         // SAFETY: the id is alive and both of its channels, the present and the next, are open. It does not wait: every
         // event of the id was acked when it was read.
@@ -118,25 +147,35 @@ impl Verbs {
         Ok(())
     }
 
-    fn destroy(&mut self, key: IdKey) -> Outcome {
-        let id = self.ids.remove(key).ok_or(Errno::ENOENT)?;
+    pub(crate) fn destroy(&mut self, key: IdKey) -> Outcome {
+        let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        id.destroy()?;
         let on = id.channel;
-        match id.destroy() {
-            Ok(()) => {
-                self.leave(on);
-                Ok(())
-            }
-            Err((id, errno)) => {
-                self.ids.insert(key, id);
-                Err(errno)
+        self.ids.remove(key);
+        self.leave(on);
+        Ok(())
+    }
+
+    fn leave_group(&mut self, key: IdKey, addr: SocketAddr) -> Outcome {
+        let id = self.id_mut(key)?;
+        let verbs = id.verbs();
+        let outcome = id.leave(addr);
+        if id.has_ended() {
+            let on = id.channel;
+            self.lost.push((on, key));
+            if let Some(verbs) = verbs {
+                self.contexts.removed(verbs);
             }
         }
+        outcome
     }
 
     /// An id no longer reports to this channel.
-    fn leave(&mut self, channel: ChannelKey) {
-        if let Some(channel) = self.channels.get_mut(channel) {
-            channel.ids -= 1;
+    fn leave(&mut self, key: ChannelKey) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        channel.ids -= 1;
+        if channel.ids == 0 && self.channels.aside().any(|aside| aside == key) {
+            self.channels.remove(key);
         }
     }
 
@@ -150,7 +189,8 @@ impl Verbs {
         // Without a listener of ours, dropping the child turns the request down.
         let listener = self.known(listener)?;
         id.set_key(child);
-        self.ids.insert(child, id);
+        // Dropped, and so turned down, if there is no room, which `fetch` has seen to.
+        self.ids.insert(child, id).ok()?;
         if let Some(channel) = self.channels.get_mut(on) {
             channel.ids += 1;
         }
@@ -174,7 +214,7 @@ impl Verbs {
         // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed, destroys
         // the ids that report to its channels.
         let key = unsafe { id::key_of(raw) }?;
-        (self.ids.get(key)?.as_ptr() == raw.as_ptr()).then_some(key)
+        (self.ids.get(key)?.as_ptr() == raw.as_ptr() && !self.ids.is_aside(key)).then_some(key)
     }
 }
 
@@ -183,7 +223,16 @@ impl Device for Verbs {
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         // Before anything is read, so that a request is not lost for want of a place.
-        self.ids.reserve(child)?;
+        self.make_room_for_id(child)?;
+        if let Some(at) = self.lost.iter().position(|(channel, _)| *channel == on) {
+            let (_, id) = self.lost.swap_remove(at);
+            if self.ids.get(id).is_some_and(Id::has_ended) {
+                return Ok(Some(RawEvent::new(id, CmEvent::DeviceRemoval)));
+            }
+        }
+        if let Some((id, errno)) = self.failed_elsewhere(on) {
+            return Ok(Some(RawEvent { status: -errno.0, ..RawEvent::new(id, CmEvent::RouteError) }));
+        }
         for _ in 0..STRAY_MAX {
             let channel = self.channels.get(on).ok_or(Errno::EBADF)?;
             let taken = match event::read(channel, &mut self.private)? {
@@ -213,10 +262,10 @@ impl Device for Verbs {
             Call::OpenChannel { channel } => self.open_channel(channel),
             Call::CloseChannel { channel } => self.close_channel(channel),
             Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
-            Call::Bind { id, addr } => calls::bind(self.id(id)?, addr),
-            Call::ResolveAddr { id, src, dst, timeout_ms } => calls::resolve_addr(self.id(id)?, src, dst, timeout_ms),
-            Call::ResolveRoute { id, timeout_ms } => calls::resolve_route(self.id(id)?, timeout_ms),
-            Call::Listen { id, backlog } => calls::listen(self.id(id)?, backlog),
+            Call::Bind { id, addr } => calls::bind(self.idle(id)?, addr),
+            Call::ResolveAddr { id, src, dst, timeout_ms } => calls::resolve_addr(self.idle(id)?, src, dst, timeout_ms),
+            Call::ResolveRoute { id, timeout_ms } => self.resolve_route(id, timeout_ms),
+            Call::Listen { id, backlog } => calls::listen(self.idle(id)?, backlog),
             Call::Connect { id, param } => calls::connect(self.id(id)?, &param, private_data),
             Call::Accept { id, param } => calls::accept(self.id(id)?, &param, private_data),
             Call::Reject { id, reason } => calls::reject(self.id(id)?, reason, private_data),
@@ -225,12 +274,12 @@ impl Device for Verbs {
             Call::Notify { id } => calls::notify(self.id(id)?),
             Call::Join { id, group, addr, send_only } => self.id_mut(id)?.join(group, addr, send_only),
             // librdmacm finds it by its address.
-            Call::Leave { id, group: _, addr } => self.id_mut(id)?.leave(addr),
+            Call::Leave { id, group: _, addr } => self.leave_group(id, addr),
             Call::SetOption { id, option } => calls::set_option(self.id(id)?, option),
             Call::SetEce { id, ece } => calls::set_ece(self.id(id)?, ece),
             // librdmacm knows where it comes from.
             Call::Migrate { id, from: _, to } => self.migrate(id, to),
-            Call::Destroy { id } => self.destroy(id),
+            Call::Destroy { id } => self.destroy_or_abandon(id),
         }
     }
 
@@ -260,6 +309,7 @@ impl Device for Verbs {
     }
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {
+        self.idle(id)?;
         let (record, home) = (self.id(id)?, self.channels.get(channel).ok_or(Errno::ENOENT)?);
         // With another id on the channel, two devices would read each other's events.
         if record.channel != channel || home.ids != 1 {
@@ -275,14 +325,13 @@ impl Device for Verbs {
     /// # Errors
     /// Keys in use (`EINVAL`) are the driver's mistake. Then the handle is dropped, and with it the id.
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Handle) -> Result<(), Errno> {
-        self.ids.reserve(id)?;
-        self.channels.reserve(channel)?;
+        self.make_room_for_id(id)?;
+        self.make_room_for_channel(channel)?;
         let Handle { id: mut record, channel: home } = handle;
         record.set_key(id);
         record.channel = channel;
-        self.channels.insert(channel, home);
-        self.ids.insert(id, record);
-        Ok(())
+        self.channels.insert(channel, home).map_err(|_| Errno::EINVAL)?;
+        self.ids.insert(id, record).map_err(|_| Errno::EINVAL)
     }
 }
 

@@ -21,9 +21,9 @@ pub(crate) use rdma_sys::{
     ibv_destroy_qp, ibv_detach_mcast, ibv_device_attr, ibv_ece, ibv_event_type, ibv_get_cq_event, ibv_get_device_name,
     ibv_gid, ibv_global_route, ibv_grh, ibv_modify_qp, ibv_mr, ibv_mw, ibv_mw_bind_info, ibv_mw_type, ibv_pd, ibv_qp,
     ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_query_device,
-    ibv_query_qp, ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr, ibv_rereg_mr_flags, ibv_send_flags, ibv_send_wr,
-    ibv_sge, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode, imm_data_invalidated_rkey_union_t,
-    rdma_t, ud_t, wr_t,
+    ibv_query_gid, ibv_query_qp, ibv_recv_wr, ibv_reg_mr_iova2, ibv_rereg_mr, ibv_rereg_mr_flags, ibv_send_flags,
+    ibv_send_wr, ibv_sge, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
+    imm_data_invalidated_rkey_union_t, rdma_t, ud_t, wr_t,
 };
 pub(crate) use rdma_sys::{
     rdma_accept, rdma_ack_cm_event, rdma_addrinfo, rdma_bind_addr, rdma_cm_event, rdma_cm_id, rdma_cm_join_mc_attr_ex,

@@ -54,16 +54,27 @@ impl Id {
 
     /// `rdma_leave_multicast`: of several memberships with this address the latest, as librdmacm does.
     ///
+    /// If the device goes meanwhile the id may be [ended](Id::has_ended) by this.
+    ///
     /// # Errors
     /// `EADDRNOTAVAIL` if the id is in no such group, `ENXIO` if its device is gone.
     pub(crate) fn leave(&mut self, addr: SocketAddr) -> Outcome {
         // librdmacm frees its record of the group even if the kernel refuses to leave it. Then an event that is still unread
-        // would lead it to freed memory. The kernel refuses once it has closed the id because the device went. (If that
-        // happens between the two calls, the question came too early: there is no call that does both.)
+        // would lead it to freed memory. The kernel refuses once it has closed the id because the device went.
         if self.is_closed() {
             return Err(Errno::ENXIO);
         }
-        self.leave_now(addr)
+        match self.leave_now(addr) {
+            Ok(()) => Ok(()),
+            // There was no record.
+            Err(Errno::EADDRNOTAVAIL) => Err(Errno::EADDRNOTAVAIL),
+            // The device went between the two calls, and the record is freed. The id's unread events go with it here, before
+            // any is read: this thread is the one that reads them.
+            Err(errno) => {
+                self.destroy()?;
+                Err(errno)
+            }
+        }
     }
 
     /// Leaves all groups, so that nothing is left of them when the id is destroyed.

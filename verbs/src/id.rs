@@ -1,12 +1,12 @@
 //! One `rdma_cm_id`: who owns it, what it points at, and how it ends.
 
-use core::mem;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use cmid_proto::{ChannelKey, Errno, IdKey, PortSpace};
 
-use crate::channel::Channel;
+use crate::acm::Query;
+use crate::channel::{Bell, Channel, RawChannel};
 use crate::data::QpInner;
 use crate::errno;
 use crate::ffi::{self, c_void, ibv_context, ibv_qp_type, rdma_cm_id};
@@ -25,6 +25,12 @@ pub(crate) struct Id {
     pub(crate) qp: Option<Arc<QpInner>>,
     /// The multicast groups that it is in (group.rs).
     pub(crate) groups: Vec<Membership>,
+    /// It was to be destroyed, and could not be.
+    pub(crate) doomed: bool,
+    /// librdmacm has freed it.
+    ended: bool,
+    /// The last call that a thread makes or has made for it.
+    query: Option<Arc<Query>>,
 }
 
 // SAFETY: librdmacm ties an rdma_cm_id to no thread; it asks only that calls on one id do not run at the same time,
@@ -38,7 +44,15 @@ impl Id {
         // SAFETY: the channel is open and `raw` is a place for the result. The context is only kept, never followed.
         let returned = unsafe { ffi::rdma_create_id(channel.as_ptr(), &raw mut raw, context, space.code()) };
         errno::of_rdma(returned)?;
-        Ok(Id { raw: NonNull::new(raw).ok_or(Errno::EIO)?, channel: on, qp: None, groups: Vec::new() })
+        Ok(Id {
+            raw: NonNull::new(raw).ok_or(Errno::EIO)?,
+            channel: on,
+            qp: None,
+            groups: Vec::new(),
+            doomed: false,
+            ended: false,
+            query: None,
+        })
     }
 
     /// The id that a CONNECT_REQUEST brought.
@@ -46,7 +60,7 @@ impl Id {
     /// # Safety
     /// `raw` came with a CONNECT_REQUEST that was read from the channel filed as `on`, and nobody else owns it.
     pub(crate) unsafe fn child(raw: NonNull<rdma_cm_id>, on: ChannelKey) -> Self {
-        Id { raw, channel: on, qp: None, groups: Vec::new() }
+        Id { raw, channel: on, qp: None, groups: Vec::new(), doomed: false, ended: false, query: None }
     }
 
     pub(crate) fn as_ptr(&self) -> *mut rdma_cm_id {
@@ -100,36 +114,83 @@ impl Id {
         Ok(())
     }
 
-    /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page asks.
+    /// Has a thread call `rdma_resolve_route`.
+    pub(crate) fn resolve_route_elsewhere(
+        &mut self,
+        key: IdKey,
+        timeout_ms: i32,
+        bell: &Arc<Bell>,
+        channel: &Arc<RawChannel>,
+    ) -> Result<(), Errno> {
+        self.idle()?;
+        // SAFETY: the id is alive, on this channel, and has a device (calls.rs). Destroying and migrating it, and the calls
+        // that write its addresses, come after `idle`; `drop` leaves it to the thread.
+        let query = unsafe { Query::start(self.raw, key, timeout_ms, Arc::clone(bell), Arc::clone(channel)) }?;
+        self.query = Some(query);
+        Ok(())
+    }
+
+    /// Whether it is destroyed although the core knows it: its device went while it left a group (group.rs). Only
+    /// [`Id::destroy`] may be called then.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Sees to it that no thread makes a call for the id.
     ///
     /// # Errors
-    /// The errno, with the id, which lives on (without its QP and its groups).
-    pub(crate) fn destroy(mut self) -> Result<(), (Self, Errno)> {
-        match self.destroy_raw() {
-            Ok(()) => {
-                // `destroy_raw` has taken the QP; an empty list may have kept its room.
-                drop(mem::take(&mut self.groups));
-                mem::forget(self);
-                Ok(())
-            }
-            Err(errno) => Err((self, errno)),
+    /// `EBUSY` while librdmacm waits for ibacm.
+    pub(crate) fn idle(&mut self) -> Result<(), Errno> {
+        if let Some(query) = &self.query {
+            query.end()?;
+            self.query = None;
+        }
+        Ok(())
+    }
+
+    /// Whether a call for it was under way when this was last asked by [`Id::idle`].
+    pub(crate) fn is_busy(&self) -> bool {
+        self.query.is_some()
+    }
+
+    /// The core has destroyed it, and librdmacm waits for ibacm. The channel wakes its reader when that is over.
+    pub(crate) fn abandon(&self) {
+        if let Some(query) = &self.query {
+            query.abandon();
         }
     }
 
-    fn destroy_raw(&mut self) -> Result<(), Errno> {
+    /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page asks. After a success the
+    /// id is only good for being dropped.
+    ///
+    /// # Errors
+    /// `EBUSY` while librdmacm waits for ibacm; else the errno, and the id lives on without its QP and its groups.
+    pub(crate) fn destroy(&mut self) -> Result<(), Errno> {
+        if self.ended {
+            return Ok(());
+        }
+        self.doomed = true;
+        self.idle()?;
         self.leave_all();
         // No QP is the usual case.
         let _ = self.detach_qp();
-        // SAFETY: the id is alive, and after a success nobody uses it again: `destroy` forgets it, `drop` is the end of it.
-        // Its channel is open. It does not wait: every event of the id was acked when it was read.
-        errno::of_rdma(unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) })
+        // SAFETY: the id is alive, and after a success nobody uses it again: `ended` says so, and its owner drops it. Its
+        // channel is open. It does not wait: every event of the id was acked when it was read.
+        errno::of_rdma(unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) })?;
+        self.ended = true;
+        Ok(())
     }
 }
 
 impl Drop for Id {
     fn drop(&mut self) {
+        if self.query.as_ref().is_some_and(|query| query.orphan()) {
+            self.leave_all();
+            let _ = self.detach_qp();
+            return;
+        }
         // On failure (no known case) the memory is leaked: librdmacm and the kernel still know it.
-        let _ = self.destroy_raw();
+        let _ = self.destroy();
     }
 }
 

@@ -35,7 +35,13 @@ pub struct DeviceInfo {
     pub max_cqe: u32,
 }
 
-/// The devices that librdmacm can use now (rdma_get_devices(3)). Nothing of them is kept open by this.
+/// The devices that librdmacm can use now (rdma_get_devices(3)).
+///
+/// librdmacm opens every device of the machine for this and keeps it open for the life of the process: an rxe device can't
+/// be deleted until then. One that it cannot open, for want of a descriptor for example, is missing from the list, and
+/// librdmacm never uses it again: later lookups that lead to it end in ADDR_ERROR with status −1. A device that has been
+/// removed is closed by this once no id, PD, CQ or QP of it is left. A program that uses only the devices of its ids does not
+/// need to call this.
 ///
 /// # Errors
 /// `ENODEV` if there is none, and otherwise as [`Verbs::open`](crate::Verbs::open); what ibv_query_device(3) answers.

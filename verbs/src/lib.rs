@@ -37,9 +37,9 @@
 //!
 //! # What it never does
 //!
-//! - It never waits: no call of [`Device`](cmid_proto::Device) blocks on a peer or on the application. (Only
-//!   [`addr_info()`], which is none of them, waits, for name servers. And the kernel itself may take about 70 seconds to
-//!   destroy an id after requests that the core refuses to make.)
+//! - It never waits: no call of [`Device`](cmid_proto::Device) blocks on a peer, on the application or on a daemon. (Only
+//!   [`addr_info()`], which is none of them, waits, for name servers and ibacm. And the kernel itself may take about 70
+//!   seconds to destroy an id after requests that the core refuses to make.)
 //! - It never judges: what the core asks is done, and the kernel's answer is the outcome. It only refuses what would make
 //!   the libraries follow a null or a dangling pointer: `EINVAL` for a route, a connection or an answer on an id that has
 //!   no device, `EBUSY` for closing a channel that has ids, `ENXIO` for leaving a multicast group once the device is gone.
@@ -51,6 +51,32 @@
 //!   one at a time posts to a QP, one polls a CQ.
 //! - It does not read the device's asynchronous events (ibv_get_async_event(3)).
 //!
+//! # Where ibacm is there
+//!
+//! On InfiniBand and RoCE librdmacm asks ibacm(8) for a path in rdma_resolve_route(3), and waits for its answer without a time
+//! limit, under a lock of the whole process. ibacm is looked for when the process opens its first [`Verbs`]: by
+//! `ibacm.port` and `ibacm.sock` in `/run` and `/var/run`, where librdmacm looks for it. (An rdma-core that was built with
+//! another run directory is not noticed.) If neither is there, librdmacm never connects to ibacm later, and each call is made
+//! at once. Otherwise
+//!
+//! - one thread of the process makes all calls of rdma_resolve_route, one after the other, and the core's call succeeds at
+//!   once; what the thread's call fails with comes as ROUTE_ERROR with that status; and the request ends at its deadline
+//!   whether ibacm answers or not;
+//! - each channel takes two descriptors more: what [`Pollable::fd`](cmid_proto::Pollable::fd) gives is an epoll instance;
+//! - while ibacm does not answer for an id, the id can be destroyed, and `EBUSY` is the answer to moving it to another
+//!   channel, to releasing it, and to binding, resolving and listening, after at most 50 ms. librdmacm's part of an id that is
+//!   destroyed then is [set aside](Verbs::set_aside) until ibacm has answered; its channel is not closed before
+//!   (`EBUSY`). Dropping the [`Verbs`] waits for nothing: the thread destroys the id when ibacm answers.
+//!
+//! # A device that goes while a group is left
+//!
+//! `rdma_leave_multicast` frees librdmacm's record of a membership also where the kernel refuses to leave because the device
+//! is gone; an event that is unread then would lead to freed memory. So the kernel is asked first whether the device is
+//! there. If it goes between that question and the call, the id is destroyed at once, with its unread events: Leave is
+//! `ENXIO`, as is every call but Destroy after it, and DEVICE_REMOVAL comes with the next read of the channel. (That
+//! does not make the descriptor readable; the kernel's own DEVICE_REMOVAL, which the destruction takes away, has done so
+//! before.)
+//!
 //! # Unsafe code
 //!
 //! This is the only crate of the workspace with any. Each block says why it is sound; [`Mr`] holds the argument for
@@ -58,7 +84,9 @@
 //! follows through it; ids go before their channel, QPs before CQs and PDs, address handles
 //! before PDs, and all of them before the device's context.
 
+mod acm;
 mod addr_info;
+mod aside;
 mod calls;
 mod channel;
 mod data;
@@ -71,7 +99,6 @@ mod id;
 mod inventory;
 mod macros;
 mod sockaddr;
-mod table;
 
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
 pub use cmid_proto::memory::{

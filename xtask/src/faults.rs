@@ -39,6 +39,13 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("the peer's link address changes", "conformance::row_36_a_neighbour_moves"),
     ("a bond fails over", "conformance::row_79_a_bond_fails_over"),
     ("a device goes from under PDs, MRs, CQs and QPs", "verbs/examples/device/removal.rs::device_removed"),
+    (
+        "a device goes from under a PD and an MR whose ids are gone; no descriptor is left for a PD",
+        "verbs/examples/device/opened.rs::all",
+    ),
+    ("a device goes while a group is left", "verbs/examples/device/removal.rs::left_as_it_goes"),
+    ("ibacm does not answer", "verbs/examples/device/ibacm.rs::silent"),
+    ("an id cannot be destroyed", "verbs/examples/device/forgotten.rs::make_room"),
     ("the limit on locked memory, counted to the byte", "verbs/examples/device/registration.rs::lock_limit"),
 ];
 

@@ -66,6 +66,11 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs,cmid-versus/verbs",
 ]);
 
+/// The tests of `proto/tests/random` in this module of it.
+const fn random(module: &'static str) -> [&'static str; 7] {
+    ["test", "--release", "--package", "cmid-proto", "--test", "random", module]
+}
+
 /// Cheap ones and those that need nothing but Rust come first.
 const STEPS: &[Step] = &[
     Step { name: "format", work: Cargo(&["fmt", "--all", "--check"]) },
@@ -98,6 +103,11 @@ const STEPS: &[Step] = &[
     Step { name: "under AddressSanitizer", work: Sanitize(On::Asked, Extent::Quick) },
     Step { name: "cmid-verbs by itself", work: Guest(On::Asked, 300, "examples/device", &[]) },
     Step { name: "a device goes from under cmid-verbs", work: Guest(On::Asked, 300, "examples/device", &["removal"]) },
+    Step {
+        name: "cmid-verbs opens the devices that it uses",
+        work: Guest(On::Asked, 300, "examples/device", &["opened"]),
+    },
+    Step { name: "cmid-verbs where ibacm is silent", work: Guest(On::Asked, 300, "examples/device", &["ibacm"]) },
     Step {
         name: "re-registration by the kernel itself, and fencing",
         work: GuestCommand(On::Asked, 300, kernel_rereg::command),
@@ -154,6 +164,18 @@ const SLOW: &[Step] = &[
     Step { name: "under AddressSanitizer, quickly", work: Sanitize(On::Kernel(Kernel::V6_1), Extent::Quick) },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
     Step { name: "mutants of the core", work: Host(mutants::all) },
+    Step {
+        name: "400,000 random programs on a core by itself",
+        work: CargoWith(&[("CMID_RANDOM", "1000000..1400000")], &random("core_alone")),
+    },
+    Step {
+        name: "60,000 random programs on two drives",
+        work: CargoWith(&[("CMID_RANDOM", "1000000..1060000")], &random("two_drives")),
+    },
+    Step {
+        name: "20,000 random programs on memory regions",
+        work: CargoWith(&[("CMID_RANDOM", "1000000..1020000")], &random("regions")),
+    },
     Step { name: "faults on soft-RoCE, with every driver", work: Guests("6.12", faults::at_length) },
     Step {
         name: "2,000 random programs: the simulator and the kernel agree",

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cmid_proto::{
-    Around, Attaching, Call, ChannelKey, Device, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, RawEvent, State,
-    Time,
+    Acks, Around, Attaching, Call, ChannelKey, Device, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, PortSpace,
+    RawEvent, State, Time,
 };
 use cmid_sim::SimDevice;
 
@@ -20,6 +20,8 @@ use crate::{Check, Disturbance, Lab, Make, Net, OnEpoll, Subject, TestDevice};
 
 /// How long a scenario goes on after the call that failed. What it waits for may never come.
 const AFTERMATH: Duration = Duration::from_millis(200);
+/// More ids than a scenario has at a time.
+const SLOTS: usize = 16;
 
 /// What a call may leave in errno when it fails.
 #[must_use]
@@ -236,11 +238,38 @@ impl<S: Subject> OnFailing<S> {
         if core.ids() != waiting.len() {
             wrong.push(format!("{} ids are left, and {} wait for acks", core.ids(), waiting.len()));
         }
+        self.serves_on(wrong);
         if waiting.is_empty() {
             self.close_all(wrong);
         }
         self.drive().core().check();
         self.look_at_faults(&waiting, wrong);
+    }
+
+    /// Whatever failed, the driver goes on: it uses the slots of what is gone, also of what could not be destroyed.
+    fn serves_on(&mut self, wrong: &mut Vec<String>) {
+        let mut made = Vec::new();
+        let opened = self.drive().open_channel(Acks::OnDelivery);
+        for _ in 0..SLOTS {
+            let Ok(channel) = opened else { break };
+            match self.drive().create_id(Some(channel), PortSpace::Tcp) {
+                Ok(id) => made.push(id),
+                Err(Error::Refused(_)) => break,
+                Err(error @ (Error::Failed(_) | Error::Fault(_))) => {
+                    wrong.push(format!("an id cannot be created any more: {error}"));
+                    break;
+                }
+            }
+        }
+        self.take_all();
+        for id in made {
+            if let Err(error) = self.drive().destroy(id, Time::NEVER) {
+                wrong.push(format!("{id}, which was made last: {error}"));
+            }
+        }
+        if let Err(error) = opened.and_then(|channel| self.drive().close_channel(channel)) {
+            wrong.push(format!("a channel cannot be opened and closed any more: {error}"));
+        }
     }
 
     /// Takes what there is to take, on every channel.

@@ -53,6 +53,22 @@ pub(super) fn row_35_a_listener_goes_with_its_unread_requests<L: Lab>(b: &mut Be
     b.quiet(Who::Server)
 }
 
+/// The driver has read the request, and the application has not taken it.
+pub(super) fn row_35_a_listener_goes_with_requests_that_were_not_taken<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+    let listener = b.listen()?;
+    let client = b.resolved()?;
+    b.connect(client, &[])?;
+    let last = Instant::now() + SOON;
+    while b.server.drive().core().ids() < 2 {
+        ensure(Instant::now() < last, || "the request was not read".into())?;
+        b.pump(b.lab.quiet() / 10)?;
+    }
+    b.destroy(Who::Server, listener)?;
+    same("ids after the listener", b.server.drive().core().ids(), 0)?;
+    b.expect(Who::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    b.quiet(Who::Server)
+}
+
 pub(super) fn row_35_requests_that_were_read_outlive_their_listener<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let listener = b.listen()?;
     let (client, server) = b.requested()?;

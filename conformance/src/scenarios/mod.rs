@@ -170,6 +170,7 @@ list! {
         listeners::row_34_a_second_listen_is_refused_and_the_backlog_stays [34],
         listeners::row_34_what_a_second_listen_does [34],
         listeners::row_35_a_listener_goes_with_its_unread_requests [35],
+        listeners::row_35_a_listener_goes_with_requests_that_were_not_taken [35],
         listeners::row_35_requests_that_were_read_outlive_their_listener [35],
         vanishing::row_37_a_qp_number_is_used_again [37],
         vanishing::row_38_the_same_qp_number_on_both_sides [38],

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, Call, ChannelKey, CmEvent, Errno, IdKey, Limits, PortSpace, Request, State, Time};
+use cmid_proto::{Acks, Call, ChannelKey, CmEvent, Errno, EventKind, IdKey, Limits, PortSpace, Request, State, Time};
 
 use crate::fixture::{RESOLVE, Stage};
 
@@ -135,4 +135,19 @@ fn an_id_is_armed_in_the_core_that_adopts_it_whatever_it_leaves_behind_in_the_ot
     two.core.check();
     assert_eq!(two.core.poll_timeout(), Some((deadline, key)));
     two.ends(&[key], &[]);
+}
+
+#[test]
+fn a_destruction_that_gives_up_tells_a_negative_errno() {
+    let (mut stage, here) = Stage::on(Acks::Explicit);
+    let id = stage.id(Some(here));
+    stage.says(id, CmEvent::AddrChange);
+    let event = stage.expect_event(here, id, EventKind::Cm(CmEvent::AddrChange));
+    let deadline = stage.within(Duration::from_secs(1));
+    stage.asks_until(id, Request::Destroy, deadline).unwrap();
+    stage.passes(Duration::from_secs(1));
+    let told = stage.sees(here, id, EventKind::Destroyed);
+    assert_eq!((told.status, told.result()), (-Errno::ETIMEDOUT.0, Err(Errno::ETIMEDOUT)));
+    stage.acks(event);
+    stage.ends(&[id], &[here]);
 }

@@ -8,7 +8,9 @@ mod fixture;
 
 mod deadlines;
 mod groups;
+mod release;
 mod requests;
+mod values;
 
 use cmid_proto::memory::{Domain, PdState};
 use cmid_proto::{Acks, CmEvent, Errno, EventKind, Fault, Limits, RawEvent, Request, State, Why};

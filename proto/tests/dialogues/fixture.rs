@@ -156,9 +156,12 @@ impl Stage {
 
     /// The device makes every call that waits, successfully.
     pub(crate) fn all_well(&mut self) {
-        while let Some((token, _)) = self.core.poll_call() {
+        // Nothing that a test asks for leads to so many.
+        for _ in 0..100_000 {
+            let Some((token, _)) = self.core.poll_call() else { return };
             self.answers(token, OK);
         }
+        panic!("there is no end of calls");
     }
 
     /// The device reports something on the channel that the id is on.

@@ -10,12 +10,16 @@ mod calls;
 mod cycles;
 mod data;
 mod datagram;
+mod disassociated;
+mod forgotten;
 mod forks;
+mod ibacm;
 mod inventory;
 mod lab;
 mod lookup;
 mod memory;
 mod multicast;
+mod opened;
 mod options;
 mod pins;
 mod registration;
@@ -27,10 +31,11 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 58] = [
+const CHECKS: [(&str, fn()); 60] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
+    ("what could not be destroyed makes room", forgotten::make_room),
     ("row 1 and 2: connect, disconnect, timewait, with QPs", rows::with_qps),
     ("row 3: the answer is a destroy", rows::destroy_answers),
     ("row 4: both disconnect before reading", rows::crossing),
@@ -51,6 +56,7 @@ const CHECKS: [(&str, fn()); 58] = [
     ("re-registered anew: a failure leaves the old one", rereg::anew_fails),
     ("re-registered anew on another PD", rereg::anew_elsewhere),
     ("memory that is only to be read", rereg::read_only),
+    ("what goes of a device that the kernel has taken away", disassociated::destroyed),
     ("row 81: memory that cannot be kept from children", forks::advised),
     ("work in flight pins memory until it is polled", pins::until_polled),
     ("work that pins nothing", pins::nothing),
@@ -95,7 +101,23 @@ fn main() {
         removal::device_removed();
         return;
     }
-    // Started by a check.
+    // Likewise: librdmacm looks for ibacm once.
+    if wanted == ["ibacm"] {
+        ibacm::silent();
+        return;
+    }
+    // Likewise, and it starts processes of its own.
+    if let [first, rest @ ..] = wanted.as_slice()
+        && first == "opened"
+    {
+        rest.first().map_or_else(opened::all, |part| opened::part(part));
+        return;
+    }
+    // Started by checks.
+    if wanted == ["disassociated"] {
+        disassociated::in_a_process();
+        return;
+    }
     if wanted == ["forks"] {
         forks::in_a_process_that_asked();
         return;

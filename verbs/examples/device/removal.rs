@@ -1,13 +1,16 @@
 //! The device goes away under an established connection and its data path.
 
+use std::ffi::{c_int, c_void};
+use std::mem;
 use std::net::SocketAddr;
 use std::process::Command;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cmid_proto::memory::{Error, MrState, PdState, Policy, Why};
-use cmid_proto::{Call, CmEvent, Errno};
+use cmid_proto::{Call, CmEvent, Device, Errno, IdKey};
 use cmid_verbs::{Access, Change, Completion};
+use rdma_sys::rdma_cm_id;
 
 use crate::data::{polled, returned, success};
 use crate::lab::{Pair, SERVER, Side, group_key, param};
@@ -23,6 +26,9 @@ pub(crate) fn device_removed() {
     let (mut idle, group, addr) = (Side::new(), group_key(4), SocketAddr::from(([239, 1, 2, 4], 0)));
     let member = idle.bound(SERVER);
     idle.ok(&Call::Join { id: member, group, addr, send_only: false });
+    let mut racing = Side::new();
+    let raced = racing.bound(SERVER);
+    racing.ok(&Call::Join { id: raced, group: group_key(5), addr, send_only: false });
     let mut memory = pair.s.pd.register(vec![7; 4096], Access::LOCAL_WRITE).expect("register");
     let (page, freed) = mapped(4096);
     let other = pair.s.pd.register(page, Access::LOCAL_WRITE).expect("register");
@@ -51,6 +57,7 @@ pub(crate) fn device_removed() {
     idle.fails(&Call::Join { id: member, group, addr, send_only: false }, Errno::ENXIO);
     idle.ok(&Call::Destroy { id: member });
 
+    left_as_it_goes(&mut racing, raced, addr);
     pair.client.fails(&Call::Disconnect { id: pair.c.id }, Errno::ENXIO);
     pair.client.fails(&Call::Connect { id: pair.c.id, param: param() }, Errno::ENXIO);
     // What is known of the device reaches its memory: only an end is left, whatever is in flight.
@@ -84,4 +91,52 @@ pub(crate) fn device_removed() {
     pair.client.ok(&Call::Destroy { id: pair.c.id });
     drop(pair);
     println!("all is dropped; rdma(8) has ended: {}", deleting.try_wait().expect("a child").is_some());
+}
+
+/// The device goes after the question whether it is there, and before the group is left. librdmacm frees its record of the
+/// group then, to which the unread MULTICAST_JOIN leads.
+fn left_as_it_goes(side: &mut Side, member: IdKey, addr: SocketAddr) {
+    STILL_THERE.store(true, Ordering::SeqCst);
+    side.fails(&Call::Leave { id: member, group: group_key(5), addr }, Errno::ENXIO);
+    STILL_THERE.store(false, Ordering::SeqCst);
+    assert_eq!(side.expect(CmEvent::DeviceRemoval).id, member, "and no event of the group");
+    side.quiet(50);
+    side.fails(&Call::Leave { id: member, group: group_key(5), addr }, Errno::ENXIO);
+    side.fails(&Call::Bind { id: member, addr }, Errno::ENXIO);
+    let channel = side.channel;
+    side.fails(&Call::Migrate { id: member, from: channel, to: channel }, Errno::ENXIO);
+    assert_eq!(side.device.local_addr(member), Err(Errno::ENXIO));
+    side.ok(&Call::Destroy { id: member });
+    side.ok(&Call::CloseChannel { channel });
+}
+
+/// Whether the question is answered as if the device were there.
+static STILL_THERE: AtomicBool = AtomicBool::new(false);
+
+type SetOption = unsafe extern "C" fn(*mut rdma_cm_id, c_int, c_int, *mut c_void, usize) -> c_int;
+
+/// The linker prefers it to the library's. A level of options that does not exist is how cmid asks whether the device is there.
+///
+/// # Safety
+/// As for the library's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_set_option(
+    id: *mut rdma_cm_id,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: usize,
+) -> c_int {
+    if level == c_int::MAX && STILL_THERE.load(Ordering::SeqCst) {
+        // SAFETY: the calling thread's errno is always there.
+        unsafe { *libc::__errno_location() = libc::ENOSYS };
+        return -1;
+    }
+    // SAFETY: the name is null-terminated.
+    let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"rdma_set_option".as_ptr()) };
+    assert!(!real.is_null());
+    // SAFETY: librdmacm's function of this name has this type.
+    let real: SetOption = unsafe { mem::transmute(real) };
+    // SAFETY: as the caller promises.
+    unsafe { real(id, level, name, value, len) }
 }

@@ -1,11 +1,14 @@
 //! Keeping a device's context open.
 
+use core::net::SocketAddr;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use cmid_proto::Errno;
 
+use crate::channel::Channel;
+use crate::data::anchor::{Anchor, Home};
 use crate::data::pd::lock;
 use crate::errno;
 use crate::ffi::{self, ibv_context};
@@ -13,37 +16,62 @@ use crate::ffi::{self, ibv_context};
 /// A reference to one of librdmacm's device contexts.
 ///
 /// librdmacm opens one `ibv_context` per device, puts it into every id that is bound to the device, and closes it when
-/// the device is gone and nothing counts on it. Ids count, PDs and QPs do not. `rdma_get_devices` is the one public
-/// way to count: it adds one to every device that it returns, and `rdma_free_devices` takes it off again.
+/// the device is gone and nothing counts on it. Ids count, PDs and QPs do not. So the data path has an id of its own for
+/// each device that it uses.
 pub(crate) struct Context {
     verbs: NonNull<ibv_context>,
     /// Whether a DEVICE_REMOVAL was read.
     gone: AtomicBool,
+    _count: Count,
 }
 
+/// What librdmacm counts for a device. It goes with the [`Context`].
+enum Count {
+    /// An id that is bound to the device.
+    Id(#[expect(dead_code, reason = "held to be dropped")] Anchor),
+    /// What rdma_get_devices(3) has added.
+    Listed(#[expect(dead_code, reason = "held to be dropped")] Listed),
+}
+
+/// One count that rdma_get_devices(3) has added to a device.
+struct Listed(NonNull<ibv_context>);
+
 /// The contexts that the data path has opened, so that all of a device's objects share one, and hear of its removal.
-#[derive(Clone, Default)]
-pub(crate) struct Contexts(Arc<Mutex<Vec<Weak<Context>>>>);
+#[derive(Clone)]
+pub(crate) struct Contexts {
+    home: Arc<Home>,
+    open: Arc<Mutex<Vec<Weak<Context>>>>,
+}
 
 impl Contexts {
-    /// The context that a living id has in its `verbs` field.
+    /// None yet. What keeps them open will be on this channel.
+    pub(crate) fn new(channel: Channel) -> Self {
+        Contexts { home: Arc::new(Home::new(channel)), open: Arc::default() }
+    }
+
+    /// The context that a living id has in its `verbs` field. The id is bound to this address and port of the device.
     ///
     /// # Errors
-    /// `ENODEV` if the device has gone meanwhile.
-    pub(crate) fn open(&self, verbs: NonNull<ibv_context>) -> Result<Arc<Context>, Errno> {
-        let mut all = lock(&self.0);
+    /// `ENODEV` if the device has gone meanwhile; what [`Context::hold`] fails with.
+    pub(crate) fn open(
+        &self,
+        verbs: NonNull<ibv_context>,
+        port: u8,
+        addr: Option<SocketAddr>,
+    ) -> Result<Arc<Context>, Errno> {
+        let mut all = lock(&self.open);
         all.retain(|context| context.strong_count() > 0);
         if let Some(open) = all.iter().filter_map(Weak::upgrade).find(|open| open.is(verbs)) {
             return Ok(open);
         }
-        let context = Context::hold(verbs)?;
+        let context = Arc::new(Context::hold(&self.home, verbs, port, addr)?);
         all.push(Arc::downgrade(&context));
         Ok(context)
     }
 
-    /// An id told that its device is gone.
+    /// An id reported that its device is gone.
     pub(crate) fn removed(&self, verbs: NonNull<ibv_context>) {
-        for context in lock(&self.0).iter().filter_map(Weak::upgrade).filter(|open| open.is(verbs)) {
+        for context in lock(&self.open).iter().filter_map(Weak::upgrade).filter(|open| open.is(verbs)) {
             context.gone.store(true, Ordering::Release);
         }
     }
@@ -58,11 +86,22 @@ unsafe impl Sync for Context {}
 impl Context {
     /// Counts on the context that a living id has in its `verbs` field.
     ///
+    /// Where no address leads to the device (an id on the loopback address, or whose address has gone from a device without
+    /// another), rdma_get_devices(3) has to do, which opens all devices.
+    ///
     /// # Errors
-    /// `ENODEV` if the device has gone meanwhile.
-    fn hold(verbs: NonNull<ibv_context>) -> Result<Arc<Self>, Errno> {
-        let all = Self::all().map_err(|_| Errno::ENODEV)?;
-        all.into_iter().find(|context| context.is(verbs)).map(Arc::new).ok_or(Errno::ENODEV)
+    /// `ENODEV` if the device has gone meanwhile, `ENOMEM`.
+    fn hold(home: &Arc<Home>, verbs: NonNull<ibv_context>, port: u8, addr: Option<SocketAddr>) -> Result<Self, Errno> {
+        match Anchor::at(home, verbs, port, addr) {
+            Ok(anchor) => Ok(Context { verbs, gone: AtomicBool::new(false), _count: Count::Id(anchor) }),
+            Err(errno @ Errno::ENOMEM) => Err(errno),
+            // The address is there, its device is not.
+            Err(errno @ Errno::ENODEV) if addr.is_some_and(|addr| !addr.ip().is_loopback()) => Err(errno),
+            Err(_) => {
+                let all = Self::all().map_err(|_| Errno::ENODEV)?;
+                all.into_iter().find(|context| context.is(verbs)).ok_or(Errno::ENODEV)
+            }
+        }
     }
 
     /// Counts on the context of every device that is there.
@@ -80,7 +119,7 @@ impl Context {
         // SAFETY: the list ends with a null entry; the loop ends there, and has not passed it.
         while let Some(verbs) = NonNull::new(unsafe { *entry }) {
             // It now has the count that rdma_get_devices added for this device.
-            all.push(Context { verbs, gone: AtomicBool::new(false) });
+            all.push(Context { verbs, gone: AtomicBool::new(false), _count: Count::Listed(Listed(verbs)) });
             // SAFETY: `entry` was not the last one.
             entry = unsafe { entry.add(1) };
         }
@@ -94,7 +133,7 @@ impl Context {
         self.verbs.as_ptr()
     }
 
-    /// Whether an id has told that the device is gone.
+    /// Whether an id has reported that the device is gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
@@ -104,9 +143,9 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for Listed {
     fn drop(&mut self) {
-        release(self.verbs);
+        release(self.0);
     }
 }
 

@@ -7,6 +7,7 @@
 //! again.
 
 mod ah;
+mod anchor;
 mod awaited;
 mod buffer;
 mod completion;
@@ -30,7 +31,7 @@ mod track_tests;
 use std::sync::Arc;
 
 use cmid_proto::memory::Access;
-use cmid_proto::{Attaching, Errno, IdKey};
+use cmid_proto::{Attaching, Device as _, Errno, IdKey};
 
 pub(crate) use ah::path_from_c;
 pub use ah::{Ah, GRH_LEN, To};
@@ -41,6 +42,7 @@ pub use cq::Cq;
 pub use mr::Mr;
 pub use mw::Mw;
 pub use pd::Pd;
+pub(crate) use pd::lock;
 pub use post::Remote;
 pub(crate) use qp::QpInner;
 pub use qp::{Caps, Qp, QpState};
@@ -49,7 +51,10 @@ pub use rereg::{Change, Reregistered};
 use crate::Verbs;
 
 impl Verbs {
-    /// A protection domain on the id's device (ibv_alloc_pd(3)). For datagrams it matters on which of the device's ports
+    /// A protection domain on the id's device (ibv_alloc_pd(3)). No other device is opened, and no descriptor is needed: the
+    /// device is kept open by an id that is bound to it, at a free port of the space `RDMA_PS_IB`, on the channel that
+    /// [`Verbs::open`] has opened. (Only if no address can be bound to, on the loopback address of InfiniBand for
+    /// example, rdma_get_devices(3) is used, with the consequences that [`devices`](crate::devices) describes.) For datagrams it matters on which of the device's ports
     /// the id is: see [`Pd::create_ah_from`].
     ///
     /// # Errors
@@ -114,6 +119,8 @@ impl Verbs {
 
     /// The context of the id's device, shared by everything that is made on it.
     fn context(&self, id: IdKey) -> Result<Arc<Context>, Errno> {
-        self.contexts.open(self.id(id)?.verbs().ok_or(Errno::ENODEV)?)
+        let record = self.id(id)?;
+        let verbs = record.verbs().ok_or(Errno::ENODEV)?;
+        self.contexts.open(verbs, record.port_num(), self.local_addr(id).ok())
     }
 }

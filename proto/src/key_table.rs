@@ -1,0 +1,263 @@
+//! What a device files under the core's keys.
+
+use alloc::vec::Vec;
+
+use crate::errno::Errno;
+use crate::key::{ChannelKey, IdKey};
+
+/// A key that a [`KeyTable`] can be indexed by: [`IdKey`] or [`ChannelKey`].
+pub trait TableKey: Copy + Eq + private::Sealed {
+    /// The slot in the core's table.
+    #[doc(hidden)]
+    fn table_slot(self) -> usize;
+    /// Whether it is a later key of the same slot of the same core.
+    #[doc(hidden)]
+    fn succeeds(self, other: Self) -> bool;
+}
+
+mod private {
+    pub trait Sealed {}
+}
+
+macro_rules! table_key {
+    ($($key:ty),+) => {$(
+        impl private::Sealed for $key {}
+
+        impl TableKey for $key {
+            fn table_slot(self) -> usize {
+                self.slot()
+            }
+
+            fn succeeds(self, other: Self) -> bool {
+                (self.core(), self.slot()) == (other.core(), other.slot()) && self.generation() > other.generation()
+            }
+        }
+    )+};
+}
+
+table_key!(IdKey, ChannelKey);
+
+/// Entries by key, found in constant time. A key of another generation or of another core finds nothing.
+///
+/// A core forgets some ids and channels although the device could not destroy them
+/// ([`Fault::Leak`](crate::Fault::Leak)), and uses their slots again. Then the old entry is set aside:
+/// [`KeyTable::reserve`] moves it out of its slot, and its own key still finds it. At most
+/// [`KeyTable::ASIDE_MAX`] entries are set aside.
+///
+/// Memory is in proportion to the highest slot in use; a core numbers its slots densely from 0, and a key tells 2^24 of
+/// them apart.
+#[derive(Clone, Debug)]
+pub struct KeyTable<K, T> {
+    slots: Vec<Option<(K, T)>>,
+    aside: Vec<(K, T)>,
+}
+
+impl<K, T> Default for KeyTable<K, T> {
+    fn default() -> Self {
+        KeyTable { slots: Vec::new(), aside: Vec::new() }
+    }
+}
+
+impl<K: TableKey, T> KeyTable<K, T> {
+    /// The most entries that are set aside.
+    pub const ASIDE_MAX: usize = 64;
+
+    /// Makes room for an entry: after this, [`KeyTable::insert`] with this key succeeds. An entry with an earlier key of
+    /// the slot is set aside.
+    ///
+    /// # Errors
+    /// `EINVAL` if the slot is taken by this key, a later one, or one of another core; `EBUSY` if
+    /// [`KeyTable::ASIDE_MAX`] entries are set aside already; `ENOMEM`.
+    #[inline]
+    pub fn reserve(&mut self, key: K) -> Result<(), Errno> {
+        match self.slots.get(key.table_slot()) {
+            Some(None) => Ok(()),
+            Some(Some(_)) => self.set_aside(key),
+            None => self.grow(key.table_slot()),
+        }
+    }
+
+    #[cold]
+    fn set_aside(&mut self, key: K) -> Result<(), Errno> {
+        self.shelve(self.occupant(key).ok_or(Errno::EINVAL)?)
+    }
+
+    #[cold]
+    fn grow(&mut self, slot: usize) -> Result<(), Errno> {
+        self.slots.try_reserve(slot + 1 - self.slots.len()).map_err(|_| Errno::ENOMEM)?;
+        self.slots.resize_with(slot + 1, || None);
+        Ok(())
+    }
+
+    /// Files an entry in a slot that [`KeyTable::reserve`] has made room in. Returns the value if it has not.
+    pub fn insert(&mut self, key: K, value: T) -> Result<(), T> {
+        match self.slots.get_mut(key.table_slot()) {
+            Some(slot @ None) => {
+                *slot = Some((key, value));
+                Ok(())
+            }
+            Some(Some(_)) | None => Err(value),
+        }
+    }
+
+    /// The key whose entry [`KeyTable::reserve`] with this key would set aside.
+    #[must_use]
+    pub fn occupant(&self, key: K) -> Option<K> {
+        let (old, _) = self.slots.get(key.table_slot())?.as_ref()?;
+        key.succeeds(*old).then_some(*old)
+    }
+
+    /// The entry of a key, set aside or not.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, key: K) -> Option<&T> {
+        match self.slots.get(key.table_slot()) {
+            Some(Some((own, value))) if *own == key => Some(value),
+            Some(Some(_) | None) | None => self.aside.iter().find(|(own, _)| *own == key).map(|(_, value)| value),
+        }
+    }
+
+    /// The entry of a key, set aside or not.
+    #[inline]
+    pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
+        match self.slots.get_mut(key.table_slot()) {
+            Some(Some((own, value))) if *own == key => Some(value),
+            Some(Some(_) | None) | None => self.aside.iter_mut().find(|(own, _)| *own == key).map(|(_, value)| value),
+        }
+    }
+
+    /// Takes the entry of a key out, set aside or not.
+    pub fn remove(&mut self, key: K) -> Option<T> {
+        if let Some(slot) = self.slots.get_mut(key.table_slot())
+            && slot.as_ref().is_some_and(|(own, _)| *own == key)
+        {
+            return slot.take().map(|(_, value)| value);
+        }
+        let at = self.aside.iter().position(|(own, _)| *own == key)?;
+        Some(self.aside.swap_remove(at).1)
+    }
+
+    /// Sets the entry of a key aside although nothing needs its slot yet.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none in its slot; `EBUSY` and `ENOMEM` as of [`KeyTable::reserve`].
+    pub fn shelve(&mut self, key: K) -> Result<(), Errno> {
+        let slot = self.slots.get_mut(key.table_slot()).ok_or(Errno::ENOENT)?;
+        if slot.as_ref().is_none_or(|(own, _)| *own != key) {
+            return Err(Errno::ENOENT);
+        }
+        if self.aside.len() >= Self::ASIDE_MAX {
+            return Err(Errno::EBUSY);
+        }
+        self.aside.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        self.aside.extend(slot.take());
+        Ok(())
+    }
+
+    /// The keys whose entries are set aside.
+    pub fn aside(&self) -> impl ExactSizeIterator<Item = K> + '_ {
+        self.aside.iter().map(|(key, _)| *key)
+    }
+
+    /// Whether the entry of a key is set aside.
+    #[must_use]
+    pub fn is_aside(&self, key: K) -> bool {
+        self.aside.iter().any(|(own, _)| *own == key)
+    }
+
+    /// All entries, those that are set aside last.
+    pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
+        self.slots.iter().flatten().chain(&self.aside).map(|(key, value)| (*key, value))
+    }
+
+    /// How many entries there are, those that are set aside included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Whether there is no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(slot: u32, generation: u32) -> IdKey {
+        IdKey::from_parts(0, slot, generation).unwrap()
+    }
+
+    #[test]
+    fn a_stale_key_finds_nothing() {
+        let mut table = KeyTable::default();
+        table.reserve(key(3, 2)).unwrap();
+        table.insert(key(3, 2), 'a').unwrap();
+        assert_eq!((table.get(key(3, 2)), table.get(key(3, 3))), (Some(&'a'), None));
+        assert_eq!(table.get_mut(key(2, 2)), None);
+        assert_eq!(table.remove(key(3, 3)), None);
+        assert_eq!(table.reserve(key(3, 2)), Err(Errno::EINVAL), "it is taken");
+        assert_eq!(table.reserve(key(3, 1)), Err(Errno::EINVAL), "by a later one");
+        assert_eq!(table.insert(key(3, 3), 'b'), Err('b'), "without room");
+        assert_eq!(table.remove(key(3, 2)), Some('a'));
+        assert_eq!((table.reserve(key(3, 3)), table.len(), table.is_empty()), (Ok(()), 0, true));
+    }
+
+    #[test]
+    fn an_entry_that_its_core_has_forgotten_makes_room() {
+        let mut table = KeyTable::default();
+        for generation in 1..=3 {
+            table.reserve(key(0, generation)).unwrap();
+            table.insert(key(0, generation), generation).unwrap();
+        }
+        assert!(table.aside().eq([key(0, 1), key(0, 2)]));
+        assert_eq!((table.len(), table.get(key(0, 1))), (3, Some(&1)));
+        assert_eq!(table.get_mut(key(0, 2)), Some(&mut 2));
+        assert_eq!(table.occupant(key(0, 4)), Some(key(0, 3)));
+        assert_eq!((table.remove(key(0, 1)), table.remove(key(0, 1))), (Some(1), None));
+        assert!(table.iter().eq([(key(0, 3), &3), (key(0, 2), &2)]));
+    }
+
+    #[test]
+    fn as_many_as_are_kept_are_set_aside_and_no_more() {
+        type Kept = KeyTable<IdKey, ()>;
+        let mut table = Kept::default();
+        for generation in 1..=Kept::ASIDE_MAX as u32 + 1 {
+            table.reserve(key(0, generation)).unwrap();
+            table.insert(key(0, generation), ()).unwrap();
+        }
+        let next = key(0, Kept::ASIDE_MAX as u32 + 2);
+        assert_eq!(table.aside().len(), Kept::ASIDE_MAX);
+        assert_eq!(table.reserve(next), Err(Errno::EBUSY));
+        assert_eq!(table.reserve(key(1, 1)), Ok(()), "other slots are free");
+        table.remove(key(0, 1)).unwrap();
+        assert_eq!(table.reserve(next), Ok(()));
+    }
+
+    #[test]
+    fn an_entry_is_set_aside_on_request() {
+        let mut table = KeyTable::default();
+        table.reserve(key(0, 1)).unwrap();
+        table.insert(key(0, 1), 'a').unwrap();
+        assert_eq!((table.shelve(key(0, 2)), table.shelve(key(7, 1))), (Err(Errno::ENOENT), Err(Errno::ENOENT)));
+        assert_eq!((table.shelve(key(0, 1)), table.shelve(key(0, 1))), (Ok(()), Err(Errno::ENOENT)));
+        assert_eq!((table.get(key(0, 1)), table.aside().len()), (Some(&'a'), 1));
+    }
+
+    #[test]
+    fn a_key_of_another_core_finds_nothing_and_makes_no_room() {
+        let mut table = KeyTable::default();
+        let (own, foreign) = (IdKey::from_parts(1, 3, 1).unwrap(), IdKey::from_parts(2, 3, 2).unwrap());
+        table.reserve(own).unwrap();
+        table.insert(own, 'a').unwrap();
+        assert_eq!(
+            (table.get(foreign), table.occupant(foreign), table.reserve(foreign)),
+            (None, None, Err(Errno::EINVAL))
+        );
+        assert_eq!((table.get_mut(foreign), table.remove(foreign)), (None, None));
+        assert_eq!(table.get(own), Some(&'a'));
+    }
+}

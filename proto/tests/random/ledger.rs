@@ -1,0 +1,241 @@
+//! What an application knows of one side, from what it asked for and what it saw.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cmid_proto::{
+    Call, ChannelKey, CmEvent, Core, Event, EventKind, Fault, IdKey, Outcome, Receipt, Request, State, Verb,
+};
+
+use crate::kernel::serial;
+
+#[derive(Default)]
+struct Known {
+    /// Where its events are delivered; `None` in synchronous mode.
+    home: Option<ChannelKey>,
+    /// Requests that have not ended.
+    open: u32,
+    /// Where migrations go that have not ended.
+    moving: Vec<Option<ChannelKey>>,
+    /// Acks that are owed.
+    owed: u32,
+    /// The number of the last event that was delivered.
+    last: u64,
+    destroying: bool,
+    listens: bool,
+    /// A destruction was asked for: undelivered events are gone, even if it fails.
+    discarded: bool,
+    /// Its acks were given up: its receipts are refused.
+    waived: bool,
+}
+
+pub(crate) struct Ledger {
+    /// Whether no call of the device fails unless the kernel has a reason.
+    pub(crate) strict: bool,
+    pub(crate) channels: Vec<ChannelKey>,
+    known: BTreeMap<IdKey, Known>,
+    gone: BTreeSet<IdKey>,
+    pub(crate) receipts: Vec<(Receipt, IdKey)>,
+    /// The numbers of the events that were delivered.
+    delivered: BTreeSet<u64>,
+    /// Whether an id has been in synchronous mode, where events end requests instead of being delivered.
+    sync: bool,
+}
+
+impl Ledger {
+    pub(crate) fn new(strict: bool) -> Self {
+        Ledger {
+            strict,
+            channels: Vec::new(),
+            known: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            receipts: Vec::new(),
+            delivered: BTreeSet::new(),
+            sync: false,
+        }
+    }
+
+    pub(crate) fn opened(&mut self, channel: ChannelKey) {
+        self.channels.push(channel);
+    }
+
+    pub(crate) fn ids(&self) -> impl Iterator<Item = IdKey> + '_ {
+        self.known.keys().copied()
+    }
+
+    /// `counted`: its end is still to be counted.
+    pub(crate) fn created(&mut self, id: IdKey, home: Option<ChannelKey>, counted: bool) {
+        self.sync |= home.is_none();
+        let known = Known { home, open: u32::from(counted), ..Known::default() };
+        assert!(self.known.insert(id, known).is_none() && !self.gone.contains(&id), "{id} is a key used twice");
+    }
+
+    /// A request was taken. `ended`: and has ended at once.
+    pub(crate) fn requested(&mut self, id: IdKey, request: &Request<'_>, ended: bool, before: &Core) {
+        assert!(!self.gone.contains(&id), "a request on {id}, which is gone, is taken");
+        // The id of a request that nobody has taken is known to the core only.
+        let known = self.known.entry(id).or_default();
+        match *request {
+            Request::Destroy | Request::DestroyNow => {
+                if *request == Request::DestroyNow {
+                    (known.owed, known.waived) = (0, true);
+                }
+                (known.open, known.destroying, known.discarded) = (1, true, true);
+                known.moving.clear();
+            }
+            Request::Migrate { to } => {
+                self.sync |= to.is_none();
+                known.open += 1;
+                known.moving.push(to);
+                // The device has no part in moving what has listened.
+                let is_bookkeeping = known.listens && before.state(id) != Some(State::Removed);
+                if !ended && is_bookkeeping && known.owed == 0 {
+                    return self.ended(id);
+                }
+            }
+            Request::AttachQp | Request::DetachQp | Request::GetRequest => return,
+            _ => known.open += 1,
+        }
+        if ended {
+            self.ended(id);
+        }
+    }
+
+    /// A request has failed at once.
+    pub(crate) fn failed(&mut self, id: IdKey, request: &Request<'_>) {
+        if let Some(known) = self.known.get_mut(&id)
+            && matches!(request, Request::Destroy | Request::DestroyNow)
+        {
+            (known.open, known.destroying, known.discarded) = (0, false, true);
+            known.moving.clear();
+        }
+    }
+
+    /// A request of an id has ended, by the outcome of its call or by event.
+    pub(crate) fn ended(&mut self, id: IdKey) {
+        let Some(known) = self.known.get_mut(&id) else { panic!("a request ends on {id}, which is gone") };
+        known.open = known.open.checked_sub(1).unwrap_or_else(|| panic!("a request of {id} ends twice"));
+    }
+
+    pub(crate) fn called(&mut self, call: &Call, outcome: Outcome) {
+        let Some(id) = call.id() else { return };
+        let Some(known) = self.known.get_mut(&id) else { return };
+        if matches!(call, Call::Destroy { .. } | Call::Migrate { .. }) {
+            assert_eq!(known.owed, 0, "{} of {id} while acks are owed", call.name());
+        }
+        known.listens |= matches!(call, Call::Listen { .. }) && outcome.is_ok();
+        if matches!(call, Call::Migrate { .. }) && outcome.is_ok() && known.open > 0 {
+            if let Some(to) = known.moving.pop() {
+                known.home = to;
+            }
+        }
+    }
+
+    pub(crate) fn delivered(&mut self, event: Event, on: ChannelKey) {
+        let number = serial(&event.private_data).filter(|_| event.cm().is_some());
+        let owner = event.listener.unwrap_or(event.id);
+        if let Some(number) = number {
+            assert!(self.delivered.insert(number), "event {number} of {owner} is delivered twice");
+        }
+        if event.cm() == Some(CmEvent::ConnectRequest) {
+            self.created(event.id, Some(on), false);
+        }
+        // The request of a listener in synchronous mode comes without an event.
+        assert!(!self.gone.contains(&owner), "{} for {owner}, which is gone", event.kind);
+        assert!(self.sync || self.known.contains_key(&owner), "{} for {owner}, which nobody knows", event.kind);
+        let known = self.known.entry(owner).or_default();
+        if let Some(number) = number {
+            assert!(known.last < number, "{} of {owner} overtakes another event", event.kind);
+            known.last = number;
+        }
+        match event.kind {
+            EventKind::Cm(_) | EventKind::DeadlinePassed(_) => {
+                assert!(!known.destroying, "{} for {owner}, which is destroyed", event.kind);
+            }
+            EventKind::Migrated => {
+                assert!(!known.destroying, "a migration of {owner} ends that its destruction has ended");
+                self.ended(owner);
+            }
+            EventKind::Left => {
+                assert!(!known.destroying, "a leave of {owner} ends that its destruction has ended");
+                self.ended(owner);
+            }
+            EventKind::Destroyed => {
+                assert!(known.discarded, "{owner} is destroyed, and no request was made for that");
+                self.ended(owner);
+            }
+        }
+        if let Some(receipt) = event.receipt {
+            assert_eq!(receipt.owner(), owner, "the ack of {} counts for another id", event.kind);
+            self.known.entry(owner).or_default().owed += 1;
+            self.receipts.push((receipt, owner));
+        }
+    }
+
+    pub(crate) fn some_receipt(&mut self, rng: &mut fastrand::Rng) -> Option<Receipt> {
+        if self.receipts.is_empty() {
+            return None;
+        }
+        let (receipt, owner) = self.receipts.swap_remove(rng.usize(..self.receipts.len()));
+        if let Some(known) = self.known.get_mut(&owner).filter(|known| !known.waived) {
+            known.owed -= 1;
+        }
+        Some(receipt)
+    }
+
+    /// Whether an ack for this id, whose receipt the application had, is still owed.
+    pub(crate) fn owes(&self, owner: IdKey) -> bool {
+        self.known.get(&owner).is_some_and(|known| !known.waived)
+    }
+
+    pub(crate) fn renamed(&mut self, old: IdKey, new: IdKey) {
+        if let Some(known) = self.known.remove(&old) {
+            self.gone.insert(old);
+            self.known.insert(new, known);
+        }
+    }
+
+    /// What the core and this ledger know agrees. Ids that have gone are forgotten.
+    pub(crate) fn compare(&mut self, core: &Core) {
+        let gone: Vec<_> = self.known.keys().copied().filter(|&id| core.state(id).is_none()).collect();
+        for id in gone {
+            // Its last event may still be undelivered.
+            let known = &self.known[&id];
+            if known.open == 0 {
+                self.known.remove(&id);
+                self.gone.insert(id);
+            }
+        }
+        for (&id, known) in &mut self.known {
+            // A destruction that failed, or gave up at its deadline, leaves the id.
+            known.destroying &= core.state(id).is_none_or(|state| state == State::Destroying);
+            if core.state(id).is_some() {
+                assert_eq!(core.owed(id), known.owed, "the acks that {id} owes");
+            }
+            for verb in [Verb::Migrate, Verb::Destroy] {
+                assert!(known.open > 0 || !core.waits_for_acks(id, verb), "{verb} of {id} waits and has ended");
+            }
+        }
+    }
+
+    /// Nothing is under way: every request has ended, and what was read is delivered, or late.
+    pub(crate) fn at_rest(&self, core: &Core, read: &BTreeMap<u64, IdKey>, fault: Option<Fault>) {
+        for (id, known) in &self.known {
+            assert_eq!(known.open, 0, "a request of {id} has not ended");
+        }
+        let counters = core.counters();
+        assert!(!self.strict || counters.faults == 0, "{} faults, such as {fault:?}", counters.faults);
+        let is_due = |id: &IdKey| self.known.get(id).is_some_and(|known| !known.discarded);
+        let lost = read.iter().filter(|(number, id)| is_due(id) && !self.delivered.contains(number));
+        let lost: Vec<_> = lost.collect();
+        let late = counters.late;
+        assert!(self.sync || lost.len() as u64 <= late, "events are lost: {lost:?}, of which {late} are late");
+    }
+
+    /// Whether the kernel has a reason of its own to fail it.
+    pub(crate) fn may_fail(request: &Request<'_>) -> bool {
+        matches!(
+            request.verb(),
+            Verb::Accept | Verb::Reject | Verb::Establish | Verb::Notify | Verb::Listen | Verb::Bind | Verb::Disconnect
+        )
+    }
+}

@@ -1,0 +1,109 @@
+//! What keeps one device's context open: an id that the application does not see.
+
+use core::net::{IpAddr, SocketAddr};
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use cmid_proto::Errno;
+
+use crate::channel::Channel;
+use crate::errno;
+use crate::ffi::{self, c_int, ibv_context, ibv_gid, rdma_cm_id, rdma_port_space};
+use crate::sockaddr::CAddr;
+
+/// The event channel of a family of devices on which their [`Anchor`]s are. It is never read: an anchor's events
+/// (DEVICE_REMOVAL, ADDR_CHANGE) go with the anchor.
+pub(crate) struct Home(Channel);
+
+impl Home {
+    pub(crate) const fn new(channel: Channel) -> Self {
+        Home(channel)
+    }
+}
+
+/// An `rdma_cm_id` that is bound to an address of a device, which makes librdmacm count it for that device
+/// (rdma_bind_addr(3)). It takes a port of the space `RDMA_PS_IB`, where it is in nobody's way who uses TCP or UDP, and no
+/// descriptor. Dropping it destroys the id; any thread may do that.
+pub(crate) struct Anchor {
+    raw: NonNull<rdma_cm_id>,
+    // Dropped after the id.
+    _home: Arc<Home>,
+}
+
+// SAFETY: librdmacm ties an rdma_cm_id to no thread, and nobody else uses this one.
+unsafe impl Send for Anchor {}
+// SAFETY: nothing is done with it but to destroy it, by its owner.
+unsafe impl Sync for Anchor {}
+
+impl Anchor {
+    /// An anchor at the device that has this context, by the first of these addresses that is the device's: `own`, which
+    /// is that of the id that is bound to the device, and those that the device's port has as GIDs.
+    ///
+    /// # Errors
+    /// What rdma_create_id(3) leaves; what rdma_bind_addr(3) leaves for `own` if no other address does; `EADDRNOTAVAIL`
+    /// without any address.
+    pub(crate) fn at(
+        home: &Arc<Home>,
+        verbs: NonNull<ibv_context>,
+        port: u8,
+        own: Option<SocketAddr>,
+    ) -> Result<Self, Errno> {
+        let mut failure = Errno::EADDRNOTAVAIL;
+        if let Some(own) = own {
+            match Anchor::bound(home, verbs, own) {
+                Ok(anchor) => return Ok(anchor),
+                Err(errno) => failure = errno,
+            }
+        }
+        gids(verbs, port).find_map(|addr| Anchor::bound(home, verbs, addr).ok()).ok_or(failure)
+    }
+
+    /// One that is bound to this address, at any port.
+    fn bound(home: &Arc<Home>, verbs: NonNull<ibv_context>, mut addr: SocketAddr) -> Result<Self, Errno> {
+        addr.set_port(0);
+        let mut raw = ptr::null_mut();
+        // SAFETY: the channel is open and `raw` is a place for the result; no context is given.
+        let returned =
+            unsafe { ffi::rdma_create_id(home.0.as_ptr(), &raw mut raw, ptr::null_mut(), rdma_port_space::RDMA_PS_IB) };
+        errno::of_rdma(returned)?;
+        let anchor = Anchor { raw: NonNull::new(raw).ok_or(Errno::EIO)?, _home: Arc::clone(home) };
+        let mut addr = CAddr::new(addr);
+        // SAFETY: the id is alive, its channel open, and the address is read during the call.
+        errno::of_rdma(unsafe { ffi::rdma_bind_addr(raw, addr.as_mut_ptr()) })?;
+        // SAFETY: the id is alive, and rdma_bind_addr has returned.
+        let bound_to = unsafe { (*raw).verbs };
+        if bound_to == verbs.as_ptr() { Ok(anchor) } else { Err(Errno::EADDRNOTAVAIL) }
+    }
+}
+
+impl Drop for Anchor {
+    fn drop(&mut self) {
+        // SAFETY: made by rdma_create_id and destroyed only here; its channel is open. It does not wait: no event of it was
+        // ever read. On failure (no known case) it is leaked, and the context stays open.
+        let _ = unsafe { ffi::rdma_destroy_id(self.raw.as_ptr()) };
+    }
+}
+
+/// The IP addresses that are GIDs of a port, as on RoCE. A link-local one cannot be bound to without its interface.
+fn gids(verbs: NonNull<ibv_context>, port: u8) -> impl Iterator<Item = SocketAddr> {
+    (0..GIDS_MAX).map_while(move |index| gid(verbs, port, index)).filter_map(|gid| {
+        let ip = IpAddr::from(gid).to_canonical();
+        let usable = match ip {
+            IpAddr::V4(v4) => !v4.is_unspecified(),
+            IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_unicast_link_local(),
+        };
+        usable.then_some(SocketAddr::new(ip, 0))
+    })
+}
+
+/// More than a port has in use.
+const GIDS_MAX: c_int = 128;
+
+/// One entry of a port's GID table (ibv_query_gid(3)); `None` beyond its end.
+fn gid(verbs: NonNull<ibv_context>, port: u8, index: c_int) -> Option<[u8; 16]> {
+    let mut gid = ibv_gid { raw: [0; 16] };
+    // SAFETY: the context is open, for an id has it, and the result has a place.
+    errno::of_ibv(unsafe { ffi::ibv_query_gid(verbs.as_ptr(), port, index, &raw mut gid) }).ok()?;
+    // SAFETY: both are 16 bytes, all of whose patterns are values of the array.
+    Some(unsafe { core::mem::transmute::<ibv_gid, [u8; 16]>(gid) })
+}
