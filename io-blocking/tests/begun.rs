@@ -50,7 +50,7 @@ impl Begun {
         it
     }
 
-    fn into_sync(&mut self) {
+    fn turns_sync(&mut self) {
         self.driver.drive().migrate(self.id, None, Time::NEVER).unwrap();
         assert!(self.driver.drive().core().is_sync(self.id));
     }
@@ -73,7 +73,7 @@ fn timed_out(result: Result<(), Error>) {
 fn a_resolve_is_awaited_and_its_event_is_there_to_be_taken() {
     let mut it = Begun::on(host().device(), PortSpace::Tcp);
     it.driver.drive().resolve_addr(it.id, None, server(), Time::NEVER).unwrap();
-    it.into_sync();
+    it.turns_sync();
     it.finishes(Verb::ResolveAddr).unwrap();
     assert_eq!(it.state(), State::AddrResolved);
     assert_eq!(it.driver.next_event(it.id).unwrap().cm(), Some(CmEvent::AddrResolved));
@@ -89,7 +89,7 @@ fn a_route_is_awaited() {
     it.driver.drive().resolve_addr(it.id, None, server(), Time::NEVER).unwrap();
     it.awaits(CmEvent::AddrResolved);
     it.driver.drive().resolve_route(it.id, Time::NEVER).unwrap();
-    it.into_sync();
+    it.turns_sync();
     it.finishes(Verb::ResolveRoute).unwrap();
     assert_eq!(it.state(), State::RouteResolved);
 }
@@ -100,7 +100,7 @@ fn it_ends_at_its_own_deadline_or_with_the_event_that_says_no() {
     let mut it = Begun::on(host.device(), PortSpace::Tcp);
     let deadline = it.driver.drive().within(A_WHILE);
     it.driver.drive().resolve_addr(it.id, None, NOBODY.parse().unwrap(), deadline).unwrap();
-    it.into_sync();
+    it.turns_sync();
     // The kernel's own answer comes first, as it was given less time.
     let result = it.finishes(Verb::ResolveAddr);
     assert!(
@@ -115,7 +115,7 @@ fn it_ends_at_its_own_deadline_or_with_the_event_that_says_no() {
     let deadline = it.driver.drive().within(A_WHILE);
     let param = ConnParam { qp_num: 501, ..ConnParam::default() };
     it.driver.drive().connect(it.id, param, &[], deadline).unwrap();
-    it.into_sync();
+    it.turns_sync();
     timed_out(it.finishes(Verb::Connect));
     assert_eq!(it.state(), State::Failed);
 }
@@ -127,7 +127,7 @@ fn a_connect_is_rejected() {
     let mut it = Begun::routed(host.device());
     let param = ConnParam { qp_num: 502, ..ConnParam::default() };
     it.driver.drive().connect(it.id, param, &[], Time::NEVER).unwrap();
-    it.into_sync();
+    it.turns_sync();
     listener.accept(SOON).unwrap().reject(b"no").unwrap();
     let result = it.finishes(Verb::Connect);
     assert!(matches!(&result, Err(Error::Ended { errno: Errno::ECONNREFUSED, .. })), "{result:?}");
@@ -150,12 +150,12 @@ fn an_accept_is_awaited_and_a_listen_has_ended_with_its_call() {
     it.driver.drive().attach_qp(child, |device, attaching| qp(device, attaching)).unwrap();
     let deadline = it.driver.drive().within(A_WHILE);
     it.driver.drive().accept(child, ConnParam::default(), &[], deadline).unwrap();
-    it.into_sync();
+    it.turns_sync();
     timed_out(it.finishes(Verb::Accept));
 
     // The requests of the listener are awaited as those of any in synchronous mode.
     it.id = listener;
-    it.into_sync();
+    it.turns_sync();
     it.finishes(Verb::Listen).unwrap();
     let deadline = it.driver.drive().within(A_WHILE);
     it.driver.drive().get_request(listener, deadline).unwrap();
@@ -180,7 +180,7 @@ fn a_disconnect_and_a_teardown_are_awaited() {
         } else {
             it.driver.drive().teardown(it.id, deadline).unwrap();
         }
-        it.into_sync();
+        it.turns_sync();
         timed_out(it.finishes(verb));
         assert_eq!(it.state(), after);
     }
@@ -197,7 +197,7 @@ fn what_is_not_under_way_any_more_or_not_in_synchronous_mode_is_refused() {
     };
     assert_eq!(why(result), Some(Why::NotSync));
     it.awaits(CmEvent::AddrResolved);
-    it.into_sync();
+    it.turns_sync();
     for verb in [Verb::ResolveAddr, Verb::Connect, Verb::Join, Verb::GetRequest] {
         let result = it.finishes(verb);
         assert!(matches!(result, Err(Error::NotSynchronous { .. })), "{verb}: {result:?}");
@@ -211,7 +211,7 @@ fn a_join_that_was_begun_before_is_refused_and_its_event_is_there_to_be_taken() 
     let mut it = Begun::on(host().device(), PortSpace::Udp);
     it.driver.drive().bind(it.id, "10.0.0.1:0".parse().unwrap()).unwrap();
     it.driver.drive().join(it.id, "239.1.1.1:0".parse().unwrap(), false, Time::NEVER).unwrap();
-    it.into_sync();
+    it.turns_sync();
     assert!(matches!(it.finishes(Verb::Join), Err(Error::NotSynchronous { during: "join_multicast" })));
     let joined = loop {
         match it.driver.next_event(it.id) {
