@@ -294,7 +294,11 @@ impl Maker {
         Some(match believed.stage {
             Stage::Idle | Stage::Bound if self.rng.random_ratio(1, 12) => {
                 let src = if self.rng.random_ratio(1, 3) { Some(self.place()) } else { None };
-                Action::ResolveAddr { id, src, dst: self.place() }
+                let dst = self.place();
+                let many = matches!(dst.0, Ip::Broadcast | Ip::Everybody | Ip::Group(_));
+                // Where the loopback address makes a difference.
+                let src = if many && self.rng.random_ratio(1, 3) { Some(Place(Ip::Loopback, 0)) } else { src };
+                Action::ResolveAddr { id, src, dst }
             }
             Stage::Idle | Stage::Bound => {
                 let dst = self.beliefs.side(side.other()).listening(believed.space)?;

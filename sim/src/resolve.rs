@@ -97,8 +97,10 @@ impl World {
         }
         let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)).max(LOCAL_WORK);
         if !self.is_routed(ip) {
-            // Where the interface is given everybody is taken for a neighbour (`ip_route_output_key`), who does not answer.
+            // Where the interface is given everybody is taken for a neighbour (`ip_route_output_key`), who does not answer; not
+            // with IPv6, which needs a route (`ip6_route_output_flags`).
             return match confined {
+                Some(_) if ip.is_ipv6() => Err(Errno::ENETUNREACH),
                 None => Err(Errno::ENETUNREACH),
                 Some(chosen) if chosen.arp => Ok((Err(TIMED_OUT), timeout)),
                 Some(_) => Ok((Err(NO_DEVICE), LOCAL_WORK)),
@@ -123,6 +125,9 @@ impl World {
             && chosen != way_out
             && !(chosen.rdma && local.is_some_and(|interface| interface.rdma))
         {
+            if ip.is_ipv6() {
+                return Err(Errno::ENETUNREACH);
+            }
             return Ok(if chosen.arp { (Err(TIMED_OUT), timeout) } else { (Err(NO_DEVICE), LOCAL_WORK) });
         }
         let known = local.is_some() || !way_out.arp || host.neighbours.contains(&ip);

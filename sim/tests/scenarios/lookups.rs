@@ -99,13 +99,21 @@ fn what_is_valid_on_one_link_only_has_to_name_it() {
 }
 
 #[test]
-fn a_mapped_address_is_no_ipv4_address() {
+fn there_is_no_way_to_a_mapped_address_whatever_an_id_is_bound_to() {
+    let (_fabric, mut side) = host_of_ipv6();
+    let on = side.channel();
+    for (src, dst) in [(None, "[::ffff:10.0.0.2]:7"), (Some("[fd99::1]:0"), "[::ffff:10.0.0.2]:7")] {
+        let id = side.id(on);
+        assert_eq!(side.resolve_addr(id, src, dst, 2000), Err(Errno::ENETUNREACH), "{src:?}");
+    }
+    let id = side.id(on);
+    assert_eq!(side.bind(id, "[::ffff:10.0.0.2]:7"), Err(Errno::EADDRNOTAVAIL));
+    // With IPv6 an interface alone is no way either.
     let mut lab = Lab::new();
     let (side, on) = (&mut lab.client, lab.cc);
     let id = side.id(on);
-    assert_eq!(side.resolve_addr(id, None, "[::ffff:10.0.0.2]:7", 2000), Err(Errno::ENETUNREACH));
-    let id = side.id(on);
-    assert_eq!(side.bind(id, "[::ffff:10.0.0.2]:7"), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(side.bind(id, "172.16.0.1:0"), Err(Errno::ENODEV));
+    assert_eq!(side.resolve_addr(id, None, "[fd99::1]:7", 2000), Err(Errno::ENETUNREACH));
 }
 
 /// A host with two addresses of each kind of IPv6, and a process there.
