@@ -54,6 +54,11 @@ pub(crate) struct Args {
     /// After how many connections the simulated server goes, if not after all of them.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
     pub(crate) serves: Option<u64>,
+    /// Meet the other side over TCP, at the same address and port, and keep in step with it as cmtime of rdma-core 52 to 58
+    /// does: one connection to warm up, then all of them with QPs, then all of them without, numbered from --base-qpn or
+    /// 1000 on. What came out of the last two rounds is reported. Only with --device verbs.
+    #[arg(long, conflicts_with_all = ["in_flight", "serves", "hosts"])]
+    pub(crate) oob: bool,
     /// Say what came out as JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -70,6 +75,7 @@ impl Args {
             patience: Duration::from_secs(self.patience),
             deadline: Duration::from_secs(self.deadline),
             base_qpn: self.base_qpn,
+            in_step: false,
         }
     }
 }
@@ -87,6 +93,8 @@ pub(crate) struct Plan {
     pub(crate) deadline: Duration,
     /// `None`: with QPs.
     pub(crate) base_qpn: Option<u32>,
+    /// Whether a side stops at each [`Point`](crate::side::Point) until the other is there.
+    pub(crate) in_step: bool,
 }
 
 /// Which side, and where the server is.

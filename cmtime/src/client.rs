@@ -12,6 +12,7 @@ use crate::args::Plan;
 use crate::carrier::{Carrier, now};
 use crate::equipment::Equipment;
 use crate::phase::Phase;
+use crate::side::Point;
 use crate::tally::Tally;
 use crate::why::why;
 
@@ -116,11 +117,34 @@ impl<W: Carrier> Client<W> {
             while let Some(place) = self.due.pop_front() {
                 self.step(drive, place);
             }
-            if self.waiting.is_empty() || self.waiting.len() as u64 != self.alive {
+            if !self.may_go_on() || self.reached().is_some() {
                 return;
             }
             self.due.extend(std::mem::take(&mut self.waiting));
         }
+    }
+
+    /// Whether all that are under way wait for the next phase.
+    fn may_go_on(&self) -> bool {
+        !self.waiting.is_empty() && self.waiting.len() as u64 == self.alive
+    }
+
+    /// The point at which all wait for the server. None after a failure: the server would wait for the connection that failed.
+    pub(crate) fn reached(&self) -> Option<Point> {
+        if !self.plan.in_step || !self.may_go_on() || self.tally.failures() > 0 {
+            return None;
+        }
+        match self.waiting.first().map(|&place| self.conns[place].phase) {
+            Some(Phase::Disconnect) => Some(Point::Connected),
+            Some(Phase::Destroy) => Some(Point::Disconnected),
+            _ => None,
+        }
+    }
+
+    /// The server has reached the point too.
+    pub(crate) fn go_on(&mut self, drive: &mut Drive<W>) {
+        self.due.extend(std::mem::take(&mut self.waiting));
+        self.work(drive);
     }
 
     /// Begins a connection's phase.

@@ -10,12 +10,13 @@ use crate::carrier::Carrier;
 const CAPS: Caps = Caps { max_send_wr: 1, max_recv_wr: 1 };
 /// QP numbers have 24 bits.
 const QPN_MASK: u32 = 0xff_ffff;
-/// Nothing is ever posted.
-const CQ_DEPTH: u32 = 1;
+/// A CQ must have room for what each QP of a side might post, though nothing ever is.
+const CQ_DEPTH_EACH: u32 = CAPS.max_send_wr + CAPS.max_recv_wr;
 
 /// What all connections of a side have in common.
 pub(crate) struct Equipment<D: DataPath> {
     retries: u8,
+    cq_depth: u32,
     /// The next QP number where there are no QPs.
     next_qpn: Option<u32>,
     common: Option<(D::Pd, D::Cq)>,
@@ -26,7 +27,8 @@ impl<D: DataPath> Equipment<D> {
     /// are on one host.
     pub(crate) fn new(plan: &Plan, above: u32) -> Self {
         let next_qpn = plan.base_qpn.map(|base| base.wrapping_add(above) & QPN_MASK);
-        Equipment { retries: plan.retries, next_qpn, common: None }
+        let cq_depth = u32::try_from(plan.connections).unwrap_or(u32::MAX).saturating_mul(CQ_DEPTH_EACH);
+        Equipment { retries: plan.retries, cq_depth, next_qpn, common: None }
     }
 
     /// Puts a QP on an id, if there are to be any.
@@ -45,7 +47,7 @@ impl<D: DataPath> Equipment<D> {
         let id = attaching.id();
         let (pd, cq) = match &mut self.common {
             Some(common) => common,
-            none => none.insert((device.alloc_pd(id)?, device.create_cq(id, CQ_DEPTH)?)),
+            none => none.insert((device.alloc_pd(id)?, device.create_cq(id, self.cq_depth)?)),
         };
         device.create_qp(attaching, pd, cq, cq, CAPS)
     }

@@ -2,8 +2,8 @@
 //! `cmtime --device verbs -b ADDRESS` for a server and `cmtime --device verbs -s ADDRESS -c 1000` for its client.
 //!
 //! Many connections go through their phases, and each phase is measured. Between the two sides there is nothing but the
-//! connections, so either can be that of cmtime as rdma-core had it before its version 50 (Debian 12 has 44). Newer
-//! ones first meet over TCP, which this one does not speak.
+//! connections, so either can be that of cmtime as rdma-core had it before its version 52 (Debian 12 has 44). With `--oob` either
+//! can be that of the versions 52 to 58 (Debian 13 has 56), whose sides keep in step over TCP.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -17,6 +17,8 @@ mod on_epoll;
 mod on_mio;
 mod on_sim;
 mod on_virtual;
+#[cfg(any(feature = "verbs", test))]
+mod oob;
 mod phase;
 mod report;
 mod server;
@@ -35,8 +37,10 @@ use cmid_datapath::DataPath;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{Args, DeviceName, DriverName, Plan, Role};
+#[cfg(feature = "verbs")]
+use crate::oob::Oob;
 use crate::report::{Report, is_virtual, print_served};
-use crate::side::{Alone, Outcome};
+use crate::side::{Alone, Outcome, Point};
 use crate::tally::Tally;
 
 fn main() -> Result<()> {
@@ -47,7 +51,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// One side on a driver. `ready` is called when a server listens, and a client has begun.
+/// One side on a driver; of `meet`, see there.
 fn run_on<D: DataPath>(
     driver: DriverName,
     device: D,
@@ -55,17 +59,18 @@ fn run_on<D: DataPath>(
     plan: Plan,
     bar: ProgressBar,
     alone: &Alone,
-    ready: impl FnOnce(),
+    meet: &mut dyn FnMut(Point) -> Result<()>,
 ) -> Result<Outcome> {
     match driver {
-        DriverName::Mio => on_mio::run(device, role, plan, bar, alone, ready),
-        DriverName::Epoll => on_epoll::run(device, role, plan, bar, alone, ready),
+        DriverName::Mio => on_mio::run(device, role, plan, bar, alone, meet),
+        DriverName::Epoll => on_epoll::run(device, role, plan, bar, alone, meet),
         DriverName::Virtual => bail!("virtual time is the simulator's only"),
     }
 }
 
 /// Both sides, since no other process is on a simulated fabric.
 fn on_the_simulator(args: &Args) -> Result<()> {
+    ensure!(!args.oob, "--oob is for --device verbs: on the simulator both sides are here");
     let (plan, bar, begin) = (args.plan(), bar(args), Instant::now());
     let serves = args.serves.unwrap_or(args.connections);
     let (clients, server) = match args.driver {
@@ -79,7 +84,7 @@ fn on_the_simulator(args: &Args) -> Result<()> {
             tally.add(client)?;
         }
     }
-    let result = conclude(args, &tally, begin.elapsed());
+    let result = conclude(args, args.connections, &tally, begin.elapsed(), true);
     if let (Outcome::Server(served), false) = (&server, args.json) {
         say!("the server:");
         print_served(served);
@@ -87,12 +92,14 @@ fn on_the_simulator(args: &Args) -> Result<()> {
     result
 }
 
-/// A client's end: anything but all connections finished is a failure.
-fn conclude(args: &Args, tally: &Tally, wall: Duration) -> Result<()> {
-    Report::new(args, tally, wall).print(args.json, is_virtual(args.driver))?;
+/// A client's end: anything but all connections finished is a failure. What came out is printed if `told`, and after a failure.
+fn conclude(args: &Args, connections: u64, tally: &Tally, wall: Duration, told: bool) -> Result<()> {
+    if told || tally.finished() != connections {
+        Report::new(args, connections, tally, wall).print(args.json, is_virtual(args.driver))?;
+    }
     let counted = tally.finished() + tally.failures() + tally.unfinished + tally.never_begun;
-    ensure!(counted == args.connections, "{counted} connections were counted, not {}", args.connections);
-    ensure!(tally.finished() == args.connections, "not all connections have finished");
+    ensure!(counted == connections, "{counted} connections were counted, not {connections}");
+    ensure!(tally.finished() == connections, "not all connections have finished");
     Ok(())
 }
 
@@ -105,23 +112,47 @@ fn bar(args: &Args) -> ProgressBar {
 
 #[cfg(feature = "verbs")]
 fn on_verbs(args: &Args) -> Result<()> {
-    use anyhow::Context as _;
     use std::net::{IpAddr, Ipv4Addr};
 
-    let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let role = match args.server {
         Some(server) => Role::Client((server, args.port).into()),
         None => Role::Server((args.bind.unwrap_or(any), args.port).into()),
     };
+    if !args.oob {
+        return one_round(args, role, args.plan(), true, &mut |_| Ok(()));
+    }
+    let mut oob = Oob::new(role, args.plan().deadline)?;
+    for (number, plan) in oob::rounds(args.plan()).into_iter().enumerate() {
+        let warms_up = number == 0;
+        if let Role::Client(_) = role {
+            oob.sync(Point::Ready)?;
+        }
+        one_round(args, role, plan, !warms_up, &mut |point| match (role, point) {
+            // It has been there since before its first phase, whose time is measured.
+            (Role::Client(_), Point::Ready) => Ok(()),
+            _ => oob.sync(point),
+        })?;
+    }
+    Ok(())
+}
+
+/// The connections of a plan on a device of their own; what came out is printed if `told`.
+#[cfg(feature = "verbs")]
+fn one_round(args: &Args, role: Role, plan: Plan, told: bool, meet: &mut dyn FnMut(Point) -> Result<()>) -> Result<()> {
+    use anyhow::Context as _;
+
+    let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
     let (bar, begin) = (if args.server.is_some() { bar(args) } else { ProgressBar::hidden() }, Instant::now());
-    let outcome = run_on(args.driver, device, role, args.plan(), bar.clone(), &Alone::default(), || {})?;
+    let outcome = run_on(args.driver, device, role, plan, bar.clone(), &Alone::default(), meet)?;
     bar.finish_and_clear();
     match outcome {
-        Outcome::Client(tally) => conclude(args, &tally, begin.elapsed()),
+        Outcome::Client(tally) => conclude(args, plan.connections, &tally, begin.elapsed(), told),
         Outcome::Server(served) => {
-            print_served(&served);
-            ensure!(served.ended == args.connections, "{} of {} connections", served.ended, args.connections);
+            if told {
+                print_served(&served);
+            }
+            ensure!(served.ended == plan.connections, "{} of {} connections", served.ended, plan.connections);
             Ok(())
         }
     }

@@ -8,16 +8,17 @@ use indicatif::ProgressBar;
 use mio::{Events, Poll};
 
 use crate::args::{Plan, Role};
-use crate::side::{Alone, Deadline, Outcome, SLICE, Side};
+use crate::side::{Alone, Deadline, Outcome, Point, SLICE, Side};
 
-/// `ready` is called when a server listens, and a client has begun.
+/// `meet` is called with [`Point::Ready`] when a server listens, and a client has begun; then at each further point, if the plan
+/// is to keep in step with the other side. Its failure ends the side.
 pub(crate) fn run<D: DataPath>(
     device: D,
     role: Role,
     plan: Plan,
     bar: ProgressBar,
     alone: &Alone,
-    ready: impl FnOnce(),
+    meet: &mut dyn FnMut(Point) -> Result<()>,
 ) -> Result<Outcome> {
     let deadline = Deadline::of(&plan);
     let mut poll = Poll::new()?;
@@ -25,7 +26,7 @@ pub(crate) fn run<D: DataPath>(
     // A channel for the connections, and the listener's own.
     let mut driver = Mio::new(device, poll.registry(), Config { limits: Limits::default(), tokens: 0..4 })?;
     let mut side = Side::begin(driver.drive(), role, plan, bar)?;
-    ready();
+    meet(Point::Ready)?;
     while !side.is_over() && !deadline.is_past() {
         let alone = alone.is_told();
         match poll.poll(&mut events, driver.timeout(Some(SLICE))) {
@@ -39,6 +40,7 @@ pub(crate) fn run<D: DataPath>(
         if !side.advance(driver.drive()) && alone {
             break;
         }
+        side.keep_in_step(driver.drive(), meet)?;
     }
     Ok(side.conclude(driver.drive()))
 }

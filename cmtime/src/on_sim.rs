@@ -35,16 +35,17 @@ pub(crate) fn run(
     let alone = Arc::new(Alone::default());
     let servers = Arc::clone(&alone);
     let server = thread::Builder::new().name("server".into()).spawn(move || {
-        let ready = move || {
+        let meet = &mut |_| {
             // The client waits for it.
             let _ = listens.send(());
+            Ok(())
         };
-        run_on(driver, server_device, Role::Server(address), server_plan, ProgressBar::hidden(), &servers, ready)
+        run_on(driver, server_device, Role::Server(address), server_plan, ProgressBar::hidden(), &servers, meet)
     })?;
     // If it does not listen it says why.
     let client = listening.recv().map(|()| {
         let role = Role::Client(address);
-        run_on(driver, client_device, role, plan, bar.clone(), &Alone::default(), || {}).context("client")
+        run_on(driver, client_device, role, plan, bar.clone(), &Alone::default(), &mut |_| Ok(())).context("client")
     });
     // Whatever it has come to: the server need not wait for more.
     alone.tell();

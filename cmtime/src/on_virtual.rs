@@ -182,7 +182,17 @@ mod tests {
 
     fn plan(connections: u64, in_flight: Option<u64>) -> Plan {
         let [timeout, patience, deadline] = [Duration::from_secs(1); 3];
-        Plan { connections, in_flight, bind: None, retries: 0, timeout, patience, deadline, base_qpn: None }
+        Plan {
+            connections,
+            in_flight,
+            bind: None,
+            retries: 0,
+            timeout,
+            patience,
+            deadline,
+            base_qpn: None,
+            in_step: false,
+        }
     }
 
     fn spread(connections: u64, in_flight: Option<u64>, hosts: Option<u64>) -> Vec<(u64, Option<u64>)> {

@@ -61,12 +61,12 @@ impl Line {
 }
 
 impl Report {
-    pub(crate) fn new(args: &Args, tally: &Tally, wall: Duration) -> Self {
+    pub(crate) fn new(args: &Args, connections: u64, tally: &Tally, wall: Duration) -> Self {
         let phases = Phase::ALL.iter().map(|&phase| (phase.name(), tally.of(phase)));
         let all = phases.chain([("until connected", &tally.connected), ("whole life", &tally.whole)]);
         Report {
             driver: args.driver.name(),
-            connections: args.connections,
+            connections,
             in_flight: args.in_flight,
             finished: tally.finished(),
             failed: tally.failed.clone(),

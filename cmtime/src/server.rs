@@ -10,6 +10,7 @@ use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, PortSpac
 use crate::args::Plan;
 use crate::carrier::{Carrier, now};
 use crate::equipment::Equipment;
+use crate::side::Point;
 use crate::why::why;
 
 /// Its QP numbers, where there are no QPs, are that much higher than the client's.
@@ -42,6 +43,10 @@ pub(crate) struct Server<W: Carrier> {
     listener: IdKey,
     equipment: Equipment<W::Path>,
     children: HashMap<IdKey, Option<<W::Path as DataPath>::Qp>>,
+    /// How many connections have stood.
+    established: u64,
+    /// The next point at which the client is waited for.
+    next: Option<Point>,
     served: Served,
 }
 
@@ -53,11 +58,33 @@ impl<W: Carrier> Server<W> {
         // As many unread requests as the system allows.
         drive.listen(listener, 0)?;
         let (equipment, children) = (Equipment::new(&plan, ABOVE), HashMap::new());
-        Ok(Server { plan, channel, listener, equipment, children, served: Served::default() })
+        let next = plan.in_step.then_some(Point::Connected);
+        Ok(Server { plan, channel, listener, equipment, children, established: 0, next, served: Served::default() })
     }
 
+    /// A failure leaves no point to reach: the client that fails does not come there either.
     pub(crate) fn is_over(&self) -> bool {
-        self.served.lost.is_some() || self.served.over() >= self.plan.connections
+        let served_all = self.served.over() >= self.plan.connections;
+        self.served.lost.is_some() || served_all && (self.next.is_none() || !self.served.failed.is_empty())
+    }
+
+    /// The point at which all connections are, and the client is waited for.
+    pub(crate) fn reached(&self) -> Option<Point> {
+        let there = match self.next? {
+            Point::Ready => 0,
+            Point::Connected => self.established,
+            Point::Disconnected => self.served.ended,
+        };
+        self.next.filter(|_| there >= self.plan.connections)
+    }
+
+    /// The client has reached the point too.
+    pub(crate) fn go_on(&mut self) {
+        self.next = match self.next {
+            Some(Point::Ready) => Some(Point::Connected),
+            Some(Point::Connected) => Some(Point::Disconnected),
+            Some(Point::Disconnected) | None => None,
+        };
     }
 
     /// Stops listening, and tells what came of it.
@@ -89,7 +116,11 @@ impl<W: Carrier> Server<W> {
                 self.children.insert(id, None);
                 self.accept(drive, id).map_err(|error| why(&error))
             }
-            Some(CmEvent::Established | CmEvent::AddrChange | CmEvent::TimewaitExit) => Ok(()),
+            Some(CmEvent::Established) => {
+                self.established += 1;
+                Ok(())
+            }
+            Some(CmEvent::AddrChange | CmEvent::TimewaitExit) => Ok(()),
             Some(CmEvent::Disconnected) => {
                 self.end(drive, id).map_err(|error| why(&error))?;
                 self.served.ended += 1;

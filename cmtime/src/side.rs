@@ -16,6 +16,17 @@ use crate::tally::Tally;
 /// How long a driver sleeps before it looks at the deadline, and whether its side is alone.
 pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
+/// A state that both sides must reach before either goes on, if the plan is to keep in step. The number is that of cmtime's step (`enum step` in rdma-core's cmtime.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// The server listens; the client is about to begin.
+    Ready = 0,
+    /// All connections of the round are established.
+    Connected = 12,
+    /// All connections of the round are disconnected.
+    Disconnected = 14,
+}
+
 pub(crate) enum Side<W: Carrier> {
     Client(Box<Client<W>>),
     Server(Box<Server<W>>),
@@ -49,6 +60,25 @@ impl<W: Carrier> Side<W> {
             Side::Client(client) => client.advance(drive),
             Side::Server(server) => server.advance(drive),
         }
+    }
+
+    /// Meets the other side at the point where this one waits for it, if it does, and goes on.
+    pub(crate) fn keep_in_step(
+        &mut self,
+        drive: &mut Drive<W>,
+        meet: &mut dyn FnMut(Point) -> Result<()>,
+    ) -> Result<()> {
+        let reached = match self {
+            Side::Client(client) => client.reached(),
+            Side::Server(server) => server.reached(),
+        };
+        let Some(point) = reached else { return Ok(()) };
+        meet(point)?;
+        match self {
+            Side::Client(client) => client.go_on(drive),
+            Side::Server(server) => server.go_on(),
+        }
+        Ok(())
     }
 
     pub(crate) fn conclude(self, drive: &mut Drive<W>) -> Outcome {

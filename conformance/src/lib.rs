@@ -194,6 +194,14 @@ pub trait Lab: Sync {
     /// Bytes of heap in use, to find leaks; 0 if they cannot be counted.
     fn heap(&self) -> u64;
 
+    /// What devices have noticed that no program can do.
+    ///
+    /// # Errors
+    /// They have noticed something.
+    fn sound(&self) -> Check {
+        Ok(())
+    }
+
     /// Whether [`disturb`](Lab::disturb) can do this. Scenarios that need what a lab cannot do are not run on it.
     fn can(&self, what: Disturbance) -> bool {
         let _ = what;

@@ -218,7 +218,8 @@ pub const ROWS: &[Row] = &[
     row(112, "kernel check 5: an unknown handle ENOENT, one in use EBUSY")
         .but("not applicable to a driver: an MR is known while it is there, and one thread has it"),
     row(113, "kernel check 6: device memory").but("not applicable: as row 90"),
-    row(114, "kernel check 7: rights as for ibv_reg_mr"),
+    row(114, "kernel check 7: rights as for ibv_reg_mr")
+        .but("before Linux 6.12.113 without another PD: rxe changed the PD although it refused the rights"),
     row(115, "kernel check 8: the same PD is no change; an unknown one ENOENT").but("an unknown PD cannot be named"),
     row(116, "kernel check 9: the driver's errno"),
     row(117, "after the driver: use counts move from the old PD to the new one"),

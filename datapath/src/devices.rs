@@ -1,9 +1,9 @@
 //! The traits, once for each device. Methods are called by path, which names the device's own and not the trait's.
 
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::BorrowedFd;
 
-use cmid_proto::memory::{self, Access, Change, Policy, Way};
+use cmid_proto::memory::{self, Access, Change, Flag, Policy, Way};
 use cmid_proto::{AhAttr, Attaching, Errno, IdKey};
 
 use crate::{Caps, Completion, Cq, DataPath, GRH_LEN, Mr, Pd, Qp, Remote, To, WcStatus};
@@ -87,6 +87,21 @@ macro_rules! data_path {
             }
             fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno> {
                 $krate::Mr::write(self, offset, from)
+            }
+            fn load_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno> {
+                $krate::Mr::load_acquire(self, offset)
+            }
+            fn store_release<F: Flag>(&mut self, offset: usize, number: F) -> Result<(), Errno> {
+                $krate::Mr::store_release(self, offset, number)
+            }
+            fn slice(&mut self) -> Result<impl Deref<Target = [u8]>, Errno> {
+                $krate::Mr::slice(self)
+            }
+            fn slice_mut(&mut self) -> Result<impl DerefMut<Target = [u8]>, Errno> {
+                $krate::Mr::slice_mut(self)
+            }
+            fn word(&self, offset: usize) -> Option<u64> {
+                $krate::Mr::view(self).word(offset)
             }
             fn reregister(&mut self, change: Change<Self::Pd, Vec<u8>>, policy: Policy) -> Result<Way, memory::Error> {
                 let change = Change { buffer: change.buffer.map(Into::into), pd: change.pd, access: change.access };

@@ -24,6 +24,6 @@ mod traced;
 mod traits;
 mod values;
 
-pub use cmid_proto::memory::Access;
+pub use cmid_proto::memory::{Access, Flag};
 pub use traits::{Completion, Cq, DataPath, Mr, Pd, Qp};
 pub use values::{Caps, GRH_LEN, RECV, Remote, To, WcStatus};

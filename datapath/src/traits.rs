@@ -2,10 +2,10 @@
 //! are the devices' too.
 
 use std::fmt::Debug;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::os::fd::BorrowedFd;
 
-use cmid_proto::memory::{self, Access, Change, Policy, Way};
+use cmid_proto::memory::{self, Access, Change, Flag, Policy, Way};
 use cmid_proto::{AhAttr, Attaching, Errno, IdKey, Pollable};
 
 use crate::{Caps, Remote, To, WcStatus};
@@ -114,6 +114,33 @@ pub trait Mr {
     /// # Errors
     /// `EINVAL` if they are not all inside.
     fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno>;
+
+    /// Loads a number that a peer writes, as an atomic.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is not all inside, or not aligned.
+    fn load_acquire<F: Flag>(&self, offset: usize) -> Result<F, Errno>;
+
+    /// Stores a number that a peer reads, as an atomic.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is not all inside, or not aligned.
+    fn store_release<F: Flag>(&mut self, offset: usize, number: F) -> Result<(), Errno>;
+
+    /// The memory, to be read, while nothing but this program can write to it.
+    ///
+    /// # Errors
+    /// `EBUSY` while work in flight names it, `EACCES` if peers may write to it, `EINVAL` if it is unusable.
+    fn slice(&mut self) -> Result<impl Deref<Target = [u8]>, Errno>;
+
+    /// The memory, to be written to, while nothing else can write to it.
+    ///
+    /// # Errors
+    /// As [`Mr::slice`].
+    fn slice_mut(&mut self) -> Result<impl DerefMut<Target = [u8]>, Errno>;
+
+    /// Eight bytes, by one atomic load; `None` if they are not all inside, or not aligned.
+    fn word(&self, offset: usize) -> Option<u64>;
 
     /// Re-registers it. Unlike the devices' method it drops the buffer that the device does not refer to afterwards.
     ///

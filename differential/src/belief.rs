@@ -81,8 +81,9 @@ impl Side {
     /// Where somebody listens.
     pub(crate) fn listening(&self, space: Space) -> Option<Place> {
         let mut listeners = self.ids.values().filter(|id| id.stage == Stage::Listening && id.space == space);
-        let Place(_, port) = listeners.next_back()?.at?;
-        Some(Place(Ip::OfB, port))
+        let Place(ip, port) = listeners.next_back()?.at?;
+        let own = if ip.is_ipv6() { Ip::OfB6 } else { Ip::OfB };
+        Some(Place(if ip == Ip::Link6 { ip } else { own }, port))
     }
 }
 

@@ -83,8 +83,21 @@ pub struct Outcome {
 ///
 /// # Errors
 /// The reality's own.
+pub fn run(plan: &Plan, reality: &mut impl Reality, say: impl FnMut(&str)) -> anyhow::Result<Outcome> {
+    run_made(plan, |seed| Ok(generate::program(seed)), reality, say)
+}
+
+/// Runs the plan with programs that `made` returns for its seeds, in order.
+///
+/// # Errors
+/// The reality's own, and those of `made`.
 #[allow(clippy::disallowed_methods, reason = "a limit of real time")]
-pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -> anyhow::Result<Outcome> {
+pub fn run_made(
+    plan: &Plan,
+    mut made: impl FnMut(u64) -> anyhow::Result<Program>,
+    reality: &mut impl Reality,
+    mut say: impl FnMut(&str),
+) -> anyhow::Result<Outcome> {
     let began = Instant::now();
     let mut outcome = Outcome::default();
     let mut next = plan.seeds.start;
@@ -104,9 +117,9 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, mut say: impl FnMut(&str)) -
             again.drain(..most.min(again.len())).collect()
         } else {
             let end = plan.seeds.end.min(next.saturating_add(size as u64));
-            let new: Vec<_> = (next..end).map(|seed| (generate::program(seed), 0)).collect();
+            let new: anyhow::Result<Vec<_>> = (next..end).map(|seed| Ok((made(seed)?, 0))).collect();
             next = end;
-            new
+            new?
         };
         if batch.is_empty() {
             break;

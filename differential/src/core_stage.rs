@@ -10,7 +10,7 @@ use cmid_proto::{
 
 use crate::program::{Action, CHILDREN, ChannelNo, Ip, Numbers, Place, Slot};
 use crate::spy::Spy;
-use crate::stage::{Path, Stage, Told, data, name, param};
+use crate::stage::{HUGE, Path, Stage, Told, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents, result_of};
 
 /// More turns than a core can have use for.
@@ -117,8 +117,10 @@ impl<D: DataPath> CoreStage<D> {
             }
             Action::ResolveRoute { id } => ("resolve_route", drive.resolve_route(key(id)?, deadline)),
             Action::Listen { id, backlog } => ("listen", drive.listen(key(id)?, backlog)),
-            Action::AttachQp { id } => {
-                let attached = drive.attach_qp(key(id)?, |spy, attaching| Path::attach(&mut spy.device, attaching));
+            Action::AttachQp { id } | Action::AttachHugeQp { id } => {
+                let most = if matches!(action, Action::AttachHugeQp { .. }) { HUGE } else { 1 };
+                let attached =
+                    drive.attach_qp(key(id)?, |spy, attaching| Path::attach(&mut spy.device, attaching, most));
                 ("create_qp", attached.map(|path| drop(self.paths.insert(id, path))))
             }
             Action::DetachQp { id } => {
@@ -145,7 +147,7 @@ impl<D: DataPath> CoreStage<D> {
             Action::Notify { id } => ("notify", drive.notify_established(key(id)?)),
             Action::GetRequest { id } => ("get_request", drive.get_request(key(id)?, deadline)),
             Action::Join { id, group, send_only } => {
-                let addr = place(Place(Ip::Group(group), 0));
+                let addr = place(Place(Ip::group(group), 0));
                 let joined = drive.join(key(id)?, addr, send_only, deadline);
                 ("join_multicast", joined.map(|key| _ = self.groups.insert((id, group), key)))
             }

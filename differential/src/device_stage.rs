@@ -6,7 +6,7 @@ use cmid_datapath::DataPath;
 use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
 
 use crate::program::{Action, CHILDREN, ChannelNo, Ip, Numbers, Place, Slot};
-use crate::stage::{Path, Stage, Told, data, name, param};
+use crate::stage::{HUGE, Path, Stage, Told, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents_of, is_readable, readable, result_of, value_of};
 
 /// Longer than any program: what is not found at once is not found.
@@ -69,7 +69,7 @@ impl<D: DataPath> DeviceStage<D> {
     fn act(&mut self, at: usize, action: &Action) -> Result<(), Errno> {
         let numbers = self.numbers;
         let place = |place: Place| place.resolve(numbers);
-        let group = |number| place(Place(Ip::Group(number), 0));
+        let group = |number| place(Place(Ip::group(number), 0));
         let mut private = Vec::new();
         let call = match *action {
             Action::OpenChannel { channel, explicit_acks: _ } => {
@@ -111,8 +111,9 @@ impl<D: DataPath> DeviceStage<D> {
                 }
                 return Ok(());
             }
-            Action::AttachQp { id } => {
-                let result = Path::attach(&mut self.device, Attaching::bare(id_key(id)?));
+            Action::AttachQp { id } | Action::AttachHugeQp { id } => {
+                let most = if matches!(action, Action::AttachHugeQp { .. }) { HUGE } else { 1 };
+                let result = Path::attach(&mut self.device, Attaching::bare(id_key(id)?), most);
                 let result = result.map(|path| drop(self.paths.insert(id, path)));
                 self.note_call(at, "create_qp", format!("{action:?}"), &result);
                 return Ok(());

@@ -19,7 +19,7 @@ use crate::simulated::{schedules, simulate};
 const RACES_MAX: usize = 2;
 
 /// Numbers for runs that are compared with nothing.
-pub const NUMBERS: Numbers = Numbers { port: 20_000, qp_num: 0x40_0000 };
+pub const NUMBERS: Numbers = Numbers { port: 20_000, qp_num: 0x40_0000, link: 2 };
 
 /// The program of a seed.
 #[must_use]
@@ -108,7 +108,13 @@ impl Maker {
             self.create(SideName::B, space);
             if self.rng.random_ratio(9, 10) {
                 let id = self.beliefs.side(SideName::B).last_made();
-                let ip = if self.rng.random_ratio(1, 5) { Ip::Any } else { Ip::OfB };
+                let ip = match self.rng.random_range(0..40) {
+                    0..7 => Ip::Any,
+                    7..10 => Ip::OfB6,
+                    10 => Ip::Any6,
+                    11 => Ip::Link6,
+                    _ => Ip::OfB,
+                };
                 let port = self.rng.random_range(1..=3);
                 self.put(SideName::B, Action::Bind { id, at: Place(ip, port) });
                 self.listen(SideName::B, id);
@@ -160,7 +166,11 @@ impl Maker {
             }
             80..82 => {
                 let side = self.side();
-                let space = if self.rng.random_ratio(1, 4) { Space::Udp } else { Space::Tcp };
+                let space = match self.rng.random_range(0..12) {
+                    0..3 => Space::Udp,
+                    3 => Space::Ipoib,
+                    _ => Space::Tcp,
+                };
                 self.create(side, space);
             }
             82..90 => self.migrate(),
@@ -207,14 +217,27 @@ impl Maker {
 
     fn place(&mut self) -> Place {
         let port = self.rng.random_range(0..=4);
-        let ip = match self.rng.random_range(0..20) {
-            0..8 => Ip::OfB,
-            8..14 => Ip::OfA,
-            14..16 => Ip::Any,
-            16 => Ip::Loopback,
-            17 => Ip::NoRdma,
-            18 => Ip::NoRoute,
-            _ => Ip::Group(1),
+        let ip = match self.rng.random_range(0..80) {
+            0..24 => Ip::OfB,
+            24..42 => Ip::OfA,
+            42..48 => Ip::Any,
+            48..52 => Ip::Loopback,
+            52..55 => Ip::NoRdma,
+            55..58 => Ip::NoRoute,
+            58..60 => Ip::Group(1),
+            60..62 => Ip::Broadcast,
+            62 => Ip::Everybody,
+            63..65 => Ip::Silent,
+            65..67 => Ip::OfA6,
+            67..69 => Ip::OfB6,
+            69 => Ip::Any6,
+            70 => Ip::Loopback6,
+            71..73 => Ip::Mapped,
+            73..75 => Ip::Link6,
+            75 => Ip::NoLink6,
+            76 => Ip::NoRoute6,
+            77..79 => Ip::Group6(4),
+            _ => Ip::LinkGroup6(5),
         };
         Place(ip, port)
     }
@@ -270,20 +293,28 @@ impl Maker {
         let joined = (0..8).find(|&group| believed.joined[usize::from(group)]);
         Some(match believed.stage {
             Stage::Idle | Stage::Bound if self.rng.random_ratio(1, 12) => {
-                Action::ResolveAddr { id, src: None, dst: self.place() }
+                let src = if self.rng.random_ratio(1, 3) { Some(self.place()) } else { None };
+                Action::ResolveAddr { id, src, dst: self.place() }
             }
             Stage::Idle | Stage::Bound => {
                 let dst = self.beliefs.side(side.other()).listening(believed.space)?;
-                let src = if self.rng.random_ratio(1, 6) { Some(Place(Ip::OfA, 0)) } else { None };
+                let near = if dst.0.is_ipv6() { Ip::OfA6 } else { Ip::OfA };
+                let src = if self.rng.random_ratio(1, 6) { Some(Place(near, 0)) } else { None };
                 Action::ResolveAddr { id, src, dst }
             }
             Stage::Resolved if joined.is_some() && self.rng.random_ratio(1, 3) => Action::Leave { id, group: joined? },
             Stage::Resolved if udp && self.rng.random_ratio(1, 4) => {
                 let action =
-                    Action::Join { id, group: self.rng.random_range(1..4), send_only: self.rng.random_ratio(1, 3) };
+                    Action::Join { id, group: self.rng.random_range(1..6), send_only: self.rng.random_ratio(1, 3) };
                 return self.may(side, id, action).then_some(action);
             }
+            Stage::Resolved | Stage::Routed | Stage::Requested if wants_qp && self.rng.random_ratio(1, 6) => {
+                Action::AttachHugeQp { id }
+            }
             Stage::Resolved | Stage::Routed | Stage::Requested if wants_qp => Action::AttachQp { id },
+            Stage::Resolved | Stage::Routed | Stage::Requested if self.rng.random_ratio(1, 40) => {
+                Action::SetEce { id, options: 7 }
+            }
             Stage::Resolved => Action::ResolveRoute { id },
             Stage::Routed => Action::Connect { id, offer: self.offer(if udp { 180 } else { 56 }) },
             Stage::Requested if self.rng.random_ratio(1, 7) => {
@@ -320,7 +351,7 @@ impl Maker {
             17..19 => Action::Establish { id },
             19..23 => Action::Disconnect { id },
             23..25 => Action::Notify { id },
-            25..27 => Action::Join { id, group: self.rng.random_range(1..4), send_only: false },
+            25..27 => Action::Join { id, group: self.rng.random_range(1..6), send_only: false },
             27..29 => Action::Leave { id, group: self.rng.random_range(1..4) },
             29..33 => Action::SetOption { id, option: self.option() },
             33 => Action::SetEce { id, options: 7 },
@@ -346,6 +377,11 @@ impl Maker {
             Action::Join { group, .. } => !believed.joined[usize::from(group)],
             // It would follow a null pointer.
             Action::DetachQp { .. } => believed.has_qp,
+            // An id with a route is in a tree by its interface, which the call changes before it refuses (`cma_bind_addr`): the
+            // kernel's list is broken when the id goes.
+            Action::ResolveAddr { dst, .. } if dst.0.is_of_link() => {
+                matches!(believed.stage, Stage::Idle | Stage::Bound)
+            }
             _ => true,
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Many run at once, one group of steps each, in turn; after each turn a lookup of nobody's port goes through the kernel. It
 //! takes the same queues as everything before it: addresses, routes, the connection manager's messages and their
-//! answers. When it is over, so is all that the steps have set going.
+//! answers. When it is over, so is all that the steps have set going. A program that lets time pass, or is over, waits for
+//! no other.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread::sleep;
@@ -15,7 +16,7 @@ use cmid_verbs::Verbs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::judge::{Reality, Run};
-use crate::program::{Action, Numbers, PORTS, Program, QP_NUMS, Step};
+use crate::program::{Action, LINK_LOCAL, Numbers, PORTS, Program, QP_NUMS, Step};
 use crate::simulated::pause;
 use crate::stage::{EPILOGUE, Stages};
 
@@ -35,6 +36,7 @@ pub struct Kernel {
     probe: Probe,
     port: u16,
     qp_num: u32,
+    link: u32,
 }
 
 impl Kernel {
@@ -44,11 +46,11 @@ impl Kernel {
     /// If there is no RDMA device.
     pub fn open(flavour: Flavour) -> anyhow::Result<Self> {
         let device = Verbs::open().map_err(|errno| anyhow::anyhow!("{errno}")).context("an RDMA device")?;
-        Ok(Kernel { flavour, probe: Probe::new(device)?, port: FIRST_PORT, qp_num: FIRST_QP_NUM })
+        Ok(Kernel { flavour, probe: Probe::new(device)?, port: FIRST_PORT, qp_num: FIRST_QP_NUM, link: link()? })
     }
 
     fn numbers(&mut self) -> Numbers {
-        let numbers = Numbers { port: self.port, qp_num: self.qp_num };
+        let numbers = Numbers { port: self.port, qp_num: self.qp_num, link: self.link };
         self.port = if self.port + 2 * PORTS > END_PORT { FIRST_PORT } else { self.port + PORTS };
         self.qp_num = if self.qp_num + 2 * QP_NUMS > END_QP_NUM { FIRST_QP_NUM } else { self.qp_num + QP_NUMS };
         numbers
@@ -57,29 +59,19 @@ impl Kernel {
 
 impl Reality for Kernel {
     fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
+        let pause = pause(self.flavour);
         let mut all: Vec<Playing<'_>> = Vec::new();
         for program in programs {
             let numbers = self.numbers();
             all.push(Playing::new(program, numbers, self.probe.device.sibling(), self.probe.device.sibling()));
         }
-        loop {
+        while all.iter().any(Playing::is_on) {
             let mut played = false;
             for one in &mut all {
-                played |= one.play_group();
+                played |= one.play(pause);
             }
-            if played {
-                self.probe.settle()?;
-            } else if all.iter().any(Playing::is_waiting) {
-                sleep(pause(self.flavour));
-                self.probe.settle()?;
-                all.iter_mut().for_each(Playing::go_on);
-            } else {
-                break;
-            }
-        }
-        for part in 0..EPILOGUE {
-            for one in &mut all {
-                one.stages.epilogue(one.at, part);
+            if !played {
+                sleep(all.iter().filter_map(Playing::sleeps_for).min().unwrap_or_default());
             }
             self.probe.settle()?;
         }
@@ -91,20 +83,54 @@ impl Reality for Kernel {
     }
 }
 
+/// The index of the interface with [`LINK_LOCAL`], as soon as the kernel has found that nobody else has that address.
+fn link() -> anyhow::Result<u32> {
+    let address: String = LINK_LOCAL.octets().iter().map(|byte| format!("{byte:02x}")).collect();
+    for _ in 0..100 {
+        // Address, index, length of the prefix, scope, flags, name; all but the name in hexadecimal (proc(5)).
+        let all = std::fs::read_to_string("/proc/net/if_inet6").context("/proc/net/if_inet6")?;
+        let line = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|line| line[0] == address);
+        let line = line.with_context(|| format!("no interface has {LINK_LOCAL}"))?;
+        if let [_, index, _, _, flags, ..] = line[..]
+            && u32::from_str_radix(flags, 16)? & TENTATIVE == 0
+        {
+            return Ok(u32::from_str_radix(index, 16)?);
+        }
+        sleep(Duration::from_millis(100));
+    }
+    anyhow::bail!("{LINK_LOCAL} stays tentative")
+}
+
+/// `IFA_F_TENTATIVE`
+const TENTATIVE: u32 = 0x40;
+
+/// What a program does next.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// Its next group of steps.
+    Group,
+    /// Nothing until then.
+    Wait(Instant),
+    /// That part of the end, of [`EPILOGUE`].
+    Epilogue(usize),
+    Nothing,
+}
+
 /// A program that is being run.
 struct Playing<'a> {
     groups: std::vec::IntoIter<&'a [Step]>,
     stages: Stages,
     numbers: Numbers,
     at: usize,
-    waiting: bool,
+    next: Next,
     began: Instant,
     phase_began: Instant,
     phases: Vec<Duration>,
+    whole: Duration,
 }
 
+#[allow(clippy::disallowed_methods, reason = "a kernel's time is the real one")]
 impl<'a> Playing<'a> {
-    #[allow(clippy::disallowed_methods, reason = "a kernel's time is the real one")]
     fn new(program: &'a Program, numbers: Numbers, a: Verbs, b: Verbs) -> Self {
         let now = Instant::now();
         Playing {
@@ -112,52 +138,73 @@ impl<'a> Playing<'a> {
             stages: Stages::new(program, numbers, a, b),
             numbers,
             at: 0,
-            waiting: false,
+            next: Next::Group,
             began: now,
             phase_began: now,
             phases: Vec::new(),
+            whole: Duration::ZERO,
         }
     }
 
-    /// Plays a group; whether there was one.
-    fn play_group(&mut self) -> bool {
-        if self.waiting {
-            return false;
+    /// Plays what comes next; whether there was something. A wait takes as long as `pause`.
+    fn play(&mut self, pause: Duration) -> bool {
+        match self.next {
+            Next::Wait(until) if Instant::now() >= until => {
+                self.phase_began = Instant::now();
+                self.play_group(pause);
+            }
+            Next::Group => self.play_group(pause),
+            Next::Epilogue(part) => self.play_epilogue(part),
+            Next::Wait(_) | Next::Nothing => return false,
         }
-        let Some(group) = self.groups.next() else { return false };
+        true
+    }
+
+    fn play_group(&mut self, pause: Duration) {
+        let Some(group) = self.groups.next() else { return self.play_epilogue(0) };
         if self.at == 0 {
             (self.began, self.phase_began) = (Instant::now(), Instant::now());
         }
+        self.next = Next::Group;
         for step in group {
             if step.action == Action::LetTimePass {
                 self.phases.push(self.phase_began.elapsed());
-                self.waiting = true;
+                self.next = Next::Wait(Instant::now() + pause);
             } else {
                 self.stages.perform(self.at, step);
             }
             self.at += 1;
         }
-        true
     }
 
-    fn is_waiting(&self) -> bool {
-        self.waiting
-    }
-
-    fn go_on(&mut self) {
-        if std::mem::take(&mut self.waiting) {
-            self.phase_began = Instant::now();
+    fn play_epilogue(&mut self, part: usize) {
+        self.stages.epilogue(self.at, part);
+        self.next = Next::Epilogue(part + 1);
+        if part + 1 == EPILOGUE {
+            self.next = Next::Nothing;
+            self.phases.push(self.phase_began.elapsed());
+            self.whole = self.began.elapsed();
         }
     }
 
-    fn end(mut self) -> Run {
-        self.phases.push(self.phase_began.elapsed());
+    fn is_on(&self) -> bool {
+        !matches!(self.next, Next::Nothing)
+    }
+
+    fn sleeps_for(&self) -> Option<Duration> {
+        match self.next {
+            Next::Wait(until) => Some(until.saturating_duration_since(Instant::now())),
+            Next::Group | Next::Epilogue(_) | Next::Nothing => None,
+        }
+    }
+
+    fn end(self) -> Run {
         Run {
             numbers: self.numbers,
             trace: self.stages.trace(),
             told: self.stages.told(),
             phases: self.phases,
-            whole: self.began.elapsed(),
+            whole: self.whole,
         }
     }
 }

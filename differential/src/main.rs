@@ -1,8 +1,13 @@
 //! The differential test as a program: in the VM against the kernel, anywhere to show what the simulator does.
 #![forbid(unsafe_code)]
 
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::{Context as _, ensure};
 use clap::Parser;
 use cmid_differential::program::Program;
 use cmid_differential::{generate, simulated};
@@ -48,6 +53,12 @@ struct Args {
     /// Show what it is and what the simulator does with it
     #[arg(long)]
     simulate: bool,
+    /// Write the programs to this file, one on a line, and run none
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Take the programs from a file that `--write` has made for the same seeds: an emulated CPU takes long to make them
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -65,11 +76,43 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<bool> {
     let flavour = if args.old { Flavour::Linux6_1 } else { Flavour::Linux6_12 };
     let given: Option<Program> = args.program.as_deref().map(serde_json::from_str).transpose()?;
+    if let Some(file) = &args.write {
+        return write(args, file).with_context(|| file.display().to_string()).map(|()| true);
+    }
     if args.simulate {
         show(&given.unwrap_or_else(|| generate::program(args.seed)), flavour);
         return Ok(true);
     }
     against_kernel(args, given.as_ref(), flavour)
+}
+
+impl Args {
+    fn seeds(&self) -> anyhow::Result<Range<u64>> {
+        let end = self.seed.checked_add(self.programs).context("there are no seeds beyond the largest")?;
+        Ok(self.seed..end)
+    }
+}
+
+fn write(args: &Args, file: &Path) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(File::create(file)?);
+    for seed in args.seeds()? {
+        serde_json::to_writer(&mut out, &generate::program(seed))?;
+        writeln!(out)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Reads programs of [`write`]; one that is asked for is to be the next.
+#[cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "only for the kernel"))]
+fn reader(file: &Path) -> anyhow::Result<impl FnMut(u64) -> anyhow::Result<Program> + use<>> {
+    let name = file.display().to_string();
+    let mut lines = BufReader::new(File::open(file).with_context(|| name.clone())?).lines();
+    Ok(move |seed| {
+        let line = lines.next().with_context(|| format!("{name} ends before seed {seed}"))??;
+        let program: Program = serde_json::from_str(&line).with_context(|| name.clone())?;
+        ensure!(program.seed == seed, "{name} has seed {} instead of {seed}", program.seed);
+        Ok(program)
+    })
 }
 
 #[allow(clippy::print_stdout, reason = "it was asked for")]
@@ -93,13 +136,12 @@ fn against_kernel(_: &Args, _: Option<&Program>, _: Flavour) -> anyhow::Result<b
 #[cfg(feature = "verbs")]
 #[allow(clippy::print_stdout, reason = "it was asked for")]
 fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> anyhow::Result<bool> {
-    use anyhow::Context as _;
     use cmid_differential::{campaign, judge, kernel::Kernel, side_by_side};
     use judge::{Reality as _, Verdict};
     use std::time::Duration;
     let mut kernel = Kernel::open(flavour)?;
     if let Some(program) = given {
-        anyhow::ensure!(generate::is_safe(program), "a destroy would take this kernel 70 seconds");
+        ensure!(generate::is_safe(program), "a destroy would take this kernel 70 seconds");
         print!("{program}");
         let mut agrees = true;
         for run in kernel.run(std::slice::from_ref(program))? {
@@ -113,9 +155,8 @@ fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> any
         }
         return Ok(agrees);
     }
-    let end = args.seed.checked_add(args.programs).context("there are no seeds beyond the largest")?;
     let plan = campaign::Plan {
-        seeds: args.seed..end,
+        seeds: args.seeds()?,
         batch: args.batch,
         limit: args.seconds.map(Duration::from_secs),
         least: args.least.unwrap_or(1),
@@ -123,7 +164,11 @@ fn against_kernel(args: &Args, given: Option<&Program>, flavour: Flavour) -> any
         failures: args.failures,
         shrink: !args.no_shrink,
     };
-    let outcome = campaign::run(&plan, &mut kernel, |line| println!("{line}"))?;
+    let say = |line: &str| println!("{line}");
+    let outcome = match &args.from {
+        Some(file) => campaign::run_made(&plan, reader(file)?, &mut kernel, say)?,
+        None => campaign::run(&plan, &mut kernel, say)?,
+    };
     println!("{outcome}");
     let objections = outcome.objections(&plan, args.least.is_some() || outcome.agreed >= ENOUGH);
     objections.iter().for_each(|objection| eprintln!("differential: {objection}"));

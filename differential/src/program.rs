@@ -1,7 +1,7 @@
 //! What a program is: calls of two sides, in order.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use cmid_proto::{CmOption, PortSpace};
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,80 @@ pub enum Ip {
     NoRoute,
     /// A multicast group.
     Group(u8),
+    /// Of the network of both sides, for everybody in it.
+    Broadcast,
+    /// 255.255.255.255
+    Everybody,
+    /// Nobody's, on the interface without an RDMA device, which does without ARP.
+    Silent,
+    /// The IPv6 address of side a.
+    OfA6,
+    /// The IPv6 address of side b.
+    OfB6,
+    /// The wildcard of IPv6.
+    Any6,
+    /// The loopback address of IPv6.
+    Loopback6,
+    /// The address of side b, mapped into IPv6.
+    Mapped,
+    /// The link-local address of both sides, with its link.
+    Link6,
+    /// The same without the link.
+    NoLink6,
+    /// No way leads there.
+    NoRoute6,
+    /// An IPv6 multicast group.
+    Group6(u8),
+    /// An IPv6 multicast group of a link that is not named.
+    LinkGroup6(u8),
 }
+
+impl Ip {
+    /// The group of a number: those from 4 on are of IPv6.
+    #[must_use]
+    pub const fn group(number: u8) -> Ip {
+        if number < 4 { Ip::Group(number) } else { Ip::Group6(number) }
+    }
+
+    /// Whether it is of IPv6.
+    #[must_use]
+    pub fn is_ipv6(self) -> bool {
+        self.resolve().is_ipv6()
+    }
+
+    /// Whether it is valid on one link only.
+    #[must_use]
+    pub const fn is_of_link(self) -> bool {
+        matches!(self, Ip::Link6 | Ip::NoLink6 | Ip::LinkGroup6(_))
+    }
+
+    fn resolve(self) -> IpAddr {
+        match self {
+            Ip::OfA => Ipv4Addr::new(10, 99, 0, 1).into(),
+            Ip::OfB => Ipv4Addr::new(10, 99, 0, 2).into(),
+            Ip::Any => Ipv4Addr::UNSPECIFIED.into(),
+            Ip::Loopback => Ipv4Addr::LOCALHOST.into(),
+            Ip::NoRdma => Ipv4Addr::new(172, 16, 0, 1).into(),
+            Ip::NoRoute => Ipv4Addr::new(8, 8, 8, 8).into(),
+            Ip::Group(number) => Ipv4Addr::new(239, 1, 1, number).into(),
+            Ip::Broadcast => Ipv4Addr::new(10, 99, 0, 255).into(),
+            Ip::Everybody => Ipv4Addr::BROADCAST.into(),
+            Ip::Silent => Ipv4Addr::new(172, 16, 0, 9).into(),
+            Ip::OfA6 => Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1).into(),
+            Ip::OfB6 => Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 2).into(),
+            Ip::Any6 => Ipv6Addr::UNSPECIFIED.into(),
+            Ip::Loopback6 => Ipv6Addr::LOCALHOST.into(),
+            Ip::Mapped => Ipv4Addr::new(10, 99, 0, 2).to_ipv6_mapped().into(),
+            Ip::Link6 | Ip::NoLink6 => LINK_LOCAL.into(),
+            Ip::NoRoute6 => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+            Ip::Group6(number) => Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, u16::from(number)).into(),
+            Ip::LinkGroup6(number) => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, u16::from(number)).into(),
+        }
+    }
+}
+
+/// The link-local address that Linux makes of the link address of the VM's `dummy0`.
+pub const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 0x9901);
 
 /// An address and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,23 +156,19 @@ pub struct Numbers {
     pub port: u16,
     /// Its first QP number; all live connections of a host need different ones.
     pub qp_num: u32,
+    /// The index of the interface that [`LINK_LOCAL`] is on.
+    pub link: u32,
 }
 
 impl Place {
     /// The address.
     #[must_use]
     pub fn resolve(self, numbers: Numbers) -> SocketAddr {
-        let ip = match self.0 {
-            Ip::OfA => Ipv4Addr::new(10, 99, 0, 1),
-            Ip::OfB => Ipv4Addr::new(10, 99, 0, 2),
-            Ip::Any => Ipv4Addr::UNSPECIFIED,
-            Ip::Loopback => Ipv4Addr::LOCALHOST,
-            Ip::NoRdma => Ipv4Addr::new(172, 16, 0, 1),
-            Ip::NoRoute => Ipv4Addr::new(8, 8, 8, 8),
-            Ip::Group(number) => Ipv4Addr::new(239, 1, 1, number),
-        };
         let port = if self.1 == 0 { 0 } else { numbers.port + u16::from(self.1) };
-        SocketAddr::new(IpAddr::V4(ip), port)
+        match self.0.resolve() {
+            IpAddr::V6(ip) if self.0 == Ip::Link6 => SocketAddrV6::new(ip, port, 0, numbers.link).into(),
+            ip => SocketAddr::new(ip, port),
+        }
     }
 }
 
@@ -110,6 +179,8 @@ pub enum Space {
     Tcp,
     /// `RDMA_PS_UDP`
     Udp,
+    /// `RDMA_PS_IPOIB`
+    Ipoib,
 }
 
 impl From<Space> for PortSpace {
@@ -117,6 +188,7 @@ impl From<Space> for PortSpace {
         match space {
             Space::Tcp => PortSpace::Tcp,
             Space::Udp => PortSpace::Udp,
+            Space::Ipoib => PortSpace::Ipoib,
         }
     }
 }
@@ -190,6 +262,10 @@ pub enum Action {
         backlog: i32,
     },
     AttachQp {
+        id: Slot,
+    },
+    /// A QP with 4,000,000 work requests.
+    AttachHugeQp {
         id: Slot,
     },
     DetachQp {
@@ -285,6 +361,7 @@ impl Action {
             | Action::ResolveRoute { id }
             | Action::Listen { id, .. }
             | Action::AttachQp { id }
+            | Action::AttachHugeQp { id }
             | Action::DetachQp { id }
             | Action::Connect { id, .. }
             | Action::Accept { id, .. }

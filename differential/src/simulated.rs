@@ -7,7 +7,7 @@ use cmid_datapath::DataPath;
 use cmid_proto::Time;
 use cmid_sim::{Config, Fabric, Flavour, SimDevice};
 
-use crate::program::{Action, Numbers, Program};
+use crate::program::{Action, Ip, LINK_LOCAL, Numbers, Place, Program};
 use crate::stage::{EPILOGUE, Stages, Told};
 use crate::trace::Trace;
 
@@ -84,8 +84,9 @@ pub fn simulate_on<D: DataPath>(
     // As a fresh poll of the kernel's has it; see docs/differences.md.
     let fabric =
         Fabric::new(Config { flavour, wake_on_migrate: true, completions_outlive_qp: true, ..Config::default() });
-    let host = fabric.host(&[Ipv4Addr::new(10, 99, 0, 1).into(), Ipv4Addr::new(10, 99, 0, 2).into()]);
-    host.add_plain_addr(Ipv4Addr::new(172, 16, 0, 1).into());
+    let [a, b, a6, b6] = [Ip::OfA, Ip::OfB, Ip::OfA6, Ip::OfB6].map(|ip| Place(ip, 0).resolve(numbers).ip());
+    let host = fabric.host(&[a, b, a6, b6, LINK_LOCAL.into()]);
+    host.add_plain_addr_without_arp(Ipv4Addr::new(172, 16, 0, 1).into());
     let mut stages = Stages::new(program, numbers, wrap(host.device()), wrap(host.device()));
     let mut run = Watch::new(&fabric);
     let (mut at, mut schedule) = (0, schedule.iter());

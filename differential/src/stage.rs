@@ -113,14 +113,17 @@ pub(crate) struct Path<D: DataPath> {
 
 impl<D: DataPath> Path<D> {
     /// Puts a QP on an id.
-    pub(crate) fn attach(device: &mut D, attaching: Attaching<'_>) -> Result<Self, Errno> {
+    pub(crate) fn attach(device: &mut D, attaching: Attaching<'_>, max_send_wr: u32) -> Result<Self, Errno> {
         let id = attaching.id();
         let pd = device.alloc_pd(id)?;
         let cq = device.create_cq(id, 4)?;
-        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr: 1, max_recv_wr: 1 })?;
+        let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr, max_recv_wr: 1 })?;
         Ok(Path { _qp: qp, _cq: cq, _pd: pd })
     }
 }
+
+/// More work requests than soft-RoCE has (`RXE_MAX_QP_WR`).
+pub(crate) const HUGE: u32 = 4_000_000;
 
 /// The parameters of an offer.
 pub(crate) fn param(offer: Offer, numbers: Numbers) -> ConnParam {

@@ -146,11 +146,19 @@ pub fn value_of<T: fmt::Debug>(value: Result<T, Errno>) -> String {
 #[must_use]
 pub fn address(addr: SocketAddr, numbers: Numbers) -> String {
     let first = numbers.port;
+    let ip = match addr {
+        SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), link(v6.scope_id(), numbers)),
+        SocketAddr::V4(_) | SocketAddr::V6(_) => addr.ip().to_string(),
+    };
     match addr.port() {
-        port if (first..first + PORTS).contains(&port) => format!("{}:p{}", addr.ip(), port - first),
-        0 => format!("{}:0", addr.ip()),
-        _ => format!("{}:*", addr.ip()),
+        port if (first..first + PORTS).contains(&port) => format!("{ip}:p{}", port - first),
+        0 => format!("{ip}:0"),
+        _ => format!("{ip}:*"),
     }
+}
+
+fn link(scope: u32, numbers: Numbers) -> &'static str {
+    if scope == numbers.link { "link" } else { "other" }
 }
 
 /// A QP number, if it is one that the program gave.

@@ -8,7 +8,7 @@ use cmid_datapath::{Caps, DataPath};
 use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
 use cmid_differential::generate::{self, NUMBERS};
 use cmid_differential::judge::{Reality, Run};
-use cmid_differential::program::Program;
+use cmid_differential::program::{Action, Ip, Place, Program, Space};
 use cmid_differential::simulated::{schedules, simulate, simulate_on};
 use cmid_proto::{
     Around, Attaching, Call, ChannelKey, CmEvent, Device, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
@@ -222,6 +222,28 @@ fn no_program_holds_up_a_kernel_and_races_are_few() {
         assert!(generate::is_safe(&program), "{program}");
         assert!(schedules(&program).len() <= 16, "{program}");
     }
+}
+
+#[test]
+fn programs_go_to_the_borders() {
+    let steps: Vec<Action> = (0..400).flat_map(|seed| generate::program(seed).steps).map(|step| step.action).collect();
+    let looked_up = |ip: Ip| steps.iter().any(|step| matches!(step, Action::ResolveAddr { dst, .. } if dst.0 == ip));
+    let from = |own: Ip, many: &[Ip]| {
+        let is = |step: &Action| matches!(step, Action::ResolveAddr { src: Some(src), dst, .. } if src.0 == own && many.contains(&dst.0));
+        steps.iter().any(is)
+    };
+    for ip in
+        [Ip::Silent, Ip::Broadcast, Ip::Everybody, Ip::Mapped, Ip::Link6, Ip::NoLink6, Ip::Group6(4), Ip::LinkGroup6(5)]
+    {
+        assert!(looked_up(ip), "{ip:?}");
+    }
+    assert!(from(Ip::Loopback, &[Ip::Broadcast, Ip::Everybody, Ip::Group(1)]));
+    let reached = |wanted: fn(&Action) -> bool| steps.iter().any(wanted);
+    assert!(reached(|step| matches!(step, Action::Bind { at: Place(Ip::LinkGroup6(_), _), .. })));
+    assert!(reached(|step| matches!(step, Action::Create { space: Space::Ipoib, .. })));
+    assert!(reached(|step| matches!(step, Action::AttachHugeQp { .. })));
+    assert!(reached(|step| matches!(step, Action::Join { group: 4.., .. })));
+    assert!(reached(|step| matches!(step, Action::SetEce { .. })));
 }
 
 #[test]

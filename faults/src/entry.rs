@@ -92,8 +92,8 @@ impl Entry {
         self.name.starts_with("device_gone")
     }
 
-    /// Whether it makes a PD, for which librdmacm opens all devices that there are, those of other wires too.
-    pub(crate) fn opens_all_devices(&self) -> bool {
+    /// Whether it makes PDs. Such a scenario runs while no device is deleted.
+    pub(crate) fn makes_pds(&self) -> bool {
         ["The network", "The limit"].iter().any(|group| self.group.starts_with(group))
     }
 

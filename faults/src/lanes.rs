@@ -46,8 +46,8 @@ pub fn run(
     let mut jobs: Vec<_> = entries.iter().flat_map(|&entry| of(entry)).collect();
     // What takes longest begins first.
     jobs.sort_by_key(|job| std::cmp::Reverse(job.entry.bound));
-    // So while devices go, one after the other in a lane of their own, nobody opens those of others.
-    let (opening, others): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.entry.opens_all_devices());
+    // Devices go one after the other, in a lane of their own.
+    let (opening, others): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.entry.makes_pds());
     let (going, staying): (Vec<_>, Vec<_>) = others.into_iter().partition(|job| job.entry.deletes_the_device());
     let (report, wires) = (Mutex::new(Report::new(environment)), AtomicU8::new(0));
     for (alone, together) in [(going, staying), (Vec::new(), opening)] {

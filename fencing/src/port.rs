@@ -29,7 +29,7 @@ impl<D: DataPath> Port<D> {
     pub(crate) fn open(device: &mut D, attaching: Attaching<'_>, len: usize) -> Result<Self, Errno> {
         let id = attaching.id();
         let pd = device.alloc_pd(id)?;
-        let cq = device.create_cq(id, 16)?;
+        let cq = device.create_cq(id, 32)?;
         let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps::default())?;
         let messages = pd.register(vec![0; len], Access::LOCAL_WRITE)?;
         Ok(Port { qp, cq, messages, pd })

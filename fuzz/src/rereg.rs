@@ -1,12 +1,12 @@
 //! Memory regions and protection domains on a device that may answer anything, and does what it says or less.
 //!
-//! No memory and no PD is let go while the device refers to it; what is said to be valid is what the device has; memory
-//! comes back once; and whatever has failed, in the end everything is deregistered and deallocated.
+//! No memory and no PD is let go while the device refers to it, or while a poll may write to it, which asks no key; what is said
+//! to be valid is what the device has; memory comes back once; and whatever has failed, in the end everything is deregistered and deallocated.
 
 mod things;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use cmid_proto::memory::{
@@ -48,11 +48,21 @@ struct Member {
     handles: Vec<u32>,
 }
 
+/// A work request that has been posted and whose completion has not been polled.
+struct Flight {
+    /// The key that it names.
+    lkey: u32,
+    /// Where the poll copies what has arrived.
+    memory: u32,
+}
+
 struct World {
     pds: Vec<Rc<Slot>>,
     members: Vec<Member>,
     device: Device,
     outside: BTreeMap<u32, Memory>,
+    /// Of the one QP, oldest first; with completions that it has left.
+    flights: VecDeque<Flight>,
     made: u32,
     freed: Rc<Cell<u32>>,
     removed: bool,
@@ -70,6 +80,7 @@ impl World {
             members: Vec::new(),
             device: Device::default(),
             outside: BTreeMap::new(),
+            flights: VecDeque::new(),
             made: 0,
             freed: Rc::default(),
             removed: false,
@@ -78,13 +89,15 @@ impl World {
 
     fn step(&mut self, input: &mut Input<'_>) {
         let at = input.below(self.members.len());
-        match input.below(16) {
+        match input.below(19) {
             0..=2 => self.register(input),
             _ if self.members.is_empty() => {}
             3..=6 => self.reregister(at, input),
-            7 => self.deregister(at, input),
+            7 => self.deregister(at),
             8..=13 => self.call(at, input),
             14 => self.confuse(at, input),
+            15 | 16 => self.post(at),
+            17 => self.poll(),
             _ if input.once_in(8) => self.remove(),
             _ => self.dealloc(input),
         }
@@ -144,7 +157,7 @@ impl World {
             fallback: [Fallback::None, Fallback::Anew][input.below(2)],
             provider: [Provider::Unknown, Provider::ChecksFirst][input.below(2)],
         };
-        let traffic = traffic(input);
+        let traffic = self.traffic(at);
         let wanted = Wanted {
             pd: change.pd.as_ref().map(|pd| pd.0.number),
             memory: change.buffer.as_ref().map(|memory| memory.number),
@@ -174,11 +187,10 @@ impl World {
         }
     }
 
-    fn deregister(&mut self, at: usize, input: &mut Input<'_>) {
-        let traffic = traffic(input);
+    fn deregister(&mut self, at: usize) {
+        let traffic = self.traffic(at);
         let region = &mut self.members[at].region;
-        let pinned = traffic == Traffic::InFlight && !self.removed;
-        let right = matches!(region.state(), MrState::Registered | MrState::Unusable) && !pinned;
+        let right = matches!(region.state(), MrState::Registered | MrState::Unusable) && traffic == Traffic::Quiet;
         assert_eq!(region.deregister(traffic).is_ok(), right, "{region:?}");
     }
 
@@ -293,8 +305,35 @@ impl World {
         }
     }
 
+    /// A receive into the memory of a valid region, which can be posted as long as the program does not know of a removal.
+    fn post(&mut self, at: usize) {
+        let region = &self.members[at].region;
+        if let (Some(keys), Some(memory)) = (region.keys(), region.buffer()) {
+            self.flights.push_back(Flight { lkey: keys.lkey, memory: memory.number });
+        }
+    }
+
+    /// Copies what has arrived for the oldest work request, wherever that is.
+    fn poll(&mut self) {
+        let Some(Flight { memory, lkey }) = self.flights.pop_front() else { return };
+        assert!(
+            !self.outside.contains_key(&memory),
+            "a poll writes to memory {memory}, named by {lkey}, after it was let go"
+        );
+    }
+
+    /// Whether work in flight names a region.
+    fn traffic(&self, at: usize) -> Traffic {
+        let named = self.members[at].region.named().map(|(_, keys)| keys.lkey);
+        let flown = self.flights.iter().any(|flight| Some(flight.lkey) == named);
+        if flown { Traffic::InFlight } else { Traffic::Quiet }
+    }
+
     fn look(&self) {
         assert_eq!(self.freed.get(), 0, "memory was freed inside a region");
+        for Flight { memory, .. } in &self.flights {
+            assert!(!self.outside.contains_key(memory), "memory {memory} was let go in flight");
+        }
         for slot in &self.pds {
             let uses = Rc::strong_count(slot) - 1;
             assert_eq!(slot.domain.borrow().users() as usize, uses, "the uses of PD {}", slot.number);
@@ -321,6 +360,9 @@ impl World {
     /// By a device that does what it is asked, everything goes.
     fn rest(mut self) {
         let mut certain = Input::new(&[]);
+        while !self.flights.is_empty() {
+            self.poll();
+        }
         while let Some(at) = self.members.len().checked_sub(1) {
             for step in 0.. {
                 assert!(step < ENOUGH, "{:?} does not go", self.members[at].region);
@@ -351,8 +393,4 @@ fn access(input: &mut Input<'_>) -> Access {
 
 fn is_legal(access: Access) -> bool {
     !access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) || access.contains(Access::LOCAL_WRITE)
-}
-
-fn traffic(input: &mut Input<'_>) -> Traffic {
-    if input.once_in(6) { Traffic::InFlight } else { Traffic::Quiet }
 }

@@ -9,7 +9,7 @@
 //! use std::{thread, time::Duration};
 //! # use cmid_sim::{Caps, SimDevice};
 //! # fn qp(device: &mut SimDevice, attaching: cmid_proto::Attaching<'_>) -> Result<cmid_sim::Qp, cmid_proto::Errno> {
-//! #     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 16)?);
+//! #     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
 //! #     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 //! # }
 //! # let fabric = cmid_sim::Fabric::new(cmid_sim::Config { clock: cmid_sim::Clock::Real, ..Default::default() });
@@ -42,7 +42,7 @@
 //! use cmid_proto::{Attaching, Errno, PortSpace};
 //!
 //! fn qp(device: &mut Verbs, attaching: Attaching<'_>) -> Result<Qp, Errno> {
-//!     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 16)?);
+//!     let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
 //!     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 //! }
 //!

@@ -1,17 +1,18 @@
 //! IP addresses as the RDMA CM looks at them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// The kernel's "any" test: it takes the loopback addresses for wildcards (`cma_any_addr`).
+/// The kernel's "any" test: it takes the loopback addresses for wildcards, and all IPv4 addresses that begin with 0
+/// (`cma_any_addr`).
 pub(crate) fn is_any(ip: IpAddr) -> bool {
-    ip.is_unspecified() || ip.is_loopback()
+    ip.is_unspecified() || ip.is_loopback() || matches!(ip, IpAddr::V4(v4) if v4.octets()[0] == 0)
 }
 
-/// The wildcard of the same family, port 0.
+/// The wildcard of the same family, port 0; of the same link, if that is named (`cma_bind_addr`).
 pub(crate) fn wildcard_like(addr: SocketAddr) -> SocketAddr {
     match addr {
         SocketAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
-        SocketAddr::V6(_) => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+        SocketAddr::V6(v6) => SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, v6.scope_id()).into(),
     }
 }
 
@@ -23,12 +24,32 @@ pub(crate) fn loopback_like(ip: IpAddr) -> IpAddr {
     }
 }
 
+/// Whether an IPv6 address, of a host or of a group, is valid on one link only (`IPV6_ADDR_LINKLOCAL`).
+pub(crate) fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.segments()[0] & 0xff0f == 0xff02,
+    }
+}
+
 /// A link-local IPv6 address that does not say which link (`cma_check_linklocal`).
 pub(crate) fn lacks_scope(addr: SocketAddr) -> bool {
-    match addr {
-        SocketAddr::V4(_) => false,
-        SocketAddr::V6(v6) => v6.ip().is_unicast_link_local() && v6.scope_id() == 0,
-    }
+    matches!(addr, SocketAddr::V6(v6) if v6.scope_id() == 0) && is_link_local(addr.ip())
+}
+
+/// The same address without the link: a message carries none (`cma_save_ip6_info`).
+pub(crate) fn without_scope(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip(), addr.port())
+}
+
+/// The broadcast address of the /24 of an IPv4 address.
+pub(crate) fn is_subnet_broadcast(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V4(v4) if v4.octets()[3] == 255 && !v4.is_broadcast() && !v4.is_multicast())
+}
+
+/// A group, or 255.255.255.255: the kernel sends such packets without a route (`ip_route_output_key_hash_rcu`).
+pub(crate) fn is_for_many(ip: IpAddr) -> bool {
+    ip.is_multicast() || matches!(ip, IpAddr::V4(v4) if v4.is_broadcast())
 }
 
 /// A network: all addresses of one /24 (IPv4) or /64 (IPv6). Each network of a host is one network interface.
@@ -59,15 +80,21 @@ pub(crate) struct Interface {
     pub(crate) subnet: Subnet,
     /// Whether an RDMA device sits on it.
     pub(crate) rdma: bool,
+    /// Whether the link addresses of its neighbours have to be looked up (no `IFF_NOARP`).
+    pub(crate) arp: bool,
 }
 
 impl Interface {
     pub(crate) fn rdma(ip: IpAddr) -> Interface {
-        Interface { subnet: Subnet::of(ip), rdma: true }
+        Interface { subnet: Subnet::of(ip), rdma: true, arp: true }
     }
 
     pub(crate) fn plain(ip: IpAddr) -> Interface {
-        Interface { subnet: Subnet::of(ip), rdma: false }
+        Interface { subnet: Subnet::of(ip), rdma: false, arp: true }
+    }
+
+    pub(crate) fn without_arp(ip: IpAddr) -> Interface {
+        Interface { arp: false, ..Interface::plain(ip) }
     }
 }
 
@@ -79,6 +106,7 @@ mod tests {
     fn loopback_counts_as_a_wildcard() {
         assert!(is_any("127.0.0.1".parse().unwrap()));
         assert!(is_any("0.0.0.0".parse().unwrap()));
+        assert!(is_any("0.1.2.3".parse().unwrap()));
         assert!(is_any("::1".parse().unwrap()));
         assert!(!is_any("10.0.0.1".parse().unwrap()));
     }
@@ -95,6 +123,9 @@ mod tests {
     #[test]
     fn link_local_needs_a_scope() {
         assert!(lacks_scope("[fe80::1]:7".parse().unwrap()));
+        assert!(lacks_scope("[ff02::1]:7".parse().unwrap()));
+        assert!(!lacks_scope("[ff02::1%3]:7".parse().unwrap()));
+        assert!(!lacks_scope("[ff0e::1]:7".parse().unwrap()));
         assert!(!lacks_scope("[fe80::1%3]:7".parse().unwrap()));
         assert!(!lacks_scope("[fd00::1]:7".parse().unwrap()));
     }

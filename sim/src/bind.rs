@@ -35,12 +35,12 @@ impl World {
                 None => host.interface_of(ip).ok_or(Errno::EADDRNOTAVAIL)?,
             };
             id.interface = Some(interface);
-            if !interface.rdma || !host.rdma.contains(&ip) || !host.has_device() {
-                return Err(Errno::ENODEV);
-            }
-            // Its device would have to be an InfiniBand one (`cma_acquire_dev_by_src_ip`).
+            // It would have to be an InfiniBand one, with a device or not (`cma_acquire_dev_by_src_ip`).
             if id.port_space == PortSpace::Ipoib {
                 return Err(Errno::EINVAL);
+            }
+            if !interface.rdma || !host.rdma.contains(&ip) || !host.has_device() {
+                return Err(Errno::ENODEV);
             }
         }
         let port = host.ports.take(id.port_space, addr.port(), id.options.owner(no, ip), &mut self.rng)?;

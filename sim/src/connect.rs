@@ -1,7 +1,10 @@
 //! The calls that make and end a connection: connect, accept, reject, establish, disconnect.
 
+use std::net::SocketAddr;
+
 use cmid_proto::{ConnParam, Ece, Errno, PortSpace, RejectReason};
 
+use crate::config::LifeTime;
 use crate::conn::{Conn, IbState, with_qp};
 use crate::data::qp::QpState;
 use crate::id::{CmState, Depths, Id, IdNo};
@@ -43,9 +46,8 @@ impl World {
         if id.state != CmState::RouteResolved || data.len() > REQ_DATA {
             return Err(Errno::EINVAL);
         }
-        let (Some(src), Some(dst), Some(life_time)) = (id.src, id.dst, id.life_time) else {
-            return Err(Errno::EINVAL);
-        };
+        let (src, dst, life_time) = self.way(no)?;
+        let id = self.id(no)?;
         let param = wire_param(id, param);
         let req = Req {
             service: (id.port_space, dst.port()),
@@ -65,6 +67,18 @@ impl World {
         self.comms.insert(comm, no);
         self.send_and_wait(no, Body::Req(Box::new(req)));
         Ok(())
+    }
+
+    /// Where a request of an id comes from, where it goes, and how long a packet lives. The loopback address, from which an id
+    /// goes that asks for a wildcard, is no GID of the device (`cm_init_av_by_path`).
+    pub(crate) fn way(&mut self, no: IdNo) -> Result<(SocketAddr, SocketAddr, LifeTime), Errno> {
+        let id = self.id(no)?;
+        let (Some(src), Some(dst), Some(life_time)) = (id.src, id.dst, id.life_time) else {
+            return Err(Errno::EINVAL);
+        };
+        let host = id.host;
+        let named = self.hosts.get(host.0).is_some_and(|host| host.rdma.contains(&src.ip()));
+        if named { Ok((src, dst, life_time)) } else { Err(Errno::EINVAL) }
     }
 
     /// `rdma_accept`: the QP first, then the answer.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use crate::address::{Interface, Subnet};
+use crate::address::{Interface, Subnet, is_link_local};
 use crate::data::fault::MemoryFaults;
 use crate::device::SimDevice;
 use crate::fabric::Fabric;
@@ -30,6 +30,8 @@ pub(crate) struct HostState {
     pub(crate) rdma: Vec<IpAddr>,
     /// Addresses without.
     pub(crate) plain: Vec<IpAddr>,
+    /// Those of `plain` that are on interfaces without ARP.
+    pub(crate) noarp: BTreeSet<IpAddr>,
     pub(crate) link_up: bool,
     /// Its RDMA device is there.
     device: bool,
@@ -54,6 +56,7 @@ impl HostState {
         HostState {
             rdma: addresses.to_vec(),
             plain: Vec::new(),
+            noarp: BTreeSet::new(),
             link_up: true,
             device: true,
             incarnation: 0,
@@ -86,6 +89,8 @@ impl HostState {
     pub(crate) fn interface_of(&self, ip: IpAddr) -> Option<Interface> {
         if self.rdma.contains(&ip) {
             Some(Interface::rdma(ip))
+        } else if self.noarp.contains(&ip) {
+            Some(Interface::without_arp(ip))
         } else if self.plain.contains(&ip) {
             Some(Interface::plain(ip))
         } else {
@@ -93,13 +98,24 @@ impl HostState {
         }
     }
 
-    /// The host's own address from which it reaches another one: of the same network if there is one, else the first
-    /// of the family, as by a router.
+    /// The host's own address from which it reaches another one: of the same network if there is one, else of any of
+    /// the family, as by a router. IPv4 takes the first (`fib_add_ifaddr`), IPv6 the last (`ipv6_link_dev_addr`), and a
+    /// link-local one where that is enough, and only there (RFC 6724, rule 2).
     pub(crate) fn source_for(&self, dst: IpAddr) -> Option<IpAddr> {
         let near = |ip: &&IpAddr| Subnet::of(**ip) == Subnet::of(dst);
-        let family = |ip: &&IpAddr| ip.is_ipv4() == dst.is_ipv4();
-        let own = || self.rdma.iter().chain(&self.plain);
-        own().find(near).or_else(|| own().find(family)).copied()
+        let scope = |ip: &&IpAddr| is_link_local(**ip) == is_link_local(dst);
+        let own = || self.rdma.iter().chain(&self.plain).filter(|ip| ip.is_ipv4() == dst.is_ipv4());
+        let found = match dst {
+            IpAddr::V4(_) => own().find(near).or_else(|| own().next()),
+            IpAddr::V6(_) => own().rfind(near).or_else(|| own().rfind(scope)).or_else(|| own().next_back()),
+        };
+        found.copied()
+    }
+
+    /// An address of one of the host's interfaces: the first.
+    pub(crate) fn address_on(&self, interface: Interface, like: IpAddr) -> Option<IpAddr> {
+        let on = |ip: &&IpAddr| ip.is_ipv4() == like.is_ipv4() && self.interface_of(**ip) == Some(interface);
+        self.rdma.iter().chain(&self.plain).find(on).copied()
     }
 }
 
@@ -135,6 +151,17 @@ impl Host {
         self.fabric.with(|world| {
             if let Some(host) = world.hosts.get_mut(self.no.0) {
                 host.plain.push(ip);
+            }
+        });
+    }
+
+    /// The same on an interface that does without ARP, as Linux's `dummy` does: every address of its network counts as
+    /// found, whether somebody has it or not (`IFF_NOARP`).
+    pub fn add_plain_addr_without_arp(&self, ip: IpAddr) {
+        self.fabric.with(|world| {
+            if let Some(host) = world.hosts.get_mut(self.no.0) {
+                host.plain.push(ip);
+                host.noarp.insert(ip);
             }
         });
     }
@@ -215,12 +242,16 @@ mod tests {
     #[test]
     fn a_near_source_is_preferred_and_a_far_one_of_the_same_family_will_do() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let mut host = HostState::new(&[ip("10.0.0.1"), ip("10.1.0.1"), ip("fd00::1")]);
+        let mut host = HostState::new(&[ip("10.0.0.1"), ip("10.1.0.1"), ip("fd00::1"), ip("fd00::2"), ip("fe80::1")]);
         host.plain.push(ip("172.16.0.1"));
         assert_eq!(host.source_for(ip("10.1.0.9")), Some(ip("10.1.0.1")));
         assert_eq!(host.source_for(ip("10.9.0.9")), Some(ip("10.0.0.1")));
         assert_eq!(host.source_for(ip("172.16.0.9")), Some(ip("172.16.0.1")));
-        assert_eq!(host.source_for(ip("fd09::9")), Some(ip("fd00::1")));
+        for (dst, src) in
+            [("fd00::9", "fd00::2"), ("fd09::9", "fd00::2"), ("ff0e::9", "fd00::2"), ("ff02::9", "fe80::1")]
+        {
+            assert_eq!(host.source_for(ip(dst)), Some(ip(src)), "{dst}");
+        }
         assert_eq!(HostState::new(&[ip("10.0.0.1")]).source_for(ip("fd00::1")), None);
     }
 }

@@ -127,14 +127,9 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    /// What an accept tells of ECE: without options of its own the library names the peer's vendor, and none of the options
-    /// (`rdma_accept`).
+    /// What an accept tells of ECE: the peer's vendor, and options of its own (`ucma_copy_ece_param_to_kern_rep`).
     pub(crate) fn answered_ece(&self) -> Ece {
-        if self.local_ece.vendor_id == 0 {
-            Ece { vendor_id: self.remote_ece.vendor_id, options: 0 }
-        } else {
-            self.local_ece
-        }
+        Ece { vendor_id: self.remote_ece.vendor_id, options: self.local_ece.options }
     }
 
     pub(crate) fn new(host: HostNo, file: FileNo, port_space: PortSpace) -> Self {

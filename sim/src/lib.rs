@@ -106,12 +106,13 @@
 //!   list of its host's addresses.
 //! - Reliable connected and datagram QPs only, no shared receive queues, no immediate data.
 //! - A send waits for its receive for ever, whatever `rnr_retry_count` says.
-//! - Work requests whose range is outside of their region are refused by the call; real hardware would report them in a
-//!   completion.
+//! - Work requests whose range is outside of their region are refused by the call, and those whose region is of another domain or
+//!   has not the access that they need; real hardware would report them in a completion, or does not look.
+//! - Completions go with their QP when it is destroyed, as with libmlx5; rxe's stay in the CQ
+//!   ([`Config::completions_outlive_qp`]). What has arrived is in memory at once; mlx5 and hns copy some of it there when the
+//!   completion is polled ([`Config::copy_at_poll`]).
 //! - A completion queue lives until its handle is dropped, whatever uses it.
 //! - The bytes of a send or write are taken when it is posted; hardware may take them at any time until it completes.
-//! - A receive into memory that may not be used ends with LOC_PROT_ERR, as with hardware; rxe says LOC_QP_OP_ERR
-//!   (`rxe_receiver`). Its sender gets the same REM_OP_ERR.
 //! - Memory has made-up addresses, and every buffer has pages of its own. What all programs of a host have pinned counts
 //!   against one limit ([`Config::lock_limit`]).
 //! - Rights are those of rxe, but for on-demand paging, which no device here can. Atomic operations cannot be posted.
@@ -155,6 +156,7 @@ pub use cmid_proto::memory::{
 pub use config::{Clock, Config, Flavour, Rereg};
 pub use counters::Counters;
 pub use data::ah::{Ah, To};
+pub use data::bytes::{Slice, SliceMut, View};
 pub use data::cq::{Completion, Cq, WcStatus};
 pub use data::datagram::GRH_LEN;
 pub use data::fault::{Left, ReregFault};

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use cmid_proto::PortSpace;
 
-use crate::address::is_any;
+use crate::address::{is_any, without_scope};
 use crate::channel::{FileNo, Kind, Unread};
 use crate::config::LifeTime;
 use crate::conn::{Conn, IbState, Listed};
@@ -97,8 +97,8 @@ impl World {
         let conn = Conn::new(state, head.to_ip, head.from_ip, comm, newcomer.life_time);
         let id = Id {
             state: CmState::Connect,
-            src: Some(newcomer.src),
-            dst: Some(newcomer.dst),
+            src: Some(without_scope(newcomer.src)),
+            dst: Some(without_scope(newcomer.dst)),
             device: true,
             uid: false,
             conn: Some(conn),

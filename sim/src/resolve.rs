@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::{Errno, PortSpace};
 
-use crate::address::{is_any, loopback_like, wildcard_like};
-use crate::bind::with_port;
+use crate::address::{Interface, Subnet, is_any, is_for_many, is_subnet_broadcast, loopback_like, wildcard_like};
 use crate::channel::{Kind, Unread};
 use crate::config::LifeTime;
 use crate::host::HostState;
@@ -76,24 +75,22 @@ impl World {
             let own = if is_any(bound.ip()) { loopback_like(ip) } else { bound.ip() };
             return Ok((Ok(own), LOCAL_WORK));
         }
-        if ip.is_multicast() {
-            // Nobody is asked; the way out is the one that the id is bound to. Without one there would have to be a route, and
-            // an IPv4 host has none of itself.
-            let own = if !is_any(bound.ip()) {
-                bound.ip()
-            } else if ip.is_ipv6() {
-                host.source_for(ip).ok_or(Errno::ENETUNREACH)?
-            } else {
-                return Err(Errno::ENETUNREACH);
-            };
+        if is_for_many(ip) {
+            let own = source_for_many(host, bound.ip(), ip, confined)?;
             let way_out = host.interface_of(own).ok_or(Errno::ENETUNREACH)?;
             self.id(no)?.interface.get_or_insert(way_out);
             return Ok((if way_out.rdma { Ok(own) } else { Err(NO_DEVICE) }, LOCAL_WORK));
         }
         let local = host.interface_of(ip);
+        // The host itself has the broadcast address of each of its networks.
+        let local = match host.source_for(ip).filter(|_| is_subnet_broadcast(ip)) {
+            Some(near) if Subnet::of(near) == Subnet::of(ip) => host.interface_of(near),
+            Some(_) | None => local,
+        };
+        let broadcast = local.is_some() && host.interface_of(ip).is_none();
         if bound.ip().is_loopback() {
             // No packet of a loopback address leaves by the interface that the id is confined to (`__mkroute_output`).
-            if confined.is_some_and(|chosen| local.is_none_or(|local| local != chosen)) {
+            if broadcast || confined.is_some_and(|chosen| local.is_none_or(|local| local != chosen)) {
                 return Err(Errno::EINVAL);
             }
             return if self.is_routed(ip) { Ok((Err(NO_DEVICE), LOCAL_WORK)) } else { Err(Errno::ENETUNREACH) };
@@ -103,14 +100,14 @@ impl World {
             // Where the interface is given everybody is taken for a neighbour (`ip_route_output_key`), who does not answer.
             return match confined {
                 None => Err(Errno::ENETUNREACH),
-                Some(chosen) if chosen.rdma => Ok((Err(TIMED_OUT), timeout)),
+                Some(chosen) if chosen.arp => Ok((Err(TIMED_OUT), timeout)),
                 Some(_) => Ok((Err(NO_DEVICE), LOCAL_WORK)),
             };
         }
         // To an address of its own an IPv6 host goes from that very address (RFC 6724, rule 1). An IPv4 one goes from its
         // first of that network: the route to the others names it as the source (`fib_add_ifaddr`).
         let own = match local {
-            Some(_) if ip.is_ipv6() => ip,
+            Some(_) if ip.is_ipv6() && !broadcast => ip,
             Some(_) | None => host.source_for(ip).ok_or(Errno::ENETUNREACH)?,
         };
         let own = if bound.ip().is_unspecified() { own } else { bound.ip() };
@@ -126,15 +123,16 @@ impl World {
             && chosen != way_out
             && !(chosen.rdma && local.is_some_and(|interface| interface.rdma))
         {
-            return Ok(if chosen.rdma { (Err(TIMED_OUT), timeout) } else { (Err(NO_DEVICE), LOCAL_WORK) });
+            return Ok(if chosen.arp { (Err(TIMED_OUT), timeout) } else { (Err(NO_DEVICE), LOCAL_WORK) });
         }
-        let delay = if local.is_some() || host.neighbours.contains(&ip) {
+        let known = local.is_some() || !way_out.arp || host.neighbours.contains(&ip);
+        let delay = if known {
             LOCAL_WORK
         } else {
             // A question and its answer.
             self.config.latency.saturating_mul(2).max(LOCAL_WORK)
         };
-        let answered = local.is_some() || host.neighbours.contains(&ip) || (host.link_up && self.answers(ip));
+        let answered = known || (host.link_up && self.answers(ip));
         self.id(no)?.interface.get_or_insert(way_out);
         if !answered || delay > timeout {
             return Ok((Err(TIMED_OUT), timeout));
@@ -150,9 +148,11 @@ impl World {
         let Some(id) = self.ids.get_mut(&no) else { return };
         id.lookup = None;
         let present = self.hosts.get(id.host.0).is_some_and(HostState::has_device);
+        // What any device will do for is not looked at (`cma_bind_loopback`).
+        let any_device = id.dst.is_some_and(|dst| is_any(dst.ip()));
         let acquired = match outcome {
             // `cma_acquire_dev_by_src_ip`, as for a bind.
-            Ok(_) if id.port_space == PortSpace::Ipoib => Err(INVALID),
+            Ok(_) | Err(NO_DEVICE) if id.port_space == PortSpace::Ipoib && !any_device => Err(INVALID),
             Ok(_) if !present => Err(NO_DEVICE),
             Ok(_) | Err(_) => outcome,
         };
@@ -160,7 +160,7 @@ impl World {
             Ok(own) => {
                 id.state = CmState::AddrResolved;
                 id.device = true;
-                id.src = id.src.map(|bound| if bound.ip() == own { bound } else { with_port_of(own, bound) });
+                id.src = id.src.map(|bound| moved_to(own, bound));
                 (Kind::AddrResolved, 0)
             }
             Err(status) => {
@@ -206,6 +206,29 @@ impl World {
     }
 }
 
-fn with_port_of(ip: IpAddr, bound: SocketAddr) -> SocketAddr {
-    with_port(SocketAddr::new(ip, 0), bound.port())
+/// Nobody is asked for a group; the way out is the one that the id is bound to, or else confined to. Without one there would
+/// have to be a route, and an IPv4 host has none of itself (`ip_route_output_key_hash_rcu`).
+fn source_for_many(
+    host: &HostState,
+    bound: IpAddr,
+    group: IpAddr,
+    confined: Option<Interface>,
+) -> Result<IpAddr, Errno> {
+    if !is_any(bound) {
+        return Ok(bound);
+    }
+    match confined {
+        // No packet of a loopback address leaves by an interface, and on the loopback interface there is no device.
+        Some(_) if bound.is_loopback() => Err(Errno::EINVAL),
+        None if bound.is_loopback() && group.is_ipv4() => Err(Errno::ENODEV),
+        Some(chosen) => host.address_on(chosen, group).ok_or(Errno::ENETUNREACH),
+        None if group.is_ipv6() => host.source_for(group).ok_or(Errno::ENETUNREACH),
+        None => Err(Errno::ENETUNREACH),
+    }
+}
+
+/// The same port, and the same link if one is named, at another address.
+fn moved_to(ip: IpAddr, mut bound: SocketAddr) -> SocketAddr {
+    bound.set_ip(ip);
+    bound
 }

@@ -24,10 +24,9 @@ impl World {
         if id.state != CmState::RouteResolved || data.len() > SIDR_REQ_DATA {
             return Err(Errno::EINVAL);
         }
-        let (Some(src), Some(dst), Some(life_time)) = (id.src, id.dst, id.life_time) else {
-            return Err(Errno::EINVAL);
-        };
+        let (src, dst, life_time) = self.way(no)?;
         let private_data = padded(data, SIDR_REQ_DATA);
+        let id = self.id(no)?;
         let req = SidrReq { service: (id.port_space, dst.port()), src, dst, private_data };
         id.conn = Some(Conn::new(IbState::SidrReqSent, src.ip(), dst.ip(), comm, life_time));
         id.state = CmState::Connect;

@@ -147,7 +147,12 @@ fn parse(line: &str) -> Result<Report, Error> {
 
 fn arguments(options: &Options, kernel: &Unpacked, files: &Files) -> Vec<OsString> {
     let mut arguments = Arguments(Vec::new());
-    arguments.add("-accel", "tcg,thread=multi");
+    if options.counted_clock {
+        arguments.add("-accel", "tcg,thread=single");
+        arguments.add("-icount", "shift=0");
+    } else {
+        arguments.add("-accel", "tcg,thread=multi");
+    }
     arguments.add("-machine", "q35");
     arguments.add("-cpu", "max");
     arguments.add("-smp", options.cpus.to_string());

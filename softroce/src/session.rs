@@ -119,6 +119,9 @@ fn checked(options: &Options) -> Result<Options, Error> {
     if options.cpus == 0 || options.memory_mib < 256 {
         return Err(Error::Usage("the guest needs a CPU and 256 MiB".to_owned()));
     }
+    if options.cpus > 1 && options.counted_clock {
+        return Err(Error::Usage("a clock that counts instructions is for one CPU".to_owned()));
+    }
     if options.timeout > LONGEST {
         return Err(Error::Usage(format!("the time-out is longer than {} s", LONGEST.as_secs())));
     }

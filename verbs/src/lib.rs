@@ -26,7 +26,7 @@
 //!     let id = attaching.id();
 //!     let pd = device.alloc_pd(id)?;
 //!     let memory = pd.register(vec![0; 4096], Access::LOCAL_WRITE).map_err(|(_, error)| error.errno())?;
-//!     let cq = device.create_cq(id, 16)?;
+//!     let cq = device.create_cq(id, 32)?;
 //!     let caps = Caps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
 //!     let mut qp = device.create_qp(attaching, &pd, &cq, &cq, caps)?;
 //!     qp.post_recv(1, &memory, 0..1024)?;
@@ -106,7 +106,8 @@ pub use cmid_proto::memory::{
     Why,
 };
 pub use data::{
-    Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Mw, Pd, Qp, QpState, Remote, Reregistered, To, WcStatus,
+    Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Mw, Pd, Qp, QpState, Remote, Reregistered, To, View,
+    WcStatus,
 };
 pub use device::{Handle, Verbs};
 pub use inventory::{DeviceInfo, devices};

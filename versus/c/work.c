@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-enum { AT_ONCE = 32, PAUSE_NS = 200000000 };
+enum { AT_ONCE = 32, PAUSE_NS = 900000000 };
 
 static void post_write(struct connection *connection, int number)
 {

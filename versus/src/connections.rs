@@ -96,7 +96,7 @@ impl<W: Waits<Device = Verbs>> Active<W> {
         } else {
             if self.memory.is_none() {
                 let device = drive.device_mut();
-                self.memory = Some((device.alloc_pd(id)?, device.create_cq(id, 64)?));
+                self.memory = Some((device.alloc_pd(id)?, device.create_cq(id, 16_384)?));
             }
             if let Some((pd, cq)) = &self.memory {
                 let qp = drive

@@ -71,7 +71,7 @@ impl<W: Waits<Device = Verbs>> Passive<W> {
         } else {
             if self.memory.is_none() {
                 let device = drive.device_mut();
-                self.memory = Some((device.alloc_pd(id)?, device.create_cq(id, 1024)?));
+                self.memory = Some((device.alloc_pd(id)?, device.create_cq(id, 16_384)?));
             }
             if let Some((pd, cq)) = &self.memory {
                 let caps = Caps { max_send_wr: 64, max_recv_wr: 64, ..Caps::default() };

@@ -13,7 +13,7 @@ use crate::mark::in_parts;
 /// Work requests of a kind in a batch; as in C.
 pub(crate) const AT_ONCE: u64 = 32;
 /// As in C, where it says why so long.
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(900);
 
 /// The job with RDMA writes: so many batches in each part.
 pub(crate) fn writes(to: SocketAddr, batches: u32) -> Result<()> {

@@ -30,6 +30,15 @@ serve() {
         sleep 0.1
         tries=$((tries + 1))
     done
+    # Theirs listens for TCP after it listens for RDMA, and their client tries once.
+    until [ -z "$oob" ] || ss -Hltn "sport = :$port" | grep -q LISTEN; do
+        if [ $tries -ge 100 ] || ! kill -0 $server 2>/dev/null; then
+            fail "no server on TCP: $1"
+            return
+        fi
+        sleep 0.1
+        tries=$((tries + 1))
+    done
 }
 
 # The client of this command; what it says is in /tmp/client.
@@ -37,8 +46,10 @@ visit() {
     eval "timeout 120 $1" >/tmp/client 2>&1 </dev/null || fail "the client: $1"
 }
 
-# cmtime meets its peer over TCP first from this version of rdma-core on; ours does not, and each would wait for the other.
-too_new=50
+# From this version of rdma-core on, cmtime keeps in step with its peer over TCP (ours does with --oob).
+over_tcp=52
+# From this one on, the peers exchange addresses over TCP besides, which ours does not.
+too_new=59
 known() {
     version=$(dpkg-query --show --showformat='${Version}' rdmacm-utils)
     # Of 44.0-2 and 1:44.0-2 alike.
@@ -48,22 +59,33 @@ known() {
     '' | *[!0-9]*) fail "which version of rdma-core is this cmtime of? (rdmacm-utils: \"$version\")" ;;
     *)
         if [ "$major" -ge $too_new ]; then
-            fail "cmtime of rdma-core $version meets over TCP first: one of a version before $too_new is needed"
+            fail "cmtime of rdma-core $version is not known here: one of a version before $too_new is needed"
         fi
         ;;
     esac
+    oob=
+    [ -z "$failed" ] && [ "$major" -ge $over_tcp ] && oob=--oob
+    return 0
 }
 
 our_server='"$ours" --device verbs -b $address -p $port -c $connections --deadline 100'
 our_client='"$ours" --device verbs -s $address -p $port -c $connections --deadline 100'
 their_server='cmtime -b $address -p $port'
 their_client='cmtime -s $address -p $port -c $connections'
+# In their last round there are no QPs. Both sides are on one device: each number is used once.
+our_oob='--oob -q $((port * 1000))'
+their_server_oob='-c $connections -q $((port * 1000 + 4194304))'
+their_client_oob='-q $((port * 1000))'
 
-# Ours ends by itself, and with success only if it has had all connections; theirs never does.
+# Ours ends by itself, and with success only if it has had all connections; so does theirs over TCP, and before that never.
 ours_has_served() { wait $server || fail "our server"; }
 theirs_has_served() {
-    kill $server
-    wait $server
+    if [ -n "$oob" ]; then
+        wait $server || fail "their server"
+    else
+        kill $server
+        wait $server
+    fi
 }
 
 # Their client ends with success whatever happens, but says what did.
@@ -87,16 +109,20 @@ at_rest() {
 }
 
 interop() {
+    if [ -n "$oob" ]; then
+        our_server="$our_server $our_oob"
+        our_client="$our_client $our_oob"
+    fi
     for driver; do
         serve "$their_server"
         visit "$our_client --driver $driver"
         theirs_has_served
-        echo "$driver as client of theirs: $(grep finished /tmp/client)"
+        echo "$driver as client of theirs, rdma-core $version: $(grep finished /tmp/client)"
         serve "$our_server --driver $driver"
         visit "$their_client"
         theirs_is_content
         ours_has_served
-        echo "$driver as their server: $(grep 'came and went' /tmp/server)"
+        echo "$driver as their server, rdma-core $version: $(grep 'came and went' /tmp/server)"
     done
 }
 
@@ -112,13 +138,36 @@ ours_once() {
     { echo "ours"; cat /tmp/client; } >>"$results"
 }
 
+# Their table of the round with QPs: of each phase its name, a colon, and the total in milliseconds.
+table() {
+    if [ -z "$oob" ]; then
+        grep ' *: ' /tmp/client
+        return
+    fi
+    # Newer ones have phases of their own for parts of ours, and microseconds in the second of six columns.
+    awk '
+        BEGIN {
+            is["create id"] = "create id"; is["bind addr"] = "bind addr"; is["resolve addr"] = "resolve addr"
+            is["resolve route"] = "resolve route"; is["create qp"] = is["init qp"] = "create qp"
+            is["cm connect"] = "connect"; is["disconnect"] = "disconnect"; is["destroy id"] = is["destroy qp"] = "destroy"
+        }
+        /^cm_conn/ { exit }
+        NF > 6 {
+            name = $1
+            for (i = 2; i <= NF - 6; i++) name = name " " $i
+            if (name in is) total[is[name]] += $(NF - 4)
+        }
+        END { for (name in total) if (total[name]) print name ": " total[name] / 1000 }
+    ' /tmp/client
+}
+
 theirs_once() {
     serve "$their_server"
     visit "$their_client"
     theirs_is_content
     theirs_has_served
     at_rest
-    { echo "theirs"; grep ' *: ' /tmp/client; } >>"$results"
+    { echo "theirs"; table; } >>"$results"
 }
 
 compare() {
@@ -152,5 +201,9 @@ compare() {
 }
 
 known
+if [ -n "$oob" ]; then
+    their_server="$their_server $their_server_oob"
+    their_client="$their_client $their_client_oob"
+fi
 [ -n "$failed" ] || "$what" "$@"
 [ -z "$failed" ]

@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use cmid_differential::campaign::{FIRST_SEED, LEAST};
-use cmid_softroce::Kernel;
+use cmid_softroce::{Kernel, Options};
 
 use crate::context::Context;
 use crate::{guest, host};
@@ -17,6 +19,8 @@ const SHORT: u64 = 70;
 const DEADLINE: u64 = 300;
 /// The limit in seconds for the step of every day.
 pub(crate) const LIMIT: u64 = 420;
+/// How many programs run at once where the guest's clock waits for them.
+const AT_ONCE: u32 = 200;
 /// More than fit.
 const MOST: u64 = 100_000;
 /// The limit in seconds for the steps that take longer.
@@ -39,6 +43,9 @@ pub(crate) struct Arguments {
     /// Run this one only, and show what both do; in the form that a disagreement is reported in
     #[arg(long, value_name = "JSON")]
     program: Option<String>,
+    /// Stop after so many that differ
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    failures: usize,
     /// The limit in seconds for all of it
     #[arg(long, default_value_t = 3600, value_name = "S")]
     timeout: u64,
@@ -54,14 +61,32 @@ impl Arguments {
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     context.cargo(&["build", "--release", "-p", "cmid-differential", "--features", "verbs"], &[])?;
+    let seeds: [OsString; 4] = [
+        "--seed".into(),
+        arguments.seed.to_string().into(),
+        "--programs".into(),
+        arguments.programs.to_string().into(),
+    ];
     let mut command = program(context, arguments.kernel);
-    command.extend(["--seed".into(), arguments.seed.to_string().into()]);
-    command.extend(["--programs".into(), arguments.programs.to_string().into()]);
     command.extend(["--deadline".into(), before(arguments.timeout).to_string().into()]);
-    if let Some(program) = &arguments.program {
-        command.extend(["--program".into(), program.into()]);
+    command.extend(["--batch".into(), AT_ONCE.to_string().into()]);
+    command.extend(["--failures".into(), arguments.failures.to_string().into()]);
+    command.extend(seeds.clone());
+    match &arguments.program {
+        Some(program) => command.extend(["--program".into(), program.into()]),
+        // Made here: an emulated CPU takes some twenty times as long.
+        None => {
+            let file = context.target().join(format!("programs-{}", arguments.seed)).into_os_string();
+            let mut make = Command::new(context.release("differential"));
+            let status = make.args(seeds).arg("--write").arg(&file).status().context("differential")?;
+            ensure!(status.success(), "differential --write: {status}");
+            command.extend(["--from".into(), file]);
+        }
     }
-    guest::run(arguments.kernel, arguments.timeout, &command, Vec::new())
+    let timeout = Duration::from_secs(arguments.timeout);
+    let options =
+        Options { kernel: arguments.kernel, timeout, counted_clock: true, memory_mib: 1024, ..Options::default() };
+    guest::run_with(&options, &command)
 }
 
 /// The step of every day: as many programs as there is time for.
@@ -96,7 +121,9 @@ const fn before(limit: u64) -> u64 {
 }
 
 fn program(context: &Context, kernel: Kernel) -> Vec<OsString> {
-    let mut command = vec![context.release("differential").into_os_string()];
+    // Each program that runs at once needs a few descriptors.
+    let mut command = vec!["prlimit".into(), "--nofile=65536:65536".into()];
+    command.push(context.release("differential").into_os_string());
     if kernel == Kernel::V6_1 {
         command.push("--old".into());
     }

@@ -7,6 +7,7 @@
 mod bench;
 mod blocking;
 mod checks;
+mod chroot;
 mod cmtime;
 mod cmtime_results;
 mod compile_fail;
@@ -60,6 +61,8 @@ enum Verb {
     Sanitize(sanitize::Arguments),
     /// Run a command in a small VM whose kernel has soft-RoCE; the exit status is the command's
     Softroce(softroce::Arguments),
+    /// Run a command in another release of Debian, which debootstrap makes in the cache: as root, with this workspace and this Rust
+    Chroot(chroot::Arguments),
     /// Show rping on the simulator: nothing but Rust is needed
     Demo,
     /// Render what is generated in docs/: tables, memory, unsafe code, differences, and the results of rows and of faults
@@ -122,6 +125,9 @@ fn main() -> ExitCode {
     let verb = Arguments::parse().verb;
     let status = match verb {
         Verb::Softroce(arguments) => return ExitCode::from(softroce::run(&arguments)),
+        Verb::Chroot(arguments) => {
+            Context::new(Kernel::default()).and_then(|context| chroot::run(&context, &arguments))
+        }
         Verb::Demo => Context::new(Kernel::default()).and_then(|context| context.cargo(DEMO, &[])),
         Verb::Diagrams { check } => Context::new(Kernel::default())
             .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),

@@ -3,8 +3,8 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    bench, blocking, checks, cmtime, compile_fail, conformance, coverage, datagrams, deny, differential, faults,
-    hazards, host, interop, kernel_rereg, memory, mutants, rows,
+    bench, blocking, checks, chroot, cmtime, compile_fail, conformance, coverage, datagrams, deny, differential,
+    faults, hazards, host, interop, kernel_rereg, memory, mutants, rows,
     sanitize::Extent,
     step::{
         On, Step,
@@ -96,6 +96,10 @@ const STEPS: &[Step] = &[
         work: CargoWith(&[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--workspace", "--no-deps", "--all-features"]),
     },
     Step { name: "tests", work: Host(conformance::tests) },
+    Step {
+        name: "a loop sees what another thread writes to memory, in a release build",
+        work: Cargo(&["test", "--release", "--package", "cmid-verbs", "--test", "flag_loop"]),
+    },
     Step { name: "coverage of cmid-proto", work: Host(coverage::run) },
     Step { name: "what must not compile does not, for the reason it names", work: Host(compile_fail::check) },
     Step { name: "what the core costs", work: Host(bench::check) },
@@ -187,4 +191,5 @@ const SLOW: &[Step] = &[
         work: GuestCommand(On::Kernel(Kernel::V6_1), differential::LONG_LIMIT, differential::at_length),
     },
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
+    Step { name: "the programme of every day on Debian 13", work: Host(chroot::programme) },
 ];

@@ -18,6 +18,9 @@ pub(crate) struct Arguments {
     /// The memory in MiB
     #[arg(long, default_value_t = 512, value_name = "MIB")]
     memory: u32,
+    /// The guest's clock counts its instructions: it has a fast CPU, however busy the host is
+    #[arg(long)]
+    counted_clock: bool,
     /// A directory that the command may really write to; elsewhere what it writes is forgotten
     #[arg(long, value_name = "DIR")]
     rw: Vec<PathBuf>,
@@ -33,6 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> u8 {
         timeout: Duration::from_secs(arguments.timeout),
         memory_mib: arguments.memory,
         cpus: arguments.smp,
+        counted_clock: arguments.counted_clock,
         writable: arguments.rw.clone(),
         environment: Vec::new(),
     };

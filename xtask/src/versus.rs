@@ -17,7 +17,7 @@ const RESULTS: &str = "benches/results/versus-c.json";
 /// The limit in seconds for all figures.
 const LONG: u64 = 1800;
 /// The limit in seconds for those that the tests take.
-pub(crate) const LIMIT: u64 = 300;
+pub(crate) const LIMIT: u64 = 900;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {

@@ -58,7 +58,7 @@ pub(super) fn fail_over() -> Check {
             0
         }
     };
-    run("ip", &["link", "set", "bond0", "type", "bond", "active_slave", LINKS[next]])?;
+    run("ip", &["link", "set", BOND, "type", "bond", "active_slave", LINKS[next]])?;
     *active = Some(next);
     Ok(())
 }
@@ -69,6 +69,8 @@ pub(super) fn client_process(there: SocketAddr) -> Check<Child> {
     Ok(Command::new("rping").args(["-c", "-a", &ip, "-p", &port, "-C", "1"]).spawn()?)
 }
 
+/// The bond. The kernel's module makes a bond0 when it is loaded, unless a file in /etc/modprobe.d forbids it.
+const BOND: &str = "bond9";
 /// The links of the bond.
 const LINKS: [&str; 2] = ["dummy8", "dummy9"];
 
@@ -76,18 +78,18 @@ const LINKS: [&str; 2] = ["dummy8", "dummy9"];
 fn bond() -> Check {
     run(
         "ip",
-        &["link", "add", "bond0", "type", "bond", "mode", "active-backup", "fail_over_mac", "active", "miimon", "100"],
+        &["link", "add", BOND, "type", "bond", "mode", "active-backup", "fail_over_mac", "active", "miimon", "100"],
     )?;
     for link in LINKS {
         run("ip", &["link", "add", link, "type", "dummy"])?;
-        run("ip", &["link", "set", link, "master", "bond0"])?;
+        run("ip", &["link", "set", link, "master", BOND])?;
         run("ip", &["link", "set", link, "up"])?;
     }
-    run("ip", &["link", "set", "bond0", "arp", "on", "up"])?;
+    run("ip", &["link", "set", BOND, "arp", "on", "up"])?;
     for ip in net().bonded {
-        run("ip", &["addr", "add", &format!("{ip}/24"), "dev", "bond0"])?;
+        run("ip", &["addr", "add", &format!("{ip}/24"), "dev", BOND])?;
     }
-    run("rdma", &["link", "add", "rxe9", "type", "rxe", "netdev", "bond0"])
+    run("rdma", &["link", "add", "rxe9", "type", "rxe", "netdev", BOND])
 }
 
 fn run(program: &str, arguments: &[&str]) -> Check {

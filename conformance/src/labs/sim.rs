@@ -13,6 +13,8 @@ use crate::{Check, Disturbance, Failure, Lab, Make, MemoryFault, Net, Rereg};
 /// A simulated host with two addresses, as a kernel with one device has them.
 #[derive(Debug)]
 pub struct SimLab<S> {
+    fabric: Fabric,
+    config: Config,
     host: Host,
     /// Resolvable, and without anybody who takes requests.
     silent: Host,
@@ -26,17 +28,26 @@ impl<S: Make<SimDevice>> SimLab<S> {
         SimLab::on(Config::default())
     }
 
+    /// As [`SimLab::new`], with devices that copy what has arrived when it is polled and check no key. `outlive`: completions stay
+    /// in their CQ when the QP is destroyed.
+    #[must_use]
+    pub fn copying(outlive: bool) -> Self {
+        let config = Config { copy_at_poll: true, completions_outlive_qp: outlive, ..Config::default() };
+        SimLab::on(Config { destroy_after_removal: true, ..config })
+    }
+
     /// The host that drivers are on.
     pub(super) fn host(&self) -> &Host {
         &self.host
     }
 
     fn on(config: Config) -> Self {
-        let fabric = Fabric::new(Config { clock: Clock::Real, ..config });
+        let config = Config { clock: Clock::Real, ..config };
+        let fabric = Fabric::new(config.clone());
         let host = fabric.host(&[net().client, net().server]);
-        host.add_plain_addr(net().no_rdma);
+        host.add_plain_addr_without_arp(net().no_rdma);
         let silent = fabric.host(&[net().silent]);
-        SimLab { host, silent, subject: PhantomData }
+        SimLab { fabric, config, host, silent, subject: PhantomData }
     }
 }
 
@@ -127,7 +138,12 @@ impl<S: Make<SimDevice>> Lab for SimLab<S> {
             Rereg::NewKeys => (cmid_sim::Rereg::All, true),
         };
         // What goes wrong at a fork is to be seen as well.
-        Some(SimLab::on(Config { rereg, new_keys_on_rereg, fork: true, ..Config::default() }))
+        Some(SimLab::on(Config { rereg, new_keys_on_rereg, fork: true, ..self.config.clone() }))
+    }
+
+    fn sound(&self) -> Check {
+        let copied = self.fabric.counters().copied_to_freed;
+        if copied == 0 { Ok(()) } else { Err(Failure(format!("polls wrote to memory that was given back: {copied}"))) }
     }
 
     fn fail_next(&self, fault: MemoryFault) -> Check {

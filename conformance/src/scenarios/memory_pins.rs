@@ -99,11 +99,12 @@ pub(super) fn until_the_qp_is_gone<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let ends = {
         let (client, mut server) = b.join(&own, &pd)?;
         server.qp.post_recv(1, &mr, 0..LEN)?;
-        server.qp.post_recv(2, &foreign, 0..LEN)?;
+        same("an MR of another PD", server.qp.post_recv(2, &foreign, 0..LEN), Err(Errno::EINVAL))?;
+        same("to read from there", server.qp.post_send(3, &foreign, 0..LEN), Err(Errno::EINVAL))?;
         (client, server)
     };
     let mr = pinned("posted", mr)?;
-    free("of another PD than the QP, which could not use it", foreign)?;
+    free("of another PD than the QP, where it cannot be posted", foreign)?;
     b.part(ends)?;
     free("nobody has polled, and nobody can", mr)?;
     unused(&own)?;

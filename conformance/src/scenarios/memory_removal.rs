@@ -3,18 +3,20 @@
 use cmid_proto::memory::{Change, MrState, PdState, Policy, Step, Valid, Why};
 use cmid_proto::{CmEvent, Errno};
 
-use super::memory::{LEN, READABLE, bytes, failed, refused, register};
+use super::memory::{LEN, READABLE, bytes, contents, failed, refused, register};
 use crate::bench::Who;
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Disturbance, Lab, TestMr, TestPd, TestQp};
+use crate::{Bench, Check, Disturbance, Failure, Lab, Status, TestMr, TestPd, TestQp};
 
-/// Once the removal has been read, memory can only be deregistered, pinned or not, and nothing more can be made.
+/// Once the removal has been read, memory can only be deregistered, when it is not pinned, and nothing more can be made.
 pub(super) fn the_device_goes_with_memory_registered<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let listener = b.listen()?;
     let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
-    let mut mr = register(&pd, bytes(1), READABLE)?;
-    let (client, mut server) = b.join(&own, &pd)?;
+    let (from, mut mr) = (register(&own, bytes(4), READABLE)?, register(&pd, bytes(1), READABLE)?);
+    let (mut client, mut server) = b.join(&own, &pd)?;
     server.qp.post_recv(1, &mr, 0..LEN)?;
+    client.qp.post_send(3, &from, 0..LEN)?;
+    b.ends(&mut client, 3, Status::Success)?;
     b.lab.disturb(Disturbance::DeviceGoes)?;
     let mut untold = vec![listener, server.id];
     while !untold.is_empty() {
@@ -32,14 +34,23 @@ pub(super) fn the_device_goes_with_memory_registered<L: Lab>(b: &mut Bench<'_, L
     refused("register", pd.register(bytes(3), READABLE).map_err(|(_, error)| error), Why::DeviceGone)?;
     same("the PD", pd.state(), PdState::Stranded)?;
     same("posting", server.qp.post_recv(2, &mr, 0..LEN), Err(Errno::EINVAL))?;
-    // The receive was never polled, and pins no more. rxe waits for its users to go, and serves them until then. Of a device
-    // that does not wait it is not known whether it is done with the memory, so that the MR keeps it.
+    // The message has arrived and nobody has polled: the poll may be what writes to the memory.
+    let (mr, error) = match mr.deregister() {
+        Err(kept) => kept,
+        Ok(_) => return Err(Failure("deregistered in flight".into())),
+    };
+    refused::<()>("deregister", Err(error), Why::InFlight)?;
+    b.ends(&mut server, 1, Status::Success)?;
+    same("what has arrived", contents(&mr)?, bytes(4))?;
+    // rxe waits for its users to go, and serves them until then. Of a device that does not wait it is not known whether it is
+    // done with the memory, so that the MR keeps it.
     match mr.deregister() {
-        Ok(returned) => same("what comes back", returned.buffer, bytes(1))?,
+        Ok(returned) => same("what comes back", returned.buffer, bytes(4))?,
         Err((mr, error)) => {
             failed::<()>("deregister", Err(error), Step::Deregister, Errno::EIO, Valid::Neither)?;
             same("the MR", mr.state(), MrState::Unusable)?;
         }
     }
+    drop(from);
     b.part((client, server))
 }

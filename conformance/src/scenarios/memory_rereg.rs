@@ -8,7 +8,7 @@ use super::memory::{
     unused, used, users_are,
 };
 use crate::bench::{Who, remote};
-use crate::failure::{ensure, same};
+use crate::failure::same;
 use crate::{Bench, Check, Lab, Status, TestMr, TestPd, TestQp};
 
 const CMD: Step = Step::Reregister(Code::Cmd);
@@ -32,7 +32,7 @@ pub(super) fn row_82_another_pd<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     unused(&new)
 }
 
-/// Local work requests that name memory of another PD than their QP's fail as well.
+/// Nor can it be posted locally, on a QP of another PD.
 pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;
     let (own, new, pd) = (b.pd(Who::Client)?, b.pd(Who::Client)?, b.pd(Who::Server)?);
@@ -44,11 +44,7 @@ pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Lab>(b: &m
     same("what was written", contents(&to)?, bytes(1))?;
     changed::<L>(&mut from, Change::default().to_pd(new.clone()))?;
     from.write(0, b"abc")?;
-    client.qp.post_write(2, &from, 0..LEN, remote(&to))?;
-    // rxe has the QP in its error state before it completes what has brought it there.
-    let done = b.done(&mut client)?;
-    let as_told = done.wr_id == 2 && matches!(done.status, Status::LocalProtection | Status::Flushed);
-    ensure(as_told, || format!("{done:?}, expected a failure of the local memory"))?;
+    same("posting it", client.qp.post_write(2, &from, 0..LEN, remote(&to)), Err(Errno::EINVAL))?;
     b.part((client, server))?;
     deregister(from)?;
     same("what nobody has written", deregister(to)?, bytes(1))?;
@@ -151,18 +147,49 @@ pub(super) fn row_114_rights_that_the_device_has_not<L: Lab>(b: &mut Bench<'_, L
     let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
-    for (what, access, errno) in [
-        ("an unknown right", READABLE | Access::from_bits_retain(1 << 15), Errno::EINVAL),
-        ("on demand", READABLE | Access::ON_DEMAND, Errno::EOPNOTSUPP),
-        ("huge pages", READABLE | Access::HUGETLB, Errno::EOPNOTSUPP),
+    // The driver refuses them, where the kernel itself refuses what nobody knows.
+    let by_driver = !std::env::var("CMID_KERNEL").is_ok_and(|release| swaps_pd_first(&release));
+    for (what, access, errno, with_pd) in [
+        ("an unknown right", READABLE | Access::from_bits_retain(1 << 15), Errno::EINVAL, true),
+        ("on demand", READABLE | Access::ON_DEMAND, Errno::EOPNOTSUPP, by_driver),
+        ("huge pages", READABLE | Access::HUGETLB, Errno::EOPNOTSUPP, by_driver),
     ] {
-        let (result, _) = mr.reregister(Change::default().to_pd(new.clone()).to_access(access), Policy::default());
-        failed(what, result, CMD, errno, Valid::Old)?;
-        same(what, &fields(&mr), &before)?;
-        users_are(what, (&pd, &new), (1, 0))?;
+        let rights = Change::default().to_access(access);
+        let changes = [Some(rights.clone()), with_pd.then(|| rights.to_pd(new.clone()))];
+        for change in changes.into_iter().flatten() {
+            let (result, _) = mr.reregister(change, Policy::default());
+            failed(what, result, CMD, errno, Valid::Old)?;
+            same(what, &fields(&mr), &before)?;
+            users_are(what, (&pd, &new), (1, 0))?;
+        }
     }
     same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
     unused(&new)?;
     deregister(mr)?;
     unused(&pd)
+}
+
+/// Whether rxe of this kernel takes the new PD before it refuses the rights. The MR then has a PD that does not count it, and
+/// the kernel warns when it is deallocated. "RDMA/rxe: validate access flags before swapping the MR's PD" ended that in
+/// 6.12.113; rxe re-registers since 6.5.
+fn swaps_pd_first(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let mut number = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    let version = [number(), number(), number()];
+    ([6, 5, 0]..[6, 12, 113]).contains(&version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::swaps_pd_first;
+
+    #[test]
+    fn kernels_are_known_by_their_release() {
+        for swaps in ["6.12.107+deb13-amd64", "6.8.0-31-generic", "6.5.0"] {
+            assert!(swaps_pd_first(swaps), "{swaps}");
+        }
+        for does_not in ["6.12.117+deb12-amd64", "6.12.113", "6.1.0-41-amd64", "6.13.1", ""] {
+            assert!(!swaps_pd_first(does_not), "{does_not}");
+        }
+    }
 }

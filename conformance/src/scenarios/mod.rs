@@ -95,9 +95,11 @@ impl<L: Lab> Scenario<L> {
             Some(rereg) => Some(lab.with_rereg(rereg).ok_or_else(|| Failure(format!("no such devices: {rereg:?}")))?),
             None => None,
         };
-        let mut bench = Bench::new(own.as_ref().unwrap_or(lab), self.acks)?;
+        let lab = own.as_ref().unwrap_or(lab);
+        let mut bench = Bench::new(lab, self.acks)?;
         (self.steps)(&mut bench)?;
-        bench.clean()
+        bench.clean()?;
+        lab.sound()
     }
 }
 

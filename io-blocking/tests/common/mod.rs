@@ -27,7 +27,7 @@ pub(crate) fn server() -> SocketAddr {
 }
 
 pub(crate) fn qp(device: &mut SimDevice, attaching: Attaching<'_>) -> Result<Qp, Errno> {
-    let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 16)?);
+    let (pd, cq) = (device.alloc_pd(attaching.id())?, device.create_cq(attaching.id(), 32)?);
     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 }
 

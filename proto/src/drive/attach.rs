@@ -75,6 +75,9 @@ impl<D: Device> Drive<D> {
 
     /// Takes the QP off an id: `destroy` does so in the device's data path.
     ///
+    /// Drain the QP's CQs first: some providers remove the completions of a QP that is destroyed (`__mlx5_cq_clean`), others leave
+    /// them in the CQ, where they pin memory and take room until the CQ is polled empty.
+    ///
     /// # Errors
     /// Refused if there is none; failed with what `destroy` failed with.
     pub fn detach_qp(

@@ -101,18 +101,13 @@ pub(crate) struct Ready {
     pub(crate) scatter: Option<Scatter>,
 }
 
-/// The part of a CQ that the work queues of one QP have reserved.
-#[derive(Debug, Default)]
-struct Share {
-    reserved: u32,
-    /// The QP is destroyed: the share is released when none of its completions is left.
-    gone: bool,
-}
-
 #[derive(Debug)]
 pub(crate) struct CqState {
-    room: CqRoom,
-    shares: BTreeMap<QpNo, Share>,
+    pub(super) room: CqRoom,
+    /// How much of it the work queues of each QP have reserved.
+    shares: BTreeMap<QpNo, u32>,
+    /// QPs that are destroyed, and keep their shares until none of their completions is left.
+    gone: Vec<QpNo>,
     ready: VecDeque<Ready>,
     armed: bool,
     overrun: bool,
@@ -123,13 +118,13 @@ pub(crate) struct CqState {
 impl CqState {
     pub(crate) fn new(depth: u32, fd: Arc<OwnedFd>) -> Self {
         let (room, shares) = (CqRoom::new(depth), BTreeMap::new());
-        CqState { room, shares, ready: VecDeque::new(), armed: false, overrun: false, fd }
+        CqState { room, shares, gone: Vec::new(), ready: VecDeque::new(), armed: false, overrun: false, fd }
     }
 
     /// A work queue of this QP is to report to it.
     pub(crate) fn reserve(&mut self, qp: QpNo, work_requests: u32) -> Result<(), Overrun> {
         self.room.reserve(work_requests)?;
-        self.shares.entry(qp).or_default().reserved += work_requests;
+        *self.shares.entry(qp).or_default() += work_requests;
         Ok(())
     }
 
@@ -138,22 +133,19 @@ impl CqState {
         if remove {
             self.ready.retain(|ready| ready.qp != qp);
         }
-        if let Some(share) = self.shares.get_mut(&qp) {
-            share.gone = true;
+        self.gone.retain(|other| *other != qp);
+        if !self.release(qp) {
+            self.gone.push(qp);
         }
-        self.release();
     }
 
-    /// Releases the shares of QPs that are destroyed and have left no completion.
-    fn release(&mut self) {
-        let (room, ready) = (&mut self.room, &self.ready);
-        self.shares.retain(|qp, share| {
-            let kept = !share.gone || ready.iter().any(|ready| ready.qp == *qp);
-            if !kept {
-                room.release(share.reserved);
-            }
-            kept
-        });
+    /// Releases the share of a QP that is destroyed, if no completion of it is left.
+    fn release(&mut self, qp: QpNo) -> bool {
+        let over = !self.ready.iter().any(|ready| ready.qp == qp);
+        if over && let Some(reserved) = self.shares.remove(&qp) {
+            self.room.release(reserved);
+        }
+        over
     }
 
     /// Whether a completion that has not been polled pins a region.
@@ -184,9 +176,8 @@ impl CqState {
         for (place, ready) in into.iter_mut().zip(&taken) {
             *place = ready.completion;
         }
-        if self.shares.values().any(|share| share.gone) {
-            self.release();
-        }
+        let gone = std::mem::take(&mut self.gone);
+        self.gone = gone.into_iter().filter(|&qp| !self.release(qp)).collect();
         Ok(taken)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cmid_proto::{Attaching, Errno, IdKey};
+use cmid_proto::{Attaching, Ece, Errno, IdKey};
 
 use crate::channel::new_eventfd;
 use crate::data::cq::Cq;
@@ -14,6 +14,9 @@ use crate::device::SimDevice;
 use crate::host::HostNo;
 use crate::id::{CmState, IdNo};
 use crate::world::World;
+
+/// The most work requests of a queue (`RXE_MAX_QP_WR`).
+const MAX_QP_WR: u32 = 1 << 20;
 
 impl SimDevice {
     /// A protection domain on the device of an id.
@@ -49,7 +52,8 @@ impl SimDevice {
     ///
     /// # Errors
     /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain is gone, if it or a queue is another
-    /// device's, if the connection is over or refused, and for a listener for connections; `EOVERFLOW` if a CQ has no room for
+    /// device's, for more than 1,048,576 work requests, if the connection is over or refused, and for a listener for
+    /// connections; `EOVERFLOW` if a CQ has no room for
     /// the completions of all work requests that `caps` allows, beside those of the QPs that report to it already
     /// ([`Cq::room`](crate::Cq::room) says how much it has).
     pub fn create_qp(
@@ -72,10 +76,14 @@ impl SimDevice {
             let foreign = [send_cq.host, recv_cq.host].iter().any(|&other| other != host);
             let (service, has_qp) = (state.port_space.service(), state.qp.is_some());
             let foreign = foreign || pd.device != world.device_of(host) || !pd.fabric.is(self.fabric());
-            if has_qp || foreign || !gives_init {
+            let pair = Pair::new(service, pd.no, send_cq.no, recv_cq.no, caps);
+            // The library looks at that first.
+            world.queues.fits(&pair)?;
+            let too_many = caps.max_send_wr.max(caps.max_recv_wr) > MAX_QP_WR;
+            if has_qp || foreign || too_many || !gives_init {
                 return Err(Errno::EINVAL);
             }
-            world.add_qp(no, host, Pair::new(service, pd.no, send_cq.no, recv_cq.no, caps))
+            world.add_qp(no, host, pair)
         })?;
         Ok(Qp { fabric: self.fabric().clone(), no })
     }
@@ -121,11 +129,14 @@ impl World {
         self.id(no)?;
         self.queues.reserve(qp, &pair)?;
         if let Err(errno) = self.count_qp(host, pair.pd) {
-            self.queues.leave(qp, true);
+            self.queues.leave(qp, Some(&pair), true);
             return Err(errno);
         }
         self.queues.pairs.insert(qp, Box::new(pair));
-        self.id(no)?.qp = Some(qp);
+        let id = self.id(no)?;
+        id.qp = Some(qp);
+        // The options are those of the QP from now on, and a device like rxe has none (`init_ece`).
+        id.local_ece = Ece::default();
         Ok(qp)
     }
 

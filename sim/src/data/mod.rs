@@ -2,6 +2,7 @@
 //! memory is lent to the fabric by value, and read and written by copies.
 
 pub(crate) mod ah;
+pub(crate) mod bytes;
 pub(crate) mod cq;
 pub(crate) mod datagram;
 mod device;

@@ -46,7 +46,7 @@ pub struct Reregistered {
 /// pin it, nor does what is empty. Dropping it ends the registration, or, if it is pinned or the device refuses, lets the fabric do so as soon as that can be.
 #[derive(Debug)]
 pub struct Mr {
-    fabric: Fabric,
+    pub(crate) fabric: Fabric,
     own: Owned,
 }
 
@@ -67,6 +67,7 @@ impl Pd {
     /// [`Config::lock_limit`](crate::Config::lock_limit).
     pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, Error)> {
         let buffer = buffer.into();
+        self.fabric.shared().sweep();
         let pd = match self.acquire() {
             Ok(pd) => pd,
             Err(refused) => return Err((buffer, refused.into())),
@@ -146,36 +147,13 @@ impl Mr {
         machine.pd().map(|pd| Pd::another(&self.fabric, pd.device, pd.no))
     }
 
-    /// Copies bytes out, from `offset` on.
-    ///
-    /// # Errors
-    /// `EINVAL` beyond the end.
-    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
-        let stretch = self.part(offset, into.len())?;
-        self.fabric.with(|world| {
-            into.copy_from_slice(world.memory.space.bytes(stretch).ok_or(Errno::EINVAL)?);
-            Ok(())
-        })
-    }
-
-    /// Copies bytes in, from `offset` on.
-    ///
-    /// # Errors
-    /// `EINVAL` beyond the end.
-    pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), Errno> {
-        let stretch = self.part(offset, from.len())?;
-        self.fabric.with(|world| {
-            world.memory.space.bytes_mut(stretch).ok_or(Errno::EINVAL)?.copy_from_slice(from);
-            Ok(())
-        })
-    }
-
     /// Re-registers it (ibv_rereg_mr(3)). Keys and address may have changed afterwards. Refused with
     /// [`memory::Why::InFlight`] while work requests pin it, and for another buffer with [`memory::Why::InDoubt`] while it
     /// keeps one of an attempt that failed.
     pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
         let refused = |buffer, refused: Refused| Reregistered { result: Err(refused.into()), buffer };
         let shared = self.fabric.shared();
+        shared.sweep();
         let change = match change.try_map_pd(Pd::acquire) {
             Ok(change) => change,
             Err((change, error)) => return refused(change.buffer, error),
@@ -205,6 +183,7 @@ impl Mr {
     /// [`Error::Failed`] with what the device says: `EINVAL` while a memory window is bound to it, `EIO` once the
     /// device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn deregister(self) -> Result<Returned<Buffer>, (Mr, Error)> {
+        self.fabric.shared().sweep();
         match self.own.deregister(self.fabric.shared()) {
             Ok(returned) => Ok(returned),
             Err(error) => Err((self, error)),
@@ -226,7 +205,7 @@ impl Mr {
         Ok(Place { addr: part.addr, key, len })
     }
 
-    fn part(&self, offset: usize, len: usize) -> Result<Stretch, Errno> {
+    pub(crate) fn part(&self, offset: usize, len: usize) -> Result<Stretch, Errno> {
         let whole = self.stretch();
         offset.checked_add(len).filter(|&end| end <= whole.len).ok_or(Errno::EINVAL)?;
         Ok(Stretch { addr: whole.addr + offset as u64, len })
@@ -236,7 +215,7 @@ impl Mr {
         self.machine().buffer().map_or(Stretch { addr: 0, len: 0 }, Lent::stretch)
     }
 
-    fn machine(&self) -> MutexGuard<'_, Machine> {
+    pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
         self.own.machine(self.fabric.shared())
     }
 }
@@ -276,7 +255,7 @@ impl Owned {
 }
 
 /// Whether work in flight names the region. After a removal of the device it may still.
-fn traffic(machine: &Machine, shared: &Shared) -> Traffic {
+pub(crate) fn traffic(machine: &Machine, shared: &Shared) -> Traffic {
     match machine.named().map(|(pd, keys)| (pd.no, keys.lkey)) {
         Some((pd, key)) if shared.with(|world| world.queues.pins(pd, key)) => Traffic::InFlight,
         Some(_) | None => Traffic::Quiet,

@@ -31,7 +31,8 @@ impl Shared {
         }
     }
 
-    /// Something has changed that parked regions may have waited for.
+    /// Something has changed that parked regions may have waited for, or somebody comes by, as with `cmid-verbs`: what only
+    /// a passing failure has left is ended then.
     pub(crate) fn sweep(&self) {
         let waiting = self.parked.take();
         self.parked.add(waiting.into_iter().filter(|own| !self.try_retire(own)).collect::<Vec<_>>());

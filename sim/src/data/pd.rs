@@ -152,6 +152,7 @@ impl Pd {
     /// [`Error::Dealloc`] with what the device said: `EBUSY` if it counts something that this library does not, `EIO`
     /// once the device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn dealloc(&self) -> Result<(), Error> {
+        self.fabric.shared().sweep();
         self.fabric.with(|world| world.dealloc_pd(self.no))
     }
 
@@ -170,6 +171,8 @@ impl Clone for Pd {
 
 impl Drop for Pd {
     fn drop(&mut self) {
+        // This may be the last chance to end what only a passing failure has left.
+        self.fabric.shared().sweep();
         self.fabric.with(|world| world.drop_handle(self.no));
     }
 }

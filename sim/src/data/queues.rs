@@ -258,14 +258,31 @@ impl Queues {
             cq.reserve(qp, work_requests).map_err(|_| Errno::EOVERFLOW)
         });
         if reserved.is_err() {
-            self.leave(qp, true);
+            self.leave(qp, Some(pair), true);
         }
         reserved
     }
 
-    /// A QP is destroyed, and its completions are removed or stay in their CQs.
-    pub(crate) fn leave(&mut self, qp: QpNo, remove: bool) {
-        self.cqs.values_mut().for_each(|cq| cq.leave(qp, remove));
+    /// Whether the CQs of a QP that is to be made have room for it.
+    pub(crate) fn fits(&self, pair: &Pair) -> Result<(), Errno> {
+        let room = |cq| self.cqs.get(&cq).map(|cq| cq.room).ok_or(Errno::EINVAL);
+        let mut send = room(pair.send_cq)?;
+        send.reserve(pair.caps.max_send_wr).map_err(|_| Errno::EOVERFLOW)?;
+        let mut recv = if pair.recv_cq == pair.send_cq { send } else { room(pair.recv_cq)? };
+        recv.reserve(pair.caps.max_recv_wr).map_err(|_| Errno::EOVERFLOW)
+    }
+
+    /// A QP is destroyed, and its completions are removed or stay in their CQs. Of one that has gone with its device it is not
+    /// known any more which they are.
+    pub(crate) fn leave(&mut self, qp: QpNo, pair: Option<&Pair>, remove: bool) {
+        match pair {
+            Some(pair) => [pair.send_cq, pair.recv_cq].iter().for_each(|cq| {
+                if let Some(cq) = self.cqs.get_mut(cq) {
+                    cq.leave(qp, remove);
+                }
+            }),
+            None => self.cqs.values_mut().for_each(|cq| cq.leave(qp, remove)),
+        }
     }
 
     /// Whether a window keeps a QP.

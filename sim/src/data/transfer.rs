@@ -213,9 +213,10 @@ impl World {
             }
             return;
         }
-        self.queues.leave(qp, remove_completions);
+        let pair = self.queues.pairs.remove(&qp);
+        self.queues.leave(qp, pair.as_deref(), remove_completions);
         self.sweep = true;
-        let Some(pair) = self.queues.pairs.remove(&qp) else { return };
+        let Some(pair) = pair else { return };
         self.memory.discount_user(pair.pd);
         self.release_pd(pair.pd);
         for packet in &pair.inbound {

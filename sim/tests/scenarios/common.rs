@@ -300,7 +300,7 @@ impl Lab {
     pub(crate) fn with(config: Config) -> Lab {
         let fabric = Fabric::new(config);
         let host = fabric.host(&[ip("10.0.0.1"), ip("10.0.0.2")]);
-        host.add_plain_addr(ip("172.16.0.1"));
+        host.add_plain_addr_without_arp(ip("172.16.0.1"));
         let mut server = Side::new(&host);
         let mut client = Side::new(&host);
         let (cs, cc) = (server.channel(), client.channel());

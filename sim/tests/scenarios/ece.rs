@@ -67,9 +67,26 @@ fn the_library_knows_when_it_does_not_say() {
     let never = lab.client.fresh_id();
     assert_eq!(lab.client.device.remote_ece(never), Err(Errno::ENOENT));
     assert_eq!(lab.client.set_ece(never, OURS), Err(Errno::ENOENT));
-    // What was set before the QP is told all the same.
+    // Those of the QP are told, not what was set before: none (`init_ece`).
     let cp = lab.cp();
     lab.client.connect(c, cp, &[]).unwrap();
     let s = lab.server.requested(lab.cs, listener);
-    assert_eq!(lab.server.device.remote_ece(s), Ok(OURS));
+    assert_eq!(lab.server.device.remote_ece(s), Ok(Ece::default()));
+}
+
+#[test]
+fn an_answer_names_the_vendor_of_the_request() {
+    for (asked, answered) in [(Some(OURS), Ece { options: 3, ..OURS }), (None, Ece { vendor_id: 0, options: 3 })] {
+        let mut lab = Lab::new();
+        let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+        let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+        asked.map_or(Ok(()), |ece| lab.client.set_ece(c, ece)).unwrap();
+        let (cp, param) = (lab.cp(), lab.cp());
+        lab.client.connect(c, cp, &[]).unwrap();
+        let s = lab.server.requested(lab.cs, listener);
+        lab.server.set_ece(s, Ece { vendor_id: 9, options: 3 }).unwrap();
+        lab.server.accept(s, param, &[]).unwrap();
+        lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
+        assert_eq!(lab.client.device.remote_ece(c), Ok(answered));
+    }
 }

@@ -11,6 +11,7 @@ mod datagrams;
 mod ece;
 mod faults;
 mod handles;
+mod lookups;
 mod memory;
 mod multicast;
 mod neighbours;

@@ -25,7 +25,7 @@ fn row_23_the_client_goes_before_accept() {
         lab.server.quiet(lab.cs, SECOND);
         if equipment.is_none() {
             let pd = lab.server.device.alloc_pd(s).unwrap();
-            let cq = lab.server.device.create_cq(s, 1).unwrap();
+            let cq = lab.server.device.create_cq(s, 32).unwrap();
             let qp =
                 lab.server.device.create_qp(cmid_proto::Attaching::bare(s), &pd, &cq, &cq, cmid_sim::Caps::default());
             assert_eq!(qp.map(|_| ()), Err(Errno::EINVAL));

@@ -111,7 +111,7 @@ pub(crate) fn read_and_write() {
 
 pub(crate) fn ranges_and_rights() {
     let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
-    let memory = register(&c, 1, Access::empty());
+    let memory = register(&c, 1, Access::LOCAL_WRITE);
     #[expect(clippy::reversed_empty_ranges, reason = "that is the point")]
     for wrong in [0..PAGE + 1, PAGE + 1..PAGE + 1, 9..8, usize::MAX..0, 1..usize::MAX] {
         assert_eq!(c.qp.post_send(1, &memory, wrong.clone()), Err(Errno::EINVAL));
@@ -132,6 +132,73 @@ pub(crate) fn ranges_and_rights() {
     assert_eq!(c.qp.state(), Ok(QpState::ERR));
     c.qp.post_send(6, &memory, 0..8).expect("post_send");
     assert_eq!(polled(&mut c.cq).status, WcStatus::WR_FLUSH_ERR);
+}
+
+/// A loop that waits for what a peer writes ends, with a copy as with a flag: this program is compiled with optimisation.
+pub(crate) fn flags() {
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let shared = register(&s, 0, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    let remote = |offset| Remote { addr: shared.addr() + offset, rkey: shared.rkey() };
+    let mut number = register(&c, 1, Access::empty());
+    std::thread::scope(|scope| {
+        let copied = scope.spawn(|| {
+            let mut flag = [0];
+            while flag[0] == 0 {
+                shared.read(0, &mut flag).expect("inside");
+            }
+        });
+        let loaded = scope.spawn(|| while shared.load_acquire::<u64>(8) != Ok(7) {});
+        let viewed = scope.spawn(|| while shared.view().word(16) != Some(9) {});
+        std::thread::sleep(Duration::from_millis(100));
+        for (offset, value) in [(0, 1), (8, 7_u64), (16, 9)] {
+            number.store_release(0, value).expect("inside");
+            c.qp.post_write(value, &number, 0..8, remote(offset)).expect("post_write");
+            success(polled(&mut c.cq), value, Completion::WRITE);
+        }
+        let until = Instant::now() + LIMIT;
+        while ![&copied, &loaded, &viewed].into_iter().all(|thread| thread.is_finished()) {
+            // A thread that loops for ever would be waited for.
+            if Instant::now() > until {
+                println!("a loop does not see what a peer has written");
+                std::process::exit(101);
+            }
+        }
+    });
+    assert_eq!(
+        number.load_acquire::<u32>(4).map(u64::from),
+        Ok(9_u64 >> if cfg!(target_endian = "little") { 32 } else { 0 })
+    );
+    assert_eq!(number.load_acquire::<u64>(4), Err(Errno::EINVAL));
+    assert_eq!(number.store_release(PAGE - 4, 1_u64), Err(Errno::EINVAL));
+}
+
+/// Slices are there while nothing else can write.
+pub(crate) fn slices() {
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let mut from = register(&c, 1, Access::empty());
+    let mut to = register(&s, 0, Access::LOCAL_WRITE);
+    from.slice_mut().expect("nobody else has it").fill(5);
+    s.qp.post_recv(1, &to, 0..PAGE).expect("post_recv");
+    c.qp.post_send(2, &from, 0..PAGE).expect("post_send");
+    assert_eq!(
+        (to.slice().map(<[u8]>::len), from.slice_mut().map(|slice| slice.len())),
+        (Err(Errno::EBUSY), Err(Errno::EBUSY))
+    );
+    success(polled(&mut s.cq), 1, Completion::RECV);
+    success(polled(&mut c.cq), 2, Completion::SEND);
+    assert_eq!(to.slice().expect("polled"), [5; PAGE]);
+    assert_eq!((to.view().byte(PAGE - 1), to.view().byte(PAGE), to.view().word(4)), (Some(5), None, None));
+    for access in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::MW_BIND] {
+        let mut shared = register(&s, 0, Access::LOCAL_WRITE | access);
+        assert_eq!(shared.slice().map(<[u8]>::len), Err(Errno::EACCES), "{access:?}");
+    }
+    let mut readable = register(&s, 7, Access::MW_BIND | Access::REMOTE_READ);
+    assert_eq!(readable.slice().map(|slice| slice[0]), Ok(7));
+    let (page, _) = crate::memory::mapped_read_only(PAGE);
+    let mut fixed = s.pd.register(page, Access::REMOTE_READ).expect("register");
+    assert_eq!(fixed.slice_mut().map(|slice| slice.len()), Err(Errno::EACCES));
+    assert_eq!((fixed.slice().map(<[u8]>::len), fixed.load_acquire::<u32>(0)), (Ok(PAGE), Ok(0)));
+    assert_eq!(fixed.store_release(0, 1_u32), Err(Errno::EACCES));
 }
 
 /// What `Mr` promises: once the buffer is given back, a peer that still has the key does not reach it.

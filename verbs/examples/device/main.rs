@@ -31,7 +31,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 60] = [
+const CHECKS: [(&str, fn()); 64] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -61,6 +61,10 @@ const CHECKS: [(&str, fn()); 60] = [
     ("work in flight pins memory until it is polled", pins::until_polled),
     ("work that pins nothing", pins::nothing),
     ("flushed work, and work of a QP that is gone", pins::until_flushed),
+    ("memory without local write is no target", pins::read_only),
+    ("a CQ has room for what reports to it", pins::cq_room),
+    ("a loop that waits for a peer's write ends", data::flags),
+    ("slices while nothing else can write", data::slices),
     ("failed work is told apart by queue", pins::failed),
     ("pinned memory that is dropped", pins::dropped),
     ("pinned memory that is dropped, with several threads", pins::threads),

@@ -2,7 +2,7 @@
 
 use cmid_proto::memory::{Error, Fallback, Policy, Provider, Why};
 use cmid_proto::{Call, Errno};
-use cmid_verbs::{Access, Change, Completion, Mr, Remote, WcStatus};
+use cmid_verbs::{Access, Caps, Change, Completion, Mr, Remote, WcStatus};
 
 use crate::data::{polled, register, success};
 use crate::lab::Pair;
@@ -63,24 +63,92 @@ pub(crate) fn until_polled() {
     free(remote);
 }
 
-/// A work request on a QP of another PD, which cannot use the memory, and one without any, pin nothing.
+/// A work request without memory pins nothing, and memory of another PD cannot be posted.
 pub(crate) fn nothing() {
     let Pair { client: _client, mut server, mut c, mut s, .. } = Pair::connected();
     let (from, to) = (register(&c, 1, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
     let foreign = server.device.alloc_pd(s.id).expect("alloc_pd");
     let far = foreign.register(vec![3; PAGE], Access::LOCAL_WRITE).expect("register");
     s.qp.post_recv(1, &to, 5..5).expect("post_recv");
-    s.qp.post_recv(2, &far, 0..PAGE).expect("post_recv");
+    let at = Remote { addr: far.addr(), rkey: far.rkey() };
+    for range in [0..PAGE, 0..8, 5..5] {
+        assert_eq!(s.qp.post_recv(2, &far, range.clone()), Err(Errno::EINVAL));
+        assert_eq!(s.qp.post_send(2, &far, range.clone()), Err(Errno::EINVAL));
+        assert_eq!(s.qp.post_write(2, &far, range.clone(), at), Err(Errno::EINVAL));
+        assert_eq!(s.qp.post_read(2, &far, range, at), Err(Errno::EINVAL));
+    }
     let deregistered = far.deregister().map_err(|(_, error)| error).expect("it is not pinned");
     assert_eq!((deregistered.buffer.len(), foreign.dealloc()), (PAGE, Ok(())));
     free(to);
     c.qp.post_send(3, &from, 7..7).expect("post_send");
     success(polled(&mut c.cq), 3, Completion::SEND);
     assert_eq!(success(polled(&mut s.cq), 1, Completion::RECV).byte_len, 0);
-    c.qp.post_send(4, &from, 0..PAGE).expect("post_send");
-    let failed = polled(&mut s.cq);
-    // rxe says so of receives: IBV_WC_LOC_QP_OP_ERR.
-    assert_eq!((failed.wr_id, failed.status), (2, WcStatus(2)));
+    free(from);
+}
+
+/// Without the right to write to it locally, memory is no target of a receive or a read, however short.
+pub(crate) fn read_only() {
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let mut memory = register(&c, 1, Access::REMOTE_READ);
+    let remote = register(&s, 2, Access::LOCAL_WRITE | Access::REMOTE_READ);
+    let at = Remote { addr: remote.addr(), rkey: remote.rkey() };
+    for range in [0..8, 3..3] {
+        assert_eq!(c.qp.post_recv(1, &memory, range.clone()), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_read(1, &memory, range, at), Err(Errno::EINVAL));
+    }
+    // The access that it has now counts, in both directions.
+    let mut to = |access| memory.reregister(Change::default().to_access(access), ANEW).result.map(drop);
+    assert_eq!(to(Access::LOCAL_WRITE), Ok(()));
+    c.qp.post_read(2, &memory, 0..8, at).expect("post_read");
+    success(polled(&mut c.cq), 2, Completion::READ);
+    let mut to = |access| memory.reregister(Change::default().to_access(access), ANEW).result.map(drop);
+    assert_eq!(to(Access::empty()), Ok(()));
+    assert_eq!(c.qp.post_read(3, &memory, 0..8, at), Err(Errno::EINVAL));
+    s.qp.post_recv(4, &remote, 0..64).expect("post_recv");
+    c.qp.post_send(5, &memory, 0..64).expect("post_send");
+    success(polled(&mut s.cq), 4, Completion::RECV);
+    success(polled(&mut c.cq), 5, Completion::SEND);
+    free(memory);
+}
+
+/// The CQ must have room for all work requests of the queues that report to it; a QP that is gone keeps its room as long as it may
+/// have left completions.
+pub(crate) fn cq_room() {
+    let mut side = crate::lab::Side::new();
+    let (_listener, addr) = side.listener();
+    let (first, second) = (side.resolved(addr), side.resolved(addr));
+    let pd = side.device.alloc_pd(first).expect("alloc_pd");
+    let mut cq = side.device.create_cq(first, 32).expect("create_cq");
+    let depth = cq.room().depth();
+    assert!(depth >= 32, "{:?}", cq.room());
+    let caps = |wr| Caps { max_send_wr: wr, max_recv_wr: wr, ..Caps::default() };
+    let too_many =
+        side.device.create_qp(cmid_proto::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2 + 1)).map(drop);
+    assert_eq!((too_many, cq.room().reserved()), (Err(Errno::EOVERFLOW), 0));
+    let mut qp =
+        side.device.create_qp(cmid_proto::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2)).expect("create_qp");
+    assert_eq!(
+        side.device.create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(1)).map(drop),
+        Err(Errno::EOVERFLOW)
+    );
+    // As many as were asked for, whatever the provider makes of them.
+    let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
+    let posted = (0..).find_map(|n| qp.post_recv(n, &memory, 0..8).err().map(|errno| (n, errno)));
+    assert_eq!(posted, Some((u64::from(depth / 2), Errno::ENOMEM)));
+    side.device.destroy_qp(first).expect("destroy_qp");
+    drop(qp);
+    // Nothing was sent.
+    assert_eq!(cq.room().reserved(), depth / 2);
+    assert_eq!(
+        side.device.create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2)).map(drop),
+        Err(Errno::EOVERFLOW)
+    );
+    assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));
+    assert_eq!(cq.room().reserved(), 0);
+    side.device
+        .create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2))
+        .map(drop)
+        .expect("there is room");
 }
 
 pub(crate) fn until_flushed() {
@@ -107,9 +175,10 @@ pub(crate) fn until_flushed() {
     client.ok(&Call::Destroy { id: c.id });
     let gone = pinned(gone);
     drop(c.qp);
-    free(gone);
-    // What it left behind is of nobody.
+    // What it left behind is of nobody, and pins until it is gone.
+    let gone = pinned(gone);
     assert_eq!(c.cq.poll(&mut [Completion::default(); 4]), Ok(0));
+    free(gone);
 }
 
 /// A completion in error does not say of which queue it is, and here both queues use one CQ and the same numbers.
@@ -143,6 +212,10 @@ pub(crate) fn failed() {
 }
 
 pub(crate) fn dropped() {
+    [false, true].into_iter().for_each(dropped_and);
+}
+
+fn dropped_and(polls: bool) {
     let Pair { client: _client, mut server, mut c, mut s, .. } = Pair::connected();
     let from = register(&c, 1, Access::empty());
     let (users, mrs) = (s.pd.users(), kernel_mrs());
@@ -159,13 +232,19 @@ pub(crate) fn dropped() {
     let next = register(&s, 3, Access::LOCAL_WRITE);
     assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1), "the next registration has found it quiet");
 
-    // Whatever is pinned when the QP goes, goes then.
+    // Whatever is pinned when the QP goes, goes when the CQ was polled empty after that, or is dropped.
     s.qp.post_recv(9, &next, 0..PAGE).expect("post_recv");
     drop(next);
     assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1));
     server.ok(&Call::Destroy { id: s.id });
     assert_eq!(s.pd.users(), users + 1);
     drop(s.qp);
+    assert_eq!((s.pd.users(), kernel_mrs()), (1, mrs + 1));
+    if polls {
+        assert_eq!(s.cq.poll(&mut [Completion::default(); 4]), Ok(0));
+    } else {
+        drop(s.cq);
+    }
     assert_eq!((s.pd.users(), kernel_mrs()), (0, mrs));
     assert_eq!(s.pd.dealloc(), Ok(()));
 }

@@ -145,7 +145,7 @@ pub(crate) fn domains() {
     let mr = pd.register(vec![0; PAGE], Access::LOCAL_WRITE).expect("register");
     in_use(1);
     let id = side.bound(CLIENT);
-    let cq = side.device.create_cq(id, 4).expect("create_cq");
+    let cq = side.device.create_cq(id, 32).expect("create_cq");
     let qp =
         side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, crate::lab::CAPS).expect("create_qp");
     in_use(2);

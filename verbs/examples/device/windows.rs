@@ -123,6 +123,10 @@ pub(crate) fn foreign() {
     assert_eq!(s.qp.post_bind(1, &mut other, &near, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
     assert_eq!(s.qp.post_bind(1, &mut own, &far, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
     assert_eq!(s.qp.post_bind(1, &mut own, &near, 0..PAGE + 1, Access::REMOTE_READ), Err(Errno::EINVAL));
+    // Rights that the registration has not.
+    assert_eq!(s.qp.post_bind(1, &mut own, &near, 0..8, Access::REMOTE_WRITE), Err(Errno::EINVAL));
+    let unbindable = register(&s, 0, Access::LOCAL_WRITE);
+    assert_eq!(s.qp.post_bind(1, &mut own, &unbindable, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
     // rxe would follow null pointers.
     assert_eq!(s.qp.post_invalidate(1, &mut own), Err(Errno::EINVAL));
     drop(own);

@@ -10,6 +10,7 @@ mod ah;
 mod anchor;
 mod awaited;
 mod buffer;
+mod bytes;
 mod completion;
 mod context;
 mod cq;
@@ -27,6 +28,7 @@ mod sync;
 mod track;
 #[cfg(test)]
 mod track_tests;
+mod words;
 
 use std::sync::Arc;
 
@@ -36,6 +38,7 @@ use cmid_proto::{Attaching, Device as _, Errno, IdKey};
 pub(crate) use ah::path_from_c;
 pub use ah::{Ah, GRH_LEN, To};
 pub use buffer::Buffer;
+pub use bytes::View;
 pub use completion::{Completion, WcStatus};
 pub(crate) use context::{Context, Contexts};
 pub use cq::Cq;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::ops::Range;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
@@ -20,12 +20,11 @@ use crate::ffi::{ibv_mr, ibv_sge};
 /// # Work in flight pins it
 ///
 /// From the time that a work request is posted which names it until the completion has been *polled*, or the QP is
-/// destroyed, [`Mr::reregister`] and [`Mr::deregister`] are refused with [`memory::Why::InFlight`]: the work request
-/// would fail. That takes a look at what the QPs of its PD have in flight. What does not make the device come back for the
-/// memory pins nothing:
+/// destroyed and its CQs have been polled empty after that (or are dropped), [`Mr::reregister`] and [`Mr::deregister`] are refused
+/// with [`memory::Why::InFlight`], also after a removal of the device. That takes a look at what the QPs of its PD have in flight.
+/// It can be posted on those only. What does not make the device come back for the memory pins nothing:
 /// - what is sent inline (up to [`Caps::max_inline`](crate::Caps::max_inline) bytes), which has been copied;
-/// - an empty range;
-/// - a work request on a QP of another PD, which fails anyway.
+/// - an empty range.
 ///
 /// Dropping it meanwhile neither waits nor frees anything: it is deregistered with the next [`Pd::register`],
 /// [`Pd::dealloc`], re-registration or deregistration on the PD that finds it quiet, or when the QP, or a handle of the PD,
@@ -33,28 +32,33 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// # Why this is memory-safe, although work requests outlive the calls that post them
 ///
-/// A device reaches memory through a registration, named by a key, and only within its range and rights.
+/// A device reaches memory through a registration, named by a key, and only within its range and rights. Its provider, which
+/// runs in this process, does not: `ibv_poll_cq` of mlx5 and hns copies up to 64 bytes that were received or read to the address in
+/// the work request, whatever has become of the registration.
 ///
-/// 1. *Nothing else is there.* What is registered is memory that this object owns. No reference into it exists or is ever
-///    handed out: [`Mr::read`] and [`Mr::write`] copy through raw pointers. So it does not matter that the device writes
-///    at any time: that can change which bytes a copy has, and every byte is a valid `u8`.
-/// 2. *It is not freed too early.* The memory is freed, or given back, only after the device has let go of it: after
-///    `ibv_dereg_mr` succeeded, or after a re-registration that moved the registration away from it. The kernel then
-///    has withdrawn the key, or the range, and the pinned pages from the device. A work request that is still posted, or
-///    that a peer sends, and that reaches for it, fails with an error completion. This holds whatever is in flight; that
-///    re-registering and deregistering are refused meanwhile is so that work does not fail by surprise.
-/// 3. *What is not known is kept.* After a re-registration that failed the device may refer to the old memory or to the
+/// 1. *Nothing else is there.* What is registered is memory that this object owns. [`Mr::read`] and its like access it by atomics,
+///    so it does not matter that the device or a provider writes at any time: that can change which bytes a copy has, and every
+///    byte is a valid `u8`. A reference into it exists only as [`Mr::slice`] and [`Mr::slice_mut`] hand it out: while nothing is in
+///    flight and no peer may write, and while the MR is borrowed, so that this stays so.
+/// 2. *It is not freed too early.* The memory is freed, or given back, only when no work request in flight names it, so that no
+///    provider writes to it (the argument is in flight.rs), and only after the device has let go of it: after `ibv_dereg_mr`
+///    succeeded, or after a re-registration that moved the registration away from it. The kernel then has withdrawn the key, or
+///    the range, and the pinned pages from the device; what a peer sends that reaches for it fails with an error completion.
+/// 3. *What may not be written to is not.* Memory without [`Access::LOCAL_WRITE`] cannot be posted as the target of a receive or a
+///    read, nor lent with a right to write by a window: a provider that copies does not check that.
+/// 4. *What is not known is kept.* After a re-registration that failed the device may refer to the old memory or to the
 ///    new, unless it is certain that it was not told of the new: both are kept until `ibv_dereg_mr` has succeeded.
-/// 4. *It may be freed too late.* If `ibv_dereg_mr` fails when this is dropped it is tried again as above; what it never
-///    succeeds for is leaked on purpose, and so is what it fails for once the device is known to be gone.
-/// 5. *A key that is used again is harmless.* Should a stale work request name a key that the device has given to another
-///    registration, it reaches memory that lives in another `Mr`, where 1 holds as well.
+/// 5. *It may be freed too late.* If `ibv_dereg_mr` fails when this is dropped it is tried again as above; what it never
+///    succeeds for is leaked on purpose, and so is what it fails for once the device is known to be gone. What a QP names that
+///    could not be destroyed is never freed.
+/// 6. *A key that is used again is harmless.* Should a work request of a peer name a key that the device has given to another
+///    registration, it reaches memory that lives in another `Mr`, where 1 holds as well; one that no peer may write to, no
+///    device writes to for a peer.
 ///
 /// The bytes that [`Mr::read`] sees while the device writes to the same place are unspecified: a mix of old and new.
-/// Wait for the completion first, as in C.
+/// Wait for the completion first, as in C, or for a flag that is written last ([`Mr::load_acquire`]).
 ///
-/// It is `Send` and `Sync`: `read` only copies out, and `write`, the one thing by which this program changes the bytes,
-/// takes `&mut self`.
+/// It is `Send` and `Sync`: through `&Mr` this program only loads; whatever stores takes `&mut self`.
 ///
 /// # Forks
 ///
@@ -134,6 +138,17 @@ use crate::ffi::{ibv_mr, ibv_sge};
 /// }
 /// ```
 ///
+/// Posting it, or reading it otherwise, while a slice of it is there:
+///
+/// ```compile_fail,E0502
+/// # use cmid_verbs::{Mr, Qp};
+/// fn look(mr: &mut Mr, qp: &mut Qp) -> u8 {
+///     let slice = mr.slice().unwrap();
+///     let _ = qp.post_recv(1, mr, 0..8);
+///     slice[0]
+/// }
+/// ```
+///
 /// Registering memory that is only borrowed:
 ///
 /// ```compile_fail,E0277
@@ -172,22 +187,22 @@ use crate::ffi::{ibv_mr, ibv_sge};
 /// ```
 pub struct Mr {
     /// Of the memory, as are the next two: copies, so that posting need not follow pointers.
-    start: NonNull<u8>,
-    len: usize,
+    pub(super) start: NonNull<u8>,
+    pub(super) len: usize,
     /// Names the PD whose QPs may take bytes from it ([`PdUse::name`]); 0 if no registration is valid.
     pub(super) source: usize,
     /// Names the PD whose QPs may put bytes into it; 0 also without [`Access::LOCAL_WRITE`].
     pub(super) target: usize,
     /// Whether this program may write to the memory.
-    writable: bool,
+    pub(super) writable: bool,
     keys: memory::Keys,
     /// There, except when it has been taken out by what ends `self`.
-    registration: Option<Box<Registration>>,
+    pub(super) registration: Option<Box<Registration>>,
 }
 
 // SAFETY: the object owns its memory and its registration; libibverbs ties neither to a thread.
 unsafe impl Send for Mr {}
-// SAFETY: through `&Mr` this program only reads the memory and fields that do not change.
+// SAFETY: through `&Mr` this program only reads fields that do not change, and the memory, by atomics.
 unsafe impl Sync for Mr {}
 
 impl Mr {
@@ -253,35 +268,6 @@ impl Mr {
         self.registration.as_ref()?.pd().map(PdUse::pd)
     }
 
-    /// Copies bytes out, from `offset` on.
-    ///
-    /// # Errors
-    /// `EINVAL` if that is not all inside.
-    #[inline]
-    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), Errno> {
-        self.check(offset, into.len())?;
-        // SAFETY: the range is inside the memory (just checked), which is alive and initialised. `into` does not overlap
-        // it: no reference into the memory exists. Nobody but the device writes to it now (`write` takes `&mut self`), and
-        // whatever the device leaves there is a u8.
-        unsafe { ptr::copy_nonoverlapping(self.start.as_ptr().add(offset), into.as_mut_ptr(), into.len()) };
-        Ok(())
-    }
-
-    /// Copies bytes in, from `offset` on.
-    ///
-    /// # Errors
-    /// `EINVAL` if that is not all inside; `EACCES` for memory of [`Buffer::from_raw_read_only`].
-    #[inline]
-    pub fn write(&mut self, offset: usize, from: &[u8]) -> Result<(), Errno> {
-        self.check(offset, from.len())?;
-        if !self.writable {
-            return Err(Errno::EACCES);
-        }
-        // SAFETY: as in `read`, and the memory may be written to; with `&mut self` no other thread of this program reads the memory now.
-        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.start.as_ptr().add(offset), from.len()) };
-        Ok(())
-    }
-
     /// Changes the memory, the PD, the rights, or several of them (ibv_rereg_mr(3)).
     ///
     /// After a success address, length and keys may be others: tell the peers. mlx4, mlx5, hns and irdma can; for others
@@ -341,14 +327,6 @@ impl Mr {
             return Err(Errno::EINVAL);
         }
         Ok(ibv_sge { addr: self.addr() + range.start as u64, length: len as u32, lkey: self.lkey() })
-    }
-
-    #[inline]
-    fn check(&self, offset: usize, len: usize) -> Result<(), Errno> {
-        match offset.checked_add(len) {
-            Some(end) if end <= self.len => Ok(()),
-            Some(_) | None => Err(Errno::EINVAL),
-        }
     }
 
     /// Copies what posting needs.

@@ -50,6 +50,8 @@ pub(crate) struct Registration {
     handle: Option<Handle>,
     /// The PD of the registration that is valid or was the last to be, of which the region says nothing any more.
     pd: Arc<PdInner>,
+    /// A re-registration has failed that was to let peers write to the memory. Whether they may is not known.
+    exposed: bool,
 }
 
 impl Registration {
@@ -64,7 +66,7 @@ impl Registration {
         let inner = Arc::clone(pd.inner());
         let region = memory::Region::register(pd, Pinned::new(buffer), access);
         let region = region.map_err(|(buffer, refused)| (buffer.release(), refused.into()))?;
-        let mut this = Box::new(Registration { region, handle: None, pd: inner });
+        let mut this = Box::new(Registration { region, handle: None, pd: inner, exposed: false });
         match this.run() {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => Err((buffer.release(), Error::Register(errno))),
@@ -83,15 +85,21 @@ impl Registration {
             let failure = Failure { step: Step::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
             return Reregistered { result: Err(failure.into()), buffer: change.buffer };
         }
+        let access = change.access;
         let change = memory::Change { buffer: change.buffer.map(Pinned::new), pd: change.pd, access: change.access };
         if let Err((change, refused)) = self.region.reregister(change, policy, self.traffic()) {
             return Reregistered { result: Err(refused.into()), buffer: change.buffer.map(Pinned::release) };
         }
         match self.run() {
-            Ok(Some(Ended::Reregistered(settled))) => Reregistered {
-                result: settled.result.map_err(Error::from),
-                buffer: settled.buffer.map(Pinned::release),
-            },
+            Ok(Some(Ended::Reregistered(settled))) => {
+                self.exposed = match settled.result {
+                    Ok(Way::Anew) => false,
+                    Ok(Way::InPlace) => self.exposed && access.is_none(),
+                    Err(_) => self.exposed || access.is_some_and(Access::lets_peers_write),
+                };
+                let buffer = settled.buffer.map(Pinned::release);
+                Reregistered { result: settled.result.map_err(Error::from), buffer }
+            }
             other => Reregistered { result: Err(self.strange(other, Verb::Reregister)), buffer: None },
         }
     }
@@ -176,6 +184,11 @@ impl Registration {
             Some((pd, keys)) if pd.inner().flights().name(keys.lkey) => Traffic::InFlight,
             Some(_) | None => Traffic::Quiet,
         }
+    }
+
+    /// Whether peers may be able to write to it although its access does not say so.
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.exposed
     }
 
     /// Whether work names it that stays in flight for ever.

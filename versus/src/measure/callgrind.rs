@@ -84,7 +84,7 @@ impl Counts {
 }
 
 /// How long a program may take under valgrind.
-const LIMIT: Duration = Duration::from_secs(200);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Runs a program and returns the counts before each mark, in their order: `marks` of them.
 pub(crate) fn run(program: &[OsString], marks: usize) -> Result<Vec<Counts>> {

@@ -1,5 +1,6 @@
 //! Memory regions, protection domains and memory windows on the simulated device.
 
+mod bytes;
 mod calls;
 mod chaos;
 mod copies;

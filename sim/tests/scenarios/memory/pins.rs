@@ -263,6 +263,66 @@ fn a_dropped_region_that_the_device_keeps_is_tried_again() {
 }
 
 #[test]
+fn whoever_comes_by_ends_what_only_a_passing_failure_has_left() {
+    let (mut lab, pair) = connected();
+    let device = &mut lab.client.device;
+    let host = &lab.host;
+    let park = |pd: &cmid_sim::Pd| {
+        let here = pd.register([1; 8], RW).unwrap();
+        host.fail_next_deregistration(Errno::EBUSY);
+        drop(here);
+        users(pd, 1);
+    };
+    let pd = device.alloc_pd(pair.client).unwrap();
+    park(&pd);
+    assert!(pd.dealloc().is_ok());
+
+    let pd = device.alloc_pd(pair.client).unwrap();
+    park(&pd);
+    let mut other = pd.register([1; 8], RW).unwrap();
+    users(&pd, 1);
+    park_again(&pd, host);
+    let change = cmid_sim::Change { buffer: None, pd: None, access: Some(RW) };
+    let _ = other.reregister(change, Policy::default());
+    users(&pd, 1);
+    park_again(&pd, host);
+    other.deregister().unwrap();
+    users(&pd, 0);
+    park(&pd);
+    drop(pd.clone());
+    users(&pd, 0);
+}
+
+/// Beside a region that lives.
+fn park_again(pd: &cmid_sim::Pd, host: &cmid_sim::Host) {
+    let here = pd.register([1; 8], RW).unwrap();
+    host.fail_next_deregistration(Errno::EBUSY);
+    drop(here);
+    users(pd, 2);
+}
+
+#[test]
+fn no_handle_prints_the_memory_of_the_fabric() {
+    let (lab, pair) = connected();
+    let c = &pair.client_qp;
+    let mr = c.pd.register(vec![171; 100_000], RW).unwrap();
+    let mw = c.pd.alloc_mw().unwrap();
+    let texts = [
+        format!("{mr:?}"),
+        format!("{mw:?}"),
+        format!("{:?}", c.pd),
+        format!("{:?}", c.qp),
+        format!("{:?}", c.send_cq),
+        format!("{:?}", lab.client.device),
+        format!("{:?}", lab.host),
+        format!("{:?}", lab.fabric),
+    ];
+    for text in texts {
+        assert!(text.len() < 2000 && !text.contains("171, 171"), "{} bytes: {}", text.len(), &text[..100]);
+    }
+}
+
+#[test]
 fn a_dropped_region_keeps_its_domain() {
     let (lab, pair) = connected();
     let c = pair.client_qp;

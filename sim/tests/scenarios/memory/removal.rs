@@ -63,7 +63,7 @@ fn another_device_knows_nothing_of_the_one_before() {
     let fresh = bench.lab.client.device.alloc_pd(id).unwrap();
     let mut own = fresh.register([1], RW).unwrap();
     refused(own.reregister(Change::default().to_pd(bench.one.clone()), ANEW).result.unwrap_err(), Why::DeviceGone);
-    let cq = bench.lab.client.device.create_cq(id, 1).unwrap();
+    let cq = bench.lab.client.device.create_cq(id, 32).unwrap();
     let qp = bench.lab.client.device.create_qp(
         cmid_proto::Attaching::bare(id),
         &bench.one,

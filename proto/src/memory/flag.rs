@@ -1,0 +1,94 @@
+//! Numbers by which two sides signal through memory.
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for u32 {}
+    impl Sealed for u64 {}
+}
+
+/// A number that a peer and this side exchange through registered memory, as an atomic: `u32` or `u64`, in the byte order of
+/// this machine.
+pub trait Flag: Copy + sealed::Sealed {
+    /// How many bytes it has. Its address is a multiple of that.
+    const LEN: usize;
+
+    /// From the lower bits.
+    fn from_bits(bits: u64) -> Self;
+
+    /// Its bits, and zeros above.
+    fn bits(self) -> u64;
+
+    /// From as many bytes in memory; `None` if they are more or less.
+    fn from_slice(bytes: &[u8]) -> Option<Self>;
+
+    /// To as many bytes in memory; `None` if they are more or less.
+    fn copy_to(self, bytes: &mut [u8]) -> Option<()>;
+}
+
+impl Flag for u32 {
+    const LEN: usize = size_of::<u32>();
+
+    #[inline]
+    fn from_bits(bits: u64) -> Self {
+        bits as u32
+    }
+
+    #[inline]
+    fn bits(self) -> u64 {
+        u64::from(self)
+    }
+
+    #[inline]
+    fn from_slice(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self::from_ne_bytes)
+    }
+
+    #[inline]
+    fn copy_to(self, bytes: &mut [u8]) -> Option<()> {
+        *<&mut [u8; Self::LEN]>::try_from(bytes).ok()? = self.to_ne_bytes();
+        Some(())
+    }
+}
+
+impl Flag for u64 {
+    const LEN: usize = size_of::<u64>();
+
+    #[inline]
+    fn from_bits(bits: u64) -> Self {
+        bits
+    }
+
+    #[inline]
+    fn bits(self) -> u64 {
+        self
+    }
+
+    #[inline]
+    fn from_slice(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self::from_ne_bytes)
+    }
+
+    #[inline]
+    fn copy_to(self, bytes: &mut [u8]) -> Option<()> {
+        *<&mut [u8; Self::LEN]>::try_from(bytes).ok()? = self.to_ne_bytes();
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_its_bytes() {
+        let mut bytes = [0; 9];
+        assert_eq!(0x0102_0304_u32.copy_to(&mut bytes[..4]), Some(()));
+        assert_eq!(
+            (bytes[..4].to_vec(), u32::from_slice(&bytes[..4])),
+            (0x0102_0304_u32.to_ne_bytes().to_vec(), Some(0x0102_0304))
+        );
+        assert_eq!((7_u64.copy_to(&mut bytes[1..]), u64::from_slice(&bytes[1..])), (Some(()), Some(7)));
+        assert_eq!((u64::from_slice(&bytes), u32::from_slice(&bytes), 7_u32.copy_to(&mut bytes)), (None, None, None));
+        assert_eq!((u32::from_bits(7 << 32 | 5), 5_u32.bits(), u64::from_bits(u64::MAX).bits()), (5, 5, u64::MAX));
+    }
+}

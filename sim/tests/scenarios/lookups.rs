@@ -1,0 +1,178 @@
+//! Lookups and binds at the borders: broadcasts, groups, links, loopback, interfaces without a device or without ARP.
+
+use std::net::SocketAddr;
+
+use cmid_proto::{Attaching, CmEvent, Device as _, Errno, IdKey, PortSpace};
+use cmid_sim::{Caps, Config, Fabric};
+
+use crate::common::{EINVAL, Lab, Side, ip};
+
+/// How a lookup ends: the own address, or the status of its ADDR_ERROR.
+#[track_caller]
+fn found(side: &mut Side, on: cmid_proto::ChannelKey, id: IdKey) -> Result<SocketAddr, i32> {
+    let seen = side.next(on);
+    assert_eq!(seen.id, id);
+    match seen.kind {
+        CmEvent::AddrResolved => Ok(side.local(id)),
+        _ => Err(seen.status),
+    }
+}
+
+#[test]
+fn without_arp_everybody_is_found_and_then_there_is_no_device() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    side.resolve_addr(id, None, "172.16.0.9:7", 2000).unwrap();
+    assert_eq!(found(side, on, id), Err(-19));
+    lab.host.add_plain_addr(ip("172.17.0.1"));
+    let side = &mut lab.client;
+    let with_arp = side.id(on);
+    side.resolve_addr(with_arp, None, "172.17.0.9:7", 2000).unwrap();
+    assert_eq!(found(side, on, with_arp), Err(-110));
+}
+
+#[test]
+fn a_broadcast_address_is_found() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    for (src, dst, own) in [
+        (None, "10.0.0.255:7", Ok(ip("10.0.0.1"))),
+        (Some("10.0.0.2:0"), "10.0.0.255:7", Ok(ip("10.0.0.2"))),
+        (Some("10.0.0.2:0"), "255.255.255.255:7", Ok(ip("10.0.0.2"))),
+        (None, "172.16.0.255:7", Err(-19)),
+    ] {
+        let id = side.id(on);
+        assert_eq!(side.resolve_addr(id, src, dst, 2000), Ok(()), "{dst}");
+        assert_eq!(found(side, on, id).map(|addr| addr.ip()), own, "{dst}");
+    }
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, None, "255.255.255.255:7", 2000), Err(Errno::ENETUNREACH));
+}
+
+#[test]
+fn from_the_loopback_address_there_is_no_way_to_many() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let ways = [("10.0.0.255:7", Errno::EINVAL), ("255.255.255.255:7", Errno::ENODEV), ("239.1.1.1:7", Errno::ENODEV)];
+    for (dst, errno) in ways {
+        let id = side.id(on);
+        assert_eq!(side.resolve_addr(id, Some("127.0.0.1:0"), dst, 2000), Err(errno), "{dst}");
+    }
+}
+
+#[test]
+fn a_group_is_reached_from_the_interface_that_an_id_is_confined_to() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id_in(PortSpace::Udp, on);
+    assert_eq!(side.bind(id, "172.16.0.1:0"), Err(Errno::ENODEV));
+    side.resolve_addr(id, None, "239.1.1.1:7", 2000).unwrap();
+    assert_eq!(found(side, on, id), Err(-19));
+}
+
+#[test]
+fn nothing_but_infiniband_will_do_for_ipoib() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    for addr in ["10.0.0.1:0", "172.16.0.1:0"] {
+        let id = side.id_in(PortSpace::Ipoib, on);
+        assert_eq!(side.bind(id, addr), EINVAL, "{addr}");
+    }
+    for (dst, outcome) in [("10.0.0.2:7", Err(-22)), ("172.16.0.9:7", Err(-22)), ("127.0.0.1:7", Ok(ip("127.0.0.1")))] {
+        let id = side.id_in(PortSpace::Ipoib, on);
+        side.resolve_addr(id, None, dst, 2000).unwrap();
+        assert_eq!(found(side, on, id).map(|addr| addr.ip()), outcome, "{dst}");
+    }
+}
+
+#[test]
+fn what_is_valid_on_one_link_only_has_to_name_it() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    for addr in ["[ff02::1]:0", "[fe80::1]:0", "[ff12::1]:0"] {
+        let id = side.id(on);
+        assert_eq!(side.bind(id, addr), EINVAL, "{addr}");
+    }
+    let id = side.id(on);
+    assert_eq!(side.bind(id, "[ff0e::1]:0"), Err(Errno::EADDRNOTAVAIL));
+}
+
+#[test]
+fn a_mapped_address_is_no_ipv4_address() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, None, "[::ffff:10.0.0.2]:7", 2000), Err(Errno::ENETUNREACH));
+    let id = side.id(on);
+    assert_eq!(side.bind(id, "[::ffff:10.0.0.2]:7"), Err(Errno::EADDRNOTAVAIL));
+}
+
+/// A host with two addresses of each kind of IPv6, and a process there.
+fn host_of_ipv6() -> (Fabric, Side) {
+    let fabric = Fabric::new(Config::default());
+    let host = fabric.host(&["fd99::1", "fd99::2", "fe80::1"].map(ip));
+    let side = Side::new(&host);
+    (fabric, side)
+}
+
+#[test]
+fn to_an_ipv6_group_a_host_goes_from_its_last_address_of_that_scope() {
+    let (_fabric, mut side) = host_of_ipv6();
+    let on = side.channel();
+    for (dst, own) in [("[ff0e::1]:7", "fd99::2"), ("[ff02::1%2]:7", "fe80::1")] {
+        let id = side.id_in(PortSpace::Udp, on);
+        side.resolve_addr(id, None, dst, 2000).unwrap();
+        assert_eq!(found(&mut side, on, id).map(|addr| addr.ip()), Ok(ip(own)), "{dst}");
+    }
+}
+
+#[test]
+fn the_link_is_known_to_who_names_it_and_not_to_a_child() {
+    let (_fabric, mut side) = host_of_ipv6();
+    let on = side.channel();
+    let listener = side.listener(on, "[fe80::1%2]:7");
+    assert_eq!(side.local(listener), "[fe80::1%2]:7".parse().unwrap());
+    let client = side.resolved(on, "[fe80::1%2]:7");
+    let own = side.local(client);
+    assert_eq!((own.ip(), own.to_string().contains("%2")), (ip("fe80::1"), true));
+    side.connect(client, cmid_proto::ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
+    let child = side.requested(on, listener);
+    assert_eq!(side.local(child), "[fe80::1]:7".parse().unwrap());
+    assert_eq!(side.device.peer_addr(child), Ok(SocketAddr::new(own.ip(), own.port())));
+}
+
+#[test]
+fn nobody_is_connected_from_the_loopback_address() {
+    for (space, port) in [(PortSpace::Tcp, 0), (PortSpace::Tcp, 7), (PortSpace::Udp, 0)] {
+        let mut lab = Lab::new();
+        let taken = lab.server.id_in(space, lab.cs);
+        lab.server.bind(taken, "10.0.0.2:9").unwrap();
+        let (side, on) = (&mut lab.client, lab.cc);
+        let id = side.id_in(space, on);
+        // It has an interface, as no other id without an address has.
+        assert_eq!(side.bind(id, "10.0.0.2:9"), Err(Errno::EADDRINUSE));
+        side.resolve_addr(id, None, &format!("0.0.0.0:{port}"), 2000).unwrap();
+        assert_eq!(found(side, on, id).map(|addr| addr.ip()), Ok(ip("127.0.0.1")));
+        side.resolve_route(id).unwrap();
+        side.next(on).is(id, CmEvent::RouteResolved, 0);
+        let param = lab.cp();
+        assert_eq!(lab.client.connect(id, param, &[]), EINVAL);
+        assert_eq!(lab.client.resolve_route(id), EINVAL, "it still has a route");
+    }
+}
+
+#[test]
+fn a_queue_has_a_million_work_requests_at_most() {
+    let mut lab = Lab::new();
+    let id = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let device = &lab.client.device;
+    let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 1 << 23).unwrap());
+    let attach = |caps| device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps).map(drop);
+    assert_eq!(attach(Caps { max_send_wr: 4_000_000, ..Caps::default() }), EINVAL);
+    assert_eq!(attach(Caps { max_recv_wr: (1 << 20) + 1, ..Caps::default() }), EINVAL);
+    let most = Caps { max_send_wr: 1 << 20, max_recv_wr: 1 << 20, ..Caps::default() };
+    assert_eq!(attach(most), Ok(()));
+    // What a CQ has no room for is refused before that.
+    assert_eq!(attach(Caps { max_send_wr: 1 << 23, ..most }), Err(Errno::EOVERFLOW));
+}

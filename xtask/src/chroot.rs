@@ -1,0 +1,198 @@
+//! `cargo xtask chroot`: a command in another release of Debian, made by debootstrap, with this workspace and this Rust.
+//!
+//! The system is in the cache and stays there, so packages are installed once. What is built goes to a folder of its own
+//! in the target directory. The VM that the command boots has the chroot for its root, and so that release's rdma-core; its
+//! kernel is the one that the release's apt offers.
+
+use crate::context::{Context, output};
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use cmid_softroce::{Step, cache_directory, packages};
+use std::{
+    env,
+    ffi::OsString,
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus},
+};
+
+/// Debian 13.
+const TRIXIE: &str = "trixie";
+/// What rustc needs to link; the programme installs everything else by itself.
+const INCLUDED: &str = "--include=ca-certificates,gcc,libc6-dev";
+/// The repositories of Debian, by the end of their addresses, with the suites that a release has there.
+const REPOSITORIES: [(&str, &[&str]); 2] = [("debian", &["", "-updates"]), ("debian-security", &["-security"])];
+/// Where they are if the host's apt has none of them.
+const MIRROR: &str = "http://deb.debian.org/";
+/// What the host's apt is told of its way to the packages, and of their age.
+const APT_OPTIONS: &[&str] = &["Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::Retries"];
+/// Variables that name files of the host's own system.
+const HOST_ONLY: &[&str] =
+    &["LIBCLANG_PATH", "BINDGEN_EXTRA_CLANG_ARGS", "LD_LIBRARY_PATH", "TMPDIR", "XDG_CACHE_HOME"];
+/// Where kernels and other downloads are kept in the chroot.
+const CACHE: &str = "/var/cache/cmid";
+/// Where `cargo install` puts programs, which are linked with the release's own libc: not where the host's cargo finds them.
+const INSTALLED: &str = "/usr/local";
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The release of Debian, by its code name
+    #[arg(long, default_value = TRIXIE, value_name = "NAME")]
+    release: String,
+    /// The command; it runs in the working directory, as root
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Runs the command; its status is an error unless it is success.
+pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
+    let status = enter(context, &arguments.release, &env::current_dir()?, &arguments.command)?;
+    ensure!(status.success(), "in the chroot: {status}");
+    Ok(())
+}
+
+/// The programme of every day on Debian 13: its rdma-core, and its own kernel in the VM.
+pub(crate) fn programme(context: &mut Context) -> Result<()> {
+    let command = ["cargo", "xtask", "test"].map(OsString::from);
+    let status = enter(context, TRIXIE, &context.root, &command)?;
+    ensure!(status.success(), "on Debian 13: {status}");
+    Ok(())
+}
+
+fn enter(context: &Context, release: &str, directory: &Path, command: &[OsString]) -> Result<ExitStatus> {
+    let plain = !release.is_empty() && release.bytes().all(|byte| byte.is_ascii_lowercase());
+    ensure!(plain, "{release:?} is no code name of a release");
+    // It mounts file systems, and debootstrap makes devices.
+    ensure!(output(Command::new("id").arg("-u"))?.trim() == "0", "a chroot needs root");
+    packages::ensure(&["debootstrap", "debian-archive-keyring", "util-linux"])?;
+    let known = output(Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI)"]))?;
+    let options = apt_options(&output(Command::new("apt-config").arg("dump"))?);
+    let root = system(release, &mirror("debian", &known), &options)?;
+    let apt = tempfile::tempdir().context("a temporary directory")?;
+    fs::write(apt.path().join("sources.list"), sources(release, &known))?;
+    fs::write(apt.path().join("options"), &options)?;
+    let target = context.target().join(format!("debian-{release}"));
+    fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
+
+    let mut command_line = Command::new("setpriv");
+    // Whatever kills this process ends the first process of the PID namespace, and with it all others.
+    command_line.args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]);
+    command_line.args(["--pid", "--fork", "--kill-child", "sh", "-euc", include_str!("chroot.sh"), "chroot.sh"]);
+    command_line.arg(&root).arg(apt.path()).arg(&target).arg(directory);
+    command_line.arg(&context.root).args(rust()?).arg("--").args(command);
+    for name in HOST_ONLY {
+        command_line.env_remove(name);
+    }
+    command_line.env("PATH", path()?).env("CARGO_TARGET_DIR", &target);
+    command_line.env("CMID_CACHE", CACHE).env("CARGO_INSTALL_ROOT", INSTALLED);
+    command_line.status().context("setpriv unshare")
+}
+
+/// The chroot, made if it is not there.
+fn system(release: &str, mirror: &str, options: &str) -> Result<PathBuf> {
+    let cache = cache_directory()?;
+    let root = cache.join(format!("debian-{release}"));
+    let lock = cache.join(format!("debian-{release}.lock"));
+    let lock = File::create(&lock).with_context(|| lock.display().to_string())?;
+    lock.lock().context("the chroot's lock")?;
+    if !root.exists() {
+        let _step = Step::begin(&format!("installing Debian {release} into {}", root.display()));
+        let unfinished = cache.join(format!("debian-{release}.unfinished"));
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished).with_context(|| unfinished.display().to_string())?;
+        }
+        let mut debootstrap = Command::new("debootstrap");
+        debootstrap.args(["--variant=minbase", INCLUDED, release]).arg(&unfinished).arg(mirror);
+        // debootstrap does not read apt's configuration.
+        if let Some(proxy) = proxy(options)
+            && env::var_os("http_proxy").is_none()
+        {
+            debootstrap.env("http_proxy", proxy);
+        }
+        output(&mut debootstrap)?;
+        // Both come from the host at each run.
+        for name in ["sources.list", "apt.conf.d/90host"] {
+            fs::write(unfinished.join("etc/apt").join(name), "").context("the chroot's apt")?;
+        }
+        // The last step makes it visible, and only when it is whole.
+        fs::rename(&unfinished, &root).with_context(|| root.display().to_string())?;
+    }
+    Ok(root)
+}
+
+/// The directories of cargo and rustup.
+fn rust() -> Result<[PathBuf; 2]> {
+    let home = env::var_os("HOME").map(PathBuf::from).context("HOME is not set")?;
+    let of = |variable: &str, name: &str| {
+        let directory = env::var_os(variable).map_or_else(|| home.join(name), PathBuf::from);
+        directory.canonicalize().with_context(|| format!("{}: the chroot uses rustup's Rust", directory.display()))
+    };
+    Ok([of("CARGO_HOME", ".cargo")?, of("RUSTUP_HOME", ".rustup")?])
+}
+
+/// The release's own programs, and the host's cargo.
+fn path() -> Result<OsString> {
+    let [cargo, _] = rust()?;
+    let own = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+    Ok(env::join_paths(own.map(PathBuf::from).into_iter().chain([cargo.join("bin")]))?)
+}
+
+/// Where a repository is, by the repositories of the host's apt, one in a line.
+fn mirror(repository: &str, known: &str) -> String {
+    let is_it = |uri: &&str| uri.trim_end_matches('/').ends_with(&format!("/{repository}"));
+    let uri = known.lines().map(str::trim).find(is_it);
+    uri.map_or_else(|| format!("{MIRROR}{repository}/"), str::to_owned)
+}
+
+/// apt's sources.list of the release. Without security updates its kernel would be an old one.
+fn sources(release: &str, known: &str) -> String {
+    let lines = REPOSITORIES.iter().flat_map(|(repository, suites)| {
+        let mirror = mirror(repository, known);
+        suites.iter().map(move |suite| format!("deb {mirror} {release}{suite} main\n"))
+    });
+    lines.collect()
+}
+
+/// The lines of `apt-config dump` that tell how packages are reached.
+fn apt_options(dump: &str) -> String {
+    let wanted = |line: &&str| APT_OPTIONS.iter().any(|option| line.starts_with(option));
+    dump.lines().filter(wanted).map(|line| format!("{line}\n")).collect()
+}
+
+/// What these options say of a proxy for every host.
+fn proxy(options: &str) -> Option<&str> {
+    let value = options.lines().find_map(|line| line.strip_prefix("Acquire::http::Proxy "))?;
+    Some(value.trim_end_matches(';').trim_matches('"')).filter(|proxy| !proxy.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirrors_are_the_hosts() {
+        let known = "http://a/debian-security/\nhttps://b/x/debian/\nhttp://c/debian/\n";
+        assert_eq!(mirror("debian", known), "https://b/x/debian/");
+        assert_eq!(mirror("debian-security", "http://a/ubuntu/\n"), format!("{MIRROR}debian-security/"));
+        let sources = sources("trixie", known);
+        let lines: Vec<_> = sources.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "deb https://b/x/debian/ trixie main",
+                "deb https://b/x/debian/ trixie-updates main",
+                "deb http://a/debian-security/ trixie-security main",
+            ]
+        );
+    }
+
+    #[test]
+    fn apts_way_to_the_packages_is_taken_over() {
+        let dump = "APT::Architecture \"amd64\";\nAcquire::http::Proxy \"http://p:1/\";\nAcquire::Check-Date \"false\";\n\
+            Acquire::IndexTargets::deb \"\";\nDPkg::Post-Invoke:: \"x\";\n";
+        let options = apt_options(dump);
+        assert_eq!(options, "Acquire::http::Proxy \"http://p:1/\";\nAcquire::Check-Date \"false\";\n");
+        assert_eq!(proxy(&options), Some("http://p:1/"));
+        assert_eq!(proxy("Acquire::http \"\";\nAcquire::http::Proxy \"\";\n"), None);
+    }
+}
