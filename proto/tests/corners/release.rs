@@ -52,7 +52,7 @@ fn an_id_brings_its_private_data_to_a_core_that_has_some_already() {
 
 #[test]
 fn synchronous_mode_needs_room_for_a_channel_unless_a_listener_has_its_own() {
-    let mut stage = Stage::with(Limits { ids: 4, channels: 2, events: 4, groups: 1, core: None });
+    let mut stage = Stage::with(Limits { ids: 4, channels: 2, events: 4, groups: 1, ..Limits::SINGLE });
     let here = stage.channel(Acks::OnDelivery);
     let [listener, id] = [(); 2].map(|()| stage.id(Some(here)));
     stage.does(listener, LISTEN);
@@ -68,7 +68,7 @@ fn synchronous_mode_needs_room_for_a_channel_unless_a_listener_has_its_own() {
 
 #[test]
 fn only_what_opens_a_channel_needs_room_for_one_and_no_owed_acks() {
-    let mut stage = Stage::with(Limits { ids: 4, channels: 1, events: 4, groups: 1, core: None });
+    let mut stage = Stage::with(Limits { ids: 4, channels: 1, events: 4, groups: 1, ..Limits::SINGLE });
     let here = stage.channel(Acks::Explicit);
     let id = stage.id(Some(here));
     stage.says(id, CmEvent::AddrChange);
@@ -79,7 +79,7 @@ fn only_what_opens_a_channel_needs_room_for_one_and_no_owed_acks() {
     stage.acks(event);
     stage.ends(&[id], &[here]);
     // A synchronous id has its channel already.
-    let mut stage = Stage::with(Limits { ids: 4, channels: 1, events: 4, groups: 1, core: None });
+    let mut stage = Stage::with(Limits { ids: 4, channels: 1, events: 4, groups: 1, ..Limits::SINGLE });
     let id = stage.id(None);
     stage.does(id, LISTEN);
     assert_eq!(stage.state(id), State::Listening);
