@@ -364,10 +364,10 @@ impl Core {
     }
 
     fn set_state(&mut self, key: IdKey, next: State) {
-        if let Some(id) = self.ids.get_mut(key) {
-            if id.enter(next) {
-                self.entered(key);
-            }
+        if let Some(id) = self.ids.get_mut(key)
+            && id.enter(next)
+        {
+            self.entered(key);
         }
     }
 
