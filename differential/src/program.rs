@@ -111,6 +111,12 @@ impl Ip {
         self.resolve().is_ipv6()
     }
 
+    /// Whether it stands for more than one host.
+    #[must_use]
+    pub const fn is_many(self) -> bool {
+        matches!(self, Ip::Group(_) | Ip::Broadcast | Ip::Everybody | Ip::Group6(_) | Ip::LinkGroup6(_))
+    }
+
     /// Whether it is valid on one link only.
     #[must_use]
     pub const fn is_of_link(self) -> bool {
@@ -167,7 +173,7 @@ impl Place {
         let port = if self.1 == 0 { 0 } else { numbers.port + u16::from(self.1) };
         match self.0.resolve() {
             IpAddr::V6(ip) if self.0 == Ip::Link6 => SocketAddrV6::new(ip, port, 0, numbers.link).into(),
-            ip => SocketAddr::new(ip, port),
+            ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => SocketAddr::new(ip, port),
         }
     }
 }
