@@ -111,10 +111,11 @@ impl Ip {
         self.resolve().is_ipv6()
     }
 
-    /// Whether it stands for more than one host.
+    /// Whether no request can be sent there that one host answers: it is for many, or has no way from an IPv6 address.
     #[must_use]
-    pub const fn is_many(self) -> bool {
-        matches!(self, Ip::Group(_) | Ip::Broadcast | Ip::Everybody | Ip::Group6(_) | Ip::LinkGroup6(_))
+    pub const fn is_nobody(self) -> bool {
+        let many = matches!(self, Ip::Group(_) | Ip::Broadcast | Ip::Everybody | Ip::Group6(_) | Ip::LinkGroup6(_));
+        many || matches!(self, Ip::Any6 | Ip::Loopback6)
     }
 
     /// Whether it is valid on one link only.

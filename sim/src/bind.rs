@@ -1,6 +1,6 @@
 //! `rdma_bind_addr` and `rdma_listen`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use cmid_proto::{Errno, PortSpace};
 
@@ -12,15 +12,16 @@ use crate::world::World;
 impl World {
     /// `rdma_bind_addr`: afterwards the library knows the address, and the device if the address is specific.
     pub(crate) fn bind(&mut self, no: IdNo, addr: SocketAddr) -> Result<(), Errno> {
-        self.bind_kernel(no, addr)?;
+        self.bind_kernel(no, addr, None)?;
         let id = self.id(no)?;
         id.query_addresses();
         id.verbs = id.device;
         Ok(())
     }
 
-    /// The kernel's part (`rdma_bind_addr_dst`).
-    pub(crate) fn bind_kernel(&mut self, no: IdNo, addr: SocketAddr) -> Result<(), Errno> {
+    /// The kernel's part (`rdma_bind_addr_dst`), by itself or on the way to a destination. The kernel keeps that if there is no
+    /// port; one of another family gets the family of the address, and is thereby misread.
+    pub(crate) fn bind_kernel(&mut self, no: IdNo, addr: SocketAddr, to: Option<SocketAddr>) -> Result<(), Errno> {
         let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
         if id.state != CmState::Idle || lacks_scope(addr) {
             return Err(Errno::EINVAL);
@@ -43,6 +44,7 @@ impl World {
                 return Err(Errno::ENODEV);
             }
         }
+        id.dst = to.or(id.dst).map(|to| read_as(addr, to));
         let port = host.ports.take(id.port_space, addr.port(), id.options.owner(no, ip), &mut self.rng)?;
         id.state = CmState::AddrBound;
         id.device = specific;
@@ -57,7 +59,7 @@ impl World {
         let id = self.id(no)?;
         id.backlog = u32::try_from(backlog).ok().filter(|asked| (1..=most).contains(asked)).unwrap_or(most);
         match id.state {
-            CmState::Idle => self.bind_kernel(no, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))?,
+            CmState::Idle => self.bind_kernel(no, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), None)?,
             CmState::AddrBound => {}
             CmState::AddrQuery
             | CmState::AddrResolved
@@ -97,6 +99,20 @@ impl World {
         if let (Some(port), Some(host)) = (id.port.take(), self.hosts.get_mut(id.host.0)) {
             host.ports.release(id.port_space, port, no);
         }
+    }
+}
+
+/// An address in the family of another one, as the kernel has it that changes nothing else: an IPv4 address becomes the flow
+/// information of IPv6, and the other way round.
+fn read_as(like: SocketAddr, addr: SocketAddr) -> SocketAddr {
+    match (like, addr) {
+        (SocketAddr::V4(_), SocketAddr::V6(v6)) => {
+            SocketAddrV4::new(Ipv4Addr::from_bits(v6.flowinfo()), v6.port()).into()
+        }
+        (SocketAddr::V6(_), SocketAddr::V4(v4)) => {
+            SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, v4.port(), v4.ip().to_bits(), 0).into()
+        }
+        (SocketAddr::V4(_), SocketAddr::V4(_)) | (SocketAddr::V6(_), SocketAddr::V6(_)) => addr,
     }
 }
 

@@ -1,9 +1,9 @@
 //! Reading an event: an action with effects of its own, as in librdmacm (`rdma_get_cm_event`).
 
-use cmid_proto::{CmEvent, IdKey, RawEvent};
+use cmid_proto::{CmEvent, Ece, Errno, IdKey, RawEvent};
 
 use crate::channel::{FileNo, Kind, Unread};
-use crate::id::{Depths, IdNo};
+use crate::id::{Depths, Id, IdNo};
 use crate::world::World;
 
 /// An event that the library reports.
@@ -71,7 +71,7 @@ impl World {
             }
             Kind::ConnectResponse => {
                 if id.qp.is_some() {
-                    (kind, status) = self.finish(event.owner);
+                    (kind, status) = self.finish(event.owner, event.ece);
                 } else {
                     id.remote_ece = event.ece;
                 }
@@ -126,8 +126,13 @@ impl World {
     }
 
     /// The peer accepted and the id has a QP: the reader makes it ready and confirms (`ucma_process_conn_resp`).
-    fn finish(&mut self, no: IdNo) -> (CmEvent, i32) {
-        let done = self.ready_qp(no).and_then(|()| self.confirm(no));
+    /// The options have to be of the vendor of the QP, which may have come after the request (`ucma_process_conn_resp_ece`).
+    fn finish(&mut self, no: IdNo, answered: Ece) -> (CmEvent, i32) {
+        let foreign = |id: &Id| answered.vendor_id != 0 && answered.vendor_id != id.local_ece.vendor_id;
+        let done = match self.ids.get(&no) {
+            Some(id) if foreign(id) => Err(Errno::EINVAL),
+            Some(_) | None => self.ready_qp(no).and_then(|()| self.confirm(no)),
+        };
         match done {
             Ok(()) => (CmEvent::Established, 0),
             Err(_) => {

@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::{Errno, PortSpace};
 
-use crate::address::{
-    Interface, Subnet, is_any, is_for_many, is_subnet_broadcast, loopback_like, wildcard_like, without_scope,
-};
-use crate::bind::with_port;
+use crate::address::{Interface, Subnet, is_any, is_for_many, is_subnet_broadcast, loopback_like, wildcard_like};
 use crate::channel::{Kind, Unread};
 use crate::config::LifeTime;
 use crate::host::HostState;
@@ -35,11 +32,11 @@ impl World {
         dst: SocketAddr,
         timeout_ms: i32,
     ) -> Result<(), Errno> {
-        let was_bound = self.id(no)?.state == CmState::AddrBound;
+        // The kernel keeps the destination of a lookup that fails, and shows it when it is asked next.
         match self.id(no)?.state {
-            CmState::Idle => self.bind_kernel(no, src.unwrap_or_else(|| wildcard_like(dst)))?,
+            CmState::Idle => self.bind_kernel(no, src.unwrap_or_else(|| wildcard_like(dst)), Some(dst))?,
             // The address that it is bound to counts, not `src`.
-            CmState::AddrBound => {}
+            CmState::AddrBound => self.id(no)?.dst = Some(dst),
             CmState::AddrQuery
             | CmState::AddrResolved
             | CmState::RouteQuery
@@ -48,11 +45,6 @@ impl World {
             | CmState::Disconnect
             | CmState::Listen => return Err(Errno::EINVAL),
         }
-        // The kernel keeps the destination of a lookup that fails, and shows it when it is asked next. One of another family
-        // gets the family of the id that it binds, and thereby another address (`rdma_bind_addr_dst`).
-        let id = self.id(no)?;
-        let misread = id.src.filter(|src| !was_bound && src.is_ipv4() != dst.is_ipv4());
-        id.dst = Some(misread.map_or(dst, |src| with_port(wildcard_like(without_scope(src)), dst.port())));
         let (outcome, after) = self.look_up(no, dst, timeout_ms)?;
         let lookup = self.timers.arm(self.now.after(after), Due::Address { id: no, outcome });
         let id = self.id(no)?;
@@ -101,7 +93,11 @@ impl World {
             return match self.is_routed(ip) {
                 false => Err(Errno::ENETUNREACH),
                 true if local.is_none() && ip.is_ipv4() => Err(Errno::EINVAL),
-                true => Ok((Err(NO_DEVICE), LOCAL_WORK)),
+                true => {
+                    let chosen = &mut self.id(no)?.interface;
+                    *chosen = chosen.or(local);
+                    Ok((Err(NO_DEVICE), LOCAL_WORK))
+                }
             };
         }
         let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)).max(LOCAL_WORK);

@@ -75,6 +75,20 @@ fn the_library_knows_when_it_does_not_say() {
 }
 
 #[test]
+fn a_qp_that_comes_after_the_request_is_of_no_vendor() {
+    let mut lab = Lab::new();
+    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    lab.client.set_ece(c, OURS).unwrap();
+    let (cp, param) = (lab.cp(), lab.cp());
+    lab.client.connect(c, cp, &[]).unwrap();
+    let s = lab.server.requested(lab.cs, listener);
+    let _qp = lab.client.qp(c);
+    lab.server.accept(s, param, &[]).unwrap();
+    lab.client.next(lab.cc).is(c, CmEvent::ConnectError, -1);
+}
+
+#[test]
 fn an_answer_names_the_vendor_of_the_request() {
     for (asked, answered) in [(Some(OURS), Ece { options: 3, ..OURS }), (None, Ece { vendor_id: 0, options: 3 })] {
         let mut lab = Lab::new();

@@ -12,10 +12,11 @@ use crate::common::{EINVAL, Lab, Side, ip};
 fn found(side: &mut Side, on: cmid_proto::ChannelKey, id: IdKey) -> Result<SocketAddr, i32> {
     let seen = side.next(on);
     assert_eq!(seen.id, id);
-    match seen.kind {
-        CmEvent::AddrResolved => Ok(side.local(id)),
-        _ => Err(seen.status),
+    if seen.kind == CmEvent::AddrResolved {
+        return Ok(side.local(id));
     }
+    assert_eq!(seen.kind, CmEvent::AddrError);
+    Err(seen.status)
 }
 
 #[test]
@@ -139,6 +140,33 @@ fn a_destination_of_another_family_is_misread_by_an_id_that_is_bound_on_the_way(
         // It has a device, as every listener on an address.
         assert_eq!(side.disconnect(id), Ok(()));
     }
+}
+
+#[test]
+fn the_destination_is_kept_though_there_is_no_port() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let taken = side.id(on);
+    side.bind(taken, "10.0.0.2:9").unwrap();
+    let id = side.id(on);
+    assert_eq!(side.resolve_addr(id, Some("0.0.0.0:9"), "10.0.0.1:7", 2000), Err(Errno::EADDRNOTAVAIL));
+    // In the family of who is bound then.
+    let of_ipv6 = side.id(on);
+    assert_eq!(side.resolve_addr(of_ipv6, Some("[::]:9"), "10.0.0.1:7", 2000), Err(Errno::EADDRNOTAVAIL));
+    for id in [id, of_ipv6] {
+        side.listen(id, 1).unwrap();
+        assert_eq!(side.device.peer_addr(id), Ok("10.0.0.1:7".parse().unwrap()));
+    }
+}
+
+#[test]
+fn a_lookup_from_the_loopback_address_confines_as_others_do() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let id = side.id(on);
+    side.resolve_addr(id, Some("127.0.0.1:0"), "10.0.0.2:7", 2000).unwrap();
+    assert_eq!(found(side, on, id), Err(-19));
+    assert_eq!(side.resolve_addr(id, None, "8.8.8.8:7", 2000), EINVAL);
 }
 
 /// A host with two addresses of each kind of IPv6, and a process there.
