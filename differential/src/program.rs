@@ -167,7 +167,7 @@ impl Place {
         let port = if self.1 == 0 { 0 } else { numbers.port + u16::from(self.1) };
         match self.0.resolve() {
             IpAddr::V6(ip) if self.0 == Ip::Link6 => SocketAddrV6::new(ip, port, 0, numbers.link).into(),
-            ip => SocketAddr::new(ip, port),
+            ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => SocketAddr::new(ip, port),
         }
     }
 }

@@ -12,10 +12,7 @@ use crate::common::{EINVAL, Lab, Side, ip};
 fn found(side: &mut Side, on: cmid_proto::ChannelKey, id: IdKey) -> Result<SocketAddr, i32> {
     let seen = side.next(on);
     assert_eq!(seen.id, id);
-    match seen.kind {
-        CmEvent::AddrResolved => Ok(side.local(id)),
-        _ => Err(seen.status),
-    }
+    if seen.kind == CmEvent::AddrResolved { Ok(side.local(id)) } else { Err(seen.status) }
 }
 
 #[test]
