@@ -33,6 +33,8 @@ pub(crate) struct Believed {
     pub(crate) space: Space,
     pub(crate) has_qp: bool,
     pub(crate) has_listened: bool,
+    /// A lookup of more than one host has been called.
+    pub(crate) sought_many: bool,
     /// Waits for a request.
     pub(crate) has_asked: bool,
     pub(crate) joined: [bool; 8],
@@ -120,6 +122,7 @@ impl Beliefs {
                     space,
                     has_qp: false,
                     has_listened: false,
+                    sought_many: false,
                     has_asked: false,
                     joined: [false; 8],
                     on: channel,
@@ -150,6 +153,7 @@ impl Beliefs {
         let Some((id, was)) = action.id().and_then(|id| Some((id, *self.side(name).ids.get(&id)?))) else { return };
         let (other, udp) = (name.other(), was.space == Space::Udp);
         let mut now = was;
+        now.sought_many |= matches!(action, Action::ResolveAddr { dst, .. } if dst.0.is_many());
         match *action {
             Action::Bind { at, .. } if was.stage == Stage::Idle => (now.stage, now.at) = (Stage::Bound, Some(at)),
             Action::Listen { .. } => {

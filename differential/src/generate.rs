@@ -320,6 +320,7 @@ impl Maker {
                 Action::SetEce { id, options: 7 }
             }
             Stage::Resolved => Action::ResolveRoute { id },
+            Stage::Routed if believed.sought_many => return None,
             Stage::Routed => Action::Connect { id, offer: self.offer(if udp { 180 } else { 56 }) },
             Stage::Requested if self.rng.random_ratio(1, 7) => {
                 Action::Reject { id, ece: self.rng.random_ratio(1, 5), data: self.data(if udp { 136 } else { 148 }) }
@@ -381,6 +382,8 @@ impl Maker {
             Action::Join { group, .. } => !believed.joined[usize::from(group)],
             // It would follow a null pointer.
             Action::DetachQp { .. } => believed.has_qp,
+            // Nobody answers, and the kernel's queue pair for messages of the connection managers may stop.
+            Action::Connect { .. } => !believed.sought_many,
             // An id with a route is in a tree by its interface, which the call changes before it refuses (`cma_bind_addr`): the
             // kernel's list is broken when the id goes.
             Action::ResolveAddr { dst, .. } if dst.0.is_of_link() => {

@@ -111,6 +111,12 @@ impl Ip {
         self.resolve().is_ipv6()
     }
 
+    /// Whether it stands for more than one host.
+    #[must_use]
+    pub const fn is_many(self) -> bool {
+        matches!(self, Ip::Group(_) | Ip::Broadcast | Ip::Everybody | Ip::Group6(_) | Ip::LinkGroup6(_))
+    }
+
     /// Whether it is valid on one link only.
     #[must_use]
     pub const fn is_of_link(self) -> bool {

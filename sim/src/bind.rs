@@ -71,6 +71,8 @@ impl World {
         let id = self.id(no)?;
         id.state = CmState::Listen;
         id.query_addresses();
+        // It may be the first time that the library sees the device: a lookup that failed has bound the id.
+        id.verbs |= id.device;
         Ok(())
     }
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use cmid_proto::{Errno, PortSpace};
 
-use crate::address::{Interface, Subnet, is_any, is_for_many, is_subnet_broadcast, loopback_like, wildcard_like};
+use crate::address::{
+    Interface, Subnet, is_any, is_for_many, is_subnet_broadcast, loopback_like, wildcard_like, without_scope,
+};
+use crate::bind::with_port;
 use crate::channel::{Kind, Unread};
 use crate::config::LifeTime;
 use crate::host::HostState;
@@ -32,6 +35,7 @@ impl World {
         dst: SocketAddr,
         timeout_ms: i32,
     ) -> Result<(), Errno> {
+        let was_bound = self.id(no)?.state == CmState::AddrBound;
         match self.id(no)?.state {
             CmState::Idle => self.bind_kernel(no, src.unwrap_or_else(|| wildcard_like(dst)))?,
             // The address that it is bound to counts, not `src`.
@@ -44,10 +48,11 @@ impl World {
             | CmState::Disconnect
             | CmState::Listen => return Err(Errno::EINVAL),
         }
-        // The kernel keeps the destination of a lookup that fails, and shows it when it is asked next; it forgets one of
-        // another family (`resolve_prepare_src`).
+        // The kernel keeps the destination of a lookup that fails, and shows it when it is asked next. One of another family
+        // gets the family of the id that it binds, and thereby another address (`rdma_bind_addr_dst`).
         let id = self.id(no)?;
-        id.dst = id.src.is_some_and(|src| src.is_ipv4() == dst.is_ipv4()).then_some(dst);
+        let misread = id.src.filter(|src| !was_bound && src.is_ipv4() != dst.is_ipv4());
+        id.dst = Some(misread.map_or(dst, |src| with_port(wildcard_like(without_scope(src)), dst.port())));
         let (outcome, after) = self.look_up(no, dst, timeout_ms)?;
         let lookup = self.timers.arm(self.now.after(after), Due::Address { id: no, outcome });
         let id = self.id(no)?;
@@ -93,7 +98,11 @@ impl World {
             if broadcast || confined.is_some_and(|chosen| local.is_none_or(|local| local != chosen)) {
                 return Err(Errno::EINVAL);
             }
-            return if self.is_routed(ip) { Ok((Err(NO_DEVICE), LOCAL_WORK)) } else { Err(Errno::ENETUNREACH) };
+            return match self.is_routed(ip) {
+                false => Err(Errno::ENETUNREACH),
+                true if local.is_none() && ip.is_ipv4() => Err(Errno::EINVAL),
+                true => Ok((Err(NO_DEVICE), LOCAL_WORK)),
+            };
         }
         let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)).max(LOCAL_WORK);
         if !self.is_routed(ip) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cmid_proto::{Attaching, Ece, Errno, IdKey};
+use cmid_proto::{Attaching, Ece, Errno, IdKey, PortSpace};
 
 use crate::channel::new_eventfd;
 use crate::data::cq::Cq;
@@ -74,14 +74,18 @@ impl SimDevice {
                 None => state.state != CmState::Listen,
             };
             let foreign = [send_cq.host, recv_cq.host].iter().any(|&other| other != host);
-            let (service, has_qp) = (state.port_space.service(), state.qp.is_some());
+            let (space, has_qp) = (state.port_space, state.qp.is_some());
             let foreign = foreign || pd.device != world.device_of(host) || !pd.fabric.is(self.fabric());
-            let pair = Pair::new(service, pd.no, send_cq.no, recv_cq.no, caps);
+            let pair = Pair::new(space.service(), pd.no, send_cq.no, recv_cq.no, caps);
             // The library looks at that first.
             world.queues.fits(&pair)?;
             let too_many = caps.max_send_wr.max(caps.max_recv_wr) > MAX_QP_WR;
             if has_qp || foreign || too_many || !gives_init {
                 return Err(Errno::EINVAL);
+            }
+            // Its queue key is that of a group of InfiniBand's (`cma_set_default_qkey`).
+            if space == PortSpace::Ipoib {
+                return Err(Errno::ENODEV);
             }
             world.add_qp(no, host, pair)
         })?;

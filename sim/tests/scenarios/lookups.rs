@@ -52,6 +52,7 @@ fn from_the_loopback_address_there_is_no_way_to_many() {
     let mut lab = Lab::new();
     let (side, on) = (&mut lab.client, lab.cc);
     let ways = [("10.0.0.255:7", Errno::EINVAL), ("255.255.255.255:7", Errno::ENODEV), ("239.1.1.1:7", Errno::ENODEV)];
+    let ways = ways.into_iter().chain([("172.16.0.9:7", Errno::EINVAL)]);
     for (dst, errno) in ways {
         let id = side.id(on);
         assert_eq!(side.resolve_addr(id, Some("127.0.0.1:0"), dst, 2000), Err(errno), "{dst}");
@@ -76,6 +77,12 @@ fn nothing_but_infiniband_will_do_for_ipoib() {
         let id = side.id_in(PortSpace::Ipoib, on);
         assert_eq!(side.bind(id, addr), EINVAL, "{addr}");
     }
+    let id = side.id_in(PortSpace::Ipoib, on);
+    side.resolve_addr(id, None, "0.0.0.0:7", 2000).unwrap();
+    found(side, on, id).unwrap();
+    let (pd, cq) = (side.device.alloc_pd(id).unwrap(), side.device.create_cq(id, 32).unwrap());
+    let qp = side.device.create_qp(Attaching::bare(id), &pd, &cq, &cq, Caps::default());
+    assert_eq!(qp.map(drop), Err(Errno::ENODEV));
     for (dst, outcome) in [("10.0.0.2:7", Err(-22)), ("172.16.0.9:7", Err(-22)), ("127.0.0.1:7", Ok(ip("127.0.0.1")))] {
         let id = side.id_in(PortSpace::Ipoib, on);
         side.resolve_addr(id, None, dst, 2000).unwrap();
@@ -111,6 +118,24 @@ fn there_is_no_way_to_a_mapped_address_whatever_an_id_is_bound_to() {
     let id = side.id(on);
     assert_eq!(side.bind(id, "172.16.0.1:0"), Err(Errno::ENODEV));
     assert_eq!(side.resolve_addr(id, None, "[fd99::1]:7", 2000), Err(Errno::ENETUNREACH));
+}
+
+#[test]
+fn a_destination_of_another_family_is_misread_by_an_id_that_is_bound_on_the_way() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    for (bound, peer) in [(false, "0.0.0.0:7"), (true, "[fd99::1]:7")] {
+        let id = side.id(on);
+        let src = if bound { None } else { Some("10.0.0.2:0") };
+        if bound {
+            side.bind(id, "10.0.0.2:0").unwrap();
+        }
+        assert_eq!(side.resolve_addr(id, src, "[fd99::1]:7", 2000), EINVAL);
+        side.listen(id, 1).unwrap();
+        assert_eq!(side.device.peer_addr(id), Ok(peer.parse().unwrap()));
+        // It has a device, as every listener on an address.
+        assert_eq!(side.disconnect(id), Ok(()));
+    }
 }
 
 /// A host with two addresses of each kind of IPv6, and a process there.
