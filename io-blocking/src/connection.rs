@@ -25,7 +25,8 @@ pub struct Options<'a> {
     pub private_data: &'a [u8],
     /// Options of the id, such as its type of service: set one after the other before anything else is done.
     pub settings: &'a [CmOption],
-    /// What to tell the peer of enhanced connection establishment.
+    /// Options of enhanced connection establishment for the peer. Where the provider can query a QP's own (`ibv_query_ece`),
+    /// a connect sends those of the QP instead, as `rdma_connect` does.
     pub ece: Option<Ece>,
     /// How long it may take altogether.
     pub timeout: Duration,

@@ -76,7 +76,9 @@ impl World {
             let own = source_for_many(host, bound.ip(), ip, confined)?;
             let way_out = host.interface_of(own).ok_or(Errno::ENETUNREACH)?;
             self.id(no)?.interface.get_or_insert(way_out);
-            return Ok((if way_out.rdma { Ok(own) } else { Err(NO_DEVICE) }, LOCAL_WORK));
+            // No device has the loopback address of IPv6, which such a packet may come from.
+            let named = way_out.rdma && !bound.ip().is_loopback();
+            return Ok((if named { Ok(own) } else { Err(NO_DEVICE) }, LOCAL_WORK));
         }
         let local = host.interface_of(ip);
         // The host itself has the broadcast address of each of its networks.
@@ -229,7 +231,7 @@ fn source_for_many(
     }
     match confined {
         // No packet of a loopback address leaves by an interface, and on the loopback interface there is no device.
-        Some(_) if bound.is_loopback() => Err(Errno::EINVAL),
+        Some(_) if bound.is_loopback() && group.is_ipv4() => Err(Errno::EINVAL),
         None if bound.is_loopback() && group.is_ipv4() => Err(Errno::ENODEV),
         Some(chosen) => host.address_on(chosen, group).ok_or(Errno::ENETUNREACH),
         None if group.is_ipv6() => host.source_for(group).ok_or(Errno::ENETUNREACH),

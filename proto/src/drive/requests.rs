@@ -205,7 +205,8 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::SetOption { option }, Time::NEVER).map(drop)
     }
 
-    /// Sets what the next connect or accept tells of enhanced connection establishment (rdma_set_local_ece(3)).
+    /// Sets the options of enhanced connection establishment that the next connect or accept sends (rdma_set_local_ece(3)).
+    /// With a QP on the id, a connect sends the QP's own instead (`rdma_connect`, `ibv_query_ece`).
     ///
     /// # Errors
     /// Refused in a wrong state, with a QP on the id, or for vendor 0; failed with the device's errno.

@@ -123,10 +123,12 @@ impl Ledger {
             assert_eq!(known.owed, 0, "{} of {id} while acks are owed", call.name());
         }
         known.listens |= matches!(call, Call::Listen { .. }) && outcome.is_ok();
-        if matches!(call, Call::Migrate { .. }) && outcome.is_ok() && known.open > 0 {
-            if let Some(to) = known.moving.pop() {
-                known.home = to;
-            }
+        if matches!(call, Call::Migrate { .. })
+            && outcome.is_ok()
+            && known.open > 0
+            && let Some(to) = known.moving.pop()
+        {
+            known.home = to;
         }
     }
 

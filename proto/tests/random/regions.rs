@@ -187,7 +187,7 @@ impl Program {
         let access = Access::from_bits_truncate(rng.u32(..32));
         match Region::register(pd, memory, access) {
             Ok(region) => self.regions.push((region, false)),
-            Err((memory, _)) if memory == Memory(0) => {}
+            Err((Memory(0), _)) => {}
             Err((memory, _)) => self.came_back(memory),
         }
     }

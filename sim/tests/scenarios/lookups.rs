@@ -64,6 +64,17 @@ fn from_the_loopback_address_there_is_no_way_to_many() {
 }
 
 #[test]
+fn from_the_ipv6_loopback_address_a_group_is_found_and_then_there_is_no_device() {
+    let (_fabric, mut side) = host_of_ipv6();
+    let on = side.channel();
+    for group in ["[ff0e::4]:7", "[ff02::5]:7"] {
+        let id = side.id(on);
+        side.resolve_addr(id, Some("[::1]:0"), group, 2000).unwrap();
+        assert_eq!(found(&mut side, on, id), Err(-19), "{group}");
+    }
+}
+
+#[test]
 fn a_group_is_reached_from_the_interface_that_an_id_is_confined_to() {
     let mut lab = Lab::new();
     let (side, on) = (&mut lab.client, lab.cc);

@@ -24,8 +24,9 @@ impl Mr {
             // which this program stores there.
             unsafe { words::load(from, into) };
         } else {
-            // SAFETY: as above, but nothing writes to such memory: no right to write can be given, to nobody, and whoever made the
-            // buffer vouches for the rest of the program.
+            // SAFETY: the range is inside the memory (just checked), which is alive and initialised, and `into` does not overlap
+            // it. Nothing writes to such memory: no right to write can be given, to nobody, and whoever made the buffer vouches
+            // for the rest of the program.
             unsafe { from.copy_to_nonoverlapping(into.as_mut_ptr(), into.len()) };
         }
         Ok(())

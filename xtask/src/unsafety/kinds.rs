@@ -28,10 +28,11 @@ const PROVIDERS: [&str; 8] =
     ["alloc", "dealloc", "poll", "request_notification", "post_send", "post_send_to", "post_recv", "real"];
 
 /// Functions of `core` that go by an address.
-const BY_ADDRESS: [&str; 9] = [
+const BY_ADDRESS: [&str; 10] = [
     "copy_nonoverlapping",
     "copy_to_nonoverlapping",
     "from_raw_parts",
+    "from_raw_parts_mut",
     "from_ptr",
     "read",
     "read_volatile",
@@ -119,8 +120,9 @@ impl Kind {
                  take the owner by `&mut`."
             }
             Kind::Memory => {
-                "That so many bytes are there, initialised where they are read, that nobody writes to them meanwhile, and that \
-                 they are freed once, by whoever allocated them. What a device writes to is never behind a reference."
+                "That so many bytes are there, initialised where they are read, that nobody writes to them meanwhile, or all do \
+                 by atomics, and that they are freed once, by whoever allocated them. What a device or a provider may write to is \
+                 never behind a reference."
             }
             Kind::Values => {
                 "That zeros, or whatever bits are there, are a value of the type: integers, arrays of them, raw pointers."
