@@ -12,6 +12,8 @@ const CAPS: Caps = Caps { max_send_wr: 1, max_recv_wr: 1 };
 const QPN_MASK: u32 = 0xff_ffff;
 /// A CQ must have room for what each QP of a side might post, though nothing ever is.
 const CQ_DEPTH_EACH: u32 = CAPS.max_send_wr + CAPS.max_recv_wr;
+/// A server may have more connections at a time than it waits for.
+const LEAST_CONNECTIONS: u64 = 1024;
 
 /// What all connections of a side have in common.
 pub(crate) struct Equipment<D: DataPath> {
@@ -27,7 +29,8 @@ impl<D: DataPath> Equipment<D> {
     /// are on one host.
     pub(crate) fn new(plan: &Plan, above: u32) -> Self {
         let next_qpn = plan.base_qpn.map(|base| base.wrapping_add(above) & QPN_MASK);
-        let cq_depth = u32::try_from(plan.connections).unwrap_or(u32::MAX).saturating_mul(CQ_DEPTH_EACH);
+        let cq_depth =
+            u32::try_from(plan.connections.max(LEAST_CONNECTIONS)).unwrap_or(u32::MAX).saturating_mul(CQ_DEPTH_EACH);
         Equipment { retries: plan.retries, cq_depth, next_qpn, common: None }
     }
 

@@ -49,7 +49,7 @@ impl<D: DataPath> Port<D> {
         let id = attaching.id();
         let depth = 2 * SLOTS as u32;
         let pd = device.alloc_pd(id)?;
-        let cq = device.create_cq(id, depth)?;
+        let cq = device.create_cq(id, 2 * depth)?;
         let qp = device.create_qp(attaching, &pd, &cq, &cq, Caps { max_send_wr: depth, max_recv_wr: depth })?;
         let mr = pd.register(vec![0; slot(SLOTS, size).end], Access::LOCAL_WRITE)?;
         Ok(Port { qp, cq, mr, pd, size, last: [D::Completion::default(); SLOTS] })

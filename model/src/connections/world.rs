@@ -220,9 +220,10 @@ impl World {
                 }
             }
         }
-        // The id of a request that nobody heard of goes without a word.
+        // An id is gone without a report if the application never took its request, or if it could not be created and the
+        // destroy that ended its creation has given up.
         let core = &self.core;
-        self.around.accounts.retain(|it| it.known || core.state(it.id).is_some());
+        self.around.accounts.retain(|it| core.state(it.id).is_some() || (it.known && it.has_open()));
     }
 
     pub(super) fn forget_if_gone(&mut self, id: IdKey) -> Result<(), Law> {
