@@ -102,7 +102,7 @@ fn write(args: &Args, file: &Path) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Reads programs of [`write`]; one that is asked for is to be the next.
+/// Reads programs of [`write()`]; one that is asked for is to be the next.
 #[cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "only for the kernel"))]
 fn reader(file: &Path) -> anyhow::Result<impl FnMut(u64) -> anyhow::Result<Program> + use<>> {
     let name = file.display().to_string();

@@ -50,10 +50,6 @@ impl PartialOrd for Entry {
         self.rank() <= other.rank()
     }
     #[inline]
-    fn gt(&self, other: &Self) -> bool {
-        self.rank() > other.rank()
-    }
-    #[inline]
     fn ge(&self, other: &Self) -> bool {
         self.rank() >= other.rank()
     }

@@ -75,6 +75,7 @@ mod tests {
     #[test]
     fn the_queues_of_a_cq_count_together() {
         let mut room = CqRoom::new(16);
+        assert_eq!(room.depth(), 16);
         assert_eq!(room.reserve(8), Ok(()));
         assert_eq!(room.reserve(8), Ok(()));
         assert_eq!(room.reserve(0), Ok(()));

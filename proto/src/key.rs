@@ -40,12 +40,9 @@ macro_rules! key {
             #[must_use]
             #[inline]
             pub const fn from_bits(bits: u64) -> Option<Self> {
-                if bits & GENERATION_MAX == 0 {
-                    return None;
-                }
                 match NonZeroU64::new(bits) {
-                    Some(bits) => Some(Self(bits)),
-                    None => None,
+                    Some(key) if bits & GENERATION_MAX != 0 => Some(Self(key)),
+                    Some(_) | None => None,
                 }
             }
 

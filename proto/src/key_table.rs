@@ -245,6 +245,7 @@ mod tests {
         assert_eq!((table.shelve(key(0, 2)), table.shelve(key(7, 1))), (Err(Errno::ENOENT), Err(Errno::ENOENT)));
         assert_eq!((table.shelve(key(0, 1)), table.shelve(key(0, 1))), (Ok(()), Err(Errno::ENOENT)));
         assert_eq!((table.get(key(0, 1)), table.aside().len()), (Some(&'a'), 1));
+        assert_eq!((table.is_aside(key(0, 1)), table.is_aside(key(0, 2))), (true, false));
     }
 
     #[test]

@@ -186,9 +186,8 @@ impl Core {
     /// A channel is gone, or never came to be.
     pub(super) fn remove_channel(&mut self, key: ChannelKey) {
         self.discard_left(key);
-        let Some((readable, parked)) = self.channels.remove(key).map(|gone| (gone.readable, gone.parked)) else {
-            return;
-        };
+        let gone = self.channels.remove(key).map(|gone| (gone.readable, gone.parked));
+        let (readable, parked) = gone.unwrap_or_default();
         if readable {
             self.readable.retain(|&waiting| waiting != key);
         }

@@ -273,6 +273,27 @@ fn a_listener_that_moves_or_goes_before_its_requests_have_followed_leaves_none_b
     }
 }
 
+#[test]
+fn an_id_that_is_to_follow_its_listener_can_be_destroyed_before_it_does() {
+    let mut stage = roomy();
+    let (here, there) = (stage.channel(Acks::OnDelivery), stage.channel(Acks::OnDelivery));
+    let (listener, _) = listening(&mut stage, here, 100);
+    let children = flood(&mut stage, listener);
+    stage.does(listener, to(there));
+    let last = *children.last().unwrap();
+    stage.does(last, Request::Destroy);
+    assert_eq!(stage.core.state(last), None);
+    while let Some(child) = stage.core.poll_child() {
+        assert_ne!(child, last);
+        stage.all_well();
+    }
+    stage.does(listener, Request::Destroy);
+    while stage.core.poll_child().is_some() {
+        stage.all_well();
+    }
+    stage.ends(&[], &[here, there]);
+}
+
 /// The listener's channel is full and not read; what its children do is reported elsewhere.
 #[test]
 fn events_of_accepted_ids_do_not_wait_for_requests() {
@@ -345,7 +366,8 @@ fn a_channel_whose_reads_fail_again_and_again_fails_and_its_ids_live_on() {
     stage.passes(std::time::Duration::ZERO);
     stage.sees(channel, busy, cmid_proto::EventKind::DeadlinePassed(cmid_proto::Verb::ResolveAddr));
     assert_eq!(stage.refuses(idle, RESOLVE, Why::ChannelFailed(channel)).errno(), Errno::EIO);
-    assert_eq!(stage.core.create_id(Some(channel), PortSpace::Tcp), Err(Refused::ChannelFailed { channel }));
+    let refused = stage.core.create_id(Some(channel), PortSpace::Tcp).unwrap_err();
+    assert_eq!((refused, refused.errno()), (Refused::ChannelFailed { channel }, Errno::EIO));
     let spare = stage.channel(Acks::OnDelivery);
     let id = stage.id(Some(spare));
     stage.refuses(id, to(channel), Why::ChannelFailed(channel));

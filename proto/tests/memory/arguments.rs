@@ -121,3 +121,21 @@ fn a_vector_is_as_long_as_its_bytes() {
         assert_eq!((Buffer::len(&bytes), Buffer::is_empty(&bytes)), (len, len == 0));
     }
 }
+
+/// ibv_bind_mw(3): the MR lends the window what it may do.
+#[test]
+fn a_window_that_peers_write_through_needs_memory_that_can_be_written() {
+    let (bind, write) = (Access::MW_BIND, Access::MW_BIND | LOCAL);
+    for (lent, needed) in [
+        (Access::empty(), bind),
+        (Access::REMOTE_READ, bind),
+        (Access::REMOTE_WRITE, write),
+        (Access::REMOTE_ATOMIC, write),
+    ] {
+        assert_eq!(lent.needed_to_bind(), needed);
+    }
+    let writable = [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, write];
+    assert!(writable.into_iter().all(Access::lets_peers_write));
+    let own = [Access::empty(), LOCAL, bind, Access::REMOTE_READ];
+    assert!(!own.into_iter().any(Access::lets_peers_write));
+}
