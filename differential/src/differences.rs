@@ -53,14 +53,14 @@ pub const NOT_GENERATED: &[Difference] = &[
     },
     Difference {
         what: "at the device, another lookup of an id that has a route, of an address that is valid on one link only",
-        why: "`cma_bind_addr` changes the id's interface before it refuses the call, and the tree of ids (`id_table`) is sorted \
-              by it: the kernel's list is broken when the id is destroyed, and its check stops 6.1. The core refuses such a \
-              call by itself",
+        why: "6.1 was seen to stop at a check of a list when such ids were destroyed. By its source, `cma_bind_addr` changes the \
+              id's interface before it refuses the call, and the tree of ids (`id_table`) is sorted by it. The core refuses \
+              such a call by itself",
     },
     Difference {
         what: "requests to a group, to a broadcast address, or from an IPv6 address to `::` or `::1`",
-        why: "nobody answers the former. The latter have no way out of the device: its queue pair for messages goes to the error \
-              state, and nothing of the device is answered any more, on 6.1 and 6.12 (`rxe_requester`, `mad_error_handler`)",
+        why: "nobody answers the former. After some of these programs 6.1 and 6.12 were seen to answer no lookup of the device \
+              for 20 seconds; perhaps its queue pair for messages is in the error state (`mad_error_handler`)",
     },
     Difference {
         what: "closing a channel that has ids, at the device",

@@ -238,7 +238,8 @@ pub trait Device {
     /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while it has none.
     fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno>;
 
-    /// The peer's address (`rdma_get_peer_addr`).
+    /// The peer's address (`rdma_get_peer_addr`). Of the id of a request, an IPv6 link-local address names no link, nor does its
+    /// local one: take the link from the listener's address.
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EADDRNOTAVAIL` while it has none.
