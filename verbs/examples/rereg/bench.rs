@@ -97,7 +97,7 @@ pub(crate) fn peer_writes(end: &mut End, fill: u8, to: Remote) -> WcStatus {
 }
 
 /// A status as people say it.
-pub(crate) fn words(status: WcStatus) -> String {
+fn words(status: WcStatus) -> String {
     match status {
         WcStatus::SUCCESS => "success".to_owned(),
         WcStatus::REM_ACCESS_ERR => "remote access error".to_owned(),
