@@ -180,6 +180,8 @@ impl World {
                 (Kind::AddrError, status)
             }
         };
+        // An id that was bound to a wildcard shares its port from now on as one with this address (`cma_check_port`).
+        self.tell_ports(no);
         self.report_plain(no, kind, status);
     }
 

@@ -107,6 +107,9 @@ impl Ledger {
         {
             (known.open, known.destroying, known.discarded) = (0, false, true);
             known.moving.clear();
+            if *request == Request::DestroyNow {
+                (known.owed, known.waived) = (0, true);
+            }
         }
     }
 

@@ -51,6 +51,19 @@ fn a_broadcast_address_is_found() {
     assert_eq!(side.resolve_addr(id, None, "255.255.255.255:7", 2000), Err(Errno::ENETUNREACH));
 }
 
+/// `cma_check_port` compares with the address that an id has now.
+#[test]
+fn a_lookup_frees_the_port_of_a_wildcard_on_the_other_addresses() {
+    let mut lab = Lab::new();
+    let (side, on) = (&mut lab.client, lab.cc);
+    let [looked_up, other] = [(); 2].map(|()| side.id(on));
+    side.resolve_addr(looked_up, Some("0.0.0.0:7"), "10.0.0.1:9", 2000).unwrap();
+    assert_eq!(side.bind(other, "10.0.0.2:7"), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(found(side, on, looked_up), Ok("10.0.0.1:7".parse().unwrap()));
+    assert_eq!(side.bind(other, "10.0.0.1:7"), Err(Errno::EADDRINUSE));
+    assert_eq!(side.bind(other, "10.0.0.2:7"), Ok(()));
+}
+
 #[test]
 fn from_the_loopback_address_there_is_no_way_to_many() {
     let mut lab = Lab::new();
