@@ -103,9 +103,10 @@ impl Host {
     /// Takes the next event of a channel.
     pub(crate) fn take_event(&mut self, on: ChannelKey) -> bool {
         let Some(mut event) = self.core.poll_event(on) else {
+            // An id that was to follow its listener, which has come back meanwhile, still waits for its turn.
             let waits = |letter: &Letter| {
                 letter.listener.is_some()
-                    && self.core.line(letter.id) != self.core.home(letter.id)
+                    && (self.core.line(letter.id) != self.core.home(letter.id) || self.core.has_work())
                     && !self.unmoved.contains(&letter.id)
             };
             let kept_back = self.ledger.homes.iter().any(|(&id, &home)| home == on && self.is_moving(id))

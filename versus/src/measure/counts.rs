@@ -20,13 +20,14 @@ struct Count {
     target: f64,
     /// What the median of the ratios may be before CI fails: what was seen, and a few per cent more. Messages need more
     /// room: how many completions are there at a wake-up depends on the time. So does the data path, where two builds in
-    /// two folders were seen to differ by 6 %: what is inlined where is the compiler's choice.
+    /// two folders were seen to differ by 6 %: what is inlined where is the compiler's choice. C's own count of a connection
+    /// varies by 1.2 % from run to run.
     limit: f64,
 }
 
 const COUNTS: &[Count] = &[
-    Count { job: "qp-1:20", what: "a connection with a QP, one at a time", target: 1.05, limit: 2.7 },
-    Count { job: "qp-16:32", what: "a connection with a QP, 16 at once", target: 1.05, limit: 2.8 },
+    Count { job: "qp-1:20", what: "a connection with a QP, one at a time", target: 1.05, limit: 2.78 },
+    Count { job: "qp-16:32", what: "a connection with a QP, 16 at once", target: 1.05, limit: 2.85 },
     Count { job: "bare-1:20", what: "a connection without a QP, one at a time", target: 1.05, limit: 3.56 },
     Count { job: "messages:50", what: "a message there and back, awaited by poll(2)", target: 1.05, limit: 2.0 },
     Count { job: "write:3", what: "an RDMA write posted and polled", target: 1.02, limit: 1.42 },
@@ -203,7 +204,7 @@ mod tests {
             let job = count.job.parse().unwrap();
             [old, new].map(|glibc| limit(count, job, glibc))
         };
-        assert_eq!(limits(&COUNTS[0]), [2.7, 2.7 * CHEAPER_BY]);
+        assert_eq!(limits(&COUNTS[0]), [2.78, 2.78 * CHEAPER_BY]);
         assert_eq!(limits(&COUNTS[4]), [COUNTS[4].limit; 2]);
         assert!(version("musl 1.2").is_none() && version("").is_none());
     }
