@@ -180,6 +180,9 @@ impl Core {
             (!self.moves_without_device(id) && full()).then_some(Why::NoChannelLeft)
         } else if matches!(request, Request::Listen { .. }) && self.needs_line(id) {
             if full() { Some(Why::NoChannelLeft) } else { (id.owed > 0).then_some(Why::OwesAcks) }
+        } else if matches!(request, Request::Listen { .. }) {
+            // Ids of requests that came although the listen before failed.
+            self.channels.get(id.line).is_some_and(|line| line.ids > 1).then_some(Why::SharesChannel)
         } else {
             None
         }

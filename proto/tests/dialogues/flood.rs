@@ -409,3 +409,20 @@ fn what_waits_on_a_failed_channel_in_synchronous_mode_or_for_a_group_ends() {
     stage.refuses(listener, Request::GetRequest, Why::ChannelFailed(stage.core.line(listener).unwrap()));
     assert_eq!(stage.core.poll_timeout(), None);
 }
+
+/// A request that is reported before a listen fails leaves an id on the channel of the one that was to listen.
+#[test]
+fn an_id_does_not_listen_again_while_ids_of_requests_are_on_its_channel() {
+    let (mut stage, _) = Stage::on(Acks::OnDelivery);
+    let id = stage.id(None);
+    stage.asks(id, LISTEN).unwrap();
+    let (token, _) = stage.core.poll_call().unwrap();
+    let line = stage.core.line(id).unwrap();
+    let child = stage.core.wants_event(line).unwrap();
+    let request = RawEvent { listener: Some(id), ..raw(child, CmEvent::ConnectRequest, 0) };
+    stage.core.handle_event(line, request).unwrap();
+    stage.answers(token, Err(Errno::ENODEV));
+    stage.refuses(id, LISTEN, Why::SharesChannel);
+    stage.does(child, Request::Destroy);
+    stage.does(id, LISTEN);
+}
