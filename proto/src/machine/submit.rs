@@ -167,7 +167,7 @@ impl Core {
         }
     }
 
-    /// What only the channels can tell of a request.
+    /// What only the channels can tell of a migration or a listen.
     fn lacks_channel(&self, id: &Id, request: &Request<'_>) -> Option<Why> {
         let full = || self.channels.next_key().is_none();
         if let Request::Migrate { to: Some(to) } = *request {
@@ -178,13 +178,11 @@ impl Core {
             }
         } else if let Request::Migrate { to: None } = request {
             (!self.moves_without_device(id) && full()).then_some(Why::NoChannelLeft)
-        } else if matches!(request, Request::Listen { .. }) && self.needs_line(id) {
+        } else if self.needs_line(id) {
             if full() { Some(Why::NoChannelLeft) } else { (id.owed > 0).then_some(Why::OwesAcks) }
-        } else if matches!(request, Request::Listen { .. }) {
+        } else {
             // Ids of requests that came although the listen before failed.
             self.channels.get(id.line).is_some_and(|line| line.ids > 1).then_some(Why::SharesChannel)
-        } else {
-            None
         }
     }
 
