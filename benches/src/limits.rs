@@ -98,8 +98,8 @@ pub struct Object {
     pub limit: u64,
 }
 
-/// Bytes. Exact: there is no room in these limits. Keys are aligned to 8 bytes, which an id and an event pay for with 8 more
-/// than two halves of 4 took: so one comparison tells whether a key is good, on every way through the core.
+/// Bytes. Exact: there is no room in these limits. A key is one integer of 8 bytes, so that one comparison validates it. Its
+/// alignment adds 8 bytes to an id and to an event.
 #[rustfmt::skip]
 pub const OBJECTS: &[Object] = &[
     object("id", "an idle id", Some(192), 151),

@@ -3,7 +3,7 @@
 //!
 //! Many connections go through their phases, and each phase is measured. Between the two sides there is nothing but the
 //! connections, so either can be that of cmtime as rdma-core had it before its version 52 (Debian 12 has 44). With `--oob` either
-//! can be that of the versions 52 to 58 (Debian 13 has 56), whose sides keep in step over TCP.
+//! can be of version 52 to 58 (Debian 13 has 56). There, both sides keep in step over TCP.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -129,7 +129,7 @@ fn on_verbs(args: &Args) -> Result<()> {
             oob.sync(Point::Ready)?;
         }
         one_round(args, role, plan, !warms_up, &mut |point| match (role, point) {
-            // It has been there since before its first phase, whose time is measured.
+            // The client is ready before its first phase; the time of that phase is measured.
             (Role::Client(_), Point::Ready) => Ok(()),
             _ => oob.sync(point),
         })?;

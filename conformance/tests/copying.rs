@@ -1,4 +1,4 @@
-//! Every fast scenario on simulated devices whose polls copy what has arrived to the address of the work request and check no key,
+//! Every fast scenario on simulated devices that copy received data at the poll, to the address of the work request, and check no key,
 //! as those of mlx5 and hns do: with completions that go with their QP, as there, and with completions that stay. No poll writes
 //! to memory that was given back ([`Lab::sound`]).
 

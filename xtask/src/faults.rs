@@ -40,7 +40,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("a bond fails over", "conformance::row_79_a_bond_fails_over"),
     ("a device goes from under PDs, MRs, CQs and QPs", "verbs/examples/device/removal.rs::device_removed"),
     (
-        "a device goes from under a PD and an MR whose ids are gone; no descriptor is left for a PD",
+        "the device is removed under a PD and an MR after their ids are destroyed; a PD is allocated without a free descriptor",
         "verbs/examples/device/opened.rs::all",
     ),
     ("a device goes while a group is left", "verbs/examples/device/removal.rs::left_as_it_goes"),

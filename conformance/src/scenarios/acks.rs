@@ -136,7 +136,7 @@ pub(super) fn a_lost_receipt_does_not_make_an_id_immortal<L: Lab>(b: &mut Bench<
     let owing: Vec<_> = b.client.drive().core().ids_with_owed_acks().collect();
     same("ids that owe acks", owing, vec![(connected, 1), (waiting, 1)])?;
 
-    // A listener that owes the ack of a request, and its peer is told when that goes.
+    // The listener owes the ack of a request. Its destruction is reported to the peer.
     let listener = b.listen()?;
     b.connect(connected, &[])?;
     let channel = b.server.channel;

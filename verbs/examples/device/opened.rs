@@ -89,7 +89,7 @@ fn loopback() {
     side.device.alloc_pd(id).expect("it has a device");
 }
 
-/// The device goes from under a PD and an MR whose ids, and whose `Verbs`, are gone before.
+/// The device is removed under a PD and an MR after their ids and their `Verbs` are gone.
 fn orphans() {
     let mut side = Side::new();
     let pd = side.on(VETH);
