@@ -135,8 +135,8 @@ impl World {
         let request = script::request(input, &self.channels, &self.groups);
         let deadline = script::deadline(input, self.now);
         let core = &mut self.sides[at].core;
-        say(|| format!("core {at}: {request:?} on {id} until {deadline:?}"));
         let foretold = core.would_refuse(self.now, id, &request, deadline);
+        say(|| format!("core {at}: {request:?} on {id} until {deadline:?}: {foretold:?}"));
         let before = foretold.is_err().then(|| core.clone());
         assert_eq!(core.submit(self.now, id, request, deadline), foretold, "{request:?} on {id}");
         if request == Request::DestroyNow && foretold.is_ok() {
