@@ -55,6 +55,17 @@ const PINNED: &[Pinned] = &[
         ],
     },
     Pinned {
+        target: "ops",
+        name: "listens-elsewhere-after-a-listen-that-failed",
+        steps: &[
+            "id: id1, listener: Some(id0), kind: ConnectRequest",
+            "call: \"listen\", state: Idle, errno: ENOMEM",
+            "call Accept { id: id1",
+            "call Migrate { id: id0, from: ch0, to: ch2 }",
+            "Listen { backlog: -1 } on id0 until Time(18446744073709551615): Ok",
+        ],
+    },
+    Pinned {
         target: "faithful",
         name: "crossing-teardown",
         steps: &[
@@ -81,9 +92,12 @@ const PINNED: &[Pinned] = &[
         target: "faithful",
         name: "id-moves-to-where-its-events-are-delivered",
         steps: &[
-            "Migrate { id: id11, from: ch3, to: ch0 } has returned Err",
-            "asks Migrate { to: Some(ch0) } of id11",
-            "Migrate { id: id11, from: ch3, to: ch0 } is made: Ok",
+            "Migrate { id: id9, from: ch3, to: ch0 } is made: Err(ENOMEM)",
+            "takes CONNECT_REQUEST of id9 off ch0",
+            "asks Destroy of id0",
+            "ESTABLISHED of id9 on ch3",
+            "asks Migrate { to: Some(ch0) } of id9",
+            "id9's events go to the end of ch0",
         ],
     },
     Pinned {

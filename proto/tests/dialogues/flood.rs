@@ -441,3 +441,20 @@ fn an_id_does_not_listen_again_with_more_untaken_requests_than_the_backlog_allow
     stage.sees(channel, children[0], cm(CmEvent::ConnectRequest));
     stage.does(id, again);
 }
+
+/// The channel on which a listen failed is no listener's when the id listens on another one.
+#[test]
+fn the_channel_of_a_listen_that_failed_has_no_listener() {
+    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
+    let id = stage.id(None);
+    stage.asks(id, LISTEN).unwrap();
+    let (token, _) = stage.core.poll_call().unwrap();
+    let line = stage.core.line(id).unwrap();
+    let child = stage.says_request(id);
+    stage.answers(token, Err(Errno::ENOMEM));
+    stage.does(child, accept());
+    stage.does(id, to(channel));
+    stage.does(id, LISTEN);
+    assert_eq!((stage.core.line(child), stage.core.state(child)), (Some(line), Some(State::Accepting)));
+    stage.tells(child, CmEvent::Established);
+}
