@@ -30,6 +30,11 @@ const PINNED: &[Pinned] = &[
     },
     Pinned {
         target: "ops",
+        name: "channel-fails-and-is-read-again",
+        steps: &["core 0: pauses ch2: Ok", "core 0: 32 reads of ch2 fail", "core 0: resumes ch2: Ok"],
+    },
+    Pinned {
+        target: "ops",
         name: "late-event-tells-where-the-device-has-the-id",
         steps: &[
             "Migrate { to: Some(ch0) } on id0 until Time(18446744073709551615): Ok",
@@ -200,6 +205,16 @@ const PINNED: &[Pinned] = &[
             "Migrate { id: id1, from: ch2, to: ch1 } is made: Ok",
             "Migrate { id: id1, from: ch1, to: ch0 } is made: Ok",
             "takes CONNECT_REQUEST of id1 off ch0",
+        ],
+    },
+    Pinned {
+        target: "pair",
+        name: "channel-fails-and-is-read-again",
+        steps: &[
+            "channel ch2 has failed, it is not read any more",
+            "1: resumes ch2: Ok",
+            "1: pauses ch2: Ok",
+            "1: resumes ch2: Ok",
         ],
     },
 ];
