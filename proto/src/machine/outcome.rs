@@ -180,6 +180,7 @@ impl Core {
                     // An operation that was under way before goes on.
                     if self.state(key) == Some(before) && table::operation(before).is_some() {
                         self.set_deadline(key, until);
+                        self.line(key).into_iter().for_each(|line| self.end_waits_on_failed(key, line));
                     }
                 } else if table::operation(begun) == Some(verb) {
                     return Ok(());
