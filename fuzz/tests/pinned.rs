@@ -152,6 +152,17 @@ const PINNED: &[Pinned] = &[
     },
     Pinned {
         target: "faithful",
+        name: "paused-listener-is-read-later",
+        steps: &[
+            "pauses ch1: Ok",
+            "Request to Some(id0)",
+            "takes CONNECT_REQUEST of id1 off ch0",
+            "resumes ch1: Ok",
+            "CONNECT_REQUEST of id2 on ch1",
+        ],
+    },
+    Pinned {
+        target: "faithful",
         name: "refused-join-is-told-late-and-left",
         steps: &[
             "Join { id: id0, group: grp0, addr: 239.1.1.1:0, send_only: true } is made: Err(ENXIO)",
