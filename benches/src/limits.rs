@@ -57,6 +57,7 @@ pub const ROWS: &[Row] = &[
     row("event_of_change", "an event in, out, acked: one that changes the state", Some(150), [477, 777]),
     row("event_with_data", "an event in, out, acked: with 196 bytes, it ends a deadline too", None, [898, 1219]),
     row("request", "a request, its call, its outcome", Some(150), [539, 628]),
+    row("request_in_steps", "a request, its call, its outcome: each step by itself", Some(200), [539, 628]),
     row("request_with_data", "a request, its call, its outcome: with 56 bytes and a deadline", None, [889, 1010]),
     row("active_life", "a whole active life, create to destroy", Some(3000), [7881, 10342]),
     row("passive_life", "a whole passive life, request to destroy", None, [5384, 7108]),

@@ -306,7 +306,7 @@ impl<D: Device> Drive<D> {
             Ok(Some(raw)) => {
                 // It is borrowed from the device, which cannot hear of it then.
                 let copied = D::LISTENS.then(|| step::Copied::of(&raw));
-                let result = self.core.handle_event(channel, raw);
+                let result = self.core.take_event(channel, &raw);
                 if let Some(copied) = copied {
                     self.tell(Step::Event { channel, event: copied.event(), result });
                 }
@@ -328,7 +328,21 @@ impl<D: Device> Drive<D> {
         }
     }
 
+    #[inline(always)]
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
+        if !D::LISTENS {
+            let Drive { core, device, now, .. } = self;
+            let performed = core.perform(*now, id, &request, deadline, |call, data| device.call(call, data));
+            if let Some(result) = performed {
+                self.make_calls();
+                return result.map(|()| Progress::Done).map_err(Error::Failed);
+            }
+        }
+        self.request_in_steps(id, request, deadline)
+    }
+
+    #[inline(never)]
+    fn request_in_steps(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
         self.submit(id, request, deadline)?;
         self.finish(About::Id(id))?;
         let waits = self.core.waits_for_acks(id, request.verb());
@@ -358,10 +372,14 @@ impl<D: Device> Drive<D> {
         Ok(())
     }
 
+    #[inline]
     fn make_calls(&mut self) {
-        while self.make_call().is_some() {}
+        while self.core.has_calls() {
+            self.make_call();
+        }
     }
 
+    #[inline(never)]
     /// Makes one call; `None` if there is none to make. Inside: the request that ended by it, if one did.
     fn make_call(&mut self) -> Option<Option<Ended>> {
         let (token, call) = self.core.poll_call()?;

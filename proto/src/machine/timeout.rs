@@ -13,7 +13,16 @@ use crate::time::Time;
 
 impl Core {
     /// Ends every request whose deadline is not after `now`. What the device says of them later is late.
+    #[inline]
     pub fn handle_timeout(&mut self, now: Time) {
+        if self.alarms.first().is_some_and(|(due, _)| due <= now) {
+            self.end_overdue(now);
+        }
+    }
+
+    #[inline(never)]
+    fn end_overdue(&mut self, now: Time) {
+        self.link_single();
         while let Some((due, key)) = self.alarms.first()
             && due <= now
         {
