@@ -9,15 +9,23 @@ use crate::table::{self, EVENTS, Fact, Tell};
 const SIDE: usize = 32;
 static_assertions::const_assert!(State::COUNT <= SIDE && Fact::COUNT <= SIDE && Verb::COUNT <= SIDE);
 
-/// What a plain request leads to.
+/// What a plain event or request leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Begun {
-    pub(crate) next: State,
-    /// Whether an event completes the request, or its deadline.
+pub(crate) struct Next {
+    pub(crate) state: State,
+    /// The operation of the state before has ended, and its deadline with it.
+    pub(crate) ends: bool,
+    /// A request that an event completes, or its deadline.
     pub(crate) waits: bool,
 }
 
-static PLAIN_EVENTS: [[Option<State>; SIDE]; SIDE] = {
+impl Next {
+    const fn new(before: State, state: State, waits: bool) -> Self {
+        Next { state, ends: state as usize != before as usize && table::operation(before).is_some(), waits }
+    }
+}
+
+static PLAIN_EVENTS: [[Option<Next>; SIDE]; SIDE] = {
     let mut plain = [[None; SIDE]; SIDE];
     let mut row = 0;
     while row < State::COUNT {
@@ -28,7 +36,7 @@ static PLAIN_EVENTS: [[Option<State>; SIDE]; SIDE] = {
                 // A teardown may answer it with another call.
                 && !matches!(next, State::Closing)
             {
-                plain[row][column] = Some(next);
+                plain[row][column] = Some(Next::new(State::ALL[row], next, false));
             }
             column += 1;
         }
@@ -41,10 +49,10 @@ const fn concerns_the_id_alone(fact: Fact) -> bool {
     !matches!(fact, Fact::ConnectRequest | Fact::MulticastJoin | Fact::MulticastError | Fact::Deadline)
 }
 
-static PLAIN_REQUESTS: [[[Option<Begun>; SIDE]; SIDE]; 2] =
+static PLAIN_REQUESTS: [[[Option<Next>; SIDE]; SIDE]; 2] =
     [plain_requests(Service::Connected), plain_requests(Service::Datagram)];
 
-const fn plain_requests(service: Service) -> [[Option<Begun>; SIDE]; SIDE] {
+const fn plain_requests(service: Service) -> [[Option<Next>; SIDE]; SIDE] {
     let mut plain = [[None; SIDE]; SIDE];
     let mut row = 0;
     while row < State::COUNT {
@@ -58,7 +66,7 @@ const fn plain_requests(service: Service) -> [[Option<Begun>; SIDE]; SIDE] {
                     Some(awaited) => awaited as usize == column,
                     None => false,
                 };
-                plain[row][column] = Some(Begun { next, waits });
+                plain[row][column] = Some(Next::new(state, next, waits));
             }
             column += 1;
         }
@@ -99,15 +107,15 @@ const fn is_one_call(verb: Verb) -> bool {
     }
 }
 
-/// The state that a plain event leads to. `None`: the event is not plain in this state.
+/// What a plain event leads to. `None`: the event is not plain in this state.
 #[inline]
-pub(crate) fn event(state: State, fact: Fact) -> Option<State> {
+pub(crate) fn event(state: State, fact: Fact) -> Option<Next> {
     PLAIN_EVENTS[state as usize % SIDE][fact as usize % SIDE]
 }
 
 /// What a plain request leads to. `None`: the request is not plain in this state.
 #[inline]
-pub(crate) fn request(state: State, verb: Verb, service: Service) -> Option<Begun> {
+pub(crate) fn request(state: State, verb: Verb, service: Service) -> Option<Next> {
     PLAIN_REQUESTS[service as usize % 2][state as usize % SIDE][verb as usize % SIDE]
 }
 
@@ -121,15 +129,19 @@ mod tests {
         for state in State::ALL {
             for fact in Fact::ALL {
                 if let Some(next) = event(state, fact) {
-                    assert_eq!(table::tell(state, fact), Tell::Go(next), "{state}: {fact}");
+                    assert_eq!(table::tell(state, fact), Tell::Go(next.state), "{state}: {fact}");
+                    let ends = next.state != state && table::operation(state).is_some();
+                    assert_eq!((next.ends, next.waits), (ends, false), "{state}: {fact}");
                     plain += 1;
                 }
             }
             let both = |verb| [(verb, Service::Connected), (verb, Service::Datagram)];
             for (verb, service) in Verb::ALL.into_iter().flat_map(both) {
-                if let Some(begun) = request(state, verb, service) {
-                    assert_eq!(table::ask(state, verb, service), Ok(begun.next), "{state}: {verb}");
-                    assert_eq!(begun.waits, table::operation(begun.next) == Some(verb), "{state}: {verb}");
+                if let Some(next) = request(state, verb, service) {
+                    assert_eq!(table::ask(state, verb, service), Ok(next.state), "{state}: {verb}");
+                    let ends = next.state != state && table::operation(state).is_some();
+                    let waits = table::operation(next.state) == Some(verb);
+                    assert_eq!((next.ends, next.waits), (ends, waits), "{state}: {verb}");
                     plain += 1;
                 }
             }

@@ -14,7 +14,7 @@ use crate::error::Failure;
 use crate::guard;
 use crate::id::Doing;
 use crate::key::{About, ChannelKey, IdKey, Token};
-use crate::plain::{self, Begun};
+use crate::plain::{self, Next};
 use crate::request::{PortSpace, Request, Verb};
 use crate::state::State;
 use crate::time::Time;
@@ -41,11 +41,11 @@ impl Core {
             Request::Destroy => self.destroy_short(key, make)?,
             Request::Migrate { to: Some(to) } => self.migrate_short(now, key, to, deadline, make)?,
             _ => {
-                let begun = self.short_request(now, key, request, deadline)?;
+                let next = self.short_request(now, key, request, deadline)?;
                 let (call, private_data) = one_call(now, key, request, deadline)?;
                 let outcome = make(&call, private_data);
                 if outcome.is_ok() {
-                    self.performed(key, request.verb(), begun, deadline, binds(&call));
+                    self.performed(key, request.verb(), next, deadline, binds(&call));
                 }
                 outcome
             }
@@ -58,20 +58,20 @@ impl Core {
 
     /// What a plain request leads to, if it is one and is allowed.
     #[inline(always)]
-    fn short_request(&mut self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Option<Begun> {
+    fn short_request(&mut self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Option<Next> {
         let verb = request.verb();
         let id = self.ids.get_untouched(key)?;
-        let begun = plain::request(id.state, verb, id.port_space.service())?;
+        let next = plain::request(id.state, verb, id.port_space.service())?;
         if !id.is_plain() || deadline <= now || !self.calls.is_empty() || guard::check(id, verb, request).is_err() {
             return None;
         }
-        if begun.waits || verb == Verb::Accept {
+        if next.waits || verb == Verb::Accept {
             let line = self.channels.get(id.line)?;
             if line.listener.is_some() || line.has_failed() {
                 return None;
             }
         }
-        Some(begun)
+        Some(next)
     }
 
     /// The number of the next call.
@@ -83,27 +83,27 @@ impl Core {
 
     /// A request has begun: all of it but its call.
     #[inline(always)]
-    fn begin_short(&mut self, key: IdKey, begun: Begun, deadline: Time) {
+    fn begin_short(&mut self, key: IdKey, next: Next, deadline: Time) {
         let Some(id) = self.ids.get_untouched(key) else { return };
-        let mut more = begun.next != id.state && id.enter(begun.next);
-        if begun.waits {
-            more |= id.deadline != deadline;
-            id.deadline = deadline;
-        }
-        if more {
-            self.entered(key);
+        id.state = next.state;
+        if next.waits || next.ends {
+            let due = if next.waits { deadline } else { Time::NEVER };
+            if due != id.deadline {
+                id.deadline = due;
+                self.set_alarm_short(key);
+            }
         }
     }
 
     /// The call of a request was made.
     #[inline(always)]
-    fn performed(&mut self, key: IdKey, verb: Verb, begun: Begun, deadline: Time, bound: bool) {
+    fn performed(&mut self, key: IdKey, verb: Verb, next: Next, deadline: Time, bound: bool) {
         self.count_call();
         if let Some(id) = self.ids.get_untouched(key) {
             id.has_device |= bound;
             id.number_sent |= verb == Verb::Accept;
         }
-        self.begin_short(key, begun, deadline);
+        self.begin_short(key, next, deadline);
     }
 
     /// The call of a request was made and has failed.
@@ -228,11 +228,11 @@ impl Core {
     #[inline(always)]
     pub(super) fn submit_short(&mut self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> bool {
         let Some((call, private_data)) = one_call(now, key, request, deadline) else { return false };
-        let Some(begun) = self.short_request(now, key, request, deadline) else { return false };
+        let Some(next) = self.short_request(now, key, request, deadline) else { return false };
         let verb = request.verb();
         let Some(id) = self.ids.get_mut(key) else { return false };
         let (before, until) = (id.state, id.deadline);
-        self.begin_short(key, begun, deadline);
+        self.begin_short(key, next, deadline);
         let enclosed = self.mail.keep(private_data, None);
         self.call_with(key, Doing::Request { verb, before, until, bound: binds(&call) }, enclosed, call);
         true

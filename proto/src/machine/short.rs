@@ -15,6 +15,7 @@ use crate::plain;
 use crate::private_data::PrivateData;
 use crate::request::Acks;
 use crate::table::Fact;
+use crate::time::Time;
 
 /// An undelivered event that is on no list: the only one of its channel. It is of the device, of no group and no request, and
 /// its id was plain when it came.
@@ -54,7 +55,7 @@ impl Single {
 
 impl Core {
     /// The short path of [`admit`](Core::admit). `false`: it is none for this event, and nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn admit_short(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> bool {
         let Some(id) = self.ids.get_untouched(raw.id) else { return false };
         let Some(next) = plain::event(id.state, Fact::of(raw.kind)) else { return false };
@@ -69,11 +70,12 @@ impl Core {
         let (kind, status, param) = (raw.kind, raw.status, raw.param);
         self.single = Some(Single { on, acks, id: raw.id, kind, status, param, enclosed: None });
         self.news += 1;
-        if next != id.state {
-            id.has_device |= kind == CmEvent::AddrResolved;
-            if id.enter(next) {
-                self.entered(raw.id);
-            }
+        id.state = next.state;
+        // ADDR_RESOLVED is plain only where it is waited for.
+        id.has_device |= kind == CmEvent::AddrResolved;
+        if next.ends && id.deadline != Time::NEVER {
+            id.deadline = Time::NEVER;
+            self.set_alarm_short(raw.id);
         }
         if !raw.private_data.is_empty() || raw.datagram.is_some() {
             self.enclose_single(raw);
