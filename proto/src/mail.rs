@@ -221,6 +221,7 @@ impl Mail {
     }
 
     /// How many enclosures are stored, of events and of calls.
+    #[inline]
     pub(crate) fn enclosures_len(&self) -> usize {
         self.enclosures.len()
     }

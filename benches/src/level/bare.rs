@@ -75,7 +75,9 @@ impl Level for Bare {
         match self.core.perform(self.now, id, &request, deadline, make) {
             Some(result) => {
                 result.expect("success");
-                self.calls();
+                if self.core.has_calls() {
+                    self.calls();
+                }
             }
             None => self.ask_in_steps(id, request, deadline),
         }

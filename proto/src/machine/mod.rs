@@ -313,18 +313,24 @@ impl Core {
     /// The next call to make and the token to report its outcome under. `None` when there is none.
     #[inline]
     pub fn poll_call(&mut self) -> Option<(Token, Call)> {
-        self.calls.pop_front()
+        if self.calls.is_empty() { None } else { self.calls.pop_front() }
     }
 
     /// Whether there is a call to make.
+    #[must_use]
     #[inline]
-    pub(crate) fn has_calls(&self) -> bool {
+    pub fn has_calls(&self) -> bool {
         !self.calls.is_empty()
     }
 
     /// The private data to send with the call of this token; empty for most.
     #[must_use]
+    #[inline]
     pub fn call_data(&self, token: Token) -> &[u8] {
+        if self.mail.enclosures_len() == 0 { &[] } else { self.enclosed_with(token) }
+    }
+
+    fn enclosed_with(&self, token: Token) -> &[u8] {
         let enclosed = match token.about {
             About::Id(id) => self.ids.get(id).filter(|id| id.call == Some(token.number)).and_then(|id| id.call_data),
             About::Channel(_) => None,

@@ -81,29 +81,17 @@ impl Core {
         self.last_token
     }
 
-    /// A request has begun: all of it but its call.
-    #[inline(always)]
-    fn begin_short(&mut self, key: IdKey, next: Next, deadline: Time) {
-        let Some(id) = self.ids.get_untouched(key) else { return };
-        id.state = next.state;
-        if next.waits || next.ends {
-            let due = if next.waits { deadline } else { Time::NEVER };
-            if due != id.deadline {
-                id.deadline = due;
-                self.set_alarm_short(key);
-            }
-        }
-    }
-
     /// The call of a request was made.
     #[inline(always)]
     fn performed(&mut self, key: IdKey, verb: Verb, next: Next, deadline: Time, bound: bool) {
         self.count_call();
-        if let Some(id) = self.ids.get_untouched(key) {
-            id.has_device |= bound;
-            id.number_sent |= verb == Verb::Accept;
+        let Some(id) = self.ids.get_untouched(key) else { return };
+        id.state = next.state;
+        id.has_device |= bound;
+        id.number_sent |= verb == Verb::Accept;
+        if next.waits || next.ends {
+            self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
         }
-        self.begin_short(key, next, deadline);
     }
 
     /// The call of a request was made and has failed.
@@ -229,12 +217,19 @@ impl Core {
     pub(super) fn submit_short(&mut self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> bool {
         let Some((call, private_data)) = one_call(now, key, request, deadline) else { return false };
         let Some(next) = self.short_request(now, key, request, deadline) else { return false };
-        let verb = request.verb();
-        let Some(id) = self.ids.get_mut(key) else { return false };
-        let (before, until) = (id.state, id.deadline);
-        self.begin_short(key, next, deadline);
         let enclosed = self.mail.keep(private_data, None);
-        self.call_with(key, Doing::Request { verb, before, until, bound: binds(&call) }, enclosed, call);
+        let number = self.count_call();
+        if let Some(id) = self.ids.get_mut(key) {
+            let verb = request.verb();
+            id.doing = Doing::Request { verb, before: id.state, until: id.deadline, bound: binds(&call) };
+            id.call = Some(number);
+            id.call_data = enclosed;
+            id.state = next.state;
+        }
+        self.calls.push_back((Token { number, about: About::Id(key) }, call));
+        if next.waits || next.ends {
+            self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
+        }
         true
     }
 

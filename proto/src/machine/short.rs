@@ -74,8 +74,7 @@ impl Core {
         // ADDR_RESOLVED is plain only where it is waited for.
         id.has_device |= kind == CmEvent::AddrResolved;
         if next.ends && id.deadline != Time::NEVER {
-            id.deadline = Time::NEVER;
-            self.set_alarm_short(raw.id);
+            self.set_deadline_short(raw.id, Time::NEVER);
         }
         if !raw.private_data.is_empty() || raw.datagram.is_some() {
             self.enclose_single(raw);

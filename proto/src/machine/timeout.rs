@@ -60,11 +60,11 @@ impl Core {
         }
     }
 
-    /// The same where only the deadline of the operation can have changed: the short path, for a plain id.
+    /// The short path of [`set_deadline`](Core::set_deadline), for an id that has no other deadlines: a plain one.
     #[inline(always)]
-    pub(super) fn set_alarm_short(&mut self, key: IdKey) {
+    pub(super) fn set_deadline_short(&mut self, key: IdKey, due: Time) {
         let Some(id) = self.ids.get_untouched(key) else { return };
-        let due = id.deadline;
+        id.deadline = due;
         if due < id.armed.at() {
             self.alarms.arm(&mut id.armed, due, key);
             if self.alarms.is_littered() {
