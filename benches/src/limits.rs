@@ -67,6 +67,7 @@ pub const ROWS: &[Row] = &[
     row("migrate_1", "a migration with 1 event", Some(340), [968, 1152]),
     row("migrate_8", "a migration with 8 events", Some(620), [1288, 1490]),
     row("migrate_64", "a migration with 64 events", Some(2860), [3941, 4143]),
+    row("migrate_64_mixed", "a migration with 64 events, with those of others between them", None, [3941, 4143]),
     heap("arm_first", "a deadline armed before all others", Beyond("arm_none"), [416, 416]),
     heap("arm_last", "a deadline armed after all others", Beyond("arm_none"), [216, 216]),
     heap("cancel_first", "a deadline dropped that is before all others", Beyond("cancel_none"), [581, 581]),

@@ -328,7 +328,8 @@ impl Id {
     /// Whether something may wait for the application's last ack: a migration, a destruction, or the move of a request's id
     /// to where its listener's events are delivered.
     pub(crate) fn is_held_up(&self) -> bool {
-        self.quiesce.is_some() || self.state == State::Destroying || self.line != self.home
+        let is_request = matches!(self.state, State::Requested | State::Asked);
+        self.quiesce.is_some() || self.state == State::Destroying || (is_request && self.line != self.home)
     }
 
     /// What is under way for it, as the reason to refuse anything else.

@@ -205,6 +205,13 @@ struct Node {
     next: Option<Letter>,
 }
 
+/// Events that stand next to each other on both of their lists.
+struct Run {
+    last: Letter,
+    /// Those that count against the limit of their channel.
+    counted: u32,
+}
+
 /// The slab of events and that of enclosures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mail {
@@ -354,17 +361,38 @@ impl Mail {
 
     /// Takes an owner's events, from this one on, out of their channel's list and makes them a list of their own.
     pub(crate) fn extract(&mut self, channel: &mut Queue, first: Option<Letter>) -> Queue {
-        let (mut last, mut at, mut counted) = (None, first, 0);
-        while let Some(letter) = at {
-            let node = self.node(letter);
-            at = node.next;
-            counted += u32::from(node.stored.of_channel());
-            let neighbours = (core::mem::replace(&mut node.before, last), core::mem::replace(&mut node.after, at));
-            self.close_gap(channel, neighbours);
-            last = Some(letter);
+        let mut list = Queue::EMPTY;
+        let mut at = first;
+        while let Some(begin) = at {
+            let (run, next) = self.run_from(begin);
+            let before = core::mem::replace(&mut self.node(begin).before, list.thread.last);
+            let after = self.node(run.last).after.take();
+            self.close_gap(channel, (before, after));
+            match list.thread.last.replace(run.last) {
+                Some(last) => self.node(last).after = Some(begin),
+                None => list.thread.first = Some(begin),
+            }
+            list.counted += run.counted;
+            at = next;
         }
-        channel.counted -= counted;
-        Queue { thread: Thread { first, last }, counted }
+        channel.counted -= list.counted;
+        list
+    }
+
+    /// The events of an owner that follow each other on the channel too, from this one on; and the owner's next one.
+    #[inline]
+    fn run_from(&self, begin: Letter) -> (Run, Option<Letter>) {
+        let mut run = Run { last: begin, counted: 0 };
+        let mut node = &self.nodes[begin.0.index()];
+        loop {
+            run.counted += u32::from(node.stored.of_channel());
+            let Some(next) = node.next else { return (run, None) };
+            if node.after != Some(next) {
+                return (run, Some(next));
+            }
+            run.last = next;
+            node = &self.nodes[next.0.index()];
+        }
     }
 
     /// Appends a list to a channel's.

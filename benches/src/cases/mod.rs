@@ -57,10 +57,11 @@ macro_rules! for_each_case {
             "passive_life" = Passive,
             "no_event" = Poll,
             "nothing_to_do" = Look,
-            "migrate_0" = Migrate<0>,
-            "migrate_1" = Migrate<1>,
-            "migrate_8" = Migrate<8>,
-            "migrate_64" = Migrate<64>;
+            "migrate_0" = Migrate<0, false>,
+            "migrate_1" = Migrate<1, false>,
+            "migrate_8" = Migrate<8, false>,
+            "migrate_64" = Migrate<64, false>,
+            "migrate_64_mixed" = Migrate<64, true>;
             "arm_none" = Arm<0>,
             "arm_first" = Arm<1>,
             "arm_last" = Arm<2>,

@@ -201,7 +201,7 @@ impl Core {
     }
 
     /// Moves an id's events, from this one on, from wherever they stand on one channel to the end of another, or of the same.
-    pub(super) fn transfer(&mut self, first: Option<Letter>, from: ChannelKey, to: ChannelKey) {
+    fn transfer(&mut self, first: Option<Letter>, from: ChannelKey, to: ChannelKey) {
         if first.is_none() || !self.channels.contains(to) {
             return;
         }

@@ -14,6 +14,7 @@ use crate::error::Failure;
 use crate::guard;
 use crate::id::Doing;
 use crate::key::{About, ChannelKey, IdKey, Token};
+use crate::mail::Queue;
 use crate::plain::{self, Next};
 use crate::request::{PortSpace, Request, Verb};
 use crate::state::State;
@@ -204,12 +205,26 @@ impl Core {
         let Some(id) = self.ids.get_untouched(key) else { return };
         (id.home, id.line) = (to, to);
         let first = id.mail.head();
-        if first.is_some() {
-            self.transfer(first, from, to);
+        let mut list = Queue::EMPTY;
+        let mut was_last = true;
+        if let Some(source) = self.channels.get_mut(from) {
+            if first.is_some() {
+                list = self.mail.extract(&mut source.mail, first);
+            }
+            was_last = source.ids == 1;
+            // The last one may close the channel.
+            source.ids -= u32::from(!was_last);
         }
-        self.join_channel(to);
-        self.leave_channel(from);
-        self.handle_readable(to);
+        if let Some(target) = self.channels.get_mut(to) {
+            self.mail.splice(&mut target.mail, list);
+            target.ids += 1;
+            if !core::mem::replace(&mut target.readable, true) {
+                self.readable.push_back(to);
+            }
+        }
+        if was_last {
+            self.leave_channel(from);
+        }
     }
 
     /// The short path of [`submit`](Core::submit). `false`: it is none for this request, and nothing has changed.
