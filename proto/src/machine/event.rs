@@ -82,7 +82,7 @@ impl Core {
     }
 
     #[inline(never)]
-    fn take_any_event(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
+    pub(super) fn take_any_event(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
         self.link_single();
         let result = if let Some(channel) = self.channels.get_mut(on) {
             channel.failures = 0;

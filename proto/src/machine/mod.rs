@@ -13,6 +13,8 @@ mod perform;
 mod queue;
 mod release;
 mod short;
+#[cfg(test)]
+mod short_tests;
 mod submit;
 mod teardown;
 mod timeout;
