@@ -36,6 +36,7 @@ impl Core {
     ///
     /// The key is for the very next [`handle_event`](Core::handle_event); any request in between may take it.
     #[must_use]
+    #[inline]
     pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
         let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
         let has_room = match self.listener_on(channel) {
@@ -48,7 +49,9 @@ impl Core {
     /// The id that listens, if requests come on this channel.
     #[inline]
     pub(super) fn listener_on(&self, channel: &Channel) -> Option<&Id> {
-        self.ids.get(channel.listener?).filter(|id| id.state == State::Listening)
+        // Most channels are no listener's.
+        let listener = channel.listener?;
+        self.ids.get(listener).filter(|id| id.state == State::Listening)
     }
 
     fn has_room_for_request(&self, listener: &Id) -> bool {

@@ -341,6 +341,7 @@ impl Core {
     }
 
     /// Says that a channel may have something to read. Once noted, it is asked for once.
+    #[inline]
     pub fn handle_readable(&mut self, key: ChannelKey) {
         if let Some(channel) = self.channels.get_mut(key)
             && !core::mem::replace(&mut channel.readable, true)
@@ -357,6 +358,22 @@ impl Core {
     }
 
     fn next_readable(&mut self) -> Option<ChannelKey> {
+        if !self.parked.is_empty() {
+            self.unpark();
+        }
+        while let Some(key) = self.readable.pop_front() {
+            if let Some(channel) = self.channels.get_mut(key)
+                && core::mem::take(&mut channel.readable)
+            {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Channels that waited for room, and have it, are to be read.
+    #[inline(never)]
+    fn unpark(&mut self) {
         let mut at = 0;
         while let Some(&key) = self.parked.get(at) {
             if self.wants_event(key).is_none() {
@@ -369,14 +386,6 @@ impl Core {
             }
             self.handle_readable(key);
         }
-        while let Some(key) = self.readable.pop_front() {
-            if let Some(channel) = self.channels.get_mut(key)
-                && core::mem::take(&mut channel.readable)
-            {
-                return Some(key);
-            }
-        }
-        None
     }
 
     /// Whether this channel, once noted as readable, would be the next to be read, with no call to be made before.
