@@ -85,7 +85,7 @@ impl Core {
 
     /// What an ack was waited for.
     #[inline(never)]
-    fn acked(&mut self, receipt: Receipt) {
+    pub(super) fn acked(&mut self, receipt: Receipt) {
         self.link_single();
         if let Some(group) = receipt.group.and_then(|group| self.groups.get_mut(group)) {
             group.owed = group.owed.saturating_sub(1);

@@ -2,6 +2,7 @@
 
 mod channel;
 mod check;
+mod compare;
 mod deliver;
 mod destroy;
 mod event;
