@@ -78,6 +78,10 @@ static_assertions::const_assert!(core::mem::size_of::<Id>() <= 192);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain(bool);
 
+impl Plain {
+    pub(crate) const YES: Plain = Plain(true);
+}
+
 // It repeats what the other fields say.
 impl PartialEq for Plain {
     fn eq(&self, _: &Self) -> bool {
@@ -243,7 +247,7 @@ impl Id {
             armed: Armed::NOT,
             waiting: Waiting::Never,
             mourner: Mourner::Caller,
-            plain: Plain(false),
+            plain: Plain(!sync),
         }
     }
 
@@ -253,7 +257,7 @@ impl Id {
             Service::Connected => State::Requested,
             Service::Datagram => State::Asked,
         };
-        Id { state, line, has_device: true, ..Id::new(port_space, home, false) }
+        Id { state, line, has_device: true, plain: Plain(false), ..Id::new(port_space, home, false) }
     }
 
     /// The one place where the state changes. A deadline ends with the operation that it was for. Tells whether that is to be

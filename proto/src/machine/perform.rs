@@ -12,7 +12,7 @@ use super::Core;
 use crate::device::{Call, Outcome};
 use crate::error::Failure;
 use crate::guard;
-use crate::id::Doing;
+use crate::id::{Doing, Plain};
 use crate::key::{About, ChannelKey, IdKey, Token};
 use crate::mail::Queue;
 use crate::plain::{self, Next};
@@ -260,6 +260,7 @@ impl Core {
         }
         id.call = None;
         id.doing = Doing::Nothing;
+        id.plain = Plain::YES;
         id.has_device |= bound;
         id.number_sent |= verb == Verb::Accept;
         self.mail.discard(id.call_data.take());
