@@ -28,6 +28,9 @@ pub(crate) enum Due {
     Data(Transfer),
 }
 
+/// The distance of the sequence numbers of [`Timers::arm`]: room for the timers of [`Timers::arm_before`].
+const SPACING: u64 = 1 << 16;
+
 /// Names one armed timer; timers of the same time fire in the order in which they were armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimerKey {
@@ -35,19 +38,37 @@ pub(crate) struct TimerKey {
     sequence: u64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Timers {
     /// Boxed, since entries are moved about when others come and go.
     queue: BTreeMap<TimerKey, Box<Due>>,
     sequence: u64,
 }
 
+impl Default for Timers {
+    fn default() -> Self {
+        Timers { queue: BTreeMap::new(), sequence: SPACING }
+    }
+}
+
 impl Timers {
     pub(crate) fn arm(&mut self, due: Time, what: Due) -> TimerKey {
         let key = TimerKey { due, sequence: self.sequence };
-        self.sequence += 1;
+        self.sequence += SPACING;
         self.queue.insert(key, Box::new(what));
         key
+    }
+
+    /// Arms a timer that fires just before another one.
+    pub(crate) fn arm_before(&mut self, next: TimerKey, what: Due) -> TimerKey {
+        let key = TimerKey { sequence: next.sequence - 1, ..next };
+        self.queue.insert(key, Box::new(what));
+        key
+    }
+
+    /// Whether a timer has neither fired nor been cancelled.
+    pub(crate) fn is_armed(&self, key: TimerKey) -> bool {
+        self.queue.contains_key(&key)
     }
 
     /// Forgets a timer; harmless if it has fired.
@@ -88,5 +109,18 @@ mod tests {
         assert_eq!(timers.next_due(), Some(Time(5)));
         timers.cancel(late);
         assert_eq!(timers.next_due(), None);
+    }
+    #[test]
+    fn a_timer_armed_before_another_fires_first() {
+        let mut timers = Timers::default();
+        let first = timers.arm(Time(3), Due::Route { id: IdNo(1) });
+        timers.arm(Time(3), Due::Route { id: IdNo(2) });
+        let second = timers.arm_before(first, Due::Route { id: IdNo(3) });
+        timers.arm_before(second, Due::Route { id: IdNo(4) });
+        assert!(timers.is_armed(second));
+        let ids: Vec<_> = std::iter::from_fn(|| timers.pop(Time(3))).collect();
+        let is = |(_, due): &(Time, Due), no: u64| matches!(due, Due::Route { id } if *id == IdNo(no));
+        assert!(ids.iter().zip([4, 3, 1, 2]).all(|(due, no)| is(due, no)), "{ids:?}");
+        assert!(!timers.is_armed(second));
     }
 }
