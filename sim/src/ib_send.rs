@@ -102,7 +102,7 @@ impl World {
     /// ([`Config::time_waits_of_one_tick`](crate::Config::time_waits_of_one_tick)).
     fn arm_time_wait(&mut self, no: IdNo, span: Duration) -> TimerKey {
         let over = Due::TimeWaitOver { id: no };
-        let before = self.last_time_wait.get(&span).copied().filter(|&timer| self.timers.is_armed(timer));
+        let before = self.last_time_wait.get(&span).copied().filter(|&timer| timer.due() > self.now);
         let timer = match before {
             Some(before) => {
                 let chance = self.counters.time_waits_in_turn;
