@@ -50,7 +50,7 @@ pub struct Simulated {
     pub told: Told,
     /// Destroys that would have taken a kernel 70 seconds.
     pub stalls: u64,
-    /// Time waits that began while another was not over ([`cmid_sim::Counters::time_waits_in_turn`]), of those that end in it.
+    /// [`cmid_sim::Counters::time_waits_in_turn`] after the last [`Action::LetTimePass`]. Later time waits do not end.
     pub time_waits_in_turn: u32,
 }
 
@@ -66,7 +66,8 @@ pub struct Schedule {
 impl Schedule {
     /// The same with the time waits in all orders, without the one that it has.
     ///
-    /// `in_turn` is [`Simulated::time_waits_in_turn`]. Of more than [`TICKS_MAX`] the rest stay in the order in which they began.
+    /// `in_turn` is [`Simulated::time_waits_in_turn`]. Of more than [`TICKS_MAX`] the rest end in the order in which they
+    /// began.
     pub fn other_orders(&self, in_turn: u32) -> impl Iterator<Item = Schedule> {
         let most = (1 << in_turn.min(TICKS_MAX)) - 1;
         // In a run without company all are of one tick.
