@@ -7,9 +7,10 @@ use std::time::Duration;
 use cmid_datapath::{Caps, DataPath};
 use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
 use cmid_differential::generate::{self, NUMBERS};
-use cmid_differential::judge::{Reality, Run};
-use cmid_differential::program::{Action, Ip, Place, Program, Space};
+use cmid_differential::judge::{Reality, Run, Verdict, judge};
+use cmid_differential::program::{Action, CHILDREN, Ip, Level, Offer, Place, Program, SideName, Space, Step};
 use cmid_differential::simulated::{Schedule, schedules, simulate, simulate_on};
+use cmid_differential::trace::{Line, Seen};
 use cmid_proto::{
     Around, Attaching, Call, ChannelKey, CmEvent, Device, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
 };
@@ -198,6 +199,48 @@ fn time_waits_end_with_the_oldest_or_within_a_tick_with_the_newest() {
     }
 }
 
+/// Three connections of side a that end one after the other.
+fn three_connections() -> Program {
+    use Action::{Accept, Bind, Connect, Create, Disconnect, Establish, LetTimePass, Listen, OpenChannel, Read};
+    let (channel, at) = (0, Place(Ip::OfB, 1));
+    let (open, read) = (OpenChannel { channel, explicit_acks: false }, Read { channel, most: None });
+    let create = |id| Create { id, channel: Some(channel), space: Space::Tcp };
+    let offer = |qp| Offer { qp, serves: 1, starts: 1, rnr: 1, data: 0 };
+    let (a, b) = (SideName::A, SideName::B);
+    let mut steps =
+        vec![(a, open), (b, open), (b, create(0)), (b, Bind { id: 0, at }), (b, Listen { id: 0, backlog: 8 })];
+    for id in 0..3 {
+        let (child, to) = (CHILDREN + id, Action::ResolveAddr { id, src: None, dst: at });
+        steps.extend([(a, create(id)), (a, to), (a, read), (a, Action::ResolveRoute { id }), (a, read)]);
+        steps.extend([
+            (a, Connect { id, offer: offer(id) }),
+            (b, read),
+            (b, Accept { id: child, offer: offer(8 + id) }),
+        ]);
+        steps.extend([(a, read), (a, Establish { id }), (b, read)]);
+    }
+    for id in 0..3 {
+        steps.extend([(a, Disconnect { id }), (b, read), (b, Disconnect { id: CHILDREN + id }), (a, read)]);
+    }
+    steps.push((a, LetTimePass));
+    let steps = steps.into_iter().map(|(side, action)| Step { side, action, races: false }).collect();
+    Program { seed: 0, level: Level::Device, steps }
+}
+
+#[test]
+fn no_ticks_make_the_oldest_of_three_time_waits_end_last_and_the_others_in_turn() {
+    let program = three_connections();
+    let mut reality = BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 };
+    let mut run = reality.run(std::slice::from_ref(&program)).unwrap().remove(0);
+    let is_end = |line: &Line| matches!(&line.what, Seen::Event { kind, .. } if kind == "TIMEWAIT_EXIT");
+    let places: Vec<usize> = (0..run.trace.a.len()).filter(|&at| is_end(&run.trace.a[at])).collect();
+    assert_eq!(places.len(), 3);
+    run.trace.a.swap(places[0], places[1]);
+    assert_eq!(judge(&program, &run, Flavour::Linux6_12), Verdict::Agrees);
+    run.trace.a.swap(places[1], places[2]);
+    assert!(matches!(judge(&program, &run, Flavour::Linux6_12), Verdict::Differs(_)));
+}
+
 #[test]
 fn what_was_bent_is_found() {
     use Bend::{Asleep, Depths, Disconnect, ListenTwice, Migration, PrivateData, Reason};
@@ -271,8 +314,8 @@ fn a_run_that_is_too_slow_for_its_timers_is_not_judged() {
     let mut slow = runs.remove(0);
     slow.trace.a.clear();
     slow.phases.iter_mut().for_each(|phase| *phase = Duration::from_secs(1));
-    let verdict = cmid_differential::judge::judge(&program, &slow, Flavour::Linux6_12);
-    assert_eq!(verdict, cmid_differential::judge::Verdict::TooSlow);
+    let verdict = judge(&program, &slow, Flavour::Linux6_12);
+    assert_eq!(verdict, Verdict::TooSlow);
 }
 
 /// A kernel on which every run takes too long, and that is itself slow to say so.
