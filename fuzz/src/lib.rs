@@ -31,6 +31,12 @@ pub fn trace() {
     say::turn_on();
 }
 
+/// Runs an input of a target and returns its steps, a line for each.
+#[must_use]
+pub fn steps(target: &Target, data: &[u8]) -> Vec<String> {
+    say::lines_of(|| (target.run)(data))
+}
+
 /// A target: its name, which is also that of its corpus, and what it does.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {

@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, Core, Counters, EventKind, GroupKey, IdKey, Limits, RawEvent, Receipt, Released,
-    Request, State, Time, Token,
+    Call, ChannelKey, CmEvent, Core, Counters, EventKind, GroupKey, IdKey, Limits, READ_FAILURES_MAX, RawEvent,
+    Receipt, Released, Request, State, Time, Token,
 };
 
 use crate::input::Input;
@@ -135,8 +135,8 @@ impl World {
         let request = script::request(input, &self.channels, &self.groups);
         let deadline = script::deadline(input, self.now);
         let core = &mut self.sides[at].core;
-        say(|| format!("core {at}: {request:?} on {id} until {deadline:?}"));
         let foretold = core.would_refuse(self.now, id, &request, deadline);
+        say(|| format!("core {at}: {request:?} on {id} until {deadline:?}: {foretold:?}"));
         let is_short = core.compare_request(self.now, id, &request, deadline);
         assert!(foretold.is_ok() || !is_short, "{request:?} on {id} is refused and performed");
         let before = foretold.is_err().then(|| core.clone());
@@ -294,7 +294,7 @@ impl World {
     }
 
     fn readable(&mut self, at: usize, input: &mut Input<'_>) {
-        let choice = input.below(3);
+        let choice = input.below(6);
         let Some(channel) = self.some_channel(input) else { return };
         let core = &mut self.sides[at].core;
         match choice {
@@ -303,11 +303,41 @@ impl World {
                 core.wait_for_room(channel);
                 core.poll_child();
             }
-            _ => {
+            2 => {
                 let had_work = core.has_work();
                 let polled = core.poll_readable();
                 assert!(had_work || polled.is_none(), "{polled:?} is to be read and was no work");
             }
+            3 => self.fail_reads(at, channel, input),
+            pauses => self.pause(at, channel, pauses == 4),
+        }
+    }
+
+    /// Reads of a channel fail, at times so often that it counts as failed.
+    fn fail_reads(&mut self, at: usize, channel: ChannelKey, input: &mut Input<'_>) {
+        let core = &mut self.sides[at].core;
+        let times = [1, READ_FAILURES_MAX - 1, READ_FAILURES_MAX][input.below(3)];
+        say(|| format!("core {at}: {times} reads of {channel} fail"));
+        for _ in 0..times {
+            let (had_failed, is_there) = (core.has_failed(channel), core.has_channel(channel));
+            let again = core.handle_unreadable(channel);
+            assert_eq!(again, is_there && !core.has_failed(channel), "whether {channel} is read again");
+            assert!(is_there || !core.has_failed(channel), "{channel} is gone and has failed");
+            assert!(core.has_failed(channel) || !had_failed, "{channel} has failed no more");
+        }
+        assert!(!core.has_failed(channel) || core.wants_event(channel).is_none(), "{channel} has failed and is read");
+    }
+
+    fn pause(&mut self, at: usize, channel: ChannelKey, paused: bool) {
+        let core = &mut self.sides[at].core;
+        let before = core.clone();
+        let done = if paused { core.pause_channel(channel) } else { core.resume_channel(channel) };
+        say(|| format!("core {at}: {} {channel}: {done:?}", if paused { "pauses" } else { "resumes" }));
+        if done.is_err() {
+            assert_eq!(*core, before, "{channel} was not paused or resumed and something changed");
+        } else {
+            assert_eq!((core.is_paused(channel), core.has_failed(channel) && !paused), (paused, false), "{channel}");
+            assert!(!paused || core.wants_event(channel).is_none(), "{channel} is paused and wants events");
         }
     }
 }

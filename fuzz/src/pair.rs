@@ -1,5 +1,6 @@
 //! Two hosts on the simulated fabric, each with a core driven by [`Drive`]. Messages are lost, late and sent again, links
-//! and devices go and come back; and, where the input asks for it, events reach a core twice or too late.
+//! and devices go and come back; channels are paused, and reads fail; and, where the input asks for it, events reach a core
+//! twice or too late.
 //!
 //! As long as the device tells each event once and in order nothing is a fault, and no call is made that would hold up a
 //! destroy for a minute. In any case every step ends, and in the end everything is gone, on the fabric too.
@@ -10,7 +11,10 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use cmid_proto::{Acks, ChannelKey, ConnParam, Drive, Error, IdKey, PortSpace, Receipt, Request, State, Time, Turn};
+use cmid_proto::{
+    Acks, ChannelKey, ConnParam, Drive, Error, Fault, IdKey, PortSpace, READ_FAILURES_MAX, Receipt, Request, State,
+    Time, Turn,
+};
 use cmid_sim::{Config, Fabric, Host};
 
 use crate::input::Input;
@@ -182,9 +186,15 @@ impl Pair {
     fn turn(&mut self, at: usize) {
         let Side { drive, channels, .. } = &mut self.sides[at];
         drive.set_now(self.fabric.now());
-        let lines: Vec<_> = drive.core().id_keys().filter_map(|id| drive.core().line(id)).collect();
-        lines.into_iter().chain(channels.iter().copied()).for_each(|line| drive.readable(line));
-        let turn = drive.turn(64);
+        channels_of(drive, channels).collect::<Vec<_>>().into_iter().for_each(|line| drive.readable(line));
+        let failed =
+            |drive: &Drive<Unreliable>| channels_of(drive, channels).filter(|&it| drive.core().has_failed(it)).count();
+        let before = failed(drive);
+        let mut turn = drive.turn(64);
+        if failed(drive) > before {
+            // What waited for its events is due since then.
+            turn = drive.turn(0);
+        }
         let due = drive.next_timeout().is_some_and(|due| due <= drive.now());
         assert!(!due, "a deadline has passed and nothing has happened: {turn:?}");
     }
@@ -224,7 +234,7 @@ impl Pair {
     }
 
     fn disturb(&mut self, at: usize, input: &mut Input<'_>) {
-        let what = input.below(14);
+        let what = input.below(20);
         say(|| format!("{at}: disturbance {what}"));
         let Side { drive, host, .. } = &mut self.sides[at];
         match what {
@@ -239,8 +249,32 @@ impl Pair {
             10 => host.add_device(),
             11 => host.fail_next_join(-22),
             12 => host.lose_group(script::GROUPS[0].ip()),
+            13 => drive.device_mut().fail_reads(1 + input.below(4)),
+            14 => drive.device_mut().fail_reads((1 + input.below(4)) * usize::from(READ_FAILURES_MAX)),
+            15..=17 => self.pause(at, input),
             _ if self.honest => {}
             _ => drive.device_mut().confuse(1 + input.below(7)),
+        }
+    }
+
+    /// Pauses the reading of a channel, or ends that.
+    fn pause(&mut self, at: usize, input: &mut Input<'_>) {
+        let Side { drive, channels, .. } = &mut self.sides[at];
+        let Some(channel) = input.pick(&channels_of(drive, channels).collect::<Vec<_>>()) else { return };
+        let paused = !drive.core().is_paused(channel);
+        let done = if paused { drive.pause_channel(channel) } else { drive.resume_channel(channel) };
+        say(|| format!("{at}: {} {channel}: {done:?}", if paused { "pauses" } else { "resumes" }));
+        let is_so = drive.core().is_paused(channel) == paused;
+        assert!(is_so || done.is_err(), "{channel} is to be paused: {paused}");
+    }
+
+    /// All channels are read again, and all reads succeed.
+    fn resume(&mut self) {
+        for Side { drive, channels, .. } in &mut self.sides {
+            drive.device_mut().fail_reads(0);
+            for channel in channels_of(drive, channels).collect::<Vec<_>>() {
+                let _ = drive.resume_channel(channel);
+            }
         }
     }
 
@@ -248,7 +282,9 @@ impl Pair {
         for side in &mut self.sides {
             side.drive.core().check();
             while let Some(fault) = side.drive.next_fault() {
-                assert!(!self.honest, "{fault}");
+                say(|| format!("fault: {fault}"));
+                let of_read = matches!(fault, Fault::Read { .. } | Fault::Channel { .. });
+                assert!(of_read || !self.honest, "{fault}");
             }
             if self.honest {
                 assert_eq!(side.drive.core().counters().faults, 0);
@@ -292,6 +328,7 @@ impl Pair {
         for side in &mut self.sides {
             side.drive.device_mut().confuse(0);
         }
+        self.resume();
         self.settle();
         for at in 0..2 {
             for id in self.sides[at].drive.core().id_keys().collect::<Vec<_>>() {
@@ -313,6 +350,12 @@ impl Pair {
             self.fabric.advance_to(due);
         }
     }
+}
+
+/// The channels that an application knows, and those of its ids.
+fn channels_of<'a>(drive: &'a Drive<Unreliable>, open: &'a [ChannelKey]) -> impl Iterator<Item = ChannelKey> + 'a {
+    let core = drive.core();
+    core.id_keys().filter_map(|id| core.line(id)).chain(open.iter().copied())
 }
 
 /// The method of a request.

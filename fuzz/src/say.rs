@@ -1,5 +1,6 @@
 //! What happens, step by step, for a person who looks at one input.
 
+use std::cell::RefCell;
 use std::env;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +11,25 @@ pub(crate) fn turn_on() {
     ASKED.store(true, Ordering::Relaxed);
 }
 
-/// Prints a line if it was asked for.
+thread_local! {
+    /// The lines of the input that runs in this thread, if they are kept.
+    static KEPT: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Runs an input and returns its lines.
+pub(crate) fn lines_of(run: impl FnOnce()) -> Vec<String> {
+    KEPT.set(Some(Vec::new()));
+    run();
+    KEPT.take().unwrap_or_default()
+}
+
+/// Prints a line if it was asked for, and keeps it if they are kept.
 pub(crate) fn say(line: impl FnOnce() -> String) {
-    if ASKED.load(Ordering::Relaxed) {
+    let is_kept = KEPT.with_borrow(Option::is_some);
+    if is_kept {
+        let line = line();
+        KEPT.with_borrow_mut(|kept| kept.iter_mut().for_each(|kept| kept.push(line.clone())));
+    } else if ASKED.load(Ordering::Relaxed) {
         eprintln!("{}", line());
     }
 }

@@ -31,11 +31,14 @@ pub(crate) struct Arguments {
     /// How long to look for more
     #[arg(long, default_value_t = 5, value_name = "N")]
     minutes: u64,
+    /// The seed of libFuzzer's choices; without it, libFuzzer chooses one and prints it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    seed: Option<u32>,
     /// Afterwards, add what was found to the committed corpus and minimise it
     #[arg(long)]
     keep: bool,
     /// Run these instead, and tell what happens in them
-    #[arg(value_name = "INPUT", conflicts_with_all = ["minutes", "keep"])]
+    #[arg(value_name = "INPUT", conflicts_with_all = ["minutes", "seed", "keep"])]
     inputs: Vec<PathBuf>,
 }
 
@@ -51,7 +54,9 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let seconds = format!("-max_total_time={}", arguments.minutes * 60);
-    let looking = [&seconds, "-len_control=20", "-print_final_stats=1"];
+    // libFuzzer takes 0 as no seed.
+    let seed = format!("-seed={}", arguments.seed.unwrap_or(0));
+    let looking = [&seconds, &seed, "-len_control=20", "-print_final_stats=1"];
     cargo_fuzz(context, &arguments.target, &[&found, &committed], &looking)?;
     if arguments.keep {
         empty(&minimal)?;

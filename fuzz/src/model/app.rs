@@ -104,11 +104,12 @@ impl Host {
     /// Takes the next event of a channel.
     pub(crate) fn take_event(&mut self, on: ChannelKey) -> bool {
         let Some(mut event) = self.core.poll_event(on) else {
-            // An id that was to follow its listener, which has come back meanwhile, still waits for its turn.
+            // An id that is to follow its listener waits for its turn, even if it is where its listener has come back to, or if
+            // the device has refused to move it before.
             let waits = |letter: &Letter| {
-                letter.listener.is_some()
-                    && (self.core.line(letter.id) != self.core.home(letter.id) || self.core.has_work())
-                    && !self.unmoved.contains(&letter.id)
+                let follows =
+                    self.core.line(letter.id) != self.core.home(letter.id) && !self.unmoved.contains(&letter.id);
+                letter.listener.is_some() && (follows || self.core.has_work())
             };
             let kept_back = self.ledger.homes.iter().any(|(&id, &home)| home == on && self.is_moving(id))
                 || self.ledger.on(on).next().is_some_and(waits);

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use cmid_proto::{ChannelKey, CmEvent, Core, Event, GroupKey, IdKey};
 
+use crate::say::say;
+
 /// An event that the core has taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Letter {
@@ -74,9 +76,16 @@ impl Ledger {
 
     /// An id was moved to where it is: its events go to the end even so.
     pub(crate) fn requeue(&mut self, id: IdKey) {
+        let numbers = |letters: Option<&VecDeque<Letter>>| -> Vec<_> {
+            letters.into_iter().flatten().map(|letter| letter.number).collect()
+        };
+        let before = self.homes.get(&id).map(|home| numbers(self.channels.get(home)));
         let letters = self.discard(|letter| letter.owner == id);
         if let Some(home) = self.homes.get(&id) {
             self.channels.entry(*home).or_default().extend(letters);
+            if before != Some(numbers(self.channels.get(home))) {
+                say(|| format!("  {id}'s events go to the end of {home}"));
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! A device around the simulator's that may tell an event twice, and out of order.
+//! A device around the simulator's that may tell an event twice, and out of order, and whose reads may fail.
 
 use std::collections::VecDeque;
 
@@ -29,15 +29,22 @@ pub(super) struct Unreliable {
     told: usize,
     again: VecDeque<Copied>,
     now: Option<Copied>,
+    /// So many of the next reads fail.
+    failing: usize,
 }
 
 impl Unreliable {
     pub(super) fn new(device: SimDevice) -> Self {
-        Unreliable { device, every: 0, told: 0, again: VecDeque::new(), now: None }
+        Unreliable { device, every: 0, told: 0, again: VecDeque::new(), now: None, failing: 0 }
     }
 
     pub(super) fn confuse(&mut self, every: usize) {
         self.every = every;
+    }
+
+    /// So many of the next reads fail, of whatever channels.
+    pub(super) fn fail_reads(&mut self, failing: usize) {
+        self.failing = failing;
     }
 
     /// What is told once more of a channel.
@@ -61,6 +68,10 @@ impl Around for Unreliable {
     }
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        if let Some(left) = self.failing.checked_sub(1) {
+            self.failing = left;
+            return Err(Errno::ENOMEM);
+        }
         if self.told.is_multiple_of(2) && self.repeated(on) {
             self.told += 1;
             return Ok(self.now.as_ref().map(|copied| RawEvent {

@@ -97,8 +97,18 @@ impl Core {
     /// What waits for an event of this channel is due at once. A destruction waits for acks.
     fn end_waits_on(&mut self, key: ChannelKey) {
         let on_it: Vec<_> = self.ids.iter().filter(|(_, id)| id.line == key).map(|(key, _)| key).collect();
-        for key in on_it {
-            let Some(id) = self.ids.get(key) else { continue };
+        on_it.into_iter().for_each(|key| self.end_waits_of(key));
+    }
+
+    /// An id has come to this channel, or waits again: if the channel has failed, what it waits for is due at once.
+    pub(super) fn end_waits_on_failed(&mut self, key: IdKey, on: ChannelKey) {
+        if self.has_failed(on) {
+            self.end_waits_of(key);
+        }
+    }
+
+    fn end_waits_of(&mut self, key: IdKey) {
+        if let Some(id) = self.ids.get(key) {
             let operation = table::operation(id.state).is_some_and(|verb| verb != Verb::Destroy);
             if operation || id.waits_for() == Some(Verb::GetRequest) {
                 self.set_deadline(key, Time::ZERO);

@@ -60,6 +60,13 @@ impl Core {
         self.call_for_id(key, doing, Call::Listen { id: key, backlog });
     }
 
+    /// The device does not listen: nothing that comes on its channel depends on untaken requests.
+    pub(super) fn listen_failed(&mut self, key: IdKey) {
+        if let Some(channel) = self.line(key).and_then(|line| self.channels.get_mut(line)) {
+            channel.listener = None;
+        }
+    }
+
     pub(super) fn opened_to_listen(
         &mut self,
         key: IdKey,

@@ -179,6 +179,7 @@ impl Core {
         // It counted as on its way.
         self.leave_channel(to);
         self.handle_readable(to);
+        self.end_waits_on_failed(key, to);
     }
 
     /// The id's events are delivered elsewhere: the undelivered ones follow, in order, ahead of any later ones.

@@ -178,6 +178,9 @@ impl Core {
             Err(_) if self.ids.get(key).is_none_or(|id| id.orphaned) => Ok(()),
             Err(_) if verb == Verb::Teardown && self.is_past_recall(key) => Ok(()),
             Err(errno) => {
+                if verb == Verb::Listen {
+                    self.listen_failed(key);
+                }
                 let service = self.ids.get(key).map_or(Service::Connected, |id| id.port_space.service());
                 let begun = table::ask(before, verb, service).unwrap_or(before);
                 // An event that came before the outcome, or the deadline, has moved the id on: that is the newer word,
@@ -187,6 +190,7 @@ impl Core {
                     // An operation that was under way before goes on.
                     if self.state(key) == Some(before) && table::operation(before).is_some() {
                         self.set_deadline(key, until);
+                        self.line(key).into_iter().for_each(|line| self.end_waits_on_failed(key, line));
                     }
                 } else if table::operation(begun) == Some(verb) {
                     return Ok(());

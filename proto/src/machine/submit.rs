@@ -7,6 +7,7 @@ use crate::event::CmEvent;
 use crate::guard;
 use crate::id::{Doing, Id, Mourner, Waiting};
 use crate::key::{ChannelKey, IdKey};
+use crate::limits::requests_of;
 use crate::request::{Acks, PortSpace, Request, Verb};
 use crate::state::State;
 use crate::table;
@@ -180,10 +181,15 @@ impl Core {
             }
         } else if let Request::Migrate { to: None } = request {
             (!self.moves_without_device(id) && full()).then_some(Why::NoChannelLeft)
+        } else if let Request::Listen { backlog } = *request
+            && id.requests > requests_of(backlog)
+        {
+            // Untaken ones that came although the listen before failed.
+            Some(Why::Busy(Verb::Listen))
         } else if self.needs_line(id) {
             if full() { Some(Why::NoChannelLeft) } else { (id.owed > 0).then_some(Why::OwesAcks) }
         } else {
-            // Ids of requests that came although the listen before failed.
+            // Ids of requests that came in the same way.
             self.channels.get(id.line).is_some_and(|line| line.ids > 1).then_some(Why::SharesChannel)
         }
     }

@@ -426,3 +426,35 @@ fn an_id_does_not_listen_again_while_ids_of_requests_are_on_its_channel() {
     stage.does(child, Request::Destroy);
     stage.does(id, LISTEN);
 }
+
+/// Requests that are reported before a listen fails count against the backlog of the next one.
+#[test]
+fn an_id_does_not_listen_again_with_more_untaken_requests_than_the_backlog_allows() {
+    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
+    let id = stage.id(Some(channel));
+    stage.asks(id, Request::Listen { backlog: 2 }).unwrap();
+    let (token, _) = stage.core.poll_call().unwrap();
+    let children = [(); 2].map(|()| stage.says_request(id));
+    stage.answers(token, Err(Errno::ENOMEM));
+    let again = Request::Listen { backlog: 1 };
+    stage.refuses(id, again, Why::Busy(cmid_proto::Verb::Listen));
+    stage.sees(channel, children[0], cm(CmEvent::ConnectRequest));
+    stage.does(id, again);
+}
+
+/// The channel on which a listen failed is no listener's when the id listens on another one.
+#[test]
+fn the_channel_of_a_listen_that_failed_has_no_listener() {
+    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
+    let id = stage.id(None);
+    stage.asks(id, LISTEN).unwrap();
+    let (token, _) = stage.core.poll_call().unwrap();
+    let line = stage.core.line(id).unwrap();
+    let child = stage.says_request(id);
+    stage.answers(token, Err(Errno::ENOMEM));
+    stage.does(child, accept());
+    stage.does(id, to(channel));
+    stage.does(id, LISTEN);
+    assert_eq!((stage.core.line(child), stage.core.state(child)), (Some(line), Some(State::Accepting)));
+    stage.tells(child, CmEvent::Established);
+}

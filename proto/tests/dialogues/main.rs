@@ -28,4 +28,5 @@ mod removal;
 mod sync;
 mod table;
 mod teardown;
+mod unreadable;
 mod world;
