@@ -259,12 +259,15 @@ impl Device for Verbs {
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         // Before anything is read, so that a request is not lost for want of a place.
         self.make_room_for_id(child)?;
-        let may_be_made = !self.lost.is_empty() || self.channel(on)?.bell().is_some();
-        if may_be_made && let Some(made) = self.made(on) {
-            return Ok(Some(made));
-        }
         for _ in 0..STRAY_MAX {
-            let event = match event::read(self.channel(on)?)? {
+            let mut channel = self.channel(on)?;
+            if channel.bell().is_some() || !self.lost.is_empty() {
+                if let Some(made) = self.made(on) {
+                    return Ok(Some(made));
+                }
+                channel = self.channel(on)?;
+            }
+            let event = match event::read(channel)? {
                 Read::Event(event) => event,
                 Read::Empty => return Ok(None),
                 Read::Interrupted => continue,

@@ -53,7 +53,9 @@ impl<R: LetGo> Parked<R> {
     /// Ends what can be ended by now. Costs next to nothing if there is nothing here.
     pub(crate) fn sweep(&self) {
         let waiting = lock(&self.0).take();
-        self.end_all(waiting);
+        if let Some(waiting) = waiting {
+            self.end_all(waiting);
+        }
     }
 
     /// Something has gone that may have held one up.
@@ -62,11 +64,14 @@ impl<R: LetGo> Parked<R> {
         lot.released = lot.released.wrapping_add(1);
         let waiting = lot.take();
         drop(lot);
-        self.end_all(waiting);
+        if let Some(waiting) = waiting {
+            self.end_all(waiting);
+        }
     }
 
-    fn end_all(&self, waiting: Option<Vec<R>>) {
-        for registration in waiting.into_iter().flatten() {
+    #[cold]
+    fn end_all(&self, waiting: Vec<R>) {
+        for registration in waiting {
             self.end(registration);
         }
     }
