@@ -13,6 +13,7 @@ mod datagram;
 mod disassociated;
 mod forgotten;
 mod forks;
+mod heap;
 mod ibacm;
 mod inventory;
 mod lab;

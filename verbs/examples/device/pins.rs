@@ -156,7 +156,7 @@ pub(crate) fn cq_room() {
 pub(crate) fn first_post() {
     const EACH: u32 = 2048;
     /// At least: of each work request a number and a key.
-    const RING: u64 = 12 * EACH as u64;
+    const RING: usize = 12 * EACH as usize;
     let mut side = crate::lab::Side::new();
     let (_listener, addr) = side.listener();
     let (warm, id) = (side.resolved(addr), side.resolved(addr));
@@ -164,15 +164,14 @@ pub(crate) fn first_post() {
     let mut cq = side.device.create_cq(id, 4 * EACH).expect("create_cq");
     let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
     let caps = Caps { max_send_wr: EACH, max_recv_wr: EACH, ..Caps::default() };
-    // What the libraries allocate once is there after this.
     let other = side.device.create_qp(cmid_proto::Attaching::bare(warm), &pd, &cq, &cq, caps).expect("create_qp");
 
-    let before = cmid_heap::allocated();
+    let before = crate::heap::allocated();
     let mut qp = side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, caps).expect("create_qp");
-    let made = cmid_heap::allocated().saturating_sub(before);
+    let made = crate::heap::allocated().saturating_sub(before);
     assert!(made < RING, "{made} bytes for a QP that nothing is posted to");
     qp.post_recv(1, &memory, 0..8).expect("post_recv");
-    let one = cmid_heap::allocated().saturating_sub(before + made);
+    let one = crate::heap::allocated().saturating_sub(before + made);
     assert!((RING..2 * RING).contains(&one), "{one} bytes for the first queue that something is posted to");
     qp.post_recv(2, &memory, 0..8).expect("post_recv");
     let memory = pinned(memory);
@@ -189,7 +188,7 @@ pub(crate) fn first_post() {
     assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));
     assert_eq!(cq.room().reserved(), 0);
     free(memory);
-    let left = cmid_heap::allocated().saturating_sub(before);
+    let left = crate::heap::allocated().saturating_sub(before);
     assert!(left < RING, "{left} bytes are left");
 }
 

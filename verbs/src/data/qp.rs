@@ -107,27 +107,33 @@ impl Qp {
     }
 
     /// Files a work request of the send queue; see [`Cursor::file`].
-    ///
-    /// # Errors
-    /// `ENOMEM` if the queue is full.
     #[inline]
-    pub(super) fn file_send(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
+    pub(super) fn file_send(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
         match self.send.file(wr_id, lkey) {
-            Some(token) => Ok(token),
-            None => self.inner.send.file_first(&mut self.send, self.inner.pd.inner(), wr_id, lkey),
+            Some(token) => Some(token),
+            None => self.file_first_send(wr_id, lkey),
         }
     }
 
-    /// Files a work request of the receive queue.
-    ///
-    /// # Errors
-    /// As [`Qp::file_send`].
+    /// Files a work request of the receive queue; see [`Cursor::file`].
     #[inline]
-    pub(super) fn file_recv(&mut self, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
+    pub(super) fn file_recv(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
         match self.recv.file(wr_id, lkey) {
-            Some(token) => Ok(token),
-            None => self.inner.recv.file_first(&mut self.recv, self.inner.pd.inner(), wr_id, lkey),
+            Some(token) => Some(token),
+            None => self.file_first_recv(wr_id, lkey),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn file_first_send(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+        self.inner.send.file_first(&mut self.send, self.inner.pd.inner(), wr_id, lkey)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn file_first_recv(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+        self.inner.recv.file_first(&mut self.recv, self.inner.pd.inner(), wr_id, lkey)
     }
 
     /// Its number.

@@ -44,17 +44,14 @@ impl WorkQueue {
         &self.cq
     }
 
-    /// Files a work request where the cursor has no room, because the queue has no ring yet; see [`Cursor::file`].
-    ///
-    /// # Errors
-    /// `ENOMEM` if the queue is full.
-    #[cold]
-    pub(crate) fn file_first(&self, cursor: &mut Cursor, pd: &PdInner, wr_id: u64, lkey: u32) -> Result<u64, Errno> {
+    /// Files a work request where the cursor has no room, because the queue has no ring yet; see [`Cursor::file`]. `None` if the
+    /// queue is full.
+    pub(crate) fn file_first(&self, cursor: &mut Cursor, pd: &PdInner, wr_id: u64, lkey: u32) -> Option<u64> {
         if self.ring.get().is_some() {
-            return Err(Errno::ENOMEM);
+            return None;
         }
         *cursor = Cursor::new(&self.ring.get_or_init(|| self.make_ring(pd)).track);
-        cursor.file(wr_id, lkey).ok_or(Errno::ENOMEM)
+        cursor.file(wr_id, lkey)
     }
 
     /// From now on completions of the queue are looked for, and what it has in flight counts.
