@@ -17,12 +17,16 @@ pub(crate) fn allocated() -> usize {
 
 // SAFETY: it is the system's allocator; the counter does not allocate.
 unsafe impl GlobalAlloc for Counting {
+    /// # Safety
+    /// As the trait says.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
+    /// # Safety
+    /// As the trait says.
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as the caller promises.
