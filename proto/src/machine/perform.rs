@@ -7,8 +7,8 @@
 
 use core::num::NonZeroU64;
 
-use super::submit::{binds, one_call};
 use super::Core;
+use super::submit::{binds, one_call};
 use crate::device::{Call, Outcome};
 use crate::error::Failure;
 use crate::guard;
@@ -187,7 +187,12 @@ impl Core {
     ) -> Option<Outcome> {
         let id = self.ids.get_untouched(key)?;
         let from = id.line;
-        if !id.is_plain() || id.owed > 0 || deadline <= now || !self.calls.is_empty() || self.target_channel(to).is_err() {
+        if !id.is_plain()
+            || id.owed > 0
+            || deadline <= now
+            || !self.calls.is_empty()
+            || self.target_channel(to).is_err()
+        {
             return None;
         }
         let outcome = make(&Call::Migrate { id: key, from, to }, &[]);
