@@ -1,11 +1,11 @@
 //! The side that makes the connections, as an event-driven program: what all drivers have in common.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use anyhow::Result;
 use cmid_datapath::DataPath;
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, PortSpace, Time};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, KeyTable, PortSpace, Time};
 use indicatif::ProgressBar;
 
 use crate::args::Plan;
@@ -13,7 +13,7 @@ use crate::carrier::{Carrier, now};
 use crate::equipment::Equipment;
 use crate::phase::Phase;
 use crate::side::Point;
-use crate::tally::Tally;
+use crate::tally::{Log, Span, Tally};
 use crate::why::why;
 
 /// One connection: in its phase, or waiting for the next.
@@ -27,6 +27,8 @@ struct Conn<W: Carrier> {
     begun: Time,
     /// Whether it has begun at all.
     runs: bool,
+    /// Whether it waits for the others to be as far as it is: only where phase follows phase.
+    waits: bool,
     /// How often its address or route may be tried again.
     retries: u8,
 }
@@ -39,17 +41,22 @@ pub(crate) struct Client<W: Carrier> {
     equipment: Equipment<W::Path>,
     /// Those that are under way; their places are used again.
     conns: Vec<Conn<W>>,
-    by_id: HashMap<IdKey, usize>,
+    /// The place of each id.
+    by_id: KeyTable<IdKey, usize>,
     /// Places of connections whose next phase begins now.
     due: VecDeque<usize>,
-    /// Places of connections that wait for the others to be as far as they are: only where phase follows phase.
-    waiting: BTreeSet<usize>,
+    /// How many connections wait for the others.
+    waiting: u64,
     /// How many connections have begun.
     begun: u64,
     /// How many are under way.
     alive: u64,
+    log: Log,
     tally: Tally,
-    bar: ProgressBar,
+    /// If it can be seen.
+    bar: Option<ProgressBar>,
+    /// How many are over by what the bar shows.
+    shown: u64,
 }
 
 impl<W: Carrier> Client<W> {
@@ -62,13 +69,15 @@ impl<W: Carrier> Client<W> {
             channel,
             equipment: Equipment::new(&plan, 0),
             conns: Vec::new(),
-            by_id: HashMap::new(),
+            by_id: KeyTable::default(),
             due: VecDeque::new(),
-            waiting: BTreeSet::new(),
+            waiting: 0,
             begun: 0,
             alive: 0,
+            log: Log::new(),
             tally: Tally::new()?,
-            bar,
+            bar: (!bar.is_hidden()).then_some(bar),
+            shown: 0,
         };
         let begun = now(drive);
         for place in 0..usize::try_from(places)? {
@@ -85,6 +94,8 @@ impl<W: Carrier> Client<W> {
 
     /// What came of it; those that are still under way have not finished.
     pub(crate) fn conclude(mut self) -> Tally {
+        self.tally.file(&mut self.log);
+        self.show();
         self.tally.unfinished = self.alive;
         self.tally.never_begun = self.plan.connections - self.begun;
         self.tally
@@ -101,7 +112,22 @@ impl<W: Carrier> Client<W> {
             }
         }
         self.work(drive);
+        self.show();
         any
+    }
+
+    /// Brings the bar up to date.
+    fn show(&mut self) {
+        let Some(bar) = &self.bar else { return };
+        let over = self.begun - self.alive;
+        bar.inc(over - self.shown);
+        self.shown = over;
+    }
+
+    fn note(&mut self, span: Span, begin: Time, end: Time) {
+        if !self.log.note(span, begin, end) {
+            self.tally.file(&mut self.log);
+        }
     }
 
     /// Another connection at this place.
@@ -120,13 +146,23 @@ impl<W: Carrier> Client<W> {
             if !self.may_go_on() || self.reached().is_some() {
                 return;
             }
-            self.due.extend(std::mem::take(&mut self.waiting));
+            self.release();
+        }
+    }
+
+    /// Those that wait are due.
+    fn release(&mut self) {
+        self.waiting = 0;
+        for (place, conn) in self.conns.iter_mut().enumerate() {
+            if std::mem::take(&mut conn.waits) {
+                self.due.push_back(place);
+            }
         }
     }
 
     /// Whether all that are under way wait for the next phase.
     fn may_go_on(&self) -> bool {
-        !self.waiting.is_empty() && self.waiting.len() as u64 == self.alive
+        self.waiting > 0 && self.waiting == self.alive
     }
 
     /// The point at which all wait for the server. None after a failure: the server would wait for the connection that failed.
@@ -134,7 +170,7 @@ impl<W: Carrier> Client<W> {
         if !self.plan.in_step || !self.may_go_on() || self.tally.failures() > 0 {
             return None;
         }
-        match self.waiting.first().map(|&place| self.conns[place].phase) {
+        match self.conns.iter().find(|conn| conn.waits).map(|conn| conn.phase) {
             Some(Phase::Disconnect) => Some(Point::Connected),
             Some(Phase::Destroy) => Some(Point::Disconnected),
             _ => None,
@@ -143,7 +179,7 @@ impl<W: Carrier> Client<W> {
 
     /// The server has reached the point too.
     pub(crate) fn go_on(&mut self, drive: &mut Drive<W>) {
-        self.due.extend(std::mem::take(&mut self.waiting));
+        self.release();
         self.work(drive);
     }
 
@@ -158,21 +194,24 @@ impl<W: Carrier> Client<W> {
         let result = match (phase, conn.id) {
             (Phase::CreateId, _) => {
                 conn.born = begun;
-                drive.create_id(Some(self.channel), PortSpace::Tcp).map(|id| {
-                    conn.id = Some(id);
-                    self.by_id.insert(id, place);
-                    true
-                })
+                self.create(drive, place).map(|()| true)
             }
-            (_, Some(id)) => self.ask(drive, place, phase, id),
+            (_, Some(id)) => self.ask(drive, place, phase, id).map_err(|error| why(&error)),
             // There is an id in every phase but the first.
             (_, None) => Ok(true),
         };
         match result {
             Ok(true) => self.finished(drive, place),
             Ok(false) => {}
-            Err(error) => self.fail(drive, place, &why(&error)),
+            Err(why) => self.fail(drive, place, &why),
         }
+    }
+
+    fn create(&mut self, drive: &mut Drive<W>, place: usize) -> Result<(), String> {
+        let id = drive.create_id(Some(self.channel), PortSpace::Tcp).map_err(|error| why(&error))?;
+        self.conns[place].id = Some(id);
+        self.by_id.reserve(id).map_err(|errno| format!("its place: {errno}"))?;
+        self.by_id.insert(id, place).map_err(|_| "its place is taken".to_owned())
     }
 
     /// Makes the request of a phase. True: the phase is over; else an event ends it.
@@ -204,7 +243,7 @@ impl<W: Carrier> Client<W> {
     }
 
     fn hear(&mut self, drive: &mut Drive<W>, event: &Event) {
-        let Some(&place) = self.by_id.get(&event.id) else { return };
+        let Some(&place) = self.by_id.get(event.id) else { return };
         let Conn { phase, runs, .. } = self.conns[place];
         match (phase, event.cm()) {
             // They tell of a change on the way, not of the connection; or that the connection has been over for a while.
@@ -240,28 +279,27 @@ impl<W: Carrier> Client<W> {
         let end = now(drive);
         let conn = &mut self.conns[place];
         conn.runs = false;
-        let phase = conn.phase;
+        let Conn { phase, born, begun, .. } = *conn;
+        let next = phase.next();
+        if let Some(next) = next {
+            conn.phase = next;
+            conn.waits = self.plan.in_flight.is_none();
+            if conn.waits {
+                self.waiting += 1;
+            } else {
+                self.due.push_back(place);
+            }
+        }
         // Without an address to bind to there is no such phase, as in cmtime.
         if phase != Phase::Bind || self.plan.bind.is_some() {
-            self.tally.note(phase, conn.begun, end);
+            self.note(Span::One(phase), begun, end);
         }
         if phase == Phase::Connect {
-            self.tally.connected.note(conn.born, end);
+            self.note(Span::Connected, born, end);
         }
-        match phase.next() {
-            Some(next) => {
-                conn.phase = next;
-                match self.plan.in_flight {
-                    Some(_) => self.due.push_back(place),
-                    None => {
-                        self.waiting.insert(place);
-                    }
-                }
-            }
-            None => {
-                self.tally.whole.note(conn.born, end);
-                self.leave(place);
-            }
+        if next.is_none() {
+            self.note(Span::Whole, born, end);
+            self.leave(place);
         }
     }
 
@@ -269,23 +307,24 @@ impl<W: Carrier> Client<W> {
     fn fail(&mut self, drive: &mut Drive<W>, place: usize, why: &str) {
         let conn = &mut self.conns[place];
         self.tally.fail(format!("{}: {why}", conn.phase.name()));
+        if std::mem::take(&mut conn.waits) {
+            self.waiting -= 1;
+        }
         let (id, qp) = (conn.id, conn.qp.take());
         if let Some(id) = id {
             // Where it cannot be taken off, the end of the id takes it off. What cannot be destroyed stays until the device goes.
             let _ = Equipment::detach(drive, id, qp);
             let _ = drive.destroy(id, drive.within(self.plan.patience));
         }
-        self.waiting.remove(&place);
         self.leave(place);
     }
 
     /// A connection is over, and its place is free for another.
     fn leave(&mut self, place: usize) {
         self.alive -= 1;
-        self.bar.inc(1);
         let conn = &mut self.conns[place];
         if let Some(id) = conn.id.take() {
-            self.by_id.remove(&id);
+            self.by_id.remove(id);
         }
         conn.phase = Phase::CreateId;
         if self.begun < self.plan.connections {
@@ -296,6 +335,7 @@ impl<W: Carrier> Client<W> {
 
 impl<W: Carrier> Conn<W> {
     fn new(now: Time) -> Self {
-        Conn { id: None, qp: None, phase: Phase::CreateId, born: now, begun: now, runs: false, retries: 0 }
+        let (phase, runs, waits) = (Phase::CreateId, false, false);
+        Conn { id: None, qp: None, phase, born: now, begun: now, runs, waits, retries: 0 }
     }
 }

@@ -1,11 +1,10 @@
 //! The side that is connected to.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use anyhow::Result;
 use cmid_datapath::DataPath;
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, PortSpace};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, IdKey, KeyTable, PortSpace};
 
 use crate::args::Plan;
 use crate::carrier::{Carrier, now};
@@ -42,7 +41,7 @@ pub(crate) struct Server<W: Carrier> {
     channel: ChannelKey,
     listener: IdKey,
     equipment: Equipment<W::Path>,
-    children: HashMap<IdKey, Option<<W::Path as DataPath>::Qp>>,
+    children: KeyTable<IdKey, Option<<W::Path as DataPath>::Qp>>,
     /// How many connections have stood.
     established: u64,
     /// The next point at which the client is waited for.
@@ -57,7 +56,7 @@ impl<W: Carrier> Server<W> {
         drive.bind(listener, address)?;
         // As many unread requests as the system allows.
         drive.listen(listener, 0)?;
-        let (equipment, children) = (Equipment::new(&plan, ABOVE), HashMap::new());
+        let (equipment, children) = (Equipment::new(&plan, ABOVE), KeyTable::default());
         let next = plan.in_step.then_some(Point::Connected);
         Ok(Server { plan, channel, listener, equipment, children, established: 0, next, served: Served::default() })
     }
@@ -113,7 +112,11 @@ impl<W: Carrier> Server<W> {
         let id = event.id;
         match event.cm() {
             Some(CmEvent::ConnectRequest) => {
-                self.children.insert(id, None);
+                let filed = self.children.reserve(id);
+                if let Err(errno) = filed.and_then(|()| self.children.insert(id, None).map_err(|_| Errno::EINVAL)) {
+                    self.served.lost = Some(format!("no place for a connection: {errno}"));
+                    return Ok(());
+                }
                 self.accept(drive, id).map_err(|error| why(&error))
             }
             Some(CmEvent::Established) => {
@@ -132,7 +135,9 @@ impl<W: Carrier> Server<W> {
 
     fn accept(&mut self, drive: &mut Drive<W>, id: IdKey) -> Result<(), Error> {
         let qp = self.equipment.attach(drive, id)?;
-        self.children.insert(id, qp);
+        if let Some(child) = self.children.get_mut(id) {
+            *child = qp;
+        }
         now(drive);
         drive.accept(id, self.equipment.param(), &[], drive.within(self.plan.patience))
     }
@@ -142,14 +147,14 @@ impl<W: Carrier> Server<W> {
         now(drive);
         let patience = drive.within(self.plan.patience);
         drive.disconnect(id, patience)?;
-        Equipment::detach(drive, id, self.children.get_mut(&id).and_then(Option::take))?;
+        Equipment::detach(drive, id, self.children.get_mut(id).and_then(Option::take))?;
         drive.destroy(id, patience)?;
-        self.children.remove(&id);
+        self.children.remove(id);
         Ok(())
     }
 
     fn fail(&mut self, drive: &mut Drive<W>, id: IdKey, reason: String) {
-        if let Some(qp) = self.children.remove(&id) {
+        if let Some(qp) = self.children.remove(id) {
             *self.served.failed.entry(reason).or_default() += 1;
             // Where it cannot be taken off, the end of the id takes it off. What cannot be destroyed stays until the device goes.
             let _ = Equipment::detach(drive, id, qp);

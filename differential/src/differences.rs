@@ -28,8 +28,11 @@ pub const NOT_COMPARED: &[Difference] = &[
         why: "made of ephemeral ports, and a position in a table that other interfaces share; the rest is compared",
     },
     Difference {
-        what: "the order of time waits whose ends are read at the same step, one after the other, from one channel",
-        why: "they are timers of the same length that are due within one tick of the kernel's timer wheel",
+        what: "whether time waits end in the order in which they began",
+        why: "a tick of the kernel's timer wheel is 32 ms long for them, or 256 ms on 6.1, and those of a tick end with the newest \
+              (`enqueue_timer` and `expire_timers` in `kernel/time/timer.c`). When ticks begin is the machine's affair: the \
+              simulator runs with every choice of which time waits share one (`Config::time_waits_of_one_tick`), and the kernel \
+              must do as it does with one of them",
     },
     Difference {
         what: "who is woken by events that a migration moves",

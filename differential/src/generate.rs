@@ -13,7 +13,7 @@ use crate::belief::{Beliefs, Believed, Stage};
 use crate::program::{
     Action, CHILDREN, ChannelNo, Ip, Level, Numbers, Offer, Opt, Place, Program, SideName, Slot, Space, Step,
 };
-use crate::simulated::{schedules, simulate};
+use crate::simulated::{Schedule, schedules, simulate};
 
 /// Groups of more than one step, each with one boundary: the number of schedules grows with it.
 const RACES_MAX: usize = 2;
@@ -49,7 +49,7 @@ pub fn is_safe(program: &Program) -> bool {
 }
 
 fn stalls(program: &Program) -> u64 {
-    let run = |schedule: &Vec<_>| simulate(program, NUMBERS, Flavour::Linux6_12, schedule).stalls;
+    let run = |schedule: &Schedule| simulate(program, NUMBERS, Flavour::Linux6_12, schedule).stalls;
     schedules(program).iter().map(run).sum()
 }
 

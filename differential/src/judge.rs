@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmid_sim::Flavour;
 
 use crate::program::{Numbers, Program};
-use crate::simulated::{Limits, schedules, simulate};
+use crate::simulated::{Limits, Schedule, schedules, simulate};
 use crate::stage::Told;
 use crate::trace::Trace;
 
@@ -53,22 +53,44 @@ pub enum Verdict {
 /// Compares.
 #[must_use]
 pub fn judge(program: &Program, run: &Run, flavour: Flavour) -> Verdict {
-    let mut nearest: Option<(usize, Trace)> = None;
-    let mut slow = false;
+    let mut search = Search { program, run, flavour, nearest: None, slow: false };
     for schedule in schedules(program) {
-        let simulated = simulate(program, run.numbers, flavour, &schedule);
-        if simulated.trace.agrees(&run.trace) {
+        let in_turn = match search.agrees(&schedule) {
+            Ok(()) => return Verdict::Agrees,
+            Err(in_turn) => in_turn,
+        };
+        if schedule.other_orders(in_turn).any(|schedule| search.agrees(&schedule).is_ok()) {
             return Verdict::Agrees;
         }
-        slow |= is_too_slow(run, &simulated.limits);
-        let distance = distance(&simulated.trace, &run.trace);
-        if nearest.as_ref().is_none_or(|(least, _)| distance < *least) {
-            nearest = Some((distance, simulated.trace));
-        }
     }
-    match nearest {
-        Some((_, trace)) if !slow => Verdict::Differs(Box::new(trace)),
+    match search.nearest {
+        Some((_, trace)) if !search.slow => Verdict::Differs(Box::new(trace)),
         _ => Verdict::TooSlow,
+    }
+}
+
+/// Looks for the schedule of a run.
+struct Search<'a> {
+    program: &'a Program,
+    run: &'a Run,
+    flavour: Flavour,
+    nearest: Option<(usize, Trace)>,
+    slow: bool,
+}
+
+impl Search<'_> {
+    /// Whether it is this one; if not, how many time waits of it may end in another order.
+    fn agrees(&mut self, schedule: &Schedule) -> Result<(), u32> {
+        let simulated = simulate(self.program, self.run.numbers, self.flavour, schedule);
+        if simulated.trace.agrees(&self.run.trace) {
+            return Ok(());
+        }
+        self.slow |= is_too_slow(self.run, &simulated.limits);
+        let distance = distance(&simulated.trace, &self.run.trace);
+        if self.nearest.as_ref().is_none_or(|(least, _)| distance < *least) {
+            self.nearest = Some((distance, simulated.trace));
+        }
+        Err(simulated.time_waits_in_turn)
     }
 }
 

@@ -7,8 +7,9 @@
 //! Half of the programs call the bare device, where nothing keeps them from what the kernel refuses; the other half go
 //! through the core, as an application does. After each step both sides rest until the kernel has done what the step set
 //! going ([`kernel`]). Steps that race have no such rest between them; then the simulator runs under all schedules, and the
-//! kernel's trace must be one of theirs. Timers are no race: a run in which one could have run out at another step is run
-//! again.
+//! kernel's trace must be one of theirs. So it does for time waits, which end in the order in which they began or, where
+//! they share a tick of the kernel's timer wheel, in the reverse. Other timers are no race: a run in which one could have
+//! run out at another step is run again.
 //!
 //! What is knowingly different, or left out, is in `docs/differences.md`, which is checked against [`differences`].
 #![forbid(unsafe_code)]

@@ -50,25 +50,50 @@ pub struct Simulated {
     pub told: Told,
     /// Destroys that would have taken a kernel 70 seconds.
     pub stalls: u64,
+    /// [`cmid_sim::Counters::time_waits_in_turn`] after the last [`Action::LetTimePass`]. Later time waits do not end.
+    pub time_waits_in_turn: u32,
 }
 
-/// A choice for each boundary inside groups.
-pub type Schedule = Vec<Duration>;
+/// What a program leaves open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// What has happened at each boundary inside groups; everything at those that are missing.
+    pub delays: Vec<Duration>,
+    /// Which time waits end in the same tick as the one before ([`Config::time_waits_of_one_tick`]).
+    pub ticks: u64,
+}
 
-/// All schedules of a program; the one in which everything settles comes first.
+impl Schedule {
+    /// The same with the time waits in all orders, without the one that it has.
+    ///
+    /// `in_turn` is [`Simulated::time_waits_in_turn`]. Of more than [`TICKS_MAX`] the rest end in the order in which they
+    /// began.
+    pub fn other_orders(&self, in_turn: u32) -> impl Iterator<Item = Schedule> {
+        let most = (1 << in_turn.min(TICKS_MAX)) - 1;
+        // In a run without company all are of one tick.
+        (1..=most).rev().map(|ticks| Schedule { delays: self.delays.clone(), ticks })
+    }
+}
+
+/// As many as a judge can try all orders of.
+const TICKS_MAX: u32 = 8;
+
+/// All choices for the boundaries of a program; the one in which everything settles comes first. Time waits end in the
+/// order in which they begin.
 #[must_use]
 pub fn schedules(program: &Program) -> Vec<Schedule> {
-    let mut all = vec![Schedule::new()];
+    let mut all = vec![Vec::new()];
     for _ in 0..program.boundaries() {
-        let longer = |delay: Duration| all.iter().map(move |one| one.iter().copied().chain([delay]).collect());
+        let longer =
+            |delay: Duration| all.iter().map(move |one: &Vec<Duration>| one.iter().copied().chain([delay]).collect());
         all = DELAYS.iter().rev().flat_map(|&delay| longer(delay)).collect();
     }
-    all
+    all.into_iter().map(|delays| Schedule { delays, ticks: 0 }).collect()
 }
 
 /// Runs a program.
 #[must_use]
-pub fn simulate(program: &Program, numbers: Numbers, flavour: Flavour, schedule: &[Duration]) -> Simulated {
+pub fn simulate(program: &Program, numbers: Numbers, flavour: Flavour, schedule: &Schedule) -> Simulated {
     simulate_on(program, numbers, flavour, schedule, |device| device)
 }
 
@@ -78,25 +103,31 @@ pub fn simulate_on<D: DataPath>(
     program: &Program,
     numbers: Numbers,
     flavour: Flavour,
-    schedule: &[Duration],
+    schedule: &Schedule,
     wrap: impl Fn(SimDevice) -> D,
 ) -> Simulated {
     // As a fresh poll of the kernel's has it; see docs/differences.md.
-    let fabric =
-        Fabric::new(Config { flavour, wake_on_migrate: true, completions_outlive_qp: true, ..Config::default() });
+    let fabric = Fabric::new(Config {
+        flavour,
+        wake_on_migrate: true,
+        completions_outlive_qp: true,
+        time_waits_of_one_tick: schedule.ticks,
+        ..Config::default()
+    });
     let [a, b, a6, b6] = [Ip::OfA, Ip::OfB, Ip::OfA6, Ip::OfB6].map(|ip| Place(ip, 0).resolve(numbers).ip());
     let host = fabric.host(&[a, b, a6, b6, LINK_LOCAL.into()]);
     host.add_plain_addr_without_arp(Ipv4Addr::new(172, 16, 0, 1).into());
     let mut stages = Stages::new(program, numbers, wrap(host.device()), wrap(host.device()));
     let mut run = Watch::new(&fabric);
-    let (mut at, mut schedule) = (0, schedule.iter());
+    let (mut at, mut delays, mut time_waits_in_turn) = (0, schedule.delays.iter(), 0);
     for group in program.groups() {
         for (index, step) in group.iter().enumerate() {
             if index > 0 {
-                fabric.advance_by(schedule.next().copied().unwrap_or(SETTLE));
+                fabric.advance_by(delays.next().copied().unwrap_or(SETTLE));
             }
             if step.action == Action::LetTimePass {
                 fabric.advance_by(pause(flavour));
+                time_waits_in_turn = fabric.counters().time_waits_in_turn;
                 run.next_phase(&fabric);
             } else {
                 stages.perform(at, step);
@@ -112,7 +143,7 @@ pub fn simulate_on<D: DataPath>(
         run.look(&fabric);
     }
     let stalls = fabric.counters().stalls;
-    Simulated { trace: stages.trace(), limits: run.limits, told: stages.told(), stalls }
+    Simulated { trace: stages.trace(), limits: run.limits, told: stages.told(), stalls, time_waits_in_turn }
 }
 
 /// Notes the timers that are still running.

@@ -88,7 +88,7 @@ impl Stages {
     /// What both sides have seen.
     #[must_use]
     pub fn trace(&self) -> Trace {
-        Trace { a: self.a.trace().clone(), b: self.b.trace().clone() }.normal()
+        Trace { a: self.a.trace().clone(), b: self.b.trace().clone() }
     }
 
     /// What else both have to say.

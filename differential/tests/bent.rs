@@ -7,9 +7,10 @@ use std::time::Duration;
 use cmid_datapath::{Caps, DataPath};
 use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
 use cmid_differential::generate::{self, NUMBERS};
-use cmid_differential::judge::{Reality, Run};
-use cmid_differential::program::{Action, Ip, Place, Program, Space};
-use cmid_differential::simulated::{schedules, simulate, simulate_on};
+use cmid_differential::judge::{Reality, Run, Verdict, judge};
+use cmid_differential::program::{Action, CHILDREN, Ip, Level, Offer, Place, Program, SideName, Space, Step};
+use cmid_differential::simulated::{Schedule, schedules, simulate, simulate_on};
+use cmid_differential::trace::{Line, Seen};
 use cmid_proto::{
     Around, Attaching, Call, ChannelKey, CmEvent, Device, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
 };
@@ -150,13 +151,16 @@ struct BentReality {
     bend: Bend,
     /// Whether nothing that was set going at a boundary has happened yet.
     hurried: bool,
+    /// Which time waits end in the same tick.
+    ticks: u64,
 }
 
 impl Reality for BentReality {
     fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
         let wrap = |device| Bent::new(device, self.bend);
         let one = |program: &Program| {
-            let schedule = if self.hurried { vec![Duration::ZERO; program.boundaries()] } else { Vec::new() };
+            let delays = if self.hurried { vec![Duration::ZERO; program.boundaries()] } else { Vec::new() };
+            let schedule = Schedule { delays, ticks: self.ticks };
             let ran = simulate_on(program, NUMBERS, Flavour::Linux6_12, &schedule, wrap);
             let phases = vec![Duration::ZERO; ran.limits.phases.len()];
             Run { numbers: NUMBERS, trace: ran.trace, told: ran.told, phases, whole: Duration::ZERO }
@@ -175,7 +179,7 @@ fn plan(seeds: Range<u64>) -> Plan {
 
 fn campaign(bend: Bend, hurried: bool, shrink: bool) -> Outcome {
     let plan = Plan { shrink, ..plan(0..100) };
-    run(&plan, &mut BentReality { bend, hurried }, |_| {}).unwrap_or_else(|error| panic!("{error}"))
+    run(&plan, &mut BentReality { bend, hurried, ticks: 0 }, |_| {}).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -184,6 +188,57 @@ fn the_simulator_agrees_with_itself_under_every_schedule() {
         let outcome = campaign(Bend::Nothing, hurried, false);
         assert_eq!((outcome.agreed, outcome.disagreements.len(), outcome.undecided.len()), (100, 0, 0));
     }
+}
+
+#[test]
+fn time_waits_end_with_the_oldest_or_within_a_tick_with_the_newest() {
+    for ticks in [u64::MAX, 0b0101, 0b1010] {
+        let mut reality = BentReality { bend: Bend::Nothing, hurried: false, ticks };
+        let outcome = run(&plan(0..200), &mut reality, |_| {}).unwrap();
+        assert_eq!((outcome.agreed, outcome.disagreements.len(), outcome.undecided.len()), (200, 0, 0), "{ticks:b}");
+    }
+}
+
+/// Three connections of side a that end one after the other.
+fn three_connections() -> Program {
+    use Action::{Accept, Bind, Connect, Create, Disconnect, Establish, LetTimePass, Listen, OpenChannel, Read};
+    let (channel, at) = (0, Place(Ip::OfB, 1));
+    let (open, read) = (OpenChannel { channel, explicit_acks: false }, Read { channel, most: None });
+    let create = |id| Create { id, channel: Some(channel), space: Space::Tcp };
+    let offer = |qp| Offer { qp, serves: 1, starts: 1, rnr: 1, data: 0 };
+    let (a, b) = (SideName::A, SideName::B);
+    let mut steps =
+        vec![(a, open), (b, open), (b, create(0)), (b, Bind { id: 0, at }), (b, Listen { id: 0, backlog: 8 })];
+    for id in 0..3 {
+        let (child, to) = (CHILDREN + id, Action::ResolveAddr { id, src: None, dst: at });
+        steps.extend([(a, create(id)), (a, to), (a, read), (a, Action::ResolveRoute { id }), (a, read)]);
+        steps.extend([
+            (a, Connect { id, offer: offer(id) }),
+            (b, read),
+            (b, Accept { id: child, offer: offer(8 + id) }),
+        ]);
+        steps.extend([(a, read), (a, Establish { id }), (b, read)]);
+    }
+    for id in 0..3 {
+        steps.extend([(a, Disconnect { id }), (b, read), (b, Disconnect { id: CHILDREN + id }), (a, read)]);
+    }
+    steps.push((a, LetTimePass));
+    let steps = steps.into_iter().map(|(side, action)| Step { side, action, races: false }).collect();
+    Program { seed: 0, level: Level::Device, steps }
+}
+
+#[test]
+fn no_ticks_make_the_oldest_of_three_time_waits_end_last_and_the_others_in_turn() {
+    let program = three_connections();
+    let mut reality = BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 };
+    let mut run = reality.run(std::slice::from_ref(&program)).unwrap().remove(0);
+    let is_end = |line: &Line| matches!(&line.what, Seen::Event { kind, .. } if kind == "TIMEWAIT_EXIT");
+    let places: Vec<usize> = (0..run.trace.a.len()).filter(|&at| is_end(&run.trace.a[at])).collect();
+    assert_eq!(places.len(), 3);
+    run.trace.a.swap(places[0], places[1]);
+    assert_eq!(judge(&program, &run, Flavour::Linux6_12), Verdict::Agrees);
+    run.trace.a.swap(places[1], places[2]);
+    assert!(matches!(judge(&program, &run, Flavour::Linux6_12), Verdict::Differs(_)));
 }
 
 #[test]
@@ -250,16 +305,17 @@ fn programs_go_to_the_borders() {
 fn a_run_that_is_too_slow_for_its_timers_is_not_judged() {
     let seeds = 0..400;
     let waits = seeds.map(generate::program).find(|program| {
-        let ran = simulate(program, NUMBERS, Flavour::Linux6_12, &[]);
+        let ran = simulate(program, NUMBERS, Flavour::Linux6_12, &Schedule::default());
         ran.limits.phases.iter().any(Option::is_some)
     });
     let program = waits.unwrap_or_else(|| panic!("no program has a time wait"));
-    let mut runs = BentReality { bend: Bend::Disconnect, hurried: false }.run(std::slice::from_ref(&program)).unwrap();
+    let mut runs =
+        BentReality { bend: Bend::Disconnect, hurried: false, ticks: 0 }.run(std::slice::from_ref(&program)).unwrap();
     let mut slow = runs.remove(0);
     slow.trace.a.clear();
     slow.phases.iter_mut().for_each(|phase| *phase = Duration::from_secs(1));
-    let verdict = cmid_differential::judge::judge(&program, &slow, Flavour::Linux6_12);
-    assert_eq!(verdict, cmid_differential::judge::Verdict::TooSlow);
+    let verdict = judge(&program, &slow, Flavour::Linux6_12);
+    assert_eq!(verdict, Verdict::TooSlow);
 }
 
 /// A kernel on which every run takes too long, and that is itself slow to say so.
@@ -270,7 +326,7 @@ struct Busy {
 impl Reality for Busy {
     fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
         std::thread::sleep(self.takes);
-        let mut runs = BentReality { bend: Bend::Nothing, hurried: false }.run(programs)?;
+        let mut runs = BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 }.run(programs)?;
         for run in &mut runs {
             run.trace.a.clear();
             run.phases.iter_mut().for_each(|phase| *phase = Duration::from_secs(1000));
@@ -288,7 +344,7 @@ impl Reality for Busy {
 fn what_is_repeated_ends_at_the_deadline_and_nothing_agreed_is_no_success() {
     // Those in which some timer runs: the others differ.
     let is_timed = |&seed: &u64| {
-        let limits = simulate(&generate::program(seed), NUMBERS, Flavour::Linux6_12, &[]).limits;
+        let limits = simulate(&generate::program(seed), NUMBERS, Flavour::Linux6_12, &Schedule::default()).limits;
         limits.whole.is_some() || limits.phases.iter().any(Option::is_some)
     };
     let seed = (0..400).find(is_timed).unwrap_or_else(|| panic!("no program has a timer"));
@@ -302,7 +358,7 @@ fn what_is_repeated_ends_at_the_deadline_and_nothing_agreed_is_no_success() {
 #[test]
 fn a_limit_in_time_does_not_make_fewer_enough() {
     let plan = Plan { limit: Some(Duration::ZERO), least: 15, ..plan(0..100) };
-    let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false }, |_| {}).unwrap();
+    let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 }, |_| {}).unwrap();
     assert_eq!((outcome.agreed, outcome.not_run), (20, 80));
     assert_eq!(outcome.objections(&plan, false), Vec::<String>::new());
     assert!(!outcome.objections(&plan, true).is_empty(), "so few reach everything");
@@ -322,7 +378,7 @@ fn few_may_be_undecided_and_none_may_differ_or_be_left_out_unasked() {
 #[test]
 fn enough_is_reached_every_day() {
     let plan = plan(FIRST_SEED..FIRST_SEED + LEAST);
-    let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false }, |_| {}).unwrap();
+    let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 }, |_| {}).unwrap();
     println!("{outcome}");
     assert_eq!(outcome.objections(&plan, true), Vec::<String>::new());
 }

@@ -137,6 +137,8 @@ impl World {
         let core = &mut self.sides[at].core;
         let foretold = core.would_refuse(self.now, id, &request, deadline);
         say(|| format!("core {at}: {request:?} on {id} until {deadline:?}: {foretold:?}"));
+        let is_short = core.compare_request(self.now, id, &request, deadline);
+        assert!(foretold.is_ok() || !is_short, "{request:?} on {id} is refused and performed");
         let before = foretold.is_err().then(|| core.clone());
         assert_eq!(core.submit(self.now, id, request, deadline), foretold, "{request:?} on {id}");
         if request == Request::DestroyNow && foretold.is_ok() {
@@ -198,6 +200,7 @@ impl World {
         };
         let side = &mut self.sides[at];
         let (before, news, line) = (side.core.ids(), side.core.news(), side.core.line(id));
+        side.core.compare_event(on, &raw);
         let admission = side.core.handle_event(on, raw);
         say(|| format!("core {at}: {raw:?} on {on}: {admission:?}"));
         remember(&mut self.ids, id);

@@ -1,8 +1,9 @@
-//! Deadlines: a heap whose entries are left behind when what they were for has ended, and are swept out later.
+//! Deadlines: the nearest by itself, the others in a heap whose entries are left behind when what they were for has ended, and
+//! are swept out later.
 //!
 //! Most operations end long before their deadline, and most deadlines are later than those before them. So to arm one is
 //! to append to a heap, and to drop one is to do nothing. The nearest deadline is exact all the same: what is left behind
-//! never stays at the top.
+//! never stays in its place.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::{Ordering, Reverse};
@@ -57,8 +58,10 @@ impl PartialOrd for Entry {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Alarms {
+    /// Not after any entry of the heap, which is empty where there is none.
+    nearest: Option<Entry>,
     heap: BinaryHeap<Reverse<Entry>>,
-    /// With more entries it is to be swept: twice as many as the last sweep left, and some.
+    /// With more entries the heap is to be swept: twice as many as the last sweep left, and some.
     most: usize,
     /// Whether an entry may be there twice.
     twice: bool,
@@ -79,13 +82,19 @@ impl Armed {
 
 impl Alarms {
     pub(crate) fn new() -> Self {
-        Alarms { heap: BinaryHeap::new(), most: SLACK, twice: false }
+        Alarms { nearest: None, heap: BinaryHeap::new(), most: SLACK, twice: false }
     }
 
     /// The nearest deadline.
     #[inline]
     pub(crate) fn first(&self) -> Option<(Time, IdKey)> {
-        self.heap.peek().map(|&Reverse(Entry { due, id })| (due, id))
+        self.nearest.map(|Entry { due, id }| (due, id))
+    }
+
+    /// Whether an id's earliest entry is the nearest of all, but not its deadline any more.
+    #[inline]
+    pub(crate) fn is_stale(&self, armed: Armed, due: Time, id: IdKey) -> bool {
+        armed.0 != due && self.nearest == Some(Entry { due: armed.0, id })
     }
 
     /// Sees to it that an id has an entry not after its deadline.
@@ -93,8 +102,22 @@ impl Alarms {
     pub(crate) fn arm(&mut self, armed: &mut Armed, due: Time, id: IdKey) {
         if due < armed.0 {
             armed.0 = due;
-            self.heap.push(Reverse(Entry { due, id }));
+            let entry = Entry { due, id };
+            if self.nearest.is_none() {
+                self.nearest = Some(entry);
+            } else {
+                self.push(entry);
+            }
         }
+    }
+
+    fn push(&mut self, mut entry: Entry) {
+        if let Some(nearest) = &mut self.nearest
+            && entry < *nearest
+        {
+            core::mem::swap(nearest, &mut entry);
+        }
+        self.heap.push(Reverse(entry));
     }
 
     /// Whether there are too many entries.
@@ -106,7 +129,8 @@ impl Alarms {
     /// Keeps only the entries that are their ids' earliest.
     #[cold]
     pub(crate) fn sweep(&mut self, is_earliest: impl Fn(Time, IdKey) -> bool) {
-        self.heap.retain(|&Reverse(Entry { due, id })| is_earliest(due, id));
+        let nearest = self.nearest;
+        self.heap.retain(|&Reverse(entry)| is_earliest(entry.due, entry.id) && nearest != Some(entry));
         if core::mem::take(&mut self.twice) {
             let mut entries = core::mem::take(&mut self.heap).into_sorted_vec();
             entries.dedup();
@@ -115,9 +139,21 @@ impl Alarms {
         self.most = 2 * self.heap.len() + SLACK;
     }
 
+    /// Takes the nearest entry away, if it is the only one: that of an id which has no deadline any more.
+    #[inline]
+    pub(crate) fn drop_only(&mut self, armed: &mut Armed) -> bool {
+        let is_only = self.heap.is_empty();
+        if is_only {
+            self.nearest = None;
+            *armed = Armed::NOT;
+        }
+        is_only
+    }
+
     /// Takes the first entry away, of this id if it lives. It is armed anew for a deadline that has been moved.
     pub(crate) fn drop_first(&mut self, id: Option<(&mut Armed, Time)>) {
-        if let Some(Reverse(Entry { due: time, id: key })) = self.heap.pop()
+        let first = core::mem::replace(&mut self.nearest, self.heap.pop().map(|Reverse(entry)| entry));
+        if let Some(Entry { due: time, id: key }) = first
             && let Some((armed, due)) = id
             && armed.0 == time
         {
@@ -130,7 +166,8 @@ impl Alarms {
 
     /// Whether an entry is there: for checks.
     pub(crate) fn has(&self, time: Time, id: IdKey) -> bool {
-        self.heap.iter().any(|&Reverse(entry)| entry == Entry { due: time, id })
+        let wanted = Entry { due: time, id };
+        self.nearest == Some(wanted) || self.heap.iter().any(|&Reverse(entry)| entry == wanted)
     }
 }
 

@@ -28,6 +28,22 @@ struct Slot<K, T> {
     tenant: T,
 }
 
+/// What an arena holds.
+pub(crate) trait Tenant {
+    /// Somebody may change it: what was concluded from it is to be concluded anew.
+    #[inline]
+    fn touch(&mut self) {}
+}
+
+impl<K: Key, T: Tenant> Arena<K, T> {
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
+        let tenant = self.get_untouched(key)?;
+        tenant.touch();
+        Some(tenant)
+    }
+}
+
 impl<K: Key, T> Arena<K, T> {
     pub(crate) fn new(limit: u32, core: u16) -> Self {
         let mut arena =
@@ -79,8 +95,9 @@ impl<K: Key, T> Arena<K, T> {
         self.slots.get(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &slot.tenant)
     }
 
+    /// To change what nothing was concluded from.
     #[inline]
-    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
+    pub(crate) fn get_untouched(&mut self, key: K) -> Option<&mut T> {
         self.slots.get_mut(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &mut slot.tenant)
     }
 
@@ -122,6 +139,8 @@ impl<K: Key + Hash, T: Hash> Hash for Arena<K, T> {
 mod tests {
     use super::*;
     use crate::key::IdKey;
+
+    impl Tenant for u8 {}
 
     #[test]
     fn a_stale_key_finds_nothing() {

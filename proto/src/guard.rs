@@ -9,6 +9,7 @@ use crate::request::{CmOption, Request, Service, Verb};
 /// The private data that each message has room for (rdma_connect(3), rdma_accept(3); `cma_user_data_offset` of the kernel:
 /// a request over IP gives 36 bytes, of 92 or for datagrams of 216, to the address header).
 #[must_use]
+#[inline(always)]
 pub const fn private_data_max(verb: Verb, service: Service) -> usize {
     match (verb, service) {
         (Verb::Connect, Service::Connected) => 56,
@@ -46,6 +47,7 @@ pub const fn private_data_max(verb: Verb, service: Service) -> usize {
 }
 
 /// Decides what the table leaves open.
+#[inline(always)]
 pub(crate) fn check(id: &Id, verb: Verb, request: &Request<'_>) -> Result<(), Why> {
     let service = id.port_space.service();
     let len = request.private_data().len();

@@ -1,9 +1,11 @@
 //! What the core keeps of one id and of one channel.
 
+use core::hash::{Hash, Hasher};
 use core::net::SocketAddr;
 use core::num::NonZeroU64;
 
 use crate::alarm::Armed;
+use crate::arena::Tenant;
 use crate::errno::Errno;
 use crate::error::Why;
 use crate::event::CmEvent;
@@ -67,9 +69,38 @@ pub(crate) struct Id {
     pub(crate) waiting: Waiting,
     /// Who learns how the destroy ended.
     pub(crate) mourner: Mourner,
+    pub(crate) plain: Plain,
 }
 
 static_assertions::const_assert!(core::mem::size_of::<Id>() <= 192);
+
+/// Whether an id is known to be [plain](Id::is_plain).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain(bool);
+
+impl Plain {
+    pub(crate) const YES: Plain = Plain(true);
+}
+
+// It repeats what the other fields say.
+impl PartialEq for Plain {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+impl Eq for Plain {}
+impl Hash for Plain {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl Tenant for Id {
+    #[inline]
+    fn touch(&mut self) {
+        self.plain = Plain(false);
+    }
+}
+impl Tenant for Channel {}
+impl Tenant for Group {}
 
 /// Who learns how a destroy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -216,6 +247,7 @@ impl Id {
             armed: Armed::NOT,
             waiting: Waiting::Never,
             mourner: Mourner::Caller,
+            plain: Plain(!sync),
         }
     }
 
@@ -225,7 +257,7 @@ impl Id {
             Service::Connected => State::Requested,
             Service::Datagram => State::Asked,
         };
-        Id { state, line, has_device: true, ..Id::new(port_space, home, false) }
+        Id { state, line, has_device: true, plain: Plain(false), ..Id::new(port_space, home, false) }
     }
 
     /// The one place where the state changes. A deadline ends with the operation that it was for. Tells whether that is to be
@@ -244,6 +276,32 @@ impl Id {
         due != self.deadline
             || (self.groups.is_some() && matches!(next, State::Removed | State::Destroying))
             || (before == State::Listening || next == State::Listening)
+    }
+
+    /// Whether nothing is under way or kept for it besides the operation that its state waits for: the short paths take such
+    /// ids only, see `machine/short`. It is found out once, and again after a change by anything but a short path.
+    #[inline]
+    pub(crate) fn is_plain(&mut self) -> bool {
+        if !self.plain.0 {
+            self.plain = Plain(self.doing == Doing::Nothing && self.is_plain_but_for_a_call());
+        }
+        self.plain.0
+    }
+
+    /// Whether it is plain once the call that is under way has returned.
+    #[inline]
+    pub(crate) fn is_plain_but_for_a_call(&self) -> bool {
+        self.line == self.home
+            && self.waiting == Waiting::Never
+            && self.groups.is_none()
+            && self.quiesce.is_none()
+            && self.state != State::Destroying
+            && !(self.sync || self.listens || self.waived || self.orphaned || self.answer_due)
+    }
+
+    /// Whether what is known of it is so: for checks.
+    pub(crate) fn is_known_rightly(&self) -> bool {
+        !self.plain.0 || (self.doing == Doing::Nothing && self.is_plain_but_for_a_call())
     }
 
     /// Whether the device is about to move it. Its events wait meanwhile: taken now, one would be owed when it moves.
@@ -274,7 +332,8 @@ impl Id {
     /// Whether something may wait for the application's last ack: a migration, a destruction, or the move of a request's id
     /// to where its listener's events are delivered.
     pub(crate) fn is_held_up(&self) -> bool {
-        self.quiesce.is_some() || self.state == State::Destroying || self.line != self.home
+        let is_request = matches!(self.state, State::Requested | State::Asked);
+        self.quiesce.is_some() || self.state == State::Destroying || (is_request && self.line != self.home)
     }
 
     /// What is under way for it, as the reason to refuse anything else.

@@ -124,6 +124,7 @@ mod limits;
 mod machine;
 mod mail;
 pub mod memory;
+mod plain;
 mod private_data;
 mod request;
 mod state;

@@ -3,11 +3,11 @@
 //! Both lists run through one slab, so that moving the k events of an id costs k steps whatever else there is.
 
 use core::hash::{Hash, Hasher};
-use core::num::NonZeroU32;
+use core::num::{NonZeroU32, NonZeroU64};
 
 use slab::Slab;
 
-use crate::event::{Datagram, Event, EventKind, Receipt, ReceivedParam};
+use crate::event::{CmEvent, Datagram, Event, EventKind, Receipt, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
 
@@ -79,25 +79,66 @@ impl Queue {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stored {
     pub(crate) id: IdKey,
-    /// For CONNECT_REQUEST: the owner, on whom the ack counts and with whom the event moves.
-    pub(crate) listener: Option<IdKey>,
+    /// The bits of the key of [`listener`](Stored::listener) or [`group`](Stored::group): no event has both.
+    other: Option<NonZeroU64>,
     pub(crate) kind: EventKind,
     pub(crate) status: i32,
     pub(crate) param: ReceivedParam,
-    /// For events of a multicast membership.
-    pub(crate) group: Option<GroupKey>,
     pub(crate) enclosed: Option<Enclosed>,
 }
 
 impl Stored {
-    /// An event that the core makes itself.
-    pub(crate) fn made(id: IdKey, kind: EventKind, status: i32) -> Self {
-        let param = ReceivedParam::default();
-        Stored { id, listener: None, kind, status, param, group: None, enclosed: None }
+    /// An event of no request and no group.
+    #[inline]
+    pub(crate) fn of(
+        id: IdKey,
+        kind: EventKind,
+        status: i32,
+        param: ReceivedParam,
+        enclosed: Option<Enclosed>,
+    ) -> Self {
+        Stored { id, other: None, kind, status, param, enclosed }
     }
 
+    /// An event that the core makes itself.
+    pub(crate) fn made(id: IdKey, kind: EventKind, status: i32) -> Self {
+        Stored::of(id, kind, status, ReceivedParam::default(), None)
+    }
+
+    /// A request, CONNECT_REQUEST, to this listener.
+    #[inline]
+    pub(crate) fn to_listener(self, listener: IdKey) -> Self {
+        Stored { other: NonZeroU64::new(listener.to_bits()), ..self }
+    }
+
+    /// An event of a multicast membership.
+    #[inline]
+    pub(crate) fn of_group(self, group: GroupKey) -> Self {
+        Stored { other: NonZeroU64::new(group.to_bits()), ..self }
+    }
+
+    /// The same about another id, which it belongs to.
+    pub(crate) fn rekeyed(self, id: IdKey, enclosed: Option<Enclosed>) -> Self {
+        Stored { id, other: None, enclosed, ..self }
+    }
+
+    /// For CONNECT_REQUEST: the owner, on whom the ack counts and with whom the event moves.
+    #[inline]
+    pub(crate) fn listener(&self) -> Option<IdKey> {
+        let bits = self.other.filter(|_| self.kind == EventKind::Cm(CmEvent::ConnectRequest))?;
+        IdKey::from_bits(bits.get())
+    }
+
+    /// For events of a multicast membership: which.
+    #[inline]
+    pub(crate) fn group(&self) -> Option<GroupKey> {
+        let bits = self.other.filter(|_| self.kind != EventKind::Cm(CmEvent::ConnectRequest))?;
+        GroupKey::from_bits(bits.get())
+    }
+
+    #[inline]
     pub(crate) fn owner(&self) -> IdKey {
-        self.listener.unwrap_or(self.id)
+        self.listener().unwrap_or(self.id)
     }
 
     /// As the application sees it, but for what is enclosed.
@@ -105,12 +146,12 @@ impl Stored {
     pub(crate) fn bare(&self, receipt: Option<Receipt>) -> Event {
         Event {
             id: self.id,
-            listener: self.listener,
+            listener: self.listener(),
             kind: self.kind,
             status: self.status,
             param: self.param,
             datagram: None,
-            group: self.group,
+            group: self.group(),
             private_data: PrivateData::empty(),
             receipt,
         }
@@ -126,7 +167,7 @@ impl Stored {
 
     /// Whether it is a request: its listener's backlog limits these.
     pub(crate) fn is_request(&self) -> bool {
-        self.listener.is_some()
+        self.listener().is_some()
     }
 
     /// Whether it counts against the limit of one channel.
@@ -164,6 +205,13 @@ struct Node {
     next: Option<Letter>,
 }
 
+/// Events that stand next to each other on both of their lists.
+struct Run {
+    last: Letter,
+    /// Those that count against the limit of their channel.
+    counted: u32,
+}
+
 /// The slab of events and that of enclosures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Mail {
@@ -180,6 +228,7 @@ impl Mail {
     }
 
     /// How many enclosures are stored, of events and of calls.
+    #[inline]
     pub(crate) fn enclosures_len(&self) -> usize {
         self.enclosures.len()
     }
@@ -187,6 +236,12 @@ impl Mail {
     /// How many events have an enclosure.
     pub(crate) fn letters_with_enclosure(&self) -> usize {
         self.nodes.iter().filter(|(_, node)| node.stored.enclosed.is_some()).count()
+    }
+
+    /// Whether any event is stored.
+    #[inline]
+    pub(crate) fn has_nodes(&self) -> bool {
+        !self.nodes.is_empty()
     }
 
     pub(crate) fn nodes_len(&self) -> usize {
@@ -306,17 +361,38 @@ impl Mail {
 
     /// Takes an owner's events, from this one on, out of their channel's list and makes them a list of their own.
     pub(crate) fn extract(&mut self, channel: &mut Queue, first: Option<Letter>) -> Queue {
-        let (mut last, mut at, mut counted) = (None, first, 0);
-        while let Some(letter) = at {
-            let node = self.node(letter);
-            at = node.next;
-            counted += u32::from(node.stored.of_channel());
-            let neighbours = (core::mem::replace(&mut node.before, last), core::mem::replace(&mut node.after, at));
-            self.close_gap(channel, neighbours);
-            last = Some(letter);
+        let mut list = Queue::EMPTY;
+        let mut at = first;
+        while let Some(begin) = at {
+            let (run, next) = self.run_from(begin);
+            let before = core::mem::replace(&mut self.node(begin).before, list.thread.last);
+            let after = self.node(run.last).after.take();
+            self.close_gap(channel, (before, after));
+            match list.thread.last.replace(run.last) {
+                Some(last) => self.node(last).after = Some(begin),
+                None => list.thread.first = Some(begin),
+            }
+            list.counted += run.counted;
+            at = next;
         }
-        channel.counted -= counted;
-        Queue { thread: Thread { first, last }, counted }
+        channel.counted -= list.counted;
+        list
+    }
+
+    /// The events of an owner that follow each other on the channel too, from this one on; and the owner's next one.
+    #[inline]
+    fn run_from(&self, begin: Letter) -> (Run, Option<Letter>) {
+        let mut run = Run { last: begin, counted: 0 };
+        let mut node = &self.nodes[begin.0.index()];
+        loop {
+            run.counted += u32::from(node.stored.of_channel());
+            let Some(next) = node.next else { return (run, None) };
+            if node.after != Some(next) {
+                return (run, Some(next));
+            }
+            run.last = next;
+            node = &self.nodes[next.0.index()];
+        }
     }
 
     /// Appends a list to a channel's.

@@ -261,6 +261,7 @@ pub enum Request<'a> {
 impl<'a> Request<'a> {
     /// The column of the request table that decides it.
     #[must_use]
+    #[inline(always)]
     pub const fn verb(&self) -> Verb {
         match self {
             Request::Bind { .. } => Verb::Bind,
@@ -289,6 +290,7 @@ impl<'a> Request<'a> {
 
     /// The private data to send; empty for most requests.
     #[must_use]
+    #[inline(always)]
     pub const fn private_data(&self) -> &'a [u8] {
         match self {
             Request::Connect { private_data, .. }

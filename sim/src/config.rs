@@ -136,6 +136,12 @@ pub struct Config {
     /// Whether completions of a QP stay in the CQ when the QP is destroyed, as with soft-RoCE. Otherwise the library removes them
     /// (`__mlx5_cq_clean`).
     pub completions_outlive_qp: bool,
+    /// Which time waits are due in the same tick of the kernel's timer wheel as the one that began before: bit n stands
+    /// for the one that finds [`Counters::time_waits_in_turn`](crate::Counters::time_waits_in_turn) to be n. Those of a
+    /// tick end with the newest: `enqueue_timer` adds a timer at the head of its bucket, and `expire_timers` takes the
+    /// first one (`kernel/time/timer.c`). A tick is 32 ms long for timers of 512 ms, 256 ms for those of 2 s (250 Hz,
+    /// `LVL_GRAN`). With 0, the default, all end in the order in which they began.
+    pub time_waits_of_one_tick: u64,
 }
 
 impl Default for Config {
@@ -159,6 +165,7 @@ impl Default for Config {
             destroy_after_removal: false,
             copy_at_poll: false,
             completions_outlive_qp: false,
+            time_waits_of_one_tick: 0,
         }
     }
 }

@@ -20,6 +20,9 @@ pub struct Counters {
     /// Destroys that would have blocked for about 70 seconds, because a reject left a message of the id's own under
     /// way (`cm_destroy_id`).
     pub stalls: u64,
+    /// Time waits that began while the one that had begun before it, of the same length, was not over
+    /// ([`Config::time_waits_of_one_tick`](crate::Config::time_waits_of_one_tick)).
+    pub time_waits_in_turn: u32,
     /// Datagrams lost on the way, to one receiver each ([`Config::loss`](crate::Config::loss)).
     pub datagrams_lost: u64,
     /// Datagrams that nobody took: no QP or group is there, no receive is posted or it is too short, or the queue key

@@ -1,12 +1,14 @@
 //! What the IB CM sends: once or until it is answered; and how a connection ends.
 
+use std::time::Duration;
+
 use cmid_proto::Errno;
 
 use crate::config::TRANSMISSIONS;
 use crate::conn::{Conn, IbState, Listed, Outstanding};
 use crate::host::HostNo;
 use crate::id::IdNo;
-use crate::timers::Due;
+use crate::timers::{Due, TimerKey};
 use crate::wire::{Body, CommId, Head, Message, REJ_DATA, SidrAnswer, padded, reason, sidr};
 use crate::world::World;
 
@@ -89,11 +91,33 @@ impl World {
     pub(crate) fn enter_time_wait(&mut self, no: IdNo) {
         self.forget_remote(no);
         let Some(span) = self.conn(no).map(|conn| conn.life_time.time_wait()) else { return };
-        let timer = self.timers.arm(self.now.after(span), Due::TimeWaitOver { id: no });
+        let timer = self.arm_time_wait(no, span);
         if let Some(conn) = self.conn(no) {
             conn.state = IbState::Timewait;
             conn.time_wait = Some(timer);
         }
+    }
+
+    /// Time waits that are due in one tick of the kernel's timer wheel end with the newest
+    /// ([`Config::time_waits_of_one_tick`](crate::Config::time_waits_of_one_tick)).
+    fn arm_time_wait(&mut self, no: IdNo, span: Duration) -> TimerKey {
+        let over = Due::TimeWaitOver { id: no };
+        let before = self.last_time_wait.get(&span).copied().filter(|&timer| timer.due() > self.now);
+        let timer = match before {
+            Some(before) => {
+                let chance = self.counters.time_waits_in_turn;
+                self.counters.time_waits_in_turn += 1;
+                let together = self.config.time_waits_of_one_tick.checked_shr(chance).is_some_and(|bits| bits & 1 == 1);
+                if together {
+                    self.timers.arm_before(before, over)
+                } else {
+                    self.timers.arm(self.now.after(span), over)
+                }
+            }
+            None => self.timers.arm(self.now.after(span), over),
+        };
+        self.last_time_wait.insert(span, timer);
+        timer
     }
 
     /// Ends the connection without a trace (`cm_reset_to_idle`).

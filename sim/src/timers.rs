@@ -28,6 +28,9 @@ pub(crate) enum Due {
     Data(Transfer),
 }
 
+/// The distance of the sequence numbers of [`Timers::arm`]: room for the timers of [`Timers::arm_before`].
+const SPACING: u64 = 1 << 16;
+
 /// Names one armed timer; timers of the same time fire in the order in which they were armed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimerKey {
@@ -35,17 +38,36 @@ pub(crate) struct TimerKey {
     sequence: u64,
 }
 
-#[derive(Debug, Default)]
+impl TimerKey {
+    pub(crate) fn due(self) -> Time {
+        self.due
+    }
+}
+
+#[derive(Debug)]
 pub(crate) struct Timers {
     /// Boxed, since entries are moved about when others come and go.
     queue: BTreeMap<TimerKey, Box<Due>>,
     sequence: u64,
 }
 
+impl Default for Timers {
+    fn default() -> Self {
+        Timers { queue: BTreeMap::new(), sequence: SPACING }
+    }
+}
+
 impl Timers {
     pub(crate) fn arm(&mut self, due: Time, what: Due) -> TimerKey {
         let key = TimerKey { due, sequence: self.sequence };
-        self.sequence += 1;
+        self.sequence += SPACING;
+        self.queue.insert(key, Box::new(what));
+        key
+    }
+
+    /// Arms a timer that fires just before another one, or would if that has been cancelled.
+    pub(crate) fn arm_before(&mut self, next: TimerKey, what: Due) -> TimerKey {
+        let key = TimerKey { sequence: next.sequence - 1, ..next };
         self.queue.insert(key, Box::new(what));
         key
     }
@@ -88,5 +110,20 @@ mod tests {
         assert_eq!(timers.next_due(), Some(Time(5)));
         timers.cancel(late);
         assert_eq!(timers.next_due(), None);
+    }
+    #[test]
+    fn a_timer_armed_before_another_fires_first() {
+        let mut timers = Timers::default();
+        let first = timers.arm(Time(3), Due::Route { id: IdNo(1) });
+        timers.arm(Time(3), Due::Route { id: IdNo(2) });
+        let second = timers.arm_before(first, Due::Route { id: IdNo(3) });
+        let third = timers.arm_before(second, Due::Route { id: IdNo(4) });
+        timers.cancel(third);
+        timers.arm_before(third, Due::Route { id: IdNo(5) });
+        let mut fired = Vec::new();
+        while let Some((_, Due::Route { id })) = timers.pop(Time(3)) {
+            fired.push(id);
+        }
+        assert_eq!(fired, [5, 3, 1, 2].map(IdNo));
     }
 }

@@ -16,7 +16,7 @@ use crate::host::{DeviceNo, HostNo, HostState};
 use crate::id::{Id, IdNo};
 use crate::rng::Rng;
 use crate::table::Table;
-use crate::timers::{Due, Timers};
+use crate::timers::{Due, TimerKey, Timers};
 use crate::wire::CommId;
 
 /// How long work takes that the kernel hands to a queue of its own and that needs no message.
@@ -30,6 +30,8 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) counters: Counters,
     pub(crate) timers: Timers,
+    /// The time wait of each length that began last.
+    pub(crate) last_time_wait: BTreeMap<Duration, TimerKey>,
     pub(crate) hosts: Vec<HostState>,
     pub(crate) files: BTreeMap<FileNo, File>,
     pub(crate) ids: Table<IdNo, Box<Id>>,
@@ -55,6 +57,7 @@ impl World {
             config,
             counters: Counters::default(),
             timers: Timers::default(),
+            last_time_wait: BTreeMap::new(),
             hosts: Vec::new(),
             files: BTreeMap::new(),
             ids: Table::default(),

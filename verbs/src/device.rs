@@ -13,7 +13,7 @@ use crate::calls;
 use crate::channel::Channel;
 use crate::data::Contexts;
 use crate::errno;
-use crate::event::{self, PrivateBuffer, Read, Taken};
+use crate::event::{self, PrivateBuffer, Read, Unacked};
 use crate::ffi::{self, sockaddr_storage};
 use crate::id::{self, Id};
 use crate::sockaddr;
@@ -179,34 +179,69 @@ impl Verbs {
         }
     }
 
-    /// Whose event it is, in the core's keys; `None` if it is nobody's.
-    fn identify(&mut self, on: ChannelKey, child: IdKey, taken: &Taken) -> Option<(IdKey, Option<IdKey>)> {
-        let Some(listener) = taken.listener else {
-            return self.known(taken.id).map(|key| (key, None));
-        };
-        // SAFETY: librdmacm made this id for the CONNECT_REQUEST that was just read from `on`; nobody else has seen it.
-        let mut id = unsafe { Id::child(taken.id, on) };
-        // Without a listener of ours, dropping the child turns the request down.
-        let listener = self.known(listener)?;
+    /// Files the new id of a request that was read from `on`, and says whose request it is.
+    ///
+    /// # Errors
+    /// The new id, if the request is for nobody: dropping it turns the request down.
+    ///
+    /// # Safety
+    /// librdmacm made `new` for a CONNECT_REQUEST that was just read from `on`, with this listener; nobody else has seen it.
+    unsafe fn file_child(
+        &mut self,
+        on: ChannelKey,
+        child: IdKey,
+        new: NonNull<ffi::rdma_cm_id>,
+        listener: NonNull<ffi::rdma_cm_id>,
+    ) -> Result<IdKey, Id> {
+        // SAFETY: as the caller promises.
+        let mut id = unsafe { Id::child(new, on) };
+        let Some(listener) = self.known(listener) else { return Err(id) };
         id.set_key(child);
-        // Dropped, and so turned down, if there is no room, which `fetch` has seen to.
-        self.ids.insert(child, id).ok()?;
+        // `fetch` has seen to it that there is room.
+        self.ids.insert(child, id)?;
         if let Some(channel) = self.channels.get_mut(on) {
             channel.ids += 1;
         }
-        Some((child, Some(listener)))
+        Ok(listener)
     }
 
     /// What an event means for the id beside what the core makes of it.
-    fn note(&mut self, key: IdKey, taken: &Taken) {
-        if let (CmEvent::DeviceRemoval, Some(verbs)) = (taken.kind, self.ids.get(key).and_then(Id::verbs)) {
+    #[inline]
+    fn note(&mut self, key: IdKey, event: &Unacked) {
+        if event.kind() == CmEvent::DeviceRemoval {
+            self.note_removal(key);
+        } else if event.kind() == CmEvent::MulticastJoin {
+            self.note_join(key, event);
+        }
+    }
+
+    #[cold]
+    fn note_removal(&self, key: IdKey) {
+        if let Some(verbs) = self.ids.get(key).and_then(Id::verbs) {
             self.contexts.removed(verbs);
         }
-        if let (CmEvent::MulticastJoin, Some(group), Some(to), Some(id)) =
-            (taken.kind, taken.group, &taken.datagram, self.ids.get_mut(key))
-        {
+    }
+
+    #[cold]
+    fn note_join(&mut self, key: IdKey, event: &Unacked) {
+        let raw = event.raw(key, None, &mut self.private);
+        if let (Some(group), Some(to), Some(id)) = (raw.group, &raw.datagram, self.ids.get_mut(key)) {
             id.joined(group, &to.path);
         }
+    }
+
+    /// An event that librdmacm did not report, or of which nothing is left there: the end of an id with its device, or a call that
+    /// a thread has made.
+    #[cold]
+    fn made(&mut self, on: ChannelKey) -> Option<RawEvent<'static>> {
+        if let Some(at) = self.lost.iter().position(|(channel, _)| *channel == on) {
+            let (_, id) = self.lost.swap_remove(at);
+            if self.ids.get(id).is_some_and(Id::has_ended) {
+                return Some(RawEvent::new(id, CmEvent::DeviceRemoval));
+            }
+        }
+        let (id, errno) = self.failed_elsewhere(on)?;
+        Some(RawEvent { status: -errno.0, ..RawEvent::new(id, CmEvent::RouteError) })
     }
 
     /// The key of an id that librdmacm named, if it is one of this device's.
@@ -224,35 +259,39 @@ impl Device for Verbs {
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         // Before anything is read, so that a request is not lost for want of a place.
         self.make_room_for_id(child)?;
-        if let Some(at) = self.lost.iter().position(|(channel, _)| *channel == on) {
-            let (_, id) = self.lost.swap_remove(at);
-            if self.ids.get(id).is_some_and(Id::has_ended) {
-                return Ok(Some(RawEvent::new(id, CmEvent::DeviceRemoval)));
-            }
-        }
-        if let Some((id, errno)) = self.failed_elsewhere(on) {
-            return Ok(Some(RawEvent { status: -errno.0, ..RawEvent::new(id, CmEvent::RouteError) }));
-        }
         for _ in 0..STRAY_MAX {
-            let channel = self.channels.get(on).ok_or(Errno::EBADF)?;
-            let taken = match event::read(channel, &mut self.private)? {
-                Read::Event(taken) => taken,
+            let mut channel = self.channel(on)?;
+            if channel.bell().is_some() || !self.lost.is_empty() {
+                if let Some(made) = self.made(on) {
+                    return Ok(Some(made));
+                }
+                channel = self.channel(on)?;
+            }
+            let event = match event::read(channel)? {
+                Read::Event(event) => event,
                 Read::Empty => return Ok(None),
                 Read::Interrupted => continue,
             };
-            if let Some((id, listener)) = self.identify(on, child, &taken) {
-                self.note(id, &taken);
-                return Ok(Some(RawEvent {
-                    id,
-                    listener,
-                    kind: taken.kind,
-                    status: taken.status,
-                    param: taken.param,
-                    datagram: taken.datagram,
-                    group: taken.group,
-                    private_data: &self.private[..taken.private_len],
-                }));
-            }
+            let new = event.id()?;
+            let (id, listener) = match event.listener() {
+                // SAFETY: the event is the one that brought the new id.
+                Some(listener) => match unsafe { self.file_child(on, child, new, listener) } {
+                    Ok(listener) => (child, Some(listener)),
+                    Err(refused) => {
+                        // In this order: rdma_destroy_id waits for events that are not acked.
+                        drop(event);
+                        drop(refused);
+                        continue;
+                    }
+                },
+                None => match self.known(new) {
+                    Some(id) => (id, None),
+                    None => continue,
+                },
+            };
+            self.note(id, &event);
+            // It is made in its place, and acked after that: nothing of it is copied twice.
+            return Ok(Some(event.raw(id, listener, &mut self.private)));
         }
         Err(Errno::EIO)
     }

@@ -7,9 +7,10 @@ use crate::ffi::{self, c_int};
 /// The calling thread's errno; `EIO` where a library failed without setting it.
 #[cold]
 pub(crate) fn last() -> Errno {
-    match std::io::Error::last_os_error().raw_os_error() {
-        Some(0) | None => Errno::EIO,
-        Some(errno) => Errno(errno),
+    // SAFETY: the calling thread's errno is always there.
+    match unsafe { *ffi::__errno_location() } {
+        0 => Errno::EIO,
+        errno => Errno(errno),
     }
 }
 
@@ -20,6 +21,7 @@ pub(crate) fn clear() {
 }
 
 /// The result of an `rdma_*` function: −1 and errno. Old versions returned −errno now and then (rdma_cm(7)).
+#[inline]
 pub(crate) fn of_rdma(returned: c_int) -> Result<(), Errno> {
     match returned {
         0 => Ok(()),

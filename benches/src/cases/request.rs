@@ -11,12 +11,12 @@ use crate::stage::Stage;
 
 /// One that changes no state (`rdma_set_option`).
 #[derive(Debug)]
-pub struct SetOption {
+pub struct SetOption<const IN_STEPS: bool> {
     /// Calls made before the step.
     made: u64,
 }
 
-impl<L: Level> Case<L> for SetOption {
+impl<L: Level, const IN_STEPS: bool> Case<L> for SetOption<IN_STEPS> {
     type Input = IdKey;
     type Output = ();
 
@@ -32,7 +32,11 @@ impl<L: Level> Case<L> for SetOption {
     #[inline(always)]
     fn step(&mut self, stage: &mut Stage<L>, id: IdKey) {
         let request = Request::SetOption { option: CmOption::Tos(black_box(1)) };
-        stage.level.ask(id, request, Time::NEVER);
+        if IN_STEPS {
+            stage.level.ask_in_steps(id, request, Time::NEVER);
+        } else {
+            stage.level.ask(id, request, Time::NEVER);
+        }
     }
 
     fn check(&mut self, stage: &mut Stage<L>, (): ()) {

@@ -39,6 +39,11 @@ pub trait Level: Sized {
     /// A request, its call, and what it returns: success.
     fn ask(&mut self, id: IdKey, request: Request<'static>, deadline: Time);
 
+    /// The same in steps, as for a device that observes each. `Drive` has them only for such a device.
+    fn ask_in_steps(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
+        self.ask(id, request, deadline);
+    }
+
     /// To another channel, which is then read: there is nothing.
     fn migrate(&mut self, id: IdKey, to: ChannelKey);
 

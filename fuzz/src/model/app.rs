@@ -55,6 +55,7 @@ impl Host {
     }
 
     pub(crate) fn submit(&mut self, kernel: &mut Kernel, id: IdKey, request: Request<'static>, deadline: Time) {
+        self.core.compare_request(self.now, id, &request, deadline);
         if self.core.submit(self.now, id, request, deadline).is_err() {
             return;
         }

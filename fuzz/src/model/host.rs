@@ -287,6 +287,7 @@ impl Host {
         };
         let (before, counters, news) = (self.core.state(id), self.core.counters(), self.core.news());
         let (home, line) = (self.core.home(id), self.core.line(id));
+        self.core.compare_event(on, &raw);
         let admission = match self.core.handle_event(on, raw) {
             Ok(admission) => admission,
             Err(fault) => panic!("{raw:?} on {on}, and that is called a fault: {fault}"),

@@ -29,6 +29,7 @@ impl World {
         let requests = self.account(id)?.undelivered();
         let moving = self.account(id)?.is_open(Asked::Migrate);
         let queued = self.queued().len();
+        self.core.compare_request(NOW, id, &request, deadline);
         self.core.submit(NOW, id, request, deadline).expect("it would not be refused");
         self.around.private_channels += u8::from(Scene::opens_channel(&request));
         let listens = self.account(id)?.role == Role::Listener && requests > 0;

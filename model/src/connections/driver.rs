@@ -91,6 +91,7 @@ impl World {
         };
         if let Some(raw) = self.around.device.fetch(channel, child)? {
             let line = self.core.line(raw.id);
+            self.core.compare_event(channel, &raw);
             match self.core.handle_event(channel, raw) {
                 Ok(Admission::Known) => {
                     if let Some(UnderWay { call: Call::Migrate { id, to, .. }, arrived, .. }) =

@@ -228,40 +228,18 @@ impl<D: Device> Drive<D> {
         }
         self.make_calls();
         let mut left = budget;
-        let (mut reading, mut unreadable) = (None, None);
+        let mut unreadable = None;
         while left > 0 {
             let served = self.serve_child();
             left -= usize::from(served);
             if left == 0 || unreadable.is_some_and(|channel| self.core.is_first(channel)) {
                 break;
             }
-            let Some(channel) = reading.take().or_else(|| self.core.poll_readable()) else {
-                if served {
-                    continue;
-                }
-                return Turn::Idle;
-            };
-            match self.read_one(channel) {
-                Read::Event => {
-                    left -= 1;
-                    if left > 0 && self.core.is_next(channel) {
-                        reading = Some(channel);
-                        continue;
-                    }
-                    // Behind the others, so that a busy channel does not keep them waiting.
-                    self.core.handle_readable(channel);
-                    self.make_calls();
-                }
-                Read::Nothing => {}
-                // It stays readable, for the next turn.
-                Read::Failed { again } => {
-                    left -= 1;
-                    unreadable = unreadable.or(again.then_some(channel));
-                }
-                Read::Full => {
-                    self.core.wait_for_room(channel);
-                    self.tell(Step::WaitForRoom { channel });
-                }
+            match self.core.poll_readable() {
+                Some(channel) if self.read(channel, &mut left) => unreadable = unreadable.or(Some(channel)),
+                Some(_) => {}
+                None if served => {}
+                None => return Turn::Idle,
             }
         }
         if self.core.has_work() { Turn::More } else { Turn::Idle }
@@ -295,40 +273,82 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    fn read_one(&mut self, channel: ChannelKey) -> Read {
-        let child = self.core.wants_event(channel);
-        self.tell(Step::Look { channel, child });
-        let Some(child) = child else {
-            // A channel that has been closed wants nothing either, but is no reason to wait for the application.
-            return if self.core.has_channel(channel) { Read::Full } else { Read::Nothing };
-        };
-        match self.device.fetch(channel, child) {
-            Ok(Some(raw)) => {
-                // It is borrowed from the device, which cannot hear of it then.
-                let copied = D::LISTENS.then(|| step::Copied::of(&raw));
-                let result = self.core.handle_event(channel, raw);
-                if let Some(copied) = copied {
-                    self.tell(Step::Event { channel, event: copied.event(), result });
+    /// Reads a channel: one event, and on as long as no other channel is to be read and there is no call to make. True: a
+    /// read failed, and the channel is to be read again in the next turn.
+    #[inline]
+    fn read(&mut self, channel: ChannelKey, left: &mut usize) -> bool {
+        loop {
+            let child = self.core.wants_event(channel);
+            self.tell(Step::Look { channel, child });
+            let Some(child) = child else {
+                self.is_not_wanted(channel);
+                return false;
+            };
+            match self.device.fetch(channel, child) {
+                Ok(Some(raw)) => {
+                    // It is borrowed from the device, which cannot hear of it then.
+                    let copied = D::LISTENS.then(|| step::Copied::of(&raw));
+                    let result = self.core.take_event(channel, &raw);
+                    if let Some(copied) = copied {
+                        self.tell(Step::Event { channel, event: copied.event(), result });
+                    }
+                    if let Err(fault) = result {
+                        self.note(fault);
+                    }
+                    *left -= 1;
+                    if *left == 0 || !self.core.is_next(channel) {
+                        // Behind the others, so that a busy channel does not keep them waiting.
+                        self.core.handle_readable(channel);
+                        self.make_calls();
+                        return false;
+                    }
                 }
-                if let Err(fault) = result {
-                    self.note(fault);
+                Ok(None) => return false,
+                Err(errno) => {
+                    *left -= 1;
+                    return self.is_unreadable(channel, errno);
                 }
-                Read::Event
-            }
-            Ok(None) => Read::Nothing,
-            Err(errno) => {
-                let again = self.core.handle_unreadable(channel);
-                self.tell(Step::Unreadable { channel, errno });
-                self.note(Fault::Read { channel, errno });
-                if !again {
-                    self.note(Fault::Channel { channel, errno });
-                }
-                Read::Failed { again }
             }
         }
     }
 
+    /// A channel that has been closed wants nothing either, but is no reason to wait for the application.
+    #[inline(never)]
+    fn is_not_wanted(&mut self, channel: ChannelKey) {
+        if self.core.has_channel(channel) {
+            self.core.wait_for_room(channel);
+            self.tell(Step::WaitForRoom { channel });
+        }
+    }
+
+    /// A read failed. Whether the channel is to be read again.
+    #[cold]
+    #[inline(never)]
+    fn is_unreadable(&mut self, channel: ChannelKey, errno: Errno) -> bool {
+        let again = self.core.handle_unreadable(channel);
+        self.tell(Step::Unreadable { channel, errno });
+        self.note(Fault::Read { channel, errno });
+        if !again {
+            self.note(Fault::Channel { channel, errno });
+        }
+        again
+    }
+
+    #[inline(always)]
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
+        if !D::LISTENS {
+            let Drive { core, device, now, .. } = self;
+            let performed = core.perform(*now, id, &request, deadline, |call, data| device.call(call, data));
+            if let Some(result) = performed {
+                self.make_calls();
+                return result.map(|()| Progress::Done).map_err(Error::Failed);
+            }
+        }
+        self.request_in_steps(id, request, deadline)
+    }
+
+    #[inline(never)]
+    fn request_in_steps(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
         self.submit(id, request, deadline)?;
         self.finish(About::Id(id))?;
         let waits = self.core.waits_for_acks(id, request.verb());
@@ -358,10 +378,14 @@ impl<D: Device> Drive<D> {
         Ok(())
     }
 
+    #[inline]
     fn make_calls(&mut self) {
-        while self.make_call().is_some() {}
+        while self.core.has_calls() {
+            self.make_call();
+        }
     }
 
+    #[inline(never)]
     /// Makes one call; `None` if there is none to make. Inside: the request that ended by it, if one did.
     fn make_call(&mut self) -> Option<Option<Ended>> {
         let (token, call) = self.core.poll_call()?;
@@ -401,15 +425,4 @@ impl<D: Device> Drive<D> {
         }
         self.faults.push_back(fault);
     }
-}
-
-/// What reading a channel once gave.
-enum Read {
-    Event,
-    Nothing,
-    Failed {
-        /// Whether the channel is to be read again.
-        again: bool,
-    },
-    Full,
 }

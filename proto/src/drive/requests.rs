@@ -39,7 +39,21 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused at the limits and for a channel that is not there; failed with the device's errno.
+    #[inline]
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
+        if !D::LISTENS
+            && let Some(home) = channel
+        {
+            let Drive { core, device, .. } = self;
+            if let Some(result) = core.perform_create(home, port_space, |call| device.call(call, &[])) {
+                return result.map_err(Error::Failed);
+            }
+        }
+        self.create_id_in_steps(channel, port_space)
+    }
+
+    #[inline(never)]
+    fn create_id_in_steps(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
         let result = self.core.create_id(channel, port_space);
         self.tell(Step::CreateId { channel, port_space, result });
         let id = result?;

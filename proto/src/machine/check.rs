@@ -14,6 +14,19 @@ impl Core {
     /// # Panics
     /// With what is wrong.
     pub fn check(&self) {
+        if let Some(single) = &self.single {
+            let id = self.ids.get(single.id);
+            assert!(id.is_some_and(|id| id.home == single.on && !id.is_moving()), "{}: an event on no list", single.id);
+            let channel = self.channels.get(single.on);
+            assert!(channel.is_some_and(|channel| channel.mail.head().is_none()), "{}: two are first", single.on);
+        }
+        match self.linked() {
+            Some(linked) => linked.check_linked(),
+            None => self.check_linked(),
+        }
+    }
+
+    fn check_linked(&self) {
         for (key, id) in self.ids.iter() {
             self.check_id(key, id);
             self.check_waiting(key, id);
@@ -35,7 +48,7 @@ impl Core {
         assert!(!joining || !matches!(id.state, State::Removed | State::Destroying), "{key} will never be answered");
         let held_up = group.owed > 0 || id.doing != Doing::Nothing;
         assert!(!group.leaving || held_up, "{key} is to be left and nothing holds it up");
-        let undelivered = self.mail.owned(&id.mail).any(|letter| self.mail.get(letter).group == Some(key));
+        let undelivered = self.mail.owned(&id.mail).any(|letter| self.mail.get(letter).group() == Some(key));
         assert!(!group.leaving || !undelivered, "{key} is to be left and has undelivered events");
     }
 
@@ -50,7 +63,10 @@ impl Core {
         assert!(id.state != State::Listening || alone, "{key} listens on a shared channel");
         let calls = !matches!(id.doing, Doing::Nothing | Doing::Queued);
         assert_eq!(id.call.is_some(), calls, "{key}: its call while {:?}", id.doing);
-        assert!(id.doing != Doing::Queued || self.children.contains(&key), "{key} waits for its turn and gets none");
+        assert!(
+            id.doing != Doing::Queued || self.children.iter().any(|&child| child == key),
+            "{key} waits for its turn and gets none"
+        );
         self.check_listener(key, id);
         let ends_unreported = !matches!(id.doing, Doing::Nothing | Doing::Queued | Doing::Destroy);
         assert!(!id.orphaned || ends_unreported, "{key}: a destroy has ended {:?}", id.doing);
@@ -59,6 +75,7 @@ impl Core {
             "{key} is destroyed and {:?} is to be reported",
             id.doing
         );
+        assert!(id.is_known_rightly(), "{key} is not as plain as it is taken for");
         assert!(id.call_data.is_none() || id.call.is_some(), "{key}: the private data of a call that is over");
         assert!(
             id.owed == 0 || !(id.is_moving() || id.doing == Doing::Destroy),

@@ -13,10 +13,18 @@ impl Core {
     /// a call that migrates its id is under way.
     #[inline]
     pub fn poll_event(&mut self, on: ChannelKey) -> Option<Event> {
+        if self.single.as_ref().is_some_and(|single| single.on == on) {
+            return self.poll_short(on);
+        }
+        if self.mail.has_nodes() { self.poll_linked(on) } else { None }
+    }
+
+    #[inline(never)]
+    fn poll_linked(&mut self, on: ChannelKey) -> Option<Event> {
         let channel = self.channels.get_mut(on)?;
         let letter = channel.mail.head()?;
         let first = self.mail.get(letter);
-        let (key, group, is_request) = (first.owner(), first.group, first.is_request());
+        let (key, group, is_request) = (first.owner(), first.group(), first.is_request());
         // The id of a request may be under way to where its listener's events are delivered.
         if is_request && self.ids.get(first.id).is_some_and(Id::is_moving) {
             return None;
@@ -64,11 +72,12 @@ impl Core {
     /// [`NotAcked`] with the receipt again, if it is of another core or its id is gone. Nothing has changed.
     #[inline]
     pub fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
-        let Some(owner) = self.ids.get_mut(receipt.owner).filter(|id| id.owed > 0) else {
+        let Some(owner) = self.ids.get_untouched(receipt.owner).filter(|id| id.owed > 0) else {
             return Err(NotAcked { receipt });
         };
         owner.owed -= 1;
-        if receipt.group.is_some() || owner.is_held_up() {
+        // Nothing waits for the acks of a plain id.
+        if !owner.is_plain() && (receipt.group.is_some() || owner.is_held_up()) {
             self.acked(receipt);
         }
         Ok(())
@@ -76,7 +85,8 @@ impl Core {
 
     /// What an ack was waited for.
     #[inline(never)]
-    fn acked(&mut self, receipt: Receipt) {
+    pub(super) fn acked(&mut self, receipt: Receipt) {
+        self.link_single();
         if let Some(group) = receipt.group.and_then(|group| self.groups.get_mut(group)) {
             group.owed = group.owed.saturating_sub(1);
             self.continue_leave(receipt.owner);
@@ -97,6 +107,11 @@ impl Core {
     #[inline]
     pub(super) fn post(&mut self, stored: Stored, on: ChannelKey) -> Letter {
         self.news += 1;
+        self.link_single();
+        self.link(stored, on)
+    }
+
+    pub(super) fn link(&mut self, stored: Stored, on: ChannelKey) -> Letter {
         let owner = self.ids.get_mut(stored.owner()).map(|id| &mut id.mail);
         let channel = self.channels.get_mut(on).map(|channel| &mut channel.mail);
         self.mail.push(stored, channel, owner)

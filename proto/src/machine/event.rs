@@ -36,11 +36,12 @@ impl Core {
     ///
     /// The key is for the very next [`handle_event`](Core::handle_event); any request in between may take it.
     #[must_use]
+    #[inline]
     pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
         let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
         let has_room = match self.listener_on(channel) {
             Some(listener) => self.has_room_for_request(listener),
-            None => self.has_room_for_event(channel),
+            None => self.has_room_for_event(on, channel),
         };
         if has_room { self.ids.next_key() } else { None }
     }
@@ -48,20 +49,23 @@ impl Core {
     /// The id that listens, if requests come on this channel.
     #[inline]
     pub(super) fn listener_on(&self, channel: &Channel) -> Option<&Id> {
-        self.ids.get(channel.listener?).filter(|id| id.state == State::Listening)
+        // Most channels are no listener's.
+        let listener = channel.listener?;
+        self.ids.get(listener).filter(|id| id.state == State::Listening)
     }
 
     fn has_room_for_request(&self, listener: &Id) -> bool {
         let has_more = |used: usize, reserved: u32, limit: u32| used < (limit - reserved.min(limit / 2)) as usize;
         listener.requests < listener.backlog
             && has_more(self.ids.len(), self.limits.reserved_ids, self.limits.ids)
-            && has_more(self.mail.of_device() as usize, self.limits.reserved_events, self.limits.events)
+            && has_more(self.undelivered() as usize, self.limits.reserved_events, self.limits.events)
     }
 
     #[inline]
-    fn has_room_for_event(&self, channel: &Channel) -> bool {
-        let own = channel.mail.counted();
-        own == 0 || (own < self.limits.channel_events && self.mail.of_device() < self.limits.events)
+    fn has_room_for_event(&self, on: ChannelKey, channel: &Channel) -> bool {
+        let single = self.single.as_ref().is_some_and(|single| single.on == on);
+        let own = channel.mail.counted() + u32::from(single);
+        own == 0 || (own < self.limits.channel_events && self.undelivered() < self.limits.events)
     }
 
     /// Takes one event that the device reported on a channel.
@@ -69,14 +73,27 @@ impl Core {
     /// # Errors
     /// [`Fault`]: the device cannot mean it; counted, and nothing else has changed. Only the new id of a request that has
     /// no listener is taken in even so, to be destroyed: nobody else would.
+    #[inline]
     pub fn handle_event(&mut self, on: ChannelKey, raw: RawEvent<'_>) -> Result<Admission, Fault> {
+        self.take_event(on, &raw)
+    }
+
+    /// The same, without a copy of the event.
+    #[inline]
+    pub(crate) fn take_event(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
+        if self.admit_short(on, raw) { Ok(Admission::Known) } else { self.take_any_event(on, raw) }
+    }
+
+    #[inline(never)]
+    pub(super) fn take_any_event(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
+        self.link_single();
         let result = if let Some(channel) = self.channels.get_mut(on) {
             channel.failures = 0;
             let is_request = raw.kind == CmEvent::ConnectRequest;
             match raw.listener {
-                Some(listener) if is_request => self.admit_request(on, listener, &raw),
+                Some(listener) if is_request => self.admit_request(on, listener, raw),
                 None if is_request => Err(Fault::WrongChild { id: raw.id }),
-                Some(_) | None => self.admit(on, &raw),
+                Some(_) | None => self.admit(on, raw),
             }
         } else {
             Err(Fault::NoSuchChannel { channel: on })
@@ -90,8 +107,7 @@ impl Core {
         result
     }
 
-    #[inline]
-    fn admit(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
+    pub(super) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
         let state = id.state;
         let told = table::tell(state, Fact::of(raw.kind));
@@ -191,16 +207,13 @@ impl Core {
         }
     }
 
-    #[inline]
     fn stored(&mut self, raw: &RawEvent<'_>, listener: Option<IdKey>, group: Option<GroupKey>) -> Stored {
-        Stored {
-            id: raw.id,
-            listener,
-            kind: EventKind::Cm(raw.kind),
-            status: raw.status,
-            param: raw.param,
-            group,
-            enclosed: self.mail.keep(raw.private_data, raw.datagram),
+        let enclosed = self.mail.keep(raw.private_data, raw.datagram);
+        let stored = Stored::of(raw.id, EventKind::Cm(raw.kind), raw.status, raw.param, enclosed);
+        match (listener, group) {
+            (Some(listener), _) => stored.to_listener(listener),
+            (None, Some(group)) => stored.of_group(group),
+            (None, None) => stored,
         }
     }
 }

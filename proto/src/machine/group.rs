@@ -177,7 +177,7 @@ impl Core {
             && !id.orphaned
         {
             let (home, status) = (id.home, outcome.map_or_else(Errno::as_status, |()| 0));
-            self.post(Stored { group: Some(group), ..Stored::made(key, EventKind::Left, status) }, home);
+            self.post(Stored::made(key, EventKind::Left, status).of_group(group), home);
         }
         None
     }
@@ -195,7 +195,7 @@ impl Core {
             // As where an event answers it: a synchronous join is the newest.
             let open = id.waits_for().filter(|&verb| verb == Verb::Join && id.groups == Some(group));
             let made = Stored::made(key, EventKind::DeadlinePassed(Verb::Join), 0);
-            self.tell_expired(key, Stored { group: Some(group), ..made }, open);
+            self.tell_expired(key, made.of_group(group), open);
         }
         self.set_join_alarm(key);
     }
@@ -254,7 +254,7 @@ impl Core {
         let (home, mut at) = (id.home, id.mail.head());
         while let Some(letter) = at {
             at = self.mail.next_owned(letter);
-            if self.mail.get(letter).group == Some(group) {
+            if self.mail.get(letter).group() == Some(group) {
                 self.withdraw(letter, home);
                 self.counters.discarded += 1;
             }

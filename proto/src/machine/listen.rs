@@ -182,7 +182,14 @@ impl Core {
     /// The next of the ids of undelivered requests that are to be moved after their listener, or destroyed with it, and have
     /// waited for their turn; what is to be done for it follows as a call. A listener may have as many of them as its backlog
     /// allows ([`BACKLOG_MAX`](crate::BACKLOG_MAX)): a driver takes some in each turn, beside what else there is to do.
+    #[inline]
     pub fn poll_child(&mut self) -> Option<IdKey> {
+        if self.children.is_empty() { None } else { self.next_child() }
+    }
+
+    #[inline(never)]
+    fn next_child(&mut self) -> Option<IdKey> {
+        self.link_single();
         while let Some(child) = self.children.pop_front() {
             if let Some(id) = self.ids.get_mut(child)
                 && id.doing == Doing::Queued

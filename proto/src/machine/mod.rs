@@ -2,6 +2,7 @@
 
 mod channel;
 mod check;
+mod compare;
 mod deliver;
 mod destroy;
 mod event;
@@ -9,13 +10,18 @@ mod group;
 mod listen;
 mod migrate;
 mod outcome;
+mod perform;
+mod queue;
 mod release;
+mod short;
+#[cfg(test)]
+mod short_tests;
 mod submit;
 mod teardown;
 mod timeout;
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 
 use crate::alarm::Alarms;
@@ -35,26 +41,60 @@ use crate::time::Time;
 pub use event::Admission;
 pub use release::Released;
 
+use queue::Queue;
+use short::Single;
+
 /// The state of every id and channel of one event loop. See the [crate's first page](crate) for how it is driven.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 pub struct Core {
     limits: Limits,
     ids: Arena<IdKey, Id>,
     channels: Arena<ChannelKey, Channel>,
     groups: Arena<GroupKey, Group>,
     mail: Mail,
+    /// An undelivered event that is not on the lists of `mail` yet.
+    single: Option<Single>,
     /// Calls to be made, in order.
-    calls: VecDeque<(Token, Call)>,
+    calls: Queue<(Token, Call)>,
     /// Channels to be read, each once.
-    readable: VecDeque<ChannelKey>,
+    readable: Queue<ChannelKey>,
     /// Channels to be read once there is room, each once.
     parked: Vec<ChannelKey>,
     /// Ids of undelivered requests that wait for their turn, see `poll_child`; and some that do so no longer.
-    children: VecDeque<IdKey>,
+    children: Queue<IdKey>,
     alarms: Alarms,
     last_token: NonZeroU64,
     counters: Counters,
     news: u64,
+}
+
+impl Core {
+    /// All that makes a difference, if there is no single event. Deadlines are in the ids.
+    #[rustfmt::skip]
+    #[allow(clippy::type_complexity, reason = "the fields")]
+    fn fields(&self) -> (impl Eq + Hash + '_, impl Eq + Hash + '_, impl Eq + Hash + '_) {
+        (
+            (&self.limits, &self.ids, &self.channels, &self.groups, &self.mail),
+            (&self.calls, &self.readable, &self.parked, &self.children),
+            (self.last_token, self.counters, self.news),
+        )
+    }
+}
+
+// Whether the newest event is on the lists yet makes no difference.
+impl PartialEq for Core {
+    fn eq(&self, other: &Self) -> bool {
+        let (ours, theirs) = (self.linked(), other.linked());
+        ours.as_ref().unwrap_or(self).fields() == theirs.as_ref().unwrap_or(other).fields()
+    }
+}
+
+impl Eq for Core {}
+
+impl Hash for Core {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.linked().as_ref().unwrap_or(self).fields().hash(state);
+    }
 }
 
 // A model checker, a differential fuzzer and a replayer drive the real code.
@@ -97,10 +137,11 @@ impl Core {
             channels: Arena::new(limits.channels, number),
             groups: Arena::new(limits.groups, number),
             mail: Mail::default(),
-            calls: VecDeque::new(),
-            readable: VecDeque::new(),
+            single: None,
+            calls: Queue::new(),
+            readable: Queue::new(),
             parked: Vec::new(),
-            children: VecDeque::new(),
+            children: Queue::new(),
             alarms: Alarms::new(),
             last_token: NonZeroU64::MIN,
             counters: Counters::default(),
@@ -275,12 +316,24 @@ impl Core {
     /// The next call to make and the token to report its outcome under. `None` when there is none.
     #[inline]
     pub fn poll_call(&mut self) -> Option<(Token, Call)> {
-        self.calls.pop_front()
+        if self.calls.is_empty() { None } else { self.calls.pop_front() }
+    }
+
+    /// Whether there is a call to make.
+    #[must_use]
+    #[inline]
+    pub fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
     }
 
     /// The private data to send with the call of this token; empty for most.
     #[must_use]
+    #[inline]
     pub fn call_data(&self, token: Token) -> &[u8] {
+        if self.mail.enclosures_len() == 0 { &[] } else { self.enclosed_with(token) }
+    }
+
+    fn enclosed_with(&self, token: Token) -> &[u8] {
         let enclosed = match token.about {
             About::Id(id) => self.ids.get(id).filter(|id| id.call == Some(token.number)).and_then(|id| id.call_data),
             About::Channel(_) => None,
@@ -289,6 +342,7 @@ impl Core {
     }
 
     /// Says that a channel may have something to read. Once noted, it is asked for once.
+    #[inline]
     pub fn handle_readable(&mut self, key: ChannelKey) {
         if let Some(channel) = self.channels.get_mut(key)
             && !core::mem::replace(&mut channel.readable, true)
@@ -304,7 +358,24 @@ impl Core {
         if self.readable.is_empty() && self.parked.is_empty() { None } else { self.next_readable() }
     }
 
+    #[inline(never)]
     fn next_readable(&mut self) -> Option<ChannelKey> {
+        if !self.parked.is_empty() {
+            self.unpark();
+        }
+        while let Some(key) = self.readable.pop_front() {
+            if let Some(channel) = self.channels.get_mut(key)
+                && core::mem::take(&mut channel.readable)
+            {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Channels that waited for room, and have it, are to be read.
+    #[inline(never)]
+    fn unpark(&mut self) {
         let mut at = 0;
         while let Some(&key) = self.parked.get(at) {
             if self.wants_event(key).is_none() {
@@ -317,14 +388,6 @@ impl Core {
             }
             self.handle_readable(key);
         }
-        while let Some(key) = self.readable.pop_front() {
-            if let Some(channel) = self.channels.get_mut(key)
-                && core::mem::take(&mut channel.readable)
-            {
-                return Some(key);
-            }
-        }
-        None
     }
 
     /// Whether this channel, once noted as readable, would be the next to be read, with no call to be made before.

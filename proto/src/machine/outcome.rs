@@ -18,7 +18,17 @@ impl Core {
     ///
     /// # Errors
     /// [`Fault`] if no such call is under way, or if the device could not close something.
+    #[inline]
     pub fn handle_outcome(&mut self, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
+        if outcome.is_ok() && self.end_short(token) {
+            return Ok(Some(Ended { about: token.about, result: Ok(()) }));
+        }
+        self.take_outcome(token, outcome)
+    }
+
+    #[inline(never)]
+    pub(super) fn take_outcome(&mut self, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
+        self.link_single();
         let result = match token.about {
             About::Id(id) => self.id_outcome(id, token, outcome),
             About::Channel(channel) => self.channel_outcome(channel, token, outcome),

@@ -54,6 +54,7 @@ impl Core {
             return Err(self.refusal(key, Verb::Release, why));
         }
         let (home, waiting) = (id.home, id.waiting);
+        self.link_single();
         let mut mail = Vec::new();
         while let Some(letter) = self.ids.get(key).and_then(|id| id.mail.head()) {
             self.detach(letter, home);
@@ -63,7 +64,7 @@ impl Core {
             Waiting::Ended(verb, letter) => {
                 let (stored, enclosure) = self.take_whole(letter);
                 // An event about an id that stays here is of no use there.
-                (verb != Verb::GetRequest || stored.listener.is_none()).then_some((verb, stored, enclosure))
+                (verb != Verb::GetRequest || stored.listener().is_none()).then_some((verb, stored, enclosure))
             }
             Waiting::Never | Waiting::For(_) | Waiting::Posted(..) | Waiting::Without { .. } => None,
         };
@@ -155,6 +156,6 @@ impl Core {
 
     fn rekeyed(&mut self, stored: Stored, enclosure: Option<&Enclosure>, key: IdKey) -> Stored {
         let enclosed = enclosure.and_then(|it| self.mail.keep(&it.private_data, it.datagram));
-        Stored { id: key, listener: None, enclosed, ..stored }
+        stored.rekeyed(key, enclosed)
     }
 }

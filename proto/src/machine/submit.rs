@@ -26,14 +26,20 @@ impl Core {
             Some(channel) => (self.target_channel(channel)?, false),
             None => (self.insert_channel(Acks::OnDelivery, true)?, true),
         };
-        let id = self.ids.insert(Id::new(port_space, home, sync)).ok_or(Refused::Full("ids"))?;
-        self.join_channel(home);
+        let id = self.insert_id(home, port_space, sync).ok_or(Refused::Full("ids"))?;
         if sync {
             self.call_for_id(id, Doing::OpenToCreate, Call::OpenChannel { channel: home });
         } else {
             self.call_for_id(id, Doing::Create, Call::CreateId { id, channel: home, port_space });
         }
         Ok(id)
+    }
+
+    #[inline]
+    pub(super) fn insert_id(&mut self, home: ChannelKey, port_space: PortSpace, sync: bool) -> Option<IdKey> {
+        let id = self.ids.insert(Id::new(port_space, home, sync))?;
+        self.join_channel(home);
+        Some(id)
     }
 
     /// Asks for something on an id. `deadline` is for requests that a later event completes: if it passes first, the
@@ -51,56 +57,56 @@ impl Core {
     ///
     /// # Errors
     /// [`Refused`]: nothing has changed.
+    #[inline(always)]
     pub fn submit(&mut self, now: Time, key: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
+        if self.submit_short(now, key, &request, deadline) {
+            Ok(())
+        } else {
+            self.submit_any(now, key, &request, deadline)
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn submit_any(
+        &mut self,
+        now: Time,
+        key: IdKey,
+        request: &Request<'_>,
+        deadline: Time,
+    ) -> Result<(), Refused> {
         let verb = request.verb();
-        let next = self.decide(now, key, verb, &request, deadline)?;
-        let (call, private_data): (Call, &[u8]) = match request {
-            Request::Destroy => {
-                self.begin_destroy(key, deadline, Mourner::Caller);
-                return Ok(());
-            }
-            Request::DestroyNow => {
-                self.begin_destroy_now(key, deadline);
-                return Ok(());
-            }
+        let next = self.decide(now, key, verb, request, deadline)?;
+        self.link_single();
+        match *request {
+            Request::Destroy => self.begin_destroy(key, deadline, Mourner::Caller),
+            Request::DestroyNow => self.begin_destroy_now(key, deadline),
             Request::Migrate { to } => return self.begin_migrate(key, to, deadline),
             Request::AttachQp | Request::DetachQp => {
                 if let Some(id) = self.ids.get_mut(key) {
                     id.has_qp = verb == Verb::AttachQp;
                 }
-                return Ok(());
             }
-            Request::Listen { backlog } => {
-                self.begin_listen(key, backlog, next);
-                return Ok(());
+            Request::Listen { backlog } => self.begin_listen(key, backlog, next),
+            Request::GetRequest => self.begin_get_request(key, deadline),
+            Request::Join { addr, send_only } => self.begin_join(key, addr, send_only, deadline),
+            Request::Leave { group } => self.begin_leave(key, group),
+            Request::Bind { .. }
+            | Request::ResolveAddr { .. }
+            | Request::ResolveRoute
+            | Request::Connect { .. }
+            | Request::Accept { .. }
+            | Request::Reject { .. }
+            | Request::Establish
+            | Request::Disconnect
+            | Request::Teardown
+            | Request::Notify
+            | Request::SetOption { .. }
+            | Request::SetEce { .. } => {
+                if let Some((call, private_data)) = one_call(now, key, request, deadline) {
+                    self.begin_call(key, verb, next, deadline, call, private_data);
+                }
             }
-            Request::GetRequest => {
-                self.begin_get_request(key, deadline);
-                return Ok(());
-            }
-            Request::Join { addr, send_only } => {
-                self.begin_join(key, addr, send_only, deadline);
-                return Ok(());
-            }
-            Request::Leave { group } => {
-                self.begin_leave(key, group);
-                return Ok(());
-            }
-            Request::Bind { addr } => (Call::Bind { id: key, addr }, &[]),
-            Request::ResolveAddr { src, dst } => {
-                (Call::ResolveAddr { id: key, src, dst, timeout_ms: kernel_timeout(now, deadline) }, &[])
-            }
-            Request::ResolveRoute => (Call::ResolveRoute { id: key, timeout_ms: kernel_timeout(now, deadline) }, &[]),
-            Request::Connect { param, private_data } => (Call::Connect { id: key, param }, private_data),
-            Request::Accept { param, private_data } => (Call::Accept { id: key, param }, private_data),
-            Request::Reject { reason, private_data } => (Call::Reject { id: key, reason }, private_data),
-            Request::Establish => (Call::Establish { id: key }, &[]),
-            Request::Disconnect | Request::Teardown => (Call::Disconnect { id: key }, &[]),
-            Request::Notify => (Call::Notify { id: key }, &[]),
-            Request::SetOption { option } => (Call::SetOption { id: key, option }, &[]),
-            Request::SetEce { ece } => (Call::SetEce { id: key, ece }, &[]),
-        };
-        self.begin_call(key, verb, next, deadline, call, private_data);
+        }
         Ok(())
     }
 
@@ -221,7 +227,7 @@ impl Core {
             self.entered(key);
         }
         let enclosed = self.mail.keep(private_data, None);
-        let bound = matches!(call, Call::Bind { addr, .. } if guard::names_a_device(addr));
+        let bound = binds(&call);
         self.call_with(key, Doing::Request { verb, before, until, bound }, enclosed, call);
     }
 
@@ -268,6 +274,41 @@ impl Core {
             }
         }
     }
+}
+
+/// The call of a request that is one call, and its private data; `None` for any other request.
+#[inline(always)]
+pub(super) fn one_call<'a>(now: Time, id: IdKey, request: &Request<'a>, deadline: Time) -> Option<(Call, &'a [u8])> {
+    Some(match *request {
+        Request::Bind { addr } => (Call::Bind { id, addr }, &[]),
+        Request::ResolveAddr { src, dst } => {
+            (Call::ResolveAddr { id, src, dst, timeout_ms: kernel_timeout(now, deadline) }, &[])
+        }
+        Request::ResolveRoute => (Call::ResolveRoute { id, timeout_ms: kernel_timeout(now, deadline) }, &[]),
+        Request::Connect { param, private_data } => (Call::Connect { id, param }, private_data),
+        Request::Accept { param, private_data } => (Call::Accept { id, param }, private_data),
+        Request::Reject { reason, private_data } => (Call::Reject { id, reason }, private_data),
+        Request::Establish => (Call::Establish { id }, &[]),
+        Request::Disconnect | Request::Teardown => (Call::Disconnect { id }, &[]),
+        Request::Notify => (Call::Notify { id }, &[]),
+        Request::SetOption { option } => (Call::SetOption { id, option }, &[]),
+        Request::SetEce { ece } => (Call::SetEce { id, ece }, &[]),
+        Request::Listen { .. }
+        | Request::AttachQp
+        | Request::DetachQp
+        | Request::GetRequest
+        | Request::Join { .. }
+        | Request::Leave { .. }
+        | Request::Migrate { .. }
+        | Request::Destroy
+        | Request::DestroyNow => return None,
+    })
+}
+
+/// Whether a call that succeeds gives the id a device.
+#[inline(always)]
+pub(super) fn binds(call: &Call) -> bool {
+    matches!(*call, Call::Bind { addr, .. } if guard::names_a_device(addr))
 }
 
 /// The kernel's own time-out for a resolve: with an eighth of the time to spare. Its answer leaves the id as it was, to be

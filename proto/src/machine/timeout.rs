@@ -13,7 +13,16 @@ use crate::time::Time;
 
 impl Core {
     /// Ends every request whose deadline is not after `now`. What the device says of them later is late.
+    #[inline]
     pub fn handle_timeout(&mut self, now: Time) {
+        if self.alarms.first().is_some_and(|(due, _)| due <= now) {
+            self.end_overdue(now);
+        }
+    }
+
+    #[inline(never)]
+    fn end_overdue(&mut self, now: Time) {
+        self.link_single();
         while let Some((due, key)) = self.alarms.first()
             && due <= now
         {
@@ -38,25 +47,57 @@ impl Core {
         }
     }
 
-    /// Brings the heap in line with the deadlines of an id.
+    /// Brings the nearest deadline in line with those of an id.
     pub(super) fn set_alarm(&mut self, key: IdKey) {
-        let Some(id) = self.ids.get_mut(key) else { return };
+        let Some(id) = self.ids.get_untouched(key) else { return };
         let due = id.due();
         self.alarms.arm(&mut id.armed, due, key);
-        if due != id.armed.at() && self.alarms.first() == Some((id.armed.at(), key)) {
-            self.find_nearest();
+        if self.alarms.is_stale(id.armed, due, key) {
+            self.find_nearest(key);
         }
         if self.alarms.is_littered() {
-            let ids = &self.ids;
-            self.alarms.sweep(|time, key| ids.get(key).is_some_and(|id| id.armed.at() == time));
+            self.sweep_alarms();
         }
+    }
+
+    /// The short path of [`set_deadline`](Core::set_deadline), for an id that has no other deadlines: a plain one.
+    #[inline(always)]
+    pub(super) fn set_deadline_short(&mut self, key: IdKey, due: Time) {
+        let Some(id) = self.ids.get_untouched(key) else { return };
+        id.deadline = due;
+        if due < id.armed.at() {
+            self.alarms.arm(&mut id.armed, due, key);
+            if self.alarms.is_littered() {
+                self.sweep_alarms();
+            }
+        } else if self.alarms.is_stale(id.armed, due, key) {
+            self.find_nearest(key);
+        }
+    }
+
+    #[cold]
+    fn sweep_alarms(&mut self) {
+        let ids = &self.ids;
+        self.alarms.sweep(|time, key| ids.get(key).is_some_and(|id| id.armed.at() == time));
+    }
+
+    /// The nearest entry, of this id, is not its deadline any more.
+    #[inline]
+    fn find_nearest(&mut self, key: IdKey) {
+        if let Some(id) = self.ids.get_untouched(key)
+            && id.due() == Time::NEVER
+            && self.alarms.drop_only(&mut id.armed)
+        {
+            return;
+        }
+        self.drop_stale();
     }
 
     /// Takes away what is left behind at the top of the heap.
     #[inline(never)]
-    fn find_nearest(&mut self) {
+    fn drop_stale(&mut self) {
         while let Some((time, key)) = self.alarms.first() {
-            match self.ids.get_mut(key) {
+            match self.ids.get_untouched(key) {
                 Some(id) if id.due() == time => return,
                 id => self.alarms.drop_first(id.map(|id| (id.due(), &mut id.armed)).map(|(due, armed)| (armed, due))),
             }

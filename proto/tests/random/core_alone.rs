@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    About, Acks, ChannelKey, Core, Device, Ended, Error, Event, Fault, IdKey, Limits, NotAcked, PortSpace, Receipt,
-    Request, Time,
+    About, Acks, Call, ChannelKey, Core, Device, Ended, Error, Event, Fault, IdKey, Limits, NotAcked, PortSpace,
+    Receipt, Request, Time,
 };
 
 use crate::engine::Engine;
@@ -18,6 +18,8 @@ struct Stepwise {
     now: Time,
     ends: Vec<IdKey>,
     fault: Option<Fault>,
+    /// Whether requests are performed where that is possible: half of the programs do so.
+    performs: bool,
 }
 
 impl Stepwise {
@@ -66,10 +68,27 @@ impl Engine for Stepwise {
     }
 
     fn create_id(&mut self, on: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
+        if self.performs
+            && let Some(home) = on
+            && let Some(result) = self.core.perform_create(home, port_space, |call| self.device.call(call, &[]))
+        {
+            return match result {
+                Ok(id) => {
+                    self.ends.push(id);
+                    Ok(id)
+                }
+                Err(failure) => Err(Error::Failed(failure)),
+            };
+        }
         Ok(self.core.create_id(on, port_space)?)
     }
 
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<bool, Error> {
+        let make = |call: &Call, private_data: &[u8]| self.device.call(call, private_data);
+        if self.performs && self.core.perform(self.now, id, &request, deadline, make).is_some() {
+            self.ends.push(id);
+            return Ok(false);
+        }
         self.core.submit(self.now, id, request, deadline)?;
         let has_qp = self.core.has_qp(id);
         self.device.network.borrow_mut().attach_qp((self.device.host, id), has_qp);
@@ -126,6 +145,7 @@ fn the_laws_hold_for_a_core_by_itself() {
             now: Time::ZERO,
             ends: Vec::new(),
             fault: None,
+            performs: rng.bool(),
         });
     });
     assert!(!usual || unseen(&seen).is_empty(), "no program was in {:?}", unseen(&seen));

@@ -67,6 +67,40 @@ fn row_02_disconnect_and_answer_on_linux_6_1() {
 }
 
 #[test]
+fn time_waits_of_one_tick_end_with_the_newest() {
+    let orders = [(0, [0, 1, 2]), (0b01, [1, 0, 2]), (0b10, [0, 2, 1]), (0b11, [2, 1, 0])];
+    // The second id may be destroyed before the third one's time wait begins.
+    for ((time_waits_of_one_tick, order), goes) in orders.into_iter().flat_map(|order| [(order, false), (order, true)])
+    {
+        let mut lab = Lab::with(Config { time_waits_of_one_tick, ..Config::default() });
+        let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+        let mut connected = || {
+            let (client, param) = (lab.client.resolved(lab.cc, "10.0.0.2:7"), lab.cp());
+            lab.client.connect(client, param, &[]).unwrap();
+            let (new, param) = (lab.server.requested(lab.cs, listener), lab.cp());
+            lab.server.accept(new, param, &[]).unwrap();
+            lab.client.next(lab.cc).is(client, CmEvent::ConnectResponse, 0);
+            lab.client.establish(client).unwrap();
+            lab.server.next(lab.cs).is(new, CmEvent::Established, 0);
+            (client, new)
+        };
+        let pairs = [connected(), connected(), connected()];
+        for (client, new) in pairs {
+            lab.server.destroy(new).unwrap();
+            lab.client.next(lab.cc).is(client, CmEvent::Disconnected, 0);
+            lab.client.disconnect(client).unwrap();
+            if goes && client == pairs[1].0 {
+                lab.client.destroy(client).unwrap();
+            }
+        }
+        assert_eq!(lab.fabric.counters().time_waits_in_turn, 2);
+        for at in order.into_iter().filter(|&at| !goes || at != 1) {
+            lab.client.next(lab.cc).is(pairs[at].0, CmEvent::TimewaitExit, 0);
+        }
+    }
+}
+
+#[test]
 fn row_03_destroy_answers_a_disconnect() {
     let mut lab = Lab::new();
     let (_, c, s) = lab.established();

@@ -13,6 +13,7 @@ mod datagram;
 mod disassociated;
 mod forgotten;
 mod forks;
+mod heap;
 mod ibacm;
 mod inventory;
 mod lab;
@@ -31,7 +32,7 @@ mod windows;
 
 use std::time::Instant;
 
-const CHECKS: [(&str, fn()); 64] = [
+const CHECKS: [(&str, fn()); 65] = [
     ("calls that would crash librdmacm are refused", calls::guards),
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
@@ -63,6 +64,7 @@ const CHECKS: [(&str, fn()); 64] = [
     ("flushed work, and work of a QP that is gone", pins::until_flushed),
     ("memory without local write is no target", pins::read_only),
     ("a CQ has room for what reports to it", pins::cq_room),
+    ("a queue has its ring from the first post on", pins::first_post),
     ("a loop that waits for a peer's write ends", data::flags),
     ("slices while nothing else can write", data::slices),
     ("failed work is told apart by queue", pins::failed),

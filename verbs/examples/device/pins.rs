@@ -151,6 +151,47 @@ pub(crate) fn cq_room() {
         .expect("there is room");
 }
 
+/// What is kept for each work request is allocated for a queue when something is posted to it for the first time. A QP that nothing
+/// was posted to gives its room in the CQ back at once: it has left no completions.
+pub(crate) fn first_post() {
+    const EACH: u32 = 2048;
+    /// At least: of each work request a number and a key.
+    const RING: usize = 12 * EACH as usize;
+    let mut side = crate::lab::Side::new();
+    let (_listener, addr) = side.listener();
+    let (warm, id) = (side.resolved(addr), side.resolved(addr));
+    let pd = side.device.alloc_pd(id).expect("alloc_pd");
+    let mut cq = side.device.create_cq(id, 4 * EACH).expect("create_cq");
+    let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
+    let caps = Caps { max_send_wr: EACH, max_recv_wr: EACH, ..Caps::default() };
+    let other = side.device.create_qp(cmid_proto::Attaching::bare(warm), &pd, &cq, &cq, caps).expect("create_qp");
+
+    let before = crate::heap::allocated();
+    let mut qp = side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, caps).expect("create_qp");
+    let made = crate::heap::allocated().saturating_sub(before);
+    assert!(made < RING, "{made} bytes for a QP that nothing is posted to");
+    qp.post_recv(1, &memory, 0..8).expect("post_recv");
+    let one = crate::heap::allocated().saturating_sub(before + made);
+    assert!((RING..2 * RING).contains(&one), "{one} bytes for the first queue that something is posted to");
+    qp.post_recv(2, &memory, 0..8).expect("post_recv");
+    let memory = pinned(memory);
+
+    assert_eq!(cq.room().reserved(), 4 * EACH);
+    side.device.destroy_qp(warm).expect("destroy_qp");
+    drop(other);
+    assert_eq!(cq.room().reserved(), 2 * EACH);
+    // Of the two queues of this one, one may have left completions.
+    side.device.destroy_qp(id).expect("destroy_qp");
+    drop(qp);
+    assert_eq!(cq.room().reserved(), EACH);
+    let memory = pinned(memory);
+    assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));
+    assert_eq!(cq.room().reserved(), 0);
+    free(memory);
+    let left = crate::heap::allocated().saturating_sub(before);
+    assert!(left < RING, "{left} bytes are left");
+}
+
 pub(crate) fn until_flushed() {
     let Pair { mut client, mut server, mut c, mut s, .. } = Pair::connected();
     let (first, second) = (register(&s, 2, Access::LOCAL_WRITE), register(&s, 2, Access::LOCAL_WRITE));

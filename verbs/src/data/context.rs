@@ -138,7 +138,12 @@ impl Context {
         self.gone.load(Ordering::Acquire)
     }
 
-    fn is(&self, verbs: NonNull<ibv_context>) -> bool {
+    pub(crate) fn verbs(&self) -> NonNull<ibv_context> {
+        self.verbs
+    }
+
+    /// Whether it is this one: as long as it is counted on, nothing else is at its address.
+    pub(crate) fn is(&self, verbs: NonNull<ibv_context>) -> bool {
         self.verbs == verbs
     }
 }

@@ -12,7 +12,7 @@ use crate::data::awaited::Awaited;
 use crate::data::seats::{Seating, Seats};
 use crate::data::{Completion, Context};
 use crate::errno;
-use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_cq};
+use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_context, ibv_cq};
 
 /// A completion queue with a completion channel of its own. Any thread may have it, one at a time may poll it: polling
 /// takes it by `&mut`, because what has been polled is no longer in flight (see [`Mr`](crate::Mr)).
@@ -169,8 +169,8 @@ impl CqInner {
         &self.seats
     }
 
-    pub(crate) fn is_on(&self, context: &Context) -> bool {
-        self.context.as_ptr() == context.as_ptr()
+    pub(crate) fn is_on(&self, verbs: NonNull<ibv_context>) -> bool {
+        self.context.is(verbs)
     }
 }
 

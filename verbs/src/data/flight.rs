@@ -3,7 +3,7 @@
 //!
 //! Counting costs nothing where it must not. Posting is exclusive (`&mut Qp`) and polling is exclusive (`&mut Cq`), so each
 //! number has one writer, and is written by a plain store; no operation of a work request takes a lock or a
-//! read-modify-write instruction.
+//! read-modify-write instruction, but the first post to a queue: it makes the ring (work_queue.rs), and enlists it here.
 //!
 //! # Which work request a completion is of
 //!
@@ -22,8 +22,9 @@
 //!
 //! - only an MR of the QP's PD can be posted (post.rs), so whoever gives back the memory of an MR looks at every queue that can
 //!   name it: [`Flights::name`];
+//! - a queue is enlisted before the first work request is handed to its provider; one that is not names nothing;
 //! - to post takes `&Mr`, to re-register `&mut Mr`, to deregister the [`Mr`](crate::Mr) itself. So all posts that name it have
-//!   come back, and what they stored can be seen, before anybody looks;
+//!   come back, and what they stored, and that their queues are enlisted, can be seen before anybody looks;
 //! - a work request counts from the post until `ibv_poll_cq` has returned its completion, or a later one of the same queue, as
 //!   the work requests of a queue complete in order; a removal of the device changes nothing;
 //! - a queue counts until its QP is destroyed and then its CQ was seen empty, or can be polled no more (seats.rs). Some providers
@@ -32,55 +33,118 @@
 
 use std::sync::{Arc, Mutex};
 
+use slab::Slab;
+
 use crate::data::pd::lock;
-use crate::data::track::Track;
+use crate::data::track::{Cursor, Track};
 
 /// The work queues that belong to one PD.
-#[derive(Default)]
-pub(crate) struct Flights(Mutex<Queues>);
+pub(crate) struct Flights {
+    queues: Mutex<Queues>,
+    /// Stands for the ring of a queue that has none: it is full, and empty.
+    nothing: Arc<Track>,
+}
 
 #[derive(Default)]
 struct Queues {
     /// Those whose work is in flight until it is polled.
-    live: Vec<Arc<Track>>,
+    live: Slab<Arc<Track>>,
     /// Those of QPs that could not be destroyed, and are leaked.
     leaked: Vec<Arc<Track>>,
 }
 
+/// Where a queue is among those of its PD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(usize);
+
 impl Flights {
-    /// A queue is there.
-    pub(crate) fn enlist(&self, track: &Arc<Track>) {
-        lock(&self.0).live.push(Arc::clone(track));
+    pub(crate) fn new() -> Self {
+        Flights { queues: Mutex::default(), nothing: Arc::new(Track::new(0, 0)) }
     }
 
-    /// A queue is gone, and with it all that it had in flight.
-    pub(crate) fn strike(&self, track: &Arc<Track>) {
-        lock(&self.0).remove(track);
+    /// The cursor of a queue that has no ring: it has no room.
+    pub(crate) fn without_ring(&self) -> Cursor {
+        Cursor::new(&self.nothing)
     }
 
-    /// The QP of a queue could not be destroyed: what the queue has in flight stays so.
-    pub(crate) fn leak(&self, track: &Arc<Track>) {
-        let mut queues = lock(&self.0);
-        queues.remove(track);
-        queues.leaked.push(Arc::clone(track));
+    /// Something is to be posted to a queue for the first time.
+    pub(crate) fn enlist(&self, track: &Arc<Track>) -> Place {
+        Place(lock(&self.queues).live.insert(Arc::clone(track)))
+    }
+
+    /// A queue is gone, and with it all that it had in flight. Once for each that was enlisted.
+    pub(crate) fn strike(&self, place: Place) {
+        let track = lock(&self.queues).live.try_remove(place.0);
+        // With its ring, if nobody else has it; not under the lock.
+        drop(track);
+    }
+
+    /// The QP of a queue could not be destroyed: what the queue has in flight stays so. In the place of [`Flights::strike`].
+    pub(crate) fn leak(&self, place: Place) {
+        let mut queues = lock(&self.queues);
+        let track = queues.live.try_remove(place.0);
+        queues.leaked.extend(track);
     }
 
     /// Whether work in flight names this key.
     pub(crate) fn name(&self, lkey: u32) -> bool {
-        let queues = lock(&self.0);
-        queues.live.iter().chain(&queues.leaked).any(|track| track.names(lkey))
+        let queues = lock(&self.queues);
+        let live = queues.live.iter().map(|(_, track)| track);
+        live.chain(&queues.leaked).any(|track| track.names(lkey))
     }
 
     /// Whether work in flight names this key that stays so.
     pub(crate) fn leaked_name(&self, lkey: u32) -> bool {
-        lock(&self.0).leaked.iter().any(|track| track.names(lkey))
+        lock(&self.queues).leaked.iter().any(|track| track.names(lkey))
     }
 }
 
-impl Queues {
-    fn remove(&mut self, track: &Arc<Track>) {
-        if let Some(at) = self.live.iter().position(|other| Arc::ptr_eq(other, track)) {
-            self.live.swap_remove(at);
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue with one work request in flight that names this key.
+    fn queue(flights: &Flights, lkey: u32) -> (Place, Cursor) {
+        let track = Arc::new(Track::new(1, 4));
+        let place = flights.enlist(&track);
+        let mut cursor = Cursor::new(&track);
+        cursor.file(1, lkey).expect("room");
+        cursor.advance();
+        (place, cursor)
+    }
+
+    fn named(flights: &Flights) -> Vec<u32> {
+        (1..=6).filter(|&lkey| flights.name(lkey)).collect()
+    }
+
+    #[test]
+    fn each_queue_is_struck_by_its_own_place() {
+        let flights = Flights::new();
+        let mut queues: Vec<_> = (1..=5).map(|lkey| queue(&flights, lkey)).collect();
+        flights.strike(queues[1].0);
+        flights.strike(queues[3].0);
+        assert_eq!(named(&flights), [1, 3, 5]);
+        // Its place is used again, and the others keep theirs.
+        queues[1] = queue(&flights, 6);
+        assert_eq!(named(&flights), [1, 3, 5, 6]);
+        flights.strike(queues[0].0);
+        flights.strike(queues[1].0);
+        assert_eq!(named(&flights), [3, 5]);
+    }
+
+    #[test]
+    fn what_is_leaked_stays_in_flight() {
+        let flights = Flights::new();
+        let [one, other] = [1, 2].map(|lkey| queue(&flights, lkey));
+        flights.leak(one.0);
+        flights.strike(other.0);
+        assert_eq!((named(&flights), flights.leaked_name(1), flights.leaked_name(2)), (vec![1], true, false));
+    }
+
+    #[test]
+    fn a_queue_without_a_ring_takes_nothing() {
+        let flights = Flights::new();
+        assert_eq!(flights.without_ring().file(1, 1), None);
+        assert!(named(&flights).is_empty());
     }
 }

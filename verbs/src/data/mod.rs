@@ -29,6 +29,7 @@ mod track;
 #[cfg(test)]
 mod track_tests;
 mod words;
+mod work_queue;
 
 use std::sync::Arc;
 
@@ -99,10 +100,9 @@ impl Verbs {
         recv_cq: &Cq,
         caps: Caps,
     ) -> Result<Qp, Errno> {
-        let id = attaching.id();
-        let context = self.context(id)?;
-        let id = self.ids.get_mut(id).ok_or(Errno::ENOENT)?;
-        let qp = QpInner::create(&context, id, pd, send_cq, recv_cq, caps)?;
+        let id = self.id_mut(attaching.id())?;
+        let verbs = id.verbs().ok_or(Errno::ENODEV)?;
+        let qp = QpInner::create(verbs, id, pd, send_cq, recv_cq, caps)?;
         id.qp = Some(Arc::clone(&qp));
         Ok(Qp::new(qp))
     }

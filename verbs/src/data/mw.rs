@@ -133,7 +133,7 @@ impl Qp {
             mw_access_flags: access.bits(),
         };
         let rkey = next_key(window.rkey());
-        let token = self.send.file(wr_id, part.lkey).ok_or(Errno::ENOMEM)?;
+        let token = self.file_send(wr_id, part.lkey).ok_or(Errno::ENOMEM)?;
         let mut request = command(token, ibv_wr_opcode::IBV_WR_BIND_MW);
         request.bind_mw_tso_union =
             bind_mw_tso_union_t { bind_mw: bind_mw_t { mw: window.raw.as_ptr(), rkey, bind_info } };
@@ -162,7 +162,7 @@ impl Qp {
         if !window.bound || !window.qps.last().is_some_and(|qp| Arc::ptr_eq(qp, &self.inner)) {
             return Err(Errno::EINVAL);
         }
-        let token = self.send.file(wr_id, NO_KEY).ok_or(Errno::ENOMEM)?;
+        let token = self.file_send(wr_id, NO_KEY).ok_or(Errno::ENOMEM)?;
         let mut request = command(token, ibv_wr_opcode::IBV_WR_LOCAL_INV);
         request.imm_data_invalidated_rkey_union = imm_data_invalidated_rkey_union_t { invalidated_rkey: window.rkey() };
         let mut bad = ptr::null_mut();

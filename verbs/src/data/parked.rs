@@ -52,24 +52,36 @@ impl<R: LetGo> Parked<R> {
 
     /// Ends what can be ended by now. Costs next to nothing if there is nothing here.
     pub(crate) fn sweep(&self) {
-        let waiting = core::mem::take(&mut lock(&self.0).waiting);
-        self.end_all(waiting);
+        let waiting = lock(&self.0).take();
+        if let Some(waiting) = waiting {
+            self.end_all(waiting);
+        }
     }
 
     /// Something has gone that may have held one up.
     pub(crate) fn released(&self) {
-        let waiting = {
-            let mut lot = lock(&self.0);
-            lot.released = lot.released.wrapping_add(1);
-            core::mem::take(&mut lot.waiting)
-        };
-        self.end_all(waiting);
+        let mut lot = lock(&self.0);
+        lot.released = lot.released.wrapping_add(1);
+        let waiting = lot.take();
+        drop(lot);
+        if let Some(waiting) = waiting {
+            self.end_all(waiting);
+        }
     }
 
+    #[cold]
     fn end_all(&self, waiting: Vec<R>) {
         for registration in waiting {
             self.end(registration);
         }
+    }
+}
+
+impl<R> Lot<R> {
+    /// Those that wait; `None` is the usual case.
+    #[inline]
+    fn take(&mut self) -> Option<Vec<R>> {
+        if self.waiting.is_empty() { None } else { Some(core::mem::take(&mut self.waiting)) }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::data::parked::Parked;
 use crate::data::registration::Registration;
 use crate::data::{Access, Buffer, Context, Mr};
 use crate::errno;
-use crate::ffi::{self, ibv_pd};
+use crate::ffi::{self, ibv_context, ibv_pd};
 
 /// A handle of a protection domain: memory of it can be used by QPs of it. Cheap to clone; any thread may use it.
 ///
@@ -49,7 +49,7 @@ impl Pd {
         let raw = unsafe { ffi::ibv_alloc_pd(context.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
-        let (domain, flights, parked) = (Mutex::new(domain), Flights::default(), Parked::new());
+        let (domain, flights, parked) = (Mutex::new(domain), Flights::new(), Parked::new());
         Ok(Pd(Arc::new(PdInner { raw, port_num, domain, flights, parked, context })))
     }
 
@@ -162,8 +162,8 @@ impl PdUse {
         Arc::as_ptr(&self.0).addr()
     }
 
-    pub(crate) fn is_on(&self, context: &Context) -> bool {
-        self.0.context.as_ptr() == context.as_ptr()
+    pub(crate) fn is_on(&self, verbs: NonNull<ibv_context>) -> bool {
+        self.0.context.is(verbs)
     }
 
     pub(crate) fn inner(&self) -> &Arc<PdInner> {
@@ -173,7 +173,7 @@ impl PdUse {
 
 impl memory::Pd for PdUse {
     fn same_device(&self, other: &Self) -> bool {
-        self.is_on(&other.0.context)
+        self.is_on(other.0.context.verbs())
     }
 }
 

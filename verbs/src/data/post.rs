@@ -50,10 +50,11 @@ impl Qp {
     ///
     /// # Errors
     /// As [`Qp::post_send`]; `EINVAL` also if the registration has not [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE).
-    #[inline]
+    // Unlike the others it fits into a loop, but the compiler does not see that.
+    #[inline(always)]
     pub fn post_recv(&mut self, wr_id: u64, memory: &Mr, range: Range<usize>) -> Result<(), Errno> {
         let mut sge = self.target(memory, range)?;
-        let token = self.recv.file(wr_id, pinned_key(&sge, 0)).ok_or(Errno::ENOMEM)?;
+        let token = self.file_recv(wr_id, pinned_key(&sge, 0)).ok_or(Errno::ENOMEM)?;
         let mut request = ibv_recv_wr {
             wr_id: token,
             next: ptr::null_mut(),
@@ -91,7 +92,7 @@ impl Qp {
 
     #[inline]
     fn post(&mut self, wr_id: u64, mut sge: ibv_sge, opcode: u32, flags: u32, remote: Remote) -> Result<(), Errno> {
-        let token = self.send.file(wr_id, pinned_key(&sge, flags)).ok_or(Errno::ENOMEM)?;
+        let token = self.file_send(wr_id, pinned_key(&sge, flags)).ok_or(Errno::ENOMEM)?;
         let peer = wr_t { rdma: rdma_t { remote_addr: remote.addr, rkey: remote.rkey } };
         let mut request = send_request(token, &mut sge, opcode, flags, peer);
         let (qp, mut bad) = (&self.inner, ptr::null_mut());
@@ -109,7 +110,7 @@ impl Qp {
         if !to.ah.is_of(&self.inner.pd) {
             return Err(Errno::EINVAL);
         }
-        let token = self.send.file(wr_id, pinned_key(&sge, flags)).ok_or(Errno::ENOMEM)?;
+        let token = self.file_send(wr_id, pinned_key(&sge, flags)).ok_or(Errno::ENOMEM)?;
         let peer = wr_t { ud: ud_t { ah: to.ah.as_ptr(), remote_qpn: to.qp_num, remote_qkey: to.qkey } };
         let mut request = send_request(token, &mut sge, ibv_wr_opcode::IBV_WR_SEND, flags, peer);
         let (qp, mut bad) = (&self.inner, ptr::null_mut());

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 
 use crate::data::pd::PdUse;
-use crate::data::seats::{Seat, WorkQueue};
 use crate::data::track::Cursor;
-use crate::data::{Context, Cq, Pd};
+use crate::data::work_queue::WorkQueue;
+use crate::data::{Cq, Pd};
 use crate::errno;
 use crate::ffi::{
-    self, PostRecv, PostSend, c_int, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_state,
-    ibv_qp_type, ibv_send_wr,
+    self, PostRecv, PostSend, c_int, ibv_context, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap, ibv_qp_init_attr,
+    ibv_qp_state, ibv_qp_type, ibv_send_wr,
 };
 use crate::id::Id;
 
@@ -101,8 +101,39 @@ unsafe impl Sync for QpInner {}
 
 impl Qp {
     pub(crate) fn new(inner: Arc<QpInner>) -> Self {
-        let (pd, send, recv) = (inner.pd.name(), inner.send.cursor(), inner.recv.cursor());
+        let flights = inner.pd.inner().flights();
+        let (pd, send, recv) = (inner.pd.name(), flights.without_ring(), flights.without_ring());
         Qp { inner, pd, send, recv }
+    }
+
+    /// Files a work request of the send queue; see [`Cursor::file`].
+    #[inline]
+    pub(super) fn file_send(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+        match self.send.file(wr_id, lkey) {
+            Some(token) => Some(token),
+            None => self.file_first_send(wr_id, lkey),
+        }
+    }
+
+    /// Files a work request of the receive queue; see [`Cursor::file`].
+    #[inline]
+    pub(super) fn file_recv(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+        match self.recv.file(wr_id, lkey) {
+            Some(token) => Some(token),
+            None => self.file_first_recv(wr_id, lkey),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn file_first_send(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+        self.inner.send.file_first(&mut self.send, self.inner.pd.inner(), wr_id, lkey)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn file_first_recv(&mut self, wr_id: u64, lkey: u32) -> Option<u64> {
+        self.inner.recv.file_first(&mut self.recv, self.inner.pd.inner(), wr_id, lkey)
     }
 
     /// Its number.
@@ -130,9 +161,9 @@ impl Qp {
 }
 
 impl QpInner {
-    /// `rdma_create_qp`, so that librdmacm moves the QP with the connection.
+    /// `rdma_create_qp`, so that librdmacm moves the QP with the connection. The device of the id is the one of this context.
     pub(crate) fn create(
-        context: &Context,
+        verbs: NonNull<ibv_context>,
         id: &Id,
         pd: &Pd,
         send_cq: &Cq,
@@ -140,15 +171,15 @@ impl QpInner {
         caps: Caps,
     ) -> Result<Arc<Self>, Errno> {
         let pd = pd.enter().map_err(|refused| refused.errno())?;
-        let send_seat = Seat::take(send_cq.inner(), caps.max_send_wr)?;
-        let recv_seat = Seat::take(recv_cq.inner(), caps.max_recv_wr)?;
-        let (send_cq, recv_cq) = (send_seat.cq(), recv_seat.cq());
-        if id.qp.is_some() || !pd.is_on(context) || !send_cq.is_on(context) || !recv_cq.is_on(context) {
+        let send = WorkQueue::reserve(send_cq.inner(), caps.max_send_wr)?;
+        let recv = WorkQueue::reserve(recv_cq.inner(), caps.max_recv_wr)?;
+        let (send_cq, recv_cq) = (send.cq(), recv.cq());
+        if id.qp.is_some() || !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the context is open; its operation table does not change after that.
+        // SAFETY: the context is open, because the PD is on it; its operation table does not change after that.
         let (post_send, post_recv) = unsafe {
-            let operations = &(*context.as_ptr()).ops;
+            let operations = &(*verbs.as_ptr()).ops;
             (operations.post_send.ok_or(Errno::ENOSYS)?, operations.post_recv.ok_or(Errno::ENOSYS)?)
         };
         let datagram = id.is_datagram();
@@ -174,7 +205,6 @@ impl QpInner {
         let raw = NonNull::new(unsafe { (*id.as_ptr()).qp }).ok_or(Errno::EIO)?;
         let (post_send, post_send_to) =
             if datagram { (refuse as PostSend, post_send) } else { (post_send, refuse as PostSend) };
-        let (send, recv) = (send_seat.open(pd.inner()), recv_seat.open(pd.inner()));
         Ok(Arc::new(QpInner { raw, post_send, post_send_to, post_recv, max_inline: caps.max_inline, send, recv, pd }))
     }
 
@@ -210,8 +240,9 @@ impl Drop for QpInner {
         // wait: asynchronous events, for which it would, are never read. If the kernel refuses, it is leaked, and the memory
         // that its work requests name with it.
         let destroyed = errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
-        for queue in [&self.send, &self.recv] {
-            if destroyed { queue.close() } else { queue.leak() }
+        let pd = self.pd.inner();
+        for queue in [&mut self.send, &mut self.recv] {
+            if destroyed { queue.close(pd) } else { queue.leak(pd) }
         }
         self.pd.inner().parked().released();
     }

@@ -1,8 +1,9 @@
 //! Which work queues report to a completion queue, and taking their completions to account.
 //!
-//! Each queue has a seat: the upper half of the tokens that its work requests carry (flight.rs). Its lower 16 bits are an
-//! index, its upper ones say how often the seat was taken before, so that completions that a QP left behind are not taken
-//! for the next one's.
+//! Each queue that something was posted to has a seat: the upper half of the tokens that its work requests carry (flight.rs).
+//! Its lower 16 bits are an index, its upper ones say how often a seat was taken before, so that completions that a QP left
+//! behind are not taken for the next one's. A queue that nothing was posted to has a reservation: a share of the CQ's depth, and
+//! the right to a seat.
 //!
 //! # When a queue is gone
 //!
@@ -17,9 +18,9 @@ use std::sync::{Arc, Mutex, Weak};
 use cmid_proto::{CqRoom, Errno};
 
 use crate::data::Completion;
-use crate::data::cq::CqInner;
+use crate::data::flight::Place;
 use crate::data::pd::{PdInner, lock};
-use crate::data::track::{Cursor, Retired, Track};
+use crate::data::track::{Retired, Track};
 
 /// Bits of a seat that are an index.
 const INDEX_BITS: u32 = 16;
@@ -34,15 +35,17 @@ pub(crate) struct Seats {
 
 #[derive(Default)]
 struct Plan {
-    places: Vec<Place>,
+    chairs: Vec<Chair>,
     /// Those that have changed since the one who polls has looked, each once: so it costs him what has changed, and not
     /// what there is.
     changed: Vec<usize>,
-    /// Indices that were given and are free again. Others without a track are of queues that are being made, or are gone and may
-    /// have left completions.
+    /// Indices that were given and are free again. Others without a track are of queues that are about to get one, or are gone
+    /// and may have left completions.
     free: Vec<usize>,
     /// How many seats have been given.
     given: u16,
+    /// How many queues have a reservation: there is an index for each.
+    queues: u32,
     room: CqRoom,
     /// Queues that may have left completions, and that the one who polls has not seen.
     gone: Vec<Gone>,
@@ -51,7 +54,7 @@ struct Plan {
 }
 
 #[derive(Default)]
-struct Place {
+struct Chair {
     track: Option<Arc<Track>>,
     /// Whether it is among the changed.
     changed: bool,
@@ -71,79 +74,14 @@ pub(crate) struct Seating {
 }
 
 /// A queue whose QP is destroyed, and that may have left completions in the CQ.
-struct Gone {
-    seat: u32,
-    reserved: u32,
-    track: Arc<Track>,
-    pd: Weak<PdInner>,
-}
-
-/// A seat that a work queue is to have.
-pub(crate) struct Seat {
-    cq: Arc<CqInner>,
-    number: u32,
-    reserved: u32,
-    /// It is given up when this is dropped.
-    vacant: bool,
-}
-
-/// A work queue of a QP that is there, in its seat.
-pub(crate) struct WorkQueue {
-    seat: Seat,
-    track: Arc<Track>,
-    pd: Weak<PdInner>,
-}
-
-impl Seat {
-    /// A seat for a queue of so many work requests.
-    ///
-    /// # Errors
-    /// `ENOMEM` if all are taken, `EOVERFLOW` if the CQ has no room for so many completions more.
-    pub(crate) fn take(cq: &Arc<CqInner>, work_requests: u32) -> Result<Self, Errno> {
-        let number = cq.seats().take(work_requests)?;
-        Ok(Seat { cq: Arc::clone(cq), number, reserved: work_requests, vacant: true })
-    }
-
-    pub(crate) fn cq(&self) -> &CqInner {
-        &self.cq
-    }
-
-    /// The queue is there, with this PD: from now on its completions are looked for, and what it has in flight counts.
-    pub(crate) fn open(mut self, pd: &Arc<PdInner>) -> WorkQueue {
-        let track = Arc::new(Track::new(self.number, self.reserved));
-        self.cq.seats().fill(self.number, Some(Arc::clone(&track)));
-        pd.flights().enlist(&track);
-        self.vacant = false;
-        WorkQueue { seat: self, track, pd: Arc::downgrade(pd) }
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        if self.vacant {
-            self.cq.seats().release(self.number, self.reserved);
-        }
-    }
-}
-
-impl WorkQueue {
-    pub(crate) fn cursor(&self) -> Cursor {
-        Cursor::new(&self.track)
-    }
-
-    /// Its QP is destroyed.
-    pub(crate) fn close(&self) {
-        let Seat { cq, number, reserved, .. } = &self.seat;
-        let (track, pd) = (Arc::clone(&self.track), Weak::clone(&self.pd));
-        cq.seats().leave(Gone { seat: *number, reserved: *reserved, track, pd });
-    }
-
-    /// Its QP could not be destroyed, and is leaked: it keeps its seat.
-    pub(crate) fn leak(&self) {
-        if let Some(pd) = self.pd.upgrade() {
-            pd.flights().leak(&self.track);
-        }
-    }
+pub(crate) struct Gone {
+    pub(crate) seat: u32,
+    /// Of its reservation.
+    pub(crate) capacity: u32,
+    pub(crate) track: Arc<Track>,
+    /// Among the queues of its PD.
+    pub(crate) place: Place,
+    pub(crate) pd: Weak<PdInner>,
 }
 
 impl Seats {
@@ -157,44 +95,52 @@ impl Seats {
         lock(&self.plan).room
     }
 
-    fn take(&self, work_requests: u32) -> Result<u32, Errno> {
+    /// A share of the depth for a queue of so many work requests, and the right to a seat.
+    ///
+    /// # Errors
+    /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if as many queues have a reservation as there
+    /// are seats.
+    pub(crate) fn reserve(&self, capacity: u32) -> Result<(), Errno> {
         let mut plan = lock(&self.plan);
-        plan.room.reserve(work_requests).map_err(|_| Errno::EOVERFLOW)?;
-        let index = match plan.free.pop() {
-            Some(free) => free,
-            None if plan.places.len() > INDEX as usize => {
-                plan.room.release(work_requests);
-                return Err(Errno::ENOMEM);
-            }
-            None => {
-                plan.places.push(Place::default());
-                plan.places.len() - 1
-            }
-        };
-        plan.given = plan.given.wrapping_add(1);
-        Ok(u32::from(plan.given) << INDEX_BITS | index as u32)
+        plan.room.check(capacity).map_err(|_| Errno::EOVERFLOW)?;
+        if plan.queues > INDEX {
+            return Err(Errno::ENOMEM);
+        }
+        plan.queues += 1;
+        plan.room.reserve(capacity).map_err(|_| Errno::EOVERFLOW)
     }
 
-    fn fill(&self, seat: u32, track: Option<Arc<Track>>) {
+    /// Gives up the reservation of a queue that has no seat.
+    pub(crate) fn cancel(&self, capacity: u32) {
+        lock(&self.plan).cancel(capacity);
+    }
+
+    /// A seat for a queue that has a reservation; nobody is looked for there before it is filled.
+    pub(crate) fn take(&self) -> u32 {
         let mut plan = lock(&self.plan);
-        plan.fill(seat, track);
+        let index = plan.free.pop().unwrap_or_else(|| {
+            plan.chairs.push(Chair::default());
+            plan.chairs.len() - 1
+        });
+        plan.given = plan.given.wrapping_add(1);
+        u32::from(plan.given) << INDEX_BITS | index as u32
+    }
+
+    /// From now on completions of the queue are looked for.
+    pub(crate) fn fill(&self, seat: u32, track: &Arc<Track>) {
+        let mut plan = lock(&self.plan);
+        plan.fill(seat, Some(Arc::clone(track)));
         // With the lock still held.
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Nobody sits there, and no completion of who did is left.
-    fn release(&self, seat: u32, reserved: u32) {
-        let mut plan = lock(&self.plan);
-        plan.free.push((seat & INDEX) as usize);
-        plan.room.release(reserved);
-    }
-
-    /// Once for each seat that was filled.
-    fn leave(&self, gone: Gone) {
+    /// The QP of a queue in a seat is destroyed. Once for each seat that was filled.
+    pub(crate) fn leave(&self, gone: Gone) {
         let mut plan = lock(&self.plan);
         plan.fill(gone.seat, None);
         let over = plan.closed || gone.track.is_idle();
         let over = if over {
+            plan.release(&gone);
             Some(gone)
         } else {
             plan.gone.push(gone);
@@ -203,26 +149,44 @@ impl Seats {
         self.version.fetch_add(1, Ordering::Release);
         drop(plan);
         if let Some(gone) = over {
-            self.end(gone);
+            gone.end();
         }
     }
 
     /// No completion of it is left, or nobody polls what is.
     fn end(&self, gone: Gone) {
-        self.release(gone.seat, gone.reserved);
-        if let Some(pd) = gone.pd.upgrade() {
-            pd.flights().strike(&gone.track);
+        lock(&self.plan).release(&gone);
+        gone.end();
+    }
+}
+
+impl Gone {
+    /// It pins nothing any more.
+    fn end(self) {
+        if let Some(pd) = self.pd.upgrade() {
+            pd.flights().strike(self.place);
             pd.parked().released();
         }
     }
 }
 
 impl Plan {
+    fn cancel(&mut self, capacity: u32) {
+        self.queues = self.queues.saturating_sub(1);
+        self.room.release(capacity);
+    }
+
+    /// The seat is free, and the reservation is given up.
+    fn release(&mut self, gone: &Gone) {
+        self.free.push((gone.seat & INDEX) as usize);
+        self.cancel(gone.capacity);
+    }
+
     fn fill(&mut self, seat: u32, track: Option<Arc<Track>>) {
         let index = (seat & INDEX) as usize;
-        let Some(place) = self.places.get_mut(index) else { return };
-        place.track = track;
-        if !core::mem::replace(&mut place.changed, true) {
+        let Some(chair) = self.chairs.get_mut(index) else { return };
+        chair.track = track;
+        if !core::mem::replace(&mut chair.changed, true) {
             self.changed.push(index);
         }
     }
@@ -290,11 +254,11 @@ impl Seating {
     fn look(&mut self, seats: &Seats) {
         let mut plan = lock(&seats.plan);
         let plan = &mut *plan;
-        self.tracks.resize(plan.places.len(), None);
+        self.tracks.resize(plan.chairs.len(), None);
         for index in plan.changed.drain(..) {
-            if let (Some(place), Some(track)) = (plan.places.get_mut(index), self.tracks.get_mut(index)) {
-                track.clone_from(&place.track);
-                place.changed = false;
+            if let (Some(chair), Some(track)) = (plan.chairs.get_mut(index), self.tracks.get_mut(index)) {
+                track.clone_from(&chair.track);
+                chair.changed = false;
             }
         }
         self.going.append(&mut plan.gone);

@@ -1,18 +1,23 @@
 //! Tests of seats.rs.
 
 use super::*;
+use crate::data::flight::Flights;
+use crate::data::track::Cursor;
 
+/// A queue that something is posted to.
 fn queue(seats: &Seats) -> (u32, Arc<Track>, Cursor) {
-    let seat = seats.take(4).expect("a seat");
+    seats.reserve(4).expect("room");
+    let seat = seats.take();
     let track = Arc::new(Track::new(seat, 4));
-    seats.fill(seat, Some(Arc::clone(&track)));
+    seats.fill(seat, &track);
     let cursor = Cursor::new(&track);
     (seat, track, cursor)
 }
 
 /// Its QP is destroyed.
 fn leave(seats: &Seats, seat: u32, track: &Arc<Track>) {
-    seats.leave(Gone { seat, reserved: 4, track: Arc::clone(track), pd: Weak::new() });
+    let place = Flights::new().enlist(track);
+    seats.leave(Gone { seat, capacity: 4, track: Arc::clone(track), place, pd: Weak::new() });
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64) -> Completion {
@@ -88,16 +93,32 @@ fn looking_costs_what_has_changed() {
     assert_eq!(seating.tracks.len(), 101);
 }
 
+/// Of a queue that nothing is posted to there is a reservation, and nothing that who polls would have to look at.
 #[test]
-fn a_seat_that_is_given_up_before_it_is_filled_is_free() {
-    let seats = Seats::new(u32::MAX);
-    let first = seats.take(4).expect("a seat");
-    seats.release(first, 4);
-    assert_eq!(seats.take(4).expect("a seat") & INDEX, first & INDEX);
-    for _ in 0..INDEX {
-        seats.take(4).expect("a seat");
+fn a_queue_that_nothing_is_posted_to_has_no_seat() {
+    let seats = Seats::new(8);
+    for _ in 0..100 {
+        seats.reserve(4).expect("room");
+        assert_eq!(seats.room().reserved(), 4);
+        seats.cancel(4);
     }
-    assert_eq!(seats.take(4), Err(Errno::ENOMEM));
+    assert_eq!((seats.room().reserved(), seats.version.load(Ordering::Relaxed)), (0, 0));
+    let plan = lock(&seats.plan);
+    assert_eq!((plan.chairs.len(), plan.given, plan.queues), (0, 0, 0));
+}
+
+#[test]
+fn there_is_a_seat_for_each_reservation_and_no_more() {
+    let seats = Seats::new(u32::MAX);
+    for _ in 0..=INDEX {
+        seats.reserve(4).expect("a reservation");
+    }
+    let taken = 4 * (INDEX + 1);
+    assert_eq!((seats.reserve(4), seats.room().reserved()), (Err(Errno::ENOMEM), taken));
+    seats.cancel(4);
+    assert_eq!((seats.reserve(4), seats.room().reserved()), (Ok(()), taken));
+    let last = (0..=INDEX).map(|_| seats.take() & INDEX).last();
+    assert_eq!(last, Some(INDEX));
 }
 
 /// A queue that may have left completions keeps its seat and its share until the CQ was seen empty after it was gone.
@@ -107,7 +128,7 @@ fn a_queue_is_gone_when_the_cq_is_empty_after_it() {
     let ((gone, track, mut a), (_, _, mut b)) = (queue(&seats), queue(&seats));
     let (left, other) = (post(&mut a, 10), post(&mut b, 20));
     leave(&seats, gone, &track);
-    assert_eq!((seats.take(1), seats.room().reserved()), (Err(Errno::EOVERFLOW), 8));
+    assert_eq!((seats.reserve(1), seats.room().reserved()), (Err(Errno::EOVERFLOW), 8));
     // A poll has found it, with what another queue has completed.
     assert_eq!(seating.retire(&seats, &mut [other, left]), 1);
     assert_eq!(Arc::strong_count(&track), 3, "going, cursor, here");
@@ -118,7 +139,7 @@ fn a_queue_is_gone_when_the_cq_is_empty_after_it() {
     assert_eq!(seating.retire(&seats, &mut []), 0);
     assert!(seating.settle(&seats));
     assert_eq!((seats.room().reserved(), Arc::strong_count(&track)), (4, 2));
-    assert_eq!(seats.take(4).map(|seat| seat & INDEX), Ok(gone & INDEX));
+    assert_eq!((seats.reserve(4), seats.take() & INDEX), (Ok(()), gone & INDEX));
 }
 
 #[test]

@@ -1,0 +1,98 @@
+//! The short paths against the long ones, from where a core is: for tests, fuzzers and model checkers.
+
+use alloc::vec::Vec;
+
+use super::Core;
+use crate::device::Outcome;
+use crate::errno::Errno;
+use crate::event::RawEvent;
+use crate::key::{ChannelKey, IdKey};
+use crate::request::Request;
+use crate::time::Time;
+
+/// What a call may return.
+const OUTCOMES: [Outcome; 3] = [Ok(()), Err(Errno::EINVAL), Err(Errno::ENETUNREACH)];
+
+impl Core {
+    /// Whether there is a short path for a request: to submit it, or to [perform](Core::perform) it. This core does not change.
+    /// For tests.
+    ///
+    /// # Panics
+    /// A short path leads elsewhere than the long one, or changes something although there is none.
+    pub fn compare_request(&self, now: Time, id: IdKey, request: &Request<'_>, deadline: Time) -> bool {
+        let in_steps = self.compare_submit(now, id, request, deadline);
+        let at_once = OUTCOMES.map(|outcome| self.compare_perform(now, id, request, deadline, outcome));
+        in_steps || at_once.contains(&true)
+    }
+
+    fn compare_perform(&self, now: Time, id: IdKey, request: &Request<'_>, deadline: Time, outcome: Outcome) -> bool {
+        let (mut short, mut long) = (self.clone(), self.clone());
+        let mut made = Vec::new();
+        let performed = short.perform(now, id, request, deadline, |call, private_data| {
+            made.push((*call, private_data.to_vec()));
+            outcome
+        });
+        let Some(result) = performed else {
+            assert!(made.is_empty(), "{request:?} on {id}: a call was made and is not told of");
+            self.assert_same(&short, "not performed");
+            return false;
+        };
+        let submitted = long.submit_any(now, id, request, deadline);
+        assert_eq!(submitted, Ok(()), "{request:?} on {id} was performed");
+        let Some((token, call)) = long.poll_call() else { panic!("{request:?} on {id} was performed and has no call") };
+        assert_eq!(made, [(call, long.call_data(token).to_vec())], "{request:?} on {id}: its call");
+        let ended = long.take_outcome(token, outcome).ok().flatten().map(|ended| ended.result);
+        assert_eq!(Some(result), ended, "{request:?} on {id}: {outcome:?}");
+        long.assert_same(&short, "performed");
+        true
+    }
+
+    fn compare_submit(&self, now: Time, id: IdKey, request: &Request<'_>, deadline: Time) -> bool {
+        let (mut short, mut long) = (self.clone(), self.clone());
+        if !short.submit_short(now, id, request, deadline) {
+            self.assert_same(&short, "not submitted");
+            return false;
+        }
+        assert_eq!(long.submit_any(now, id, request, deadline), Ok(()), "{request:?} on {id} was submitted");
+        long.assert_same(&short, "submitted");
+        let [ours, theirs] = [&mut short, &mut long].map(Core::poll_call);
+        assert_eq!(ours, theirs, "{request:?} on {id}: its call");
+        let Some((token, _)) = ours else { panic!("{request:?} on {id} was submitted and has no call") };
+        assert_eq!(short.call_data(token), long.call_data(token), "{request:?} on {id}: its private data");
+        assert!(short.end_short(token), "{request:?} on {id}: its end");
+        let ended = long.take_outcome(token, Ok(())).ok().flatten().map(|ended| ended.result);
+        assert_eq!(ended, Some(Ok(())), "{request:?} on {id}: its end");
+        long.assert_same(&short, "ended");
+        true
+    }
+
+    /// Whether there is a short path for an event: in, and out. This core does not change. For tests.
+    ///
+    /// # Panics
+    /// As [`compare_request`](Core::compare_request).
+    pub fn compare_event(&self, on: ChannelKey, raw: &RawEvent<'_>) -> bool {
+        let (mut short, mut long) = (self.clone(), self.clone());
+        if !short.admit_short(on, raw) {
+            self.assert_same(&short, "not admitted");
+            return false;
+        }
+        assert_eq!(long.take_any_event(on, raw), Ok(super::Admission::Known), "{raw:?} on {on}");
+        long.assert_same(&short, "admitted");
+        assert!(short.single.is_some() && long.single.is_none(), "{raw:?} on {on}: where it is stored");
+        assert_eq!(short.wants_event(on), long.wants_event(on), "after {raw:?} on {on}");
+        let [ours, theirs] = [&mut short, &mut long].map(|core| core.poll_event(on));
+        assert!(ours.is_some() && ours == theirs, "{ours:?} and {theirs:?}");
+        long.assert_same(&short, "delivered");
+        true
+    }
+
+    /// The same in every respect, the deadlines included.
+    fn assert_same(&self, other: &Core, what: &str) {
+        assert_eq!(self, other, "{what}");
+        assert_eq!(self.poll_timeout(), other.poll_timeout(), "{what}: the nearest deadline");
+        for ((key, ours), (_, theirs)) in self.ids.iter().zip(other.ids.iter()) {
+            assert_eq!(ours.armed.at(), theirs.armed.at(), "{what}: {key}");
+            assert!(ours.is_known_rightly() && theirs.is_known_rightly(), "{what}: {key}");
+        }
+    }
+}

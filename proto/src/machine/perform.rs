@@ -1,0 +1,274 @@
+//! Short paths of requests: a request of a [plain](crate::id::Id::is_plain) id, its call and the call's outcome. A short path
+//! does exactly what the long path does, which `submit_any`, `poll_call` and `take_outcome` are together, and leaves out what
+//! that would look for in vain. `short_tests` runs both on every cell and compares.
+//!
+//! [`Core::perform`] makes the call between the decision and the change: nothing can come in between, so that nothing has to be
+//! stored for it. For devices that observe each step, `submit_short` and `end_short` do the same in steps.
+
+use core::num::NonZeroU64;
+
+use super::Core;
+use super::submit::{binds, one_call};
+use crate::device::{Call, Outcome};
+use crate::error::Failure;
+use crate::guard;
+use crate::id::{Doing, Plain};
+use crate::key::{About, ChannelKey, IdKey, Token};
+use crate::mail::Queue;
+use crate::plain::{self, Next};
+use crate::request::{PortSpace, Request, Verb};
+use crate::state::State;
+use crate::time::Time;
+
+impl Core {
+    /// [Submits](Core::submit) a request and makes its call at once, if that is the only call that there is to make and
+    /// nothing else is under way for the id. The other calls that follow from a call that failed, or from a destruction or a
+    /// migration, are to be [polled](Core::poll_call).
+    ///
+    /// `None`: it is no such request; nothing has changed and no call was made. Submit it.
+    ///
+    /// # Errors
+    /// The call was made and has failed, as [`Ended::result`].
+    #[inline(always)]
+    pub fn perform(
+        &mut self,
+        now: Time,
+        key: IdKey,
+        request: &Request<'_>,
+        deadline: Time,
+        make: impl FnOnce(&Call, &[u8]) -> Outcome,
+    ) -> Option<Result<(), Failure>> {
+        let outcome = match *request {
+            Request::Destroy => self.destroy_short(key, make)?,
+            Request::Migrate { to: Some(to) } => self.migrate_short(now, key, to, deadline, make)?,
+            _ => {
+                let next = self.short_request(now, key, request, deadline)?;
+                let (call, private_data) = one_call(now, key, request, deadline)?;
+                let outcome = make(&call, private_data);
+                if outcome.is_ok() {
+                    self.performed(key, request.verb(), next, deadline, binds(&call));
+                }
+                outcome
+            }
+        };
+        match outcome {
+            Ok(()) => Some(Ok(())),
+            Err(_) => Some(self.performed_in_vain(now, key, request, deadline, outcome)),
+        }
+    }
+
+    /// What a plain request leads to, if it is one and is allowed.
+    #[inline(always)]
+    fn short_request(&mut self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Option<Next> {
+        let verb = request.verb();
+        let id = self.ids.get_untouched(key)?;
+        let next = plain::request(id.state, verb, id.port_space.service())?;
+        if !id.is_plain() || deadline <= now || !self.calls.is_empty() || guard::check(id, verb, request).is_err() {
+            return None;
+        }
+        if next.waits || verb == Verb::Accept {
+            let line = self.channels.get(id.line)?;
+            if line.listener.is_some() || line.has_failed() {
+                return None;
+            }
+        }
+        Some(next)
+    }
+
+    /// The number of the next call.
+    #[inline]
+    fn count_call(&mut self) -> NonZeroU64 {
+        self.last_token = self.last_token.checked_add(1).unwrap_or(NonZeroU64::MIN);
+        self.last_token
+    }
+
+    /// The call of a request was made.
+    #[inline(always)]
+    fn performed(&mut self, key: IdKey, verb: Verb, next: Next, deadline: Time, bound: bool) {
+        self.count_call();
+        let Some(id) = self.ids.get_untouched(key) else { return };
+        id.state = next.state;
+        id.has_device |= bound;
+        id.number_sent |= verb == Verb::Accept;
+        if next.waits || next.ends {
+            self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
+        }
+    }
+
+    /// The call of a request was made and has failed.
+    #[cold]
+    #[inline(never)]
+    fn performed_in_vain(
+        &mut self,
+        now: Time,
+        key: IdKey,
+        request: &Request<'_>,
+        deadline: Time,
+        outcome: Outcome,
+    ) -> Result<(), Failure> {
+        // It was found to be allowed, and has one call.
+        let submitted = self.submit_any(now, key, request, deadline).ok().and_then(|()| self.poll_call());
+        let ended = submitted.and_then(|(token, _)| self.take_outcome(token, outcome).ok().flatten());
+        ended.map_or(Ok(()), |ended| ended.result)
+    }
+
+    /// Creates an id on a channel and makes its call at once, see [`perform`](Core::perform) and [`create_id`](Core::create_id).
+    ///
+    /// `None`: there is another call to make, or the request would be refused. Nothing has changed and no call was made.
+    ///
+    /// # Errors
+    /// The call was made and has failed.
+    #[inline(always)]
+    pub fn perform_create(
+        &mut self,
+        home: ChannelKey,
+        port_space: PortSpace,
+        make: impl FnOnce(&Call) -> Outcome,
+    ) -> Option<Result<IdKey, Failure>> {
+        if !self.has_room() || !self.calls.is_empty() || self.target_channel(home).is_err() {
+            return None;
+        }
+        let id = self.ids.next_key()?;
+        match make(&Call::CreateId { id, channel: home, port_space }) {
+            Ok(()) => {
+                self.count_call();
+                self.insert_id(home, port_space, false);
+                Some(Ok(id))
+            }
+            Err(errno) => {
+                self.created_in_vain(home, port_space);
+                Some(Err(Failure { call: "create_id", state: State::Idle, errno }))
+            }
+        }
+    }
+
+    /// The key is used up, as that of an id that was there.
+    #[cold]
+    #[inline(never)]
+    fn created_in_vain(&mut self, home: ChannelKey, port_space: PortSpace) {
+        self.count_call();
+        if let Some(id) = self.insert_id(home, port_space, false) {
+            self.forget(id);
+        }
+    }
+
+    /// Destroys an id of which nothing is left but itself.
+    #[inline(always)]
+    fn destroy_short(&mut self, key: IdKey, make: impl FnOnce(&Call, &[u8]) -> Outcome) -> Option<Outcome> {
+        let id = self.ids.get_untouched(key)?;
+        let nothing_left = id.is_plain()
+            && id.owed == 0
+            && id.mail.head().is_none()
+            && id.due() == Time::NEVER
+            && self.single.as_ref().is_none_or(|single| single.id != key)
+            && self.calls.is_empty();
+        if !nothing_left {
+            return None;
+        }
+        let outcome = make(&Call::Destroy { id: key }, &[]);
+        if outcome.is_ok() {
+            self.count_call();
+            if let Some(home) = self.ids.remove(key).map(|id| id.home) {
+                self.leave_channel(home);
+            }
+        }
+        Some(outcome)
+    }
+
+    /// Moves an id to another channel, with its undelivered events.
+    #[inline(always)]
+    fn migrate_short(
+        &mut self,
+        now: Time,
+        key: IdKey,
+        to: ChannelKey,
+        deadline: Time,
+        make: impl FnOnce(&Call, &[u8]) -> Outcome,
+    ) -> Option<Outcome> {
+        let id = self.ids.get_untouched(key)?;
+        let from = id.line;
+        if !id.is_plain()
+            || id.owed > 0
+            || deadline <= now
+            || !self.calls.is_empty()
+            || self.target_channel(to).is_err()
+        {
+            return None;
+        }
+        let outcome = make(&Call::Migrate { id: key, from, to }, &[]);
+        if outcome.is_ok() {
+            self.migrated(key, from, to);
+        }
+        Some(outcome)
+    }
+
+    #[inline(never)]
+    fn migrated(&mut self, key: IdKey, from: ChannelKey, to: ChannelKey) {
+        self.count_call();
+        self.news += 1;
+        self.link_single();
+        let Some(id) = self.ids.get_untouched(key) else { return };
+        (id.home, id.line) = (to, to);
+        let first = id.mail.head();
+        let mut list = Queue::EMPTY;
+        let mut was_last = true;
+        if let Some(source) = self.channels.get_mut(from) {
+            if first.is_some() {
+                list = self.mail.extract(&mut source.mail, first);
+            }
+            was_last = source.ids == 1;
+            // The last one may close the channel.
+            source.ids -= u32::from(!was_last);
+        }
+        if let Some(target) = self.channels.get_mut(to) {
+            self.mail.splice(&mut target.mail, list);
+            target.ids += 1;
+            if !core::mem::replace(&mut target.readable, true) {
+                self.readable.push_back(to);
+            }
+        }
+        if was_last {
+            self.leave_channel(from);
+        }
+    }
+
+    /// The short path of [`submit`](Core::submit). `false`: it is none for this request, and nothing has changed.
+    #[inline(always)]
+    pub(super) fn submit_short(&mut self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> bool {
+        let Some((call, private_data)) = one_call(now, key, request, deadline) else { return false };
+        let Some(next) = self.short_request(now, key, request, deadline) else { return false };
+        let enclosed = self.mail.keep(private_data, None);
+        let number = self.count_call();
+        if let Some(id) = self.ids.get_mut(key) {
+            let verb = request.verb();
+            id.doing = Doing::Request { verb, before: id.state, until: id.deadline, bound: binds(&call) };
+            id.call = Some(number);
+            id.call_data = enclosed;
+            id.state = next.state;
+        }
+        self.calls.push_back((Token { number, about: About::Id(key) }, call));
+        if next.waits || next.ends {
+            self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
+        }
+        true
+    }
+
+    /// The short path of [`handle_outcome`](Core::handle_outcome), for success. `false`: it is none for this call, and nothing
+    /// has changed.
+    #[inline]
+    pub(super) fn end_short(&mut self, token: Token) -> bool {
+        let About::Id(key) = token.about else { return false };
+        let Some(id) = self.ids.get_untouched(key) else { return false };
+        let Doing::Request { verb, bound, .. } = id.doing else { return false };
+        if id.call != Some(token.number) || verb == Verb::Listen || !id.is_plain_but_for_a_call() {
+            return false;
+        }
+        id.call = None;
+        id.doing = Doing::Nothing;
+        id.plain = Plain::YES;
+        id.has_device |= bound;
+        id.number_sent |= verb == Verb::Accept;
+        self.mail.discard(id.call_data.take());
+        true
+    }
+}

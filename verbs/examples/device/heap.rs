@@ -1,0 +1,35 @@
+//! Counts what this program and the crate have allocated; not what the libraries have.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::alloc::{GlobalAlloc, Layout, System};
+
+struct Counting;
+
+#[global_allocator]
+static HEAP: Counting = Counting;
+
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes that are allocated now.
+pub(crate) fn allocated() -> usize {
+    BYTES.load(Ordering::Relaxed)
+}
+
+// SAFETY: it is the system's allocator; the counter does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    /// # Safety
+    /// As the trait says.
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    /// # Safety
+    /// As the trait says.
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(place, layout) }
+    }
+}

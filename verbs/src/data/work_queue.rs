@@ -1,0 +1,91 @@
+//! One work queue of a QP. Its ring is made when something is posted to it for the first time, so that a QP which nothing is
+//! posted to costs neither memory nor a place among those that are looked at.
+
+use std::sync::{Arc, OnceLock};
+
+use cmid_proto::Errno;
+
+use crate::data::cq::CqInner;
+use crate::data::flight::Place;
+use crate::data::pd::PdInner;
+use crate::data::seats::Gone;
+use crate::data::track::{Cursor, Track};
+
+/// A work queue. It has a reservation at its CQ, which is given up when this is dropped.
+pub(crate) struct WorkQueue {
+    cq: Arc<CqInner>,
+    /// How many work requests it holds.
+    capacity: u32,
+    /// Made by who posts first, and looked at when the QP is destroyed, after the last post.
+    ring: OnceLock<Ring>,
+    /// Whether the reservation is still this one's to give up.
+    is_reserved: bool,
+}
+
+/// What a queue has from the first post on.
+struct Ring {
+    seat: u32,
+    track: Arc<Track>,
+    /// Among the queues of its PD.
+    place: Place,
+}
+
+impl WorkQueue {
+    /// A queue of so many work requests that is to report to this CQ.
+    ///
+    /// # Errors
+    /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if it has as many queues as it can have.
+    pub(crate) fn reserve(cq: &Arc<CqInner>, capacity: u32) -> Result<Self, Errno> {
+        cq.seats().reserve(capacity)?;
+        Ok(WorkQueue { cq: Arc::clone(cq), capacity, ring: OnceLock::new(), is_reserved: true })
+    }
+
+    pub(crate) fn cq(&self) -> &CqInner {
+        &self.cq
+    }
+
+    /// Files a work request where the cursor has no room, because the queue has no ring yet; see [`Cursor::file`]. `None` if the
+    /// queue is full.
+    pub(crate) fn file_first(&self, cursor: &mut Cursor, pd: &PdInner, wr_id: u64, lkey: u32) -> Option<u64> {
+        if self.ring.get().is_some() {
+            return None;
+        }
+        *cursor = Cursor::new(&self.ring.get_or_init(|| self.make_ring(pd)).track);
+        cursor.file(wr_id, lkey)
+    }
+
+    /// From now on completions of the queue are looked for, and what it has in flight counts.
+    fn make_ring(&self, pd: &PdInner) -> Ring {
+        let seats = self.cq.seats();
+        let seat = seats.take();
+        let track = Arc::new(Track::new(seat, self.capacity));
+        seats.fill(seat, &track);
+        let place = pd.flights().enlist(&track);
+        Ring { seat, track, place }
+    }
+
+    /// Its QP is destroyed.
+    pub(crate) fn close(&mut self, pd: &Arc<PdInner>) {
+        // Without a ring it has left no completions.
+        let Some(Ring { seat, track, place }) = self.ring.take() else { return };
+        self.is_reserved = false;
+        let gone = Gone { seat, capacity: self.capacity, track, place, pd: Arc::downgrade(pd) };
+        self.cq.seats().leave(gone);
+    }
+
+    /// Its QP could not be destroyed, and is leaked: it keeps its reservation and its seat.
+    pub(crate) fn leak(&mut self, pd: &PdInner) {
+        self.is_reserved = false;
+        if let Some(Ring { place, .. }) = self.ring.take() {
+            pd.flights().leak(place);
+        }
+    }
+}
+
+impl Drop for WorkQueue {
+    fn drop(&mut self) {
+        if self.is_reserved {
+            self.cq.seats().cancel(self.capacity);
+        }
+    }
+}
