@@ -228,6 +228,18 @@ const PINNED: &[Pinned] = &[
             "1: resumes ch2: Ok",
         ],
     },
+    Pinned {
+        target: "rereg",
+        name: "memory-in-flight-when-the-device-goes",
+        steps: &[
+            "region 0: a receive into memory 1",
+            "the devices go",
+            "region 0: deregistration, InFlight: Err",
+            "a poll writes to memory 1",
+            "region 0: deregistration, Quiet: Ok",
+            "region 0: Deregistered(Ok",
+        ],
+    },
 ];
 
 fn corpus(target: &str) -> PathBuf {
