@@ -71,6 +71,17 @@ const PINNED: &[Pinned] = &[
         ],
     },
     Pinned {
+        target: "ops",
+        name: "request-before-the-device-listens",
+        steps: &[
+            "Listen { backlog: -1 } on id0",
+            "RawEvent { id: id1, listener: Some(id0), kind: ConnectRequest",
+            "call Migrate { id: id0, from: ch1, to: ch2 }",
+            "call Migrate { id: id1, from: ch2, to: ch1 }",
+            "why: OnListenersChannel",
+        ],
+    },
+    Pinned {
         target: "faithful",
         name: "crossing-teardown",
         steps: &[

@@ -48,23 +48,26 @@ impl Core {
         // That there is room was asked before.
         let Ok(line) = self.insert_channel(Acks::OnDelivery, true) else { return };
         self.join_channel(line);
+        self.set_listener(line, Some(key));
         self.set_state(key, next);
         self.call_for_id(key, Doing::OpenToListen { line, backlog, before }, Call::OpenChannel { channel: line });
     }
 
     fn call_listen(&mut self, key: IdKey, backlog: i32, before: State) {
-        if let Some(channel) = self.line(key).and_then(|line| self.channels.get_mut(line)) {
-            channel.listener = Some(key);
-        }
+        self.line(key).into_iter().for_each(|line| self.set_listener(line, Some(key)));
         let doing = Doing::Request { verb: Verb::Listen, before, until: Time::NEVER, bound: false };
         self.call_for_id(key, doing, Call::Listen { id: key, backlog });
     }
 
+    fn set_listener(&mut self, line: ChannelKey, listener: Option<IdKey>) {
+        if let Some(channel) = self.channels.get_mut(line) {
+            channel.listener = listener;
+        }
+    }
+
     /// The device does not listen: nothing that comes on its channel depends on untaken requests.
     pub(super) fn listen_failed(&mut self, key: IdKey) {
-        if let Some(channel) = self.line(key).and_then(|line| self.channels.get_mut(line)) {
-            channel.listener = None;
-        }
+        self.line(key).into_iter().for_each(|line| self.set_listener(line, None));
     }
 
     pub(super) fn opened_to_listen(
@@ -90,6 +93,7 @@ impl Core {
                 None
             }
             Err(errno) => {
+                self.set_listener(line, None);
                 self.leave_channel(line);
                 Some(Err(self.not_listening(key, before, "create_event_channel", errno)))
             }
@@ -115,9 +119,11 @@ impl Core {
                     return None;
                 }
                 // An event has made an end of it.
+                self.set_listener(line, None);
                 Some(Err(self.not_listening(key, before, Verb::Listen.name(), crate::Errno::ENODEV)))
             }
             Err(errno) => {
+                self.set_listener(line, None);
                 self.leave_channel(line);
                 Some(Err(self.not_listening(key, before, Verb::Migrate.name(), errno)))
             }

@@ -458,3 +458,22 @@ fn the_channel_of_a_listen_that_failed_has_no_listener() {
     assert_eq!((stage.core.line(child), stage.core.state(child)), (Some(line), Some(State::Accepting)));
     stage.tells(child, CmEvent::Established);
 }
+
+/// The id of a request that is reported before the device listens is answered on another channel, as that of any request.
+#[test]
+fn a_channel_has_a_listener_from_when_it_is_opened_for_one() {
+    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
+    let id = stage.id(Some(channel));
+    stage.asks(id, LISTEN).unwrap();
+    let (open, call) = stage.takes_call("create_event_channel");
+    let Call::OpenChannel { channel: line } = call else { panic!("{call:?}") };
+    stage.answers(open, OK);
+    let (migrate, _) = stage.takes_call("migrate_id");
+    let child = stage.core.wants_event(line).unwrap();
+    stage.says_on(line, RawEvent { listener: Some(id), ..raw(child, CmEvent::ConnectRequest, 0) });
+    stage.expect_call("migrate_id", Err(Errno::ENOMEM));
+    stage.refuses(child, accept(), Why::OnListenersChannel);
+    stage.answers(migrate, OK);
+    stage.all_well();
+    stage.refuses(child, accept(), Why::OnListenersChannel);
+}
