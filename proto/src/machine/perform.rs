@@ -38,18 +38,18 @@ impl Core {
         deadline: Time,
         make: impl FnOnce(&Call, &[u8]) -> Outcome,
     ) -> Option<Result<(), Failure>> {
-        let outcome = match *request {
-            Request::Destroy => self.destroy_short(key, make)?,
-            Request::Migrate { to: Some(to) } => self.migrate_short(now, key, to, deadline, make)?,
-            _ => {
-                let next = self.short_request(now, key, request, deadline)?;
-                let (call, private_data) = one_call(now, key, request, deadline)?;
-                let outcome = make(&call, private_data);
-                if outcome.is_ok() {
-                    self.performed(key, request.verb(), next, deadline, binds(&call));
-                }
-                outcome
+        let outcome = if let Request::Destroy = request {
+            self.destroy_short(key, make)?
+        } else if let Request::Migrate { to: Some(to) } = *request {
+            self.migrate_short(now, key, to, deadline, make)?
+        } else {
+            let next = self.short_request(now, key, request, deadline)?;
+            let (call, private_data) = one_call(now, key, request, deadline)?;
+            let outcome = make(&call, private_data);
+            if outcome.is_ok() {
+                self.performed(key, request.verb(), next, deadline, binds(&call));
             }
+            outcome
         };
         match outcome {
             Ok(()) => Some(Ok(())),
