@@ -86,7 +86,6 @@ impl Core {
 
     #[inline(never)]
     pub(super) fn take_any_event(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
-        self.link_single();
         let result = if let Some(channel) = self.channels.get_mut(on) {
             channel.failures = 0;
             let is_request = raw.kind == CmEvent::ConnectRequest;
