@@ -38,10 +38,15 @@ fn step(world: &mut World, input: &mut Input<'_>) {
 }
 
 fn rarely(world: &mut World, input: &mut Input<'_>) {
-    match input.below(4) {
-        0 => world.settle(),
-        1 => drop(world.some_channel(0, input).map(|channel| world.hosts[0].close_channel(channel))),
-        2 => drop(world.some_id(0, input).map(|id| world.release(0, id))),
-        _ => world.adopt(0),
+    // The choices below the pauses are as old as the committed inputs.
+    match input.below(256) {
+        224..240 => drop(world.some_line(0, input).map(|line| world.hosts[0].pause(line))),
+        240.. => world.hosts[0].resume(),
+        choice => match choice % 4 {
+            0 => world.settle(),
+            1 => drop(world.some_channel(0, input).map(|channel| world.hosts[0].close_channel(channel))),
+            2 => drop(world.some_id(0, input).map(|id| world.release(0, id))),
+            _ => world.adopt(0),
+        },
     }
 }

@@ -191,7 +191,9 @@ impl World {
         let traffic = self.traffic(at);
         let region = &mut self.members[at].region;
         let right = matches!(region.state(), MrState::Registered | MrState::Unusable) && traffic == Traffic::Quiet;
-        assert_eq!(region.deregister(traffic).is_ok(), right, "{region:?}");
+        let done = region.deregister(traffic);
+        say(|| format!("region {at}: deregistration, {traffic:?}: {done:?}"));
+        assert_eq!(done.is_ok(), right, "{region:?}");
     }
 
     /// Makes the call of a region.
@@ -309,6 +311,7 @@ impl World {
     fn post(&mut self, at: usize) {
         let region = &self.members[at].region;
         if let (Some(keys), Some(memory)) = (region.keys(), region.buffer()) {
+            say(|| format!("region {at}: a receive into memory {}", memory.number));
             self.flights.push_back(Flight { lkey: keys.lkey, memory: memory.number });
         }
     }
@@ -316,6 +319,7 @@ impl World {
     /// Copies what has arrived for the oldest work request, wherever that is.
     fn poll(&mut self) {
         let Some(Flight { memory, lkey }) = self.flights.pop_front() else { return };
+        say(|| format!("a poll writes to memory {memory}"));
         assert!(
             !self.outside.contains_key(&memory),
             "a poll writes to memory {memory}, named by {lkey}, after it was let go"

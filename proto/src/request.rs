@@ -172,7 +172,8 @@ pub enum Request<'a> {
     },
     /// Find the path (rdma_resolve_route(3)).
     ResolveRoute,
-    /// Take connection requests (rdma_listen(3)).
+    /// Take connection requests (rdma_listen(3)). Requests that the device reports before a listen fails stay to be taken: a
+    /// later listen is refused while they are more than its backlog allows.
     Listen {
         /// Unread requests that the kernel holds; 0 or too many mean its maximum.
         backlog: i32,

@@ -49,10 +49,12 @@ pub(crate) struct Host {
     pub(crate) excused_groups: BTreeSet<GroupKey>,
     /// Ids that the device would not move.
     pub(crate) unmoved: BTreeSet<IdKey>,
+    /// Channels that are not read.
+    pub(super) paused: BTreeSet<ChannelKey>,
     /// How many requests each listener may have untaken.
     pub(crate) backlogs: BTreeMap<IdKey, usize>,
     pub(crate) now: Time,
-    limits: Limits,
+    pub(super) limits: Limits,
     number: u32,
 }
 
@@ -74,6 +76,7 @@ impl Host {
             excused: BTreeSet::new(),
             excused_groups: BTreeSet::new(),
             unmoved: BTreeSet::new(),
+            paused: BTreeSet::new(),
             backlogs: BTreeMap::new(),
             now: Time(1),
             limits,
@@ -260,28 +263,6 @@ impl Host {
             self.core.handle_readable(channel);
         }
         true
-    }
-
-    /// Whether an event of this channel may be read, for all that is untaken.
-    fn has_room(&self, channel: ChannelKey) -> bool {
-        let is_request = |letter: &&Letter| letter.listener.is_some();
-        let all = self.ledger.undelivered().count();
-        let less = |limit: u32, reserved: u32| (limit - reserved.min(limit / 2)) as usize;
-        let listens = |id: &IdKey| {
-            self.core.is_private(channel)
-                && self.core.line(*id) == Some(channel)
-                && self.core.state(*id) == Some(State::Listening)
-        };
-        let Limits { ids, reserved_ids, events, reserved_events, channel_events, .. } = self.limits;
-        let Some(listener) = self.core.id_keys().find(listens) else {
-            let own = self.ledger.on(channel).filter(|letter| !is_request(letter)).count();
-            let room = own == 0 || (own < channel_events as usize && all < events as usize);
-            return room && self.core.ids() <= ids as usize;
-        };
-        let requests = self.ledger.undelivered().filter(is_request).filter(|letter| letter.owner == listener).count();
-        requests < self.backlogs[&listener]
-            && self.core.ids() < less(ids, reserved_ids)
-            && all < less(events, reserved_events)
     }
 
     fn feed(&mut self, kernel: &mut Kernel, on: ChannelKey, child: IdKey, fetched: Fetched) {

@@ -20,4 +20,5 @@ mod ledger;
 pub(crate) mod mr;
 pub(crate) mod onward;
 mod requests;
+mod room;
 pub(crate) mod world;

@@ -75,6 +75,15 @@ impl World {
         input.pick(&self.hosts[at].open)
     }
 
+    /// A channel on which the device may report something.
+    pub(crate) fn some_line(&self, at: usize, input: &mut Input<'_>) -> Option<ChannelKey> {
+        if input.once_in(2) {
+            self.some_channel(at, input)
+        } else {
+            self.some_id(at, input).and_then(|id| self.hosts[at].core.line(id))
+        }
+    }
+
     /// A channel on which something may be delivered.
     pub(crate) fn some_home(&self, at: usize, input: &mut Input<'_>) -> Option<ChannelKey> {
         if input.once_in(4) {
@@ -187,6 +196,7 @@ impl World {
     /// Everything comes to rest: answered, taken, acked, destroyed and closed. Nothing is left, on either side.
     pub(crate) fn rest(mut self) {
         say(|| "it comes to rest".to_owned());
+        self.hosts.iter_mut().for_each(Host::resume);
         self.settle();
         let most = ROUNDS + self.loose.len();
         for round in 0.. {
