@@ -63,7 +63,10 @@ impl Core {
         assert!(id.state != State::Listening || alone, "{key} listens on a shared channel");
         let calls = !matches!(id.doing, Doing::Nothing | Doing::Queued);
         assert_eq!(id.call.is_some(), calls, "{key}: its call while {:?}", id.doing);
-        assert!(id.doing != Doing::Queued || self.children.iter().any(|&child| child == key), "{key} waits for its turn and gets none");
+        assert!(
+            id.doing != Doing::Queued || self.children.iter().any(|&child| child == key),
+            "{key} waits for its turn and gets none"
+        );
         self.check_listener(key, id);
         let ends_unreported = !matches!(id.doing, Doing::Nothing | Doing::Queued | Doing::Destroy);
         assert!(!id.orphaned || ends_unreported, "{key}: a destroy has ended {:?}", id.doing);

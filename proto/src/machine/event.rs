@@ -211,7 +211,7 @@ impl Core {
         let enclosed = self.mail.keep(raw.private_data, raw.datagram);
         let stored = Stored::of(raw.id, EventKind::Cm(raw.kind), raw.status, raw.param, enclosed);
         match (listener, group) {
-            (Some(listener), _) => stored.to_listener(listener),
+            (Some(listener), _) => stored.with_listener(listener),
             (None, Some(group)) => stored.of_group(group),
             (None, None) => stored,
         }

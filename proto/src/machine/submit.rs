@@ -59,7 +59,11 @@ impl Core {
     /// [`Refused`]: nothing has changed.
     #[inline(always)]
     pub fn submit(&mut self, now: Time, key: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
-        if self.submit_short(now, key, &request, deadline) { Ok(()) } else { self.submit_any(now, key, &request, deadline) }
+        if self.submit_short(now, key, &request, deadline) {
+            Ok(())
+        } else {
+            self.submit_any(now, key, &request, deadline)
+        }
     }
 
     #[inline(never)]
@@ -274,12 +278,7 @@ impl Core {
 
 /// The call of a request that is one call, and its private data; `None` for any other request.
 #[inline(always)]
-pub(super) fn one_call<'a>(
-    now: Time,
-    id: IdKey,
-    request: &Request<'a>,
-    deadline: Time,
-) -> Option<(Call, &'a [u8])> {
+pub(super) fn one_call<'a>(now: Time, id: IdKey, request: &Request<'a>, deadline: Time) -> Option<(Call, &'a [u8])> {
     Some(match *request {
         Request::Bind { addr } => (Call::Bind { id, addr }, &[]),
         Request::ResolveAddr { src, dst } => {

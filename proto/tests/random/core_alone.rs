@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    About, Acks, Call, ChannelKey, Core, Device, Ended, Error, Event, Fault, IdKey, Limits, NotAcked, PortSpace, Receipt,
-    Request, Time,
+    About, Acks, Call, ChannelKey, Core, Device, Ended, Error, Event, Fault, IdKey, Limits, NotAcked, PortSpace,
+    Receipt, Request, Time,
 };
 
 use crate::engine::Engine;
