@@ -23,14 +23,6 @@ impl Alarm {
         Ok(Alarm { timer, set: Time::NEVER })
     }
 
-    /// Readable from `due` on, or from an earlier time: where it is set to one that is still to come at `present`, that
-    /// stays, unless nothing is due at all. For who waits, looks again and sets it anew once the earlier time has passed:
-    /// deadlines mostly move on, each by a system call otherwise.
-    pub(crate) fn set_by(&mut self, due: Time, present: Time) -> Result<(), Errno> {
-        let waits = self.set > present && self.set < due;
-        if waits && due != Time::NEVER { Ok(()) } else { self.set(due) }
-    }
-
     /// Readable from `due` on; never for [`Time::NEVER`]. Setting it to another time makes it unreadable until then.
     pub(crate) fn set(&mut self, due: Time) -> Result<(), Errno> {
         if due == self.set {
@@ -85,38 +77,22 @@ mod tests {
 
     #[test]
     fn a_nearer_deadline_after_a_later_one() {
-        let (mut alarm, begin) = (Alarm::new().unwrap(), now());
-        alarm.set_by(begin.after(FAR), begin).unwrap();
+        let mut alarm = Alarm::new().unwrap();
+        alarm.set(now().after(FAR)).unwrap();
         assert!(is_silent(&alarm));
         let near = now().after(Duration::from_millis(20));
-        alarm.set_by(near, now()).unwrap();
-        assert_eq!(alarm.set, near);
+        alarm.set(near).unwrap();
         assert!(rings(&alarm) && now() >= near);
-    }
-
-    /// The earlier time stays until it has passed; from then on the later one counts.
-    #[test]
-    fn a_deadline_that_moves_on() {
-        let (mut alarm, begin) = (Alarm::new().unwrap(), now());
-        let near = begin.after(Duration::from_millis(20));
-        alarm.set_by(near, begin).unwrap();
-        alarm.set_by(begin.after(FAR), begin).unwrap();
-        assert_eq!(alarm.set, near);
-        assert!(rings(&alarm) && now() >= near);
-        alarm.set_by(begin.after(FAR), now()).unwrap();
-        assert_eq!(alarm.set, begin.after(FAR));
-        assert!(is_silent(&alarm));
     }
 
     #[test]
     fn nothing_is_due_any_more() {
-        let (mut alarm, begin) = (Alarm::new().unwrap(), now());
-        alarm.set_by(begin.after(Duration::from_millis(20)), begin).unwrap();
-        alarm.set_by(Time::NEVER, begin).unwrap();
-        assert_eq!(alarm.set, Time::NEVER);
+        let mut alarm = Alarm::new().unwrap();
+        alarm.set(now().after(Duration::from_millis(20))).unwrap();
+        alarm.set(Time::NEVER).unwrap();
         assert!(is_silent(&alarm));
         let near = now().after(Duration::from_millis(20));
-        alarm.set_by(near, now()).unwrap();
+        alarm.set(near).unwrap();
         assert!(rings(&alarm) && now() >= near);
     }
 
@@ -124,13 +100,11 @@ mod tests {
     #[test]
     fn a_deadline_in_the_past() {
         let (mut alarm, begin) = (Alarm::new().unwrap(), now());
-        alarm.set_by(begin.after(FAR), begin).unwrap();
-        for _ in 0..2 {
-            alarm.set_by(begin, now()).unwrap();
+        alarm.set(begin.after(FAR)).unwrap();
+        for past in [begin, Time::ZERO] {
+            alarm.set(past).unwrap();
             assert!(rings(&alarm));
         }
-        alarm.set_by(Time::ZERO, now()).unwrap();
-        assert!(rings(&alarm));
         alarm.set(now().after(FAR)).unwrap();
         assert!(is_silent(&alarm));
     }

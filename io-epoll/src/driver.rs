@@ -78,11 +78,13 @@ impl<D: Pollable> Epoll<D> {
                 Rest::Look => return Ok(()),
                 Rest::More => Some(Duration::ZERO),
                 Rest::Until(due) => {
-                    self.alarm.set_by(due.unwrap_or(Time::NEVER), present)?;
+                    // One that a turn has set would end each sleep once it has passed.
+                    self.alarm.set(Time::NEVER)?;
+                    let wake = due.map_or(end, |due| due.min(end));
                     if present < spin_end {
                         Some(Duration::ZERO)
                     } else {
-                        (end != Time::NEVER).then(|| end.since(present))
+                        (wake != Time::NEVER).then(|| wake.since(present))
                     }
                 }
             };
@@ -141,8 +143,7 @@ impl<D: Pollable> Epoll<D> {
 }
 
 /// Readable when a [turn](Epoll::turn) would do something: a channel is readable, a deadline has come, or the last turn
-/// has left work. After a [wait](Epoll::wait) it may become readable for a deadline that has moved on, too; a turn, which
-/// then finds nothing to do, sets that right.
+/// has left work. After a [wait](Epoll::wait) it tells of deadlines again from the next turn on.
 impl<D: Pollable> AsFd for Epoll<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.drive.device().poller().as_fd()

@@ -107,7 +107,7 @@ impl Stored {
 
     /// A request, CONNECT_REQUEST, to this listener.
     #[inline]
-    pub(crate) fn to_listener(self, listener: IdKey) -> Self {
+    pub(crate) fn with_listener(self, listener: IdKey) -> Self {
         Stored { other: NonZeroU64::new(listener.to_bits()), ..self }
     }
 

@@ -102,21 +102,32 @@ impl HostState {
     /// the family, as by a router. IPv4 takes the first (`fib_add_ifaddr`), IPv6 the last (`ipv6_link_dev_addr`), and a
     /// link-local one where that is enough, and only there (RFC 6724, rule 2).
     pub(crate) fn source_for(&self, dst: IpAddr) -> Option<IpAddr> {
-        let near = |ip: &&IpAddr| Subnet::of(**ip) == Subnet::of(dst);
-        let scope = |ip: &&IpAddr| is_link_local(**ip) == is_link_local(dst);
-        let own = || self.rdma.iter().chain(&self.plain).filter(|ip| ip.is_ipv4() == dst.is_ipv4());
-        let found = match dst {
-            IpAddr::V4(_) => own().find(near).or_else(|| own().next()),
-            IpAddr::V6(_) => own().rfind(near).or_else(|| own().rfind(scope)).or_else(|| own().next_back()),
-        };
-        found.copied()
+        source_among(self.rdma.iter().chain(&self.plain), dst)
     }
 
-    /// An address of one of the host's interfaces: the first.
-    pub(crate) fn address_on(&self, interface: Interface, like: IpAddr) -> Option<IpAddr> {
-        let on = |ip: &&IpAddr| ip.is_ipv4() == like.is_ipv4() && self.interface_of(**ip) == Some(interface);
-        self.rdma.iter().chain(&self.plain).find(on).copied()
+    /// The host's own address from which a packet to a group leaves by an interface. An IPv4 one is the first of it
+    /// (`inet_select_addr`). The addresses of the RDMA device, of both families, are all on one interface.
+    pub(crate) fn source_on(&self, interface: Interface, group: IpAddr) -> Option<IpAddr> {
+        let on = |ip: &&IpAddr| self.interface_of(**ip) == Some(interface);
+        match (interface.rdma, group) {
+            (false, IpAddr::V4(_) | IpAddr::V6(_)) => source_among(self.plain.iter().filter(on), group),
+            (true, IpAddr::V4(_)) => {
+                source_among(self.rdma.iter().filter(on), group).or_else(|| source_among(self.rdma.iter(), group))
+            }
+            (true, IpAddr::V6(_)) => source_among(self.rdma.iter(), group),
+        }
     }
+}
+
+fn source_among<'a>(own: impl DoubleEndedIterator<Item = &'a IpAddr> + Clone, dst: IpAddr) -> Option<IpAddr> {
+    let near = |ip: &&IpAddr| Subnet::of(**ip) == Subnet::of(dst);
+    let scope = |ip: &&IpAddr| is_link_local(**ip) == is_link_local(dst);
+    let own = || own.clone().filter(|ip| ip.is_ipv4() == dst.is_ipv4());
+    let found = match dst {
+        IpAddr::V4(_) => own().find(near).or_else(|| own().next()),
+        IpAddr::V6(_) => own().rfind(near).or_else(|| own().rfind(scope)).or_else(|| own().next_back()),
+    };
+    found.copied()
 }
 
 impl World {

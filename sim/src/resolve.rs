@@ -235,7 +235,7 @@ fn source_for_many(
         // No packet of a loopback address leaves by an interface, and on the loopback interface there is no device.
         Some(_) if bound.is_loopback() && group.is_ipv4() => Err(Errno::EINVAL),
         None if bound.is_loopback() && group.is_ipv4() => Err(Errno::ENODEV),
-        Some(chosen) => host.address_on(chosen, group).ok_or(Errno::ENETUNREACH),
+        Some(chosen) => host.source_on(chosen, group).ok_or(Errno::ENETUNREACH),
         None if group.is_ipv6() => host.source_for(group).ok_or(Errno::ENETUNREACH),
         None => Err(Errno::ENETUNREACH),
     }

@@ -30,7 +30,6 @@ impl Core {
     /// taken, or it belongs to an id in synchronous mode or to a listener.
     pub fn close_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
         self.usable_channel(key)?;
-        self.link_single();
         match self.channels.get(key) {
             Some(channel) if channel.phase == Phase::Open && channel.ids == 0 && channel.mail.head().is_none() => {
                 self.close(key);

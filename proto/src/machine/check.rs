@@ -15,8 +15,10 @@ impl Core {
     /// With what is wrong.
     pub fn check(&self) {
         if let Some(single) = &self.single {
-            let id = self.ids.get(single.id);
-            assert!(id.is_some_and(|id| id.home == single.on && !id.is_moving()), "{}: an event on no list", single.id);
+            let Some(id) = self.ids.get(single.id) else { panic!("an event of {} and on no list", single.id) };
+            // Whatever lists are looked at, or changed, for such an id is done by a request, which links the event first.
+            assert!(id.home == single.on && id.is_plain_but_for_a_call(), "{}: an event on no list", single.id);
+            assert!(matches!(id.doing, Doing::Nothing | Doing::Request { .. }), "{}: an event on no list", single.id);
             let channel = self.channels.get(single.on);
             assert!(channel.is_some_and(|channel| channel.mail.head().is_none()), "{}: two are first", single.on);
         }

@@ -86,7 +86,6 @@ impl Core {
     /// What an ack was waited for.
     #[inline(never)]
     pub(super) fn acked(&mut self, receipt: Receipt) {
-        self.link_single();
         if let Some(group) = receipt.group.and_then(|group| self.groups.get_mut(group)) {
             group.owed = group.owed.saturating_sub(1);
             self.continue_leave(receipt.owner);

@@ -86,7 +86,6 @@ impl Core {
 
     #[inline(never)]
     pub(super) fn take_any_event(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
-        self.link_single();
         let result = if let Some(channel) = self.channels.get_mut(on) {
             channel.failures = 0;
             let is_request = raw.kind == CmEvent::ConnectRequest;
@@ -211,7 +210,7 @@ impl Core {
         let enclosed = self.mail.keep(raw.private_data, raw.datagram);
         let stored = Stored::of(raw.id, EventKind::Cm(raw.kind), raw.status, raw.param, enclosed);
         match (listener, group) {
-            (Some(listener), _) => stored.to_listener(listener),
+            (Some(listener), _) => stored.with_listener(listener),
             (None, Some(group)) => stored.of_group(group),
             (None, None) => stored,
         }

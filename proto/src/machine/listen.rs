@@ -195,7 +195,6 @@ impl Core {
 
     #[inline(never)]
     fn next_child(&mut self) -> Option<IdKey> {
-        self.link_single();
         while let Some(child) = self.children.pop_front() {
             if let Some(id) = self.ids.get_mut(child)
                 && id.doing == Doing::Queued

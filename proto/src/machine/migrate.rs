@@ -186,6 +186,7 @@ impl Core {
     pub(super) fn relocate(&mut self, key: IdKey, home: ChannelKey, line: ChannelKey, by_event: bool) {
         // A request of synchronous mode that is still open ends by an ordinary event.
         self.clear_waiting(key, Waiting::Never);
+        self.link_single();
         let Some(id) = self.ids.get_mut(key) else { return };
         let from = id.home;
         let first = id.mail.head();

@@ -28,7 +28,6 @@ impl Core {
 
     #[inline(never)]
     pub(super) fn take_outcome(&mut self, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
-        self.link_single();
         let result = match token.about {
             About::Id(id) => self.id_outcome(id, token, outcome),
             About::Channel(channel) => self.channel_outcome(channel, token, outcome),

@@ -38,18 +38,18 @@ impl Core {
         deadline: Time,
         make: impl FnOnce(&Call, &[u8]) -> Outcome,
     ) -> Option<Result<(), Failure>> {
-        let outcome = match *request {
-            Request::Destroy => self.destroy_short(key, make)?,
-            Request::Migrate { to: Some(to) } => self.migrate_short(now, key, to, deadline, make)?,
-            _ => {
-                let next = self.short_request(now, key, request, deadline)?;
-                let (call, private_data) = one_call(now, key, request, deadline)?;
-                let outcome = make(&call, private_data);
-                if outcome.is_ok() {
-                    self.performed(key, request.verb(), next, deadline, binds(&call));
-                }
-                outcome
+        let outcome = if let Request::Destroy = request {
+            self.destroy_short(key, make)?
+        } else if let Request::Migrate { to: Some(to) } = *request {
+            self.migrate_short(now, key, to, deadline, make)?
+        } else {
+            let next = self.short_request(now, key, request, deadline)?;
+            let (call, private_data) = one_call(now, key, request, deadline)?;
+            let outcome = make(&call, private_data);
+            if outcome.is_ok() {
+                self.performed(key, request.verb(), next, deadline, binds(&call));
             }
+            outcome
         };
         match outcome {
             Ok(()) => Some(Ok(())),
@@ -254,13 +254,13 @@ impl Core {
     }
 
     /// The short path of [`handle_outcome`](Core::handle_outcome), for success. `false`: it is none for this call, and nothing
-    /// has changed.
+    /// has changed. The call of a listen has none: its id has a line of its own, or is synchronous.
     #[inline]
     pub(super) fn end_short(&mut self, token: Token) -> bool {
         let About::Id(key) = token.about else { return false };
         let Some(id) = self.ids.get_untouched(key) else { return false };
         let Doing::Request { verb, bound, .. } = id.doing else { return false };
-        if id.call != Some(token.number) || verb == Verb::Listen || !id.is_plain_but_for_a_call() {
+        if id.call != Some(token.number) || !id.is_plain_but_for_a_call() {
             return false;
         }
         id.call = None;

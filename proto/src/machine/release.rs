@@ -54,7 +54,6 @@ impl Core {
             return Err(self.refusal(key, Verb::Release, why));
         }
         let (home, waiting) = (id.home, id.waiting);
-        self.link_single();
         let mut mail = Vec::new();
         while let Some(letter) = self.ids.get(key).and_then(|id| id.mail.head()) {
             self.detach(letter, home);

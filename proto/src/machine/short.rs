@@ -4,8 +4,8 @@
 //! on every cell and compares.
 //!
 //! An event that is the only undelivered one of its channel is kept beside the lists of `mail`, in `Core::single`. It is
-//! linked into them as soon as anything but its delivery happens: every long path begins with
-//! [`link_single`](Core::link_single).
+//! linked into them before any other event is put on a list, and before a request begins on the long path. Nothing else looks
+//! at the list of a plain id, or makes an id less plain.
 
 use super::Core;
 use crate::event::{CmEvent, Event, EventKind, RawEvent, Receipt, ReceivedParam};

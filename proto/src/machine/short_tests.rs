@@ -257,6 +257,27 @@ fn what_a_migration_or_a_destruction_waits_for_has_no_short_path() {
 }
 
 #[test]
+fn the_single_event_counts_against_the_limit_on_all_events() {
+    let mut stage = Stage::new(Acks::OnDelivery);
+    let there = stage.core.create_id(Some(stage.to), PortSpace::Tcp).unwrap();
+    finish(&mut stage.core);
+    stage.core.limits.events = 2;
+    for (on, id) in [(stage.to, there), (stage.to, there), (stage.on, stage.id)] {
+        stage.core.handle_event(on, RawEvent::new(id, CmEvent::AddrChange)).unwrap();
+        if on == stage.to && stage.core.single.is_none() {
+            // One of two: the other is on the lists.
+            assert!(stage.core.poll_event(on).is_some());
+        }
+    }
+    assert_eq!((stage.core.single.is_some(), stage.core.mail.of_device()), (true, 1));
+    assert_eq!(stage.core.wants_event(stage.to), None);
+    stage.core.link_single();
+    assert_eq!(stage.core.wants_event(stage.to), None);
+    assert!(stage.core.poll_event(stage.on).is_some());
+    assert!(stage.core.wants_event(stage.to).is_some());
+}
+
+#[test]
 fn a_new_id() {
     for outcome in [Ok(()), Err(Errno::ENODEV)] {
         let stage = Stage::new(Acks::Explicit);

@@ -22,7 +22,6 @@ impl Core {
 
     #[inline(never)]
     fn end_overdue(&mut self, now: Time) {
-        self.link_single();
         while let Some((due, key)) = self.alarms.first()
             && due <= now
         {

@@ -212,6 +212,32 @@ fn to_an_ipv6_group_a_host_goes_from_its_last_address_of_that_scope() {
     }
 }
 
+/// The interface is known although the port was another's (seed 1642587).
+#[test]
+fn an_id_that_is_confined_by_one_family_reaches_groups_of_the_other() {
+    let fabric = Fabric::new(Config::default());
+    let host = fabric.host(&["10.0.0.1", "10.0.0.2", "fd99::1", "fd99::2", "fe80::1"].map(ip));
+    host.add_plain_addr(ip("fd98::1"));
+    let mut side = Side::new(&host);
+    let on = side.channel();
+    for port in ["0.0.0.0:7", "[::]:8"] {
+        side.listener(on, port);
+    }
+    let tries = [
+        ("10.0.0.2:7", "[ff0e::4]:9", "fd99::2"),
+        ("[fd99::1]:8", "[ff0e::4]:9", "fd99::2"),
+        ("[fe80::1%2]:8", "[ff0e::4]:9", "fd99::2"),
+        ("[fd99::2]:8", "239.1.1.1:9", "10.0.0.1"),
+        ("10.0.0.2:7", "239.1.1.1:9", "10.0.0.1"),
+    ];
+    for (taken, group, own) in tries {
+        let id = side.id_in(PortSpace::Tcp, on);
+        assert_eq!(side.bind(id, taken), Err(Errno::EADDRNOTAVAIL), "{taken}");
+        side.resolve_addr(id, None, group, 2000).unwrap();
+        assert_eq!(found(&mut side, on, id).map(|addr| addr.ip()), Ok(ip(own)), "{taken} {group}");
+    }
+}
+
 #[test]
 fn the_link_is_known_to_who_names_it_and_not_to_a_child() {
     let (_fabric, mut side) = host_of_ipv6();
