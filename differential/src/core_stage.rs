@@ -10,7 +10,7 @@ use cmid_proto::{
 
 use crate::program::{Action, CHILDREN, ChannelNo, Ip, Numbers, Place, Slot};
 use crate::spy::Spy;
-use crate::stage::{HUGE, Path, Stage, Told, data, name, param};
+use crate::stage::{BeforeRead, HUGE, Path, Stage, Told, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents, result_of};
 
 /// More turns than a core can have use for.
@@ -33,10 +33,10 @@ pub(crate) struct CoreStage<D: DataPath> {
 }
 
 impl<D: DataPath> CoreStage<D> {
-    pub(crate) fn new(device: D, numbers: Numbers) -> Self {
+    pub(crate) fn new(device: D, numbers: Numbers, before_read: BeforeRead) -> Self {
         CoreStage {
             paths: BTreeMap::new(),
-            drive: Drive::new(Spy::new(device, numbers), Limits::default()),
+            drive: Drive::new(Spy::new(device, numbers, before_read), Limits::default()),
             numbers,
             ids: BTreeMap::new(),
             channels: BTreeMap::new(),

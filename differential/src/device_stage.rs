@@ -6,7 +6,7 @@ use cmid_datapath::DataPath;
 use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
 
 use crate::program::{Action, CHILDREN, ChannelNo, Ip, Numbers, Place, Slot};
-use crate::stage::{HUGE, Path, Stage, Told, data, name, param};
+use crate::stage::{BeforeRead, HUGE, Path, Stage, Told, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents_of, is_readable, readable, result_of, value_of};
 
 /// Longer than any program: what is not found at once is not found.
@@ -27,6 +27,7 @@ pub(crate) struct DeviceStage<D: DataPath> {
     next_child: Slot,
     trace: SideTrace,
     told: Told,
+    before_read: BeforeRead,
 }
 
 /// Keys are numbered densely, as a core does it; every slot has one tenant only.
@@ -43,7 +44,7 @@ fn group_key(id: Slot, group: u8) -> Result<GroupKey, Errno> {
 }
 
 impl<D: DataPath> DeviceStage<D> {
-    pub(crate) fn new(device: D, numbers: Numbers) -> Self {
+    pub(crate) fn new(device: D, numbers: Numbers, before_read: BeforeRead) -> Self {
         DeviceStage {
             paths: BTreeMap::new(),
             device,
@@ -53,6 +54,7 @@ impl<D: DataPath> DeviceStage<D> {
             next_child: CHILDREN,
             trace: SideTrace::new(),
             told: Told::default(),
+            before_read,
         }
     }
 
@@ -179,6 +181,7 @@ impl<D: DataPath> DeviceStage<D> {
         let Ok(key) = channel_key(channel) else { return };
         for _ in 0..most {
             let Ok(child) = id_key(self.next_child) else { return };
+            (self.before_read)();
             self.trace.push(Line { step: at, what: readable(&self.device, key, channel) });
             let numbers = self.numbers;
             match self.device.fetch(key, child) {

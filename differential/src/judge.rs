@@ -55,11 +55,11 @@ pub enum Verdict {
 pub fn judge(program: &Program, run: &Run, flavour: Flavour) -> Verdict {
     let mut search = Search { program, run, flavour, nearest: None, slow: false };
     for schedule in schedules(program) {
-        let in_turn = match search.agrees(&schedule) {
+        let first = match search.in_any_order(&schedule) {
             Ok(()) => return Verdict::Agrees,
-            Err(in_turn) => in_turn,
+            Err(first) => first,
         };
-        if schedule.other_orders(in_turn).any(|schedule| search.agrees(&schedule).is_ok()) {
+        if schedule.prompt(first.sends).any(|schedule| search.in_any_order(&schedule).is_ok()) {
             return Verdict::Agrees;
         }
     }
@@ -67,6 +67,13 @@ pub fn judge(program: &Program, run: &Run, flavour: Flavour) -> Verdict {
         Some((_, trace)) if !search.slow => Verdict::Differs(Box::new(trace)),
         _ => Verdict::TooSlow,
     }
+}
+
+/// What a simulated run leaves open: [`Simulated::time_waits_in_turn`](crate::simulated::Simulated::time_waits_in_turn) and
+/// [`Simulated::sends`](crate::simulated::Simulated::sends).
+struct Choices {
+    in_turn: u32,
+    sends: u32,
 }
 
 /// Looks for the schedule of a run.
@@ -79,8 +86,18 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether it is this one; if not, how many time waits of it may end in another order.
-    fn agrees(&mut self, schedule: &Schedule) -> Result<(), u32> {
+    /// Whether it is this one, with time waits in any order; if not, what the simulator gives.
+    fn in_any_order(&mut self, schedule: &Schedule) -> Result<(), Choices> {
+        let first = match self.agrees(schedule) {
+            Ok(()) => return Ok(()),
+            Err(first) => first,
+        };
+        let mut orders = schedule.other_orders(first.in_turn);
+        if orders.any(|schedule| self.agrees(&schedule).is_ok()) { Ok(()) } else { Err(first) }
+    }
+
+    /// Whether it is this one; if not, what else its run leaves open.
+    fn agrees(&mut self, schedule: &Schedule) -> Result<(), Choices> {
         let simulated = simulate(self.program, self.run.numbers, self.flavour, schedule);
         if simulated.trace.agrees(&self.run.trace) {
             return Ok(());
@@ -90,7 +107,7 @@ impl Search<'_> {
         if self.nearest.as_ref().is_none_or(|(least, _)| distance < *least) {
             self.nearest = Some((distance, simulated.trace));
         }
-        Err(simulated.time_waits_in_turn)
+        Err(Choices { in_turn: simulated.time_waits_in_turn, sends: simulated.sends })
     }
 }
 

@@ -6,6 +6,7 @@
 //! no other.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::judge::{Reality, Run};
 use crate::program::{Action, LINK_LOCAL, Numbers, PORTS, Program, QP_NUMS, Step};
 use crate::simulated::pause;
-use crate::stage::{EPILOGUE, Stages};
+use crate::stage::{BeforeRead, EPILOGUE, Stages};
 
 /// The first port that is given out; the last comes before the ephemeral ones.
 const FIRST_PORT: u16 = 20_000;
@@ -135,7 +136,7 @@ impl<'a> Playing<'a> {
         let now = Instant::now();
         Playing {
             groups: program.groups().into_iter(),
-            stages: Stages::new(program, numbers, a, b),
+            stages: Stages::new(program, numbers, a, b, &(Rc::new(|| {}) as BeforeRead)),
             numbers,
             at: 0,
             next: Next::Group,

@@ -1,6 +1,8 @@
 //! A program on the simulator, in virtual time, under a schedule.
 
+use std::cell::Cell;
 use std::net::Ipv4Addr;
+use std::rc::Rc;
 use std::time::Duration;
 
 use cmid_datapath::DataPath;
@@ -8,7 +10,7 @@ use cmid_proto::Time;
 use cmid_sim::{Config, Fabric, Flavour, SimDevice};
 
 use crate::program::{Action, Ip, LINK_LOCAL, Numbers, Place, Program};
-use crate::stage::{EPILOGUE, Stages, Told};
+use crate::stage::{BeforeRead, EPILOGUE, Stages, Told};
 use crate::trace::Trace;
 
 /// After a group of steps everything happens that is not waiting for a timer.
@@ -52,6 +54,8 @@ pub struct Simulated {
     pub stalls: u64,
     /// [`cmid_sim::Counters::time_waits_in_turn`] after the last [`Action::LetTimePass`]. Later time waits do not end.
     pub time_waits_in_turn: u32,
+    /// Reads of a step that had sent something since it began, or since its last such read.
+    pub sends: u32,
 }
 
 /// What a program leaves open.
@@ -61,6 +65,33 @@ pub struct Schedule {
     pub delays: Vec<Duration>,
     /// Which time waits end in the same tick as the one before ([`Config::time_waits_of_one_tick`]).
     pub ticks: u64,
+    /// Which message that a step sends arrives before that step goes on to read; none, one, or every one.
+    pub prompt: Prompt,
+}
+
+/// Messages that arrive while the step that sends them goes on.
+///
+/// The kernel's workers deliver a message when the scheduler lets them: between two reads of a step, or after it. An id that
+/// is connected to its own side shows the difference (seed 1669990).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prompt {
+    /// All arrive when the step is over.
+    #[default]
+    None,
+    /// That one, counted from the program's beginning.
+    One(u32),
+    /// All arrive at once.
+    All,
+}
+
+impl Prompt {
+    const fn includes(self, number: u32) -> bool {
+        match self {
+            Prompt::None => false,
+            Prompt::One(one) => one == number,
+            Prompt::All => true,
+        }
+    }
 }
 
 impl Schedule {
@@ -71,7 +102,13 @@ impl Schedule {
     pub fn other_orders(&self, in_turn: u32) -> impl Iterator<Item = Schedule> {
         let most = (1 << in_turn.min(TICKS_MAX)) - 1;
         // In a run without company all are of one tick.
-        (1..=most).rev().map(|ticks| Schedule { delays: self.delays.clone(), ticks })
+        (1..=most).rev().map(|ticks| Schedule { ticks, ..self.clone() })
+    }
+
+    /// The same with messages that arrive while their step goes on; `sends` is [`Simulated::sends`].
+    pub fn prompt(&self, sends: u32) -> impl Iterator<Item = Schedule> {
+        let some = (0..sends).map(Prompt::One).chain((sends > 1).then_some(Prompt::All));
+        some.map(|prompt| Schedule { prompt, ..self.clone() })
     }
 }
 
@@ -88,7 +125,7 @@ pub fn schedules(program: &Program) -> Vec<Schedule> {
             |delay: Duration| all.iter().map(move |one: &Vec<Duration>| one.iter().copied().chain([delay]).collect());
         all = DELAYS.iter().rev().flat_map(|&delay| longer(delay)).collect();
     }
-    all.into_iter().map(|delays| Schedule { delays, ticks: 0 }).collect()
+    all.into_iter().map(|delays| Schedule { delays, ..Schedule::default() }).collect()
 }
 
 /// Runs a program.
@@ -117,7 +154,9 @@ pub fn simulate_on<D: DataPath>(
     let [a, b, a6, b6] = [Ip::OfA, Ip::OfB, Ip::OfA6, Ip::OfB6].map(|ip| Place(ip, 0).resolve(numbers).ip());
     let host = fabric.host(&[a, b, a6, b6, LINK_LOCAL.into()]);
     host.add_plain_addr_without_arp(Ipv4Addr::new(172, 16, 0, 1).into());
-    let mut stages = Stages::new(program, numbers, wrap(host.device()), wrap(host.device()));
+    let (sent, sends) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let before_read = before_read(&fabric, schedule.prompt, &sent, &sends);
+    let mut stages = Stages::new(program, numbers, wrap(host.device()), wrap(host.device()), &before_read);
     let mut run = Watch::new(&fabric);
     let (mut at, mut delays, mut time_waits_in_turn) = (0, schedule.delays.iter(), 0);
     for group in program.groups() {
@@ -130,6 +169,7 @@ pub fn simulate_on<D: DataPath>(
                 time_waits_in_turn = fabric.counters().time_waits_in_turn;
                 run.next_phase(&fabric);
             } else {
+                sent.set(fabric.counters().sent);
                 stages.perform(at, step);
             }
             at += 1;
@@ -138,12 +178,35 @@ pub fn simulate_on<D: DataPath>(
         run.look(&fabric);
     }
     for part in 0..EPILOGUE {
+        sent.set(fabric.counters().sent);
         stages.epilogue(at, part);
         fabric.advance_by(SETTLE);
         run.look(&fabric);
     }
     let stalls = fabric.counters().stalls;
-    Simulated { trace: stages.trace(), limits: run.limits, told: stages.told(), stalls, time_waits_in_turn }
+    Simulated {
+        trace: stages.trace(),
+        limits: run.limits,
+        told: stages.told(),
+        stalls,
+        time_waits_in_turn,
+        sends: sends.get(),
+    }
+}
+
+/// Lets what the step has sent arrive, if the schedule says so.
+fn before_read(fabric: &Fabric, prompt: Prompt, sent: &Rc<Cell<u64>>, sends: &Rc<Cell<u32>>) -> BeforeRead {
+    let (fabric, sent, sends) = (fabric.clone(), Rc::clone(sent), Rc::clone(sends));
+    Rc::new(move || {
+        if fabric.counters().sent == sent.get() {
+            return;
+        }
+        if prompt.includes(sends.get()) {
+            fabric.advance_by(SETTLE);
+        }
+        sends.set(sends.get() + 1);
+        sent.set(fabric.counters().sent);
+    })
 }
 
 /// Notes the timers that are still running.

@@ -5,24 +5,25 @@ use std::net::SocketAddr;
 use cmid_proto::{Around, Call, ChannelKey, Device, Errno, IdKey, Outcome, Pollable, RawEvent};
 
 use crate::program::{ChannelNo, Numbers};
+use crate::stage::BeforeRead;
 use crate::trace::{Seen, address, contents_of, readable, result_of};
 
 /// Channels are written with this much added, to tell what the device said from what the application was told.
 pub(crate) const BELOW: ChannelNo = 100;
 
 /// The device below a core, and what has been written down.
-#[derive(Debug)]
 pub(crate) struct Spy<D> {
     pub(crate) device: D,
     pub(crate) seen: Vec<Seen>,
     /// The channels that are open, private ones included.
     pub(crate) channels: Vec<ChannelKey>,
     numbers: Numbers,
+    before_read: BeforeRead,
 }
 
 impl<D: Device> Spy<D> {
-    pub(crate) fn new(device: D, numbers: Numbers) -> Self {
-        Spy { device, seen: Vec::new(), channels: Vec::new(), numbers }
+    pub(crate) fn new(device: D, numbers: Numbers, before_read: BeforeRead) -> Self {
+        Spy { device, seen: Vec::new(), channels: Vec::new(), numbers, before_read }
     }
 
     /// With the addresses as they are compared.
@@ -55,6 +56,7 @@ impl<D: Pollable> Around for Spy<D> {
     }
 
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        (self.before_read)();
         let channel = BELOW.saturating_add(on.slot() as ChannelNo);
         self.seen.push(readable(&self.device, on, channel));
         let fetched = self.device.fetch(on, child);

@@ -32,6 +32,9 @@ pub trait Stage {
     fn told(&self) -> Told;
 }
 
+/// Called before each read of a channel.
+pub type BeforeRead = std::rc::Rc<dyn Fn()>;
+
 /// Both sides, on stages of the program's level.
 pub struct Stages {
     a: Box<dyn Stage>,
@@ -43,12 +46,18 @@ pub const EPILOGUE: usize = 7;
 
 impl Stages {
     /// Two stages on these devices.
-    pub fn new<D: DataPath>(program: &Program, numbers: Numbers, a: D, b: D) -> Self {
+    ///
+    /// `before_read` is called before each read of a channel.
+    pub fn new<D: DataPath>(program: &Program, numbers: Numbers, a: D, b: D, before_read: &BeforeRead) -> Self {
         match program.level {
             Level::Device => {
-                Stages { a: Box::new(DeviceStage::new(a, numbers)), b: Box::new(DeviceStage::new(b, numbers)) }
+                let stage = |device| Box::new(DeviceStage::new(device, numbers, before_read.clone()));
+                Stages { a: stage(a), b: stage(b) }
             }
-            Level::Core => Stages { a: Box::new(CoreStage::new(a, numbers)), b: Box::new(CoreStage::new(b, numbers)) },
+            Level::Core => {
+                let stage = |device| Box::new(CoreStage::new(device, numbers, before_read.clone()));
+                Stages { a: stage(a), b: stage(b) }
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
 use cmid_differential::generate::{self, NUMBERS};
 use cmid_differential::judge::{Reality, Run, Verdict, judge};
 use cmid_differential::program::{Action, CHILDREN, Ip, Level, Offer, Place, Program, SideName, Space, Step};
-use cmid_differential::simulated::{Schedule, schedules, simulate, simulate_on};
+use cmid_differential::simulated::{Prompt, Schedule, schedules, simulate, simulate_on};
 use cmid_differential::trace::{Line, Seen};
 use cmid_proto::{
     Around, Attaching, Call, ChannelKey, CmEvent, Device, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
@@ -160,7 +160,7 @@ impl Reality for BentReality {
         let wrap = |device| Bent::new(device, self.bend);
         let one = |program: &Program| {
             let delays = if self.hurried { vec![Duration::ZERO; program.boundaries()] } else { Vec::new() };
-            let schedule = Schedule { delays, ticks: self.ticks };
+            let schedule = Schedule { delays, ticks: self.ticks, ..Schedule::default() };
             let ran = simulate_on(program, NUMBERS, Flavour::Linux6_12, &schedule, wrap);
             let phases = vec![Duration::ZERO; ran.limits.phases.len()];
             Run { numbers: NUMBERS, trace: ran.trace, told: ran.told, phases, whole: Duration::ZERO }
@@ -239,6 +239,20 @@ fn no_ticks_make_the_oldest_of_three_time_waits_end_last_and_the_others_in_turn(
     assert_eq!(judge(&program, &run, Flavour::Linux6_12), Verdict::Agrees);
     run.trace.a.swap(places[1], places[2]);
     assert!(matches!(judge(&program, &run, Flavour::Linux6_12), Verdict::Differs(_)));
+}
+
+#[test]
+fn a_message_may_arrive_while_the_step_that_sends_it_goes_on() {
+    let program = generate::program(1_669_990);
+    let ran = |prompt| {
+        let schedule = Schedule { prompt, ..Schedule::default() };
+        simulate(&program, NUMBERS, Flavour::Linux6_12, &schedule)
+    };
+    let (late, early) = (ran(Prompt::None), ran(Prompt::All));
+    assert_ne!(late.trace, early.trace);
+    let phases = vec![Duration::ZERO; early.limits.phases.len()];
+    let run = Run { numbers: NUMBERS, trace: early.trace, told: early.told, phases, whole: Duration::ZERO };
+    assert_eq!(judge(&program, &run, Flavour::Linux6_12), Verdict::Agrees);
 }
 
 #[test]

@@ -73,6 +73,10 @@ impl World {
             return Ok((Ok(own), LOCAL_WORK));
         }
         if is_for_many(ip) {
+            // An interface without a device has a link-local address of IPv6, as all have, if no other one.
+            if ip.is_ipv6() && is_any(bound.ip()) && confined.is_some_and(|chosen| !chosen.rdma) {
+                return Ok((Err(NO_DEVICE), LOCAL_WORK));
+            }
             let own = source_for_many(host, bound.ip(), ip, confined)?;
             let way_out = host.interface_of(own).ok_or(Errno::ENETUNREACH)?;
             self.id(no)?.interface.get_or_insert(way_out);

@@ -95,6 +95,11 @@ fn a_group_is_reached_from_the_interface_that_an_id_is_confined_to() {
     assert_eq!(side.bind(id, "172.16.0.1:0"), Err(Errno::ENODEV));
     side.resolve_addr(id, None, "239.1.1.1:7", 2000).unwrap();
     assert_eq!(found(side, on, id), Err(-19));
+    // The interface has an IPv6 address, too (seed 1675982).
+    let id = side.id_in(PortSpace::Udp, on);
+    assert_eq!(side.bind(id, "172.16.0.1:0"), Err(Errno::ENODEV));
+    side.resolve_addr(id, None, "[ff0e::4]:7", 2000).unwrap();
+    assert_eq!(found(side, on, id), Err(-19));
 }
 
 #[test]
