@@ -97,7 +97,7 @@ impl Prompt {
 impl Schedule {
     /// The same with the time waits in all orders, without the one that it has.
     ///
-    /// `in_turn` is [`Simulated::time_waits_in_turn`]. Of more than [`TICKS_MAX`] the rest end in the order in which they
+    /// `in_turn` is [`Simulated::time_waits_in_turn`]. Of more than `TICKS_MAX` the rest end in the order in which they
     /// began.
     pub fn other_orders(&self, in_turn: u32) -> impl Iterator<Item = Schedule> {
         let most = (1 << in_turn.min(TICKS_MAX)) - 1;

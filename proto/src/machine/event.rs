@@ -39,7 +39,8 @@ impl Core {
     #[inline]
     pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
         let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
-        let has_room = match self.listener_on(channel) {
+        // No requests come on the channel of an id that is still to be moved there.
+        let has_room = match self.listener_on(channel).filter(|listener| listener.line == on) {
             Some(listener) => self.has_room_for_request(listener),
             None => self.has_room_for_event(on, channel),
         };

@@ -28,7 +28,7 @@ impl Core {
     /// `None`: it is no such request; nothing has changed and no call was made. Submit it.
     ///
     /// # Errors
-    /// The call was made and has failed, as [`Ended::result`].
+    /// The call was made and has failed, as [`Ended::result`](crate::Ended::result).
     #[inline(always)]
     pub fn perform(
         &mut self,

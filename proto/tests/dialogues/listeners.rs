@@ -1,6 +1,6 @@
 //! A listener has a channel of its own at the device, and moves without the device.
 
-use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, RawEvent, Request, State, Verb, Why};
+use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, Limits, RawEvent, Request, State, Verb, Why};
 
 use crate::fixture::{BIND, LISTEN, OK, Stage, TO_SYNC, accept, cm, raw, to};
 
@@ -23,6 +23,23 @@ fn a_listen_opens_a_channel_moves_the_id_there_and_listens() {
     // What was pending when it moved waits there, and the kernel wakes no one.
     assert_eq!(stage.core.poll_readable(), Some(line));
     stage.ends(&[id], &[here]);
+}
+
+/// Nothing that comes on the channel before the id is there is a request: what is reserved is no reason to leave it in the kernel.
+#[test]
+fn the_channel_of_a_listener_is_read_like_any_other_until_the_id_is_moved_there() {
+    let mut stage = Stage::with(Limits { ids: 8, channels: 8, ..Limits::SINGLE }).reserving(4, 0);
+    let here = stage.channel(Acks::OnDelivery);
+    let id = (0..4).map(|_| stage.id(Some(here))).last().unwrap();
+    stage.asks(id, LISTEN).unwrap();
+    let (token, call) = stage.takes_call("create_event_channel");
+    let Call::OpenChannel { channel: line } = call else { panic!("{call:?}") };
+    stage.answers(token, OK);
+    let (token, _) = stage.takes_call("migrate_id");
+    assert!(stage.core.wants_event(line).is_some());
+    stage.answers(token, OK);
+    stage.expect_call("listen", OK);
+    assert_eq!(stage.core.wants_event(line), None);
 }
 
 #[test]
