@@ -278,7 +278,7 @@ impl Device for Verbs {
                 Some(listener) => match unsafe { self.file_child(on, child, new, listener) } {
                     Ok(listener) => (child, Some(listener)),
                     Err(refused) => {
-                        // In this order: rdma_destroy_id waits for events that are not acked.
+                        // In this order, so that an id never goes before the event that brought it.
                         drop(event);
                         drop(refused);
                         continue;

@@ -95,8 +95,8 @@ pub(crate) struct QpInner {
 
 // SAFETY: libibverbs is thread-safe: several threads may post to, modify and query a QP at a time, and it is tied to none.
 unsafe impl Send for QpInner {}
-// SAFETY: libibverbs is thread-safe; of this crate's fields those that change, the seats' and the PD's, are behind locks or
-// atomics.
+// SAFETY: libibverbs is thread-safe; of this crate's fields those that change, the rings (`OnceLock`), the seats' and the PD's,
+// are behind locks or atomics.
 unsafe impl Sync for QpInner {}
 
 impl Qp {

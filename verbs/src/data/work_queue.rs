@@ -11,7 +11,8 @@ use crate::data::pd::PdInner;
 use crate::data::seats::Gone;
 use crate::data::track::{Cursor, Track};
 
-/// A work queue. It has a reservation at its CQ, which is given up when this is dropped.
+/// A work queue. It has a reservation at its CQ. Without a ring that is given up when this is dropped; with one, by the CQ's
+/// seats, once its completions are gone.
 pub(crate) struct WorkQueue {
     cq: Arc<CqInner>,
     /// How many work requests it holds.
@@ -68,6 +69,7 @@ impl WorkQueue {
     pub(crate) fn close(&mut self, pd: &Arc<PdInner>) {
         // Without a ring it has left no completions.
         let Some(Ring { seat, track, place }) = self.ring.take() else { return };
+        // Also if a buffer's owner panics below.
         self.is_reserved = false;
         let gone = Gone { seat, capacity: self.capacity, track, place, pd: Arc::downgrade(pd) };
         self.cq.seats().leave(gone);
@@ -84,7 +86,8 @@ impl WorkQueue {
 
 impl Drop for WorkQueue {
     fn drop(&mut self) {
-        if self.is_reserved {
+        // With a ring it was not closed, because a buffer's owner has panicked: completions may be left.
+        if self.is_reserved && self.ring.get().is_none() {
             self.cq.seats().cancel(self.capacity);
         }
     }
