@@ -47,8 +47,8 @@
 //! - It never panics on what a device, a peer or a newer library says: unknown event codes and statuses are values.
 //! - It never hands out a reference into memory that a device may write to, and never frees any: what is not known to be
 //!   withdrawn from the device is kept, or leaked.
-//! - It takes no lock of its own and no atomic read-modify-write to post, but for the first post to each queue of a QP, and none
-//!   to poll unless such queues have come or gone: one at a time posts to a QP, one polls a CQ.
+//! - It takes no lock of its own and no atomic read-modify-write to post, but for the first post to each queue of a QP, which
+//!   makes the queue's ring (16 bytes per work request), and none to poll unless such queues have come or gone: one at a time posts to a QP, one polls a CQ.
 //! - It does not read the device's asynchronous events (ibv_get_async_event(3)).
 //!
 //! # Where ibacm is there

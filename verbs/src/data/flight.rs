@@ -27,8 +27,8 @@
 //!   come back, and what they stored, and that their queues are enlisted, can be seen before anybody looks;
 //! - a work request counts from the post until `ibv_poll_cq` has returned its completion, or a later one of the same queue, as
 //!   the work requests of a queue complete in order; a removal of the device changes nothing;
-//! - a queue counts until its QP is destroyed and then its CQ was seen empty, or can be polled no more (seats.rs). Some providers
-//!   remove the completions of a QP that is destroyed, others leave them in the CQ;
+//! - a queue counts until its QP is destroyed and then all of its completions were polled, its CQ was seen empty, or can be
+//!   polled no more (seats.rs). Some providers remove the completions of a QP that is destroyed, others leave them in the CQ;
 //! - a queue whose QP could not be destroyed counts for ever.
 
 use std::sync::{Arc, Mutex};

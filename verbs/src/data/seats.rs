@@ -29,7 +29,7 @@ const INDEX: u32 = (1 << INDEX_BITS) - 1;
 /// Who sits where at one CQ.
 pub(crate) struct Seats {
     plan: Mutex<Plan>,
-    /// Counts how often the plan has changed, so that who polls looks only then.
+    /// Counts how often a queue was filled in or has left, so that who polls looks only then.
     version: AtomicUsize,
 }
 
