@@ -158,8 +158,8 @@ impl Alarms {
             && armed.0 == time
         {
             *armed = Armed::NOT;
-            // It may have had a nearer deadline for a while, and stand there for this one already.
-            self.twice |= due != Time::NEVER;
+            // It may have had a nearer deadline for a while, and stand there already for this one, or for its next.
+            self.twice = true;
             self.arm(armed, due, key);
         }
     }
@@ -213,6 +213,27 @@ mod tests {
                 alarms.sweep(|time, _| armed.at() == time);
             }
             assert!(alarms.heap.len() <= SLACK + 2, "{} entries", alarms.heap.len());
+        }
+    }
+
+    /// An id gives up its deadline for a nearer one and has none then; its next one is the old one again.
+    #[test]
+    fn a_deadline_that_comes_again_and_again_is_swept_out() {
+        let mut alarms = Alarms::new();
+        let [id, other] = [0, 1].map(|slot| IdKey::from_parts(0, slot, 1).unwrap());
+        let (mut armed, mut armed_other) = (Armed::NOT, Armed::NOT);
+        let [near, between, far] = [50, 70, 100].map(Time);
+        alarms.arm(&mut armed_other, between, other);
+        for _ in 0..100_000 {
+            alarms.arm(&mut armed, far, id);
+            alarms.arm(&mut armed, near, id);
+            alarms.drop_first(Some((&mut armed, Time::NEVER)));
+            assert_eq!(alarms.first(), Some((between, other)));
+            alarms.arm(&mut armed, far, id);
+            if alarms.is_littered() {
+                alarms.sweep(|time, key| if key == id { armed.at() == time } else { time == between });
+            }
+            assert!(alarms.heap.len() <= SLACK + 4, "{} entries", alarms.heap.len());
         }
     }
 }

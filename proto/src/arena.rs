@@ -95,7 +95,7 @@ impl<K: Key, T> Arena<K, T> {
         self.slots.get(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &slot.tenant)
     }
 
-    /// To change what nothing was concluded from.
+    /// To change it where what was concluded from it stays true, for which the caller answers.
     #[inline]
     pub(crate) fn get_untouched(&mut self, key: K) -> Option<&mut T> {
         self.slots.get_mut(key.slot()).filter(|slot| slot.key == Some(key)).map(|slot| &mut slot.tenant)

@@ -385,8 +385,8 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    #[inline(never)]
     /// Makes one call; `None` if there is none to make. Inside: the request that ended by it, if one did.
+    #[inline(never)]
     fn make_call(&mut self) -> Option<Option<Ended>> {
         let (token, call) = self.core.poll_call()?;
         if D::LISTENS {

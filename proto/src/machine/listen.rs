@@ -178,6 +178,8 @@ impl Core {
         }
         if let Some(id) = self.ids.get_mut(child)
             && id.doing == Doing::Nothing
+            // With the last of them it goes on by itself.
+            && id.owed == 0
             && (id.line != id.home || id.state == State::Destroying)
         {
             id.doing = Doing::Queued;

@@ -69,7 +69,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// All that makes a difference, if there is no single event. Deadlines are in the ids.
+    /// All that makes a difference, if there is no single event, but for which of several vacant slots is used after the next.
+    /// Deadlines are in the ids.
     #[rustfmt::skip]
     #[allow(clippy::type_complexity, reason = "the fields")]
     fn fields(&self) -> (impl Eq + Hash + '_, impl Eq + Hash + '_, impl Eq + Hash + '_) {

@@ -293,3 +293,32 @@ fn a_listener_without_a_device_that_the_device_moved_is_migrated_by_the_device_f
     assert!(stage.core.is_sync(id) && stage.core.home(id) != Some(channel));
     stage.ends(&[id], &[channel]);
 }
+
+/// The id of an untaken request may have been moved away and owe an ack for an event of its own: with its listener it is destroyed
+/// once that is in, however many others are.
+#[test]
+fn a_child_that_owes_an_ack_is_destroyed_after_its_listener() {
+    let mut stage = Stage::new();
+    let [here, there] = [(); 2].map(|()| stage.channel(Acks::Explicit));
+    let listener = stage.in_state(here, State::Listening);
+    let line = stage.core.line(listener).unwrap();
+    let children = [(); 5].map(|()| {
+        let child = stage.core.wants_event(line).unwrap();
+        stage.says_on(line, RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) });
+        stage.all_well();
+        child
+    });
+    let last = children[4];
+    stage.asks(last, to(there)).unwrap();
+    stage.all_well();
+    stage.says_on(there, raw(last, CmEvent::AddrChange, 0));
+    let receipt = stage.core.poll_event(there).unwrap().receipt.unwrap();
+    stage.asks(listener, Request::Destroy).unwrap();
+    stage.core.check();
+    stage.all_well();
+    assert_eq!((stage.core.poll_child(), stage.core.ids()), (None, 1));
+    stage.core.ack(receipt).unwrap();
+    stage.all_well();
+    stage.core.check();
+    assert_eq!(stage.core.ids(), 0);
+}
