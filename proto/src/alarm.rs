@@ -171,17 +171,7 @@ impl Alarms {
     }
 }
 
-// Both only help to find what the deadlines of the ids say: cores in the same state are equal whatever is left behind.
-impl PartialEq for Alarms {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-impl Eq for Alarms {}
-impl Hash for Alarms {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
-
+// It only helps to find what the deadlines of the ids say: cores in the same state are equal whatever is left behind.
 impl PartialEq for Armed {
     fn eq(&self, _: &Self) -> bool {
         true

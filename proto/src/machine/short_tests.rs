@@ -278,6 +278,23 @@ fn the_single_event_counts_against_the_limit_on_all_events() {
 }
 
 #[test]
+fn deadlines_that_the_short_path_leaves_behind_are_swept_out() {
+    let mut stage = Stage::new(Acks::OnDelivery);
+    let resolve = Request::ResolveAddr { src: None, dst: peer() };
+    for step in 0..1000 {
+        let id = stage.core.perform_create(stage.on, PortSpace::Tcp, |_| Ok(())).unwrap().unwrap();
+        let due = Time(LATER.0 + step);
+        stage.core.perform(NOW, id, &resolve, due, |_, _| Ok(())).unwrap().unwrap();
+        assert!(stage.core.admit_short(stage.on, &RawEvent::new(id, CmEvent::AddrResolved)));
+        assert!(stage.core.poll_event(stage.on).is_some());
+        stage.core.perform(NOW, id, &Request::Destroy, Time::NEVER, |_, _| Ok(())).unwrap().unwrap();
+        assert!(!stage.core.alarms.is_littered(), "after {step} ids");
+    }
+    assert_eq!(stage.core.ids(), 2);
+    stage.core.check();
+}
+
+#[test]
 fn a_new_id() {
     for outcome in [Ok(()), Err(Errno::ENODEV)] {
         let stage = Stage::new(Acks::Explicit);
