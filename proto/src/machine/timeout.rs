@@ -50,7 +50,11 @@ impl Core {
     pub(super) fn set_alarm(&mut self, key: IdKey) {
         let Some(id) = self.ids.get_untouched(key) else { return };
         let due = id.due();
-        self.set_alarm_at(key, due);
+        self.alarms.arm(&mut id.armed, due, key);
+        if self.alarms.is_stale(id.armed, due, key) {
+            self.find_nearest(key);
+        }
+        self.sweep_if_littered();
     }
 
     /// The short path of [`set_deadline`](Core::set_deadline), for an id that has no other deadlines: a plain one.
@@ -58,19 +62,18 @@ impl Core {
     pub(super) fn set_deadline_short(&mut self, key: IdKey, due: Time) {
         let Some(id) = self.ids.get_untouched(key) else { return };
         id.deadline = due;
-        self.set_alarm_at(key, due);
+        if due < id.armed.at() {
+            self.alarms.arm(&mut id.armed, due, key);
+            self.sweep_if_littered();
+        } else if self.alarms.is_stale(id.armed, due, key) {
+            self.find_nearest(key);
+        }
     }
 
     #[inline(always)]
-    fn set_alarm_at(&mut self, key: IdKey, due: Time) {
-        let Some(id) = self.ids.get_untouched(key) else { return };
-        if due < id.armed.at() {
-            self.alarms.arm(&mut id.armed, due, key);
-            if self.alarms.is_littered() {
-                self.sweep_alarms();
-            }
-        } else if self.alarms.is_stale(id.armed, due, key) {
-            self.find_nearest(key);
+    fn sweep_if_littered(&mut self) {
+        if self.alarms.is_littered() {
+            self.sweep_alarms();
         }
     }
 
