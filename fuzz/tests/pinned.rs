@@ -1,4 +1,4 @@
-//! What the pinned inputs are about: each still comes to the situation that its name tells of.
+//! Each pinned input still reaches the situation that its name describes.
 //!
 //! A change of the script or of the core can lead an input elsewhere, where it runs clean and shows nothing. So the steps
 //! that matter are expected here, in their order and with others between them.

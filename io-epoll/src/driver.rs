@@ -143,7 +143,7 @@ impl<D: Pollable> Epoll<D> {
 }
 
 /// Readable when a [turn](Epoll::turn) would do something: a channel is readable, a deadline has come, or the last turn
-/// has left work. After a [wait](Epoll::wait) it tells of deadlines again from the next turn on.
+/// has left work. A [wait](Epoll::wait) switches its timer off: deadlines make it readable again after the next turn.
 impl<D: Pollable> AsFd for Epoll<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.drive.device().poller().as_fd()

@@ -1,5 +1,5 @@
-//! Deadlines: the nearest by itself, the others in a heap whose entries are left behind when what they were for has ended, and
-//! are swept out later.
+//! Deadlines. The nearest is stored by itself, the others in a heap. When an operation ends, its entry stays in the heap and is
+//! swept out later.
 //!
 //! Most operations end long before their deadline, and most deadlines are later than those before them. So to arm one is
 //! to append to a heap, and to drop one is to do nothing. The nearest deadline is exact all the same: what is left behind

@@ -122,7 +122,7 @@ impl Stored {
         Stored { id, other: None, enclosed, ..self }
     }
 
-    /// For CONNECT_REQUEST: the owner, on whom the ack counts and with whom the event moves.
+    /// For CONNECT_REQUEST: the listener. It owns the event: the event moves with it and counts among its owed acks.
     #[inline]
     pub(crate) fn listener(&self) -> Option<IdKey> {
         let bits = self.other.filter(|_| self.kind == EventKind::Cm(CmEvent::ConnectRequest))?;
