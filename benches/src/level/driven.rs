@@ -131,7 +131,8 @@ fn done(progress: Progress) {
     assert!(progress == Progress::Done, "no ack is owed");
 }
 
-/// A device that does all it is asked and reports what it was given to report.
+/// A device that does all it is asked and reports what it was given to report. It is waited for as by cmid-epoll and
+/// cmid-blocking: one read per report.
 #[derive(Debug, Default)]
 struct Willing {
     next: Option<RawEvent<'static>>,
@@ -140,6 +141,8 @@ struct Willing {
 
 impl Device for Willing {
     type Handle = ();
+
+    const LEVEL_TRIGGERED: bool = true;
 
     #[inline(always)]
     fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {

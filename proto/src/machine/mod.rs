@@ -401,6 +401,12 @@ impl Core {
             && self.channels.contains(key)
     }
 
+    /// How many channels are noted as readable.
+    #[inline]
+    pub(crate) fn readable_channels(&self) -> usize {
+        self.readable.len()
+    }
+
     /// Whether this channel stands first among those that were noted as readable.
     pub(crate) fn is_first(&self, key: ChannelKey) -> bool {
         self.readable.front() == Some(&key)

@@ -21,6 +21,11 @@ impl<T> Queue<T> {
     }
 
     #[inline]
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    #[inline]
     pub(super) fn front(&self) -> Option<&T> {
         self.first.as_ref()
     }

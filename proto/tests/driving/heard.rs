@@ -140,9 +140,9 @@ impl Twin {
                 assert_eq!(core.wants_event(channel), child);
                 "look"
             }
-            Step::Event { channel, event, result } => {
+            Step::Event { channel, event, result, reads_on } => {
                 assert_eq!(core.handle_event(channel, event), result);
-                self.read_on = Some(channel);
+                self.read_on = reads_on.then_some(channel);
                 "event"
             }
             Step::Unreadable { channel, .. } => {
@@ -296,7 +296,7 @@ fn it_hears_of_ids_that_follow_their_listener() {
     let line = drive.core().line(listener).unwrap();
     drive.device_mut().device.requests = Some((line, listener, 20));
     drive.readable(line);
-    let _ = drive.settle(64);
+    while drive.settle(64) != Rest::Until(None) {}
     drive.migrate(listener, Some(there), Time::NEVER).unwrap();
     let _ = drive.settle(64);
     assert_eq!(takes(&mut drive, there), 20);
