@@ -1,5 +1,6 @@
 //! The driver: a [`Drive`] and the waiting.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -133,17 +134,16 @@ impl<D: Pollable> Epoll<D> {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(span.subsec_nanos()),
         });
-        let mut reports =
-            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; REPORTS];
+        let mut reports = [MaybeUninit::uninit(); REPORTS];
         let reported = match epoll::wait(self.drive.device().poller().as_fd(), &mut reports, timeout.as_ref()) {
-            Ok(reported) => reported,
+            Ok((reported, _)) => reported,
             // It is the application's business: it gets a turn.
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
             Err(error) => return Err(errno(error)),
         };
         // Without a key it is the alarm, which needs no more than to have woken us, and is reported for as long as it rings.
         let mut woken = Woken::Nothing;
-        for channel in reports[..reported].iter().filter_map(|report| ChannelKey::from_bits(report.data.u64())) {
+        for channel in reported.iter().filter_map(|report| ChannelKey::from_bits(report.data.u64())) {
             self.drive.readable(channel);
             woken = Woken::Reports;
         }
