@@ -282,9 +282,12 @@ impl Id {
     /// ids only, see `machine/short`. It is found out once, and again after a change by anything but a short path.
     #[inline]
     pub(crate) fn is_plain(&mut self) -> bool {
-        if !self.plain.0 {
-            self.plain = Plain(self.doing == Doing::Nothing && self.is_plain_but_for_a_call());
-        }
+        self.plain.0 || self.is_found_plain()
+    }
+
+    #[inline(never)]
+    fn is_found_plain(&mut self) -> bool {
+        self.plain = Plain(self.doing == Doing::Nothing && self.is_plain_but_for_a_call());
         self.plain.0
     }
 

@@ -70,12 +70,11 @@ impl Core {
     ///
     /// # Errors
     /// [`NotAcked`] with the receipt again, if it is of another core or its id is gone. Nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
-        let Some(owner) = self.ids.get_untouched(receipt.owner).filter(|id| id.owed > 0) else {
-            return Err(NotAcked { receipt });
-        };
-        owner.owed -= 1;
+        let Some(owner) = self.ids.get_untouched(receipt.owner) else { return Err(NotAcked { receipt }) };
+        let Some(owed) = owner.owed.checked_sub(1) else { return Err(NotAcked { receipt }) };
+        owner.owed = owed;
         // Nothing waits for the acks of a plain id.
         if !owner.is_plain() && (receipt.group.is_some() || owner.is_held_up()) {
             self.acked(receipt);

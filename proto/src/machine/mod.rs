@@ -450,9 +450,7 @@ impl Core {
     }
 
     fn token(&mut self, about: About) -> Token {
-        // After a call in each nanosecond of 584 years one could come back; no call takes that long.
-        self.last_token = self.last_token.checked_add(1).unwrap_or(NonZeroU64::MIN);
-        Token { number: self.last_token, about }
+        Token { number: perform::count_call(&mut self.last_token), about }
     }
 
     /// Queues a call about an id and notes what for.
