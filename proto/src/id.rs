@@ -287,7 +287,7 @@ impl Id {
 
     #[inline(never)]
     fn is_found_plain(&mut self) -> bool {
-        self.plain = Plain(self.doing == Doing::Nothing && self.is_plain_but_for_a_call());
+        self.plain = Plain(matches!(self.doing, Doing::Nothing) && self.is_plain_but_for_a_call());
         self.plain.0
     }
 

@@ -31,7 +31,8 @@ impl Core {
         }
         let is_owed = channel.acks == Acks::Explicit && first.of_device();
         let mut receipt = None;
-        match self.ids.get_mut(key) {
+        // Neither its list nor what it owes says anything of whether it is plain.
+        match self.ids.get_untouched(key) {
             Some(owner) if owner.is_moving() => return None,
             Some(owner) => {
                 if is_owed && !owner.waived {
@@ -110,7 +111,8 @@ impl Core {
     }
 
     pub(super) fn link(&mut self, stored: Stored, on: ChannelKey) -> Letter {
-        let owner = self.ids.get_mut(stored.owner()).map(|id| &mut id.mail);
+        // Its list says nothing of whether it is plain.
+        let owner = self.ids.get_untouched(stored.owner()).map(|id| &mut id.mail);
         let channel = self.channels.get_mut(on).map(|channel| &mut channel.mail);
         self.mail.push(stored, channel, owner)
     }

@@ -359,7 +359,7 @@ impl Core {
         if self.readable.is_empty() && self.parked.is_empty() { None } else { self.next_readable() }
     }
 
-    #[inline(never)]
+    #[inline]
     fn next_readable(&mut self) -> Option<ChannelKey> {
         if !self.parked.is_empty() {
             self.unpark();
