@@ -144,8 +144,11 @@ impl Device for Willing {
     #[inline(always)]
     fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         black_box(child);
+        let Some(raw) = &self.next else { return Ok(None) };
         // No case has a datagram, and a device fills in only what there is.
-        Ok(self.next.take().map(|raw| RawEvent { datagram: None, ..raw }))
+        let raw = RawEvent { datagram: None, ..*raw };
+        self.next = None;
+        Ok(Some(raw))
     }
 
     #[inline(always)]

@@ -126,7 +126,8 @@ impl Core {
         }
         let group = raw.group.filter(|_| of_group);
         let stored = self.stored(raw, None, group);
-        let Some(id) = self.ids.get_mut(raw.id) else { return Ok(Admission::Stray) };
+        // No event makes an id less plain.
+        let Some(id) = self.ids.get_untouched(raw.id) else { return Ok(Admission::Stray) };
         id.has_device |= raw.kind == CmEvent::AddrResolved;
         let more = id.enter(next);
         // The newest membership is the one that a synchronous join waits for: until that has ended there is no other.
