@@ -5,8 +5,9 @@ use crate::error::NotAcked;
 use crate::event::{CmEvent, Event, EventKind, Receipt};
 use crate::id::Id;
 use crate::key::ChannelKey;
-use crate::mail::{Letter, Stored};
+use crate::mail::Letter;
 use crate::request::Acks;
+use crate::stored::Stored;
 
 impl Core {
     /// The next event of a channel, in the order in which the device reported them; `None` when there is none, or while

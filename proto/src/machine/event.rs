@@ -1,13 +1,14 @@
 //! Raw events in.
 
 use super::Core;
+use crate::channel::{Channel, Phase};
 use crate::error::Fault;
 use crate::event::{CmEvent, EventKind, RawEvent};
-use crate::id::{Channel, Id, Mourner, Phase, Waiting};
+use crate::id::{Id, Mourner, Waiting};
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::mail::Stored;
 use crate::request::Verb;
 use crate::state::State;
+use crate::stored::Stored;
 use crate::table::{self, Fact, Tell};
 use crate::time::Time;
 

@@ -10,10 +10,11 @@
 use super::Core;
 use crate::event::{CmEvent, Event, EventKind, RawEvent, Receipt, ReceivedParam};
 use crate::key::{ChannelKey, IdKey};
-use crate::mail::{Enclosed, Stored};
+use crate::mail::Enclosed;
 use crate::plain;
 use crate::private_data::PrivateData;
 use crate::request::Acks;
+use crate::stored::Stored;
 use crate::table::Fact;
 use crate::time::Time;
 
