@@ -110,6 +110,7 @@ extern crate std;
 mod alarm;
 mod arena;
 mod around;
+mod channel;
 mod columns;
 mod cq_room;
 mod device;
@@ -129,12 +130,14 @@ mod plain;
 mod private_data;
 mod request;
 mod state;
+mod stored;
 pub mod table;
 mod time;
 #[cfg(feature = "std")]
 mod watch;
 
 pub use around::Around;
+pub use channel::READ_FAILURES_MAX;
 pub use cq_room::{CqRoom, Overrun};
 #[cfg(feature = "std")]
 pub use device::Pollable;
@@ -146,7 +149,6 @@ pub use event::{
     AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, Receipt, ReceivedParam,
 };
 pub use guard::private_data_max;
-pub use id::READ_FAILURES_MAX;
 pub use key::{About, ChannelKey, GroupKey, IdKey, Token};
 pub use key_table::{KeyTable, TableKey};
 pub use limits::{BACKLOG_MAX, Limits};

@@ -147,7 +147,11 @@ impl Device for Willing {
     #[inline(always)]
     fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         black_box(child);
-        Ok(self.next.take())
+        let Some(raw) = &self.next else { return Ok(None) };
+        // No case has a datagram, and a device fills in only what there is.
+        let raw = RawEvent { datagram: None, ..*raw };
+        self.next = None;
+        Ok(Some(raw))
     }
 
     #[inline(always)]

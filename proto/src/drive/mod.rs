@@ -156,6 +156,7 @@ impl<D: Device> Drive<D> {
     }
 
     /// The next event of a channel.
+    #[inline(always)]
     pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
         let event = self.core.poll_event(on);
         if D::LISTENS
@@ -170,6 +171,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// [`NotAcked`] with the receipt again, if it is of another driver or its id is gone. Nothing has changed.
+    #[inline(always)]
     pub fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
         let (owner, group) = (receipt.owner(), receipt.group());
         let result = self.core.ack(receipt);
