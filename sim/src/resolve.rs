@@ -6,7 +6,8 @@ use std::time::Duration;
 use cmid_proto::{Errno, PortSpace};
 
 use crate::address::{
-    Interface, Subnet, is_any, is_for_many, is_link_local, is_subnet_broadcast, lacks_scope, loopback_like, wildcard_like,
+    Interface, Subnet, is_any, is_for_many, is_link_local, is_subnet_broadcast, lacks_scope, loopback_like,
+    wildcard_like,
 };
 use crate::channel::{Kind, Unread};
 use crate::config::LifeTime;

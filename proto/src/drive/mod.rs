@@ -281,8 +281,15 @@ impl<D: Device> Drive<D> {
     /// ends as soon as the application has something to look at and each readable channel was read once: events are
     /// delivered before a channel is read again.
     pub fn settle(&mut self, budget: usize) -> Rest {
-        let _whether_more = self.take_turn(budget, true);
-        let rest = self.rest();
+        let turn = self.take_turn(budget, true);
+        let rest = if self.told != self.core.news() {
+            Rest::Look
+        } else {
+            match turn {
+                Turn::More => Rest::More,
+                Turn::Idle => Rest::Until(self.next_timeout()),
+            }
+        };
         self.told = self.core.news();
         self.tell(Step::Rest);
         rest
