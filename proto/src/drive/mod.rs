@@ -281,7 +281,7 @@ impl<D: Device> Drive<D> {
     /// ends as soon as the application has something to look at and each readable channel was read once: events are
     /// delivered before a channel is read again.
     pub fn settle(&mut self, budget: usize) -> Rest {
-        let turn = self.take_turn(budget, true);
+        let turn = if self.has_work() { self.take_turn(budget, true) } else { Turn::Idle };
         let rest = if self.told != self.core.news() {
             Rest::Look
         } else {
