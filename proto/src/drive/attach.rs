@@ -69,7 +69,7 @@ impl<D: Device> Drive<D> {
         self.core.would_refuse(self.now.get(), id, &Request::AttachQp, Time::NEVER)?;
         let made = create(&mut self.device, Attaching::to(id));
         let qp = made.map_err(|errno| self.data_failure("create_qp", id, errno))?;
-        self.submit(id, Request::AttachQp, Time::NEVER)?;
+        self.note_qp(id, true)?;
         Ok(qp)
     }
 
@@ -87,6 +87,16 @@ impl<D: Device> Drive<D> {
     ) -> Result<(), Error> {
         self.core.would_refuse(self.now.get(), id, &Request::DetachQp, Time::NEVER)?;
         destroy(&mut self.device, id).map_err(|errno| self.data_failure("destroy_qp", id, errno))?;
-        Ok(self.submit(id, Request::DetachQp, Time::NEVER)?)
+        self.note_qp(id, false)
+    }
+
+    /// Makes the request, which was found to be allowed. An observing device sees it as every request.
+    fn note_qp(&mut self, id: IdKey, has_qp: bool) -> Result<(), Error> {
+        if !D::LISTENS {
+            self.core.note_qp(id, has_qp);
+            return Ok(());
+        }
+        let request = if has_qp { Request::AttachQp } else { Request::DetachQp };
+        Ok(self.submit(id, request, Time::NEVER)?)
     }
 }

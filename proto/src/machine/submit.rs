@@ -81,11 +81,7 @@ impl Core {
             Request::Destroy => self.begin_destroy(key, deadline, Mourner::Caller),
             Request::DestroyNow => self.begin_destroy_now(key, deadline),
             Request::Migrate { to } => return self.begin_migrate(key, to, deadline),
-            Request::AttachQp | Request::DetachQp => {
-                if let Some(id) = self.ids.get_mut(key) {
-                    id.has_qp = verb == Verb::AttachQp;
-                }
-            }
+            Request::AttachQp | Request::DetachQp => self.note_qp(key, verb == Verb::AttachQp),
             Request::Listen { backlog } => self.begin_listen(key, backlog, next),
             Request::GetRequest => self.begin_get_request(key, deadline),
             Request::Join { addr, send_only } => self.begin_join(key, addr, send_only, deadline),
@@ -108,6 +104,13 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Notes that an id has a QP, or has none any more. A QP does not matter to whether an id is plain.
+    pub(crate) fn note_qp(&mut self, key: IdKey, has_qp: bool) {
+        if let Some(id) = self.ids.get_untouched(key) {
+            id.has_qp = has_qp;
+        }
     }
 
     /// Whether a request would be refused, without making it.
@@ -323,6 +326,6 @@ pub(super) fn binds(request: &Request<'_>) -> bool {
 /// The kernel's own time-out for a resolve: with an eighth of the time to spare. Its answer leaves the id as it was, to be
 /// asked again; after the core's deadline, for which nobody knows what the kernel is still doing, only a destroy helps.
 fn kernel_timeout(now: Time, deadline: Time) -> i32 {
-    let left = deadline.since(now);
-    if deadline == Time::NEVER { i32::MAX } else { now.after(left - left / 8).millis_from(now) }
+    let left = deadline.0.saturating_sub(now.0);
+    if deadline == Time::NEVER { i32::MAX } else { Time(left - left / 8).millis_from(Time::ZERO) }
 }
