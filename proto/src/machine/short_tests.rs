@@ -95,6 +95,26 @@ fn an_event_in_and_out() {
     assert!(short > 800, "{short} of them");
 }
 
+/// A request for a QP that was found to be allowed is only noted.
+#[test]
+fn a_qp() {
+    let mut allowed = 0;
+    for (state, space, acks) in Stage::every_state() {
+        for (had_qp, request) in [(false, Request::AttachQp), (true, Request::DetachQp)] {
+            let Stage { mut core, id, .. } = Stage::in_state(state, space, acks);
+            let it = core.ids.get_mut(id).unwrap();
+            (it.has_device, it.has_qp) = (true, had_qp);
+            let mut short = core.clone();
+            if core.submit(NOW, id, request, Time::NEVER).is_ok() {
+                short.note_qp(id, !had_qp);
+                assert!(short == core && core.ids.get(id).unwrap().has_qp != had_qp, "{request:?} while {state}");
+                allowed += 1;
+            }
+        }
+    }
+    assert!(allowed > 20, "{allowed} of them");
+}
+
 #[test]
 fn an_ack() {
     for (state, space, _) in Stage::every_state() {
