@@ -1,0 +1,60 @@
+//! The id of a request is on its listener's channel at the device until it is accepted, see `listen`. An accept migrates it to
+//! its home first: a call after the other, as one request.
+
+use super::Core;
+use crate::device::{Call, Outcome};
+use crate::errno::Errno;
+use crate::error::Failure;
+use crate::event::ConnParam;
+use crate::id::{Doing, Id, unanswered};
+use crate::key::{ChannelKey, IdKey};
+use crate::request::Verb;
+use crate::table;
+use crate::time::Time;
+
+impl Core {
+    /// The ids whose events the device reports on this channel although they are delivered on another one, and the latter: those
+    /// of requests, on the channel of their listener, that were neither accepted nor migrated. A listener is not
+    /// [released](Core::release) before they have left. It looks through all ids.
+    pub fn ids_away_on(&self, line: ChannelKey) -> impl Iterator<Item = (IdKey, ChannelKey)> + '_ {
+        let listener = self.channels.get(line).and_then(|channel| channel.listener);
+        let is_away = move |&(key, id): &(IdKey, &Id)| id.line == line && id.home != line && Some(key) != listener;
+        self.ids.iter().filter(is_away).map(|(key, id)| (key, id.home))
+    }
+
+    /// The migration that an accept begins with has returned. If it has failed the id is as before, to be accepted again. If the
+    /// id has come to an end meanwhile no accept follows.
+    pub(super) fn moved_to_accept(
+        &mut self,
+        key: IdKey,
+        param: ConnParam,
+        outcome: Outcome,
+    ) -> Option<Result<(), Failure>> {
+        let id = self.ids.get_mut(key)?;
+        let data = id.call_data.take();
+        let (home, service) = (id.home, id.port_space.service());
+        let before = unanswered(service);
+        let begun = table::ask(before, Verb::Accept, service).unwrap_or(before);
+        let goes_on = id.state == begun;
+        if outcome.is_ok() {
+            self.place(key, home, home);
+            if goes_on {
+                let doing = Doing::Request { verb: Verb::Accept, before, until: Time::NEVER, bound: false };
+                self.call_with(key, doing, data, Call::Accept { id: key, param });
+                self.end_waits_on_failed(key, home);
+                return None;
+            }
+        }
+        self.mail.discard(data);
+        if goes_on {
+            self.set_state(key, before);
+        } else if table::operation(begun) == Some(Verb::Accept) {
+            // Its end was told by event.
+            return Some(Ok(()));
+        }
+        Some(Err(match outcome {
+            Ok(()) => self.failure(key, Verb::Accept, Errno::ENODEV),
+            Err(errno) => self.failure(key, Verb::Migrate, errno),
+        }))
+    }
+}
