@@ -295,8 +295,13 @@ impl Id {
     /// Whether it is plain once the call that is under way has returned.
     #[inline]
     pub(crate) fn is_plain_but_for_a_call(&self) -> bool {
-        self.line == self.home
-            && self.waiting == Waiting::Never
+        self.line == self.home && self.is_plain_but_for_its_line()
+    }
+
+    /// The same of an id that is on its listener's channel.
+    #[inline]
+    pub(crate) fn is_plain_but_for_its_line(&self) -> bool {
+        self.waiting == Waiting::Never
             && self.groups.is_none()
             && self.quiesce.is_none()
             && self.state != State::Destroying

@@ -2,13 +2,16 @@
 //! its home first: a call after the other, as one request.
 
 use super::Core;
+use super::submit::one_call;
 use crate::device::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::Failure;
 use crate::event::ConnParam;
+use crate::guard;
 use crate::id::{Doing, Id, unanswered};
 use crate::key::{ChannelKey, IdKey};
-use crate::request::Verb;
+use crate::plain::{self, Next};
+use crate::request::{Request, Verb};
 use crate::table;
 use crate::time::Time;
 
@@ -20,6 +23,62 @@ impl Core {
         let listener = self.channels.get(line).and_then(|channel| channel.listener);
         let is_away = move |&(key, id): &(IdKey, &Id)| id.line == line && id.home != line && Some(key) != listener;
         self.ids.iter().filter(is_away).map(|(key, id)| (key, id.home))
+    }
+
+    /// The short path of an accept, where the id of the request is on its listener's channel: both calls.
+    #[inline(always)]
+    pub(super) fn accept_short(
+        &mut self,
+        now: Time,
+        key: IdKey,
+        request: &Request<'_>,
+        deadline: Time,
+        mut make: impl FnMut(&Call, &[u8]) -> Outcome,
+    ) -> Option<Result<(), Failure>> {
+        let (next, from, to) = self.short_accept(now, key, request, deadline)?;
+        let (call, private_data) = one_call(now, key, request, deadline)?;
+        let moved = make(&Call::Migrate { id: key, from, to }, &[]);
+        if moved.is_err() {
+            return Some(self.performed_in_vain(now, key, request, deadline, &[moved]));
+        }
+        let accepted = make(&call, private_data);
+        if accepted.is_err() {
+            return Some(self.performed_in_vain(now, key, request, deadline, &[moved, accepted]));
+        }
+        self.count_call();
+        if let Some(id) = self.ids.get_untouched(key) {
+            id.line = to;
+        }
+        if let Some(line) = self.channels.get_mut(from) {
+            line.ids -= 1;
+        }
+        self.performed(key, Verb::Accept, next, deadline, false);
+        Some(Ok(()))
+    }
+
+    /// What the accept leads to, and from and to where the id is moved, if there is nothing else to do.
+    #[inline(always)]
+    fn short_accept(
+        &self,
+        now: Time,
+        key: IdKey,
+        request: &Request<'_>,
+        deadline: Time,
+    ) -> Option<(Next, ChannelKey, ChannelKey)> {
+        let id = self.ids.get(key)?;
+        let next = plain::request(id.state, Verb::Accept, id.port_space.service())?;
+        let (from, to) = (id.line, id.home);
+        let is_short = from != to
+            && id.doing == Doing::Nothing
+            && id.owed == 0
+            && id.is_plain_but_for_its_line()
+            && now < deadline
+            && self.calls.is_empty()
+            && guard::check(id, Verb::Accept, request).is_ok()
+            // With the last id on it the channel closes.
+            && self.channels.get(from).is_some_and(|line| line.ids > 1)
+            && self.channels.get(to).is_some_and(|home| !home.has_failed());
+        is_short.then_some((next, from, to))
     }
 
     /// The migration that an accept begins with has returned. If it has failed the id is as before, to be accepted again. If the

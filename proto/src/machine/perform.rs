@@ -22,8 +22,9 @@ use crate::time::Time;
 
 impl Core {
     /// [Submits](Core::submit) a request and makes its call at once, if that is the only call that there is to make and
-    /// nothing else is under way for the id. The other calls that follow from a call that failed, or from a destruction or a
-    /// migration, are to be [polled](Core::poll_call).
+    /// nothing else is under way for the id. An accept makes two where the id is on its listener's channel: it is migrated first.
+    /// The other calls that follow from a call that failed, or from a destruction or a migration, are to be
+    /// [polled](Core::poll_call).
     ///
     /// `None`: it is no such request; nothing has changed and no call was made. Submit it.
     ///
@@ -36,24 +37,27 @@ impl Core {
         key: IdKey,
         request: &Request<'_>,
         deadline: Time,
-        make: impl FnOnce(&Call, &[u8]) -> Outcome,
+        mut make: impl FnMut(&Call, &[u8]) -> Outcome,
     ) -> Option<Result<(), Failure>> {
         let outcome = if let Request::Destroy = request {
             self.destroy_short(key, make)?
         } else if let Request::Migrate { to: Some(to) } = *request {
             self.migrate_short(now, key, to, deadline, make)?
-        } else {
-            let next = self.short_request(now, key, request, deadline)?;
+        } else if let Some(next) = self.short_request(now, key, request, deadline) {
             let (call, private_data) = one_call(now, key, request, deadline)?;
             let outcome = make(&call, private_data);
             if outcome.is_ok() {
                 self.performed(key, request.verb(), next, deadline, binds(&call));
             }
             outcome
+        } else if let Request::Accept { .. } = request {
+            return self.accept_short(now, key, request, deadline, make);
+        } else {
+            return None;
         };
         match outcome {
             Ok(()) => Some(Ok(())),
-            Err(_) => Some(self.performed_in_vain(now, key, request, deadline, outcome)),
+            Err(_) => Some(self.performed_in_vain(now, key, request, deadline, &[outcome])),
         }
     }
 
@@ -77,14 +81,14 @@ impl Core {
 
     /// The number of the next call.
     #[inline]
-    fn count_call(&mut self) -> NonZeroU64 {
+    pub(super) fn count_call(&mut self) -> NonZeroU64 {
         self.last_token = self.last_token.checked_add(1).unwrap_or(NonZeroU64::MIN);
         self.last_token
     }
 
     /// The call of a request was made.
     #[inline(always)]
-    fn performed(&mut self, key: IdKey, verb: Verb, next: Next, deadline: Time, bound: bool) {
+    pub(super) fn performed(&mut self, key: IdKey, verb: Verb, next: Next, deadline: Time, bound: bool) {
         self.count_call();
         let Some(id) = self.ids.get_untouched(key) else { return };
         id.state = next.state;
@@ -95,20 +99,24 @@ impl Core {
         }
     }
 
-    /// The call of a request was made and has failed.
+    /// The calls of a request were made and the last has failed.
     #[cold]
     #[inline(never)]
-    fn performed_in_vain(
+    pub(super) fn performed_in_vain(
         &mut self,
         now: Time,
         key: IdKey,
         request: &Request<'_>,
         deadline: Time,
-        outcome: Outcome,
+        outcomes: &[Outcome],
     ) -> Result<(), Failure> {
-        // It was found to be allowed, and has one call.
-        let submitted = self.submit_any(now, key, request, deadline).ok().and_then(|()| self.poll_call());
-        let ended = submitted.and_then(|(token, _)| self.take_outcome(token, outcome).ok().flatten());
+        // It was found to be allowed, and has as many calls.
+        let mut ended = None;
+        if self.submit_any(now, key, request, deadline).is_ok() {
+            for &outcome in outcomes {
+                ended = self.poll_call().and_then(|(token, _)| self.take_outcome(token, outcome).ok().flatten());
+            }
+        }
         ended.map_or(Ok(()), |ended| ended.result)
     }
 
