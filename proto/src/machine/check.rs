@@ -70,7 +70,6 @@ impl Core {
             "{key} is {} and to be destroyed",
             id.state
         );
-        assert!(id.line == id.home || line.private, "{key} is reported on a channel of others");
         let calls = !matches!(id.doing, Doing::Nothing | Doing::Queued);
         assert_eq!(id.call.is_some(), calls, "{key}: its call while {:?}", id.doing);
         self.check_listener(key, id);

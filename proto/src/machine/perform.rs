@@ -217,6 +217,7 @@ impl Core {
         self.link_single();
         let Some(id) = self.ids.get_untouched(key) else { return };
         (id.home, id.line) = (to, to);
+        let is_request = id.is_request();
         let first = id.mail.head();
         let mut list = Queue::EMPTY;
         let mut was_last = true;
@@ -231,7 +232,7 @@ impl Core {
         if let Some(target) = self.channels.get_mut(to) {
             self.mail.splice(&mut target.mail, list);
             target.ids += 1;
-            if !core::mem::replace(&mut target.readable, true) {
+            if !is_request && !core::mem::replace(&mut target.readable, true) {
                 self.readable.push_back(to);
             }
         }

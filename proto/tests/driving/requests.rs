@@ -58,7 +58,8 @@ fn a_listener_is_released_without_the_ids_of_its_requests() {
     drive.accept(children[2], PARAM, b"welcome", Time::NEVER).unwrap();
     assert_eq!(calls(&mut drive), ["accept"]);
     drive.core().check();
-    drop(drive.adopt(loose).unwrap());
+    let listener = drive.adopt(loose).unwrap();
+    assert_eq!(drive.core().state(listener), Some(State::Listening));
 }
 
 #[test]
