@@ -104,7 +104,7 @@ impl Host {
     /// Takes the next event of a channel.
     pub(crate) fn take_event(&mut self, on: ChannelKey) -> bool {
         let Some(mut event) = self.core.poll_event(on) else {
-            let kept_back = self.ledger.on(on).next().is_some_and(|letter| self.is_moving(letter.owner));
+            let kept_back = self.ledger.homes.iter().any(|(&id, &home)| home == on && self.is_moving(id));
             assert!(kept_back || self.ledger.is_empty(on), "{on} has events and does not deliver them");
             return false;
         };

@@ -113,11 +113,12 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::Connect { param, private_data }, deadline).map(drop)
     }
 
-    /// Accepts a connection request; ESTABLISHED follows, for datagrams nothing (rdma_accept(3)).
+    /// Accepts a connection request; ESTABLISHED follows, for datagrams nothing (rdma_accept(3)). An id on its listener's channel is
+    /// migrated off it first.
     ///
     /// # Errors
     /// Refused in a wrong state or with more than 196 bytes of private data (136 for datagrams); failed with `EINVAL` if the
-    /// peer has gone.
+    /// peer has gone. If it is the migration that failed, the request can be accepted again.
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
     }
