@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Core, Errno, IdKey, Limits, PortSpace, RawEvent, Request, State, Time,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Core, Errno, IdKey, Limits, PortSpace, RawEvent, Refused, Request,
+    State, Time, Why,
 };
 
 fn all_is_well(core: &mut Core) {
@@ -91,4 +92,22 @@ fn the_id_of_a_request_that_could_not_be_moved_is_moved_to_where_its_listener_wa
     }
     all_is_well(&mut core);
     assert_eq!((core.home(child), core.line(child)), (Some(there), Some(there)));
+}
+
+/// `ops`: a device that reports a request on a channel that is not its listener's: the accept moved the id to the channel of a
+/// synchronous listener.
+#[test]
+fn an_accept_does_not_move_an_id_to_the_channel_of_a_listener() {
+    let mut core = Core::new(Limits::SINGLE);
+    let elsewhere = core.open_channel(Acks::OnDelivery).unwrap();
+    let listener = core.create_id(None, PortSpace::Tcp).unwrap();
+    all_is_well(&mut core);
+    submit(&mut core, listener, Request::Listen { backlog: 0 });
+    let child = core.wants_event(elsewhere).unwrap();
+    let raw = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
+    core.handle_event(elsewhere, raw).unwrap();
+    let accept = Request::Accept { param: ConnParam { qp_num: 7, ..ConnParam::default() }, private_data: &[] };
+    let refused = core.submit(Time(1), child, accept, Time::NEVER).unwrap_err();
+    assert!(matches!(refused, Refused::Request { why: Why::OnListenersChannel, .. }), "{refused}");
+    assert!(!core.compare_request(Time(1), child, &accept, Time::NEVER));
 }

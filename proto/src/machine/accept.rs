@@ -77,7 +77,7 @@ impl Core {
             && guard::check(id, Verb::Accept, request).is_ok()
             // With the last id on it the channel closes.
             && self.channels.get(from).is_some_and(|line| line.ids > 1)
-            && self.channels.get(to).is_some_and(|home| !home.has_failed());
+            && self.channels.get(to).is_some_and(|home| home.listener.is_none() && !home.has_failed());
         is_short.then_some((next, from, to))
     }
 

@@ -171,10 +171,10 @@ impl Core {
         let channel = self.channels.get(on).filter(|_| waits || answers)?;
         if waits && channel.has_failed() {
             Some(Why::ChannelFailed(on))
-        } else if answers && id.line != on {
-            (id.owed > 0).then_some(Why::OwesAcks)
+        } else if answers && self.listener_on(channel).is_some() {
+            Some(Why::OnListenersChannel)
         } else {
-            (answers && self.listener_on(channel).is_some()).then_some(Why::OnListenersChannel)
+            (answers && id.line != on && id.owed > 0).then_some(Why::OwesAcks)
         }
     }
 
@@ -205,7 +205,9 @@ impl Core {
 
     /// Whether there are ids on the channel of this one whose events must not wait behind the requests to a listener.
     fn must_leave(&self, id: &Id) -> bool {
-        self.ids.iter().any(|(_, other)| other.line == id.line && !core::ptr::eq(other, id) && !other.may_share())
+        let is_coming = |other: &Id| matches!(other.doing, Doing::MoveToAccept { .. }) && other.home == id.line;
+        let stays = |other: &Id| other.line == id.line && !other.may_share();
+        self.ids.iter().any(|(_, other)| !core::ptr::eq(other, id) && (is_coming(other) || stays(other)))
     }
 
     #[cold]
