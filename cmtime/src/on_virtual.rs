@@ -8,7 +8,7 @@ use cmid_sim::{Config, Fabric, SimDevice, SimHandle};
 use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};
-use crate::carrier::{Carrier, Clock};
+use crate::carrier::Carrier;
 use crate::side::{Deadline, Outcome, Side};
 
 /// Connections at once for which a host has ports, and need not look for long: 28,232 is all there are.
@@ -61,8 +61,6 @@ impl Around for Noting {
 
 impl Carrier for Noting {
     type Path = SimDevice;
-
-    const CLOCK: Clock = Clock::Told;
 
     fn path(&mut self) -> &mut SimDevice {
         &mut self.device

@@ -150,7 +150,7 @@ pub trait Subject {
     /// The device as the driver's [`Drive`] sees it.
     type Device: TestDevice;
 
-    /// The requests and events, at the present time.
+    /// The requests and events.
     fn drive(&mut self) -> &mut Drive<Self::Device>;
 
     /// Does what there is to do and waits until there is something to look at, for at most `at_most`.

@@ -51,7 +51,8 @@ impl<D: Pollable> Blocking<D> {
     /// An empty driver on a device. Its core has the next number of the process, unless the limits give one.
     #[must_use]
     pub fn new(device: D, limits: Limits, canceller: Canceller) -> Self {
-        let drive = Drive::new(Watched::new(device, Channels::default()), limits.numbered());
+        let mut drive = Drive::new(Watched::new(device, Channels::default()), limits.numbered());
+        drive.set_now(now());
         Blocking { drive, canceller, aside: VecDeque::new(), open: None, faults: VecDeque::new() }
     }
 
@@ -60,9 +61,8 @@ impl<D: Pollable> Blocking<D> {
         self.canceller = canceller;
     }
 
-    /// The requests, the events and the core, at the present time.
+    /// The requests, the events and the core. Its time is that of the last wait; [`Drive::within`] reads the clock.
     pub fn drive(&mut self) -> &mut Drive<Watched<D, Channels>> {
-        self.drive.set_now(now());
         &mut self.drive
     }
 
@@ -91,10 +91,10 @@ impl<D: Pollable> Blocking<D> {
     /// # Errors
     /// `ECANCELED` once the canceller has cancelled; what poll(2) failed with.
     pub fn wait_with(&mut self, also: Option<BorrowedFd<'_>>, at_most: Option<Duration>) -> Result<bool, Errno> {
-        let end = at_most.map_or(Time::NEVER, |span| now().after(span));
+        let end = at_most.map_or(Time::NEVER, |span| self.drive.within(span));
         let mut woken = Woken::Time;
         loop {
-            let due = match self.drive().settle(BUDGET) {
+            let due = match self.drive.settle(BUDGET) {
                 Rest::Look => return Ok(false),
                 Rest::More => Time::ZERO,
                 // What was readable gave nothing. If it cannot be read it will be readable again and again: the
@@ -102,14 +102,14 @@ impl<D: Pollable> Blocking<D> {
                 Rest::Until(_) if woken == Woken::Channels => return Ok(false),
                 Rest::Until(due) => due.unwrap_or(Time::NEVER).min(end),
             };
-            let present = now();
-            woken = self.sleep(also, (due != Time::NEVER).then(|| due.since(present)))?;
+            woken = self.sleep(also, (due != Time::NEVER).then(|| due.since(now())))?;
+            self.drive.set_now(now());
             if woken == Woken::Descriptor {
                 return Ok(true);
             }
-            if woken == Woken::Signal || present >= end {
+            if woken == Woken::Signal || self.drive.now() >= end {
                 // What was there at the end is not left for the next wait.
-                let _over = self.drive().settle(BUDGET);
+                let _over = self.drive.settle(BUDGET);
                 return Ok(false);
             }
         }

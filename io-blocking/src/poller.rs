@@ -2,7 +2,9 @@
 
 use std::os::fd::BorrowedFd;
 
-use cmid_proto::{ChannelKey, Errno, Poller};
+use cmid_proto::{ChannelKey, Errno, Poller, Time};
+
+use crate::clock::now;
 
 /// The channels of one driver; their descriptors are asked of the device for each wait.
 #[derive(Debug, Default)]
@@ -17,6 +19,13 @@ impl Channels {
 }
 
 impl Poller for Channels {
+    /// As poll(2) is. It does not look at channels from which no event is wanted.
+    const LEVEL_TRIGGERED: bool = true;
+
+    fn clock(&self) -> Option<Time> {
+        Some(now())
+    }
+
     fn add(&mut self, channel: ChannelKey, _fd: BorrowedFd<'_>) -> Result<(), Errno> {
         self.keys.push(channel);
         Ok(())

@@ -1,5 +1,6 @@
 //! The driver: a [`Drive`] and the waiting.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -51,13 +52,13 @@ impl<D: Pollable> Epoll<D> {
         let (interest, alarm) = (Interest::new()?, Alarm::new()?);
         interest.add_own(alarm.as_fd())?;
         let Config { limits, busy_poll } = config;
-        let drive = Drive::new(Watched::new(device, interest), limits.numbered());
+        let mut drive = Drive::new(Watched::new(device, interest), limits.numbered());
+        drive.set_now(now());
         Ok(Epoll { drive, alarm, busy_poll })
     }
 
-    /// The requests, the events and the core, at the present time.
+    /// The requests, the events and the core. Its time is that of the last wait or turn; [`Drive::within`] reads the clock.
     pub fn drive(&mut self) -> &mut Drive<Watched<D, Interest>> {
-        self.drive.set_now(now());
         &mut self.drive
     }
 
@@ -69,31 +70,36 @@ impl<D: Pollable> Epoll<D> {
     /// # Errors
     /// What `epoll_wait` or `timerfd_settime` failed with.
     pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
-        let end = at_most.map_or(Time::NEVER, |span| now().after(span));
-        let spin_end = now().after(self.busy_poll);
+        // One that a turn has set would end each sleep once it has passed.
+        self.alarm.set(Time::NEVER)?;
+        let end = self.end(at_most);
+        let spin_end = self.end(Some(self.busy_poll));
         loop {
-            let rest = self.drive().settle(BUDGET);
-            let present = now();
-            let sleep = match rest {
+            let sleep = match self.drive.settle(BUDGET) {
                 Rest::Look => return Ok(()),
                 Rest::More => Some(Duration::ZERO),
+                Rest::Until(_) if self.drive.now() < spin_end => Some(Duration::ZERO),
                 Rest::Until(due) => {
-                    // One that a turn has set would end each sleep once it has passed.
-                    self.alarm.set(Time::NEVER)?;
                     let wake = due.map_or(end, |due| due.min(end));
-                    if present < spin_end {
-                        Some(Duration::ZERO)
-                    } else {
-                        (wake != Time::NEVER).then(|| wake.since(present))
-                    }
+                    (wake != Time::NEVER).then(|| wake.since(now()))
                 }
             };
             let woken = self.collect(sleep)?;
-            if woken == Woken::Signal || present >= end {
+            self.drive.set_now(now());
+            if woken == Woken::Signal || self.drive.now() >= end {
                 // What was there at the end is not left for the next wait.
-                let _over = self.drive().settle(BUDGET);
+                let _over = self.drive.settle(BUDGET);
                 return Ok(());
             }
+        }
+    }
+
+    /// When a span from now is over; no clock is read for one that is empty or endless.
+    fn end(&mut self, span: Option<Duration>) -> Time {
+        match span {
+            None => Time::NEVER,
+            Some(Duration::ZERO) => Time::ZERO,
+            Some(span) => self.drive.within(span),
         }
     }
 
@@ -106,9 +112,13 @@ impl<D: Pollable> Epoll<D> {
     /// # Errors
     /// What `epoll_wait` or `timerfd_settime` failed with.
     pub fn turn(&mut self) -> Result<Rest, Errno> {
-        // All of the reports: the rest would make no new edge in an outer loop.
-        while self.collect(Some(Duration::ZERO))? == Woken::Reports {}
-        let rest = self.drive().settle(BUDGET);
+        let woken = self.collect(Some(Duration::ZERO))?;
+        self.drive.set_now(now());
+        let rest = match self.drive.settle(BUDGET) {
+            // What is left on these channels, and on others, makes no new edge in an outer loop.
+            Rest::Until(_) if woken == Woken::Reports => Rest::More,
+            rest => rest,
+        };
         let due = match rest {
             Rest::Look | Rest::More if self.drive.has_work() => Time::ZERO,
             Rest::Look | Rest::More => self.drive.next_timeout().unwrap_or(Time::NEVER),
@@ -124,17 +134,16 @@ impl<D: Pollable> Epoll<D> {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(span.subsec_nanos()),
         });
-        let mut reports =
-            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; REPORTS];
+        let mut reports = [MaybeUninit::uninit(); REPORTS];
         let reported = match epoll::wait(self.drive.device().poller().as_fd(), &mut reports, timeout.as_ref()) {
-            Ok(reported) => reported,
+            Ok((reported, _)) => reported,
             // It is the application's business: it gets a turn.
             Err(rustix::io::Errno::INTR) => return Ok(Woken::Signal),
             Err(error) => return Err(errno(error)),
         };
         // Without a key it is the alarm, which needs no more than to have woken us, and is reported for as long as it rings.
         let mut woken = Woken::Nothing;
-        for channel in reports[..reported].iter().filter_map(|report| ChannelKey::from_bits(report.data.u64())) {
+        for channel in reported.iter().filter_map(|report| ChannelKey::from_bits(report.data.u64())) {
             self.drive.readable(channel);
             woken = Woken::Reports;
         }

@@ -2,11 +2,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use cmid_proto::{ChannelKey, Errno, Poller};
+use cmid_proto::{ChannelKey, Errno, Poller, Time};
 use rustix::event::epoll;
 
-/// Registers each channel, edge-triggered: the core remembers who has not been read to the end, so nothing has to be
-/// disarmed when it is full, and a channel that nobody can read now does not wake anyone.
+use crate::clock::now;
+
+/// Registers each channel, level-triggered: one event is read per report, and what is left is reported again. A channel that
+/// cannot be read now, because the core is full or the channel paused, is disarmed, so that it does not wake anyone.
 #[derive(Debug)]
 pub struct Interest {
     epoll: OwnedFd,
@@ -24,9 +26,23 @@ impl Interest {
 }
 
 impl Poller for Interest {
+    const LEVEL_TRIGGERED: bool = true;
+
     fn add(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) -> Result<(), Errno> {
-        let data = epoll::EventData::new_u64(channel.to_bits());
-        epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN | epoll::EventFlags::ET).map_err(errno)
+        epoll::add(&self.epoll, fd, data(channel), epoll::EventFlags::IN).map_err(errno)
+    }
+
+    fn arm(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) {
+        // It can only fail for a descriptor that is not registered.
+        let _ = epoll::modify(&self.epoll, fd, data(channel), epoll::EventFlags::IN);
+    }
+
+    fn disarm(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) {
+        let _ = epoll::modify(&self.epoll, fd, data(channel), epoll::EventFlags::empty());
+    }
+
+    fn clock(&self) -> Option<Time> {
+        Some(now())
     }
 
     fn remove(&mut self, _channel: ChannelKey, fd: BorrowedFd<'_>) {
@@ -39,6 +55,10 @@ impl AsFd for Interest {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
+}
+
+fn data(channel: ChannelKey) -> epoll::EventData {
+    epoll::EventData::new_u64(channel.to_bits())
 }
 
 pub(crate) fn errno(error: rustix::io::Errno) -> Errno {

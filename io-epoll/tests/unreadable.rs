@@ -1,4 +1,4 @@
-//! Reads that fail: the descriptor is edge-triggered and says nothing more.
+//! Reads that fail: the channel is read again, and after many failures not any more.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::fd::BorrowedFd;

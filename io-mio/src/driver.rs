@@ -43,12 +43,13 @@ impl<D: Pollable> Mio<D> {
         let Config { mut limits, tokens } = config;
         limits.channels = limits.channels.min(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
         let tokens = Tokens::new(registry.try_clone()?, tokens);
-        Ok(Mio { drive: Drive::new(Watched::new(device, tokens), limits.numbered()) })
+        let mut drive = Drive::new(Watched::new(device, tokens), limits.numbered());
+        drive.set_now(now());
+        Ok(Mio { drive })
     }
 
-    /// The requests, the events and the core, at the present time.
+    /// The requests, the events and the core. Its time is that of the last turn; [`Drive::within`] reads the clock.
     pub fn drive(&mut self) -> &mut Drive<Watched<D, Tokens>> {
-        self.drive.set_now(now());
         &mut self.drive
     }
 
@@ -65,7 +66,8 @@ impl<D: Pollable> Mio<D> {
 
     /// Does what there is to do, without waiting. [`Rest::Look`]: there are events to take.
     pub fn turn(&mut self) -> Rest {
-        self.drive().settle(BUDGET)
+        self.drive.set_now(now());
+        self.drive.settle(BUDGET)
     }
 
     /// Does what requests since the last turn have left to do, and tells how long the next poll may sleep: `at_most` as the
@@ -73,7 +75,7 @@ impl<D: Pollable> Mio<D> {
     ///
     /// Rounded up to milliseconds, which is all that mio has: a poll that wakes just before a deadline would spin.
     pub fn timeout(&mut self, at_most: Option<Duration>) -> Option<Duration> {
-        let due = match self.turn() {
+        let due = match self.drive.settle(BUDGET) {
             Rest::Look | Rest::More => Time::ZERO,
             Rest::Until(due) => due.unwrap_or(Time::NEVER),
         };

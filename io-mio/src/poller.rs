@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use cmid_proto::{ChannelKey, Errno, Poller};
+use cmid_proto::{ChannelKey, Errno, Poller, Time};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
+
+use crate::clock::now;
 
 /// Registers each channel in the user's `Poll`, edge-triggered as everything in mio.
 #[derive(Debug)]
@@ -62,6 +64,10 @@ impl Poller for Tokens {
         self.set(token, Some(channel));
         self.tokens.insert(channel, token);
         Ok(())
+    }
+
+    fn clock(&self) -> Option<Time> {
+        Some(now())
     }
 
     fn remove(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) {

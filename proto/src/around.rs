@@ -7,6 +7,7 @@ use crate::drive::Heard;
 use crate::errno::Errno;
 use crate::event::{Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};
+use crate::time::Time;
 
 /// A device around a device. Whatever implements this is a [`Device`]; what it does not do itself is passed on to the one
 /// inside.
@@ -82,6 +83,19 @@ pub trait Around {
     /// As there.
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome;
 
+    /// As [`Device::LEVEL_TRIGGERED`].
+    const LEVEL_TRIGGERED_TOO: bool = <Self::Inner as Device>::LEVEL_TRIGGERED;
+
+    /// As [`Device::clock`].
+    fn on_clock(&self) -> Option<Time> {
+        self.inner().clock()
+    }
+
+    /// As [`Device::leave_unread`].
+    fn on_leave_unread(&mut self, channel: ChannelKey) {
+        self.inner_mut().leave_unread(channel);
+    }
+
     /// As [`Device::LISTENS`].
     const LISTENS_TOO: bool = <Self::Inner as Device>::LISTENS;
 
@@ -95,6 +109,15 @@ impl<A: Around> Device for A {
     type Handle = A::Handle;
 
     const LISTENS: bool = A::LISTENS_TOO;
+    const LEVEL_TRIGGERED: bool = A::LEVEL_TRIGGERED_TOO;
+
+    fn clock(&self) -> Option<Time> {
+        self.on_clock()
+    }
+
+    fn leave_unread(&mut self, channel: ChannelKey) {
+        self.on_leave_unread(channel);
+    }
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         self.on_fetch(on, child)

@@ -7,6 +7,7 @@ use crate::errno::Errno;
 use crate::event::{ConnParam, Ece, RawEvent};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::request::{CmOption, PortSpace, RejectReason};
+use crate::time::Time;
 
 /// One device call. None of them may wait for anything but locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -263,6 +264,20 @@ pub trait Device {
     /// Nothing is filed, and the id and its channel are destroyed: `EINVAL` if the handle is of a device of another kind
     /// or place, or a key is taken; what the poller said if the channel cannot be waited for.
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Result<(), Errno>;
+
+    /// Whether a channel that has more to read is reported as readable again by itself, as a level-triggered poller does
+    /// (poll(2), epoll(7) without `EPOLLET`). [`Drive`](crate::Drive) then reads one event of it per report. Where not, it
+    /// reads on until a read finds nothing.
+    const LEVEL_TRIGGERED: bool = false;
+
+    /// The present time, for [`Drive::within`](crate::Drive::within), if the device has a clock.
+    fn clock(&self) -> Option<Time> {
+        None
+    }
+
+    /// A channel that may have something to read is not read now: there is no room for it, or it is paused. It need not be
+    /// reported as readable until the next [`fetch`](Device::fetch) on it.
+    fn leave_unread(&mut self, _channel: ChannelKey) {}
 
     /// Whether it is to [hear](Device::hear) of what its [`Drive`](crate::Drive) does. Where not, that costs nothing.
     const LISTENS: bool = false;

@@ -1,4 +1,4 @@
-//! What the core keeps of one id and of one channel.
+//! What the core keeps of one id.
 
 use core::hash::{Hash, Hasher};
 use core::net::SocketAddr;
@@ -10,8 +10,8 @@ use crate::errno::Errno;
 use crate::error::Why;
 use crate::event::{CmEvent, ConnParam};
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::mail::{Enclosed, Letter, Queue, Thread};
-use crate::request::{Acks, PortSpace, Service, Verb};
+use crate::mail::{Enclosed, Letter, Thread};
+use crate::request::{PortSpace, Service, Verb};
 use crate::state::State;
 use crate::table;
 use crate::time::Time;
@@ -100,7 +100,6 @@ impl Tenant for Id {
         self.plain = Plain(false);
     }
 }
-impl Tenant for Channel {}
 impl Tenant for Group {}
 
 /// Who learns how a destroy ended.
@@ -286,9 +285,12 @@ impl Id {
     /// ids only, see `machine/short`. It is found out once, and again after a change by anything but a short path.
     #[inline]
     pub(crate) fn is_plain(&mut self) -> bool {
-        if !self.plain.0 {
-            self.plain = Plain(self.doing == Doing::Nothing && self.is_plain_but_for_a_call());
-        }
+        self.plain.0 || self.is_found_plain()
+    }
+
+    #[inline(never)]
+    fn is_found_plain(&mut self) -> bool {
+        self.plain = Plain(matches!(self.doing, Doing::Nothing) && self.is_plain_but_for_a_call());
         self.plain.0
     }
 
@@ -411,74 +413,6 @@ pub(crate) const fn unanswered(service: Service) -> State {
         Service::Datagram => State::Asked,
     }
 }
-
-/// One event channel.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Channel {
-    pub(crate) acks: Acks,
-    /// Of an id in synchronous mode or a listener: closed with its last id.
-    pub(crate) private: bool,
-    pub(crate) phase: Phase,
-    /// The call that opens or closes it, unless it is part of a request on an id.
-    pub(crate) call: Option<NonZeroU64>,
-    /// Ids whose events the device reports on it, or that are delivered on it, and ids on their way to it.
-    pub(crate) ids: u32,
-    /// The id whose requests come on it: it listens, has listened, or has tried to. It may be gone.
-    pub(crate) listener: Option<IdKey>,
-    /// Undelivered events of all its ids, in order.
-    pub(crate) mail: Queue,
-    /// The application has stopped its reading.
-    pub(crate) paused: bool,
-    /// Reads that failed since the last event.
-    pub(crate) failures: u8,
-    /// Stands in the queue of channels to be read.
-    pub(crate) readable: bool,
-    /// Stands among those to be read once there is room.
-    pub(crate) parked: bool,
-}
-
-/// Whether a channel is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Phase {
-    Opening,
-    Open,
-    Closing,
-    /// It could not be opened, and ids have been put on it meanwhile: gone with the last of them.
-    Broken,
-}
-
-impl Channel {
-    pub(crate) fn new(acks: Acks, private: bool) -> Self {
-        Channel {
-            acks,
-            private,
-            phase: Phase::Opening,
-            call: None,
-            ids: 0,
-            listener: None,
-            mail: Queue::EMPTY,
-            paused: false,
-            failures: 0,
-            readable: false,
-            parked: false,
-        }
-    }
-
-    /// Whether it has failed: too many reads in a row did.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failures >= READ_FAILURES_MAX
-    }
-
-    /// Whether its events are to be read, if there is room for them.
-    #[inline]
-    pub(crate) fn is_read(&self) -> bool {
-        self.phase == Phase::Open && !self.paused && !self.has_failed()
-    }
-}
-
-/// So many reads of one channel that fail without an event in between make it a failed one
-/// ([`Core::handle_unreadable`](crate::Core::handle_unreadable)).
-pub const READ_FAILURES_MAX: u8 = 32;
 
 /// The errno of an event that ends an operation although it is not the operation's own and says status 0.
 pub(crate) const fn foreign_end(verb: Verb, event: CmEvent) -> Option<Errno> {

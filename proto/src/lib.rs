@@ -26,7 +26,8 @@
 //!    data of [`Core::call_data`]; report what it returned to [`Core::handle_outcome`] before anything else.
 //! 4. **Read the channels** that are readable, and those that [`Core::poll_readable`] names: after a migration the
 //!    kernel does not wake the new channel. Before each read ask [`Core::wants_event`]; on `None` leave the event in the
-//!    kernel and tell [`Core::wait_for_room`]. Read until the channel is empty, as an edge-triggered poller tells only once.
+//!    kernel and tell [`Core::wait_for_room`]. With an edge-triggered poller, which reports a channel once,
+//!    read until the channel is empty.
 //! 5. **Feed each event** to [`Core::handle_event`], acked to the device already, and go to step 3.
 //! 6. **Deliver.** Poll [`Core::poll_event`] per channel. On a channel with explicit acks give each receipt back.
 //! 7. **Let time pass.** When [`Core::poll_timeout`] is due, call [`Core::handle_timeout`]. Then wait for a channel, a
@@ -109,6 +110,7 @@ extern crate std;
 mod alarm;
 mod arena;
 mod around;
+mod channel;
 mod columns;
 mod cq_room;
 mod device;
@@ -128,12 +130,14 @@ mod plain;
 mod private_data;
 mod request;
 mod state;
+mod stored;
 pub mod table;
 mod time;
 #[cfg(feature = "std")]
 mod watch;
 
 pub use around::Around;
+pub use channel::READ_FAILURES_MAX;
 pub use cq_room::{CqRoom, Overrun};
 #[cfg(feature = "std")]
 pub use device::Pollable;
@@ -145,7 +149,6 @@ pub use event::{
     AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, Receipt, ReceivedParam,
 };
 pub use guard::private_data_max;
-pub use id::READ_FAILURES_MAX;
 pub use key::{About, ChannelKey, GroupKey, IdKey, Token};
 pub use key_table::{KeyTable, TableKey};
 pub use limits::{BACKLOG_MAX, Limits};

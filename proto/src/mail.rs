@@ -3,13 +3,13 @@
 //! Both lists run through one slab, so that moving the k events of an id costs k steps whatever else there is.
 
 use core::hash::{Hash, Hasher};
-use core::num::{NonZeroU32, NonZeroU64};
+use core::num::NonZeroU32;
 
 use slab::Slab;
 
-use crate::event::{CmEvent, Datagram, Event, EventKind, Receipt, ReceivedParam};
-use crate::key::{GroupKey, IdKey};
+use crate::event::{Datagram, Event};
 use crate::private_data::PrivateData;
+use crate::stored::Stored;
 
 /// A place in a slab, such that an `Option` of it takes no more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,107 +72,6 @@ impl Queue {
     #[inline]
     pub(crate) fn counted(&self) -> u32 {
         self.counted
-    }
-}
-
-/// An event as it is stored.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Stored {
-    pub(crate) id: IdKey,
-    /// The bits of the key of [`listener`](Stored::listener) or [`group`](Stored::group): no event has both.
-    other: Option<NonZeroU64>,
-    pub(crate) kind: EventKind,
-    pub(crate) status: i32,
-    pub(crate) param: ReceivedParam,
-    pub(crate) enclosed: Option<Enclosed>,
-}
-
-impl Stored {
-    /// An event of no request and no group.
-    #[inline]
-    pub(crate) fn of(
-        id: IdKey,
-        kind: EventKind,
-        status: i32,
-        param: ReceivedParam,
-        enclosed: Option<Enclosed>,
-    ) -> Self {
-        Stored { id, other: None, kind, status, param, enclosed }
-    }
-
-    /// An event that the core makes itself.
-    pub(crate) fn made(id: IdKey, kind: EventKind, status: i32) -> Self {
-        Stored::of(id, kind, status, ReceivedParam::default(), None)
-    }
-
-    /// A request, CONNECT_REQUEST, to this listener.
-    #[inline]
-    pub(crate) fn with_listener(self, listener: IdKey) -> Self {
-        Stored { other: NonZeroU64::new(listener.to_bits()), ..self }
-    }
-
-    /// An event of a multicast membership.
-    #[inline]
-    pub(crate) fn of_group(self, group: GroupKey) -> Self {
-        Stored { other: NonZeroU64::new(group.to_bits()), ..self }
-    }
-
-    /// The same about another id, which it belongs to.
-    pub(crate) fn rekeyed(self, id: IdKey, enclosed: Option<Enclosed>) -> Self {
-        Stored { id, other: None, enclosed, ..self }
-    }
-
-    /// For CONNECT_REQUEST: the listener. It owns the event: the event moves with it and counts among its owed acks.
-    #[inline]
-    pub(crate) fn listener(&self) -> Option<IdKey> {
-        let bits = self.other.filter(|_| self.kind == EventKind::Cm(CmEvent::ConnectRequest))?;
-        IdKey::from_bits(bits.get())
-    }
-
-    /// For events of a multicast membership: which.
-    #[inline]
-    pub(crate) fn group(&self) -> Option<GroupKey> {
-        let bits = self.other.filter(|_| self.kind != EventKind::Cm(CmEvent::ConnectRequest))?;
-        GroupKey::from_bits(bits.get())
-    }
-
-    #[inline]
-    pub(crate) fn owner(&self) -> IdKey {
-        self.listener().unwrap_or(self.id)
-    }
-
-    /// As the application sees it, but for what is enclosed.
-    #[inline]
-    pub(crate) fn bare(&self, receipt: Option<Receipt>) -> Event {
-        Event {
-            id: self.id,
-            listener: self.listener(),
-            kind: self.kind,
-            status: self.status,
-            param: self.param,
-            datagram: None,
-            group: self.group(),
-            private_data: PrivateData::empty(),
-            receipt,
-        }
-    }
-
-    /// Whether the device reported it: then it is acked, and counts against the limit.
-    pub(crate) fn of_device(&self) -> bool {
-        match self.kind {
-            EventKind::Cm(_) => true,
-            EventKind::Migrated | EventKind::Destroyed | EventKind::Left | EventKind::DeadlinePassed(_) => false,
-        }
-    }
-
-    /// Whether it is a request: its listener's backlog limits these.
-    pub(crate) fn is_request(&self) -> bool {
-        self.listener().is_some()
-    }
-
-    /// Whether it counts against the limit of one channel.
-    pub(crate) fn of_channel(&self) -> bool {
-        self.of_device() && !self.is_request()
     }
 }
 

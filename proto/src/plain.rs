@@ -9,8 +9,9 @@ use crate::table::{self, EVENTS, Fact, Tell};
 const SIDE: usize = 32;
 static_assertions::const_assert!(State::COUNT <= SIDE && Fact::COUNT <= SIDE && Verb::COUNT <= SIDE);
 
-/// What a plain event or request leads to.
+/// What a plain event or request leads to. Aligned so that a table's index is a shift.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(4))]
 pub(crate) struct Next {
     pub(crate) state: State,
     /// The operation of the state before has ended, and its deadline with it.
@@ -49,30 +50,34 @@ const fn concerns_the_id_alone(fact: Fact) -> bool {
     !matches!(fact, Fact::ConnectRequest | Fact::MulticastJoin | Fact::MulticastError | Fact::Deadline)
 }
 
-static PLAIN_REQUESTS: [[[Option<Next>; SIDE]; SIDE]; 2] =
-    [plain_requests(Service::Connected), plain_requests(Service::Datagram)];
-
-const fn plain_requests(service: Service) -> [[Option<Next>; SIDE]; SIDE] {
-    let mut plain = [[None; SIDE]; SIDE];
+/// By state, verb, and service.
+static PLAIN_REQUESTS: [[[Option<Next>; 2]; SIDE]; SIDE] = {
+    let mut plain = [[[None; 2]; SIDE]; SIDE];
     let mut row = 0;
     while row < State::COUNT {
         let mut column = 0;
         while column < Verb::COUNT {
             let (state, verb) = (State::ALL[row], Verb::ALL[column]);
-            if let Ok(next) = table::ask(state, verb, service)
-                && is_one_call(verb)
-            {
-                let waits = match table::operation(next) {
-                    Some(awaited) => awaited as usize == column,
-                    None => false,
-                };
-                plain[row][column] = Some(Next::new(state, next, waits));
-            }
+            plain[row][column][Service::Connected as usize] = plain_request(state, verb, Service::Connected);
+            plain[row][column][Service::Datagram as usize] = plain_request(state, verb, Service::Datagram);
             column += 1;
         }
         row += 1;
     }
     plain
+};
+
+const fn plain_request(state: State, verb: Verb, service: Service) -> Option<Next> {
+    match table::ask(state, verb, service) {
+        Ok(next) if is_one_call(verb) => {
+            let waits = match table::operation(next) {
+                Some(awaited) => awaited as usize == verb as usize,
+                None => false,
+            };
+            Some(Next::new(state, next, waits))
+        }
+        Ok(_) | Err(_) => None,
+    }
 }
 
 /// Whether one call of the device is all that a request of this kind does outside the core.
@@ -109,14 +114,14 @@ const fn is_one_call(verb: Verb) -> bool {
 
 /// What a plain event leads to. `None`: the event is not plain in this state.
 #[inline]
-pub(crate) fn event(state: State, fact: Fact) -> Option<Next> {
-    PLAIN_EVENTS[state as usize % SIDE][fact as usize % SIDE]
+pub(crate) fn event(state: State, fact: Fact) -> Option<&'static Next> {
+    PLAIN_EVENTS[state as usize % SIDE][fact as usize % SIDE].as_ref()
 }
 
 /// What a plain request leads to. `None`: the request is not plain in this state.
 #[inline]
-pub(crate) fn request(state: State, verb: Verb, service: Service) -> Option<Next> {
-    PLAIN_REQUESTS[service as usize % 2][state as usize % SIDE][verb as usize % SIDE]
+pub(crate) fn request(state: State, verb: Verb, service: Service) -> Option<&'static Next> {
+    PLAIN_REQUESTS[state as usize % SIDE][verb as usize % SIDE][service as usize % 2].as_ref()
 }
 
 #[cfg(test)]

@@ -2,11 +2,14 @@
 
 use core::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
+use std::vec::Vec;
 
 use crate::around::Around;
 use crate::device::{Call, Outcome, Pollable};
 use crate::errno::Errno;
+use crate::event::RawEvent;
 use crate::key::{ChannelKey, IdKey};
+use crate::time::Time;
 
 /// What waits for the descriptors of channels.
 pub trait Poller {
@@ -18,6 +21,21 @@ pub trait Poller {
 
     /// Does so no longer. Told before the descriptor is closed or leaves.
     fn remove(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>);
+
+    /// As [`Device::LEVEL_TRIGGERED`](crate::Device::LEVEL_TRIGGERED).
+    const LEVEL_TRIGGERED: bool = false;
+
+    /// Reports a channel again, or looks again whether it is readable: after [`disarm`](Poller::disarm), and when events have
+    /// come there that woke nobody (`ucma_migrate_id`). For level-triggered pollers.
+    fn arm(&mut self, _channel: ChannelKey, _fd: BorrowedFd<'_>) {}
+
+    /// Does not report a channel until it is armed: it is readable, but is not read now. For level-triggered pollers.
+    fn disarm(&mut self, _channel: ChannelKey, _fd: BorrowedFd<'_>) {}
+
+    /// As [`Device::clock`](crate::Device::clock).
+    fn clock(&self) -> Option<Time> {
+        None
+    }
 }
 
 /// A device whose channels are all known to a poller. Derefs to the device, for its data path.
@@ -25,12 +43,14 @@ pub trait Poller {
 pub struct Watched<D, P> {
     device: D,
     poller: P,
+    /// Channels that the poller does not report until they are read.
+    disarmed: Vec<ChannelKey>,
 }
 
 impl<D: Pollable, P: Poller> Watched<D, P> {
     /// A device without channels.
     pub fn new(device: D, poller: P) -> Self {
-        Watched { device, poller }
+        Watched { device, poller, disarmed: Vec::new() }
     }
 
     /// The poller.
@@ -44,8 +64,25 @@ impl<D: Pollable, P: Poller> Watched<D, P> {
     }
 
     fn remove(&mut self, channel: ChannelKey) {
+        self.disarmed.retain(|&disarmed| disarmed != channel);
         if let Some(fd) = self.device.fd(channel) {
             self.poller.remove(channel, fd);
+        }
+    }
+}
+
+impl<D: Pollable, P: Poller> Watched<D, P> {
+    fn arm(&mut self, channel: ChannelKey) {
+        if let Some(fd) = self.device.fd(channel) {
+            self.poller.arm(channel, fd);
+        }
+    }
+
+    #[cold]
+    fn arm_again(&mut self, channel: ChannelKey) {
+        if let Some(at) = self.disarmed.iter().position(|&disarmed| disarmed == channel) {
+            self.disarmed.swap_remove(at);
+            self.arm(channel);
         }
     }
 }
@@ -75,11 +112,40 @@ impl<D: Pollable, P: Poller> Around for Watched<D, P> {
         &mut self.device
     }
 
+    const LEVEL_TRIGGERED_TOO: bool = P::LEVEL_TRIGGERED;
+
+    fn on_clock(&self) -> Option<Time> {
+        self.poller.clock()
+    }
+
+    fn on_leave_unread(&mut self, channel: ChannelKey) {
+        if P::LEVEL_TRIGGERED
+            && !self.disarmed.contains(&channel)
+            && let Some(fd) = self.device.fd(channel)
+        {
+            self.poller.disarm(channel, fd);
+            self.disarmed.push(channel);
+        }
+    }
+
+    #[inline]
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        if !self.disarmed.is_empty() {
+            self.arm_again(on);
+        }
+        self.device.fetch(on, child)
+    }
+
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         if let Call::CloseChannel { channel } = *call {
             self.remove(channel);
         }
         self.device.call(call, private_data)?;
+        if let Call::Migrate { to, .. } = *call
+            && P::LEVEL_TRIGGERED
+        {
+            self.arm(to);
+        }
         if let Call::OpenChannel { channel } = *call
             && let Err(errno) = self.add(channel)
         {

@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use cmid_proto::{Errno, PortSpace};
 
-use crate::address::{Interface, Subnet, is_any, is_for_many, is_subnet_broadcast, loopback_like, wildcard_like};
+use crate::address::{
+    Interface, Subnet, is_any, is_for_many, is_link_local, is_subnet_broadcast, lacks_scope, loopback_like,
+    wildcard_like,
+};
 use crate::channel::{Kind, Unread};
 use crate::config::LifeTime;
 use crate::host::HostState;
@@ -34,7 +37,12 @@ impl World {
     ) -> Result<(), Errno> {
         // The kernel keeps the destination of a lookup that fails, and shows it when it is asked next.
         match self.id(no)?.state {
-            CmState::Idle => self.bind_kernel(no, src.unwrap_or_else(|| wildcard_like(dst)), Some(dst))?,
+            CmState::Idle => {
+                if src.is_none() && is_link_local(dst.ip()) {
+                    self.confine_to_link(no, dst)?;
+                }
+                self.bind_kernel(no, src.unwrap_or_else(|| wildcard_like(dst)), Some(dst))?;
+            }
             // The address that it is bound to counts, not `src`.
             CmState::AddrBound => self.id(no)?.dst = Some(dst),
             CmState::AddrQuery
@@ -51,6 +59,16 @@ impl World {
         id.state = CmState::AddrQuery;
         id.known_dst = Some(dst);
         id.lookup = Some(lookup);
+        Ok(())
+    }
+
+    /// The link that a destination names counts from here on, whatever interface an earlier attempt found (`cma_bind_addr`).
+    fn confine_to_link(&mut self, no: IdNo, dst: SocketAddr) -> Result<(), Errno> {
+        let host = self.id(no)?.host;
+        let host = self.hosts.get(host.0).ok_or(Errno::ENODEV)?;
+        let own = host.source_for(dst.ip()).filter(|own| is_link_local(*own) && !lacks_scope(dst));
+        let link = own.and_then(|own| host.interface_of(own));
+        self.id(no)?.interface = link;
         Ok(())
     }
 

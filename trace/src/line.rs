@@ -102,6 +102,9 @@ pub(crate) enum Line {
         is: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
+        /// The channel is not read on: what is left there makes it readable again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        once: bool,
     },
     Unreadable {
         on: As<ChannelKey>,

@@ -212,8 +212,9 @@ fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
         },
         Step::Readable { channel } => Line::Readable(As(channel)),
         Step::Look { channel, child } => Line::Look { on: As(channel), child: child.map(As) },
-        Step::Event { channel, event: ref raw, ref result } => {
-            Line::Event { on: As(channel), raw: raw.into(), is: admission(result), state: state(core, raw.id) }
+        Step::Event { channel, event: ref raw, ref result, reads_on } => {
+            let (is, state, once) = (admission(result), state(core, raw.id), !reads_on);
+            Line::Event { on: As(channel), raw: raw.into(), is, state, once }
         }
         Step::Child { id } => Line::Child(As(id)),
         Step::PauseChannel { channel, result } => Line::PauseChannel { channel: As(channel), refused: refusal(result) },

@@ -167,12 +167,14 @@ impl<'a> Replay<'a> {
                 self.reads = child.map(|_| on.0);
                 same("the key for a child", &self.core.wants_event(on.0).map(As), child)
             }
-            Line::Event { on, raw, is, state } => {
+            Line::Event { on, raw, is, state, once } => {
                 if reads != Some(on.0) {
                     return Err(format!("{} is not being read", on.0));
                 }
                 let answer = self.core.handle_event(on.0, raw.event());
-                self.core.handle_readable(on.0);
+                if !once {
+                    self.core.handle_readable(on.0);
+                }
                 same("what becomes of it", &admission(&answer), is)?;
                 self.is_in(Some(raw.id.0), state)
             }

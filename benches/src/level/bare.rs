@@ -131,11 +131,12 @@ impl Level for Bare {
 
     #[inline(always)]
     fn look(&mut self, on: ChannelKey) -> bool {
+        // One after the other, as in a driver's loop. Where there is nothing, all are polled.
         let core = &mut self.core;
         core.poll_call().is_some()
-            | core.poll_readable().is_some()
-            | core.poll_event(on).is_some()
-            | core.poll_timeout().is_some()
+            || core.poll_readable().is_some()
+            || core.poll_event(on).is_some()
+            || core.poll_timeout().is_some()
     }
 
     fn now(&self) -> Time {

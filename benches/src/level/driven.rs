@@ -131,7 +131,8 @@ fn done(progress: Progress) {
     assert!(progress == Progress::Done, "no ack is owed");
 }
 
-/// A device that does all it is asked and reports what it was given to report.
+/// A device that does all it is asked and reports what it was given to report. It is waited for as by cmid-epoll and
+/// cmid-blocking: one read per report.
 #[derive(Debug, Default)]
 struct Willing {
     next: Option<RawEvent<'static>>,
@@ -141,10 +142,16 @@ struct Willing {
 impl Device for Willing {
     type Handle = ();
 
+    const LEVEL_TRIGGERED: bool = true;
+
     #[inline(always)]
     fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         black_box(child);
-        Ok(self.next.take())
+        let Some(raw) = &self.next else { return Ok(None) };
+        // No case has a datagram, and a device fills in only what there is.
+        let raw = RawEvent { datagram: None, ..*raw };
+        self.next = None;
+        Ok(Some(raw))
     }
 
     #[inline(always)]

@@ -66,7 +66,7 @@ impl<D: Device> Drive<D> {
         id: IdKey,
         create: impl FnOnce(&mut D, Attaching<'_>) -> Result<Q, Errno>,
     ) -> Result<Q, Error> {
-        self.core.would_refuse(self.now, id, &Request::AttachQp, Time::NEVER)?;
+        self.core.would_refuse(self.now.get(), id, &Request::AttachQp, Time::NEVER)?;
         let made = create(&mut self.device, Attaching::to(id));
         let qp = made.map_err(|errno| self.data_failure("create_qp", id, errno))?;
         self.submit(id, Request::AttachQp, Time::NEVER)?;
@@ -85,7 +85,7 @@ impl<D: Device> Drive<D> {
         id: IdKey,
         destroy: impl FnOnce(&mut D, IdKey) -> Result<(), Errno>,
     ) -> Result<(), Error> {
-        self.core.would_refuse(self.now, id, &Request::DetachQp, Time::NEVER)?;
+        self.core.would_refuse(self.now.get(), id, &Request::DetachQp, Time::NEVER)?;
         destroy(&mut self.device, id).map_err(|errno| self.data_failure("destroy_qp", id, errno))?;
         Ok(self.submit(id, Request::DetachQp, Time::NEVER)?)
     }

@@ -5,6 +5,7 @@ mod requests;
 mod step;
 
 use alloc::collections::VecDeque;
+use core::cell::Cell;
 use core::time::Duration;
 
 use crate::device::Device;
@@ -32,7 +33,7 @@ const FAULTS_KEPT: usize = 64;
 pub struct Drive<D: Device> {
     core: Core,
     device: D,
-    now: Time,
+    now: Cell<Time>,
     /// The core's news that the application was told of.
     told: u64,
     faults: VecDeque<Fault>,
@@ -107,7 +108,7 @@ impl<D: Device> Drive<D> {
     #[must_use]
     pub fn new(device: D, limits: Limits) -> Self {
         let faults = VecDeque::with_capacity(FAULTS_KEPT);
-        let mut drive = Drive { core: Core::new(limits), device, now: Time::ZERO, told: 0, faults };
+        let mut drive = Drive { core: Core::new(limits), device, now: Cell::new(Time::ZERO), told: 0, faults };
         drive.tell(Step::Begin { limits });
         drive
     }
@@ -129,24 +130,33 @@ impl<D: Device> Drive<D> {
         &mut self.device
     }
 
-    /// Tells the time. Deadlines that have passed are acted on by the next [`turn`](Drive::turn).
+    /// Sets the time. Deadlines that have passed are acted on by the next [`turn`](Drive::turn).
     pub fn set_now(&mut self, now: Time) {
-        self.now = self.now.max(now);
+        self.advance(now);
     }
 
-    /// The time as last told.
+    /// The time as it was set last, or as [`within`](Drive::within) has read it since.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.now
+        self.now.get()
     }
 
-    /// The deadline that is `span` from now.
+    /// The deadline that is `span` from the present time. A driver that waits has a clock, and reads it here; without one the
+    /// present time is [`now`](Drive::now).
     #[must_use]
     pub fn within(&self, span: Duration) -> Time {
-        self.now.after(span)
+        if let Some(now) = self.device.clock() {
+            self.advance(now);
+        }
+        self.now.get().after(span)
+    }
+
+    fn advance(&self, now: Time) {
+        self.now.set(self.now.get().max(now));
     }
 
     /// The next event of a channel.
+    #[inline(always)]
     pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
         let event = self.core.poll_event(on);
         if D::LISTENS
@@ -161,6 +171,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// [`NotAcked`] with the receipt again, if it is of another driver or its id is gone. Nothing has changed.
+    #[inline(always)]
     pub fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
         let (owner, group) = (receipt.owner(), receipt.group());
         let result = self.core.ack(receipt);
@@ -221,23 +232,36 @@ impl<D: Device> Drive<D> {
     /// One turn of the loop: deadlines, calls, and at most `budget` events off the channels that are readable. A read that
     /// fails counts against the budget as well, and so does an id that is destroyed after its listener.
     pub fn turn(&mut self, budget: usize) -> Turn {
+        self.take_turn(budget, false)
+    }
+
+    /// `to_look`: ends once each channel was read, if there is something for the application to look at.
+    fn take_turn(&mut self, budget: usize, to_look: bool) -> Turn {
         let is_due = D::LISTENS && self.is_due();
-        self.core.handle_timeout(self.now);
+        self.core.handle_timeout(self.now.get());
         if is_due {
             self.tell(Step::Timeout);
         }
         self.make_calls();
         let mut left = budget;
         let mut unreadable = None;
+        let mut unread = self.core.readable_channels();
         while left > 0 {
             let served = self.serve_child();
             left -= usize::from(served);
             if left == 0 || unreadable.is_some_and(|channel| self.core.is_first(channel)) {
                 break;
             }
+            if to_look && !served && unread == 0 && self.told != self.core.news() {
+                break;
+            }
             match self.core.poll_readable() {
-                Some(channel) if self.read(channel, &mut left) => unreadable = unreadable.or(Some(channel)),
-                Some(_) => {}
+                Some(channel) => {
+                    unread = unread.saturating_sub(1);
+                    if self.read(channel, &mut left, to_look) {
+                        unreadable = unreadable.or(Some(channel));
+                    }
+                }
                 None if served => {}
                 None => return Turn::Idle,
             }
@@ -253,10 +277,19 @@ impl<D: Device> Drive<D> {
         true
     }
 
-    /// One turn, and what to do next: the part of every driver's loop that is not waiting.
+    /// One turn, and what to do next: the part of every driver's loop that is not waiting. Other than [`turn`](Drive::turn) it
+    /// ends as soon as the application has something to look at and each readable channel was read once: events are
+    /// delivered before a channel is read again.
     pub fn settle(&mut self, budget: usize) -> Rest {
-        let _whether_more = self.turn(budget);
-        let rest = self.rest();
+        let turn = self.take_turn(budget, true);
+        let rest = if self.told != self.core.news() {
+            Rest::Look
+        } else {
+            match turn {
+                Turn::More => Rest::More,
+                Turn::Idle => Rest::Until(self.next_timeout()),
+            }
+        };
         self.told = self.core.news();
         self.tell(Step::Rest);
         rest
@@ -273,10 +306,11 @@ impl<D: Device> Drive<D> {
         }
     }
 
-    /// Reads a channel: one event, and on as long as no other channel is to be read and there is no call to make. True: a
-    /// read failed, and the channel is to be read again in the next turn.
+    /// Reads a channel: one event. Where what is left there does not make it readable again, it is to be read on: now, as long
+    /// as no other channel is to be read, there is no call to make and `to_look` does not give the application its turn.
+    /// True: a read failed, and the channel is to be read again in the next turn.
     #[inline]
-    fn read(&mut self, channel: ChannelKey, left: &mut usize) -> bool {
+    fn read(&mut self, channel: ChannelKey, left: &mut usize, to_look: bool) -> bool {
         loop {
             let child = self.core.wants_event(channel);
             self.tell(Step::Look { channel, child });
@@ -290,13 +324,19 @@ impl<D: Device> Drive<D> {
                     let copied = D::LISTENS.then(|| step::Copied::of(&raw));
                     let result = self.core.take_event(channel, &raw);
                     if let Some(copied) = copied {
-                        self.tell(Step::Event { channel, event: copied.event(), result });
+                        let reads_on = !D::LEVEL_TRIGGERED;
+                        self.tell(Step::Event { channel, event: copied.event(), result, reads_on });
                     }
                     if let Err(fault) = result {
                         self.note(fault);
                     }
                     *left -= 1;
-                    if *left == 0 || !self.core.is_next(channel) {
+                    if D::LEVEL_TRIGGERED {
+                        self.make_calls();
+                        return false;
+                    }
+                    let is_to_look = to_look && self.told != self.core.news();
+                    if *left == 0 || is_to_look || !self.core.is_next(channel) {
                         // Behind the others, so that a busy channel does not keep them waiting.
                         self.core.handle_readable(channel);
                         self.make_calls();
@@ -316,6 +356,7 @@ impl<D: Device> Drive<D> {
     #[inline(never)]
     fn is_not_wanted(&mut self, channel: ChannelKey) {
         if self.core.has_channel(channel) {
+            self.device.leave_unread(channel);
             self.core.wait_for_room(channel);
             self.tell(Step::WaitForRoom { channel });
         }
@@ -338,7 +379,7 @@ impl<D: Device> Drive<D> {
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
         if !D::LISTENS {
             let Drive { core, device, now, .. } = self;
-            let performed = core.perform(*now, id, &request, deadline, |call, data| device.call(call, data));
+            let performed = core.perform(now.get(), id, &request, deadline, |call, data| device.call(call, data));
             if let Some(result) = performed {
                 self.make_calls();
                 return result.map(|()| Progress::Done).map_err(Error::Failed);
@@ -358,9 +399,9 @@ impl<D: Device> Drive<D> {
     fn submit(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
         if !D::LISTENS {
             // Without a copy of the request.
-            return self.core.submit(self.now, id, request, deadline);
+            return self.core.submit(self.now.get(), id, request, deadline);
         }
-        let result = self.core.submit(self.now, id, request, deadline);
+        let result = self.core.submit(self.now.get(), id, request, deadline);
         self.tell(Step::Submit { id, request, deadline, result });
         result
     }
@@ -391,7 +432,7 @@ impl<D: Device> Drive<D> {
         let (token, call) = self.core.poll_call()?;
         if D::LISTENS {
             let step = Step::Call { call: &call, private_data: self.core.call_data(token) };
-            self.device.hear(&Heard { now: self.now, core: &self.core, step });
+            self.device.hear(&Heard { now: self.now.get(), core: &self.core, step });
         }
         let outcome = self.device.call(&call, self.core.call_data(token));
         let result = self.core.handle_outcome(token, outcome);
@@ -408,14 +449,14 @@ impl<D: Device> Drive<D> {
     }
 
     fn is_due(&self) -> bool {
-        self.core.poll_timeout().is_some_and(|(due, _)| due <= self.now)
+        self.core.poll_timeout().is_some_and(|(due, _)| due <= self.now.get())
     }
 
     /// Nothing at all for a device that does not listen.
     #[inline(always)]
     fn tell(&mut self, step: Step<'_>) {
         if D::LISTENS {
-            self.device.hear(&Heard { now: self.now, core: &self.core, step });
+            self.device.hear(&Heard { now: self.now.get(), core: &self.core, step });
         }
     }
 

@@ -195,7 +195,7 @@ impl<D: Device> Drive<D> {
     /// Refused in a wrong state, for connected services, without a device, or for an address that the id is a member of;
     /// failed with the device's errno.
     pub fn join(&mut self, id: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) -> Result<GroupKey, Error> {
-        let result = self.core.join(self.now, id, addr, send_only, deadline);
+        let result = self.core.join(self.now.get(), id, addr, send_only, deadline);
         self.tell(Step::Join { id, addr, send_only, deadline, result });
         let group = result?;
         self.finish(About::Id(id))?;

@@ -119,7 +119,7 @@ pub enum Step<'a> {
         /// The key for a child; `None` if no event is wanted.
         child: Option<IdKey>,
     },
-    /// [`Core::handle_event`]. [`Core::handle_readable`] for the same channel follows, and is not told.
+    /// [`Core::handle_event`].
     Event {
         /// The channel that it was read from.
         channel: ChannelKey,
@@ -127,6 +127,9 @@ pub enum Step<'a> {
         event: RawEvent<'a>,
         /// The answer.
         result: Result<Admission, Fault>,
+        /// Whether [`Core::handle_readable`] for the same channel follows, which is no step of its own: the channel is read
+        /// on. Not where what is left makes it [readable again](crate::Device::LEVEL_TRIGGERED).
+        reads_on: bool,
     },
     /// [`Core::poll_child`].
     Child {

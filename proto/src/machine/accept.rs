@@ -2,6 +2,7 @@
 //! its home first: a call after the other, as one request.
 
 use super::Core;
+use super::perform::count_call;
 use super::submit::one_call;
 use crate::device::{Call, Outcome};
 use crate::errno::Errno;
@@ -45,14 +46,17 @@ impl Core {
         if accepted.is_err() {
             return Some(self.performed_in_vain(now, key, request, deadline, &[moved, accepted]));
         }
-        self.count_call();
-        if let Some(id) = self.ids.get_untouched(key) {
-            id.line = to;
-        }
+        count_call(&mut self.last_token);
+        count_call(&mut self.last_token);
         if let Some(line) = self.channels.get_mut(from) {
             line.ids -= 1;
         }
-        self.performed(key, Verb::Accept, next, deadline, false);
+        if let Some(id) = self.ids.get_untouched(key) {
+            (id.line, id.state, id.number_sent) = (to, next.state, true);
+        }
+        if next.waits {
+            self.set_deadline_short(key, deadline);
+        }
         Some(Ok(()))
     }
 
@@ -78,7 +82,7 @@ impl Core {
             // With the last id on it the channel closes.
             && self.channels.get(from).is_some_and(|line| line.ids > 1)
             && self.channels.get(to).is_some_and(|home| home.listener.is_none() && !home.has_failed());
-        is_short.then_some((next, from, to))
+        is_short.then_some((*next, from, to))
     }
 
     /// The migration that an accept begins with has returned. If it has failed the id is as before, to be accepted again. If the

@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use super::Core;
+use crate::channel::{Channel, Phase};
 use crate::device::Call;
 use crate::error::Refused;
-use crate::id::{Channel, Phase};
 use crate::key::{About, ChannelKey, IdKey};
 use crate::request::{Acks, Verb};
 use crate::table;

@@ -1,7 +1,8 @@
 //! The invariants, for tests, fuzzers and model checkers.
 
 use super::Core;
-use crate::id::{Channel, Doing, Group, GroupPhase, Id, Phase, Waiting};
+use crate::channel::{Channel, Phase};
+use crate::id::{Doing, Group, GroupPhase, Id, Waiting};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::request::Verb;
 use crate::state::State;

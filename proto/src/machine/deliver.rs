@@ -5,8 +5,9 @@ use crate::error::NotAcked;
 use crate::event::{CmEvent, Event, EventKind, Receipt};
 use crate::id::Id;
 use crate::key::ChannelKey;
-use crate::mail::{Letter, Stored};
+use crate::mail::Letter;
 use crate::request::Acks;
+use crate::stored::Stored;
 
 impl Core {
     /// The next event of a channel, in the order in which the device reported them; `None` when there is none, or while
@@ -27,7 +28,8 @@ impl Core {
         let (key, group, is_request) = (first.owner(), first.group(), first.is_request());
         let is_owed = channel.acks == Acks::Explicit && first.of_device();
         let mut receipt = None;
-        match self.ids.get_mut(key) {
+        // Neither its list nor what it owes says anything of whether it is plain.
+        match self.ids.get_untouched(key) {
             Some(owner) if owner.is_moving() => return None,
             Some(owner) => {
                 if is_owed && !owner.waived {
@@ -66,12 +68,11 @@ impl Core {
     ///
     /// # Errors
     /// [`NotAcked`] with the receipt again, if it is of another core or its id is gone. Nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
-        let Some(owner) = self.ids.get_untouched(receipt.owner).filter(|id| id.owed > 0) else {
-            return Err(NotAcked { receipt });
-        };
-        owner.owed -= 1;
+        let Some(owner) = self.ids.get_untouched(receipt.owner) else { return Err(NotAcked { receipt }) };
+        let Some(owed) = owner.owed.checked_sub(1) else { return Err(NotAcked { receipt }) };
+        owner.owed = owed;
         // Nothing waits for the acks of a plain id.
         if !owner.is_plain() && (receipt.group.is_some() || owner.is_held_up()) {
             self.acked(receipt);
@@ -106,7 +107,8 @@ impl Core {
     }
 
     pub(super) fn link(&mut self, stored: Stored, on: ChannelKey) -> Letter {
-        let owner = self.ids.get_mut(stored.owner()).map(|id| &mut id.mail);
+        // Its list says nothing of whether it is plain.
+        let owner = self.ids.get_untouched(stored.owner()).map(|id| &mut id.mail);
         let channel = self.channels.get_mut(on).map(|channel| &mut channel.mail);
         self.mail.push(stored, channel, owner)
     }

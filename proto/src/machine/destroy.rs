@@ -2,14 +2,15 @@
 //! [`Request::DestroyNow`](crate::Request::DestroyNow) for nothing.
 
 use super::{Core, Ended};
+use crate::channel::Phase;
 use crate::device::{Call, Outcome};
 use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
-use crate::id::{Doing, Mourner, Phase, Waiting};
+use crate::id::{Doing, Mourner, Waiting};
 use crate::key::{About, ChannelKey, IdKey};
-use crate::mail::Stored;
 use crate::request::Verb;
 use crate::state::State;
+use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {

@@ -1,13 +1,14 @@
 //! Raw events in.
 
 use super::Core;
+use crate::channel::{Channel, Phase};
 use crate::error::Fault;
 use crate::event::{CmEvent, EventKind, RawEvent};
-use crate::id::{Channel, Id, Mourner, Phase, Waiting};
+use crate::id::{Id, Mourner, Waiting};
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::mail::Stored;
 use crate::request::Verb;
 use crate::state::State;
+use crate::stored::Stored;
 use crate::table::{self, Fact, Tell};
 use crate::time::Time;
 
@@ -126,7 +127,8 @@ impl Core {
         }
         let group = raw.group.filter(|_| of_group);
         let stored = self.stored(raw, None, group);
-        let Some(id) = self.ids.get_mut(raw.id) else { return Ok(Admission::Stray) };
+        // No event makes an id less plain.
+        let Some(id) = self.ids.get_untouched(raw.id) else { return Ok(Admission::Stray) };
         id.has_device |= raw.kind == CmEvent::AddrResolved;
         // An accept whose call has not been made goes on where the event changes nothing.
         let more = id.enter(if next == state { id.state } else { next });

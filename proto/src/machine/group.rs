@@ -9,8 +9,8 @@ use crate::error::{Failure, Refused, Why};
 use crate::event::{CmEvent, EventKind, RawEvent};
 use crate::id::{Doing, Group, GroupPhase, Waiting};
 use crate::key::{GroupKey, IdKey};
-use crate::mail::Stored;
 use crate::request::{Request, Verb};
+use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {

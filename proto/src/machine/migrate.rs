@@ -7,8 +7,9 @@ use crate::error::{Failure, Refused};
 use crate::event::EventKind;
 use crate::id::{Doing, Id, Quiesce, Waiting};
 use crate::key::{ChannelKey, IdKey};
-use crate::mail::{Letter, Stored};
+use crate::mail::Letter;
 use crate::request::{Acks, Verb};
+use crate::stored::Stored;
 use crate::time::Time;
 
 impl Core {

@@ -1,10 +1,11 @@
 //! What the device's calls returned.
 
 use super::{Core, Ended};
+use crate::channel::Phase;
 use crate::device::{Call, Outcome};
 use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
-use crate::id::{Doing, Id, Mourner, Phase, Waiting};
+use crate::id::{Doing, Id, Mourner, Waiting};
 use crate::key::{About, ChannelKey, IdKey, Token};
 use crate::request::{Service, Verb};
 use crate::state::State;

@@ -9,10 +9,12 @@ use core::num::NonZeroU64;
 
 use super::Core;
 use super::submit::{binds, one_call};
+use crate::arena::{Arena, Tenant as _};
+use crate::channel::Channel;
 use crate::device::{Call, Outcome};
 use crate::error::Failure;
 use crate::guard;
-use crate::id::{Doing, Plain};
+use crate::id::{Doing, Id, Plain};
 use crate::key::{About, ChannelKey, IdKey, Token};
 use crate::mail::Queue;
 use crate::plain::{self, Next};
@@ -43,12 +45,7 @@ impl Core {
             self.destroy_short(key, make)?
         } else if let Request::Migrate { to: Some(to) } = *request {
             self.migrate_short(now, key, to, deadline, make)?
-        } else if let Some(next) = self.short_request(now, key, request, deadline) {
-            let (call, private_data) = one_call(now, key, request, deadline)?;
-            let outcome = make(&call, private_data);
-            if outcome.is_ok() {
-                self.performed(key, request.verb(), next, deadline, binds(&call));
-            }
+        } else if let Some(outcome) = self.call_short(now, key, request, deadline, &mut make) {
             outcome
         } else if let Request::Accept { .. } = request {
             return self.accept_short(now, key, request, deadline, make);
@@ -61,42 +58,33 @@ impl Core {
         }
     }
 
-    /// What a plain request leads to, if it is one and is allowed.
+    /// Makes the call of a plain request.
     #[inline(always)]
-    fn short_request(&mut self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Option<Next> {
-        let verb = request.verb();
-        let id = self.ids.get_untouched(key)?;
-        let next = plain::request(id.state, verb, id.port_space.service())?;
-        if !id.is_plain() || deadline <= now || !self.calls.is_empty() || guard::check(id, verb, request).is_err() {
+    fn call_short(
+        &mut self,
+        now: Time,
+        key: IdKey,
+        request: &Request<'_>,
+        deadline: Time,
+        make: impl FnOnce(&Call, &[u8]) -> Outcome,
+    ) -> Option<Outcome> {
+        if !self.calls.is_empty() || deadline <= now {
             return None;
         }
-        if next.waits || verb == Verb::Accept {
-            let line = self.channels.get(id.line)?;
-            if line.listener.is_some() || line.has_failed() {
-                return None;
+        let id = self.ids.get_untouched(key)?;
+        let next = allowed(id, &self.channels, request)?;
+        let (call, private_data) = one_call(now, key, request, deadline)?;
+        let outcome = make(&call, private_data);
+        if outcome.is_ok() {
+            count_call(&mut self.last_token);
+            id.state = next.state;
+            id.has_device |= binds(request);
+            id.number_sent |= request.verb() == Verb::Accept;
+            if next.waits || next.ends {
+                self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
             }
         }
-        Some(next)
-    }
-
-    /// The number of the next call.
-    #[inline]
-    pub(super) fn count_call(&mut self) -> NonZeroU64 {
-        self.last_token = self.last_token.checked_add(1).unwrap_or(NonZeroU64::MIN);
-        self.last_token
-    }
-
-    /// The call of a request was made.
-    #[inline(always)]
-    pub(super) fn performed(&mut self, key: IdKey, verb: Verb, next: Next, deadline: Time, bound: bool) {
-        self.count_call();
-        let Some(id) = self.ids.get_untouched(key) else { return };
-        id.state = next.state;
-        id.has_device |= bound;
-        id.number_sent |= verb == Verb::Accept;
-        if next.waits || next.ends {
-            self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
-        }
+        Some(outcome)
     }
 
     /// The calls of a request were made and the last has failed.
@@ -139,7 +127,7 @@ impl Core {
         let id = self.ids.next_key()?;
         match make(&Call::CreateId { id, channel: home, port_space }) {
             Ok(()) => {
-                self.count_call();
+                count_call(&mut self.last_token);
                 self.insert_id(home, port_space, false);
                 Some(Ok(id))
             }
@@ -154,7 +142,7 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn created_in_vain(&mut self, home: ChannelKey, port_space: PortSpace) {
-        self.count_call();
+        count_call(&mut self.last_token);
         if let Some(id) = self.insert_id(home, port_space, false) {
             self.forget(id);
         }
@@ -175,7 +163,7 @@ impl Core {
         }
         let outcome = make(&Call::Destroy { id: key }, &[]);
         if outcome.is_ok() {
-            self.count_call();
+            count_call(&mut self.last_token);
             if let Some(home) = self.ids.remove(key).map(|id| id.home) {
                 self.leave_channel(home);
             }
@@ -212,7 +200,7 @@ impl Core {
 
     #[inline(never)]
     fn migrated(&mut self, key: IdKey, from: ChannelKey, to: ChannelKey) {
-        self.count_call();
+        count_call(&mut self.last_token);
         self.news += 1;
         self.link_single();
         let Some(id) = self.ids.get_untouched(key) else { return };
@@ -244,17 +232,18 @@ impl Core {
     /// The short path of [`submit`](Core::submit). `false`: it is none for this request, and nothing has changed.
     #[inline(always)]
     pub(super) fn submit_short(&mut self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> bool {
-        let Some((call, private_data)) = one_call(now, key, request, deadline) else { return false };
-        let Some(next) = self.short_request(now, key, request, deadline) else { return false };
-        let enclosed = self.mail.keep(private_data, None);
-        let number = self.count_call();
-        if let Some(id) = self.ids.get_mut(key) {
-            let verb = request.verb();
-            id.doing = Doing::Request { verb, before: id.state, until: id.deadline, bound: binds(&call) };
-            id.call = Some(number);
-            id.call_data = enclosed;
-            id.state = next.state;
+        if !self.calls.is_empty() || deadline <= now {
+            return false;
         }
+        let Some((call, private_data)) = one_call(now, key, request, deadline) else { return false };
+        let Some(id) = self.ids.get_untouched(key) else { return false };
+        let Some(next) = allowed(id, &self.channels, request) else { return false };
+        let number = count_call(&mut self.last_token);
+        id.touch();
+        id.doing = Doing::Request { verb: request.verb(), before: id.state, until: id.deadline, bound: binds(request) };
+        id.call = Some(number);
+        id.call_data = self.mail.keep(private_data, None);
+        id.state = next.state;
         self.calls.push_back((Token { number, about: About::Id(key) }, call));
         if next.waits || next.ends {
             self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
@@ -280,4 +269,29 @@ impl Core {
         self.mail.discard(id.call_data.take());
         true
     }
+}
+
+/// What a plain request leads to, if it is one and is allowed.
+#[inline(always)]
+fn allowed(id: &mut Id, channels: &Arena<ChannelKey, Channel>, request: &Request<'_>) -> Option<&'static Next> {
+    let verb = request.verb();
+    let next = plain::request(id.state, verb, id.port_space.service())?;
+    if !id.is_plain() || guard::check(id, verb, request).is_err() {
+        return None;
+    }
+    if next.waits || verb == Verb::Accept {
+        let line = channels.get(id.line)?;
+        if line.listener.is_some() || line.has_failed() {
+            return None;
+        }
+    }
+    Some(next)
+}
+
+/// The number of the next call.
+#[inline]
+pub(super) fn count_call(last: &mut NonZeroU64) -> NonZeroU64 {
+    // After a call in each nanosecond of 584 years one could come back; no call takes that long.
+    *last = last.checked_add(1).unwrap_or(NonZeroU64::MIN);
+    *last
 }

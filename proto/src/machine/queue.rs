@@ -21,6 +21,11 @@ impl<T> Queue<T> {
     }
 
     #[inline]
+    pub(super) fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    #[inline]
     pub(super) fn front(&self) -> Option<&T> {
         self.first.as_ref()
     }
@@ -36,22 +41,18 @@ impl<T> Queue<T> {
 
     #[inline]
     pub(super) fn pop_front(&mut self) -> Option<T> {
-        let first = self.first.take();
-        if !self.others.is_empty() {
-            self.move_up();
-        }
-        first
+        if self.others.is_empty() { self.first.take() } else { self.pop_and_move_up() }
     }
 
     #[inline(never)]
-    fn move_up(&mut self) {
-        self.first = self.others.pop_front();
+    fn pop_and_move_up(&mut self) -> Option<T> {
+        core::mem::replace(&mut self.first, self.others.pop_front())
     }
 
     pub(super) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         self.others.retain(&keep);
         if !self.first.as_ref().is_some_and(keep) {
-            self.move_up();
+            self.first = self.others.pop_front();
         }
     }
 

@@ -5,13 +5,15 @@ use alloc::vec::Vec;
 
 use super::Core;
 use crate::alarm::Armed;
+use crate::channel::{Channel, Phase};
 use crate::error::{Refused, Why};
 use crate::event::CmEvent;
-use crate::id::{Channel, Id, Phase, Waiting};
+use crate::id::{Id, Waiting};
 use crate::key::{ChannelKey, IdKey};
-use crate::mail::{Enclosure, Letter, Stored, Thread};
+use crate::mail::{Enclosure, Letter, Thread};
 use crate::request::{Acks, Verb};
 use crate::state::State;
+use crate::stored::Stored;
 use crate::table;
 use crate::time::Time;
 

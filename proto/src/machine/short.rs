@@ -10,10 +10,11 @@
 use super::Core;
 use crate::event::{CmEvent, Event, EventKind, RawEvent, Receipt, ReceivedParam};
 use crate::key::{ChannelKey, IdKey};
-use crate::mail::{Enclosed, Stored};
+use crate::mail::Enclosed;
 use crate::plain;
 use crate::private_data::PrivateData;
 use crate::request::Acks;
+use crate::stored::Stored;
 use crate::table::Fact;
 use crate::time::Time;
 
@@ -71,10 +72,12 @@ impl Core {
         self.single = Some(Single { on, acks, id: raw.id, kind, status, param, enclosed: None });
         self.news += 1;
         id.state = next.state;
-        // ADDR_RESOLVED is plain only where it is waited for.
-        id.has_device |= kind == CmEvent::AddrResolved;
-        if next.ends && id.deadline != Time::NEVER {
-            self.set_deadline_short(raw.id, Time::NEVER);
+        if next.ends {
+            // It is plain only where it is waited for.
+            id.has_device |= kind == CmEvent::AddrResolved;
+            if id.deadline != Time::NEVER {
+                self.set_deadline_short(raw.id, Time::NEVER);
+            }
         }
         if !raw.private_data.is_empty() || raw.datagram.is_some() {
             self.enclose_single(raw);

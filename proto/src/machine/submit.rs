@@ -103,7 +103,7 @@ impl Core {
             | Request::SetOption { .. }
             | Request::SetEce { .. } => {
                 if let Some((call, private_data)) = one_call(now, key, request, deadline) {
-                    self.begin_call(key, verb, next, deadline, call, private_data);
+                    self.begin_call(key, request, next, deadline, call, private_data);
                 }
             }
         }
@@ -219,8 +219,17 @@ impl Core {
     }
 
     /// A request that is one call of the device.
-    fn begin_call(&mut self, key: IdKey, verb: Verb, next: State, deadline: Time, call: Call, private_data: &[u8]) {
+    fn begin_call(
+        &mut self,
+        key: IdKey,
+        request: &Request<'_>,
+        next: State,
+        deadline: Time,
+        call: Call,
+        private_data: &[u8],
+    ) {
         let Some(id) = self.ids.get(key) else { return };
+        let verb = request.verb();
         let waits = table::operation(next) == Some(verb);
         // A notify is part of the accept that is open.
         if verb != Verb::Notify {
@@ -245,7 +254,7 @@ impl Core {
         {
             return self.call_with(key, Doing::MoveToAccept { param }, enclosed, Call::Migrate { id: key, from, to });
         }
-        let bound = binds(&call);
+        let bound = binds(request);
         self.call_with(key, Doing::Request { verb, before, until, bound }, enclosed, call);
     }
 
@@ -323,10 +332,10 @@ pub(super) fn one_call<'a>(now: Time, id: IdKey, request: &Request<'a>, deadline
     })
 }
 
-/// Whether a call that succeeds gives the id a device.
+/// Whether a request that succeeds at once gives the id a device.
 #[inline(always)]
-pub(super) fn binds(call: &Call) -> bool {
-    matches!(*call, Call::Bind { addr, .. } if guard::names_a_device(addr))
+pub(super) fn binds(request: &Request<'_>) -> bool {
+    matches!(*request, Request::Bind { addr } if guard::names_a_device(addr))
 }
 
 /// The kernel's own time-out for a resolve: with an eighth of the time to spare. Its answer leaves the id as it was, to be

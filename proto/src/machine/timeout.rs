@@ -5,9 +5,9 @@ use crate::errno::Errno;
 use crate::event::EventKind;
 use crate::id::{Mourner, Waiting};
 use crate::key::IdKey;
-use crate::mail::Stored;
 use crate::request::Verb;
 use crate::state::State;
+use crate::stored::Stored;
 use crate::table::{self, Fact, Tell};
 use crate::time::Time;
 

@@ -6,6 +6,7 @@
 mod device;
 mod flood;
 mod heard;
+mod level;
 mod requests;
 mod turning;
 mod unreadable;

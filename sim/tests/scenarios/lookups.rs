@@ -243,6 +243,22 @@ fn an_id_that_is_confined_by_one_family_reaches_groups_of_the_other() {
     }
 }
 
+/// A link-local destination names the interface, whatever one an earlier bind has found (`cma_bind_addr`; seed 2703082).
+#[test]
+fn a_link_that_a_destination_names_counts_more_than_an_interface_that_was_found_before() {
+    let fabric = Fabric::new(Config::default());
+    let host = fabric.host(&["10.0.0.1", "fd99::1", "fe80::1"].map(ip));
+    host.add_plain_addr(ip("172.16.0.1"));
+    let mut side = Side::new(&host);
+    let on = side.channel();
+    for dst in ["[ff02::5%2]:7", "[fe80::1%2]:7"] {
+        let id = side.id_in(PortSpace::Udp, on);
+        assert_eq!(side.bind(id, "172.16.0.1:0"), Err(Errno::ENODEV));
+        side.resolve_addr(id, None, dst, 2000).unwrap();
+        assert_eq!(found(&mut side, on, id).map(|addr| addr.ip()), Ok(ip("fe80::1")), "{dst}");
+    }
+}
+
 #[test]
 fn the_link_is_known_to_who_names_it_and_not_to_a_child() {
     let (_fabric, mut side) = host_of_ipv6();

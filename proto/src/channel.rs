@@ -1,0 +1,78 @@
+//! What the core keeps of one event channel.
+
+use core::num::NonZeroU64;
+
+use crate::arena::Tenant;
+use crate::key::IdKey;
+use crate::mail::Queue;
+use crate::request::Acks;
+
+/// One event channel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Channel {
+    pub(crate) acks: Acks,
+    /// Of an id in synchronous mode or a listener: closed with its last id.
+    pub(crate) private: bool,
+    pub(crate) phase: Phase,
+    /// The call that opens or closes it, unless it is part of a request on an id.
+    pub(crate) call: Option<NonZeroU64>,
+    /// Ids whose events the device reports on it, or that are delivered on it, and ids on their way to it.
+    pub(crate) ids: u32,
+    /// The id whose requests come on it: it listens, has listened, or has tried to. It may be gone.
+    pub(crate) listener: Option<IdKey>,
+    /// Undelivered events of all its ids, in order.
+    pub(crate) mail: Queue,
+    /// The application has stopped its reading.
+    pub(crate) paused: bool,
+    /// Reads that failed since the last event.
+    pub(crate) failures: u8,
+    /// Stands in the queue of channels to be read.
+    pub(crate) readable: bool,
+    /// Stands among those to be read once there is room.
+    pub(crate) parked: bool,
+}
+
+impl Tenant for Channel {}
+
+/// Whether a channel is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Opening,
+    Open,
+    Closing,
+    /// It could not be opened, and ids have been put on it meanwhile: gone with the last of them.
+    Broken,
+}
+
+impl Channel {
+    pub(crate) fn new(acks: Acks, private: bool) -> Self {
+        Channel {
+            acks,
+            private,
+            phase: Phase::Opening,
+            call: None,
+            ids: 0,
+            listener: None,
+            mail: Queue::EMPTY,
+            paused: false,
+            failures: 0,
+            readable: false,
+            parked: false,
+        }
+    }
+
+    /// Whether it has failed: too many reads in a row did.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failures >= READ_FAILURES_MAX
+    }
+
+    /// Whether its events are to be read, if there is room for them.
+    #[inline]
+    pub(crate) fn is_read(&self) -> bool {
+        self.phase == Phase::Open && !self.paused && !self.has_failed()
+    }
+}
+
+/// So many reads of one channel that fail without an event in between make it a failed one
+/// ([`Core::handle_unreadable`](crate::Core::handle_unreadable)).
+pub const READ_FAILURES_MAX: u8 = 32;

@@ -1,0 +1,169 @@
+//! When a channel is read again: by a driver whose poller reports it again, and by one whose poller does not.
+
+use std::cell::RefCell;
+use std::os::fd::BorrowedFd;
+
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Poller, PortSpace, RawEvent, Rest, Time, Turn, Watched,
+};
+
+use crate::device::{LIMITS, Script, channel_and_id, driven, has};
+
+/// A poller that reports a channel for as long as it is readable.
+#[derive(Debug, Default)]
+struct Levels {
+    done: RefCell<Vec<(&'static str, ChannelKey)>>,
+}
+
+impl Poller for Levels {
+    const LEVEL_TRIGGERED: bool = true;
+
+    fn add(&mut self, _: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn remove(&mut self, _: ChannelKey, _: BorrowedFd<'_>) {}
+
+    fn arm(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+        self.done.borrow_mut().push(("arm", channel));
+    }
+
+    fn disarm(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+        self.done.borrow_mut().push(("disarm", channel));
+    }
+
+    fn clock(&self) -> Option<Time> {
+        Some(Time(7_000))
+    }
+}
+
+type Level = Drive<Watched<Script, Levels>>;
+
+fn level() -> (Level, ChannelKey, IdKey) {
+    let mut drive = Drive::new(Watched::new(Script::new(), Levels::default()), LIMITS);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    (drive, channel, id)
+}
+
+/// So many events of an id, which nobody has reported yet.
+fn unread(drive: &mut Level, id: IdKey, events: usize) {
+    let line = drive.core().line(id).unwrap();
+    for _ in 0..events {
+        drive.device_mut().events.push_back((line, RawEvent::new(id, CmEvent::AddrChange)));
+    }
+}
+
+fn done(drive: &Level) -> Vec<(&'static str, ChannelKey)> {
+    drive.device().poller().done.take()
+}
+
+#[test]
+fn one_event_is_read_per_report() {
+    let (mut drive, channel, id) = level();
+    unread(&mut drive, id, 2);
+    for left in [1, 0] {
+        drive.readable(channel);
+        assert_eq!(drive.settle(8), Rest::Look);
+        assert_eq!((drive.device().events.len(), drive.has_work()), (left, false));
+        assert_eq!(drive.next_event(channel).unwrap().id, id);
+        assert_eq!(drive.settle(8), Rest::Until(None));
+    }
+    assert_eq!(drive.device().reads, 2, "none finds nothing");
+    assert_eq!(done(&drive), []);
+}
+
+#[test]
+fn a_channel_that_is_not_read_is_not_reported_until_it_is_read_again() {
+    let (mut drive, channel, id) = level();
+    let full = LIMITS.events as usize;
+    unread(&mut drive, id, full + 2);
+    for _ in 0..full {
+        drive.readable(channel);
+        assert_eq!(drive.turn(8), Turn::Idle);
+    }
+    assert_eq!(done(&drive), []);
+    for _ in 0..2 {
+        drive.readable(channel);
+        assert_eq!(drive.turn(8), Turn::Idle);
+        drive.core().check();
+    }
+    assert_eq!((done(&drive), drive.device().events.len()), (vec![("disarm", channel)], 2));
+    assert!(drive.next_event(channel).is_some());
+    assert_eq!(drive.turn(8), Turn::Idle);
+    assert_eq!((done(&drive), drive.device().events.len()), (vec![("arm", channel)], 1));
+}
+
+#[test]
+fn a_paused_channel_is_not_reported_until_it_is_resumed() {
+    let (mut drive, channel, id) = level();
+    drive.pause_channel(channel).unwrap();
+    unread(&mut drive, id, 1);
+    drive.readable(channel);
+    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(done(&drive), [("disarm", channel)]);
+    drive.resume_channel(channel).unwrap();
+    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(done(&drive), [("arm", channel)]);
+    drive.pause_channel(channel).unwrap();
+    drive.readable(channel);
+    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert!(drive.next_event(channel).is_some());
+    drive.destroy(id, Time::NEVER).unwrap();
+    drive.close_channel(channel).unwrap();
+    // A channel that is gone is not armed again.
+    assert_eq!(done(&drive), [("disarm", channel)]);
+}
+
+#[test]
+fn where_an_id_has_moved_the_poller_looks_again() {
+    let (mut drive, _, id) = level();
+    let other = drive.open_channel(Acks::OnDelivery).unwrap();
+    drive.migrate(id, Some(other), Time::NEVER).unwrap();
+    unread(&mut drive, id, 2);
+    assert_eq!(done(&drive), [("arm", other)]);
+    // The first is read without a report; the poller reports the second.
+    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!((drive.device().events.len(), drive.has_work()), (1, false));
+}
+
+#[test]
+fn a_deadline_is_counted_from_the_present_time() {
+    let (drive, ..) = level();
+    assert_eq!(drive.now(), Time::ZERO);
+    assert_eq!(drive.within(std::time::Duration::from_nanos(5)), Time(7_005));
+    assert_eq!(drive.now(), Time(7_000));
+}
+
+/// Where the poller reports a channel once, it is read on; but the application gets each event first.
+#[test]
+fn an_event_is_delivered_before_its_channel_is_read_again() {
+    let mut drive = driven();
+    let (busy, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let (other, patient) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    for id in [id, id, patient] {
+        has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
+    }
+    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!((drive.device().reads, drive.device().events.len()), (2, 1), "each channel once");
+    assert!(drive.next_event(busy).is_some() && drive.next_event(other).is_some());
+    assert!(drive.has_work());
+    assert_eq!(drive.settle(8), Rest::Look);
+    assert!(drive.next_event(busy).is_some());
+    assert_eq!(drive.settle(8), Rest::Until(None));
+}
+
+/// Events of which the application does not know anything do not end a turn.
+#[test]
+fn what_is_nothing_to_look_at_is_read_on() {
+    let mut drive = driven();
+    let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    let gone = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.destroy(gone, Time::NEVER).unwrap();
+    for _ in 0..3 {
+        drive.device_mut().events.push_back((channel, RawEvent::new(gone, CmEvent::AddrChange)));
+    }
+    has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
+    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!((drive.device().events.len(), drive.core().counters().stray), (0, 3));
+}
