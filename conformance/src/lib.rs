@@ -129,7 +129,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Child;
 use std::time::Duration;
 
-use cmid_proto::{Drive, Errno};
+use cmid_proto::{Drive, Errno, Fault};
 
 pub use bench::{Acked, Bench, End, Side, Who};
 pub use devices::{TestDevice, WithCq};
@@ -158,6 +158,11 @@ pub trait Subject {
     /// # Errors
     /// What waiting failed with.
     fn wait(&mut self, at_most: Duration) -> Result<(), Errno>;
+
+    /// A scenario has taken this fault off the drive.
+    fn noticed(&mut self, fault: Fault) {
+        let _ = fault;
+    }
 }
 
 /// Where scenarios run.

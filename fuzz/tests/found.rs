@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, Core, Errno, IdKey, Limits, PortSpace, RawEvent, Request, State, Time,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Core, Errno, IdKey, Limits, PortSpace, RawEvent, Refused, Request,
+    State, Time, Why,
 };
 
 fn all_is_well(core: &mut Core) {
@@ -67,9 +68,9 @@ fn a_listener_that_was_moved_after_its_device_had_gone_has_no_channel_of_its_own
 }
 
 /// `faithful`: a request's id that the device would not move to where its listener had been was not moved to where the
-/// listener was by then.
+/// listener was by then. Now it is moved when it is accepted, to where its request was delivered.
 #[test]
-fn the_id_of_a_request_follows_a_listener_that_moved_while_it_could_not() {
+fn the_id_of_a_request_that_could_not_be_moved_is_moved_to_where_its_listener_was_by_then() {
     let mut core = Core::new(Limits::SINGLE);
     let [here, there] = [(); 2].map(|()| core.open_channel(Acks::OnDelivery).unwrap());
     let listener = core.create_id(Some(here), PortSpace::Tcp).unwrap();
@@ -79,10 +80,34 @@ fn the_id_of_a_request_follows_a_listener_that_moved_while_it_could_not() {
     let child = core.wants_event(line).unwrap();
     let raw = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
     core.handle_event(line, raw).unwrap();
-    let (token, call) = core.poll_call().unwrap();
-    assert_eq!(call, Call::Migrate { id: child, from: line, to: here });
     core.submit(Time(1), listener, Request::Migrate { to: Some(there) }, Time::NEVER).unwrap();
-    core.handle_outcome(token, Err(Errno::ENOMEM)).unwrap();
+    assert_eq!(core.poll_call(), None);
+    assert!(core.poll_event(there).is_some());
+    let accept = Request::Accept { param: ConnParam { qp_num: 7, ..ConnParam::default() }, private_data: &[] };
+    for outcome in [Err(Errno::ENOMEM), Ok(())] {
+        core.submit(Time(1), child, accept, Time::NEVER).unwrap();
+        let (token, call) = core.poll_call().unwrap();
+        assert_eq!(call, Call::Migrate { id: child, from: line, to: there });
+        core.handle_outcome(token, outcome).unwrap();
+    }
     all_is_well(&mut core);
     assert_eq!((core.home(child), core.line(child)), (Some(there), Some(there)));
+}
+
+/// `ops`: a device that reports a request on a channel that is not its listener's: the accept moved the id to the channel of a
+/// synchronous listener.
+#[test]
+fn an_accept_does_not_move_an_id_to_the_channel_of_a_listener() {
+    let mut core = Core::new(Limits::SINGLE);
+    let elsewhere = core.open_channel(Acks::OnDelivery).unwrap();
+    let listener = core.create_id(None, PortSpace::Tcp).unwrap();
+    all_is_well(&mut core);
+    submit(&mut core, listener, Request::Listen { backlog: 0 });
+    let child = core.wants_event(elsewhere).unwrap();
+    let raw = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
+    core.handle_event(elsewhere, raw).unwrap();
+    let accept = Request::Accept { param: ConnParam { qp_num: 7, ..ConnParam::default() }, private_data: &[] };
+    let refused = core.submit(Time(1), child, accept, Time::NEVER).unwrap_err();
+    assert!(matches!(refused, Refused::Request { why: Why::OnListenersChannel, .. }), "{refused}");
+    assert!(!core.compare_request(Time(1), child, &accept, Time::NEVER));
 }

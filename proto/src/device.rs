@@ -134,7 +134,7 @@ pub enum Call {
         ece: Ece,
     },
     /// `rdma_migrate_id`. Afterwards the driver drains `to`: the kernel does not wake it (semantics of
-    /// `ucma_migrate_id`).
+    /// `ucma_migrate_id`). After that of the id of a request that is not accepted there is nothing to drain.
     Migrate {
         /// Which id.
         id: IdKey,

@@ -135,7 +135,8 @@ pub enum Why {
     /// Only an id in synchronous mode has a channel of its own.
     #[error("the id is not in synchronous mode")]
     NotSync,
-    /// Its private channel has other ids on it: children that have not moved on.
+    /// Its private channel has other ids on it: those of requests that are neither accepted nor migrated, if it is to be released;
+    /// accepted ones, if it is to listen.
     #[error("other ids are on its channel")]
     SharesChannel,
     /// The id is not there yet: creating it is under way.
@@ -157,8 +158,8 @@ pub enum Why {
     /// waits for would not come.
     #[error("channel {0} has failed")]
     ChannelFailed(ChannelKey),
-    /// The device reports the id's events on the channel of a listener, which is not read while the listener has as many
-    /// untaken requests as it may have. The id is to be migrated first.
+    /// The id's events are delivered on the channel of a listener in synchronous mode, which is not read while the listener has as
+    /// many untaken requests as it may have. The id is to be migrated first.
     #[error("the id is on the channel of its listener: migrate it first")]
     OnListenersChannel,
 }

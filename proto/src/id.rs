@@ -8,7 +8,7 @@ use crate::alarm::Armed;
 use crate::arena::Tenant;
 use crate::errno::Errno;
 use crate::error::Why;
-use crate::event::CmEvent;
+use crate::event::{CmEvent, ConnParam};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::mail::{Enclosed, Letter, Thread};
 use crate::request::{PortSpace, Service, Verb};
@@ -23,7 +23,8 @@ pub(crate) struct Id {
     pub(crate) port_space: PortSpace,
     /// The channel that its events are delivered on.
     pub(crate) home: ChannelKey,
-    /// The channel that the device reports them on: another one for a listener, see `machine/listen.rs`.
+    /// The channel that the device reports them on: another one for a listener, and for the id of a request to it that is not
+    /// accepted, see `machine/listen.rs`.
     pub(crate) line: ChannelKey,
     /// In synchronous mode: `home` is private to it.
     pub(crate) sync: bool,
@@ -39,7 +40,7 @@ pub(crate) struct Id {
     pub(crate) quiesce: Option<Quiesce>,
     /// The call that is queued or under way: its token's number.
     pub(crate) call: Option<NonZeroU64>,
-    /// The private data of that call.
+    /// The private data of that call, or of the accept that follows it.
     pub(crate) call_data: Option<Enclosed>,
     /// A destroy has ended the request that the call under way is for: what that call returns is not reported.
     pub(crate) orphaned: bool,
@@ -150,12 +151,13 @@ pub(crate) enum Doing {
         backlog: i32,
         before: State,
     },
-    /// Nothing yet: a child that is to be moved, or if its state says so destroyed, in a later turn (`Core::poll_child`).
-    Queued,
-    /// The device moves a child off its listener's channel; the application has not heard of it.
-    Settle {
-        to: ChannelKey,
+    /// An accept moves the id of a request off its listener's channel, and then it is accepted with `param`. Its private data
+    /// is kept as that of the call.
+    MoveToAccept {
+        param: ConnParam,
     },
+    /// Nothing yet: a child that is to be destroyed in a later turn (`Core::poll_child`).
+    Queued,
     /// The device joins a group for it.
     Join {
         group: GroupKey,
@@ -252,11 +254,13 @@ impl Id {
 
     /// A child of a listener, not yet answered.
     pub(crate) fn child(port_space: PortSpace, home: ChannelKey, line: ChannelKey) -> Self {
-        let state = match port_space.service() {
-            Service::Connected => State::Requested,
-            Service::Datagram => State::Asked,
-        };
-        Id { state, line, has_device: true, plain: Plain(false), ..Id::new(port_space, home, false) }
+        Id {
+            state: unanswered(port_space.service()),
+            line,
+            has_device: true,
+            plain: Plain(false),
+            ..Id::new(port_space, home, false)
+        }
     }
 
     /// The one place where the state changes. A deadline ends with the operation that it was for. Tells whether that is to be
@@ -293,8 +297,13 @@ impl Id {
     /// Whether it is plain once the call that is under way has returned.
     #[inline]
     pub(crate) fn is_plain_but_for_a_call(&self) -> bool {
-        self.line == self.home
-            && self.waiting == Waiting::Never
+        self.line == self.home && self.is_plain_but_for_its_line()
+    }
+
+    /// The same of an id that is on its listener's channel.
+    #[inline]
+    pub(crate) fn is_plain_but_for_its_line(&self) -> bool {
+        self.waiting == Waiting::Never
             && self.groups.is_none()
             && self.quiesce.is_none()
             && self.state != State::Destroying
@@ -313,9 +322,9 @@ impl Id {
             | Doing::Move { .. }
             | Doing::OpenToListen { .. }
             | Doing::MoveToListen { .. }
-            | Doing::Queued
-            | Doing::Settle { .. } => true,
+            | Doing::MoveToAccept { .. } => true,
             Doing::Nothing
+            | Doing::Queued
             | Doing::OpenToCreate
             | Doing::Create
             | Doing::Request { .. }
@@ -331,11 +340,34 @@ impl Id {
         matches!(self.doing, Doing::Move { to, .. } if to == on && self.line != on)
     }
 
-    /// Whether something may wait for the application's last ack: a migration, a destruction, or the move of a request's id
-    /// to where its listener's events are delivered.
+    /// Whether something may wait for the application's last ack: a migration or a destruction.
     pub(crate) fn is_held_up(&self) -> bool {
-        let is_request = matches!(self.state, State::Requested | State::Asked);
-        self.quiesce.is_some() || self.state == State::Destroying || (is_request && self.line != self.home)
+        self.quiesce.is_some() || self.state == State::Destroying
+    }
+
+    /// Whether it is the id of a request that is not accepted. The kernel reports nothing about such an id
+    /// (`ucma_event_handler`): where it is moved to, no event of it waits.
+    #[inline]
+    pub(crate) fn is_request(&self) -> bool {
+        matches!(self.state, State::Requested | State::Asked)
+    }
+
+    /// The state in which the device has it. An accept that moves it first has not been made yet.
+    pub(crate) fn state_at_device(&self) -> State {
+        let is_to_accept = matches!(self.doing, Doing::MoveToAccept { .. });
+        if is_to_accept && matches!(self.state, State::Accepting | State::Answered) {
+            unanswered(self.port_space.service())
+        } else {
+            self.state
+        }
+    }
+
+    /// Whether its events may wait on the channel of a listener that takes no requests: none come before it is accepted, and
+    /// none that matter after its end.
+    pub(crate) fn may_share(&self) -> bool {
+        self.is_request()
+            || matches!(self.state, State::Failed | State::Removed | State::Destroying)
+            || matches!(self.doing, Doing::MoveToAccept { .. })
     }
 
     /// What is under way for it, as the reason to refuse anything else.
@@ -344,12 +376,13 @@ impl Id {
             Doing::Nothing => return self.quiesce.map(|_| Why::Busy(Verb::Migrate)),
             Doing::OpenToCreate | Doing::Create => return Some(Why::BeingCreated),
             Doing::Request { verb, .. } => verb,
-            Doing::OpenToMove { .. } | Doing::Move { .. } | Doing::Queued | Doing::Settle { .. } => Verb::Migrate,
+            Doing::OpenToMove { .. } | Doing::Move { .. } => Verb::Migrate,
+            Doing::MoveToAccept { .. } => Verb::Accept,
             Doing::OpenToListen { .. } | Doing::MoveToListen { .. } => Verb::Listen,
             Doing::Join { .. } => Verb::Join,
             Doing::Leave { .. } => Verb::Leave,
             Doing::Answer => Verb::Teardown,
-            Doing::Destroy => Verb::Destroy,
+            Doing::Queued | Doing::Destroy => Verb::Destroy,
         };
         Some(Why::Busy(verb))
     }
@@ -362,9 +395,22 @@ impl Id {
         }
     }
 
+    /// The private data of the call that is under way.
+    pub(crate) fn data_of_call(&self) -> Option<Enclosed> {
+        self.call_data.filter(|_| !matches!(self.doing, Doing::MoveToAccept { .. }))
+    }
+
     /// The nearest of its deadlines.
     pub(crate) fn due(&self) -> Time {
         self.deadline.min(self.move_deadline).min(self.join_deadline)
+    }
+}
+
+/// The state of the id of a request that is not answered.
+pub(crate) const fn unanswered(service: Service) -> State {
+    match service {
+        Service::Connected => State::Requested,
+        Service::Datagram => State::Asked,
     }
 }
 

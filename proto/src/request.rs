@@ -189,7 +189,8 @@ pub enum Request<'a> {
         /// At most 56 bytes; 180 for datagrams.
         private_data: &'a [u8],
     },
-    /// Accept a request (rdma_accept(3)).
+    /// Accept a request (rdma_accept(3)). An id on its listener's channel is migrated to its home first (rdma_migrate_id(3)); if that
+    /// fails the request is as before.
     Accept {
         /// Parameters; the default lowers the peer's to what the device can.
         param: ConnParam,

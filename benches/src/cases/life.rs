@@ -104,7 +104,7 @@ impl<L: Level> Case<L> for Active {
     }
 }
 
-/// The passive side: a request arrives, its id is moved off the listener's channel; 3 requests and 4 events.
+/// The passive side: a request arrives, its id is moved off the listener's channel and accepted; 3 requests and 4 events.
 #[derive(Debug)]
 pub struct Passive {
     listener: IdKey,
@@ -141,7 +141,7 @@ impl<L: Level> Case<L> for Passive {
     }
 
     fn check(&mut self, stage: &mut Stage<L>, child: IdKey) {
-        // The child's new channel was to be read.
+        // What the listen has noted.
         stage.level.look(stage.channel);
         let core = stage.level.core();
         assert_eq!((core.state(child), core.ids(), core.poll_timeout()), (None, self.ids, None));

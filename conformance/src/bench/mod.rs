@@ -312,6 +312,7 @@ impl<'lab, L: Lab> Bench<'lab, L> {
             let side = self.side(who);
             side.drive().core().check();
             if let Some(fault) = side.drive().next_fault() {
+                side.driver.noticed(fault);
                 return Err(Failure(format!("{}: fault: {fault}", side.name)));
             }
         }

@@ -66,6 +66,8 @@ struct Books {
     ids: BTreeSet<IdKey>,
     /// The driver goes: no call counts any more.
     closing: bool,
+    /// Faults that the scenario has taken off the drive.
+    noticed: Vec<Fault>,
 }
 
 /// A device that fails once.
@@ -197,6 +199,10 @@ impl<S: Subject> Subject for OnFailing<S> {
             None => self.driver.wait(at_most),
         }
     }
+
+    fn noticed(&mut self, fault: Fault) {
+        lock(&self.books).noticed.push(fault);
+    }
 }
 
 impl<S: Subject> Drop for OnFailing<S> {
@@ -305,7 +311,9 @@ impl<S: Subject> OnFailing<S> {
     fn look_at_faults(&mut self, waiting: &BTreeSet<IdKey>, wrong: &mut Vec<String>) {
         let fired = lock(&self.plan).fired.map(|(call, errno, _)| (call, errno));
         let mut leaks = 0;
-        while let Some(fault) = self.drive().next_fault() {
+        let noticed = core::mem::take(&mut lock(&self.books).noticed);
+        let left = std::iter::from_fn(|| self.drive().next_fault());
+        for fault in noticed.into_iter().chain(left) {
             match fault {
                 Fault::Leak { call, errno } if fired == Some((call, errno)) => leaks += 1,
                 Fault::Leak { .. }

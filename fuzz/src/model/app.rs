@@ -104,15 +104,7 @@ impl Host {
     /// Takes the next event of a channel.
     pub(crate) fn take_event(&mut self, on: ChannelKey) -> bool {
         let Some(mut event) = self.core.poll_event(on) else {
-            // An id that is to follow its listener waits for its turn, even if it is where its listener has come back to, or if
-            // the device has refused to move it before.
-            let waits = |letter: &Letter| {
-                let follows =
-                    self.core.line(letter.id) != self.core.home(letter.id) && !self.unmoved.contains(&letter.id);
-                letter.listener.is_some() && (follows || self.core.has_work())
-            };
-            let kept_back = self.ledger.homes.iter().any(|(&id, &home)| home == on && self.is_moving(id))
-                || self.ledger.on(on).next().is_some_and(waits);
+            let kept_back = self.ledger.homes.iter().any(|(&id, &home)| home == on && self.is_moving(id));
             assert!(kept_back || self.ledger.is_empty(on), "{on} has events and does not deliver them");
             return false;
         };

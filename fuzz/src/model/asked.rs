@@ -33,6 +33,14 @@ pub(crate) fn check_asked(call: &Call, data: &[u8], asked: Option<Request<'_>>) 
             let overtaken = matches!(asked, Some(Request::Destroy | Request::DestroyNow));
             assert!(overtaken, "{call:?} was not asked for, nor overtaken: {asked:?}");
         }
+        // Of a request to a listener only what is accepted or migrated is moved.
+        (Call::Migrate { .. }, asked) => {
+            let moves =
+                matches!(asked, Some(Request::Migrate { .. } | Request::Listen { .. } | Request::Accept { .. }));
+            let overtaken = matches!(asked, Some(Request::Destroy | Request::DestroyNow));
+            assert!(moves || overtaken, "{call:?} while {asked:?}");
+            assert!(data.is_empty(), "private data with {call:?}");
+        }
         _ => assert!(data.is_empty(), "private data with {call:?}"),
     }
 }

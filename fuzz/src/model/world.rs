@@ -144,6 +144,15 @@ impl World {
     }
 
     pub(crate) fn release(&mut self, at: usize, id: IdKey) {
+        let core = &self.hosts[at].core;
+        if core.is_sync(id) {
+            // What is on a listener's channel leaves it first.
+            let away: Vec<_> = core.line(id).into_iter().flat_map(|line| core.ids_away_on(line)).collect();
+            for (child, home) in away {
+                self.hosts[at].submit(&mut self.kernel, child, Request::Migrate { to: Some(home) }, Time::NEVER);
+            }
+            self.look();
+        }
         self.loose.extend(self.hosts[at].release(id));
     }
 
@@ -183,7 +192,7 @@ impl World {
                 assert!(unread == 0 || !wanted, "{unread} events on {channel} and nobody is told to read them");
             }
             for id in host.core.id_keys() {
-                // Only what listens has a channel of its own at the device.
+                // Only what listens has a channel of its own at the device; requests to it are on it too.
                 let (home, line) = (host.core.home(id), host.core.line(id));
                 let apart = line.is_some_and(|line| host.core.is_private(line)) || host.unmoved.contains(&id);
                 assert!(home == line || apart, "{id} is at {home:?} and the device has it at {line:?}");

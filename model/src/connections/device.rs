@@ -84,6 +84,12 @@ impl Device {
 
     /// A call that takes an id from one state to another.
     fn state_call(&mut self, call: &Call, errno: Option<Errno>) -> Result<Outcome, Law> {
+        if let Call::Accept { id, .. } = *call {
+            let on = self.id(id)?.on;
+            if self.ids.iter().any(|other| other.on == on && other.state == Kernel::Listening) {
+                return Err(Law::AcceptsOnListenersChannel);
+            }
+        }
         let id = self.id(call.id().ok_or(Law::NamesWhatIsNotThere)?)?;
         Ok(match id.state.after(call).filter(|_| errno.is_none()) {
             Some(next) => {

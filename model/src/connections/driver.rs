@@ -33,6 +33,13 @@ impl World {
         if matches!(call, Call::Migrate { .. } | Call::Destroy { .. }) && account.is_some_and(|it| it.owed > 0) {
             return Err(Law::CallsWhileAcksAreOwed);
         }
+        let asked = |asked| account.is_some_and(|it| it.is_open(asked));
+        if matches!(call, Call::Migrate { .. })
+            && account.is_some_and(|it| it.role == Role::Child)
+            && !(asked(Asked::Migrate) || asked(Asked::Call) || asked(Asked::Destroy))
+        {
+            return Err(Law::MovesUnasked);
+        }
         // A channel that cannot be closed leaks, and so does a new id of which nobody knows; that is told as a fault.
         let must_succeed = matches!(call, Call::CloseChannel { .. })
             || matches!(call, Call::Destroy { .. } if account.is_none_or(|it| !it.known));

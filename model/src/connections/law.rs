@@ -18,6 +18,10 @@ pub enum Law {
     NamesWhatIsNotThere,
     /// The device was asked to move a listening id.
     MovesListener,
+    /// An id was accepted on the channel of a listener, whose events may wait behind requests.
+    AcceptsOnListenersChannel,
+    /// The id of a request was moved although the application neither accepts nor migrates it.
+    MovesUnasked,
     /// A channel was closed that ids are on.
     ClosesUnderIds,
     /// An event came out of the kernel's order, twice, or was never there.

@@ -230,7 +230,7 @@ impl<D: Device> Drive<D> {
     }
 
     /// One turn of the loop: deadlines, calls, and at most `budget` events off the channels that are readable. A read that
-    /// fails counts against the budget as well, and so does an id that is moved or destroyed after its listener.
+    /// fails counts against the budget as well, and so does an id that is destroyed after its listener.
     pub fn turn(&mut self, budget: usize) -> Turn {
         self.take_turn(budget, false)
     }
@@ -269,7 +269,7 @@ impl<D: Device> Drive<D> {
         if self.core.has_work() { Turn::More } else { Turn::Idle }
     }
 
-    /// Makes the calls for one of the ids that are to follow their listener; false if there is none.
+    /// Makes the call for one of the ids that are to be destroyed after their listener; false if there is none.
     fn serve_child(&mut self) -> bool {
         let Some(id) = self.core.poll_child() else { return false };
         self.tell(Step::Child { id });

@@ -1,11 +1,12 @@
 //! A method per request: submits it, makes its call, and returns what the device said at once.
 
+use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::{Drive, Loose, NotAdopted, Progress, Step};
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{Error, Fault};
+use crate::error::{Error, Fault, Refused, Why};
 use crate::event::{ConnParam, Ece};
 use crate::key::{About, ChannelKey, GroupKey, IdKey};
 use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request};
@@ -112,11 +113,12 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::Connect { param, private_data }, deadline).map(drop)
     }
 
-    /// Accepts a connection request; ESTABLISHED follows, for datagrams nothing (rdma_accept(3)).
+    /// Accepts a connection request; ESTABLISHED follows, for datagrams nothing (rdma_accept(3)). An id on its listener's channel is
+    /// migrated off it first.
     ///
     /// # Errors
     /// Refused in a wrong state or with more than 196 bytes of private data (136 for datagrams); failed with `EINVAL` if the
-    /// peer has gone.
+    /// peer has gone. If it is the migration that failed, the request can be accepted again.
     pub fn accept(&mut self, id: IdKey, param: ConnParam, private_data: &[u8], deadline: Time) -> Result<(), Error> {
         self.request(id, Request::Accept { param, private_data }, deadline).map(drop)
     }
@@ -264,11 +266,17 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::DestroyNow, Time::NEVER).map(drop)
     }
 
-    /// Takes an id in synchronous mode out of this driver, to be adopted by another one, also on another thread.
+    /// Takes an id in synchronous mode out of this driver, to be adopted by another one, also on another thread. With a
+    /// listener goes its channel: ids of requests that are [on it](crate::Core::ids_away_on) are migrated off it first, to where
+    /// their events are delivered.
     ///
     /// # Errors
-    /// Refused if the id is not in synchronous mode or busy.
+    /// Refused if the id is not in synchronous mode or busy, or shares its channel. Of a listener also as the migration of such
+    /// an id.
     pub fn release(&mut self, id: IdKey) -> Result<Loose<D::Handle>, Error> {
+        if let Err(Refused::Request { why: Why::SharesChannel, .. }) = self.core.would_release(id) {
+            self.clear_line(id)?;
+        }
         let (released, channel) = match self.core.release(id) {
             Ok(released) => released,
             Err(refused) => {
@@ -280,6 +288,15 @@ impl<D: Device> Drive<D> {
         let handle = handle.map_err(|errno| Error::Fault(Fault::Leak { call: "release", errno }));
         self.tell(Step::Release { id, result: handle.as_ref().map(drop).map_err(|&error| error) });
         Ok(Loose { released, handle: handle? })
+    }
+
+    fn clear_line(&mut self, listener: IdKey) -> Result<(), Error> {
+        let line = self.core.line(listener);
+        let away: Vec<_> = line.into_iter().flat_map(|line| self.core.ids_away_on(line)).collect();
+        for (id, home) in away {
+            self.request(id, Request::Migrate { to: Some(home) }, Time::NEVER)?;
+        }
+        Ok(())
     }
 
     /// Takes in an id that another driver released: in synchronous mode, under a new key. Both drivers must count time

@@ -64,12 +64,15 @@ impl Core {
         // An event of a listener that is being destroyed is late, so it may still be where it was.
         let alone = line.private || matches!(id.doing, Doing::OpenToListen { .. } | Doing::MoveToListen { .. });
         assert!(id.state != State::Listening || alone, "{key} listens on a shared channel");
+        let is_queued = self.children.iter().filter(|&&child| child == key).count();
+        assert_eq!(is_queued, usize::from(id.doing == Doing::Queued), "{key}: its place among those to be destroyed");
+        assert!(
+            id.doing != Doing::Queued || id.state == State::Destroying,
+            "{key} is {} and to be destroyed",
+            id.state
+        );
         let calls = !matches!(id.doing, Doing::Nothing | Doing::Queued);
         assert_eq!(id.call.is_some(), calls, "{key}: its call while {:?}", id.doing);
-        assert!(
-            id.doing != Doing::Queued || self.children.iter().any(|&child| child == key),
-            "{key} waits for its turn and gets none"
-        );
         self.check_listener(key, id);
         let ends_unreported = !matches!(id.doing, Doing::Nothing | Doing::Queued | Doing::Destroy);
         assert!(!id.orphaned || ends_unreported, "{key}: a destroy has ended {:?}", id.doing);
@@ -126,9 +129,7 @@ impl Core {
         );
         // Its events must not depend on whether the listener takes requests.
         let apart = line.is_none_or(|line| line.listener == Some(key) || self.listener_on(line).is_none());
-        let unanswered =
-            matches!(id.state, State::Requested | State::Asked | State::Failed | State::Removed | State::Destroying);
-        assert!(apart || unanswered, "{key} is {} on the channel of a listener", id.state);
+        assert!(apart || id.may_share(), "{key} is {} on the channel of a listener", id.state);
     }
 
     fn check_waiting(&self, key: IdKey, id: &Id) {
@@ -171,8 +172,9 @@ impl Core {
         let coming = |id: &Id| match id.doing {
             Doing::OpenToMove { to, .. } | Doing::Move { to, arrived: false, .. } => to == key,
             Doing::OpenToListen { line, .. } | Doing::MoveToListen { line, .. } => line == key,
-            Doing::Settle { to } => to == key,
-            Doing::Nothing
+            // One that is moved to be accepted counts at its home already.
+            Doing::MoveToAccept { .. }
+            | Doing::Nothing
             | Doing::OpenToCreate
             | Doing::Create
             | Doing::Request { .. }

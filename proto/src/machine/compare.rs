@@ -10,8 +10,9 @@ use crate::key::{ChannelKey, IdKey};
 use crate::request::Request;
 use crate::time::Time;
 
-/// What a call may return.
-const OUTCOMES: [Outcome; 3] = [Ok(()), Err(Errno::EINVAL), Err(Errno::ENETUNREACH)];
+/// What the calls of a request may return: one has a second only where the first succeeds.
+const OUTCOMES: [[Outcome; 2]; 4] =
+    [[Ok(()), Ok(())], [Err(Errno::EINVAL), Ok(())], [Err(Errno::ENETUNREACH), Ok(())], [Ok(()), Err(Errno::EINVAL)]];
 
 impl Core {
     /// Whether there is a short path for a request: to submit it, or to [perform](Core::perform) it. This core does not change.
@@ -21,16 +22,23 @@ impl Core {
     /// A short path leads elsewhere than the long one, or changes something although there is none.
     pub fn compare_request(&self, now: Time, id: IdKey, request: &Request<'_>, deadline: Time) -> bool {
         let in_steps = self.compare_submit(now, id, request, deadline);
-        let at_once = OUTCOMES.map(|outcome| self.compare_perform(now, id, request, deadline, outcome));
+        let at_once = OUTCOMES.map(|outcomes| self.compare_perform(now, id, request, deadline, outcomes));
         in_steps || at_once.contains(&true)
     }
 
-    fn compare_perform(&self, now: Time, id: IdKey, request: &Request<'_>, deadline: Time, outcome: Outcome) -> bool {
+    fn compare_perform(
+        &self,
+        now: Time,
+        id: IdKey,
+        request: &Request<'_>,
+        deadline: Time,
+        outcomes: [Outcome; 2],
+    ) -> bool {
         let (mut short, mut long) = (self.clone(), self.clone());
         let mut made = Vec::new();
         let performed = short.perform(now, id, request, deadline, |call, private_data| {
             made.push((*call, private_data.to_vec()));
-            outcome
+            outcomes[made.len() - 1]
         });
         let Some(result) = performed else {
             assert!(made.is_empty(), "{request:?} on {id}: a call was made and is not told of");
@@ -39,10 +47,15 @@ impl Core {
         };
         let submitted = long.submit_any(now, id, request, deadline);
         assert_eq!(submitted, Ok(()), "{request:?} on {id} was performed");
-        let Some((token, call)) = long.poll_call() else { panic!("{request:?} on {id} was performed and has no call") };
-        assert_eq!(made, [(call, long.call_data(token).to_vec())], "{request:?} on {id}: its call");
-        let ended = long.take_outcome(token, outcome).ok().flatten().map(|ended| ended.result);
-        assert_eq!(Some(result), ended, "{request:?} on {id}: {outcome:?}");
+        let (mut calls, mut ended) = (Vec::new(), None);
+        for outcome in outcomes.into_iter().take(made.len()) {
+            let Some((token, call)) = long.poll_call() else { panic!("{request:?} on {id} has too few calls") };
+            calls.push((call, long.call_data(token).to_vec()));
+            assert_eq!(ended, None, "{request:?} on {id} has ended before {call:?}");
+            ended = long.take_outcome(token, outcome).ok().flatten().map(|ended| ended.result);
+        }
+        assert_eq!(made, calls, "{request:?} on {id}: its calls");
+        assert_eq!(Some(result), ended, "{request:?} on {id}: {outcomes:?}");
         long.assert_same(&short, "performed");
         true
     }

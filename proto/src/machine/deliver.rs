@@ -26,10 +26,6 @@ impl Core {
         let letter = channel.mail.head()?;
         let first = self.mail.get(letter);
         let (key, group, is_request) = (first.owner(), first.group(), first.is_request());
-        // The id of a request may be under way to where its listener's events are delivered.
-        if is_request && self.ids.get(first.id).is_some_and(Id::is_moving) {
-            return None;
-        }
         let is_owed = channel.acks == Acks::Explicit && first.of_device();
         let mut receipt = None;
         // Neither its list nor what it owes says anything of whether it is plain.
@@ -93,7 +89,6 @@ impl Core {
         }
         self.continue_migrate(receipt.owner);
         self.continue_destroy(receipt.owner);
-        self.settle(receipt.owner);
     }
 
     /// An event that stays where it is.

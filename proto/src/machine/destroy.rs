@@ -19,9 +19,6 @@ impl Core {
     pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time, mourner: Mourner) {
         self.end_all(key, mourner);
         let Some(id) = self.ids.get_mut(key) else { return };
-        if id.doing == Doing::Queued {
-            id.doing = Doing::Nothing;
-        }
         if id.doing == Doing::Nothing && id.owed == 0 {
             self.call_destroy(key);
         } else {
@@ -40,7 +37,7 @@ impl Core {
         self.stop_quiescing(key);
         self.end_leaves(key);
         if let Some(id) = self.ids.get_mut(key) {
-            id.orphaned = !matches!(id.doing, Doing::Nothing | Doing::Queued);
+            id.orphaned = id.doing != Doing::Nothing;
             id.mourner = mourner;
         }
     }
@@ -146,7 +143,7 @@ impl Core {
                 && self.state(stored.id).is_some_and(|state| state != State::Destroying)
             {
                 self.end_all(stored.id, Mourner::Nobody);
-                self.begin_or_queue(stored.id, &mut begun);
+                self.destroy_or_queue(stored.id, &mut begun);
             }
         }
     }

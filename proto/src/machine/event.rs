@@ -110,7 +110,7 @@ impl Core {
 
     pub(super) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
-        let state = id.state;
+        let state = id.state_at_device();
         let told = table::tell(state, Fact::of(raw.kind));
         if told == Tell::Fault {
             return Err(Fault::Event { id: raw.id, state, event: raw.kind });
@@ -130,7 +130,8 @@ impl Core {
         // No event makes an id less plain.
         let Some(id) = self.ids.get_untouched(raw.id) else { return Ok(Admission::Stray) };
         id.has_device |= raw.kind == CmEvent::AddrResolved;
-        let more = id.enter(next);
+        // An accept whose call has not been made goes on where the event changes nothing.
+        let more = id.enter(if next == state { id.state } else { next });
         // The newest membership is the one that a synchronous join waits for: until that has ended there is no other.
         let answers_join = of_group && group == id.groups;
         let ended = id.waits_for().filter(|&verb| ends(verb, state, next, answers_join));
@@ -181,7 +182,6 @@ impl Core {
         self.join_both(home, on);
         match verdict {
             Tell::Go(_) => {
-                self.settle(child);
                 let stored = self.stored(raw, Some(listener), None);
                 match self.ids.get(listener) {
                     Some(id) if id.waiting == Waiting::For(Verb::GetRequest) && !id.is_moving() => {

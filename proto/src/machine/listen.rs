@@ -6,16 +6,15 @@
 //! delivered, and to move it changes nothing at the device. To another thread the channel goes whole, unread requests
 //! included ([`Core::release`]).
 //!
-//! The id of a request is born on the listener's channel and moved off it before its CONNECT_REQUEST is delivered: until the
-//! application answers it, the kernel reports nothing about it that could be lost (`ucma_event_handler`). Where it could not
-//! be moved, or where the requests are delivered on the listener's channel itself, in synchronous mode, the application
-//! migrates it before it accepts it: while the listener has as many untaken requests as its backlog allows, its channel is not
-//! read.
+//! The id of a request is born on the listener's channel and stays there, at the device, until it is accepted, migrated or
+//! destroyed: until it is accepted the kernel reports nothing about it (`ucma_event_handler`), and many a request never is. An
+//! accept moves it to its home first (`accept`): while the listener has as many untaken requests as its backlog allows, its
+//! channel is not read. Where the requests are delivered on the listener's channel itself, in synchronous mode, the application
+//! migrates the id before it accepts it. A listener that moves takes the ids of its undelivered requests along without a call.
 
 use super::Core;
 use crate::device::{Call, Outcome};
 use crate::error::Failure;
-use crate::event::{CmEvent, EventKind};
 use crate::id::{Doing, Id, Waiting};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::requests_of;
@@ -23,7 +22,7 @@ use crate::request::{Acks, Verb};
 use crate::state::State;
 use crate::time::Time;
 
-/// The ids of so many undelivered requests are moved or destroyed with their listener at once; the others in later turns.
+/// The ids of so many undelivered requests are destroyed with their listener at once; the others in later turns.
 const CHILDREN_AT_ONCE: usize = 4;
 
 impl Core {
@@ -143,7 +142,8 @@ impl Core {
         id.listens && id.state != State::Removed
     }
 
-    /// Where a listener's events are delivered changes; its requests that are undelivered go along, and so do their ids.
+    /// Where a listener's events are delivered changes; its requests that are undelivered go along, and so do their ids: these
+    /// are on the listener's channel at the device and stay there.
     pub(super) fn redirect(&mut self, key: IdKey, to: Option<ChannelKey>, by_event: bool) {
         let Some(id) = self.ids.get(key) else { return };
         let (from, line) = (id.home, id.line);
@@ -153,43 +153,36 @@ impl Core {
             id.sync = to.is_none();
         }
         let mut at = self.ids.get(key).and_then(|id| id.mail.head());
-        let mut begun = 0;
         while let Some(letter) = at {
             at = self.mail.next_owned(letter);
-            let stored = self.mail.get(letter);
-            if stored.kind == EventKind::Cm(CmEvent::ConnectRequest) {
-                let child = stored.id;
-                // One that was moved before its request was taken stays where it was put.
-                let follows = self.ids.get(child).filter(|child| child.home == from);
-                if let Some(line) = follows.map(|child| child.line) {
-                    self.relocate(child, home, line, false);
-                    self.begin_or_queue(child, &mut begun);
-                }
+            let (is_request, child) = (self.mail.get(letter).is_request(), self.mail.get(letter).id);
+            // One that was moved before its request was taken stays where it was put.
+            let follows = |child: &Id| child.home == from && child.line == line && !child.is_moving();
+            if is_request && self.ids.get(child).is_some_and(follows) {
+                self.relocate(child, home, line, false);
             }
         }
     }
 
-    /// Does at once what is to be done for the id of an undelivered request, for the first few of many; the others wait for
-    /// their turn.
-    pub(super) fn begin_or_queue(&mut self, child: IdKey, begun: &mut usize) {
+    /// Destroys the id of an undelivered request at once, if it is one of the first few of many; the others wait for their turn.
+    pub(super) fn destroy_or_queue(&mut self, child: IdKey, begun: &mut usize) {
         *begun += 1;
         if *begun <= CHILDREN_AT_ONCE {
-            return self.begin_for_child(child);
+            return self.continue_destroy(child);
         }
         if let Some(id) = self.ids.get_mut(child)
             && id.doing == Doing::Nothing
             // With the last of them it goes on by itself.
             && id.owed == 0
-            && (id.line != id.home || id.state == State::Destroying)
         {
             id.doing = Doing::Queued;
             self.children.push_back(child);
         }
     }
 
-    /// The next of the ids of undelivered requests that are to be moved after their listener, or destroyed with it, and have
-    /// waited for their turn; what is to be done for it follows as a call. A listener may have as many of them as its backlog
-    /// allows ([`BACKLOG_MAX`](crate::BACKLOG_MAX)): a driver takes some in each turn, beside what else there is to do.
+    /// The next of the ids of undelivered requests that are to be destroyed with their listener and have waited for their turn;
+    /// its destruction follows as a call. A listener may have as many of them as its backlog allows
+    /// ([`BACKLOG_MAX`](crate::BACKLOG_MAX)): a driver takes some in each turn, beside what else there is to do.
     #[inline]
     pub fn poll_child(&mut self) -> Option<IdKey> {
         if self.children.is_empty() { None } else { self.next_child() }
@@ -197,56 +190,11 @@ impl Core {
 
     #[inline(never)]
     fn next_child(&mut self) -> Option<IdKey> {
-        while let Some(child) = self.children.pop_front() {
-            if let Some(id) = self.ids.get_mut(child)
-                && id.doing == Doing::Queued
-            {
-                id.doing = Doing::Nothing;
-                self.begin_for_child(child);
-                // Its request can be delivered when the call has been made.
-                self.news += 1;
-                return Some(child);
-            }
+        let child = self.children.pop_front()?;
+        if let Some(id) = self.ids.get_mut(child) {
+            id.doing = Doing::Nothing;
         }
-        None
-    }
-
-    fn begin_for_child(&mut self, child: IdKey) {
         self.continue_destroy(child);
-        self.settle(child);
-    }
-
-    /// Moves the id of an undelivered request to where it is to be delivered; if the application owes acks for it, with the
-    /// last of them.
-    pub(super) fn settle(&mut self, child: IdKey) {
-        if matches!(self.state(child), Some(State::Requested | State::Asked)) {
-            self.move_home(child);
-        }
-    }
-
-    fn move_home(&mut self, child: IdKey) {
-        if let Some(id) = self.ids.get(child)
-            && id.line != id.home
-            && id.doing == Doing::Nothing
-            && id.owed == 0
-        {
-            let (from, to) = (id.line, id.home);
-            self.join_channel(to);
-            self.call_for_id(child, Doing::Settle { to }, Call::Migrate { id: child, from, to });
-        }
-    }
-
-    /// Where the device would not move it, it stays on the listener's channel.
-    pub(super) fn settled(&mut self, child: IdKey, to: ChannelKey, outcome: Outcome) {
-        if let Some(home) = self.ids.get(child).map(|id| id.home) {
-            if outcome.is_ok() {
-                self.place(child, home, to);
-            }
-            // Its listener may have moved on meanwhile, and a destroy of the child may have given up.
-            if home != to && self.state(child) != Some(State::Destroying) {
-                self.move_home(child);
-            }
-        }
-        self.leave_channel(to);
+        Some(child)
     }
 }

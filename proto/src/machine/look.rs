@@ -34,7 +34,7 @@ impl Core {
     }
 
     /// The channel that the device reports an id's events on. It is [`home`](Core::home) but for ids that listen, or have
-    /// tried to: these have one of their own.
+    /// tried to: these have one of their own. The id of a request is on that of its listener until it is accepted or migrated.
     #[must_use]
     pub fn line(&self, id: IdKey) -> Option<ChannelKey> {
         self.ids.get(id).map(|id| id.line)

@@ -171,6 +171,7 @@ impl Core {
     /// The id is on its new channel.
     fn arrive(&mut self, key: IdKey, to: ChannelKey, by_event: bool) {
         let private = self.is_private(to);
+        let is_request = self.ids.get(key).is_some_and(Id::is_request);
         self.relocate(key, to, to, by_event);
         if let Some(id) = self.ids.get_mut(key) {
             id.sync = private;
@@ -179,7 +180,9 @@ impl Core {
         }
         // It counted as on its way.
         self.leave_channel(to);
-        self.handle_readable(to);
+        if !is_request {
+            self.handle_readable(to);
+        }
         self.end_waits_on_failed(key, to);
     }
 

@@ -1,5 +1,6 @@
 //! The machine: facts in, calls and events out.
 
+mod accept;
 mod channel;
 mod check;
 mod compare;
@@ -61,7 +62,7 @@ pub struct Core {
     readable: Queue<ChannelKey>,
     /// Channels to be read once there is room, each once.
     parked: Vec<ChannelKey>,
-    /// Ids of undelivered requests that wait for their turn, see `poll_child`; and some that do so no longer.
+    /// Ids of undelivered requests that are to be destroyed, see `poll_child`.
     children: Queue<IdKey>,
     alarms: Alarms,
     last_token: NonZeroU64,
@@ -173,7 +174,7 @@ impl Core {
 
     fn enclosed_with(&self, token: Token) -> &[u8] {
         let enclosed = match token.about {
-            About::Id(id) => self.ids.get(id).filter(|id| id.call == Some(token.number)).and_then(|id| id.call_data),
+            About::Id(id) => self.ids.get(id).filter(|id| id.call == Some(token.number)).and_then(Id::data_of_call),
             About::Channel(_) => None,
         };
         self.mail.enclosure(enclosed).map_or(&[], |enclosure| &enclosure.private_data)
@@ -190,7 +191,8 @@ impl Core {
     }
 
     /// The next channel to be read. Besides those of [`handle_readable`](Core::handle_readable) there is the one that an
-    /// id was just migrated to: the kernel moves pending events there and wakes no one (`ucma_migrate_id`).
+    /// id was just migrated to: the kernel moves pending events there and wakes no one (`ucma_migrate_id`). The id of a request
+    /// that is not accepted has none (`ucma_event_handler`).
     #[inline]
     pub fn poll_readable(&mut self) -> Option<ChannelKey> {
         if self.readable.is_empty() && self.parked.is_empty() { None } else { self.next_readable() }

@@ -69,8 +69,10 @@ impl Core {
     fn id_outcome(&mut self, key: IdKey, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
         let id = self.ids.get_mut(key).filter(|id| id.call == Some(token.number)).ok_or(Fault::NoSuchCall { token })?;
         id.call = None;
-        self.mail.discard(id.call_data.take());
         let doing = core::mem::replace(&mut id.doing, Doing::Nothing);
+        if !matches!(doing, Doing::MoveToAccept { .. }) {
+            self.mail.discard(id.call_data.take());
+        }
         let orphaned = id.orphaned;
         let destroy = if orphaned { self.overtaking_destroy(key) } else { None };
         let ended = match doing {
@@ -84,10 +86,7 @@ impl Core {
             Doing::Move { to, by_event, arrived } => self.moved(key, to, by_event, arrived, outcome),
             Doing::OpenToListen { line, backlog, before } => self.opened_to_listen(key, line, backlog, before, outcome),
             Doing::MoveToListen { line, backlog, before } => self.moved_to_listen(key, line, backlog, before, outcome),
-            Doing::Settle { to } => {
-                self.settled(key, to, outcome);
-                None
-            }
+            Doing::MoveToAccept { param } => self.moved_to_accept(key, param, outcome),
             Doing::Join { group } => Some(self.join_begun(key, group, outcome)),
             Doing::Leave { group, by_event } => self.left(key, group, by_event, outcome),
             // Whatever it said, the teardown goes on to its deadline.

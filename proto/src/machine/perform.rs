@@ -24,8 +24,9 @@ use crate::time::Time;
 
 impl Core {
     /// [Submits](Core::submit) a request and makes its call at once, if that is the only call that there is to make and
-    /// nothing else is under way for the id. The other calls that follow from a call that failed, or from a destruction or a
-    /// migration, are to be [polled](Core::poll_call).
+    /// nothing else is under way for the id. An accept makes two where the id is on its listener's channel: it is migrated first.
+    /// The other calls that follow from a call that failed, or from a destruction or a migration, are to be
+    /// [polled](Core::poll_call).
     ///
     /// `None`: it is no such request; nothing has changed and no call was made. Submit it.
     ///
@@ -38,18 +39,22 @@ impl Core {
         key: IdKey,
         request: &Request<'_>,
         deadline: Time,
-        make: impl FnOnce(&Call, &[u8]) -> Outcome,
+        mut make: impl FnMut(&Call, &[u8]) -> Outcome,
     ) -> Option<Result<(), Failure>> {
         let outcome = if let Request::Destroy = request {
             self.destroy_short(key, make)?
         } else if let Request::Migrate { to: Some(to) } = *request {
             self.migrate_short(now, key, to, deadline, make)?
+        } else if let Some(outcome) = self.call_short(now, key, request, deadline, &mut make) {
+            outcome
+        } else if let Request::Accept { .. } = request {
+            return self.accept_short(now, key, request, deadline, make);
         } else {
-            self.call_short(now, key, request, deadline, make)?
+            return None;
         };
         match outcome {
             Ok(()) => Some(Ok(())),
-            Err(_) => Some(self.performed_in_vain(now, key, request, deadline, outcome)),
+            Err(_) => Some(self.performed_in_vain(now, key, request, deadline, &[outcome])),
         }
     }
 
@@ -82,20 +87,24 @@ impl Core {
         Some(outcome)
     }
 
-    /// The call of a request was made and has failed.
+    /// The calls of a request were made and the last has failed.
     #[cold]
     #[inline(never)]
-    fn performed_in_vain(
+    pub(super) fn performed_in_vain(
         &mut self,
         now: Time,
         key: IdKey,
         request: &Request<'_>,
         deadline: Time,
-        outcome: Outcome,
+        outcomes: &[Outcome],
     ) -> Result<(), Failure> {
-        // It was found to be allowed, and has one call.
-        let submitted = self.submit_any(now, key, request, deadline).ok().and_then(|()| self.poll_call());
-        let ended = submitted.and_then(|(token, _)| self.take_outcome(token, outcome).ok().flatten());
+        // It was found to be allowed, and has as many calls.
+        let mut ended = None;
+        if self.submit_any(now, key, request, deadline).is_ok() {
+            for &outcome in outcomes {
+                ended = self.poll_call().and_then(|(token, _)| self.take_outcome(token, outcome).ok().flatten());
+            }
+        }
         ended.map_or(Ok(()), |ended| ended.result)
     }
 
@@ -196,6 +205,7 @@ impl Core {
         self.link_single();
         let Some(id) = self.ids.get_untouched(key) else { return };
         (id.home, id.line) = (to, to);
+        let is_request = id.is_request();
         let first = id.mail.head();
         let mut list = Queue::EMPTY;
         let mut was_last = true;
@@ -210,7 +220,7 @@ impl Core {
         if let Some(target) = self.channels.get_mut(to) {
             self.mail.splice(&mut target.mail, list);
             target.ids += 1;
-            if !core::mem::replace(&mut target.readable, true) {
+            if !is_request && !core::mem::replace(&mut target.readable, true) {
                 self.readable.push_back(to);
             }
         }

@@ -46,15 +46,11 @@ impl Core {
     /// An open request goes along, with its deadline: both cores must count time from the same epoch.
     ///
     /// # Errors
-    /// [`Refused`] if the id is not in synchronous mode, shares its channel (a listener and the ids of its requests), a
-    /// call is under way, it is a member of multicast groups, acks are owed, or requests for it wait to be taken.
+    /// [`Refused`] if the id is not in synchronous mode, shares its channel (a listener and the [ids of its
+    /// requests](Core::ids_away_on), which can be migrated), a call is under way, it is a member of multicast groups, acks are
+    /// owed, or requests for it wait to be taken.
     pub fn release(&mut self, key: IdKey) -> Result<(Released, ChannelKey), Refused> {
-        let id = self.get(key, Verb::Release)?;
-        let cell = table::ask(id.state, Verb::Release, id.port_space.service());
-        let why = cell.err().or(id.busy()).or_else(|| self.held_here(id));
-        if let Some(why) = why {
-            return Err(self.refusal(key, Verb::Release, why));
-        }
+        let id = self.would_release(key)?;
         let (home, waiting) = (id.home, id.waiting);
         let mut mail = Vec::new();
         while let Some(letter) = self.ids.get(key).and_then(|id| id.mail.head()) {
@@ -78,6 +74,14 @@ impl Core {
             Some(id) => Ok((Released(Box::new(Parts { id: Id { deadline, waiting, ..id }, mail, ended })), home)),
             None => Err(Refused::NoSuchId { id: key, request: Verb::Release }),
         }
+    }
+
+    /// The id, if nothing keeps it in this core.
+    pub(crate) fn would_release(&self, key: IdKey) -> Result<&Id, Refused> {
+        let id = self.get(key, Verb::Release)?;
+        let cell = table::ask(id.state, Verb::Release, id.port_space.service());
+        let why = cell.err().or(id.busy()).or_else(|| self.held_here(id));
+        why.map_or(Ok(id), |why| Err(self.refusal(key, Verb::Release, why)))
     }
 
     /// Takes in an id that another core released: in synchronous mode, in the state it was in, on a new private

@@ -211,7 +211,7 @@ type Unusual = (&'static str, fn(&mut Id, ChannelKey));
 const UNUSUAL: [Unusual; 10] = [
     ("synchronous", |id, _| id.sync = true),
     ("a call under way", |id, _| id.doing = Doing::Answer),
-    ("moving", |id, to| id.doing = Doing::Settle { to }),
+    ("moving", |id, to| id.doing = Doing::Move { to, by_event: false, arrived: false }),
     ("waiting for an event", |id, _| id.waiting = Waiting::For(Verb::Join)),
     ("an ended request", |id, _| id.waiting = Waiting::Without { timed_out: false }),
     ("a migration that waits", |id, to| id.quiesce = Some(Quiesce { to: Some(to) })),
@@ -327,4 +327,84 @@ fn a_new_id() {
         assert_eq!(short, long);
         assert_eq!(short.ids.next_key(), long.ids.next_key());
     }
+}
+
+/// A listener, its channel at the device, and the id of a request to it that was taken.
+fn asked(space: PortSpace, acks: Acks) -> (Stage, IdKey, ChannelKey) {
+    let mut stage = Stage::new(acks);
+    let listener = stage.core.create_id(Some(stage.on), space).unwrap();
+    finish(&mut stage.core);
+    stage.core.submit(NOW, listener, Request::Listen { backlog: 3 }, Time::NEVER).unwrap();
+    finish(&mut stage.core);
+    let line = stage.core.line(listener).unwrap();
+    let child = stage.core.wants_event(line).unwrap();
+    let request = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
+    stage.core.handle_event(line, request).unwrap();
+    assert!(stage.core.poll_event(stage.on).is_some());
+    while stage.core.poll_readable().is_some() {}
+    stage.id = child;
+    (stage, listener, line)
+}
+
+#[test]
+fn an_accept_that_migrates_the_id_first() {
+    let param = ConnParam { qp_num: 17, ..ConnParam::default() };
+    let accept = Request::Accept { param, private_data: &[3; 40] };
+    for space in [PortSpace::Tcp, PortSpace::Udp] {
+        for acks in [Acks::Explicit, Acks::OnDelivery] {
+            let (mut stage, listener, line) = asked(space, acks);
+            assert!(stage.core.compare_request(NOW, stage.id, &accept, DUE), "{space:?}");
+            // With an event beside the lists.
+            let other = stage.core.id_keys().next().unwrap();
+            stage.core.handle_event(stage.on, RawEvent::new(other, CmEvent::AddrChange)).unwrap();
+            assert!(stage.core.single.is_some());
+            assert!(stage.core.compare_request(NOW, stage.id, &accept, DUE), "{space:?}");
+            // With events of its own.
+            stage.core.handle_event(line, RawEvent::new(stage.id, CmEvent::Unknown(77))).unwrap();
+            assert!(stage.core.compare_request(NOW, stage.id, &accept, DUE), "{space:?}");
+            let mut made = Vec::new();
+            let make = |call: &crate::device::Call, _: &[u8]| {
+                made.push(call.name());
+                Ok(())
+            };
+            let mut done = stage.core.clone();
+            assert_eq!(done.perform(NOW, stage.id, &accept, DUE, make), Some(Ok(())));
+            assert_eq!((made, done.line(stage.id)), (alloc::vec!["migrate_id", "accept"], Some(stage.on)));
+            assert_eq!(done.poll_readable(), None);
+            done.check();
+            // The last one on a channel closes it.
+            stage.core.submit(NOW, listener, Request::DestroyNow, Time::NEVER).unwrap();
+            finish(&mut stage.core);
+            assert!(!stage.core.compare_request(NOW, stage.id, &accept, DUE), "{space:?}");
+        }
+    }
+}
+
+#[test]
+fn there_is_no_short_path_for_an_accept_that_is_refused_or_whose_id_is_not_plain() {
+    type Unusual = fn(&mut Core, IdKey, ChannelKey);
+    let param = ConnParam { qp_num: 17, ..ConnParam::default() };
+    let accept = Request::Accept { param, private_data: &[] };
+    let unusual: [Unusual; 6] = [
+        |core, id, _| core.ids.get_mut(id).unwrap().owed = 1,
+        |core, id, _| core.ids.get_mut(id).unwrap().doing = Doing::Answer,
+        |core, id, to| core.ids.get_mut(id).unwrap().quiesce = Some(Quiesce { to: Some(to) }),
+        |core, id, _| core.ids.get_mut(id).unwrap().waived = true,
+        |core, id, _| core.ids.get_mut(id).unwrap().state = State::Failed,
+        |core, id, _| {
+            let home = core.home(id).unwrap();
+            while core.handle_unreadable(home) {}
+        },
+    ];
+    for (at, make) in unusual.into_iter().enumerate() {
+        let (mut stage, ..) = asked(PortSpace::Tcp, Acks::Explicit);
+        make(&mut stage.core, stage.id, stage.to);
+        assert!(!stage.core.compare_request(NOW, stage.id, &accept, DUE), "{at}");
+    }
+    let (mut stage, ..) = asked(PortSpace::Tcp, Acks::Explicit);
+    assert!(!stage.core.compare_request(NOW, stage.id, &accept, NOW), "too late");
+    let unnumbered = Request::Accept { param: ConnParam::default(), private_data: &[] };
+    assert!(!stage.core.compare_request(NOW, stage.id, &unnumbered, DUE), "without a QP");
+    stage.core.open_channel(Acks::Explicit).unwrap();
+    assert!(!stage.core.compare_request(NOW, stage.id, &accept, DUE), "another call is to be made");
 }

@@ -169,11 +169,15 @@ impl Core {
     fn lacks_events(&self, id: &Id, verb: Verb, next: State) -> Option<Why> {
         let waits = table::operation(next) == Some(verb) || matches!(verb, Verb::Join | Verb::GetRequest);
         let answers = verb == Verb::Accept;
-        let channel = self.channels.get(id.line).filter(|_| waits || answers)?;
+        // An accept moves the id off its listener's channel first.
+        let on = if answers { id.home } else { id.line };
+        let channel = self.channels.get(on).filter(|_| waits || answers)?;
         if waits && channel.has_failed() {
-            Some(Why::ChannelFailed(id.line))
+            Some(Why::ChannelFailed(on))
+        } else if answers && self.listener_on(channel).is_some() {
+            Some(Why::OnListenersChannel)
         } else {
-            (answers && self.listener_on(channel).is_some()).then_some(Why::OnListenersChannel)
+            (answers && id.line != on && id.owed > 0).then_some(Why::OwesAcks)
         }
     }
 
@@ -197,8 +201,16 @@ impl Core {
             if full() { Some(Why::NoChannelLeft) } else { (id.owed > 0).then_some(Why::OwesAcks) }
         } else {
             // Ids of requests that came in the same way.
-            self.channels.get(id.line).is_some_and(|line| line.ids > 1).then_some(Why::SharesChannel)
+            let is_shared = self.channels.get(id.line).is_some_and(|line| line.ids > 1) && self.must_leave(id);
+            is_shared.then_some(Why::SharesChannel)
         }
+    }
+
+    /// Whether there are ids on the channel of this one whose events must not wait behind the requests to a listener.
+    fn must_leave(&self, id: &Id) -> bool {
+        let is_coming = |other: &Id| matches!(other.doing, Doing::MoveToAccept { .. }) && other.home == id.line;
+        let stays = |other: &Id| other.line == id.line && !other.may_share();
+        self.ids.iter().any(|(_, other)| !core::ptr::eq(other, id) && (is_coming(other) || stays(other)))
     }
 
     #[cold]
@@ -229,6 +241,7 @@ impl Core {
         }
         let Some(id) = self.ids.get_mut(key) else { return };
         let (before, until) = (id.state, id.deadline);
+        let (from, to) = (id.line, id.home);
         let mut more = id.enter(next);
         // Any other request leaves the deadline of the operation that is under way as it is.
         if waits {
@@ -239,6 +252,11 @@ impl Core {
             self.entered(key);
         }
         let enclosed = self.mail.keep(private_data, None);
+        if let Call::Accept { param, .. } = call
+            && from != to
+        {
+            return self.call_with(key, Doing::MoveToAccept { param }, enclosed, Call::Migrate { id: key, from, to });
+        }
         let bound = binds(request);
         self.call_with(key, Doing::Request { verb, before, until, bound }, enclosed, call);
     }

@@ -18,23 +18,18 @@ use cmid_proto::{Acks, CmEvent, Errno, EventKind, Fault, Limits, RawEvent, Reque
 use crate::fixture::{LISTEN, OK, RESOLVE, Stage, cm, connect, to};
 
 #[test]
-fn the_id_of_a_request_follows_its_listener_when_its_last_ack_is_in() {
+fn the_id_of_a_request_that_was_moved_stays_also_where_its_listener_came_by() {
     let mut stage = Stage::new();
-    let [here, there, beyond] = [(); 3].map(|()| stage.channel(Acks::Explicit));
+    let [here, there, beyond] = [(); 3].map(|()| stage.channel(Acks::OnDelivery));
     let listener = stage.id(Some(here));
     stage.does(listener, LISTEN);
     let child = stage.says_request(listener);
     stage.does(child, to(there));
-    stage.says(child, CmEvent::AddrChange);
-    let event = stage.expect_event(there, child, cm(CmEvent::AddrChange));
-    stage.does(listener, to(there));
-    // From where the id is by chance.
-    stage.does(listener, to(beyond));
-    assert_eq!((stage.core.home(child), stage.core.line(child)), (Some(beyond), Some(there)));
-    stage.no_call();
-    stage.acks(event);
-    stage.expect_call("migrate_id", OK);
-    assert_eq!(stage.core.line(child), Some(beyond));
+    for channel in [there, beyond] {
+        stage.asks(listener, to(channel)).unwrap();
+        stage.no_call();
+        assert_eq!((stage.core.home(child), stage.core.line(child)), (Some(there), Some(there)));
+    }
     stage.sees(beyond, child, cm(CmEvent::ConnectRequest));
     stage.ends(&[child, listener], &[here, there, beyond]);
 }

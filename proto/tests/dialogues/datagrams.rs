@@ -200,6 +200,7 @@ fn a_call_that_fails_leaves_a_lookup_to_be_tried_again_and_an_answer_lost() {
     assert!(stage.expect_call("reject", Err(Errno::EINVAL)).unwrap().result.is_err());
     assert_eq!(stage.state(passive), State::Asked);
     stage.asks(passive, accept()).unwrap();
+    stage.expect_call("migrate_id", OK);
     // The kernel has turned the peer down.
     let failure = stage.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!(failure.state, State::Failed);

@@ -168,8 +168,11 @@ fn an_id_in_synchronous_mode_goes_with_its_open_request_and_its_channel() {
     stage.asks(listener, Request::GetRequest).unwrap();
     stage.asks(listener, NOW).unwrap();
     stage.all_well();
-    assert_eq!((stage.core.state(listener), stage.core.has_channel(private)), (None, false));
-    stage.ends(&[child], &[channel]);
+    // The id of the request that was taken is on it still.
+    assert_eq!((stage.core.state(listener), stage.core.line(child)), (None, Some(private)));
+    stage.does(child, Request::Destroy);
+    assert!(!stage.core.has_channel(private));
+    stage.ends(&[], &[channel]);
 }
 
 #[test]

@@ -193,8 +193,7 @@ impl Stage {
         let data =
             RawEvent { listener: Some(listener), private_data: &[1; 56], ..raw(child, CmEvent::ConnectRequest, 0) };
         assert_eq!(self.says_on(line, data), Admission::Child(child));
-        // It moves to where it is to be delivered.
-        self.all_well();
+        self.no_call();
         child
     }
 

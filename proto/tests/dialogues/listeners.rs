@@ -1,6 +1,6 @@
 //! A listener has a channel of its own at the device, and moves without the device.
 
-use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, Limits, RawEvent, Request, State, Verb, Why};
+use cmid_proto::{Acks, Call, CmEvent, Errno, EventKind, Limits, RawEvent, Request, State, Verb};
 
 use crate::fixture::{BIND, LISTEN, OK, Stage, TO_SYNC, accept, cm, raw, to};
 
@@ -83,57 +83,6 @@ fn a_destroy_that_overtakes_a_listen_leaves_nothing() {
 }
 
 #[test]
-fn a_request_is_delivered_when_its_id_is_where_the_application_wants_it() {
-    let (mut stage, here) = Stage::on(Acks::Explicit);
-    let listener = stage.in_state(here, State::Listening);
-    let line = stage.core.line(listener).unwrap();
-    let child = stage.core.wants_event(line).unwrap();
-    let request = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) };
-    stage.says_on(line, request);
-    stage.no_event(here);
-    let (token, call) = stage.takes_call("migrate_id");
-    assert_eq!(call, Call::Migrate { id: child, from: line, to: here });
-    stage.no_event(here);
-    assert!(stage.core.close_channel(here).is_err());
-    assert_eq!(stage.answers(token, OK), None);
-    stage.sees(here, child, cm(CmEvent::ConnectRequest));
-    assert_eq!((stage.core.line(child), stage.core.home(child)), (Some(here), Some(here)));
-    stage.ends(&[child, listener], &[here]);
-}
-
-#[test]
-fn the_id_of_a_request_that_the_device_does_not_move_is_migrated_before_it_is_accepted() {
-    let (mut stage, here) = Stage::on(Acks::OnDelivery);
-    let listener = stage.in_state(here, State::Listening);
-    let line = stage.core.line(listener).unwrap();
-    let child = stage.core.wants_event(line).unwrap();
-    let request = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) };
-    stage.says_on(line, request);
-    stage.expect_call("migrate_id", Err(Errno::ENXIO));
-    stage.sees(here, child, cm(CmEvent::ConnectRequest));
-    assert_eq!((stage.core.line(child), stage.core.home(child)), (Some(line), Some(here)));
-    stage.refuses(child, accept(), Why::OnListenersChannel);
-    let mut other = stage.clone();
-    other.does(child, to(here));
-    assert_eq!((other.core.line(child), other.core.home(child)), (Some(here), Some(here)));
-    other.does(child, accept());
-    other.tells(child, CmEvent::Established);
-    other.ends(&[child, listener], &[here]);
-    // The listener's channel stays as long as something is on it.
-    stage.asks(listener, Request::Destroy).unwrap();
-    stage.expect_call("destroy_id", OK);
-    stage.no_call();
-    // Nothing stops its reading now.
-    stage.does(child, accept());
-    stage.says_on(line, raw(child, CmEvent::Established, 0));
-    stage.sees(here, child, cm(CmEvent::Established));
-    stage.asks(child, Request::Destroy).unwrap();
-    stage.expect_call("destroy_id", OK);
-    stage.expect_call("destroy_event_channel", OK);
-    stage.ends(&[], &[here]);
-}
-
-#[test]
 fn a_listener_moves_at_once_with_its_undelivered_requests_and_their_ids() {
     let (mut stage, here) = Stage::on(Acks::OnDelivery);
     let there = stage.channel(Acks::OnDelivery);
@@ -145,39 +94,23 @@ fn a_listener_moves_at_once_with_its_undelivered_requests_and_their_ids() {
     stage.asks(listener, to(there)).unwrap();
     assert!(!stage.core.waits_for_acks(listener, Verb::Migrate));
     assert_eq!((stage.core.home(listener), stage.core.line(listener)), (Some(there), line));
-    for child in [first, second] {
-        let (token, call) = stage.takes_call("migrate_id");
-        assert_eq!(call, Call::Migrate { id: child, from: here, to: there });
-        stage.answers(token, OK);
-    }
     stage.no_call();
     stage.no_event(here);
     let third = stage.says_request(listener);
     for child in [first, second, third] {
         stage.sees(there, child, cm(CmEvent::ConnectRequest));
-        assert_eq!((stage.core.home(child), stage.core.line(child)), (Some(there), Some(there)));
+        assert_eq!((stage.core.home(child), stage.core.line(child)), (Some(there), line));
     }
-    assert_eq!(stage.core.home(taken), Some(here), "what was delivered stays");
+    assert_eq!((stage.core.home(taken), stage.core.line(taken)), (Some(here), line), "what was delivered stays");
+    for (child, home) in [(taken, here), (second, there)] {
+        stage.asks(child, accept()).unwrap();
+        let (token, call) = stage.takes_call("migrate_id");
+        assert_eq!(call, Call::Migrate { id: child, from: line.unwrap(), to: home });
+        stage.answers(token, OK);
+        stage.expect_call("accept", OK);
+        stage.tells(child, CmEvent::Established);
+    }
     stage.ends(&[listener, taken, first, second, third], &[here, there]);
-}
-
-#[test]
-fn a_listener_that_moves_while_the_id_of_a_request_does_takes_it_along() {
-    let (mut stage, here) = Stage::on(Acks::OnDelivery);
-    let there = stage.channel(Acks::OnDelivery);
-    let listener = stage.in_state(here, State::Listening);
-    let line = stage.core.line(listener).unwrap();
-    let child = stage.core.wants_event(line).unwrap();
-    stage.says_on(line, RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) });
-    let (token, _) = stage.takes_call("migrate_id");
-    stage.asks(listener, to(there)).unwrap();
-    assert!(stage.core.close_channel(here).is_err(), "the id of the request is on its way there");
-    stage.answers(token, OK);
-    let (token, call) = stage.takes_call("migrate_id");
-    assert_eq!(call, Call::Migrate { id: child, from: here, to: there });
-    stage.answers(token, OK);
-    stage.sees(there, child, cm(CmEvent::ConnectRequest));
-    stage.ends(&[listener, child], &[here, there]);
 }
 
 #[test]

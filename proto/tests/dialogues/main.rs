@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
 
+mod accepts;
 mod acks;
 mod active;
 mod channels;

@@ -26,9 +26,11 @@ fn every_state_migrates_with_its_undelivered_events_ahead_of_later_ones() {
                 stage.says_status(bystander, ANY, status);
                 assert_eq!(stage.core.counters().late, if known { 0 } else { status as u64 + 1 });
             }
+            let from = stage.core.line(id).unwrap();
+            assert_eq!(from != here, matches!(state, State::Requested | State::Asked), "{state}");
             stage.asks(id, to(there)).unwrap();
             let (token, call) = stage.takes_call("migrate_id");
-            assert_eq!(call, Call::Migrate { id, from: here, to: there });
+            assert_eq!(call, Call::Migrate { id, from, to: there });
             assert!(stage.answers(token, OK).unwrap().result.is_ok());
             assert_eq!((stage.state(id), stage.core.home(id)), (state, Some(there)));
             stage.says_status(id, ANY, 100);
@@ -253,6 +255,9 @@ fn an_operation_goes_on_where_its_id_has_moved_to() {
         let id = stage.in_state(here, from);
         let soon = stage.within(std::time::Duration::from_millis(2));
         stage.asks_until(id, request, soon).unwrap();
+        if request.verb() == Verb::Accept {
+            stage.expect_call("migrate_id", OK);
+        }
         // Not while the device is at the operation's own call: one call at a time.
         let (token, _) = stage.core.poll_call().unwrap();
         assert_eq!(stage.refuses(id, to(there), Why::Busy(request.verb())).errno(), Errno::EBUSY);

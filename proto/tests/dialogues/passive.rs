@@ -37,6 +37,7 @@ fn an_accept_that_fails_has_rejected_the_peer() {
     let (mut stage, channel) = Stage::on(Acks::OnDelivery);
     let (listener, child) = stage.requested(channel);
     stage.asks(child, accept()).unwrap();
+    stage.expect_call("migrate_id", OK);
     let failure = stage.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!(failure.state, State::Failed);
     stage.ends(&[child, listener], &[channel]);

@@ -70,6 +70,7 @@ fn an_answer_to_a_client_that_has_gone_fails_and_the_id_can_go() {
         let failure = stage.expect_call("reject", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
         assert_eq!((failure.state, failure.errno), (from, Errno::EINVAL));
         stage.asks(id, accept()).unwrap();
+        stage.expect_call("migrate_id", OK);
         let failure = stage.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
         assert_eq!(failure.state, State::Failed);
         stage.does(id, Request::Destroy);

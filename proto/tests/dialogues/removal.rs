@@ -166,6 +166,7 @@ fn a_listener_that_is_removed_still_has_the_requests_that_came_before() {
     stage.sees(channel, child, cm(CmEvent::ConnectRequest));
     stage.sees(channel, listener, cm(GONE));
     stage.asks(child, accept()).unwrap();
+    stage.expect_call("migrate_id", OK);
     stage.expect_call("accept", Err(Errno::ENXIO));
     assert_eq!(stage.state(child), State::Failed);
     // One that comes later is of a listener that is none any more.

@@ -288,7 +288,7 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
 }
 
 #[test]
-fn it_hears_of_ids_that_follow_their_listener() {
+fn it_hears_of_ids_that_are_destroyed_after_their_listener() {
     let mut drive = Drive::new(Watched::new(Twin::new(), Waiting::default()), Limits { ids: 32, events: 32, ..LIMITS });
     let [here, there] = [(); 2].map(|()| drive.open_channel(Acks::OnDelivery).unwrap());
     let listener = drive.create_id(Some(here), PortSpace::Tcp).unwrap();
@@ -299,7 +299,13 @@ fn it_hears_of_ids_that_follow_their_listener() {
     while drive.settle(64) != Rest::Until(None) {}
     drive.migrate(listener, Some(there), Time::NEVER).unwrap();
     let _ = drive.settle(64);
+    assert!(!drive.device().told.borrow().contains("child"), "nothing is done for them");
     assert_eq!(takes(&mut drive, there), 20);
+    drive.device_mut().device.requests = Some((line, listener, 20));
+    drive.readable(line);
+    while drive.settle(64) != Rest::Until(None) {}
+    drive.destroy(listener, Time::NEVER).unwrap();
+    let _ = drive.settle(64);
     assert!(drive.device().told.borrow().contains("child"));
 }
 

@@ -34,6 +34,34 @@ fn the_active_side() {
     assert_eq!(drive.core().state(id), Some(State::Closing));
 }
 
+/// With a listener goes its channel, and not the ids that are on it.
+#[test]
+fn a_listener_is_released_without_the_ids_of_its_requests() {
+    let mut drive = driven();
+    let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
+    drive.listen(listener, 8).unwrap();
+    let children = [(); 3].map(|()| requested(&mut drive, listener));
+    while drive.next_event(channel).is_some() {}
+    drive.reject(children[0], b"no").unwrap();
+    drive.accept(children[1], PARAM, b"welcome", Time::NEVER).unwrap();
+    calls(&mut drive);
+    assert!(drive.release(listener).is_err());
+    assert!(calls(&mut drive).is_empty(), "it is not in synchronous mode");
+    drive.migrate(listener, None, Time::NEVER).unwrap();
+    assert!(calls(&mut drive).is_empty());
+    fails(&mut drive, "migrate_id", Errno::ENOMEM);
+    assert_eq!(drive.release(listener).unwrap_err().errno(), Errno::ENOMEM);
+    assert_eq!(calls(&mut drive), ["migrate_id"]);
+    let loose = drive.release(listener).unwrap();
+    assert_eq!(calls(&mut drive), ["migrate_id", "migrate_id", "release"]);
+    assert!(children.iter().all(|&child| drive.core().line(child) == Some(channel)));
+    drive.accept(children[2], PARAM, b"welcome", Time::NEVER).unwrap();
+    assert_eq!(calls(&mut drive), ["accept"]);
+    drive.core().check();
+    let listener = drive.adopt(loose).unwrap();
+    assert_eq!(drive.core().state(listener), Some(State::Listening));
+}
+
 #[test]
 fn the_passive_side() {
     let mut drive = driven();
@@ -47,7 +75,7 @@ fn the_passive_side() {
     drive.notify_established(first).unwrap();
     drive.reject(second, b"no").unwrap();
     drive.reject_ece(third, b"").unwrap();
-    assert_eq!(calls(&mut drive), ["accept", "notify", "reject", "reject"]);
+    assert_eq!(calls(&mut drive), ["migrate_id", "accept", "notify", "reject", "reject"]);
     fails(&mut drive, "destroy_id", Errno::EBUSY);
     assert_eq!(drive.destroy(first, Time::NEVER).unwrap_err().errno(), Errno::EBUSY);
     assert_eq!(drive.core().state(first), Some(State::Failed));
