@@ -114,11 +114,11 @@ impl<D: Pollable> Epoll<D> {
     pub fn turn(&mut self) -> Result<Rest, Errno> {
         let woken = self.collect(Some(Duration::ZERO))?;
         self.drive.set_now(now());
-        let rest = match self.drive.settle(BUDGET) {
+        let mut rest = self.drive.settle(BUDGET);
+        if woken == Woken::Reports && matches!(rest, Rest::Until(_)) {
             // What is left on these channels, and on others, makes no new edge in an outer loop.
-            Rest::Until(_) if woken == Woken::Reports => Rest::More,
-            rest => rest,
-        };
+            rest = Rest::More;
+        }
         let due = match rest {
             Rest::Look | Rest::More if self.drive.has_work() => Time::ZERO,
             Rest::Look | Rest::More => self.drive.next_timeout().unwrap_or(Time::NEVER),
