@@ -135,6 +135,35 @@ fn a_deadline_is_counted_from_the_present_time() {
     assert_eq!(drive.now(), Time(7_000));
 }
 
+/// As poll(2), which is given the channels anew each time.
+#[derive(Debug, Default)]
+struct Anew;
+
+impl Poller for Anew {
+    const LEVEL_TRIGGERED: bool = true;
+
+    fn add(&mut self, _: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn remove(&mut self, _: ChannelKey, _: BorrowedFd<'_>) {}
+}
+
+#[test]
+fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_a_device_without_a_clock_has_the_time_that_was_set() {
+    let mut drive = Drive::new(Watched::new(Script::new(), Anew), LIMITS);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.set_now(Time(9));
+    assert_eq!(drive.within(std::time::Duration::from_nanos(5)), Time(14));
+    drive.pause_channel(channel).unwrap();
+    drive.device_mut().events.push_back((channel, RawEvent::new(id, CmEvent::AddrChange)));
+    drive.readable(channel);
+    assert_eq!((drive.settle(8), drive.device().events.len()), (Rest::Until(None), 1));
+    drive.resume_channel(channel).unwrap();
+    assert_eq!((drive.settle(8), drive.device().events.len()), (Rest::Look, 0));
+}
+
 /// Where the poller reports a channel once, it is read on; but the application gets each event first.
 #[test]
 fn an_event_is_delivered_before_its_channel_is_read_again() {

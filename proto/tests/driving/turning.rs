@@ -67,6 +67,7 @@ fn a_turn_that_has_used_up_its_budget_and_finds_nothing_left_to_read_looks_once_
     has(&mut drive, RawEvent::new(id, CHANGE));
     // Only a read that finds nothing ends it.
     assert_eq!(drive.turn(1), Turn::More);
+    assert_eq!(drive.rest(), Rest::Look);
     assert_eq!(drive.settle(1), Rest::Look);
     assert_eq!(drive.rest(), Rest::Until(None));
     assert_eq!(drive.turn(0), Turn::Idle);
