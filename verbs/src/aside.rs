@@ -52,7 +52,13 @@ impl Verbs {
     ///
     /// # Errors
     /// Those of [`KeyTable::reserve`].
+    #[inline]
     pub(crate) fn make_room_for_id(&mut self, key: IdKey) -> Result<(), Errno> {
+        if self.ids.has_room(key) { Ok(()) } else { self.make_more_room_for_id(key) }
+    }
+
+    #[cold]
+    fn make_more_room_for_id(&mut self, key: IdKey) -> Result<(), Errno> {
         if let Some(old) = self.ids.occupant(key) {
             self.vacate(old);
         }

@@ -79,18 +79,21 @@ impl Verbs {
     ///
     /// # Errors
     /// `ENOENT` for an unknown one, `ENXIO` for one that ended with its device.
+    #[inline]
     pub(crate) fn id(&self, key: IdKey) -> Result<&Id, Errno> {
         let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
     /// As [`Verbs::id`].
+    #[inline]
     pub(crate) fn id_mut(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
     /// An id for which no thread makes a call (acm.rs).
+    #[inline]
     fn idle(&mut self, key: IdKey) -> Result<&Id, Errno> {
         let id = self.id_mut(key)?;
         id.idle()?;
@@ -98,21 +101,26 @@ impl Verbs {
     }
 
     fn resolve_route(&mut self, key: IdKey, timeout_ms: i32) -> Outcome {
-        self.id(key)?;
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() {
+            return Err(Errno::ENXIO);
+        }
         let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
         calls::resolve_route(id, key, channel, timeout_ms)
     }
 
+    #[inline]
     fn channel(&self, key: ChannelKey) -> Result<&Channel, Errno> {
         self.channels.get(key).ok_or(Errno::EBADF)
     }
 
+    #[inline(never)]
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
         self.make_room_for_channel(key)?;
         self.channels.insert(key, Channel::open()?).map_err(|_| Errno::EINVAL)
     }
 
+    #[inline(never)]
     pub(crate) fn close_channel(&mut self, key: ChannelKey) -> Outcome {
         // librdmacm would free what the ids on it point at (rdma_destroy_event_channel(3) forbids it).
         if self.channel(key)?.ids > 0 {
@@ -125,6 +133,7 @@ impl Verbs {
         Ok(())
     }
 
+    #[inline(never)]
     fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
         self.make_room_for_id(key)?;
         let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
@@ -133,9 +142,12 @@ impl Verbs {
         Ok(())
     }
 
+    #[inline(never)]
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
-        self.id(key)?;
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() {
+            return Err(Errno::ENXIO);
+        }
         id.idle()?;
         let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
         // SAFETY: the id is alive and both of its channels, the present and the next, are open. It does not wait: every
@@ -156,6 +168,7 @@ impl Verbs {
         Ok(())
     }
 
+    #[inline(never)]
     fn leave_group(&mut self, key: IdKey, addr: SocketAddr) -> Outcome {
         let id = self.id_mut(key)?;
         let verbs = id.verbs();
@@ -186,6 +199,7 @@ impl Verbs {
     ///
     /// # Safety
     /// librdmacm made `new` for a CONNECT_REQUEST that was just read from `on`, with this listener; nobody else has seen it.
+    #[inline(never)]
     unsafe fn file_child(
         &mut self,
         on: ChannelKey,
@@ -207,10 +221,10 @@ impl Verbs {
 
     /// What an event means for the id beside what the core makes of it.
     #[inline]
-    fn note(&mut self, key: IdKey, event: &Unacked) {
-        if event.kind() == CmEvent::DeviceRemoval {
+    fn note(&mut self, key: IdKey, event: &Unacked, kind: CmEvent) {
+        if kind == CmEvent::DeviceRemoval {
             self.note_removal(key);
-        } else if event.kind() == CmEvent::MulticastJoin {
+        } else if kind == CmEvent::MulticastJoin {
             self.note_join(key, event);
         }
     }
@@ -224,7 +238,7 @@ impl Verbs {
 
     #[cold]
     fn note_join(&mut self, key: IdKey, event: &Unacked) {
-        let raw = event.raw(key, None, &mut self.private);
+        let raw = event.raw(key, None, event.kind(), &mut self.private);
         if let (Some(group), Some(to), Some(id)) = (raw.group, &raw.datagram, self.ids.get_mut(key)) {
             id.joined(group, &to.path);
         }
@@ -245,11 +259,13 @@ impl Verbs {
     }
 
     /// The key of an id that librdmacm named, if it is one of this device's.
+    #[inline]
     fn known(&self, raw: NonNull<ffi::rdma_cm_id>) -> Option<IdKey> {
         // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed, destroys
         // the ids that report to its channels.
         let key = unsafe { id::key_of(raw) }?;
-        (self.ids.get(key)?.as_ptr() == raw.as_ptr() && !self.ids.is_aside(key)).then_some(key)
+        // One that is set aside is not the core's any more.
+        (self.ids.get_filed(key)?.as_ptr() == raw.as_ptr()).then_some(key)
     }
 }
 
@@ -272,8 +288,8 @@ impl Device for Verbs {
                 Read::Empty => return Ok(None),
                 Read::Interrupted => continue,
             };
-            let new = event.id()?;
-            let (id, listener) = match event.listener() {
+            let (new, kind) = (event.id()?, event.kind());
+            let (id, listener) = match event.listener(kind) {
                 // SAFETY: the event is the one that brought the new id.
                 Some(listener) => match unsafe { self.file_child(on, child, new, listener) } {
                     Ok(listener) => (child, Some(listener)),
@@ -289,9 +305,9 @@ impl Device for Verbs {
                     None => continue,
                 },
             };
-            self.note(id, &event);
+            self.note(id, &event, kind);
             // It is made in its place, and acked after that: nothing of it is copied twice.
-            return Ok(Some(event.raw(id, listener, &mut self.private)));
+            return Ok(Some(event.raw(id, listener, kind, &mut self.private)));
         }
         Err(Errno::EIO)
     }

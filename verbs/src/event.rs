@@ -66,15 +66,21 @@ impl Unacked {
 
     /// For CONNECT_REQUEST, the listening id.
     #[inline]
-    pub(crate) fn listener(&self) -> Option<NonNull<rdma_cm_id>> {
-        if self.kind() == CmEvent::ConnectRequest { NonNull::new(self.get().listen_id) } else { None }
+    pub(crate) fn listener(&self, kind: CmEvent) -> Option<NonNull<rdma_cm_id>> {
+        if kind == CmEvent::ConnectRequest { NonNull::new(self.get().listen_id) } else { None }
     }
 
     /// The event in the core's keys. Its private data is copied to where `private` is, once and for all: the event is acked
     /// before the core looks at it.
     #[inline]
-    pub(crate) fn raw<'a>(&self, id: IdKey, listener: Option<IdKey>, private: &'a mut PrivateBuffer) -> RawEvent<'a> {
-        let (event, kind) = (self.get(), self.kind());
+    pub(crate) fn raw<'a>(
+        &self,
+        id: IdKey,
+        listener: Option<IdKey>,
+        kind: CmEvent,
+        private: &'a mut PrivateBuffer,
+    ) -> RawEvent<'a> {
+        let event = self.get();
         let mut raw = RawEvent { listener, status: event.status, ..RawEvent::new(id, kind) };
         match contents(kind) {
             Contents::Nothing => {}
