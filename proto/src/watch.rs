@@ -75,6 +75,18 @@ impl<D: Pollable, P: Poller> Watched<D, P> {
     }
 
     #[cold]
+    fn close(&mut self, channel: ChannelKey, private_data: &[u8]) -> Outcome {
+        self.remove(channel);
+        self.device.call(&Call::CloseChannel { channel }, private_data)
+    }
+
+    #[inline(never)]
+    fn migrate(&mut self, call: &Call, to: ChannelKey, private_data: &[u8]) -> Outcome {
+        self.device.call(call, private_data)?;
+        self.arm(to);
+        Ok(())
+    }
+
     fn remove(&mut self, channel: ChannelKey) {
         self.disarmed.retain(|&disarmed| disarmed != channel);
         if let Some(fd) = self.device.fd(channel) {
@@ -151,16 +163,9 @@ impl<D: Pollable, P: Poller> Around for Watched<D, P> {
     #[inline]
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         match *call {
-            Call::CloseChannel { channel } => {
-                self.remove(channel);
-                self.device.call(call, private_data)
-            }
+            Call::CloseChannel { channel } => self.close(channel, private_data),
             Call::OpenChannel { channel } => self.open(channel, private_data),
-            Call::Migrate { to, .. } if P::LEVEL_TRIGGERED => {
-                self.device.call(call, private_data)?;
-                self.arm(to);
-                Ok(())
-            }
+            Call::Migrate { to, .. } if P::LEVEL_TRIGGERED => self.migrate(call, to, private_data),
             Call::Migrate { .. }
             | Call::CreateId { .. }
             | Call::Bind { .. }

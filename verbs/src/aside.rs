@@ -21,6 +21,7 @@ impl Verbs {
 
     /// Destroys an id. Where librdmacm waits for ibacm on its behalf (acm.rs) it is set aside, and destroyed when that is
     /// over.
+    #[inline(never)]
     pub(crate) fn destroy_or_abandon(&mut self, key: IdKey) -> Outcome {
         match self.destroy(key) {
             Err(Errno::EBUSY) if self.ids.get(key).is_some_and(Id::is_busy) => {

@@ -100,6 +100,7 @@ impl Verbs {
         Ok(id)
     }
 
+    #[inline(never)]
     fn resolve_route(&mut self, key: IdKey, timeout_ms: i32) -> Outcome {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         if id.has_ended() {
@@ -169,10 +170,10 @@ impl Verbs {
     }
 
     #[inline(never)]
-    fn leave_group(&mut self, key: IdKey, addr: SocketAddr) -> Outcome {
+    fn leave_group(&mut self, key: IdKey, addr: &SocketAddr) -> Outcome {
         let id = self.id_mut(key)?;
         let verbs = id.verbs();
-        let outcome = id.leave(addr);
+        let outcome = id.leave(*addr);
         if id.has_ended() {
             let on = id.channel;
             self.lost.push((on, key));
@@ -317,19 +318,21 @@ impl Device for Verbs {
             Call::OpenChannel { channel } => self.open_channel(channel),
             Call::CloseChannel { channel } => self.close_channel(channel),
             Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
-            Call::Bind { id, addr } => calls::bind(self.idle(id)?, addr),
-            Call::ResolveAddr { id, src, dst, timeout_ms } => calls::resolve_addr(self.idle(id)?, src, dst, timeout_ms),
+            Call::Bind { id, ref addr } => calls::bind(self.idle(id)?, addr),
+            Call::ResolveAddr { id, ref src, ref dst, timeout_ms } => {
+                calls::resolve_addr(self.idle(id)?, src, dst, timeout_ms)
+            }
             Call::ResolveRoute { id, timeout_ms } => self.resolve_route(id, timeout_ms),
             Call::Listen { id, backlog } => calls::listen(self.idle(id)?, backlog),
-            Call::Connect { id, param } => calls::connect(self.id(id)?, &param, private_data),
-            Call::Accept { id, param } => calls::accept(self.id(id)?, &param, private_data),
+            Call::Connect { id, ref param } => calls::connect(self.id(id)?, param, private_data),
+            Call::Accept { id, ref param } => calls::accept(self.id(id)?, param, private_data),
             Call::Reject { id, reason } => calls::reject(self.id(id)?, reason, private_data),
             Call::Establish { id } => calls::establish(self.id(id)?),
             Call::Disconnect { id } => calls::disconnect(self.id(id)?),
             Call::Notify { id } => calls::notify(self.id(id)?),
-            Call::Join { id, group, addr, send_only } => self.id_mut(id)?.join(group, addr, send_only),
+            Call::Join { id, group, ref addr, send_only } => self.id_mut(id)?.join(group, addr, send_only),
             // librdmacm finds it by its address.
-            Call::Leave { id, group: _, addr } => self.leave_group(id, addr),
+            Call::Leave { id, group: _, ref addr } => self.leave_group(id, addr),
             Call::SetOption { id, option } => calls::set_option(self.id(id)?, option),
             Call::SetEce { id, ece } => calls::set_ece(self.id(id)?, ece),
             // librdmacm knows where it comes from.
