@@ -33,7 +33,7 @@ pub(crate) fn resolve_addr(id: &Id, src: &Option<SocketAddr>, dst: &SocketAddr, 
 }
 
 /// The call itself, or a thread that makes it where ibacm is there (acm.rs).
-#[inline(never)]
+#[inline]
 pub(crate) fn resolve_route(id: &mut Id, key: IdKey, channel: &Channel, timeout_ms: i32) -> Outcome {
     id.needs_device()?;
     if let Some(bell) = channel.bell() {

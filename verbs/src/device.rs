@@ -185,6 +185,7 @@ impl Verbs {
     }
 
     /// An id no longer reports to this channel.
+    #[inline]
     fn leave(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.ids -= 1;

@@ -168,6 +168,18 @@ impl Id {
         }
     }
 
+    /// Destroys what is dropped.
+    #[cold]
+    fn end(&mut self) {
+        if self.query.as_ref().is_some_and(|query| query.orphan()) {
+            self.leave_all();
+            let _ = self.detach_qp();
+            return;
+        }
+        // On failure (no known case) the memory is leaked: librdmacm and the kernel still know it.
+        let _ = self.destroy();
+    }
+
     /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page asks. After a success the
     /// id is only good for being dropped.
     ///
@@ -191,18 +203,12 @@ impl Id {
 }
 
 impl Drop for Id {
+    #[inline]
     fn drop(&mut self) {
-        // `destroy` has seen to all of it.
-        if self.ended {
-            return;
+        // `destroy` has seen to all of it where it has ended.
+        if !self.ended {
+            self.end();
         }
-        if self.query.as_ref().is_some_and(|query| query.orphan()) {
-            self.leave_all();
-            let _ = self.detach_qp();
-            return;
-        }
-        // On failure (no known case) the memory is leaked: librdmacm and the kernel still know it.
-        let _ = self.destroy();
     }
 }
 
