@@ -119,10 +119,12 @@ impl<A: Around> Device for A {
         self.on_leave_unread(channel);
     }
 
+    #[inline]
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         self.on_fetch(on, child)
     }
 
+    #[inline]
     fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
         self.on_call(call, private_data)
     }

@@ -100,6 +100,13 @@ impl<K: TableKey, T> KeyTable<K, T> {
         }
     }
 
+    /// Whether the slot of a key exists and is empty: then [`KeyTable::reserve`] has nothing to do.
+    #[must_use]
+    #[inline]
+    pub fn has_room(&self, key: K) -> bool {
+        matches!(self.slots.get(key.table_slot()), Some(None))
+    }
+
     /// The key whose entry [`KeyTable::reserve`] with this key would set aside.
     #[must_use]
     pub fn occupant(&self, key: K) -> Option<K> {
@@ -113,7 +120,22 @@ impl<K: TableKey, T> KeyTable<K, T> {
     pub fn get(&self, key: K) -> Option<&T> {
         match self.slots.get(key.table_slot()) {
             Some(Some((own, value))) if *own == key => Some(value),
-            Some(Some(_) | None) | None => self.aside.iter().find(|(own, _)| *own == key).map(|(_, value)| value),
+            Some(Some(_) | None) | None => self.get_aside(key),
+        }
+    }
+
+    #[cold]
+    fn get_aside(&self, key: K) -> Option<&T> {
+        self.aside.iter().find(|(own, _)| *own == key).map(|(_, value)| value)
+    }
+
+    /// The entry of a key, unless it is set aside.
+    #[must_use]
+    #[inline]
+    pub fn get_filed(&self, key: K) -> Option<&T> {
+        match self.slots.get(key.table_slot()) {
+            Some(Some((own, value))) if *own == key => Some(value),
+            Some(Some(_) | None) | None => None,
         }
     }
 
@@ -122,8 +144,13 @@ impl<K: TableKey, T> KeyTable<K, T> {
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
         match self.slots.get_mut(key.table_slot()) {
             Some(Some((own, value))) if *own == key => Some(value),
-            Some(Some(_) | None) | None => self.aside.iter_mut().find(|(own, _)| *own == key).map(|(_, value)| value),
+            Some(Some(_) | None) | None => Self::aside_mut(&mut self.aside, key),
         }
+    }
+
+    #[cold]
+    fn aside_mut(aside: &mut [(K, T)], key: K) -> Option<&mut T> {
+        aside.iter_mut().find(|(own, _)| *own == key).map(|(_, value)| value)
     }
 
     /// Takes the entry of a key out, set aside or not.
@@ -195,8 +222,11 @@ mod tests {
     fn a_stale_key_finds_nothing() {
         let mut table = KeyTable::default();
         table.reserve(key(3, 2)).unwrap();
+        assert_eq!((table.has_room(key(3, 2)), table.has_room(key(4, 1))), (true, false));
         table.insert(key(3, 2), 'a').unwrap();
+        assert!(!table.has_room(key(3, 3)), "the slot is taken");
         assert_eq!((table.get(key(3, 2)), table.get(key(3, 3))), (Some(&'a'), None));
+        assert_eq!((table.get_filed(key(3, 2)), table.get_filed(key(3, 3))), (Some(&'a'), None));
         assert_eq!(table.get_mut(key(2, 2)), None);
         assert_eq!(table.remove(key(3, 3)), None);
         assert_eq!(table.reserve(key(3, 2)), Err(Errno::EINVAL), "it is taken");
@@ -246,6 +276,7 @@ mod tests {
         assert_eq!((table.shelve(key(0, 1)), table.shelve(key(0, 1))), (Ok(()), Err(Errno::ENOENT)));
         assert_eq!((table.get(key(0, 1)), table.aside().len()), (Some(&'a'), 1));
         assert_eq!((table.is_aside(key(0, 1)), table.is_aside(key(0, 2))), (true, false));
+        assert_eq!(table.get_filed(key(0, 1)), None, "it is set aside");
     }
 
     #[test]

@@ -63,6 +63,30 @@ impl<D: Pollable, P: Poller> Watched<D, P> {
         self.poller.add(channel, fd)
     }
 
+    #[cold]
+    fn open(&mut self, channel: ChannelKey, private_data: &[u8]) -> Outcome {
+        self.device.call(&Call::OpenChannel { channel }, private_data)?;
+        if let Err(errno) = self.add(channel) {
+            // The channel was opened a moment ago and is empty; if it cannot be watched it must not be.
+            self.device.call(&Call::CloseChannel { channel }, &[])?;
+            return Err(errno);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn close(&mut self, channel: ChannelKey, private_data: &[u8]) -> Outcome {
+        self.remove(channel);
+        self.device.call(&Call::CloseChannel { channel }, private_data)
+    }
+
+    #[inline(never)]
+    fn migrate(&mut self, call: &Call, to: ChannelKey, private_data: &[u8]) -> Outcome {
+        self.device.call(call, private_data)?;
+        self.arm(to);
+        Ok(())
+    }
+
     fn remove(&mut self, channel: ChannelKey) {
         self.disarmed.retain(|&disarmed| disarmed != channel);
         if let Some(fd) = self.device.fd(channel) {
@@ -136,24 +160,30 @@ impl<D: Pollable, P: Poller> Around for Watched<D, P> {
         self.device.fetch(on, child)
     }
 
+    #[inline]
     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
-        if let Call::CloseChannel { channel } = *call {
-            self.remove(channel);
+        match *call {
+            Call::CloseChannel { channel } => self.close(channel, private_data),
+            Call::OpenChannel { channel } => self.open(channel, private_data),
+            Call::Migrate { to, .. } if P::LEVEL_TRIGGERED => self.migrate(call, to, private_data),
+            Call::Migrate { .. }
+            | Call::CreateId { .. }
+            | Call::Bind { .. }
+            | Call::ResolveAddr { .. }
+            | Call::ResolveRoute { .. }
+            | Call::Listen { .. }
+            | Call::Connect { .. }
+            | Call::Accept { .. }
+            | Call::Reject { .. }
+            | Call::Establish { .. }
+            | Call::Disconnect { .. }
+            | Call::Notify { .. }
+            | Call::Join { .. }
+            | Call::Leave { .. }
+            | Call::SetOption { .. }
+            | Call::SetEce { .. }
+            | Call::Destroy { .. } => self.device.call(call, private_data),
         }
-        self.device.call(call, private_data)?;
-        if let Call::Migrate { to, .. } = *call
-            && P::LEVEL_TRIGGERED
-        {
-            self.arm(to);
-        }
-        if let Call::OpenChannel { channel } = *call
-            && let Err(errno) = self.add(channel)
-        {
-            // The channel was opened a moment ago and is empty; if it cannot be watched it must not be.
-            self.device.call(&Call::CloseChannel { channel }, &[])?;
-            return Err(errno);
-        }
-        Ok(())
     }
 
     fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<D::Handle, Errno> {

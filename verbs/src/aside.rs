@@ -21,6 +21,7 @@ impl Verbs {
 
     /// Destroys an id. Where librdmacm waits for ibacm on its behalf (acm.rs) it is set aside, and destroyed when that is
     /// over.
+    #[inline(never)]
     pub(crate) fn destroy_or_abandon(&mut self, key: IdKey) -> Outcome {
         match self.destroy(key) {
             Err(Errno::EBUSY) if self.ids.get(key).is_some_and(Id::is_busy) => {
@@ -52,7 +53,13 @@ impl Verbs {
     ///
     /// # Errors
     /// Those of [`KeyTable::reserve`].
+    #[inline]
     pub(crate) fn make_room_for_id(&mut self, key: IdKey) -> Result<(), Errno> {
+        if self.ids.has_room(key) { Ok(()) } else { self.make_more_room_for_id(key) }
+    }
+
+    #[cold]
+    fn make_more_room_for_id(&mut self, key: IdKey) -> Result<(), Errno> {
         if let Some(old) = self.ids.occupant(key) {
             self.vacate(old);
         }

@@ -2,6 +2,8 @@
 //!
 //! They share what makes them sound: an [`Id`] is alive, its channel is open for as long as it is filed, and it is used
 //! by one thread at a time, since only [`Verbs`](crate::Verbs) has it, and these are called by what borrows that mutably.
+//!
+//! None of them is inlined: what picks the call jumps to it, and needs no stack.
 
 use core::net::SocketAddr;
 use core::ptr;
@@ -15,20 +17,23 @@ use crate::id::Id;
 use crate::macros;
 use crate::sockaddr::CAddr;
 
-pub(crate) fn bind(id: &Id, addr: SocketAddr) -> Outcome {
-    let mut addr = CAddr::new(addr);
+#[inline(never)]
+pub(crate) fn bind(id: &Id, addr: &SocketAddr) -> Outcome {
+    let mut addr = CAddr::new(*addr);
     // SAFETY: the id is alive, its channel open, and the address is read during the call.
     errno::of_rdma(unsafe { ffi::rdma_bind_addr(id.as_ptr(), addr.as_mut_ptr()) })
 }
 
-pub(crate) fn resolve_addr(id: &Id, src: Option<SocketAddr>, dst: SocketAddr, timeout_ms: i32) -> Outcome {
-    let (mut src, mut dst) = (src.map(CAddr::new), CAddr::new(dst));
+#[inline(never)]
+pub(crate) fn resolve_addr(id: &Id, src: &Option<SocketAddr>, dst: &SocketAddr, timeout_ms: i32) -> Outcome {
+    let (mut src, mut dst) = (src.map(CAddr::new), CAddr::new(*dst));
     let src = src.as_mut().map_or(ptr::null_mut(), CAddr::as_mut_ptr);
     // SAFETY: the id is alive, its channel open, and the addresses are read during the call; the source may be null.
     errno::of_rdma(unsafe { ffi::rdma_resolve_addr(id.as_ptr(), src, dst.as_mut_ptr(), timeout_ms) })
 }
 
 /// The call itself, or a thread that makes it where ibacm is there (acm.rs).
+#[inline]
 pub(crate) fn resolve_route(id: &mut Id, key: IdKey, channel: &Channel, timeout_ms: i32) -> Outcome {
     id.needs_device()?;
     if let Some(bell) = channel.bell() {
@@ -38,11 +43,13 @@ pub(crate) fn resolve_route(id: &mut Id, key: IdKey, channel: &Channel, timeout_
     errno::of_rdma(unsafe { ffi::rdma_resolve_route(id.as_ptr(), timeout_ms) })
 }
 
+#[inline(never)]
 pub(crate) fn listen(id: &Id, backlog: i32) -> Outcome {
     // SAFETY: the id is alive and its channel open.
     errno::of_rdma(unsafe { ffi::rdma_listen(id.as_ptr(), backlog) })
 }
 
+#[inline(never)]
 pub(crate) fn connect(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome {
     id.needs_device()?;
     let mut param = conn_param(param, private_data)?;
@@ -51,6 +58,7 @@ pub(crate) fn connect(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcom
     errno::of_rdma(unsafe { ffi::rdma_connect(id.as_ptr(), &raw mut param) })
 }
 
+#[inline(never)]
 pub(crate) fn accept(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome {
     id.needs_device()?;
     let mut param = conn_param(param, private_data)?;
@@ -58,6 +66,7 @@ pub(crate) fn accept(id: &Id, param: &ConnParam, private_data: &[u8]) -> Outcome
     errno::of_rdma(unsafe { ffi::rdma_accept(id.as_ptr(), &raw mut param) })
 }
 
+#[inline(never)]
 pub(crate) fn reject(id: &Id, reason: RejectReason, private_data: &[u8]) -> Outcome {
     let len = u8::try_from(private_data.len()).map_err(|_| Errno::EINVAL)?;
     let data = private_data.as_ptr().cast();
@@ -70,21 +79,25 @@ pub(crate) fn reject(id: &Id, reason: RejectReason, private_data: &[u8]) -> Outc
     })
 }
 
+#[inline(never)]
 pub(crate) fn establish(id: &Id) -> Outcome {
     // SAFETY: the id is alive and its channel open.
     errno::of_rdma(unsafe { ffi::rdma_establish(id.as_ptr()) })
 }
 
+#[inline(never)]
 pub(crate) fn disconnect(id: &Id) -> Outcome {
     // SAFETY: the id is alive, its channel open, and its QP, if any, held by it. An id without a device is refused.
     errno::of_rdma(unsafe { ffi::rdma_disconnect(id.as_ptr()) })
 }
 
+#[inline(never)]
 pub(crate) fn notify(id: &Id) -> Outcome {
     // SAFETY: the id is alive and its channel open. The event is only a number here.
     errno::of_rdma(unsafe { ffi::rdma_notify(id.as_ptr(), ibv_event_type::IBV_EVENT_COMM_EST) })
 }
 
+#[inline(never)]
 pub(crate) fn set_option(id: &Id, option: CmOption) -> Outcome {
     match option {
         CmOption::Tos(tos) => set(id, macros::RDMA_OPTION_ID_TOS, tos),
@@ -102,6 +115,7 @@ fn set<T: Copy>(id: &Id, name: c_int, mut value: T) -> Outcome {
     errno::of_rdma(returned)
 }
 
+#[inline(never)]
 pub(crate) fn set_ece(id: &Id, ece: Ece) -> Outcome {
     let mut ece = ibv_ece { vendor_id: ece.vendor_id, options: ece.options, comp_mask: 0 };
     // SAFETY: the id is alive, and the options are read during the call.

@@ -79,40 +79,49 @@ impl Verbs {
     ///
     /// # Errors
     /// `ENOENT` for an unknown one, `ENXIO` for one that ended with its device.
+    #[inline]
     pub(crate) fn id(&self, key: IdKey) -> Result<&Id, Errno> {
         let id = self.ids.get(key).ok_or(Errno::ENOENT)?;
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
     /// As [`Verbs::id`].
+    #[inline]
     pub(crate) fn id_mut(&mut self, key: IdKey) -> Result<&mut Id, Errno> {
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
         if id.has_ended() { Err(Errno::ENXIO) } else { Ok(id) }
     }
 
     /// An id for which no thread makes a call (acm.rs).
+    #[inline]
     fn idle(&mut self, key: IdKey) -> Result<&Id, Errno> {
         let id = self.id_mut(key)?;
         id.idle()?;
         Ok(id)
     }
 
+    #[inline(never)]
     fn resolve_route(&mut self, key: IdKey, timeout_ms: i32) -> Outcome {
-        self.id(key)?;
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() {
+            return Err(Errno::ENXIO);
+        }
         let channel = self.channels.get(id.channel).ok_or(Errno::EBADF)?;
         calls::resolve_route(id, key, channel, timeout_ms)
     }
 
+    #[inline]
     fn channel(&self, key: ChannelKey) -> Result<&Channel, Errno> {
         self.channels.get(key).ok_or(Errno::EBADF)
     }
 
+    #[inline(never)]
     fn open_channel(&mut self, key: ChannelKey) -> Outcome {
         self.make_room_for_channel(key)?;
         self.channels.insert(key, Channel::open()?).map_err(|_| Errno::EINVAL)
     }
 
+    #[inline(never)]
     pub(crate) fn close_channel(&mut self, key: ChannelKey) -> Outcome {
         // librdmacm would free what the ids on it point at (rdma_destroy_event_channel(3) forbids it).
         if self.channel(key)?.ids > 0 {
@@ -125,6 +134,7 @@ impl Verbs {
         Ok(())
     }
 
+    #[inline(never)]
     fn create_id(&mut self, key: IdKey, on: ChannelKey, space: PortSpace) -> Outcome {
         self.make_room_for_id(key)?;
         let channel = self.channels.get_mut(on).ok_or(Errno::EBADF)?;
@@ -133,9 +143,12 @@ impl Verbs {
         Ok(())
     }
 
+    #[inline(never)]
     fn migrate(&mut self, key: IdKey, to: ChannelKey) -> Outcome {
-        self.id(key)?;
         let id = self.ids.get_mut(key).ok_or(Errno::ENOENT)?;
+        if id.has_ended() {
+            return Err(Errno::ENXIO);
+        }
         id.idle()?;
         let target = self.channels.get_mut(to).ok_or(Errno::EBADF)?;
         // SAFETY: the id is alive and both of its channels, the present and the next, are open. It does not wait: every
@@ -156,10 +169,11 @@ impl Verbs {
         Ok(())
     }
 
-    fn leave_group(&mut self, key: IdKey, addr: SocketAddr) -> Outcome {
+    #[inline(never)]
+    fn leave_group(&mut self, key: IdKey, addr: &SocketAddr) -> Outcome {
         let id = self.id_mut(key)?;
         let verbs = id.verbs();
-        let outcome = id.leave(addr);
+        let outcome = id.leave(*addr);
         if id.has_ended() {
             let on = id.channel;
             self.lost.push((on, key));
@@ -171,6 +185,7 @@ impl Verbs {
     }
 
     /// An id no longer reports to this channel.
+    #[inline]
     fn leave(&mut self, key: ChannelKey) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.ids -= 1;
@@ -186,6 +201,7 @@ impl Verbs {
     ///
     /// # Safety
     /// librdmacm made `new` for a CONNECT_REQUEST that was just read from `on`, with this listener; nobody else has seen it.
+    #[inline(never)]
     unsafe fn file_child(
         &mut self,
         on: ChannelKey,
@@ -207,10 +223,10 @@ impl Verbs {
 
     /// What an event means for the id beside what the core makes of it.
     #[inline]
-    fn note(&mut self, key: IdKey, event: &Unacked) {
-        if event.kind() == CmEvent::DeviceRemoval {
+    fn note(&mut self, key: IdKey, event: &Unacked, kind: CmEvent) {
+        if kind == CmEvent::DeviceRemoval {
             self.note_removal(key);
-        } else if event.kind() == CmEvent::MulticastJoin {
+        } else if kind == CmEvent::MulticastJoin {
             self.note_join(key, event);
         }
     }
@@ -224,7 +240,7 @@ impl Verbs {
 
     #[cold]
     fn note_join(&mut self, key: IdKey, event: &Unacked) {
-        let raw = event.raw(key, None, &mut self.private);
+        let raw = event.raw(key, None, event.kind(), &mut self.private);
         if let (Some(group), Some(to), Some(id)) = (raw.group, &raw.datagram, self.ids.get_mut(key)) {
             id.joined(group, &to.path);
         }
@@ -245,11 +261,13 @@ impl Verbs {
     }
 
     /// The key of an id that librdmacm named, if it is one of this device's.
+    #[inline]
     fn known(&self, raw: NonNull<ffi::rdma_cm_id>) -> Option<IdKey> {
         // SAFETY: librdmacm named it in an event that was read just now, and only this device, which is borrowed, destroys
         // the ids that report to its channels.
         let key = unsafe { id::key_of(raw) }?;
-        (self.ids.get(key)?.as_ptr() == raw.as_ptr() && !self.ids.is_aside(key)).then_some(key)
+        // One that is set aside is not the core's any more.
+        (self.ids.get_filed(key)?.as_ptr() == raw.as_ptr()).then_some(key)
     }
 }
 
@@ -272,8 +290,8 @@ impl Device for Verbs {
                 Read::Empty => return Ok(None),
                 Read::Interrupted => continue,
             };
-            let new = event.id()?;
-            let (id, listener) = match event.listener() {
+            let (new, kind) = (event.id()?, event.kind());
+            let (id, listener) = match event.listener(kind) {
                 // SAFETY: the event is the one that brought the new id.
                 Some(listener) => match unsafe { self.file_child(on, child, new, listener) } {
                     Ok(listener) => (child, Some(listener)),
@@ -289,9 +307,9 @@ impl Device for Verbs {
                     None => continue,
                 },
             };
-            self.note(id, &event);
+            self.note(id, &event, kind);
             // It is made in its place, and acked after that: nothing of it is copied twice.
-            return Ok(Some(event.raw(id, listener, &mut self.private)));
+            return Ok(Some(event.raw(id, listener, kind, &mut self.private)));
         }
         Err(Errno::EIO)
     }
@@ -301,19 +319,21 @@ impl Device for Verbs {
             Call::OpenChannel { channel } => self.open_channel(channel),
             Call::CloseChannel { channel } => self.close_channel(channel),
             Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
-            Call::Bind { id, addr } => calls::bind(self.idle(id)?, addr),
-            Call::ResolveAddr { id, src, dst, timeout_ms } => calls::resolve_addr(self.idle(id)?, src, dst, timeout_ms),
+            Call::Bind { id, ref addr } => calls::bind(self.idle(id)?, addr),
+            Call::ResolveAddr { id, ref src, ref dst, timeout_ms } => {
+                calls::resolve_addr(self.idle(id)?, src, dst, timeout_ms)
+            }
             Call::ResolveRoute { id, timeout_ms } => self.resolve_route(id, timeout_ms),
             Call::Listen { id, backlog } => calls::listen(self.idle(id)?, backlog),
-            Call::Connect { id, param } => calls::connect(self.id(id)?, &param, private_data),
-            Call::Accept { id, param } => calls::accept(self.id(id)?, &param, private_data),
+            Call::Connect { id, ref param } => calls::connect(self.id(id)?, param, private_data),
+            Call::Accept { id, ref param } => calls::accept(self.id(id)?, param, private_data),
             Call::Reject { id, reason } => calls::reject(self.id(id)?, reason, private_data),
             Call::Establish { id } => calls::establish(self.id(id)?),
             Call::Disconnect { id } => calls::disconnect(self.id(id)?),
             Call::Notify { id } => calls::notify(self.id(id)?),
-            Call::Join { id, group, addr, send_only } => self.id_mut(id)?.join(group, addr, send_only),
+            Call::Join { id, group, ref addr, send_only } => self.id_mut(id)?.join(group, addr, send_only),
             // librdmacm finds it by its address.
-            Call::Leave { id, group: _, addr } => self.leave_group(id, addr),
+            Call::Leave { id, group: _, ref addr } => self.leave_group(id, addr),
             Call::SetOption { id, option } => calls::set_option(self.id(id)?, option),
             Call::SetEce { id, ece } => calls::set_ece(self.id(id)?, ece),
             // librdmacm knows where it comes from.

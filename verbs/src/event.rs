@@ -66,31 +66,32 @@ impl Unacked {
 
     /// For CONNECT_REQUEST, the listening id.
     #[inline]
-    pub(crate) fn listener(&self) -> Option<NonNull<rdma_cm_id>> {
-        if self.kind() == CmEvent::ConnectRequest { NonNull::new(self.get().listen_id) } else { None }
+    pub(crate) fn listener(&self, kind: CmEvent) -> Option<NonNull<rdma_cm_id>> {
+        if kind == CmEvent::ConnectRequest { NonNull::new(self.get().listen_id) } else { None }
     }
 
     /// The event in the core's keys. Its private data is copied to where `private` is, once and for all: the event is acked
     /// before the core looks at it.
     #[inline]
-    pub(crate) fn raw<'a>(&self, id: IdKey, listener: Option<IdKey>, private: &'a mut PrivateBuffer) -> RawEvent<'a> {
-        let (event, kind) = (self.get(), self.kind());
+    pub(crate) fn raw<'a>(
+        &self,
+        id: IdKey,
+        listener: Option<IdKey>,
+        kind: CmEvent,
+        private: &'a mut PrivateBuffer,
+    ) -> RawEvent<'a> {
+        let event = self.get();
         let mut raw = RawEvent { listener, status: event.status, ..RawEvent::new(id, kind) };
         match contents(kind) {
             Contents::Nothing => {}
             Contents::Group => {
                 // SAFETY: librdmacm fills `ud` for these events, and starts from zeros.
-                let ud = unsafe { &event.param.ud };
-                // The context of the join, which is a number here; it is never followed, and no data is behind it.
-                raw.group = GroupKey::from_bits(ud.private_data.addr() as u64);
-                raw.datagram = (kind == CmEvent::MulticastJoin).then(|| datagram(ud));
+                set_group(&mut raw, unsafe { &event.param.ud });
             }
             Contents::Parameters if self.is_datagram() => {
-                // SAFETY: librdmacm fills `ud` for ids of this type, and starts from zeros.
-                let ud = unsafe { &event.param.ud };
-                raw.datagram = (kind == CmEvent::Established).then(|| datagram(ud));
-                // SAFETY: the private data of an event that is not acked yet.
-                raw.private_data = unsafe { keep(ud.private_data, ud.private_data_len, private) };
+                // SAFETY: librdmacm fills `ud` for ids of this type, and starts from zeros; the private data is of an event
+                // that is not acked yet.
+                unsafe { set_datagram(&mut raw, &event.param.ud, private) };
             }
             Contents::Parameters => {
                 // SAFETY: librdmacm fills `conn` for ids of all other types, and starts from zeros.
@@ -117,6 +118,25 @@ impl Drop for Unacked {
         // SAFETY: the event was not acked before, and is not used again.
         unsafe { ffi::rdma_ack_cm_event(self.0.as_ptr()) };
     }
+}
+
+/// Fills in what the events of a group have.
+#[cold]
+fn set_group(raw: &mut RawEvent<'_>, ud: &rdma_ud_param) {
+    // The context of the join, which is a number here; it is never followed, and no data is behind it.
+    raw.group = GroupKey::from_bits(ud.private_data.addr() as u64);
+    raw.datagram = (raw.kind == CmEvent::MulticastJoin).then(|| datagram(ud));
+}
+
+/// Fills in what the events of an id for datagrams have.
+///
+/// # Safety
+/// As for [`keep`], of the private data.
+#[cold]
+unsafe fn set_datagram<'a>(raw: &mut RawEvent<'a>, ud: &rdma_ud_param, private: &'a mut PrivateBuffer) {
+    raw.datagram = (raw.kind == CmEvent::Established).then(|| datagram(ud));
+    // SAFETY: as the caller promises.
+    raw.private_data = unsafe { keep(ud.private_data, ud.private_data_len, private) };
 }
 
 /// Copies private data to our buffer.

@@ -32,7 +32,9 @@ struct Group {
 
 impl Id {
     /// `rdma_join_multicast_ex`. The key comes back with the events of the membership.
-    pub(crate) fn join(&mut self, key: GroupKey, addr: SocketAddr, send_only: bool) -> Outcome {
+    #[inline(never)]
+    pub(crate) fn join(&mut self, key: GroupKey, addr: &SocketAddr, send_only: bool) -> Outcome {
+        let addr = *addr;
         self.groups.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         let mut c_addr = CAddr::new(addr);
         let flags = if send_only {

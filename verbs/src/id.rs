@@ -108,8 +108,9 @@ impl Id {
         // SAFETY: the id is alive and nobody else uses it now. This is what rdma_destroy_qp does to the id; from here on
         // librdmacm cannot reach the QP, which may go at any time.
         unsafe { (*self.raw.as_ptr()).qp = ptr::null_mut() };
-        if let Err(shared) = Arc::try_unwrap(qp) {
-            shared.stop();
+        // Only an owner (the handle, a memory window) makes another: if there is none beside this one, there will be none.
+        if Arc::strong_count(&qp) > 1 {
+            qp.stop();
         }
         Ok(())
     }
@@ -132,6 +133,7 @@ impl Id {
 
     /// Whether it is destroyed although the core knows it: its device went while it left a group (group.rs). Only
     /// [`Id::destroy`] may be called then.
+    #[inline]
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
@@ -140,7 +142,13 @@ impl Id {
     ///
     /// # Errors
     /// `EBUSY` while librdmacm waits for ibacm.
+    #[inline]
     pub(crate) fn idle(&mut self) -> Result<(), Errno> {
+        if self.query.is_none() { Ok(()) } else { self.end_query() }
+    }
+
+    #[cold]
+    fn end_query(&mut self) -> Result<(), Errno> {
         if let Some(query) = &self.query {
             query.end()?;
             self.query = None;
@@ -158,6 +166,18 @@ impl Id {
         if let Some(query) = &self.query {
             query.abandon();
         }
+    }
+
+    /// Destroys what is dropped.
+    #[cold]
+    fn end(&mut self) {
+        if self.query.as_ref().is_some_and(|query| query.orphan()) {
+            self.leave_all();
+            let _ = self.detach_qp();
+            return;
+        }
+        // On failure (no known case) the memory is leaked: librdmacm and the kernel still know it.
+        let _ = self.destroy();
     }
 
     /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page asks. After a success the
@@ -183,14 +203,12 @@ impl Id {
 }
 
 impl Drop for Id {
+    #[inline]
     fn drop(&mut self) {
-        if self.query.as_ref().is_some_and(|query| query.orphan()) {
-            self.leave_all();
-            let _ = self.detach_qp();
-            return;
+        // `destroy` has seen to all of it where it has ended.
+        if !self.ended {
+            self.end();
         }
-        // On failure (no known case) the memory is leaked: librdmacm and the kernel still know it.
-        let _ = self.destroy();
     }
 }
 
