@@ -26,9 +26,9 @@ struct Count {
 }
 
 const COUNTS: &[Count] = &[
-    Count { job: "qp-1:20", what: "a connection with a QP, one at a time", target: 1.05, limit: 2.53 },
-    Count { job: "qp-16:32", what: "a connection with a QP, 16 at once", target: 1.05, limit: 2.5 },
-    Count { job: "bare-1:20", what: "a connection without a QP, one at a time", target: 1.05, limit: 3.56 },
+    Count { job: "qp-1:20", what: "a connection with a QP, one at a time", target: 1.35, limit: 1.7 },
+    Count { job: "qp-16:32", what: "a connection with a QP, 16 at once", target: 1.5, limit: 2.05 },
+    Count { job: "bare-1:20", what: "a connection without a QP, one at a time", target: 1.6, limit: 2.05 },
     Count { job: "messages:50", what: "a message there and back, awaited by poll(2)", target: 1.05, limit: 2.0 },
     Count { job: "write:3", what: "an RDMA write posted and polled", target: 1.02, limit: 1.42 },
     Count { job: "send:3", what: "a receive and a send posted and both polled", target: 1.02, limit: 1.6 },
@@ -109,7 +109,7 @@ pub(crate) fn passive(programs: &Programs, drivers: &[&str], port: &mut u16) -> 
         let arguments = format!("jobs --driver {driver} {ADDRESS}:{port} serve:{ACCEPTED}");
         let ours = serve(programs, &words(&programs.ours, &arguments), *port)?;
         let what = format!("instructions over C: a connection accepted, with a QP, one at a time, cmid-{driver}");
-        let count = Count { job: "serve", what: "", target: 1.05, limit: 2.65 };
+        let count = Count { job: "serve", what: "", target: 1.5, limit: 2.1 };
         let limit = limit(&count, job, glibc);
         rows.push(row(&count, what, job, limit, [part_counts(&ours, 0), part_counts(&theirs, 0)]));
     }
