@@ -1,0 +1,195 @@
+//! Turns of the loop: deadlines, calls and reads, and what to do next.
+
+use super::{Drive, Step, step};
+use crate::device::Device;
+use crate::errno::Errno;
+use crate::error::Fault;
+use crate::key::ChannelKey;
+use crate::time::Time;
+
+/// What is left to do after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Turn {
+    /// Nothing: wait for a channel or for the next deadline.
+    Idle,
+    /// The budget is used up, or a read failed and is to be tried again: turn again.
+    More,
+}
+
+/// What a driver may do after [`Drive::settle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[must_use]
+pub enum Rest {
+    /// The application has something to look at that it was not told of before: an event, the end of a synchronous request, or
+    /// a read that failed ([`Drive::next_fault`]). Do not sleep. Events that it leaves untaken are no reason to look again.
+    Look,
+    /// The budget is used up, or a read is to be tried again: let others run, then settle again.
+    More,
+    /// Sleep until a channel is readable or this deadline has come.
+    Until(Option<Time>),
+}
+
+impl<D: Device> Drive<D> {
+    /// Whether a turn would do something without waiting for anything.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.core.has_work() || self.is_due()
+    }
+
+    /// The nearest deadline.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.core.poll_timeout().map(|(due, _)| due)
+    }
+
+    /// One turn of the loop: deadlines, calls, and at most `budget` events off the channels that are readable. A read that
+    /// fails counts against the budget as well, and so does an id that is destroyed after its listener.
+    pub fn turn(&mut self, budget: usize) -> Turn {
+        self.take_turn(budget, false)
+    }
+
+    /// `to_look`: ends once each channel was read, if there is something for the application to look at.
+    fn take_turn(&mut self, budget: usize, to_look: bool) -> Turn {
+        let is_due = D::LISTENS && self.is_due();
+        self.core.handle_timeout(self.now.get());
+        if is_due {
+            self.tell(Step::Timeout);
+        }
+        self.make_calls();
+        let mut left = budget;
+        let mut unreadable = None;
+        let mut unread = self.core.readable_channels();
+        while left > 0 {
+            let served = self.serve_child();
+            left -= usize::from(served);
+            if left == 0 || unreadable.is_some_and(|channel| self.core.is_first(channel)) {
+                break;
+            }
+            if to_look && !served && unread == 0 && self.told != self.core.news() {
+                break;
+            }
+            match self.core.poll_readable() {
+                Some(channel) => {
+                    unread = unread.saturating_sub(1);
+                    if self.read(channel, &mut left, to_look) {
+                        unreadable = unreadable.or(Some(channel));
+                    }
+                }
+                None if served => {}
+                None => return Turn::Idle,
+            }
+        }
+        if self.core.has_work() { Turn::More } else { Turn::Idle }
+    }
+
+    /// Makes the call for one of the ids that are to be destroyed after their listener; false if there is none.
+    fn serve_child(&mut self) -> bool {
+        let Some(id) = self.core.poll_child() else { return false };
+        self.tell(Step::Child { id });
+        self.make_calls();
+        true
+    }
+
+    /// One turn, and what to do next: the part of every driver's loop that is not waiting. Other than [`turn`](Drive::turn) it
+    /// ends as soon as the application has something to look at and each readable channel was read once: events are
+    /// delivered before a channel is read again.
+    pub fn settle(&mut self, budget: usize) -> Rest {
+        let turn = if self.has_work() { self.take_turn(budget, true) } else { Turn::Idle };
+        let rest = if self.told != self.core.news() {
+            Rest::Look
+        } else {
+            match turn {
+                Turn::More => Rest::More,
+                Turn::Idle => Rest::Until(self.next_timeout()),
+            }
+        };
+        self.told = self.core.news();
+        self.tell(Step::Rest);
+        rest
+    }
+
+    /// What to do now, without a turn.
+    pub fn rest(&self) -> Rest {
+        if self.told != self.core.news() {
+            Rest::Look
+        } else if self.has_work() {
+            Rest::More
+        } else {
+            Rest::Until(self.next_timeout())
+        }
+    }
+
+    /// Reads a channel: one event. Where what is left there does not make it readable again, it is to be read on: now, as long
+    /// as no other channel is to be read, there is no call to make and `to_look` does not give the application its turn.
+    /// True: a read failed, and the channel is to be read again in the next turn.
+    #[inline]
+    fn read(&mut self, channel: ChannelKey, left: &mut usize, to_look: bool) -> bool {
+        loop {
+            let child = self.core.wants_event(channel);
+            self.tell(Step::Look { channel, child });
+            let Some(child) = child else {
+                self.is_not_wanted(channel);
+                return false;
+            };
+            match self.device.fetch(channel, child) {
+                Ok(Some(raw)) => {
+                    // It is borrowed from the device, which cannot hear of it then.
+                    let copied = D::LISTENS.then(|| step::Copied::of(&raw));
+                    let result = self.core.take_event(channel, &raw);
+                    if let Some(copied) = copied {
+                        let reads_on = !D::LEVEL_TRIGGERED;
+                        self.tell(Step::Event { channel, event: copied.event(), result, reads_on });
+                    }
+                    if let Err(fault) = result {
+                        self.note(fault);
+                    }
+                    *left -= 1;
+                    if D::LEVEL_TRIGGERED {
+                        self.make_calls();
+                        return false;
+                    }
+                    let is_to_look = to_look && self.told != self.core.news();
+                    if *left == 0 || is_to_look || !self.core.is_next(channel) {
+                        // Behind the others, so that a busy channel does not keep them waiting.
+                        self.core.handle_readable(channel);
+                        self.make_calls();
+                        return false;
+                    }
+                }
+                Ok(None) => return false,
+                Err(errno) => {
+                    *left -= 1;
+                    return self.is_unreadable(channel, errno);
+                }
+            }
+        }
+    }
+
+    /// A channel that has been closed wants nothing either, but is no reason to wait for the application.
+    #[inline(never)]
+    fn is_not_wanted(&mut self, channel: ChannelKey) {
+        if self.core.has_channel(channel) {
+            self.device.leave_unread(channel);
+            self.core.wait_for_room(channel);
+            self.tell(Step::WaitForRoom { channel });
+        }
+    }
+
+    /// A read failed. Whether the channel is to be read again.
+    #[cold]
+    #[inline(never)]
+    fn is_unreadable(&mut self, channel: ChannelKey, errno: Errno) -> bool {
+        let again = self.core.handle_unreadable(channel);
+        self.tell(Step::Unreadable { channel, errno });
+        self.note(Fault::Read { channel, errno });
+        if !again {
+            self.note(Fault::Channel { channel, errno });
+        }
+        again
+    }
+
+    fn is_due(&self) -> bool {
+        self.core.poll_timeout().is_some_and(|(due, _)| due <= self.now.get())
+    }
+}
