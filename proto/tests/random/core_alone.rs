@@ -8,7 +8,7 @@ use cmid_proto::{
 };
 
 use crate::engine::Engine;
-use crate::kernel::HostDevice;
+use crate::host::HostDevice;
 use crate::program::run;
 use crate::unseen;
 

@@ -3,14 +3,9 @@
 //! It keeps its contract: each id's events come in an order that a real connection has, a channel is a queue, and
 //! `rdma_migrate_id` moves what is unread. Which of the things that may happen next does happen is chosen at random.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
-use std::rc::Rc;
 
-use cmid_proto::{
-    Call, ChannelKey, CmEvent, Device, Ece, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent, Service,
-};
+use cmid_proto::{Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, PortSpace, Service};
 
 /// An id of one of the two hosts.
 pub(crate) type Name = (usize, IdKey);
@@ -40,15 +35,15 @@ enum Phase {
 
 /// Something unread on a channel.
 #[derive(Clone, Debug)]
-struct Unread {
+pub(crate) struct Unread {
     /// The id that it is for; for a request the listener.
-    id: IdKey,
-    kind: CmEvent,
-    status: i32,
-    group: Option<GroupKey>,
+    pub(crate) id: IdKey,
+    pub(crate) kind: CmEvent,
+    pub(crate) status: i32,
+    pub(crate) group: Option<GroupKey>,
     /// For a request, who connects.
-    from: Option<Name>,
-    serial: u64,
+    pub(crate) from: Option<Name>,
+    pub(crate) serial: u64,
 }
 
 #[derive(Debug)]
@@ -91,14 +86,8 @@ impl Network {
         self.post_about((host, id), kind, status, None, None);
     }
 
-    fn post_about(
-        &mut self,
-        (host, id): Name,
-        kind: CmEvent,
-        status: i32,
-        group: Option<GroupKey>,
-        from: Option<Name>,
-    ) {
+    fn post_about(&mut self, to: Name, kind: CmEvent, status: i32, group: Option<GroupKey>, from: Option<Name>) {
+        let (host, id) = to;
         self.serial += 1;
         let serial = self.serial;
         let host = &mut self.hosts[host];
@@ -217,7 +206,12 @@ impl Network {
         }
     }
 
-    fn fetch(&mut self, host: usize, on: ChannelKey, child: IdKey) -> Result<Option<(Unread, IdKey)>, Errno> {
+    pub(crate) fn fetch(
+        &mut self,
+        host: usize,
+        on: ChannelKey,
+        child: IdKey,
+    ) -> Result<Option<(Unread, IdKey)>, Errno> {
         let queue = self.hosts[host].channels.get_mut(&on).ok_or(Errno::EBADF)?;
         let Some(unread) = queue.pop_front() else { return Ok(None) };
         if unread.group.is_none() {
@@ -246,7 +240,7 @@ impl Network {
         Ok(Some((unread, child)))
     }
 
-    fn call(&mut self, host: usize, call: &Call, rng: &mut fastrand::Rng) -> Outcome {
+    pub(crate) fn call(&mut self, host: usize, call: &Call, rng: &mut fastrand::Rng) -> Outcome {
         let may_fail = !matches!(call, Call::CloseChannel { .. });
         if may_fail && self.failing > 0 && rng.u32(..self.failing) == 0 {
             if let Call::Destroy { id } = *call {
@@ -435,7 +429,7 @@ impl Network {
     }
 
     /// An id changes hosts' keys: it is released and adopted.
-    fn rename(&mut self, (host, old): Name, new: IdKey, channels: (ChannelKey, ChannelKey)) {
+    pub(crate) fn rename(&mut self, (host, old): Name, new: IdKey, channels: (ChannelKey, ChannelKey)) {
         let it = &mut self.hosts[host];
         let mut id = it.ids.remove(&old).expect("a released id is there");
         let mut queue = it.channels.remove(&channels.0).expect("a released channel is there");
@@ -448,67 +442,5 @@ impl Network {
                 id.peer = Some((host, new));
             }
         }
-    }
-}
-
-/// One host as a core's device.
-#[derive(Debug)]
-pub(crate) struct HostDevice {
-    pub(crate) network: Rc<RefCell<Network>>,
-    pub(crate) host: usize,
-    rng: fastrand::Rng,
-    serial: [u8; 8],
-}
-
-impl HostDevice {
-    pub(crate) fn new(network: &Rc<RefCell<Network>>, host: usize, rng: &mut fastrand::Rng) -> Self {
-        HostDevice { network: Rc::clone(network), host, rng: rng.fork(), serial: [0; 8] }
-    }
-}
-
-/// The serial number that an event carries in its private data; `None` for events that the core made.
-pub(crate) fn serial(private_data: &[u8]) -> Option<u64> {
-    private_data.get(..8)?.try_into().ok().map(u64::from_le_bytes)
-}
-
-impl Device for HostDevice {
-    type Handle = (IdKey, ChannelKey);
-
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
-        let Some((unread, id)) = self.network.borrow_mut().fetch(self.host, on, child)? else { return Ok(None) };
-        self.serial = unread.serial.to_le_bytes();
-        let listener = unread.from.map(|_| unread.id);
-        let mut raw = RawEvent::new(id, unread.kind);
-        (raw.listener, raw.status, raw.group) = (listener, unread.status, unread.group);
-        raw.private_data = &self.serial;
-        Ok(Some(raw))
-    }
-
-    fn call(&mut self, call: &Call, _: &[u8]) -> Outcome {
-        let mut network = self.network.borrow_mut();
-        let outcome = network.call(self.host, call, &mut self.rng);
-        network.log.push((self.host, *call, outcome));
-        outcome
-    }
-
-    fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
-        Err(Errno::EADDRNOTAVAIL)
-    }
-
-    fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
-        Err(Errno::EADDRNOTAVAIL)
-    }
-
-    fn remote_ece(&self, _: IdKey) -> Result<Ece, Errno> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
-        Ok((id, channel))
-    }
-
-    fn adopt(&mut self, id: IdKey, channel: ChannelKey, (old, old_channel): Self::Handle) -> Result<(), Errno> {
-        self.network.borrow_mut().rename((self.host, old), id, (old_channel, channel));
-        Ok(())
     }
 }

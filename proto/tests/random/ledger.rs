@@ -6,7 +6,7 @@ use cmid_proto::{
     Call, ChannelKey, CmEvent, Core, Event, EventKind, Fault, IdKey, Outcome, Receipt, Request, State, Verb,
 };
 
-use crate::kernel::serial;
+use crate::host::serial;
 
 #[derive(Default)]
 struct Known {

@@ -8,6 +8,7 @@
 
 mod core_alone;
 mod engine;
+mod host;
 mod kernel;
 mod ledger;
 mod program;
