@@ -70,7 +70,7 @@ pub const ROWS: &[Row] = &[
     heap("arm_last", "a deadline armed after all others", Beyond("arm_none"), [95, 104]),
     heap("cancel_first", "a deadline dropped that is before all others", Beyond("cancel_none"), [440, 440]),
     heap("cancel_last", "a deadline dropped that is after all others", Beyond("cancel_none"), [10, 10]),
-    heap("fire", "a deadline passing, and the event that tells so is stored", Case, [733, 792]),
+    heap("fire", "a deadline expires and its event is stored", Case, [733, 792]),
 ];
 
 /// The allocations of a step once its tables have grown.

@@ -148,7 +148,7 @@ impl Device for Willing {
     fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         black_box(child);
         let Some(raw) = &self.next else { return Ok(None) };
-        // No case has a datagram, and a device fills in only what there is.
+        // The default is right for `datagram`: no case uses datagrams.
         let raw = RawEvent { datagram: None, ..*raw };
         self.next = None;
         Ok(Some(raw))

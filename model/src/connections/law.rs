@@ -18,7 +18,8 @@ pub enum Law {
     NamesWhatIsNotThere,
     /// The device was asked to move a listening id.
     MovesListener,
-    /// An id was accepted on the channel of a listener, whose events may wait behind requests.
+    /// An id was accepted while the device still reports its events on its listener's channel. Unread requests there
+    /// would delay them.
     AcceptsOnListenersChannel,
     /// The id of a request was moved although the application neither accepts nor migrates it.
     MovesUnasked,
