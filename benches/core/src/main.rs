@@ -72,7 +72,7 @@ fn main() -> Result<()> {
 
 /// The workspace's.
 fn root() -> Result<&'static Path> {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("benches has no parent directory")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("benches/core is not in a workspace")
 }
 
 /// All that is exact.

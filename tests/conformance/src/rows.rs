@@ -101,7 +101,7 @@ pub const ROWS: &[Row] = &[
     row(50, "migrate in every state"),
     row(51, "migrate with an unread event")
         .also(&[
-            "verbs/examples/lost_wakeup.rs::lost",
+            "tests/kernel/src/lost_wakeup.rs::lost",
             "sim/tests/scenarios/channels.rs::row_51_a_moved_event_wakes_nobody",
         ])
         .but("the drivers read what moved without a wake-up; that the kernel gives none is shown with bare calls"),
@@ -144,32 +144,32 @@ pub const ROWS: &[Row] = &[
     row(79, "a bond fails over"),
     row(80, "ibv_reg_mr: rights and addresses that cannot be registered")
         .also(&[
-            "verbs/examples/device/registration.rs::bad_memory",
-            "verbs/examples/device/registration.rs::bad_rights",
-            "verbs/examples/device/registration.rs::lock_limit",
+            "tests/kernel/src/device/registration.rs::bad_memory",
+            "tests/kernel/src/device/registration.rs::bad_rights",
+            "tests/kernel/src/device/registration.rs::lock_limit",
             "sim/tests/scenarios/memory/calls.rs::row_80_registrations_are_checked",
         ])
         .but("remote rights without local write are refused before; memory that is not mapped takes a raw buffer"),
     row(81, "ibv_rereg_mr of a provider without it: ERR_INPUT, or ERR_CMD and EOPNOTSUPP; nothing changes")
         .also(&[
-            "verbs/examples/device/rereg.rs::unsupported",
+            "tests/kernel/src/device/rereg.rs::unsupported",
             "sim/tests/scenarios/memory/calls.rs::row_81_a_provider_without_re_registration_changes_nothing",
         ])
         .but("bad arguments are refused before the library is asked"),
     row(82, "the kernel's rxe re-registers: the old PD deallocates, the new one does not, rights change")
         .also(&[
-            "verbs/examples/rereg/domains.rs::moved",
-            "verbs/examples/rereg/rights.rs::reading",
+            "tests/kernel/src/rereg/domains.rs::moved",
+            "tests/kernel/src/rereg/rights.rs::reading",
             "sim/tests/scenarios/memory/calls.rs::row_82_rxe_asked_directly_changes_domain_and_rights",
         ])
         .but("Linux 6.1 cannot; 6.12 is asked by a library for tests, as rdma-core does not"),
     row(83, "a bound window: the MR and the PD stay until it is gone").also(&[
-        "verbs/examples/device/windows.rs::bound",
+        "tests/kernel/src/device/windows.rs::bound",
         "sim/tests/scenarios/memory/windows.rs::row_83_a_bound_window_holds_region_and_domain",
     ]),
     row(84, "ibv_dealloc_pd: EBUSY while anything refers to the PD, and it lives on")
         .also(&[
-            "verbs/examples/device/registration.rs::domains",
+            "tests/kernel/src/device/registration.rs::domains",
             "sim/tests/scenarios/memory/calls.rs::qps_and_address_handles_belong_to_a_domain",
         ])
         .but("refused with how many things do, where the kernel would say EBUSY"),
@@ -206,7 +206,7 @@ pub const ROWS: &[Row] = &[
         .but("not applicable to a driver: advice has no effect that it could see"),
     row(106, "rereg rule 9: traffic by old keys, rights and PDs fails")
         .also(&[
-            "verbs/examples/rereg/domains.rs::away_from_the_own_qp",
+            "tests/kernel/src/rereg/domains.rs::away_from_the_own_qp",
             "sim/tests/scenarios/memory/reach.rs::what_is_under_way_is_checked_when_it_arrives",
         ])
         .but("posted work requests pin their memory, so that nothing of this happens to them"),
@@ -227,12 +227,12 @@ pub const ROWS: &[Row] = &[
     row(119, "after a failure use counts are as before"),
     row(120, "write permission for pages that were pinned read-only: EACCES")
         .also(&[
-            "verbs/examples/rereg/faults.rs::pinned_to_be_read",
+            "tests/kernel/src/rereg/faults.rs::pinned_to_be_read",
             "sim/tests/scenarios/memory/calls.rs::pages_that_were_pinned_for_reading_stay_so",
         ])
         .but("takes a raw buffer, and the kernel"),
     row(121, "rxe: PD and rights; other memory EOPNOTSUPP; the old registration stays")
-        .also(&["verbs/examples/rereg/faults.rs::translation"]),
+        .also(&["tests/kernel/src/rereg/faults.rs::translation"]),
     row(122, "mlx5: everything, in place or by a new MR")
         .also(&["sim/tests/scenarios/memory/calls.rs::every_combination_where_the_device_can_do_all"]),
     row(123, "mlx4 and hns: a failure after the hardware has let go leaves nothing"),

@@ -93,7 +93,7 @@ pub const NOT_GENERATED: &[Difference] = &[
 #[must_use]
 pub fn render() -> String {
     let mut text = String::from(
-        "# Where the simulator and a kernel may differ\n\nRendered by `cargo xtask diagrams` from `differential/src/differences.rs`; \
+        "# Where the simulator and a kernel may differ\n\nRendered by `cargo xtask diagrams` from `tests/differential/src/differences.rs`; \
          do not edit.\n\n`cargo xtask differential` runs random programs of calls on both, and what each side sees must be \
          equal, but for this.\n",
     );
@@ -110,7 +110,7 @@ pub fn render() -> String {
 mod tests {
     #[test]
     fn the_document_is_up_to_date() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/differences.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/differences.md");
         assert_eq!(std::fs::read_to_string(path).unwrap(), super::render(), "run `cargo xtask diagrams`");
     }
 }

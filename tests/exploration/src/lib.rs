@@ -24,7 +24,7 @@
 //! (`connections/view.rs`). Bounds on the whole are two: how many requests may reach a listener, and how many channels the core
 //! may open by itself, because keys are never used again.
 //!
-//! `cargo run --release -p cmid-model` prints each world with its number of states.
+//! `cargo run --release -p cmid-exploration` prints each world with its number of states.
 #![forbid(unsafe_code)]
 
 pub mod connections;

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use cmid_model::connections::{self, Connections};
-use cmid_model::memory::{self, Memory};
-use cmid_model::{Report, search};
+use cmid_exploration::connections::{self, Connections};
+use cmid_exploration::memory::{self, Memory};
+use cmid_exploration::{Report, search};
 
 /// Visits every state of small worlds around the real core, and says how many there are and what was found.
 #[derive(Parser)]

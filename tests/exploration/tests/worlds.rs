@@ -1,8 +1,8 @@
 //! Every state of every world obeys the laws, and everything that a world is to show turns up in it.
 
-use cmid_model::connections::{self, Connections, Scene, Witness, scenes};
-use cmid_model::memory::{self, Memory};
-use cmid_model::search;
+use cmid_exploration::connections::{self, Connections, Scene, Witness, scenes};
+use cmid_exploration::memory::{self, Memory};
+use cmid_exploration::search;
 
 macro_rules! worlds {
     ($($(#[$ignored:meta])? $name:ident: $model:ident($scene:expr);)+) => {

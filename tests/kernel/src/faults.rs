@@ -3,6 +3,7 @@
 //!
 //! Each is one that the SAFETY comments of this crate argue away. `faults none` makes the same calls without a mistake. It
 //! needs a device with the addresses 10.99.0.1 and 10.99.0.2.
+#![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 use std::hint::black_box;

@@ -4,8 +4,9 @@
 //! do. So a thread that already waits there, in `epoll_wait` or `poll`, sleeps on, while a fresh `poll` finds the
 //! descriptor readable. That is why whoever migrates an id must drain the new channel afterwards.
 //!
-//! Run it by `cargo xtask softroce -- target/release/examples/lost_wakeup`. It needs a device with the addresses 10.99.0.1
+//! Run it by `cargo xtask softroce -- target/release/kernel-lost-wakeup`. It needs a device with the addresses 10.99.0.1
 //! and 10.99.0.2. It ends with status 1 if the kernel behaves otherwise (that would be good news).
+#![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 use std::net::Ipv4Addr;

@@ -1,7 +1,7 @@
 //! What the fuzz targets do.
 //!
 //! Every target is an ordinary function of bytes that panics if a law does not hold, so that `cargo test` compiles it and
-//! replays the committed corpora on stable (`tests/replay.rs`). Only `fuzz_targets/`, a workspace of its own with a line
+//! replays the committed corpora on stable (`tests/replay.rs`). Only `fuzz/`, a workspace of its own with a line
 //! for each, needs cargo-fuzz: `cargo xtask fuzz TARGET`.
 //!
 //! | target | application | device | what must hold |

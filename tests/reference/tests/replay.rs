@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fs, io};
 
-use cmid_fuzz::TARGETS;
+use cmid_reference::TARGETS;
 
 /// Committed corpora are minimised: `cargo xtask fuzz` says how.
 const MOST_FILES: usize = 300;
@@ -12,7 +12,7 @@ const LARGEST_FILE: u64 = 4096;
 #[test]
 fn every_committed_input_runs_clean() -> io::Result<()> {
     for target in TARGETS {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name);
         let mut files: Vec<_> =
             fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
         files.sort();
@@ -40,12 +40,12 @@ fn every_target_takes_any_input() {
 
 #[test]
 fn every_target_is_a_program_of_cargo_fuzz_and_every_corpus_a_target() -> io::Result<()> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let manifest = fs::read_to_string(here.join("fuzz_targets/Cargo.toml"))?;
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = fs::read_to_string(here.join("Cargo.toml"))?;
     for target in TARGETS {
         assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);
         let program = fs::read_to_string(here.join("fuzz_targets").join(target.name).with_extension("rs"))?;
-        assert!(program.contains(&format!("cmid_fuzz::{}::run", target.name)), "{program}");
+        assert!(program.contains(&format!("cmid_reference::{}::run", target.name)), "{program}");
     }
     for corpus in fs::read_dir(here.join("corpus"))? {
         let name = corpus?.file_name();

@@ -61,7 +61,7 @@ impl Origin {
             ("io-mio/src/", "cmid_mio", Origin::Driver),
             ("/rustix-", "rustix", Origin::Driver),
             ("/mio-", "mio", Origin::Driver),
-            ("versus/", "versus", Origin::Program),
+            ("benches/vs-c/", "versus", Origin::Program),
         ];
         // What is inlined has the file that it is from. Of what Rust's libraries inline, the function tells whose it is.
         let by_file = crates.iter().find(|(path, ..)| place.file.contains(path));
@@ -221,7 +221,7 @@ fn=(2)
 7 4
 fi=(3) /rustc/library/core/src/mem.rs
 * 6
-fl=(4) versus/src/main.rs
+fl=(4) benches/vs-c/src/main.rs
 fn=(3) versus::main
 -1 2
 ";

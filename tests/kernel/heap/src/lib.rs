@@ -1,5 +1,6 @@
 //! For tests only: how much glibc's malloc has given out, whoever asked for it, Rust or C.
 
+#![expect(unsafe_code, reason = "it calls C")]
 /// Bytes that are allocated now, in every arena and in mappings of their own (`uordblks` and `hblkhd` of mallinfo2(3)). Blocks
 /// that a thread keeps for its next allocations (its tcache) count as allocated.
 #[must_use]

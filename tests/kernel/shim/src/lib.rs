@@ -6,7 +6,7 @@
 //! front, what calls `ibv_rereg_mr` (cmid-verbs, unchanged) is answered by that one:
 //!
 //! ```sh
-//! cargo xtask softroce -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/examples/rereg --expect pd-access
+//! cargo xtask softroce -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/kernel-rereg --expect pd-access
 //! ```
 //!
 //! Libibverbs' own function is called first, so that its checks are its own, and a provider that has the operation is
@@ -17,6 +17,7 @@
 //!
 //! Never put it in front of a program that is to work: libibverbs and the provider are not made for it.
 
+#![expect(unsafe_code, reason = "it calls C")]
 mod command;
 
 use core::ffi::{c_int, c_uint, c_void};

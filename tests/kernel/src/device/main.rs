@@ -2,8 +2,9 @@
 //! have to be addresses of an RDMA device (`rxe0` in the soft-RoCE machine). Multicast goes from 10.98.0.1 to 10.98.0.2,
 //! two devices with a link between them (`rxe1` and `rxe2`).
 //!
-//! Run it by `cargo xtask softroce -- target/release/examples/device [NAME]`. It needs a device, so it is not a test:
+//! Run it by `cargo xtask softroce -- target/release/kernel-device [NAME]`. It needs a device, so it is not a test:
 //! without one it fails. It ends with status 101 and a message at the first thing that is not as expected.
+#![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod calls;

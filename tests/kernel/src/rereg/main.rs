@@ -1,14 +1,15 @@
-//! The kernel's own re-registration, through cmid's machines: `ibv_rereg_mr` of soft-RoCE with the shim of `verbs/shim` in
+//! The kernel's own re-registration, through cmid's machines: `ibv_rereg_mr` of soft-RoCE with the shim of `tests/kernel/shim` in
 //! front of it. Two devices in one process connect over 10.99.0.1 and 10.99.0.2 (`rxe0` in the soft-RoCE machine).
 //!
 //! ```sh
-//! cargo xtask softroce -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/examples/rereg --expect pd-access
-//! cargo xtask softroce --kernel 6.1 -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/examples/rereg --expect none
+//! cargo xtask softroce -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/kernel-rereg --expect pd-access
+//! cargo xtask softroce --kernel 6.1 -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/kernel-rereg --expect none
 //! ```
 //!
 //! What the kernel can do is said, not found out, so that nothing passes because it was left out: `pd-access` is 6.12, which
 //! changes PDs and rights, `none` is 6.1. Without the shim it fails. It ends with status 101 and a message at the first thing
 //! that is not as expected.
+#![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod bench;
