@@ -11,16 +11,16 @@ use crate::poller::errno;
 
 /// A `timerfd`, to the nanosecond. Set only when the deadline has changed.
 #[derive(Debug)]
-pub(crate) struct Alarm {
+pub(crate) struct TimerFd {
     timer: OwnedFd,
     set: Time,
 }
 
-impl Alarm {
+impl TimerFd {
     pub(crate) fn new() -> Result<Self, Errno> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(errno)?;
-        Ok(Alarm { timer, set: Time::NEVER })
+        Ok(TimerFd { timer, set: Time::NEVER })
     }
 
     /// Readable from `due` on; never for [`Time::NEVER`]. Setting it to another time makes it unreadable until then.
@@ -44,7 +44,7 @@ impl Alarm {
     }
 }
 
-impl AsFd for Alarm {
+impl AsFd for TimerFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.timer.as_fd()
     }
@@ -62,50 +62,50 @@ mod tests {
     /// What never comes in a test, also on a busy machine.
     const FAR: Duration = Duration::from_secs(3600);
 
-    fn rings_within(alarm: &Alarm, span: Duration) -> bool {
+    fn rings_within(timer_fd: &TimerFd, span: Duration) -> bool {
         let timeout = Timespec { tv_sec: span.as_secs() as i64, tv_nsec: i64::from(span.subsec_nanos()) };
-        poll(&mut [PollFd::new(alarm, PollFlags::IN)], Some(&timeout)).unwrap() == 1
+        poll(&mut [PollFd::new(timer_fd, PollFlags::IN)], Some(&timeout)).unwrap() == 1
     }
 
-    fn rings(alarm: &Alarm) -> bool {
-        rings_within(alarm, Duration::from_secs(20))
+    fn rings(timer_fd: &TimerFd) -> bool {
+        rings_within(timer_fd, Duration::from_secs(20))
     }
 
-    fn is_silent(alarm: &Alarm) -> bool {
-        !rings_within(alarm, Duration::from_millis(50))
+    fn is_silent(timer_fd: &TimerFd) -> bool {
+        !rings_within(timer_fd, Duration::from_millis(50))
     }
 
     #[test]
     fn a_nearer_deadline_after_a_later_one() {
-        let mut alarm = Alarm::new().unwrap();
-        alarm.set(now().after(FAR)).unwrap();
-        assert!(is_silent(&alarm));
+        let mut timer_fd = TimerFd::new().unwrap();
+        timer_fd.set(now().after(FAR)).unwrap();
+        assert!(is_silent(&timer_fd));
         let near = now().after(Duration::from_millis(20));
-        alarm.set(near).unwrap();
-        assert!(rings(&alarm) && now() >= near);
+        timer_fd.set(near).unwrap();
+        assert!(rings(&timer_fd) && now() >= near);
     }
 
     #[test]
     fn nothing_is_due_any_more() {
-        let mut alarm = Alarm::new().unwrap();
-        alarm.set(now().after(Duration::from_millis(20))).unwrap();
-        alarm.set(Time::NEVER).unwrap();
-        assert!(is_silent(&alarm));
+        let mut timer_fd = TimerFd::new().unwrap();
+        timer_fd.set(now().after(Duration::from_millis(20))).unwrap();
+        timer_fd.set(Time::NEVER).unwrap();
+        assert!(is_silent(&timer_fd));
         let near = now().after(Duration::from_millis(20));
-        alarm.set(near).unwrap();
-        assert!(rings(&alarm) && now() >= near);
+        timer_fd.set(near).unwrap();
+        assert!(rings(&timer_fd) && now() >= near);
     }
 
     /// What is due already rings at once, and for as long as it is due.
     #[test]
     fn a_deadline_in_the_past() {
-        let (mut alarm, begin) = (Alarm::new().unwrap(), now());
-        alarm.set(begin.after(FAR)).unwrap();
+        let (mut timer_fd, begin) = (TimerFd::new().unwrap(), now());
+        timer_fd.set(begin.after(FAR)).unwrap();
         for past in [begin, Time::ZERO] {
-            alarm.set(past).unwrap();
-            assert!(rings(&alarm));
+            timer_fd.set(past).unwrap();
+            assert!(rings(&timer_fd));
         }
-        alarm.set(now().after(FAR)).unwrap();
-        assert!(is_silent(&alarm));
+        timer_fd.set(now().after(FAR)).unwrap();
+        assert!(is_silent(&timer_fd));
     }
 }

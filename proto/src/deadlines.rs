@@ -57,7 +57,7 @@ impl PartialOrd for Entry {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Alarms {
+pub(crate) struct Deadlines {
     /// Not after any entry of the heap, which is empty where there is none.
     nearest: Option<Entry>,
     heap: BinaryHeap<Reverse<Entry>>,
@@ -80,9 +80,9 @@ impl Armed {
     }
 }
 
-impl Alarms {
+impl Deadlines {
     pub(crate) fn new() -> Self {
-        Alarms { nearest: None, heap: BinaryHeap::new(), most: SLACK, twice: false }
+        Deadlines { nearest: None, heap: BinaryHeap::new(), most: SLACK, twice: false }
     }
 
     /// The nearest deadline.
@@ -122,13 +122,13 @@ impl Alarms {
 
     /// Whether there are too many entries.
     #[inline]
-    pub(crate) fn is_littered(&self) -> bool {
+    pub(crate) fn needs_compaction(&self) -> bool {
         self.heap.len() > self.most
     }
 
     /// Keeps only the entries that are their ids' earliest.
     #[cold]
-    pub(crate) fn sweep(&mut self, is_earliest: impl Fn(Time, IdKey) -> bool) {
+    pub(crate) fn compact(&mut self, is_earliest: impl Fn(Time, IdKey) -> bool) {
         let nearest = self.nearest;
         self.heap.retain(|&Reverse(entry)| is_earliest(entry.due, entry.id) && nearest != Some(entry));
         if core::mem::take(&mut self.twice) {
@@ -188,42 +188,42 @@ mod tests {
 
     #[test]
     fn what_is_left_behind_and_what_is_there_twice_is_swept_out() {
-        let mut alarms = Alarms::new();
+        let mut deadlines = Deadlines::new();
         let id = IdKey::from_parts(0, 0, 1).unwrap();
         let mut armed = Armed::NOT;
         let far = Time(u64::MAX - 1);
-        alarms.arm(&mut armed, far, id);
+        deadlines.arm(&mut armed, far, id);
         for nearer in 1..100_000 {
-            alarms.arm(&mut armed, Time(nearer), id);
-            assert_eq!(alarms.first(), Some((Time(nearer), id)));
+            deadlines.arm(&mut armed, Time(nearer), id);
+            assert_eq!(deadlines.first(), Some((Time(nearer), id)));
             // Its operation has ended: the other deadline counts again.
-            alarms.drop_first(Some((&mut armed, far)));
-            assert_eq!(alarms.first(), Some((far, id)));
-            if alarms.is_littered() {
-                alarms.sweep(|time, _| armed.at() == time);
+            deadlines.drop_first(Some((&mut armed, far)));
+            assert_eq!(deadlines.first(), Some((far, id)));
+            if deadlines.needs_compaction() {
+                deadlines.compact(|time, _| armed.at() == time);
             }
-            assert!(alarms.heap.len() <= SLACK + 2, "{} entries", alarms.heap.len());
+            assert!(deadlines.heap.len() <= SLACK + 2, "{} entries", deadlines.heap.len());
         }
     }
 
     /// An id gives up its deadline for a nearer one and has none then; its next one is the old one again.
     #[test]
     fn a_deadline_that_comes_again_and_again_is_swept_out() {
-        let mut alarms = Alarms::new();
+        let mut deadlines = Deadlines::new();
         let [id, other] = [0, 1].map(|slot| IdKey::from_parts(0, slot, 1).unwrap());
         let (mut armed, mut armed_other) = (Armed::NOT, Armed::NOT);
         let [near, between, far] = [50, 70, 100].map(Time);
-        alarms.arm(&mut armed_other, between, other);
+        deadlines.arm(&mut armed_other, between, other);
         for _ in 0..100_000 {
-            alarms.arm(&mut armed, far, id);
-            alarms.arm(&mut armed, near, id);
-            alarms.drop_first(Some((&mut armed, Time::NEVER)));
-            assert_eq!(alarms.first(), Some((between, other)));
-            alarms.arm(&mut armed, far, id);
-            if alarms.is_littered() {
-                alarms.sweep(|time, key| if key == id { armed.at() == time } else { time == between });
+            deadlines.arm(&mut armed, far, id);
+            deadlines.arm(&mut armed, near, id);
+            deadlines.drop_first(Some((&mut armed, Time::NEVER)));
+            assert_eq!(deadlines.first(), Some((between, other)));
+            deadlines.arm(&mut armed, far, id);
+            if deadlines.needs_compaction() {
+                deadlines.compact(|time, key| if key == id { armed.at() == time } else { time == between });
             }
-            assert!(alarms.heap.len() <= SLACK + 4, "{} entries", alarms.heap.len());
+            assert!(deadlines.heap.len() <= SLACK + 4, "{} entries", deadlines.heap.len());
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use crate::device::{Call, Device, Outcome};
-use crate::drive::Heard;
+use crate::drive::StepRecord;
 use crate::errno::Errno;
 use crate::event::{Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};
@@ -13,7 +13,7 @@ use crate::time::Time;
 /// inside.
 ///
 /// ```
-/// use cmid_proto::{Around, Call, ChannelKey, Device, Errno, IdKey, Outcome};
+/// use cmid_proto::{DeviceLayer, Call, ChannelKey, Device, Errno, IdKey, Outcome};
 ///
 /// /// Counts the calls.
 /// struct Counting<D> {
@@ -21,7 +21,7 @@ use crate::time::Time;
 ///     calls: usize,
 /// }
 ///
-/// impl<D: Device> Around for Counting<D> {
+/// impl<D: Device> DeviceLayer for Counting<D> {
 ///     type Inner = D;
 ///     type Handle = D::Handle;
 ///
@@ -43,7 +43,7 @@ use crate::time::Time;
 ///     }
 /// }
 /// ```
-pub trait Around {
+pub trait DeviceLayer {
     /// The device inside.
     type Inner: Device;
     /// What a released id is here: mostly what it is inside.
@@ -84,7 +84,7 @@ pub trait Around {
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome;
 
     /// As [`Device::LEVEL_TRIGGERED`].
-    const LEVEL_TRIGGERED_TOO: bool = <Self::Inner as Device>::LEVEL_TRIGGERED;
+    const LAYER_LEVEL_TRIGGERED: bool = <Self::Inner as Device>::LEVEL_TRIGGERED;
 
     /// As [`Device::clock`].
     fn on_clock(&self) -> Option<Time> {
@@ -96,20 +96,20 @@ pub trait Around {
         self.inner_mut().leave_unread(channel);
     }
 
-    /// As [`Device::LISTENS`].
-    const LISTENS_TOO: bool = <Self::Inner as Device>::LISTENS;
+    /// As [`Device::OBSERVES`].
+    const LAYER_OBSERVES: bool = <Self::Inner as Device>::OBSERVES;
 
-    /// As [`Device::hear`]. One that overrides it passes on what it has heard.
-    fn on_hear(&mut self, heard: &Heard<'_>) {
-        self.inner_mut().hear(heard);
+    /// As [`Device::observe`]. One that overrides it passes on what it has heard.
+    fn on_observe(&mut self, record: &StepRecord<'_>) {
+        self.inner_mut().observe(record);
     }
 }
 
-impl<A: Around> Device for A {
+impl<A: DeviceLayer> Device for A {
     type Handle = A::Handle;
 
-    const LISTENS: bool = A::LISTENS_TOO;
-    const LEVEL_TRIGGERED: bool = A::LEVEL_TRIGGERED_TOO;
+    const OBSERVES: bool = A::LAYER_OBSERVES;
+    const LEVEL_TRIGGERED: bool = A::LAYER_LEVEL_TRIGGERED;
 
     fn clock(&self) -> Option<Time> {
         self.on_clock()
@@ -149,7 +149,7 @@ impl<A: Around> Device for A {
         self.on_adopt(id, channel, handle)
     }
 
-    fn hear(&mut self, heard: &Heard<'_>) {
-        self.on_hear(heard);
+    fn observe(&mut self, record: &StepRecord<'_>) {
+        self.on_observe(record);
     }
 }

@@ -13,11 +13,11 @@ use crate::stored::Stored;
 
 /// A place in a slab, such that an `Option` of it takes no more room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place(NonZeroU32);
+struct SlabIndex(NonZeroU32);
 
-impl Place {
+impl SlabIndex {
     fn new(index: usize) -> Self {
-        Place(NonZeroU32::MIN.saturating_add(index as u32))
+        SlabIndex(NonZeroU32::MIN.saturating_add(index as u32))
     }
 
     fn index(self) -> usize {
@@ -27,23 +27,23 @@ impl Place {
 
 /// The place of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Letter(Place);
+pub(crate) struct EventRef(SlabIndex);
 
 /// A list through the slab: its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Thread {
-    first: Option<Letter>,
-    last: Option<Letter>,
+pub(crate) struct EventList {
+    first: Option<EventRef>,
+    last: Option<EventRef>,
 }
 
-impl Thread {
-    pub(crate) const EMPTY: Thread = Thread { first: None, last: None };
+impl EventList {
+    pub(crate) const EMPTY: EventList = EventList { first: None, last: None };
 
-    pub(crate) fn head(&self) -> Option<Letter> {
+    pub(crate) fn head(&self) -> Option<EventRef> {
         self.first
     }
 
-    pub(crate) fn tail(&self) -> Option<Letter> {
+    pub(crate) fn tail(&self) -> Option<EventRef> {
         self.last
     }
 }
@@ -51,20 +51,20 @@ impl Thread {
 /// A channel's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Queue {
-    thread: Thread,
+    thread: EventList,
     /// Those of its events that count against the limit of one channel.
     counted: u32,
 }
 
 impl Queue {
-    pub(crate) const EMPTY: Queue = Queue { thread: Thread::EMPTY, counted: 0 };
+    pub(crate) const EMPTY: Queue = Queue { thread: EventList::EMPTY, counted: 0 };
 
     #[inline]
-    pub(crate) fn head(&self) -> Option<Letter> {
+    pub(crate) fn head(&self) -> Option<EventRef> {
         self.thread.first
     }
 
-    pub(crate) fn tail(&self) -> Option<Letter> {
+    pub(crate) fn tail(&self) -> Option<EventRef> {
         self.thread.last
     }
 
@@ -77,16 +77,16 @@ impl Queue {
 
 /// The place of an enclosure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Enclosed(Place);
+pub(crate) struct PrivateDataRef(SlabIndex);
 
 /// What is kept apart from events and calls because few have any: it is larger than all the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Enclosure {
+pub(crate) struct StoredPrivateData {
     pub(crate) private_data: PrivateData,
     pub(crate) datagram: Option<Datagram>,
 }
 
-impl Enclosure {
+impl StoredPrivateData {
     /// Puts a copy into an event.
     fn copy_to(&self, event: &mut Event) {
         event.private_data = self.private_data.clone();
@@ -98,28 +98,28 @@ impl Enclosure {
 struct Node {
     stored: Stored,
     /// Neighbours in the channel's list.
-    before: Option<Letter>,
-    after: Option<Letter>,
+    before: Option<EventRef>,
+    after: Option<EventRef>,
     /// The next in the owner's list.
-    next: Option<Letter>,
+    next: Option<EventRef>,
 }
 
 /// Events that stand next to each other on both of their lists.
 struct Run {
-    last: Letter,
+    last: EventRef,
     /// Those that count against the limit of their channel.
     counted: u32,
 }
 
 /// The slab of events and that of enclosures.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Mail {
+pub(crate) struct PendingEvents {
     nodes: Slab<Node>,
-    enclosures: Slab<Enclosure>,
+    private_data: Slab<StoredPrivateData>,
     of_device: u32,
 }
 
-impl Mail {
+impl PendingEvents {
     /// How many events of the device are on channels' lists; the ones kept for synchronous mode, at most one per id, do
     /// not count.
     pub(crate) fn of_device(&self) -> u32 {
@@ -128,13 +128,13 @@ impl Mail {
 
     /// How many enclosures are stored, of events and of calls.
     #[inline]
-    pub(crate) fn enclosures_len(&self) -> usize {
-        self.enclosures.len()
+    pub(crate) fn private_data_len(&self) -> usize {
+        self.private_data.len()
     }
 
     /// How many events have an enclosure.
-    pub(crate) fn letters_with_enclosure(&self) -> usize {
-        self.nodes.iter().filter(|(_, node)| node.stored.enclosed.is_some()).count()
+    pub(crate) fn events_with_private_data(&self) -> usize {
+        self.nodes.iter().filter(|(_, node)| node.stored.private_data_ref.is_some()).count()
     }
 
     /// Whether any event is stored.
@@ -149,96 +149,101 @@ impl Mail {
 
     /// `None` if there is nothing to keep.
     #[inline]
-    pub(crate) fn keep(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> Option<Enclosed> {
+    pub(crate) fn keep(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> Option<PrivateDataRef> {
         if private_data.is_empty() && datagram.is_none() { None } else { Some(self.file(private_data, datagram)) }
     }
 
     #[inline(never)]
-    fn file(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> Enclosed {
-        let enclosure = Enclosure { private_data: PrivateData::copy_of(private_data), datagram };
-        Enclosed(Place::new(self.enclosures.insert(enclosure)))
+    fn file(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> PrivateDataRef {
+        let private_data_of = StoredPrivateData { private_data: PrivateData::copy_of(private_data), datagram };
+        PrivateDataRef(SlabIndex::new(self.private_data.insert(private_data_of)))
     }
 
     /// What is enclosed; `None` if nothing is.
     #[inline]
-    pub(crate) fn enclosure(&self, enclosed: Option<Enclosed>) -> Option<&Enclosure> {
-        self.enclosures.get(enclosed?.0.index())
+    pub(crate) fn private_data_of(&self, private_data_ref: Option<PrivateDataRef>) -> Option<&StoredPrivateData> {
+        self.private_data.get(private_data_ref?.0.index())
     }
 
     /// Completes an event with what is enclosed.
     #[inline]
-    pub(crate) fn enclose(&self, enclosed: Option<Enclosed>, event: &mut Event) {
-        if let Some(enclosure) = self.enclosure(enclosed) {
-            enclosure.copy_to(event);
+    pub(crate) fn fill_private_data(&self, private_data_ref: Option<PrivateDataRef>, event: &mut Event) {
+        if let Some(private_data_of) = self.private_data_of(private_data_ref) {
+            private_data_of.copy_to(event);
         }
     }
 
     /// Forgets it.
     #[inline]
-    pub(crate) fn discard(&mut self, enclosed: Option<Enclosed>) {
-        if let Some(Enclosed(at)) = enclosed {
-            self.enclosures.try_remove(at.index());
+    pub(crate) fn discard(&mut self, private_data_ref: Option<PrivateDataRef>) {
+        if let Some(PrivateDataRef(at)) = private_data_ref {
+            self.private_data.try_remove(at.index());
         }
     }
 
     /// Stores an event on no list.
     #[inline]
-    pub(crate) fn store(&mut self, stored: Stored) -> Letter {
-        Letter(Place::new(self.nodes.insert(Node { stored, before: None, after: None, next: None })))
+    pub(crate) fn store(&mut self, stored: Stored) -> EventRef {
+        EventRef(SlabIndex::new(self.nodes.insert(Node { stored, before: None, after: None, next: None })))
     }
 
     /// Stores an event at the end of a channel's list, and of its owner's.
     #[inline]
-    pub(crate) fn push(&mut self, stored: Stored, channel: Option<&mut Queue>, owner: Option<&mut Thread>) -> Letter {
+    pub(crate) fn push(
+        &mut self,
+        stored: Stored,
+        channel: Option<&mut Queue>,
+        owner: Option<&mut EventList>,
+    ) -> EventRef {
         self.of_device += u32::from(stored.of_device() && channel.is_some());
-        let letter = Letter(Place::new(self.nodes.vacant_key()));
+        let event_ref = EventRef(SlabIndex::new(self.nodes.vacant_key()));
         let before = channel.and_then(|channel| {
             channel.counted += u32::from(stored.of_channel());
-            self.end_with(channel, letter)
+            self.end_with(channel, event_ref)
         });
         if let Some(owner) = owner {
-            self.own(owner, letter);
+            self.link_owner(owner, event_ref);
         }
         self.nodes.insert(Node { stored, before, after: None, next: None });
-        letter
+        event_ref
     }
 
     /// Puts a letter at the end of a channel's list and tells what stood there.
     #[inline]
-    fn end_with(&mut self, channel: &mut Queue, letter: Letter) -> Option<Letter> {
-        let before = channel.thread.last.replace(letter);
+    fn end_with(&mut self, channel: &mut Queue, event_ref: EventRef) -> Option<EventRef> {
+        let before = channel.thread.last.replace(event_ref);
         match before {
-            Some(last) => self.node(last).after = Some(letter),
-            None => channel.thread.first = Some(letter),
+            Some(last) => self.node(last).after = Some(event_ref),
+            None => channel.thread.first = Some(event_ref),
         }
         before
     }
 
     #[inline]
-    pub(crate) fn get(&self, letter: Letter) -> &Stored {
-        &self.nodes[letter.0.index()].stored
+    pub(crate) fn get(&self, event_ref: EventRef) -> &Stored {
+        &self.nodes[event_ref.0.index()].stored
     }
 
     /// Takes an event that is on no list.
     #[inline]
-    pub(crate) fn take(&mut self, letter: Letter) -> Stored {
-        self.nodes.remove(letter.0.index()).stored
+    pub(crate) fn take(&mut self, event_ref: EventRef) -> Stored {
+        self.nodes.remove(event_ref.0.index()).stored
     }
 
     #[inline]
-    fn node(&mut self, letter: Letter) -> &mut Node {
-        &mut self.nodes[letter.0.index()]
+    fn node(&mut self, event_ref: EventRef) -> &mut Node {
+        &mut self.nodes[event_ref.0.index()]
     }
 
     /// Appends an event that the core made to a channel's list: it does not count against the limit.
-    pub(crate) fn append(&mut self, channel: &mut Queue, letter: Letter) {
-        self.node(letter).before = self.end_with(channel, letter);
+    pub(crate) fn append(&mut self, channel: &mut Queue, event_ref: EventRef) {
+        self.node(event_ref).before = self.end_with(channel, event_ref);
     }
 
     /// Takes out of a channel's list, wherever it stands.
     #[inline]
-    pub(crate) fn unlink(&mut self, channel: &mut Queue, letter: Letter) {
-        let node = self.node(letter);
+    pub(crate) fn unlink(&mut self, channel: &mut Queue, event_ref: EventRef) {
+        let node = self.node(event_ref);
         let neighbours = (node.before.take(), node.after.take());
         let (of_device, of_channel) = (node.stored.of_device(), node.stored.of_channel());
         self.close_gap(channel, neighbours);
@@ -247,7 +252,7 @@ impl Mail {
     }
 
     #[inline]
-    fn close_gap(&mut self, channel: &mut Queue, (before, after): (Option<Letter>, Option<Letter>)) {
+    fn close_gap(&mut self, channel: &mut Queue, (before, after): (Option<EventRef>, Option<EventRef>)) {
         match before {
             Some(before) => self.node(before).after = after,
             None => channel.thread.first = after,
@@ -259,7 +264,7 @@ impl Mail {
     }
 
     /// Takes an owner's events, from this one on, out of their channel's list and makes them a list of their own.
-    pub(crate) fn extract(&mut self, channel: &mut Queue, first: Option<Letter>) -> Queue {
+    pub(crate) fn extract(&mut self, channel: &mut Queue, first: Option<EventRef>) -> Queue {
         let mut list = Queue::EMPTY;
         let mut at = first;
         while let Some(begin) = at {
@@ -280,7 +285,7 @@ impl Mail {
 
     /// The events of an owner that follow each other on the channel too, from this one on; and the owner's next one.
     #[inline]
-    fn run_from(&self, begin: Letter) -> (Run, Option<Letter>) {
+    fn run_from(&self, begin: EventRef) -> (Run, Option<EventRef>) {
         let mut run = Run { last: begin, counted: 0 };
         let mut node = &self.nodes[begin.0.index()];
         loop {
@@ -308,30 +313,30 @@ impl Mail {
 
     /// Appends to an owner's list.
     #[inline]
-    pub(crate) fn own(&mut self, owner: &mut Thread, letter: Letter) {
-        match owner.last.replace(letter) {
-            Some(last) => self.node(last).next = Some(letter),
-            None => owner.first = Some(letter),
+    pub(crate) fn link_owner(&mut self, owner: &mut EventList, event_ref: EventRef) {
+        match owner.last.replace(event_ref) {
+            Some(last) => self.node(last).next = Some(event_ref),
+            None => owner.first = Some(event_ref),
         }
     }
 
     /// Puts at the front of an owner's list.
-    pub(crate) fn own_first(&mut self, owner: &mut Thread, letter: Letter) {
-        self.node(letter).next = owner.first.replace(letter);
-        owner.last = owner.last.or(Some(letter));
+    pub(crate) fn link_owner_first(&mut self, owner: &mut EventList, event_ref: EventRef) {
+        self.node(event_ref).next = owner.first.replace(event_ref);
+        owner.last = owner.last.or(Some(event_ref));
     }
 
     /// The next event of the same owner.
-    pub(crate) fn next_owned(&self, letter: Letter) -> Option<Letter> {
-        self.nodes[letter.0.index()].next
+    pub(crate) fn next_of_owner(&self, event_ref: EventRef) -> Option<EventRef> {
+        self.nodes[event_ref.0.index()].next
     }
 
     /// Takes an event out of its owner's list. It is the first, unless it ended a synchronous request or is of a group
     /// that is left.
     #[inline]
-    pub(crate) fn disown(&mut self, owner: &mut Thread, letter: Letter) {
-        let next = self.node(letter).next.take();
-        let before = if owner.first == Some(letter) { None } else { self.owned_before(owner, letter) };
+    pub(crate) fn unlink_owner(&mut self, owner: &mut EventList, event_ref: EventRef) {
+        let next = self.node(event_ref).next.take();
+        let before = if owner.first == Some(event_ref) { None } else { self.previous_of_owner(owner, event_ref) };
         match before {
             Some(before) => self.node(before).next = next,
             None => owner.first = next,
@@ -343,41 +348,41 @@ impl Mail {
 
     /// What stands before a letter of an owner's list; only the first one has nothing there.
     #[cold]
-    fn owned_before(&self, owner: &Thread, letter: Letter) -> Option<Letter> {
-        self.owned(owner).find(|&before| self.next_owned(before) == Some(letter))
+    fn previous_of_owner(&self, owner: &EventList, event_ref: EventRef) -> Option<EventRef> {
+        self.events_of_owner(owner).find(|&before| self.next_of_owner(before) == Some(event_ref))
     }
 
     /// The letters of an owner's list, in order.
-    pub(crate) fn owned<'a>(&'a self, owner: &Thread) -> impl Iterator<Item = Letter> + use<'a> {
-        core::iter::successors(owner.head(), |&letter| self.next_owned(letter))
+    pub(crate) fn events_of_owner<'a>(&'a self, owner: &EventList) -> impl Iterator<Item = EventRef> + use<'a> {
+        core::iter::successors(owner.head(), |&event_ref| self.next_of_owner(event_ref))
     }
 
     /// What stands before a letter of a channel's list: for checks.
-    pub(crate) fn before(&self, letter: Letter) -> Option<Letter> {
-        self.nodes[letter.0.index()].before
+    pub(crate) fn before(&self, event_ref: EventRef) -> Option<EventRef> {
+        self.nodes[event_ref.0.index()].before
     }
 
     /// The letters of a channel's list, in order.
-    pub(crate) fn letters<'a>(&'a self, channel: &Queue) -> impl Iterator<Item = Letter> + 'a {
-        core::iter::successors(channel.head(), |letter| self.nodes[letter.0.index()].after)
+    pub(crate) fn events_of_channel<'a>(&'a self, channel: &Queue) -> impl Iterator<Item = EventRef> + 'a {
+        core::iter::successors(channel.head(), |event_ref| self.nodes[event_ref.0.index()].after)
     }
 }
 
-impl PartialEq for Mail {
+impl PartialEq for PendingEvents {
     fn eq(&self, other: &Self) -> bool {
         self.nodes.iter().eq(other.nodes.iter())
-            && self.enclosures.iter().eq(other.enclosures.iter())
+            && self.private_data.iter().eq(other.private_data.iter())
             && self.nodes.vacant_key() == other.nodes.vacant_key()
     }
 }
-impl Eq for Mail {}
+impl Eq for PendingEvents {}
 
-impl Hash for Mail {
+impl Hash for PendingEvents {
     fn hash<H: Hasher>(&self, state: &mut H) {
         for entry in &self.nodes {
             entry.hash(state);
         }
-        for entry in &self.enclosures {
+        for entry in &self.private_data {
             entry.hash(state);
         }
     }

@@ -4,8 +4,8 @@ use core::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 use std::vec::Vec;
 
-use crate::around::Around;
 use crate::device::{Call, Outcome, Pollable};
+use crate::device_layer::DeviceLayer;
 use crate::errno::Errno;
 use crate::event::RawEvent;
 use crate::key::{ChannelKey, IdKey};
@@ -40,17 +40,17 @@ pub trait Poller {
 
 /// A device whose open channels are all registered with a poller. Derefs to the device, for its data path.
 #[derive(Debug)]
-pub struct Watched<D, P> {
+pub struct PolledDevice<D, P> {
     device: D,
     poller: P,
     /// Channels that are disarmed until they are read.
     disarmed: Vec<ChannelKey>,
 }
 
-impl<D: Pollable, P: Poller> Watched<D, P> {
+impl<D: Pollable, P: Poller> PolledDevice<D, P> {
     /// A device without channels.
     pub fn new(device: D, poller: P) -> Self {
-        Watched { device, poller, disarmed: Vec::new() }
+        PolledDevice { device, poller, disarmed: Vec::new() }
     }
 
     /// The poller.
@@ -95,7 +95,7 @@ impl<D: Pollable, P: Poller> Watched<D, P> {
     }
 }
 
-impl<D: Pollable, P: Poller> Watched<D, P> {
+impl<D: Pollable, P: Poller> PolledDevice<D, P> {
     fn arm(&mut self, channel: ChannelKey) {
         if let Some(fd) = self.device.fd(channel) {
             self.poller.arm(channel, fd);
@@ -111,20 +111,20 @@ impl<D: Pollable, P: Poller> Watched<D, P> {
     }
 }
 
-impl<D, P> Deref for Watched<D, P> {
+impl<D, P> Deref for PolledDevice<D, P> {
     type Target = D;
     fn deref(&self) -> &D {
         &self.device
     }
 }
 
-impl<D, P> DerefMut for Watched<D, P> {
+impl<D, P> DerefMut for PolledDevice<D, P> {
     fn deref_mut(&mut self) -> &mut D {
         &mut self.device
     }
 }
 
-impl<D: Pollable, P: Poller> Around for Watched<D, P> {
+impl<D: Pollable, P: Poller> DeviceLayer for PolledDevice<D, P> {
     type Inner = D;
     type Handle = D::Handle;
 
@@ -136,7 +136,7 @@ impl<D: Pollable, P: Poller> Around for Watched<D, P> {
         &mut self.device
     }
 
-    const LEVEL_TRIGGERED_TOO: bool = P::LEVEL_TRIGGERED;
+    const LAYER_LEVEL_TRIGGERED: bool = P::LEVEL_TRIGGERED;
 
     fn on_clock(&self) -> Option<Time> {
         self.poller.clock()

@@ -8,28 +8,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Gives each driver's trace a place of its own.
-pub trait Reel: fmt::Debug + Send + Sync {
+pub trait TraceSink: fmt::Debug + Send + Sync {
     /// Where the next one goes.
     ///
     /// # Errors
     /// What making the place failed with.
-    fn next(&self) -> io::Result<Place>;
+    fn next(&self) -> io::Result<Stream>;
 
     /// Hears why the trace at a place ends before its driver does, or why a driver has no place at all.
-    fn lose(&self, place: Option<usize>, error: &io::Error) {
-        let _ = (place, error);
+    fn on_error(&self, stream: Option<usize>, error: &io::Error) {
+        let _ = (stream, error);
     }
 }
 
 /// A place on a reel.
-pub struct Place {
+pub struct Stream {
     /// Which, from 0. A place counts also where nothing comes to be written there.
     pub number: usize,
     /// What is written to, a whole line at a time.
-    pub tape: Box<dyn Write + Send>,
+    pub writer: Box<dyn Write + Send>,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place").field("number", &self.number).finish_non_exhaustive()
     }
@@ -60,7 +60,7 @@ impl Files {
     pub fn check(&self) -> io::Result<()> {
         match &*lock(&self.lost) {
             None => Ok(()),
-            Some((kind, why)) => Err(io::Error::new(*kind, why.clone())),
+            Some((kind, reason)) => Err(io::Error::new(*kind, reason.clone())),
         }
     }
 
@@ -73,24 +73,24 @@ impl Files {
     }
 }
 
-impl Reel for Files {
-    fn next(&self) -> io::Result<Place> {
+impl TraceSink for Files {
+    fn next(&self) -> io::Result<Stream> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let name = self.name(number);
         match File::create(&name) {
             // Without a buffer: a line that stayed in one would be lost in silence.
-            Ok(file) => Ok(Place { number, tape: Box::new(file) }),
+            Ok(file) => Ok(Stream { number, writer: Box::new(file) }),
             Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", name.display()))),
         }
     }
 
-    fn lose(&self, place: Option<usize>, error: &io::Error) {
-        let why = match place {
+    fn on_error(&self, stream: Option<usize>, error: &io::Error) {
+        let reason = match stream {
             Some(number) => format!("{}: {error}", self.name(number).display()),
             // It could not be made, and says its name.
             None => error.to_string(),
         };
-        lock(&self.lost).get_or_insert((error.kind(), why));
+        lock(&self.lost).get_or_insert((error.kind(), reason));
     }
 }
 
@@ -108,13 +108,13 @@ impl Memory {
     }
 }
 
-impl Reel for Memory {
-    fn next(&self) -> io::Result<Place> {
+impl TraceSink for Memory {
+    fn next(&self) -> io::Result<Stream> {
         let text = Text::default();
         let mut texts = lock(&self.texts);
         let number = texts.len();
         texts.push(text.clone());
-        Ok(Place { number, tape: Box::new(text) })
+        Ok(Stream { number, writer: Box::new(text) })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::values::Bytes;
 /// All of a core that can be seen from outside, what it would still say included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Picture {
+pub(crate) struct Snapshot {
     ids: BTreeMap<String, String>,
     /// Each with the events that wait to be taken.
     channels: BTreeMap<String, Vec<String>>,
@@ -32,7 +32,7 @@ pub(crate) struct Sum {
     groups: usize,
     /// Whether it has something for its driver to do.
     work: bool,
-    news: u64,
+    activity: u64,
     late: u64,
     stray: u64,
     faults: u64,
@@ -50,7 +50,7 @@ impl Sum {
             channels: core.channels(),
             groups: core.groups(),
             work: core.has_work(),
-            news: core.news(),
+            activity: core.activity(),
             late: counters.late,
             stray: counters.stray,
             faults: counters.faults,
@@ -60,7 +60,7 @@ impl Sum {
     }
 }
 
-impl Picture {
+impl Snapshot {
     pub(crate) fn of(core: &Core) -> Self {
         // What it has to say is found by letting a copy say it.
         let mut copy = core.clone();
@@ -70,7 +70,7 @@ impl Picture {
         let taken = |key: ChannelKey| std::iter::from_fn(|| copy.poll_event(key)).map(|it| event(&it)).collect();
         let mut taken = taken;
         let channels = core.channel_keys().map(|key| (key.to_string(), taken(key))).collect();
-        Picture { ids, channels, calls, to_read, sum: Sum::of(core) }
+        Snapshot { ids, channels, calls, to_read, sum: Sum::of(core) }
     }
 }
 
@@ -84,9 +84,9 @@ fn id(core: &Core, key: IdKey) -> String {
     if let Some(port_space) = core.port_space(key) {
         add(port_space.to_string());
     }
-    if let Some(home) = core.home(key) {
+    if let Some(home) = core.channel(key) {
         add(format!("on {home}"));
-        if let Some(line) = core.line(key).filter(|&line| line != home) {
+        if let Some(line) = core.device_channel(key).filter(|&line| line != home) {
             add(format!("reported on {line}"));
         }
     }
@@ -99,8 +99,8 @@ fn id(core: &Core, key: IdKey) -> String {
     if core.owed(key) > 0 {
         add(format!("{} acks owed", core.owed(key)));
     }
-    if let Some(verb) = core.sync_open(key) {
-        add(format!("{verb} is open"));
+    if let Some(request_kind) = core.sync_open(key) {
+        add(format!("{request_kind} is open"));
     }
     if let Some(result) = core.sync_result(key) {
         add(match result {
@@ -116,7 +116,7 @@ fn id(core: &Core, key: IdKey) -> String {
 
 /// An event in one line, with all that it has.
 pub(crate) fn event(event: &Event) -> String {
-    let Event { id, listener, kind, status, param, datagram, group, private_data, receipt } = event;
+    let Event { id, listener, kind, status, param, datagram, group, private_data, ack_token } = event;
     let mut text = format!("{kind} on {id}");
     let mut add = |more: String| {
         text.push_str(", ");
@@ -144,8 +144,8 @@ pub(crate) fn event(event: &Event) -> String {
     if !private_data.is_empty() {
         add(format!("data {}", Bytes::from(&**private_data)));
     }
-    if let Some(receipt) = receipt {
-        add(format!("to be acked for {}", receipt.owner()));
+    if let Some(ack_token) = ack_token {
+        add(format!("to be acked for {}", ack_token.owner()));
     }
     text
 }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use cmid_datapath::DataPath;
-use cmid_proto::{Device, Drive, Poller, Time, Watched};
+use cmid_proto::{Device, Drive, PolledDevice, Poller, Time};
 
 /// A device of a driver, around one with a data path.
-pub(crate) trait Carrier: Device {
+pub(crate) trait Backend: Device {
     type Path: DataPath;
 
     fn path(&mut self) -> &mut Self::Path;
 }
 
-impl<D: DataPath, P: Poller> Carrier for Watched<D, P> {
+impl<D: DataPath, P: Poller> Backend for PolledDevice<D, P> {
     type Path = D;
 
     fn path(&mut self) -> &mut D {
@@ -21,6 +21,6 @@ impl<D: DataPath, P: Poller> Carrier for Watched<D, P> {
 }
 
 /// The present time, by which phases are measured.
-pub(crate) fn now<W: Carrier>(drive: &Drive<W>) -> Time {
+pub(crate) fn now<W: Backend>(drive: &Drive<W>) -> Time {
     drive.within(Duration::ZERO)
 }

@@ -2,10 +2,10 @@
 
 use cmid_proto::{Error, Refused};
 
-pub(crate) fn why(error: &Error) -> String {
+pub(crate) fn failure_text(error: &Error) -> String {
     match error {
-        Error::Refused(Refused::Request { request, state, why, .. }) => {
-            format!("{request} refused while {state}: {why}")
+        Error::Refused(Refused::Request { request, state, reason, .. }) => {
+            format!("{request} refused while {state}: {reason}")
         }
         Error::Refused(refused) => format!("refused: {refused}"),
         Error::Failed(failure) => format!("{} failed: {}", failure.call, failure.errno),

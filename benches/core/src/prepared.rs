@@ -7,7 +7,7 @@ use crate::level::Level;
 
 /// Idle ids on one channel. Steps go round among them.
 #[derive(Debug)]
-pub struct Stage<L> {
+pub struct Prepared<L> {
     /// What drives them.
     pub level: L,
     /// Their channel.
@@ -19,17 +19,17 @@ pub struct Stage<L> {
 /// A prime: steps go from one end of the tables to the other, as the events of many peers do.
 const STRIDE: usize = 611_953;
 
-/// When the deadlines of [`Stage::arm`] begin: it takes as long until the last.
+/// When the deadlines of [`Prepared::arm`] begin: it takes as long until the last.
 pub const OTHERS: Time = Time(1 << 40);
 
-impl<L: Level> Stage<L> {
+impl<L: Level> Prepared<L> {
     /// So many, idle.
     #[must_use]
     pub fn new(ids: usize) -> Self {
         let mut level = L::new();
         let channel = level.open();
         let ids = (0..ids).map(|_| level.create(channel)).collect();
-        Stage { level, channel, ids, at: 0 }
+        Prepared { level, channel, ids, at: 0 }
     }
 
     /// How many there are.

@@ -4,18 +4,18 @@ use cmid_datapath::{Mr, Remote};
 
 /// A lane as a candidate names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LaneAddr {
     pub(crate) addr: u64,
     pub(crate) rkey: u32,
     pub(crate) len: u32,
 }
 
-impl Place {
+impl LaneAddr {
     /// Bytes of the message that tells of it.
     pub(crate) const LEN: usize = 16;
 
     pub(crate) fn of(lane: &impl Mr) -> Self {
-        Place { addr: lane.addr(), rkey: lane.rkey(), len: lane.len() as u32 }
+        LaneAddr { addr: lane.addr(), rkey: lane.rkey(), len: lane.len() as u32 }
     }
 
     /// As a work request names it.
@@ -33,7 +33,7 @@ impl Place {
 
     pub(crate) fn decode(bytes: [u8; Self::LEN]) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = bytes;
-        Place {
+        LaneAddr {
             addr: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
             rkey: u32::from_be_bytes([i, j, k, l]),
             len: u32::from_be_bytes([m, n, o, p]),
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_understood() {
-        let place = Place { addr: 0x7f00_0102_0304_0506, rkey: 0xa1a2_a3a4, len: 4096 };
-        assert_eq!(Place::decode(place.encode()), place);
+        let lane_addr = LaneAddr { addr: 0x7f00_0102_0304_0506, rkey: 0xa1a2_a3a4, len: 4096 };
+        assert_eq!(LaneAddr::decode(lane_addr.encode()), lane_addr);
     }
 }

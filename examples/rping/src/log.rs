@@ -6,10 +6,10 @@ use crate::agent::describe;
 
 /// The name under which a side speaks; none: it is silent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Voice(pub(crate) Option<&'static str>);
+pub(crate) struct Log(pub(crate) Option<&'static str>);
 
-impl Voice {
-    pub(crate) const SILENT: Voice = Voice(None);
+impl Log {
+    pub(crate) const SILENT: Log = Log(None);
 
     /// The side does something with an id.
     pub(crate) fn says<D: Device>(self, drive: &Drive<D>, id: IdKey, what: &str) {

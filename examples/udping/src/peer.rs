@@ -4,7 +4,7 @@ use std::ops::DerefMut;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_conformance::Subject;
+use cmid_conformance::Driver;
 use cmid_datapath::DataPath;
 use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, EventKind, IdKey, PortSpace};
 
@@ -14,20 +14,20 @@ use crate::port::{Port, SLOTS};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A driver and its channel.
-pub(crate) struct Station<S> {
+pub(crate) struct Peer<S> {
     driver: S,
     channel: ChannelKey,
 }
 
-impl<S, D> Station<S>
+impl<S, D> Peer<S>
 where
-    S: Subject,
+    S: Driver,
     S::Device: DerefMut<Target = D>,
     D: DataPath,
 {
     pub(crate) fn new(mut driver: S) -> Result<Self> {
         let channel = driver.drive().open_channel(Acks::OnDelivery)?;
-        Ok(Station { driver, channel })
+        Ok(Peer { driver, channel })
     }
 
     pub(crate) fn drive(&mut self) -> &mut Drive<S::Device> {

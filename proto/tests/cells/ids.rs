@@ -2,11 +2,11 @@
 
 use cmid_proto::{Acks, ChannelKey, CmEvent, GroupKey, IdKey, PortSpace, RawEvent, Request, Service, State};
 
-use crate::fixture::{BIND, LISTEN, RESOLVE, Stage, accept, addr, cm, connect, raw};
+use crate::fixture::{BIND, CoreFixture, LISTEN, RESOLVE, accept, addr, cm, connect, raw};
 
 /// An id in a state, and two channels: it is on the first.
-pub(crate) struct Place {
-    pub(crate) stage: Stage,
+pub(crate) struct IdInState {
+    pub(crate) fixture: CoreFixture,
     pub(crate) id: IdKey,
     pub(crate) here: ChannelKey,
     pub(crate) there: ChannelKey,
@@ -19,111 +19,113 @@ pub(crate) const SERVICES: [Service; 2] = [Service::Connected, Service::Datagram
 pub(crate) const GROUP: u8 = 77;
 
 /// `None` where no id of the service gets.
-pub(crate) fn place(state: State, service: Service) -> Option<Place> {
+pub(crate) fn id_in_state(state: State, service: Service) -> Option<IdInState> {
     match service {
-        Service::Connected if matches!(state, State::Asking | State::Asked | State::Answered) => None,
+        Service::Connected if matches!(state, State::SidrReqSent | State::SidrReqReceived | State::SidrResolved) => {
+            None
+        }
         Service::Connected => {
-            let (mut stage, here) = Stage::on(Acks::OnDelivery);
-            let there = stage.channel(Acks::OnDelivery);
-            let id = stage.in_state(here, state);
-            Some(Place { stage, id, here, there, group: None })
+            let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+            let there = fixture.channel(Acks::OnDelivery);
+            let id = fixture.in_state(here, state);
+            Some(IdInState { fixture, id, here, there, group: None })
         }
         Service::Datagram => datagram(state, true),
     }
 }
 
 /// For datagrams, `in_a_group` wherever it can be: the join is not answered.
-pub(crate) fn datagram(state: State, in_a_group: bool) -> Option<Place> {
-    let (mut stage, here) = Stage::on(Acks::OnDelivery);
-    let there = stage.channel(Acks::OnDelivery);
-    if state == State::Asked {
-        let id = stage.in_state(here, State::Asked);
-        return Some(Place { stage, id, here, there, group: None });
+pub(crate) fn datagram(state: State, in_a_group: bool) -> Option<IdInState> {
+    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+    let there = fixture.channel(Acks::OnDelivery);
+    if state == State::SidrReqReceived {
+        let id = fixture.in_state(here, State::SidrReqReceived);
+        return Some(IdInState { fixture, id, here, there, group: None });
     }
-    let id = stage.id_for(PortSpace::Udp, Some(here));
+    let id = fixture.id_for(PortSpace::Udp, Some(here));
     if state == State::Idle {
-        return Some(Place { stage, id, here, there, group: None });
+        return Some(IdInState { fixture, id, here, there, group: None });
     }
-    stage.does(id, BIND);
+    fixture.does(id, BIND);
     if in_a_group {
-        stage.does(id, Request::Join { addr: addr(GROUP), send_only: false });
+        fixture.does(id, Request::Join { addr: addr(GROUP), send_only: false });
     }
-    let group = stage.core.group_at(id, addr(GROUP));
-    let mut place = Place { stage, id, here, there, group };
-    let told = |place: &mut Place, kind| {
-        place.stage.says_on(place.here, raw(place.id, kind, 0));
-        place.stage.sees(place.here, place.id, cm(kind));
+    let group = fixture.core.group_at(id, addr(GROUP));
+    let mut id_in_state = IdInState { fixture, id, here, there, group };
+    let told = |id_in_state: &mut IdInState, kind| {
+        id_in_state.fixture.says_on(id_in_state.here, raw(id_in_state.id, kind, 0));
+        id_in_state.fixture.sees(id_in_state.here, id_in_state.id, cm(kind));
     };
-    let resolving = |place: &mut Place| place.stage.does(place.id, RESOLVE);
-    let resolved = |place: &mut Place| {
-        resolving(place);
-        told(place, CmEvent::AddrResolved);
+    let resolving = |id_in_state: &mut IdInState| id_in_state.fixture.does(id_in_state.id, RESOLVE);
+    let resolved = |id_in_state: &mut IdInState| {
+        resolving(id_in_state);
+        told(id_in_state, CmEvent::AddrResolved);
     };
-    let routing = |place: &mut Place| {
-        resolved(place);
-        place.stage.does(place.id, Request::ResolveRoute);
+    let routing = |id_in_state: &mut IdInState| {
+        resolved(id_in_state);
+        id_in_state.fixture.does(id_in_state.id, Request::ResolveRoute);
     };
-    let routed = |place: &mut Place| {
-        routing(place);
-        told(place, CmEvent::RouteResolved);
+    let routed = |id_in_state: &mut IdInState| {
+        routing(id_in_state);
+        told(id_in_state, CmEvent::RouteResolved);
     };
-    let asking = |place: &mut Place| {
-        routed(place);
-        place.stage.does(place.id, connect());
+    let asking = |id_in_state: &mut IdInState| {
+        routed(id_in_state);
+        id_in_state.fixture.does(id_in_state.id, connect());
     };
     match state {
         State::Bound => {}
-        State::AddrResolving => resolving(&mut place),
-        State::AddrResolved => resolved(&mut place),
-        State::RouteResolving => routing(&mut place),
-        State::RouteResolved => routed(&mut place),
-        State::Asking => asking(&mut place),
-        State::Answered => {
-            asking(&mut place);
-            told(&mut place, CmEvent::Established);
+        State::AddrResolving => resolving(&mut id_in_state),
+        State::AddrResolved => resolved(&mut id_in_state),
+        State::RouteResolving => routing(&mut id_in_state),
+        State::RouteResolved => routed(&mut id_in_state),
+        State::SidrReqSent => asking(&mut id_in_state),
+        State::SidrResolved => {
+            asking(&mut id_in_state);
+            told(&mut id_in_state, CmEvent::Established);
         }
         State::Failed => {
-            asking(&mut place);
-            told(&mut place, CmEvent::Unreachable);
+            asking(&mut id_in_state);
+            told(&mut id_in_state, CmEvent::Unreachable);
         }
-        State::Listening => place.stage.does(id, LISTEN),
-        State::Removed => told(&mut place, CmEvent::DeviceRemoval),
-        State::Destroying => place.stage.asks(id, Request::Destroy).unwrap(),
+        State::Listening => id_in_state.fixture.does(id, LISTEN),
+        State::Removed => told(&mut id_in_state, CmEvent::DeviceRemoval),
+        State::Destroying => id_in_state.fixture.asks(id, Request::Destroy).unwrap(),
         _ => return None,
     }
-    assert_eq!(place.stage.state(id), state);
-    Some(place)
+    assert_eq!(id_in_state.fixture.state(id), state);
+    Some(id_in_state)
 }
 
 /// To be destroyed as soon as an event is acked, with a QP.
-pub(crate) fn destroying_with_qp() -> Place {
-    let (mut stage, here) = Stage::on(Acks::Explicit);
-    let there = stage.channel(Acks::OnDelivery);
-    let id = stage.in_state(here, State::Bound);
-    stage.does(id, Request::AttachQp);
-    stage.says(id, CmEvent::AddrChange);
-    assert!(stage.expect_event(here, id, cm(CmEvent::AddrChange)).receipt.is_some());
-    stage.asks(id, Request::Destroy).unwrap();
-    stage.no_call();
-    Place { stage, id, here, there, group: None }
+pub(crate) fn destroying_with_qp() -> IdInState {
+    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+    let there = fixture.channel(Acks::OnDelivery);
+    let id = fixture.in_state(here, State::Bound);
+    fixture.does(id, Request::AttachQp);
+    fixture.says(id, CmEvent::AddrChange);
+    assert!(fixture.expect_event(here, id, cm(CmEvent::AddrChange)).ack_token.is_some());
+    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.no_call();
+    IdInState { fixture, id, here, there, group: None }
 }
 
 /// An id in a state, with a QP; `None` where it cannot have one.
-pub(crate) fn with_qp(state: State) -> Option<Place> {
-    let (mut stage, here) = Stage::on(Acks::OnDelivery);
-    let there = stage.channel(Acks::OnDelivery);
+pub(crate) fn with_qp(state: State) -> Option<IdInState> {
+    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+    let there = fixture.channel(Acks::OnDelivery);
     let from = match state {
         State::Idle => return None,
         State::Requested | State::Accepting => State::Requested,
-        State::Asked | State::Answered => State::Asked,
-        State::Asking => State::Asking,
+        State::SidrReqReceived | State::SidrResolved => State::SidrReqReceived,
+        State::SidrReqSent => State::SidrReqSent,
         _ => State::Bound,
     };
-    let id = stage.in_state(here, from);
-    stage.does(id, Request::AttachQp);
-    let mut place = Place { stage, id, here, there, group: None };
-    place.leads_to(state);
-    Some(place)
+    let id = fixture.in_state(here, from);
+    fixture.does(id, Request::AttachQp);
+    let mut id_in_state = IdInState { fixture, id, here, there, group: None };
+    id_in_state.leads_to(state);
+    Some(id_in_state)
 }
 
 /// The way of a connection from *bound* on.
@@ -140,34 +142,34 @@ const WAY: [(State, Result<Request<'static>, CmEvent>); 9] = [
     (State::Closed, Err(CmEvent::TimewaitExit)),
 ];
 
-impl Place {
+impl IdInState {
     fn told(&mut self, kind: CmEvent) {
-        self.stage.says_on(self.here, raw(self.id, kind, 0));
-        self.stage.sees(self.here, self.id, cm(kind));
+        self.fixture.says_on(self.here, raw(self.id, kind, 0));
+        self.fixture.sees(self.here, self.id, cm(kind));
     }
 
     /// From *bound*, or from where a lookup or a request is.
     fn leads_to(&mut self, state: State) {
-        let stage = &mut self.stage;
+        let fixture = &mut self.fixture;
         match state {
-            State::Listening => stage.does(self.id, LISTEN),
+            State::Listening => fixture.does(self.id, LISTEN),
             State::Removed => self.told(CmEvent::DeviceRemoval),
-            State::Destroying => stage.asks(self.id, Request::Destroy).unwrap(),
-            State::Accepting | State::Answered => stage.does(self.id, accept()),
+            State::Destroying => fixture.asks(self.id, Request::Destroy).unwrap(),
+            State::Accepting | State::SidrResolved => fixture.does(self.id, accept()),
             State::Failed => self.after(State::Connecting, CmEvent::Rejected),
             State::Responded => self.after(State::Connecting, CmEvent::ConnectResponse),
             State::Disconnecting => {
                 self.leads_to(State::Connected);
-                self.stage.does(self.id, Request::Disconnect);
+                self.fixture.does(self.id, Request::Disconnect);
             }
             State::Closing => {
                 self.leads_to(State::Connected);
-                self.stage.does(self.id, Request::Teardown);
+                self.fixture.does(self.id, Request::Teardown);
             }
-            State::Idle | State::Bound | State::Requested | State::Asked | State::Asking => {}
+            State::Idle | State::Bound | State::Requested | State::SidrReqReceived | State::SidrReqSent => {}
             _ => self.walks_to(state),
         }
-        assert_eq!(self.stage.state(self.id), state);
+        assert_eq!(self.fixture.state(self.id), state);
     }
 
     fn after(&mut self, state: State, kind: CmEvent) {
@@ -178,8 +180,8 @@ impl Place {
     fn walks_to(&mut self, state: State) {
         for (next, step) in WAY {
             match step {
-                Ok(_) if next == State::Connecting => self.stage.does(self.id, connect()),
-                Ok(request) => self.stage.does(self.id, request),
+                Ok(_) if next == State::Connecting => self.fixture.does(self.id, connect()),
+                Ok(request) => self.fixture.does(self.id, request),
                 Err(kind) => self.told(kind),
             }
             if next == state {
@@ -192,6 +194,6 @@ impl Place {
     pub(crate) fn raw(&self, kind: CmEvent) -> (ChannelKey, RawEvent<'static>) {
         let of_group = matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
         let event = RawEvent { group: self.group.filter(|_| of_group), ..raw(self.id, kind, 0) };
-        (self.stage.core.line(self.id).unwrap(), event)
+        (self.fixture.core.device_channel(self.id).unwrap(), event)
     }
 }

@@ -8,11 +8,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, Around, ChannelKey, CmEvent, Core, Device, Drive, Errno, Heard, IdKey, Limits, Outcome, Pollable, PortSpace,
-    RawEvent, Receipt, Refused, Rest, Step, Time, Token, Turn, Watched,
+    AckToken, Acks, ChannelKey, CmEvent, Core, Device, DeviceLayer, Drive, Errno, IdKey, Limits, Next, Outcome,
+    Pollable, PolledDevice, PortSpace, RawEvent, Refused, Step, StepRecord, Time, Token, Turn,
 };
 
-use crate::device::{PARAM, Script, Waiting, addr};
+use crate::device::{PARAM, RecordingPoller, Script, addr};
 
 /// Around the device: a second core, and what it was told.
 #[derive(Debug)]
@@ -20,18 +20,18 @@ struct Twin {
     device: Script,
     core: Core,
     token: Option<Token>,
-    receipts: Vec<Receipt>,
+    ack_tokens: Vec<AckToken>,
     /// A channel that an event was read from stays readable, which is not told.
     read_on: Option<ChannelKey>,
     /// The kinds of steps so far.
     told: Rc<RefCell<BTreeSet<&'static str>>>,
 }
 
-impl Around for Twin {
+impl DeviceLayer for Twin {
     type Inner = Script;
     type Handle = u32;
 
-    const LISTENS_TOO: bool = true;
+    const LAYER_OBSERVES: bool = true;
 
     fn inner(&self) -> &Script {
         &self.device
@@ -49,7 +49,7 @@ impl Around for Twin {
         self.device.adopt(id, channel, handle)
     }
 
-    fn on_hear(&mut self, heard: &Heard<'_>) {
+    fn on_observe(&mut self, observed: &StepRecord<'_>) {
         // A test that has failed drops its driver, which tells of that: a second panic would hide the first.
         if std::thread::panicking() {
             return;
@@ -57,11 +57,11 @@ impl Around for Twin {
         if let Some(channel) = self.read_on.take() {
             self.core.handle_readable(channel);
         }
-        let name = self.follow(heard);
+        let name = self.follow(observed);
         self.told.borrow_mut().insert(name);
-        assert_eq!(self.core, *heard.core, "after {:?}", heard.step);
+        assert_eq!(self.core, *observed.core, "after {:?}", observed.step);
         // The one inside may listen too.
-        self.device.hear(heard);
+        self.device.observe(observed);
     }
 }
 
@@ -81,16 +81,16 @@ impl Twin {
             device: Script::new(),
             core: Core::new(LIMITS),
             token: None,
-            receipts: Vec::new(),
+            ack_tokens: Vec::new(),
             read_on: None,
             told: Rc::default(),
         }
     }
 
     /// Does the same, and looks at what comes of it.
-    fn follow(&mut self, heard: &Heard<'_>) -> &'static str {
+    fn follow(&mut self, observed: &StepRecord<'_>) -> &'static str {
         let core = &mut self.core;
-        match heard.step {
+        match observed.step {
             Step::Begin { limits } => {
                 *core = Core::new(limits);
                 "begin"
@@ -108,17 +108,17 @@ impl Twin {
                 "create id"
             }
             Step::Submit { id, request, deadline, result } => {
-                assert_eq!(core.submit(heard.now, id, request, deadline), result);
+                assert_eq!(core.submit(observed.now, id, request, deadline), result);
                 "submit"
             }
             Step::Join { id, addr, send_only, deadline, result } => {
-                assert_eq!(core.join(heard.now, id, addr, send_only, deadline), result);
+                assert_eq!(core.join(observed.now, id, addr, send_only, deadline), result);
                 "join"
             }
             Step::Ack { owner, group, result } => {
-                let is_it = |receipt: &Receipt| (receipt.owner(), receipt.group()) == (owner, group);
-                let at = self.receipts.iter().position(is_it).unwrap();
-                assert_eq!(core.ack(self.receipts.swap_remove(at)).map_err(Refused::from), result);
+                let is_it = |ack_token: &AckToken| (ack_token.owner(), ack_token.group()) == (owner, group);
+                let at = self.ack_tokens.iter().position(is_it).unwrap();
+                assert_eq!(core.ack(self.ack_tokens.swap_remove(at)).map_err(Refused::from), result);
                 "ack"
             }
             Step::Call { call, private_data } => {
@@ -166,13 +166,13 @@ impl Twin {
                 "wait for room"
             }
             Step::Timeout => {
-                core.handle_timeout(heard.now);
+                core.handle_timeout(observed.now);
                 "timeout"
             }
             Step::Deliver { channel, event } => {
                 let mut same = core.poll_event(channel).unwrap();
                 assert_eq!(&same, event);
-                self.receipts.extend(same.receipt.take());
+                self.ack_tokens.extend(same.ack_token.take());
                 "deliver"
             }
             Step::Release { id, result } => {
@@ -180,7 +180,7 @@ impl Twin {
                 "release"
             }
             Step::Adopt { .. } => "adopt",
-            Step::Rest => "rest",
+            Step::Yield => "rest",
             Step::End => "end",
         }
     }
@@ -189,15 +189,15 @@ impl Twin {
 const LIMITS: Limits = Limits { ids: 3, channels: 8, events: 4, groups: 1, ..Limits::SINGLE };
 
 /// The poller's device is around the one that listens, and passes on what it hears.
-type Followed = Drive<Watched<Twin, Waiting>>;
+type Followed = Drive<PolledDevice<Twin, RecordingPoller>>;
 
 fn followed() -> Followed {
-    Drive::new(Watched::new(Twin::new(), Waiting::default()), LIMITS)
+    Drive::new(PolledDevice::new(Twin::new(), RecordingPoller::default()), LIMITS)
 }
 
 /// The device says something, and a turn reads it.
 fn says(drive: &mut Followed, raw: RawEvent<'static>) {
-    let on = drive.core().line(raw.listener.unwrap_or(raw.id)).unwrap();
+    let on = drive.core().device_channel(raw.listener.unwrap_or(raw.id)).unwrap();
     drive.device_mut().device.events.push_back((on, raw));
     drive.readable(on);
     let _ = drive.turn(8);
@@ -208,8 +208,8 @@ fn takes(drive: &mut Followed, on: ChannelKey) -> usize {
     let mut taken = 0;
     while let Some(event) = drive.next_event(on) {
         taken += 1;
-        if let Some(receipt) = event.receipt {
-            drive.ack(receipt).unwrap();
+        if let Some(ack_token) = event.ack_token {
+            drive.ack(ack_token).unwrap();
         }
     }
     taken
@@ -242,7 +242,7 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
     let due = drive.within(Duration::from_secs(1));
     drive.resolve_route(id, due).unwrap();
     drive.set_now(due);
-    assert!(matches!(drive.settle(8), Rest::Look));
+    assert!(matches!(drive.run(8), Next::Deliver));
     drive.device_mut().device.fails = Some(("migrate_id", Errno::ENOMEM));
     assert_eq!(takes(&mut drive, channel), 2);
     drive.migrate(id, Some(other), Time::NEVER).unwrap_err();
@@ -251,19 +251,19 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
     assert_eq!(drive.turn(8), Turn::More);
     drive.pause_channel(other).unwrap();
     drive.resume_channel(other).unwrap();
-    let _ = drive.settle(8);
+    let _ = drive.run(8);
     // At the limit on ids a listener's channel waits.
     let listener = drive.create_id(None, PortSpace::Tcp).unwrap();
     drive.listen(listener, 1).unwrap();
-    let loose = drive.create_id(None, PortSpace::Tcp).unwrap();
+    let released_id = drive.create_id(None, PortSpace::Tcp).unwrap();
     says(&mut drive, RawEvent::new(listener, CmEvent::AddrChange));
-    let loose = drive.release(loose).unwrap();
+    let released_id = drive.release(released_id).unwrap();
     drive.release(id).unwrap_err();
-    let _ = drive.settle(8);
+    let _ = drive.run(8);
     drive.destroy(listener, Time::NEVER).unwrap();
     drive.destroy(id, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
-    let heard = [
+    let observed = [
         "ack",
         "begin",
         "call",
@@ -285,29 +285,32 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
         "unreadable",
         "wait for room",
     ];
-    assert_eq!(drive.device().told.borrow().iter().copied().collect::<Vec<_>>(), heard);
-    drop(loose);
+    assert_eq!(drive.device().told.borrow().iter().copied().collect::<Vec<_>>(), observed);
+    drop(released_id);
 }
 
 #[test]
 fn it_hears_of_ids_that_are_destroyed_after_their_listener() {
-    let mut drive = Drive::new(Watched::new(Twin::new(), Waiting::default()), Limits { ids: 32, events: 32, ..LIMITS });
+    let mut drive = Drive::new(
+        PolledDevice::new(Twin::new(), RecordingPoller::default()),
+        Limits { ids: 32, events: 32, ..LIMITS },
+    );
     let [here, there] = [(); 2].map(|()| drive.open_channel(Acks::OnDelivery).unwrap());
     let listener = drive.create_id(Some(here), PortSpace::Tcp).unwrap();
     drive.listen(listener, 0).unwrap();
-    let line = drive.core().line(listener).unwrap();
-    drive.device_mut().device.requests = Some((line, listener, 20));
-    drive.readable(line);
-    while drive.settle(64) != Rest::Until(None) {}
+    let device_channel = drive.core().device_channel(listener).unwrap();
+    drive.device_mut().device.requests = Some((device_channel, listener, 20));
+    drive.readable(device_channel);
+    while drive.run(64) != Next::Wait(None) {}
     drive.migrate(listener, Some(there), Time::NEVER).unwrap();
-    let _ = drive.settle(64);
+    let _ = drive.run(64);
     assert!(!drive.device().told.borrow().contains("child"), "nothing is done for them");
     assert_eq!(takes(&mut drive, there), 20);
-    drive.device_mut().device.requests = Some((line, listener, 20));
-    drive.readable(line);
-    while drive.settle(64) != Rest::Until(None) {}
+    drive.device_mut().device.requests = Some((device_channel, listener, 20));
+    drive.readable(device_channel);
+    while drive.run(64) != Next::Wait(None) {}
     drive.destroy(listener, Time::NEVER).unwrap();
-    let _ = drive.settle(64);
+    let _ = drive.run(64);
     assert!(drive.device().told.borrow().contains("child"));
 }
 

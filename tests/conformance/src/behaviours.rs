@@ -3,7 +3,7 @@
 
 /// A row of observed behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct Behaviour {
     /// Its number. Numbers that are lacking were merged into their neighbours. From 80 on they are about memory; those from 84
     /// on are the lines of the tables and the rules of what was found about PDs, MRs and `ibv_rereg_mr`, in their order.
     pub number: u8,
@@ -15,22 +15,22 @@ pub struct Row {
     pub remark: &'static str,
 }
 
-const fn row(number: u8, about: &'static str) -> Row {
-    Row { number, about, elsewhere: &[], remark: "" }
+const fn row(number: u8, about: &'static str) -> Behaviour {
+    Behaviour { number, about, elsewhere: &[], remark: "" }
 }
 
-impl Row {
-    const fn also(self, elsewhere: &'static [&'static str]) -> Row {
-        Row { elsewhere, ..self }
+impl Behaviour {
+    const fn also(self, elsewhere: &'static [&'static str]) -> Behaviour {
+        Behaviour { elsewhere, ..self }
     }
 
-    const fn but(self, remark: &'static str) -> Row {
-        Row { remark, ..self }
+    const fn but(self, remark: &'static str) -> Behaviour {
+        Behaviour { remark, ..self }
     }
 }
 
 /// All rows.
-pub const ROWS: &[Row] = &[
+pub const BEHAVIOURS: &[Behaviour] = &[
     row(1, "connect with QPs"),
     row(2, "disconnect, answered, time wait"),
     row(3, "disconnect answered by a destroy"),
@@ -249,15 +249,15 @@ mod tests {
 
     #[test]
     fn every_row_is_there_once_and_in_order() {
-        assert!(ROWS.windows(2).all(|pair| pair[0].number < pair[1].number));
-        assert_eq!(ROWS.first().map(|row| row.number), Some(1));
-        assert_eq!(ROWS.last().map(|row| row.number), Some(126));
+        assert!(BEHAVIOURS.windows(2).all(|pair| pair[0].number < pair[1].number));
+        assert_eq!(BEHAVIOURS.first().map(|row| row.number), Some(1));
+        assert_eq!(BEHAVIOURS.last().map(|row| row.number), Some(126));
     }
 
     #[test]
     fn a_row_is_shown_or_says_why_not() {
-        for row in ROWS {
-            let shown = crate::entries().iter().any(|entry| entry.rows.contains(&row.number));
+        for row in BEHAVIOURS {
+            let shown = crate::entries().iter().any(|entry| entry.behaviours.contains(&row.number));
             assert!(shown || !row.elsewhere.is_empty() || !row.remark.is_empty(), "row {}", row.number);
         }
     }

@@ -5,12 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cmid_datapath::DataPath;
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, GroupKey, IdKey, Limits, Progress, Receipt, Rest, Time,
+    AckToken, Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, GroupKey, IdKey, Limits, Next, Progress, Time,
 };
 
-use crate::program::{Action, CHILDREN, ChannelNo, Ip, Numbers, Place, Slot};
-use crate::spy::Spy;
-use crate::stage::{BeforeRead, HUGE, Path, Stage, Told, data, name, param};
+use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, Numbers, Slot};
+use crate::recorder::Recorder;
+use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents, result_of};
 
 /// More turns than a core can have use for.
@@ -19,29 +19,29 @@ const TURNS_MAX: usize = 64;
 const BUDGET: usize = 256;
 
 /// A side on a core. It is never told the time: all deadlines are the kernel's.
-pub(crate) struct CoreStage<D: DataPath> {
+pub(crate) struct CoreRunner<D: DataPath> {
     // Dropped before the device that they are from.
     paths: BTreeMap<Slot, Path<D>>,
-    drive: Drive<Spy<D>>,
+    drive: Drive<Recorder<D>>,
     numbers: Numbers,
     ids: BTreeMap<Slot, IdKey>,
     channels: BTreeMap<ChannelNo, ChannelKey>,
     groups: BTreeMap<(Slot, u8), GroupKey>,
-    receipts: VecDeque<Receipt>,
+    ack_tokens: VecDeque<AckToken>,
     next_child: Slot,
     trace: SideTrace,
 }
 
-impl<D: DataPath> CoreStage<D> {
+impl<D: DataPath> CoreRunner<D> {
     pub(crate) fn new(device: D, numbers: Numbers, before_read: BeforeRead) -> Self {
-        CoreStage {
+        CoreRunner {
             paths: BTreeMap::new(),
-            drive: Drive::new(Spy::new(device, numbers, before_read), Limits::default()),
+            drive: Drive::new(Recorder::new(device, numbers, before_read), Limits::default()),
             numbers,
             ids: BTreeMap::new(),
             channels: BTreeMap::new(),
             groups: BTreeMap::new(),
-            receipts: VecDeque::new(),
+            ack_tokens: VecDeque::new(),
             next_child: CHILDREN,
             trace: SideTrace::new(),
         }
@@ -61,10 +61,10 @@ impl<D: DataPath> CoreStage<D> {
         }
     }
 
-    fn note_result(&mut self, at: usize, verb: &'static str, action: &Action, result: Result<(), Error>) {
+    fn note_result(&mut self, at: usize, request_kind: &'static str, action: &Action, result: Result<(), Error>) {
         self.note_device(at);
         let result = result_of(&result);
-        self.note(at, Seen::Call { name: verb, text: format!("{action:?}"), result });
+        self.note(at, Seen::Call { name: request_kind, text: format!("{action:?}"), result });
     }
 
     /// What the core finds wrong with itself goes into the trace, where it is told with the program.
@@ -83,12 +83,12 @@ impl<D: DataPath> CoreStage<D> {
 
     fn act(&mut self, at: usize, action: &Action) -> Option<()> {
         let numbers = self.numbers;
-        let place = |place: Place| place.resolve(numbers);
+        let endpoint = |endpoint: Endpoint| endpoint.resolve(numbers);
         let drive = &mut self.drive;
         // Far enough for the kernel, and never reached by a clock that stands still.
         let deadline = Time::NEVER;
         let key = |slot: Slot| self.ids.get(&slot).copied();
-        let (verb, result) = match *action {
+        let (request_kind, result) = match *action {
             Action::OpenChannel { channel, explicit_acks } => {
                 let acks = if explicit_acks { Acks::Explicit } else { Acks::OnDelivery };
                 let opened = drive.open_channel(acks).map(|key| _ = self.channels.insert(channel, key));
@@ -109,22 +109,22 @@ impl<D: DataPath> CoreStage<D> {
                 };
                 ("create_id", drive.create_id(on, space.into()).map(|key| _ = self.ids.insert(id, key)))
             }
-            Action::Bind { id, at } => ("bind_addr", drive.bind(key(id)?, place(at))),
+            Action::Bind { id, at } => ("bind_addr", drive.bind(key(id)?, endpoint(at))),
             Action::ResolveAddr { id, src, dst } => {
                 // Longer than any program: what is not found at once is not found.
                 let soon = drive.within(std::time::Duration::from_secs(30));
-                ("resolve_addr", drive.resolve_addr(key(id)?, src.map(place), place(dst), soon))
+                ("resolve_addr", drive.resolve_addr(key(id)?, src.map(endpoint), endpoint(dst), soon))
             }
             Action::ResolveRoute { id } => ("resolve_route", drive.resolve_route(key(id)?, deadline)),
             Action::Listen { id, backlog } => ("listen", drive.listen(key(id)?, backlog)),
             Action::AttachQp { id } | Action::AttachHugeQp { id } => {
                 let most = if matches!(action, Action::AttachHugeQp { .. }) { HUGE } else { 1 };
-                let attached =
-                    drive.attach_qp(key(id)?, |spy, attaching| Path::attach(&mut spy.device, attaching, most));
+                let attached = drive
+                    .attach_qp(key(id)?, |recorder, attaching| Path::attach(&mut recorder.device, attaching, most));
                 ("create_qp", attached.map(|path| drop(self.paths.insert(id, path))))
             }
             Action::DetachQp { id } => {
-                let detached = drive.detach_qp(key(id)?, |spy, id| spy.device.destroy_qp(id));
+                let detached = drive.detach_qp(key(id)?, |recorder, id| recorder.device.destroy_qp(id));
                 self.paths.remove(&id);
                 ("destroy_qp", detached)
             }
@@ -147,7 +147,7 @@ impl<D: DataPath> CoreStage<D> {
             Action::Notify { id } => ("notify", drive.notify_established(key(id)?)),
             Action::GetRequest { id } => ("get_request", drive.get_request(key(id)?, deadline)),
             Action::Join { id, group, send_only } => {
-                let addr = place(Place(Ip::group(group), 0));
+                let addr = endpoint(Endpoint(Ip::group(group), 0));
                 let joined = drive.join(key(id)?, addr, send_only, deadline);
                 ("join_multicast", joined.map(|key| _ = self.groups.insert((id, group), key)))
             }
@@ -187,15 +187,15 @@ impl<D: DataPath> CoreStage<D> {
             }
             Action::Ack { most } => {
                 for _ in 0..most {
-                    let receipt = self.receipts.pop_front()?;
-                    let result = self.drive.ack(receipt).map_err(Error::from);
+                    let ack_token = self.ack_tokens.pop_front()?;
+                    let result = self.drive.ack(ack_token).map_err(Error::from);
                     self.note_result(at, "ack", action, result);
                 }
                 return Some(());
             }
             Action::LetTimePass => return Some(()),
         };
-        self.note_result(at, verb, action, result);
+        self.note_result(at, request_kind, action, result);
         Some(())
     }
 
@@ -205,7 +205,7 @@ impl<D: DataPath> CoreStage<D> {
             self.drive.readable(channel);
         }
         for _ in 0..TURNS_MAX {
-            if matches!(self.drive.settle(BUDGET), Rest::Until(_)) {
+            if matches!(self.drive.run(BUDGET), Next::Wait(_)) {
                 break;
             }
         }
@@ -248,19 +248,19 @@ impl<D: DataPath> CoreStage<D> {
             }
             let id = called(event.id);
             self.note(at, Seen::Event { channel, kind: event.kind.to_string(), status: event.status, id, rest });
-            self.receipts.extend(event.receipt);
+            self.ack_tokens.extend(event.ack_token);
         }
     }
 
     fn ack_all(&mut self, at: usize) {
-        while let Some(receipt) = self.receipts.pop_front() {
-            let result = self.drive.ack(receipt).map_err(Error::from);
+        while let Some(ack_token) = self.ack_tokens.pop_front() {
+            let result = self.drive.ack(ack_token).map_err(Error::from);
             self.note_result(at, "ack", &Action::Ack { most: 1 }, result);
         }
     }
 }
 
-impl<D: DataPath> Stage for CoreStage<D> {
+impl<D: DataPath> Runner for CoreRunner<D> {
     fn perform(&mut self, at: usize, action: &Action) {
         // A step about an id or channel that this run does not have says nothing.
         let _ = self.act(at, action);
@@ -277,9 +277,10 @@ impl<D: DataPath> Stage for CoreStage<D> {
     fn tell_state(&mut self, at: usize) {
         let mut lines = Vec::new();
         for (&slot, &id) in &self.ids {
-            let told = |addr: Result<_, Errno>| addr.map_or_else(|e| e.to_string(), |addr| address(addr, self.numbers));
-            let (spy, state) = (self.drive.device(), self.drive.core().state(id));
-            let (local, peer) = (told(spy.device.local_addr(id)), told(spy.device.peer_addr(id)));
+            let observed =
+                |addr: Result<_, Errno>| addr.map_or_else(|e| e.to_string(), |addr| address(addr, self.numbers));
+            let (recorder, state) = (self.drive.device(), self.drive.core().state(id));
+            let (local, peer) = (observed(recorder.device.local_addr(id)), observed(recorder.device.peer_addr(id)));
             lines.push(format!("{} {state:?} local {local} peer {peer}", name(slot)));
         }
         for text in lines {
@@ -313,7 +314,7 @@ impl<D: DataPath> Stage for CoreStage<D> {
         &self.trace
     }
 
-    fn told(&self) -> Told {
-        Told::default()
+    fn observed(&self) -> Observed {
+        Observed::default()
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use cmid_datapath::DataPath;
 use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
 
-use crate::program::{Action, CHILDREN, ChannelNo, Ip, Numbers, Place, Slot};
-use crate::stage::{BeforeRead, HUGE, Path, Stage, Told, data, name, param};
+use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, Numbers, Slot};
+use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents_of, is_readable, readable, result_of, value_of};
 
 /// Longer than any program: what is not found at once is not found.
@@ -16,7 +16,7 @@ const LOOKUP_MS: i32 = 30_000;
 const EVENTS_MAX: usize = 256;
 
 /// A side on the bare device.
-pub(crate) struct DeviceStage<D: DataPath> {
+pub(crate) struct DeviceRunner<D: DataPath> {
     // Dropped before the device that they are from.
     paths: BTreeMap<Slot, Path<D>>,
     device: D,
@@ -26,7 +26,7 @@ pub(crate) struct DeviceStage<D: DataPath> {
     channels: Vec<ChannelNo>,
     next_child: Slot,
     trace: SideTrace,
-    told: Told,
+    observed: Observed,
     before_read: BeforeRead,
 }
 
@@ -43,9 +43,9 @@ fn group_key(id: Slot, group: u8) -> Result<GroupKey, Errno> {
     GroupKey::from_parts(0, u32::from(id) << 8 | u32::from(group), 1).ok_or(Errno::EINVAL)
 }
 
-impl<D: DataPath> DeviceStage<D> {
+impl<D: DataPath> DeviceRunner<D> {
     pub(crate) fn new(device: D, numbers: Numbers, before_read: BeforeRead) -> Self {
-        DeviceStage {
+        DeviceRunner {
             paths: BTreeMap::new(),
             device,
             numbers,
@@ -53,7 +53,7 @@ impl<D: DataPath> DeviceStage<D> {
             channels: Vec::new(),
             next_child: CHILDREN,
             trace: SideTrace::new(),
-            told: Told::default(),
+            observed: Observed::default(),
             before_read,
         }
     }
@@ -70,8 +70,8 @@ impl<D: DataPath> DeviceStage<D> {
 
     fn act(&mut self, at: usize, action: &Action) -> Result<(), Errno> {
         let numbers = self.numbers;
-        let place = |place: Place| place.resolve(numbers);
-        let group = |number| place(Place(Ip::group(number), 0));
+        let endpoint = |endpoint: Endpoint| endpoint.resolve(numbers);
+        let group = |number| endpoint(Endpoint(Ip::group(number), 0));
         let mut private = Vec::new();
         let call = match *action {
             Action::OpenChannel { channel, explicit_acks: _ } => {
@@ -102,7 +102,7 @@ impl<D: DataPath> DeviceStage<D> {
                 let call = Call::Migrate { id: id_key(id)?, from: channel_key(from)?, to: channel_key(to)? };
                 if self.call(at, action, call, &[]) {
                     self.ids.insert(id, to);
-                    self.told.moved_unread += u32::from(!before && self.is_readable(to));
+                    self.observed.moved_unread += u32::from(!before && self.is_readable(to));
                 }
                 return Ok(());
             }
@@ -135,9 +135,9 @@ impl<D: DataPath> DeviceStage<D> {
             | Action::Teardown { .. }
             | Action::GetRequest { .. }
             | Action::LetTimePass => return Ok(()),
-            Action::Bind { id, at } => Call::Bind { id: id_key(id)?, addr: place(at) },
+            Action::Bind { id, at } => Call::Bind { id: id_key(id)?, addr: endpoint(at) },
             Action::ResolveAddr { id, src, dst } => {
-                Call::ResolveAddr { id: id_key(id)?, src: src.map(place), dst: place(dst), timeout_ms: LOOKUP_MS }
+                Call::ResolveAddr { id: id_key(id)?, src: src.map(endpoint), dst: endpoint(dst), timeout_ms: LOOKUP_MS }
             }
             Action::ResolveRoute { id } => Call::ResolveRoute { id: id_key(id)?, timeout_ms: 2000 },
             Action::Listen { id, backlog } => Call::Listen { id: id_key(id)?, backlog },
@@ -209,7 +209,7 @@ impl<D: DataPath> DeviceStage<D> {
     }
 }
 
-impl<D: DataPath> Stage for DeviceStage<D> {
+impl<D: DataPath> Runner for DeviceRunner<D> {
     fn perform(&mut self, at: usize, action: &Action) {
         if let Err(errno) = self.act(at, action) {
             self.note_call(at, "key", format!("{action:?}"), &Err(errno));
@@ -225,8 +225,9 @@ impl<D: DataPath> Stage for DeviceStage<D> {
     fn tell_state(&mut self, at: usize) {
         for &id in self.ids.keys() {
             let Ok(key) = id_key(id) else { continue };
-            let told = |addr: Result<_, Errno>| addr.map_or_else(|e| e.to_string(), |addr| address(addr, self.numbers));
-            let (local, peer) = (told(self.device.local_addr(key)), told(self.device.peer_addr(key)));
+            let observed =
+                |addr: Result<_, Errno>| addr.map_or_else(|e| e.to_string(), |addr| address(addr, self.numbers));
+            let (local, peer) = (observed(self.device.local_addr(key)), observed(self.device.peer_addr(key)));
             let ece = value_of(self.device.remote_ece(key));
             let what = Seen::State(format!("{} local {local} peer {peer} ece {ece}", name(id)));
             self.trace.push(Line { step: at, what });
@@ -250,7 +251,7 @@ impl<D: DataPath> Stage for DeviceStage<D> {
         &self.trace
     }
 
-    fn told(&self) -> Told {
-        self.told
+    fn observed(&self) -> Observed {
+        self.observed
     }
 }

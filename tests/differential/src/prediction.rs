@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::program::{Action, CHILDREN, ChannelNo, Ip, Place, SideName, Slot, Space};
+use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, SideName, Slot, Space};
 
 /// How far an id is believed to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum Phase {
     Idle,
     Bound,
     Listening,
@@ -29,7 +29,7 @@ pub(crate) enum Stage {
 /// What is believed of an id.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Believed {
-    pub(crate) stage: Stage,
+    pub(crate) phase: Phase,
     pub(crate) space: Space,
     pub(crate) has_qp: bool,
     pub(crate) has_listened: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Believed {
     pub(crate) has_asked: bool,
     pub(crate) joined: [bool; 8],
     on: Option<ChannelNo>,
-    at: Option<Place>,
+    at: Option<Endpoint>,
     peer: Option<Slot>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Side {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
-    Now(Stage),
+    Now(Phase),
     Request(Slot),
 }
 
@@ -81,11 +81,11 @@ impl Side {
     }
 
     /// Where somebody listens.
-    pub(crate) fn listening(&self, space: Space) -> Option<Place> {
-        let mut listeners = self.ids.values().filter(|id| id.stage == Stage::Listening && id.space == space);
-        let Place(ip, port) = listeners.next_back()?.at?;
+    pub(crate) fn listening(&self, space: Space) -> Option<Endpoint> {
+        let mut listeners = self.ids.values().filter(|id| id.phase == Phase::Listening && id.space == space);
+        let Endpoint(ip, port) = listeners.next_back()?.at?;
         let own = if ip.is_ipv6() { Ip::OfB6 } else { Ip::OfB };
-        Some(Place(if ip == Ip::Link6 { ip } else { own }, port))
+        Some(Endpoint(if ip == Ip::Link6 { ip } else { own }, port))
     }
 }
 
@@ -118,7 +118,7 @@ impl Beliefs {
             Action::OpenChannel { channel, .. } => self.side_mut(name).channels.push(channel),
             Action::Create { id, channel, space } => {
                 let new = Believed {
-                    stage: Stage::Idle,
+                    phase: Phase::Idle,
                     space,
                     has_qp: false,
                     has_listened: false,
@@ -141,7 +141,7 @@ impl Beliefs {
                 let gone = side.ids.remove(&id);
                 side.unread.retain(|(whose, _)| *whose != id);
                 if let Some(peer) = gone.and_then(|gone| gone.peer) {
-                    self.tell(name.other(), peer, News::Now(Stage::Down));
+                    self.tell(name.other(), peer, News::Now(Phase::Down));
                 }
             }
             _ => self.on_id(name, action),
@@ -155,64 +155,66 @@ impl Beliefs {
         let mut now = was;
         now.sought_nobody |= matches!(action, Action::ResolveAddr { dst, .. } if dst.0.is_nobody());
         match *action {
-            Action::Bind { at, .. } if was.stage == Stage::Idle => (now.stage, now.at) = (Stage::Bound, Some(at)),
+            Action::Bind { at, .. } if was.phase == Phase::Idle => (now.phase, now.at) = (Phase::Bound, Some(at)),
             Action::Listen { .. } => {
                 now.has_listened = true;
-                if matches!(was.stage, Stage::Idle | Stage::Bound) {
-                    now.stage = Stage::Listening;
+                if matches!(was.phase, Phase::Idle | Phase::Bound) {
+                    now.phase = Phase::Listening;
                 }
             }
-            Action::ResolveAddr { dst, .. } if matches!(was.stage, Stage::Idle | Stage::Bound) => {
-                (now.stage, now.at) = (Stage::Waits, Some(dst));
-                self.tell(name, id, News::Now(Stage::Resolved));
+            Action::ResolveAddr { dst, .. } if matches!(was.phase, Phase::Idle | Phase::Bound) => {
+                (now.phase, now.at) = (Phase::Waits, Some(dst));
+                self.tell(name, id, News::Now(Phase::Resolved));
             }
-            Action::ResolveRoute { .. } if was.stage == Stage::Resolved => {
-                now.stage = Stage::Waits;
-                self.tell(name, id, News::Now(Stage::Routed));
+            Action::ResolveRoute { .. } if was.phase == Phase::Resolved => {
+                now.phase = Phase::Waits;
+                self.tell(name, id, News::Now(Phase::Routed));
             }
-            Action::Connect { .. } if was.stage == Stage::Routed => {
-                now.stage = Stage::Waits;
-                let port = was.at.map(|Place(_, port)| port);
-                let heard = |one: &Believed| {
-                    one.stage == Stage::Listening && one.space == was.space && one.at.map(|Place(_, port)| port) == port
+            Action::Connect { .. } if was.phase == Phase::Routed => {
+                now.phase = Phase::Waits;
+                let port = was.at.map(|Endpoint(_, port)| port);
+                let record = |one: &Believed| {
+                    one.phase == Phase::Listening
+                        && one.space == was.space
+                        && one.at.map(|Endpoint(_, port)| port) == port
                 };
-                let listener = self.side(other).ids.iter().find(|(_, one)| heard(one)).map(|(&slot, _)| slot);
+                let listener = self.side(other).ids.iter().find(|(_, one)| record(one)).map(|(&slot, _)| slot);
                 match listener {
                     Some(listener) => self.tell(other, listener, News::Request(id)),
-                    None => self.tell(name, id, News::Now(Stage::Over)),
+                    None => self.tell(name, id, News::Now(Phase::Over)),
                 }
             }
-            Action::Accept { .. } if was.stage == Stage::Requested => {
-                now.stage = if udp { Stage::Over } else { Stage::Accepted };
+            Action::Accept { .. } if was.phase == Phase::Requested => {
+                now.phase = if udp { Phase::Over } else { Phase::Accepted };
                 let client = was.peer.and_then(|peer| self.side(other).ids.get(&peer));
                 let confirms = client.is_some_and(|client| client.has_qp);
                 self.tell_peer(
                     other,
                     was,
                     if udp {
-                        Stage::Over
+                        Phase::Over
                     } else if confirms {
-                        Stage::Up
+                        Phase::Up
                     } else {
-                        Stage::Answered
+                        Phase::Answered
                     },
                 );
                 if confirms {
-                    self.tell(name, id, News::Now(Stage::Up));
+                    self.tell(name, id, News::Now(Phase::Up));
                 }
             }
-            Action::Reject { .. } if matches!(was.stage, Stage::Requested | Stage::Answered) => {
-                now.stage = Stage::Over;
-                self.tell_peer(other, was, Stage::Over);
+            Action::Reject { .. } if matches!(was.phase, Phase::Requested | Phase::Answered) => {
+                now.phase = Phase::Over;
+                self.tell_peer(other, was, Phase::Over);
             }
-            Action::Establish { .. } if was.stage == Stage::Answered => {
-                now.stage = Stage::Up;
-                self.tell_peer(other, was, Stage::Up);
+            Action::Establish { .. } if was.phase == Phase::Answered => {
+                now.phase = Phase::Up;
+                self.tell_peer(other, was, Phase::Up);
             }
-            Action::Disconnect { .. } | Action::Teardown { .. } if matches!(was.stage, Stage::Up | Stage::Down) => {
-                now.stage = if was.stage == Stage::Up { Stage::Waits } else { Stage::Over };
-                self.tell_peer(other, was, Stage::Down);
-                self.tell(name, id, News::Now(Stage::Over));
+            Action::Disconnect { .. } | Action::Teardown { .. } if matches!(was.phase, Phase::Up | Phase::Down) => {
+                now.phase = if was.phase == Phase::Up { Phase::Waits } else { Phase::Over };
+                self.tell_peer(other, was, Phase::Down);
+                self.tell(name, id, News::Now(Phase::Over));
             }
             Action::GetRequest { .. } => now.has_asked = true,
             Action::AttachQp { .. } => now.has_qp = true,
@@ -225,13 +227,13 @@ impl Beliefs {
         self.side_mut(name).ids.insert(id, now);
     }
 
-    fn tell(&mut self, side: SideName, id: Slot, news: News) {
-        self.side_mut(side).unread.push_back((id, news));
+    fn tell(&mut self, side: SideName, id: Slot, activity: News) {
+        self.side_mut(side).unread.push_back((id, activity));
     }
 
-    fn tell_peer(&mut self, side: SideName, id: Believed, stage: Stage) {
+    fn tell_peer(&mut self, side: SideName, id: Believed, phase: Phase) {
         if let Some(peer) = id.peer {
-            self.tell(side, peer, News::Now(stage));
+            self.tell(side, peer, News::Now(phase));
         }
     }
 
@@ -241,11 +243,11 @@ impl Beliefs {
         let mut requests = Vec::new();
         for _ in 0..most {
             let Some(first) = side.unread.iter().position(|&(id, _)| on(side, id)) else { break };
-            let Some((id, news)) = side.unread.remove(first) else { break };
-            match news {
-                News::Now(stage) => {
+            let Some((id, activity)) = side.unread.remove(first) else { break };
+            match activity {
+                News::Now(phase) => {
                     if let Some(id) = side.ids.get_mut(&id) {
-                        id.stage = stage;
+                        id.phase = phase;
                     }
                 }
                 News::Request(client) => {
@@ -255,7 +257,7 @@ impl Beliefs {
                     let child = CHILDREN + side.children;
                     side.children += 1;
                     let new = Believed {
-                        stage: Stage::Requested,
+                        phase: Phase::Requested,
                         has_qp: false,
                         has_listened: false,
                         has_asked: false,

@@ -2,17 +2,17 @@
 
 use std::net::SocketAddr;
 
-use cmid_proto::{Around, Call, ChannelKey, Device, Errno, IdKey, Outcome, Pollable, RawEvent};
+use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Errno, IdKey, Outcome, Pollable, RawEvent};
 
 use crate::program::{ChannelNo, Numbers};
-use crate::stage::BeforeRead;
+use crate::runner::BeforeRead;
 use crate::trace::{Seen, address, contents_of, readable, result_of};
 
 /// Channels are written with this much added, to tell what the device said from what the application was told.
 pub(crate) const BELOW: ChannelNo = 100;
 
 /// The device below a core, and what has been written down.
-pub(crate) struct Spy<D> {
+pub(crate) struct Recorder<D> {
     pub(crate) device: D,
     pub(crate) seen: Vec<Seen>,
     /// The channels that are open, private ones included.
@@ -21,9 +21,9 @@ pub(crate) struct Spy<D> {
     before_read: BeforeRead,
 }
 
-impl<D: Device> Spy<D> {
+impl<D: Device> Recorder<D> {
     pub(crate) fn new(device: D, numbers: Numbers, before_read: BeforeRead) -> Self {
-        Spy { device, seen: Vec::new(), channels: Vec::new(), numbers, before_read }
+        Recorder { device, seen: Vec::new(), channels: Vec::new(), numbers, before_read }
     }
 
     /// With the addresses as they are compared.
@@ -43,7 +43,7 @@ impl<D: Device> Spy<D> {
     }
 }
 
-impl<D: Pollable> Around for Spy<D> {
+impl<D: Pollable> DeviceLayer for Recorder<D> {
     type Inner = D;
     type Handle = D::Handle;
 

@@ -5,17 +5,17 @@ use cmid_proto::{Attaching, ConnParam, Errno};
 
 use crate::program::{Action, Level, Numbers, Offer, Program, SideName, Slot, Step};
 use crate::trace::{SideTrace, Trace};
-use crate::{core_stage::CoreStage, device_stage::DeviceStage};
+use crate::{core_runner::CoreRunner, device_runner::DeviceRunner};
 
 /// What a stage has to say that is no part of its trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Observed {
     /// Migrations after which the new channel was readable, and had not been before: unread events moved along.
     pub moved_unread: u32,
 }
 
 /// One side of a run.
-pub trait Stage {
+pub trait Runner {
     /// Makes the call, or takes the events, and writes down what came of it.
     fn perform(&mut self, at: usize, action: &Action);
     /// Takes all events off all channels.
@@ -29,34 +29,34 @@ pub trait Stage {
     /// What was seen.
     fn trace(&self) -> &SideTrace;
     /// What else there is to say.
-    fn told(&self) -> Told;
+    fn observed(&self) -> Observed;
 }
 
 /// Called before each read of a channel.
 pub type BeforeRead = std::rc::Rc<dyn Fn()>;
 
 /// Both sides, on stages of the program's level.
-pub struct Stages {
-    a: Box<dyn Stage>,
-    b: Box<dyn Stage>,
+pub struct Runners {
+    a: Box<dyn Runner>,
+    b: Box<dyn Runner>,
 }
 
 /// The steps that end every run, with a pause after each: what is left is read, and each side sees the other go.
 pub const EPILOGUE: usize = 7;
 
-impl Stages {
+impl Runners {
     /// Two stages on these devices.
     ///
     /// `before_read` is called before each read of a channel.
     pub fn new<D: DataPath>(program: &Program, numbers: Numbers, a: D, b: D, before_read: &BeforeRead) -> Self {
         match program.level {
             Level::Device => {
-                let stage = |device| Box::new(DeviceStage::new(device, numbers, before_read.clone()));
-                Stages { a: stage(a), b: stage(b) }
+                let runner = |device| Box::new(DeviceRunner::new(device, numbers, before_read.clone()));
+                Runners { a: runner(a), b: runner(b) }
             }
             Level::Core => {
-                let stage = |device| Box::new(CoreStage::new(device, numbers, before_read.clone()));
-                Stages { a: stage(a), b: stage(b) }
+                let runner = |device| Box::new(CoreRunner::new(device, numbers, before_read.clone()));
+                Runners { a: runner(a), b: runner(b) }
             }
         }
     }
@@ -102,12 +102,12 @@ impl Stages {
 
     /// What else both have to say.
     #[must_use]
-    pub fn told(&self) -> Told {
-        Told { moved_unread: self.a.told().moved_unread + self.b.told().moved_unread }
+    pub fn observed(&self) -> Observed {
+        Observed { moved_unread: self.a.observed().moved_unread + self.b.observed().moved_unread }
     }
 }
 
-impl std::fmt::Debug for Stages {
+impl std::fmt::Debug for Runners {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Stages").finish_non_exhaustive()
     }

@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Acked, Bench, Check, Failure, Lab, Subject, TestDevice, Who};
+use cmid_conformance::{Acked, Check, Driver, Env, Failure, Fixture, Side, TestDevice};
 use cmid_proto::{Acks, Device, Drive, Error, Event, IdKey, PortSpace, Time};
 
 use crate::devices::STANDS;
-use crate::{Usage, Wire};
+use crate::{Link, Usage};
 
 /// What an application does with the deadlines of the core: it gives an operation so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
@@ -31,43 +31,43 @@ const TO_DESTROY: Duration = Duration::from_secs(5);
 pub(crate) const MOMENT: Duration = Duration::from_millis(25);
 
 /// A bench, the wire that it is on, and what was told.
-pub struct Stage<'lab, L: Lab> {
+pub struct FaultFixture<'env, L: Env> {
     /// The two drivers.
-    pub b: Bench<'lab, L>,
+    pub b: Fixture<'env, L>,
     /// The wire.
-    pub wire: Wire,
+    pub link: Link,
     before: Usage,
-    told: Vec<String>,
+    observed: Vec<String>,
     /// What is to be told, line by line: what each may be. A watch ends soon after that.
     wanted: Vec<Vec<&'static str>>,
     /// When that began of which the next event tells.
     begun: Option<Instant>,
 }
 
-impl<L: Lab> std::fmt::Debug for Stage<'_, L> {
+impl<L: Env> std::fmt::Debug for FaultFixture<'_, L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stage").field("wire", &self.wire).field("told", &self.told).finish_non_exhaustive()
+        f.debug_struct("Stage").field("wire", &self.link).field("told", &self.observed).finish_non_exhaustive()
     }
 }
 
-impl<'lab, L: Lab> Stage<'lab, L> {
+impl<'env, L: Env> FaultFixture<'env, L> {
     /// Two fresh drivers.
     ///
     /// # Errors
     /// What making them failed with.
-    pub fn new(lab: &'lab L, wire: &Wire, wanted: Vec<Vec<&'static str>>) -> Check<Self> {
+    pub fn new(env: &'env L, link: &Link, wanted: Vec<Vec<&'static str>>) -> Check<Self> {
         // What librdmacm opens once and keeps is not counted: a context for each device.
-        let mut warm_up = Bench::new(lab, Acks::OnDelivery)?;
-        for who in Wire::ENDS {
-            let (ip, channel) = (wire.ip(who), warm_up.side(who).channel);
-            let drive = warm_up.side(who).drive();
+        let mut warm_up = Fixture::new(env, Acks::OnDelivery)?;
+        for side in Link::ENDS {
+            let (ip, channel) = (link.ip(side), warm_up.endpoint(side).channel);
+            let drive = warm_up.endpoint(side).drive();
             let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
             drive.bind(id, (ip, 0).into())?;
         }
         drop(warm_up);
-        let before = Usage::now(*wire)?;
-        let b = Bench::new(lab, Acks::OnDelivery)?;
-        Ok(Stage { b, wire: *wire, before, told: Vec::new(), wanted, begun: None })
+        let before = Usage::now(*link)?;
+        let b = Fixture::new(env, Acks::OnDelivery)?;
+        Ok(FaultFixture { b, link: *link, before, observed: Vec::new(), wanted, begun: None })
     }
 
     /// The next event tells of what begins now.
@@ -77,7 +77,7 @@ impl<'lab, L: Lab> Stage<'lab, L> {
 
     /// Notes a line.
     pub fn tell(&mut self, line: impl Into<String>) {
-        self.told.push(line.into());
+        self.observed.push(line.into());
     }
 
     /// Notes what a request has answered. What it gave, if it succeeded.
@@ -95,10 +95,10 @@ impl<'lab, L: Lab> Stage<'lab, L> {
     }
 
     /// The next event of a side, if one comes in this time.
-    pub fn next(&mut self, who: Who, at_most: Duration) -> Check<Option<Event>> {
-        let (end, channel) = (Instant::now() + at_most, self.b.side(who).channel);
+    pub fn next(&mut self, side: Side, at_most: Duration) -> Check<Option<Event>> {
+        let (end, channel) = (Instant::now() + at_most, self.b.endpoint(side).channel);
         loop {
-            if let Some(event) = self.b.side(who).drive().next_event(channel) {
+            if let Some(event) = self.b.endpoint(side).drive().next_event(channel) {
                 return Ok(Some(event));
             }
             if Instant::now() >= end {
@@ -112,14 +112,14 @@ impl<'lab, L: Lab> Stage<'lab, L> {
     ///
     /// # Errors
     /// It comes sooner or later, or is of another id.
-    pub fn sees(&mut self, who: Who, id: IdKey, seconds: RangeInclusive<u64>) -> Check<Acked> {
-        self.sees_of(who, Some(id), seconds)
+    pub fn sees(&mut self, side: Side, id: IdKey, seconds: RangeInclusive<u64>) -> Check<Acked> {
+        self.sees_of(side, Some(id), seconds)
     }
 
-    fn sees_of(&mut self, who: Who, id: Option<IdKey>, seconds: RangeInclusive<u64>) -> Check<Acked> {
-        let (begun, name) = (self.begun.take().unwrap_or_else(Instant::now), self.b.side(who).name);
+    fn sees_of(&mut self, side: Side, id: Option<IdKey>, seconds: RangeInclusive<u64>) -> Check<Acked> {
+        let (begun, name) = (self.begun.take().unwrap_or_else(Instant::now), self.b.endpoint(side).name);
         let at_most = Duration::from_secs(seconds.end() + 1);
-        let event = self.next(who, at_most)?;
+        let event = self.next(side, at_most)?;
         let event = event.ok_or_else(|| Failure(format!("{name}: no event in {at_most:?}")))?;
         let took = begun.elapsed().as_secs();
         if id.is_some_and(|id| event.id != id) || !seconds.contains(&took) {
@@ -142,22 +142,22 @@ impl<'lab, L: Lab> Stage<'lab, L> {
     ///
     /// # Errors
     /// It comes sooner or later.
-    pub fn sees_any(&mut self, who: Who, seconds: RangeInclusive<u64>) -> Check<IdKey> {
-        self.sees_of(who, None, seconds).map(|event| event.id)
+    pub fn sees_any(&mut self, side: Side, seconds: RangeInclusive<u64>) -> Check<IdKey> {
+        self.sees_of(side, None, seconds).map(|event| event.id)
     }
 
     /// Notes all that either side is told, in order for each side. It takes this long, unless all that is to be told is told
     /// sooner; then it looks only a little longer for what is not to be told.
     pub fn watch(&mut self, span: Duration) -> Check {
         let begun = Instant::now();
-        let channels = Wire::ENDS.map(|who| self.b.side(who).channel);
+        let channels = Link::ENDS.map(|side| self.b.endpoint(side).channel);
         let mut seen = [Vec::new(), Vec::new()];
         // Without a list all is seen that comes in time.
         let (mut end, known) = (begun + if self.wanted.is_empty() { span } else { LATEST }, !self.wanted.is_empty());
         let mut complete = false;
         loop {
-            for ((who, channel), seen) in Wire::ENDS.into_iter().zip(channels).zip(&mut seen) {
-                while let Some(event) = self.b.side(who).drive().next_event(channel) {
+            for ((side, channel), seen) in Link::ENDS.into_iter().zip(channels).zip(&mut seen) {
+                while let Some(event) = self.b.endpoint(side).drive().next_event(channel) {
                     seen.push(in_brief(&event));
                 }
             }
@@ -166,7 +166,7 @@ impl<'lab, L: Lab> Stage<'lab, L> {
                 (complete, end) = (true, Instant::now() + QUIET.min(span));
             }
             if Instant::now() >= end {
-                self.told.extend(lines);
+                self.observed.extend(lines);
                 return Ok(());
             }
             self.b.pump(MOMENT)?;
@@ -175,15 +175,15 @@ impl<'lab, L: Lab> Stage<'lab, L> {
 
     fn lines(&mut self, seen: &[Vec<String>; 2]) -> Vec<String> {
         let mut lines = Vec::new();
-        for (who, seen) in Wire::ENDS.into_iter().zip(seen).filter(|(_, seen)| !seen.is_empty()) {
-            lines.push(format!("{}: {}", self.b.side(who).name, seen.join(", ")));
+        for (side, seen) in Link::ENDS.into_iter().zip(seen).filter(|(_, seen)| !seen.is_empty()) {
+            lines.push(format!("{}: {}", self.b.endpoint(side).name, seen.join(", ")));
         }
         lines
     }
 
     /// Whether these lines are the next ones that are to be told, and what is to be told after them is no event.
     fn completes(&self, lines: &[String]) -> bool {
-        let wanted = |at: usize| self.wanted.get(self.told.len() + at);
+        let wanted = |at: usize| self.wanted.get(self.observed.len() + at);
         let as_wanted = lines
             .iter()
             .enumerate()
@@ -197,8 +197,8 @@ impl<'lab, L: Lab> Stage<'lab, L> {
     }
 
     /// When an application's patience ends.
-    pub fn patience(&mut self, who: Who) -> Time {
-        self.b.side(who).drive().within(PATIENCE)
+    pub fn patience(&mut self, side: Side) -> Time {
+        self.b.endpoint(side).drive().within(PATIENCE)
     }
 
     /// A new connection stands, and goes: on fresh drivers and at another port, so that nothing that is still under way from
@@ -207,26 +207,26 @@ impl<'lab, L: Lab> Stage<'lab, L> {
     /// # Errors
     /// It does not.
     pub fn anew(&mut self) -> Check {
-        let mut b = Bench::new(self.b.lab, Acks::OnDelivery)?;
+        let mut b = Fixture::new(self.b.env, Acks::OnDelivery)?;
         b.be_patient(AT_LAST);
         b.listen()?;
         let made = b.connected();
         let (client, server) = match made {
             Ok(ids) => ids,
             Err(failure) => {
-                let mut told = String::new();
-                for who in Wire::ENDS {
-                    let (name, channel) = (b.side(who).name, b.side(who).channel);
-                    while let Some(event) = b.side(who).drive().next_event(channel) {
-                        told += &format!("; {name} of it: {}", in_brief(&event));
+                let mut observed = String::new();
+                for side in Link::ENDS {
+                    let (name, channel) = (b.endpoint(side).name, b.endpoint(side).channel);
+                    while let Some(event) = b.endpoint(side).drive().next_event(channel) {
+                        observed += &format!("; {name} of it: {}", in_brief(&event));
                     }
                 }
-                let can = Wire::ENDS.map(|end| self.wire.can_send(end));
-                return Err(Failure(format!("a new connection: {failure}{told}; the devices can send: {can:?}")));
+                let can = Link::ENDS.map(|end| self.link.can_send(end));
+                return Err(Failure(format!("a new connection: {failure}{observed}; the devices can send: {can:?}")));
             }
         };
-        b.destroy(Who::Client, client)?;
-        b.destroy(Who::Server, server)?;
+        b.destroy(Side::Client, client)?;
+        b.destroy(Side::Server, server)?;
         b.clean()?;
         self.tell(STANDS);
         Ok(())
@@ -234,27 +234,27 @@ impl<'lab, L: Lab> Stage<'lab, L> {
 
     /// All ids are destroyed: so that nothing of a device that is gone is in use.
     pub(crate) fn destroy_all(&mut self) -> Check {
-        for who in Wire::ENDS {
-            let channel = self.b.side(who).channel;
-            destroy_all(self.b.side(who).drive())?;
+        for side in Link::ENDS {
+            let channel = self.b.endpoint(side).channel;
+            destroy_all(self.b.endpoint(side).drive())?;
             // What it was told meanwhile is of no use to anybody.
-            while self.b.side(who).drive().next_event(channel).is_some() {}
+            while self.b.endpoint(side).drive().next_event(channel).is_some() {}
         }
         Ok(())
     }
 
     /// From here on what is open is counted as having been open before: librdmacm has opened a device, which it keeps.
     pub(crate) fn recount(&mut self) -> Check {
-        self.before = Usage::now(self.wire)?;
+        self.before = Usage::now(self.link)?;
         Ok(())
     }
 
     /// Notes what either side has been told and nobody has looked at.
     pub(crate) fn notes_what_is_there(&mut self) {
-        for who in Wire::ENDS {
-            let (name, channel) = (self.b.side(who).name, self.b.side(who).channel);
-            while let Some(event) = self.b.side(who).drive().next_event(channel) {
-                self.told.push(format!("{name}: {}", in_brief(&event)));
+        for side in Link::ENDS {
+            let (name, channel) = (self.b.endpoint(side).name, self.b.endpoint(side).channel);
+            while let Some(event) = self.b.endpoint(side).drive().next_event(channel) {
+                self.observed.push(format!("{name}: {}", in_brief(&event)));
             }
         }
     }
@@ -265,11 +265,11 @@ impl<'lab, L: Lab> Stage<'lab, L> {
         while Instant::now() < end {
             self.b.pump(MOMENT)?;
         }
-        let before = self.told.len();
+        let before = self.observed.len();
         self.notes_what_is_there();
-        let last = self.told.split_off(before);
+        let last = self.observed.split_off(before);
         let is_news = |line: &String| !line.ends_with(": TIMEWAIT_EXIT");
-        self.told.extend(last.into_iter().filter(is_news).map(|line| format!("{line}, when all was over")));
+        self.observed.extend(last.into_iter().filter(is_news).map(|line| format!("{line}, when all was over")));
         Ok(())
     }
 
@@ -281,12 +281,12 @@ impl<'lab, L: Lab> Stage<'lab, L> {
         self.b.frozen = None;
         self.rest()?;
         let begun = Instant::now();
-        for who in Wire::ENDS {
+        for side in Link::ENDS {
             self.b.clean()?;
-            destroy_all(self.b.side(who).drive())?;
+            destroy_all(self.b.endpoint(side).drive())?;
         }
         self.b.clean()?;
-        let Stage { b, wire, before, told, .. } = self;
+        let FaultFixture { b, link, before, observed, .. } = self;
         drop(b);
         let took = begun.elapsed();
         if took > TO_DESTROY {
@@ -295,8 +295,8 @@ impl<'lab, L: Lab> Stage<'lab, L> {
         // The kernel counts an id down a moment after it has gone.
         let mut last = Failure(String::new());
         for _ in 0..20 {
-            match Usage::now(wire)?.is_no_more_than(&before) {
-                Ok(()) => return Ok(told),
+            match Usage::now(link)?.is_no_more_than(&before) {
+                Ok(()) => return Ok(observed),
                 Err(failure) => last = failure,
             }
             std::thread::sleep(Duration::from_millis(100));
@@ -344,4 +344,4 @@ pub(crate) fn in_words(error: &Error) -> String {
 }
 
 /// The device of a lab's drivers.
-pub(crate) type DeviceOf<L> = <<L as Lab>::Subject as Subject>::Device;
+pub(crate) type DeviceOf<L> = <<L as Env>::Driver as Driver>::Device;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Failure, Net, Who};
+use cmid_conformance::{Check, Failure, Net, Side};
 use serde_json::Value;
 
 use crate::shell::{ip, run};
@@ -21,18 +21,18 @@ static GOING: AtomicU8 = AtomicU8::new(0);
 
 /// A wire of this number: 1 to 250.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wire {
+pub struct Link {
     number: u8,
 }
 
-impl Wire {
+impl Link {
     /// Both ends.
-    pub const ENDS: [Who; 2] = [Who::Client, Who::Server];
+    pub const ENDS: [Side; 2] = [Side::Client, Side::Server];
 
     /// The wire of this number, whether it is there or not.
     #[must_use]
     pub const fn of(number: u8) -> Self {
-        Wire { number }
+        Link { number }
     }
 
     /// Its number.
@@ -51,19 +51,19 @@ impl Wire {
 
     /// The network interface at an end.
     #[must_use]
-    pub fn interface(self, end: Who) -> String {
+    pub fn interface(self, end: Side) -> String {
         format!("wire{}{}", self.number, letter(end))
     }
 
     /// The RDMA device at an end.
     #[must_use]
-    pub fn device(self, end: Who) -> String {
+    pub fn device(self, end: Side) -> String {
         format!("rxe_{}{}", self.number, letter(end))
     }
 
     /// The address at an end.
     #[must_use]
-    pub fn ip(self, end: Who) -> IpAddr {
+    pub fn ip(self, end: Side) -> IpAddr {
         Ipv4Addr::new(10, 90, self.number, last(end)).into()
     }
 
@@ -72,8 +72,8 @@ impl Wire {
     pub fn net(self) -> Net {
         let other = |last| Ipv4Addr::new(10, 90, self.number, last).into();
         Net {
-            client: self.ip(Who::Client),
-            server: self.ip(Who::Server),
+            client: self.ip(Side::Client),
+            server: self.ip(Side::Server),
             no_rdma: Ipv4Addr::new(172, 16, 0, 1).into(),
             nobody: other(77),
             no_route: Ipv4Addr::new(8, 8, 8, 8).into(),
@@ -87,9 +87,9 @@ impl Wire {
     /// # Errors
     /// What ip(8) and rdma(8) say.
     pub fn lay(self) -> Check {
-        let [a, b] = Wire::ENDS.map(|end| (self.interface(end), self.link_address(end)));
+        let [a, b] = Link::ENDS.map(|end| (self.interface(end), self.link_address(end)));
         ip(&format!("link add {} address {} type veth peer name {} address {}\n", a.0, a.1, b.0, b.1))?;
-        for end in Wire::ENDS {
+        for end in Link::ENDS {
             // A packet from one of the machine's own addresses is no forgery here, and each end answers only for itself.
             for (setting, value) in
                 [("accept_local", "1"), ("rp_filter", "0"), ("arp_ignore", "1"), ("arp_announce", "2")]
@@ -102,7 +102,7 @@ impl Wire {
                 self.ip(end)
             ))?;
         }
-        for end in Wire::ENDS {
+        for end in Link::ENDS {
             self.lead_to(end)?;
             self.add_device(end)?;
         }
@@ -114,17 +114,17 @@ impl Wire {
     /// # Errors
     /// What ip(8) says.
     pub fn remove(self) -> Check {
-        for end in Wire::ENDS {
+        for end in Link::ENDS {
             ip(&format!("rule del pref 10 iif {} lookup local\n", self.interface(end)))?;
         }
-        ip(&format!("link del {}\n", self.interface(Who::Client)))
+        ip(&format!("link del {}\n", self.interface(Side::Client)))
     }
 
     /// The interface at an end goes down.
     ///
     /// # Errors
     /// What ip(8) says.
-    pub fn down(self, end: Who) -> Check {
+    pub fn down(self, end: Side) -> Check {
         ip(&format!("link set {} down\n", self.interface(end)))
     }
 
@@ -132,9 +132,9 @@ impl Wire {
     ///
     /// # Errors
     /// What ip(8) says; the device at either end is not ready in time.
-    pub fn up(self, end: Who) -> Check {
+    pub fn up(self, end: Side) -> Check {
         ip(&format!("link set {} up\n", self.interface(end)))?;
-        for end in Wire::ENDS {
+        for end in Link::ENDS {
             self.lead_to(end)?;
         }
         self.wait_until_active()
@@ -144,7 +144,7 @@ impl Wire {
     ///
     /// # Errors
     /// What ip(8) says.
-    pub fn lose_address(self, end: Who) -> Check {
+    pub fn lose_address(self, end: Side) -> Check {
         ip(&format!("addr del {}/24 dev {}\n", self.ip(end), self.interface(end)))
     }
 
@@ -152,9 +152,9 @@ impl Wire {
     ///
     /// # Errors
     /// What ip(8) says.
-    pub fn regain_address(self, end: Who) -> Check {
+    pub fn regain_address(self, end: Side) -> Check {
         ip(&format!("addr add {}/24 dev {}\n", self.ip(end), self.interface(end)))?;
-        for end in Wire::ENDS {
+        for end in Link::ENDS {
             self.lead_to(end)?;
         }
         Ok(())
@@ -165,7 +165,7 @@ impl Wire {
     /// # Errors
     /// What tc(8) says.
     pub fn disturb(self, how: &str) -> Check {
-        for end in Wire::ENDS {
+        for end in Link::ENDS {
             let interface = self.interface(end);
             let mut arguments = vec!["qdisc", "replace", "dev", &interface, "root", "netem"];
             arguments.extend(how.split_whitespace());
@@ -180,7 +180,7 @@ impl Wire {
     /// What tc(8) says.
     pub fn dropped(self) -> Check<u64> {
         let mut sum = 0;
-        for end in Wire::ENDS {
+        for end in Link::ENDS {
             let text = run("tc", &["-s", "-j", "qdisc", "show", "dev", &self.interface(end)])?;
             let found: Value = serde_json::from_str(&text).map_err(|error| Failure(error.to_string()))?;
             let of = |qdisc: &Value| qdisc.get("drops").and_then(Value::as_u64);
@@ -194,7 +194,7 @@ impl Wire {
     /// # Errors
     /// What tc(8) says.
     pub fn calm(self) -> Check {
-        for end in Wire::ENDS {
+        for end in Link::ENDS {
             run("tc", &["qdisc", "del", "dev", &self.interface(end), "root"])?;
         }
         Ok(())
@@ -204,7 +204,7 @@ impl Wire {
     ///
     /// # Errors
     /// What rdma(8) says; for as long as a program holds the old one, that there is one.
-    pub fn add_device(self, end: Who) -> Check {
+    pub fn add_device(self, end: Side) -> Check {
         let (device, interface) = (self.device(end), self.interface(end));
         run("rdma", &["link", "add", &device, "type", "rxe", "netdev", &interface])?;
         until("the RDMA device", || Ok(Path::new("/sys/class/infiniband").join(&device).exists()))
@@ -215,7 +215,7 @@ impl Wire {
     ///
     /// # Errors
     /// rdma(8) cannot be started.
-    pub fn remove_device(self, end: Who) -> Check {
+    pub fn remove_device(self, end: Side) -> Check {
         let mut child = std::process::Command::new("rdma").args(["link", "delete", &self.device(end)]).spawn()?;
         GOING.fetch_or(bit(end), Ordering::Relaxed);
         // It is not waited for here; it ends when it can.
@@ -228,7 +228,7 @@ impl Wire {
     /// # Errors
     /// They do not go, or do not come.
     pub fn add_devices_again(self, let_go: impl Fn() -> Check) -> Check {
-        for end in Wire::ENDS {
+        for end in Link::ENDS {
             if GOING.fetch_and(!bit(end), Ordering::Relaxed) & bit(end) == 0 {
                 continue;
             }
@@ -249,7 +249,7 @@ impl Wire {
     ///
     /// # Errors
     /// What rdma(8) says.
-    pub fn can_send(self, end: Who) -> Check<bool> {
+    pub fn can_send(self, end: Side) -> Check<bool> {
         let text = run("rdma", &["-j", "resource", "show", "qp", "link", &self.device(end)])?;
         let qps: Value = serde_json::from_str(&text).map_err(|error| Failure(error.to_string()))?;
         let is = |qp: &Value, field: &str, value: &str| qp.get(field).and_then(Value::as_str) == Some(value);
@@ -257,7 +257,7 @@ impl Wire {
     }
 
     fn wait_until_active(self) -> Check {
-        for end in Wire::ENDS {
+        for end in Link::ENDS {
             let state = format!("/sys/class/infiniband/{}/ports/1/state", self.device(end));
             until("an active port", || Ok(fs::read_to_string(&state)?.contains("ACTIVE")))?;
         }
@@ -266,7 +266,7 @@ impl Wire {
 
     /// What is sent to this end leaves by the other one, whose neighbour is known for ever: over veth an answer to ARP comes
     /// before ib_core has queued the request that waits for it, and rdma_resolve_addr would end only at its time-out.
-    fn lead_to(self, end: Who) -> Check {
+    fn lead_to(self, end: Side) -> Check {
         let other = other(end);
         let (there, from, through) = (self.ip(end), self.ip(other), self.interface(other));
         let link_address = self.link_address(end);
@@ -276,16 +276,16 @@ impl Wire {
         ))
     }
 
-    fn link_address(self, end: Who) -> String {
+    fn link_address(self, end: Side) -> String {
         format!("02:00:00:90:{:02x}:{:02x}", self.number, last(end))
     }
 }
 
 /// The other end.
-pub(crate) fn other(end: Who) -> Who {
+pub(crate) fn other(end: Side) -> Side {
     match end {
-        Who::Client => Who::Server,
-        Who::Server => Who::Client,
+        Side::Client => Side::Server,
+        Side::Server => Side::Client,
     }
 }
 
@@ -301,20 +301,20 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> Check<bool>) -> Check {
     Ok(())
 }
 
-fn letter(end: Who) -> char {
+fn letter(end: Side) -> char {
     match end {
-        Who::Client => 'a',
-        Who::Server => 'b',
+        Side::Client => 'a',
+        Side::Server => 'b',
     }
 }
 
-fn bit(end: Who) -> u8 {
+fn bit(end: Side) -> u8 {
     1 << last(end)
 }
 
-fn last(end: Who) -> u8 {
+fn last(end: Side) -> u8 {
     match end {
-        Who::Client => 1,
-        Who::Server => 2,
+        Side::Client => 1,
+        Side::Server => 2,
     }
 }

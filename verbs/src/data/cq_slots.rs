@@ -18,16 +18,16 @@ use std::sync::{Arc, Mutex, Weak};
 use cmid_proto::{CqRoom, Errno};
 
 use crate::data::Completion;
-use crate::data::flight::Place;
+use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::{PdInner, lock};
-use crate::data::track::{Retired, Track};
+use crate::data::wr_ring::{Retired, WrRing};
 
 /// Bits of a seat that are an index.
 const INDEX_BITS: u32 = 16;
 const INDEX: u32 = (1 << INDEX_BITS) - 1;
 
 /// Who sits where at one CQ.
-pub(crate) struct Seats {
+pub(crate) struct CqSlots {
     plan: Mutex<Plan>,
     /// Counts how often a queue was filled in or has left, so that who polls looks only then.
     version: AtomicUsize,
@@ -55,15 +55,15 @@ struct Plan {
 
 #[derive(Default)]
 struct Chair {
-    track: Option<Arc<Track>>,
+    wr_ring: Option<Arc<WrRing>>,
     /// Whether it is among the changed.
     changed: bool,
 }
 
 /// The copy of the one who polls; there is one for each CQ.
 #[derive(Default)]
-pub(crate) struct Seating {
-    tracks: Vec<Option<Arc<Track>>>,
+pub(crate) struct SlotCache {
+    tracks: Vec<Option<Arc<WrRing>>>,
     version: usize,
     /// A queue that is there has completed what was not to be completed.
     doubt: bool,
@@ -78,17 +78,17 @@ pub(crate) struct Gone {
     pub(crate) seat: u32,
     /// Of its reservation.
     pub(crate) capacity: u32,
-    pub(crate) track: Arc<Track>,
+    pub(crate) wr_ring: Arc<WrRing>,
     /// Among the queues of its PD.
-    pub(crate) place: Place,
+    pub(crate) place: InFlightIndex,
     pub(crate) pd: Weak<PdInner>,
 }
 
-impl Seats {
+impl CqSlots {
     /// Of a CQ for so many completions.
     pub(crate) fn new(depth: u32) -> Self {
         let plan = Plan { room: CqRoom::new(depth), ..Plan::default() };
-        Seats { plan: Mutex::new(plan), version: AtomicUsize::new(0) }
+        CqSlots { plan: Mutex::new(plan), version: AtomicUsize::new(0) }
     }
 
     pub(crate) fn room(&self) -> CqRoom {
@@ -127,9 +127,9 @@ impl Seats {
     }
 
     /// From now on completions of the queue are looked for.
-    pub(crate) fn fill(&self, seat: u32, track: &Arc<Track>) {
+    pub(crate) fn fill(&self, seat: u32, wr_ring: &Arc<WrRing>) {
         let mut plan = lock(&self.plan);
-        plan.fill(seat, Some(Arc::clone(track)));
+        plan.fill(seat, Some(Arc::clone(wr_ring)));
         // With the lock still held.
         self.version.fetch_add(1, Ordering::Release);
     }
@@ -138,7 +138,7 @@ impl Seats {
     pub(crate) fn leave(&self, gone: Gone) {
         let mut plan = lock(&self.plan);
         plan.fill(gone.seat, None);
-        let over = plan.closed || gone.track.is_idle();
+        let over = plan.closed || gone.wr_ring.is_idle();
         let over = if over {
             plan.release(&gone);
             Some(gone)
@@ -164,7 +164,7 @@ impl Gone {
     /// It pins nothing any more.
     fn end(self) {
         if let Some(pd) = self.pd.upgrade() {
-            pd.flights().strike(self.place);
+            pd.in_flight().remove(self.place);
             pd.parked().released();
         }
     }
@@ -182,28 +182,28 @@ impl Plan {
         self.cancel(gone.capacity);
     }
 
-    fn fill(&mut self, seat: u32, track: Option<Arc<Track>>) {
+    fn fill(&mut self, seat: u32, wr_ring: Option<Arc<WrRing>>) {
         let index = (seat & INDEX) as usize;
         let Some(chair) = self.chairs.get_mut(index) else { return };
-        chair.track = track;
+        chair.wr_ring = wr_ring;
         if !core::mem::replace(&mut chair.changed, true) {
             self.changed.push(index);
         }
     }
 }
 
-impl Seating {
+impl SlotCache {
     /// Takes completions to account, puts the users' numbers into them, and drops those that are of nobody any more: says
     /// how many are left.
     #[inline]
-    pub(crate) fn retire(&mut self, seats: &Seats, completions: &mut [Completion]) -> usize {
-        if self.version != seats.version.load(Ordering::Acquire) {
-            self.look(seats);
+    pub(crate) fn retire(&mut self, cq_slots: &CqSlots, completions: &mut [Completion]) -> usize {
+        if self.version != cq_slots.version.load(Ordering::Acquire) {
+            self.look(cq_slots);
         }
         let mut kept = 0;
         for at in 0..completions.len() {
             let Some(&completion) = completions.get(at) else { break };
-            if let Some(wr_id) = self.find(seats, completion.wr_id)
+            if let Some(wr_id) = self.find(cq_slots, completion.wr_id)
                 && let Some(place) = completions.get_mut(kept)
             {
                 if kept != at {
@@ -224,24 +224,24 @@ impl Seating {
 
     /// The user's number; none if the completion is of nobody, or cannot be.
     #[inline]
-    fn find(&mut self, seats: &Seats, token: u64) -> Option<u64> {
+    fn find(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
         match self.retired(token) {
             Retired::Done(wr_id) => Some(wr_id),
-            Retired::Foreign | Retired::Unexpected => self.find_again(seats, token),
+            Retired::Foreign | Retired::Unexpected => self.find_again(cq_slots, token),
         }
     }
 
     #[inline]
     fn retired(&self, token: u64) -> Retired {
         let index = (token >> 32) as u32 & INDEX;
-        let track = self.tracks.get(index as usize).and_then(Option::as_ref);
-        track.map_or(Retired::Foreign, |track| track.retire(token))
+        let wr_ring = self.tracks.get(index as usize).and_then(Option::as_ref);
+        wr_ring.map_or(Retired::Foreign, |wr_ring| wr_ring.retire(token))
     }
 
     /// The queue may be so new that its seat was not seen, or be gone.
     #[cold]
-    fn find_again(&mut self, seats: &Seats, token: u64) -> Option<u64> {
-        self.look(seats);
+    fn find_again(&mut self, cq_slots: &CqSlots, token: u64) -> Option<u64> {
+        self.look(cq_slots);
         match self.retired(token) {
             Retired::Done(wr_id) => return Some(wr_id),
             Retired::Foreign => {}
@@ -251,47 +251,47 @@ impl Seating {
     }
 
     #[cold]
-    fn look(&mut self, seats: &Seats) {
-        let mut plan = lock(&seats.plan);
+    fn look(&mut self, cq_slots: &CqSlots) {
+        let mut plan = lock(&cq_slots.plan);
         let plan = &mut *plan;
         self.tracks.resize(plan.chairs.len(), None);
         for index in plan.changed.drain(..) {
-            if let (Some(chair), Some(track)) = (plan.chairs.get_mut(index), self.tracks.get_mut(index)) {
-                track.clone_from(&chair.track);
+            if let (Some(chair), Some(wr_ring)) = (plan.chairs.get_mut(index), self.tracks.get_mut(index)) {
+                wr_ring.clone_from(&chair.wr_ring);
                 chair.changed = false;
             }
         }
         self.going.append(&mut plan.gone);
-        self.version = seats.version.load(Ordering::Relaxed);
+        self.version = cq_slots.version.load(Ordering::Relaxed);
     }
 
     /// A poll has found the CQ empty: those are over that were gone before it. Says whether there are no others, of which
     /// another poll would tell.
     #[inline]
-    pub(crate) fn settle(&mut self, seats: &Seats) -> bool {
-        (self.gone.is_empty() && self.going.is_empty()) || self.end_gone(seats)
+    pub(crate) fn refresh(&mut self, cq_slots: &CqSlots) -> bool {
+        (self.gone.is_empty() && self.going.is_empty()) || self.end_gone(cq_slots)
     }
 
     #[cold]
-    fn end_gone(&mut self, seats: &Seats) -> bool {
+    fn end_gone(&mut self, cq_slots: &CqSlots) -> bool {
         let over = core::mem::replace(&mut self.gone, core::mem::take(&mut self.going));
-        over.into_iter().for_each(|gone| seats.end(gone));
+        over.into_iter().for_each(|gone| cq_slots.end(gone));
         self.gone.is_empty()
     }
 
     /// Nobody polls any more.
-    pub(crate) fn close(&mut self, seats: &Seats) {
+    pub(crate) fn close(&mut self, cq_slots: &CqSlots) {
         let mut over = {
-            let mut plan = lock(&seats.plan);
+            let mut plan = lock(&cq_slots.plan);
             plan.closed = true;
             core::mem::take(&mut plan.gone)
         };
         over.append(&mut self.gone);
         over.append(&mut self.going);
-        over.into_iter().for_each(|gone| seats.end(gone));
+        over.into_iter().for_each(|gone| cq_slots.end(gone));
     }
 }
 
 #[cfg(test)]
-#[path = "seats_tests.rs"]
+#[path = "cq_slots_tests.rs"]
 mod tests;

@@ -21,7 +21,7 @@
 //! not be given back before its completion is gone. That holds, because
 //!
 //! - only an MR of the QP's PD can be posted (post.rs), so whoever gives back the memory of an MR looks at every queue that can
-//!   name it: [`Flights::name`];
+//!   name it: [`InFlightSet::name`];
 //! - a queue is enlisted before the first work request is handed to its provider; one that is not names nothing;
 //! - to post takes `&Mr`, to re-register `&mut Mr`, to deregister the [`Mr`](crate::Mr) itself. So all posts that name it have
 //!   come back, and what they stored, and that their queues are enlisted, can be seen before anybody looks;
@@ -36,30 +36,30 @@ use std::sync::{Arc, Mutex};
 use slab::Slab;
 
 use crate::data::pd::lock;
-use crate::data::track::{Cursor, Track};
+use crate::data::wr_ring::{Cursor, WrRing};
 
 /// The work queues that belong to one PD.
-pub(crate) struct Flights {
+pub(crate) struct InFlightSet {
     queues: Mutex<Queues>,
     /// Stands for the ring of a queue that has none: it is full, and empty.
-    nothing: Arc<Track>,
+    nothing: Arc<WrRing>,
 }
 
 #[derive(Default)]
 struct Queues {
     /// Those whose work is in flight until it is polled.
-    live: Slab<Arc<Track>>,
+    live: Slab<Arc<WrRing>>,
     /// Those of QPs that could not be destroyed, and are leaked.
-    leaked: Vec<Arc<Track>>,
+    leaked: Vec<Arc<WrRing>>,
 }
 
 /// Where a queue is among those of its PD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(usize);
+pub(crate) struct InFlightIndex(usize);
 
-impl Flights {
+impl InFlightSet {
     pub(crate) fn new() -> Self {
-        Flights { queues: Mutex::default(), nothing: Arc::new(Track::new(0, 0)) }
+        InFlightSet { queues: Mutex::default(), nothing: Arc::new(WrRing::new(0, 0)) }
     }
 
     /// The cursor of a queue that has no ring: it has no room.
@@ -68,34 +68,34 @@ impl Flights {
     }
 
     /// Something is to be posted to a queue for the first time.
-    pub(crate) fn enlist(&self, track: &Arc<Track>) -> Place {
-        Place(lock(&self.queues).live.insert(Arc::clone(track)))
+    pub(crate) fn enlist(&self, wr_ring: &Arc<WrRing>) -> InFlightIndex {
+        InFlightIndex(lock(&self.queues).live.insert(Arc::clone(wr_ring)))
     }
 
     /// A queue is gone, and with it all that it had in flight. Once for each that was enlisted.
-    pub(crate) fn strike(&self, place: Place) {
-        let track = lock(&self.queues).live.try_remove(place.0);
+    pub(crate) fn remove(&self, place: InFlightIndex) {
+        let wr_ring = lock(&self.queues).live.try_remove(place.0);
         // With its ring, if nobody else has it; not under the lock.
-        drop(track);
+        drop(wr_ring);
     }
 
-    /// The QP of a queue could not be destroyed: what the queue has in flight stays so. In the place of [`Flights::strike`].
-    pub(crate) fn leak(&self, place: Place) {
+    /// The QP of a queue could not be destroyed: what the queue has in flight stays so. In the place of [`InFlightSet::remove`].
+    pub(crate) fn leak(&self, place: InFlightIndex) {
         let mut queues = lock(&self.queues);
-        let track = queues.live.try_remove(place.0);
-        queues.leaked.extend(track);
+        let wr_ring = queues.live.try_remove(place.0);
+        queues.leaked.extend(wr_ring);
     }
 
     /// Whether work in flight names this key.
     pub(crate) fn name(&self, lkey: u32) -> bool {
         let queues = lock(&self.queues);
-        let live = queues.live.iter().map(|(_, track)| track);
-        live.chain(&queues.leaked).any(|track| track.names(lkey))
+        let live = queues.live.iter().map(|(_, wr_ring)| wr_ring);
+        live.chain(&queues.leaked).any(|wr_ring| wr_ring.names(lkey))
     }
 
     /// Whether work in flight names this key that stays so.
     pub(crate) fn leaked_name(&self, lkey: u32) -> bool {
-        lock(&self.queues).leaked.iter().any(|track| track.names(lkey))
+        lock(&self.queues).leaked.iter().any(|wr_ring| wr_ring.names(lkey))
     }
 }
 
@@ -104,47 +104,47 @@ mod tests {
     use super::*;
 
     /// A queue with one work request in flight that names this key.
-    fn queue(flights: &Flights, lkey: u32) -> (Place, Cursor) {
-        let track = Arc::new(Track::new(1, 4));
-        let place = flights.enlist(&track);
-        let mut cursor = Cursor::new(&track);
+    fn queue(in_flight: &InFlightSet, lkey: u32) -> (InFlightIndex, Cursor) {
+        let wr_ring = Arc::new(WrRing::new(1, 4));
+        let place = in_flight.enlist(&wr_ring);
+        let mut cursor = Cursor::new(&wr_ring);
         cursor.file(1, lkey).expect("room");
         cursor.advance();
         (place, cursor)
     }
 
-    fn named(flights: &Flights) -> Vec<u32> {
-        (1..=6).filter(|&lkey| flights.name(lkey)).collect()
+    fn named(in_flight: &InFlightSet) -> Vec<u32> {
+        (1..=6).filter(|&lkey| in_flight.name(lkey)).collect()
     }
 
     #[test]
     fn each_queue_is_struck_by_its_own_place() {
-        let flights = Flights::new();
-        let mut queues: Vec<_> = (1..=5).map(|lkey| queue(&flights, lkey)).collect();
-        flights.strike(queues[1].0);
-        flights.strike(queues[3].0);
-        assert_eq!(named(&flights), [1, 3, 5]);
+        let in_flight = InFlightSet::new();
+        let mut queues: Vec<_> = (1..=5).map(|lkey| queue(&in_flight, lkey)).collect();
+        in_flight.remove(queues[1].0);
+        in_flight.remove(queues[3].0);
+        assert_eq!(named(&in_flight), [1, 3, 5]);
         // Its place is used again, and the others keep theirs.
-        queues[1] = queue(&flights, 6);
-        assert_eq!(named(&flights), [1, 3, 5, 6]);
-        flights.strike(queues[0].0);
-        flights.strike(queues[1].0);
-        assert_eq!(named(&flights), [3, 5]);
+        queues[1] = queue(&in_flight, 6);
+        assert_eq!(named(&in_flight), [1, 3, 5, 6]);
+        in_flight.remove(queues[0].0);
+        in_flight.remove(queues[1].0);
+        assert_eq!(named(&in_flight), [3, 5]);
     }
 
     #[test]
     fn what_is_leaked_stays_in_flight() {
-        let flights = Flights::new();
-        let [one, other] = [1, 2].map(|lkey| queue(&flights, lkey));
-        flights.leak(one.0);
-        flights.strike(other.0);
-        assert_eq!((named(&flights), flights.leaked_name(1), flights.leaked_name(2)), (vec![1], true, false));
+        let in_flight = InFlightSet::new();
+        let [one, other] = [1, 2].map(|lkey| queue(&in_flight, lkey));
+        in_flight.leak(one.0);
+        in_flight.remove(other.0);
+        assert_eq!((named(&in_flight), in_flight.leaked_name(1), in_flight.leaked_name(2)), (vec![1], true, false));
     }
 
     #[test]
     fn a_queue_without_a_ring_takes_nothing() {
-        let flights = Flights::new();
-        assert_eq!(flights.without_ring().file(1, 1), None);
-        assert!(named(&flights).is_empty());
+        let in_flight = InFlightSet::new();
+        assert_eq!(in_flight.without_ring().file(1, 1), None);
+        assert!(named(&in_flight).is_empty());
     }
 }

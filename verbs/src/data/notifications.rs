@@ -7,9 +7,9 @@ use cmid_proto::Errno;
 /// How often a CQ was armed and no notification has been taken for that. It may be too many: a CQ that is armed twice
 /// before a completion notifies once.
 #[derive(Default)]
-pub(super) struct Awaited(AtomicU32);
+pub(super) struct PendingNotifications(AtomicU32);
 
-impl Awaited {
+impl PendingNotifications {
     /// The CQ has been armed.
     #[inline]
     pub(super) fn armed(&self) {
@@ -46,7 +46,7 @@ impl Awaited {
     /// One has been taken: may there be another?
     #[inline]
     fn awaits_more(&self) -> bool {
-        let less = |awaited: u32| awaited.checked_sub(1);
+        let less = |pending_notifications: u32| pending_notifications.checked_sub(1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok_and(|before| before > 1)
     }
 }
@@ -56,9 +56,9 @@ mod tests {
     use super::*;
 
     /// With so many notifications there: how many are taken, with how many looks?
-    fn take(awaited: &Awaited, mut there: u32) -> (u32, u32) {
+    fn take(pending_notifications: &PendingNotifications, mut there: u32) -> (u32, u32) {
         let mut looks = 0;
-        let (taken, result) = awaited.take(|| {
+        let (taken, result) = pending_notifications.take(|| {
             looks += 1;
             let is_there = there > 0;
             there = there.saturating_sub(1);
@@ -70,49 +70,49 @@ mod tests {
 
     #[test]
     fn one_look_is_enough_for_one_arming() {
-        let awaited = Awaited::default();
+        let pending_notifications = PendingNotifications::default();
         for _ in 0..3 {
-            awaited.armed();
-            assert_eq!(take(&awaited, 1), (1, 1));
+            pending_notifications.armed();
+            assert_eq!(take(&pending_notifications, 1), (1, 1));
         }
     }
 
     #[test]
     fn what_was_armed_for_twice_is_taken_at_once() {
-        let awaited = Awaited::default();
-        awaited.armed();
-        awaited.armed();
-        assert_eq!(take(&awaited, 2), (2, 2));
+        let pending_notifications = PendingNotifications::default();
+        pending_notifications.armed();
+        pending_notifications.armed();
+        assert_eq!(take(&pending_notifications, 2), (2, 2));
     }
 
     #[test]
     fn arming_twice_for_one_notification_costs_one_look_and_not_one_for_ever() {
-        let awaited = Awaited::default();
-        awaited.armed();
-        awaited.armed();
-        assert_eq!(take(&awaited, 1), (1, 2));
+        let pending_notifications = PendingNotifications::default();
+        pending_notifications.armed();
+        pending_notifications.armed();
+        assert_eq!(take(&pending_notifications, 1), (1, 2));
         for _ in 0..3 {
-            awaited.armed();
-            assert_eq!(take(&awaited, 1), (1, 1));
+            pending_notifications.armed();
+            assert_eq!(take(&pending_notifications, 1), (1, 1));
         }
     }
 
     #[test]
     fn looking_too_early_changes_nothing() {
-        let awaited = Awaited::default();
-        awaited.armed();
-        assert_eq!(take(&awaited, 0), (0, 1));
-        awaited.armed();
-        assert_eq!(take(&awaited, 2), (2, 2));
+        let pending_notifications = PendingNotifications::default();
+        pending_notifications.armed();
+        assert_eq!(take(&pending_notifications, 0), (0, 1));
+        pending_notifications.armed();
+        assert_eq!(take(&pending_notifications, 2), (2, 2));
     }
 
     #[test]
     fn what_was_not_awaited_is_taken_and_what_was_taken_before_a_failure_is_told() {
-        let awaited = Awaited::default();
-        assert_eq!(take(&awaited, 1), (1, 1));
-        awaited.armed();
-        awaited.armed();
+        let pending_notifications = PendingNotifications::default();
+        assert_eq!(take(&pending_notifications, 1), (1, 1));
+        pending_notifications.armed();
+        pending_notifications.armed();
         let mut answers = [Ok(true), Err(Errno::EIO)].into_iter();
-        assert_eq!(awaited.take(|| answers.next().unwrap()), (1, Err(Errno::EIO)));
+        assert_eq!(pending_notifications.take(|| answers.next().unwrap()), (1, Err(Errno::EIO)));
     }
 }

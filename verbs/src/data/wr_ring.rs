@@ -21,7 +21,7 @@ impl Counter {
 }
 
 /// One work queue of a QP: what has been posted, in a ring.
-pub(crate) struct Track {
+pub(crate) struct WrRing {
     seat: u32,
     /// How many work requests may be posted whose completions have not been polled.
     capacity: u32,
@@ -54,12 +54,12 @@ pub(crate) enum Retired {
     Unexpected,
 }
 
-impl Track {
+impl WrRing {
     /// For a queue that holds `capacity` work requests, in a seat of its CQ.
     pub(crate) fn new(seat: u32, capacity: u32) -> Self {
         let capacity = capacity.min(1 << 30);
         let len = capacity.max(1).next_power_of_two();
-        Track {
+        WrRing {
             seat,
             capacity,
             ring: core::iter::repeat_with(Slot::default).take(len as usize).collect(),
@@ -124,7 +124,7 @@ impl Track {
 
 /// Where the one who posts is. It belongs to the one handle of the QP, so it needs no atomics.
 pub(crate) struct Cursor {
-    track: Arc<Track>,
+    wr_ring: Arc<WrRing>,
     /// The upper half of its tokens.
     seat: u64,
     next: u32,
@@ -133,10 +133,10 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    pub(crate) fn new(track: &Arc<Track>) -> Self {
-        let next = track.posted.number.load(Ordering::Relaxed);
-        let (seat, limit) = (u64::from(track.seat) << 32, next.wrapping_add(track.capacity));
-        Cursor { track: Arc::clone(track), seat, next, limit }
+    pub(crate) fn new(wr_ring: &Arc<WrRing>) -> Self {
+        let next = wr_ring.posted.number.load(Ordering::Relaxed);
+        let (seat, limit) = (u64::from(wr_ring.seat) << 32, next.wrapping_add(wr_ring.capacity));
+        Cursor { wr_ring: Arc::clone(wr_ring), seat, next, limit }
     }
 
     /// Files a work request and says the token to post it with; `None` if the queue is full. Unless [`Cursor::advance`]
@@ -146,7 +146,7 @@ impl Cursor {
         if self.next == self.limit {
             self.look()?;
         }
-        let slot = self.track.slot(self.next)?;
+        let slot = self.wr_ring.slot(self.next)?;
         slot.wr_id.store(wr_id, Ordering::Relaxed);
         slot.lkey.store(lkey, Ordering::Relaxed);
         Some(self.seat | u64::from(self.next))
@@ -156,13 +156,13 @@ impl Cursor {
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.next = self.next.wrapping_add(1);
-        self.track.posted.number.store(self.next, Ordering::Release);
+        self.wr_ring.posted.number.store(self.next, Ordering::Release);
     }
 
     /// How far has the one who polls come?
     #[cold]
     fn look(&mut self) -> Option<()> {
-        self.limit = self.track.retired.number.load(Ordering::Acquire).wrapping_add(self.track.capacity);
+        self.limit = self.wr_ring.retired.number.load(Ordering::Acquire).wrapping_add(self.wr_ring.capacity);
         (self.next != self.limit).then_some(())
     }
 }

@@ -103,7 +103,7 @@ fn until(what: &str, attempt: impl Fn() -> Check) -> Check {
     loop {
         match attempt() {
             Ok(()) => return Ok(()),
-            Err(Failure(why)) => ensure(Instant::now() < end, || format!("{what}: {why}"))?,
+            Err(Failure(reason)) => ensure(Instant::now() < end, || format!("{what}: {reason}"))?,
         }
         thread::sleep(Duration::from_millis(200));
     }

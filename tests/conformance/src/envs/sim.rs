@@ -8,7 +8,7 @@ use cmid_proto::Errno;
 use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, SimDevice};
 
 use super::{Devices, fresh, net};
-use crate::{Check, Disturbance, Failure, Lab, Make, MemoryFault, Net, Rereg};
+use crate::{Check, Disturbance, Env, Failure, Make, MemoryFault, Net, Rereg};
 
 /// A simulated host with two addresses, as a kernel with one device has them.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct SimLab<S> {
     host: Host,
     /// Resolvable, and without anybody who takes requests.
     silent: Host,
-    subject: PhantomData<fn() -> S>,
+    driver: PhantomData<fn() -> S>,
 }
 
 impl<S: Make<SimDevice>> SimLab<S> {
@@ -47,7 +47,7 @@ impl<S: Make<SimDevice>> SimLab<S> {
         let host = fabric.host(&[net().client, net().server]);
         host.add_plain_addr_without_arp(net().no_rdma);
         let silent = fabric.host(&[net().silent]);
-        SimLab { fabric, config, host, silent, subject: PhantomData }
+        SimLab { fabric, config, host, silent, driver: PhantomData }
     }
 }
 
@@ -69,10 +69,10 @@ impl<S: Make<SimDevice>> Devices for SimLab<S> {
     }
 }
 
-impl<S: Make<SimDevice>> Lab for SimLab<S> {
-    type Subject = S;
+impl<S: Make<SimDevice>> Env for SimLab<S> {
+    type Driver = S;
 
-    fn subject(&self) -> Check<S> {
+    fn driver(&self) -> Check<S> {
         S::make(self.device()?)
     }
 

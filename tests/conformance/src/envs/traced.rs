@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cmid_proto::{Attaching, Core, Drive, Errno, IdKey, Pollable};
-use cmid_trace::{Reel, Trace};
+use cmid_trace::{Trace, TraceSink};
 
-use crate::{Check, Disturbance, Failure, Lab, Make, MemoryFault, Net, Rereg, Subject, TestDevice};
+use crate::{Check, Disturbance, Driver, Env, Failure, Make, MemoryFault, Net, Rereg, TestDevice};
 
 /// A lab that hands out its devices.
-pub trait Devices: Lab {
+pub trait Devices: Env {
     /// What its drivers are on.
     type Device: TestDevice + Pollable;
 
@@ -22,7 +22,7 @@ pub trait Devices: Lab {
     /// What making it failed with.
     fn device(&self) -> Check<Self::Device>;
 
-    /// As [`Lab::other_device`], without a driver.
+    /// As [`Env::other_device`], without a driver.
     ///
     /// # Errors
     /// As there.
@@ -32,10 +32,10 @@ pub trait Devices: Lab {
 /// A lab around another one. Each driver is recorded at the next place of a reel.
 #[derive(Debug)]
 pub struct TracedLab<L, S> {
-    lab: L,
-    reel: Arc<dyn Reel>,
+    env: L,
+    reel: Arc<dyn TraceSink>,
     ends: Ends,
-    subject: PhantomData<fn() -> S>,
+    driver: PhantomData<fn() -> S>,
 }
 
 /// Drivers that went: their places on the reel, and their cores at the end.
@@ -48,8 +48,8 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<L: Devices, S: Make<Trace<L::Device>>> TracedLab<L, S> {
     /// The same lab, recorded.
     #[must_use]
-    pub fn new(lab: L, reel: Arc<dyn Reel>) -> Self {
-        TracedLab { lab, reel, ends: Ends::default(), subject: PhantomData }
+    pub fn new(env: L, reel: Arc<dyn TraceSink>) -> Self {
+        TracedLab { env, reel, ends: Ends::default(), driver: PhantomData }
     }
 
     /// The drivers that have gone, as they were: their places on the reel, from 0, and their cores.
@@ -60,20 +60,20 @@ impl<L: Devices, S: Make<Trace<L::Device>>> TracedLab<L, S> {
 
     fn on(&self, device: L::Device) -> Check<OnTraced<S>> {
         let trace = Trace::new(device, Arc::clone(&self.reel))?;
-        let place = trace.place().ok_or_else(|| Failure("a trace without a place".into()))?;
+        let place = trace.stream().ok_or_else(|| Failure("a trace without a place".into()))?;
         Ok(OnTraced { driver: S::make(trace)?, place, ends: Arc::clone(&self.ends) })
     }
 }
 
 /// A driver that leaves a copy of its core behind.
 #[derive(Debug)]
-pub struct OnTraced<S: Subject> {
+pub struct OnTraced<S: Driver> {
     driver: S,
     place: usize,
     ends: Ends,
 }
 
-impl<S: Subject> Subject for OnTraced<S> {
+impl<S: Driver> Driver for OnTraced<S> {
     type Device = S::Device;
 
     fn drive(&mut self) -> &mut Drive<S::Device> {
@@ -85,66 +85,66 @@ impl<S: Subject> Subject for OnTraced<S> {
     }
 }
 
-impl<S: Subject> Drop for OnTraced<S> {
+impl<S: Driver> Drop for OnTraced<S> {
     fn drop(&mut self) {
         let core = self.driver.drive().core().clone();
         lock(&self.ends).push((self.place, core));
     }
 }
 
-impl<L: Devices, S: Make<Trace<L::Device>>> Lab for TracedLab<L, S> {
-    type Subject = OnTraced<S>;
+impl<L: Devices, S: Make<Trace<L::Device>>> Env for TracedLab<L, S> {
+    type Driver = OnTraced<S>;
 
-    fn subject(&self) -> Check<OnTraced<S>> {
-        self.on(self.lab.device()?)
+    fn driver(&self) -> Check<OnTraced<S>> {
+        self.on(self.env.device()?)
     }
 
     fn other_device(&self) -> Check<(OnTraced<S>, IpAddr)> {
-        let (device, address) = self.lab.bare_other_device()?;
+        let (device, address) = self.env.bare_other_device()?;
         Ok((self.on(device)?, address))
     }
 
     fn net(&self) -> Net {
-        self.lab.net()
+        self.env.net()
     }
 
     fn fresh(&self) -> (u16, u32) {
-        self.lab.fresh()
+        self.env.fresh()
     }
 
     fn quiet(&self) -> Duration {
-        self.lab.quiet()
+        self.env.quiet()
     }
 
     fn time_wait(&self) -> Duration {
-        self.lab.time_wait()
+        self.env.time_wait()
     }
 
     fn heap(&self) -> u64 {
-        self.lab.heap()
+        self.env.heap()
     }
 
     fn can(&self, what: Disturbance) -> bool {
-        self.lab.can(what)
+        self.env.can(what)
     }
 
     fn client_process(&self, there: SocketAddr) -> Check<Child> {
-        self.lab.client_process(there)
+        self.env.client_process(there)
     }
 
     fn disturb(&self, what: Disturbance) -> Check {
-        self.lab.disturb(what)
+        self.env.disturb(what)
     }
 
     /// Recorded at the same reel, which goes on there.
     fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
-        let lab = self.lab.with_rereg(rereg)?;
+        let env = self.env.with_rereg(rereg)?;
         let (reel, ends) = (Arc::clone(&self.reel), Arc::clone(&self.ends));
-        Some(TracedLab { lab, reel, ends, subject: PhantomData })
+        Some(TracedLab { env, reel, ends, driver: PhantomData })
     }
 
     fn fail_next(&self, fault: MemoryFault) -> Check {
-        self.lab.fail_next(fault)
+        self.env.fail_next(fault)
     }
 }
 

@@ -6,13 +6,13 @@ use std::process::Child;
 use std::time::Duration;
 
 use super::{Devices, fresh, guest, net};
-use crate::{Check, Disturbance, Failure, Lab, Make, Net, Rereg};
+use crate::{Check, Disturbance, Env, Failure, Make, Net, Rereg};
 
 /// librdmacm on the kernel of the project's VM (soft-RoCE on a dummy interface with two addresses).
 #[derive(Debug)]
 pub struct VerbsLab<S> {
     rereg: Rereg,
-    subject: PhantomData<fn() -> S>,
+    driver: PhantomData<fn() -> S>,
 }
 
 impl<S: Make<cmid_verbs::Verbs>> VerbsLab<S> {
@@ -25,7 +25,7 @@ impl<S: Make<cmid_verbs::Verbs>> VerbsLab<S> {
     /// The lab in a process where `ibv_rereg_mr` is not rdma-core's own, but does this much.
     #[must_use]
     pub fn with(rereg: Rereg) -> Self {
-        VerbsLab { rereg, subject: PhantomData }
+        VerbsLab { rereg, driver: PhantomData }
     }
 }
 
@@ -48,10 +48,10 @@ impl<S: Make<cmid_verbs::Verbs>> Devices for VerbsLab<S> {
     }
 }
 
-impl<S: Make<cmid_verbs::Verbs>> Lab for VerbsLab<S> {
-    type Subject = S;
+impl<S: Make<cmid_verbs::Verbs>> Env for VerbsLab<S> {
+    type Driver = S;
 
-    fn subject(&self) -> Check<S> {
+    fn driver(&self) -> Check<S> {
         S::make(self.device()?)
     }
 

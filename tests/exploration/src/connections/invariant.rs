@@ -2,7 +2,7 @@
 
 /// A law that the core has broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Law {
+pub enum Invariant {
     /// The core panicked.
     Panics,
     /// It took a faithful device's word for a fault.
@@ -10,7 +10,7 @@ pub enum Law {
     /// A migration or destruction was called for while the application owed an ack of that id, and had not given it up
     /// (`destroy_now`).
     CallsWhileAcksAreOwed,
-    /// A receipt counted that was given up.
+    /// A ack token counted that was given up.
     TakesVoidReceipt,
     /// Two calls about one id were under way.
     TwoCalls,

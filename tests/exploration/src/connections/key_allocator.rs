@@ -1,33 +1,33 @@
-//! Receipts for states that are cloned.
+//! Ack tokens for states that are cloned.
 //!
-//! A receipt cannot be cloned, so that an application acks once. A checker goes on from one state in many ways and acks
-//! in each. What a receipt says is whose ack it is and nothing else; so one is had from another core, in which an id of the
+//! A ack token cannot be cloned, so that an application acks once. A checker goes on from one state in many ways and acks
+//! in each. What an ack token says is whose ack it is and nothing else; so one is had from another core, in which an id of the
 //! same key lives.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use cmid_proto::{Acks, ChannelKey, CmEvent, Core, IdKey, Limits, PortSpace, RawEvent, Receipt, Request, Time};
+use cmid_proto::{AckToken, Acks, ChannelKey, CmEvent, Core, IdKey, Limits, PortSpace, RawEvent, Request, Time};
 
 /// A core in which an id of one key lives.
-struct Mint {
+struct KeyAllocator {
     core: Core,
     channel: ChannelKey,
     id: IdKey,
 }
 
 thread_local! {
-    static MINTS: RefCell<HashMap<IdKey, Mint>> = RefCell::new(HashMap::new());
+    static MINTS: RefCell<HashMap<IdKey, KeyAllocator>> = RefCell::new(HashMap::new());
 }
 
-/// A receipt for an event of an id.
-pub(super) fn receipt(id: IdKey) -> Receipt {
-    MINTS.with_borrow_mut(|mints| mints.entry(id).or_insert_with(|| Mint::new(id)).make())
+/// A ack token for an event of an id.
+pub(super) fn ack_token(id: IdKey) -> AckToken {
+    MINTS.with_borrow_mut(|mints| mints.entry(id).or_insert_with(|| KeyAllocator::new(id)).make())
 }
 
-impl Mint {
+impl KeyAllocator {
     /// Creates ids, and destroys those that are not the one, until it is.
-    fn new(id: IdKey) -> Mint {
+    fn new(id: IdKey) -> KeyAllocator {
         let mut core = Core::new(Limits { core: Some(id.core()), ..Limits::LARGE });
         let channel = core.open_channel(Acks::Explicit).expect("an empty core has room");
         well(&mut core);
@@ -35,7 +35,7 @@ impl Mint {
             let fresh = core.create_id(Some(channel), PortSpace::Tcp).expect("keys are small");
             well(&mut core);
             if fresh == id {
-                return Mint { core, channel, id };
+                return KeyAllocator { core, channel, id };
             }
             // Same slot, an earlier tenant.
             if fresh.slot() == id.slot() {
@@ -45,11 +45,11 @@ impl Mint {
         }
     }
 
-    fn make(&mut self) -> Receipt {
+    fn make(&mut self) -> AckToken {
         self.core
             .handle_event(self.channel, RawEvent::new(self.id, CmEvent::User))
             .expect("any id may have this event");
-        self.core.poll_event(self.channel).and_then(|event| event.receipt).expect("the channel has explicit acks")
+        self.core.poll_event(self.channel).and_then(|event| event.ack_token).expect("the channel has explicit acks")
     }
 }
 

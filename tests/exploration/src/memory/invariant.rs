@@ -2,7 +2,7 @@
 
 /// A law that a region or a domain has broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Law {
+pub enum Invariant {
     /// Something panicked.
     Panics,
     /// The outcome of a call that was asked for is called a fault.

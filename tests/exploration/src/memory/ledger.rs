@@ -25,20 +25,20 @@ struct Open;
 
 impl Drop for Open {
     fn drop(&mut self) {
-        BOOKS.with_borrow_mut(|books| *books = None);
+        BOOKS.with_borrow_mut(|ledger| *ledger = None);
     }
 }
 
 /// Keeps books on a step.
 pub(super) fn keep<T>(step: impl FnOnce() -> T) -> (T, Vec<Note>) {
-    BOOKS.with_borrow_mut(|books| *books = Some(Vec::new()));
+    BOOKS.with_borrow_mut(|ledger| *ledger = Some(Vec::new()));
     let _open = Open;
     let result = step();
-    (result, BOOKS.with_borrow_mut(|books| books.take().unwrap_or_default()))
+    (result, BOOKS.with_borrow_mut(|ledger| ledger.take().unwrap_or_default()))
 }
 
 fn note(note: Note) {
-    BOOKS.with_borrow_mut(|books| books.iter_mut().for_each(|books| books.push(note)));
+    BOOKS.with_borrow_mut(|ledger| ledger.iter_mut().for_each(|ledger| ledger.push(note)));
 }
 
 /// One use of a PD.

@@ -6,7 +6,7 @@ use cmid_proto::memory::{Error, Failure, Keys, MrState};
 use cmid_proto::{Errno, IdKey};
 use cmid_verbs::{Access, Change, Completion, Mr, Pd, Policy, Remote, Reregistered, Way, WcStatus};
 
-use crate::lab::{End, Side};
+use crate::env::{End, Side};
 use crate::shim;
 
 pub(crate) const PAGE: usize = 4096;
