@@ -3,25 +3,25 @@
 //! plain cell of the event table (`plain`). It leaves out what the long path would look for in vain. `short_tests` runs both
 //! on every cell and compares.
 //!
-//! An event that is the only undelivered one of its channel is kept beside the lists of `mail`, in `Core::single`. It is
+//! An event that is the only undelivered one of its channel is kept beside the lists of `pending`, in `Core::single`. It is
 //! linked into them before any other event is put on a list, and before a request begins on the long path. Nothing else looks
 //! at the list of a plain id, or makes an id less plain.
 
 use super::Core;
-use super::event::Admission;
+use super::event::{Admission, has_room};
 use crate::arena::Arena;
 use crate::channel::Channel;
 use crate::errno::Errno;
 use crate::error::Fault;
-use crate::event::{CmEvent, Event, EventKind, RawEvent, Receipt, ReceivedParam};
+use crate::event::{AckToken, CmEvent, Event, EventKind, RawEvent, ReceivedParam};
 use crate::id::Id;
 use crate::key::{ChannelKey, IdKey};
-use crate::mail::Enclosed;
+use crate::pending_events::PrivateDataRef;
 use crate::plain;
 use crate::private_data::PrivateData;
 use crate::request::Acks;
 use crate::stored::Stored;
-use crate::table::Fact;
+use crate::table::EventColumn;
 use crate::time::Time;
 
 /// An undelivered event that is on no list: the only one of its channel. It is of the device, of no group and no request, and
@@ -35,12 +35,12 @@ pub(super) struct Single {
     kind: CmEvent,
     status: i32,
     param: ReceivedParam,
-    enclosed: Option<Enclosed>,
+    private_data_ref: Option<PrivateDataRef>,
 }
 
 impl Single {
     #[inline(always)]
-    fn bare(&self, receipt: Option<Receipt>) -> Event {
+    fn bare(&self, ack_token: Option<AckToken>) -> Event {
         Event {
             id: self.id,
             listener: None,
@@ -50,13 +50,13 @@ impl Single {
             datagram: None,
             group: None,
             private_data: PrivateData::empty(),
-            receipt,
+            ack_token,
         }
     }
 
     /// As it is stored on the lists.
     fn stored(&self) -> Stored {
-        Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, self.enclosed)
+        Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, self.private_data_ref)
     }
 }
 
@@ -81,8 +81,8 @@ fn admit_to(
     raw: &RawEvent<'_>,
 ) -> Option<(Single, bool)> {
     let id = ids.get_untouched(raw.id)?;
-    let next = plain::event(id.state, Fact::of(raw.kind))?;
-    if id.home != on || !id.is_plain() {
+    let next = plain::event(id.state, EventColumn::of(raw.kind))?;
+    if id.channel != on || !id.is_plain() {
         return None;
     }
     channel.failures = 0;
@@ -93,7 +93,7 @@ fn admit_to(
     }
     let ends = next.ends && id.deadline != Time::NEVER;
     let (acks, kind, status, param) = (channel.acks, raw.kind, raw.status, raw.param);
-    Some((Single { on, acks, id: raw.id, kind, status, param, enclosed: None }, ends))
+    Some((Single { on, acks, id: raw.id, kind, status, param, private_data_ref: None }, ends))
 }
 
 impl Core {
@@ -103,7 +103,7 @@ impl Core {
         if self.single.is_some() {
             return false;
         }
-        let Some(channel) = self.channels.get_mut(on).filter(|channel| channel.mail.head().is_none()) else {
+        let Some(channel) = self.channels.get_mut(on).filter(|channel| channel.pending.head().is_none()) else {
             return false;
         };
         let Some((single, ends)) = admit_to(channel, &mut self.ids, on, raw) else { return false };
@@ -114,7 +114,7 @@ impl Core {
     #[inline(always)]
     fn keep_single(&mut self, single: Single, ends: bool, raw: &RawEvent<'_>) {
         self.single = Some(single);
-        self.news += 1;
+        self.activity += 1;
         if ends {
             self.set_deadline_short(raw.id, Time::NEVER);
         }
@@ -123,9 +123,8 @@ impl Core {
         }
     }
 
-    /// The short path of a turn: reads the only channel that is to be read, where nothing else is to be done, the channel is
-    /// no listener's and no event is undelivered on it. One look-up of the channel serves all that the long path looks it up
-    /// for. `None`: it is none, and nothing has changed.
+    /// The short path of a turn: reads the only channel that is to be read, where nothing else is to be done, and the
+    /// channel is no listener's. One look-up of the channel serves all that the long path looks it up for. `None`: it is none, and nothing has changed.
     #[inline(always)]
     pub(crate) fn read_short<'d>(
         &mut self,
@@ -133,25 +132,30 @@ impl Core {
         fetch: impl FnOnce(ChannelKey, IdKey) -> Result<Option<RawEvent<'d>>, Errno>,
     ) -> Option<Read> {
         let &on = self.readable.only()?;
-        let is_due = self.alarms.first().is_some_and(|(due, _)| due <= now);
+        let is_due = self.deadlines.first().is_some_and(|(due, _)| due <= now);
         if is_due || !self.calls.is_empty() || !self.children.is_empty() || !self.parked.is_empty() {
             return None;
         }
         let channel = self.channels.get_mut(on)?;
-        if !channel.is_read() || channel.listener.is_some() || channel.mail.head().is_some() || self.single.is_some() {
+        if !channel.is_read() || channel.listener.is_some() {
+            return None;
+        }
+        let is_empty = self.single.is_none() && channel.pending.head().is_none();
+        if !is_empty && !has_room(on, channel, self.single.as_ref(), self.pending.of_device(), &self.limits) {
             return None;
         }
         let child = self.ids.next_key()?;
         self.readable.take_only();
         channel.readable = false;
         Some(match fetch(on, child) {
-            Ok(Some(raw)) => match admit_to(channel, &mut self.ids, on, &raw) {
-                Some((single, ends)) => {
+            Ok(Some(raw)) => {
+                if is_empty && let Some((single, ends)) = admit_to(channel, &mut self.ids, on, &raw) {
                     self.keep_single(single, ends, &raw);
                     Read::Done
+                } else {
+                    Read::Taken(self.take_any_event(on, &raw))
                 }
-                None => Read::Taken(self.take_any_event(on, &raw)),
-            },
+            }
             Ok(None) => Read::Done,
             Err(errno) => Read::Failed(on, errno),
         })
@@ -159,9 +163,9 @@ impl Core {
 
     #[inline(never)]
     fn enclose_single(&mut self, raw: &RawEvent<'_>) {
-        let enclosed = self.mail.keep(raw.private_data, raw.datagram);
+        let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
         if let Some(single) = &mut self.single {
-            single.enclosed = enclosed;
+            single.private_data_ref = private_data_ref;
         }
     }
 
@@ -169,27 +173,27 @@ impl Core {
     #[inline]
     pub(super) fn poll_short(&mut self, on: ChannelKey) -> Option<Event> {
         let single = self.single.as_ref().filter(|single| single.on == on)?;
-        let mut receipt = None;
+        let mut ack_token = None;
         if single.acks == Acks::Explicit
             && let Some(owner) = self.ids.get_untouched(single.id)
         {
             owner.owed += 1;
-            receipt = Some(Receipt { owner: single.id, group: None });
+            ack_token = Some(AckToken { owner: single.id, group: None });
         }
-        if single.enclosed.is_some() {
-            return self.open_single(receipt);
+        if single.private_data_ref.is_some() {
+            return self.open_single(ack_token);
         }
-        let event = single.bare(receipt);
+        let event = single.bare(ack_token);
         self.single = None;
         Some(event)
     }
 
     #[inline(never)]
-    fn open_single(&mut self, receipt: Option<Receipt>) -> Option<Event> {
+    fn open_single(&mut self, ack_token: Option<AckToken>) -> Option<Event> {
         let single = self.single.take()?;
-        let mut event = single.bare(receipt);
-        self.mail.enclose(single.enclosed, &mut event);
-        self.mail.discard(single.enclosed);
+        let mut event = single.bare(ack_token);
+        self.pending.fill_private_data(single.private_data_ref, &mut event);
+        self.pending.discard(single.private_data_ref);
         Some(event)
     }
 
@@ -211,7 +215,7 @@ impl Core {
     /// Undelivered events of the device, the single one included.
     #[inline]
     pub(super) fn undelivered(&self) -> u32 {
-        self.mail.of_device() + u32::from(self.single.is_some())
+        self.pending.of_device() + u32::from(self.single.is_some())
     }
 
     /// As it is with the single event on the lists, if it has one.

@@ -1,0 +1,341 @@
+//! The side that makes the connections, as an event-driven program: what all drivers have in common.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use cmid_datapath::DataPath;
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, KeyTable, PortSpace, Time};
+use indicatif::ProgressBar;
+
+use crate::args::Plan;
+use crate::backend::{Backend, now};
+use crate::equipment::Equipment;
+use crate::failure_text::failure_text;
+use crate::phase::Phase;
+use crate::side::Point;
+use crate::tally::{Log, Span, Tally};
+
+/// One connection: in its phase, or waiting for the next.
+struct Conn<W: Backend> {
+    id: Option<IdKey>,
+    qp: Option<<W::Path as DataPath>::Qp>,
+    phase: Phase,
+    /// When its id was asked for.
+    born: Time,
+    /// When its phase began.
+    begun: Time,
+    /// Whether it has begun at all.
+    runs: bool,
+    /// Whether it waits for the others to be as far as it is: only where phase follows phase.
+    waits: bool,
+    /// How often its address or route may be tried again.
+    retries: u8,
+}
+
+/// All connections of one event loop.
+pub(crate) struct Client<W: Backend> {
+    plan: Plan,
+    server: SocketAddr,
+    channel: ChannelKey,
+    equipment: Equipment<W::Path>,
+    /// Those that are under way; their places are used again.
+    conns: Vec<Conn<W>>,
+    /// The place of each id.
+    by_id: KeyTable<IdKey, usize>,
+    /// Places of connections whose next phase begins now.
+    due: VecDeque<usize>,
+    /// How many connections wait for the others.
+    waiting: u64,
+    /// How many connections have begun.
+    begun: u64,
+    /// How many are under way.
+    alive: u64,
+    log: Log,
+    tally: Tally,
+    /// If it can be seen.
+    bar: Option<ProgressBar>,
+    /// How many are over by what the bar shows.
+    shown: u64,
+}
+
+impl<W: Backend> Client<W> {
+    pub(crate) fn begin(drive: &mut Drive<W>, server: SocketAddr, plan: Plan, bar: ProgressBar) -> Result<Self> {
+        let channel = drive.open_channel(Acks::OnDelivery)?;
+        let places = plan.in_flight.unwrap_or(plan.connections);
+        let mut client = Client {
+            plan,
+            server,
+            channel,
+            equipment: Equipment::new(&plan, 0),
+            conns: Vec::new(),
+            by_id: KeyTable::default(),
+            due: VecDeque::new(),
+            waiting: 0,
+            begun: 0,
+            alive: 0,
+            log: Log::new(),
+            tally: Tally::new()?,
+            bar: (!bar.is_hidden()).then_some(bar),
+            shown: 0,
+        };
+        let begun = now(drive);
+        for place in 0..usize::try_from(places)? {
+            client.conns.push(Conn::new(begun));
+            client.enter(place);
+        }
+        client.work(drive);
+        Ok(client)
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.alive == 0
+    }
+
+    /// What came of it; those that are still under way have not finished.
+    pub(crate) fn conclude(mut self) -> Tally {
+        self.tally.file(&mut self.log);
+        self.show();
+        self.tally.unfinished = self.alive;
+        self.tally.never_begun = self.plan.connections - self.begun;
+        self.tally
+    }
+
+    /// Takes every event that is there, and does what follows. True if there was one.
+    pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
+        let mut any = false;
+        while let Some(event) = drive.next_event(self.channel) {
+            any = true;
+            self.on_event(drive, &event);
+            if self.plan.in_flight.is_some() {
+                self.work(drive);
+            }
+        }
+        self.work(drive);
+        self.show();
+        any
+    }
+
+    /// Brings the bar up to date.
+    fn show(&mut self) {
+        let Some(bar) = &self.bar else { return };
+        let over = self.begun - self.alive;
+        bar.inc(over - self.shown);
+        self.shown = over;
+    }
+
+    fn note(&mut self, span: Span, begin: Time, end: Time) {
+        if !self.log.note(span, begin, end) {
+            self.tally.file(&mut self.log);
+        }
+    }
+
+    /// Another connection at this place.
+    fn enter(&mut self, place: usize) {
+        self.begun += 1;
+        self.alive += 1;
+        self.due.push_back(place);
+    }
+
+    /// Begins what can begin. Phase after phase: once all are there.
+    fn work(&mut self, drive: &mut Drive<W>) {
+        loop {
+            while let Some(place) = self.due.pop_front() {
+                self.step(drive, place);
+            }
+            if !self.may_go_on() || self.reached().is_some() {
+                return;
+            }
+            self.release();
+        }
+    }
+
+    /// Those that wait are due.
+    fn release(&mut self) {
+        self.waiting = 0;
+        for (place, conn) in self.conns.iter_mut().enumerate() {
+            if std::mem::take(&mut conn.waits) {
+                self.due.push_back(place);
+            }
+        }
+    }
+
+    /// Whether all that are under way wait for the next phase.
+    fn may_go_on(&self) -> bool {
+        self.waiting > 0 && self.waiting == self.alive
+    }
+
+    /// The point at which all wait for the server. None after a failure: the server would wait for the connection that failed.
+    pub(crate) fn reached(&self) -> Option<Point> {
+        if !self.plan.in_step || !self.may_go_on() || self.tally.failures() > 0 {
+            return None;
+        }
+        match self.conns.iter().find(|conn| conn.waits).map(|conn| conn.phase) {
+            Some(Phase::Disconnect) => Some(Point::Connected),
+            Some(Phase::Destroy) => Some(Point::Disconnected),
+            _ => None,
+        }
+    }
+
+    /// The server has reached the point too.
+    pub(crate) fn go_on(&mut self, drive: &mut Drive<W>) {
+        self.release();
+        self.work(drive);
+    }
+
+    /// Begins a connection's phase.
+    fn step(&mut self, drive: &mut Drive<W>, place: usize) {
+        let begun = now(drive);
+        let Some(conn) = self.conns.get_mut(place) else { return };
+        conn.begun = begun;
+        conn.runs = true;
+        conn.retries = self.plan.retries;
+        let phase = conn.phase;
+        let result = match (phase, conn.id) {
+            (Phase::CreateId, _) => {
+                conn.born = begun;
+                self.create(drive, place).map(|()| true)
+            }
+            (_, Some(id)) => self.ask(drive, place, phase, id).map_err(|error| failure_text(&error)),
+            // There is an id in every phase but the first.
+            (_, None) => Ok(true),
+        };
+        match result {
+            Ok(true) => self.finished(drive, place),
+            Ok(false) => {}
+            Err(reason) => self.fail(drive, place, &reason),
+        }
+    }
+
+    fn create(&mut self, drive: &mut Drive<W>, place: usize) -> Result<(), String> {
+        let id = drive.create_id(Some(self.channel), PortSpace::Tcp).map_err(|error| failure_text(&error))?;
+        self.conns[place].id = Some(id);
+        self.by_id.reserve(id).map_err(|errno| format!("its place: {errno}"))?;
+        self.by_id.insert(id, place).map_err(|_| "its place is taken".to_owned())
+    }
+
+    /// Makes the request of a phase. True: the phase is over; else an event ends it.
+    fn ask(&mut self, drive: &mut Drive<W>, place: usize, phase: Phase, id: IdKey) -> Result<bool, Error> {
+        let source = self.plan.bind.map(|ip| SocketAddr::new(ip, 0));
+        let patience = drive.within(self.plan.patience);
+        match phase {
+            // There is an id already.
+            Phase::CreateId => Ok(true),
+            Phase::Bind => source.map_or(Ok(()), |source| drive.bind(id, source)).map(|()| true),
+            Phase::ResolveAddr => {
+                drive.resolve_addr(id, None, self.server, drive.within(self.plan.timeout)).map(|()| false)
+            }
+            Phase::ResolveRoute => drive.resolve_route(id, drive.within(self.plan.timeout)).map(|()| false),
+            Phase::CreateQp => {
+                let qp = self.equipment.attach(drive, id)?;
+                self.conns[place].qp = qp;
+                Ok(true)
+            }
+            Phase::Connect => drive.connect(id, self.equipment.param(), &[], patience).map(|()| false),
+            Phase::Disconnect => {
+                drive.disconnect(id, patience)?;
+                // As cmtime does: without waiting for the end of the connection.
+                Equipment::detach(drive, id, self.conns[place].qp.take())?;
+                Ok(false)
+            }
+            Phase::Destroy => drive.destroy(id, patience).map(|_done| true),
+        }
+    }
+
+    fn on_event(&mut self, drive: &mut Drive<W>, event: &Event) {
+        let Some(&place) = self.by_id.get(event.id) else { return };
+        let Conn { phase, runs, .. } = self.conns[place];
+        match (phase, event.cm()) {
+            // They tell of a change on the way, not of the connection; or that the connection has been over for a while.
+            (_, Some(CmEvent::AddrChange | CmEvent::TimewaitExit)) => return,
+            // The end of a connection that this side has not asked to end.
+            _ if !runs => {}
+            (Phase::ResolveAddr, Some(CmEvent::AddrResolved))
+            | (Phase::ResolveRoute, Some(CmEvent::RouteResolved))
+            | (Phase::Connect, Some(CmEvent::Established))
+            | (Phase::Disconnect, Some(CmEvent::Disconnected)) => return self.finished(drive, place),
+            (Phase::Connect, Some(CmEvent::ConnectResponse)) => match drive.establish(event.id) {
+                Ok(()) => return self.finished(drive, place),
+                Err(error) => return self.fail(drive, place, &failure_text(&error)),
+            },
+            (Phase::ResolveAddr, Some(CmEvent::AddrError)) | (Phase::ResolveRoute, Some(CmEvent::RouteError))
+                if self.conns[place].retries > 0 =>
+            {
+                self.conns[place].retries -= 1;
+                return match self.ask(drive, place, phase, event.id) {
+                    // An event ends it.
+                    Ok(_) => {}
+                    Err(error) => self.fail(drive, place, &failure_text(&error)),
+                };
+            }
+            _ => {}
+        }
+        let status = if event.status == 0 { String::new() } else { format!(" with status {}", event.status) };
+        self.fail(drive, place, &format!("{}{status}", event.kind));
+    }
+
+    /// A connection's phase is over.
+    fn finished(&mut self, drive: &mut Drive<W>, place: usize) {
+        let end = now(drive);
+        let conn = &mut self.conns[place];
+        conn.runs = false;
+        let Conn { phase, born, begun, .. } = *conn;
+        let next = phase.next();
+        if let Some(next) = next {
+            conn.phase = next;
+            conn.waits = self.plan.in_flight.is_none();
+            if conn.waits {
+                self.waiting += 1;
+            } else {
+                self.due.push_back(place);
+            }
+        }
+        // Without an address to bind to there is no such phase, as in cmtime.
+        if phase != Phase::Bind || self.plan.bind.is_some() {
+            self.note(Span::One(phase), begun, end);
+        }
+        if phase == Phase::Connect {
+            self.note(Span::Connected, born, end);
+        }
+        if next.is_none() {
+            self.note(Span::Whole, born, end);
+            self.leave(place);
+        }
+    }
+
+    /// A connection has failed, and goes. In whatever state it is: its id is destroyed.
+    fn fail(&mut self, drive: &mut Drive<W>, place: usize, reason: &str) {
+        let conn = &mut self.conns[place];
+        self.tally.fail(format!("{}: {reason}", conn.phase.name()));
+        if std::mem::take(&mut conn.waits) {
+            self.waiting -= 1;
+        }
+        let (id, qp) = (conn.id, conn.qp.take());
+        if let Some(id) = id {
+            // Where it cannot be taken off, the end of the id takes it off. What cannot be destroyed stays until the device goes.
+            let _ = Equipment::detach(drive, id, qp);
+            let _ = drive.destroy(id, drive.within(self.plan.patience));
+        }
+        self.leave(place);
+    }
+
+    /// A connection is over, and its place is free for another.
+    fn leave(&mut self, place: usize) {
+        self.alive -= 1;
+        let conn = &mut self.conns[place];
+        if let Some(id) = conn.id.take() {
+            self.by_id.remove(id);
+        }
+        conn.phase = Phase::CreateId;
+        if self.begun < self.plan.connections {
+            self.enter(place);
+        }
+    }
+}
+
+impl<W: Backend> Conn<W> {
+    fn new(now: Time) -> Self {
+        let (phase, runs, waits) = (Phase::CreateId, false, false);
+        Conn { id: None, qp: None, phase, born: now, begun: now, runs, waits, retries: 0 }
+    }
+}

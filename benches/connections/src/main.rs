@@ -1,0 +1,164 @@
+//! The job of rdma-core's cmtime on cmid: `cmtime -c 1000` for both sides on the simulated fabric; with the feature `verbs`
+//! `cmtime --device verbs -b ADDRESS` for a server and `cmtime --device verbs -s ADDRESS -c 1000` for its client.
+//!
+//! Many connections go through their phases, and each phase is measured. Between the two sides there is nothing but the
+//! connections, so either can be that of cmtime as rdma-core had it before its version 52 (Debian 12 has 44). With `--oob` either
+//! can be of version 52 to 58 (Debian 13 has 56). There, both sides keep in step over TCP.
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod say;
+mod args;
+mod backend;
+mod client;
+mod equipment;
+mod failure_text;
+mod histogram;
+mod on_epoll;
+mod on_mio;
+mod on_sim;
+mod on_virtual;
+#[cfg(any(feature = "verbs", test))]
+mod oob;
+mod phase;
+mod report;
+mod server;
+mod side;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod usage;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use clap::Parser;
+use cmid_datapath::DataPath;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::{Args, DeviceName, DriverName, Plan, Role};
+#[cfg(feature = "verbs")]
+use crate::oob::Oob;
+use crate::report::{Report, is_virtual, print_served};
+use crate::side::{Alone, Outcome, Point};
+use crate::tally::Tally;
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    match args.device {
+        DeviceName::Sim => on_the_simulator(&args),
+        DeviceName::Verbs => on_verbs(&args),
+    }
+}
+
+/// One side on a driver; of `meet`, see there.
+fn run_on<D: DataPath>(
+    driver: DriverName,
+    device: D,
+    role: Role,
+    plan: Plan,
+    bar: ProgressBar,
+    alone: &Alone,
+    meet: &mut dyn FnMut(Point) -> Result<()>,
+) -> Result<Outcome> {
+    match driver {
+        DriverName::Mio => on_mio::run(device, role, plan, bar, alone, meet),
+        DriverName::Epoll => on_epoll::run(device, role, plan, bar, alone, meet),
+        DriverName::Virtual => bail!("virtual time is the simulator's only"),
+    }
+}
+
+/// Both sides, since no other process is on a simulated fabric.
+fn on_the_simulator(args: &Args) -> Result<()> {
+    ensure!(!args.oob, "--oob is for --device verbs: on the simulator both sides are here");
+    let (plan, bar, begin) = (args.plan(), bar(args), Instant::now());
+    let serves = args.serves.unwrap_or(args.connections);
+    let (clients, server) = match args.driver {
+        DriverName::Virtual => on_virtual::run(args.port, plan, serves, args.hosts, &bar)?,
+        driver @ (DriverName::Mio | DriverName::Epoll) => on_sim::run(driver, args.port, plan, serves, &bar)?,
+    };
+    bar.finish_and_clear();
+    let mut tally = Tally::new()?;
+    for outcome in &clients {
+        if let Outcome::Client(client) = outcome {
+            tally.add(client)?;
+        }
+    }
+    let result = conclude(args, args.connections, &tally, begin.elapsed(), true);
+    if let (Outcome::Server(served), false) = (&server, args.json) {
+        say!("the server:");
+        print_served(served);
+    }
+    result
+}
+
+/// A client's end: anything but all connections finished is a failure. What came out is printed if `told`, and after a failure.
+fn conclude(args: &Args, connections: u64, tally: &Tally, wall: Duration, told: bool) -> Result<()> {
+    if told || tally.finished() != connections {
+        Report::new(args, connections, tally, wall).print(args.json, is_virtual(args.driver))?;
+    }
+    let counted = tally.finished() + tally.failures() + tally.unfinished + tally.never_begun;
+    ensure!(counted == connections, "{counted} connections were counted, not {connections}");
+    ensure!(tally.finished() == connections, "not all connections have finished");
+    Ok(())
+}
+
+fn bar(args: &Args) -> ProgressBar {
+    // On standard error, and only if that is a terminal.
+    let bar = ProgressBar::new(args.connections);
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} connections, {per_sec}, {eta}");
+    style.map_or_else(|_| ProgressBar::hidden(), |style| bar.with_style(style))
+}
+
+#[cfg(feature = "verbs")]
+fn on_verbs(args: &Args) -> Result<()> {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let role = match args.server {
+        Some(server) => Role::Client((server, args.port).into()),
+        None => Role::Server((args.bind.unwrap_or(any), args.port).into()),
+    };
+    if !args.oob {
+        return one_round(args, role, args.plan(), true, &mut |_| Ok(()));
+    }
+    let mut oob = Oob::new(role, args.plan().deadline)?;
+    for (number, plan) in oob::rounds(args.plan()).into_iter().enumerate() {
+        let warms_up = number == 0;
+        if let Role::Client(_) = role {
+            oob.sync(Point::Ready)?;
+        }
+        one_round(args, role, plan, !warms_up, &mut |point| match (role, point) {
+            // The client is ready before its first phase; the time of that phase is measured.
+            (Role::Client(_), Point::Ready) => Ok(()),
+            _ => oob.sync(point),
+        })?;
+    }
+    Ok(())
+}
+
+/// The connections of a plan on a device of their own; what came out is printed if `told`.
+#[cfg(feature = "verbs")]
+fn one_round(args: &Args, role: Role, plan: Plan, told: bool, meet: &mut dyn FnMut(Point) -> Result<()>) -> Result<()> {
+    use anyhow::Context as _;
+
+    let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
+    let (bar, begin) = (if args.server.is_some() { bar(args) } else { ProgressBar::hidden() }, Instant::now());
+    let outcome = run_on(args.driver, device, role, plan, bar.clone(), &Alone::default(), meet)?;
+    bar.finish_and_clear();
+    match outcome {
+        Outcome::Client(tally) => conclude(args, plan.connections, &tally, begin.elapsed(), told),
+        Outcome::Server(served) => {
+            if told {
+                print_served(&served);
+            }
+            ensure!(served.ended == plan.connections, "{} of {} connections", served.ended, plan.connections);
+            Ok(())
+        }
+    }
+}
+
+#[cfg(not(feature = "verbs"))]
+fn on_verbs(_: &Args) -> Result<()> {
+    bail!("this cmtime was built without the feature `verbs`: there is only --device sim")
+}

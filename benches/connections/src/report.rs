@@ -1,0 +1,156 @@
+//! What came out, as a table or as JSON.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::args::{Args, DriverName};
+use crate::histogram::{self, Bar};
+use crate::phase::{Phase, Times};
+use crate::server::Served;
+use crate::tally::{Tally, rate};
+use crate::usage::{cpu_time, peak_memory_kib};
+
+/// What a client tells.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    driver: &'static str,
+    connections: u64,
+    /// `None`: all at once, phase after phase.
+    in_flight: Option<u64>,
+    finished: u64,
+    failed: BTreeMap<String, u64>,
+    unfinished: u64,
+    never_begun: u64,
+    phases: Vec<Line>,
+    /// From the first id to the last connection.
+    connected_per_second: f64,
+    /// From the first id to the last one destroyed.
+    per_second: f64,
+    /// By the clock on the wall, whatever clock the phases have.
+    wall_seconds: f64,
+    /// The processor time of the process.
+    cpu_seconds: f64,
+    /// The most memory that the process had, in KiB.
+    peak_memory_kib: Option<u64>,
+}
+
+/// One phase over all connections.
+#[derive(Debug, Serialize)]
+struct Line {
+    name: &'static str,
+    count: u64,
+    total_ms: f64,
+    min_us: f64,
+    median_us: f64,
+    p99_us: f64,
+    max_us: f64,
+    histogram: Vec<Bar>,
+}
+
+impl Line {
+    fn new(name: &'static str, times: &Times) -> Self {
+        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+        let [min, median, p99, max] = times.quantiles().map(us);
+        let total_ms = us(times.total()) / 1e3;
+        let (count, histogram) = (times.count(), times.histogram());
+        Line { name, count, total_ms, min_us: min, median_us: median, p99_us: p99, max_us: max, histogram }
+    }
+}
+
+impl Report {
+    pub(crate) fn new(args: &Args, connections: u64, tally: &Tally, wall: Duration) -> Self {
+        let phases = Phase::ALL.iter().map(|&phase| (phase.name(), tally.of(phase)));
+        let all = phases.chain([("until connected", &tally.connected), ("whole life", &tally.whole)]);
+        Report {
+            driver: args.driver.name(),
+            connections,
+            in_flight: args.in_flight,
+            finished: tally.finished(),
+            failed: tally.failed.clone(),
+            unfinished: tally.unfinished,
+            never_begun: tally.never_begun,
+            phases: all.filter(|(_, times)| times.count() > 0).map(|(name, times)| Line::new(name, times)).collect(),
+            connected_per_second: rate(tally.connected.count(), tally.connected.total()),
+            per_second: rate(tally.finished(), tally.whole.total()),
+            wall_seconds: wall.as_secs_f64(),
+            cpu_seconds: cpu_time().as_secs_f64(),
+            peak_memory_kib: peak_memory_kib(),
+        }
+    }
+
+    pub(crate) fn print(&self, json: bool, virtual_time: bool) -> Result<()> {
+        if json {
+            say!("{}", serde_json::to_string(self)?);
+            return Ok(());
+        }
+        let clock = if virtual_time { ", in the fabric's time" } else { "" };
+        say!(
+            "{:<15} {:>11} {:>11} {:>11} {:>11} {:>11}{clock}",
+            "step",
+            "total ms",
+            "min us",
+            "median us",
+            "p99 us",
+            "max us"
+        );
+        for line in &self.phases {
+            say!(
+                "{:<15} {:>11.2} {:>11.2} {:>11.2} {:>11.2} {:>11.2}",
+                line.name,
+                line.total_ms,
+                line.min_us,
+                line.median_us,
+                line.p99_us,
+                line.max_us
+            );
+        }
+        let steps: Vec<_> = self.phases.iter().map(|line| (line.name, line.histogram.as_slice())).collect();
+        for line in histogram::text(&steps) {
+            say!("{line}");
+        }
+        say!(
+            "{} of {} connections finished; {:.0} connected per second, {:.0} from creation to destruction",
+            self.finished,
+            self.connections,
+            self.connected_per_second,
+            self.per_second
+        );
+        for (reason, count) in &self.failed {
+            say!("{count} failed: {reason}");
+        }
+        if self.unfinished + self.never_begun > 0 {
+            say!("{} not over at the deadline, {} never begun", self.unfinished, self.never_begun);
+        }
+        if virtual_time {
+            let memory = self.peak_memory_kib.map_or("unknown".to_owned(), |kib| format!("{} MiB", kib / 1024));
+            say!(
+                "{:.2} s on the wall, {:.2} s of processor time, {memory} of memory at most",
+                self.wall_seconds,
+                self.cpu_seconds
+            );
+        }
+        Ok(())
+    }
+}
+
+/// What a server tells. Whether its clients were served is for them to say.
+pub(crate) fn print_served(served: &Served) {
+    say!("{} connections came and went", served.ended);
+    for (reason, count) in &served.failed {
+        say!("{count} failed: {reason}");
+    }
+    if let Some(reason) = &served.lost {
+        say!("it listened no longer: {reason}");
+    }
+    if served.unfinished > 0 {
+        say!("{} were not over at the end", served.unfinished);
+    }
+}
+
+/// Whether the name of a driver stands for a clock that is not the wall's.
+pub(crate) fn is_virtual(driver: DriverName) -> bool {
+    driver == DriverName::Virtual
+}

@@ -1,0 +1,166 @@
+//! The side that is connected to.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use cmid_datapath::DataPath;
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, IdKey, KeyTable, PortSpace};
+
+use crate::args::Plan;
+use crate::backend::{Backend, now};
+use crate::equipment::Equipment;
+use crate::failure_text::failure_text;
+use crate::side::Point;
+
+/// Its QP numbers, where there are no QPs, are that much higher than the client's.
+const ABOVE: u32 = 1 << 22;
+
+/// What became of the requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// Connections that stood, and ended.
+    pub(crate) ended: u64,
+    /// Requests and connections that failed, by reason.
+    pub(crate) failed: std::collections::BTreeMap<String, u64>,
+    /// Connections that were under way at the deadline.
+    pub(crate) unfinished: u64,
+    /// Why it listens no longer.
+    pub(crate) lost: Option<String>,
+}
+
+impl Served {
+    /// All that are over.
+    pub(crate) fn over(&self) -> u64 {
+        self.ended + self.failed.values().sum::<u64>()
+    }
+}
+
+/// A listener and its connections.
+pub(crate) struct Server<W: Backend> {
+    plan: Plan,
+    channel: ChannelKey,
+    listener: IdKey,
+    equipment: Equipment<W::Path>,
+    children: KeyTable<IdKey, Option<<W::Path as DataPath>::Qp>>,
+    /// How many connections have stood.
+    established: u64,
+    /// The next point at which the client is waited for.
+    next: Option<Point>,
+    served: Served,
+}
+
+impl<W: Backend> Server<W> {
+    pub(crate) fn begin(drive: &mut Drive<W>, address: SocketAddr, plan: Plan) -> Result<Self> {
+        let channel = drive.open_channel(Acks::OnDelivery)?;
+        let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
+        drive.bind(listener, address)?;
+        // As many unread requests as the system allows.
+        drive.listen(listener, 0)?;
+        let (equipment, children) = (Equipment::new(&plan, ABOVE), KeyTable::default());
+        let next = plan.in_step.then_some(Point::Connected);
+        Ok(Server { plan, channel, listener, equipment, children, established: 0, next, served: Served::default() })
+    }
+
+    /// A failure leaves no point to reach: the client that fails does not come there either.
+    pub(crate) fn is_over(&self) -> bool {
+        let served_all = self.served.over() >= self.plan.connections;
+        self.served.lost.is_some() || served_all && (self.next.is_none() || !self.served.failed.is_empty())
+    }
+
+    /// The point at which all connections are, and the client is waited for.
+    pub(crate) fn reached(&self) -> Option<Point> {
+        let there = match self.next? {
+            Point::Ready => 0,
+            Point::Connected => self.established,
+            Point::Disconnected => self.served.ended,
+        };
+        self.next.filter(|_| there >= self.plan.connections)
+    }
+
+    /// The client has reached the point too.
+    pub(crate) fn go_on(&mut self) {
+        self.next = match self.next {
+            Some(Point::Ready) => Some(Point::Connected),
+            Some(Point::Connected) => Some(Point::Disconnected),
+            Some(Point::Disconnected) | None => None,
+        };
+    }
+
+    /// Stops listening, and tells what came of it.
+    pub(crate) fn conclude(mut self, drive: &mut Drive<W>) -> Served {
+        self.served.unfinished = self.children.len() as u64;
+        // It can only fail for an id that is gone.
+        let _ = drive.destroy(self.listener, drive.within(self.plan.patience));
+        self.served
+    }
+
+    /// Takes every event that is there, and does what follows. True if there was one.
+    pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
+        let mut any = false;
+        while !self.is_over()
+            && let Some(event) = drive.next_event(self.channel)
+        {
+            any = true;
+            if let Err(reason) = self.on_event(drive, &event) {
+                self.fail(drive, event.id, reason);
+            }
+        }
+        any
+    }
+
+    fn on_event(&mut self, drive: &mut Drive<W>, event: &Event) -> Result<(), String> {
+        let id = event.id;
+        match event.cm() {
+            Some(CmEvent::ConnectRequest) => {
+                let filed = self.children.reserve(id);
+                if let Err(errno) = filed.and_then(|()| self.children.insert(id, None).map_err(|_| Errno::EINVAL)) {
+                    self.served.lost = Some(format!("no place for a connection: {errno}"));
+                    return Ok(());
+                }
+                self.accept(drive, id).map_err(|error| failure_text(&error))
+            }
+            Some(CmEvent::Established) => {
+                self.established += 1;
+                Ok(())
+            }
+            Some(CmEvent::AddrChange | CmEvent::TimewaitExit) => Ok(()),
+            Some(CmEvent::Disconnected) => {
+                self.end(drive, id).map_err(|error| failure_text(&error))?;
+                self.served.ended += 1;
+                Ok(())
+            }
+            _ => Err(format!("{} with status {}", event.kind, event.status)),
+        }
+    }
+
+    fn accept(&mut self, drive: &mut Drive<W>, id: IdKey) -> Result<(), Error> {
+        let qp = self.equipment.attach(drive, id)?;
+        if let Some(child) = self.children.get_mut(id) {
+            *child = qp;
+        }
+        now(drive);
+        drive.accept(id, self.equipment.param(), &[], drive.within(self.plan.patience))
+    }
+
+    /// The client has ended a connection: this side answers, and clears up.
+    fn end(&mut self, drive: &mut Drive<W>, id: IdKey) -> Result<(), Error> {
+        now(drive);
+        let patience = drive.within(self.plan.patience);
+        drive.disconnect(id, patience)?;
+        Equipment::detach(drive, id, self.children.get_mut(id).and_then(Option::take))?;
+        drive.destroy(id, patience)?;
+        self.children.remove(id);
+        Ok(())
+    }
+
+    fn fail(&mut self, drive: &mut Drive<W>, id: IdKey, reason: String) {
+        if let Some(qp) = self.children.remove(id) {
+            *self.served.failed.entry(reason).or_default() += 1;
+            // Where it cannot be taken off, the end of the id takes it off. What cannot be destroyed stays until the device goes.
+            let _ = Equipment::detach(drive, id, qp);
+            let _ = drive.destroy(id, drive.within(self.plan.patience));
+        } else if id == self.listener {
+            self.served.lost = Some(reason);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Either side, for loops that do not care which.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use cmid_proto::Drive;
+use indicatif::ProgressBar;
+
+use crate::args::{Plan, Role};
+use crate::backend::Backend;
+use crate::client::Client;
+use crate::server::{Served, Server};
+use crate::tally::Tally;
+
+/// How long a driver sleeps before it looks at the deadline, and whether its side is alone.
+pub(crate) const SLICE: Duration = Duration::from_millis(500);
+
+/// A state that both sides must reach before either goes on, if the plan is to keep in step. The number is that of cmtime's step (`enum step` in rdma-core's cmtime.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// The server listens; the client is about to begin.
+    Ready = 0,
+    /// All connections of the round are established.
+    Connected = 12,
+    /// All connections of the round are disconnected.
+    Disconnected = 14,
+}
+
+pub(crate) enum Side<W: Backend> {
+    Client(Box<Client<W>>),
+    Server(Box<Server<W>>),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Client(Box<Tally>),
+    Server(Served),
+}
+
+impl<W: Backend> Side<W> {
+    pub(crate) fn begin(drive: &mut Drive<W>, role: Role, plan: Plan, bar: ProgressBar) -> Result<Self> {
+        Ok(match role {
+            Role::Client(server) => Side::Client(Box::new(Client::begin(drive, server, plan, bar)?)),
+            Role::Server(address) => Side::Server(Box::new(Server::begin(drive, address, plan)?)),
+        })
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        match self {
+            Side::Client(client) => client.is_over(),
+            Side::Server(server) => server.is_over(),
+        }
+    }
+
+    /// Takes every event that is there, and does what follows. True if there was one.
+    pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
+        match self {
+            Side::Client(client) => client.advance(drive),
+            Side::Server(server) => server.advance(drive),
+        }
+    }
+
+    /// Meets the other side at the point where this one waits for it, if it does, and goes on.
+    pub(crate) fn keep_in_step(
+        &mut self,
+        drive: &mut Drive<W>,
+        meet: &mut dyn FnMut(Point) -> Result<()>,
+    ) -> Result<()> {
+        let reached = match self {
+            Side::Client(client) => client.reached(),
+            Side::Server(server) => server.reached(),
+        };
+        let Some(point) = reached else { return Ok(()) };
+        meet(point)?;
+        match self {
+            Side::Client(client) => client.go_on(drive),
+            Side::Server(server) => server.go_on(),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn conclude(self, drive: &mut Drive<W>) -> Outcome {
+        match self {
+            Side::Client(client) => Outcome::Client(Box::new(client.conclude())),
+            Side::Server(server) => Outcome::Server(server.conclude(drive)),
+        }
+    }
+}
+
+/// Whether nobody is left who could end what a side waits for. To be told by who runs both sides; a side that is alone
+/// stops once it has nothing more to do.
+#[derive(Debug, Default)]
+pub(crate) struct Alone(AtomicBool);
+
+impl Alone {
+    pub(crate) fn tell(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// When a side that is not over stops all the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        Deadline(Instant::now().checked_add(plan.deadline))
+    }
+
+    pub(crate) fn is_past(self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
+    }
+}

@@ -1,0 +1,183 @@
+//! A side without the other.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cmid_sim::{Clock, Config, Fabric};
+use indicatif::ProgressBar;
+
+use crate::args::{DriverName, Plan, Role};
+use crate::oob::{self, Oob};
+use crate::run_on;
+use crate::side::{Alone, Outcome, Point};
+use crate::tally::Tally;
+
+const PLAN: Plan = Plan {
+    connections: 8,
+    in_flight: None,
+    bind: None,
+    retries: 2,
+    timeout: Duration::from_millis(200),
+    patience: Duration::from_secs(5),
+    deadline: Duration::from_secs(20),
+    base_qpn: None,
+    in_step: false,
+};
+
+/// The server's address; another host has 10.0.0.2.
+fn run(driver: DriverName, server: &str, plan: Plan) -> Tally {
+    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
+    let (client, _other) = (fabric.host(&[one]), fabric.host(&[other]));
+    let server: SocketAddr = server.parse().unwrap();
+    let role = Role::Client(server);
+    match run_on(driver, client.device(), role, plan, ProgressBar::hidden(), &Alone::default(), &mut |_| Ok(()))
+        .unwrap()
+    {
+        Outcome::Client(tally) => *tally,
+        Outcome::Server(_) => panic!("a client is no server"),
+    }
+}
+
+fn reasons(tally: &Tally) -> Vec<(&str, u64)> {
+    tally.failed.iter().map(|(reason, &count)| (reason.as_str(), count)).collect()
+}
+
+#[test]
+fn nobody_listens() {
+    for driver in [DriverName::Mio, DriverName::Epoll] {
+        for in_flight in [None, Some(3)] {
+            let tally = run(driver, "10.0.0.2:7471", Plan { in_flight, ..PLAN });
+            assert_eq!(reasons(&tally), [("connect: REJECTED with status 8", 8)]);
+            assert_eq!((tally.finished(), tally.unfinished, tally.never_begun), (0, 0, 0));
+        }
+    }
+}
+
+/// It is tried again as often as wanted, and then given up.
+#[test]
+fn nobody_has_the_address() {
+    let begin = Instant::now();
+    let tally = run(DriverName::Epoll, "10.0.0.9:7471", PLAN);
+    assert_eq!(reasons(&tally), [("resolve addr: ADDR_ERROR with status -110", 8)]);
+    assert!(begin.elapsed() >= PLAN.timeout * 7 / 8 * 3, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn no_way_leads_there() {
+    let tally = run(DriverName::Epoll, "10.7.7.7:7471", PLAN);
+    assert_eq!(reasons(&tally), [("resolve addr: resolve_addr failed: ENETUNREACH", 8)]);
+}
+
+/// What is under way at the deadline has not finished, and has not failed either.
+#[test]
+fn the_deadline() {
+    let timeout = Duration::from_secs(60);
+    let plan = Plan { deadline: Duration::from_millis(50), in_flight: Some(3), timeout, ..PLAN };
+    let begin = Instant::now();
+    for driver in [DriverName::Mio, DriverName::Epoll] {
+        let tally = run(driver, "10.0.0.9:7471", plan);
+        assert_eq!((tally.unfinished, tally.never_begun, tally.failures(), tally.finished()), (3, 5, 0, 0));
+    }
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+}
+
+/// Nobody can connect any more, so there is nothing to wait for.
+#[test]
+fn the_device_of_a_server_goes() {
+    let plan = Plan { deadline: Duration::from_secs(600), ..PLAN };
+    for driver in [DriverName::Mio, DriverName::Epoll] {
+        let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+        let ip: IpAddr = "10.0.0.2".parse().unwrap();
+        let host = fabric.host(&[ip]);
+        let (role, alone) = (Role::Server((ip, 7471).into()), Alone::default());
+        let begin = Instant::now();
+        let ended = run_on(driver, host.device(), role, plan, ProgressBar::hidden(), &alone, &mut |_| {
+            host.remove_device();
+            Ok(())
+        })
+        .unwrap();
+        let Outcome::Server(served) = ended else { panic!("a server is no client") };
+        assert_eq!((served.ended, served.lost.as_deref()), (0, Some("DEVICE_REMOVAL with status 0")));
+        assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    }
+}
+
+/// Both sides on one fabric, each with its end of a TCP connection on the loopback; the points at which each has been.
+fn in_step(plan: Plan) -> [(Outcome, Vec<Point>); 2] {
+    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
+    let devices = [fabric.host(&[other]).device(), fabric.host(&[one]).device()];
+    // A port that nobody has: the listener that finds it is closed again.
+    let tcp = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let mut server_oob = Oob::new(Role::Server(tcp), plan.deadline).unwrap();
+    let mut client_oob = Oob::new(Role::Client(tcp), plan.deadline).unwrap();
+    let [server, client] = devices;
+    let run = move |device, role, oob: &mut Oob| {
+        let mut been = Vec::new();
+        let meet = &mut |point| {
+            oob.sync(point)?;
+            been.push(point);
+            Ok(())
+        };
+        let outcome = run_on(DriverName::Epoll, device, role, plan, ProgressBar::hidden(), &Alone::default(), meet);
+        (outcome.unwrap(), been)
+    };
+    let server = thread::spawn(move || run(server, Role::Server((other, 7471).into()), &mut server_oob));
+    let client = run(client, Role::Client((other, 7471).into()), &mut client_oob);
+    [server.join().unwrap(), client]
+}
+
+#[test]
+fn both_sides_keep_in_step() {
+    for plan in oob::rounds(PLAN) {
+        let [(server, at_server), (client, at_client)] = in_step(plan);
+        let all = [Point::Ready, Point::Connected, Point::Disconnected];
+        assert_eq!((at_server.as_slice(), at_client.as_slice()), (&all[..], &all[..]));
+        let (Outcome::Server(served), Outcome::Client(tally)) = (server, client) else { panic!("sides are confused") };
+        assert_eq!((served.ended, tally.finished(), tally.failures()), (plan.connections, plan.connections, 0));
+    }
+    let connections = oob::rounds(PLAN).map(|plan| (plan.connections, plan.base_qpn));
+    assert_eq!(connections, [(1, None), (8, None), (8, Some(1000))]);
+}
+
+/// The bytes are those of cmtime's steps: the client sends first, and goes on when the same byte comes back.
+#[test]
+fn the_client_waits_for_its_byte() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let role = Role::Client(listener.local_addr().unwrap());
+    let mut oob = Oob::new(role, PLAN.deadline).unwrap();
+    let (mut theirs, _) = listener.accept().unwrap();
+    let client = thread::spawn(move || {
+        [Point::Ready, Point::Connected, Point::Disconnected].map(|point| oob.sync(point).map_err(|e| e.to_string()))
+    });
+    let mut byte = [0xff];
+    for (expected, answer) in [(0, 0), (12, 12), (14, 12)] {
+        theirs.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, [expected]);
+        assert!(!client.is_finished());
+        theirs.write_all(&[answer]).unwrap();
+    }
+    let wrong = "waiting for the other side to be Disconnected".to_owned();
+    assert_eq!(client.join().unwrap(), [Ok(()), Ok(()), Err(wrong)]);
+}
+
+/// A client of cmtime waits for ever for a connection that has failed: the end of the TCP connection ends it.
+#[test]
+fn after_a_failure_no_point_is_reached() {
+    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    let ips: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
+    let [client, _nobody] = ips.map(|ip| fabric.host(&[ip]));
+    let (role, plan) = (Role::Client((ips[1], 7471).into()), Plan { in_step: true, ..PLAN });
+    let mut been = Vec::new();
+    let meet = &mut |point| {
+        been.push(point);
+        Ok(())
+    };
+    let bar = ProgressBar::hidden();
+    let ended = run_on(DriverName::Epoll, client.device(), role, plan, bar, &Alone::default(), meet).unwrap();
+    let Outcome::Client(tally) = ended else { panic!("a client is no server") };
+    assert_eq!((tally.failures(), been), (8, vec![Point::Ready]));
+}

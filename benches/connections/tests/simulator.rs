@@ -1,0 +1,113 @@
+//! The program on the simulated fabric, with each driver.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn cmtime(arguments: &[&str]) -> (bool, String) {
+    let Output { status, stdout, stderr } =
+        Command::new(env!("CARGO_BIN_EXE_cmtime")).args(arguments).output().expect("the program starts");
+    (status.success(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
+}
+
+/// What a run says as JSON; the first line of it.
+fn told(said: &str) -> Value {
+    serde_json::from_str(said.lines().next().unwrap_or_default()).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+fn failures(told: &Value) -> u64 {
+    told["failed"].as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum()
+}
+
+/// Every connection is in one place, and in one only.
+fn counted(told: &Value) -> u64 {
+    let count = |name: &str| told[name].as_u64().unwrap_or(u64::MAX / 8);
+    count("finished") + failures(told) + count("unfinished") + count("never_begun")
+}
+
+#[test]
+fn every_connection_is_counted_once_in_each_phase() {
+    for driver in ["mio", "epoll", "virtual"] {
+        for rest in [&[][..], &["--in-flight", "7"], &["-q", "1000"], &["-b", "10.0.0.1"]] {
+            let (succeeded, said) = cmtime(&[&["--driver", driver, "-c", "50", "--json"], rest].concat());
+            assert!(succeeded, "{driver} {rest:?}: {said}");
+            let told = told(&said);
+            assert_eq!((told["finished"].as_u64(), counted(&told)), (Some(50), 50), "{driver} {rest:?}: {said}");
+            let phases = told["phases"].as_array().cloned().unwrap_or_default();
+            // All of them, and the two sums; the one that binds only where there is an address.
+            assert_eq!(phases.len(), if rest.first() == Some(&"-b") { 10 } else { 9 }, "{driver} {rest:?}: {said}");
+            for phase in phases {
+                assert_eq!(phase["count"].as_u64(), Some(50), "{driver} {rest:?}: {phase}");
+                let bars = phase["histogram"].as_array().into_iter().flatten();
+                let in_bars: u64 = bars.filter_map(|bar| bar["count"].as_u64()).sum();
+                assert_eq!(in_bars, 50, "{driver} {rest:?}: {phase}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_table_names_the_phases() {
+    let (succeeded, said) = cmtime(&["-c", "3"]);
+    assert!(succeeded, "{said}");
+    for phase in ["create id", "resolve addr", "resolve route", "create qp", "connect", "disconnect", "destroy"] {
+        assert!(said.lines().any(|line| line.starts_with(phase)), "no {phase}: {said}");
+    }
+    for phase in ["connect", "whole life"] {
+        let bars = |line: &str| line.starts_with(phase) && line.contains('|') && line.contains('█');
+        assert!(said.lines().any(bars), "no histogram of {phase}: {said}");
+    }
+    assert!(said.contains("3 of 3 connections finished") && said.contains("3 connections came and went"), "{said}");
+}
+
+/// Who comes later is refused, or cut off: that is a failure, with its reasons, and the job ends all the same.
+#[test]
+fn a_server_that_goes_away() {
+    for driver in ["mio", "epoll", "virtual"] {
+        let (succeeded, said) =
+            cmtime(&["--driver", driver, "-c", "30", "--in-flight", "3", "--serves", "10", "--json"]);
+        assert!(!succeeded, "{driver}: {said}");
+        let told = told(&said);
+        let finished = told["finished"].as_u64().unwrap_or_default();
+        assert!((1..30).contains(&finished), "{driver}: {said}");
+        assert_eq!((finished + failures(&told), counted(&told)), (30, 30), "{driver}: {said}");
+        assert!(said.contains("connect: REJECTED with status 8"), "{driver}: {said}");
+        assert!(said.contains("not all connections have finished"), "{driver}: {said}");
+    }
+}
+
+/// A server that has had fewer than it waits for ends with its client.
+#[test]
+fn a_client_that_is_done_first() {
+    for driver in ["mio", "epoll", "virtual"] {
+        let begin = Instant::now();
+        let (succeeded, said) = cmtime(&["--driver", driver, "-c", "5", "--serves", "8"]);
+        assert!(succeeded && said.contains("5 connections came and went"), "{driver}: {said}");
+        assert!(begin.elapsed() < Duration::from_secs(60), "{driver}: {:?}", begin.elapsed());
+    }
+}
+
+/// In lock-step all of them stand when the server goes, and hear of it as they go, too: nobody is left.
+#[test]
+fn a_server_that_goes_away_from_all_at_once() {
+    let (_, said) = cmtime(&["--driver", "virtual", "-c", "30", "--serves", "10", "--json"]);
+    let told = told(&said);
+    assert_eq!(
+        (counted(&told), told["unfinished"].as_u64(), told["never_begun"].as_u64()),
+        (30, Some(0), Some(0)),
+        "{said}"
+    );
+    assert!(told["finished"].as_u64() >= Some(10), "{said}");
+}
+
+/// More than there are ports for on one host.
+#[test]
+fn what_has_no_port_fails_alone() {
+    let (succeeded, said) = cmtime(&["--driver", "virtual", "-c", "28300", "--hosts", "1", "--json"]);
+    assert!(!succeeded, "{said}");
+    let told = told(&said);
+    assert_eq!((told["finished"].as_u64(), failures(&told), counted(&told)), (Some(28_232), 68, 28_300), "{said}");
+    let reason = told["failed"].as_object().into_iter().flatten().next();
+    assert!(reason.is_some_and(|(reason, _)| reason.starts_with("resolve addr: resolve_addr failed")), "{said}");
+}

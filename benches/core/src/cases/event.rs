@@ -1,0 +1,94 @@
+//! A raw event in, the application's event out, its ack.
+
+use cmid_proto::{CmEvent, EventKind, IdKey, RawEvent, State};
+
+use super::Case;
+use super::life::{REPLY, lead_to_connecting};
+use crate::level::Level;
+use crate::prepared::Prepared;
+
+/// An event that changes nothing: ADDR_CHANGE, of a connection whose network interface fails over.
+#[derive(Debug)]
+pub struct Told {
+    ids: Vec<IdKey>,
+    at: usize,
+}
+
+impl<L: Level> Case<L> for Told {
+    type Input = L::Arriving;
+    type Output = EventKind;
+
+    fn new(prepared: &mut Prepared<L>) -> Self {
+        Told { ids: (0..4).map(|_| prepared.connected()).collect(), at: 0 }
+    }
+
+    fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {
+        self.at = (self.at + 1) % self.ids.len();
+        prepared.level.arrive(RawEvent::new(self.ids[self.at], CmEvent::AddrChange))
+    }
+
+    #[inline(always)]
+    fn step(&mut self, prepared: &mut Prepared<L>, raw: L::Arriving) -> EventKind {
+        prepared.level.tell(prepared.channel, prepared.channel, raw)
+    }
+
+    fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {
+        assert_eq!(kind, EventKind::Cm(CmEvent::AddrChange));
+        let id = self.ids[self.at];
+        assert_eq!((prepared.state(id), prepared.level.core().owed(id)), (State::Connected, 0));
+    }
+
+    fn leave(self, prepared: &mut Prepared<L>) {
+        self.ids.into_iter().for_each(|id| prepared.renew(id));
+    }
+}
+
+macro_rules! once {
+    ($($(#[$doc:meta])* $name:ident: $prepare:expr, $raw:expr => $after:expr;)+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug)]
+            pub struct $name {
+                id: Option<IdKey>,
+            }
+
+            impl<L: Level> Case<L> for $name {
+                type Input = L::Arriving;
+                type Output = EventKind;
+
+                fn new(_: &mut Prepared<L>) -> Self {
+                    $name { id: None }
+                }
+
+                fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {
+                    let id = prepared.choose();
+                    self.id = Some(id);
+                    let prepare: fn(&mut Prepared<L>, IdKey) = $prepare;
+                    prepare(prepared, id);
+                    prepared.level.arrive($raw(id))
+                }
+
+                #[inline(always)]
+                fn step(&mut self, prepared: &mut Prepared<L>, raw: L::Arriving) -> EventKind {
+                    prepared.level.tell(prepared.channel, prepared.channel, raw)
+                }
+
+                fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {
+                    let id = self.id.take().expect("prepared");
+                    assert_eq!(kind, EventKind::Cm($raw(id).kind));
+                    assert_eq!((prepared.state(id), prepared.level.core().owed(id)), ($after, 0));
+                    assert!(prepared.level.core().poll_timeout().is_none(), "no deadline is left");
+                    prepared.renew(id);
+                }
+            }
+        )+
+    };
+}
+
+once! {
+    /// One that changes the state: DISCONNECTED, from the peer.
+    Changed: super::life::lead_to_connected, |id| RawEvent::new(id, CmEvent::Disconnected) => State::PeerClosed;
+    /// One with private data (CONNECT_RESPONSE, 196 bytes) that changes the state and ends the deadline of a connect.
+    Replied: lead_to_connecting, |id| RawEvent { private_data: &REPLY, ..RawEvent::new(id, CmEvent::ConnectResponse) }
+        => State::Responded;
+}

@@ -1,0 +1,153 @@
+//! Whole lives of connections, from create to destroy, with a deadline on every operation that takes time.
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use cmid_proto::{ChannelKey, CmEvent, ConnParam, IdKey, RawEvent, Request, Time};
+
+use super::Case;
+use crate::level::Level;
+use crate::prepared::Prepared;
+
+/// A deadline that is not reached.
+pub(super) const LATER: Time = Time(5_000_000_000);
+
+const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 7471);
+
+/// The private data field of a REQ over IP.
+static REQUEST: [u8; 56] = [0xa5; 56];
+
+/// That of a REP: the most that an event has.
+pub(super) static REPLY: [u8; 196] = [0x5a; 196];
+
+pub(crate) fn resolve() -> Request<'static> {
+    Request::ResolveAddr { src: None, dst: black_box(PEER) }
+}
+
+pub(super) fn connect() -> Request<'static> {
+    Request::Connect { param: black_box(PARAM), private_data: &REQUEST }
+}
+
+/// Without a QP on the id.
+const PARAM: ConnParam = ConnParam {
+    responder_resources: 1,
+    initiator_depth: 1,
+    flow_control: false,
+    retry_count: 7,
+    rnr_retry_count: 7,
+    srq: false,
+    qp_num: 17,
+};
+
+/// From an idle id to one that can connect.
+#[inline]
+pub(super) fn lead_to_route<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
+    prepared.level.ask(id, resolve(), LATER);
+    prepared.tell(id, CmEvent::AddrResolved);
+    prepared.level.ask(id, Request::ResolveRoute, LATER);
+    prepared.tell(id, CmEvent::RouteResolved);
+}
+
+/// From an idle id to one that has sent its request.
+#[inline]
+pub(super) fn lead_to_connecting<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
+    lead_to_route(prepared, id);
+    prepared.level.ask(id, connect(), LATER);
+}
+
+/// From an idle id to one that is connected.
+#[inline]
+pub(crate) fn lead_to_connected<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
+    lead_to_connecting(prepared, id);
+    let raw = RawEvent { private_data: &REPLY, ..RawEvent::new(id, CmEvent::ConnectResponse) };
+    let raw = prepared.level.arrive(raw);
+    prepared.level.tell(prepared.channel, prepared.channel, raw);
+    prepared.level.ask(id, Request::Establish, LATER);
+}
+
+/// The end of a connection that this side closes, and of its id.
+#[inline]
+fn part<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
+    prepared.level.ask(id, Request::Disconnect, LATER);
+    prepared.tell(id, CmEvent::Disconnected);
+    prepared.tell(id, CmEvent::TimewaitExit);
+    prepared.level.ask(id, Request::Destroy, LATER);
+}
+
+/// The active side: create, 6 requests and 5 events, private data both ways.
+#[derive(Debug)]
+pub struct Active {
+    ids: usize,
+}
+
+impl<L: Level> Case<L> for Active {
+    type Input = ();
+    type Output = IdKey;
+
+    fn new(prepared: &mut Prepared<L>) -> Self {
+        Active { ids: prepared.level.core().ids() }
+    }
+
+    fn prepare(&mut self, _: &mut Prepared<L>) {}
+
+    #[inline]
+    fn step(&mut self, prepared: &mut Prepared<L>, (): ()) -> IdKey {
+        let id = prepared.level.create(prepared.channel);
+        lead_to_connected(prepared, id);
+        part(prepared, id);
+        id
+    }
+
+    fn check(&mut self, prepared: &mut Prepared<L>, id: IdKey) {
+        let core = prepared.level.core();
+        assert_eq!((core.state(id), core.ids(), core.poll_timeout()), (None, self.ids, None));
+    }
+}
+
+/// The passive side: a request arrives, its id is moved off the listener's channel and accepted; 3 requests and 4 events.
+#[derive(Debug)]
+pub struct Passive {
+    listener: IdKey,
+    device_channel: ChannelKey,
+    ids: usize,
+}
+
+impl<L: Level> Case<L> for Passive {
+    type Input = IdKey;
+    type Output = IdKey;
+
+    fn new(prepared: &mut Prepared<L>) -> Self {
+        let listener = prepared.choose();
+        prepared.level.ask(listener, Request::Listen { backlog: 64 }, Time::NEVER);
+        let core = prepared.level.core();
+        Passive { listener, device_channel: core.device_channel(listener).expect("it lives"), ids: core.ids() }
+    }
+
+    fn prepare(&mut self, prepared: &mut Prepared<L>) -> IdKey {
+        prepared.level.core().wants_event(self.device_channel).expect("room")
+    }
+
+    #[inline]
+    fn step(&mut self, prepared: &mut Prepared<L>, child: IdKey) -> IdKey {
+        let raw = RawEvent::new(child, CmEvent::ConnectRequest);
+        let raw = prepared.level.arrive(RawEvent { listener: Some(self.listener), private_data: &REQUEST, ..raw });
+        prepared.level.receive(self.device_channel, raw);
+        prepared.level.settle();
+        prepared.level.take_and_ack(prepared.channel);
+        prepared.level.ask(child, Request::Accept { param: black_box(PARAM), private_data: &REPLY }, LATER);
+        prepared.tell(child, CmEvent::Established);
+        part(prepared, child);
+        child
+    }
+
+    fn check(&mut self, prepared: &mut Prepared<L>, child: IdKey) {
+        // What the listen has noted.
+        prepared.level.look(prepared.channel);
+        let core = prepared.level.core();
+        assert_eq!((core.state(child), core.ids(), core.poll_timeout()), (None, self.ids, None));
+    }
+
+    fn leave(self, prepared: &mut Prepared<L>) {
+        prepared.renew(self.listener);
+    }
+}

@@ -1,0 +1,76 @@
+//! Nothing to do.
+
+use super::Case;
+use crate::level::Level;
+use crate::prepared::Prepared;
+
+/// Everything that can be polled is polled once, and there is nothing.
+#[derive(Debug)]
+pub struct Look;
+
+impl<L: Level> Case<L> for Look {
+    type Input = ();
+    type Output = bool;
+
+    fn new(_: &mut Prepared<L>) -> Self {
+        Look
+    }
+
+    fn prepare(&mut self, _: &mut Prepared<L>) {}
+
+    #[inline(always)]
+    fn step(&mut self, prepared: &mut Prepared<L>, (): ()) -> bool {
+        prepared.level.look(prepared.channel)
+    }
+
+    fn check(&mut self, _: &mut Prepared<L>, found: bool) {
+        assert!(!found, "there was nothing to do");
+    }
+}
+
+/// One poll, for an event.
+#[derive(Debug)]
+pub struct Poll;
+
+impl<L: Level> Case<L> for Poll {
+    type Input = ();
+    type Output = bool;
+
+    fn new(_: &mut Prepared<L>) -> Self {
+        Poll
+    }
+
+    fn prepare(&mut self, _: &mut Prepared<L>) {}
+
+    #[inline(always)]
+    fn step(&mut self, prepared: &mut Prepared<L>, (): ()) -> bool {
+        prepared.level.take(prepared.channel).is_some()
+    }
+
+    fn check(&mut self, _: &mut Prepared<L>, found: bool) {
+        assert!(!found, "there was no event");
+    }
+}
+
+/// What measuring costs by itself.
+#[derive(Debug)]
+pub struct Nothing;
+
+impl<L: Level> Case<L> for Nothing {
+    type Input = ();
+    type Output = ();
+
+    fn new(_: &mut Prepared<L>) -> Self {
+        Nothing
+    }
+
+    fn prepare(&mut self, _: &mut Prepared<L>) {}
+
+    #[inline(always)]
+    fn step(&mut self, _: &mut Prepared<L>, (): ()) {
+        // Or there would be no call at all.
+        std::hint::black_box(());
+    }
+
+    fn check(&mut self, _: &mut Prepared<L>, (): ()) {}
+}

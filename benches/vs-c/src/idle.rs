@@ -1,0 +1,195 @@
+//! A driver that has nothing to do: a connection stands, deadlines are armed for far off, and nobody may wake up.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use cmid_blocking::Blocking;
+use cmid_epoll::Epoll;
+use cmid_proto::{Acks, CmEvent, ConnParam, Event, Pollable, PortSpace};
+use cmid_sim::{Clock, Config, Fabric, SimDevice};
+
+use crate::param::PARAM;
+use crate::wait::{MioAlone, Waits};
+
+/// Deadlines that do not come.
+pub(crate) const FAR: Duration = Duration::from_secs(3600);
+/// How long each step to the connection may take.
+const STEP: Duration = Duration::from_secs(10);
+/// Requests that wait for something that does not happen, each with a deadline.
+const ARMED: u16 = 8;
+/// From the last event to the beginning of the count.
+const SETTLE: Duration = Duration::from_millis(300);
+
+/// Two drivers on two threads, connected to each other, the listening one with requests whose deadlines are `armed` from
+/// now: how often do they wake up in this span?
+///
+/// The kernel counts: a thread that sleeps gives up its processor once, and again each time after it has woken.
+pub(crate) fn wakeups<W>(devices: [W::Device; 2], at: SocketAddr, armed: Duration, span: Duration) -> Result<u64>
+where
+    W: Waits,
+    W::Device: Pollable + Send + 'static,
+{
+    let ([server, client], (tell, told)) = (devices, channel());
+    let also = tell.clone();
+    // They sleep until the process ends.
+    thread::spawn(move || report(side::<W>(server, at, Some(armed), &also), &also));
+    let listener = thread_id(&told)?;
+    thread::spawn(move || report(side::<W>(client, at, None, &tell), &tell));
+    let threads = [listener, thread_id(&told)?];
+    for _ in threads {
+        established(&told)?;
+    }
+    thread::sleep(SETTLE);
+    let before = switches(threads)?;
+    thread::sleep(span);
+    let woken = switches(threads)? - before;
+    ensure!(told.try_recv().is_err(), "a side has ended");
+    Ok(woken)
+}
+
+enum News {
+    /// It is ready to go on, on the thread with this number.
+    Ready(i32),
+    Established,
+    Failed(anyhow::Error),
+}
+
+fn report(result: Result<()>, tell: &Sender<News>) {
+    if let Err(error) = result {
+        // Nobody waits for it any more if this fails.
+        let _ = tell.send(News::Failed(error));
+    }
+}
+
+fn next(told: &Receiver<News>) -> Result<News> {
+    match told.recv_timeout(STEP).context("no news from a side")? {
+        News::Failed(error) => Err(error),
+        activity @ (News::Ready(_) | News::Established) => Ok(activity),
+    }
+}
+
+fn thread_id(told: &Receiver<News>) -> Result<i32> {
+    match next(told)? {
+        News::Ready(thread) => Ok(thread),
+        News::Established | News::Failed(_) => bail!("a side is connected before it is there"),
+    }
+}
+
+fn established(told: &Receiver<News>) -> Result<()> {
+    match next(told)? {
+        News::Established => Ok(()),
+        News::Ready(_) | News::Failed(_) => bail!("a side is not connected"),
+    }
+}
+
+/// The one that listens is the one that has deadlines.
+fn side<W: Waits>(device: W::Device, at: SocketAddr, armed: Option<Duration>, tell: &Sender<News>) -> Result<()> {
+    let mut driver = W::new(device)?;
+    let channel = driver.drive().open_channel(Acks::OnDelivery)?;
+    if let Some(armed) = armed {
+        arm(&mut driver, at, armed)?;
+        let id = driver.drive().create_id(Some(channel), PortSpace::Tcp)?;
+        driver.drive().bind(id, at)?;
+        driver.drive().listen(id, 0)?;
+    } else {
+        let id = driver.drive().create_id(Some(channel), PortSpace::Tcp)?;
+        let drive = driver.drive();
+        drive.resolve_addr(id, None, at, drive.within(STEP))?;
+    }
+    tell.send(News::Ready(rustix::thread::gettid().as_raw_nonzero().get()))?;
+    loop {
+        driver.wait()?;
+        while let Some(event) = driver.drive().next_event(channel) {
+            handle(&mut driver, at, &event, tell)?;
+        }
+    }
+}
+
+/// Requests that nothing ends: listeners in synchronous mode that nobody calls.
+fn arm<W: Waits>(driver: &mut W, near: SocketAddr, armed: Duration) -> Result<()> {
+    for number in 1..=ARMED {
+        let drive = driver.drive();
+        let id = drive.create_id(None, PortSpace::Tcp)?;
+        drive.bind(id, SocketAddr::new(near.ip(), near.port() + number))?;
+        drive.listen(id, 0)?;
+        drive.get_request(id, drive.within(armed * u32::from(number)))?;
+    }
+    Ok(())
+}
+
+fn handle<W: Waits>(driver: &mut W, at: SocketAddr, event: &Event, tell: &Sender<News>) -> Result<()> {
+    let (id, drive) = (event.id, driver.drive());
+    let step = drive.within(STEP);
+    // Without QPs: numbers that nobody else uses, or a request is taken for a stale one.
+    let param = |base: u32| ConnParam { qp_num: base | u32::from(at.port()), ..PARAM };
+    match event.cm() {
+        Some(CmEvent::AddrResolved) => drive.resolve_route(id, step)?,
+        Some(CmEvent::RouteResolved) => drive.connect(id, param(0x30000), &[], step)?,
+        Some(CmEvent::ConnectRequest) => drive.accept(id, param(0x40000), &[], step)?,
+        Some(CmEvent::ConnectResponse) => {
+            drive.establish(id)?;
+            tell.send(News::Established)?;
+        }
+        Some(CmEvent::Established) => tell.send(News::Established)?,
+        _ => bail!("{} with status {}", event.kind, event.status),
+    }
+    Ok(())
+}
+
+/// How often these threads of this process have given up their processors.
+fn switches(threads: [i32; 2]) -> Result<u64> {
+    threads.into_iter().try_fold(0, |sum, thread| {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        Ok(sum + line.context("voluntary_ctxt_switches")?.trim().parse::<u64>()?)
+    })
+}
+
+/// Shows it for every driver.
+pub(crate) fn on_simulator() -> Result<()> {
+    for (driver, woken) in [
+        ("epoll", on_fabric::<Epoll<SimDevice>>(FAR)?),
+        ("mio", on_fabric::<MioAlone<SimDevice>>(FAR)?),
+        ("blocking", on_fabric::<Blocking<SimDevice>>(FAR)?),
+    ] {
+        println!("cmid-{driver}: woken {woken} times in {SPAN:?}");
+    }
+    Ok(())
+}
+
+const SPAN: Duration = Duration::from_secs(2);
+
+fn on_fabric<W: Waits<Device = SimDevice>>(armed: Duration) -> Result<u64> {
+    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    let (server, client) = (fabric.host(&["10.0.0.2".parse()?]), fabric.host(&["10.0.0.1".parse()?]));
+    wakeups::<W>([server.device(), client.device()], "10.0.0.2:7471".parse()?, armed, SPAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_epoll_driver_sleeps() {
+        assert_eq!(on_fabric::<Epoll<SimDevice>>(FAR).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_idle_mio_driver_sleeps() {
+        assert_eq!(on_fabric::<MioAlone<SimDevice>>(FAR).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_idle_blocking_driver_sleeps() {
+        assert_eq!(on_fabric::<Blocking<SimDevice>>(FAR).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_driver_that_is_woken_is_noticed() {
+        // The first of them comes after the count has begun, and others before it ends.
+        assert!(on_fabric::<Epoll<SimDevice>>(Duration::from_millis(500)).unwrap() >= 2);
+    }
+}

@@ -1,0 +1,71 @@
+//! Comparisons of cmid with C on a real kernel: `cargo xtask versus`.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+#[cfg(feature = "verbs")]
+mod connection;
+#[cfg(feature = "verbs")]
+mod connections;
+mod idle;
+#[cfg(feature = "verbs")]
+mod job;
+#[cfg(feature = "verbs")]
+mod mark;
+#[cfg(feature = "verbs")]
+mod measure;
+#[cfg(feature = "verbs")]
+mod messages;
+mod param;
+#[cfg(feature = "verbs")]
+mod pingpong;
+#[cfg(feature = "verbs")]
+mod qps;
+#[cfg(feature = "verbs")]
+mod serve;
+mod wait;
+#[cfg(feature = "verbs")]
+mod wire;
+#[cfg(feature = "verbs")]
+mod work;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Do what the C program does, in the same way
+    #[cfg(feature = "verbs")]
+    Jobs {
+        #[arg(long, value_enum, default_value = "epoll")]
+        driver: job::LoopName,
+        address: std::net::SocketAddr,
+        #[arg(required = true)]
+        jobs: Vec<job::Job>,
+    },
+    /// Messages there and back, as `ibv_rc_pingpong` has them
+    #[cfg(feature = "verbs")]
+    Pingpong(pingpong::Arguments),
+    /// Count the wake-ups of idle drivers, on the simulator
+    Idle,
+    /// Take the figures
+    #[cfg(feature = "verbs")]
+    Measure(measure::Arguments),
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().command {
+        #[cfg(feature = "verbs")]
+        Command::Jobs { driver, address, jobs } => jobs.into_iter().try_for_each(|job| job.run(address, driver)),
+        #[cfg(feature = "verbs")]
+        Command::Pingpong(arguments) => pingpong::run(arguments),
+        Command::Idle => idle::on_simulator(),
+        #[cfg(feature = "verbs")]
+        Command::Measure(arguments) => measure::run(&arguments),
+    }
+}

@@ -1,0 +1,102 @@
+//! Fencing, as consensus systems over RDMA do it: a replica takes the right to write away from a leader that was deposed.
+//!
+//! A replica has a region of memory, a *lane* of its log, for each candidate for leadership. Whoever leads replicates
+//! by RDMA write, past the replica's processor. So that a leader that was deposed, and may not know it, writes nothing
+//! more, the replica re-registers its lane without remote write. From then on the device refuses that candidate's writes,
+//! and nobody else's. If the device or the library fails at that, the candidate is to be taken for *not fenced*.
+//!
+//! The replica and both candidates are threads of this program; on a real device what they write goes through it.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+mod candidate;
+mod lane_addr;
+mod port;
+mod replica;
+mod scene;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use cmid_proto::memory;
+
+/// A replica fences a deposed leader by re-registering its memory without remote write.
+#[derive(Clone, Debug, Parser)]
+struct Args {
+    /// On which device. On the simulator, `--way` also says what that can do.
+    #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
+    device: DeviceName,
+    /// How the replica is to get there; it is an error if it gets there in the other way.
+    #[arg(long, value_enum, default_value_t = Way::InPlace)]
+    way: Way,
+    /// Where the replica listens; the default is an address of the simulator's, or of the VM's soft-RoCE device.
+    #[arg(short, long)]
+    address: Option<SocketAddr>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DeviceName {
+    /// The simulated fabric.
+    Sim,
+    /// librdmacm and libibverbs.
+    Verbs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// By ibv_rereg_mr.
+    InPlace,
+    /// By a new registration and the end of the old one, where the provider has no ibv_rereg_mr.
+    Anew,
+}
+
+impl From<Way> for memory::Way {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::InPlace => memory::Way::InPlace,
+            Way::Anew => memory::Way::Anew,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let result = match args.device {
+        DeviceName::Sim => on_sim(&args),
+        DeviceName::Verbs => on_verbs(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("fencing: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// On one simulated host, as the VM is one.
+fn on_sim(args: &Args) -> Result<()> {
+    use cmid_sim::{Clock, Config, Fabric, Rereg};
+    let rereg = match args.way {
+        Way::InPlace => Rereg::PdAccess,
+        Way::Anew => Rereg::None,
+    };
+    let fabric = Fabric::new(Config { clock: Clock::Real, rereg, ..Config::default() });
+    let address = args.address.unwrap_or_else(|| SocketAddr::from(([10, 0, 0, 2], 7475)));
+    let host = fabric.host(&[[10, 0, 0, 1].into(), address.ip()]);
+    scene::run(|| Ok(host.device()), address, args.way.into())
+}
+
+#[cfg(feature = "verbs")]
+fn on_verbs(args: &Args) -> Result<()> {
+    use anyhow::Context as _;
+    let address = args.address.unwrap_or_else(|| SocketAddr::from(([10, 99, 0, 2], 7475)));
+    scene::run(|| cmid_verbs::Verbs::open().context("opening the RDMA device"), address, args.way.into())
+}
+
+#[cfg(not(feature = "verbs"))]
+fn on_verbs(_args: &Args) -> Result<()> {
+    anyhow::bail!("this program was built without the feature `verbs`: there is only --device sim")
+}

@@ -1,0 +1,162 @@
+//! The replica: it accepts candidates, tells each where its lane is, and deposes.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result, ensure};
+use cmid_blocking::{Connection, Listener, Options};
+use cmid_datapath::{Access, DataPath, Mr, WcStatus};
+use cmid_proto::memory::{Change, Fallback, Policy, Way};
+
+use crate::candidate::{ENTRY, PATIENCE};
+use crate::lane_addr::LaneAddr;
+use crate::port::Port;
+
+/// Bytes of a lane.
+const LANE: usize = 4096;
+
+const SEND: u64 = 3;
+
+/// A candidate as the replica sees it.
+struct Member<D: DataPath> {
+    name: char,
+    _port: Port<D>,
+    lane: D::Mr,
+    // Dropped last: it owns the device.
+    connection: Connection<D>,
+}
+
+/// What holds the logs.
+pub(crate) struct Replica<D: DataPath> {
+    members: Vec<Member<D>>,
+    listener: Listener<D>,
+}
+
+impl<D: DataPath> Replica<D> {
+    pub(crate) fn listen(device: D, address: SocketAddr) -> Result<Self> {
+        let listener = Listener::bind(device, address)?;
+        println!("replica      listens on {}", listener.local_addr()?);
+        Ok(Replica { members: Vec::new(), listener })
+    }
+
+    /// Takes in the next candidate.
+    pub(crate) fn admit(&mut self) -> Result<()> {
+        let incoming = self.listener.accept(PATIENCE)?;
+        let name = incoming.private_data().first().map_or('?', |&byte| byte.into());
+        let (mut connection, (mut port, lane)) = incoming.accept(&Options::default(), |device, id| {
+            // The port has a PD of its own: with another lane's key this candidate could do nothing.
+            let port = Port::open(device, id, ENTRY)?;
+            let lane = port.open_lane(LANE)?;
+            Ok((port, lane))
+        })?;
+        let lane_addr = LaneAddr::of(&lane);
+        port.write(&lane_addr.encode())?;
+        port.post_send(SEND, 0..LaneAddr::LEN)?;
+        let told = port.completion(&mut connection, PATIENCE)?;
+        ensure!((told.wr_id, told.status) == (SEND, WcStatus::SUCCESS), "candidate {name} was not told: {told:?}");
+        println!("replica      gives {name} a lane: rkey {:#x}, {}", lane_addr.rkey, rights(&lane));
+        self.members.push(Member { name, _port: port, lane, connection });
+        Ok(())
+    }
+
+    /// Takes the right to write from a candidate: what comes to the device after this has returned `Ok` is refused.
+    ///
+    /// # Errors
+    /// The candidate is **not fenced**, as far as anyone knows: after any failure its old key may still be good for writing. It
+    /// surely is if the fallback fails at its last step, `ibv_dereg_mr` of the old registration
+    /// ([`Step::DeregisterOld`](cmid_proto::memory::Step::DeregisterOld)): that stays as it was. A replica must not follow
+    /// another leader then, unless it ends the connection of this one and destroys its QP.
+    ///
+    /// Also if the right was taken, but not in the `expected` way.
+    pub(crate) fn depose(&mut self, name: char, expected: Way) -> Result<()> {
+        let Member { lane, .. } = self.member(name)?;
+        let (before, access) = (LaneAddr::of(lane), lane.access().context("the lane is not registered")?);
+        let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+        let way =
+            lane.reregister(Change::default().to_access(access - Access::REMOTE_WRITE), policy).with_context(|| {
+                format!("{name} is NOT fenced, its key {:#x} may still be good for writing", before.rkey)
+            })?;
+        let (after, access) = (LaneAddr::of(lane), lane.access());
+        match way {
+            Way::InPlace => println!("replica      deposes {name}: re-registered in place, {}", rights(lane)),
+            Way::Anew => {
+                println!(
+                    "replica      deposes {name}: registered anew, {}; the key {:#x} is dead",
+                    rights(lane),
+                    before.rkey
+                );
+            }
+        }
+        ensure!(way == expected, "it went {way:?}, not {expected:?}");
+        ensure!(way == Way::InPlace || after.rkey != before.rkey, "a new registration with the old key");
+        ensure!(access.is_some_and(|access| !access.contains(Access::REMOTE_WRITE)), "it can still be written to");
+        ensure!((after.addr, after.len) == (before.addr, before.len), "the lane has moved");
+        Ok(())
+    }
+
+    /// Checks that a lane holds these entries, one behind the other, and nothing after.
+    pub(crate) fn check(&mut self, name: char, entries: &[&str]) -> Result<()> {
+        let mut bytes = vec![0xff; LANE];
+        self.member(name)?.lane.read(0, &mut bytes)?;
+        let expected = entries.concat();
+        let (written, rest) = bytes.split_at(expected.len());
+        ensure!(written == expected.as_bytes(), "the lane of {name} holds {:?}", String::from_utf8_lossy(written));
+        ensure!(rest.iter().all(|&byte| byte == 0), "something follows in the lane of {name}");
+        println!("replica      the lane of {name} holds {entries:?} and nothing else");
+        Ok(())
+    }
+
+    /// Answers the end of a candidate's connection.
+    pub(crate) fn release(&mut self, name: char) -> Result<()> {
+        let connection = &mut self.member(name)?.connection;
+        connection.wait_closed(PATIENCE)?;
+        connection.disconnect(PATIENCE)?;
+        Ok(())
+    }
+
+    fn member(&mut self, name: char) -> Result<&mut Member<D>> {
+        self.members
+            .iter_mut()
+            .find(|member| member.name == name)
+            .with_context(|| format!("there is no candidate {name}"))
+    }
+}
+
+/// What may be done with a lane, in words.
+fn rights(lane: &impl Mr) -> String {
+    let names = lane.access().map(|access| access.iter_names().map(|(name, _)| name).collect::<Vec<_>>().join(" and "));
+    names.unwrap_or_else(|| "not registered".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use cmid_proto::Errno;
+    use cmid_sim::{Clock, Config, Fabric, Rereg};
+
+    use super::*;
+    use crate::candidate::{Candidate, joined};
+
+    #[test]
+    fn a_failure_to_depose_leaves_the_old_key_good_for_writing() {
+        let fabric = Fabric::new(Config { clock: Clock::Real, rereg: Rereg::None, ..Config::default() });
+        let address = SocketAddr::from(([10, 0, 0, 2], 7475));
+        let host = fabric.host(&[[10, 0, 0, 1].into(), address.ip()]);
+        let mut replica = Replica::listen(host.device(), address).expect("listen");
+        let a = Candidate::start('A', host.device(), address).expect("start");
+        replica.admit().expect("admit");
+
+        // Registered anew, and then the old registration does not go.
+        host.fail_next_deregistration(Errno::EBUSY);
+        let error = replica.depose('A', Way::Anew).expect_err("the old registration cannot be deregistered");
+        assert!(format!("{error:#}").starts_with("A is NOT fenced"), "{error:#}");
+        assert_eq!(a.replicate("x = 3; ").expect("an answer"), WcStatus::SUCCESS);
+        replica.check('A', &["x = 3; "]).expect("it was written");
+
+        // Tried again it works.
+        replica.depose('A', Way::Anew).expect("depose");
+        assert_eq!(a.replicate("x = 4; ").expect("an answer"), WcStatus::REM_ACCESS_ERR);
+        replica.check('A', &["x = 3; "]).expect("nothing more was written");
+        let thread = a.leave();
+        replica.release('A').expect("release");
+        joined(thread).expect("no failure");
+    }
+}

@@ -1,0 +1,188 @@
+//! One side of a ping as an event-driven program: what mio and epoll have in common.
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use cmid_datapath::DataPath;
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, PolledDevice, Poller, PortSpace,
+};
+
+use crate::log::Log;
+use crate::session::{Plan, Progress, Session};
+
+/// How long each step to a connection, and its end, may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The connection parameters of rdma-core's rping.
+pub(crate) const PARAM: ConnParam = ConnParam {
+    responder_resources: 1,
+    initiator_depth: 1,
+    flow_control: false,
+    retry_count: 7,
+    rnr_retry_count: 7,
+    srq: false,
+    qp_num: 0,
+};
+
+/// A client or a server with its one connection.
+#[derive(Debug)]
+pub(crate) struct Agent<D: DataPath> {
+    plan: Plan,
+    log: Log,
+    channel: ChannelKey,
+    /// The server's listening id.
+    listener: Option<IdKey>,
+    /// The connection's.
+    id: Option<IdKey>,
+    session: Option<Session<D>>,
+    done: bool,
+}
+
+impl<D: DataPath> Agent<D> {
+    /// Listens, or starts to connect.
+    pub(crate) fn begin<P: Poller>(
+        drive: &mut Drive<PolledDevice<D, P>>,
+        address: SocketAddr,
+        plan: Plan,
+        log: Log,
+        listens: &Sender<()>,
+    ) -> Result<Self> {
+        let channel = drive.open_channel(Acks::OnDelivery)?;
+        let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
+        let mut agent = Agent { plan, log, channel, listener: None, id: None, session: None, done: false };
+        if plan.server {
+            drive.bind(id, address)?;
+            drive.listen(id, 0)?;
+            agent.listener = Some(id);
+            // It need not concern anyone.
+            let _ = listens.send(());
+            agent.log.says(drive, id, &format!("listens on {address}"));
+        } else {
+            drive.resolve_addr(id, None, address, drive.within(PATIENCE))?;
+            agent.id = Some(id);
+            agent.log.says(drive, id, &format!("looks for {address}"));
+        }
+        Ok(agent)
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    pub(crate) fn pings(&self) -> u64 {
+        self.session.as_ref().map_or(0, Session::pings)
+    }
+
+    /// The descriptor of the connection's CQ, once there is one.
+    pub(crate) fn cq_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.session.as_ref().map(Session::cq_fd)
+    }
+
+    /// Takes every event that is there. True if there was one.
+    pub(crate) fn take_events<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> Result<bool> {
+        let mut any = false;
+        while !self.done
+            && let Some(event) = drive.next_event(self.channel)
+        {
+            self.handle(drive, &event)?;
+            any = true;
+        }
+        Ok(any)
+    }
+
+    fn handle<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, event: &Event) -> Result<()> {
+        let id = event.id;
+        self.log.hears(drive, event);
+        let Some(kind) = event.cm() else { bail!("{}", event.kind) };
+        match kind {
+            CmEvent::AddrResolved => drive.resolve_route(id, drive.within(PATIENCE))?,
+            CmEvent::RouteResolved => {
+                self.attach(drive, id)?;
+                drive.connect(id, PARAM, &[], drive.within(PATIENCE))?;
+                self.log.says(drive, id, "connects");
+            }
+            // One connection at a time: whoever else comes is turned down.
+            CmEvent::ConnectRequest if self.id.is_some() => {
+                // It fails if they have gone, which is as well.
+                let _ = drive.reject(id, &[]);
+                drive.destroy(id, drive.within(PATIENCE))?;
+            }
+            CmEvent::ConnectRequest => {
+                self.id = Some(id);
+                self.attach(drive, id)?;
+                drive.accept(id, PARAM, &[], drive.within(PATIENCE))?;
+                self.log.says(drive, id, "accepts");
+            }
+            CmEvent::Established => {
+                if let Some(session) = &mut self.session {
+                    session.start()?;
+                }
+            }
+            CmEvent::Disconnected => self.end(drive, id)?,
+            // It tells of a change on the way, not of the connection.
+            CmEvent::AddrChange | CmEvent::TimewaitExit => {}
+            CmEvent::AddrError
+            | CmEvent::RouteError
+            | CmEvent::ConnectResponse
+            | CmEvent::ConnectError
+            | CmEvent::Unreachable
+            | CmEvent::Rejected
+            | CmEvent::DeviceRemoval
+            | CmEvent::MulticastJoin
+            | CmEvent::MulticastError
+            | CmEvent::AddrinfoResolved
+            | CmEvent::AddrinfoError
+            | CmEvent::User
+            | CmEvent::Internal
+            | CmEvent::Unknown(_) => bail!("{} with status {}", event.kind, event.status),
+        }
+        Ok(())
+    }
+
+    /// The CQ's descriptor is readable. [`Progress::Finished`]: it has asked something of the drive, which wants a turn.
+    pub(crate) fn run<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> Result<Progress> {
+        let (Some(session), Some(id)) = (&mut self.session, self.id) else { return Ok(Progress::Going) };
+        let progress = session.run()?;
+        if progress == Progress::Finished {
+            let pings = session.pings();
+            self.log.says(drive, id, &format!("has had its {pings} pings and disconnects"));
+            drive.disconnect(id, drive.within(PATIENCE))?;
+        }
+        Ok(progress)
+    }
+
+    fn attach<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, id: IdKey) -> Result<()> {
+        let plan = self.plan;
+        self.session = Some(drive.attach_qp(id, |device, attaching| Session::<D>::new(device, attaching, plan))?);
+        Ok(())
+    }
+
+    /// The connection has ended: this side answers if it was not the one to end it, and clears up.
+    fn end<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, id: IdKey) -> Result<()> {
+        let pings = self.pings();
+        drive.disconnect(id, drive.within(PATIENCE))?;
+        drive.detach_qp(id, |device, id| device.destroy_qp(id))?;
+        self.session = None;
+        for id in [Some(id), self.listener].into_iter().flatten() {
+            drive.destroy(id, drive.within(PATIENCE))?;
+            self.log.ends(id);
+        }
+        // What is still undelivered goes with the ids; then nothing uses the channel.
+        while drive.next_event(self.channel).is_some() {}
+        drive.close_channel(self.channel)?;
+        self.done = true;
+        if !self.plan.server && pings != self.plan.count {
+            return Err(anyhow!("the server ended the connection after {pings} of {} pings", self.plan.count));
+        }
+        Ok(())
+    }
+}
+
+/// Whether an event is one of the two that carry a status of the peer.
+pub(crate) fn describe(kind: EventKind, status: i32) -> String {
+    if status == 0 { kind.to_string() } else { format!("{kind} (status {status})") }
+}

@@ -1,0 +1,129 @@
+//! The demo: everything on the simulated fabric, told as it happens.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use cmid_epoll::{Config, Epoll};
+use cmid_proto::{Acks, CmEvent, EventKind, PortSpace, Progress};
+use cmid_sim::{Clock, Fabric, Host};
+use cmid_trace::Files;
+
+use crate::agent::PATIENCE;
+use crate::args::{Args, DriverName};
+use crate::log::Log;
+use crate::ping;
+use crate::session::Plan;
+
+const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
+/// Two hosts on a fabric in real time.
+fn hosts(server: IpAddr, client: IpAddr) -> (Host, Host) {
+    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..cmid_sim::Config::default() });
+    (fabric.host(&[server]), fabric.host(&[client]))
+}
+
+/// `rping --device sim`: there is no other process on a simulated fabric, so the other side runs here too.
+pub(crate) fn ping_on_sim(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
+    let count = if args.count == 0 { u64::MAX } else { args.count };
+    let plan = Plan { count, ..crate::plan(args) };
+    both(args.driver, trace, args.port, [plan; 2], [Log::SILENT; 2])
+}
+
+fn both(
+    driver: DriverName,
+    trace: Option<Arc<Files>>,
+    port: u16,
+    [server, client]: [Plan; 2],
+    voices: [Log; 2],
+) -> Result<()> {
+    let (server_host, client_host) = hosts(SERVER, CLIENT);
+    let address = SocketAddr::new(SERVER, port);
+    let [server_voice, client_voice] = voices;
+    let (server_device, client_device) = (server_host.device(), client_host.device());
+    let server_plan = Plan { server: true, ..server };
+    let server_trace = trace.clone();
+    let (listens, listening) = channel();
+    let server = thread::Builder::new()
+        .name("server".into())
+        .spawn(move || ping(driver, server_trace, server_device, address, server_plan, server_voice, &listens))?;
+    // The listener must be there before the first request: over a fabric without loss there is one try. If there is none
+    // the server says why.
+    let client = match listening.recv() {
+        Ok(()) => {
+            let plan = Plan { server: false, ..client };
+            ping(driver, trace, client_device, address, plan, client_voice, &channel().0)
+        }
+        Err(_) => Ok(()),
+    };
+    if client.is_err() && !server.is_finished() {
+        // It may wait for its client for ever.
+        return client.context("client");
+    }
+    let server = server.join().map_err(|_| anyhow!("the server panicked"))?;
+    client.context("client")?;
+    server.context("server")
+}
+
+pub(crate) fn run() -> Result<()> {
+    let plan = Plan { server: false, count: 3, size: 64, verbose: false, validate: true };
+    for driver in DriverName::ALL {
+        say!("\nrping on io-{}: 3 pings of 64 bytes, validated, over the simulated fabric", driver.name());
+        both(driver, None, 7174, [plan, Plan { verbose: true, ..plan }], [Log(Some("server")), Log(Some("client"))])
+            .with_context(|| format!("on io-{}", driver.name()))?;
+    }
+    say!("\nmigration: an id moves between two channels with an event pending and another one not acked");
+    migrate()?;
+    say!("\nAll of this ran on the simulator. `cargo xtask test` runs it on a real kernel, against rdma-core's rping.");
+    Ok(())
+}
+
+/// ROUTE_RESOLVED is pending in the kernel when the id moves from one channel to the other.
+fn migrate() -> Result<()> {
+    let log = Log(Some("engine"));
+    let (_server, client) = hosts(SERVER, CLIENT);
+    let mut driver = Epoll::new(client.device(), Config::default())?;
+    let limit = Some(PATIENCE);
+    let [old, new] = [driver.drive().open_channel(Acks::Explicit)?, driver.drive().open_channel(Acks::Explicit)?];
+    let id = driver.drive().create_id(Some(old), PortSpace::Tcp)?;
+    let deadline = driver.drive().within(PATIENCE);
+    driver.drive().resolve_addr(id, None, SocketAddr::new(SERVER, 7174), deadline)?;
+    log.says(driver.drive(), id, &format!("is on {old} and looks for an address"));
+    let mut first = None;
+    while first.is_none() {
+        driver.wait(limit)?;
+        first = driver.drive().next_event(old);
+    }
+    let Some(first) = first else { bail!("no event") };
+    log.hears(driver.drive(), &first);
+    driver.drive().resolve_route(id, deadline)?;
+    thread::sleep(Duration::from_millis(20));
+    log.says(driver.drive(), id, &format!("has ROUTE_RESOLVED pending on {old}"));
+    let progress = driver.drive().migrate(id, Some(new), deadline)?;
+    ensure!(progress == Progress::WhenAcked, "the migration did not wait for the ack that is owed");
+    log.says(driver.drive(), id, &format!("is to migrate to {new}; one ack is owed, so nothing moves yet"));
+    driver.drive().ack(first.ack_token.context("an event without an ack token")?)?;
+    log.says(driver.drive(), id, "the ack is in");
+    for expected in [EventKind::Migrated, EventKind::Cm(CmEvent::RouteResolved)] {
+        let event = loop {
+            if let Some(event) = driver.drive().next_event(new) {
+                break event;
+            }
+            driver.wait(limit)?;
+        };
+        ensure!(event.kind == expected, "{} where {expected} was due", event.kind);
+        log.hears(driver.drive(), &event);
+        if let Some(ack_token) = event.ack_token {
+            driver.drive().ack(ack_token)?;
+        }
+    }
+    ensure!(driver.drive().next_event(old).is_none(), "an event on the old channel");
+    log.says(driver.drive(), id, &format!("is on {new}; {old} is empty"));
+    driver.drive().destroy(id, deadline)?;
+    log.ends(id);
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! rdma-core's rping on cmid: `rping -s -a ADDRESS`, `rping -c -a ADDRESS -C 100 -S 4096 -V`.
+//!
+//! The client tells the server where its source buffer is; the server reads it and sends; the client tells where its sink
+//! buffer is; the server writes the data there and sends. It talks to rdma-core's own rping.
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod say;
+mod agent;
+mod args;
+mod demo;
+mod log;
+mod message;
+mod on_blocking;
+mod on_epoll;
+mod on_mio;
+mod session;
+mod stall;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Parser;
+use cmid_datapath::DataPath;
+use cmid_trace::{Files, Trace};
+
+use crate::args::{Args, DeviceName, DriverName, Scene};
+use crate::log::Log;
+use crate::session::Plan;
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let trace = args.trace.as_deref().map(|path| Arc::new(Files::at(path)));
+    let result = match (&args.scene, args.device) {
+        (Some(Scene::Demo), _) => demo::run(),
+        (None, DeviceName::Sim) => demo::ping_on_sim(&args, trace.clone()),
+        (None, DeviceName::Verbs) => on_verbs(&args, trace.clone()),
+    };
+    // Pings go on without their trace; but it was asked for.
+    let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
+    match (result, traced) {
+        (Err(error), Err(lost)) => bail!("{error:#}; and {lost:#}"),
+        (result, traced) => result.and(traced),
+    }
+}
+
+/// One side, on whichever driver, recorded if that is wanted. A server `listens` before it waits for its client.
+fn ping<D: DataPath>(
+    driver: DriverName,
+    trace: Option<Arc<Files>>,
+    device: D,
+    address: SocketAddr,
+    plan: Plan,
+    log: Log,
+    listens: &Sender<()>,
+) -> Result<()> {
+    match trace {
+        Some(files) => ping_on(driver, Trace::new(device, files)?, address, plan, log, listens),
+        None => ping_on(driver, device, address, plan, log, listens),
+    }
+}
+
+fn ping_on<D: DataPath>(
+    driver: DriverName,
+    device: D,
+    address: SocketAddr,
+    plan: Plan,
+    log: Log,
+    listens: &Sender<()>,
+) -> Result<()> {
+    match driver {
+        DriverName::Mio => on_mio::ping(device, address, plan, log, listens),
+        DriverName::Epoll => on_epoll::ping(device, address, plan, log, listens),
+        DriverName::Blocking => on_blocking::ping(device, address, plan, log, listens),
+    }
+}
+
+fn plan(args: &Args) -> Plan {
+    Plan {
+        server: args.server,
+        count: args.count,
+        size: args.size as usize,
+        verbose: args.verbose,
+        validate: args.validate,
+    }
+}
+
+#[cfg(feature = "verbs")]
+fn on_verbs(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
+    let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
+    ping(
+        args.driver,
+        trace,
+        device,
+        (args.address, args.port).into(),
+        plan(args),
+        Log::SILENT,
+        &std::sync::mpsc::channel().0,
+    )
+}
+
+#[cfg(not(feature = "verbs"))]
+fn on_verbs(_: &Args, _: Option<Arc<Files>>) -> Result<()> {
+    bail!("this rping was built without the feature `verbs`: there is only --device sim")
+}

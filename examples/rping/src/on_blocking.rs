@@ -1,0 +1,75 @@
+//! The ping with blocking calls.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use cmid_blocking::{Connection, Error, Listener, Options, Ready};
+use cmid_datapath::DataPath;
+use cmid_proto::CmEvent;
+
+use crate::agent::{PARAM, PATIENCE};
+use crate::log::Log;
+use crate::session::{Plan, Progress, Session};
+
+/// How long a connection may be still.
+const STILL: Duration = Duration::from_secs(60);
+
+pub(crate) fn ping<D: DataPath>(
+    device: D,
+    address: SocketAddr,
+    plan: Plan,
+    log: Log,
+    listens: &Sender<()>,
+) -> Result<()> {
+    let options = Options { param: PARAM, timeout: PATIENCE, ..Options::default() };
+    if plan.server {
+        let mut listener = Listener::bind(device, address)?;
+        // It need not concern anyone.
+        let _ = listens.send(());
+        log.tells(&format!("listens on {}", listener.local_addr()?));
+        let incoming = loop {
+            match listener.accept(Duration::from_secs(3600)) {
+                // A server waits for its client for as long as it takes.
+                Err(Error::TimedOut { .. }) => {}
+                result => break result?,
+            }
+        };
+        let (connection, session) = incoming.accept(&options, |device, id| Session::new(device, id, plan))?;
+        converse(connection, session, plan, log)
+    } else {
+        log.tells(&format!("connects to {address}"));
+        let (connection, session) =
+            Connection::connect(device, address, &options, |device, id| Session::new(device, id, plan))?;
+        converse(connection, session, plan, log)
+    }
+}
+
+fn converse<D: DataPath>(mut connection: Connection<D>, mut session: Session<D>, plan: Plan, log: Log) -> Result<()> {
+    let tell = |connection: &mut Connection<D>, what: &str| {
+        let (id, driver) = connection.parts();
+        log.says(driver.drive(), id, what);
+    };
+    tell(&mut connection, if plan.server { "has accepted a connection" } else { "has connected" });
+    session.start()?;
+    loop {
+        match connection.wait_for(Some(session.cq_fd()), STILL)? {
+            Ready::Descriptor => {
+                if session.run()? == Progress::Finished {
+                    break;
+                }
+            }
+            Ready::Event(event) => match event.cm() {
+                Some(CmEvent::Disconnected) if plan.server => break,
+                Some(CmEvent::Disconnected) => bail!("the server ended the connection after {} pings", session.pings()),
+                Some(_) | None => tell(&mut connection, &format!("<- {}", event.kind)),
+            },
+        }
+    }
+    tell(&mut connection, &format!("disconnects after {} pings", session.pings()));
+    connection.disconnect(PATIENCE)?;
+    tell(&mut connection, "is disconnected");
+    ensure!(plan.server || session.pings() == plan.count, "{} of {} pings", session.pings(), plan.count);
+    Ok(())
+}

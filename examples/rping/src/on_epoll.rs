@@ -1,0 +1,56 @@
+//! The ping on cmid's epoll driver, nested in a poll(2) of the program's own, beside the CQ.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::mpsc::Sender;
+
+use anyhow::Result;
+use cmid_datapath::DataPath;
+use cmid_epoll::{Config, Epoll};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+use crate::agent::Agent;
+use crate::log::Log;
+use crate::session::{Plan, Progress};
+use crate::stall::Stall;
+
+pub(crate) fn ping<D: DataPath>(
+    device: D,
+    address: SocketAddr,
+    plan: Plan,
+    log: Log,
+    listens: &Sender<()>,
+) -> Result<()> {
+    let mut driver = Epoll::new(device, Config::default())?;
+    let mut agent = Agent::begin(driver.drive(), address, plan, log, listens)?;
+    let mut stall = Stall::new();
+    let mut wants_turn = true;
+    loop {
+        let mut told = false;
+        // The driver has nothing to do for a completion.
+        while wants_turn {
+            let _look = driver.turn()?;
+            wants_turn = agent.take_events(driver.drive())?;
+            told |= wants_turn;
+        }
+        if agent.is_done() {
+            return Ok(());
+        }
+        let mut fds = vec![PollFd::from_borrowed_fd(driver.as_fd(), PollFlags::IN)];
+        fds.extend(agent.cq_fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let slice = Timespec { tv_sec: stall.slice().as_secs() as i64, tv_nsec: 0 };
+        match poll(&mut fds, Some(&slice)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut readable = fds.iter().map(|fd| !fd.revents().is_empty());
+        wants_turn = readable.next() == Some(true);
+        let completions = readable.next() == Some(true);
+        drop(fds);
+        if completions {
+            wants_turn |= agent.run(driver.drive())? == Progress::Finished;
+        }
+        stall.check(told || completions || agent.cq_fd().is_none())?;
+    }
+}

@@ -1,0 +1,56 @@
+//! The ping in a mio `Poll`: the driver's channels and the CQ side by side.
+
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::Sender;
+
+use anyhow::Result;
+use cmid_datapath::DataPath;
+use cmid_mio::{Config, Mio};
+use cmid_proto::Limits;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+
+use crate::agent::Agent;
+use crate::log::Log;
+use crate::session::Plan;
+use crate::stall::Stall;
+
+/// The CQ's; the driver has those from 1 on.
+const CQ: Token = Token(0);
+
+pub(crate) fn ping<D: DataPath>(
+    device: D,
+    address: SocketAddr,
+    plan: Plan,
+    log: Log,
+    listens: &Sender<()>,
+) -> Result<()> {
+    let mut poll = Poll::new()?;
+    let mut events = Events::with_capacity(64);
+    let mut driver = Mio::new(device, poll.registry(), Config { limits: Limits::default(), tokens: 1..64 })?;
+    let mut agent = Agent::begin(driver.drive(), address, plan, log, listens)?;
+    let mut stall = Stall::new();
+    let mut registered = false;
+    while !agent.is_done() {
+        match poll.poll(&mut events, driver.before_poll(Some(stall.slice()))) {
+            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
+            Ok(()) | Err(_) => {}
+        }
+        let mut completions = false;
+        for event in &events {
+            completions |= !driver.handle(event);
+        }
+        let _look = driver.turn();
+        let told = agent.take_events(driver.drive())?;
+        if let (false, Some(fd)) = (registered, agent.cq_fd()) {
+            poll.registry().register(&mut SourceFd(&fd.as_raw_fd()), CQ, Interest::READABLE)?;
+            registered = true;
+        }
+        if completions {
+            agent.run(driver.drive())?;
+        }
+        stall.check(told || completions || agent.cq_fd().is_none())?;
+    }
+    Ok(())
+}

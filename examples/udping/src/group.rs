@@ -1,0 +1,123 @@
+//! A multicast group: those who receive, and one who sends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::DerefMut;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use cmid_conformance::Driver;
+use cmid_datapath::DataPath;
+use cmid_proto::{CmEvent, Datagram, GroupKey, IdKey, Progress};
+
+use crate::peer::{PATIENCE, Peer};
+use crate::port::{Polled, Port};
+
+/// An id that is a member.
+struct Member<D: DataPath> {
+    id: IdKey,
+    group: GroupKey,
+    port: Port<D>,
+    at: Datagram,
+}
+
+fn join<S, D>(peer: &mut Peer<S>, group: IpAddr, bind: IpAddr, size: usize, send_only: bool) -> Result<Member<D>>
+where
+    S: Driver,
+    S::Device: DerefMut<Target = D>,
+    D: DataPath,
+{
+    let (id, address) = (peer.id()?, SocketAddr::new(group, 0));
+    peer.drive().bind(id, SocketAddr::new(bind, 0))?;
+    let port = peer.open_port(id, size)?;
+    let deadline = peer.drive().within(PATIENCE);
+    let key = peer.drive().join(id, address, send_only, deadline)?;
+    let event = peer.expect(id, CmEvent::MulticastJoin)?;
+    ensure!(event.group == Some(key), "joined {:?}, not {key}", event.group);
+    let at = event.datagram.context("a membership that says not where to send")?;
+    Ok(Member { id, group: key, port, at })
+}
+
+fn leave<S, D>(peer: &mut Peer<S>, member: Member<D>) -> Result<()>
+where
+    S: Driver,
+    S::Device: DerefMut<Target = D>,
+    D: DataPath,
+{
+    let progress = peer.drive().leave(member.id, member.group)?;
+    ensure!(progress == Progress::Done, "the group is not left");
+    drop(member.port);
+    peer.close(member.id)
+}
+
+/// Joins and counts `count` messages.
+pub(crate) fn receive<S, D>(
+    driver: S,
+    group: IpAddr,
+    bind: IpAddr,
+    count: u32,
+    size: usize,
+    ready: &Sender<()>,
+) -> Result<()>
+where
+    S: Driver,
+    S::Device: DerefMut<Target = D>,
+    D: DataPath,
+{
+    let mut peer = Peer::new(driver)?;
+    let mut member = join(&mut peer, group, bind, size, false)?;
+    println!("joined {group}");
+    // It need not concern anyone.
+    let _ = ready.send(());
+    let (mut came, mut last) = (0, Instant::now());
+    while came < count {
+        match member.port.poll()? {
+            Polled::Arrived(arrived) => {
+                ensure!(arrived.len == size, "a message of {} bytes, not {size}", arrived.len);
+                member.port.post_recv(arrived.slot)?;
+                (came, last) = (came + 1, Instant::now());
+            }
+            Polled::Sent => {}
+            Polled::Failed(status) => bail!("a receive failed with status {status}"),
+            Polled::Nothing => {
+                ensure!(last.elapsed() < PATIENCE, "{came} of {count} messages came");
+                peer.rest()?;
+            }
+        }
+    }
+    println!("{came} messages came");
+    leave(&mut peer, member)
+}
+
+/// Joins and sends `count` messages.
+pub(crate) fn send<S, D>(driver: S, group: IpAddr, bind: IpAddr, count: u32, size: usize) -> Result<()>
+where
+    S: Driver,
+    S::Device: DerefMut<Target = D>,
+    D: DataPath,
+{
+    let mut peer = Peer::new(driver)?;
+    let mut member = join(&mut peer, group, bind, size, true)?;
+    let way = member.port.way(&member.at.path)?;
+    for number in 0..count {
+        let bytes: Vec<u8> = (0..size).map(|at| at as u8 ^ number as u8).collect();
+        member.port.send(&bytes, &way, member.at.qp_num, member.at.qkey)?;
+        let began = Instant::now();
+        loop {
+            match member.port.poll()? {
+                Polled::Sent => break,
+                Polled::Arrived(arrived) => member.port.post_recv(arrived.slot)?,
+                Polled::Failed(status) => bail!("message {number} failed with status {status}"),
+                Polled::Nothing => {
+                    ensure!(began.elapsed() < PATIENCE, "message {number} is not sent");
+                    peer.rest()?;
+                }
+            }
+        }
+        // No faster than a reader with few receives posted can follow.
+        peer.rest()?;
+    }
+    println!("{count} messages sent to {group}");
+    drop(way);
+    leave(&mut peer, member)
+}

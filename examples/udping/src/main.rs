@@ -1,0 +1,178 @@
+//! Datagrams and multicast messages between two processes, on each driver of cmid.
+//!
+//! `udping serve` echoes datagrams and `udping ping` sends them; `udping receive` and `udping send` join a multicast group.
+//! The group's messages are those of rdma-core's `mckey`, in both directions: any bytes, counted.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+mod group;
+mod peer;
+mod ping;
+mod port;
+mod serve;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use cmid_conformance::{Driver, Make, OnBlocking, OnEpoll, OnMio};
+use cmid_datapath::DataPath;
+use cmid_sim::{Clock, Config, Fabric, SimDevice};
+use cmid_trace::{Files, Trace};
+
+/// Exchanges datagrams and multicast messages.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Udping {
+    #[command(subcommand)]
+    role: Role,
+    /// Which driver.
+    #[arg(long, value_enum, default_value_t = DriverName::Epoll, global = true)]
+    driver: DriverName,
+    /// Record what the driver does in this file, for `cargo xtask replay`; more drivers in FILE.2 and so on.
+    #[arg(long, value_name = "FILE", global = true)]
+    trace: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Role {
+    /// Answers lookups, and each datagram with the same bytes.
+    Serve(Flow),
+    /// Looks the server up, and sends datagrams that it is to send back.
+    Ping(Flow),
+    /// Joins a multicast group and counts what comes.
+    Receive(Group),
+    /// Joins a multicast group, only to send to it.
+    Send(Group),
+    /// Both pairs at once on the simulator.
+    Demo,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct Flow {
+    /// The server's address and port.
+    address: SocketAddr,
+    /// How many datagrams.
+    #[arg(short = 'C', long, default_value_t = 100)]
+    count: u32,
+    /// Bytes of each, at least 4.
+    #[arg(short = 'S', long, default_value_t = 64)]
+    size: usize,
+}
+
+#[derive(Clone, Copy, Debug, Args)]
+struct Group {
+    /// The group's address.
+    group: IpAddr,
+    /// The local address to join from.
+    #[arg(short = 'b', long)]
+    bind: IpAddr,
+    /// How many messages.
+    #[arg(short = 'C', long, default_value_t = 10)]
+    count: u32,
+    /// Bytes of each.
+    #[arg(short = 'S', long, default_value_t = 100)]
+    size: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum DriverName {
+    Mio,
+    Epoll,
+    Blocking,
+}
+
+fn main() -> ExitCode {
+    let Udping { role, driver, trace } = Udping::parse();
+    let trace = trace.map(|path| Arc::new(Files::at(&path)));
+    let result = match role {
+        Role::Demo => demo(driver, trace.as_ref()),
+        Role::Serve(_) | Role::Ping(_) | Role::Receive(_) | Role::Send(_) => on_hardware(driver, trace.as_ref(), role),
+    };
+    // Datagrams go on without their trace; but it was asked for.
+    let traced = trace.map_or(Ok(()), |files| files.check()).context("the trace is not complete");
+    let mut code = ExitCode::SUCCESS;
+    for error in [result, traced].into_iter().filter_map(Result::err) {
+        eprintln!("udping: {error:#}");
+        code = ExitCode::FAILURE;
+    }
+    code
+}
+
+#[cfg(feature = "verbs")]
+fn on_hardware(driver: DriverName, trace: Option<&Arc<Files>>, role: Role) -> Result<()> {
+    on(driver, trace, role, cmid_verbs::Verbs::open().context("opening librdmacm")?, &channel().0)
+}
+
+#[cfg(not(feature = "verbs"))]
+fn on_hardware(_: DriverName, _: Option<&Arc<Files>>, _: Role) -> Result<()> {
+    anyhow::bail!("this udping was built without the feature `verbs`; `udping demo` runs on the simulator")
+}
+
+/// Plays a role, recorded if that is wanted. The one that waits for the other says when it is `ready`.
+fn on<D>(driver: DriverName, trace: Option<&Arc<Files>>, role: Role, device: D, ready: &Sender<()>) -> Result<()>
+where
+    D: DataPath + cmid_conformance::TestDevice,
+{
+    match trace {
+        Some(files) => on_driver(driver, role, Trace::new(device, files.clone())?, ready),
+        None => on_driver(driver, role, device, ready),
+    }
+}
+
+fn on_driver<D>(driver: DriverName, role: Role, device: D, ready: &Sender<()>) -> Result<()>
+where
+    D: DataPath + cmid_conformance::TestDevice,
+{
+    fn made<S>(made: cmid_conformance::Check<S>) -> Result<S> {
+        made.map_err(|failure| anyhow::anyhow!("{failure}"))
+    }
+    match driver {
+        DriverName::Mio => play(made(OnMio::make(device))?, role, ready),
+        DriverName::Epoll => play(made(OnEpoll::make(device))?, role, ready),
+        DriverName::Blocking => play(made(OnBlocking::make(device))?, role, ready),
+    }
+}
+
+fn play<S, D>(driver: S, role: Role, ready: &Sender<()>) -> Result<()>
+where
+    S: Driver,
+    S::Device: std::ops::DerefMut<Target = D>,
+    D: DataPath,
+{
+    match role {
+        Role::Serve(flow) => serve::run(driver, flow.address, flow.count, flow.size, ready),
+        Role::Ping(flow) => ping::run(driver, flow.address, flow.count, flow.size),
+        Role::Receive(it) => group::receive(driver, it.group, it.bind, it.count, it.size, ready),
+        Role::Send(it) => group::send(driver, it.group, it.bind, it.count, it.size),
+        Role::Demo => Ok(()),
+    }
+}
+
+/// Both pairs, each side on a thread of its own, on one simulated host.
+fn demo(driver: DriverName, trace: Option<&Arc<Files>>) -> Result<()> {
+    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    let [client, server]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
+    let host = fabric.host(&[client, server]);
+    let flow = Flow { address: SocketAddr::new(server, 7471), count: 100, size: 64 };
+    let group = Group { group: [239, 1, 1, 1].into(), bind: client, count: 10, size: 100 };
+    for pair in
+        [[Role::Serve(flow), Role::Ping(flow)], [Role::Receive(group), Role::Send(Group { bind: server, ..group })]]
+    {
+        let [waits, asks] = pair;
+        let (ready, is_ready) = channel();
+        let device: SimDevice = host.device();
+        let files = trace.cloned();
+        let waiting = std::thread::spawn(move || on(driver, files.as_ref(), waits, device, &ready));
+        // If it never is, it says why.
+        let asked = if is_ready.recv().is_ok() { on(driver, trace, asks, host.device(), &channel().0) } else { Ok(()) };
+        let waited = waiting.join().map_err(|_| anyhow::anyhow!("a side panicked")).context("the demo")?;
+        asked?;
+        waited?;
+    }
+    Ok(())
+}

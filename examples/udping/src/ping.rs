@@ -1,0 +1,70 @@
+//! The active side: looks the server up, then sends datagrams and waits for each to come back.
+
+use std::net::SocketAddr;
+use std::ops::DerefMut;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use cmid_conformance::Driver;
+use cmid_datapath::DataPath;
+use cmid_proto::{CmEvent, ConnParam, Datagram};
+
+use crate::peer::{PATIENCE, Peer};
+use crate::port::Polled;
+
+/// Datagrams are not reliable: one that has no answer by then is sent again.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// Sends `count` datagrams and checks that each comes back as it was.
+pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize) -> Result<()>
+where
+    S: Driver,
+    S::Device: DerefMut<Target = D>,
+    D: DataPath,
+{
+    ensure!(size >= 4, "a datagram starts with its number: at least 4 bytes");
+    let mut peer = Peer::new(driver)?;
+    let id = peer.id()?;
+    let deadline = peer.drive().within(PATIENCE);
+    peer.drive().resolve_addr(id, None, address, deadline)?;
+    let _ = peer.expect(id, CmEvent::AddrResolved)?;
+    peer.drive().resolve_route(id, deadline)?;
+    let _ = peer.expect(id, CmEvent::RouteResolved)?;
+    let mut port = peer.open_port(id, size)?;
+    peer.drive().connect(id, ConnParam::default(), &[], deadline)?;
+    let Datagram { qp_num, qkey, path } =
+        peer.expect(id, CmEvent::Established)?.datagram.context("an answer that says not where to send")?;
+    let way = port.way(&path)?;
+    let (began, mut repeated) = (Instant::now(), 0);
+    for number in 0..count {
+        let bytes: Vec<u8> = number.to_be_bytes().into_iter().chain((4..size).map(|at| at as u8)).collect();
+        let first = Instant::now();
+        let mut sent = first;
+        port.send(&bytes, &way, qp_num, qkey)?;
+        loop {
+            match port.poll()? {
+                Polled::Arrived(arrived) => {
+                    let came = port.read(arrived)?;
+                    port.post_recv(arrived.slot)?;
+                    if came == bytes {
+                        break;
+                    }
+                    // Only the answer to one that was sent twice may come now.
+                    let earlier = came.first_chunk::<4>().is_some_and(|it| u32::from_be_bytes(*it) < number);
+                    ensure!(earlier, "datagram {number} came back as {came:?}");
+                }
+                Polled::Sent => {}
+                Polled::Failed(status) => bail!("datagram {number} failed with status {status}"),
+                Polled::Nothing if sent.elapsed() > AGAIN => {
+                    ensure!(first.elapsed() < PATIENCE, "datagram {number} was not answered within {PATIENCE:?}");
+                    port.send(&bytes, &way, qp_num, qkey)?;
+                    (sent, repeated) = (Instant::now(), repeated + 1);
+                }
+                Polled::Nothing => peer.rest()?,
+            }
+        }
+    }
+    println!("{count} datagrams of {size} bytes there and back in {:?}, {repeated} sent again", began.elapsed());
+    drop((port, way));
+    peer.close(id)
+}

@@ -1,0 +1,92 @@
+//! The passive side: answers one lookup, then sends every datagram back.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::ops::DerefMut;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use cmid_conformance::Driver;
+use cmid_datapath::DataPath;
+use cmid_proto::{CmEvent, ConnParam, Time};
+
+use crate::peer::{PATIENCE, Peer};
+use crate::port::{Arrived, Polled, Port};
+
+/// How long it stays to answer datagrams that are sent again.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// What both sides know of datagram QPs made by librdmacm (`RDMA_UDP_QKEY`).
+const QKEY: u32 = 0x0123_4567;
+
+/// Answers until `count` different datagrams have come.
+pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize, ready: &Sender<()>) -> Result<()>
+where
+    S: Driver,
+    S::Device: DerefMut<Target = D>,
+    D: DataPath,
+{
+    let mut peer = Peer::new(driver)?;
+    let listener = peer.id()?;
+    peer.drive().bind(listener, address)?;
+    peer.drive().listen(listener, 8)?;
+    println!("serves {address}");
+    // It need not concern anyone.
+    let _ = ready.send(());
+    let began = Instant::now();
+    let id = loop {
+        match peer.next_event() {
+            Some(event) if event.cm() == Some(CmEvent::ConnectRequest) => break event.id,
+            Some(event) => bail!("{} while listening", event.kind),
+            None => ensure!(began.elapsed() < PATIENCE, "nobody looked the server up within {PATIENCE:?}"),
+        }
+        peer.rest()?;
+    };
+    let mut port = peer.open_port(id, size)?;
+    let param = ConnParam { qp_num: port.num(), ..ConnParam::default() };
+    peer.drive().accept(id, param, &[], Time::NEVER)?;
+    let (mut seen, mut last) = (BTreeSet::new(), Instant::now());
+    while seen.len() < count as usize || last.elapsed() < LINGER {
+        ensure!(last.elapsed() < PATIENCE, "{} of {count} datagrams came", seen.len());
+        match port.poll()? {
+            Polled::Arrived(arrived) => {
+                seen.insert(answer(&mut port, arrived)?);
+                last = Instant::now();
+            }
+            Polled::Sent => {}
+            Polled::Failed(status) => bail!("a work request failed with status {status}"),
+            Polled::Nothing => peer.rest()?,
+        }
+    }
+    ensure!(seen.len() == count as usize, "{} different datagrams, {count} were sent", seen.len());
+    println!("{count} datagrams answered");
+    drop(port);
+    peer.close(id)?;
+    peer.drive().destroy(listener, Time::NEVER)?;
+    Ok(())
+}
+
+/// Sends a datagram back; its number.
+fn answer<D: DataPath>(port: &mut Port<D>, arrived: Arrived) -> Result<u32> {
+    let bytes = port.read(arrived)?;
+    let Some(number) = bytes.first_chunk::<4>() else { bail!("a datagram of {} bytes", bytes.len()) };
+    let way = port.way_back(arrived)?;
+    port.send(&bytes, &way, arrived.src_qp, QKEY)?;
+    let began = Instant::now();
+    // One at a time: the address handle and the buffer are needed until it is sent.
+    loop {
+        match port.poll()? {
+            Polled::Sent => break,
+            Polled::Nothing => {
+                ensure!(began.elapsed() < PATIENCE, "an answer is not sent within {PATIENCE:?}");
+                std::thread::yield_now();
+            }
+            // The peer waits for its answer before it sends the next; this is the same one again.
+            Polled::Arrived(again) => port.post_recv(again.slot)?,
+            Polled::Failed(status) => bail!("the answer failed with status {status}"),
+        }
+    }
+    port.post_recv(arrived.slot)?;
+    Ok(u32::from_be_bytes(*number))
+}

@@ -1,0 +1,71 @@
+//! What did not come out as it should.
+
+use std::fmt;
+
+/// A difference between what a row says and what was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure(pub String);
+
+/// The end of a scenario or of a step of it.
+pub type Check<T = ()> = Result<T, Failure>;
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<cmid_proto::Error> for Failure {
+    fn from(error: cmid_proto::Error) -> Self {
+        Failure(error.to_string())
+    }
+}
+
+impl From<cmid_proto::AckError> for Failure {
+    fn from(refused: cmid_proto::AckError) -> Self {
+        Failure(refused.to_string())
+    }
+}
+
+impl From<cmid_proto::Errno> for Failure {
+    fn from(errno: cmid_proto::Errno) -> Self {
+        Failure(errno.to_string())
+    }
+}
+
+impl From<cmid_proto::memory::Error> for Failure {
+    fn from(error: cmid_proto::memory::Error) -> Self {
+        Failure(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Failure(error.to_string())
+    }
+}
+
+/// Fails with the text unless the condition holds.
+pub(crate) fn ensure(condition: bool, text: impl FnOnce() -> String) -> Check {
+    if condition { Ok(()) } else { Err(Failure(text())) }
+}
+
+/// Fails unless both are equal.
+pub(crate) fn same<T: PartialEq + fmt::Debug>(what: &str, seen: T, expected: T) -> Check {
+    ensure(seen == expected, || format!("{what}: {seen:?}, expected {expected:?}"))
+}
+
+/// Fails unless the call failed with this errno.
+pub(crate) fn fails<T: fmt::Debug>(
+    what: &str,
+    seen: Result<T, cmid_proto::Error>,
+    expected: cmid_proto::Errno,
+) -> Check {
+    match seen {
+        Err(error) if error.errno() == expected => Ok(()),
+        Err(error) => Err(Failure(format!("{what}: {error} ({}), expected {expected}", error.errno()))),
+        Ok(value) => Err(Failure(format!("{what}: succeeded with {value:?}, expected {expected}"))),
+    }
+}

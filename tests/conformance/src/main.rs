@@ -1,0 +1,80 @@
+//! The conformance suite as a program: on the simulator anywhere, on a real kernel inside the VM.
+#![forbid(unsafe_code)]
+
+mod args;
+mod trials;
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use args::{Args, DeviceName};
+use clap::Parser;
+use cmid_conformance::{Env, OnBlocking, OnEpoll, OnMio, Report, SimLab, Speed, entries};
+use libtest_mimic::Arguments;
+use trials::{Plan, Set};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    if args.list {
+        print_list();
+        return ExitCode::SUCCESS;
+    }
+    match args.device {
+        DeviceName::Sim => on(&args, |set| {
+            set.add("mio", SimLab::<OnMio<_>>::new());
+            set.add("epoll", SimLab::<OnEpoll<_>>::new());
+            set.add("blocking", SimLab::<OnBlocking<_>>::new());
+        }),
+        #[cfg(feature = "verbs")]
+        DeviceName::Verbs => on(&args, |set| {
+            use cmid_conformance::{Rereg, VerbsLab};
+            let rereg = if args.shimmed { trials::SHIMMED } else { Rereg::No };
+            set.add("mio", VerbsLab::<OnMio<_>>::with(rereg));
+            set.add("epoll", VerbsLab::<OnEpoll<_>>::with(rereg));
+            set.add("blocking", VerbsLab::<OnBlocking<_>>::with(rereg));
+        }),
+        #[cfg(not(feature = "verbs"))]
+        DeviceName::Verbs => {
+            eprintln!("built without the feature `verbs`");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "it was asked for")]
+fn print_list() {
+    for entry in entries() {
+        let behaviours: Vec<_> = entry.behaviours.iter().map(u8::to_string).collect();
+        println!("{:?}\t{}\t{}", entry.speed, behaviours.join(","), entry.name);
+    }
+}
+
+fn on(args: &Args, add: impl FnOnce(&mut Set)) -> ExitCode {
+    let report = Arc::new(Mutex::new(Report::new(args.environment())));
+    let mut set = Set::new(Plan::of(args), Arc::clone(&report));
+    add(&mut set);
+    let trials = set.into_trials();
+    // A filter that fits nothing must not look like success.
+    if trials.is_empty() {
+        eprintln!("no scenario is called that");
+        return ExitCode::FAILURE;
+    }
+    // Fast ones run one at a time, because quiet moments, descriptors and heap are measured. Slow ones do nothing but wait.
+    let threads = match args.speed {
+        Speed::Fast => 1,
+        Speed::Slow => trials.len(),
+    };
+    let arguments = Arguments { test_threads: Some(threads), ..Arguments::default() };
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if let Some(path) = &args.report
+        && let Err(failure) = report.lock().unwrap_or_else(PoisonError::into_inner).write(path)
+    {
+        eprintln!("{failure}");
+        return ExitCode::FAILURE;
+    }
+    conclusion.exit_code()
+}
+
+/// What every lab of this program must be, because trials may run on threads.
+trait Here: Env + Send + Sync + 'static {}
+impl<L: Env + Send + Sync + 'static> Here for L {}

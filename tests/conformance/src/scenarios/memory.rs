@@ -1,0 +1,113 @@
+//! What the scenarios about memory have in common.
+
+use std::fmt::Debug;
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{
+    Access, Change, Changes, Error, Failure as Failed, MrState, Policy, RefuseReason, Refused, Step, Valid, Way,
+};
+
+use crate::failure::same;
+use crate::fixture::{MrOf, PdOf};
+use crate::{Check, Env, Failure, TestMr, TestPd};
+
+/// A region has this many bytes.
+pub(super) const LEN: usize = 4096;
+/// What peers may read.
+pub(super) const READABLE: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ);
+
+/// Bytes that tell which buffer they are from.
+pub(super) fn bytes(of: u8) -> Vec<u8> {
+    (0..LEN).map(|at| of.wrapping_add((at % 7) as u8)).collect()
+}
+
+pub(super) fn register<P: TestPd>(pd: &P, buffer: Vec<u8>, access: Access) -> Check<P::Mr> {
+    pd.register(buffer, access).map_err(|(_, error)| error.into())
+}
+
+pub(super) fn deregister(mr: impl TestMr) -> Check<Vec<u8>> {
+    Ok(mr.deregister().map_err(|(_, error)| error)?.buffer)
+}
+
+/// Fails unless it was refused for this reason.
+pub(super) fn refused<T: Debug>(what: &str, seen: Result<T, Error>, expected: RefuseReason) -> Check {
+    match seen {
+        Err(Error::Refused(Refused { reason, .. })) if reason == expected => Ok(()),
+        other => Err(Failure(format!("{what}: {other:?}, expected a refusal: {expected}"))),
+    }
+}
+
+/// Fails unless this step failed so.
+pub(super) fn failed<T: Debug>(what: &str, seen: Result<T, Error>, step: Step, errno: Errno, valid: Valid) -> Check {
+    let expected = Failed { step, errno, valid };
+    match seen {
+        Err(Error::Failed(failure)) if failure == expected => Ok(()),
+        other => Err(Failure(format!("{what}: {other:?}, expected {expected:?}"))),
+    }
+}
+
+/// What must be as before when the old registration is valid.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fields {
+    place: (u64, usize),
+    keys: (u32, u32),
+    state: MrState,
+    access: Option<Access>,
+    way: Way,
+}
+
+pub(super) fn fields(mr: &impl TestMr) -> Fields {
+    Fields {
+        place: (mr.addr(), mr.len()),
+        keys: (mr.lkey(), mr.rkey()),
+        state: mr.state(),
+        access: mr.access(),
+        way: mr.way(),
+    }
+}
+
+/// What a region holds.
+pub(super) fn contents(mr: &impl TestMr) -> Check<Vec<u8>> {
+    let mut bytes = vec![0; mr.len()];
+    mr.read(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// A change with these flags, to these arguments.
+pub(super) fn change<P: Clone>(flags: Changes, buffer: &[u8], pd: &P, access: Access) -> Change<P, Vec<u8>> {
+    Change {
+        buffer: flags.contains(Changes::TRANSLATION).then(|| buffer.to_vec()),
+        pd: flags.contains(Changes::PD).then(|| pd.clone()),
+        access: flags.contains(Changes::ACCESS).then_some(access),
+    }
+}
+
+/// All combinations of flags but none.
+pub(super) fn combinations() -> impl Iterator<Item = Changes> {
+    (1..=Changes::all().bits()).map(Changes::from_bits_truncate)
+}
+
+/// So many things belong to a PD, and the device counts as many.
+pub(super) fn used(what: &str, pd: &impl TestPd, users: u32) -> Check {
+    let seen = pd.users();
+    same(what, (seen, pd.users_at_device().unwrap_or(seen)), (users, users))
+}
+
+/// A registration has moved from one PD to another, or stays where it was.
+pub(super) fn users_are<P: TestPd>(what: &str, pds: (&P, &P), users: (u32, u32)) -> Check {
+    used(what, pds.0, users.0)?;
+    used(what, pds.1, users.1)
+}
+
+/// Nothing belongs to a PD any more: it can be deallocated.
+pub(super) fn unused(pd: &impl TestPd) -> Check {
+    used("what belongs to the PD", pd, 0)?;
+    Ok(pd.dealloc()?)
+}
+
+/// A re-registration that must succeed, in place; the buffer that came back.
+pub(super) fn changed<L: Env>(mr: &mut MrOf<L>, change: Change<PdOf<L>, Vec<u8>>) -> Check<Option<Vec<u8>>> {
+    let (result, buffer) = mr.reregister(change, Policy::default());
+    same("way", result?, Way::InPlace)?;
+    Ok(buffer)
+}

@@ -1,0 +1,132 @@
+//! Work requests in flight pin the memory that they name, until their completions have been polled or the QP is gone.
+
+use cmid_proto::memory::{Access, Change, Code, Policy, RefuseReason, Step, Valid};
+use cmid_proto::{CmEvent, Errno, Time};
+
+use super::memory::{LEN, READABLE, bytes, deregister, failed, fields, refused, register, unused};
+use crate::failure::same;
+use crate::fixture::{Side, pdl, remote};
+use crate::{Check, Env, Failure, Fixture, Status, TestMr, TestPd, TestQp};
+
+/// It can be neither re-registered nor deregistered; nothing has changed and everything is given back.
+fn pinned<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check<M> {
+    let before = fields(&mr);
+    let (result, back) = mr.reregister(Change::default().to_buffer(bytes(9)), Policy::default());
+    refused(what, result, RefuseReason::InFlight)?;
+    same(what, back, Some(bytes(9)))?;
+    let (mr, error) = match mr.deregister() {
+        Err(refused) => refused,
+        Ok(_) => return Err(Failure(format!("{what}: deregistered"))),
+    };
+    refused::<()>(what, Err(error), RefuseReason::InFlight)?;
+    same(what, fields(&mr), before)?;
+    Ok(mr)
+}
+
+/// It can be both; that a device cannot re-register it is another matter.
+fn free<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check {
+    let (result, _) = mr.reregister(Change::default().to_access(READABLE), Policy::default());
+    failed(what, result, Step::Reregister(Code::Cmd), Errno::EOPNOTSUPP, Valid::Old)?;
+    deregister(mr).map(drop)
+}
+
+pub(super) fn until_the_completion_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
+    let (from, to) = (register(&own, bytes(1), READABLE)?, register(&pd, bytes(2), READABLE)?);
+    let (mut client, mut server) = b.join(&own, &pd)?;
+    server.qp.post_recv(1, &to, 0..LEN)?;
+    let to = pinned("a receive that is posted", to)?;
+    client.qp.post_send(2, &from, 0..LEN)?;
+    b.ends(&mut server, 1, Status::Success)?;
+    free("a receive that was polled", to)?;
+    // It is known to have arrived, and yet nobody has polled that it was sent.
+    let from = pinned("a send that is not polled", from)?;
+    b.ends(&mut client, 2, Status::Success)?;
+    free("a send that was polled", from)?;
+    b.part((client, server))?;
+    unused(&own)?;
+    unused(&pd)
+}
+
+/// Reads and writes pin their own side's memory. What the peer does with memory nobody here can know.
+pub(super) fn reads_and_writes_pin_as_well<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
+    let there = register(&pd, bytes(2), READABLE | Access::REMOTE_WRITE)?;
+    let (mut client, server) = b.join(&own, &pd)?;
+    for read in [true, false] {
+        let here = register(&own, bytes(1), READABLE)?;
+        if read {
+            client.qp.post_read(1, &here, 0..LEN, remote(&there))?;
+        } else {
+            client.qp.post_write(1, &here, 0..LEN, remote(&there))?;
+        }
+        let here = pinned("in flight", here)?;
+        b.ends(&mut client, 1, Status::Success)?;
+        free("polled", here)?;
+    }
+    free("the peer's", there)?;
+    b.part((client, server))?;
+    unused(&own)?;
+    unused(&pd)
+}
+
+pub(super) fn until_the_flush_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
+    let mr = register(&pd, bytes(1), READABLE)?;
+    let (client, mut server) = b.join(&own, &pd)?;
+    server.qp.post_recv(1, &mr, 0..LEN)?;
+    server.qp.post_recv(2, &mr, 0..LEN / 2)?;
+    b.server.drive().disconnect(server.id, Time::NEVER)?;
+    b.expect(Side::Client, client.id, CmEvent::Disconnected, 0, pdl::NONE)?;
+    let mr = pinned("flushed, not polled", mr)?;
+    b.ends(&mut server, 1, Status::Flushed)?;
+    let mr = pinned("one of two polled", mr)?;
+    b.ends(&mut server, 2, Status::Flushed)?;
+    free("polled", mr)?;
+    b.part((client, server))?;
+    unused(&own)?;
+    unused(&pd)
+}
+
+pub(super) fn until_the_qp_is_gone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
+    let other = b.pd(Side::Server)?;
+    let (mr, foreign) = (register(&pd, bytes(1), READABLE)?, register(&other, bytes(2), READABLE)?);
+    let ends = {
+        let (client, mut server) = b.join(&own, &pd)?;
+        server.qp.post_recv(1, &mr, 0..LEN)?;
+        same("an MR of another PD", server.qp.post_recv(2, &foreign, 0..LEN), Err(Errno::EINVAL))?;
+        same("to read from there", server.qp.post_send(3, &foreign, 0..LEN), Err(Errno::EINVAL))?;
+        (client, server)
+    };
+    let mr = pinned("posted", mr)?;
+    free("of another PD than the QP, where it cannot be posted", foreign)?;
+    b.part(ends)?;
+    free("nobody has polled, and nobody can", mr)?;
+    unused(&own)?;
+    unused(&other)?;
+    unused(&pd)
+}
+
+/// Whoever drops pinned memory waits for nothing: the message still arrives, and the memory goes when it can.
+pub(super) fn dropped_memory_goes_later<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
+    let from = register(&own, bytes(1), READABLE)?;
+    let to = register(&pd, bytes(2), READABLE)?;
+    let (mut client, mut server) = b.join(&own, &pd)?;
+    server.qp.post_recv(1, &to, 0..LEN)?;
+    drop(to);
+    refused("the QP and the memory", pd.dealloc(), RefuseReason::InUse(2))?;
+    client.qp.post_send(2, &from, 0..LEN)?;
+    b.ends(&mut client, 2, Status::Success)?;
+    b.ends(&mut server, 1, Status::Success)?;
+    b.part((client, server))?;
+    deregister(from)?;
+    unused(&own)?;
+    Ok(pd.dealloc()?)
+}

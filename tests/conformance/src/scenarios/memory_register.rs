@@ -1,0 +1,139 @@
+//! PDs and registrations: rows 80 and 84 to 88.
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{Access, Error, MrState, PdState, RefuseReason, Way};
+
+use super::memory::{LEN, READABLE, bytes, contents, deregister, refused, register, unused, used};
+use crate::failure::{ensure, same};
+use crate::fixture::{Side, remote};
+use crate::{Check, Env, Failure, Fixture, MemoryFault, Status, TestMr, TestPd, TestQp};
+
+/// A bit that no kernel knows and that is not among those it may ignore.
+const UNKNOWN: Access = Access::from_bits_retain(1 << 15);
+
+/// What failed, with the buffer back and nothing left behind.
+fn not_registered<P: TestPd>(what: &str, pd: &P, buffer: Vec<u8>, access: Access) -> Check<Error> {
+    let (len, before) = (buffer.len(), pd.users());
+    let Err((back, error)) = pd.register(buffer, access) else { return Err(Failure(format!("{what}: registered"))) };
+    same(what, (back.len(), pd.users()), (len, before))?;
+    Ok(error)
+}
+
+pub(super) fn row_80_what_cannot_be_registered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let pd = b.pd(Side::Server)?;
+    for (what, buffer, access, reason) in [
+        ("no memory", Vec::new(), Access::LOCAL_WRITE, RefuseReason::Empty),
+        ("remote write alone", bytes(1), Access::REMOTE_WRITE, RefuseReason::RemoteWithoutLocalWrite),
+        (
+            "remote atomic alone",
+            bytes(1),
+            READABLE.difference(Access::LOCAL_WRITE) | Access::REMOTE_ATOMIC,
+            RefuseReason::RemoteWithoutLocalWrite,
+        ),
+    ] {
+        let error = not_registered(what, &pd, buffer, access)?;
+        same(what, error.errno(), Errno::EINVAL)?;
+        refused::<()>(what, Err(error), reason)?;
+    }
+    for (what, access, errnos) in [
+        ("an unknown right", UNKNOWN, [Errno::EINVAL; 2]),
+        // Linux 6.1 says EINVAL.
+        ("on demand", READABLE | Access::ON_DEMAND, [Errno::EOPNOTSUPP, Errno::EINVAL]),
+    ] {
+        let error = not_registered(what, &pd, bytes(1), access)?;
+        let one_of_them = matches!(error, Error::Register(errno) if errnos.contains(&errno));
+        ensure(one_of_them, || format!("{what}: {error:?}, expected one of {errnos:?}"))?;
+    }
+    let mr = register(&pd, bytes(1), READABLE)?;
+    deregister(mr)?;
+    unused(&pd)
+}
+
+pub(super) fn row_80_no_memory_left_to_lock<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let pd = b.pd(Side::Server)?;
+    b.env.fail_next(MemoryFault::Register(Errno::ENOMEM))?;
+    same("the limit", not_registered("the limit", &pd, bytes(1), READABLE)?, Error::Register(Errno::ENOMEM))?;
+    let mr = register(&pd, bytes(1), READABLE)?;
+    deregister(mr)?;
+    unused(&pd)
+}
+
+pub(super) fn row_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
+    same("a fresh one", (pd.state(), pd.users()), (PdState::Live, 0))?;
+    let mr = register(&pd, bytes(1), READABLE)?;
+    let ends = b.join(&own, &pd)?;
+    let in_use = |users| {
+        used("users", &pd, users)?;
+        refused("dealloc", pd.dealloc(), RefuseReason::InUse(users))
+    };
+    in_use(2)?;
+    b.part(ends)?;
+    in_use(1)?;
+    deregister(mr)?;
+    let other = pd.clone();
+    unused(&pd)?;
+    same("another handle", other.state(), PdState::Gone)?;
+    refused("dealloc again", other.dealloc(), RefuseReason::Gone)?;
+    refused("register", other.register(bytes(1), READABLE).map_err(|(_, error)| error), RefuseReason::Gone)
+}
+
+pub(super) fn row_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let pd = b.pd(Side::Server)?;
+    let mut mr = register(&pd, bytes(1), READABLE)?;
+    same(
+        "what it says",
+        (mr.state(), mr.access(), mr.way(), mr.len()),
+        (MrState::Registered, Some(READABLE), Way::Anew, LEN),
+    )?;
+    same("the keys of rxe", mr.lkey(), mr.rkey())?;
+    same("users, of which the handle is none", mr.pd().map(|pd| pd.users()), Some(1))?;
+    same("what it holds", contents(&mr)?, bytes(1))?;
+    mr.write(1, b"abc")?;
+    same("beyond its end", mr.write(LEN - 1, b"abc"), Err(Errno::EINVAL))?;
+    same(
+        "what a peer reads",
+        b.peer_reads(&pd, remote(&mr), 5)?,
+        Ok([&bytes(1)[..1], b"abc", &bytes(1)[4..5]].concat()),
+    )?;
+    let there = remote(&mr);
+    let back = deregister(mr)?;
+    same("what comes back", (&back[1..4], &back[4..]), (&b"abc"[..], &bytes(1)[4..]))?;
+    same("a key that is gone", b.peer_reads(&pd, there, 5)?, Err(Status::RemoteAccess))?;
+    unused(&pd)
+}
+
+pub(super) fn row_87_no_rights_are_the_right_to_read_locally<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
+    let (from, to) = (register(&own, bytes(1), Access::empty())?, register(&pd, bytes(2), Access::LOCAL_WRITE)?);
+    let (mut client, mut server) = b.join(&own, &pd)?;
+    server.qp.post_recv(1, &to, 0..LEN)?;
+    client.qp.post_send(2, &from, 0..LEN)?;
+    b.ends(&mut client, 2, Status::Success)?;
+    b.ends(&mut server, 1, Status::Success)?;
+    same("what was sent", contents(&to)?, bytes(1))?;
+    b.part((client, server))?;
+    deregister(from)?;
+    deregister(to)?;
+    unused(&own)?;
+    let closed = register(&pd, bytes(1), Access::empty())?;
+    same("a peer's read", b.peer_reads(&pd, remote(&closed), 5)?, Err(Status::RemoteAccess))?;
+    same("a peer's write", b.peer_writes(&pd, remote(&closed), b"abc")?, Status::RemoteAccess)?;
+    same("what it holds", deregister(closed)?, bytes(1))?;
+    unused(&pd)
+}
+
+/// A device that does not know a right that is optional has its memory registered all the same.
+pub(super) fn row_88_optional_rights_are_taken<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let pd = b.pd(Side::Server)?;
+    let rights = READABLE | Access::RELAXED_ORDERING;
+    let mr = register(&pd, bytes(1), rights)?;
+    same("rights", mr.access(), Some(rights))?;
+    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    deregister(mr)?;
+    unused(&pd)
+}

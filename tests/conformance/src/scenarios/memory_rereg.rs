@@ -1,0 +1,195 @@
+//! Re-registration by a kernel's driver that can change PD and rights (rxe): rows 82, 106 and 114 to 121.
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{Access, Change, Changes, Code, Policy, RefuseReason, Step, Valid};
+
+use super::memory::{
+    LEN, READABLE, bytes, change, changed, combinations, contents, deregister, failed, fields, refused, register,
+    unused, used, users_are,
+};
+use crate::failure::same;
+use crate::fixture::{Side, remote};
+use crate::{Check, Env, Fixture, Status, TestMr, TestPd, TestQp};
+
+const CMD: Step = Step::Reregister(Code::Cmd);
+
+/// The old PD can be deallocated and the new one cannot; the keys are the same; a peer reads by a QP of the new PD only.
+pub(super) fn row_82_another_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
+    let mut mr = register(&old, bytes(1), READABLE)?;
+    let there = remote(&mr);
+    same("before", b.peer_reads(&old, there, LEN)?, Ok(bytes(1)))?;
+    same("nothing comes back", changed::<L>(&mut mr, Change::default().to_pd(new.clone()))?, None)?;
+    same("the keys of rxe", (remote(&mr), mr.lkey()), (there, there.rkey))?;
+    users_are("users", (&old, &new), (0, 1))?;
+    refused("the new one", new.dealloc(), RefuseReason::InUse(1))?;
+    same("by the new PD", b.peer_reads(&new, there, LEN)?, Ok(bytes(1)))?;
+    same("by the old PD", b.peer_reads(&old, there, LEN)?, Err(Status::RemoteAccess))?;
+    unused(&old)?;
+    same("its PD", mr.pd().map(|pd| pd.users()), Some(1))?;
+    same("what it holds", deregister(mr)?, bytes(1))?;
+    unused(&new)
+}
+
+/// Nor can it be posted locally, on a QP of another PD.
+pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, new, pd) = (b.pd(Side::Client)?, b.pd(Side::Client)?, b.pd(Side::Server)?);
+    let mut from = register(&own, bytes(1), Access::LOCAL_WRITE)?;
+    let to = register(&pd, bytes(2), READABLE | Access::REMOTE_WRITE)?;
+    let (mut client, server) = b.join(&own, &pd)?;
+    client.qp.post_write(1, &from, 0..LEN, remote(&to))?;
+    b.ends(&mut client, 1, Status::Success)?;
+    same("what was written", contents(&to)?, bytes(1))?;
+    changed::<L>(&mut from, Change::default().to_pd(new.clone()))?;
+    from.write(0, b"abc")?;
+    same("posting it", client.qp.post_write(2, &from, 0..LEN, remote(&to)), Err(Errno::EINVAL))?;
+    b.part((client, server))?;
+    deregister(from)?;
+    same("what nobody has written", deregister(to)?, bytes(1))?;
+    for pd in [own, new, pd] {
+        unused(&pd)?;
+    }
+    Ok(())
+}
+
+/// A read that worked before fails after its right was taken away, and works again when it is given back.
+pub(super) fn row_106_rights_are_taken_and_given<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let pd = b.pd(Side::Server)?;
+    let all = READABLE | Access::REMOTE_WRITE;
+    let mut mr = register(&pd, bytes(1), all)?;
+    let there = remote(&mr);
+    same("before", b.peer_reads(&pd, there, LEN)?, Ok(bytes(1)))?;
+    for (access, read, write) in [
+        (Access::LOCAL_WRITE | Access::REMOTE_WRITE, Err(Status::RemoteAccess), Status::Success),
+        (READABLE, Ok(bytes(1)), Status::RemoteAccess),
+        // Local reads only.
+        (Access::empty(), Err(Status::RemoteAccess), Status::RemoteAccess),
+        (all, Ok(bytes(1)), Status::Success),
+    ] {
+        let what = format!("{access:?}");
+        changed::<L>(&mut mr, Change::default().to_access(access))?;
+        same(&what, (mr.access(), remote(&mr), pd.users()), (Some(access), there, 1))?;
+        same(&what, b.peer_reads(&pd, there, LEN)?, read)?;
+        same(&what, b.peer_writes(&pd, there, &bytes(1)[..9])?, write)?;
+    }
+    same("what it holds", deregister(mr)?, bytes(1))?;
+    unused(&pd)
+}
+
+/// Over a connection that stands: what was possible a moment ago ends the connection now.
+pub(super) fn row_106_a_connection_feels_it_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
+    let mut mr = register(&pd, bytes(1), READABLE)?;
+    let into = register(&own, bytes(0), Access::LOCAL_WRITE)?;
+    let (mut client, server) = b.join(&own, &pd)?;
+    client.qp.post_read(1, &into, 0..LEN, remote(&mr))?;
+    b.ends(&mut client, 1, Status::Success)?;
+    changed::<L>(&mut mr, Change::default().to_access(Access::LOCAL_WRITE))?;
+    client.qp.post_read(2, &into, 0..LEN, remote(&mr))?;
+    b.ends(&mut client, 2, Status::RemoteAccess)?;
+    client.qp.post_read(3, &into, 0..LEN, remote(&mr))?;
+    b.ends(&mut client, 3, Status::Flushed)?;
+    b.part((client, server))?;
+    deregister(into)?;
+    deregister(mr)?;
+    unused(&own)?;
+    unused(&pd)
+}
+
+pub(super) fn row_115_the_pd_that_it_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let pd = b.pd(Side::Server)?;
+    let mut mr = register(&pd, bytes(1), READABLE)?;
+    changed::<L>(&mut mr, Change::default().to_pd(pd.clone()).to_access(Access::LOCAL_WRITE))?;
+    used("users", &pd, 1)?;
+    same("rights", mr.access(), Some(Access::LOCAL_WRITE))?;
+    deregister(mr)?;
+    unused(&pd)
+}
+
+pub(super) fn row_117_pd_and_rights_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
+    let mut mr = register(&old, bytes(1), Access::LOCAL_WRITE)?;
+    changed::<L>(&mut mr, Change::default().to_pd(new.clone()).to_access(READABLE))?;
+    users_are("users", (&old, &new), (0, 1))?;
+    unused(&old)?;
+    same("by the new PD", b.peer_reads(&new, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    deregister(mr)?;
+    unused(&new)
+}
+
+/// Other memory is more than the driver can, and so is everything that goes with it: nothing of it has happened.
+pub(super) fn row_121_other_memory_is_not_supported<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
+    let mut mr = register(&pd, bytes(1), READABLE)?;
+    let before = fields(&mr);
+    for flags in combinations().filter(|flags| flags.contains(Changes::TRANSLATION)) {
+        let what = format!("{flags:?}");
+        let (result, back) = mr.reregister(change(flags, &bytes(2), &new, Access::LOCAL_WRITE), Policy::default());
+        failed(&what, result, CMD, Errno::EOPNOTSUPP, Valid::Old)?;
+        same(&what, (back, &fields(&mr)), (Some(bytes(2)), &before))?;
+        users_are(&what, (&pd, &new), (1, 0))?;
+    }
+    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    deregister(mr)?;
+    unused(&new)?;
+    unused(&pd)
+}
+
+/// The kernel looks at rights as it does when memory is registered: the old ones stay.
+pub(super) fn row_114_rights_that_the_device_has_not<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
+    let mut mr = register(&pd, bytes(1), READABLE)?;
+    let before = fields(&mr);
+    // The driver refuses them, where the kernel itself refuses what nobody knows.
+    let by_driver = !std::env::var("CMID_KERNEL").is_ok_and(|release| swaps_pd_first(&release));
+    for (what, access, errno, with_pd) in [
+        ("an unknown right", READABLE | Access::from_bits_retain(1 << 15), Errno::EINVAL, true),
+        ("on demand", READABLE | Access::ON_DEMAND, Errno::EOPNOTSUPP, by_driver),
+        ("huge pages", READABLE | Access::HUGETLB, Errno::EOPNOTSUPP, by_driver),
+    ] {
+        let rights = Change::default().to_access(access);
+        let changes = [Some(rights.clone()), with_pd.then(|| rights.to_pd(new.clone()))];
+        for change in changes.into_iter().flatten() {
+            let (result, _) = mr.reregister(change, Policy::default());
+            failed(what, result, CMD, errno, Valid::Old)?;
+            same(what, &fields(&mr), &before)?;
+            users_are(what, (&pd, &new), (1, 0))?;
+        }
+    }
+    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    unused(&new)?;
+    deregister(mr)?;
+    unused(&pd)
+}
+
+/// Whether rxe of this kernel takes the new PD before it refuses the rights. The MR then has a PD that does not count it, and
+/// the kernel warns when it is deallocated. "RDMA/rxe: validate access flags before swapping the MR's PD" ended that in
+/// 6.12.113; rxe re-registers since 6.5.
+fn swaps_pd_first(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let mut number = || numbers.next().and_then(Result::ok).unwrap_or(0);
+    let version = [number(), number(), number()];
+    ([6, 5, 0]..[6, 12, 113]).contains(&version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::swaps_pd_first;
+
+    #[test]
+    fn kernels_are_known_by_their_release() {
+        for swaps in ["6.12.107+deb13-amd64", "6.8.0-31-generic", "6.5.0"] {
+            assert!(swaps_pd_first(swaps), "{swaps}");
+        }
+        for does_not in ["6.12.117+deb12-amd64", "6.12.113", "6.1.0-41-amd64", "6.13.1", ""] {
+            assert!(!swaps_pd_first(does_not), "{does_not}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Memory in the hands of another thread, while the loop goes on.
+
+use std::sync::mpsc;
+use std::thread;
+
+use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Way};
+use cmid_proto::{CmEvent, Time};
+
+use super::memory::{READABLE, bytes, deregister, refused, register, unused, used};
+use crate::failure::same;
+use crate::fixture::{SOON, Side, pdl, remote};
+use crate::{Check, Env, Failure, Fixture, TestMr, TestPd};
+
+/// Much memory: a kernel takes its time to pin it.
+const MUCH: usize = 8 << 20;
+
+/// Another thread registers, re-registers and deregisters, and takes its time: the loop goes through lives of connections
+/// meanwhile, and the PD stays in use until the thread is done.
+pub(super) fn slow_calls_are_another_threads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
+    let (theirs, their_new) = (pd.clone(), new.clone());
+    let (tell, told) = mpsc::channel();
+    let (allow, allowed) = mpsc::channel();
+    let worker = thread::spawn(move || -> Check {
+        let mut mr = register(&theirs, vec![7; MUCH], Access::LOCAL_WRITE)?;
+        step(&tell, &allowed)?;
+        let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+        let (result, back) = mr.reregister(Change::default().to_pd(their_new).to_buffer(vec![8; MUCH]), policy);
+        same("the way", result?, Way::Anew)?;
+        same("the old memory", back.map(|old| (old.len(), old[0])), Some((MUCH, 7)))?;
+        step(&tell, &allowed)?;
+        same("the memory", deregister(mr)?.first(), Some(&8))
+    });
+    for (in_use, other) in [(&pd, &new), (&new, &pd)] {
+        // It may be registering now: the life goes on all the same.
+        life(b)?;
+        told.recv_timeout(SOON).map_err(|_| Failure("the other thread did not get there".into()))?;
+        refused("dealloc", in_use.dealloc(), RefuseReason::InUse(1))?;
+        used("the other PD", other, 0)?;
+        life(b)?;
+        allow.send(()).map_err(|_| Failure("the other thread is gone".into()))?;
+    }
+    life(b)?;
+    worker.join().map_err(|_| Failure("the other thread panicked".into()))??;
+    unused(&pd)?;
+    unused(&new)
+}
+
+/// Memory that was registered here is re-registered and given back there, and serves peers afterwards.
+pub(super) fn memory_goes_to_another_thread_and_comes_back<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let pd = b.pd(Side::Server)?;
+    let mut mr = register(&pd, bytes(1), Access::LOCAL_WRITE)?;
+    let worker = thread::spawn(move || {
+        let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+        let (result, _) = mr.reregister(Change::default().to_access(READABLE), policy);
+        (mr, result)
+    });
+    life(b)?;
+    let (mr, result) = worker.join().map_err(|_| Failure("the other thread panicked".into()))?;
+    same("the way", result?, Way::Anew)?;
+    same("a peer's read", b.peer_reads(&pd, remote(&mr), 9)?, Ok(bytes(1)[..9].to_vec()))?;
+    deregister(mr)?;
+    unused(&pd)
+}
+
+/// Says so, and waits until it may go on.
+fn step(tell: &mpsc::Sender<()>, allowed: &mpsc::Receiver<()>) -> Check {
+    tell.send(()).map_err(|_| Failure("the loop is gone".into()))?;
+    allowed.recv_timeout(SOON).map_err(|_| Failure("the loop stands still".into()))
+}
+
+/// A connection from its beginning to its end.
+fn life<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let (client, server) = b.connected()?;
+    b.client.drive().disconnect(client, Time::NEVER)?;
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.destroy(Side::Server, server)?;
+    b.destroy(Side::Client, client)
+}

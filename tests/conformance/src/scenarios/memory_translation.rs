@@ -1,0 +1,73 @@
+//! Re-registration by devices that can change everything, the memory included: rows 97 and 118.
+
+use cmid_proto::memory::{Access, Change, Changes};
+
+use super::memory::{
+    LEN, READABLE, bytes, change, changed, combinations, contents, deregister, fields, refused, register, unused,
+    users_are,
+};
+use crate::failure::{ensure, same};
+use crate::fixture::{Side, remote};
+use crate::{Check, Env, Fixture, Status, TestMr, TestPd};
+
+/// Each flag changes what it is for, and nothing else; the old buffer comes back as it was.
+pub(super) fn row_97_every_combination_of_flags<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    for flags in combinations() {
+        let what = format!("{flags:?}");
+        let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
+        let mut mr = register(&old, bytes(1), READABLE)?;
+        let there = remote(&mr);
+        let back = changed::<L>(&mut mr, change(flags, &bytes(2)[..LEN / 2], &new, Access::LOCAL_WRITE))?;
+        let (translation, moved) = (flags.contains(Changes::TRANSLATION), flags.contains(Changes::PD));
+        let rights = if flags.contains(Changes::ACCESS) { Access::LOCAL_WRITE } else { READABLE };
+        let held = if translation { bytes(2)[..LEN / 2].to_vec() } else { bytes(1) };
+        same(&what, back, translation.then(|| bytes(1)))?;
+        same(&what, (mr.len(), mr.access()), (held.len(), Some(rights)))?;
+        users_are(&what, (&old, &new), (u32::from(!moved), u32::from(moved)))?;
+        same(&what, contents(&mr)?, held.clone())?;
+        ensure(translation == (mr.addr() != there.addr), || format!("{what}: its address is {:#x}", mr.addr()))?;
+        let (pd, other) = if moved { (&new, &old) } else { (&old, &new) };
+        unused(other)?;
+        let read = b.peer_reads(pd, remote(&mr), held.len())?;
+        let expected = if rights == READABLE { Ok(held) } else { Err(Status::RemoteAccess) };
+        same(&what, read, expected)?;
+        deregister(mr)?;
+        unused(pd)?;
+    }
+    Ok(())
+}
+
+/// The old place is as if it had never been registered.
+pub(super) fn row_97_other_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let pd = b.pd(Side::Server)?;
+    let mut mr = register(&pd, bytes(1), READABLE | Access::REMOTE_WRITE)?;
+    let there = remote(&mr);
+    same("the old memory", changed::<L>(&mut mr, Change::default().to_buffer(bytes(2)))?, Some(bytes(1)))?;
+    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(2)))?;
+    same("the old place", b.peer_reads(&pd, there, LEN)?, Err(Status::RemoteAccess))?;
+    same("a peer's write", b.peer_writes(&pd, remote(&mr), b"abc")?, Status::Success)?;
+    same("which is here", &contents(&mr)?[..4], &[b"abc", &bytes(2)[3..4]].concat()[..])?;
+    refused("dealloc", pd.dealloc(), cmid_proto::memory::RefuseReason::InUse(1))?;
+    deregister(mr)?;
+    unused(&pd)
+}
+
+/// The driver makes a new registration behind the same handle: keys are to be read again, and the old ones are dead.
+pub(super) fn row_118_new_keys<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
+    let mut mr = register(&old, bytes(1), READABLE)?;
+    for (pd, other) in [(&new, &old), (&old, &new)] {
+        let (there, before) = (remote(&mr), fields(&mr));
+        changed::<L>(&mut mr, Change::default().to_pd(pd.clone()).to_access(READABLE))?;
+        ensure(mr.rkey() != there.rkey && fields(&mr) != before, || format!("the key is still {:#x}", mr.rkey()))?;
+        users_are("users", (pd, other), (1, 0))?;
+        same("by the new key", b.peer_reads(pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+        same("by the old key", b.peer_reads(pd, there, LEN)?, Err(Status::RemoteAccess))?;
+    }
+    deregister(mr)?;
+    unused(&old)?;
+    unused(&new)
+}

@@ -1,0 +1,98 @@
+//! Row 83: a memory window that is bound.
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Step, Valid};
+
+use super::memory::{
+    LEN, READABLE, bytes, changed, contents, deregister, failed, fields, refused, register, unused, used,
+};
+use crate::failure::{ensure, same};
+use crate::fixture::{Side, remote};
+use crate::{Check, Env, Failure, Fixture, Remote, Status, TestMr, TestMw, TestPd, TestQp};
+
+/// Nobody may read it but through a window.
+const BINDABLE: Access = Access::LOCAL_WRITE.union(Access::MW_BIND);
+
+pub(super) fn row_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
+    let (into, mr) = (register(&own, bytes(0), READABLE)?, register(&pd, bytes(1), BINDABLE)?);
+    let (mut client, mut server) = b.join(&own, &pd)?;
+    let mut window = pd.alloc_mw()?;
+    server.qp.post_bind(1, &mut window, &mr, 0..LEN / 2, Access::REMOTE_READ)?;
+    b.ends(&mut server, 1, Status::Success)?;
+    used("users", &pd, 3)?;
+    let first = window.rkey();
+    client.qp.post_read(2, &into, 0..LEN / 2, Remote { addr: mr.addr(), rkey: first })?;
+    b.ends(&mut client, 2, Status::Success)?;
+    same("what the peer has read", &contents(&into)?[..LEN / 2], &bytes(1)[..LEN / 2])?;
+    let before = fields(&mr);
+    let Err((mr, error)) = mr.deregister() else { return Err(Failure("deregistered".into())) };
+    failed::<()>("deregister", Err(error), Step::Deregister, Errno::EINVAL, Valid::Old)?;
+    same("the MR", fields(&mr), before)?;
+    refused("dealloc", pd.dealloc(), RefuseReason::InUse(3))?;
+    // Taken back, it can be bound again, and has another key.
+    server.qp.post_invalidate(3, &mut window)?;
+    b.ends(&mut server, 3, Status::Success)?;
+    server.qp.post_bind(4, &mut window, &mr, LEN / 2..LEN, Access::REMOTE_READ)?;
+    b.ends(&mut server, 4, Status::Success)?;
+    ensure(window.rkey() != first, || "the same key".into())?;
+    let half = Remote { addr: mr.addr() + (LEN / 2) as u64, rkey: window.rkey() };
+    client.qp.post_read(5, &into, LEN / 2..LEN, half)?;
+    b.ends(&mut client, 5, Status::Success)?;
+    same("what the peer has read", deregister(into)?, bytes(1))?;
+    // It keeps its QP: rxe's would wait for the window, for 50 s, and then count wrongly.
+    b.part((client, server))?;
+    used("a bound window without a connection", &pd, 3)?;
+    drop(window);
+    used("the MR", &pd, 1)?;
+    same("what comes back", deregister(mr)?, bytes(1))?;
+    unused(&own)?;
+    unused(&pd)
+}
+
+/// rxe does not look at windows when it re-registers, and a peer goes on reading through one; that the memory cannot be
+/// deregistered does not change.
+pub(super) fn row_121_a_bound_window_does_not_hold_a_re_registration<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
+    let (into, mut mr) = (register(&own, bytes(0), READABLE)?, register(&pd, bytes(1), BINDABLE)?);
+    let (mut client, mut server) = b.join(&own, &pd)?;
+    let mut window = pd.alloc_mw()?;
+    server.qp.post_bind(1, &mut window, &mr, 0..LEN, Access::REMOTE_READ)?;
+    b.ends(&mut server, 1, Status::Success)?;
+    changed::<L>(&mut mr, Change::default().to_access(BINDABLE | Access::REMOTE_READ))?;
+    client.qp.post_read(2, &into, 0..LEN, Remote { addr: mr.addr(), rkey: window.rkey() })?;
+    b.ends(&mut client, 2, Status::Success)?;
+    same("what the peer has read", deregister(into)?, bytes(1))?;
+    let Err((mr, error)) = mr.deregister() else { return Err(Failure("deregistered".into())) };
+    failed::<()>("deregister", Err(error), Step::Deregister, Errno::EINVAL, Valid::Old)?;
+    drop(window);
+    same("what comes back", deregister(mr)?, bytes(1))?;
+    b.part((client, server))?;
+    unused(&own)?;
+    unused(&pd)
+}
+
+/// The fallback registers anew and cannot deregister the old registration: it undoes the new one.
+pub(super) fn a_fallback_that_fails_at_its_end_is_undone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (own, pd, new) = (b.pd(Side::Client)?, b.pd(Side::Server)?, b.pd(Side::Server)?);
+    let mut mr = register(&pd, bytes(1), BINDABLE | READABLE)?;
+    let (client, mut server) = b.join(&own, &pd)?;
+    let mut window = pd.alloc_mw()?;
+    server.qp.post_bind(1, &mut window, &mr, 0..LEN, Access::REMOTE_READ)?;
+    b.ends(&mut server, 1, Status::Success)?;
+    let before = fields(&mr);
+    let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
+    let (result, back) = mr.reregister(Change::default().to_buffer(bytes(2)).to_pd(new.clone()), policy);
+    failed("the fallback", result, Step::DeregisterOld, Errno::EINVAL, Valid::Old)?;
+    same("what comes back", (back, fields(&mr)), (Some(bytes(2)), before))?;
+    unused(&new)?;
+    drop(window);
+    b.part((client, server))?;
+    same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
+    deregister(mr)?;
+    unused(&own)?;
+    unused(&pd)
+}

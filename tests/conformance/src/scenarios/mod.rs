@@ -1,0 +1,332 @@
+//! The scenarios: small functions, each with the number of its row in its name where it has one.
+
+mod acks;
+mod bad_input;
+mod channels;
+mod datagrams;
+mod disturbed;
+mod groups;
+mod handover;
+mod leaks;
+mod life;
+mod listeners;
+mod memory;
+mod memory_fallback;
+mod memory_outcomes;
+mod memory_pins;
+mod memory_refusals;
+mod memory_register;
+mod memory_removal;
+mod memory_rereg;
+mod memory_threads;
+mod memory_translation;
+mod memory_windows;
+mod migration;
+mod notify;
+mod options;
+mod refusals;
+mod stalls;
+mod states;
+mod sync;
+mod sync_listen;
+mod teardown;
+mod threads;
+mod timeouts;
+mod vanishing;
+mod wrong_state;
+
+use cmid_proto::Acks;
+use serde::{Deserialize, Serialize};
+
+use crate::{Check, Disturbance, Env, Failure, Fixture, Rereg};
+
+/// How long a scenario takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speed {
+    /// A few seconds at most.
+    Fast,
+    /// Minutes of a kernel's real time: time-outs run out in it.
+    Slow,
+}
+
+/// What is known of a scenario without running it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name: what is shown, after `row_N_` where there is a row.
+    pub name: &'static str,
+    /// The rows that it shows: all of one, or a part.
+    pub behaviours: &'static [u8],
+    /// How long it takes.
+    pub speed: Speed,
+    /// What the lab must be able to do.
+    pub needs: &'static [Disturbance],
+    /// How the devices must re-register memory, where that matters.
+    pub rereg: Option<Rereg>,
+}
+
+/// One thing to show, on any lab.
+pub struct Scenario<L: Env> {
+    /// What is known of it.
+    pub entry: Entry,
+    acks: Acks,
+    steps: fn(&mut Fixture<'_, L>) -> Check,
+}
+
+impl<L: Env> std::fmt::Debug for Scenario<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.entry.name)
+    }
+}
+
+impl<L: Env> Scenario<L> {
+    /// Whether the lab can do what it needs.
+    pub fn fits(&self, env: &L) -> bool {
+        let rereg = self.entry.rereg.is_none_or(|rereg| env.with_rereg(rereg).is_some());
+        rereg && self.entry.needs.iter().all(|&need| env.can(need))
+    }
+
+    /// Goes through the steps with two fresh drivers; afterwards neither has a complaint.
+    ///
+    /// # Errors
+    /// The first difference from what is expected.
+    pub fn run(&self, env: &L) -> Result<(), Failure> {
+        let own = match self.entry.rereg {
+            Some(rereg) => Some(env.with_rereg(rereg).ok_or_else(|| Failure(format!("no such devices: {rereg:?}")))?),
+            None => None,
+        };
+        let env = own.as_ref().unwrap_or(env);
+        let mut fixture = Fixture::new(env, self.acks)?;
+        (self.steps)(&mut fixture)?;
+        fixture.clean()?;
+        env.sound()
+    }
+}
+
+/// The one that is given, if one is.
+const fn only(given: &[Rereg]) -> Option<Rereg> {
+    if let [one] = given { Some(*one) } else { None }
+}
+
+macro_rules! list {
+    ($($acks:ident $speed:ident { $($module:ident :: $name:ident [$($row:literal),*] $(on $rereg:ident)? $(needs $($need:ident)+)?,)+ })+) => {
+        const ENTRIES: &[Entry] = &[$($(
+            Entry {
+                name: stringify!($name),
+                behaviours: &[$($row),*],
+                speed: Speed::$speed,
+                needs: &[$($(Disturbance::$need),+)?],
+                rereg: only(&[$(Rereg::$rereg)?]),
+            },
+        )+)+];
+
+        fn steps<L: Env>() -> Vec<(Acks, fn(&mut Fixture<'_, L>) -> Check)> {
+            vec![$($((Acks::$acks, $module::$name as fn(&mut Fixture<'_, L>) -> Check),)+)+]
+        }
+    };
+}
+
+/// What is known of all scenarios, in the order in which they are best read and run.
+#[must_use]
+pub fn entries() -> &'static [Entry] {
+    ENTRIES
+}
+
+/// All scenarios, in the same order: those that disturb the lab come last.
+#[must_use]
+pub fn scenarios<L: Env>() -> Vec<Scenario<L>> {
+    let with = |(&entry, (acks, steps))| Scenario { entry, acks, steps };
+    ENTRIES.iter().zip(steps::<L>()).map(with).collect()
+}
+
+list! {
+    OnDelivery Fast {
+        life::row_01_connect_with_qps [1],
+        life::row_02_disconnect_answered_then_time_wait [2],
+        life::row_03_disconnect_answered_by_destroy [3],
+        life::row_04_disconnect_answered_before_it_is_read [4],
+        life::row_06_connect_without_qps [6],
+        life::row_07_parameters_are_mirrored_and_clamped [7],
+        life::row_08_defaults_are_the_devices_maxima [8],
+        life::row_09_destroyed_while_established [9],
+        life::row_10_the_client_ends_while_established [10],
+        refusals::row_11_no_listener [11],
+        refusals::row_12_listener_on_another_address [12],
+        refusals::row_13_reject_with_private_data [13],
+        refusals::row_14_reject_because_of_enhanced_connection_establishment [14],
+        refusals::row_15_a_request_that_is_destroyed_is_rejected [15],
+        refusals::row_16_private_data_too_long [16],
+        refusals::row_16_what_the_kernel_does_about_too_long_an_answer [16],
+        stalls::row_17_a_second_accept_is_refused [17],
+        stalls::row_19_a_reject_before_the_answer_is_refused [19],
+        stalls::row_20_a_reject_after_the_answer_is_refused [20],
+        refusals::row_21_the_client_rejects_the_answer [21],
+        refusals::row_22_depths_beyond_the_device [22],
+        wrong_state::every_refusal_is_the_devices_own [],
+        wrong_state::what_would_harm_is_refused [17, 19, 20],
+        vanishing::row_23_the_client_goes_before_the_accept [23],
+        vanishing::row_24_the_client_goes_before_its_request_is_read [24],
+        vanishing::row_25_the_client_goes_without_reading_the_answer [25],
+        vanishing::row_26_the_client_goes_after_reading_the_answer [26],
+        vanishing::row_27_the_server_goes_before_the_client_reads [27],
+        listeners::row_34_a_second_listen_is_refused_and_the_backlog_stays [34],
+        listeners::row_34_what_a_second_listen_does [34],
+        listeners::row_35_a_listener_goes_with_its_unread_requests [35],
+        listeners::row_35_a_listener_goes_with_requests_that_were_not_taken [35],
+        listeners::row_35_requests_that_were_read_outlive_their_listener [35],
+        vanishing::row_37_a_qp_number_is_used_again [37],
+        vanishing::row_38_the_same_qp_number_on_both_sides [38],
+        bad_input::row_39_bind [39],
+        bad_input::row_40_listen [40],
+        bad_input::row_40_an_address_that_is_used_twice [40],
+        bad_input::row_41_no_route_and_out_of_order [41],
+        bad_input::row_42_nobody_answers [42],
+        bad_input::row_44_the_loopback_address_has_no_route [44],
+        bad_input::row_45_destroyed_while_resolving [45],
+        bad_input::stale_keys_and_long_private_data [],
+        bad_input::deadlines_end_requests [],
+        channels::row_46_reading_an_empty_channel_returns_at_once [46],
+        channels::row_47_a_channel_is_closed_below_its_ids [47],
+        channels::two_ids_on_one_channel_keep_their_orders [],
+        channels::a_channel_in_use_is_not_closed [47],
+        migration::row_50_in_every_state [50],
+        migration::row_50_in_every_state_with_an_event_pending [50],
+        migration::row_51_a_pending_event_is_delivered_without_another_wake_up [51],
+        migration::row_53_to_the_same_channel_goes_last [53],
+        listeners::row_54_a_listener_takes_its_unread_requests_along [54],
+        listeners::row_54_what_the_kernel_does_to_unread_requests [54],
+        listeners::row_56_a_synchronous_listener_takes_its_unread_requests_along [56],
+        migration::row_57_to_a_channel_that_is_not_there [57],
+        migration::row_58_a_child_before_its_accept [58],
+        sync::row_59_a_child_is_accepted_synchronously [59],
+        sync_listen::row_60_a_whole_life_in_synchronous_mode [60],
+        sync::row_61_refused_connections [61],
+        sync::row_62_a_dead_address [62],
+        sync::row_63_connect_without_a_qp [63],
+        sync::row_64_the_peer_was_first [64],
+        sync_listen::row_65_the_client_goes_during_a_synchronous_accept [65],
+        sync_listen::row_65_the_client_goes_before_a_synchronous_accept [65],
+        sync_listen::row_67_a_listener_goes_after_its_request_was_rejected [67],
+        sync_listen::row_68_a_disconnect_that_would_hang_is_refused [68],
+        sync_listen::row_69_calls_return_before_their_events [69],
+        sync::in_and_out_with_an_event_pending [],
+        threads::an_accepted_id_goes_to_another_thread [],
+        handover::every_state_changes_threads [],
+        handover::a_listener_changes_threads_with_requests_unread [54],
+        teardown::a_teardown_ends_with_the_time_wait [],
+        teardown::a_teardown_from_both_sides_at_once_ends_for_both [],
+        teardown::a_teardown_ends_at_its_deadline [],
+        teardown::a_synchronous_teardown_ends_with_the_time_wait [],
+        teardown::a_teardown_ends_when_the_peer_is_destroyed [],
+        datagrams::row_70_a_lookup_where_nobody_listens [70],
+        datagrams::row_71_a_lookup_is_rejected [71],
+        datagrams::row_72_a_lookup_is_answered [72],
+        datagrams::row_72_a_disconnect_is_refused [72],
+        datagrams::row_72_what_the_kernel_does_about_too_long_an_answer [72],
+        datagrams::row_73_a_full_backlog_answers_at_once [73],
+        datagrams::row_73_a_lookup_that_is_destroyed_is_rejected [73],
+        groups::row_75_join_and_leave [75],
+        groups::row_75_the_same_group_twice_is_refused [75],
+        groups::row_75_leaving_takes_the_unread_event_along [75],
+        groups::row_75_addresses_and_states_that_cannot_be_joined [75],
+        groups::row_75_a_membership_migrates [75],
+        notify::row_76_notify_establishes [76],
+        options::options_are_taken_where_they_are_for [],
+        leaks::nothing_is_left_after_200_cycles [],
+        memory_register::row_80_what_cannot_be_registered [80],
+        memory_register::row_84_a_pd_in_use_stays [84],
+        memory_register::row_86_what_a_registration_has [86],
+        memory_register::row_87_no_rights_are_the_right_to_read_locally [87],
+        memory_register::row_88_optional_rights_are_taken [88],
+        memory_refusals::row_81_what_makes_no_sense_is_refused [81, 92, 99, 109, 114],
+        memory_refusals::row_81_a_provider_without_it_changes_nothing [81, 100, 108, 125] on No,
+        memory_refusals::row_101_a_pd_of_another_device_is_refused [101],
+        memory_fallback::row_100_a_fallback_registers_anew [100, 104] on No,
+        memory_fallback::row_100_a_fallback_that_fails_leaves_the_old_one [100] on No,
+        memory_rereg::row_82_another_pd [82, 97, 117, 121] on PdAccess,
+        memory_rereg::row_106_memory_whose_pd_has_changed_cannot_be_posted [106] on PdAccess,
+        memory_rereg::row_106_rights_are_taken_and_given [82, 97, 102, 106, 121] on PdAccess,
+        memory_rereg::row_106_a_connection_feels_it_at_once [106] on PdAccess,
+        memory_rereg::row_115_the_pd_that_it_has [115] on PdAccess,
+        memory_rereg::row_117_pd_and_rights_at_once [117] on PdAccess,
+        memory_rereg::row_121_other_memory_is_not_supported [82, 116, 119, 121] on PdAccess,
+        memory_rereg::row_114_rights_that_the_device_has_not [82, 114, 119] on PdAccess,
+        memory_translation::row_97_every_combination_of_flags [97, 122] on All,
+        memory_translation::row_97_other_memory [97, 122] on All,
+        memory_translation::row_118_new_keys [104, 118, 122] on NewKeys,
+        memory_pins::until_the_completion_is_polled [] on No,
+        memory_pins::reads_and_writes_pin_as_well [] on No,
+        memory_pins::until_the_flush_is_polled [] on No,
+        memory_pins::until_the_qp_is_gone [] on No,
+        memory_pins::dropped_memory_goes_later [] on No,
+        memory_threads::slow_calls_are_another_threads [] on No,
+        memory_threads::memory_goes_to_another_thread_and_comes_back [] on No,
+        leaks::nothing_is_left_of_memory_after_200_cycles [] on No,
+        memory_windows::row_83_a_bound_window_holds_its_memory [83, 126] on No,
+        memory_windows::row_121_a_bound_window_does_not_hold_a_re_registration [121] on PdAccess,
+        memory_windows::a_fallback_that_fails_at_its_end_is_undone [100] on No,
+    }
+    Explicit Fast {
+        acks::row_48_destroy_waits_for_acks_and_nobody_waits [48],
+        acks::row_49_a_request_counts_on_its_listener [49],
+        acks::row_52_migrate_waits_for_acks_and_nobody_waits [52],
+        acks::row_58_a_child_whose_request_is_not_acked [58],
+        acks::deadlines_end_what_waits_for_acks [],
+        acks::a_driver_refuses_keys_and_receipts_of_another [],
+        acks::a_lost_receipt_does_not_make_an_id_immortal [],
+        groups::row_75_leaving_waits_for_acks_and_nobody_waits [75],
+    }
+    OnDelivery Slow {
+        stalls::row_17_what_a_second_accept_does [17],
+        stalls::row_19_what_a_reject_before_the_answer_does [19],
+        stalls::row_20_what_a_reject_after_the_answer_does [20],
+        timeouts::row_30_the_server_never_reads [30],
+        timeouts::row_31_the_client_never_reads_the_answer [31],
+        timeouts::row_32_a_disconnect_is_never_answered [32],
+        timeouts::row_33_a_full_backlog_makes_clients_wait [33],
+        datagrams::row_74_the_server_is_silent [74],
+        timeouts::row_29_nobody_there [29] needs SilentHost,
+    }
+    OnDelivery Fast {
+        memory_register::row_80_no_memory_left_to_lock [80] needs MemoryFails,
+        memory_outcomes::row_94_new_memory_that_cannot_be_kept_from_children [94] on All needs MemoryFails,
+        memory_outcomes::row_98_old_memory_that_cannot_be_given_back_to_children [98] on All needs MemoryFails,
+        memory_outcomes::row_95_refused_before_anything_was_touched [95, 116, 119, 122] on All needs MemoryFails,
+        memory_outcomes::row_95_a_driver_that_has_lost_the_registration [95, 107, 123] on All needs MemoryFails,
+        memory_outcomes::row_124_a_driver_that_has_switched_the_pd [124] on All needs MemoryFails,
+        memory_outcomes::row_96_and_the_advice_cannot_be_undone [96] on All needs MemoryFails,
+        memory_outcomes::a_code_that_is_not_documented [] on All needs MemoryFails,
+        memory_outcomes::row_126_a_deregistration_that_fails [107, 126] on All needs MemoryFails,
+        memory_fallback::every_step_of_a_fallback_fails [100] on No needs MemoryFails,
+        memory_removal::the_device_goes_with_memory_registered [] needs DeviceGoes DeviceComes,
+        disturbed::row_10_a_client_process_is_killed [10] needs ProcessDies,
+        disturbed::row_36_a_neighbour_moves [36] needs SilentHost NeighbourMoves,
+        disturbed::row_79_a_bond_fails_over [79] needs FailOver,
+        disturbed::row_78_the_device_goes [78] needs DeviceGoes DeviceComes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_say_their_row() {
+        for (at, entry) in ENTRIES.iter().enumerate() {
+            assert!(ENTRIES[..at].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
+            let said = entry.name.strip_prefix("row_").map(|rest| rest.split('_').next().and_then(|n| n.parse().ok()));
+            assert!(said.is_none_or(|row| row.is_some_and(|row| entry.behaviours.contains(&row))), "{}", entry.name);
+            assert!(
+                entry.behaviours.iter().all(|row| crate::BEHAVIOURS.iter().any(|known| known.number == *row)),
+                "{}",
+                entry.name
+            );
+        }
+    }
+
+    #[test]
+    fn what_disturbs_the_lab_comes_last() {
+        let first = ENTRIES.iter().position(|entry| !entry.needs.is_empty()).unwrap_or(ENTRIES.len());
+        assert!(ENTRIES[first..].iter().all(|entry| !entry.needs.is_empty()));
+    }
+}

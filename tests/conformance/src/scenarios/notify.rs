@@ -1,0 +1,24 @@
+//! Row 76: the QP has heard of the peer before the connection manager has.
+
+use cmid_proto::{Call, CmEvent, Errno};
+
+use crate::failure::{fails, same};
+use crate::fixture::{Side, pdl};
+use crate::{Check, Env, Fixture};
+
+pub(super) fn row_76_notify_establishes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    for (side, id) in [(Side::Server, server), (Side::Client, client)] {
+        fails("not accepted, or active", b.endpoint(side).drive().notify_established(id), Errno::EINVAL)?;
+        same("on the bare device", b.endpoint(side).bare(&Call::Notify { id }, &[]), Err(Errno::EINVAL))?;
+    }
+    b.accept(server, &[])?;
+    b.server.drive().notify_established(server)?;
+    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    fails("again", b.server.drive().notify_established(server), Errno::EISCONN)?;
+    same("on the bare device", b.server.bare(&Call::Notify { id: server }, &[]), Err(Errno::EISCONN))?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.client.drive().establish(client)?;
+    b.quiet(Side::Server)
+}

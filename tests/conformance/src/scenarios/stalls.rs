@@ -1,0 +1,95 @@
+//! Rows 17, 19 and 20: three requests after which the kernel cannot destroy the id for about 70 seconds, because a message of
+//! the id is still being sent again (`cm_send_rej_locked`, `cm_destroy_id`). The core refuses them, and the connection
+//! comes to be all the same; what the kernel does is shown past the core.
+
+use std::time::{Duration, Instant};
+
+use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, RefuseReason, Refused, RejectReason, Time};
+
+use crate::failure::{ensure, same};
+use crate::fixture::{Side, pdl};
+use crate::{Check, Env, Failure, Fixture};
+
+const REJECT: RejectReason = RejectReason::Consumer;
+
+pub(super) fn row_17_a_second_accept_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    b.accept(server, &[])?;
+    let param = b.param();
+    stalls(b.server.drive().accept(server, param, &[], Time::NEVER))?;
+    stands_all_the_same(b, client, server)
+}
+
+pub(super) fn row_19_a_reject_before_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    stalls(b.client.drive().reject(client, &[]))?;
+    b.accept(server, &[])?;
+    stands_all_the_same(b, client, server)
+}
+
+pub(super) fn row_20_a_reject_after_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    b.accept(server, &[])?;
+    stalls(b.server.drive().reject(server, b"late"))?;
+    stands_all_the_same(b, client, server)
+}
+
+fn stalls(seen: Result<(), Error>) -> Check {
+    match seen {
+        Err(Error::Refused(Refused::Request { reason: RefuseReason::Stalls, .. })) => Ok(()),
+        other => Err(Failure(format!("{other:?}, expected a refusal because it stalls"))),
+    }
+}
+
+fn stands_all_the_same<L: Env>(b: &mut Fixture<'_, L>, client: IdKey, server: IdKey) -> Check {
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.client.drive().establish(client)?;
+    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.destroy(Side::Client, client)?;
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE).map(drop)
+}
+
+pub(super) fn row_17_what_a_second_accept_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    b.accept(server, &[])?;
+    let again = Call::Accept { id: server, param: b.param() };
+    same("accept again", b.server.bare(&again, &[]), Err(Errno::EINVAL))?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    b.quiet(Side::Server)?;
+    destroy_takes_a_minute(b, Side::Server, server)
+}
+
+pub(super) fn row_19_what_a_reject_before_the_answer_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let client = b.resolved()?;
+    b.connect(client, &[])?;
+    same("reject", b.client.bare(&Call::Reject { id: client, reason: REJECT }, &[]), Ok(()))?;
+    b.quiet(Side::Client)?;
+    b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
+    destroy_takes_a_minute(b, Side::Client, client)
+}
+
+pub(super) fn row_20_what_a_reject_after_the_answer_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    b.accept(server, &[])?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    same("reject", b.server.bare(&Call::Reject { id: server, reason: REJECT }, b"late"), Ok(()))?;
+    let event = b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    same("the reason", &event.private_data[..5], b"late\0")?;
+    same("establish", b.client.bare(&Call::Establish { id: client }, &[]), Err(Errno::EINVAL))?;
+    destroy_takes_a_minute(b, Side::Server, server)
+}
+
+fn destroy_takes_a_minute<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey) -> Check {
+    let begun = Instant::now();
+    b.destroy(side, id)?;
+    let took = begun.elapsed();
+    let expected = Duration::from_secs(60)..Duration::from_secs(110);
+    ensure(expected.contains(&took), || format!("destroy took {took:?}, expected {expected:?}"))
+}

@@ -1,0 +1,81 @@
+//! An id changes threads.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cmid_proto::{Acks, ChannelKey, CmEvent, Device, Event, IdKey, ReleasedId, Time};
+
+use crate::failure::{ensure, same};
+use crate::fixture::{SOON, Side, pdl};
+use crate::{Check, Driver, Env, Failure, Fixture};
+
+/// Accepted on one thread; released while its ESTABLISHED is pending in the kernel; adopted by another thread's core and
+/// migrated to one of its channels, where the event arrives, once.
+pub(super) fn an_accepted_id_goes_to_another_thread<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.listen()?;
+    let (client, server) = b.requested()?;
+    b.accept(server, &[])?;
+    b.frozen = Some(Side::Server);
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.client.drive().establish(client)?;
+    thread::sleep(b.env.quiet());
+    // ESTABLISHED is in the kernel now, on the channel of this thread.
+    b.server.drive().migrate(server, None, Time::NEVER)?;
+    let released_id = b.server.drive().release(server)?;
+    same("the old key", b.server.drive().core().state(server), None)?;
+    let quiet = b.env.quiet();
+    on_another_thread(b.env, released_id, |driver, channel, id| {
+        let event = next(driver, channel, SOON)?.ok_or_else(|| Failure("no event after the adoption".into()))?;
+        same("on the other thread", (event.id, event.cm(), event.status), (id, Some(CmEvent::Established), 0))?;
+        let again = next(driver, channel, quiet)?;
+        ensure(again.is_none(), || format!("and again: {again:?}"))?;
+        // The client answers once this thread has ended; all that is left here is to destroy.
+        Ok(driver.drive().disconnect(id, Time::NEVER)?)
+    })?;
+    b.frozen = None;
+    b.expect(Side::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.quiet(Side::Server)
+}
+
+/// An id on its way between two drivers of a lab.
+type InTransit<L> = ReleasedId<<<<L as Env>::Driver as Driver>::Device as Device>::Handle>;
+
+/// A fresh driver on a thread of its own adopts an id in the state that it was released in and migrates it to a channel, takes
+/// the steps with it, and destroys it; nothing is left to complain about.
+pub(super) fn on_another_thread<L: Env>(
+    env: &L,
+    released_id: InTransit<L>,
+    steps: impl FnOnce(&mut L::Driver, ChannelKey, IdKey) -> Check + Send,
+) -> Check {
+    thread::scope(|scope| {
+        let thread = scope.spawn(move || -> Check {
+            let mut driver = env.driver()?;
+            let channel = driver.drive().open_channel(Acks::OnDelivery)?;
+            let state = Some(released_id.state());
+            let id = driver.drive().adopt(released_id).map_err(|not| Failure(not.to_string()))?;
+            same("adopted", driver.drive().core().state(id), state)?;
+            driver.drive().migrate(id, Some(channel), Time::NEVER)?;
+            same("migrated", driver.drive().core().state(id), state)?;
+            steps(&mut driver, channel, id)?;
+            driver.drive().destroy(id, Time::NEVER)?;
+            driver.drive().core().check();
+            let fault = driver.drive().next_fault();
+            ensure(fault.is_none(), || format!("{fault:?}"))
+        });
+        thread.join().map_err(|_| Failure("the other thread panicked".into()))?
+    })
+}
+
+/// The next event of a channel, if there is one within this time.
+pub(super) fn next<S: Driver>(driver: &mut S, on: ChannelKey, at_most: Duration) -> Check<Option<Event>> {
+    let end = Instant::now() + at_most;
+    loop {
+        if let Some(event) = driver.drive().next_event(on) {
+            return Ok(Some(event));
+        }
+        if Instant::now() >= end {
+            return Ok(None);
+        }
+        driver.wait(Duration::from_millis(20))?;
+    }
+}

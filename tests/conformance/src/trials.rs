@@ -1,0 +1,140 @@
+//! Scenarios as the trials of a test harness.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cmid_conformance::{Disturbance, Entry, Outcome, Report, Rereg, Scenario, Speed, scenarios};
+use libtest_mimic::{Failed, Trial};
+
+use crate::Here;
+use crate::args::{Args, DeviceName};
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    speed: Speed,
+    driver: Option<&'static str>,
+    filter: Option<String>,
+    skip: Vec<String>,
+    alone: Option<String>,
+    /// A device that a program has opened goes away for good only when the program ends. So what takes it away runs in a
+    /// process of its own, and first: this one has not opened the device yet.
+    apart: bool,
+    /// What is loaded into the process of a scenario whose devices must re-register memory otherwise than rdma-core does.
+    shim: Option<PathBuf>,
+}
+
+impl Plan {
+    pub(crate) fn of(args: &Args) -> Self {
+        Plan {
+            speed: args.speed,
+            driver: args.driver.map(|driver| driver.name()),
+            filter: args.filter.clone(),
+            skip: args.skip.clone(),
+            alone: args.alone.clone(),
+            apart: args.device == DeviceName::Verbs && args.alone.is_none(),
+            shim: args.rereg_shim.clone(),
+        }
+    }
+
+    fn wants(&self, entry: &Entry) -> bool {
+        match &self.alone {
+            Some(name) => entry.name == name,
+            None => {
+                entry.speed == self.speed
+                    && self.filter.as_ref().is_none_or(|part| entry.name.contains(part))
+                    && !self.skip.iter().any(|part| entry.name.contains(part))
+            }
+        }
+    }
+
+    fn runs_apart(&self, entry: &Entry) -> bool {
+        self.apart && (takes_the_device(entry) || self.shim_for(entry).is_some())
+    }
+
+    fn shim_for(&self, entry: &Entry) -> Option<&Path> {
+        self.shim.as_deref().filter(|_| entry.rereg == Some(SHIMMED))
+    }
+}
+
+/// What the devices of a process can do that has the shim.
+pub(crate) const SHIMMED: Rereg = Rereg::PdAccess;
+
+fn takes_the_device(entry: &Entry) -> bool {
+    entry.needs.contains(&Disturbance::DeviceGoes)
+}
+
+/// The trials of a run.
+#[derive(Debug)]
+pub(crate) struct Set {
+    plan: Plan,
+    report: Arc<Mutex<Report>>,
+    first: Vec<Trial>,
+    then: Vec<Trial>,
+}
+
+impl Set {
+    pub(crate) fn new(plan: Plan, report: Arc<Mutex<Report>>) -> Self {
+        Set { plan, report, first: Vec::new(), then: Vec::new() }
+    }
+
+    /// Adds the scenarios on a driver.
+    pub(crate) fn add<L: Here>(&mut self, driver: &'static str, env: L) {
+        if self.plan.driver.is_some_and(|wanted| wanted != driver) {
+            return;
+        }
+        let env = Arc::new(env);
+        for scenario in scenarios::<L>().into_iter().filter(|scenario| self.plan.wants(&scenario.entry)) {
+            let apart = self.plan.runs_apart(&scenario.entry);
+            let here = scenario.fits(&env) || self.plan.shim_for(&scenario.entry).is_some();
+            let trial = self.trial(driver, &env, scenario, apart).with_ignored_flag(!here);
+            if apart { &mut self.first } else { &mut self.then }.push(trial);
+        }
+    }
+
+    fn trial<L: Here>(&self, driver: &'static str, env: &Arc<L>, scenario: Scenario<L>, apart: bool) -> Trial {
+        let (env, report, alone) = (Arc::clone(env), Arc::clone(&self.report), self.plan.alone.is_some());
+        let shim = self.plan.shim_for(&scenario.entry).map(Path::to_owned);
+        Trial::test(format!("{driver}::{}", scenario.entry.name), move || {
+            let outcome = match (apart, alone) {
+                (true, _) => run_apart(driver, &*env, &scenario.entry, shim.as_deref()),
+                // Who started this process brings back what is taken away.
+                (false, true) => {
+                    scenario.run(&env).map_or_else(|failure| Outcome::Failed(failure.0), |()| Outcome::Passed)
+                }
+                (false, false) => scenario.outcome(&*env),
+            };
+            report.lock().unwrap_or_else(PoisonError::into_inner).note(&scenario.entry, driver, outcome.clone());
+            match outcome {
+                Outcome::Passed | Outcome::NotHere => Ok(()),
+                Outcome::Failed(reason) => Err(Failed::from(reason)),
+            }
+        })
+    }
+
+    pub(crate) fn into_trials(self) -> Vec<Trial> {
+        self.first.into_iter().chain(self.then).collect()
+    }
+}
+
+fn run_apart<L: Here>(driver: &str, env: &L, entry: &Entry, shim: Option<&Path>) -> Outcome {
+    let this = std::env::current_exe().unwrap_or_else(|_| "conformance".into());
+    let mut command = Command::new(this);
+    command.args(["--device", "verbs", "--driver", driver, "--alone", entry.name]);
+    if let Some(shim) = shim {
+        command.arg("--shimmed").env("LD_PRELOAD", shim);
+    }
+    let outcome = match command.output() {
+        Ok(output) if output.status.success() => Outcome::Passed,
+        Ok(output) => Outcome::Failed(String::from_utf8_lossy(&output.stdout).into_owned()),
+        Err(error) => Outcome::Failed(error.to_string()),
+    };
+    if !takes_the_device(entry) {
+        return outcome;
+    }
+    match env.disturb(Disturbance::DeviceComes) {
+        Err(failure) if outcome == Outcome::Passed => Outcome::Failed(failure.0),
+        Ok(()) | Err(_) => outcome,
+    }
+}

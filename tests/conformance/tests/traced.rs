@@ -1,0 +1,85 @@
+//! Every fast scenario is recorded, and the recordings are replayed through cores of their own: call by call and event by
+//! event they do what the drivers' cores did, and come to the same states.
+//!
+//! On one driver: what is recorded is the loop that all of them share. `trace/tests/drivers.rs` is about the others.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use cmid_conformance::{Disturbance, Env, Make, OnEpoll, SimLab, Speed, TracedLab, scenarios};
+use cmid_sim::SimDevice;
+use cmid_trace::{Memory, Recording, Trace, replay};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+type Plain = SimLab<OnEpoll<SimDevice>>;
+
+/// Most of a run is waiting.
+const AT_ONCE: usize = 16;
+/// They count descriptors and heap, which others and the recordings take too, and their hundreds of lives are all alike.
+const COUNTS: &str = "nothing_is_left";
+/// Of a whole run. Fewer: the scenarios are not found, or their drivers are not recorded.
+const TRACES_MIN: usize = 400;
+
+#[derive(Debug, Default)]
+struct Totals {
+    traces: AtomicUsize,
+    lines: AtomicUsize,
+}
+
+fn main() -> ExitCode {
+    let totals = Arc::new(Totals::default());
+    let trials = on::<OnEpoll<_>>(&totals);
+    let arguments = Arguments { test_threads: Some(AT_ONCE), ..Arguments::from_args() };
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    let [traces, lines] = [&totals.traces, &totals.lines].map(|total| total.load(Ordering::Relaxed));
+    eprintln!("{traces} traces of {lines} lines replayed");
+    if conclusion.num_filtered_out == 0 && !arguments.list && traces < TRACES_MIN {
+        eprintln!("at least {TRACES_MIN} were due");
+        return ExitCode::FAILURE;
+    }
+    conclusion.exit_code()
+}
+
+fn on<S: Make<Trace<SimDevice>> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
+    let fits = Plain::new();
+    let all = scenarios::<TracedLab<Plain, S>>().into_iter().map(|scenario| scenario.entry);
+    let wanted = all.filter(|entry| {
+        let needs: &[Disturbance] = entry.needs;
+        entry.speed == Speed::Fast && !entry.name.starts_with(COUNTS) && needs.iter().all(|&need| fits.can(need))
+    });
+    let trial = |name: &'static str| {
+        let totals = Arc::clone(totals);
+        Trial::test(name, move || run::<S>(name, &totals).map_err(Failed::from))
+    };
+    wanted.map(|entry| trial(entry.name)).collect()
+}
+
+fn run<S: Make<Trace<SimDevice>>>(name: &str, totals: &Totals) -> Result<(), String> {
+    let memory = Memory::default();
+    let env = TracedLab::<_, S>::new(Plain::new(), Arc::new(memory.clone()));
+    let scenario = scenarios().into_iter().find(|scenario| scenario.entry.name == name);
+    let scenario = scenario.ok_or("it is gone")?;
+    scenario.run(&env).map_err(|failure| format!("recorded, it fails: {}", failure.0))?;
+
+    let read = |text: &Vec<u8>| Recording::read(&text[..]).map_err(|wrong| wrong.to_string());
+    let recordings = memory.texts().iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    if let Some(part) = recordings.iter().position(|recording| !recording.is_whole()) {
+        return Err(format!("trace {part} has no end"));
+    }
+    let replays = replay(&recordings, |_, _| {}).map_err(|(which, wrong)| format!("trace {which}, {wrong}"))?;
+    let ends = env.ends();
+    if ends.is_empty() || ends.len() != replays.len() {
+        return Err(format!("{} drivers and {} traces", ends.len(), replays.len()));
+    }
+    for (place, live) in ends {
+        let replayed = replays.get(place).ok_or("a driver without a trace")?.core();
+        // Not only what can be seen from outside.
+        if *replayed != live {
+            return Err(format!("trace {place} comes to another state:\n{replayed:?}\nlive it was\n{live:?}"));
+        }
+        totals.traces.fetch_add(1, Ordering::Relaxed);
+    }
+    totals.lines.fetch_add(recordings.iter().map(Recording::lines).sum(), Ordering::Relaxed);
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! Programs on the kernel of this machine: soft-RoCE as the project's VM sets it up.
+//!
+//! Many run at once, one group of steps each, in turn; after each turn a lookup of nobody's port goes through the kernel. It
+//! takes the same queues as everything before it: addresses, routes, the connection manager's messages and their
+//! answers. When it is over, so is all that the steps have set going. A program that lets time pass, or is over, waits for
+//! no other.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, IdKey, Pollable, PortSpace};
+use cmid_sim::Flavour;
+use cmid_verbs::Verbs;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::judge::{Reality, Run};
+use crate::program::{Action, LINK_LOCAL, Numbers, PORTS, Program, QP_NUMS, Step};
+use crate::runner::{BeforeRead, EPILOGUE, Runners};
+use crate::simulated::pause;
+
+/// The first port that is given out; the last comes before the ephemeral ones.
+const FIRST_PORT: u16 = 20_000;
+/// The port after the last that is given out.
+const END_PORT: u16 = 32_000;
+/// QP numbers that no device here hands out.
+const FIRST_QP_NUM: u32 = 0x40_0000;
+/// Where they begin anew. There is time enough in between for every time wait.
+const END_QP_NUM: u32 = 0xf0_0000;
+
+/// The kernel.
+#[derive(Debug)]
+pub struct Kernel {
+    flavour: Flavour,
+    probe: Probe,
+    port: u16,
+    qp_num: u32,
+    link: u32,
+}
+
+impl Kernel {
+    /// The kernel of this machine, with the timers of that version.
+    ///
+    /// # Errors
+    /// If there is no RDMA device.
+    pub fn open(flavour: Flavour) -> anyhow::Result<Self> {
+        let device = Verbs::open().map_err(|errno| anyhow::anyhow!("{errno}")).context("an RDMA device")?;
+        Ok(Kernel { flavour, probe: Probe::new(device)?, port: FIRST_PORT, qp_num: FIRST_QP_NUM, link: link()? })
+    }
+
+    fn numbers(&mut self) -> Numbers {
+        let numbers = Numbers { port: self.port, qp_num: self.qp_num, link: self.link };
+        self.port = if self.port + 2 * PORTS > END_PORT { FIRST_PORT } else { self.port + PORTS };
+        self.qp_num = if self.qp_num + 2 * QP_NUMS > END_QP_NUM { FIRST_QP_NUM } else { self.qp_num + QP_NUMS };
+        numbers
+    }
+}
+
+impl Reality for Kernel {
+    fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
+        let pause = pause(self.flavour);
+        let mut all: Vec<Playing<'_>> = Vec::new();
+        for program in programs {
+            let numbers = self.numbers();
+            all.push(Playing::new(program, numbers, self.probe.device.sibling(), self.probe.device.sibling()));
+        }
+        while all.iter().any(Playing::is_on) {
+            let mut played = false;
+            for one in &mut all {
+                played |= one.play(pause);
+            }
+            if !played {
+                sleep(all.iter().filter_map(Playing::sleeps_for).min().unwrap_or_default());
+            }
+            self.probe.settle()?;
+        }
+        Ok(all.into_iter().map(Playing::end).collect())
+    }
+
+    fn flavour(&self) -> Flavour {
+        self.flavour
+    }
+}
+
+/// The index of the interface with [`LINK_LOCAL`], as soon as the kernel has found that nobody else has that address.
+fn link() -> anyhow::Result<u32> {
+    let address: String = LINK_LOCAL.octets().iter().map(|byte| format!("{byte:02x}")).collect();
+    for _ in 0..100 {
+        // Address, index, length of the prefix, scope, flags, name; all but the name in hexadecimal (proc(5)).
+        let all = std::fs::read_to_string("/proc/net/if_inet6").context("/proc/net/if_inet6")?;
+        let line = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|line| line[0] == address);
+        let line = line.with_context(|| format!("no interface has {LINK_LOCAL}"))?;
+        if let [_, index, _, _, flags, ..] = line[..]
+            && u32::from_str_radix(flags, 16)? & TENTATIVE == 0
+        {
+            return Ok(u32::from_str_radix(index, 16)?);
+        }
+        sleep(Duration::from_millis(100));
+    }
+    anyhow::bail!("{LINK_LOCAL} stays tentative")
+}
+
+/// `IFA_F_TENTATIVE`
+const TENTATIVE: u32 = 0x40;
+
+/// What a program does next.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// Its next group of steps.
+    Group,
+    /// Nothing until then.
+    Wait(Instant),
+    /// That part of the end, of [`EPILOGUE`].
+    Epilogue(usize),
+    Nothing,
+}
+
+/// A program that is being run.
+struct Playing<'a> {
+    groups: std::vec::IntoIter<&'a [Step]>,
+    runners: Runners,
+    numbers: Numbers,
+    at: usize,
+    next: Next,
+    began: Instant,
+    phase_began: Instant,
+    phases: Vec<Duration>,
+    whole: Duration,
+}
+
+#[allow(clippy::disallowed_methods, reason = "a kernel's time is the real one")]
+impl<'a> Playing<'a> {
+    fn new(program: &'a Program, numbers: Numbers, a: Verbs, b: Verbs) -> Self {
+        let now = Instant::now();
+        Playing {
+            groups: program.groups().into_iter(),
+            runners: Runners::new(program, numbers, a, b, &(Rc::new(|| {}) as BeforeRead)),
+            numbers,
+            at: 0,
+            next: Next::Group,
+            began: now,
+            phase_began: now,
+            phases: Vec::new(),
+            whole: Duration::ZERO,
+        }
+    }
+
+    /// Plays what comes next; whether there was something. A wait takes as long as `pause`.
+    fn play(&mut self, pause: Duration) -> bool {
+        match self.next {
+            Next::Wait(until) if Instant::now() >= until => {
+                self.phase_began = Instant::now();
+                self.play_group(pause);
+            }
+            Next::Group => self.play_group(pause),
+            Next::Epilogue(part) => self.play_epilogue(part),
+            Next::Wait(_) | Next::Nothing => return false,
+        }
+        true
+    }
+
+    fn play_group(&mut self, pause: Duration) {
+        let Some(group) = self.groups.next() else { return self.play_epilogue(0) };
+        if self.at == 0 {
+            (self.began, self.phase_began) = (Instant::now(), Instant::now());
+        }
+        self.next = Next::Group;
+        for step in group {
+            if step.action == Action::LetTimePass {
+                self.phases.push(self.phase_began.elapsed());
+                self.next = Next::Wait(Instant::now() + pause);
+            } else {
+                self.runners.perform(self.at, step);
+            }
+            self.at += 1;
+        }
+    }
+
+    fn play_epilogue(&mut self, part: usize) {
+        self.runners.epilogue(self.at, part);
+        self.next = Next::Epilogue(part + 1);
+        if part + 1 == EPILOGUE {
+            self.next = Next::Nothing;
+            self.phases.push(self.phase_began.elapsed());
+            self.whole = self.began.elapsed();
+        }
+    }
+
+    fn is_on(&self) -> bool {
+        !matches!(self.next, Next::Nothing)
+    }
+
+    fn sleeps_for(&self) -> Option<Duration> {
+        match self.next {
+            Next::Wait(until) => Some(until.saturating_duration_since(Instant::now())),
+            Next::Group | Next::Epilogue(_) | Next::Nothing => None,
+        }
+    }
+
+    fn end(self) -> Run {
+        Run {
+            numbers: self.numbers,
+            trace: self.runners.trace(),
+            observed: self.runners.observed(),
+            phases: self.phases,
+            whole: self.whole,
+        }
+    }
+}
+
+/// Looks up a port that nobody listens on.
+#[derive(Debug)]
+struct Probe {
+    device: Verbs,
+    channel: ChannelKey,
+    generation: u32,
+}
+
+/// No answer of the kernel takes so long.
+const LIMIT: Duration = Duration::from_secs(20);
+
+impl Probe {
+    fn new(mut device: Verbs) -> anyhow::Result<Self> {
+        let channel = ChannelKey::from_parts(0, 0, 1).context("a key")?;
+        device.call(&Call::OpenChannel { channel }, &[]).context("a channel")?;
+        Ok(Probe { device, channel, generation: 0 })
+    }
+
+    fn settle(&mut self) -> anyhow::Result<()> {
+        self.generation += 1;
+        let id = IdKey::from_parts(0, 0, self.generation).context("a key")?;
+        let dst = SocketAddr::from((Ipv4Addr::new(10, 99, 0, 2), FIRST_PORT - 1));
+        let on = self.channel;
+        let device = &mut self.device;
+        device.call(&Call::CreateId { id, channel: on, port_space: PortSpace::Udp }, &[]).context("probe: create")?;
+        device.call(&Call::ResolveAddr { id, src: None, dst, timeout_ms: 20_000 }, &[]).context("probe: address")?;
+        self.expect(CmEvent::AddrResolved)?;
+        self.device.call(&Call::ResolveRoute { id, timeout_ms: 20_000 }, &[]).context("probe: route")?;
+        self.expect(CmEvent::RouteResolved)?;
+        self.device.call(&Call::Connect { id, param: ConnParam::default() }, &[]).context("probe: connect")?;
+        self.expect(CmEvent::Unreachable)?;
+        self.device.call(&Call::Destroy { id }, &[]).context("probe: destroy")
+    }
+
+    fn expect(&mut self, kind: CmEvent) -> anyhow::Result<()> {
+        let spare = IdKey::from_parts(0, 1, 1).context("a key")?;
+        let fd = self.device.fd(self.channel).context("a descriptor")?;
+        let limit = Timespec::try_from(LIMIT)?;
+        poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&limit))?;
+        let event = self.device.fetch(self.channel, spare)?.with_context(|| format!("probe: no {kind}"))?;
+        ensure!(event.kind == kind, "probe: {} with {} instead of {kind}", event.kind, event.status);
+        Ok(())
+    }
+}

@@ -1,0 +1,398 @@
+//! That the test would find something: a simulator that was bent is told from one that was not, by a small program.
+
+use std::ops::Range;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use cmid_datapath::{Caps, DataPath};
+use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
+use cmid_differential::generate::{self, NUMBERS};
+use cmid_differential::judge::{Reality, Run, Verdict, judge};
+use cmid_differential::program::{Action, CHILDREN, Endpoint, Ip, Level, Offer, Program, SideName, Space, Step};
+use cmid_differential::simulated::{Prompt, Schedule, schedules, simulate, simulate_on};
+use cmid_differential::trace::{Line, Seen};
+use cmid_proto::{
+    Attaching, Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
+};
+use cmid_sim::{Flavour, SimDevice, SimHandle};
+use rustix::event::{EventfdFlags, eventfd};
+
+/// What is wrong with a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bend {
+    Nothing,
+    /// A second listen is a success.
+    ListenTwice,
+    /// Reasons of rejections are lost.
+    Reason,
+    /// The last byte of private data is lost.
+    PrivateData,
+    /// What was unread is read, and lost, when an id migrates.
+    Migration,
+    /// The depths are not mirrored.
+    Depths,
+    /// Disconnecting in a wrong state is a success.
+    Disconnect,
+    /// No descriptor becomes readable: nobody who waits for one would wake up.
+    Asleep,
+}
+
+struct Bent {
+    device: SimDevice,
+    bend: Bend,
+    listening: Vec<IdKey>,
+    spare: u32,
+    /// A descriptor that nothing makes readable.
+    asleep: OwnedFd,
+}
+
+impl Bent {
+    fn new(device: SimDevice, bend: Bend) -> Self {
+        let asleep = eventfd(0, EventfdFlags::CLOEXEC).unwrap_or_else(|error| panic!("{error}"));
+        Bent { device, bend, listening: Vec::new(), spare: 0, asleep }
+    }
+}
+
+#[allow(clippy::wildcard_enum_match_arm, reason = "one thing is bent, the rest is straight")]
+impl DeviceLayer for Bent {
+    type Inner = SimDevice;
+    type Handle = SimHandle;
+
+    fn inner(&self) -> &SimDevice {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut SimDevice {
+        &mut self.device
+    }
+
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        let mut raw = self.device.fetch(on, child)?;
+        if let Some(raw) = &mut raw {
+            match self.bend {
+                Bend::Reason if raw.kind == CmEvent::Rejected => raw.status = 28,
+                Bend::PrivateData => raw.private_data = raw.private_data.split_last().map_or(&[], |(_, rest)| rest),
+                Bend::Depths => {
+                    let param = &mut raw.param.0;
+                    std::mem::swap(&mut param.responder_resources, &mut param.initiator_depth);
+                }
+                _ => {}
+            }
+        }
+        Ok(raw)
+    }
+
+    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Returned {
+        if let (Bend::Migration, Call::Migrate { from, .. }) = (self.bend, call) {
+            self.spare += 1;
+            let spare = IdKey::from_parts(0, self.spare, 7).ok_or(Errno::EINVAL)?;
+            let _ = self.device.fetch(*from, spare);
+        }
+        let returned = self.device.call(call, private_data);
+        match *call {
+            Call::Listen { id, .. } if returned.is_ok() => self.listening.push(id),
+            Call::Listen { id, .. } if self.bend == Bend::ListenTwice && self.listening.contains(&id) => return Ok(()),
+            Call::Disconnect { .. } if self.bend == Bend::Disconnect => return Ok(()),
+            _ => {}
+        }
+        returned
+    }
+
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
+        self.device.release(id, channel)
+    }
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: SimHandle) -> Returned {
+        self.device.adopt(id, channel, handle)
+    }
+}
+
+impl Pollable for Bent {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        let fd = self.device.fd(on)?;
+        Some(if self.bend == Bend::Asleep { self.asleep.as_fd() } else { fd })
+    }
+
+    fn sibling(&self) -> Self {
+        Bent::new(self.device.sibling(), self.bend)
+    }
+}
+
+impl DataPath for Bent {
+    type Pd = cmid_sim::Pd;
+    type Mr = cmid_sim::Mr;
+    type Cq = cmid_sim::Cq;
+    type Completion = cmid_sim::Completion;
+    type Qp = cmid_sim::Qp;
+    type Ah = cmid_sim::Ah;
+
+    fn alloc_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno> {
+        self.device.alloc_pd(id)
+    }
+    fn create_cq(&mut self, id: IdKey, depth: u32) -> Result<Self::Cq, Errno> {
+        self.device.create_cq(id, depth)
+    }
+    fn create_qp(
+        &mut self,
+        attaching: Attaching<'_>,
+        pd: &Self::Pd,
+        send_cq: &Self::Cq,
+        recv_cq: &Self::Cq,
+        caps: Caps,
+    ) -> Result<Self::Qp, Errno> {
+        <SimDevice as DataPath>::create_qp(&mut self.device, attaching, pd, send_cq, recv_cq, caps)
+    }
+    fn destroy_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+        self.device.destroy_qp(id)
+    }
+}
+
+struct BentReality {
+    bend: Bend,
+    /// Whether nothing that was set going at a boundary has happened yet.
+    hurried: bool,
+    /// Which time waits end in the same tick.
+    ticks: u64,
+}
+
+impl Reality for BentReality {
+    fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
+        let wrap = |device| Bent::new(device, self.bend);
+        let one = |program: &Program| {
+            let delays = if self.hurried { vec![Duration::ZERO; program.boundaries()] } else { Vec::new() };
+            let schedule = Schedule { delays, ticks: self.ticks, ..Schedule::default() };
+            let ran = simulate_on(program, NUMBERS, Flavour::Linux6_12, &schedule, wrap);
+            let phases = vec![Duration::ZERO; ran.limits.phases.len()];
+            Run { numbers: NUMBERS, trace: ran.trace, observed: ran.observed, phases, whole: Duration::ZERO }
+        };
+        Ok(programs.iter().map(one).collect())
+    }
+
+    fn flavour(&self) -> Flavour {
+        Flavour::Linux6_12
+    }
+}
+
+fn plan(seeds: Range<u64>) -> Plan {
+    Plan { seeds, batch: 10, limit: None, least: 1, deadline: None, failures: 1, shrink: false }
+}
+
+fn campaign(bend: Bend, hurried: bool, shrink: bool) -> Outcome {
+    let plan = Plan { shrink, ..plan(0..100) };
+    run(&plan, &mut BentReality { bend, hurried, ticks: 0 }, |_| {}).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn the_simulator_agrees_with_itself_under_every_schedule() {
+    for hurried in [false, true] {
+        let outcome = campaign(Bend::Nothing, hurried, false);
+        assert_eq!((outcome.agreed, outcome.disagreements.len(), outcome.undecided.len()), (100, 0, 0));
+    }
+}
+
+#[test]
+fn time_waits_end_with_the_oldest_or_within_a_tick_with_the_newest() {
+    for ticks in [u64::MAX, 0b0101, 0b1010] {
+        let mut reality = BentReality { bend: Bend::Nothing, hurried: false, ticks };
+        let outcome = run(&plan(0..200), &mut reality, |_| {}).unwrap();
+        assert_eq!((outcome.agreed, outcome.disagreements.len(), outcome.undecided.len()), (200, 0, 0), "{ticks:b}");
+    }
+}
+
+/// Three connections of side a that end one after the other.
+fn three_connections() -> Program {
+    use Action::{Accept, Bind, Connect, Create, Disconnect, Establish, LetTimePass, Listen, OpenChannel, Read};
+    let (channel, at) = (0, Endpoint(Ip::OfB, 1));
+    let (open, read) = (OpenChannel { channel, explicit_acks: false }, Read { channel, most: None });
+    let create = |id| Create { id, channel: Some(channel), space: Space::Tcp };
+    let offer = |qp| Offer { qp, serves: 1, starts: 1, rnr: 1, data: 0 };
+    let (a, b) = (SideName::A, SideName::B);
+    let mut steps =
+        vec![(a, open), (b, open), (b, create(0)), (b, Bind { id: 0, at }), (b, Listen { id: 0, backlog: 8 })];
+    for id in 0..3 {
+        let (child, to) = (CHILDREN + id, Action::ResolveAddr { id, src: None, dst: at });
+        steps.extend([(a, create(id)), (a, to), (a, read), (a, Action::ResolveRoute { id }), (a, read)]);
+        steps.extend([
+            (a, Connect { id, offer: offer(id) }),
+            (b, read),
+            (b, Accept { id: child, offer: offer(8 + id) }),
+        ]);
+        steps.extend([(a, read), (a, Establish { id }), (b, read)]);
+    }
+    for id in 0..3 {
+        steps.extend([(a, Disconnect { id }), (b, read), (b, Disconnect { id: CHILDREN + id }), (a, read)]);
+    }
+    steps.push((a, LetTimePass));
+    let steps = steps.into_iter().map(|(side, action)| Step { side, action, races: false }).collect();
+    Program { seed: 0, level: Level::Device, steps }
+}
+
+#[test]
+fn no_ticks_make_the_oldest_of_three_time_waits_end_last_and_the_others_in_turn() {
+    let program = three_connections();
+    let mut reality = BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 };
+    let mut run = reality.run(std::slice::from_ref(&program)).unwrap().remove(0);
+    let is_end = |line: &Line| matches!(&line.what, Seen::Event { kind, .. } if kind == "TIMEWAIT_EXIT");
+    let places: Vec<usize> = (0..run.trace.a.len()).filter(|&at| is_end(&run.trace.a[at])).collect();
+    assert_eq!(places.len(), 3);
+    run.trace.a.swap(places[0], places[1]);
+    assert_eq!(judge(&program, &run, Flavour::Linux6_12), Verdict::Agrees);
+    run.trace.a.swap(places[1], places[2]);
+    assert!(matches!(judge(&program, &run, Flavour::Linux6_12), Verdict::Differs(_)));
+}
+
+#[test]
+fn a_message_may_arrive_while_the_step_that_sends_it_goes_on() {
+    let program = generate::program(1_669_990);
+    let ran = |prompt| {
+        let schedule = Schedule { prompt, ..Schedule::default() };
+        simulate(&program, NUMBERS, Flavour::Linux6_12, &schedule)
+    };
+    let (late, early) = (ran(Prompt::None), ran(Prompt::All));
+    assert_ne!(late.trace, early.trace);
+    let phases = vec![Duration::ZERO; early.limits.phases.len()];
+    let run = Run { numbers: NUMBERS, trace: early.trace, observed: early.observed, phases, whole: Duration::ZERO };
+    assert_eq!(judge(&program, &run, Flavour::Linux6_12), Verdict::Agrees);
+}
+
+#[test]
+fn what_was_bent_is_found() {
+    use Bend::{Asleep, Depths, Disconnect, ListenTwice, Migration, PrivateData, Reason};
+    for bend in [ListenTwice, Reason, PrivateData, Migration, Depths, Disconnect, Asleep] {
+        let outcome = campaign(bend, false, false);
+        assert!(!outcome.disagreements.is_empty(), "{bend:?} was not found");
+    }
+}
+
+#[test]
+fn what_differs_is_made_small() {
+    for (bend, steps) in [(Bend::ListenTwice, 8), (Bend::Disconnect, 4)] {
+        let outcome = campaign(bend, false, true);
+        let found = outcome.disagreements.first().unwrap_or_else(|| panic!("{bend:?} was not found"));
+        assert!(found.smallest.steps.len() <= steps, "{bend:?}: {found}");
+        assert_eq!(found.repeated, Some(3));
+    }
+}
+
+#[test]
+fn a_seed_always_gives_the_same_program_and_its_text_gives_it_again() {
+    for seed in 0..50 {
+        let program = generate::program(seed);
+        assert_eq!(program, generate::program(seed));
+        let text = serde_json::to_string(&program).unwrap();
+        assert_eq!(serde_json::from_str::<Program>(&text).unwrap(), program);
+    }
+}
+
+#[test]
+fn no_program_holds_up_a_kernel_and_races_are_few() {
+    for seed in 0..60 {
+        let program = generate::program(seed);
+        assert!(generate::is_safe(&program), "{program}");
+        assert!(schedules(&program).len() <= 16, "{program}");
+    }
+}
+
+#[test]
+fn programs_go_to_the_borders() {
+    let steps: Vec<Action> = (0..400).flat_map(|seed| generate::program(seed).steps).map(|step| step.action).collect();
+    let looked_up = |ip: Ip| steps.iter().any(|step| matches!(step, Action::ResolveAddr { dst, .. } if dst.0 == ip));
+    let from = |own: Ip, many: &[Ip]| {
+        let is = |step: &Action| matches!(step, Action::ResolveAddr { src: Some(src), dst, .. } if src.0 == own && many.contains(&dst.0));
+        steps.iter().any(is)
+    };
+    for ip in
+        [Ip::Silent, Ip::Broadcast, Ip::Everybody, Ip::Mapped, Ip::Link6, Ip::NoLink6, Ip::Group6(4), Ip::LinkGroup6(5)]
+    {
+        assert!(looked_up(ip), "{ip:?}");
+    }
+    assert!(from(Ip::Loopback, &[Ip::Broadcast, Ip::Everybody, Ip::Group(1)]));
+    let reached = |wanted: fn(&Action) -> bool| steps.iter().any(wanted);
+    assert!(reached(|step| matches!(step, Action::Bind { at: Endpoint(Ip::LinkGroup6(_), _), .. })));
+    assert!(reached(|step| matches!(step, Action::Create { space: Space::Ipoib, .. })));
+    assert!(reached(|step| matches!(step, Action::AttachHugeQp { .. })));
+    assert!(reached(|step| matches!(step, Action::Join { group: 4.., .. })));
+    assert!(reached(|step| matches!(step, Action::SetEce { .. })));
+}
+
+#[test]
+fn a_run_that_is_too_slow_for_its_timers_is_not_judged() {
+    let seeds = 0..400;
+    let waits = seeds.map(generate::program).find(|program| {
+        let ran = simulate(program, NUMBERS, Flavour::Linux6_12, &Schedule::default());
+        ran.limits.phases.iter().any(Option::is_some)
+    });
+    let program = waits.unwrap_or_else(|| panic!("no program has a time wait"));
+    let mut runs =
+        BentReality { bend: Bend::Disconnect, hurried: false, ticks: 0 }.run(std::slice::from_ref(&program)).unwrap();
+    let mut slow = runs.remove(0);
+    slow.trace.a.clear();
+    slow.phases.iter_mut().for_each(|phase| *phase = Duration::from_secs(1));
+    let verdict = judge(&program, &slow, Flavour::Linux6_12);
+    assert_eq!(verdict, Verdict::TooSlow);
+}
+
+/// A kernel on which every run takes too long, and that is itself slow to say so.
+struct Busy {
+    takes: Duration,
+}
+
+impl Reality for Busy {
+    fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>> {
+        std::thread::sleep(self.takes);
+        let mut runs = BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 }.run(programs)?;
+        for run in &mut runs {
+            run.trace.a.clear();
+            run.phases.iter_mut().for_each(|phase| *phase = Duration::from_secs(1000));
+            run.whole = Duration::from_secs(1000);
+        }
+        Ok(runs)
+    }
+
+    fn flavour(&self) -> Flavour {
+        Flavour::Linux6_12
+    }
+}
+
+#[test]
+fn what_is_repeated_ends_at_the_deadline_and_nothing_agreed_is_no_success() {
+    // Those in which some timer runs: the others differ.
+    let is_timed = |&seed: &u64| {
+        let limits = simulate(&generate::program(seed), NUMBERS, Flavour::Linux6_12, &Schedule::default()).limits;
+        limits.whole.is_some() || limits.phases.iter().any(Option::is_some)
+    };
+    let seed = (0..400).find(is_timed).unwrap_or_else(|| panic!("no program has a timer"));
+    let plan = Plan { deadline: Some(Duration::from_millis(20)), ..plan(seed..seed + 1) };
+    let outcome = run(&plan, &mut Busy { takes: Duration::from_millis(15) }, |_| {}).unwrap();
+    assert_eq!((outcome.undecided.as_slice(), outcome.agreed), ([seed].as_slice(), 0));
+    assert!(outcome.repeated < 3, "{outcome}");
+    assert_eq!(outcome.objections(&plan, false), ["only 0 agree, of 1 at least"]);
+}
+
+#[test]
+fn a_limit_in_time_does_not_make_fewer_enough() {
+    let plan = Plan { limit: Some(Duration::ZERO), least: 15, ..plan(0..100) };
+    let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 }, |_| {}).unwrap();
+    assert_eq!((outcome.agreed, outcome.not_run), (20, 80));
+    assert_eq!(outcome.objections(&plan, false), Vec::<String>::new());
+    assert!(!outcome.objections(&plan, true).is_empty(), "so few reach everything");
+}
+
+#[test]
+fn few_may_be_undecided_and_none_may_differ_or_be_left_out_unasked() {
+    let plan = plan(0..100);
+    let observed = |outcome: Outcome| outcome.objections(&plan, false).len();
+    let fine = Outcome { agreed: 98, ..Outcome::default() };
+    assert_eq!(observed(Outcome { undecided: vec![1, 2], ..fine.clone() }), 0);
+    assert_eq!(observed(Outcome { undecided: vec![1, 2, 3], ..fine.clone() }), 1);
+    assert_eq!(observed(Outcome { not_run: 2, ..fine }), 1);
+    assert_eq!(observed(campaign(Bend::Disconnect, false, false)), 2, "one differs, and those after it were not run");
+}
+
+#[test]
+fn enough_is_reached_every_day() {
+    let plan = plan(FIRST_SEED..FIRST_SEED + LEAST);
+    let outcome = run(&plan, &mut BentReality { bend: Bend::Nothing, hurried: false, ticks: 0 }, |_| {}).unwrap();
+    println!("{outcome}");
+    assert_eq!(outcome.objections(&plan, true), Vec::<String>::new());
+}

@@ -1,0 +1,113 @@
+//! What the application knows of one id, and what it still has to hear.
+
+use cmid_proto::{Call, IdKey};
+
+use super::invariant::Invariant;
+use super::scene::Role;
+
+/// A request that has an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum OpenRequest {
+    Create,
+    Call,
+    Migrate,
+    Destroy,
+}
+
+/// The books on one id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Account {
+    pub(super) id: IdKey,
+    pub(super) role: Role,
+    /// Whether the application has heard of it.
+    pub(super) known: bool,
+    /// Events that it has not acked.
+    pub(super) owed: u8,
+    /// Events that the core has taken and not delivered, in order.
+    expected: Vec<Expected>,
+    /// Requests that have not ended.
+    open: Vec<OpenRequest>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Expected {
+    tag: i32,
+    /// It ended a synchronous request, and may be delivered, but need not.
+    read: bool,
+}
+
+impl Account {
+    pub(super) fn new(id: IdKey, role: Role, known: bool) -> Self {
+        Account { id, role, known, owed: 0, expected: Vec::new(), open: Vec::new() }
+    }
+
+    pub(super) fn begin(&mut self, asked: OpenRequest) {
+        if asked == OpenRequest::Destroy {
+            // All other requests end with it, and what is undelivered goes with the id.
+            self.open.clear();
+            self.expected.clear();
+        }
+        self.open.push(asked);
+    }
+
+    /// A request has ended; `gone` if its id has.
+    pub(super) fn end(&mut self, asked: OpenRequest, gone: bool) -> Result<(), Invariant> {
+        let ended = take(&mut self.open, asked)
+            // A destroy ends with the creation that it overtook, if that fails.
+            || (gone && take(&mut self.open, OpenRequest::Destroy));
+        if ended { Ok(()) } else { Err(Invariant::EndsTwice) }
+    }
+
+    /// The request that ended with a call.
+    pub(super) fn asked_by(&self, call: &Call) -> OpenRequest {
+        let has = |asked| self.open.contains(&asked);
+        let opens = matches!(call, Call::OpenChannel { .. });
+        if matches!(call, Call::CreateId { .. }) || (opens && has(OpenRequest::Create)) {
+            OpenRequest::Create
+        } else if matches!(call, Call::Destroy { .. }) {
+            OpenRequest::Destroy
+        } else if (opens || matches!(call, Call::Migrate { .. })) && has(OpenRequest::Migrate) {
+            OpenRequest::Migrate
+        } else {
+            // Also a listen, which opens a channel and moves the id there.
+            OpenRequest::Call
+        }
+    }
+
+    pub(super) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    pub(super) fn is_open(&self, asked: OpenRequest) -> bool {
+        self.open.contains(&asked)
+    }
+
+    pub(super) fn expect(&mut self, tag: i32) {
+        self.expected.push(Expected { tag, read: false });
+    }
+
+    /// It has ended a synchronous request.
+    pub(super) fn read(&mut self, tag: i32) {
+        self.expected.iter_mut().filter(|it| it.tag == tag).for_each(|it| it.read = true);
+    }
+
+    /// It is delivered: in order, and once.
+    pub(super) fn deliver(&mut self, tag: i32) -> Result<(), Invariant> {
+        let at = self.expected.iter().position(|it| it.tag == tag).ok_or(Invariant::Order)?;
+        if self.expected.drain(..=at).rev().skip(1).all(|it| it.read) { Ok(()) } else { Err(Invariant::Order) }
+    }
+
+    /// How many events are to be delivered, or can still be read.
+    pub(super) fn undelivered(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// Whether an event is to be delivered and nobody has seen it.
+    pub(super) fn misses_event(&self) -> bool {
+        self.expected.iter().any(|it| !it.read)
+    }
+}
+
+fn take(list: &mut Vec<OpenRequest>, asked: OpenRequest) -> bool {
+    list.iter().position(|&other| other == asked).map(|at| list.remove(at)).is_some()
+}

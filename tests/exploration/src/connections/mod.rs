@@ -1,0 +1,181 @@
+//! Ids, channels, events, acks: worlds around the real [`cmid_proto::Core`].
+
+mod account;
+mod application;
+mod device;
+mod driver;
+mod end;
+mod invariant;
+mod kernel;
+mod key_allocator;
+mod scene;
+pub mod scenes;
+mod view;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use cmid_proto::{Request, State, Time};
+use stateright::{Model, Property};
+
+pub use invariant::Invariant;
+pub use scene::{Role, Scene};
+pub use world::{Action, World};
+
+use crate::search::Searched;
+use crate::witness::witnesses;
+
+witnesses! { Connections;
+    /// A connection stands.
+    Established,
+    /// An id arrived on another channel together with events that were unread.
+    MovedWithUnread,
+    /// An id arrived on another channel together with events that were undelivered.
+    MovedWithUndelivered,
+    /// A migration waited for acks, and ended by event.
+    MovedAfterAcks,
+    /// A migration failed.
+    NotMoved,
+    /// A destroy waited for acks, and ended by event.
+    DestroyedAfterAcks,
+    /// An id was destroyed although it owed acks.
+    DestroyedWithoutAcks,
+    /// A destroy overtook a migration.
+    DestroyOvertookMove,
+    /// A destroy failed, and the id lives on.
+    NotDestroyed,
+    /// An event came too late to mean anything.
+    LateEvent,
+    /// An event on the new channel came before the outcome of the migration.
+    ArrivedByEvent,
+    /// So did one that the device then said had failed.
+    MovedAllTheSame,
+    /// A request was refused, and nothing changed.
+    Refused,
+    /// A deadline passed.
+    DeadlinePassed,
+    /// A migration gave up waiting for acks.
+    MoveTimedOut,
+    /// A destroy gave up waiting for acks.
+    DestroyTimedOut,
+    /// A device went.
+    Removed,
+    /// There was no room for an event, which stayed in the kernel.
+    NoRoom,
+    /// A synchronous request ended by event.
+    SyncEnded,
+    /// A request came and was delivered.
+    ChildDelivered,
+    /// A listener moved with undelivered requests.
+    ListenerMovedWithRequests,
+    /// A listener was destroyed with undelivered requests.
+    RequestsDiscarded,
+    /// A request came for a listener that does not listen any more.
+    LateRequest,
+    /// Everything is gone.
+    Ended,
+}
+
+/// A world to be searched.
+#[derive(Clone, Debug)]
+pub struct Connections {
+    scene: Scene,
+    seen: Seen,
+}
+
+impl Connections {
+    /// Nothing is seen yet.
+    #[must_use]
+    pub fn new(scene: Scene) -> Self {
+        Connections { scene, seen: Seen::default() }
+    }
+}
+
+impl Searched for Connections {
+    fn name(&self) -> &'static str {
+        self.scene.name
+    }
+
+    fn target(&self) -> &'static str {
+        self.scene.target
+    }
+
+    fn explain(&self, world: &World) -> String {
+        match (world.environment.broken, world.clone().end()) {
+            (Some(invariant), _) => format!("the last step: {invariant:?}"),
+            (None, Err(invariant)) => format!("on the way from there to the end: {invariant:?}"),
+            (None, Ok(())) => format!("{world:#?}"),
+        }
+    }
+}
+
+impl Model for Connections {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(&self.scene)]
+    }
+
+    fn actions(&self, world: &World, all: &mut Vec<Action>) {
+        if world.environment.broken.is_none() {
+            world.actions(&self.scene, all);
+        }
+    }
+
+    fn next_state(&self, last: &World, action: Action) -> Option<World> {
+        let step = || {
+            let mut next = last.clone();
+            let done = next.step(&self.scene, &self.seen, action);
+            (next, done)
+        };
+        match catch_unwind(AssertUnwindSafe(step)) {
+            Ok((next, Ok(true))) => Some(next),
+            Ok((_, Ok(false))) => None,
+            Ok((next, Err(invariant))) => Some(next.breaks(invariant)),
+            Err(_) => Some(last.clone().breaks(Invariant::Panics)),
+        }
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = vec![
+            Property::always("no step breaks a law", |_, world: &World| world.environment.broken.is_none()),
+            Property::always("the invariants of the core hold", |_, world: &World| {
+                holds(|| {
+                    world.core.check();
+                    true
+                })
+            }),
+            Property::always("at most one call per id", |_, world: &World| world.calls_of_one_id() <= 1),
+            Property::always("the core counts the acks that are owed", |_, world: &World| {
+                world.environment.accounts.iter().all(|it| world.core.owed(it.id) == u32::from(it.owed))
+            }),
+            Property::always("a destroy is never refused while an id lives", |_, world: &World| {
+                let refused = |id| world.core.would_refuse(Time::ZERO, id, &Request::Destroy, Time::NEVER).is_err();
+                world.core.id_keys().all(|id| world.core.state(id) == Some(State::Destroying) || !refused(id))
+            }),
+            Property::always("a refused request changes nothing", |model: &Self, world: &World| {
+                world.refusals_change_nothing(&model.scene, &model.seen)
+            }),
+            Property::always("the end can be reached", |_, world: &World| world.ends()),
+        ];
+        all.extend(self.scene.shows.iter().map(|&witness| witness.property()));
+        all
+    }
+}
+
+impl World {
+    fn breaks(mut self, invariant: Invariant) -> Self {
+        self.environment.broken = Some(invariant);
+        self
+    }
+
+    /// A state that has broken a law has been reported already.
+    fn ends(&self) -> bool {
+        self.environment.broken.is_some() || holds(|| self.clone().end().is_ok())
+    }
+}
+
+fn holds(check: impl FnOnce() -> bool) -> bool {
+    catch_unwind(AssertUnwindSafe(check)).unwrap_or(false)
+}

@@ -1,0 +1,201 @@
+//! The worlds that are searched.
+
+use cmid_proto::Acks;
+
+use super::{Role, Scene, Witness};
+
+/// Two ids with events, on two channels, that move and go.
+pub const MOVERS: Scene = Scene {
+    name: "movers",
+    target: "2 ids x 2 channels x 2 events, explicit acks: migrations, destructions",
+    roles: &[Role::Mover, Role::Mover],
+    shows: &[
+        Witness::MovedWithUnread,
+        Witness::MovedWithUndelivered,
+        Witness::MovedAfterAcks,
+        Witness::DestroyedAfterAcks,
+        Witness::DestroyOvertookMove,
+        Witness::Refused,
+        Witness::Ended,
+    ],
+    ..Scene::PLAIN
+};
+
+/// The same when calls take time: events and requests come between a call and its outcome.
+pub const MOVERS_SLOW: Scene = Scene {
+    name: "movers-slow",
+    target: "2 ids x 2 channels x 1 event; anything may come between a call and its outcome",
+    events: 1,
+    events_in_all: 1,
+    slow_calls: true,
+    shows: &[Witness::ArrivedByEvent, Witness::MovedAfterAcks, Witness::DestroyOvertookMove, Witness::LateEvent],
+    ..MOVERS
+};
+
+/// One id to which everything happens.
+pub const MOVER_TROUBLE: Scene = Scene {
+    name: "mover-trouble",
+    target: "1 id x 2 channels x 2 events; slow and failing calls, device removal, synchronous mode, moves in place, lost ack tokens",
+    roles: &[Role::Mover],
+    lost: true,
+    slow_calls: true,
+    failures: true,
+    in_place: true,
+    removal: true,
+    sync: true,
+    private_channels: 2,
+    shows: &[
+        Witness::NotMoved,
+        Witness::NotDestroyed,
+        Witness::Removed,
+        Witness::LateEvent,
+        Witness::ArrivedByEvent,
+        Witness::MovedAllTheSame,
+        Witness::MovedAfterAcks,
+        Witness::DestroyedAfterAcks,
+        Witness::DestroyedWithoutAcks,
+    ],
+    ..MOVERS
+};
+
+/// One id whose requests have deadlines.
+pub const MOVER_DEADLINES: Scene = Scene {
+    name: "mover-deadlines",
+    target: "1 id x 2 channels x 2 events; slow and failing calls, deadlines on migrations and destructions",
+    roles: &[Role::Mover],
+    slow_calls: true,
+    failures: true,
+    deadlines: true,
+    shows: &[Witness::MoveTimedOut, Witness::DestroyTimedOut, Witness::NotDestroyed, Witness::NotMoved],
+    ..MOVERS
+};
+
+/// More events than the core has room for.
+pub const MOVERS_FULL: Scene = Scene {
+    name: "movers-full",
+    target: "2 ids x 2 channels x 2 events, acked on delivery, where the core has room for one",
+    channels: &[Acks::OnDelivery, Acks::OnDelivery],
+    limits: cmid_proto::Limits { events: 1, ..Scene::PLAIN.limits },
+    shows: &[Witness::NoRoom, Witness::MovedWithUnread, Witness::MovedWithUndelivered],
+    ..MOVERS
+};
+
+/// A whole life of a connection, on the move.
+pub const DIALER: Scene = Scene {
+    name: "dialer",
+    target: "an active connection, 2 channels x 2 events; slow and failing calls, device removal, migrations at any time",
+    roles: &[Role::Dialer],
+    slow_calls: true,
+    failures: true,
+    removal: true,
+    shows: &[Witness::Established, Witness::Removed, Witness::LateEvent, Witness::MovedWithUnread, Witness::NotMoved],
+    ..MOVERS
+};
+
+/// The same with deadlines.
+pub const DIALER_DEADLINES: Scene = Scene {
+    name: "dialer-deadlines",
+    target: "an active connection, 2 events, explicit acks; slow and failing calls, deadlines on everything",
+    roles: &[Role::Dialer],
+    still: &[Role::Dialer],
+    slow_calls: true,
+    failures: true,
+    deadlines: true,
+    shows: &[Witness::Established, Witness::DeadlinePassed, Witness::LateEvent, Witness::DestroyTimedOut],
+    ..MOVERS
+};
+
+/// The same in synchronous mode, and out of it.
+pub const DIALER_SYNC: Scene = Scene {
+    name: "dialer-sync",
+    target: "an active connection, 2 events; into synchronous mode and out of it, deadlines",
+    roles: &[Role::Dialer],
+    channels: &[Acks::OnDelivery],
+    deadlines: true,
+    sync: true,
+    private_channels: 1,
+    shows: &[Witness::Established, Witness::SyncEnded, Witness::DeadlinePassed, Witness::MovedWithUndelivered],
+    ..MOVERS
+};
+
+/// A listener that moves with its requests.
+pub const LISTENER: Scene = Scene {
+    name: "listener",
+    target: "a listener and 1 request, 2 channels, explicit acks: migrations, destructions",
+    roles: &[Role::Listener],
+    still: &[Role::Child],
+    events: 1,
+    events_in_all: 1,
+    children: 1,
+    private_channels: 1,
+    shows: &[
+        Witness::ChildDelivered,
+        Witness::ListenerMovedWithRequests,
+        Witness::RequestsDiscarded,
+        Witness::Established,
+        Witness::MovedAfterAcks,
+    ],
+    ..MOVERS
+};
+
+/// The same when things go wrong.
+pub const LISTENER_TROUBLE: Scene = Scene {
+    name: "listener-trouble",
+    target: "a listener and 1 request, 1 channel; slow and failing calls, device removal",
+    channels: &[Acks::Explicit],
+    slow_calls: true,
+    failures: true,
+    removal: true,
+    shows: &[Witness::ChildDelivered, Witness::LateRequest, Witness::NotDestroyed, Witness::Removed],
+    ..LISTENER
+};
+
+/// A listener in synchronous mode.
+pub const LISTENER_SYNC: Scene = Scene {
+    name: "listener-sync",
+    target: "a listener and 1 request, into synchronous mode and out of it, deadlines",
+    channels: &[Acks::OnDelivery],
+    deadlines: true,
+    sync: true,
+    private_channels: 2,
+    shows: &[Witness::ChildDelivered, Witness::SyncEnded],
+    ..LISTENER
+};
+
+/// A listener whose device goes, and which does not want to.
+pub const LISTENER_REMOVED: Scene = Scene {
+    name: "listener-removed",
+    target: "a listener, 1 channel and synchronous mode; its device goes, calls fail",
+    channels: &[Acks::OnDelivery],
+    children: 0,
+    failures: true,
+    removal: true,
+    sync: true,
+    private_channels: 3,
+    shows: &[Witness::Removed, Witness::NotDestroyed, Witness::NotMoved],
+    ..LISTENER
+};
+
+/// What is searched each time.
+pub const ALL: &[Scene] = &[
+    MOVERS,
+    MOVERS_SLOW,
+    MOVERS_FULL,
+    MOVER_TROUBLE,
+    MOVER_DEADLINES,
+    DIALER,
+    DIALER_DEADLINES,
+    DIALER_SYNC,
+    LISTENER,
+    LISTENER_TROUBLE,
+    LISTENER_SYNC,
+    LISTENER_REMOVED,
+];
+
+/// The same with wider bounds, for whoever has some minutes.
+pub const LARGE: &[Scene] = &[
+    Scene { name: "movers-3", events_in_all: 3, ..MOVERS },
+    Scene { name: "movers-slow-failing", failures: true, ..MOVERS_SLOW },
+    Scene { name: "dialer-sync-2", private_channels: 2, ..DIALER_SYNC },
+    Scene { name: "listener-trouble-2", private_channels: 2, ..LISTENER_TROUBLE },
+];

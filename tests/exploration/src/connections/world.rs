@@ -1,0 +1,251 @@
+//! One state: the core, the device, the application's books; and what each step does to them.
+
+use core::hash::{Hash, Hasher};
+
+use cmid_proto::{Call, ChannelKey, CmEvent, Core, IdKey, Outcome, Request, RequestKind, State, Time, Token};
+
+use super::account::{Account, OpenRequest};
+use super::device::Device;
+use super::invariant::Invariant;
+use super::scene::Scene;
+use super::view;
+use super::{Seen, Witness};
+
+/// It is always this time; a core counts only how far off a deadline is.
+pub(super) const NOW: Time = Time::ZERO;
+/// The deadline of all requests that have one.
+pub(super) const SOON: Time = Time(view::NAMES << 8);
+
+/// A step from one state to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// The application creates the next id, on the first channel.
+    Create,
+    /// It asks for something, until [`Time::NEVER`] or soon.
+    Submit(IdKey, Request<'static>, Time),
+    /// It takes the next event of a channel.
+    Deliver(ChannelKey),
+    /// It acks an event of an id.
+    Ack(IdKey),
+    /// The driver makes the next call, which may fail.
+    Call {
+        /// Whether it fails.
+        fails: bool,
+    },
+    /// The driver reports what the call returned.
+    Answer,
+    /// The same, but a migration that was made is said to have failed.
+    Deny,
+    /// The driver reads the next channel that is to be read.
+    Read,
+    /// Something happens at the device.
+    Happen(IdKey, CmEvent),
+    /// All deadlines pass.
+    Expire,
+}
+
+/// A state of a world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct World {
+    pub(super) core: Core,
+    pub(super) environment: Environment,
+    pub(super) next_tag: i32,
+}
+
+/// What is around the core.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Environment {
+    pub(super) device: Device,
+    pub(super) accounts: Vec<Account>,
+    /// Those that the application has opened.
+    pub(super) channels: Vec<ChannelKey>,
+    pub(super) under_way: Option<UnderWay>,
+    pub(super) created: usize,
+    pub(super) private_channels: u8,
+    pub(super) children: u8,
+    pub(super) broken: Option<Invariant>,
+}
+
+/// A call between its making and the report of what it returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct UnderWay {
+    pub(super) token: Token,
+    pub(super) call: Call,
+    pub(super) outcome: Outcome,
+    /// Of a migration: an event on the new channel has come.
+    pub(super) arrived: bool,
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, into: &mut H) {
+        view::hash(&self.core, &self.environment, into);
+    }
+}
+
+impl World {
+    /// The channels are open, and nothing else has happened.
+    pub(super) fn new(scene: &Scene) -> Self {
+        let environment = Environment {
+            device: Device::default(),
+            accounts: Vec::new(),
+            channels: Vec::new(),
+            under_way: None,
+            created: 0,
+            private_channels: 0,
+            children: 0,
+            broken: None,
+        };
+        let mut world = World { core: Core::new(scene.limits), environment, next_tag: view::TAGS.start };
+        for &acks in scene.channels {
+            let channel = world.core.open_channel(acks).expect("the limits leave room for the channels");
+            world.environment.channels.push(channel);
+            world.make_all(&Seen::default()).expect("nothing goes wrong");
+        }
+        world
+    }
+
+    /// Everything that may happen next.
+    pub(super) fn actions(&self, scene: &Scene, all: &mut Vec<Action>) {
+        let environment = &self.environment;
+        let in_all: usize = environment.accounts.iter().map(|account| self.events_of(account)).sum();
+        if environment.created < scene.roles.len() {
+            all.push(Action::Create);
+        }
+        for account in &environment.accounts {
+            let id = account.id;
+            if account.known && self.core.state(id).is_some() {
+                self.requests(scene, account, all);
+            }
+            if account.owed > 0 {
+                all.push(Action::Ack(id));
+            }
+            if self.events_of(account) < scene.events && in_all < scene.events_in_all {
+                let happenings = environment.device.happenings(id, scene.removal).into_iter().map(|(kind, _)| kind);
+                let has_room =
+                    |kind: &CmEvent| *kind != CmEvent::ConnectRequest || environment.children < scene.children;
+                all.extend(happenings.filter(has_room).map(|kind| Action::Happen(id, kind)));
+            }
+        }
+        all.extend(self.homes().into_iter().map(Action::Deliver));
+        match environment.under_way {
+            Some(_) => {
+                all.push(Action::Answer);
+                all.extend((scene.failures && self.has_arrived()).then_some(Action::Deny));
+            }
+            None => {
+                all.push(Action::Call { fails: false });
+                all.extend(scene.failures.then_some(Action::Call { fails: true }));
+            }
+        }
+        if self.core.has_work() {
+            all.push(Action::Read);
+        }
+        if self.core.poll_timeout().is_some() {
+            all.push(Action::Expire);
+        }
+    }
+
+    /// The events of an id that are unread, undelivered, or not acked.
+    fn events_of(&self, account: &Account) -> usize {
+        self.environment.device.unread_of(account.id) + account.undelivered() + usize::from(account.owed)
+    }
+
+    fn requests(&self, scene: &Scene, account: &Account, all: &mut Vec<Action>) {
+        let id = account.id;
+        for request in scene.requests(&self.core, id, account.role, &self.environment.channels) {
+            let is_bounded_out =
+                Scene::opens_channel(&request) && self.environment.private_channels >= scene.private_channels;
+            if is_bounded_out
+                || asks_again(account, &request)
+                || self.core.would_refuse(NOW, id, &request, SOON).is_err()
+            {
+                continue;
+            }
+            all.push(Action::Submit(id, request, Time::NEVER));
+            if scene.deadlines && Scene::may_wait(request.request_kind()) {
+                all.push(Action::Submit(id, request, SOON));
+            }
+        }
+    }
+
+    /// Every channel that events may be delivered on.
+    pub(super) fn homes(&self) -> Vec<ChannelKey> {
+        let mut homes = self.environment.channels.clone();
+        for home in self.environment.accounts.iter().filter_map(|account| self.core.channel(account.id)) {
+            if !homes.contains(&home) {
+                homes.push(home);
+            }
+        }
+        homes
+    }
+
+    /// Takes a step; false if there was nothing to do.
+    pub(super) fn step(&mut self, scene: &Scene, seen: &Seen, action: Action) -> Result<bool, Invariant> {
+        match action {
+            Action::Create => self.create(scene)?,
+            Action::Submit(id, request, deadline) => self.submit(seen, id, request, deadline)?,
+            Action::Deliver(channel) => return self.deliver(seen, channel),
+            Action::Ack(id) => self.ack(id)?,
+            Action::Call { fails } => {
+                if !self.call(seen, fails)? {
+                    return Ok(false);
+                }
+                if !scene.slow_calls {
+                    self.answer(seen)?;
+                }
+            }
+            Action::Answer => self.answer(seen)?,
+            Action::Deny => {
+                self.deny();
+                self.answer(seen)?;
+            }
+            Action::Read => return self.read(seen),
+            Action::Happen(id, kind) => self.happen(scene, seen, id, kind)?,
+            Action::Expire => self.core.handle_timeout(SOON),
+        }
+        self.look(seen);
+        Ok(true)
+    }
+
+    /// What the application sees without being told, and what it forgets.
+    pub(super) fn look(&mut self, seen: &Seen) {
+        seen.note_if(self.environment.created > 0 && self.core.ids() == 0, Witness::Ended);
+        for at in 0..self.environment.accounts.len() {
+            let id = self.environment.accounts[at].id;
+            seen.note_if(self.core.state(id) == Some(State::Connected), Witness::Established);
+            if let Some(event) = self.core.sync_event(id) {
+                seen.note(Witness::SyncEnded);
+                self.environment.accounts[at].read(event.status);
+                if let (Some(_), Ok(child)) = (event.listener, self.account(event.id)) {
+                    child.known = true;
+                }
+            }
+        }
+        // An id is gone without a report if the application never took its request, or if it could not be created and the
+        // destroy that ended its creation has given up.
+        let core = &self.core;
+        self.environment.accounts.retain(|it| core.state(it.id).is_some() || (it.known && it.has_open()));
+    }
+
+    pub(super) fn forget_if_gone(&mut self, id: IdKey) -> Result<(), Invariant> {
+        if self.core.state(id).is_none() {
+            if self.account(id)?.has_open() {
+                return Err(Invariant::NeverEnds);
+            }
+            self.environment.accounts.retain(|account| account.id != id);
+        }
+        Ok(())
+    }
+
+    pub(super) fn account(&mut self, id: IdKey) -> Result<&mut Account, Invariant> {
+        self.environment.accounts.iter_mut().find(|account| account.id == id).ok_or(Invariant::Order)
+    }
+}
+
+/// Whether the application asks for what it has asked for and has not been told the end of. It might go on so without
+/// bounds, and the core would keep an event for each.
+fn asks_again(account: &Account, request: &Request<'_>) -> bool {
+    let request_kind = request.request_kind();
+    (request_kind == RequestKind::Migrate && account.is_open(OpenRequest::Migrate))
+        || (request_kind == RequestKind::Destroy && account.is_open(OpenRequest::Destroy))
+}

@@ -1,0 +1,165 @@
+//! Protection domains and memory regions: worlds around the real [`cmid_proto::memory`].
+
+mod device;
+mod invariant;
+mod ledger;
+pub mod scenes;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use cmid_proto::memory::{Fallback, Provider};
+use stateright::{Model, Property};
+
+pub use device::{Answer, Truth};
+pub use invariant::Invariant;
+pub use world::{Action, World};
+
+use crate::search::Searched;
+use crate::witness::witnesses;
+
+/// A bounded world. Within the bounds everything may happen in any order and any number of times; but a PD that is gone stays
+/// gone.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// What it is called in the report.
+    pub name: &'static str,
+    /// What it is about.
+    pub target: &'static str,
+    /// How many PDs there are.
+    pub pds: usize,
+    /// How many regions may be there at a time.
+    pub mrs: usize,
+    /// How many buffers there are.
+    pub buffers: usize,
+    /// What is known of the provider.
+    pub provider: Provider,
+    /// What a failed re-registration may leave where the provider is not known to check first.
+    pub truths: &'static [Truth],
+    /// Whether a deregistration may fail so that nobody knows what it left.
+    pub losses: bool,
+    /// Whether the PDs are there from the beginning.
+    pub allocated: bool,
+    /// What the application may want where the provider cannot.
+    pub fallbacks: &'static [Fallback],
+    /// Whether rights are changed.
+    pub rights: bool,
+    /// Whether several things are changed at once.
+    pub together: bool,
+    /// Whether the device may go.
+    pub removal: bool,
+    /// What must turn up in it: else it proves less than it seems to.
+    pub shows: &'static [Witness],
+}
+
+witnesses! { Memory;
+    /// A re-registration succeeded.
+    Reregistered,
+    /// A re-registration failed and the old registration stayed.
+    OldStays,
+    /// A fallback was begun.
+    Fallback,
+    /// A fallback was undone.
+    FallbackUndone,
+    /// Neither registration could be relied on.
+    Unusable,
+    /// Two registrations were discarded, one after the other.
+    TwoDiscarded,
+    /// A deregistration gave back two buffers.
+    BothReturned,
+    /// A deregistration failed.
+    NotDeregistered,
+    /// A PD was deallocated.
+    Deallocated,
+    /// Something was refused, and nothing changed.
+    Refused,
+}
+
+/// A world to be searched.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    scene: Scene,
+    seen: Seen,
+}
+
+impl Memory {
+    /// Nothing is seen yet.
+    #[must_use]
+    pub fn new(scene: Scene) -> Self {
+        Memory { scene, seen: Seen::default() }
+    }
+}
+
+impl Searched for Memory {
+    fn name(&self) -> &'static str {
+        self.scene.name
+    }
+
+    fn target(&self) -> &'static str {
+        self.scene.target
+    }
+
+    fn explain(&self, world: &World) -> String {
+        match (world.broken, world.clone().end(self.scene.buffers)) {
+            (Some(invariant), _) => format!("the last step: {invariant:?}"),
+            (None, Err(invariant)) => format!("on the way from there to the end: {invariant:?}"),
+            (None, Ok(())) => format!("{world:#?}"),
+        }
+    }
+}
+
+impl Model for Memory {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(&self.scene)]
+    }
+
+    fn actions(&self, world: &World, all: &mut Vec<Action>) {
+        if world.broken.is_none() {
+            world.actions(&self.scene, all);
+        }
+    }
+
+    fn next_state(&self, last: &World, action: Action) -> Option<World> {
+        let step = || {
+            let mut next = last.clone();
+            next.broken = next.step(&self.seen, action).err();
+            next
+        };
+        Some(catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| {
+            let mut panicked = last.clone();
+            panicked.broken = Some(Invariant::Panics);
+            panicked
+        }))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = vec![
+            Property::always("no step breaks a law", |_, world: &World| world.broken.is_none()),
+            Property::always("nothing that the device may refer to is with the application", |_, world: &World| {
+                world.hands_are_safe()
+            }),
+            Property::always("the uses of PDs are counted as the device has them", |_, world: &World| {
+                world.counts_agree()
+            }),
+            Property::always("a region tells the truth of its registration", |_, world: &World| {
+                world.regions_tell_the_truth()
+            }),
+            Property::always("an outcome that was not asked for changes nothing", |_, world: &World| {
+                world.refuses_other_outcomes()
+            }),
+            Property::always("a refused request changes nothing", |model: &Self, world: &World| {
+                world.refusals_change_nothing(&model.seen)
+            }),
+            Property::always("everything can be freed, once", |model: &Self, world: &World| {
+                world.broken.is_some()
+                    || catch_unwind(AssertUnwindSafe(|| world.clone().end(model.scene.buffers).is_ok()))
+                        .unwrap_or(false)
+            }),
+        ];
+        all.extend(self.scene.shows.iter().map(|&witness| witness.property()));
+        all
+    }
+}

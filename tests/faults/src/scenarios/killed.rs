@@ -1,0 +1,261 @@
+//! The peer is a process, and is killed with SIGKILL.
+
+use cmid_conformance::{Check, Env, Side};
+use cmid_proto::Time;
+
+use super::faults;
+use crate::Told::{Always, OneOf};
+use crate::fixture::AT_ONCE;
+use crate::peer::{Killed, Peer, Role, hears};
+use crate::{FaultFixture, Phase};
+
+faults! { "The peer is killed (SIGKILL)";
+    client_killed_while_bound [Epoll Fast 60] "a client that has bound an id" => [
+        Always("it is killed"),
+        Always("a new connection: stands"),
+    ] |s| { client(s, Phase::Bound) }
+    client_killed_with_the_address_resolved [Epoll Fast 60] "a client that has resolved the address" => [
+        Always("it is killed"),
+        Always("a new connection: stands"),
+    ] |s| { client(s, Phase::AddrResolved) }
+    client_killed_with_the_route_resolved [Epoll Fast 60] "a client that has resolved the route" => [
+        Always("it is killed"),
+        Always("a new connection: stands"),
+    ] |s| { client(s, Phase::RouteResolved) }
+    client_killed_with_its_request_unread [Epoll Fast 60] "a client whose request is unread" => [
+        Always("it is killed"),
+        Always("server: CONNECT_REQUEST"),
+        Always("server: accept: EINVAL"),
+        Always("a new connection: stands"),
+    ] |s| { client(s, Phase::Unread) }
+    client_killed_with_its_request_read [All Fast 60] "a client whose request is read and not answered" => [
+        Always("server: CONNECT_REQUEST"),
+        Always("it is killed"),
+        Always("server: accept: EINVAL"),
+        Always("a new connection: stands"),
+    ] |s| { client(s, Phase::Requested) }
+    client_killed_with_the_answer_unread [Epoll Fast 60] "a client that has not read the answer" => [
+        Always("server: CONNECT_REQUEST"),
+        Always("it is killed"),
+        OneOf(&["server: REJECTED (reason 28)", "server: REJECTED (reason 4)"]),
+        Always("server: disconnect: ok"),
+        Always("a new connection: stands"),
+    ] |s| { client(s, Phase::Accepted) }
+    client_killed_with_the_answer_read [Epoll Fast 60] "a client that has not confirmed the answer" => [
+        Always("server: CONNECT_REQUEST"),
+        Always("it is killed"),
+        Always("server: REJECTED (reason 28)"),
+        Always("server: disconnect: ok"),
+        Always("a new connection: stands"),
+    ] |s| { client(s, Phase::Responded) }
+    client_killed_while_connected [All Fast 60] "a client that is connected" => [
+        Always("server: CONNECT_REQUEST"),
+        Always("server: ESTABLISHED"),
+        Always("it is killed"),
+        Always("server: DISCONNECTED"),
+        Always("server: disconnect: ok"),
+        Always("server: TIMEWAIT_EXIT"),
+        Always("a new connection: stands"),
+    ] |s| { client(s, Phase::Connected) }
+    client_killed_while_disconnecting [Epoll Fast 60] "a client that has disconnected" => [
+        Always("server: CONNECT_REQUEST"),
+        Always("server: ESTABLISHED"),
+        Always("it is killed"),
+        Always("server: DISCONNECTED"),
+        Always("server: disconnect: ok"),
+        Always("server: TIMEWAIT_EXIT"),
+        Always("a new connection: stands"),
+    ] |s| { client(s, Phase::Disconnecting) }
+    client_killed_after_a_migration [Epoll Fast 60] "a client with an event pending, migrated" => [
+        Always("server: CONNECT_REQUEST"),
+        Always("server: ESTABLISHED"),
+        Always("it is killed"),
+        Always("server: DISCONNECTED, TIMEWAIT_EXIT"),
+        Always("server: disconnect: ok"),
+        Always("a new connection: stands"),
+    ] |s| {
+        client_in(s, Killed { role: Role::Client, phase: Phase::Connected, migrated: true })
+    }
+    server_killed_while_listening [Epoll Fast 60] "a server that listens" => [
+        Always("it is killed"),
+        Always("client: REJECTED (reason 8)"),
+        Always("client: disconnect: ok"),
+        Always("a new connection: stands"),
+    ] |s| { server(s, Phase::Bound) }
+    server_killed_with_a_request_unread [All Fast 60] "a server that has not read the request" => [
+        Always("it is killed"),
+        Always("client: REJECTED (reason 28)"),
+        Always("client: disconnect: ok"),
+        Always("a new connection: stands"),
+    ] |s| { server(s, Phase::Unread) }
+    server_killed_with_a_request_migrated [Epoll Fast 60] "a server that has not read the request, its listener migrated with it" => [
+        Always("it is killed"),
+        Always("client: REJECTED (reason 28)"),
+        Always("client: disconnect: ok"),
+        Always("a new connection: stands"),
+    ] |s| {
+        server_in(s, Killed { role: Role::Server, phase: Phase::Unread, migrated: true })
+    }
+    server_killed_with_a_request_read [Epoll Fast 60] "a server that has read the request and not answered" => [
+        Always("it is killed"),
+        Always("client: REJECTED (reason 28)"),
+        Always("client: disconnect: ok"),
+        Always("a new connection: stands"),
+    ] |s| { server(s, Phase::Requested) }
+    server_killed_with_its_answer_unread [Epoll Fast 60] "a server whose answer is unread" => [
+        Always("it is killed"),
+        Always("client: CONNECT_RESPONSE, REJECTED (reason 28)"),
+        Always("client: disconnect: ok"),
+        Always("a new connection: stands"),
+    ] |s| { server(s, Phase::Accepted) }
+    server_killed_with_its_answer_read [Epoll Fast 60] "a server whose answer is not confirmed" => [
+        Always("client: CONNECT_RESPONSE"),
+        Always("it is killed"),
+        Always("client: REJECTED (reason 28)"),
+        Always("client: establish: refused, EINVAL"),
+        Always("client: disconnect: ok"),
+        Always("a new connection: stands"),
+    ] |s| { server(s, Phase::Responded) }
+    server_killed_while_connected [All Fast 60] "a server that is connected" => [
+        Always("client: CONNECT_RESPONSE"),
+        Always("it is killed"),
+        Always("client: DISCONNECTED"),
+        Always("client: disconnect: ok"),
+        Always("client: TIMEWAIT_EXIT"),
+        Always("a new connection: stands"),
+    ] |s| { server(s, Phase::Connected) }
+    server_killed_while_disconnecting [Epoll Fast 60] "a server that has disconnected" => [
+        Always("client: CONNECT_RESPONSE"),
+        Always("it is killed"),
+        Always("client: DISCONNECTED"),
+        Always("client: disconnect: ok"),
+        Always("client: TIMEWAIT_EXIT"),
+        Always("a new connection: stands"),
+    ] |s| { server(s, Phase::Disconnecting) }
+    server_killed_after_a_migration [Epoll Fast 60] "a server with an event pending on its connection, migrated" => [
+        Always("client: CONNECT_RESPONSE"),
+        Always("it is killed"),
+        Always("client: DISCONNECTED, TIMEWAIT_EXIT"),
+        Always("client: disconnect: ok"),
+        Always("a new connection: stands"),
+    ] |s| {
+        server_in(s, Killed { role: Role::Server, phase: Phase::Connected, migrated: true })
+    }
+}
+
+fn client<L: Env>(s: &mut FaultFixture<'_, L>, phase: Phase) -> Check {
+    client_in(s, Killed { role: Role::Client, phase, migrated: false })
+}
+
+fn server<L: Env>(s: &mut FaultFixture<'_, L>, phase: Phase) -> Check {
+    server_in(s, Killed { role: Role::Server, phase, migrated: false })
+}
+
+/// The client is a process; we are the server.
+fn client_in<L: Env>(s: &mut FaultFixture<'_, L>, killed: Killed) -> Check {
+    s.b.listen()?;
+    let port = s.b.address.port();
+    let (peer, says) = Peer::start(s.link, port, killed)?;
+    let phase = killed.phase;
+    let asks = !matches!(phase, Phase::Bound | Phase::AddrResolved | Phase::RouteResolved);
+    let mut id = None;
+    if asks && phase != Phase::Unread {
+        id = Some(s.sees_any(Side::Server, 0..=25)?);
+    }
+    if let (Some(id), false) = (id, phase == Phase::Requested) {
+        s.b.accept(id, &[])?;
+        if matches!(phase, Phase::Connected | Phase::Disconnecting) {
+            s.sees(Side::Server, id, 0..=9)?;
+        }
+        if phase == Phase::Accepted {
+            std::thread::sleep(AT_ONCE);
+        }
+        if killed.migrated {
+            hears(&says, "connected")?;
+            s.b.server.drive().disconnect(id, Time::NEVER)?;
+        }
+    }
+    hears(&says, "there")?;
+    if phase == Phase::Unread {
+        std::thread::sleep(AT_ONCE);
+    }
+    peer.kill()?;
+    s.tell("it is killed");
+    if phase == Phase::Unread {
+        std::thread::sleep(AT_ONCE);
+        id = Some(s.sees_any(Side::Server, 0..=9)?);
+    } else {
+        s.watch(2 * AT_ONCE)?;
+    }
+    if let Some(id) = id {
+        if matches!(phase, Phase::Unread | Phase::Requested) {
+            let (param, deadline) = (s.b.param(), s.patience(Side::Server));
+            let result = s.b.server.drive().accept(id, param, &[], deadline);
+            s.tries("server: accept", result);
+        } else {
+            let deadline = s.patience(Side::Server);
+            let result = s.b.server.drive().disconnect(id, deadline);
+            s.tries("server: disconnect", result);
+        }
+        s.aftermath()?;
+    }
+    s.anew()
+}
+
+/// The server is a process; we are the client.
+fn server_in<L: Env>(s: &mut FaultFixture<'_, L>, killed: Killed) -> Check {
+    let port = s.b.address.port();
+    let (peer, says) = Peer::start(s.link, port, killed)?;
+    let phase = killed.phase;
+    if phase == Phase::Bound {
+        hears(&says, "there")?;
+    } else {
+        hears(&says, "listening")?;
+    }
+    let id = s.b.resolved()?;
+    if phase != Phase::Bound {
+        s.b.connect(id, &[])?;
+    }
+    match phase {
+        Phase::Accepted => {
+            s.b.frozen = Some(Side::Client);
+            hears(&says, "there")?;
+            std::thread::sleep(AT_ONCE);
+        }
+        Phase::Responded => {
+            s.sees(Side::Client, id, 0..=9)?;
+            hears(&says, "there")?;
+        }
+        Phase::Connected | Phase::Disconnecting => {
+            s.sees(Side::Client, id, 0..=9)?;
+            s.b.client.drive().establish(id)?;
+            if killed.migrated {
+                hears(&says, "connected")?;
+                s.b.client.drive().disconnect(id, Time::NEVER)?;
+            }
+            hears(&says, "there")?;
+            if phase == Phase::Disconnecting {
+                std::thread::sleep(AT_ONCE);
+            }
+        }
+        Phase::Unread | Phase::Requested => hears(&says, "there")?,
+        Phase::Bound | Phase::AddrResolved | Phase::RouteResolved => {}
+    }
+    peer.kill()?;
+    s.tell("it is killed");
+    std::thread::sleep(AT_ONCE);
+    s.b.frozen = None;
+    if phase == Phase::Bound {
+        s.b.connect(id, &[])?;
+    }
+    s.watch(2 * AT_ONCE)?;
+    let deadline = s.patience(Side::Client);
+    if phase == Phase::Responded {
+        let result = s.b.client.drive().establish(id);
+        s.tries("client: establish", result);
+    }
+    let result = s.b.client.drive().disconnect(id, deadline);
+    s.tries("client: disconnect", result);
+    s.aftermath()?;
+    s.anew()
+}

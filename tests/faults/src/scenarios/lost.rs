@@ -1,0 +1,434 @@
+//! Messages of the connection manager that are lost: the first one, and all of them.
+
+use std::time::Duration;
+
+use cmid_conformance::{Check, Env, Side};
+use cmid_proto::{IdKey, PortSpace, Time};
+
+use super::faults;
+use crate::Told::Always;
+use crate::filter::{Loss, Message};
+use crate::fixture::{AT_ONCE, SOON};
+use crate::{FaultFixture, Phase};
+
+/// After this the kernel sends again what was not answered: 4.6 s, on Linux 6.1 6.1 s.
+const RESENT: std::ops::RangeInclusive<u64> = 3..=24;
+/// Until the kernel gives up, after sixteen times.
+const GIVEN_UP: std::ops::RangeInclusive<u64> = 55..=124;
+/// For one message to be lost that is only sent as an answer to one that is sent again.
+const PROVOKED: Duration = Duration::from_secs(15);
+
+faults! { "Messages of the connection manager are lost";
+    req_once [Epoll Fast 60] "the first REQ" => [
+        Always("it is lost"),
+        Always("server: CONNECT_REQUEST, after 3 to 25 s"),
+        Always("server: accept: ok"),
+        Always("client: CONNECT_RESPONSE"),
+        Always("server: ESTABLISHED"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Server, Message::Req)?;
+        s.b.listen()?;
+        let client = s.b.resolved()?;
+        s.from_now();
+        s.b.connect(client, &[])?;
+        once(s, loss)?;
+        let server = s.sees_any(Side::Server, RESENT)?;
+        stands(s, client, server)
+    }
+    req_always [All Fast 60] "every REQ" => [
+        Always("client: DEADLINE_PASSED(connect)"),
+        Always("client: destroy: ok"),
+        Always("all is well again"),
+        Always("a new connection: stands"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Server, Message::Req)?;
+        s.b.listen()?;
+        let client = s.b.resolved()?;
+        let (param, deadline) = (s.b.param(), s.patience(Side::Client));
+        s.b.client.drive().connect(client, param, &[], deadline)?;
+        s.aftermath()?;
+        // Or it asks again when it is heard.
+        gives_up(s, Side::Client, client)?;
+        always(s, loss)
+    }
+    mra_once [Epoll Fast 60] "the first MRA, while the server takes its time" => [
+        Always("it is lost"),
+        Always("server: accept: ok"),
+        Always("client: CONNECT_RESPONSE"),
+        Always("server: ESTABLISHED"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::Mra)?;
+        let ids = s.reach(Phase::Requested)?;
+        loss.wait_for_one(PROVOKED)?;
+        once(s, loss)?;
+        accepted_late(s, ids.client, ids.server)
+    }
+    mra_always [Epoll Fast 60] "every MRA, while the server takes its time" => [
+        Always("server: accept: ok"),
+        Always("client: CONNECT_RESPONSE"),
+        Always("server: ESTABLISHED"),
+        Always("all is well again"),
+        Always("a new connection: stands"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::Mra)?;
+        let ids = s.reach(Phase::Requested)?;
+        loss.wait_for(2, 2 * PROVOKED)?;
+        accepted_late(s, ids.client, ids.server)?;
+        always(s, loss)
+    }
+    rej_once [Epoll Fast 60] "the first REJ" => [
+        Always("server: reject: ok"),
+        Always("it is lost"),
+        Always("server: CONNECT_REQUEST, after 3 to 25 s"),
+        Always("server: reject: ok"),
+        Always("client: REJECTED (reason 28)"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::Rej)?;
+        let ids = s.reach(Phase::Requested)?;
+        s.from_now();
+        rejects(s, ids.server)?;
+        once(s, loss)?;
+        let again = s.sees_any(Side::Server, RESENT)?;
+        rejects(s, Some(again))?;
+        s.sees(Side::Client, ids.client, 0..=9).map(drop)
+    }
+    rej_always [Epoll Fast 60] "every REJ" => [
+        Always("server: CONNECT_REQUEST"),
+        Always("server: reject: ok"),
+        Always("client: DEADLINE_PASSED(connect)"),
+        Always("all is well again"),
+        Always("a new connection: stands"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::Rej)?;
+        s.b.listen()?;
+        let client = s.b.resolved()?;
+        let (param, deadline) = (s.b.param(), s.patience(Side::Client));
+        s.b.client.drive().connect(client, param, &[], deadline)?;
+        let server = s.sees_any(Side::Server, 0..=9)?;
+        rejects(s, Some(server))?;
+        s.aftermath()?;
+        // Or it asks again.
+        s.b.destroy(Side::Client, client)?;
+        always(s, loss)
+    }
+    rep_once [Epoll Fast 60] "the first REP" => [
+        Always("server: accept: ok"),
+        Always("it is lost"),
+        Always("client: CONNECT_RESPONSE, after 3 to 25 s"),
+        Always("server: ESTABLISHED"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::Rep)?;
+        let ids = s.reach(Phase::Requested)?;
+        s.from_now();
+        accepts(s, ids.server, Time::NEVER)?;
+        once(s, loss)?;
+        confirmed(s, ids.client, ids.server, RESENT)
+    }
+    rep_always [All Fast 60] "every REP" => [
+        Always("server: CONNECT_REQUEST"),
+        Always("server: accept: ok"),
+        Always("client: DEADLINE_PASSED(connect)"),
+        Always("server: DEADLINE_PASSED(accept)"),
+        Always("client: destroy: ok"),
+        Always("all is well again"),
+        Always("a new connection: stands"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::Rep)?;
+        s.b.listen()?;
+        let client = s.b.resolved()?;
+        let (param, deadline) = (s.b.param(), s.patience(Side::Client));
+        s.b.client.drive().connect(client, param, &[], deadline)?;
+        let server = s.sees_any(Side::Server, 0..=9)?;
+        let deadline = s.patience(Side::Server);
+        accepts(s, Some(server), deadline)?;
+        s.aftermath()?;
+        gives_up(s, Side::Client, client)?;
+        always(s, loss)
+    }
+    rep_always_to_the_end [Epoll Slow 300] "every REP, and nobody sets a deadline" => [
+        Always("server: accept: ok"),
+        Always("server: UNREACHABLE (-ETIMEDOUT), after 55 to 125 s"),
+        Always("client: UNREACHABLE (-ETIMEDOUT)"),
+        Always("all is well again"),
+        Always("a new connection: stands"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::Rep)?;
+        let ids = s.reach(Phase::Requested)?;
+        accepts(s, ids.server, Time::NEVER)?;
+        let server = ids.server.unwrap_or(ids.client);
+        s.sees(Side::Server, server, GIVEN_UP)?;
+        s.sees(Side::Client, ids.client, 0..=124)?;
+        always(s, loss)
+    }
+    rtu_once [Epoll Fast 60] "the first RTU" => [
+        Always("it is lost"),
+        Always("server: ESTABLISHED, after 3 to 25 s"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
+        let ids = s.reach(Phase::Responded)?;
+        s.from_now();
+        s.b.client.drive().establish(ids.client)?;
+        once(s, loss)?;
+        let server = ids.server.unwrap_or(ids.client);
+        s.sees(Side::Server, server, RESENT).map(drop)
+    }
+    rtu_once_with_data [All Fast 60] "the first RTU; data arrives, and the server says so by notify_established" => [
+        Always("it is lost"),
+        Always("server: notify_established: ok"),
+        Always("server: ESTABLISHED"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
+        let ids = s.reach(Phase::Responded)?;
+        s.b.client.drive().establish(ids.client)?;
+        once(s, loss)?;
+        let server = ids.server.unwrap_or(ids.client);
+        let result = s.b.server.drive().notify_established(server);
+        s.tries("server: notify_established", result);
+        s.sees(Side::Server, server, 0..=2).map(drop)
+    }
+    rtu_always [All Fast 60] "every RTU" => [
+        Always("server: accept: ok"),
+        Always("client: CONNECT_RESPONSE"),
+        Always("server: DEADLINE_PASSED(accept)"),
+        Always("server: destroy: ok"),
+        Always("client: REJECTED (reason 28)"),
+        Always("all is well again"),
+        Always("a new connection: stands"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
+        let ids = s.reach(Phase::Requested)?;
+        let (deadline, server) = (s.patience(Side::Server), ids.server.unwrap_or(ids.client));
+        accepts(s, ids.server, deadline)?;
+        s.sees(Side::Client, ids.client, 0..=9)?;
+        s.b.client.drive().establish(ids.client)?;
+        s.aftermath()?;
+        gives_up(s, Side::Server, server)?;
+        always(s, loss)
+    }
+    rtu_always_to_the_end [Epoll Slow 300] "every RTU, and nobody sets a deadline" => [
+        Always("server: UNREACHABLE (-ETIMEDOUT), after 55 to 125 s"),
+        Always("all is well again"),
+        Always("a new connection: stands"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
+        let ids = s.reach(Phase::Responded)?;
+        s.b.client.drive().establish(ids.client)?;
+        let server = ids.server.unwrap_or(ids.client);
+        s.sees(Side::Server, server, GIVEN_UP)?;
+        s.watch(SOON)?;
+        always(s, loss)
+    }
+    dreq_once [Epoll Fast 60] "the first DREQ" => [
+        Always("it is lost"),
+        Always("server: DISCONNECTED, after 3 to 25 s"),
+        Always("client: DISCONNECTED"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Server, Message::Dreq)?;
+        let ids = s.reach(Phase::Connected)?;
+        s.from_now();
+        s.b.client.drive().disconnect(ids.client, Time::NEVER)?;
+        once(s, loss)?;
+        let server = ids.server.unwrap_or(ids.client);
+        s.sees(Side::Server, server, RESENT)?;
+        s.b.server.drive().disconnect(server, Time::NEVER)?;
+        s.sees(Side::Client, ids.client, 0..=9).map(drop)
+    }
+    dreq_always [All Fast 60] "every DREQ" => [
+        Always("client: DEADLINE_PASSED(disconnect)"),
+        Always("client: destroy: ok"),
+        Always("all is well again"),
+        Always("a new connection: stands"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Server, Message::Dreq)?;
+        let ids = s.reach(Phase::Connected)?;
+        let deadline = s.patience(Side::Client);
+        s.b.client.drive().disconnect(ids.client, deadline)?;
+        s.aftermath()?;
+        gives_up(s, Side::Client, ids.client)?;
+        always(s, loss)
+    }
+    drep_once [Epoll Fast 60] "the first DREP; the server then destroys its id" => [
+        Always("it is lost"),
+        Always("client: DISCONNECTED, after 3 to 25 s"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
+        let ids = s.reach(Phase::Disconnecting)?;
+        let server = ids.server.unwrap_or(ids.client);
+        s.from_now();
+        s.b.server.drive().disconnect(server, Time::NEVER)?;
+        once(s, loss)?;
+        // Of an id that it does not know the kernel answers a DREQ.
+        s.b.destroy(Side::Server, server)?;
+        s.sees(Side::Client, ids.client, RESENT).map(drop)
+    }
+    drep_once_and_the_id_is_kept [Epoll Slow 300] "the first DREP; the server keeps its id" => [
+        Always("it is lost"),
+        Always("server: TIMEWAIT_EXIT"),
+        Always("client: DISCONNECTED (-ETIMEDOUT), after 55 to 125 s"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
+        let ids = s.reach(Phase::Disconnecting)?;
+        let server = ids.server.unwrap_or(ids.client);
+        s.b.server.drive().disconnect(server, Time::NEVER)?;
+        once(s, loss)?;
+        s.sees(Side::Server, server, 0..=9)?;
+        s.sees(Side::Client, ids.client, GIVEN_UP).map(drop)
+    }
+    drep_always [All Fast 60] "every DREP" => [
+        Always("server: DISCONNECTED"),
+        Always("client: DEADLINE_PASSED(disconnect)"),
+        Always("server: TIMEWAIT_EXIT"),
+        Always("all is well again"),
+        Always("a new connection: stands"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
+        let ids = s.reach(Phase::Connected)?;
+        let (deadline, server) = (s.patience(Side::Client), ids.server.unwrap_or(ids.client));
+        s.b.client.drive().disconnect(ids.client, deadline)?;
+        s.sees(Side::Server, server, 0..=9)?;
+        s.b.server.drive().disconnect(server, Time::NEVER)?;
+        s.aftermath()?;
+        always(s, loss)
+    }
+    drep_always_in_a_teardown [All Fast 60] "every DREP, while the client tears down" => [
+        Always("server: DISCONNECTED"),
+        Always("client: DEADLINE_PASSED(teardown)"),
+        Always("server: TIMEWAIT_EXIT"),
+        Always("client: closed"),
+        Always("all is well again"),
+        Always("a new connection: stands"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
+        let ids = s.reach(Phase::Connected)?;
+        let (deadline, server) = (s.patience(Side::Client), ids.server.unwrap_or(ids.client));
+        s.b.client.drive().teardown(ids.client, deadline)?;
+        s.sees(Side::Server, server, 0..=9)?;
+        s.b.server.drive().disconnect(server, Time::NEVER)?;
+        s.aftermath()?;
+        let state = s.b.client.drive().core().state(ids.client);
+        s.tell(format!("client: {}", state.map_or("gone".to_owned(), |state| state.to_string())));
+        always(s, loss)
+    }
+    sidr_req_once [Epoll Fast 60] "the first lookup of datagrams (SIDR_REQ)" => [
+        Always("it is lost"),
+        Always("server: CONNECT_REQUEST, after 3 to 25 s"),
+        Always("server: accept: ok"),
+        Always("client: ESTABLISHED"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Server, Message::SidrReq)?;
+        let client = asks(s)?;
+        s.from_now();
+        s.b.connect(client, &[])?;
+        once(s, loss)?;
+        let server = s.sees_any(Side::Server, RESENT)?;
+        accepts(s, Some(server), Time::NEVER)?;
+        s.sees(Side::Client, client, 0..=9).map(drop)
+    }
+    sidr_rep_once [Epoll Fast 60] "the first answer to a lookup (SIDR_REP)" => [
+        Always("server: CONNECT_REQUEST"),
+        Always("server: accept: ok"),
+        Always("it is lost"),
+        Always("server: CONNECT_REQUEST, after 3 to 25 s"),
+        Always("server: accept: ok"),
+        Always("client: ESTABLISHED"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::SidrRep)?;
+        let client = asks(s)?;
+        s.b.connect(client, &[])?;
+        let server = s.sees_any(Side::Server, 0..=9)?;
+        s.from_now();
+        accepts(s, Some(server), Time::NEVER)?;
+        once(s, loss)?;
+        // The kernel has forgotten that it has answered: the lookup that is sent again is a new one.
+        let again = s.sees_any(Side::Server, RESENT)?;
+        accepts(s, Some(again), Time::NEVER)?;
+        s.sees(Side::Client, client, 0..=9).map(drop)
+    }
+    sidr_rep_always [All Fast 60] "every answer to a lookup (SIDR_REP)" => [
+        Always("server: CONNECT_REQUEST"),
+        Always("server: accept: ok"),
+        Always("client: DEADLINE_PASSED(connect)"),
+        Always("server: CONNECT_REQUEST"),
+        Always("client: destroy: ok"),
+    ] |s| {
+        let loss = Loss::begin(s.link, Side::Client, Message::SidrRep)?;
+        let client = asks(s)?;
+        let (param, deadline) = (s.b.param(), s.patience(Side::Client));
+        s.b.client.drive().connect(client, param, &[], deadline)?;
+        let server = s.sees_any(Side::Server, 0..=9)?;
+        accepts(s, Some(server), Time::NEVER)?;
+        // Until it is asked again, by a lookup that is a new one to it.
+        s.aftermath()?;
+        gives_up(s, Side::Client, client)?;
+        loss.lift().map(drop)
+    }
+}
+
+/// From now on nothing is lost any more; one was.
+fn once<L: Env>(s: &mut FaultFixture<'_, L>, loss: Loss) -> Check {
+    loss.wait_for_one(SOON)?;
+    loss.lift()?;
+    s.tell("it is lost");
+    Ok(())
+}
+
+/// Nothing is lost any more, and the next connection stands.
+fn always<L: Env>(s: &mut FaultFixture<'_, L>, loss: Loss) -> Check {
+    loss.lift()?;
+    s.tell("all is well again");
+    s.anew()
+}
+
+fn accepts<L: Env>(s: &mut FaultFixture<'_, L>, id: Option<IdKey>, deadline: Time) -> Check {
+    if let Some(id) = id {
+        let param = s.b.param();
+        let result = s.b.server.drive().accept(id, param, &[], deadline);
+        s.tries("server: accept", result);
+    }
+    Ok(())
+}
+
+fn rejects<L: Env>(s: &mut FaultFixture<'_, L>, id: Option<IdKey>) -> Check {
+    if let Some(id) = id {
+        let result = s.b.server.drive().reject(id, &[]);
+        s.tries("server: reject", result);
+        s.b.destroy(Side::Server, id)?;
+    }
+    Ok(())
+}
+
+fn gives_up<L: Env>(s: &mut FaultFixture<'_, L>, side: Side, id: IdKey) -> Check {
+    s.b.destroy(side, id)?;
+    let name = s.b.endpoint(side).name;
+    s.tell(format!("{name}: destroy: ok"));
+    s.watch(AT_ONCE)
+}
+
+/// The rest of a connection whose request has been read.
+fn stands<L: Env>(s: &mut FaultFixture<'_, L>, client: IdKey, server: IdKey) -> Check {
+    accepts(s, Some(server), Time::NEVER)?;
+    confirmed(s, client, Some(server), 0..=9)
+}
+
+fn confirmed<L: Env>(
+    s: &mut FaultFixture<'_, L>,
+    client: IdKey,
+    server: Option<IdKey>,
+    seconds: std::ops::RangeInclusive<u64>,
+) -> Check {
+    s.sees(Side::Client, client, seconds)?;
+    s.b.client.drive().establish(client)?;
+    s.sees(Side::Server, server.unwrap_or(client), 0..=9).map(drop)
+}
+
+fn accepted_late<L: Env>(s: &mut FaultFixture<'_, L>, client: IdKey, server: Option<IdKey>) -> Check {
+    accepts(s, server, Time::NEVER)?;
+    confirmed(s, client, server, 0..=9)
+}
+
+/// A datagram id that can look a server up, which listens.
+fn asks<L: Env>(s: &mut FaultFixture<'_, L>) -> Check<IdKey> {
+    s.b.listen_in(PortSpace::Udp, 10)?;
+    let there = s.b.address;
+    s.b.resolved_in(PortSpace::Udp, there)
+}

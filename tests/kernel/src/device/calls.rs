@@ -1,0 +1,142 @@
+//! Calls on ids that are in no state for them.
+
+use std::net::SocketAddr;
+
+use cmid_proto::{Call, Device, Errno, PortSpace, RejectReason};
+use cmid_verbs::Verbs;
+
+use crate::env::{CAPS, CLIENT, Pair, SERVER, Side, channel_key, id_key, param};
+
+/// Without a device librdmacm would follow a null pointer.
+pub(crate) fn guards() {
+    let mut side = Side::new();
+    let idle = side.id();
+    let any = side.id();
+    side.ok(&Call::Bind { id: any, addr: SocketAddr::from(([0, 0, 0, 0], 0)) });
+    for id in [idle, any] {
+        side.fails(&Call::ResolveRoute { id, timeout_ms: 100 }, Errno::EINVAL);
+        side.fails(&Call::Connect { id, param: param() }, Errno::EINVAL);
+        side.fails(&Call::Accept { id, param: param() }, Errno::EINVAL);
+        side.fails(&Call::Reject { id, reason: RejectReason::Consumer }, Errno::EINVAL);
+        side.fails(&Call::Establish { id }, Errno::EINVAL);
+        side.fails(&Call::Disconnect { id }, Errno::EINVAL);
+        assert_eq!(side.device.alloc_pd(id).map(drop), Err(Errno::ENODEV));
+        assert_eq!(side.device.create_cq(id, 1).map(drop), Err(Errno::ENODEV));
+        assert_eq!(side.device.destroy_qp(id), Err(Errno::EINVAL));
+    }
+    assert_eq!(side.device.local_addr(idle), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(side.device.peer_addr(any), Err(Errno::EADDRNOTAVAIL));
+
+    let bound = side.id();
+    side.ok(&Call::Bind { id: bound, addr: SocketAddr::from((CLIENT, 0)) });
+    let local = side.device.local_addr(bound).expect("bound");
+    assert_eq!(local.ip(), CLIENT.into_ip());
+    assert_ne!(local.port(), 0);
+    side.fails(&Call::ResolveRoute { id: bound, timeout_ms: 100 }, Errno::EINVAL);
+    side.fails(&Call::Connect { id: bound, param: param() }, Errno::EINVAL);
+
+    let first = side.end(bound);
+    let again =
+        side.device.create_qp(cmid_proto::Attaching::bare(bound), &first.pd, &first.cq, &first.cq, CAPS).map(drop);
+    assert_eq!(again, Err(Errno::EINVAL));
+    assert_eq!(side.device.destroy_qp(bound), Ok(()));
+    assert_eq!(first.qp.state().map(|state| state.0), Ok(6), "error, for a handle is left");
+    drop(first);
+    drop(side.end(bound));
+
+    let long = [0; 256];
+    assert_eq!(
+        side.device.call(&Call::Reject { id: bound, reason: RejectReason::Consumer }, &long),
+        Err(Errno::EINVAL)
+    );
+    assert_eq!(side.device.call(&Call::Connect { id: bound, param: param() }, &long), Err(Errno::EINVAL));
+}
+
+pub(crate) fn keys() {
+    let mut side = Side::new();
+    let id = side.id();
+    let stale = id_key(id.slot() as u32, 2);
+    side.fails(&Call::Destroy { id: stale }, Errno::ENOENT);
+    side.fails(&Call::Listen { id: stale, backlog: 1 }, Errno::ENOENT);
+    assert_eq!(side.device.local_addr(stale), Err(Errno::ENOENT));
+    assert_eq!(side.device.alloc_pd(stale).map(drop), Err(Errno::ENOENT));
+
+    let channel = side.channel;
+    let (other, unknown, child) = (channel_key(1, 1), channel_key(1, 2), side.key());
+    side.ok(&Call::OpenChannel { channel: other });
+    side.fails(&Call::OpenChannel { channel: other }, Errno::EINVAL);
+    side.fails(&Call::CloseChannel { channel: unknown }, Errno::EBADF);
+    side.fails(&Call::CreateId { id: child, channel: unknown, port_space: PortSpace::Tcp }, Errno::EBADF);
+    side.fails(&Call::CreateId { id, channel, port_space: PortSpace::Tcp }, Errno::EINVAL);
+    side.fails(&Call::Migrate { id, from: channel, to: unknown }, Errno::EBADF);
+    assert_eq!(side.device.fetch(unknown, child), Err(Errno::EBADF));
+    assert_eq!(side.device.fetch(channel, id), Err(Errno::EINVAL), "the child's key is taken");
+    assert_eq!(side.device.fetch(channel, child), Ok(None));
+
+    // A channel with ids cannot be closed, nor go without them.
+    side.fails(&Call::CloseChannel { channel }, Errno::EBUSY);
+    let second = side.id();
+    assert!(matches!(side.device.release(id, channel), Err(Errno::EINVAL)));
+    assert!(matches!(side.device.release(id, other), Err(Errno::EINVAL)));
+    assert!(matches!(side.device.release(id, unknown), Err(Errno::ENOENT)));
+    side.ok(&Call::Migrate { id, from: channel, to: other });
+    side.ok(&Call::Migrate { id, from: other, to: other });
+    side.ok(&Call::Destroy { id: second });
+    side.ok(&Call::CloseChannel { channel });
+    let handle = side.device.release(id, other).expect("it is alone there");
+    assert_eq!(side.device.counts(), (0, 0));
+
+    // Adopting under keys in use is the driver's mistake: the handle goes, nothing else.
+    let (id, channel) = (id_key(0, 9), channel_key(0, 9));
+    assert_eq!(side.device.adopt(id, channel, handle), Ok(()));
+    let intruder = Side::new().stolen();
+    assert_eq!(side.device.adopt(id_key(0, 8), channel_key(3, 1), intruder), Err(Errno::EINVAL));
+    assert_eq!(side.device.counts(), (1, 1));
+    let mut another = Verbs::open().expect("there is an RDMA device");
+    let handle = side.device.release(id, channel).expect("alone");
+    assert_eq!(another.adopt(id_key(5, 1), channel_key(5, 1), handle), Ok(()));
+    assert_eq!(another.counts(), (1, 1));
+    assert_eq!(another.call(&Call::Destroy { id: id_key(5, 1) }, &[]), Ok(()));
+    assert_eq!(another.call(&Call::CloseChannel { channel: channel_key(5, 1) }, &[]), Ok(()));
+}
+
+pub(crate) fn errnos() {
+    let mut side = Side::new();
+    let id = side.id();
+    side.fails(&Call::Bind { id, addr: SocketAddr::from(([198, 51, 100, 1], 0)) }, Errno::EADDRNOTAVAIL);
+    side.ok(&Call::Bind { id, addr: SocketAddr::from((SERVER, 0)) });
+    side.fails(&Call::Bind { id, addr: SocketAddr::from((SERVER, 0)) }, Errno::EINVAL);
+    let (second, taken) = (side.id(), side.device.local_addr(id).expect("bound"));
+    side.fails(&Call::Bind { id: second, addr: taken }, Errno::EADDRINUSE);
+
+    // RoCE has no IPoIB.
+    let ipoib = side.id_in(PortSpace::Ipoib);
+    side.fails(&Call::Bind { id: ipoib, addr: SocketAddr::from((SERVER, 0)) }, Errno::EINVAL);
+
+    let mut pair = Pair::connected();
+    let peer = pair.client.device.peer_addr(pair.c.id);
+    assert_eq!(peer, Ok(pair.addr));
+    assert_eq!(pair.server.device.local_addr(pair.s.id), Ok(pair.addr));
+    assert_eq!(pair.server.device.peer_addr(pair.s.id), pair.client.device.local_addr(pair.c.id));
+    assert_eq!(pair.server.device.local_addr(pair.listener), Ok(pair.addr));
+    pair.client.fails(&Call::Connect { id: pair.c.id, param: param() }, Errno::EINVAL);
+    pair.server.fails(&Call::Listen { id: pair.s.id, backlog: 1 }, Errno::EINVAL);
+}
+
+impl Side {
+    /// A handle of an idle id.
+    fn stolen(mut self) -> cmid_verbs::Handle {
+        let id = self.id();
+        self.device.release(id, self.channel).expect("alone")
+    }
+}
+
+trait IntoIp {
+    fn into_ip(self) -> std::net::IpAddr;
+}
+
+impl IntoIp for [u8; 4] {
+    fn into_ip(self) -> std::net::IpAddr {
+        std::net::IpAddr::from(self)
+    }
+}

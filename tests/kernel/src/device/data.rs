@@ -1,0 +1,233 @@
+//! The data path.
+
+use std::time::{Duration, Instant};
+
+use cmid_proto::{Call, Errno};
+use cmid_verbs::{Access, Completion, Cq, Mr, QpState, Remote, WcStatus};
+
+use crate::env::{End, Pair, readable};
+
+const PAGE: usize = 4096;
+const LIMIT: Duration = Duration::from_secs(10);
+
+pub(crate) fn register(end: &End, fill: u8, access: Access) -> Mr {
+    end.pd.register(vec![fill; PAGE], access).expect("register")
+}
+
+/// The buffer of an MR that nothing pins.
+pub(crate) fn returned(memory: Mr) -> Vec<u8> {
+    let returned = memory.deregister().map_err(|(_, error)| error).expect("deregistered");
+    assert!(returned.other.is_none());
+    returned.buffer.into_vec().expect("it was a Vec")
+}
+
+pub(crate) fn bytes<const N: usize>(memory: &Mr, offset: usize) -> [u8; N] {
+    let mut copy = [0; N];
+    memory.read(offset, &mut copy).expect("inside");
+    copy
+}
+
+/// The next completion, by busy polling.
+pub(crate) fn polled(cq: &mut Cq) -> Completion {
+    let started = Instant::now();
+    let mut one = [Completion::default()];
+    while cq.poll(&mut one).expect("poll") == 0 {
+        assert!(started.elapsed() < LIMIT, "no completion");
+    }
+    one[0]
+}
+
+/// The next completion, by waiting for the descriptor. The queue was armed before the work was posted.
+fn notified(cq: &mut Cq) -> Completion {
+    assert!(readable(cq.fd(), Instant::now() + LIMIT), "no notification");
+    assert_eq!(cq.take_notifications(), Ok(1));
+    assert_eq!(cq.take_notifications(), Ok(0));
+    let mut two = [Completion::default(); 2];
+    assert_eq!(cq.poll(&mut two), Ok(1));
+    two[0]
+}
+
+pub(crate) fn success(completion: Completion, wr_id: u64, opcode: u32) -> Completion {
+    assert_eq!((completion.status, completion.wr_id, completion.opcode), (WcStatus::SUCCESS, wr_id, opcode));
+    completion
+}
+
+pub(crate) fn send_and_receive() {
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let mut from = register(&c, 0, Access::empty());
+    let to = register(&s, 0xee, Access::LOCAL_WRITE);
+    from.write(100, b"over the wire").expect("inside");
+    s.qp.post_recv(7, &to, 10..1034).expect("post_recv");
+    c.qp.post_send(8, &from, 100..113).expect("post_send");
+    success(polled(&mut c.cq), 8, Completion::SEND);
+    let arrived = success(polled(&mut s.cq), 7, Completion::RECV);
+    assert_eq!((arrived.byte_len, arrived.qp_num), (13, s.qp.num()));
+    assert_eq!(&bytes::<15>(&to, 9), b"\xeeover the wire\xee");
+
+    // Empty, and longer than what is inlined.
+    s.qp.post_recv(9, &to, 0..0).expect("post_recv");
+    s.qp.post_recv(10, &to, 0..PAGE).expect("post_recv");
+    c.qp.post_send(11, &from, 5..5).expect("post_send");
+    c.qp.post_send(12, &from, 0..PAGE).expect("post_send");
+    assert_eq!(success(polled(&mut s.cq), 9, Completion::RECV).byte_len, 0);
+    assert_eq!(success(polled(&mut s.cq), 10, Completion::RECV).byte_len, 4096);
+    success(polled(&mut c.cq), 11, Completion::SEND);
+    success(polled(&mut c.cq), 12, Completion::SEND);
+    assert_eq!(&bytes::<13>(&to, 100), b"over the wire");
+    assert_eq!(returned(to).len(), PAGE);
+}
+
+pub(crate) fn read_and_write() {
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let mut local = register(&c, 1, Access::LOCAL_WRITE);
+    let shared = register(&s, 2, Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ);
+    let remote = |offset| Remote { addr: shared.addr() + offset, rkey: shared.rkey() };
+
+    c.cq.arm().expect("arm");
+    c.qp.post_read(1, &local, 0..8, remote(0)).expect("post_read");
+    assert_eq!(success(notified(&mut c.cq), 1, Completion::READ).byte_len, 8);
+    assert_eq!(bytes(&local, 0), [2, 2, 2, 2, 2, 2, 2, 2, 1]);
+
+    local.write(0, &[3; 1000]).expect("inside");
+    c.cq.arm().expect("arm");
+    c.qp.post_write(2, &local, 0..1000, remote(96)).expect("post_write");
+    success(notified(&mut c.cq), 2, Completion::WRITE);
+    assert_eq!(bytes(&shared, 95), [2, 3, 3]);
+    assert_eq!(bytes(&shared, 1095), [3, 2]);
+
+    for round in 0..100_u8 {
+        local.write(0, &[round; 16]).expect("inside");
+        c.qp.post_write(u64::from(round), &local, 0..16, remote(0)).expect("post_write");
+        success(polled(&mut c.cq), u64::from(round), Completion::WRITE);
+        c.qp.post_read(1000, &local, 64..80, remote(0)).expect("post_read");
+        success(polled(&mut c.cq), 1000, Completion::READ);
+        assert_eq!(bytes(&local, 64), [round; 16]);
+    }
+
+    // Nothing is armed: nothing is notified.
+    assert!(!readable(c.cq.fd(), Instant::now() + Duration::from_millis(50)));
+    assert_eq!(c.cq.take_notifications(), Ok(0));
+}
+
+pub(crate) fn ranges_and_rights() {
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let memory = register(&c, 1, Access::LOCAL_WRITE);
+    #[expect(clippy::reversed_empty_ranges, reason = "that is the point")]
+    for wrong in [0..PAGE + 1, PAGE + 1..PAGE + 1, 9..8, usize::MAX..0, 1..usize::MAX] {
+        assert_eq!(c.qp.post_send(1, &memory, wrong.clone()), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_recv(1, &memory, wrong), Err(Errno::EINVAL));
+    }
+    assert_eq!(memory.read(PAGE - 1, &mut [0; 2]), Err(Errno::EINVAL));
+    assert_eq!(memory.read(usize::MAX, &mut [0; 2]), Err(Errno::EINVAL));
+    assert_eq!(memory.read(PAGE, &mut []), Ok(()));
+
+    // A queue is full at some point, and says so.
+    let full = (0..1000).find_map(|n| s.qp.post_recv(n, &register(&s, 0, Access::LOCAL_WRITE), 0..1).err());
+    assert_eq!(full, Some(Errno::ENOMEM));
+
+    let private = register(&s, 2, Access::LOCAL_WRITE);
+    c.qp.post_read(5, &memory, 0..8, Remote { addr: private.addr(), rkey: private.rkey() }).expect("post_read");
+    let refused = polled(&mut c.cq);
+    assert_eq!((refused.wr_id, refused.status), (5, WcStatus::REM_ACCESS_ERR));
+    assert_eq!(c.qp.state(), Ok(QpState::ERR));
+    c.qp.post_send(6, &memory, 0..8).expect("post_send");
+    assert_eq!(polled(&mut c.cq).status, WcStatus::WR_FLUSH_ERR);
+}
+
+/// A loop that waits for what a peer writes ends, with a copy as with a flag: this program is compiled with optimisation.
+pub(crate) fn flags() {
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let shared = register(&s, 0, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    let remote = |offset| Remote { addr: shared.addr() + offset, rkey: shared.rkey() };
+    let mut number = register(&c, 1, Access::empty());
+    std::thread::scope(|scope| {
+        let copied = scope.spawn(|| {
+            let mut flag = [0];
+            while flag[0] == 0 {
+                shared.read(0, &mut flag).expect("inside");
+            }
+        });
+        let loaded = scope.spawn(|| while shared.load_acquire::<u64>(8) != Ok(7) {});
+        let viewed = scope.spawn(|| while shared.view().word(16) != Some(9) {});
+        std::thread::sleep(Duration::from_millis(100));
+        for (offset, value) in [(0, 1), (8, 7_u64), (16, 9)] {
+            number.store_release(0, value).expect("inside");
+            c.qp.post_write(value, &number, 0..8, remote(offset)).expect("post_write");
+            success(polled(&mut c.cq), value, Completion::WRITE);
+        }
+        let until = Instant::now() + LIMIT;
+        while ![&copied, &loaded, &viewed].into_iter().all(|thread| thread.is_finished()) {
+            // A thread that loops for ever would be waited for.
+            if Instant::now() > until {
+                println!("a loop does not see what a peer has written");
+                std::process::exit(101);
+            }
+        }
+    });
+    assert_eq!(
+        number.load_acquire::<u32>(4).map(u64::from),
+        Ok(9_u64 >> if cfg!(target_endian = "little") { 32 } else { 0 })
+    );
+    assert_eq!(number.load_acquire::<u64>(4), Err(Errno::EINVAL));
+    assert_eq!(number.store_release(PAGE - 4, 1_u64), Err(Errno::EINVAL));
+}
+
+/// Slices are there while nothing else can write.
+pub(crate) fn slices() {
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let mut from = register(&c, 1, Access::empty());
+    let mut to = register(&s, 0, Access::LOCAL_WRITE);
+    from.slice_mut().expect("nobody else has it").fill(5);
+    s.qp.post_recv(1, &to, 0..PAGE).expect("post_recv");
+    c.qp.post_send(2, &from, 0..PAGE).expect("post_send");
+    assert_eq!(
+        (to.slice().map(<[u8]>::len), from.slice_mut().map(|slice| slice.len())),
+        (Err(Errno::EBUSY), Err(Errno::EBUSY))
+    );
+    success(polled(&mut s.cq), 1, Completion::RECV);
+    success(polled(&mut c.cq), 2, Completion::SEND);
+    assert_eq!(to.slice().expect("polled"), [5; PAGE]);
+    assert_eq!((to.view().byte(PAGE - 1), to.view().byte(PAGE), to.view().word(4)), (Some(5), None, None));
+    for access in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::MW_BIND] {
+        let mut shared = register(&s, 0, Access::LOCAL_WRITE | access);
+        assert_eq!(shared.slice().map(<[u8]>::len), Err(Errno::EACCES), "{access:?}");
+    }
+    let mut readable = register(&s, 7, Access::MW_BIND | Access::REMOTE_READ);
+    assert_eq!(readable.slice().map(|slice| slice[0]), Ok(7));
+    let (page, _) = crate::memory::mapped_read_only(PAGE);
+    let mut fixed = s.pd.register(page, Access::REMOTE_READ).expect("register");
+    assert_eq!(fixed.slice_mut().map(|slice| slice.len()), Err(Errno::EACCES));
+    assert_eq!((fixed.slice().map(<[u8]>::len), fixed.load_acquire::<u32>(0)), (Ok(PAGE), Ok(0)));
+    assert_eq!(fixed.store_release(0, 1_u32), Err(Errno::EACCES));
+}
+
+/// What `Mr` promises: once the buffer is given back, a peer that still has the key does not reach it.
+pub(crate) fn deregistered() {
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let from = register(&c, 1, Access::empty());
+    let to = register(&s, 0xee, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    let remote = Remote { addr: to.addr(), rkey: to.rkey() };
+    let buffer = returned(to);
+    c.qp.post_write(8, &from, 0..PAGE, remote).expect("post_write");
+    let written = polled(&mut c.cq);
+    assert_eq!((written.wr_id, written.status), (8, WcStatus::REM_ACCESS_ERR));
+    assert!(buffer.iter().all(|&byte| byte == 0xee));
+}
+
+/// Handles outlive the id and the device that they came from.
+pub(crate) fn outliving() {
+    let Pair { client: _client, mut server, mut s, .. } = Pair::connected();
+    let late = register(&s, 1, Access::LOCAL_WRITE);
+    s.qp.post_recv(9, &late, 0..1).expect("post_recv");
+    server.ok(&Call::Destroy { id: s.id });
+    drop(server);
+    assert_eq!(s.qp.state(), Ok(QpState::ERR));
+    let flushed = polled(&mut s.cq);
+    assert_eq!((flushed.wr_id, flushed.status), (9, WcStatus::WR_FLUSH_ERR));
+    // Any order of dropping is right.
+    let End { pd, cq, qp, .. } = s;
+    drop(pd);
+    drop(cq);
+    drop(late);
+    drop(qp);
+}

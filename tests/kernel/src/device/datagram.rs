@@ -1,0 +1,130 @@
+//! The data path of datagrams.
+
+use std::sync::Arc;
+
+use cmid_proto::{AhAttr, Errno, GlobalRoute, PortSpace};
+use cmid_verbs::{Access, Completion, GRH_LEN, Mr, Remote, To, WcStatus};
+
+use crate::data::{bytes, polled, register, success};
+use crate::env::{Pair, Side};
+use crate::lookup::{QKEY, found};
+
+/// A question over the path that the lookup told, and the answer to whoever sent it.
+pub(crate) fn there_and_back() {
+    let (mut client, mut server) = (Side::new(), Side::new());
+    let (_, addr) = server.listener_in(PortSpace::Udp);
+    let (mut c, mut s, to) = found(&mut client, &mut server, addr);
+    let (mut asks, gets) = (register(&c, 0, Access::empty()), register(&c, 0xee, Access::LOCAL_WRITE));
+    let (mut answers, hears) = (register(&s, 0, Access::empty()), register(&s, 0xee, Access::LOCAL_WRITE));
+    asks.write(0, b"a question, too long to be inlined").expect("inside");
+    answers.write(0, b"yes").expect("inside");
+
+    let there = c.pd.create_ah(&to.path).expect("create_ah");
+    let mut last = Completion::default();
+    for round in 0..10 {
+        s.qp.post_recv(1, &hears, 8..8 + GRH_LEN + 64).expect("post_recv");
+        c.qp.post_recv(2, &gets, 0..GRH_LEN + 3).expect("post_recv");
+        let len = if round % 2 == 0 { 34 } else { 3 };
+        c.qp.post_send_to(3, &asks, 0..len, To { ah: &there, qp_num: to.qp_num, qkey: to.qkey }).expect("post_send_to");
+        success(polled(&mut c.cq), 3, Completion::SEND);
+        let record = success(polled(&mut s.cq), 1, Completion::RECV);
+        assert_eq!((record.byte_len as usize, record.src_qp, record.qp_num), (GRH_LEN + len, c.qp.num(), s.qp.num()));
+        assert!(record.has_grh());
+        assert_eq!(&bytes::<3>(&hears, 8 + GRH_LEN), b"a q");
+
+        let back = s.pd.create_ah_from(&record, &hears, 8).expect("create_ah_from");
+        s.qp.post_send_to(4, &answers, 0..3, To { ah: &back, qp_num: record.src_qp, qkey: QKEY })
+            .expect("post_send_to");
+        success(polled(&mut s.cq), 4, Completion::SEND);
+        let got = success(polled(&mut c.cq), 2, Completion::RECV);
+        assert_eq!((got.byte_len as usize, got.src_qp), (GRH_LEN + 3, s.qp.num()));
+        assert_eq!(&bytes::<3>(&gets, GRH_LEN), b"yes");
+        last = record;
+    }
+    let record = last;
+
+    // A wrong key, a wrong number, more than a packet: nothing arrives, and the sender does not learn of it.
+    s.qp.post_recv(5, &hears, 0..4096).expect("post_recv");
+    for (qp_num, qkey, len) in [(to.qp_num, QKEY + 1, 3), (to.qp_num + 1000, QKEY, 3), (to.qp_num, QKEY, 2000)] {
+        c.qp.post_send_to(6, &asks, 0..len, To { ah: &there, qp_num, qkey }).expect("post_send_to");
+        success(polled(&mut c.cq), 6, Completion::SEND);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert_eq!(s.cq.poll(&mut [Completion::default()]), Ok(0));
+
+    // Where there is no header, there is no way back.
+    let back = |completion: &Completion, memory: &Mr, offset| s.pd.create_ah_from(completion, memory, offset).map(drop);
+    assert_eq!(back(&record, &hears, 4096 - GRH_LEN + 1), Err(Errno::EINVAL));
+    assert_eq!(back(&record, &hears, usize::MAX), Err(Errno::EINVAL));
+    let mut header = register(&s, 0, Access::empty());
+    assert_eq!(back(&record, &header, 0), Err(Errno::EPROTONOSUPPORT));
+    let none = Completion::default();
+    assert!(!none.has_grh());
+    assert_eq!(back(&none, &header, 0), Err(Errno::EINVAL), "RoCE has always one");
+    // Sent to an address that is not of this device.
+    header.write(0, &bytes::<GRH_LEN>(&hears, 8)).expect("inside");
+    assert_eq!(back(&record, &header, 0), Ok(()));
+    header.write(36, &[10, 97, 0, 1]).expect("inside");
+    assert!(back(&record, &header, 0).is_err());
+}
+
+/// Calls that would make a provider follow a handle that is not there, or one of another device.
+pub(crate) fn kinds() {
+    let (mut client, mut server) = (Side::new(), Side::new());
+    let (_, addr) = server.listener_in(PortSpace::Udp);
+    let (mut c, mut s, found) = found(&mut client, &mut server, addr);
+    let memory = register(&c, 0, Access::LOCAL_WRITE);
+    let ah = c.pd.create_ah(&found.path).expect("create_ah");
+    let to = To { ah: &ah, qp_num: found.qp_num, qkey: found.qkey };
+    let remote = Remote { addr: memory.addr(), rkey: memory.rkey() };
+    assert_eq!(c.qp.post_send(1, &memory, 0..8), Err(Errno::EINVAL));
+    assert_eq!(c.qp.post_write(1, &memory, 0..8, remote), Err(Errno::EINVAL));
+    assert_eq!(c.qp.post_read(1, &memory, 0..8, remote), Err(Errno::EINVAL));
+    assert_eq!(c.qp.post_send_to(1, &memory, 0..4097, to), Err(Errno::EINVAL));
+    assert_eq!(s.qp.post_send_to(1, &memory, 0..8, to), Err(Errno::EINVAL), "a handle of another PD");
+
+    let mut pair = Pair::connected();
+    let own = pair.c.pd.create_ah(&found.path).expect("create_ah");
+    let to = To { ah: &own, ..to };
+    assert_eq!(pair.c.qp.post_send_to(1, &memory, 0..8, to), Err(Errno::EINVAL), "it is connected");
+
+    // Paths that the device cannot take.
+    let route = found.path.grh.expect("RoCE");
+    for path in [
+        AhAttr { port_num: 9, ..found.path },
+        AhAttr { grh: None, ..found.path },
+        AhAttr { grh: Some(GlobalRoute { sgid_index: 200, ..route }), ..found.path },
+    ] {
+        let errno = c.pd.create_ah(&path).map(drop).expect_err("refused");
+        assert!([Errno::EINVAL, Errno::ENOENT, Errno::ENODATA].contains(&errno), "{errno}: {path:?}");
+    }
+}
+
+pub(crate) fn lifetimes() {
+    let (mut client, mut server) = (Side::new(), Side::new());
+    let (_, addr) = server.listener_in(PortSpace::Udp);
+    let (mut c, mut s, found) = found(&mut client, &mut server, addr);
+    let (memory, hears) = (register(&c, 7, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
+    // What was posted either goes or fails, if the handle goes first.
+    for _ in 0..20 {
+        s.qp.post_recv(1, &hears, 0..GRH_LEN + 8).expect("post_recv");
+        let ah = c.pd.create_ah(&found.path).expect("create_ah");
+        c.qp.post_send_to(2, &memory, 0..8, To { ah: &ah, qp_num: found.qp_num, qkey: found.qkey }).expect("post");
+        drop(ah);
+        let sent = polled(&mut c.cq);
+        // What has been received makes room when it is polled.
+        s.cq.poll(&mut [Completion::default(); 16]).expect("poll");
+        assert_eq!(sent.wr_id, 2);
+        if sent.status != WcStatus::SUCCESS {
+            println!("             a handle that went early: {:?}", sent.status);
+            break;
+        }
+    }
+
+    // It keeps what it stands on.
+    let ah = Arc::new(c.pd.create_ah(&found.path).expect("create_ah"));
+    drop((client, server, memory, c));
+    let other = Arc::clone(&ah);
+    std::thread::spawn(move || drop(other)).join().expect("the thread");
+    drop(ah);
+}

@@ -1,0 +1,72 @@
+//! `RDMAV_ALLOW_DISASSOC_DESTROY`: what can be destroyed of a device that the kernel has taken away (ibv_open_device(3)).
+//!
+//! rxe has no such state: its objects go one by one also then. So the kernel's answer, EIO, is given by a filter of system
+//! calls (seccomp(2)), and what libibverbs makes of it is seen.
+
+use std::env;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use cmid_proto::memory::Error;
+use cmid_proto::{Call, Errno};
+use cmid_verbs::Access;
+
+use crate::env::{CLIENT, Side};
+
+const VARIABLE: &str = "RDMAV_ALLOW_DISASSOC_DESTROY";
+/// `RDMA_VERBS_IOCTL` (rdma/rdma_user_ioctl_cmds.h).
+const RDMA_VERBS_IOCTL: u32 = 0xc018_1b01;
+
+/// Each with a process of its own, because libibverbs reads the variable once.
+pub(crate) fn destroyed() {
+    for set in [false, true] {
+        let mut command = Command::new(env::current_exe().expect("a path"));
+        command.arg("disassociated").env_remove(VARIABLE);
+        if set {
+            command.env(VARIABLE, "1");
+        } else {
+            // What cannot be destroyed stays allocated, as it has to: LeakSanitizer is not to report it.
+            let options = env::var("ASAN_OPTIONS").unwrap_or_default();
+            command.env("ASAN_OPTIONS", format!("{options}:detect_leaks=0"));
+        }
+        assert!(command.status().expect("this program").success(), "{VARIABLE} set: {set}");
+    }
+}
+
+/// What [`destroyed`] starts.
+pub(crate) fn in_a_process() {
+    let mut side = Side::new();
+    let id = side.id();
+    side.ok(&Call::Bind { id, addr: SocketAddr::from((CLIENT, 0)) });
+    let pd = side.device.alloc_pd(id).expect("alloc_pd");
+    let memory = pd.register(vec![7; 4096], Access::LOCAL_WRITE).expect("register");
+    commands_fail_with_eio();
+    let answers = env::var_os(VARIABLE).is_some();
+    let deregistered = memory.deregister().map(drop).map_err(|(_, error)| error.errno());
+    assert_eq!(deregistered, if answers { Ok(()) } else { Err(Errno::EIO) });
+    let gone = pd.dealloc();
+    assert!(if answers { gone.is_ok() } else { matches!(gone, Err(Error::Refused(_))) }, "{gone:?}");
+}
+
+/// From here on the kernel answers each command of a verbs device with EIO, as `uverbs_disassociate_api` has it.
+fn commands_fail_with_eio() {
+    let jump = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
+    let load = |offset| jump(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0);
+    let equal = |value, jf| jump(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value, 0, jf);
+    let answer = |value| jump(libc::BPF_RET | libc::BPF_K, value, 0, 0);
+    // The call's number and the lower half of its second argument (struct seccomp_data).
+    let mut filter = [
+        load(0),
+        equal(libc::SYS_ioctl as u32, 3),
+        load(24),
+        equal(RDMA_VERBS_IOCTL, 1),
+        answer(libc::SECCOMP_RET_ERRNO | libc::EIO as u32),
+        answer(libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the program is valid, and read during the call.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+    }
+}

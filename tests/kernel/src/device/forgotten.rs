@@ -1,0 +1,111 @@
+//! Ids that could not be destroyed and that the core has forgotten.
+//!
+//! librdmacm has no known case of that. Here its function stands behind one that can fail.
+
+use std::mem;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cmid_proto::{Call, CmEvent, Device, Errno};
+use rdma_sys::rdma_cm_id;
+
+use crate::env::{Side, channel_key, id_key};
+
+/// How many calls of `rdma_destroy_id` fail from now on.
+static FAILING: AtomicU32 = AtomicU32::new(0);
+
+type DestroyId = unsafe extern "C" fn(*mut rdma_cm_id) -> i32;
+
+/// The linker prefers it to the library's.
+///
+/// # Safety
+/// As for the library's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> i32 {
+    if FAILING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+        // SAFETY: the calling thread's errno is always there.
+        unsafe { *libc::__errno_location() = libc::EBUSY };
+        return -1;
+    }
+    // SAFETY: the name is null-terminated.
+    let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"rdma_destroy_id".as_ptr()) };
+    assert!(!real.is_null());
+    // SAFETY: librdmacm's function of this name has this type.
+    let real: DestroyId = unsafe { mem::transmute(real) };
+    // SAFETY: as the caller promises.
+    unsafe { real(id) }
+}
+
+fn failing(times: u32) {
+    FAILING.store(times, Ordering::SeqCst);
+}
+
+/// The slots of such ids, and their channel's, are used again.
+pub(crate) fn make_room() {
+    let mut side = Side::new();
+    let (listener, addr) = side.listener();
+    let channel = side.channel;
+    let port_space = cmid_proto::PortSpace::Tcp;
+    let child = |generation| id_key(5, generation);
+
+    // A child that the application has not seen, as when its listener goes.
+    let client = side.resolved(addr);
+    side.ok(&Call::Connect { id: client, param: crate::env::param() });
+    let seen = wait(&mut side, child(1));
+    assert_eq!((seen, side.device.set_aside()), ((child(1), CmEvent::ConnectRequest), (0, 0)));
+    failing(1);
+    side.fails(&Call::Destroy { id: child(1) }, Errno::EBUSY);
+    // When the slot is needed it is destroyed; and if that fails again, set aside.
+    failing(1);
+    assert_eq!(side.device.fetch(channel, child(2)), Ok(None), "reads go on");
+    assert_eq!(side.device.set_aside(), (1, 0));
+    side.ok(&Call::CreateId { id: child(2), channel, port_space });
+    failing(1);
+    side.fails(&Call::Destroy { id: child(2) }, Errno::EBUSY);
+    side.ok(&Call::CreateId { id: child(3), channel, port_space });
+    assert_eq!(side.device.set_aside(), (1, 0), "the second was destroyed when its slot was needed");
+
+    // Its channel cannot be closed, and is set aside too; the last attempt ends both.
+    side.ok(&Call::Destroy { id: child(3) });
+    side.ok(&Call::Destroy { id: client });
+    side.ok(&Call::Destroy { id: listener });
+    failing(1);
+    side.fails(&Call::CloseChannel { channel }, Errno::EBUSY);
+    failing(1);
+    side.ok(&Call::OpenChannel { channel: channel_key(0, 2) });
+    assert_eq!((side.device.set_aside(), side.device.counts()), ((1, 1), (1, 2)));
+    side.ok(&Call::Destroy { id: child(1) });
+    assert_eq!((side.device.set_aside(), side.device.counts()), ((0, 0), (0, 1)));
+    side.channel = channel_key(0, 2);
+
+    // There is an end to it, which names itself, and another slot still serves.
+    for generation in 10..10 + 65 {
+        side.ok(&Call::CreateId { id: child(generation), channel: side.channel, port_space });
+        failing(1);
+        side.fails(&Call::Destroy { id: child(generation) }, Errno::EBUSY);
+        failing(u32::from(generation < 10 + 64));
+    }
+    assert_eq!(side.device.set_aside(), (64, 0));
+    failing(u32::MAX);
+    side.fails(&Call::CreateId { id: child(100), channel: side.channel, port_space }, Errno::EBUSY);
+    side.ok(&Call::CreateId { id: id_key(6, 1), channel: side.channel, port_space });
+    failing(0);
+    side.ok(&Call::CreateId { id: child(100), channel: side.channel, port_space });
+    // What could not be destroyed before goes when its channel is closed.
+    side.ok(&Call::Destroy { id: id_key(6, 1) });
+    side.ok(&Call::Destroy { id: child(100) });
+    assert_eq!(side.device.set_aside(), (64, 0));
+    side.ok(&Call::CloseChannel { channel: side.channel });
+    assert_eq!((side.device.set_aside(), side.device.counts()), ((0, 0), (0, 0)));
+}
+
+/// The next event, whose child, if it brings one, gets this key.
+fn wait(side: &mut Side, child: cmid_proto::IdKey) -> (cmid_proto::IdKey, CmEvent) {
+    let channel = side.channel;
+    for _ in 0..1_000 {
+        if let Some(event) = side.device.fetch(channel, child).expect("the channel can be read") {
+            return (event.id, event.kind);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("no event")
+}

@@ -1,0 +1,233 @@
+//! Multicast groups.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use cmid_proto::{AhAttr, Call, CmEvent, Errno, GroupKey, IdKey, PortSpace};
+use cmid_verbs::{Access, Completion, GRH_LEN, To};
+
+use crate::data::{bytes, polled, register, success};
+use crate::env::{CLIENT, End, SERVER, Seen, Side, group_key};
+use crate::lookup::QKEY;
+
+const GROUP: [u8; 4] = [239, 1, 2, 3];
+const GID: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3];
+
+fn group() -> SocketAddr {
+    SocketAddr::from((GROUP, 0))
+}
+
+fn join(id: IdKey, group: GroupKey, addr: SocketAddr) -> Call {
+    Call::Join { id, group, addr, send_only: false }
+}
+
+fn joined(side: &mut Side, id: IdKey, group: GroupKey) -> Seen {
+    let seen = side.expect(CmEvent::MulticastJoin);
+    assert_eq!((seen.id, seen.group, seen.private_data.len()), (id, Some(group), 0));
+    seen
+}
+
+pub(crate) fn membership() {
+    let mut side = Side::new();
+    let id = side.bound(SERVER);
+    let _end = side.end(id);
+    let (one, two) = (group_key(1), group_key(2));
+    side.ok(&join(id, one, group()));
+    let to = joined(&mut side, id, one).datagram.expect("where to send");
+    assert_eq!((to.qp_num, to.qkey, to.path.port_num), (0xff_ffff, QKEY, 1));
+    assert_eq!(to.path.grh.map(|route| route.dgid), Some(GID));
+
+    // Again: another record and another event, found by the address one after the other.
+    side.ok(&join(id, two, group()));
+    joined(&mut side, id, two);
+    side.ok(&Call::Leave { id, group: two, addr: group() });
+    side.ok(&Call::Leave { id, group: one, addr: group() });
+    side.fails(&Call::Leave { id, group: one, addr: group() }, Errno::EADDRNOTAVAIL);
+    // The port counts.
+    side.ok(&join(id, one, SocketAddr::from((GROUP, 5))));
+    joined(&mut side, id, one);
+    side.fails(&Call::Leave { id, group: one, addr: group() }, Errno::EADDRNOTAVAIL);
+    side.ok(&Call::Leave { id, group: one, addr: SocketAddr::from((GROUP, 5)) });
+    side.quiet(100);
+
+    // What is refused: the address, the state, the kind of id.
+    side.fails(&join(id, one, SocketAddr::from(([0, 0, 0, 0], 0))), Errno::EINVAL);
+    let v6 = SocketAddr::from((Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 1), 0));
+    side.fails(&join(id, one, v6), Errno(524));
+    let idle = side.id_in(PortSpace::Udp);
+    side.fails(&join(idle, one, group()), Errno::EINVAL);
+    side.fails(&Call::Leave { id: idle, group: one, addr: group() }, Errno::EADDRNOTAVAIL);
+    let (_, addr) = side.listener_in(PortSpace::Udp);
+    let routed = side.resolved_in(PortSpace::Udp, addr);
+    side.fails(&join(routed, one, group()), Errno::EINVAL);
+    let connected = side.id();
+    side.ok(&Call::Bind { id: connected, addr: SocketAddr::from((SERVER, 0)) });
+    side.fails(&join(connected, one, group()), Errno::EINVAL);
+
+    // An id that looked for the group itself can join it too.
+    let resolved = side.id_in(PortSpace::Udp);
+    let src = Some(SocketAddr::from((CLIENT, 0)));
+    side.ok(&Call::ResolveAddr { id: resolved, src, dst: group(), timeout_ms: 2_000 });
+    side.expect(CmEvent::AddrResolved);
+    side.ok(&Call::Join { id: resolved, group: two, addr: group(), send_only: true });
+    let from_there = joined(&mut side, resolved, two).datagram.expect("where to send");
+    assert_eq!((from_there.qp_num, from_there.path.grh.map(|route| route.dgid)), (to.qp_num, Some(GID)));
+    // Each id sends from its own address.
+    assert_ne!(from_there.path, to.path);
+    side.ok(&Call::Leave { id: resolved, group: two, addr: group() });
+}
+
+pub(crate) fn left_unread() {
+    let mut side = Side::new();
+    let id = side.bound(SERVER);
+    let _end = side.end(id);
+    for wait in [0, 300] {
+        side.ok(&join(id, group_key(1), group()));
+        std::thread::sleep(Duration::from_millis(wait));
+        side.ok(&Call::Leave { id, group: group_key(1), addr: group() });
+        side.quiet(300);
+    }
+}
+
+/// A member of the group at this address, with its QP, and where to send.
+fn member(side: &mut Side, addr: [u8; 4], send_only: bool) -> (End, cmid_proto::Datagram) {
+    let id = side.bound(addr);
+    let end = side.end(id);
+    side.ok(&Call::Join { id, group: group_key(1), addr: group(), send_only });
+    let to = joined(side, id, group_key(1)).datagram.expect("where to send");
+    (end, to)
+}
+
+/// From one device of the linked pair to the other.
+pub(crate) fn delivered() {
+    let (mut sender, mut receiver) = (Side::new(), Side::new());
+    let (mut c, to) = member(&mut sender, [10, 98, 0, 1], true);
+    let (mut s, own) = member(&mut receiver, [10, 98, 0, 2], false);
+    let (mut says, hears) = (register(&c, 0, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
+    let ah = c.pd.create_ah(&to.path).expect("create_ah");
+    let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
+    says.write(0, b"to all").expect("inside");
+    s.qp.post_recv(1, &hears, 0..GRH_LEN + 6).expect("post_recv");
+    c.qp.post_send_to(2, &says, 0..6, to).expect("post_send_to");
+    success(polled(&mut c.cq), 2, Completion::SEND);
+    let record = success(polled(&mut s.cq), 1, Completion::RECV);
+    assert_eq!((record.src_qp, record.byte_len as usize), (c.qp.num(), GRH_LEN + 6));
+    assert_eq!(&bytes::<6>(&hears, GRH_LEN), b"to all");
+    // Whose address the answer should have cannot be told from the group's.
+    assert_eq!(s.pd.create_ah_from(&record, &hears, 0).map(drop), Err(Errno::EINVAL));
+    // But the receiver knows its own path to the group.
+    let mut route = own.path.grh.expect("RoCE");
+    route.dgid[12..].copy_from_slice(&bytes::<4>(&hears, 32));
+    let back = s.pd.create_ah(&AhAttr { grh: Some(route), ..own.path }).expect("create_ah");
+    let gets = register(&c, 0, Access::LOCAL_WRITE);
+    c.qp.post_recv(5, &gets, 0..GRH_LEN + 3).expect("post_recv");
+    let answer = register(&s, b'y', Access::empty());
+    s.qp.post_send_to(6, &answer, 0..3, To { ah: &back, qp_num: record.src_qp, qkey: QKEY }).expect("post_send_to");
+    success(polled(&mut s.cq), 6, Completion::SEND);
+    assert_eq!(success(polled(&mut c.cq), 5, Completion::RECV).src_qp, s.qp.num());
+    assert_eq!(&bytes::<3>(&gets, GRH_LEN), b"yyy");
+
+    // Nothing comes after the group is left.
+    s.qp.post_recv(3, &hears, 0..GRH_LEN + 6).expect("post_recv");
+    receiver.ok(&Call::Leave { id: s.id, group: group_key(1), addr: group() });
+    c.qp.post_send_to(4, &says, 0..6, to).expect("post_send_to");
+    success(polled(&mut c.cq), 4, Completion::SEND);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(s.cq.poll(&mut [Completion::default()]), Ok(0));
+}
+
+/// On one device members hear each other, and themselves; one that only sends hears nothing.
+pub(crate) fn heard_by_all() {
+    let mut side = [Side::new(), Side::new(), Side::new()];
+    let members = [(CLIENT, false), (SERVER, false), (CLIENT, true)];
+    let mut ends: Vec<_> = side
+        .iter_mut()
+        .zip(members)
+        .map(|(side, (addr, send_only))| {
+            let (end, to) = member(side, addr, send_only);
+            let memory = register(&end, 0, Access::LOCAL_WRITE);
+            (end, to, memory)
+        })
+        .collect();
+    for sender in 0..ends.len() {
+        for (end, _, memory) in &mut ends {
+            end.qp.post_recv(1, memory, 0..GRH_LEN + 6).expect("post_recv");
+        }
+        let (from, to, says) = &mut ends[sender];
+        let ah = from.pd.create_ah(&to.path).expect("create_ah");
+        let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
+        from.qp.post_send_to(2, says, 100..106, to).expect("post_send_to");
+        std::thread::sleep(Duration::from_millis(200));
+        let record = ends.iter_mut().map(|(end, _, _)| {
+            let mut done = [Completion::default(); 4];
+            let count = end.cq.poll(&mut done).expect("poll");
+            done[..count].iter().filter(|one| one.opcode == Completion::RECV).count()
+        });
+        assert_eq!(record.collect::<Vec<_>>(), [1, 1, 0]);
+    }
+}
+
+/// Queues of QPs and CQs that are mapped: one that the kernel did not destroy keeps its own.
+fn mappings() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
+    maps.lines().filter(|line| line.contains("uverbs") || line.contains("infiniband")).count()
+}
+
+/// Bytes that malloc has given out and not got back.
+fn allocated() -> usize {
+    // SAFETY: it only counts.
+    unsafe { libc::mallinfo2() }.uordblks
+}
+
+/// What librdmacm keeps of a group is freed with the id.
+pub(crate) fn no_records_are_left() {
+    let mut side = Side::new();
+    // One key for all: the table of ids does not grow.
+    let (id, channel, addr) = (side.key(), side.channel, SocketAddr::from((SERVER, 0)));
+    let mut grown = Vec::new();
+    for _ in 0..3 {
+        let before = allocated();
+        for _ in 0..50 {
+            side.ok(&Call::CreateId { id, channel, port_space: PortSpace::Udp });
+            side.ok(&Call::Bind { id, addr });
+            side.ok(&join(id, group_key(1), group()));
+            joined(&mut side, id, group_key(1));
+            side.ok(&Call::Destroy { id });
+        }
+        grown.push(allocated() as isize - before as isize);
+    }
+    println!("             bytes more after 50 ids each time: {grown:?}");
+    assert!(grown.contains(&0), "{grown:?}");
+}
+
+pub(crate) fn nothing_is_left() {
+    let before = mappings();
+    for leave_handle in [false, true] {
+        let mut side = Side::new();
+        // The QP goes, the id stays a member.
+        let (end, _) = member(&mut side, SERVER, false);
+        assert!(mappings() > before);
+        side.ok(&join(end.id, group_key(2), SocketAddr::from((GROUP, 2))));
+        joined(&mut side, end.id, group_key(2));
+        let id = end.id;
+        let End { qp, cq, .. } = end;
+        drop(cq);
+        let kept = leave_handle.then_some(qp);
+        assert_eq!(side.device.destroy_qp(id), Ok(()));
+        drop(kept);
+        assert_eq!(mappings(), before);
+        side.ok(&Call::Leave { id, group: group_key(1), addr: group() });
+
+        // The id goes, as it is.
+        let (end, _) = member(&mut side, SERVER, false);
+        side.ok(&join(end.id, group_key(3), SocketAddr::from((GROUP, 3))));
+        side.ok(&Call::Destroy { id: end.id });
+        side.quiet(100);
+        drop(end);
+        assert_eq!(mappings(), before);
+        // And with its device.
+        let _member = member(&mut side, SERVER, false);
+        drop(side);
+    }
+    assert_eq!(mappings(), before);
+}

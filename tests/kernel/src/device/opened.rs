@@ -1,0 +1,209 @@
+//! Which devices the data path opens, and for how long.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, ptr};
+
+use cmid_proto::{Call, Device, Errno};
+use cmid_verbs::Access;
+use rdma_sys::{ibv_alloc_pd, rdma_bind_addr, rdma_create_event_channel, rdma_create_id, rdma_port_space::RDMA_PS_TCP};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::data::returned;
+use crate::env::{CLIENT, Side};
+
+/// The address of a device that is deleted.
+const VETH: [u8; 4] = [10, 98, 0, 1];
+/// More than C needs, which is less than this machine's clock shows exactly.
+const SLACK: Duration = Duration::from_millis(500);
+
+/// Each check has a process of its own, because librdmacm keeps what it has opened.
+pub(crate) fn all() {
+    for part in ["descriptors-c", "descriptors", "loopback", "orphans"] {
+        let status = myself(part).status().expect("this program");
+        assert!(status.success(), "{part}: {status}");
+        println!("ok  {part}");
+    }
+    let c = time_to_delete("hold-c");
+    let cmid = time_to_delete("hold");
+    println!("rdma link delete rxe1 while a program has a PD on rxe0: C {c:?}, cmid {cmid:?}");
+    assert!(cmid < c * 3 + SLACK);
+}
+
+/// What [`all`] starts.
+pub(crate) fn part(name: &str) {
+    match name {
+        "descriptors" => without_descriptors(),
+        "descriptors-c" => without_descriptors_in_c(),
+        "orphans" => orphans(),
+        "loopback" => loopback(),
+        "hold" => {
+            let mut side = Side::new();
+            let pd = side.on(CLIENT);
+            hold();
+            drop(pd);
+        }
+        "hold-c" => {
+            pd_of_c(CLIENT);
+            hold();
+        }
+        other => panic!("there is no part {other}"),
+    }
+}
+
+/// Without a descriptor a PD is made as in C, and librdmacm gives up no device for it.
+fn without_descriptors() {
+    let mut side = Side::new();
+    let (mine, other) = (side.id(), side.id());
+    side.ok(&Call::Bind { id: mine, addr: SocketAddr::from((CLIENT, 0)) });
+    for left in [0, 1] {
+        let pd = with_descriptors(left, || side.device.alloc_pd(mine)).expect("as in C");
+        let register = || pd.register(vec![0; 64], Access::empty()).map_err(|(_, error)| error.errno());
+        returned(with_descriptors(left, register).expect("as in C"));
+        let cq = with_descriptors(left, || side.device.create_cq(mine, 4).map(drop));
+        assert_eq!(cq, if left == 0 { Err(Errno::EMFILE) } else { Ok(()) });
+    }
+    side.ok(&Call::Bind { id: other, addr: SocketAddr::from((VETH, 0)) });
+    side.device.alloc_pd(other).expect("librdmacm has not given up the device");
+}
+
+fn without_descriptors_in_c() {
+    for left in [0, 1] {
+        let id = id_of_c(CLIENT);
+        // SAFETY: the id is alive and bound to a device.
+        let pd = with_descriptors(left, || unsafe { ibv_alloc_pd((*id).verbs) });
+        assert!(!pd.is_null(), "with {left} descriptors: {}", std::io::Error::last_os_error());
+    }
+}
+
+/// An id that has its device without an address of it.
+fn loopback() {
+    let mut side = Side::new();
+    let id = side.id();
+    let dst = SocketAddr::from(([127, 0, 0, 1], 7));
+    side.ok(&Call::ResolveAddr { id, src: None, dst, timeout_ms: 2_000 });
+    side.expect(cmid_proto::CmEvent::AddrResolved);
+    println!("    local address {:?}", side.device.local_addr(id));
+    side.device.alloc_pd(id).expect("it has a device");
+}
+
+/// The device is removed under a PD and an MR after their ids and their `Verbs` are gone.
+fn orphans() {
+    let mut side = Side::new();
+    let pd = side.on(VETH);
+    let memory = pd.register(vec![7; 4096], Access::LOCAL_WRITE).expect("register");
+    let kept = pd.register(vec![8; 4096], Access::LOCAL_WRITE).expect("register");
+    drop(side);
+    let mut deleting = rdma(&["link", "delete", "rxe1"]);
+    gone();
+    println!("    register: {:?}", pd.register(vec![0; 8], Access::empty()).map(drop).map_err(|(_, error)| error));
+    assert_eq!(returned(memory), [7; 4096]);
+    assert!(deleting.try_wait().expect("a child").is_none(), "the device is open while there is a PD");
+    drop(kept);
+    drop(pd);
+    cmid_verbs::devices().expect("rxe0");
+    let started = Instant::now();
+    assert!(deleting.wait().expect("a child").success());
+    println!("    rdma(8) ended {:?} after the last object", started.elapsed());
+    add();
+}
+
+/// How long the device takes to go that the program of that name does not use.
+fn time_to_delete(holder: &str) -> Duration {
+    let mut child = myself(holder).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program");
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut ready).expect("a line");
+    assert_eq!(ready, "ready\n");
+    let started = Instant::now();
+    let mut deleting = rdma(&["link", "delete", "rxe1"]);
+    while deleting.try_wait().expect("a child").is_none() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{holder}: the device is not let go of");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let took = started.elapsed();
+    assert!(child.try_wait().expect("a child").is_none(), "{holder} has ended");
+    drop(child.stdin.take());
+    assert!(child.wait().expect("a child").success());
+    add();
+    took
+}
+
+fn hold() {
+    println!("ready");
+    std::io::stdout().flush().expect("a pipe");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).expect("a pipe");
+}
+
+/// `rdma_bind_addr` as a C program does it.
+fn id_of_c(addr: [u8; 4]) -> *mut rdma_sys::rdma_cm_id {
+    let mut sin = libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(addr) },
+        sin_zero: [0; 8],
+    };
+    let mut id = ptr::null_mut();
+    // SAFETY: the channel is new, and stays; `id` and the address have places.
+    unsafe {
+        let channel = rdma_create_event_channel();
+        assert!(!channel.is_null());
+        assert_eq!(rdma_create_id(channel, &raw mut id, ptr::null_mut(), RDMA_PS_TCP), 0);
+        assert_eq!(rdma_bind_addr(id, (&raw mut sin).cast()), 0);
+    }
+    id
+}
+
+fn pd_of_c(addr: [u8; 4]) {
+    let id = id_of_c(addr);
+    // SAFETY: the id is alive and bound to a device.
+    assert!(!unsafe { ibv_alloc_pd((*id).verbs) }.is_null());
+}
+
+/// Runs something while this process can open no more than so many descriptors.
+fn with_descriptors<T>(left: u64, action: impl FnOnce() -> T) -> T {
+    let free = std::fs::File::open("/dev/null").expect("a descriptor");
+    let lowest = u64::try_from(std::os::fd::AsRawFd::as_raw_fd(&free)).expect("a descriptor");
+    drop(free);
+    let before = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(lowest + left), ..before }).expect("lowering");
+    let result = action();
+    setrlimit(Resource::Nofile, before).expect("raising");
+    result
+}
+
+fn myself(part: &str) -> Command {
+    let mut command = Command::new(env::current_exe().expect("a path"));
+    command.args(["opened", part]);
+    command
+}
+
+pub(crate) fn rdma(arguments: &[&str]) -> Child {
+    Command::new("rdma").args(arguments).spawn().expect("rdma(8)")
+}
+
+/// Waits until librdmacm has noticed that the device is gone; it closes then what nothing counts on.
+fn gone() {
+    let started = Instant::now();
+    while cmid_verbs::devices().expect("rxe0").iter().any(|device| device.name == "rxe1") {
+        assert!(started.elapsed() < Duration::from_secs(10), "the device does not go");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn add() {
+    assert!(rdma(&["link", "add", "rxe1", "type", "rxe", "netdev", "veth1"]).wait().expect("a child").success());
+}
+
+impl Side {
+    /// A PD on the device of this address. The id goes.
+    fn on(&mut self, addr: [u8; 4]) -> cmid_verbs::Pd {
+        let id = self.id();
+        self.ok(&Call::Bind { id, addr: SocketAddr::from((addr, 0)) });
+        let pd = self.device.alloc_pd(id).expect("alloc_pd");
+        self.ok(&Call::Destroy { id });
+        pd
+    }
+}

@@ -1,0 +1,331 @@
+//! Work in flight pins the memory that it names.
+
+use cmid_proto::memory::{Error, Fallback, Policy, Provider, RefuseReason};
+use cmid_proto::{Call, Errno};
+use cmid_verbs::{Access, Caps, Change, Completion, Mr, Remote, WcStatus};
+
+use crate::data::{polled, register, success};
+use crate::env::Pair;
+use crate::memory::{PAGE, kernel_mrs};
+
+const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
+
+/// Neither can it be re-registered nor deregistered; everything comes back, and nothing has changed.
+fn pinned(mut mr: Mr) -> Mr {
+    let before = (mr.rkey(), mr.addr(), mr.state(), kernel_mrs());
+    let outcome = mr.reregister(Change::default().to_buffer(vec![3; 8]), ANEW);
+    let reason = |error| match error {
+        Error::Refused(refused) => Some((refused.reason, refused.errno())),
+        Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
+    };
+    assert_eq!(outcome.result.map_err(reason), Err(Some((RefuseReason::InFlight, Errno::EBUSY))));
+    assert_eq!(outcome.buffer.and_then(|buffer| buffer.into_vec().ok()), Some(vec![3; 8]));
+    let (mr, error) = mr.deregister().map(drop).expect_err("it is pinned");
+    assert_eq!(reason(error), Some((RefuseReason::InFlight, Errno::EBUSY)));
+    assert_eq!((mr.rkey(), mr.addr(), mr.state(), kernel_mrs()), before);
+    mr
+}
+
+/// Both can be done, one after the other.
+fn free(mut mr: Mr) {
+    let outcome = mr.reregister(Change::default().to_buffer(vec![3; 8]), ANEW);
+    assert!(outcome.result.is_ok(), "{outcome:?}");
+    assert!(mr.deregister().is_ok());
+}
+
+pub(crate) fn until_polled() {
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let (from, to) = (register(&c, 1, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
+    let bystander = register(&s, 3, Access::LOCAL_WRITE);
+    s.qp.post_recv(7, &to, 0..PAGE).expect("post_recv");
+    let to = pinned(to);
+    // Short enough to be inlined, or empty: the device does not come back for it.
+    c.qp.post_send(8, &from, 0..8).expect("post_send");
+    free(from);
+    success(polled(&mut c.cq), 8, Completion::SEND);
+    let to = pinned(to);
+    success(polled(&mut s.cq), 7, Completion::RECV);
+    free(to);
+    free(bystander);
+
+    // A read and a write pin it too, also when another is posted after them.
+    let remote = register(&s, 4, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE);
+    let at = Remote { addr: remote.addr(), rkey: remote.rkey() };
+    let (local, last) = (register(&c, 5, Access::LOCAL_WRITE), register(&c, 6, Access::LOCAL_WRITE));
+    c.qp.post_read(1, &local, 0..64, at).expect("post_read");
+    c.qp.post_write(2, &last, 0..64, at).expect("post_write");
+    let (local, last) = (pinned(local), pinned(last));
+    success(polled(&mut c.cq), 1, Completion::READ);
+    free(local);
+    let last = pinned(last);
+    success(polled(&mut c.cq), 2, Completion::WRITE);
+    free(last);
+    free(remote);
+}
+
+/// A work request without memory pins nothing, and memory of another PD cannot be posted.
+pub(crate) fn nothing() {
+    let Pair { client: _client, mut server, mut c, mut s, .. } = Pair::connected();
+    let (from, to) = (register(&c, 1, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
+    let foreign = server.device.alloc_pd(s.id).expect("alloc_pd");
+    let far = foreign.register(vec![3; PAGE], Access::LOCAL_WRITE).expect("register");
+    s.qp.post_recv(1, &to, 5..5).expect("post_recv");
+    let at = Remote { addr: far.addr(), rkey: far.rkey() };
+    for range in [0..PAGE, 0..8, 5..5] {
+        assert_eq!(s.qp.post_recv(2, &far, range.clone()), Err(Errno::EINVAL));
+        assert_eq!(s.qp.post_send(2, &far, range.clone()), Err(Errno::EINVAL));
+        assert_eq!(s.qp.post_write(2, &far, range.clone(), at), Err(Errno::EINVAL));
+        assert_eq!(s.qp.post_read(2, &far, range, at), Err(Errno::EINVAL));
+    }
+    let deregistered = far.deregister().map_err(|(_, error)| error).expect("it is not pinned");
+    assert_eq!((deregistered.buffer.len(), foreign.dealloc()), (PAGE, Ok(())));
+    free(to);
+    c.qp.post_send(3, &from, 7..7).expect("post_send");
+    success(polled(&mut c.cq), 3, Completion::SEND);
+    assert_eq!(success(polled(&mut s.cq), 1, Completion::RECV).byte_len, 0);
+    free(from);
+}
+
+/// Without the right to write to it locally, memory is no target of a receive or a read, however short.
+pub(crate) fn read_only() {
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let mut memory = register(&c, 1, Access::REMOTE_READ);
+    let remote = register(&s, 2, Access::LOCAL_WRITE | Access::REMOTE_READ);
+    let at = Remote { addr: remote.addr(), rkey: remote.rkey() };
+    for range in [0..8, 3..3] {
+        assert_eq!(c.qp.post_recv(1, &memory, range.clone()), Err(Errno::EINVAL));
+        assert_eq!(c.qp.post_read(1, &memory, range, at), Err(Errno::EINVAL));
+    }
+    // The access that it has now counts, in both directions.
+    let mut to = |access| memory.reregister(Change::default().to_access(access), ANEW).result.map(drop);
+    assert_eq!(to(Access::LOCAL_WRITE), Ok(()));
+    c.qp.post_read(2, &memory, 0..8, at).expect("post_read");
+    success(polled(&mut c.cq), 2, Completion::READ);
+    let mut to = |access| memory.reregister(Change::default().to_access(access), ANEW).result.map(drop);
+    assert_eq!(to(Access::empty()), Ok(()));
+    assert_eq!(c.qp.post_read(3, &memory, 0..8, at), Err(Errno::EINVAL));
+    s.qp.post_recv(4, &remote, 0..64).expect("post_recv");
+    c.qp.post_send(5, &memory, 0..64).expect("post_send");
+    success(polled(&mut s.cq), 4, Completion::RECV);
+    success(polled(&mut c.cq), 5, Completion::SEND);
+    free(memory);
+}
+
+/// The CQ must have room for all work requests of the queues that report to it; a QP that is gone keeps its room as long as it may
+/// have left completions.
+pub(crate) fn cq_room() {
+    let mut side = crate::env::Side::new();
+    let (_listener, addr) = side.listener();
+    let (first, second) = (side.resolved(addr), side.resolved(addr));
+    let pd = side.device.alloc_pd(first).expect("alloc_pd");
+    let mut cq = side.device.create_cq(first, 32).expect("create_cq");
+    let depth = cq.room().depth();
+    assert!(depth >= 32, "{:?}", cq.room());
+    let caps = |wr| Caps { max_send_wr: wr, max_recv_wr: wr, ..Caps::default() };
+    let too_many =
+        side.device.create_qp(cmid_proto::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2 + 1)).map(drop);
+    assert_eq!((too_many, cq.room().reserved()), (Err(Errno::EOVERFLOW), 0));
+    let mut qp =
+        side.device.create_qp(cmid_proto::Attaching::bare(first), &pd, &cq, &cq, caps(depth / 2)).expect("create_qp");
+    assert_eq!(
+        side.device.create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(1)).map(drop),
+        Err(Errno::EOVERFLOW)
+    );
+    // As many as were asked for, whatever the provider makes of them.
+    let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
+    let posted = (0..).find_map(|n| qp.post_recv(n, &memory, 0..8).err().map(|errno| (n, errno)));
+    assert_eq!(posted, Some((u64::from(depth / 2), Errno::ENOMEM)));
+    side.device.destroy_qp(first).expect("destroy_qp");
+    drop(qp);
+    // Nothing was sent.
+    assert_eq!(cq.room().reserved(), depth / 2);
+    assert_eq!(
+        side.device.create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2)).map(drop),
+        Err(Errno::EOVERFLOW)
+    );
+    assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));
+    assert_eq!(cq.room().reserved(), 0);
+    side.device
+        .create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(depth / 2))
+        .map(drop)
+        .expect("there is room");
+}
+
+/// What is kept for each work request is allocated for a queue when something is posted to it for the first time. A QP that nothing
+/// was posted to gives its room in the CQ back at once: it has left no completions.
+pub(crate) fn first_post() {
+    const EACH: u32 = 2048;
+    /// At least: of each work request a number and a key.
+    const RING: usize = 12 * EACH as usize;
+    let mut side = crate::env::Side::new();
+    let (_listener, addr) = side.listener();
+    let (warm, id) = (side.resolved(addr), side.resolved(addr));
+    let pd = side.device.alloc_pd(id).expect("alloc_pd");
+    let mut cq = side.device.create_cq(id, 4 * EACH).expect("create_cq");
+    let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
+    let caps = Caps { max_send_wr: EACH, max_recv_wr: EACH, ..Caps::default() };
+    let other = side.device.create_qp(cmid_proto::Attaching::bare(warm), &pd, &cq, &cq, caps).expect("create_qp");
+
+    let before = crate::heap::allocated();
+    let mut qp = side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, caps).expect("create_qp");
+    let made = crate::heap::allocated().saturating_sub(before);
+    assert!(made < RING, "{made} bytes for a QP that nothing is posted to");
+    qp.post_recv(1, &memory, 0..8).expect("post_recv");
+    let one = crate::heap::allocated().saturating_sub(before + made);
+    assert!((RING..2 * RING).contains(&one), "{one} bytes for the first queue that something is posted to");
+    qp.post_recv(2, &memory, 0..8).expect("post_recv");
+    let memory = pinned(memory);
+
+    assert_eq!(cq.room().reserved(), 4 * EACH);
+    side.device.destroy_qp(warm).expect("destroy_qp");
+    drop(other);
+    assert_eq!(cq.room().reserved(), 2 * EACH);
+    // Of the two queues of this one, one may have left completions.
+    side.device.destroy_qp(id).expect("destroy_qp");
+    drop(qp);
+    assert_eq!(cq.room().reserved(), EACH);
+    let memory = pinned(memory);
+    assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));
+    assert_eq!(cq.room().reserved(), 0);
+    free(memory);
+    let left = crate::heap::allocated().saturating_sub(before);
+    assert!(left < RING, "{left} bytes are left");
+}
+
+pub(crate) fn until_flushed() {
+    let Pair { mut client, mut server, mut c, mut s, .. } = Pair::connected();
+    let (first, second) = (register(&s, 2, Access::LOCAL_WRITE), register(&s, 2, Access::LOCAL_WRITE));
+    s.qp.post_recv(1, &first, 0..PAGE).expect("post_recv");
+    s.qp.post_recv(2, &second, 0..PAGE).expect("post_recv");
+    let gone = register(&c, 1, Access::LOCAL_WRITE);
+    c.qp.post_recv(3, &gone, 0..PAGE).expect("post_recv");
+    client.ok(&Call::Disconnect { id: c.id });
+    server.expect(cmid_proto::CmEvent::Disconnected);
+    server.ok(&Call::Disconnect { id: s.id });
+
+    let (first, second) = (pinned(first), pinned(second));
+    let flushed = polled(&mut s.cq);
+    assert_eq!((flushed.wr_id, flushed.status), (1, WcStatus::WR_FLUSH_ERR));
+    free(first);
+    let second = pinned(second);
+    assert_eq!(polled(&mut s.cq).wr_id, 2);
+    free(second);
+
+    // Off the id, with its handle left: it may still complete, and pins. Without it, it is gone.
+    let gone = pinned(gone);
+    client.ok(&Call::Destroy { id: c.id });
+    let gone = pinned(gone);
+    drop(c.qp);
+    // What it left behind is of nobody, and pins until it is gone.
+    let gone = pinned(gone);
+    assert_eq!(c.cq.poll(&mut [Completion::default(); 4]), Ok(0));
+    free(gone);
+}
+
+/// A completion in error does not say of which queue it is, and here both queues use one CQ and the same numbers.
+pub(crate) fn failed() {
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let (sends, receives) = (register(&c, 1, Access::LOCAL_WRITE), register(&c, 2, Access::LOCAL_WRITE));
+    let (later, private) = (register(&c, 3, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
+    c.qp.post_recv(0, &receives, 0..64).expect("post_recv");
+    let nowhere = Remote { addr: private.addr(), rkey: private.rkey() };
+    c.qp.post_read(0, &sends, 0..64, nowhere).expect("post_read");
+    c.qp.post_send(0, &later, 0..64).expect("post_send");
+    let mut waiting = [Some(sends), Some(receives), Some(later)];
+    let mut order = Vec::new();
+    for left in (0..3).rev() {
+        let done = polled(&mut c.cq);
+        assert!(done.wr_id == 0 && done.status != WcStatus::SUCCESS, "{done:?}");
+        // Each completion frees one, and one only.
+        let mut freed = None;
+        for (at, place) in waiting.iter_mut().enumerate() {
+            match place.take().map(Mr::deregister) {
+                Some(Ok(_)) => assert_eq!(freed.replace(at), None),
+                Some(Err((mr, _))) => *place = Some(pinned(mr)),
+                None => {}
+            }
+        }
+        order.push((freed.expect("one is free"), done.status, done.opcode));
+        assert_eq!(waiting.iter().flatten().count(), left);
+    }
+    println!("             read, receive and send failed as (which, status, opcode) {order:?}");
+    assert_eq!(order.iter().map(|&(at, ..)| at).filter(|&at| at != 1).collect::<Vec<_>>(), [0, 2]);
+}
+
+pub(crate) fn dropped() {
+    [false, true].into_iter().for_each(dropped_and);
+}
+
+fn dropped_and(polls: bool) {
+    let Pair { client: _client, mut server, mut c, mut s, .. } = Pair::connected();
+    let from = register(&c, 1, Access::empty());
+    let (users, mrs) = (s.pd.users(), kernel_mrs());
+    let to = register(&s, 2, Access::LOCAL_WRITE);
+    s.qp.post_recv(7, &to, 0..PAGE).expect("post_recv");
+    drop(to);
+    assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1), "it stays until it is quiet");
+    assert_eq!(s.pd.dealloc().map_err(|error| error.errno()), Err(Errno::EBUSY));
+    // The message still arrives.
+    c.qp.post_send(8, &from, 0..PAGE).expect("post_send");
+    assert_eq!(success(polled(&mut s.cq), 7, Completion::RECV).byte_len as usize, PAGE);
+    success(polled(&mut c.cq), 8, Completion::SEND);
+    assert_eq!(kernel_mrs(), mrs + 1);
+    let next = register(&s, 3, Access::LOCAL_WRITE);
+    assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1), "the next registration has found it quiet");
+
+    // Whatever is pinned when the QP goes, goes when the CQ was polled empty after that, or is dropped.
+    s.qp.post_recv(9, &next, 0..PAGE).expect("post_recv");
+    drop(next);
+    assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1));
+    server.ok(&Call::Destroy { id: s.id });
+    assert_eq!(s.pd.users(), users + 1);
+    drop(s.qp);
+    assert_eq!((s.pd.users(), kernel_mrs()), (1, mrs + 1));
+    if polls {
+        assert_eq!(s.cq.poll(&mut [Completion::default(); 4]), Ok(0));
+    } else {
+        drop(s.cq);
+    }
+    assert_eq!((s.pd.users(), kernel_mrs()), (0, mrs));
+    assert_eq!(s.pd.dealloc(), Ok(()));
+}
+
+/// One thread posts and drops at once what it has posted, one polls, one registers and deregisters other memory meanwhile,
+/// by which it sweeps what was dropped. Nothing is deregistered too early, and nothing is left.
+pub(crate) fn threads() {
+    const ROUNDS: u64 = 300;
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let target = register(&s, 0, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    let at = Remote { addr: target.addr(), rkey: target.rkey() };
+    let (users, mrs) = (c.pd.users(), kernel_mrs());
+    let most = std::thread::scope(|scope| {
+        let (posting, registering) = (c.pd.clone(), c.pd.clone());
+        let (qp, cq) = (&mut c.qp, &mut c.cq);
+        let poller = scope.spawn(move || {
+            for wr_id in 0..ROUNDS {
+                success(polled(cq), wr_id, Completion::WRITE);
+            }
+        });
+        let poster = scope.spawn(move || {
+            for wr_id in 0..ROUNDS {
+                let memory = posting.register(vec![7; PAGE], Access::empty()).expect("register");
+                while let Err(errno) = qp.post_write(wr_id, &memory, 0..64, at) {
+                    assert_eq!(errno, Errno::ENOMEM, "the queue is full");
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut most = 0;
+        while !poster.is_finished() {
+            let other = registering.register(vec![8; PAGE], Access::LOCAL_WRITE).expect("register");
+            most = most.max(registering.users());
+            assert!(other.deregister().is_ok(), "nobody posts it");
+        }
+        poster.join().expect("the poster");
+        poller.join().expect("the poller");
+        most
+    });
+    println!("             at most {most} users of the PD");
+    register(&c, 0, Access::empty()).deregister().map_err(|(_, error)| error).expect("quiet");
+    assert_eq!((c.pd.users(), kernel_mrs()), (users, mrs));
+}

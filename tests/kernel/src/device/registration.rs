@@ -1,0 +1,180 @@
+//! Section 10.2 and 10.3: what can be registered, and PDs.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{Error, PdState, RefuseReason, Refused};
+use cmid_verbs::{Access, Buffer, Mr, Pd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+use crate::env::{CLIENT, SERVER, Side};
+use crate::memory::{PAGE, kernel_mrs, mapped, mapped_read_only, mislabelled, unmapped};
+
+/// `IBV_ACCESS_ZERO_BASED`.
+const ZERO_BASED: u32 = 1 << 5;
+
+fn side_with_pd() -> (Side, Pd) {
+    let mut side = Side::new();
+    let id = side.bound(SERVER);
+    let pd = side.device.alloc_pd(id).expect("alloc_pd");
+    (side, pd)
+}
+
+/// It fails, gives the buffer back and leaves nothing behind; then something else can be registered.
+fn fails(pd: &Pd, buffer: impl Into<Buffer>, access: Access) -> (Buffer, Error) {
+    let buffer = buffer.into();
+    let (len, before) = (buffer.len(), (pd.users(), kernel_mrs()));
+    let (buffer, error) = pd.register(buffer, access).map(drop).expect_err("it cannot be registered");
+    assert_eq!(buffer.len(), len);
+    assert_eq!((pd.users(), kernel_mrs()), before, "after {error}");
+    let other = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("something else can");
+    assert_eq!((pd.users(), kernel_mrs()), (before.0 + 1, before.1 + 1));
+    end(other);
+    (buffer, error)
+}
+
+fn end(mr: Mr) -> Buffer {
+    mr.deregister().map_err(|(_, error)| error).expect("deregistered").buffer
+}
+
+fn refused(error: Error) -> RefuseReason {
+    match error {
+        Error::Refused(Refused { reason, .. }) => reason,
+        Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => {
+            panic!("not refused: {error}")
+        }
+    }
+}
+
+pub(crate) fn bad_memory() {
+    let (_side, pd) = side_with_pd();
+    assert_eq!(refused(fails(&pd, Vec::new(), Access::LOCAL_WRITE).1), RefuseReason::Empty);
+    assert_eq!(fails(&pd, unmapped(), Access::LOCAL_WRITE).1, Error::Register(Errno::EFAULT));
+    assert_eq!(fails(&pd, unmapped(), Access::empty()).1, Error::Register(Errno::EFAULT));
+
+    // What can only be read can be registered to be read.
+    assert_eq!(fails(&pd, mislabelled(), Access::LOCAL_WRITE).1, Error::Register(Errno::EFAULT));
+    let (page, gone) = mapped_read_only(PAGE);
+    let (page, error) = fails(&pd, page, Access::LOCAL_WRITE);
+    assert_eq!(error, Error::Register(Errno::EACCES));
+    let mut mr = pd.register(page, Access::REMOTE_READ).map_err(|(_, error)| error).expect("readable");
+    assert_eq!((mr.len(), mr.access(), mr.lkey()), (PAGE, Some(Access::REMOTE_READ), mr.rkey()));
+    assert_eq!(mr.write(0, &[1]), Err(Errno::EACCES));
+    let mut byte = [1];
+    assert_eq!((mr.read(PAGE - 1, &mut byte), byte), (Ok(()), [0]));
+    let page = end(mr).into_vec().expect_err("it was not a Vec");
+    assert_eq!(gone.load(Ordering::Relaxed), 0);
+    drop(page);
+    assert_eq!(gone.load(Ordering::Relaxed), 1);
+
+    // Dropping an MR frees what it owns.
+    let (page, gone) = mapped(PAGE);
+    drop(pd.register(page, Access::LOCAL_WRITE).expect("mapped"));
+    assert_eq!(gone.load(Ordering::Relaxed), 1);
+    assert_eq!(pd.dealloc(), Ok(()));
+}
+
+/// What the kernel says depends on its age: 6.1 does not know of flushes and does not look at two rights.
+pub(crate) fn bad_rights() {
+    let (_side, pd) = side_with_pd();
+    for remote in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::REMOTE_ATOMIC | Access::REMOTE_READ] {
+        assert_eq!(refused(fails(&pd, vec![0; PAGE], remote).1), RefuseReason::RemoteWithoutLocalWrite);
+    }
+    let old = std::env::var("CMID_KERNEL").is_ok_and(|kernel| kernel.starts_with("6.1."));
+    let by_age = |on_old, on_new| if old { on_old } else { on_new };
+    for (access, answer) in [
+        (Access::ON_DEMAND, by_age(Some(Errno::EINVAL), Some(Errno::EOPNOTSUPP))),
+        (Access::HUGETLB, by_age(None, Some(Errno::EOPNOTSUPP))),
+        (Access::from_bits_retain(ZERO_BASED), by_age(None, Some(Errno::EOPNOTSUPP))),
+        (Access::FLUSH_GLOBAL, by_age(Some(Errno::EINVAL), None)),
+        (Access::FLUSH_PERSISTENT, Some(Errno::EINVAL)),
+        (Access::from_bits_retain(1 << 15), Some(Errno::EINVAL)),
+    ] {
+        let access = access | Access::LOCAL_WRITE;
+        match answer {
+            Some(errno) => assert_eq!(fails(&pd, vec![0; PAGE], access).1, Error::Register(errno), "{access:?}"),
+            None => drop(end(pd.register(vec![0; PAGE], access).expect("not looked at, or granted"))),
+        }
+    }
+    // Bits that are optional are not refused by anybody.
+    for access in [Access::empty(), Access::RELAXED_ORDERING, Access::from_bits_retain(1 << 29)] {
+        end(pd.register(vec![0; PAGE], access).expect("optional"));
+    }
+    assert_eq!(pd.dealloc(), Ok(()));
+}
+
+/// On a thread that may not lock more memory than the limit says.
+pub(crate) fn lock_limit() {
+    let (_side, pd) = side_with_pd();
+    let before = getrlimit(Resource::Memlock);
+    let tried = thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                let mut sets = capabilities(None).expect("capget");
+                sets.effective -= CapabilitySet::IPC_LOCK;
+                set_capabilities(None, sets).expect("capset");
+                let limit = Rlimit { current: Some(64 << 10), ..before };
+                setrlimit(Resource::Memlock, limit).expect("setrlimit");
+                let (buffer, error) = fails(&pd, vec![0; 1 << 20], Access::LOCAL_WRITE);
+                assert_eq!((buffer.len(), error), (1 << 20, Error::Register(Errno::ENOMEM)));
+                // What is registered counts: the second half does not fit any more, and fits again when the first is gone.
+                let first = pd.register(vec![0; 10 * PAGE], Access::LOCAL_WRITE).expect("within the limit");
+                let (second, error) = fails(&pd, vec![0; 10 * PAGE], Access::LOCAL_WRITE);
+                assert_eq!(error, Error::Register(Errno::ENOMEM));
+                end(first);
+                end(pd.register(second, Access::LOCAL_WRITE).expect("within the limit again"));
+                buffer
+            })
+            .join()
+    });
+    setrlimit(Resource::Memlock, before).expect("setrlimit");
+    let buffer = tried.expect("the thread");
+    end(pd.register(buffer, Access::LOCAL_WRITE).expect("no limit"));
+    assert_eq!(pd.dealloc(), Ok(()));
+}
+
+pub(crate) fn domains() {
+    let (mut side, pd) = side_with_pd();
+    assert_eq!((pd.users(), pd.state()), (0, PdState::Live));
+    let in_use = |users| {
+        let error = pd.dealloc().expect_err("in use");
+        assert_eq!(
+            (refused(error), error.errno(), pd.state()),
+            (RefuseReason::InUse(users), Errno::EBUSY, PdState::Live)
+        );
+    };
+    let mr = pd.register(vec![0; PAGE], Access::LOCAL_WRITE).expect("register");
+    in_use(1);
+    let id = side.bound(CLIENT);
+    let cq = side.device.create_cq(id, 32).expect("create_cq");
+    let qp =
+        side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, crate::env::CAPS).expect("create_qp");
+    in_use(2);
+    side.device.destroy_qp(id).expect("it has one");
+    in_use(2);
+    drop(qp);
+    in_use(1);
+
+    // Another thread may have it, and the PD is in use meanwhile.
+    let far = thread::spawn(move || end(mr)).join().expect("the thread");
+    assert_eq!((far.len(), pd.users()), (PAGE, 0));
+
+    let other = pd.clone();
+    assert_eq!(pd.dealloc(), Ok(()));
+    assert_eq!((other.state(), other.dealloc().map_err(refused)), (PdState::Gone, Err(RefuseReason::Gone)));
+    let (far, error) = other.register(far, Access::LOCAL_WRITE).map(drop).expect_err("gone");
+    assert_eq!((far.len(), refused(error)), (PAGE, RefuseReason::Gone));
+    let made = side.device.create_qp(cmid_proto::Attaching::bare(id), &other, &cq, &cq, crate::env::CAPS).map(drop);
+    assert_eq!(made, Err(Errno::EINVAL));
+
+    // An MR keeps the PD that nobody has a handle of, and says which it is.
+    let pd = side.device.alloc_pd(id).expect("alloc_pd");
+    let mr = pd.register(vec![0; PAGE], Access::LOCAL_WRITE).expect("register");
+    drop(pd);
+    let pd = mr.pd().expect("registered");
+    assert_eq!(pd.users(), 1);
+    end(mr);
+    assert_eq!(pd.dealloc(), Ok(()));
+}

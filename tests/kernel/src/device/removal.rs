@@ -1,0 +1,151 @@
+//! The device goes away under an established connection and its data path.
+
+use std::ffi::{c_int, c_void};
+use std::mem;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cmid_proto::memory::{Error, MrState, PdState, Policy, RefuseReason};
+use cmid_proto::{Call, CmEvent, Device, Errno, IdKey};
+use cmid_verbs::{Access, Change, Completion};
+use rdma_sys::rdma_cm_id;
+
+use crate::data::{polled, returned, success};
+use crate::env::{End, Pair, SERVER, Side, group_key, param};
+use crate::memory::mapped;
+
+/// What happens to memory then. On Linux 6.1 and 6.12 alike the kernel lets a program end what it has on a device that is
+/// gone: rxe deregisters, and the memory comes back, or is freed, as ever.
+///
+/// `device removal` deletes `rxe0`. The command ends only with this process: rxe has no way to take an open device from
+/// a program, and librdmacm closes a device that is gone when it next looks for one.
+pub(crate) fn device_removed() {
+    let mut pair = Pair::connected();
+    let (mut idle, group, addr) = (Side::new(), group_key(4), SocketAddr::from(([239, 1, 2, 4], 0)));
+    let member = idle.bound(SERVER);
+    idle.ok(&Call::Join { id: member, group, addr, send_only: false });
+    let mut racing = Side::new();
+    let raced = racing.bound(SERVER);
+    racing.ok(&Call::Join { id: raced, group: group_key(5), addr, send_only: false });
+    let mut memory = pair.s.pd.register(vec![7; 4096], Access::LOCAL_WRITE).expect("register");
+    let (page, freed) = mapped(4096);
+    let other = pair.s.pd.register(page, Access::LOCAL_WRITE).expect("register");
+    let (page, lent_freed) = mapped(4096);
+    let lent = pair.s.pd.register(page, Access::LOCAL_WRITE | Access::MW_BIND).expect("register");
+    let mut window = pair.s.pd.alloc_mw().expect("alloc_mw");
+    pair.s.qp.post_bind(3, &mut window, &lent, 0..8, Access::REMOTE_READ).expect("post_bind");
+    success(polled(&mut pair.s.cq), 3, Completion::BIND);
+    pair.s.qp.post_recv(1, &memory, 0..4096).expect("post_recv");
+    pair.s.qp.post_recv(2, &other, 0..4096).expect("post_recv");
+    let mut deleting = Command::new("rdma").args(["link", "delete", "rxe0"]).spawn().expect("rdma(8)");
+    let mut removed = [false; 2];
+    for (side, removed) in [&mut pair.client, &mut pair.server].into_iter().zip(&mut removed) {
+        while let Some(seen) = side.event_within(Duration::from_secs(5)) {
+            println!("{:?} of {}, status {}", seen.kind, seen.id, seen.status);
+            *removed |= seen.kind == CmEvent::DeviceRemoval;
+        }
+    }
+    assert_eq!(removed, [true, true]);
+
+    // Left to librdmacm, this would free what the unread event leads to.
+    idle.fails(&Call::Leave { id: member, group, addr }, Errno::ENXIO);
+    assert_eq!(idle.expect(CmEvent::MulticastJoin).group, Some(group));
+    idle.expect(CmEvent::DeviceRemoval);
+    idle.fails(&Call::Leave { id: member, group, addr }, Errno::ENXIO);
+    idle.fails(&Call::Join { id: member, group, addr, send_only: false }, Errno::ENXIO);
+    idle.ok(&Call::Destroy { id: member });
+
+    left_as_it_goes(&mut racing, raced, addr);
+    pair.client.fails(&Call::Disconnect { id: pair.c.id }, Errno::ENXIO);
+    pair.client.fails(&Call::Connect { id: pair.c.id, param: param() }, Errno::ENXIO);
+    // What is known of the device reaches its memory: only an end is left, whatever is in flight.
+    let refused = |error: Error| match error {
+        Error::Refused(refused) => Some((refused.reason, refused.errno())),
+        Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
+    };
+    let gone = Some((RefuseReason::DeviceGone, Errno::EIO));
+    assert_eq!(pair.s.pd.state(), PdState::Stranded);
+    let (_, error) = pair.s.pd.register(vec![0; 8], Access::empty()).map(drop).expect_err("the device is gone");
+    assert_eq!(refused(error), gone);
+    let outcome = memory.reregister(Change::default().to_access(Access::empty()), Policy::default());
+    assert_eq!((outcome.result.map_err(refused), memory.state()), (Err(gone), MrState::Unusable));
+    assert_eq!(pair.s.qp.post_recv(1, &memory, 0..1), Err(Errno::EINVAL));
+    println!("alloc_pd: {:?}", pair.client.device.alloc_pd(pair.c.id).map(drop));
+    println!("state: {:?}", pair.s.qp.state());
+    println!("take_notifications: {:?}", pair.s.cq.take_notifications());
+
+    // What is in flight may still be written to, by a poll: it is kept until the QP is gone and the CQ was polled empty.
+    let users = pair.s.pd.users();
+    let (memory, error) = memory.deregister().map(drop).expect_err("it is in flight");
+    assert_eq!(refused(error), Some((RefuseReason::InFlight, Errno::EBUSY)));
+    drop(other);
+    assert_eq!((pair.s.pd.users(), freed.load(Ordering::Relaxed)), (users, 0));
+    // With a window bound to it memory has to wait for that, as ever.
+    drop(lent);
+    assert_eq!((pair.s.pd.users(), lent_freed.load(Ordering::Relaxed)), (users, 0));
+    window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
+    assert_eq!((pair.s.pd.users(), lent_freed.load(Ordering::Relaxed)), (users - 2, 1));
+
+    let Pair { mut client, mut server, c, s: End { id, pd, mut cq, qp }, .. } = pair;
+    server.ok(&Call::Destroy { id });
+    drop(qp);
+    assert_eq!((pd.users(), freed.load(Ordering::Relaxed)), (2, 0));
+    assert_eq!(cq.poll(&mut [Completion::default(); 4]), Ok(0));
+    assert_eq!((pd.users(), freed.load(Ordering::Relaxed)), (1, 1));
+    assert_eq!(returned(memory), [7; 4096]);
+    assert_eq!(pd.users(), 0);
+    println!("memory: deregistered, dropped in flight, dropped with a window: all of it is back");
+    client.ok(&Call::Destroy { id: c.id });
+    drop((client, server, c, pd, cq));
+    println!("all is dropped; rdma(8) has ended: {}", deleting.try_wait().expect("a child").is_some());
+}
+
+/// The device goes after the question whether it is there, and before the group is left. librdmacm frees its record of the
+/// group then, to which the unread MULTICAST_JOIN leads.
+fn left_as_it_goes(side: &mut Side, member: IdKey, addr: SocketAddr) {
+    STILL_THERE.store(true, Ordering::SeqCst);
+    side.fails(&Call::Leave { id: member, group: group_key(5), addr }, Errno::ENXIO);
+    STILL_THERE.store(false, Ordering::SeqCst);
+    assert_eq!(side.expect(CmEvent::DeviceRemoval).id, member, "and no event of the group");
+    side.quiet(50);
+    side.fails(&Call::Leave { id: member, group: group_key(5), addr }, Errno::ENXIO);
+    side.fails(&Call::Bind { id: member, addr }, Errno::ENXIO);
+    let channel = side.channel;
+    side.fails(&Call::Migrate { id: member, from: channel, to: channel }, Errno::ENXIO);
+    assert_eq!(side.device.local_addr(member), Err(Errno::ENXIO));
+    side.ok(&Call::Destroy { id: member });
+    side.ok(&Call::CloseChannel { channel });
+}
+
+/// Whether the question is answered as if the device were there.
+static STILL_THERE: AtomicBool = AtomicBool::new(false);
+
+type SetOption = unsafe extern "C" fn(*mut rdma_cm_id, c_int, c_int, *mut c_void, usize) -> c_int;
+
+/// The linker prefers it to the library's. A level of options that does not exist is how cmid asks whether the device is there.
+///
+/// # Safety
+/// As for the library's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_set_option(
+    id: *mut rdma_cm_id,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: usize,
+) -> c_int {
+    if level == c_int::MAX && STILL_THERE.load(Ordering::SeqCst) {
+        // SAFETY: the calling thread's errno is always there.
+        unsafe { *libc::__errno_location() = libc::ENOSYS };
+        return -1;
+    }
+    // SAFETY: the name is null-terminated.
+    let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"rdma_set_option".as_ptr()) };
+    assert!(!real.is_null());
+    // SAFETY: librdmacm's function of this name has this type.
+    let real: SetOption = unsafe { mem::transmute(real) };
+    // SAFETY: as the caller promises.
+    unsafe { real(id, level, name, value, len) }
+}

@@ -1,0 +1,169 @@
+//! Section 10.4 on a device whose provider cannot re-register.
+
+use std::sync::atomic::Ordering;
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Policy, RefuseReason, Step, Valid, Way};
+use cmid_verbs::{Access, Change, Completion, Mr, QpState, Remote, Reregistered, WcStatus};
+
+use crate::data::{bytes, polled, register, success};
+use crate::env::{End, Pair, Side};
+use crate::memory::{PAGE, kernel_mrs, mapped, mapped_read_only, unmapped};
+
+const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: cmid_verbs::Provider::Unknown };
+const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
+
+/// All by which a change would show.
+fn looks(mr: &Mr) -> impl PartialEq + core::fmt::Debug + use<> {
+    let pd = mr.pd().expect("registered");
+    (mr.addr(), mr.len(), mr.lkey(), mr.rkey(), mr.access(), mr.state(), mr.way(), pd.users(), pd.state(), kernel_mrs())
+}
+
+fn remote(mr: &Mr) -> Remote {
+    Remote { addr: mr.addr(), rkey: mr.rkey() }
+}
+
+/// A write of the client's to the server's memory.
+fn write(c: &mut End, from: &Mr, to: Remote) -> WcStatus {
+    c.qp.post_write(1, from, 0..8, to).expect("post_write");
+    let done = polled(&mut c.cq);
+    assert_eq!(done.wr_id, 1);
+    done.status
+}
+
+fn refusal(outcome: &Reregistered) -> RefuseReason {
+    match outcome.result {
+        Err(Error::Refused(refused)) => refused.reason,
+        ref other => panic!("not refused: {other:?}"),
+    }
+}
+
+pub(crate) fn unsupported() {
+    let Pair { mut client, server: _server, mut c, s, .. } = Pair::connected();
+    let source = register(&c, 7, Access::empty());
+    let mut mr = register(&s, 1, ALL);
+    let other = s.pd.clone();
+    let linked = client.bound([10, 98, 0, 1]);
+    let foreign = client.device.alloc_pd(linked).expect("alloc_pd");
+    let before = looks(&mr);
+
+    // What the machine sees to be wrong.
+    let outcome = mr.reregister(Change::default(), Policy::default());
+    assert_eq!((refusal(&outcome), outcome.buffer.is_none()), (RefuseReason::NothingToChange, true));
+    let outcome = mr.reregister(Change::default().to_buffer(Vec::new()), Policy::default());
+    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (RefuseReason::Empty, Some(0)));
+    let outcome = mr.reregister(Change::default().to_access(Access::REMOTE_WRITE), ANEW);
+    assert_eq!(refusal(&outcome), RefuseReason::RemoteWithoutLocalWrite);
+    let outcome = mr.reregister(Change::default().to_pd(foreign.clone()).to_buffer(vec![0; PAGE]), ANEW);
+    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (RefuseReason::OtherDevice, Some(PAGE)));
+    assert_eq!((foreign.users(), foreign.dealloc()), (0, Ok(())));
+    let outcome = mr.reregister(Change::default().to_pd(foreign), ANEW);
+    assert_eq!(refusal(&outcome), RefuseReason::Gone);
+    assert_eq!(looks(&mr), before);
+
+    // All seven combinations: the provider says EOPNOTSUPP, which is no reason to give the MR up.
+    for flags in 1..8 {
+        let change = Change {
+            buffer: (flags & 1 != 0).then(|| vec![9; 2 * PAGE].into()),
+            pd: (flags & 2 != 0).then(|| other.clone()),
+            access: (flags & 4 != 0).then_some(Access::LOCAL_WRITE),
+        };
+        let Reregistered { result, buffer } = mr.reregister(change, Policy::default());
+        let failure = Failure { step: Step::Reregister(Code::Cmd), errno: Errno::EOPNOTSUPP, valid: Valid::Old };
+        assert_eq!(result, Err(Error::Failed(failure)), "flags {flags}");
+        assert_eq!(buffer.map(|buffer| buffer.len()), (flags & 1 != 0).then_some(2 * PAGE));
+        assert_eq!(looks(&mr), before, "flags {flags}");
+    }
+    assert_eq!(write(&mut c, &source, remote(&mr)), WcStatus::SUCCESS);
+    assert_eq!(bytes(&mr, 7), [7, 1]);
+}
+
+pub(crate) fn anew() {
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let source = register(&c, 7, Access::empty());
+    let (page, gone) = mapped(PAGE);
+    let mut mr = s.pd.register(page, ALL).expect("register");
+    let (old, mrs, users) = (remote(&mr), kernel_mrs(), s.pd.users());
+    assert_eq!(write(&mut c, &source, old), WcStatus::SUCCESS);
+
+    // Everything but the memory: there is no buffer to give back.
+    let Reregistered { result, buffer } = mr.reregister(Change::default().to_access(ALL), ANEW);
+    assert_eq!((result, buffer.is_none()), (Ok(Way::Anew), true));
+    assert_ne!(mr.rkey(), old.rkey);
+    assert_eq!((mr.addr(), mr.len(), mr.lkey(), bytes(&mr, 7)), (old.addr, PAGE, mr.rkey(), [7, 0]));
+
+    // The memory too: the old one comes back, with what the peer wrote.
+    let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(vec![1; 2 * PAGE]), ANEW);
+    assert_eq!((result, mr.way(), mr.state()), (Ok(Way::Anew), Way::Anew, MrState::Registered));
+    assert_eq!((kernel_mrs(), s.pd.users()), (mrs, users));
+    assert_eq!((mr.len(), bytes(&mr, PAGE)), (2 * PAGE, [1; 8]));
+    let buffer = buffer.expect("the device has let go of it");
+    assert_eq!((buffer.len(), gone.load(Ordering::Relaxed)), (PAGE, 0));
+    drop(buffer);
+    assert_eq!(gone.load(Ordering::Relaxed), 1);
+
+    // The key that posting uses is the new one, and so is what the peer must know.
+    s.qp.post_recv(2, &mr, PAGE..2 * PAGE).expect("post_recv");
+    c.qp.post_send(3, &source, 0..64).expect("post_send");
+    success(polled(&mut c.cq), 3, Completion::SEND);
+    success(polled(&mut s.cq), 2, Completion::RECV);
+    assert_eq!(bytes(&mr, PAGE + 63), [7, 1]);
+    assert_eq!(write(&mut c, &source, remote(&mr)), WcStatus::SUCCESS);
+    assert_eq!(write(&mut c, &source, old), WcStatus::REM_ACCESS_ERR);
+    assert_eq!(c.qp.state(), Ok(QpState::ERR));
+}
+
+pub(crate) fn anew_fails() {
+    let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
+    let source = register(&c, 7, Access::empty());
+    let mut mr = register(&s, 1, ALL);
+    let before = looks(&mr);
+    let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(unmapped()), ANEW);
+    let failure = Failure { step: Step::RegisterAnew, errno: Errno::EFAULT, valid: Valid::Old };
+    assert_eq!(result, Err(Error::Failed(failure)));
+    assert_eq!(buffer.map(|buffer| buffer.len()), Some(PAGE));
+    let unknown = Access::LOCAL_WRITE | Access::from_bits_retain(1 << 15);
+    let Reregistered { result, buffer } = mr.reregister(Change::default().to_access(unknown), ANEW);
+    let failure = Failure { step: Step::RegisterAnew, errno: Errno::EINVAL, valid: Valid::Old };
+    assert_eq!((result, buffer.is_none()), (Err(Error::Failed(failure)), true));
+    assert_eq!(looks(&mr), before);
+    assert_eq!(write(&mut c, &source, remote(&mr)), WcStatus::SUCCESS);
+    assert_eq!(bytes(&mr, 7), [7, 1]);
+}
+
+/// What is only to be read gets no right to write, and does not come under one.
+pub(crate) fn read_only() {
+    let mut side = Side::new();
+    let id = side.bound(crate::env::SERVER);
+    let pd = side.device.alloc_pd(id).expect("alloc_pd");
+    let eacces = Failure { step: Step::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
+    let mut mr = pd.register(mapped_read_only(PAGE).0, Access::REMOTE_READ).expect("register");
+    let before = looks(&mr);
+    let outcome = mr.reregister(Change::default().to_access(ALL), ANEW);
+    assert_eq!((outcome.result, looks(&mr)), (Err(eacces.into()), before));
+    // With the memory the right comes too.
+    let outcome = mr.reregister(Change::default().to_access(ALL).to_buffer(vec![1; 2 * PAGE]), ANEW);
+    assert_eq!(outcome.result, Ok(Way::Anew));
+    assert_eq!(mr.write(0, &[2]), Ok(()));
+    let (before, page) = (looks(&mr), outcome.buffer.expect("the device has let go of it"));
+    let outcome = mr.reregister(Change::default().to_buffer(page), ANEW);
+    assert_eq!((outcome.result, looks(&mr)), (Err(eacces.into()), before));
+    let page = outcome.buffer.expect("it comes back");
+    let outcome = mr.reregister(Change::default().to_buffer(page).to_access(Access::REMOTE_READ), ANEW);
+    assert_eq!((outcome.result, mr.write(0, &[2])), (Ok(Way::Anew), Err(Errno::EACCES)));
+}
+
+pub(crate) fn anew_elsewhere() {
+    let mut side = Side::new();
+    let id = side.bound(crate::env::SERVER);
+    let (from, to) = (side.device.alloc_pd(id).expect("alloc_pd"), side.device.alloc_pd(id).expect("alloc_pd"));
+    let mut mr = from.register(vec![1; PAGE], ALL).expect("register");
+    let outcome = mr.reregister(Change::default().to_pd(to.clone()).to_access(Access::LOCAL_WRITE), ANEW);
+    assert_eq!(outcome.result, Ok(Way::Anew));
+    assert_eq!((from.users(), to.users(), mr.access()), (0, 1, Some(Access::LOCAL_WRITE)));
+    assert_eq!(from.dealloc(), Ok(()));
+    assert_eq!(to.dealloc().map_err(|error| error.errno()), Err(Errno::EBUSY));
+    assert_eq!(bytes(&mr, PAGE - 1), [1]);
+    drop(mr);
+    assert_eq!(to.dealloc(), Ok(()));
+}

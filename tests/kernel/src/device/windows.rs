@@ -1,0 +1,182 @@
+//! Row 83: memory windows.
+
+use std::sync::atomic::Ordering;
+
+use cmid_proto::Errno;
+use cmid_proto::memory::{Error, Failure, Fallback, MrState, Policy, Provider, Step, Valid};
+use cmid_verbs::{Access, Change, Completion, Mw, Remote, Reregistered, WcStatus};
+
+use crate::data::{bytes, polled, register, success};
+use crate::env::Pair;
+use crate::memory::{PAGE, kernel_mrs, mapped};
+
+pub(crate) fn bound() {
+    let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
+    let source = register(&c, 7, Access::empty());
+    let mut mr = register(&s, 1, Access::LOCAL_WRITE | Access::MW_BIND);
+    let users = s.pd.users();
+    let mut window = s.pd.alloc_mw().expect("rxe has them");
+    assert_eq!(s.pd.users(), users + 1);
+
+    let unbound = window.rkey();
+    s.qp.post_bind(1, &mut window, &mr, 64..128, Access::REMOTE_WRITE).expect("post_bind");
+    assert_ne!(window.rkey(), unbound);
+    // In flight it pins the MR, as any other work request.
+    let (back, error) = mr.deregister().map(drop).expect_err("the bind is in flight");
+    assert_eq!(error.errno(), Errno::EBUSY);
+    mr = back;
+    success(polled(&mut s.cq), 1, Completion::BIND);
+
+    // The peer has no right on the MR, but on this part.
+    let at = |offset, window: &Mw, addr: u64| Remote { addr: addr + offset, rkey: window.rkey() };
+    c.qp.post_write(2, &source, 0..64, at(64, &window, mr.addr())).expect("post_write");
+    success(polled(&mut c.cq), 2, Completion::WRITE);
+    assert_eq!((bytes(&mr, 63), bytes(&mr, 127)), ([1, 7], [7, 1]));
+
+    // As long as it is bound, the MR stays, whichever way it is to go.
+    let before = (mr.addr(), mr.rkey(), mr.access());
+    let (back, error) = mr.deregister().map(drop).expect_err("a window is bound to it");
+    mr = back;
+    let kept = |step| Error::Failed(Failure { step, errno: Errno::EINVAL, valid: Valid::Old });
+    assert_eq!((error, mr.state()), (kept(Step::Deregister), MrState::Registered));
+    // The kernel has struck it off its list, before it asked the driver (ib_dereg_mr_user).
+    let mrs = kernel_mrs();
+    let anew = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
+    let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(vec![0; 8]), anew);
+    assert_eq!((result, buffer.map(|buffer| buffer.len())), (Err(kept(Step::DeregisterOld)), Some(8)));
+    assert_eq!(((mr.addr(), mr.rkey(), mr.access()), kernel_mrs()), (before, mrs), "the new one was undone");
+    assert_eq!(s.pd.dealloc().map_err(|error| error.errno()), Err(Errno::EBUSY));
+
+    // Invalidated, bound anew elsewhere, under another key.
+    let first = window.rkey();
+    s.qp.post_invalidate(3, &mut window).expect("post_invalidate");
+    success(polled(&mut s.cq), 3, Completion::INVALIDATE);
+    s.qp.post_bind(4, &mut window, &mr, 0..8, Access::REMOTE_WRITE | Access::REMOTE_READ).expect("post_bind");
+    success(polled(&mut s.cq), 4, Completion::BIND);
+    assert_ne!(window.rkey(), first);
+    c.qp.post_write(5, &source, 0..8, at(0, &window, mr.addr())).expect("post_write");
+    success(polled(&mut c.cq), 5, Completion::WRITE);
+    assert_eq!(bytes(&mr, 7), [7, 1]);
+    let mut second = s.pd.alloc_mw().expect("alloc_mw");
+    s.qp.post_bind(8, &mut second, &mr, 0..PAGE, Access::REMOTE_READ).expect("post_bind");
+    success(polled(&mut s.cq), 8, Completion::BIND);
+
+    // rxe does not look at where a window ends (check_rkey asks the MR). But a key that was taken back is dead.
+    s.qp.post_invalidate(6, &mut window).expect("post_invalidate");
+    success(polled(&mut s.cq), 6, Completion::INVALIDATE);
+    c.qp.post_write(7, &source, 0..8, at(0, &window, mr.addr())).expect("post_write");
+    assert_eq!(polled(&mut c.cq).status, WcStatus::REM_ACCESS_ERR);
+
+    // Neither of the two ways to end a window asks whether it is bound.
+    window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
+    let (mr, error) = mr.deregister().map(drop).expect_err("the second is bound to it");
+    assert_eq!(error, kept(Step::Deregister));
+    drop(second);
+    assert_eq!(s.pd.users(), users);
+    assert_eq!(mr.deregister().map_err(|(_, error)| error).expect("no window is left").buffer.len(), PAGE);
+}
+
+/// An MR that is dropped before its window goes when the window does, whichever way that is.
+pub(crate) fn dropped() {
+    for deallocated in [false, true] {
+        let Pair { client: _client, server: _server, mut s, .. } = Pair::connected();
+        let users = s.pd.users();
+        let (page, unmapped) = mapped(PAGE);
+        let mr = s.pd.register(page, Access::LOCAL_WRITE | Access::MW_BIND).expect("register");
+        let mut window = s.pd.alloc_mw().expect("alloc_mw");
+        s.qp.post_bind(1, &mut window, &mr, 0..8, Access::REMOTE_READ).expect("post_bind");
+        success(polled(&mut s.cq), 1, Completion::BIND);
+        drop(mr);
+        // Neither freed nor forgotten, also when somebody comes by and tries.
+        register(&s, 0, Access::empty()).deregister().map_err(|(_, error)| error).expect("another one");
+        assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 2, 0));
+        if deallocated {
+            window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
+        } else {
+            drop(window);
+        }
+        assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users, 1));
+    }
+
+    // Taken back by a work request; then the next that comes by ends the MR.
+    let Pair { client: _client, server: _server, mut s, .. } = Pair::connected();
+    let users = s.pd.users();
+    let (page, unmapped) = mapped(PAGE);
+    let mr = s.pd.register(page, Access::LOCAL_WRITE | Access::MW_BIND).expect("register");
+    let mut window = s.pd.alloc_mw().expect("alloc_mw");
+    s.qp.post_bind(1, &mut window, &mr, 0..8, Access::REMOTE_READ).expect("post_bind");
+    success(polled(&mut s.cq), 1, Completion::BIND);
+    drop(mr);
+    s.qp.post_invalidate(2, &mut window).expect("post_invalidate");
+    success(polled(&mut s.cq), 2, Completion::INVALIDATE);
+    assert_eq!(s.qp.post_invalidate(3, &mut window), Err(Errno::EINVAL));
+    assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 2, 0));
+    drop(s.pd.clone());
+    assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 1, 1));
+}
+
+/// What would make a provider look into objects of another PD.
+pub(crate) fn foreign() {
+    let Pair { client: _client, server: _server, c, mut s, .. } = Pair::connected();
+    let (near, far) = (register(&s, 0, Access::MW_BIND), register(&c, 0, Access::MW_BIND));
+    let (mut own, mut other) = (s.pd.alloc_mw().expect("alloc_mw"), c.pd.alloc_mw().expect("alloc_mw"));
+    assert_eq!(s.qp.post_bind(1, &mut other, &near, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
+    assert_eq!(s.qp.post_bind(1, &mut own, &far, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
+    assert_eq!(s.qp.post_bind(1, &mut own, &near, 0..PAGE + 1, Access::REMOTE_READ), Err(Errno::EINVAL));
+    // Rights that the registration has not.
+    assert_eq!(s.qp.post_bind(1, &mut own, &near, 0..8, Access::REMOTE_WRITE), Err(Errno::EINVAL));
+    let unbindable = register(&s, 0, Access::LOCAL_WRITE);
+    assert_eq!(s.qp.post_bind(1, &mut own, &unbindable, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
+    // rxe would follow null pointers.
+    assert_eq!(s.qp.post_invalidate(1, &mut own), Err(Errno::EINVAL));
+    drop(own);
+    assert!(near.deregister().is_ok());
+}
+
+/// The QP that a window was bound through goes after the window: rxe's would wait for it, for about 50 s.
+pub(crate) fn outlives_its_qp() {
+    let Pair { client: _client, mut server, c: _c, mut s, .. } = Pair::connected();
+    let mr = register(&s, 1, Access::LOCAL_WRITE | Access::MW_BIND);
+    let mut window = s.pd.alloc_mw().expect("alloc_mw");
+    s.qp.post_bind(1, &mut window, &mr, 0..64, Access::REMOTE_WRITE).expect("post_bind");
+    success(polled(&mut s.cq), 1, Completion::BIND);
+    let (users, started) = (s.pd.users(), std::time::Instant::now());
+    server.device.destroy_qp(s.id).expect("destroy_qp");
+    drop(s.qp);
+    assert_eq!(s.pd.users(), users, "the window keeps it");
+    drop(window);
+    assert_eq!(s.pd.users(), users - 2, "the QP went with the window");
+    assert!(mr.deregister().is_ok());
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+/// As above, when a bind through another QP has failed meanwhile.
+pub(crate) fn outlives_both() {
+    use cmid_proto::{Call, CmEvent};
+    let Pair { mut client, mut server, addr, c: _c, mut s, .. } = Pair::connected();
+    let id = client.resolved(addr);
+    let _c2 = client.end(id);
+    client.ok(&Call::Connect { id, param: crate::env::param() });
+    let request = server.expect(CmEvent::ConnectRequest);
+    let mut cq = server.device.create_cq(request.id, 64).expect("create_cq");
+    let mut second = server
+        .device
+        .create_qp(cmid_proto::Attaching::bare(request.id), &s.pd, &cq, &cq, crate::env::CAPS)
+        .expect("create_qp");
+    server.ok(&Call::Accept { id: request.id, param: crate::env::param() });
+    client.expect(CmEvent::Established);
+    server.expect(CmEvent::Established);
+
+    let mr = register(&s, 1, Access::LOCAL_WRITE | Access::MW_BIND);
+    let mut window = s.pd.alloc_mw().expect("alloc_mw");
+    s.qp.post_bind(1, &mut window, &mr, 0..64, Access::REMOTE_WRITE).expect("post_bind");
+    success(polled(&mut s.cq), 1, Completion::BIND);
+    second.post_bind(2, &mut window, &mr, 0..64, Access::REMOTE_WRITE).expect("post_bind");
+    assert_ne!(polled(&mut cq).status, WcStatus::SUCCESS);
+    let started = std::time::Instant::now();
+    server.device.destroy_qp(s.id).expect("destroy_qp");
+    drop(s.qp);
+    drop(window);
+    assert!(mr.deregister().is_ok());
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+}

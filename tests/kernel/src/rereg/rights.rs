@@ -1,0 +1,67 @@
+//! Other rights.
+
+use cmid_verbs::{Access, Change, WcStatus};
+
+use crate::env::{Pair, connect};
+use crate::fixture::{READABLE, facts, in_place, peer_reads, peer_writes, region, remote};
+
+const ALL: Access = READABLE.union(Access::REMOTE_WRITE);
+
+/// A read that worked does not any more.
+pub(crate) fn reading() {
+    let mut pair = Pair::connected();
+    let mut mr = region(&pair.s.pd, 2, ALL);
+    let before = facts(&mr);
+    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([2; 8]));
+
+    in_place(&mut mr, Change::default().to_access(Access::LOCAL_WRITE | Access::REMOTE_WRITE));
+    assert_eq!(mr.access(), Some(Access::LOCAL_WRITE | Access::REMOTE_WRITE));
+    assert_eq!(facts(&mr).keys, before.keys);
+    // The other right is still there.
+    assert_eq!(peer_writes(&mut pair.c, 3, remote(&mr)), WcStatus::SUCCESS);
+    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
+
+    // Given back, it works again, for another connection.
+    let (mut c, s) = connect(&mut pair.client, &mut pair.server, pair.addr);
+    in_place(&mut mr, Change::default().to_access(ALL));
+    in_place(&mut mr, Change::default().to_pd(s.pd.clone()));
+    assert_eq!(peer_reads(&mut c, remote(&mr)), Ok([3; 8]));
+    assert_eq!(facts(&mr).keys, before.keys);
+}
+
+/// What a deposed leader meets with.
+pub(crate) fn writing() {
+    let mut pair = Pair::connected();
+    let mut mr = region(&pair.s.pd, 2, ALL);
+    assert_eq!(peer_writes(&mut pair.c, 3, remote(&mr)), WcStatus::SUCCESS);
+    in_place(&mut mr, Change::default().to_access(READABLE));
+    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([3; 8]));
+    assert_eq!(peer_writes(&mut pair.c, 4, remote(&mr)), WcStatus::REM_ACCESS_ERR);
+    let mut bytes = [0; 9];
+    mr.read(0, &mut bytes).expect("inside");
+    assert_eq!(bytes, [3, 3, 3, 3, 3, 3, 3, 3, 2]);
+}
+
+/// Both change, or neither.
+pub(crate) fn with_the_pd() {
+    let mut pair = Pair::connected();
+    let (mut c, s) = connect(&mut pair.client, &mut pair.server, pair.addr);
+    let mut mr = region(&pair.s.pd, 6, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    let users = (pair.s.pd.users(), s.pd.users());
+    in_place(&mut mr, Change::default().to_pd(s.pd.clone()).to_access(READABLE));
+    assert_eq!((pair.s.pd.users(), s.pd.users()), (users.0 - 1, users.1 + 1));
+    assert_eq!(mr.access(), Some(READABLE));
+    assert_eq!(peer_reads(&mut c, remote(&mr)), Ok([6; 8]));
+    assert_eq!(peer_writes(&mut c, 9, remote(&mr)), WcStatus::REM_ACCESS_ERR);
+    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
+}
+
+/// The remote key is there from the beginning, and is good as soon as the right is.
+pub(crate) fn given_late() {
+    let mut pair = Pair::connected();
+    let mut mr = region(&pair.s.pd, 4, Access::LOCAL_WRITE);
+    let before = facts(&mr);
+    in_place(&mut mr, Change::default().to_access(READABLE));
+    assert_eq!(facts(&mr).keys, before.keys);
+    assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([4; 8]));
+}

@@ -1,0 +1,40 @@
+//! What state an id must be in when its application has heard everything: the kernel's, as far as that can be told apart.
+
+use cmid_proto::State;
+
+use super::kernel::{Id, Phase};
+
+/// Whether the core's view can be that of an id in this stage.
+pub(crate) fn agrees(id: &Id, state: State) -> bool {
+    if id.removed {
+        // Nobody has told of it what was not accepted.
+        let unheard = id.deaf && matches!(state, State::Requested | State::SidrReqReceived | State::Failed);
+        return unheard || state == State::Removed;
+    }
+    match id.stage {
+        Phase::Idle => state == State::Idle,
+        Phase::Bound => state == State::Bound,
+        Phase::AddrQuery => state == State::AddrResolving,
+        Phase::AddrResolved => state == State::AddrResolved,
+        Phase::RouteQuery => state == State::RouteResolving,
+        Phase::RouteResolved => state == State::RouteResolved,
+        Phase::Listen => state == State::Listening,
+        Phase::ReqSent => state == State::Connecting,
+        Phase::RepRcvd => state == State::Responded,
+        Phase::ReqRcvd => state == State::Requested,
+        Phase::RepSent => state == State::Accepting,
+        Phase::Established => state == State::Connected,
+        Phase::DreqSent => matches!(state, State::Disconnecting | State::Closing),
+        // After requests that crossed each side takes the other's for the answer; a teardown answers it all the same.
+        Phase::DreqRcvd => matches!(state, State::PeerClosed | State::TimeWait),
+        Phase::TimeWait => matches!(state, State::TimeWait | State::Closing),
+        Phase::SidrSent => state == State::SidrReqSent,
+        Phase::SidrRcvd => state == State::SidrReqReceived,
+        Phase::Over if id.disconnected => state == State::Closed,
+        // Nobody has told it that the peer has gone.
+        Phase::Over if id.deaf => matches!(state, State::Requested | State::SidrReqReceived | State::Failed),
+        Phase::Over if id.datagram => matches!(state, State::SidrResolved | State::Failed),
+        // A teardown that the peer has cut short waits for its deadline.
+        Phase::Over => matches!(state, State::Failed | State::Closing),
+    }
+}

@@ -1,0 +1,188 @@
+//! What the kernel and librdmacm do when they are called.
+//!
+//! Panics on what the core promises never to ask: calls that would crash the library, break a connection, hold up a later
+//! destroy for more than a minute, or lose requests.
+
+use cmid_proto::{Call, Errno, Outcome};
+
+use super::kernel::{File, Id, Kernel, Membership, No, Phase};
+
+impl Kernel {
+    /// Makes a call about an id. `refused` is an errno for which the world is to blame, where it can be.
+    pub(crate) fn call(
+        &mut self,
+        no: No,
+        call: &Call,
+        from_to: Option<(File, File)>,
+        refused: Option<Errno>,
+    ) -> Outcome {
+        let id = self.id(no);
+        if let Call::Destroy { .. } = call {
+            self.destroy(no);
+            return Ok(());
+        }
+        if let Call::Leave { group, .. } = *call
+            && let Some(at) = id.refused.iter().position(|&refused| refused == group)
+        {
+            // librdmacm has no record of it. A core that hears late of a refused join has given the join up already, and
+            // keeps the membership until it is left.
+            self.id_mut(no).refused.swap_remove(at);
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        let outcome = self.ask(no, call, from_to, refused);
+        if let (Call::Join { group, .. }, Err(_)) = (call, outcome) {
+            self.id_mut(no).refused.push(*group);
+        }
+        outcome
+    }
+
+    fn ask(&mut self, no: No, call: &Call, from_to: Option<(File, File)>, refused: Option<Errno>) -> Outcome {
+        if self.id(no).removed {
+            // The record of a membership goes even so.
+            if let Call::Leave { .. } = call {
+                self.leave(no, call);
+            }
+            return Err(Errno::ENXIO);
+        }
+        self.judge(no, call, refused)?;
+        self.carry_out(no, call, from_to);
+        Ok(())
+    }
+
+    /// Whether the kernel grants it. What it does not grant changes little.
+    fn judge(&mut self, no: No, call: &Call, refused: Option<Errno>) -> Outcome {
+        let stage = self.id(no).stage;
+        let legal = match call {
+            Call::Bind { .. } => stage == Phase::Idle,
+            Call::ResolveAddr { .. } | Call::Listen { .. } => matches!(stage, Phase::Idle | Phase::Bound),
+            Call::ResolveRoute { .. } => self.with_device(no, call) && stage == Phase::AddrResolved,
+            Call::Connect { .. } => self.with_device(no, call) && stage == Phase::RouteResolved,
+            Call::Accept { .. } => {
+                self.with_device(no, call)
+                    && self.is_no_hazard(no, call)
+                    && matches!(stage, Phase::ReqRcvd | Phase::SidrRcvd)
+            }
+            Call::Reject { .. } => {
+                self.is_no_hazard(no, call) && matches!(stage, Phase::ReqRcvd | Phase::SidrRcvd | Phase::RepRcvd)
+            }
+            Call::Establish { .. } => {
+                assert!(!matches!(stage, Phase::ReqRcvd | Phase::SidrRcvd), "{call:?} breaks the connection");
+                self.is_no_hazard(no, call) && stage == Phase::RepRcvd
+            }
+            Call::Notify { .. } => {
+                if stage == Phase::Established {
+                    return Err(Errno::EISCONN);
+                }
+                stage == Phase::RepSent
+            }
+            Call::Join { .. } => {
+                self.with_device(no, call)
+                    && self.id(no).datagram
+                    && matches!(stage, Phase::Bound | Phase::AddrResolved)
+            }
+            Call::Migrate { .. } => {
+                assert!(stage != Phase::Listen, "{call:?}: no kernel can migrate a listener without losing requests");
+                true
+            }
+            Call::Disconnect { .. } | Call::Leave { .. } | Call::SetOption { .. } | Call::SetEce { .. } => true,
+            Call::OpenChannel { .. } | Call::CloseChannel { .. } | Call::CreateId { .. } | Call::Destroy { .. } => {
+                unreachable!("not judged here")
+            }
+        };
+        let verdict = if legal { refused.map_or(Ok(()), Err) } else { Err(Errno::EINVAL) };
+        if let Err(errno) = verdict {
+            self.refuse(no, call, errno);
+        }
+        verdict
+    }
+
+    fn with_device(&self, no: No, call: &Call) -> bool {
+        assert!(self.id(no).verbs, "{call:?}: librdmacm would follow a null pointer");
+        true
+    }
+
+    fn is_no_hazard(&self, no: No, call: &Call) -> bool {
+        let own_message_is_out = matches!(self.id(no).stage, Phase::ReqSent | Phase::RepSent);
+        assert!(!own_message_is_out, "{call:?}: a later destroy would take 70 seconds");
+        true
+    }
+
+    /// What even a refused call does.
+    fn refuse(&mut self, no: No, call: &Call, errno: Errno) {
+        let id = self.id_mut(no);
+        if matches!(call, Call::Accept { .. }) {
+            id.stage = Phase::Over;
+        } else if matches!(call, Call::ResolveAddr { .. }) && id.stage == Phase::Idle && errno == Errno::ENETUNREACH {
+            id.stage = Phase::Bound;
+        } else if matches!(call, Call::Leave { .. }) {
+            self.leave(no, call);
+        }
+    }
+
+    fn carry_out(&mut self, no: No, call: &Call, from_to: Option<(File, File)>) {
+        let id = self.id_mut(no);
+        match *call {
+            Call::Bind { addr, .. } => {
+                id.stage = Phase::Bound;
+                let of_a_device = !addr.ip().is_unspecified() && !addr.ip().is_loopback();
+                (id.device, id.verbs) = (of_a_device, of_a_device);
+            }
+            Call::ResolveAddr { .. } => id.stage = Phase::AddrQuery,
+            Call::ResolveRoute { .. } => (id.stage, id.watched) = (Phase::RouteQuery, true),
+            Call::Listen { .. } => id.stage = Phase::Listen,
+            Call::Connect { .. } => id.stage = if id.datagram { Phase::SidrSent } else { Phase::ReqSent },
+            Call::Accept { .. } => {
+                id.stage = if id.datagram { Phase::Over } else { Phase::RepSent };
+                id.deaf = false;
+            }
+            Call::Reject { .. } => id.stage = Phase::Over,
+            Call::Establish { .. } => id.stage = Phase::Established,
+            Call::Disconnect { .. } => match id.stage {
+                Phase::Established => id.stage = Phase::DreqSent,
+                Phase::DreqRcvd => id.stage = Phase::TimeWait,
+                // Nothing happens.
+                _ => {}
+            },
+            Call::Notify { .. } => {
+                id.stage = Phase::Established;
+                self.report(no, cmid_proto::CmEvent::Established, 0);
+            }
+            Call::Join { group, .. } => id.groups.push(Membership { key: group, joining: true, lost: false }),
+            Call::Leave { .. } => self.leave(no, call),
+            Call::Migrate { .. } => self.migrate(no, from_to),
+            Call::SetOption { .. }
+            | Call::SetEce { .. }
+            | Call::OpenChannel { .. }
+            | Call::CloseChannel { .. }
+            | Call::CreateId { .. }
+            | Call::Destroy { .. } => {}
+        }
+    }
+
+    /// `ucma_migrate_id`: what is unread goes to the end of the other channel, and nobody is woken.
+    fn migrate(&mut self, no: No, from_to: Option<(File, File)>) {
+        let (from, to) = from_to.expect("the two channels of a migration");
+        assert_eq!(self.id(no).file, from, "a migration from where the id is not");
+        let moved = self.take_unread(no, None);
+        self.id_mut(no).file = to;
+        self.files.get_mut(&to).expect("a migration to a channel that is open").extend(moved);
+    }
+
+    fn leave(&mut self, no: No, call: &Call) {
+        let &Call::Leave { group, .. } = call else { return };
+        assert!(self.id(no).groups.iter().any(|it| it.key == group), "{call:?}: no such membership");
+        self.id_mut(no).groups.retain(|it| it.key != group);
+        self.take_unread(no, Some(group));
+    }
+
+    /// `rdma_create_id`.
+    pub(crate) fn create(&mut self, key: cmid_proto::IdKey, file: File, datagram: bool) -> No {
+        self.insert(Id { key: Some(key), ..Id::new(file, datagram) })
+    }
+
+    /// `rdma_destroy_event_channel`, which no id may be on.
+    pub(crate) fn close(&mut self, file: File) {
+        assert!(self.ids.values().all(|id| id.file != file), "a channel is closed under an id");
+        self.files.remove(&file);
+    }
+}

@@ -1,0 +1,157 @@
+//! The kernel's and the library's half of every id: what state it is in there and what is unread on which channel.
+//!
+//! The peers are the fuzzer: what it lets happen is in `happening.rs`, what calls do in `calls.rs`, and what reading does,
+//! which is much in librdmacm, in `fetch.rs`.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use cmid_proto::{CmEvent, GroupKey, IdKey};
+
+/// An event channel: an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct File(u32);
+
+/// An id, whoever has which key for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct No(u32);
+
+/// Where an id is: the states of the RDMA CM up to a route, then those of the IB CM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Idle,
+    Bound,
+    AddrQuery,
+    AddrResolved,
+    RouteQuery,
+    RouteResolved,
+    Listen,
+    /// Active: the request is sent.
+    ReqSent,
+    /// Active: the answer is here and not confirmed.
+    RepRcvd,
+    /// Passive: not answered.
+    ReqRcvd,
+    /// Passive: answered, not confirmed.
+    RepSent,
+    Established,
+    DreqSent,
+    DreqRcvd,
+    TimeWait,
+    /// Datagrams, active: the lookup is sent.
+    SidrSent,
+    /// Datagrams, passive: the lookup is not answered.
+    SidrRcvd,
+    /// The IB CM has nothing more to do for it.
+    Over,
+}
+
+/// One `ucma_context` with the library's record.
+#[derive(Clone, Debug)]
+pub(crate) struct Id {
+    pub(crate) key: Option<IdKey>,
+    pub(crate) file: File,
+    pub(crate) datagram: bool,
+    pub(crate) stage: Phase,
+    /// The RDMA CM has seen the end of the connection: its state is DISCONNECT.
+    pub(crate) disconnected: bool,
+    /// The kernel knows the device.
+    pub(crate) device: bool,
+    /// So does the library: it has read the event, or the bind told.
+    pub(crate) verbs: bool,
+    /// An id of a request, not accepted: the kernel reports nothing of it (uid 0).
+    pub(crate) deaf: bool,
+    /// The kernel watches the peer's link address.
+    pub(crate) watched: bool,
+    /// Its device is gone.
+    pub(crate) removed: bool,
+    pub(crate) qp: bool,
+    /// The library could not finish the connection, and swallows what comes of it.
+    pub(crate) connect_error: bool,
+    pub(crate) groups: Vec<Membership>,
+    /// Joins that it has refused, if nobody has left them.
+    pub(crate) refused: Vec<GroupKey>,
+}
+
+/// A membership in a multicast group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Membership {
+    pub(crate) key: GroupKey,
+    /// Not answered yet.
+    pub(crate) joining: bool,
+    /// Lost, or never joined.
+    pub(crate) lost: bool,
+}
+
+/// An event that nobody has read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unread {
+    /// On whose account it is: for a request the listener's.
+    pub(crate) owner: No,
+    pub(crate) kind: CmEvent,
+    pub(crate) status: i32,
+    pub(crate) child: Option<No>,
+    pub(crate) group: Option<GroupKey>,
+}
+
+/// All ids and channels.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kernel {
+    pub(crate) ids: BTreeMap<No, Id>,
+    pub(crate) files: BTreeMap<File, VecDeque<Unread>>,
+    /// Files that have become readable and whose pollers have not been told.
+    pub(crate) wakes: BTreeSet<File>,
+    next: u32,
+}
+
+impl Kernel {
+    pub(crate) fn open(&mut self) -> File {
+        self.next += 1;
+        self.files.insert(File(self.next), VecDeque::new());
+        File(self.next)
+    }
+
+    pub(crate) fn insert(&mut self, id: Id) -> No {
+        self.next += 1;
+        self.ids.insert(No(self.next), id);
+        No(self.next)
+    }
+
+    pub(crate) fn id(&self, no: No) -> &Id {
+        &self.ids[&no]
+    }
+
+    pub(crate) fn id_mut(&mut self, no: No) -> &mut Id {
+        self.ids.get_mut(&no).expect("an id of the kernel")
+    }
+
+    /// Whether an event of an id, or of a request to it, is unread.
+    pub(crate) fn has_unread(&self, no: No) -> bool {
+        self.files.values().flatten().any(|event| event.owner == no)
+    }
+
+    /// Queues an event and wakes who waits for the channel.
+    pub(crate) fn push(&mut self, event: Unread) {
+        let file = self.id(event.owner).file;
+        self.files.get_mut(&file).expect("the channel of an id").push_back(event);
+        self.wakes.insert(file);
+    }
+
+    /// Takes what is unread of an id, or of one of its groups.
+    pub(crate) fn take_unread(&mut self, no: No, group: Option<GroupKey>) -> Vec<Unread> {
+        let file = self.id(no).file;
+        let Some(queue) = self.files.get_mut(&file) else { return Vec::new() };
+        let (taken, left) =
+            queue.drain(..).partition(|event| event.owner == no && (group.is_none() || event.group == group));
+        *queue = left;
+        taken.into()
+    }
+
+    /// `ucma_destroy_id`: what is unread vanishes, and with a listener the connections of its unread requests.
+    pub(crate) fn destroy(&mut self, no: No) {
+        let unread = self.take_unread(no, None);
+        self.ids.remove(&no);
+        for child in unread.into_iter().filter_map(|event| event.child) {
+            self.destroy(child);
+        }
+    }
+}

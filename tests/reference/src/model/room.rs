@@ -1,0 +1,53 @@
+//! Which channels are read: those that are not paused, while there is room for what comes.
+
+use cmid_proto::{ChannelKey, IdKey, Limits, State};
+
+use super::host::Host;
+use super::ledger::ExpectedEvent;
+use crate::say::say;
+
+impl Host {
+    /// Stops the reading of a channel.
+    pub(crate) fn pause(&mut self, channel: ChannelKey) {
+        let done = self.core.pause_channel(channel);
+        say(|| format!("pauses {channel}: {done:?}"));
+        if done.is_ok() {
+            self.paused.insert(channel);
+        }
+        self.look();
+    }
+
+    /// All channels are read again.
+    pub(crate) fn resume(&mut self) {
+        for channel in std::mem::take(&mut self.paused) {
+            let done = self.core.resume_channel(channel);
+            say(|| format!("resumes {channel}: {done:?}"));
+        }
+        self.look();
+    }
+
+    /// Whether an event of this channel may be read, for all that is untaken.
+    pub(super) fn has_room(&self, channel: ChannelKey) -> bool {
+        if self.paused.contains(&channel) {
+            return false;
+        }
+        let is_request = |letter: &&ExpectedEvent| letter.listener.is_some();
+        let all = self.ledger.undelivered().count();
+        let less = |limit: u32, reserved: u32| (limit - reserved.min(limit / 2)) as usize;
+        let listens = |id: &IdKey| {
+            self.core.is_private(channel)
+                && self.core.device_channel(*id) == Some(channel)
+                && self.core.state(*id) == Some(State::Listening)
+        };
+        let Limits { ids, reserved_ids, events, reserved_events, channel_events, .. } = self.limits;
+        let Some(listener) = self.core.id_keys().find(listens) else {
+            let own = self.ledger.on(channel).filter(|letter| !is_request(letter)).count();
+            let room = own == 0 || (own < channel_events as usize && all < events as usize);
+            return room && self.core.ids() <= ids as usize;
+        };
+        let requests = self.ledger.undelivered().filter(is_request).filter(|letter| letter.owner == listener).count();
+        requests < self.backlogs[&listener]
+            && self.core.ids() < less(ids, reserved_ids)
+            && all < less(events, reserved_events)
+    }
+}

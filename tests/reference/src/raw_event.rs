@@ -1,0 +1,170 @@
+//! Bytes as an event, for an id in any state.
+//!
+//! What is admitted comes out as it went in, with its private data cut at what any transport carries; what is not has
+//! changed nothing but a counter. Codes that nobody knows are kept. Nothing panics, not even what prints.
+
+use cmid_proto::{
+    Acks, Admission, AhAttr, ChannelKey, CmEvent, ConnParam, Core, Datagram, Event, GlobalRoute, GroupKey, IdKey,
+    Limits, PRIVATE_DATA_MAX, PortSpace, RawEvent, ReceivedParam, Request, State, Time,
+};
+
+use crate::input::Input;
+use crate::script;
+
+/// Runs the input.
+pub fn run(data: &[u8]) {
+    let mut input = Input::new(data);
+    let Some(mut world) = World::new(&mut input) else { return };
+    while !input.is_over() {
+        if input.once_in(3) {
+            world.ask(&mut input);
+        } else {
+            let filling = filling(&mut input);
+            world.tell(&mut input, &filling);
+        }
+        world.core.check();
+    }
+}
+
+struct World {
+    core: Core,
+    channel: ChannelKey,
+    id: IdKey,
+    /// The id and what came of it: children, and the id again under a stale key.
+    others: Vec<IdKey>,
+}
+
+/// More than fits.
+fn filling(input: &mut Input<'_>) -> Vec<u8> {
+    let len = input.below(256) + input.below(256);
+    let seed = input.any::<u8>();
+    (0..len).map(|at| (at as u8).wrapping_mul(3) ^ seed).collect()
+}
+
+impl World {
+    fn new(input: &mut Input<'_>) -> Option<Self> {
+        let mut core = Core::new(Limits::SINGLE);
+        let channel = core.open_channel(Acks::OnDelivery).ok()?;
+        let id = core.create_id(Some(channel), [PortSpace::Tcp, PortSpace::Udp][input.below(2)]).ok()?;
+        let mut world = World { core, channel, id, others: vec![id] };
+        world.all_is_well();
+        Some(world)
+    }
+
+    fn all_is_well(&mut self) {
+        while let Some((token, call)) = self.core.poll_call() {
+            assert!(self.core.handle_outcome(token, Ok(())).is_ok(), "the outcome of {call:?}");
+        }
+    }
+
+    /// A request, which the device grants.
+    fn ask(&mut self, input: &mut Input<'_>) {
+        let id = input.pick(&self.others).unwrap_or(self.id);
+        let groups: Vec<_> = script::GROUPS.iter().filter_map(|&addr| self.core.group_at(id, addr)).collect();
+        let request = script::request(input, &[self.channel], &groups);
+        // Where nothing listens all requests of the application are as good as these.
+        let request =
+            if matches!(request, Request::Destroy | Request::DestroyNow) { Request::ResolveRoute } else { request };
+        let _ = self.core.submit(Time(1), id, request, Time::NEVER);
+        self.all_is_well();
+    }
+
+    fn tell(&mut self, input: &mut Input<'_>, filling: &[u8]) {
+        let named = input.pick(&self.others).unwrap_or(self.id);
+        let Some(on) = self.core.device_channel(named).or(Some(self.channel)) else { return };
+        let Some(child) = self.core.wants_event(on) else { return };
+        let code = if input.once_in(8) { input.any::<u32>() } else { input.below(20) as u32 };
+        let kind = CmEvent::from_code(code);
+        assert_eq!(kind.code(), code, "{kind:?}");
+        let is_request = kind == CmEvent::ConnectRequest;
+        let raw = RawEvent {
+            listener: (is_request || input.once_in(8)).then_some(named),
+            status: input.any::<i32>(),
+            param: ReceivedParam(param(input)),
+            datagram: input.once_in(4).then(|| datagram(input)),
+            group: self.some_group(named, input),
+            private_data: filling,
+            ..RawEvent::new(if is_request && !input.once_in(8) { child } else { named }, kind)
+        };
+        let before = self.core.state(raw.id);
+        let admission = self.core.handle_event(on, raw);
+        let _ = format!("{raw:?} {kind} {admission:?}");
+        self.all_is_well();
+        match admission {
+            Ok(Admission::Known) => {
+                let home = self.core.channel(raw.id).unwrap_or(on);
+                let event = self.core.poll_event(home).or_else(|| self.core.sync_event(raw.id));
+                compare(event, &raw);
+                stays(kind, before, self.core.state(raw.id));
+            }
+            Ok(Admission::Child(child)) => {
+                assert!(is_request && child == raw.id, "{raw:?} made a child {child}");
+                let home = self.core.channel(named).unwrap_or(on);
+                compare(self.core.poll_event(home).or_else(|| self.core.sync_event(named)), &raw);
+                self.others.push(child);
+            }
+            Ok(Admission::Late | Admission::Stray) | Err(_) => {
+                let after = self.core.state(raw.id);
+                assert!(is_request || before == after, "{raw:?} is {admission:?} and led to {after:?}");
+                let delivered = self.core.poll_event(on);
+                assert_eq!(delivered, None, "{raw:?} is {admission:?}");
+            }
+        }
+    }
+
+    fn some_group(&self, id: IdKey, input: &mut Input<'_>) -> Option<GroupKey> {
+        match input.below(4) {
+            3 => GroupKey::from_bits(input.any()),
+            at => self.core.group_at(id, script::GROUPS[at]),
+        }
+    }
+}
+
+/// What came out is what went in.
+fn compare(event: Option<Event>, raw: &RawEvent<'_>) {
+    let Some(event) = event else { panic!("{raw:?} was admitted and not delivered") };
+    let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
+    let is_request = raw.kind == CmEvent::ConnectRequest;
+    assert_eq!((event.id, event.cm(), event.status), (raw.id, Some(raw.kind), raw.status));
+    assert_eq!((event.param, event.datagram), (raw.param, raw.datagram), "{raw:?}");
+    assert_eq!(event.group, raw.group.filter(|_| of_group), "{raw:?}");
+    assert_eq!(event.listener, raw.listener.filter(|_| is_request), "{raw:?}");
+    let fits = raw.private_data.len().min(PRIVATE_DATA_MAX);
+    assert_eq!(*event.private_data, raw.private_data[..fits], "{raw:?}");
+    let _ = (format!("{event:?}"), event.result());
+}
+
+/// Events that tell of no step of a connection leave every id where it is.
+fn stays(kind: CmEvent, before: Option<State>, after: Option<State>) {
+    if matches!(
+        kind,
+        CmEvent::AddrChange
+            | CmEvent::AddrinfoResolved
+            | CmEvent::AddrinfoError
+            | CmEvent::User
+            | CmEvent::Internal
+            | CmEvent::MulticastJoin
+            | CmEvent::MulticastError
+            | CmEvent::Unknown(_)
+    ) {
+        assert_eq!(before, after, "{kind}");
+    }
+}
+
+fn param(input: &mut Input<'_>) -> ConnParam {
+    ConnParam {
+        responder_resources: input.any(),
+        initiator_depth: input.any(),
+        flow_control: input.once_in(2),
+        retry_count: input.any(),
+        rnr_retry_count: input.any(),
+        srq: input.once_in(2),
+        qp_num: input.any(),
+    }
+}
+
+fn datagram(input: &mut Input<'_>) -> Datagram {
+    let grh =
+        input.once_in(2).then(|| GlobalRoute { dgid: input.any(), flow_label: input.any(), ..Default::default() });
+    Datagram { qp_num: input.any(), qkey: input.any(), path: AhAttr { grh, sl: input.any(), ..AhAttr::default() } }
+}

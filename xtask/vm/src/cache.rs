@@ -1,0 +1,114 @@
+//! What is kept between runs, and each run's own directory.
+
+use crate::{
+    error::{Error, WithPath},
+    interrupt,
+    progress::Step,
+};
+use std::{
+    fs::{self, File, TryLockError},
+    path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// The longest wait for another process that prepares the same thing.
+const LOCK_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Where kernels and other downloads are kept: `$CMID_CACHE`, or `cmid` below `$XDG_CACHE_HOME` or `~/.cache`.
+///
+/// # Errors
+///
+/// If none of the variables is set, or the directory cannot be made.
+pub fn cache_directory() -> Result<PathBuf, Error> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let directory = variable("CMID_CACHE")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|base| base.join("cmid")))
+        .or_else(|| variable("HOME").map(|home| home.join(".cache/cmid")))
+        .ok_or_else(|| Error::Usage("none of CMID_CACHE, XDG_CACHE_HOME and HOME is set".to_owned()))?;
+    fs::create_dir_all(&directory).about_file(&directory)?;
+    directory.canonicalize().about_file(&directory)
+}
+
+/// Takes the lock of that name; it is released when the file is dropped, or when its process dies.
+pub(crate) fn lock(cache: &Path, name: &str) -> Result<File, Error> {
+    let path = cache.join(format!("{name}.lock"));
+    let file = File::create(&path).about_file(&path)?;
+    let deadline = Instant::now() + LOCK_LIMIT;
+    let mut waiting = None;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error).about_file(&path),
+        }
+        interrupt::check()?;
+        if Instant::now() > deadline {
+            return Err(Error::Unexpected(format!("another process holds {} for too long", path.display())));
+        }
+        waiting.get_or_insert_with(|| Step::begin(&format!("waiting for another process that holds {name}.lock")));
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The files of one run; gone when it is dropped.
+pub(crate) struct RunDirectory {
+    directory: TempDir,
+    /// Held for as long as the run lives: a directory whose lock is free was left behind by a killed process.
+    _alive: File,
+}
+
+impl RunDirectory {
+    pub(crate) fn create(cache: &Path) -> Result<Self, Error> {
+        let base = cache.join("run");
+        fs::create_dir_all(&base).about_file(&base)?;
+        // Without this lock a new directory, whose own lock is not yet taken, could be swept away by another process.
+        let _sweeping = lock(cache, "run")?;
+        sweep(&base)?;
+        let directory = tempfile::Builder::new().prefix("run-").tempdir_in(&base).about_file(&base)?;
+        let alive = directory.path().join("alive");
+        let alive = File::create(&alive).about_file(&alive)?;
+        alive.lock().about_file(directory.path())?;
+        Ok(RunDirectory { directory, _alive: alive })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+fn sweep(base: &Path) -> Result<(), Error> {
+    for entry in fs::read_dir(base).about_file(base)?.flatten() {
+        let dead = match File::open(entry.path().join("alive")) {
+            Ok(alive) => alive.try_lock().is_ok(),
+            // Its process died between two steps: we hold the lock that it held.
+            Err(_) => true,
+        };
+        if dead {
+            // Another user's leftovers stay; they are in nobody's way.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_run_is_swept_and_a_living_one_is_not() {
+        let cache = tempfile::tempdir().unwrap();
+        let dead = cache.path().join("run/run-dead");
+        fs::create_dir_all(&dead).unwrap();
+        fs::write(dead.join("alive"), "").unwrap();
+        let living = RunDirectory::create(cache.path()).unwrap();
+        let second = RunDirectory::create(cache.path()).unwrap();
+        assert!(!dead.exists());
+        assert!(living.path().exists());
+        let gone = second.path().to_owned();
+        drop(second);
+        assert!(!gone.exists());
+    }
+}

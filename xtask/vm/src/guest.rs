@@ -1,0 +1,109 @@
+//! The guest as a whole: its machine, its console, and how it comes up.
+
+use crate::{
+    Options,
+    console::{Alert, Console},
+    error::{Error, WithPath},
+    interrupt,
+    kernel::Unpacked,
+    qemu::{Files, Machine, Report},
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// From QEMU's start to the command's. It takes six seconds on a quiet machine.
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
+/// For a failing kernel to say all it has to say.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How often a guest of several CPUs may fail to boot; see [`Guest::boot`].
+const BOOT_ATTEMPTS: u32 = 4;
+
+pub(crate) struct Guest {
+    machine: Machine,
+    console: Console,
+    /// The file of QEMU's own messages.
+    messages: PathBuf,
+}
+
+impl Guest {
+    /// Boots the guest up to where the command begins.
+    ///
+    /// With several CPUs QEMU's emulation has a race between one that runs the kernel's code and another that patches
+    /// it, which ends in an oops ("int3") once in some thirty boots on a busy host. No part of the command has run by
+    /// then, so trying again hides nothing.
+    pub(crate) fn boot(options: &Options, kernel: &Unpacked, directory: &Path, files: &Files) -> Result<Self, Error> {
+        let mut attempt = 1;
+        loop {
+            // Whatever an attempt before has left is none of this one's.
+            files.clear()?;
+            let mut guest = Guest {
+                machine: Machine::start(options, kernel, directory, files)?,
+                console: Console::open(&files.console)?,
+                messages: files.messages.clone(),
+            };
+            match guest.wait_for_begin() {
+                Ok(()) => return Ok(guest),
+                Err(Error::GuestKernel { line, .. }) if options.cpus > 1 && attempt < BOOT_ATTEMPTS => {
+                    eprintln!("softroce: the guest failed to boot with {} CPUs, trying again: {line}", options.cpus);
+                }
+                Err(error) => return Err(error),
+            }
+            attempt += 1;
+        }
+    }
+
+    fn wait_for_begin(&mut self) -> Result<(), Error> {
+        let deadline = Instant::now() + BOOT_LIMIT;
+        while Instant::now() < deadline {
+            match self.report()? {
+                Some(Report::Begin) => return Ok(()),
+                Some(other) => return Err(Error::Unexpected(format!("the guest reported {other:?} while booting"))),
+                None => {}
+            }
+        }
+        let reason = format!("it did not get there within {} s", BOOT_LIMIT.as_secs());
+        Err(Error::Guest { reason, console: self.console.tail() })
+    }
+
+    /// Waits a few milliseconds for a report. A signal, a kernel that failed, and QEMU's end are errors.
+    pub(crate) fn report(&mut self) -> Result<Option<Report>, Error> {
+        interrupt::check()?;
+        self.check_console()?;
+        match self.machine.report()? {
+            Some(Report::Gone) => Err(self.post_mortem()?),
+            other => Ok(other),
+        }
+    }
+
+    /// Fails if the console tells of a failure, once all of it has been told.
+    pub(crate) fn check_console(&mut self) -> Result<(), Error> {
+        if self.console.alarm()?.is_none() {
+            return Ok(());
+        }
+        self.machine.wait(LAST_WORDS);
+        let console = self.console.tail();
+        match self.console.alarm()? {
+            Some(Alert::Kernel(line)) => Err(Error::GuestKernel { line: line.clone(), console }),
+            Some(Alert::Setup(reason)) => Err(Error::Guest { reason: reason.clone(), console }),
+            None => Ok(()),
+        }
+    }
+
+    /// QEMU is gone: was it the kernel, our init, or QEMU itself?
+    fn post_mortem(&mut self) -> Result<Error, Error> {
+        self.machine.wait(LAST_WORDS);
+        self.check_console()?;
+        let qemu = fs::read(&self.messages).about_file(&self.messages)?;
+        let qemu = String::from_utf8_lossy(&qemu).trim_end().to_owned();
+        Ok(Error::GuestDied { qemu, console: self.console.tail() })
+    }
+
+    /// Stops the machine; returns the kernel's complaints that were no failures.
+    pub(crate) fn stop(&mut self) -> &[String] {
+        self.machine.stop();
+        self.console.warnings()
+    }
+}

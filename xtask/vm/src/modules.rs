@@ -1,0 +1,97 @@
+//! The kernel modules the guest loads.
+
+use crate::{
+    error::{Error, WithPath},
+    kernel::Unpacked,
+    tool::{self, SHORT},
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What the guest needs: its link to the host, its file system, and the devices.
+const WANTED: &[&str] = &[
+    "virtio_pci",
+    "virtio_console",
+    "9pnet_virtio",
+    "9p",
+    "overlay",
+    // Looked up by name when an rxe device is made; no dependency tells of it.
+    "crc32_generic",
+    "ib_uverbs",
+    "rdma_rxe",
+    "rdma_ucm",
+    "dummy",
+    "veth",
+];
+
+/// A module, ready to be loaded.
+pub(crate) struct Module {
+    /// Its file's name, as in `rdma_rxe.ko`.
+    pub(crate) name: String,
+    /// Its contents, unpacked.
+    pub(crate) contents: Vec<u8>,
+}
+
+/// The modules wanted and those they depend on, in the order in which they load.
+pub(crate) fn load_order(kernel: &Unpacked) -> Result<Vec<Module>, Error> {
+    let mut command = tool::command("modprobe");
+    // The host's configuration of its own modules is none of the guest's business.
+    command.args(["--config", "/dev/null", "--all", "--show-depends", "--set-version", &kernel.release, "--dirname"]);
+    let answer = tool::output(command.arg(&kernel.directory).args(WANTED), SHORT)?;
+    files(&String::from_utf8_lossy(&answer)).into_iter().map(|path| read(kernel, &path)).collect()
+}
+
+/// The files named by `modprobe --show-depends`, each once.
+fn files(answer: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for line in answer.lines() {
+        // What is built in is named too, as "builtin".
+        let Some(path) = line.strip_prefix("insmod ") else { continue };
+        let path = PathBuf::from(path.trim_end());
+        if !files.contains(&path) {
+            files.push(path);
+        }
+    }
+    files
+}
+
+fn read(kernel: &Unpacked, path: &Path) -> Result<Module, Error> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let Some(plain) = name.strip_suffix(".xz") else {
+        return Ok(Module { name: name.to_owned(), contents: fs::read(path).about_file(path)? });
+    };
+    // Unpacked once and kept: twenty starts of xz are a good part of a second.
+    let kept = kernel.directory.join("unpacked-modules").join(plain);
+    let contents = match fs::read(&kept) {
+        Ok(contents) => contents,
+        Err(_) => {
+            let contents = tool::output(tool::command("xz").args(["-d", "-c"]).arg(path), SHORT)?;
+            keep(&kept, &contents)?;
+            contents
+        }
+    };
+    Ok(Module { name: plain.to_owned(), contents })
+}
+
+/// Writes a file as a whole or not at all: two runs may do this at the same time.
+fn keep(path: &Path, contents: &[u8]) -> Result<(), Error> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(directory).about_file(directory)?;
+    let file = tempfile::NamedTempFile::new_in(directory).about_file(directory)?;
+    fs::write(file.path(), contents).about_file(file.path())?;
+    file.persist(path).map_err(|error| error.error).about_file(path)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_listed_once_and_in_order() {
+        let answer = "builtin virtio\ninsmod /a b/x.ko \ninsmod /y.ko.xz \ninsmod /a b/x.ko \n";
+        assert_eq!(files(answer), [Path::new("/a b/x.ko"), Path::new("/y.ko.xz")]);
+    }
+}

@@ -1,0 +1,241 @@
+//! The virtual machine: QEMU, its devices, and the line on which the guest reports.
+
+use crate::{
+    Options,
+    error::{Error, WithPath},
+    kernel::Unpacked,
+    tool,
+};
+use std::{
+    ffi::{OsStr, OsString},
+    fs::File,
+    io::{ErrorKind, Read, Write},
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, ffi::OsStringExt, net::UnixStream, process::CommandExt},
+    },
+    path::{Path, PathBuf},
+    process::Child,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Debian's kernel, told to be quiet, to stop at the first oops, and to leave out what only costs time under emulation.
+/// Its check of the timer counts interrupts during a few milliseconds and panics if the host was busy elsewhere: left out too.
+const KERNEL_ARGUMENTS: &str =
+    "console=ttyS0 quiet panic=-1 oops=panic mitigations=off cryptomgr.notests no_timer_check";
+
+/// The root bus has no room for many more devices.
+pub(crate) const MOST_WRITABLE: usize = 16;
+
+/// The files of a run, all in its directory.
+pub(crate) struct Files {
+    pub(crate) initramfs: PathBuf,
+    pub(crate) console: PathBuf,
+    pub(crate) stdout: PathBuf,
+    pub(crate) stderr: PathBuf,
+    /// QEMU's own messages.
+    pub(crate) messages: PathBuf,
+}
+
+impl Files {
+    pub(crate) fn new(directory: &Path) -> Self {
+        Files {
+            initramfs: directory.join("initramfs"),
+            console: directory.join("console"),
+            stdout: directory.join("stdout"),
+            stderr: directory.join("stderr"),
+            messages: directory.join("messages"),
+        }
+    }
+
+    /// Makes the files empty, and makes those that are read before QEMU may have opened them.
+    pub(crate) fn clear(&self) -> Result<(), Error> {
+        for path in [&self.console, &self.stdout, &self.stderr] {
+            File::create(path).about_file(path)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the guest says on its line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The command begins.
+    Begin,
+    /// The command ended, with this status, and all its output is in the files.
+    Exit(u8),
+    /// QEMU is gone.
+    Gone,
+}
+
+/// A running machine; stopped when it is dropped.
+pub(crate) struct Machine {
+    child: Child,
+    control: UnixStream,
+    /// A report whose end has not come yet.
+    line: Vec<u8>,
+}
+
+impl Machine {
+    /// Starts QEMU, and tells the guest's init where the run's directory is.
+    pub(crate) fn start(options: &Options, kernel: &Unpacked, directory: &Path, files: &Files) -> Result<Self, Error> {
+        let messages = File::create(&files.messages).about_file(&files.messages)?;
+        let (mut control, theirs) = UnixStream::pair().about("a socket pair")?;
+        // setpriv: QEMU must not outlive us, however we end. A group of its own: a Ctrl-C is ours to answer.
+        let mut command = tool::command("setpriv");
+        command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]).args(arguments(options, kernel, files));
+        command.stdin(OwnedFd::from(theirs)).stdout(messages.try_clone().about("a file")?).stderr(messages);
+        let child = command.process_group(0).spawn().map_err(|error| Error::Tool {
+            what: "setpriv qemu-system-x86_64".to_owned(),
+            detail: error.to_string(),
+        })?;
+        // Our copy of QEMU's end must go, or we would not see when QEMU is gone.
+        drop(command);
+        control.set_read_timeout(Some(Duration::from_millis(20))).about("the control socket")?;
+        let greeting = [directory.as_os_str().as_bytes(), b"\n"].concat();
+        // If QEMU is already gone, the first wait for a report tells.
+        let _ = control.write_all(&greeting);
+        Ok(Machine { child, control, line: Vec::new() })
+    }
+
+    /// Waits a few milliseconds for the guest's next report.
+    pub(crate) fn report(&mut self) -> Result<Option<Report>, Error> {
+        let mut buffer = [0; 256];
+        match self.control.read(&mut buffer) {
+            Ok(0) => return Ok(Some(Report::Gone)),
+            Ok(length) => self.line.extend_from_slice(buffer.get(..length).unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(Some(Report::Gone)),
+            Err(error) if [ErrorKind::WouldBlock, ErrorKind::Interrupted].contains(&error.kind()) => {}
+            Err(error) => return Err(error).about("the control socket"),
+        }
+        let Some(end) = self.line.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+        let line: Vec<u8> = self.line.drain(..=end).collect();
+        parse(&String::from_utf8_lossy(&line)).map(Some)
+    }
+
+    /// Waits for QEMU to end by itself.
+    pub(crate) fn wait(&mut self, limit: Duration) {
+        let deadline = Instant::now() + limit;
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends the machine at once. Nothing of value is in it: the guest has written back what it wrote to the host.
+    pub(crate) fn stop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn parse(line: &str) -> Result<Report, Error> {
+    match line.trim_end().split_once(' ') {
+        None if line.trim_end() == "begin" => Some(Report::Begin),
+        Some(("exit", status)) => status.parse().ok().map(Report::Exit),
+        _ => None,
+    }
+    .ok_or_else(|| Error::Unexpected(format!("the guest reported {line:?}")))
+}
+
+fn arguments(options: &Options, kernel: &Unpacked, files: &Files) -> Vec<OsString> {
+    let mut arguments = Arguments(Vec::new());
+    if options.counted_clock {
+        arguments.add("-accel", "tcg,thread=single");
+        arguments.add("-icount", "shift=0");
+    } else {
+        arguments.add("-accel", "tcg,thread=multi");
+    }
+    arguments.add("-machine", "q35");
+    arguments.add("-cpu", "max");
+    arguments.add("-smp", options.cpus.to_string());
+    arguments.add("-m", options.memory_mib.to_string());
+    arguments.add("-display", "none");
+    for flag in ["-nodefaults", "-no-user-config", "-no-reboot"] {
+        arguments.0.push(flag.into());
+    }
+    arguments.add("-kernel", kernel.vmlinux());
+    arguments.add("-initrd", &files.initramfs);
+    arguments.add("-append", KERNEL_ARGUMENTS);
+    arguments.file("console", &files.console);
+    arguments.add("-serial", "chardev:console");
+    arguments.add("-device", "virtio-serial-pci,id=serial");
+    // QEMU's standard input is our socket.
+    arguments.add("-chardev", "socket,id=control,fd=0");
+    arguments.file("stdout", &files.stdout);
+    arguments.file("stderr", &files.stderr);
+    for name in ["control", "stdout", "stderr"] {
+        arguments.add("-device", format!("virtserialport,bus=serial.0,chardev={name},name={name}"));
+    }
+    arguments.share("root", Path::new("/"), ",readonly=on");
+    for (index, directory) in options.writable.iter().enumerate() {
+        arguments.share(&writable_tag(index), directory, "");
+    }
+    arguments.0
+}
+
+/// The name under which the guest mounts a writable directory.
+pub(crate) fn writable_tag(index: usize) -> String {
+    format!("writable{index}")
+}
+
+struct Arguments(Vec<OsString>);
+
+impl Arguments {
+    fn add(&mut self, option: &str, value: impl AsRef<OsStr>) {
+        self.0.push(option.into());
+        self.0.push(value.as_ref().to_owned());
+    }
+
+    /// A character device that ends in a file.
+    fn file(&mut self, id: &str, path: &Path) {
+        self.add("-chardev", with_path(&format!("file,id={id},path="), path, ""));
+    }
+
+    /// A directory that the guest can mount.
+    fn share(&mut self, tag: &str, directory: &Path, more: &str) {
+        // remap: the host's root may span file systems whose inode numbers collide.
+        let more = format!(",security_model=none,multidevs=remap{more}");
+        self.add("-fsdev", with_path(&format!("local,id={tag},path="), directory, &more));
+        self.add("-device", format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"));
+    }
+}
+
+/// An option's value with a path in it; QEMU takes a doubled comma for a comma.
+fn with_path(before: &str, path: &Path, after: &str) -> OsString {
+    let mut value = before.as_bytes().to_vec();
+    for byte in path.as_os_str().as_bytes() {
+        value.push(*byte);
+        if *byte == b',' {
+            value.push(*byte);
+        }
+    }
+    value.extend_from_slice(after.as_bytes());
+    OsString::from_vec(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commas_in_paths_are_doubled() {
+        assert_eq!(with_path("path=", Path::new("/a,b"), ",x"), "path=/a,,b,x");
+    }
+
+    #[test]
+    fn reports_are_understood_or_refused() {
+        assert_eq!(parse("begin\n").unwrap(), Report::Begin);
+        assert_eq!(parse("exit 7\r\n").unwrap(), Report::Exit(7));
+        for bad in ["", "\n", "exit\n", "exit 256\n", "exit x\n", "begin now\n"] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}
