@@ -32,6 +32,7 @@ mod alarm;
 mod clock;
 mod driver;
 mod poller;
+mod read_on;
 
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
