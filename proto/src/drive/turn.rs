@@ -33,6 +33,7 @@ pub enum Rest {
 impl<D: Device> Drive<D> {
     /// Whether a turn would do something without waiting for anything.
     #[must_use]
+    #[inline]
     pub fn has_work(&self) -> bool {
         self.core.has_work() || self.is_due()
     }
@@ -46,11 +47,11 @@ impl<D: Device> Drive<D> {
     /// One turn of the loop: deadlines, calls, and at most `budget` events off the channels that are readable. A read that
     /// fails counts against the budget as well, and so does an id that is destroyed after its listener.
     pub fn turn(&mut self, budget: usize) -> Turn {
-        self.take_turn(budget, false)
+        if self.take_turn(budget, false) && self.core.has_work() { Turn::More } else { Turn::Idle }
     }
 
-    /// `to_look`: ends once each channel was read, if there is something for the application to look at.
-    fn take_turn(&mut self, budget: usize, to_look: bool) -> Turn {
+    /// `to_look`: ends once each channel was read, if there is something for the application to look at. False: nothing is left.
+    fn take_turn(&mut self, budget: usize, to_look: bool) -> bool {
         let is_due = D::LISTENS && self.is_due();
         self.core.handle_timeout(self.now.get());
         if is_due {
@@ -77,10 +78,10 @@ impl<D: Device> Drive<D> {
                     }
                 }
                 None if served => {}
-                None => return Turn::Idle,
+                None => return false,
             }
         }
-        if self.core.has_work() { Turn::More } else { Turn::Idle }
+        true
     }
 
     /// Makes the call for one of the ids that are to be destroyed after their listener; false if there is none.
@@ -94,15 +95,25 @@ impl<D: Device> Drive<D> {
     /// One turn, and what to do next: the part of every driver's loop that is not waiting. Other than [`turn`](Drive::turn) it
     /// ends as soon as the application has something to look at and each readable channel was read once: events are
     /// delivered before a channel is read again.
+    #[inline]
     pub fn settle(&mut self, budget: usize) -> Rest {
-        let turn = if self.has_work() { self.take_turn(budget, true) } else { Turn::Idle };
+        let has_work = self.has_work();
+        // Nothing to do and nothing to look at; a device that listens is told of the end of a turn even so.
+        if !D::LISTENS && !has_work && self.told == self.core.news() {
+            return Rest::Until(self.next_timeout());
+        }
+        self.settle_work(budget, has_work)
+    }
+
+    #[inline(never)]
+    fn settle_work(&mut self, budget: usize, has_work: bool) -> Rest {
+        let may_be_left = has_work && self.take_turn(budget, true);
         let rest = if self.told != self.core.news() {
             Rest::Look
+        } else if may_be_left && self.core.has_work() {
+            Rest::More
         } else {
-            match turn {
-                Turn::More => Rest::More,
-                Turn::Idle => Rest::Until(self.next_timeout()),
-            }
+            Rest::Until(self.next_timeout())
         };
         self.told = self.core.news();
         self.tell(Step::Rest);
@@ -189,6 +200,7 @@ impl<D: Device> Drive<D> {
         again
     }
 
+    #[inline]
     fn is_due(&self) -> bool {
         self.core.poll_timeout().is_some_and(|(due, _)| due <= self.now.get())
     }
