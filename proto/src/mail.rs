@@ -89,7 +89,7 @@ pub(crate) struct Enclosure {
 impl Enclosure {
     /// Puts a copy into an event.
     fn copy_to(&self, event: &mut Event) {
-        event.private_data = self.private_data.clone();
+        event.private_data.set(&self.private_data);
         event.datagram = self.datagram;
     }
 }
@@ -155,8 +155,12 @@ impl Mail {
 
     #[inline(never)]
     fn file(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> Enclosed {
-        let enclosure = Enclosure { private_data: PrivateData::copy_of(private_data), datagram };
-        Enclosed(Place::new(self.enclosures.insert(enclosure)))
+        let at = self.enclosures.insert(Enclosure { private_data: PrivateData::empty(), datagram });
+        // Where it stays: it is large.
+        if let Some(enclosure) = self.enclosures.get_mut(at) {
+            enclosure.private_data.set(private_data);
+        }
+        Enclosed(Place::new(at))
     }
 
     /// What is enclosed; `None` if nothing is.

@@ -105,7 +105,8 @@ impl Core {
             receipt = Some(Receipt { owner: single.id, group: None });
         }
         if single.enclosed.is_some() {
-            return self.open_single(receipt);
+            let single = *single;
+            return self.open_single(&single, receipt);
         }
         let event = single.bare(receipt);
         self.single = None;
@@ -113,12 +114,15 @@ impl Core {
     }
 
     #[inline(never)]
-    fn open_single(&mut self, receipt: Option<Receipt>) -> Option<Event> {
-        let single = self.single.take()?;
-        let mut event = single.bare(receipt);
-        self.mail.enclose(single.enclosed, &mut event);
+    fn open_single(&mut self, single: &Single, receipt: Option<Receipt>) -> Option<Event> {
+        self.single = None;
+        // Filled in where it is returned.
+        let mut opened = Some(single.bare(receipt));
+        if let Some(event) = &mut opened {
+            self.mail.enclose(single.enclosed, event);
+        }
         self.mail.discard(single.enclosed);
-        Some(event)
+        opened
     }
 
     /// Puts the single event, if there is one, on the lists.
