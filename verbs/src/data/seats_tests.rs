@@ -6,7 +6,7 @@ use crate::data::track::Cursor;
 
 /// A queue that something is posted to.
 fn queue(seats: &Seats) -> (u32, Arc<Track>, Cursor) {
-    seats.reserve(4).expect("room");
+    seats.reserve(1, 4).expect("room");
     let seat = seats.take();
     let track = Arc::new(Track::new(seat, 4));
     seats.fill(seat, &track);
@@ -98,9 +98,9 @@ fn looking_costs_what_has_changed() {
 fn a_queue_that_nothing_is_posted_to_has_no_seat() {
     let seats = Seats::new(8);
     for _ in 0..100 {
-        seats.reserve(4).expect("room");
+        seats.reserve(1, 4).expect("room");
         assert_eq!(seats.room().reserved(), 4);
-        seats.cancel(4);
+        seats.cancel(1, 4);
     }
     assert_eq!((seats.room().reserved(), seats.version.load(Ordering::Relaxed)), (0, 0));
     let plan = lock(&seats.plan);
@@ -111,12 +111,15 @@ fn a_queue_that_nothing_is_posted_to_has_no_seat() {
 fn there_is_a_seat_for_each_reservation_and_no_more() {
     let seats = Seats::new(u32::MAX);
     for _ in 0..=INDEX {
-        seats.reserve(4).expect("a reservation");
+        seats.reserve(1, 4).expect("a reservation");
     }
     let taken = 4 * (INDEX + 1);
-    assert_eq!((seats.reserve(4), seats.room().reserved()), (Err(Errno::ENOMEM), taken));
-    seats.cancel(4);
-    assert_eq!((seats.reserve(4), seats.room().reserved()), (Ok(()), taken));
+    assert_eq!((seats.reserve(1, 4), seats.room().reserved()), (Err(Errno::ENOMEM), taken));
+    seats.cancel(1, 4);
+    assert_eq!((seats.reserve(2, 4), seats.room().reserved()), (Err(Errno::ENOMEM), taken - 4));
+    assert_eq!((seats.reserve(1, 4), seats.room().reserved()), (Ok(()), taken));
+    seats.cancel(2, 8);
+    assert_eq!((seats.reserve(2, 8), seats.room().reserved()), (Ok(()), taken));
     let last = (0..=INDEX).map(|_| seats.take() & INDEX).last();
     assert_eq!(last, Some(INDEX));
 }
@@ -128,7 +131,7 @@ fn a_queue_is_gone_when_the_cq_is_empty_after_it() {
     let ((gone, track, mut a), (_, _, mut b)) = (queue(&seats), queue(&seats));
     let (left, other) = (post(&mut a, 10), post(&mut b, 20));
     leave(&seats, gone, &track);
-    assert_eq!((seats.reserve(1), seats.room().reserved()), (Err(Errno::EOVERFLOW), 8));
+    assert_eq!((seats.reserve(1, 1), seats.room().reserved()), (Err(Errno::EOVERFLOW), 8));
     // A poll has found it, with what another queue has completed.
     assert_eq!(seating.retire(&seats, &mut [other, left]), 1);
     assert_eq!(Arc::strong_count(&track), 3, "going, cursor, here");
@@ -139,7 +142,7 @@ fn a_queue_is_gone_when_the_cq_is_empty_after_it() {
     assert_eq!(seating.retire(&seats, &mut []), 0);
     assert!(seating.settle(&seats));
     assert_eq!((seats.room().reserved(), Arc::strong_count(&track)), (4, 2));
-    assert_eq!((seats.reserve(4), seats.take() & INDEX), (Ok(()), gone & INDEX));
+    assert_eq!((seats.reserve(1, 4), seats.take() & INDEX), (Ok(()), gone & INDEX));
 }
 
 #[test]
