@@ -16,9 +16,9 @@ pub(crate) struct Channel {
     pub(crate) phase: Phase,
     /// The call that opens or closes it, unless it is part of a request on an id.
     pub(crate) call: Option<NonZeroU64>,
-    /// Ids whose events the device reports on it, or that are delivered on it, and ids on their way to it.
+    /// Counts the ids that use this channel: at the device, for delivery, or as the target of a pending migration.
     pub(crate) ids: u32,
-    /// The id whose requests come on it: it listens, has listened, or has tried to. It may be gone.
+    /// The id that listens here, has listened, or has tried to. It may have been destroyed.
     pub(crate) listener: Option<IdKey>,
     /// Undelivered events of all its ids, in order.
     pub(crate) mail: Queue,

@@ -1,4 +1,4 @@
-//! A device around a device that keeps a poller told of the channels that come and go. No driver keeps a second list.
+//! Device middleware that registers each open channel with a poller and removes it when the channel closes.
 
 use core::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
@@ -11,25 +11,25 @@ use crate::event::RawEvent;
 use crate::key::{ChannelKey, IdKey};
 use crate::time::Time;
 
-/// What waits for the descriptors of channels.
+/// Waits for the descriptors of channels.
 pub trait Poller {
-    /// Waits for this descriptor too, on behalf of a channel. Told once per channel.
+    /// Adds the descriptor of a channel to those that the poller waits for. Called once per channel.
     ///
     /// # Errors
-    /// What the system says; the channel is then not opened.
+    /// The error of the system call. The channel is then not opened.
     fn add(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>) -> Result<(), Errno>;
 
-    /// Does so no longer. Told before the descriptor is closed or leaves.
+    /// Removes the descriptor of a channel. Called before the descriptor is closed or released.
     fn remove(&mut self, channel: ChannelKey, fd: BorrowedFd<'_>);
 
     /// As [`Device::LEVEL_TRIGGERED`](crate::Device::LEVEL_TRIGGERED).
     const LEVEL_TRIGGERED: bool = false;
 
-    /// Reports a channel again, or looks again whether it is readable: after [`disarm`](Poller::disarm), and when events have
-    /// come there that woke nobody (`ucma_migrate_id`). For level-triggered pollers.
+    /// Reports a channel again. Called after [`disarm`](Poller::disarm), and after a migration to the channel, because
+    /// `ucma_migrate_id` moves events without waking a poller. For level-triggered pollers.
     fn arm(&mut self, _channel: ChannelKey, _fd: BorrowedFd<'_>) {}
 
-    /// Does not report a channel until it is armed: it is readable, but is not read now. For level-triggered pollers.
+    /// Stops reporting a channel until it is armed again: it is readable, but is not read now. For level-triggered pollers.
     fn disarm(&mut self, _channel: ChannelKey, _fd: BorrowedFd<'_>) {}
 
     /// As [`Device::clock`](crate::Device::clock).
@@ -38,12 +38,12 @@ pub trait Poller {
     }
 }
 
-/// A device whose channels are all known to a poller. Derefs to the device, for its data path.
+/// A device whose open channels are all registered with a poller. Derefs to the device, for its data path.
 #[derive(Debug)]
 pub struct Watched<D, P> {
     device: D,
     poller: P,
-    /// Channels that the poller does not report until they are read.
+    /// Channels that are disarmed until they are read.
     disarmed: Vec<ChannelKey>,
     /// The id that was migrated last, and the channel that it has moved to: events may have come there that woke nobody. Until
     /// the channel is read, which shows whether there are any, or the id is accepted, which shows that there were none.
@@ -70,7 +70,7 @@ impl<D: Pollable, P: Poller> Watched<D, P> {
     fn open(&mut self, channel: ChannelKey, private_data: &[u8]) -> Outcome {
         self.device.call(&Call::OpenChannel { channel }, private_data)?;
         if let Err(errno) = self.add(channel) {
-            // The channel was opened a moment ago and is empty; if it cannot be watched it must not be.
+            // A channel that the poller does not know is never read. It was just opened and is empty.
             self.device.call(&Call::CloseChannel { channel }, &[])?;
             return Err(errno);
         }
@@ -221,7 +221,7 @@ impl<D: Pollable, P: Poller> Around for Watched<D, P> {
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: D::Handle) -> Outcome {
         self.device.adopt(id, channel, handle)?;
         self.add(channel).inspect_err(|_| {
-            // Nothing is to be left of it; that it cannot be destroyed either is beyond help.
+            // The id must not stay at the device. An error of the destroy leaves nothing else to try.
             let _ = self.device.call(&Call::Destroy { id }, &[]);
             let _ = self.device.call(&Call::CloseChannel { channel }, &[]);
         })

@@ -1,5 +1,6 @@
 //! What it costs to copy out of, and into, registered memory word by word instead of by memcpy:
 //! `cargo bench --package cmid-verbs --bench words`.
+#![expect(unsafe_code, reason = "it shares memory as a device does")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 #![expect(dead_code, reason = "a module of the library, of which this is a part")]
 

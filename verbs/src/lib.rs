@@ -84,6 +84,7 @@
 //! follows through it; ids go before their channel, QPs before CQs and PDs, address handles
 //! before PDs, and all of them before the device's context.
 
+#![expect(unsafe_code, reason = "it calls C")]
 mod acm;
 mod addr_info;
 mod aside;

@@ -1,6 +1,7 @@
 //! Copies out of memory that another thread writes to, as the device does. It says something only when it is compiled with
 //! optimisation: `cargo test --release --package cmid-verbs --test flag_loop`.
 
+#![expect(unsafe_code, reason = "it shares memory as a device does")]
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};

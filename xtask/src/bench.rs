@@ -11,7 +11,7 @@ pub(crate) struct Arguments {
     /// Only measure what is exact, with up to 100,000 ids, and fail beyond a limit
     #[arg(long, conflicts_with_all = ["tighten", "render"])]
     check: bool,
-    /// Before anything else, set the limits (benches/src/limits.rs) to what is reached now
+    /// Before anything else, set the limits (benches/core/src/limits.rs) to what is reached now
     #[arg(long)]
     tighten: bool,
     /// Only write docs/performance.md and its plots from what is recorded (benches/results/)

@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(best["figures"], json!([30.0]));
     }
 
-    /// The same as for the page (benches/src/report/comparison.rs).
+    /// The same as for the page (benches/core/src/report/comparison.rs).
     #[test]
     fn medians_and_quartiles() {
         assert_eq!(quartiles(&[4.0, 1.0, 3.0, 2.0, 5.0]).unwrap(), [2.0, 3.0, 4.0]);

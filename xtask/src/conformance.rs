@@ -18,7 +18,7 @@ const SLOW_LIMIT: u64 = 1500;
 
 /// Where the results of an environment are recorded; they are part of the source.
 pub(crate) fn recorded_path(context: &Context, environment: &str) -> PathBuf {
-    context.root.join("conformance/results").join(format!("{environment}.json"))
+    context.root.join("tests/conformance/results").join(format!("{environment}.json"))
 }
 
 /// What is recorded of an environment; nothing, if nothing is.
@@ -118,7 +118,7 @@ fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<(
     }
     ensure!(
         differences.is_empty(),
-        "{} outcomes are not those of conformance/results/{environment}.json; if they should be: cargo xtask record",
+        "{} outcomes are not those of tests/conformance/results/{environment}.json; if they should be: cargo xtask record",
         differences.len()
     );
     Ok(())

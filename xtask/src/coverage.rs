@@ -25,8 +25,17 @@ const SOURCE: &str = "proto/src";
 const COMPILER: &str = "xtask/src/coverage/compiler.sh";
 
 /// What runs.
-const TESTS: &[&str] =
-    &["test", "--package", "cmid-proto", "--package", "cmid-fuzz", "--features", "cmid-proto/std", "--lib", "--tests"];
+const TESTS: &[&str] = &[
+    "test",
+    "--package",
+    "cmid-proto",
+    "--package",
+    "cmid-reference",
+    "--features",
+    "cmid-proto/std",
+    "--lib",
+    "--tests",
+];
 
 /// Prints the figures; fails if a line is neither run nor explained, or an explanation explains nothing.
 pub(crate) fn run(context: &mut Context) -> Result<()> {

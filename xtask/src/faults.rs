@@ -22,7 +22,10 @@ const EVERYDAY: &[DriverName] = &[DriverName::Epoll];
 
 /// What shows faults besides, in words and by reference.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("the device goes while ids are in every state, under load, and comes back", "soak/src/removal.rs::run"),
+    (
+        "the device goes while ids are in every state, under load, and comes back",
+        "tests/conformance/src/soak/removal.rs::run",
+    ),
     ("the device goes: every id is told once, and refuses what follows", "conformance::row_78_the_device_goes"),
     ("rdma-core's rping is killed while it sends", "conformance::row_10_a_client_process_is_killed"),
     (
@@ -38,15 +41,15 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("a disconnect is never answered, to the end (1.3 minutes)", "conformance::row_32_a_disconnect_is_never_answered"),
     ("the peer's link address changes", "conformance::row_36_a_neighbour_moves"),
     ("a bond fails over", "conformance::row_79_a_bond_fails_over"),
-    ("a device goes from under PDs, MRs, CQs and QPs", "verbs/examples/device/removal.rs::device_removed"),
+    ("a device goes from under PDs, MRs, CQs and QPs", "tests/kernel/src/device/removal.rs::device_removed"),
     (
         "the device is removed under a PD and an MR after their ids are destroyed; a PD is allocated without a free descriptor",
-        "verbs/examples/device/opened.rs::all",
+        "tests/kernel/src/device/opened.rs::all",
     ),
-    ("a device goes while a group is left", "verbs/examples/device/removal.rs::left_as_it_goes"),
-    ("ibacm does not answer", "verbs/examples/device/ibacm.rs::silent"),
-    ("an id cannot be destroyed", "verbs/examples/device/forgotten.rs::make_room"),
-    ("the limit on locked memory, counted to the byte", "verbs/examples/device/registration.rs::lock_limit"),
+    ("a device goes while a group is left", "tests/kernel/src/device/removal.rs::left_as_it_goes"),
+    ("ibacm does not answer", "tests/kernel/src/device/ibacm.rs::silent"),
+    ("an id cannot be destroyed", "tests/kernel/src/device/forgotten.rs::make_room"),
+    ("the limit on locked memory, counted to the byte", "tests/kernel/src/device/registration.rs::lock_limit"),
 ];
 
 /// What `cargo xtask faults` takes.
@@ -131,7 +134,7 @@ fn name(speed: Speed) -> &'static str {
 }
 
 fn recorded_path(context: &Context, kernel: Kernel) -> PathBuf {
-    context.root.join("faults/results").join(format!("{}.json", kernel.series()))
+    context.root.join("tests/faults/results").join(format!("{}.json", kernel.series()))
 }
 
 fn recorded(context: &Context, kernel: Kernel) -> Result<Report> {
@@ -187,7 +190,7 @@ fn render(context: &Context) -> Result<String> {
         "# Faults on the real kernel\n\nWhat goes wrong, and what an application that uses the core's deadlines (two seconds here) is then told, line by line: \
          events with their statuses, and what its requests answer. Each scenario fails if anything else, or anything more, is told; if it is not over \
          within its bound; if destroying all ids takes more than five seconds; if a descriptor (but those of devices, which librdmacm keeps), an id, a QP, a CQ, a PD or an MR is left; \
-         or if the core's books are not in order. Rendered from `faults/src/scenarios/` and `faults/results/` by `cargo xtask diagrams`; do not edit. \
+         or if the core's books are not in order. Rendered from `tests/faults/src/scenarios/` and `tests/faults/results/` by `cargo xtask diagrams`; do not edit. \
          `cargo xtask faults [--kernel 6.1] [--slow] [NAME...]` runs them.\n\n\
          The two hosts are two soft-RoCE devices on a veth pair; messages are lost by a filter where they come in. \
          \"All is well again\" means that the fault is repaired; \"a new connection: stands\", that fresh drivers of the same process make one then. \

@@ -26,7 +26,7 @@ const TOOLCHAIN: &str = "nightly";
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The target
-    #[arg(value_parser = PossibleValuesParser::new(cmid_fuzz::TARGETS.iter().map(|target| target.name)))]
+    #[arg(value_parser = PossibleValuesParser::new(cmid_reference::TARGETS.iter().map(|target| target.name)))]
     target: String,
     /// How long to look for more
     #[arg(long, default_value_t = 5, value_name = "N")]
@@ -85,11 +85,12 @@ fn empty(folder: &Path) -> Result<()> {
 
 /// Needs no fuzzer: the bodies are functions.
 fn show(arguments: &Arguments) -> Result<()> {
-    let target = cmid_fuzz::TARGETS.iter().find(|target| target.name == arguments.target).context("no such target")?;
+    let target =
+        cmid_reference::TARGETS.iter().find(|target| target.name == arguments.target).context("no such target")?;
     for input in &arguments.inputs {
         println!("==> {}", input.display());
         let data = fs::read(input).with_context(|| input.display().to_string())?;
-        cmid_fuzz::trace();
+        cmid_reference::trace();
         (target.run)(&data);
     }
     Ok(())
@@ -112,7 +113,7 @@ fn prepare() -> Result<()> {
 /// The core has no unsafe code, so no sanitizer is needed; and choices are not found by comparing.
 fn cargo_fuzz(context: &Context, target: &str, corpora: &[&Path], options: &[&str]) -> Result<()> {
     let mut command = Command::new("rustup");
-    command.args(["run", TOOLCHAIN, "cargo", "fuzz", "run", "--fuzz-dir", "fuzz/fuzz_targets"]);
+    command.args(["run", TOOLCHAIN, "cargo", "fuzz", "run", "--fuzz-dir", "fuzz"]);
     command.args(["--sanitizer", "none", "--no-trace-compares", target]).args(corpora);
     command.arg("--").arg(format!("-max_len={LONGEST}")).args(options);
     finish(command.current_dir(&context.root).env("CARGO_TARGET_DIR", context.target().join("fuzz")))

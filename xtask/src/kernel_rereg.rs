@@ -26,7 +26,7 @@ pub(crate) fn command(context: &Context, kernel: Kernel) -> Vec<OsString> {
     vec![
         "env".into(),
         variable("shim", shim(context).into()),
-        variable("rereg", context.release("examples/rereg").into()),
+        variable("rereg", context.release("kernel-rereg").into()),
         variable("fencing", context.release("fencing").into()),
         variable("expect", expected(kernel).into()),
         "sh".into(),

@@ -38,7 +38,6 @@ mod softroce;
 mod step;
 mod tables;
 mod tools;
-mod unsafety;
 mod versus;
 mod waits;
 
@@ -185,7 +184,6 @@ fn write_documents(context: &Context) -> anyhow::Result<()> {
     tables::write(context)?;
     differential::write(context)?;
     memory::write(context)?;
-    unsafety::write(context)?;
     rows::write(context)?;
     faults::write(context)
 }
@@ -193,7 +191,6 @@ fn write_documents(context: &Context) -> anyhow::Result<()> {
 fn check_documents(context: &mut Context) -> anyhow::Result<()> {
     tables::check(context)?;
     memory::check(context)?;
-    unsafety::check(context)?;
     rows::check(context)?;
     faults::check(context)?;
     hazards::check(context)

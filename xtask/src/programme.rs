@@ -12,7 +12,7 @@ use crate::{
             self, BuildForGuest, Cargo, CargoWith, Conformance, Faults, Guest, GuestCommand, Guests, Host, Sanitize,
         },
     },
-    tables, unsafety, versus,
+    tables, versus,
 };
 
 /// Which of them.
@@ -39,7 +39,6 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "--release",
     "--lib",
     "--bins",
-    "--examples",
     "-p",
     "cmid-conformance",
     "-p",
@@ -53,17 +52,15 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "-p",
     "rping",
     "-p",
-    "cmid-verbs",
+    "cmid-kernel-tests",
     "-p",
     "cmid-rereg-shim",
     "-p",
     "cmid-versus",
     "-p",
-    "soak",
-    "-p",
     "udping",
     "--features",
-    "cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,soak/verbs,udping/verbs,cmid-versus/verbs",
+    "cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,udping/verbs,cmid-versus/verbs",
 ]);
 
 /// The tests of `proto/tests/random` in this module of it.
@@ -77,7 +74,6 @@ const STEPS: &[Step] = &[
     Step { name: "minimum Rust version", work: Host(checks::minimum_rust_version) },
     Step { name: "docs/tables.md", work: Host(tables::check) },
     Step { name: "docs/memory.md", work: Host(memory::check) },
-    Step { name: "docs/unsafe.md", work: Host(unsafety::check) },
     Step { name: "docs/rows.md", work: Host(rows::check) },
     Step { name: "docs/faults.md", work: Host(faults::check) },
     Step { name: "docs/hazards.md", work: Host(hazards::check) },
@@ -105,18 +101,18 @@ const STEPS: &[Step] = &[
     Step { name: "what the core costs", work: Host(bench::check) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
     Step { name: "under AddressSanitizer", work: Sanitize(On::Asked, Extent::Quick) },
-    Step { name: "cmid-verbs by itself", work: Guest(On::Asked, 300, "examples/device", &[]) },
-    Step { name: "a device goes from under cmid-verbs", work: Guest(On::Asked, 300, "examples/device", &["removal"]) },
+    Step { name: "cmid-verbs by itself", work: Guest(On::Asked, 300, "kernel-device", &[]) },
+    Step { name: "a device goes from under cmid-verbs", work: Guest(On::Asked, 300, "kernel-device", &["removal"]) },
     Step {
         name: "cmid-verbs opens the devices that it uses",
-        work: Guest(On::Asked, 300, "examples/device", &["opened"]),
+        work: Guest(On::Asked, 300, "kernel-device", &["opened"]),
     },
-    Step { name: "cmid-verbs where ibacm is silent", work: Guest(On::Asked, 300, "examples/device", &["ibacm"]) },
+    Step { name: "cmid-verbs where ibacm is silent", work: Guest(On::Asked, 300, "kernel-device", &["ibacm"]) },
     Step {
         name: "re-registration by the kernel itself, and fencing",
         work: GuestCommand(On::Asked, 300, kernel_rereg::command),
     },
-    Step { name: "the lost wake-up of librdmacm", work: Guest(On::Asked, 120, "examples/lost_wakeup", &[]) },
+    Step { name: "the lost wake-up of librdmacm", work: Guest(On::Asked, 120, "kernel-lost-wakeup", &[]) },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Asked, 900) },
     Step {
         name: "random programs: the simulator and the kernel agree",
@@ -155,10 +151,10 @@ const STEPS: &[Step] = &[
 const SLOW: &[Step] = &[
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
-    Step { name: "cmid-verbs by itself", work: Guest(On::Kernel(Kernel::V6_1), 300, "examples/device", &[]) },
+    Step { name: "cmid-verbs by itself", work: Guest(On::Kernel(Kernel::V6_1), 300, "kernel-device", &[]) },
     Step {
         name: "a device goes from under cmid-verbs",
-        work: Guest(On::Kernel(Kernel::V6_1), 300, "examples/device", &["removal"]),
+        work: Guest(On::Kernel(Kernel::V6_1), 300, "kernel-device", &["removal"]),
     },
     Step { name: "conformance on soft-RoCE", work: Conformance(On::Kernel(Kernel::V6_1), 900) },
     Step {
@@ -167,7 +163,7 @@ const SLOW: &[Step] = &[
     },
     Step { name: "under AddressSanitizer, all of it", work: Sanitize(On::Kernel(Kernel::V6_12), Extent::Full) },
     Step { name: "under AddressSanitizer, quickly", work: Sanitize(On::Kernel(Kernel::V6_1), Extent::Quick) },
-    Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-model"]) },
+    Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-exploration"]) },
     Step { name: "mutants of the core", work: Host(mutants::all) },
     Step {
         name: "400,000 random programs on a core by itself",

@@ -84,7 +84,7 @@ impl Standing {
 /// Tests of the simulator say nothing about a kernel, nor the other way round; what the core refuses it refuses everywhere;
 /// and of the two kernels one can re-register.
 fn is_of(reference: &str, environment: &str) -> bool {
-    if reference.starts_with("verbs/examples/rereg/") {
+    if reference.starts_with("tests/kernel/src/rereg/") {
         return environment == "6.12";
     }
     reference.starts_with("proto/") || reference.starts_with("sim/") == (environment == "sim")
@@ -123,7 +123,7 @@ fn render(context: &Context) -> Result<String> {
     let mut text = String::from(
         "# The rows\n\nEvery row of observed behaviour of librdmacm, libibverbs and the kernel, and where the drivers were seen to do the \
          same: event types, statuses, private data lengths, depths, what calls return, what becomes of memory. \
-         Rendered from `conformance/results/` by `cargo xtask diagrams`; do not edit.\n\n\
+         Rendered from `tests/conformance/results/` by `cargo xtask diagrams`; do not edit.\n\n\
          *Slow set*: time-outs that take up to 17 minutes, run by `cargo xtask test --slow`. *In part*: the rest needs minutes of \
          real time or a host that the environment has not; on the simulator virtual time shows it, see the last column. \
          \"Past the core\" is a call on the bare device, which shows what the kernel does where the core refuses. Rows 94 to 98, 118 and \

@@ -9,7 +9,7 @@ reported=0
 fault() {
     name=$1
     as=$2
-    "$programs/examples/faults" "$name" >/tmp/said 2>&1
+    "$programs/kernel-faults" "$name" >/tmp/said 2>&1
     status=$?
     if [ $status -ne 86 ] || ! grep -qsF "$as" /tmp/sanitizer.*; then
         cat /tmp/said /tmp/sanitizer.* 2>/dev/null
@@ -49,10 +49,10 @@ fault forgotten-pd 'LeakSanitizer: detected memory leaks'
 # librdmacm follows what was overwritten when it was freed.
 fault acked-twice 'AddressSanitizer: SEGV'
 fault qp-under-id 'AddressSanitizer: SEGV'
-clean "$programs/examples/faults" none
+clean "$programs/kernel-faults" none
 
-clean "$programs/examples/device"
-clean "$programs/examples/lost_wakeup"
+clean "$programs/kernel-device"
+clean "$programs/kernel-lost-wakeup"
 # There librdmacm leaks an id: it destroys that of a request that it cannot read, but on the channel that the listener has moved
 # to, where the kernel does not know it (ucma_process_conn_req, rdma_destroy_id). Its table of ids keeps it until another
 # has the number, which is never so in a process that runs nothing else. cmid itself never has the kernel move a listener.
@@ -66,6 +66,6 @@ else
     clean "$programs/conformance" "$@" --driver epoll
 fi
 # Each of these takes a device away for good.
-clean env LD_PRELOAD=/tmp/shim.so "$programs/examples/rereg" --expect "$expect"
-clean "$programs/examples/device" removal
+clean env LD_PRELOAD=/tmp/shim.so "$programs/kernel-rereg" --expect "$expect"
+clean "$programs/kernel-device" removal
 echo "$reported mistakes reported; $ran programs ran as they should"

@@ -101,7 +101,7 @@ pub(crate) fn prepare(context: &mut Context) -> Result<()> {
     if let Some(directory) = program.parent() {
         fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     }
-    let folder = context.root.join("versus/c");
+    let folder = context.root.join("benches/vs-c/c");
     let mut sources = Vec::new();
     for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();

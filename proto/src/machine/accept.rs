@@ -17,9 +17,9 @@ use crate::table;
 use crate::time::Time;
 
 impl Core {
-    /// The ids whose events the device reports on this channel although they are delivered on another one, and the latter: those
-    /// of requests, on the channel of their listener, that were neither accepted nor migrated. A listener is not
-    /// [released](Core::release) before they have left. It looks through all ids.
+    /// Returns the ids of requests that are still on their listener's channel `line` at the device, each with the channel that
+    /// delivers its events. An accept or a migration moves such an id away from `line`; until all are moved, the listener
+    /// cannot be [released](Core::release). O(ids).
     pub fn ids_away_on(&self, line: ChannelKey) -> impl Iterator<Item = (IdKey, ChannelKey)> + '_ {
         let listener = self.channels.get(line).and_then(|channel| channel.listener);
         let is_away = move |&(key, id): &(IdKey, &Id)| id.line == line && id.home != line && Some(key) != listener;
@@ -112,7 +112,7 @@ impl Core {
         if goes_on {
             self.set_state(key, before);
         } else if table::operation(begun) == Some(Verb::Accept) {
-            // Its end was told by event.
+            // An event has reported its end.
             return Some(Ok(()));
         }
         Some(Err(match outcome {

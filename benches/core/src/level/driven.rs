@@ -1,0 +1,183 @@
+//! The core in the loop that all drivers share.
+
+use std::hint::black_box;
+use std::net::SocketAddr;
+
+use cmid_proto::{
+    Acks, Call, ChannelKey, Core, Device, Drive, Ece, Errno, Event, EventKind, IdKey, Outcome, PortSpace, Progress,
+    RawEvent, Receipt, Request, Rest, Time, Turn,
+};
+
+use super::{LIMITS, Level};
+
+/// The core in the loop that all drivers share, with a device that does nothing.
+#[derive(Debug)]
+pub struct Driven {
+    drive: Drive<Willing>,
+}
+
+/// As much as the drivers take at once.
+const BUDGET: usize = 64;
+
+impl Driven {
+    #[inline(always)]
+    fn turn(&mut self) {
+        assert!(self.drive.turn(BUDGET) == Turn::Idle, "one turn is enough");
+    }
+}
+
+impl Level for Driven {
+    type Arriving = ();
+
+    const NAME: &'static str = "drive";
+
+    fn new() -> Self {
+        Driven { drive: Drive::new(Willing::default(), LIMITS) }
+    }
+
+    fn core(&self) -> &Core {
+        self.drive.core()
+    }
+
+    fn made(&self) -> u64 {
+        self.drive.device().made
+    }
+
+    fn open(&mut self) -> ChannelKey {
+        self.drive.open_channel(Acks::Explicit).expect("room")
+    }
+
+    #[inline(always)]
+    fn create(&mut self, on: ChannelKey) -> IdKey {
+        self.drive.create_id(Some(on), PortSpace::Tcp).expect("room")
+    }
+
+    #[inline(always)]
+    #[allow(clippy::wildcard_enum_match_arm, reason = "whatever else there is")]
+    fn ask(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
+        let drive = &mut self.drive;
+        let result = match request {
+            Request::ResolveAddr { src, dst } => drive.resolve_addr(id, src, dst, deadline),
+            Request::ResolveRoute => drive.resolve_route(id, deadline),
+            Request::Listen { backlog } => drive.listen(id, backlog),
+            Request::Connect { param, private_data } => drive.connect(id, param, private_data, deadline),
+            Request::Accept { param, private_data } => drive.accept(id, param, private_data, deadline),
+            Request::Establish => drive.establish(id),
+            Request::Disconnect => drive.disconnect(id, deadline),
+            Request::SetOption { option } => drive.set_option(id, option),
+            Request::Destroy => drive.destroy(id, deadline).map(done),
+            other => panic!("no case asks for {other:?}"),
+        };
+        result.expect("a request in the right state");
+    }
+
+    #[inline(always)]
+    fn migrate(&mut self, id: IdKey, to: ChannelKey) {
+        done(self.drive.migrate(id, Some(to), Time::NEVER).expect("nothing in the way"));
+        self.turn();
+    }
+
+    fn arrive(&mut self, raw: RawEvent<'static>) {
+        self.drive.device_mut().next = Some(raw);
+    }
+
+    #[inline(always)]
+    fn hear(&mut self, line: ChannelKey, (): ()) {
+        self.drive.readable(line);
+        self.turn();
+    }
+
+    /// The turn has made them.
+    #[inline(always)]
+    fn settle(&mut self) {}
+
+    #[inline(always)]
+    fn take(&mut self, home: ChannelKey) -> Option<Event> {
+        self.drive.next_event(home)
+    }
+
+    fn ack(&mut self, receipt: Receipt) {
+        self.drive.ack(receipt).expect("an ack is owed");
+    }
+
+    #[inline(always)]
+    fn take_and_ack(&mut self, home: ChannelKey) -> EventKind {
+        // As it comes, without moving it about.
+        let mut event = self.drive.next_event(home);
+        let event = black_box(&mut event).as_mut().expect("an event");
+        self.drive.ack(event.receipt.take().expect("a receipt")).expect("an ack is owed");
+        event.kind
+    }
+
+    #[inline(always)]
+    fn look(&mut self, on: ChannelKey) -> bool {
+        let rest = self.drive.settle(BUDGET);
+        rest != Rest::Until(None) || self.drive.next_event(on).is_some()
+    }
+
+    fn now(&self) -> Time {
+        self.drive.now()
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, now: Time) {
+        self.drive.set_now(now);
+        self.turn();
+    }
+}
+
+/// Nothing was in the way.
+fn done(progress: Progress) {
+    assert!(progress == Progress::Done, "no ack is owed");
+}
+
+/// A device that does all it is asked and reports what it was given to report. It is waited for as by cmid-epoll and
+/// cmid-blocking: one read per report.
+#[derive(Debug, Default)]
+struct Willing {
+    next: Option<RawEvent<'static>>,
+    made: u64,
+}
+
+impl Device for Willing {
+    type Handle = ();
+
+    const LEVEL_TRIGGERED: bool = true;
+
+    #[inline(always)]
+    fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        black_box(child);
+        let Some(raw) = &self.next else { return Ok(None) };
+        // The default is right for `datagram`: no case uses datagrams.
+        let raw = RawEvent { datagram: None, ..*raw };
+        self.next = None;
+        Ok(Some(raw))
+    }
+
+    #[inline(always)]
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        black_box((call, private_data));
+        self.made += 1;
+        Ok(())
+    }
+
+    fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::EADDRNOTAVAIL)
+    }
+
+    fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::EADDRNOTAVAIL)
+    }
+
+    fn remote_ece(&self, _: IdKey) -> Result<Ece, Errno> {
+        Err(Errno::EOPNOTSUPP)
+    }
+
+    fn release(&mut self, _: IdKey, _: ChannelKey) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn adopt(&mut self, _: IdKey, _: ChannelKey, (): ()) -> Outcome {
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! The table: what each thing is to cost, and what it must not exceed.
+//!
+//! A target is what the project set out for; a limit is what is reached, with [a little room](ROOM) for another version of the
+//! compiler. `cargo xtask bench --check` fails beyond a limit; `cargo xtask bench --tighten` sets all limits to what is reached
+//! now.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+use Figure::{Beyond, Case};
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    /// The instructions of a case.
+    Case,
+    /// Those of a case beyond those of another.
+    Beyond(&'static str),
+}
+
+/// A line of the table, in instructions.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The case.
+    pub case: &'static str,
+    /// In words.
+    pub what: &'static str,
+    /// What of it.
+    pub figure: Figure,
+    /// For the core.
+    pub target: Option<u64>,
+    /// For the core, then through `Drive`.
+    pub limits: [u64; 2],
+    /// Among how many ids target and limit are to be kept, and below.
+    pub up_to: usize,
+    /// By how much the worst of the sizes may be above the best, in per cent, if at all.
+    pub spread: Option<u64>,
+}
+
+/// From 10 to 1,000,000 ids: what the project set out for.
+pub const FLAT: u64 = 10;
+
+/// What a limit is above what was counted, in per cent.
+pub const ROOM: u64 = 3;
+
+/// Instructions. One line each: `tighten` edits them.
+///
+/// Most figures are those of a short path (`proto/src/machine/short.rs`, `perform.rs`).
+#[rustfmt::skip]
+pub const ROWS: &[Row] = &[
+    row("event", "an event in, out, acked: one that changes nothing", Some(150), [150, 323]),
+    row("event_of_change", "an event in, out, acked: one that changes the state", Some(170), [151, 323]),
+    row("event_with_data", "an event in, out, acked: with 196 bytes, it ends a deadline too", None, [488, 666]),
+    row("request", "a request, its call, its outcome", Some(80), [78, 78]),
+    row("request_in_steps", "a request, its call, its outcome: each step by itself", Some(200), [197, 135]),
+    row("request_with_data", "a request, its call, its outcome: with 56 bytes and a deadline", None, [129, 129]),
+    row("active_life", "a whole active life, create to destroy", Some(2500), [2067, 2955]),
+    row("passive_life", "a whole passive life, request to destroy", Some(2200), [2009, 2797]),
+    row("no_event", "a poll for an event, and there is none", Some(30), [14, 14]),
+    row("nothing_to_do", "a poll for everything, and there is nothing to do", Some(30), [30, 49]),
+    row("migrate_0", "a migration without events", Some(300), [229, 295]),
+    row("migrate_1", "a migration with 1 event", Some(340), [350, 426]),
+    row("migrate_8", "a migration with 8 events", Some(620), [569, 635]),
+    row("migrate_64", "a migration with 64 events", Some(2860), [2242, 2308]),
+    row("migrate_64_mixed", "a migration with 64 events, with those of others between them", None, [5421, 5487]),
+    heap("arm_first", "a deadline armed before all others", Beyond("arm_none"), [324, 330]),
+    heap("arm_last", "a deadline armed after all others", Beyond("arm_none"), [95, 104]),
+    heap("cancel_first", "a deadline dropped that is before all others", Beyond("cancel_none"), [440, 440]),
+    heap("cancel_last", "a deadline dropped that is after all others", Beyond("cancel_none"), [10, 10]),
+    heap("fire", "a deadline expires and its event is stored", Case, [733, 792]),
+];
+
+/// The allocations of a step once its tables have grown.
+pub const ALLOCATIONS: usize = 0;
+
+const fn row(case: &'static str, what: &'static str, target: Option<u64>, limits: [u64; 2]) -> Row {
+    Row { case, what, figure: Case, target, limits, up_to: usize::MAX, spread: Some(FLAT) }
+}
+
+/// What a heap does takes longer the more there is in it.
+const fn heap(case: &'static str, what: &'static str, figure: Figure, limits: [u64; 2]) -> Row {
+    Row { case, what, figure, target: Some(300), limits, up_to: 100_000, spread: None }
+}
+
+/// An object of which there may be many, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Object {
+    /// Its name in [`crate::memory`].
+    pub name: &'static str,
+    /// In words.
+    pub what: &'static str,
+    /// What it is to take.
+    pub target: Option<u64>,
+    /// What it must not exceed.
+    pub limit: u64,
+}
+
+/// Bytes. Exact: there is no room in these limits. A key is one integer of 8 bytes, so that one comparison validates it. Its
+/// alignment adds 8 bytes to an id and to an event.
+#[rustfmt::skip]
+pub const OBJECTS: &[Object] = &[
+    object("id", "an idle id", Some(192), 151),
+    object("deadline", "the deadline of an id", None, 17),
+    object("channel", "an event channel", None, 51),
+    object("event", "an undelivered event", None, 68),
+    object("event_with_data", "an undelivered event with 196 bytes", None, 344),
+    object("membership", "a membership in a multicast group", None, 76),
+    object("domain", "a PD (`Domain`)", None, 8),
+    object("region", "an MR (`Region`), without what it keeps for others: handles, PDs, buffers", None, 60),
+];
+
+const fn object(name: &'static str, what: &'static str, target: Option<u64>, limit: u64) -> Object {
+    Object { name, what, target, limit }
+}
+
+/// Writes limits into the text of this file: those of the rows by case, those of the objects by name.
+///
+/// # Errors
+/// The file cannot be read or written, or has no such line.
+pub fn rewrite(rows: &BTreeMap<&str, [u64; 2]>, objects: &BTreeMap<&str, u64>) -> Result<()> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/limits.rs");
+    let shown = || path.display().to_string();
+    let mut text = fs::read_to_string(&path).with_context(shown)?;
+    for (case, [core, drive]) in rows {
+        text = with_limit(&text, &format!("(\"{case}\", "), '[', &format!("[{core}, {drive}]),"))?;
+    }
+    for (name, bytes) in objects {
+        text = with_limit(&text, &format!("    object(\"{name}\", "), ' ', &format!(" {bytes}),"))?;
+    }
+    fs::write(&path, text).with_context(shown)
+}
+
+/// The text with another end of the first line that has `head` in it, from the last `begin` on.
+fn with_limit(text: &str, head: &str, begin: char, end: &str) -> Result<String> {
+    let at = text.find(head).with_context(|| format!("no line with {head}"))?;
+    let stop = text[at..].find('\n').map_or(text.len(), |length| at + length);
+    let start = text[at..stop].rfind(begin).map(|before| at + before).with_context(|| format!("no limit in {head}"))?;
+    Ok(format!("{}{end}{}", &text[..start], &text[stop..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_replaced_in_its_line_only() {
+        let text = "row(\"a\", \"x\", [1, 2]),\nrow(\"b\", \"y\", [3, 4]),\n    object(\"a\", \"z\", None, 5),\n";
+        let new = with_limit(text, "(\"b\", ", '[', "[7, 8]),").unwrap();
+        assert_eq!(new, text.replace("[3, 4]", "[7, 8]"));
+        let new = with_limit(text, "    object(\"a\", ", ' ', " 6),").unwrap();
+        assert_eq!(new, text.replace("5)", "6)"));
+        assert!(with_limit(text, "(\"c\", ", '[', "").is_err());
+    }
+
+    #[test]
+    fn every_row_is_a_case_and_stands_once() {
+        let cases: Vec<_> = ROWS.iter().map(|row| row.case).collect();
+        for (at, case) in cases.iter().enumerate() {
+            assert!(crate::counting::CASES.contains(case) && !cases[..at].contains(case), "{case}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Measures, compares with the limits, and renders the report: what `cargo xtask bench` runs.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a command-line program talks to people")]
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Parser, Subcommand};
+use cmid_bench::cases::SIZES;
+use cmid_bench::counting::{self, CASES, Counts, LEVELS};
+use cmid_bench::limits::{self, ALLOCATIONS, OBJECTS};
+use cmid_bench::memory::{self, Allocator};
+use cmid_bench::results::OfCore;
+use cmid_bench::verdict::{self, Verdict};
+use cmid_bench::{report, times};
+
+#[global_allocator]
+static ALLOCATOR: &Allocator = &stats_alloc::INSTRUMENTED_SYSTEM;
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Count the instructions of every case, and print them
+    Counts {
+        /// Among how many ids
+        #[arg(default_values_t = SIZES[..3].to_vec())]
+        ids: Vec<usize>,
+        /// Keep what callgrind wrote here, as LEVEL-IDS/CASE
+        #[arg(long)]
+        keep: Option<PathBuf>,
+    },
+    /// Measure what is exact, with up to 100,000 ids, and compare with the limits
+    Check {
+        /// Set the limits to what is reached instead
+        #[arg(long)]
+        tighten: bool,
+    },
+    /// Measure what is exact, compare with the limits, and record it for the report
+    Record {
+        /// Record the times that criterion has left in this folder too
+        #[arg(long)]
+        times: Option<PathBuf>,
+    },
+    /// Write docs/performance.md and its plots from what is recorded
+    Render,
+    /// Take all steps at a level, for callgrind
+    #[command(hide = true)]
+    Run {
+        /// core or drive
+        level: String,
+        /// Among how many
+        ids: usize,
+    },
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().verb {
+        Verb::Counts { ids, keep } => print(&Counts::take(&env::current_exe()?, &ids, keep.as_deref())?),
+        Verb::Check { tighten: false } => check(&measure(&SIZES[..3])?),
+        Verb::Check { tighten: true } => tighten(&measure(&SIZES[..3])?),
+        Verb::Record { times } => record(times.as_deref()),
+        Verb::Render => report::write(root()?),
+        Verb::Run { level, ids } => counting::run(&level, ids),
+    }
+}
+
+/// The workspace's.
+fn root() -> Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("benches/core is not in a workspace")
+}
+
+/// All that is exact.
+fn measure(sizes: &[usize]) -> Result<OfCore> {
+    let instructions = Counts::take(&env::current_exe()?, sizes, None)?;
+    let allocations = memory::allocations(ALLOCATOR);
+    let bytes = memory::bytes(ALLOCATOR);
+    Ok(OfCore { instructions, allocations, bytes, ..OfCore::default() })
+}
+
+/// Says all that is beyond a limit, not only the first.
+fn check(core: &OfCore) -> Result<()> {
+    let verdicts = Verdict::all(&core.instructions)?;
+    for verdict in &verdicts {
+        println!("{:>8} of at most {:>6}: {verdict}", verdict.worst(), verdict.row.limits[verdict.level]);
+    }
+    for object in OBJECTS {
+        let bytes = core.bytes.get(object.name).with_context(|| format!("{} was not measured", object.what))?;
+        println!("{bytes:>8} of at most {:>6}: bytes of {}", object.limit, object.what);
+    }
+    let allocations: usize = core.allocations.values().flat_map(|cases| cases.values()).sum();
+    println!("{allocations:>8} of at most {ALLOCATIONS:>6}: allocations in {} steps of each case", memory::STEPS);
+    let beyond = verdict::beyond(&verdicts, &core.allocations, &core.bytes);
+    for what in &beyond {
+        println!("BEYOND ITS LIMIT: {what}");
+    }
+    match beyond.len() {
+        0 => Ok(()),
+        several => bail!("{several} figures are beyond their limits"),
+    }
+}
+
+fn tighten(core: &OfCore) -> Result<()> {
+    let rows = verdict::reached(&Verdict::all(&core.instructions)?);
+    let objects = core.bytes.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect();
+    limits::rewrite(&rows, &objects)
+}
+
+fn record(folder: Option<&Path>) -> Result<()> {
+    let mut core = measure(&SIZES)?;
+    check(&core)?;
+    core.bytes_per_id = SIZES.into_iter().map(|ids| (ids, memory::bytes_per_id(ALLOCATOR, ids))).collect();
+    core.times = folder.map(times::read).transpose()?.unwrap_or_default();
+    core.write(root()?)
+}
+
+fn print(counts: &Counts) -> Result<()> {
+    for level in LEVELS {
+        for case in CASES {
+            let by_ids = counts.of(level, case)?.iter().map(|(ids, count)| format!("{count:>8} at {ids}"));
+            println!("{level:<6} {case:<18}{}", by_ids.collect::<String>());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Visits every state of the worlds and prints how many there are.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cmid_exploration::connections::{self, Connections};
+use cmid_exploration::memory::{self, Memory};
+use cmid_exploration::{Report, search};
+
+/// Visits every state of small worlds around the real core, and says how many there are and what was found.
+#[derive(Parser)]
+struct Args {
+    /// Worlds with wider bounds too.
+    #[arg(long)]
+    large: bool,
+    /// Only these worlds.
+    worlds: Vec<String>,
+}
+
+#[expect(clippy::print_stdout, reason = "it is a program that prints")]
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let is_wanted = |name: &str, large: bool| {
+        if args.worlds.is_empty() { args.large || !large } else { args.worlds.iter().any(|it| it == name) }
+    };
+    let (mut good, mut searched) = (true, 0);
+    let mut tell = |report: Report| {
+        println!("{report}");
+        good &= report.is_good();
+        searched += 1;
+    };
+    for (scenes, large) in [(memory::scenes::ALL, false), (memory::scenes::LARGE, true)] {
+        for scene in scenes.iter().filter(|scene| is_wanted(scene.name, large)) {
+            tell(search(Memory::new(scene.clone())));
+        }
+    }
+    for (scenes, large) in [(connections::scenes::ALL, false), (connections::scenes::LARGE, true)] {
+        for scene in scenes.iter().filter(|scene| is_wanted(scene.name, large)) {
+            tell(search(Connections::new(scene.clone())));
+        }
+    }
+    if good && searched > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,32 @@
+//! For tests only: how much glibc's malloc has given out, whoever asked for it, Rust or C.
+
+#![expect(unsafe_code, reason = "it calls C")]
+/// Bytes that are allocated now, in every arena and in mappings of their own (`uordblks` and `hblkhd` of mallinfo2(3)). Blocks
+/// that a thread keeps for its next allocations (its tcache) count as allocated.
+#[must_use]
+pub fn allocated() -> u64 {
+    // SAFETY: mallinfo2 locks each arena while it counts, and has no requirements.
+    let info = unsafe { libc::mallinfo2() };
+    (info.uordblks + info.hblkhd) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::allocated;
+
+    /// Below it malloc uses an arena, above it a mapping.
+    const THRESHOLD: usize = 128 * 1024;
+
+    #[test]
+    fn what_is_allocated_counts_until_it_is_freed() {
+        for size in [THRESHOLD / 2, THRESHOLD * 2] {
+            let before = allocated();
+            let block = vec![1_u8; size];
+            let during = allocated();
+            assert!(during >= before + size as u64, "{size} bytes: {before} before, {during} with them");
+            drop(block);
+            let after = allocated();
+            assert!(after < before + size as u64 / 2, "{size} bytes: {before} before, {after} after them");
+        }
+    }
+}

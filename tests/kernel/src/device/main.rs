@@ -1,0 +1,144 @@
+//! A self-check of this crate on a real kernel: two devices in one process connect over 10.99.0.1 and 10.99.0.2, which
+//! have to be addresses of an RDMA device (`rxe0` in the soft-RoCE machine). Multicast goes from 10.98.0.1 to 10.98.0.2,
+//! two devices with a link between them (`rxe1` and `rxe2`).
+//!
+//! Run it by `cargo xtask softroce -- target/release/kernel-device [NAME]`. It needs a device, so it is not a test:
+//! without one it fails. It ends with status 101 and a message at the first thing that is not as expected.
+#![expect(unsafe_code, reason = "it calls C")]
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+mod calls;
+mod cycles;
+mod data;
+mod datagram;
+mod disassociated;
+mod forgotten;
+mod forks;
+mod heap;
+mod ibacm;
+mod inventory;
+mod lab;
+mod lookup;
+mod memory;
+mod multicast;
+mod opened;
+mod options;
+mod pins;
+mod registration;
+mod removal;
+mod rereg;
+mod rows;
+mod threads;
+mod windows;
+
+use std::time::Instant;
+
+const CHECKS: [(&str, fn()); 65] = [
+    ("calls that would crash librdmacm are refused", calls::guards),
+    ("stale keys and misplaced channels are refused", calls::keys),
+    ("errno of the kernel comes through", calls::errnos),
+    ("what could not be destroyed makes room", forgotten::make_room),
+    ("row 1 and 2: connect, disconnect, timewait, with QPs", rows::with_qps),
+    ("row 3: the answer is a destroy", rows::destroy_answers),
+    ("row 4: both disconnect before reading", rows::crossing),
+    ("row 6: without QPs", rows::without_qps),
+    ("row 9: destroyed while established", rows::destroyed_while_established),
+    ("private data and refusal", rows::refused),
+    ("an established id changes channels", rows::migrated),
+    ("send and receive", data::send_and_receive),
+    ("RDMA read and write, by descriptor and by polling", data::read_and_write),
+    ("ranges, inline and rights", data::ranges_and_rights),
+    ("deregistered memory is out of reach", data::deregistered),
+    ("row 80: memory that cannot be registered", registration::bad_memory),
+    ("row 80: rights that cannot be given", registration::bad_rights),
+    ("row 80: the lock limit", registration::lock_limit),
+    ("a PD in use, and after it is gone", registration::domains),
+    ("row 81: rxe cannot re-register, and changes nothing", rereg::unsupported),
+    ("re-registered anew: keys change, the old one is dead", rereg::anew),
+    ("re-registered anew: a failure leaves the old one", rereg::anew_fails),
+    ("re-registered anew on another PD", rereg::anew_elsewhere),
+    ("memory that is only to be read", rereg::read_only),
+    ("what goes of a device that the kernel has taken away", disassociated::destroyed),
+    ("row 81: memory that cannot be kept from children", forks::advised),
+    ("work in flight pins memory until it is polled", pins::until_polled),
+    ("work that pins nothing", pins::nothing),
+    ("flushed work, and work of a QP that is gone", pins::until_flushed),
+    ("memory without local write is no target", pins::read_only),
+    ("a CQ has room for what reports to it", pins::cq_room),
+    ("a queue has its ring from the first post on", pins::first_post),
+    ("a loop that waits for a peer's write ends", data::flags),
+    ("slices while nothing else can write", data::slices),
+    ("failed work is told apart by queue", pins::failed),
+    ("pinned memory that is dropped", pins::dropped),
+    ("pinned memory that is dropped, with several threads", pins::threads),
+    ("row 83: memory windows", windows::bound),
+    ("memory that is dropped with a window bound to it", windows::dropped),
+    ("windows and memory of another PD", windows::foreign),
+    ("a window outlives the QP that it was bound through", windows::outlives_its_qp),
+    ("a window outlives the QP after another", windows::outlives_both),
+    ("handles outlive their device", data::outliving),
+    ("an id changes threads", threads::accepted_elsewhere),
+    ("a handle that nobody adopts", threads::abandoned),
+    ("row 14: refused for its ECE", options::refused_for_ece),
+    ("ECE is told and heard", options::ece),
+    ("options, where they are allowed", options::legality),
+    ("row 76: notify", options::notify),
+    ("row 70: a lookup that nobody answers", lookup::nobody),
+    ("row 71: a lookup that is refused", lookup::refused),
+    ("row 72: a lookup that is answered", lookup::answered),
+    ("row 73: lookups that are given up", lookup::given_up),
+    ("datagrams there and back", datagram::there_and_back),
+    ("what QPs of the two kinds refuse", datagram::kinds),
+    ("an address handle outlives what it came from, and goes early", datagram::lifetimes),
+    ("row 75: joining, leaving, and what is refused", multicast::membership),
+    ("row 75: a group is left before its event is read", multicast::left_unread),
+    ("datagrams to a group", multicast::delivered),
+    ("datagrams to a group, on one device", multicast::heard_by_all),
+    ("QPs and ids go while they are in groups", multicast::nothing_is_left),
+    ("ids that are in groups leave no records behind", multicast::no_records_are_left),
+    ("the devices", inventory::devices),
+    ("what names mean, and an endpoint of it", inventory::names),
+    ("200 connections leave nothing behind", cycles::nothing_is_left),
+];
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    // It takes a device away, so it runs only when asked for, and alone.
+    if wanted.iter().any(|name| name == "removal") {
+        removal::device_removed();
+        return;
+    }
+    // Likewise: librdmacm looks for ibacm once.
+    if wanted == ["ibacm"] {
+        ibacm::silent();
+        return;
+    }
+    // Likewise, and it starts processes of its own.
+    if let [first, rest @ ..] = wanted.as_slice()
+        && first == "opened"
+    {
+        rest.first().map_or_else(opened::all, |part| opened::part(part));
+        return;
+    }
+    // Started by checks.
+    if wanted == ["disassociated"] {
+        disassociated::in_a_process();
+        return;
+    }
+    if wanted == ["forks"] {
+        forks::in_a_process_that_asked();
+        return;
+    }
+    let started = Instant::now();
+    let mut ran = 0;
+    for (name, check) in CHECKS {
+        if wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str())) {
+            let from = Instant::now();
+            check();
+            println!("ok {:>6} ms  {name}", from.elapsed().as_millis());
+            ran += 1;
+        }
+    }
+    assert!(ran > 0, "no check has such a name");
+    println!("{ran} checks passed in {} ms", started.elapsed().as_millis());
+}

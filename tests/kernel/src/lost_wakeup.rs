@@ -1,0 +1,168 @@
+//! Shows, with nothing but librdmacm's own calls, that `rdma_migrate_id` does not wake who waits on the new channel.
+//!
+//! The kernel moves the unread events of the id to the new channel (`ucma_migrate_id`), but wakes nobody: only new events
+//! do. So a thread that already waits there, in `epoll_wait` or `poll`, sleeps on, while a fresh `poll` finds the
+//! descriptor readable. That is why whoever migrates an id must drain the new channel afterwards.
+//!
+//! Run it by `cargo xtask softroce -- target/release/kernel-lost-wakeup`. It needs a device with the addresses 10.99.0.1
+//! and 10.99.0.2. It ends with status 1 if the kernel behaves otherwise (that would be good news).
+#![expect(unsafe_code, reason = "it calls C")]
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+use std::net::Ipv4Addr;
+use std::os::fd::RawFd;
+use std::process::ExitCode;
+use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libc::{c_int, epoll_event, pollfd, sockaddr_in};
+use rdma_sys::{
+    rdma_ack_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_create_event_channel, rdma_create_id,
+    rdma_destroy_event_channel, rdma_destroy_id, rdma_event_channel, rdma_get_cm_event, rdma_migrate_id,
+    rdma_port_space, rdma_resolve_addr,
+};
+
+const WAIT_MS: c_int = 500;
+
+fn main() -> ExitCode {
+    let level = lost("level-triggered epoll", libc::EPOLLIN as u32);
+    let edge = lost("edge-triggered epoll", (libc::EPOLLIN | libc::EPOLLET) as u32);
+    let control = new_event_wakes();
+    if level && edge && control {
+        println!("as expected: the wake-up is lost, the event is not");
+        ExitCode::SUCCESS
+    } else {
+        println!("NOT as expected");
+        ExitCode::FAILURE
+    }
+}
+
+/// Whether a waiter that began before the migration slept through it, and a fresh look found the event.
+fn lost(name: &str, interest: u32) -> bool {
+    let (a, b) = (Channel::open(), Channel::open());
+    let id = resolving(&a);
+    assert_eq!(poll(a.fd(), 5_000), 1, "ADDR_RESOLVED is there, unread");
+    assert_eq!(poll(b.fd(), 0), 0, "nothing on the new channel");
+
+    let fd = b.fd();
+    let waiter = thread::spawn(move || wait(fd, interest));
+    // Well before the migration the waiter is asleep, and well after it it still is.
+    thread::sleep(Duration::from_millis(WAIT_MS as u64 / 3));
+    // SAFETY: the id and both channels are alive, and no event of the id was taken, so it waits for no ack.
+    check("rdma_migrate_id", unsafe { rdma_migrate_id(id, b.0) });
+    let (woken, waited) = waiter.join().expect("the waiter");
+    let (old, new) = (poll(a.fd(), 0), poll(b.fd(), 0));
+
+    let mut event = ptr::null_mut();
+    // SAFETY: the channel is open, there is a place for the result, and it has an event, so it does not block.
+    check("rdma_get_cm_event", unsafe { rdma_get_cm_event(b.0, &raw mut event) });
+    // SAFETY: the event was just reported and is acked once, after its last use; the id is destroyed once, with nothing
+    // outstanding, before its channel.
+    let kind = unsafe {
+        let kind = (*event).event;
+        rdma_ack_cm_event(event);
+        rdma_destroy_id(id);
+        kind
+    };
+    let resolved = kind == rdma_cm_event_type::RDMA_CM_EVENT_ADDR_RESOLVED;
+    println!(
+        "{name}: the waiter {} after {} ms; then poll(old) = {old}, poll(new) = {new}, and the event is {}",
+        if woken { "WOKE" } else { "timed out" },
+        waited.as_millis(),
+        if resolved { "ADDR_RESOLVED" } else { "ANOTHER" },
+    );
+    !woken && waited.as_millis() >= WAIT_MS as u128 && old == 0 && new == 1 && resolved
+}
+
+/// The control: the same waiter does wake when an event is new on its channel.
+fn new_event_wakes() -> bool {
+    let b = Channel::open();
+    let fd = b.fd();
+    let waiter = thread::spawn(move || wait(fd, libc::EPOLLIN as u32));
+    thread::sleep(Duration::from_millis(WAIT_MS as u64 / 3));
+    let id = resolving(&b);
+    let (woken, waited) = waiter.join().expect("the waiter");
+    // SAFETY: the id is alive, is destroyed once, and no event of it was taken.
+    check("rdma_destroy_id", unsafe { rdma_destroy_id(id) });
+    println!(
+        "control, a new event: the waiter {} after {} ms",
+        if woken { "woke" } else { "SLEPT" },
+        waited.as_millis()
+    );
+    woken
+}
+
+struct Channel(*mut rdma_event_channel);
+
+impl Channel {
+    fn open() -> Self {
+        // SAFETY: takes no arguments.
+        let channel = unsafe { rdma_create_event_channel() };
+        assert!(!channel.is_null(), "rdma_create_event_channel: {}", std::io::Error::last_os_error());
+        Channel(channel)
+    }
+
+    fn fd(&self) -> RawFd {
+        // SAFETY: the channel is open.
+        unsafe { (*self.0).fd }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: it is open, and has no ids any more.
+        unsafe { rdma_destroy_event_channel(self.0) };
+    }
+}
+
+/// An id whose ADDR_RESOLVED will come on the channel.
+fn resolving(channel: &Channel) -> *mut rdma_cm_id {
+    let mut id = ptr::null_mut();
+    let (mut src, mut dst) = (address([10, 99, 0, 1], 0), address([10, 99, 0, 2], 20_000));
+    // SAFETY: the channel is open, there is a place for the result, and the addresses are read during the call.
+    unsafe {
+        let space = rdma_port_space::RDMA_PS_TCP;
+        check("rdma_create_id", rdma_create_id(channel.0, &raw mut id, ptr::null_mut(), space));
+        let (src, dst) = ((&raw mut src).cast(), (&raw mut dst).cast());
+        check("rdma_resolve_addr", rdma_resolve_addr(id, src, dst, 2_000));
+    }
+    id
+}
+
+fn address(ip: [u8; 4], port: u16) -> sockaddr_in {
+    sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: port.to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(Ipv4Addr::from(ip).octets()) },
+        sin_zero: [0; 8],
+    }
+}
+
+/// Whether one `epoll_wait` returned an event, and how long it took.
+fn wait(fd: RawFd, interest: u32) -> (bool, Duration) {
+    let mut event = epoll_event { events: interest, u64: 0 };
+    // SAFETY: the event lives during the calls, and the epoll descriptor is closed once.
+    unsafe {
+        let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
+        assert!(epoll >= 0, "epoll_create1");
+        check("epoll_ctl", libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event));
+        let started = Instant::now();
+        // Its own third of a second before the migration, and half a second after it.
+        let found = libc::epoll_wait(epoll, &raw mut event, 1, WAIT_MS + WAIT_MS / 3);
+        let waited = started.elapsed();
+        libc::close(epoll);
+        assert!(found >= 0, "epoll_wait");
+        (found == 1, waited)
+    }
+}
+
+fn poll(fd: RawFd, ms: c_int) -> c_int {
+    let mut entry = pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, which lives during the call.
+    unsafe { libc::poll(&raw mut entry, 1, ms) }
+}
+
+fn check(call: &str, returned: c_int) {
+    assert_eq!(returned, 0, "{call}: {}", std::io::Error::last_os_error());
+}

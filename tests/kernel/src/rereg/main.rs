@@ -1,0 +1,74 @@
+//! The kernel's own re-registration, through cmid's machines: `ibv_rereg_mr` of soft-RoCE with the shim of `tests/kernel/shim` in
+//! front of it. Two devices in one process connect over 10.99.0.1 and 10.99.0.2 (`rxe0` in the soft-RoCE machine).
+//!
+//! ```sh
+//! cargo xtask softroce -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/kernel-rereg --expect pd-access
+//! cargo xtask softroce --kernel 6.1 -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/kernel-rereg --expect none
+//! ```
+//!
+//! What the kernel can do is said, not found out, so that nothing passes because it was left out: `pd-access` is 6.12, which
+//! changes PDs and rights, `none` is 6.1. Without the shim it fails. It ends with status 101 and a message at the first thing
+//! that is not as expected.
+#![expect(unsafe_code, reason = "it calls C")]
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+mod bench;
+mod cannot;
+mod domains;
+mod faults;
+// The connections are made as in the device's own check, which needs more of it.
+#[allow(dead_code, reason = "shared with another program")]
+#[path = "../device/lab.rs"]
+mod lab;
+mod rights;
+mod shim;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// A name and what is done.
+type Check = (&'static str, fn());
+
+/// On a kernel whose driver changes PDs and rights.
+const PD_ACCESS: [Check; 13] = [
+    ("an MR moves to another PD: users, keys, who can be deallocated", domains::moved),
+    ("moved away from the peer's QP", domains::away_from_the_peer),
+    ("moved away from the own QP", domains::away_from_the_own_qp),
+    ("the right to be read is taken and given", rights::reading),
+    ("the right to be written is taken", rights::writing),
+    ("a remote right that it did not have at first", rights::given_late),
+    ("PD and rights in one call", rights::with_the_pd),
+    ("other memory is not supported, and the old is as before", faults::translation),
+    ("rights that the kernel refuses", faults::refused_rights),
+    ("pages that were pinned to be read: what is known of the provider decides", faults::pinned_to_be_read),
+    ("memory that is only to be read", faults::read_only_mapping),
+    ("what is refused does not reach the kernel", faults::refused_before),
+    ("an unusable MR whose device goes", faults::unusable_without_its_device),
+];
+
+/// On a kernel whose driver has no re-registration.
+const NONE: [Check; 2] = [
+    ("every combination of flags is not supported and changes nothing", cannot::all_flags),
+    ("registering anew instead", cannot::anew),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let checks: &[Check] = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--expect", "pd-access"] => &PD_ACCESS,
+        ["--expect", "none"] => &NONE,
+        _ => {
+            eprintln!("usage: rereg --expect pd-access|none");
+            return ExitCode::from(2);
+        }
+    };
+    for (name, check) in checks {
+        let (from, asked) = (Instant::now(), shim::asked());
+        println!("-- {name}");
+        check();
+        let asked = shim::asked() - asked;
+        println!("ok {:>6} ms  {name} (the kernel was asked {asked} times)", from.elapsed().as_millis());
+    }
+    println!("{} checks passed", checks.len());
+    ExitCode::SUCCESS
+}

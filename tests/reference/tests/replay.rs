@@ -1,0 +1,55 @@
+//! Runs every committed input through its body, on stable and without a fuzzer.
+
+use std::path::Path;
+use std::{fs, io};
+
+use cmid_reference::TARGETS;
+
+/// Committed corpora are minimised: `cargo xtask fuzz` says how.
+const MOST_FILES: usize = 300;
+const LARGEST_FILE: u64 = 4096;
+
+#[test]
+fn every_committed_input_runs_clean() -> io::Result<()> {
+    for target in TARGETS {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target.name);
+        let mut files: Vec<_> =
+            fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+        files.sort();
+        assert!(!files.is_empty() && files.len() <= MOST_FILES, "{}: {} files", target.name, files.len());
+        for file in files {
+            assert!(fs::metadata(&file)?.len() <= LARGEST_FILE, "{} is large", file.display());
+            let data = fs::read(&file)?;
+            // A panic says what is wrong, and this with which input.
+            std::panic::catch_unwind(|| (target.run)(&data))
+                .unwrap_or_else(|_| panic!("{} on {}", target.name, file.display()));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_target_takes_any_input() {
+    for target in TARGETS {
+        (target.run)(&[]);
+        (target.run)(&[0; 300]);
+        (target.run)(&[255; 300]);
+        (target.run)(&std::array::from_fn::<u8, 1000, _>(|at| (at * at / 7 + at) as u8));
+    }
+}
+
+#[test]
+fn every_target_is_a_program_of_cargo_fuzz_and_every_corpus_a_target() -> io::Result<()> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = fs::read_to_string(here.join("Cargo.toml"))?;
+    for target in TARGETS {
+        assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);
+        let program = fs::read_to_string(here.join("fuzz_targets").join(target.name).with_extension("rs"))?;
+        assert!(program.contains(&format!("cmid_reference::{}::run", target.name)), "{program}");
+    }
+    for corpus in fs::read_dir(here.join("corpus"))? {
+        let name = corpus?.file_name();
+        assert!(TARGETS.iter().any(|target| *target.name == *name), "nobody runs corpus/{}", name.display());
+    }
+    Ok(())
+}
