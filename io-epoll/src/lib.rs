@@ -28,11 +28,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod alarm;
 mod clock;
 mod driver;
 mod poller;
 mod read_on;
+mod timer_fd;
 
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::{
-    Acks, Around, Call, ChannelKey, CmEvent, Device, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent, Time,
+    Acks, Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome, Pollable, PortSpace, RawEvent, Time,
 };
 use cmid_sim::{Clock, Fabric, SimDevice};
 
@@ -19,7 +19,7 @@ struct Counting {
     in_vain: Rc<Cell<usize>>,
 }
 
-impl Around for Counting {
+impl DeviceLayer for Counting {
     type Inner = SimDevice;
     type Handle = <SimDevice as Device>::Handle;
 

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, IdKey, Poller, PortSpace, RawEvent, Rest, Time, Turn, Watched,
+    Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, IdKey, Next, PolledDevice, Poller, PortSpace, RawEvent, Time,
+    Turn,
 };
 
 use crate::device::{LIMITS, Script, channel_and_id, driven, has};
@@ -37,10 +38,10 @@ impl Poller for Levels {
     }
 }
 
-type Level = Drive<Watched<Script, Levels>>;
+type Level = Drive<PolledDevice<Script, Levels>>;
 
 fn level() -> (Level, ChannelKey, IdKey) {
-    let mut drive = Drive::new(Watched::new(Script::new(), Levels::default()), LIMITS);
+    let mut drive = Drive::new(PolledDevice::new(Script::new(), Levels::default()), LIMITS);
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     (drive, channel, id)
@@ -48,9 +49,9 @@ fn level() -> (Level, ChannelKey, IdKey) {
 
 /// So many events of an id, which nobody has reported yet.
 fn unread(drive: &mut Level, id: IdKey, events: usize) {
-    let line = drive.core().line(id).unwrap();
+    let device_channel = drive.core().device_channel(id).unwrap();
     for _ in 0..events {
-        drive.device_mut().events.push_back((line, RawEvent::new(id, CmEvent::AddrChange)));
+        drive.device_mut().events.push_back((device_channel, RawEvent::new(id, CmEvent::AddrChange)));
     }
 }
 
@@ -64,10 +65,10 @@ fn one_event_is_read_per_report() {
     unread(&mut drive, id, 2);
     for left in [1, 0] {
         drive.readable(channel);
-        assert_eq!(drive.settle(8), Rest::Look);
+        assert_eq!(drive.run(8), Next::Deliver);
         assert_eq!((drive.device().events.len(), drive.has_work()), (left, false));
         assert_eq!(drive.next_event(channel).unwrap().id, id);
-        assert_eq!(drive.settle(8), Rest::Until(None));
+        assert_eq!(drive.run(8), Next::Wait(None));
     }
     assert_eq!(drive.device().reads, 2, "none finds nothing");
     assert_eq!(done(&drive), []);
@@ -100,14 +101,14 @@ fn a_paused_channel_is_not_reported_until_it_is_resumed() {
     drive.pause_channel(channel).unwrap();
     unread(&mut drive, id, 1);
     drive.readable(channel);
-    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(drive.run(8), Next::Wait(None));
     assert_eq!(done(&drive), [("disarm", channel)]);
     drive.resume_channel(channel).unwrap();
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(done(&drive), [("arm", channel)]);
     drive.pause_channel(channel).unwrap();
     drive.readable(channel);
-    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(drive.run(8), Next::Wait(None));
     assert!(drive.next_event(channel).is_some());
     drive.destroy(id, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
@@ -122,11 +123,11 @@ fn where_an_id_has_moved_the_poller_looks_again() {
     drive.migrate(id, Some(other), Time::NEVER).unwrap();
     unread(&mut drive, id, 2);
     // The first is read without a report; the poller reports the second.
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(done(&drive), [("arm", other)]);
     assert_eq!((drive.device().events.len(), drive.has_work()), (1, false));
     drive.readable(other);
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(done(&drive), [], "once");
 }
 
@@ -140,14 +141,14 @@ fn where_several_ids_have_moved_the_poller_looks_again_at_each_channel() {
         unread(&mut drive, id, 2);
         other
     });
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!((done(&drive), drive.device().events.len()), (others.map(|other| ("arm", other)).to_vec(), 2));
     // A channel that is gone is not looked at.
     drive.migrate(first, Some(channel), Time::NEVER).unwrap();
     drive.destroy(first, Time::NEVER).unwrap();
     drive.destroy(second, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
-    let _rest = drive.settle(8);
+    let _rest = drive.run(8);
     assert_eq!(done(&drive), []);
 }
 
@@ -156,24 +157,24 @@ fn where_several_ids_have_moved_the_poller_looks_again_at_each_channel() {
 fn where_an_id_has_moved_to_be_accepted_the_poller_need_not_look_again() {
     let (mut drive, channel, listener) = level();
     drive.listen(listener, 4).unwrap();
-    let line = drive.core().line(listener).unwrap();
-    assert_ne!(line, channel);
-    let _rest = drive.settle(8);
+    let device_channel = drive.core().device_channel(listener).unwrap();
+    assert_ne!(device_channel, channel);
+    let _rest = drive.run(8);
     done(&drive);
     for _ in 0..2 {
-        let child = drive.core().wants_event(line).unwrap();
+        let child = drive.core().wants_event(device_channel).unwrap();
         let request = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
-        drive.device_mut().events.push_back((line, request));
-        drive.readable(line);
-        assert_eq!(drive.settle(8), Rest::Look);
+        drive.device_mut().events.push_back((device_channel, request));
+        drive.readable(device_channel);
+        assert_eq!(drive.run(8), Next::Deliver);
         assert_eq!(drive.next_event(channel).unwrap().id, child);
         drive.accept(child, ConnParam { qp_num: 9, ..ConnParam::default() }, &[], Time::NEVER).unwrap();
-        assert_eq!(drive.core().line(child), Some(channel));
+        assert_eq!(drive.core().device_channel(child), Some(channel));
         unread(&mut drive, child, 2);
         drive.readable(channel);
-        assert_eq!(drive.settle(8), Rest::Look);
+        assert_eq!(drive.run(8), Next::Deliver);
         drive.readable(channel);
-        assert_eq!(drive.settle(8), Rest::Look);
+        assert_eq!(drive.run(8), Next::Deliver);
         while drive.next_event(channel).is_some() {}
     }
     assert_eq!(done(&drive), []);
@@ -203,7 +204,7 @@ impl Poller for Anew {
 
 #[test]
 fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_a_device_without_a_clock_has_the_time_that_was_set() {
-    let mut drive = Drive::new(Watched::new(Script::new(), Anew), LIMITS);
+    let mut drive = Drive::new(PolledDevice::new(Script::new(), Anew), LIMITS);
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.set_now(Time(9));
@@ -211,9 +212,9 @@ fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_a_device_without_a_clo
     drive.pause_channel(channel).unwrap();
     drive.device_mut().events.push_back((channel, RawEvent::new(id, CmEvent::AddrChange)));
     drive.readable(channel);
-    assert_eq!((drive.settle(8), drive.device().events.len()), (Rest::Until(None), 1));
+    assert_eq!((drive.run(8), drive.device().events.len()), (Next::Wait(None), 1));
     drive.resume_channel(channel).unwrap();
-    assert_eq!((drive.settle(8), drive.device().events.len()), (Rest::Look, 0));
+    assert_eq!((drive.run(8), drive.device().events.len()), (Next::Deliver, 0));
 }
 
 /// Where the poller reports a channel once, it is read on; but the application gets each event first.
@@ -225,13 +226,13 @@ fn an_event_is_delivered_before_its_channel_is_read_again() {
     for id in [id, id, patient] {
         has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     }
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!((drive.device().reads, drive.device().events.len()), (2, 1), "each channel once");
     assert!(drive.next_event(busy).is_some() && drive.next_event(other).is_some());
     assert!(drive.has_work());
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert!(drive.next_event(busy).is_some());
-    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(drive.run(8), Next::Wait(None));
 }
 
 /// Events of which the application does not know anything do not end a turn.
@@ -245,6 +246,6 @@ fn what_is_nothing_to_look_at_is_read_on() {
         drive.device_mut().events.push_back((channel, RawEvent::new(gone, CmEvent::AddrChange)));
     }
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!((drive.device().events.len(), drive.core().counters().stray), (0, 3));
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use cmid_proto::Errno;
 
 use crate::data::cq::CqInner;
-use crate::data::flight::Place;
+use crate::data::cq_slots::Gone;
+use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::PdInner;
-use crate::data::seats::Gone;
-use crate::data::track::{Cursor, Track};
+use crate::data::wr_ring::{Cursor, WrRing};
 
 /// A work queue. It has a reservation at its CQ. Without a ring that is given up when this is dropped; with one, by the CQ's
 /// seats, once its completions are gone.
@@ -26,9 +26,9 @@ pub(crate) struct WorkQueue {
 /// What a queue has from the first post on.
 struct Ring {
     seat: u32,
-    track: Arc<Track>,
+    wr_ring: Arc<WrRing>,
     /// Among the queues of its PD.
-    place: Place,
+    place: InFlightIndex,
 }
 
 impl WorkQueue {
@@ -40,12 +40,12 @@ impl WorkQueue {
     pub(crate) fn reserve(cqs: [&Arc<CqInner>; 2], capacities: [u32; 2]) -> Result<[Self; 2], Errno> {
         let ([send_cq, recv_cq], [sends, recvs]) = (cqs, capacities);
         if Arc::ptr_eq(send_cq, recv_cq) {
-            send_cq.seats().reserve(2, sends.checked_add(recvs).ok_or(Errno::EOVERFLOW)?)?;
+            send_cq.cq_slots().reserve(2, sends.checked_add(recvs).ok_or(Errno::EOVERFLOW)?)?;
             return Ok([WorkQueue::reserved(send_cq, sends), WorkQueue::reserved(recv_cq, recvs)]);
         }
-        send_cq.seats().reserve(1, sends)?;
+        send_cq.cq_slots().reserve(1, sends)?;
         let send = WorkQueue::reserved(send_cq, sends);
-        recv_cq.seats().reserve(1, recvs)?;
+        recv_cq.cq_slots().reserve(1, recvs)?;
         Ok([send, WorkQueue::reserved(recv_cq, recvs)])
     }
 
@@ -63,18 +63,18 @@ impl WorkQueue {
         if self.ring.get().is_some() {
             return None;
         }
-        *cursor = Cursor::new(&self.ring.get_or_init(|| self.make_ring(pd)).track);
+        *cursor = Cursor::new(&self.ring.get_or_init(|| self.make_ring(pd)).wr_ring);
         cursor.file(wr_id, lkey)
     }
 
     /// From now on completions of the queue are looked for, and what it has in flight counts.
     fn make_ring(&self, pd: &PdInner) -> Ring {
-        let seats = self.cq.seats();
-        let seat = seats.take();
-        let track = Arc::new(Track::new(seat, self.capacity));
-        seats.fill(seat, &track);
-        let place = pd.flights().enlist(&track);
-        Ring { seat, track, place }
+        let cq_slots = self.cq.cq_slots();
+        let seat = cq_slots.take();
+        let wr_ring = Arc::new(WrRing::new(seat, self.capacity));
+        cq_slots.fill(seat, &wr_ring);
+        let place = pd.in_flight().enlist(&wr_ring);
+        Ring { seat, wr_ring, place }
     }
 
     /// The QP of both is destroyed.
@@ -82,7 +82,7 @@ impl WorkQueue {
         if send.ring.get().is_none() && recv.ring.get().is_none() && Arc::ptr_eq(&send.cq, &recv.cq) {
             // They have left no completions. Their reservation is given up at once.
             (send.is_reserved, recv.is_reserved) = (false, false);
-            send.cq.seats().cancel(2, send.capacity.saturating_add(recv.capacity));
+            send.cq.cq_slots().cancel(2, send.capacity.saturating_add(recv.capacity));
             return;
         }
         send.close(pd);
@@ -92,18 +92,18 @@ impl WorkQueue {
     /// Its QP is destroyed.
     fn close(&mut self, pd: &Arc<PdInner>) {
         // Without a ring it has left no completions.
-        let Some(Ring { seat, track, place }) = self.ring.take() else { return };
+        let Some(Ring { seat, wr_ring, place }) = self.ring.take() else { return };
         // Also if a buffer's owner panics below.
         self.is_reserved = false;
-        let gone = Gone { seat, capacity: self.capacity, track, place, pd: Arc::downgrade(pd) };
-        self.cq.seats().leave(gone);
+        let gone = Gone { seat, capacity: self.capacity, wr_ring, place, pd: Arc::downgrade(pd) };
+        self.cq.cq_slots().leave(gone);
     }
 
     /// Its QP could not be destroyed, and is leaked: it keeps its reservation and its seat.
     pub(crate) fn leak(&mut self, pd: &PdInner) {
         self.is_reserved = false;
         if let Some(Ring { place, .. }) = self.ring.take() {
-            pd.flights().leak(place);
+            pd.in_flight().leak(place);
         }
     }
 }
@@ -112,7 +112,7 @@ impl Drop for WorkQueue {
     fn drop(&mut self) {
         // With a ring it was not closed, because a buffer's owner has panicked: completions may be left.
         if self.is_reserved && self.ring.get().is_none() {
-            self.cq.seats().cancel(1, self.capacity);
+            self.cq.cq_slots().cancel(1, self.capacity);
         }
     }
 }
