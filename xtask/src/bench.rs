@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
     /// Before anything else, set the limits (benches/core/src/limits.rs) to what is reached now
     #[arg(long)]
     tighten: bool,
-    /// Only write docs/performance.md and its plots from what is recorded (benches/results/)
+    /// Only write docs/generated/performance.md and its plots from what is recorded (benches/results/)
     #[arg(long, conflicts_with = "tighten")]
     render: bool,
 }

@@ -10,7 +10,7 @@ use cmid_softroce::Kernel;
 use crate::context::Context;
 use crate::{guest, kernel_rereg, rows};
 
-/// The recorded results, in the order of the columns of docs/rows.md: their names and what they are called there.
+/// The recorded results, in the order of the columns of docs/generated/rows.md: their names and what they are called there.
 pub(crate) const ENVIRONMENTS: [(&str, &str); 3] = [("sim", "sim"), ("6.1", "Linux 6.1"), ("6.12", "Linux 6.12")];
 
 /// Seconds. The longest time-out of the kernel is 17 minutes, and a minute follows it; emulation takes its share.
@@ -124,7 +124,7 @@ fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<(
     Ok(())
 }
 
-/// Makes the reports that runs have left the recorded results, and renders docs/rows.md from them.
+/// Makes the reports that runs have left the recorded results, and renders docs/generated/rows.md from them.
 pub(crate) fn record(context: &Context) -> Result<()> {
     for (environment, _) in ENVIRONMENTS {
         let mut results = recorded(context, environment)?;

@@ -1,4 +1,4 @@
-//! Faults on the real kernel: the run in the VM, its comparison with the list of scenarios, and `docs/faults.md`.
+//! Faults on the real kernel: the run in the VM, its comparison with the list of scenarios, and `docs/generated/faults.md`.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use cmid_softroce::Kernel;
 use crate::context::Context;
 use crate::{guest, host, references};
 
-const FILE: &str = "docs/faults.md";
+const FILE: &str = "docs/generated/faults.md";
 /// The recorded results, in the order of the columns of the table.
 const KERNELS: [Kernel; 2] = [Kernel::V6_1, Kernel::V6_12];
 /// The driver that the everyday run is with: what a fault does is the kernel's and the core's doing.

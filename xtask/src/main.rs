@@ -66,7 +66,7 @@ enum Verb {
     Demo,
     /// Render what is generated in docs/: tables, memory, unsafe code, differences, and the results of rows and of faults
     Diagrams {
-        /// Only say whether they are up to date (a test says so of docs/differences.md), and whether the tests that docs/ names exist
+        /// Only say whether they are up to date (a test says so of docs/generated/differences.md), and whether the tests that docs/ names exist
         #[arg(long)]
         check: bool,
     },
@@ -74,7 +74,7 @@ enum Verb {
     Record,
     /// Let things go wrong on a real kernel, in the VM: what an application is told, and that nothing hangs or leaks
     Faults(faults::Arguments),
-    /// Count the core's instructions, measure memory and time, and write docs/performance.md; valgrind is installed if missing
+    /// Count the core's instructions, measure memory and time, and write docs/generated/performance.md; valgrind is installed if missing
     Bench(bench::Arguments),
     /// Look for an input that breaks a law, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),

@@ -1,4 +1,4 @@
-//! `docs/memory.md`: the tables of memory regions and protection domains, their diagrams, and what a re-registration leaves.
+//! `docs/generated/memory.md`: the tables of memory regions and protection domains, their diagrams, and what a re-registration leaves.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::reregistration;
 use crate::tables::{go, grid};
 
-const FILE: &str = "docs/memory.md";
+const FILE: &str = "docs/generated/memory.md";
 
 /// Writes the file.
 pub(crate) fn write(context: &Context) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `docs/rows.md`: every row of observed behaviour, and by which scenarios it was shown where, from the recorded results.
+//! `docs/generated/rows.md`: every row of observed behaviour, and by which scenarios it was shown where, from the recorded results.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::conformance::{ENVIRONMENTS, recorded};
 use crate::context::Context;
 use crate::references;
 
-const FILE: &str = "docs/rows.md";
+const FILE: &str = "docs/generated/rows.md";
 
 /// Writes the file.
 pub(crate) fn write(context: &Context) -> Result<()> {

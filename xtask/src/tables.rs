@@ -1,4 +1,4 @@
-//! `docs/tables.md`: the core's tables and their diagram, rendered from the code.
+//! `docs/generated/tables.md`: the core's tables and their diagram, rendered from the code.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +9,7 @@ use cmid_proto::{State, Verb, Why};
 
 use crate::context::Context;
 
-const FILE: &str = "docs/tables.md";
+const FILE: &str = "docs/generated/tables.md";
 
 /// Writes the file.
 pub(crate) fn write(context: &Context) -> Result<()> {

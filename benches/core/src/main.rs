@@ -47,7 +47,7 @@ enum Verb {
         #[arg(long)]
         times: Option<PathBuf>,
     },
-    /// Write docs/performance.md and its plots from what is recorded
+    /// Write docs/generated/performance.md and its plots from what is recorded
     Render,
     /// Take all steps at a level, for callgrind
     #[command(hide = true)]

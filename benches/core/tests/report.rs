@@ -1,4 +1,4 @@
-//! docs/performance.md is what was measured.
+//! docs/generated/performance.md is what was measured.
 
 use std::path::Path;
 
