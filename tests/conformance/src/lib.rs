@@ -120,6 +120,7 @@ mod failure;
 mod labs;
 mod memory;
 mod qp;
+pub mod references;
 mod report;
 mod rows;
 mod run;

@@ -105,12 +105,3 @@ pub fn render() -> String {
     }
     text
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_document_is_up_to_date() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/generated/differences.md");
-        assert_eq!(std::fs::read_to_string(path).unwrap(), super::render(), "run `cargo xtask diagrams`");
-    }
-}
