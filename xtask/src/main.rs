@@ -20,31 +20,27 @@ mod differential;
 mod faults;
 mod fuzz;
 mod guest;
-mod hazards;
 mod host;
 mod interop;
 mod kernel_rereg;
 mod lanes;
 mod libclang;
-mod memory;
 mod mutants;
 mod programme;
-mod references;
 mod replay;
-mod reregistration;
-mod rows;
+mod runner;
 mod sanitize;
 mod softroce;
 mod step;
-mod tables;
 mod tools;
 mod versus;
 mod waits;
 
+use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use cmid_softroce::Kernel;
 use context::Context;
-use programme::Programme;
+use runner::Programme;
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
@@ -64,13 +60,9 @@ enum Verb {
     Chroot(chroot::Arguments),
     /// Show rping on the simulator: nothing but Rust is needed
     Demo,
-    /// Render what is generated in docs/: tables, memory, unsafe code, differences, and the results of rows and of faults
-    Diagrams {
-        /// Only say whether they are up to date (a test says so of docs/generated/differences.md), and whether the tests that docs/ names exist
-        #[arg(long)]
-        check: bool,
-    },
-    /// Make the outcomes of the last runs, of the conformance suite and of faults, the recorded results
+    /// Render what is generated in docs/: tables, memory, differences, and the results of rows and of faults
+    Diagrams,
+    /// Make the outcomes of the last runs, of the conformance suite and of faults, the recorded results, and render them
     Record,
     /// Let things go wrong on a real kernel, in the VM: what an application is told, and that nothing hangs or leaks
     Faults(faults::Arguments),
@@ -122,49 +114,10 @@ enum Verb {
 
 fn main() -> ExitCode {
     let verb = Arguments::parse().verb;
-    let status = match verb {
-        Verb::Softroce(arguments) => return ExitCode::from(softroce::run(&arguments)),
-        Verb::Chroot(arguments) => {
-            Context::new(Kernel::default()).and_then(|context| chroot::run(&context, &arguments))
-        }
-        Verb::Demo => Context::new(Kernel::default()).and_then(|context| context.cargo(DEMO, &[])),
-        Verb::Diagrams { check } => Context::new(Kernel::default())
-            .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),
-        Verb::Record => Context::new(Kernel::default())
-            .and_then(|context| conformance::record(&context).and_then(|()| faults::record(&context))),
-        Verb::Faults(arguments) => {
-            Context::new(Kernel::default()).and_then(|mut context| faults::command(&mut context, &arguments))
-        }
-        Verb::Differential(arguments) => {
-            Context::new(arguments.kernel()).and_then(|mut context| differential::run(&mut context, &arguments))
-        }
-        Verb::Cmtime(arguments) => {
-            Context::new(arguments.kernel()).and_then(|mut context| cmtime::run(&mut context, &arguments))
-        }
-        Verb::Sanitize(arguments) => {
-            Context::new(arguments.kernel).and_then(|mut context| sanitize::run(&mut context, &arguments))
-        }
-        Verb::Bench(arguments) => {
-            Context::new(Kernel::default()).and_then(|mut context| bench::run(&mut context, &arguments))
-        }
-        Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
-        Verb::Versus(arguments) => {
-            Context::new(Kernel::default()).and_then(|mut context| versus::run(&mut context, &arguments))
-        }
-        Verb::Replay(arguments) => replay::run(&arguments),
-        Verb::Coverage => Context::new(Kernel::default()).and_then(|mut context| coverage::run(&mut context)),
-        Verb::Mutants(arguments) => {
-            Context::new(Kernel::default()).and_then(|context| mutants::run(&context, &arguments))
-        }
-        Verb::Waits { trace } => waits::check(&trace),
-        Verb::Test { no_vm, kernel, slow } => {
-            Context::new(kernel).and_then(|context| step::run_all(context, programme(slow), !no_vm))
-        }
-        Verb::Step { name, kernel, slow } => {
-            Context::new(kernel).and_then(|context| step::run_one(context, programme(slow), &name))
-        }
-    };
-    match status {
+    if let Verb::Softroce(arguments) = verb {
+        return ExitCode::from(softroce::run(&arguments));
+    }
+    match run(verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -173,25 +126,60 @@ fn main() -> ExitCode {
     }
 }
 
+fn run(verb: Verb) -> Result<()> {
+    let on = Context::new;
+    let mut context = on(Kernel::default())?;
+    match verb {
+        Verb::Softroce(arguments) => ensure!(softroce::run(&arguments) == 0),
+        Verb::Chroot(arguments) => chroot::run(&context, &arguments)?,
+        Verb::Demo => context.cargo(DEMO, &[])?,
+        Verb::Diagrams => diagrams(&context)?,
+        Verb::Record => {
+            conformance::record(&context)?;
+            faults::record(&context)?;
+            diagrams(&context)?;
+        }
+        Verb::Faults(arguments) => faults::command(&mut context, &arguments)?,
+        Verb::Differential(arguments) => differential::run(&mut on(arguments.kernel())?, &arguments)?,
+        Verb::Cmtime(arguments) => cmtime::run(&mut on(arguments.kernel())?, &arguments)?,
+        Verb::Sanitize(arguments) => sanitize::run(&mut on(arguments.kernel)?, &arguments)?,
+        Verb::Bench(arguments) => bench::run(&mut context, &arguments)?,
+        Verb::Fuzz(arguments) => fuzz::run(&context, &arguments)?,
+        Verb::Versus(arguments) => versus::run(&mut context, &arguments)?,
+        Verb::Replay(arguments) => replay::run(&arguments)?,
+        Verb::Coverage => coverage::run(&mut context)?,
+        Verb::Mutants(arguments) => mutants::run(&context, &arguments)?,
+        Verb::Waits { trace } => waits::check(&trace)?,
+        Verb::Test { no_vm, kernel, slow } => runner::run_all(on(kernel)?, programme(slow), !no_vm)?,
+        Verb::Step { name, kernel, slow } => runner::run_one(on(kernel)?, programme(slow), &name)?,
+    }
+    Ok(())
+}
+
 fn programme(slow: bool) -> Programme {
-    if slow { Programme::Slow } else { Programme::Daily }
+    if slow { programme::LONG } else { programme::DAILY }
 }
 
 /// The demonstration, as arguments to cargo.
 const DEMO: &[&str] = &["run", "--release", "--quiet", "--package", "rping", "--", "demo"];
 
-fn write_documents(context: &Context) -> anyhow::Result<()> {
-    tables::write(context)?;
-    differential::write(context)?;
-    memory::write(context)?;
-    rows::write(context)?;
-    faults::write(context)
-}
+/// The tests that compare `docs/generated/` with what it is rendered from, as arguments to cargo.
+const DOCUMENTS: &[&str] = &[
+    "test",
+    "--quiet",
+    "-p",
+    "cmid-proto",
+    "-p",
+    "cmid-conformance",
+    "-p",
+    "cmid-faults",
+    "-p",
+    "cmid-differential",
+    "--test",
+    "documents",
+];
 
-fn check_documents(context: &mut Context) -> anyhow::Result<()> {
-    tables::check(context)?;
-    memory::check(context)?;
-    rows::check(context)?;
-    faults::check(context)?;
-    hazards::check(context)
+/// They write it where this variable is set.
+fn diagrams(context: &Context) -> Result<()> {
+    context.cargo(DOCUMENTS, &[("UPDATE_EXPECT", "1".as_ref())])
 }
