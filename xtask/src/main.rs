@@ -17,6 +17,7 @@ mod coverage;
 mod datagrams;
 mod deny;
 mod differential;
+mod documents;
 mod faults;
 mod fuzz;
 mod guest;
@@ -60,7 +61,7 @@ enum Verb {
     Chroot(chroot::Arguments),
     /// Show rping on the simulator: nothing but Rust is needed
     Demo,
-    /// Render what is generated in docs/: tables, memory, differences, and the results of rows and of faults
+    /// Render what is generated in docs/: tables, memory, differences, the results of rows and of faults, and performance
     Diagrams,
     /// Make the outcomes of the last runs, of the conformance suite and of faults, the recorded results, and render them
     Record,
@@ -133,11 +134,11 @@ fn run(verb: Verb) -> Result<()> {
         Verb::Softroce(arguments) => ensure!(softroce::run(&arguments) == 0),
         Verb::Chroot(arguments) => chroot::run(&context, &arguments)?,
         Verb::Demo => context.cargo(DEMO, &[])?,
-        Verb::Diagrams => diagrams(&context)?,
+        Verb::Diagrams => documents::render(&context)?,
         Verb::Record => {
             conformance::record(&context)?;
             faults::record(&context)?;
-            diagrams(&context)?;
+            documents::render(&context)?;
         }
         Verb::Faults(arguments) => faults::command(&mut context, &arguments)?,
         Verb::Differential(arguments) => differential::run(&mut on(arguments.kernel())?, &arguments)?,
@@ -162,24 +163,3 @@ fn programme(slow: bool) -> Programme {
 
 /// The demonstration, as arguments to cargo.
 const DEMO: &[&str] = &["run", "--release", "--quiet", "--package", "rping", "--", "demo"];
-
-/// The tests that compare `docs/generated/` with what it is rendered from, as arguments to cargo.
-const DOCUMENTS: &[&str] = &[
-    "test",
-    "--quiet",
-    "-p",
-    "cmid-proto",
-    "-p",
-    "cmid-conformance",
-    "-p",
-    "cmid-faults",
-    "-p",
-    "cmid-differential",
-    "--test",
-    "documents",
-];
-
-/// They write it where this variable is set.
-fn diagrams(context: &Context) -> Result<()> {
-    context.cargo(DOCUMENTS, &[("UPDATE_EXPECT", "1".as_ref())])
-}

@@ -5,10 +5,8 @@ mod core_tables;
 mod plots;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 
 use crate::results::Results;
 
@@ -43,32 +41,4 @@ pub fn render(results: &Results) -> Result<Files> {
     }
     files.insert("performance.md".to_owned(), page);
     Ok(files)
-}
-
-/// Writes it.
-///
-/// # Errors
-/// Something was not measured, or a file cannot be written.
-pub fn write(root: &Path) -> Result<()> {
-    for (name, text) in render(&Results::read(root)?)? {
-        let path = root.join("docs/generated").join(name);
-        let folder = path.parent().context("a folder")?;
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        fs::write(&path, text).with_context(|| path.display().to_string())?;
-    }
-    Ok(())
-}
-
-/// Whether what is in `docs/` is what would be written.
-///
-/// # Errors
-/// It is not.
-pub fn check(root: &Path) -> Result<()> {
-    for (name, text) in render(&Results::read(root)?)? {
-        let path = root.join("docs/generated").join(&name);
-        if fs::read_to_string(&path).with_context(|| path.display().to_string())? != text {
-            bail!("docs/generated/{name} is not what benches/results/ says: cargo run -p cmid-bench -- render");
-        }
-    }
-    Ok(())
 }
