@@ -48,11 +48,11 @@ use std::process::ExitCode;
 #[command(name = "cargo xtask", about = "The tasks of this workspace", disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    task: Task,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Task {
     /// Run what has unsafe code under AddressSanitizer and LeakSanitizer, in the VM
     Sanitize(sanitize::Arguments),
     /// Run a command in a small VM whose kernel has soft-RoCE; the exit status is the command's
@@ -114,11 +114,11 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let verb = Arguments::parse().verb;
-    if let Verb::Softroce(arguments) = verb {
+    let task = Arguments::parse().task;
+    if let Task::Softroce(arguments) = task {
         return ExitCode::from(softroce::run(&arguments));
     }
-    match run(verb) {
+    match run(task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -127,32 +127,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(verb: Verb) -> Result<()> {
+fn run(task: Task) -> Result<()> {
     let on = Context::new;
     let mut context = on(Kernel::default())?;
-    match verb {
-        Verb::Softroce(arguments) => ensure!(softroce::run(&arguments) == 0),
-        Verb::Chroot(arguments) => chroot::run(&context, &arguments)?,
-        Verb::Demo => context.cargo(DEMO, &[])?,
-        Verb::Diagrams => documents::render(&context)?,
-        Verb::Record => {
+    match task {
+        Task::Softroce(arguments) => ensure!(softroce::run(&arguments) == 0),
+        Task::Chroot(arguments) => chroot::run(&context, &arguments)?,
+        Task::Demo => context.cargo(DEMO, &[])?,
+        Task::Diagrams => documents::render(&context)?,
+        Task::Record => {
             conformance::record(&context)?;
             faults::record(&context)?;
             documents::render(&context)?;
         }
-        Verb::Faults(arguments) => faults::command(&mut context, &arguments)?,
-        Verb::Differential(arguments) => differential::run(&mut on(arguments.kernel())?, &arguments)?,
-        Verb::Cmtime(arguments) => cmtime::run(&mut on(arguments.kernel())?, &arguments)?,
-        Verb::Sanitize(arguments) => sanitize::run(&mut on(arguments.kernel)?, &arguments)?,
-        Verb::Bench(arguments) => bench::run(&mut context, &arguments)?,
-        Verb::Fuzz(arguments) => fuzz::run(&context, &arguments)?,
-        Verb::Versus(arguments) => versus::run(&mut context, &arguments)?,
-        Verb::Replay(arguments) => replay::run(&arguments)?,
-        Verb::Coverage => coverage::run(&mut context)?,
-        Verb::Mutants(arguments) => mutants::run(&context, &arguments)?,
-        Verb::Waits { trace } => waits::check(&trace)?,
-        Verb::Test { no_vm, kernel, slow } => runner::run_all(on(kernel)?, programme(slow), !no_vm)?,
-        Verb::Step { name, kernel, slow } => runner::run_one(on(kernel)?, programme(slow), &name)?,
+        Task::Faults(arguments) => faults::command(&mut context, &arguments)?,
+        Task::Differential(arguments) => differential::run(&mut on(arguments.kernel())?, &arguments)?,
+        Task::Cmtime(arguments) => cmtime::run(&mut on(arguments.kernel())?, &arguments)?,
+        Task::Sanitize(arguments) => sanitize::run(&mut on(arguments.kernel)?, &arguments)?,
+        Task::Bench(arguments) => bench::run(&mut context, &arguments)?,
+        Task::Fuzz(arguments) => fuzz::run(&context, &arguments)?,
+        Task::Versus(arguments) => versus::run(&mut context, &arguments)?,
+        Task::Replay(arguments) => replay::run(&arguments)?,
+        Task::Coverage => coverage::run(&mut context)?,
+        Task::Mutants(arguments) => mutants::run(&context, &arguments)?,
+        Task::Waits { trace } => waits::check(&trace)?,
+        Task::Test { no_vm, kernel, slow } => runner::run_all(on(kernel)?, programme(slow), !no_vm)?,
+        Task::Step { name, kernel, slow } => runner::run_one(on(kernel)?, programme(slow), &name)?,
     }
     Ok(())
 }

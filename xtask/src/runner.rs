@@ -24,13 +24,13 @@ pub(crate) struct Programme {
 
 /// A step among all of them, numbered from one.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct NumberedStep<'a> {
     number: usize,
     of: usize,
     step: &'a Step,
 }
 
-impl Place<'_> {
+impl NumberedStep<'_> {
     /// Runs it, with a line above its output and one below it. The failure gets the step's name.
     fn run(&self, work: impl FnOnce() -> Result<()>) -> Ended {
         println!("\n==> {}/{} {}", self.number, self.of, self.step.name);
@@ -46,7 +46,7 @@ impl Place<'_> {
 /// Runs the steps up to the first one that fails; those in the VM that follow each other, a few at a time.
 pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> Result<()> {
     let steps = programme.steps;
-    let places = steps.iter().zip(1..).map(|(step, number)| Place { number, of: steps.len(), step });
+    let places = steps.iter().zip(1..).map(|(step, number)| NumberedStep { number, of: steps.len(), step });
     let places: Vec<_> = places.collect();
     let mut outcomes = vec![Outcome::NotReached; steps.len()];
     let mut failures = Vec::new();
@@ -58,7 +58,7 @@ pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> R
             [place] => vec![Some(place.run(|| place.step.work.run(&mut context)))],
             _ => {
                 let at_once = thread::available_parallelism().map_or(1, |cpus| cpus.get().min(LANES));
-                let run = |place: &Place<'_>| place.run(|| run_apart(&context, programme, place));
+                let run = |place: &NumberedStep<'_>| place.run(|| run_apart(&context, programme, place));
                 lanes::run(at_once, group, run, |(_, failure)| failure.is_some())
             }
         };
@@ -91,7 +91,7 @@ pub(crate) fn run_one(mut context: Context, programme: Programme, name: &str) ->
 }
 
 /// Runs the step in a process of its own, which the step's limit ends. What it says gets its number.
-fn run_apart(context: &Context, programme: Programme, place: &Place<'_>) -> Result<()> {
+fn run_apart(context: &Context, programme: Programme, place: &NumberedStep<'_>) -> Result<()> {
     let (output, input) = io::pipe().context("a pipe")?;
     let mut command = Command::new(this_program()?);
     command.args(["step", place.step.name, "--kernel", context.kernel.series()]).args(programme.option);
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn a_step_whose_needs_are_out_of_reach_is_not_run_and_no_failure() {
         let step = Step { name: "a", work: Work::Host(|_| Ok(())) };
-        let place = Place { number: 1, of: 1, step: &step };
+        let place = NumberedStep { number: 1, of: 1, step: &step };
         let (outcome, failure) = place.run(|| Err(OutOfReach("the database").into()));
         assert_eq!(outcome.to_string(), "NOT RUN (the database is out of reach)");
         assert!(failure.is_none());

@@ -44,7 +44,7 @@ pub(crate) enum Work {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum On {
     /// The one that was asked for.
-    Asked,
+    Selected,
     /// This one, whatever was asked for.
     Kernel(Kernel),
 }
@@ -52,7 +52,7 @@ pub(crate) enum On {
 impl On {
     fn kernel(self, context: &Context) -> Kernel {
         match self {
-            On::Asked => context.kernel,
+            On::Selected => context.kernel,
             On::Kernel(kernel) => kernel,
         }
     }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    Access, Buffer, Call, Change, Changes, Code, Ended, Fallback, Keys, MrState, Outcome, Pd, Policy, Provider, Region,
-    Reply, Settled, Traffic, Valid, Way, Why,
+    Access, Buffer, Call, Change, Changes, Code, Ended, Fallback, Keys, MrState, Outcome, Pd, Policy, Provider,
+    RefuseReason, Region, Reply, Settled, Traffic, Valid, Way,
 };
 
 use crate::grid::grid;
@@ -172,7 +172,7 @@ fn in_flight(flags: Changes) -> (String, Vec<String>) {
     let back = change.buffer.map_or("–", |memory| memory.0).to_owned();
     drop(change.pd);
     let cells = after(&region, Valid::Old, back, &old, &new);
-    assert!(refused.why == Why::InFlight, "in flight, and refused because {}", refused.why);
+    assert!(refused.reason == RefuseReason::InFlight, "in flight, and refused because {}", refused.reason);
     ("in flight: refused, the device is not asked".to_owned(), finish(region, cells).0)
 }
 
@@ -231,11 +231,12 @@ fn after(region: &Mr, valid: Valid, back: String, old: &Domain, new: &Domain) ->
 fn finish(mut region: Mr, mut cells: Vec<String>) -> Left {
     region.deregister(Traffic::Quiet).unwrap();
     let mut registrations = 0;
-    let ended = region.run(|_| {
-        registrations += 1;
-        Outcome::Deregistered(Ok(()))
-    })
-    .unwrap();
+    let ended = region
+        .run(|_| {
+            registrations += 1;
+            Outcome::Deregistered(Ok(()))
+        })
+        .unwrap();
     let Some(Ended::Deregistered(returned)) = ended else { panic!("it has not been deregistered") };
     assert!(region.state() == MrState::Gone, "it is not gone");
     let kept = [Some(returned.buffer), returned.other].into_iter().flatten().map(|memory| memory.0);

@@ -83,18 +83,13 @@ fn render() -> String {
         writeln!(
             text,
             "\n## {group}\n\n| what | told | Linux 6.1 | Linux 6.12 | scenario |\n| --- | --- | --- | --- | --- |"
-        ).unwrap();
+        )
+        .unwrap();
         for entry in entries().iter().filter(|entry| entry.group == group) {
-            let told: Vec<_> = entry.told.iter().map(in_words).collect();
+            let told: Vec<_> = entry.observed.iter().map(in_words).collect();
             let cells: Vec<_> = reports.iter().map(|report| cell(entry, report)).collect();
-            writeln!(
-                text,
-                "| {} | {} | {} | `{}` |",
-                entry.fault,
-                told.join("<br>"),
-                cells.join(" | "),
-                entry.name
-            ).unwrap();
+            writeln!(text, "| {} | {} | {} | `{}` |", entry.fault, told.join("<br>"), cells.join(" | "), entry.name)
+                .unwrap();
         }
     }
     text.push_str("\n## Shown elsewhere\n\n| what | where |\n| --- | --- |\n");

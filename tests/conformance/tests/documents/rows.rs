@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cmid_conformance::{Entry, Outcome, ROWS, Report, Row, Speed, entries, references};
+use cmid_conformance::{BEHAVIOURS, Behaviour, Entry, Outcome, Report, Speed, entries, references};
 use expect_test::expect_file;
 
 use crate::root;
@@ -17,7 +17,7 @@ fn rows_md_is_what_the_results_say() {
 
 #[test]
 fn what_rows_refer_to_exists() {
-    for reference in ROWS.iter().flat_map(|row| row.elsewhere) {
+    for reference in BEHAVIOURS.iter().flat_map(|row| row.elsewhere) {
         references::check(root(), reference).unwrap_or_else(|error| panic!("{reference}: {error:#}"));
     }
 }
@@ -42,8 +42,8 @@ enum Standing {
 }
 
 impl Standing {
-    fn of(row: &Row, report: &Report, environment: &str) -> Self {
-        let own: Vec<&Entry> = entries().iter().filter(|entry| entry.rows.contains(&row.number)).collect();
+    fn of(row: &Behaviour, report: &Report, environment: &str) -> Self {
+        let own: Vec<&Entry> = entries().iter().filter(|entry| entry.behaviours.contains(&row.number)).collect();
         let passed_on = |entry: &Entry| {
             let findings = report.scenarios.get(entry.name)?;
             let ran: Vec<_> = findings.drivers.values().filter(|outcome| **outcome != Outcome::NotHere).collect();
@@ -95,7 +95,7 @@ fn count(report: &Report, environment: &str) -> String {
         (0, "not applicable"),
         (0, "not run"),
     ];
-    for row in ROWS {
+    for row in BEHAVIOURS {
         let at = match Standing::of(row, report, environment) {
             Standing::Passed { .. } | Standing::PassedSlowly { .. } => 0,
             Standing::PassedInPart { .. } => 1,
@@ -107,7 +107,7 @@ fn count(report: &Report, environment: &str) -> String {
         counts[at].0 += 1;
     }
     let said: Vec<_> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    format!("{} rows: {}", ROWS.len(), said.join(", "))
+    format!("{} rows: {}", BEHAVIOURS.len(), said.join(", "))
 }
 
 fn render() -> String {
@@ -130,10 +130,10 @@ fn render() -> String {
     let titles: Vec<_> = reports.iter().map(|(_, title, _)| *title).collect();
     writeln!(text, "\n| row | about | {} | scenarios | besides |", titles.join(" | ")).unwrap();
     writeln!(text, "| --- | --- |{} --- | --- |", " --- |".repeat(reports.len())).unwrap();
-    for row in ROWS {
+    for row in BEHAVIOURS {
         let cells: Vec<_> =
             reports.iter().map(|(environment, _, report)| Standing::of(row, report, environment).cell()).collect();
-        let own = entries().iter().filter(|entry| entry.rows.contains(&row.number));
+        let own = entries().iter().filter(|entry| entry.behaviours.contains(&row.number));
         let names: Vec<_> = own.map(|entry| format!("`{}`", entry.name)).collect();
         let mut besides: Vec<_> = row.elsewhere.iter().map(|at| format!("`{at}`")).collect();
         if !row.remark.is_empty() {
@@ -145,15 +145,15 @@ fn render() -> String {
     text
 }
 
-fn row(number: u8) -> &'static Row {
-    ROWS.iter().find(|row| row.number == number).unwrap()
+fn row(number: u8) -> &'static Behaviour {
+    BEHAVIOURS.iter().find(|row| row.number == number).unwrap()
 }
 
 #[test]
 fn a_row_is_as_good_as_the_worst_of_its_scenarios() {
     let mut report = Report::new("here");
     assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::NotRun);
-    let mut own = entries().iter().filter(|entry| entry.rows.contains(&35));
+    let mut own = entries().iter().filter(|entry| entry.behaviours.contains(&35));
     let first = own.next().unwrap();
     let others: Vec<_> = own.collect();
     report.note(first, "mio", Outcome::Passed);
