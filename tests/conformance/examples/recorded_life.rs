@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cmid_conformance::{Bench, Check, Devices, Failure, Lab, OnEpoll, SimLab, Subject, TracedLab, Who};
+use cmid_harness::{Bench, Check, Devices, Failure, Lab, OnEpoll, SimLab, Subject, TracedLab, Who};
 use cmid_proto::{Acks, CmEvent, Error, EventKind, IdKey, PortSpace, Progress, Time, Verb};
 use cmid_trace::Files;
 
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["sim", file] => record(SimLab::<OnEpoll<_>>::new(), file),
         #[cfg(feature = "verbs")]
-        ["verbs", file] => record(cmid_conformance::VerbsLab::<OnEpoll<_>>::new(), file),
+        ["verbs", file] => record(cmid_harness::VerbsLab::<OnEpoll<_>>::new(), file),
         _ => Err(Failure("usage: recorded_life sim|verbs FILE".into())),
     };
     match result {
@@ -129,7 +129,7 @@ fn comes<S: Subject>(driver: &mut S, id: IdKey, kind: CmEvent) -> Check {
             return is((event.id, event.kind, event.status), (id, EventKind::Cm(kind), 0));
         }
         is(std::time::Instant::now() < end, true)?;
-        driver.wait(Duration::from_millis(20))?;
+        driver.wait(Some(Duration::from_millis(20)))?;
     }
 }
 

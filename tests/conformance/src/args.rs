@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use cmid_conformance::{DriverName, Speed};
+use cmid_conformance::Speed;
+use cmid_harness::DriverName;
 
 /// Runs the scenarios and says what did not come out as expected.
 #[derive(Debug, Parser)]

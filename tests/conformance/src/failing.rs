@@ -5,18 +5,17 @@
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
+use std::ops::DerefMut;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use cmid_harness::{Check, Devices, Disturbance, Lab, Make, Net, OnEpoll, SimLab, Subject, TestDevice};
 use cmid_proto::{
     Acks, Around, Attaching, Call, ChannelKey, Device, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, PortSpace,
     RawEvent, State, Time,
 };
 use cmid_sim::SimDevice;
-
-use super::SimLab;
-use crate::{Check, Disturbance, Lab, Make, Net, OnEpoll, Subject, TestDevice};
 
 /// How long a scenario goes on after the call that failed. What it waits for may never come.
 const AFTERMATH: Duration = Duration::from_millis(200);
@@ -178,24 +177,24 @@ impl<D: TestDevice> TestDevice for Failing<D> {
 
 /// A driver on such a device. When it goes it destroys everything, and says what could not be.
 #[derive(Debug)]
-pub struct OnFailing<S: Subject> {
+pub struct OnFailing<S: Subject<Device: DerefMut<Target: TestDevice>>> {
     driver: S,
     plan: Shared<Plan>,
     books: Shared<Books>,
 }
 
-impl<S: Subject> Subject for OnFailing<S> {
+impl<S: Subject<Device: DerefMut<Target: TestDevice>>> Subject for OnFailing<S> {
     type Device = S::Device;
 
     fn drive(&mut self) -> &mut Drive<S::Device> {
         self.driver.drive()
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         let fired = lock(&self.plan).fired;
         match fired {
             Some((_, _, at)) if at.elapsed() > AFTERMATH => Err(Errno::ETIMEDOUT),
-            Some(_) => self.driver.wait(at_most.min(AFTERMATH)),
+            Some(_) => self.driver.wait(Some(at_most.unwrap_or(AFTERMATH).min(AFTERMATH))),
             None => self.driver.wait(at_most),
         }
     }
@@ -205,7 +204,7 @@ impl<S: Subject> Subject for OnFailing<S> {
     }
 }
 
-impl<S: Subject> Drop for OnFailing<S> {
+impl<S: Subject<Device: DerefMut<Target: TestDevice>>> Drop for OnFailing<S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -217,7 +216,7 @@ impl<S: Subject> Drop for OnFailing<S> {
     }
 }
 
-impl<S: Subject> OnFailing<S> {
+impl<S: Subject<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
     fn end(&mut self, wrong: &mut Vec<String>) {
         self.take_all();
         for id in self.drive().core().id_keys().collect::<Vec<_>>() {
@@ -347,7 +346,7 @@ pub struct Run {
     pub wrong: Vec<String>,
 }
 
-/// A simulated host, as of [`SimLab`](crate::SimLab), for one run of one scenario.
+/// A simulated host, as of [`SimLab`], for one run of one scenario.
 #[derive(Debug)]
 pub struct FailingLab<S> {
     /// The hosts. Whose driver it would make does not matter.
@@ -378,8 +377,7 @@ impl<S: Make<Failing<SimDevice>>> Lab for FailingLab<S> {
 
     fn subject(&self) -> Check<OnFailing<S>> {
         let (plan, books) = (Arc::clone(&self.plan), Shared::<Books>::default());
-        let device =
-            Failing { device: self.hosts.host().device(), plan: Arc::clone(&self.plan), books: Arc::clone(&books) };
+        let device = Failing { device: self.hosts.device()?, plan: Arc::clone(&self.plan), books: Arc::clone(&books) };
         Ok(OnFailing { driver: S::make(device)?, plan, books })
     }
 

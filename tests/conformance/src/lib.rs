@@ -2,8 +2,8 @@
 //!
 //! [`ROWS`] is what librdmacm and the kernel were observed to do, row by row. A [`Scenario`] goes through the steps of a row,
 //! or of a part of one, with two drivers, and compares event types, statuses, private data lengths, parameters, what calls
-//! return and the state of QPs. A [`Subject`] is a driver on a device; a [`Lab`] makes them, and knows the network that they
-//! are on. There are two labs: [`SimLab`], and `VerbsLab` (feature `verbs`) for soft-RoCE in the project's VM.
+//! return and the state of QPs. Drivers, devices and the network are those of [`cmid_harness`]: a [`Subject`] is a driver on a
+//! device, a [`Lab`] makes subjects. [`FailingLab`] is the lab of this suite alone: a device call fails in it.
 //!
 //! What the core refuses although the kernel would do it (with a reason: it breaks the connection, or holds up the thread
 //! for minutes) is shown twice: that it is refused and the connection is none the worse for it, and, with calls on the bare
@@ -22,7 +22,8 @@
 //! use std::os::fd::BorrowedFd;
 //! use std::time::{Duration, Instant};
 //!
-//! use cmid_conformance::{Check, Make, Report, SimLab, Speed, Subject, run};
+//! use cmid_conformance::{Report, Speed, run};
+//! use cmid_harness::{Check, Make, SimLab, Subject};
 //! use cmid_proto::{ChannelKey, Drive, Errno, Limits, Poller, Rest, Time, Watched};
 //! use cmid_sim::SimDevice;
 //!
@@ -53,8 +54,8 @@
 //!         &mut self.drive
 //!     }
 //!
-//!     fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
-//!         let end = Instant::now() + at_most;
+//!     fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+//!         let end = at_most.map(|at_most| Instant::now() + at_most);
 //!         loop {
 //!             let drive = self.drive();
 //!             for channel in drive.device().poller().0.clone() {
@@ -63,7 +64,7 @@
 //!             match drive.settle(64) {
 //!                 Rest::Look => return Ok(()),
 //!                 Rest::More => {}
-//!                 Rest::Until(_) if Instant::now() >= end => return Ok(()),
+//!                 Rest::Until(_) if end.is_some_and(|end| Instant::now() >= end) => return Ok(()),
 //!                 Rest::Until(_) => std::thread::sleep(Duration::from_millis(1)),
 //!             }
 //!         }
@@ -93,13 +94,14 @@
 //! not as expected.
 //!
 //! ```
-//! use cmid_conformance::{OnEpoll, SimLab, scenarios};
+//! use cmid_conformance::scenarios;
+//! use cmid_harness::{OnEpoll, SimLab};
 //! use cmid_sim::SimDevice;
 //!
 //! let lab = SimLab::<OnEpoll<SimDevice>>::new();
 //! let row_11 = scenarios().into_iter().find(|scenario| scenario.entry.rows == [11]).expect("it exists");
 //! row_11.run(&lab)?;
-//! # Ok::<(), cmid_conformance::Failure>(())
+//! # Ok::<(), cmid_harness::Failure>(())
 //! ```
 //!
 //! For a device of your own, or another network, implement [`Lab`]; for your device also [`TestDevice`], which makes PDs and
@@ -111,180 +113,25 @@
 //! softroce`), `--speed slow` for the time-outs that take up to 17 minutes of a kernel's time, `--rereg-shim FILE` for what
 //! re-registers memory on Linux 6.12, `--report FILE` to write the outcomes down. Those of the last recorded runs are in `tests/conformance/results/`, and in words in `docs/rows.md`; the test
 //! programme fails when a run comes out otherwise.
+//!
+//! [`Lab`]: cmid_harness::Lab
+//! [`Lab::with_rereg`]: cmid_harness::Lab::with_rereg
+//! [`Make`]: cmid_harness::Make
+//! [`Subject`]: cmid_harness::Subject
+//! [`TestDevice`]: cmid_harness::TestDevice
+//! [`TestMr`]: cmid_harness::TestMr
+//! [`TestPd`]: cmid_harness::TestPd
 #![forbid(unsafe_code)]
 
-mod bench;
-mod devices;
-mod drivers;
-mod failure;
-mod labs;
-mod memory;
-mod qp;
+mod failing;
 mod report;
 mod rows;
 mod run;
 pub mod scenarios;
 
-use std::net::{IpAddr, SocketAddr};
-use std::process::Child;
-use std::time::Duration;
-
-use cmid_proto::{Drive, Errno, Fault};
-
-pub use bench::{Acked, Bench, End, Side, Who};
-pub use devices::{TestDevice, WithCq};
-pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio};
-pub use failure::{Check, Failure};
-#[cfg(feature = "verbs")]
-pub use labs::VerbsLab;
-pub use labs::{Devices, Failing, FailingLab, OnFailing, OnTraced, Run, SimLab, TracedLab, errnos};
-pub use memory::{MemoryFault, Rereg, Reregistered, TestMr, TestPd};
-pub use qp::{Done, QpState, Remote, Status, TestMw, TestQp};
-pub use report::{Difference, Report};
+pub use cmid_harness::DriverName;
+pub use failing::{Failing, FailingLab, OnFailing, Run, errnos};
+pub use report::{Difference, Outcome, Report};
 pub use rows::{ROWS, Row};
-pub use run::{Outcome, run};
+pub use run::run;
 pub use scenarios::{Entry, Scenario, Speed, entries, scenarios};
-
-/// A driver on a device, with nothing on it.
-pub trait Subject {
-    /// The device as the driver's [`Drive`] sees it.
-    type Device: TestDevice;
-
-    /// The requests and events.
-    fn drive(&mut self) -> &mut Drive<Self::Device>;
-
-    /// Does what there is to do and waits until there is something to look at, for at most `at_most`.
-    ///
-    /// # Errors
-    /// What waiting failed with.
-    fn wait(&mut self, at_most: Duration) -> Result<(), Errno>;
-
-    /// A scenario has taken this fault off the drive.
-    fn noticed(&mut self, fault: Fault) {
-        let _ = fault;
-    }
-}
-
-/// Where scenarios run.
-pub trait Lab: Sync {
-    /// The drivers under test.
-    type Subject: Subject;
-
-    /// A fresh driver.
-    ///
-    /// # Errors
-    /// What making it failed with.
-    fn subject(&self) -> Result<Self::Subject, Failure>;
-
-    /// A fresh driver on another device than that of [`Lab::net`], and an address that this device has.
-    ///
-    /// # Errors
-    /// What making it failed with, or that there is none.
-    fn other_device(&self) -> Check<(Self::Subject, IpAddr)> {
-        Err(Failure("this lab has one device".into()))
-    }
-
-    /// The network.
-    fn net(&self) -> Net;
-
-    /// A port and a QP number that nobody has used: the kernel takes equal QP numbers for stale connections.
-    fn fresh(&self) -> (u16, u32);
-
-    /// How long to look for events where none is expected, and how long to let one happen unread.
-    fn quiet(&self) -> Duration;
-
-    /// How long a time wait lasts, at most.
-    fn time_wait(&self) -> Duration;
-
-    /// Bytes of heap in use, to find leaks; 0 if they cannot be counted.
-    fn heap(&self) -> u64;
-
-    /// What devices have noticed that no program can do.
-    ///
-    /// # Errors
-    /// They have noticed something.
-    fn sound(&self) -> Check {
-        Ok(())
-    }
-
-    /// Whether [`disturb`](Lab::disturb) can do this. Scenarios that need what a lab cannot do are not run on it.
-    fn can(&self, what: Disturbance) -> bool {
-        let _ = what;
-        false
-    }
-
-    /// Starts a program of somebody else's that connects to this address, sends, and waits for an answer: to be killed.
-    /// Only on labs that can do [`Disturbance::ProcessDies`].
-    ///
-    /// # Errors
-    /// What starting it failed with.
-    fn client_process(&self, there: SocketAddr) -> Check<Child> {
-        Err(Failure(format!("this lab has no program that connects to {there}")))
-    }
-
-    /// Does to the host what no driver can do.
-    ///
-    /// # Errors
-    /// What doing so failed with.
-    fn disturb(&self, what: Disturbance) -> Check {
-        Err(Failure(format!("this lab cannot do this: {what:?}")))
-    }
-
-    /// The same lab with devices that re-register memory so; `None` if it has none such. Scenarios for which that matters
-    /// run on what this returns, or not at all.
-    fn with_rereg(&self, rereg: Rereg) -> Option<Self>
-    where
-        Self: Sized,
-    {
-        let _ = rereg;
-        None
-    }
-
-    /// The next call about memory on [`Net::server`]'s device goes wrong. Only on labs that can do
-    /// [`Disturbance::MemoryFails`].
-    ///
-    /// # Errors
-    /// If the lab cannot.
-    fn fail_next(&self, fault: MemoryFault) -> Check {
-        Err(Failure(format!("this lab cannot do this: {fault:?}")))
-    }
-}
-
-/// What happens to a host while drivers run on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disturbance {
-    /// The host at [`Net::silent`] has a link address, so that its address can be resolved.
-    SilentHost,
-    /// It gets another one.
-    NeighbourMoves,
-    /// The device behind [`Net::client`] and [`Net::server`] goes away.
-    DeviceGoes,
-    /// It comes back.
-    DeviceComes,
-    /// A process is killed: done by killing what [`Lab::client_process`] started.
-    ProcessDies,
-    /// The link below [`Net::bonded`] fails over to another one; before the first time the addresses may not be there.
-    FailOver,
-    /// Calls about memory go wrong: done by [`Lab::fail_next`].
-    MemoryFails,
-}
-
-/// The addresses of a lab's network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Net {
-    /// Where clients are.
-    pub client: IpAddr,
-    /// Where servers are.
-    pub server: IpAddr,
-    /// A local address without an RDMA device.
-    pub no_rdma: IpAddr,
-    /// An address that nobody has, in the network of the two.
-    pub nobody: IpAddr,
-    /// An address to which there is no route.
-    pub no_route: IpAddr,
-    /// An address that can be resolved and at which no connection manager answers. Only on labs that can do
-    /// [`Disturbance::SilentHost`], and after that.
-    pub silent: IpAddr,
-    /// Two addresses of one RDMA device on a bond. Only on labs that can do [`Disturbance::FailOver`], and after that.
-    pub bonded: [IpAddr; 2],
-}

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use args::{Args, DeviceName};
 use clap::Parser;
-use cmid_conformance::{Lab, OnBlocking, OnEpoll, OnMio, Report, SimLab, Speed, entries};
+use cmid_conformance::{Report, Speed, entries};
+use cmid_harness::{Lab, OnBlocking, OnEpoll, OnMio, SimLab};
 use libtest_mimic::Arguments;
 use trials::{Plan, Set};
 
@@ -27,7 +28,7 @@ fn main() -> ExitCode {
         }),
         #[cfg(feature = "verbs")]
         DeviceName::Verbs => on(&args, |set| {
-            use cmid_conformance::{Rereg, VerbsLab};
+            use cmid_harness::{Rereg, VerbsLab};
             let rereg = if args.shimmed { trials::SHIMMED } else { Rereg::No };
             set.add("mio", VerbsLab::<OnMio<_>>::with(rereg));
             set.add("epoll", VerbsLab::<OnEpoll<_>>::with(rereg));

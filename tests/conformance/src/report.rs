@@ -6,7 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Check, Entry, Failure, Outcome, Speed};
+use crate::scenarios::{Entry, Speed, entries};
+use cmid_harness::{Check, Failure};
 
 /// The outcomes of scenarios on one lab, for each driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,18 @@ impl Findings {
     }
 }
 
+/// What became of a scenario.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Everything was as expected.
+    Passed,
+    /// The first thing that was not.
+    Failed(String),
+    /// The lab cannot do what the scenario needs.
+    NotHere,
+}
+
 impl Report {
     /// Nothing yet.
     #[must_use]
@@ -53,7 +66,7 @@ impl Report {
     /// Adds what another report says, which is newer, and forgets scenarios that are no more.
     pub fn merge(&mut self, newer: Report) {
         self.scenarios.extend(newer.scenarios);
-        let entries = crate::entries();
+        let entries = entries();
         self.scenarios.retain(|name, _| entries.iter().any(|entry| entry.name == name));
     }
 

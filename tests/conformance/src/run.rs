@@ -2,21 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use serde::{Deserialize, Serialize};
+use cmid_harness::{Disturbance, Lab};
 
-use crate::{Disturbance, Entry, Lab, Report, Scenario, scenarios};
-
-/// What became of a scenario.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// Everything was as expected.
-    Passed,
-    /// The first thing that was not.
-    Failed(String),
-    /// The lab cannot do what the scenario needs.
-    NotHere,
-}
+use crate::report::{Outcome, Report};
+use crate::scenarios::{Entry, Scenario, scenarios};
 
 impl<L: Lab> Scenario<L> {
     /// Runs it where the lab can do what it needs. A panic is a failure as any other. A device

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cmid_conformance::{Disturbance, Entry, Outcome, Report, Rereg, Scenario, Speed, scenarios};
+use cmid_conformance::{Entry, Outcome, Report, Scenario, Speed, scenarios};
+use cmid_harness::{Disturbance, Rereg};
 use libtest_mimic::{Failed, Trial};
 
 use crate::Here;

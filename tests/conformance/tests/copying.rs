@@ -2,7 +2,8 @@
 //! as those of mlx5 and hns do: with completions that go with their QP, as there, and with completions that stay. No poll writes
 //! to memory that was given back ([`Lab::sound`]).
 
-use cmid_conformance::{Disturbance, Lab, OnEpoll, SimLab, Speed, scenarios};
+use cmid_conformance::{Speed, scenarios};
+use cmid_harness::{Disturbance, Lab, OnEpoll, SimLab};
 use cmid_sim::SimDevice;
 use libtest_mimic::{Arguments, Failed, Trial};
 

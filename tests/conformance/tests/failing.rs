@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use cmid_conformance::{FailingLab, Lab, OnEpoll, Run, Speed, scenarios};
+use cmid_conformance::{FailingLab, Run, Speed, scenarios};
+use cmid_harness::{Lab, OnEpoll};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 type Here = FailingLab<OnEpoll<cmid_conformance::Failing<cmid_sim::SimDevice>>>;

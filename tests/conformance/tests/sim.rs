@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cmid_conformance::{Lab, OnBlocking, OnEpoll, OnMio, Outcome, Report, SimLab, Speed, scenarios};
+use cmid_conformance::{Outcome, Report, Speed, scenarios};
+use cmid_harness::{Lab, OnBlocking, OnEpoll, OnMio, SimLab};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {

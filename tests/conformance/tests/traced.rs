@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cmid_conformance::{Disturbance, Lab, Make, OnEpoll, SimLab, Speed, TracedLab, scenarios};
+use cmid_conformance::{Speed, scenarios};
+use cmid_harness::{Disturbance, Lab, Make, OnEpoll, SimLab, TracedLab};
 use cmid_sim::SimDevice;
 use cmid_trace::{Memory, Recording, Trace, replay};
 use libtest_mimic::{Arguments, Failed, Trial};

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, Write as _};
 
-use cmid_conformance::{Check, DriverName, Failure, OnBlocking, OnEpoll, OnMio};
+use cmid_harness::{Check, DriverName, Failure, OnBlocking, OnEpoll, OnMio};
 
 use crate::lanes::{FAILED, PASSED};
 use crate::{Killed, Wire, WireLab, play, scenarios};

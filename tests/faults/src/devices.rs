@@ -9,7 +9,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Bench, Check, Disturbance, Lab, Who};
+use cmid_harness::{Bench, Check, Disturbance, Lab, Who};
 use cmid_proto::{Acks, CmEvent, PortSpace, Time};
 
 use crate::stage::{MOMENT, SOON};

@@ -1,6 +1,6 @@
 //! What is known of a scenario without running it, and how what was told is compared with what is to be told.
 
-use cmid_conformance::{Check, DriverName, Failure};
+use cmid_harness::{Check, DriverName, Failure};
 use serde::{Deserialize, Serialize};
 
 /// Which drivers a scenario runs with.

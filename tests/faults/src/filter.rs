@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Failure, Who};
+use cmid_harness::{Check, Failure, Who};
 use serde_json::Value;
 
 use crate::Wire;

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
-use cmid_conformance::{Check, Disturbance, Failure, Lab, Make, Net, Who};
+use cmid_harness::{Check, Disturbance, Failure, Lab, Make, Net, Who};
 
 use crate::Wire;
 

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, DriverName, Failure};
+use cmid_harness::{Check, DriverName, Failure};
 
 use crate::{Entry, Outcome, Report, Wire};
 

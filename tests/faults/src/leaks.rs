@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cmid_conformance::{Check, Failure};
+use cmid_harness::{Check, Failure};
 use serde_json::Value;
 
 use crate::Wire;

@@ -32,9 +32,9 @@ mod shell;
 mod stage;
 mod wire;
 
-use cmid_conformance::{Check, Failure, Lab};
+use cmid_harness::{Check, Failure, Lab};
 
-pub use cmid_conformance::Bench;
+pub use cmid_harness::Bench;
 pub use entry::{Drivers, Entry, Speed, Told, agree};
 #[cfg(feature = "verbs")]
 pub use lab::WireLab;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use cmid_conformance::{Check, DriverName, Failure};
 use cmid_faults::{Entry, Killed, Phase, Role, Speed, Wire, alone, entries, lanes};
+use cmid_harness::{Check, DriverName, Failure};
 
 #[derive(Debug, Parser)]
 #[command(version, about = "Lets things go wrong on a real kernel, and checks what an application is told")]

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use cmid_conformance::{Bench, Check, Failure, Lab, Who};
+use cmid_harness::{Bench, Check, Failure, Lab, Who};
 use cmid_proto::{Acks, CmEvent, PortSpace, Time};
 
 use crate::stage::{AT_ONCE, SOON};

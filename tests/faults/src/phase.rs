@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Lab, Who};
+use cmid_harness::{Check, Lab, Who};
 use cmid_proto::{CmEvent, IdKey, PortSpace, Time};
 
 use crate::stage::{AT_ONCE, MOMENT};

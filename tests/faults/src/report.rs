@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use cmid_conformance::{Check, DriverName, Failure};
+use cmid_harness::{Check, DriverName, Failure};
 use serde::{Deserialize, Serialize};
 
 use crate::entry::{Speed, agree};

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
-use cmid_conformance::{Check, Failure};
+use cmid_harness::{Check, Failure};
 
 /// Runs a program, which must succeed, and returns what it says.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Check<String> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Failure, Net, Who};
+use cmid_harness::{Check, Failure, Net, Who};
 use serde_json::Value;
 
 use crate::shell::{ip, run};

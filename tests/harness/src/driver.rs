@@ -1,14 +1,36 @@
-//! The project's own drivers as subjects.
+//! A driver that tests can wait on, and the project's own drivers as such.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use cmid_blocking::{Blocking, Canceller, Channels};
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::{Drive, Errno, Limits, Pollable, Watched};
+use cmid_proto::{Device, Drive, Errno, Fault, Limits, Pollable, Watched};
 use mio::{Events, Poll};
 
-use crate::{Check, Subject, TestDevice};
+use crate::Check;
+
+/// A driver on a device, with nothing on it.
+pub trait Subject {
+    /// The device as the driver's [`Drive`] sees it.
+    type Device: Device;
+
+    /// The requests and events.
+    fn drive(&mut self) -> &mut Drive<Self::Device>;
+
+    /// Does what there is to do and waits until there is something to look at, for at most `at_most`; with
+    /// `None` as long as it takes.
+    ///
+    /// # Errors
+    /// What waiting failed with.
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno>;
+
+    /// A scenario has taken this fault off the drive.
+    fn noticed(&mut self, fault: Fault) {
+        let _ = fault;
+    }
+}
 
 /// Which driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -36,8 +58,11 @@ impl DriverName {
     }
 }
 
+/// The device that a driver was made on.
+pub type Under<S> = <<S as Subject>::Device as Deref>::Target;
+
 /// A subject that can be made on a device of this type.
-pub trait Make<D>: Subject + Sized {
+pub trait Make<D>: Subject<Device: DerefMut<Target = D>> + Sized {
     /// A fresh driver on this device.
     ///
     /// # Errors
@@ -53,7 +78,7 @@ pub struct OnMio<D: Pollable> {
     driver: Mio<D>,
 }
 
-impl<D: TestDevice + Pollable> Make<D> for OnMio<D> {
+impl<D: Pollable> Make<D> for OnMio<D> {
     fn make(device: D) -> Check<Self> {
         let poll = Poll::new()?;
         let config = cmid_mio::Config { limits: Limits::default(), tokens: 0..64 };
@@ -62,15 +87,15 @@ impl<D: TestDevice + Pollable> Make<D> for OnMio<D> {
     }
 }
 
-impl<D: TestDevice + Pollable> Subject for OnMio<D> {
+impl<D: Pollable> Subject for OnMio<D> {
     type Device = Watched<D, Tokens>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.driver.drive()
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
-        let timeout = self.driver.timeout(Some(at_most));
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+        let timeout = self.driver.timeout(at_most);
         if let Err(error) = self.poll.poll(&mut self.events, timeout)
             && error.kind() != std::io::ErrorKind::Interrupted
         {
@@ -88,21 +113,21 @@ impl<D: TestDevice + Pollable> Subject for OnMio<D> {
 #[derive(Debug)]
 pub struct OnEpoll<D: Pollable>(Epoll<D>);
 
-impl<D: TestDevice + Pollable> Make<D> for OnEpoll<D> {
+impl<D: Pollable> Make<D> for OnEpoll<D> {
     fn make(device: D) -> Check<Self> {
         Ok(OnEpoll(Epoll::new(device, cmid_epoll::Config::default())?))
     }
 }
 
-impl<D: TestDevice + Pollable> Subject for OnEpoll<D> {
+impl<D: Pollable> Subject for OnEpoll<D> {
     type Device = Watched<D, Interest>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.0.drive()
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
-        self.0.wait(Some(at_most))
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+        self.0.wait(at_most)
     }
 }
 
@@ -110,20 +135,20 @@ impl<D: TestDevice + Pollable> Subject for OnEpoll<D> {
 #[derive(Debug)]
 pub struct OnBlocking<D: Pollable>(Blocking<D>);
 
-impl<D: TestDevice + Pollable> Make<D> for OnBlocking<D> {
+impl<D: Pollable> Make<D> for OnBlocking<D> {
     fn make(device: D) -> Check<Self> {
         Ok(OnBlocking(Blocking::new(device, Limits::default(), Canceller::new()?)))
     }
 }
 
-impl<D: TestDevice + Pollable> Subject for OnBlocking<D> {
+impl<D: Pollable> Subject for OnBlocking<D> {
     type Device = Watched<D, Channels>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.0.drive()
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
-        self.0.wait(Some(at_most))
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+        self.0.wait(at_most)
     }
 }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::{Bench, Check, Failure, Lab, TestDevice};
 use cmid_proto::{Acks, Call, CmEvent, Device, Errno, EventKind, PortSpace, Progress, State, Time};
-
-use crate::bench::{Who, pdl};
-use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Failure, Lab, TestDevice};
 
 /// An id of the client with ROUTE_RESOLVED delivered and not acked.
 fn owing<L: Lab>(b: &mut Bench<'_, L>) -> Check<(cmid_proto::IdKey, cmid_proto::Receipt)> {

@@ -3,11 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::{Bench, Check, Lab};
 use cmid_proto::{Call, CmEvent, CmOption, Errno, Error, EventKind, PortSpace, Refused, State, Time, Verb};
-
-use crate::bench::{Who, pdl};
-use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Lab};
 
 fn new_id<L: Lab>(b: &mut Bench<'_, L>) -> Check<cmid_proto::IdKey> {
     let channel = b.client.channel;

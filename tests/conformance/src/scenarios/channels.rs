@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use cmid_harness::bench::{SOON, Who, pdl};
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::{Bench, Check, Lab};
 use cmid_proto::{CmEvent, Device, Errno, PortSpace, Time};
-
-use crate::bench::{SOON, Who, pdl};
-use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Lab};
 
 pub(super) fn two_ids_on_one_channel_keep_their_orders<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;

@@ -1,11 +1,11 @@
 //! Datagrams: rows 70 to 74. A connect looks an address up (SIDR); nothing is connected.
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::failure::{fails, same};
+use cmid_harness::{Bench, Check, Failure, Lab, QpState};
 use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, PortSpace, Refused, Time, Why};
 
 use super::timeouts::{SENT_IN_VAIN, takes};
-use crate::bench::{Who, pdl};
-use crate::failure::{fails, same};
-use crate::{Bench, Check, Failure, Lab, QpState};
 
 /// The key that the connection manager gives to all its datagram QPs (`RDMA_UDP_QKEY`).
 const QKEY: u32 = 0x0123_4567;

@@ -2,11 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::{Bench, Check, Disturbance, Lab};
 use cmid_proto::{Acks, Call, CmEvent, ConnParam, Errno, Error, IdKey, PortSpace, Progress, State, Time};
-
-use crate::bench::{Who, pdl};
-use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Disturbance, Lab};
 
 pub(super) fn row_36_a_neighbour_moves<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.lab.disturb(Disturbance::SilentHost)?;

@@ -2,11 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::failure::{fails, same};
+use cmid_harness::{Bench, Check, Failure, Lab};
 use cmid_proto::{Acks, CmEvent, Errno, Error, EventKind, GroupKey, IdKey, PortSpace, Progress, Refused, Time, Why};
-
-use crate::bench::{Who, pdl};
-use crate::failure::{fails, same};
-use crate::{Bench, Check, Failure, Lab};
 
 /// What the kernel answers to IPv6 groups on RoCE: a number of its own (`ENOTSUPP`) that leaks.
 const KERNELS_OWN: Errno = Errno(524);

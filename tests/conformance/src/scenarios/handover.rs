@@ -3,13 +3,13 @@
 use std::thread;
 use std::time::Duration;
 
+use cmid_harness::bench::{SOON, Who, pdl};
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::{Bench, Check, Failure, Lab, Subject};
 use cmid_proto::{Acks, CmEvent, Error, Refused, Time, Why};
 
-use crate::bench::{SOON, Who, pdl};
-use crate::failure::{ensure, same};
 use crate::scenarios::states::stages;
 use crate::scenarios::threads::{next, on_another_thread};
-use crate::{Bench, Check, Failure, Lab, Subject};
 
 /// Each state survives the way: out of a core with a channel of its own, into another thread's, and onto a channel there.
 /// The id then goes as it would have gone at home.

@@ -1,10 +1,9 @@
 //! Section "normal life": rows 1 to 10.
 
+use cmid_harness::bench::pdl;
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::{Bench, Check, Lab, QpState, bench::Who};
 use cmid_proto::{CmEvent, ConnParam, Errno, State, Time};
-
-use crate::bench::pdl;
-use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Lab, QpState, bench::Who};
 
 /// What soft-RoCE allows in each direction, and the simulated device.
 const DEVICE_DEPTH: u8 = 128;

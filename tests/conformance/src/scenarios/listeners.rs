@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
+use cmid_harness::bench::{SOON, Who, pdl};
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::{Bench, Check, Failure, Lab};
 use cmid_proto::{Acks, Call, CmEvent, Device, Errno, IdKey, PortSpace, Progress, Time};
-
-use crate::bench::{SOON, Who, pdl};
-use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Failure, Lab};
 
 /// A client that has asked to connect, and nobody has read it.
 fn unread<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {

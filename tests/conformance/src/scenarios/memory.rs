@@ -2,14 +2,13 @@
 
 use std::fmt::Debug;
 
+use cmid_harness::bench::{MrOf, PdOf};
+use cmid_harness::failure::same;
+use cmid_harness::{Check, Failure, Lab, TestMr, TestPd};
 use cmid_proto::Errno;
 use cmid_proto::memory::{
     Access, Change, Changes, Error, Failure as Failed, MrState, Policy, Refused, Step, Valid, Way, Why,
 };
-
-use crate::bench::{MrOf, PdOf};
-use crate::failure::same;
-use crate::{Check, Failure, Lab, TestMr, TestPd};
 
 /// A region has this many bytes.
 pub(super) const LEN: usize = 4096;

@@ -1,12 +1,12 @@
 //! Work requests in flight pin the memory that they name, until their completions have been polled or the QP is gone.
 
+use cmid_harness::bench::{Who, pdl, remote};
+use cmid_harness::failure::same;
+use cmid_harness::{Bench, Check, Failure, Lab, Status, TestMr, TestPd, TestQp};
 use cmid_proto::memory::{Access, Change, Code, Policy, Step, Valid, Why};
 use cmid_proto::{CmEvent, Errno, Time};
 
 use super::memory::{LEN, READABLE, bytes, deregister, failed, fields, refused, register, unused};
-use crate::bench::{Who, pdl, remote};
-use crate::failure::same;
-use crate::{Bench, Check, Failure, Lab, Status, TestMr, TestPd, TestQp};
 
 /// It can be neither re-registered nor deregistered; nothing has changed and everything is given back.
 fn pinned<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check<M> {

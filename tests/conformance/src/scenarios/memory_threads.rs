@@ -3,13 +3,13 @@
 use std::sync::mpsc;
 use std::thread;
 
+use cmid_harness::bench::{SOON, Who, pdl, remote};
+use cmid_harness::failure::same;
+use cmid_harness::{Bench, Check, Failure, Lab, TestMr, TestPd};
 use cmid_proto::memory::{Access, Change, Fallback, Policy, Way, Why};
 use cmid_proto::{CmEvent, Time};
 
 use super::memory::{READABLE, bytes, deregister, refused, register, unused, used};
-use crate::bench::{SOON, Who, pdl, remote};
-use crate::failure::same;
-use crate::{Bench, Check, Failure, Lab, TestMr, TestPd};
 
 /// Much memory: a kernel takes its time to pin it.
 const MUCH: usize = 8 << 20;

@@ -35,10 +35,9 @@ mod timeouts;
 mod vanishing;
 mod wrong_state;
 
+use cmid_harness::{Bench, Check, Disturbance, Failure, Lab, Rereg};
 use cmid_proto::Acks;
 use serde::{Deserialize, Serialize};
-
-use crate::{Bench, Check, Disturbance, Failure, Lab, Rereg};
 
 /// How long a scenario takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -303,30 +302,5 @@ list! {
         disturbed::row_36_a_neighbour_moves [36] needs SilentHost NeighbourMoves,
         disturbed::row_79_a_bond_fails_over [79] needs FailOver,
         disturbed::row_78_the_device_goes [78] needs DeviceGoes DeviceComes,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_say_their_row() {
-        for (at, entry) in ENTRIES.iter().enumerate() {
-            assert!(ENTRIES[..at].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
-            let said = entry.name.strip_prefix("row_").map(|rest| rest.split('_').next().and_then(|n| n.parse().ok()));
-            assert!(said.is_none_or(|row| row.is_some_and(|row| entry.rows.contains(&row))), "{}", entry.name);
-            assert!(
-                entry.rows.iter().all(|row| crate::ROWS.iter().any(|known| known.number == *row)),
-                "{}",
-                entry.name
-            );
-        }
-    }
-
-    #[test]
-    fn what_disturbs_the_lab_comes_last() {
-        let first = ENTRIES.iter().position(|entry| !entry.needs.is_empty()).unwrap_or(ENTRIES.len());
-        assert!(ENTRIES[first..].iter().all(|entry| !entry.needs.is_empty()));
     }
 }

@@ -1,10 +1,9 @@
 //! Row 76: the QP has heard of the peer before the connection manager has.
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::failure::{fails, same};
+use cmid_harness::{Bench, Check, Lab};
 use cmid_proto::{Call, CmEvent, Errno};
-
-use crate::bench::{Who, pdl};
-use crate::failure::{fails, same};
-use crate::{Bench, Check, Lab};
 
 pub(super) fn row_76_notify_establishes<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     b.listen()?;

@@ -1,10 +1,9 @@
 //! Options of an id: which are taken in which state, by the core and by the kernel.
 
+use cmid_harness::bench::Who;
+use cmid_harness::failure::{fails, same};
+use cmid_harness::{Bench, Check, Lab};
 use cmid_proto::{Call, CmOption, Errno, IdKey, PortSpace};
-
-use crate::bench::Who;
-use crate::failure::{fails, same};
-use crate::{Bench, Check, Lab};
 
 fn takes<L: Lab>(b: &mut Bench<'_, L>, who: Who, id: IdKey, option: CmOption) -> Check {
     Ok(b.side(who).drive().set_option(id, option)?)

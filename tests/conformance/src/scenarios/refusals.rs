@@ -2,11 +2,10 @@
 
 use std::net::SocketAddr;
 
+use cmid_harness::bench::pdl;
+use cmid_harness::failure::{fails, same};
+use cmid_harness::{Bench, Check, Lab, QpState, bench::Who};
 use cmid_proto::{Call, CmEvent, ConnParam, Errno, PortSpace, RejectReason, State, Time};
-
-use crate::bench::pdl;
-use crate::failure::{fails, same};
-use crate::{Bench, Check, Lab, QpState, bench::Who};
 
 /// Reasons of the IB CM, as REJECTED carries them in its status.
 const INVALID_SERVICE_ID: i32 = 8;

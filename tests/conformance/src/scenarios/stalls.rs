@@ -4,11 +4,10 @@
 
 use std::time::{Duration, Instant};
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::{Bench, Check, Failure, Lab};
 use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, Refused, RejectReason, Time, Why};
-
-use crate::bench::{Who, pdl};
-use crate::failure::{ensure, same};
-use crate::{Bench, Check, Failure, Lab};
 
 const REJECT: RejectReason = RejectReason::Consumer;
 

@@ -2,10 +2,9 @@
 
 use std::net::SocketAddr;
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::{Bench, Check, Lab};
 use cmid_proto::{CmEvent, IdKey, PortSpace, Time};
-
-use crate::bench::{Who, pdl};
-use crate::{Bench, Check, Lab};
 
 /// The id that is looked at, and the peer's.
 #[derive(Clone, Copy, Debug)]

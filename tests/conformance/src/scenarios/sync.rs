@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use cmid_harness::bench::{SOON, Who, pdl};
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::{Bench, Check, Lab};
 use cmid_proto::{CmEvent, Errno, IdKey, PortSpace, State, Time};
-
-use crate::bench::{SOON, Who, pdl};
-use crate::failure::{ensure, same};
-use crate::{Bench, Check, Lab};
 
 /// Waits until the request on a synchronous id has ended, and tells how and by which event.
 pub(super) fn ended<L: Lab>(

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::{Bench, Check, Failure, Lab, QpState};
 use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, PortSpace, Progress, Refused, Time, Why};
 
 use super::sync::{ended, resolved};
-use crate::bench::{Who, pdl};
-use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Failure, Lab, QpState};
 
 /// A synchronous server id that listens on the bench's address.
 fn listen<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {

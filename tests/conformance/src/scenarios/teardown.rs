@@ -1,10 +1,9 @@
 //! The barrier after which memory may be used again: TIMEWAIT_EXIT, or the deadline.
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::{Bench, Check, Lab};
 use cmid_proto::{CmEvent, Error, EventKind, IdKey, Refused, State, Time, Verb, Why};
-
-use crate::bench::{Who, pdl};
-use crate::failure::{ensure, same};
-use crate::{Bench, Check, Lab};
 
 /// The ordinary end: the peer answers, and the time wait passes.
 pub(super) fn a_teardown_ends_with_the_time_wait<L: Lab>(b: &mut Bench<'_, L>) -> Check {

@@ -3,11 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cmid_harness::bench::{SOON, Who, pdl};
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::{Bench, Check, Failure, Lab, Subject};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Device, Event, IdKey, Loose, Time};
-
-use crate::bench::{SOON, Who, pdl};
-use crate::failure::{ensure, same};
-use crate::{Bench, Check, Failure, Lab, Subject};
 
 /// Accepted on one thread; released while its ESTABLISHED is pending in the kernel; adopted by another thread's core and
 /// migrated to one of its channels, where the event arrives, once.
@@ -76,6 +75,6 @@ pub(super) fn next<S: Subject>(driver: &mut S, on: ChannelKey, at_most: Duration
         if Instant::now() >= end {
             return Ok(None);
         }
-        driver.wait(Duration::from_millis(20))?;
+        driver.wait(Some(Duration::from_millis(20)))?;
     }
 }

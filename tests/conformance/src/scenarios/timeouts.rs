@@ -5,11 +5,10 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use cmid_harness::bench::{SOON, Who, pdl};
+use cmid_harness::failure::{ensure, fails};
+use cmid_harness::{Bench, Check, Disturbance, Lab, QpState};
 use cmid_proto::{CmEvent, Errno, PortSpace, Time};
-
-use crate::bench::{Who, pdl};
-use crate::failure::{ensure, fails};
-use crate::{Bench, Check, Disturbance, Lab, QpState};
 
 const TIMED_OUT: i32 = -Errno::ETIMEDOUT.0;
 
@@ -28,7 +27,7 @@ pub(super) fn takes<L: Lab>(
     let begun = Instant::now();
     steps(b)?;
     let took = begun.elapsed().as_secs();
-    b.be_patient(crate::bench::SOON);
+    b.be_patient(SOON);
     ensure(seconds.contains(&took), || format!("it took {took} s, expected {seconds:?}"))
 }
 

@@ -1,10 +1,9 @@
 //! Section "vanishing peers": rows 23 to 27, 37 and 38.
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::failure::{fails, same};
+use cmid_harness::{Bench, Check, Lab, QpState};
 use cmid_proto::{CmEvent, Errno, State, Time};
-
-use crate::bench::{Who, pdl};
-use crate::failure::{fails, same};
-use crate::{Bench, Check, Lab, QpState};
 
 /// Reason of the IB CM: somebody uses the QP number already.
 const STALE_CONNECTION: i32 = 10;

@@ -2,16 +2,16 @@
 
 use std::net::SocketAddr;
 
+use cmid_harness::bench::{Who, pdl};
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::{Bench, Check, Failure, Lab};
 use cmid_proto::table;
 use cmid_proto::{
     Acks, Call, CmEvent, CmOption, Device, Errno, IdKey, Refused, RejectReason, Request, Service, State, Time, Verb,
     Why,
 };
 
-use crate::bench::{Who, pdl};
-use crate::failure::{ensure, fails, same};
 use crate::scenarios::states::stages;
-use crate::{Bench, Check, Failure, Lab};
 
 /// In each state, each call that the table refuses as "wrong state" is made on the bare device, past the core. All answer
 /// EINVAL, and the id is none the worse for it: its next event still comes.

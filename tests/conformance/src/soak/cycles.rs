@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use cmid_conformance::{Bench, Check, Failure, Lab, Who};
+use cmid_harness::{Bench, Check, Failure, Lab, Who};
 use cmid_proto::{Acks, ChannelKey, CmEvent, IdKey, Progress, Time};
 
 use crate::usage::Usage;

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
-use cmid_conformance::{Devices, Lab};
 use cmid_epoll::{Config, Epoll};
+use cmid_harness::{Devices, Lab};
 use cmid_proto::{
     Acks, Around, Call, ChannelKey, CmEvent, ConnParam, Device, Errno, IdKey, Limits, Outcome, Pollable, PortSpace,
     RawEvent, Time,

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use cap::Cap;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use cmid_conformance::{OnEpoll, OnMio, SimLab};
+use cmid_harness::{OnEpoll, OnMio, SimLab};
 
 /// Counts what the Rust side has allocated.
 #[global_allocator]
@@ -124,9 +124,9 @@ macro_rules! on {
             (Device::Sim, Driver::Mio) => $run(&SimLab::<OnMio<_>>::new() $(, $argument)*),
             (Device::Sim, Driver::Epoll) => $run(&SimLab::<OnEpoll<_>>::new() $(, $argument)*),
             #[cfg(feature = "verbs")]
-            (Device::Verbs, Driver::Mio) => $run(&cmid_conformance::VerbsLab::<OnMio<_>>::new() $(, $argument)*),
+            (Device::Verbs, Driver::Mio) => $run(&cmid_harness::VerbsLab::<OnMio<_>>::new() $(, $argument)*),
             #[cfg(feature = "verbs")]
-            (Device::Verbs, Driver::Epoll) => $run(&cmid_conformance::VerbsLab::<OnEpoll<_>>::new() $(, $argument)*),
+            (Device::Verbs, Driver::Epoll) => $run(&cmid_harness::VerbsLab::<OnEpoll<_>>::new() $(, $argument)*),
             #[cfg(not(feature = "verbs"))]
             (Device::Verbs, Driver::Mio | Driver::Epoll) => {
                 anyhow::bail!("this soak was built without the feature `verbs`")
@@ -152,8 +152,8 @@ fn run(run: Run) -> Result<()> {
         Run::Dial { address, connections, on } => on!(on, dial::run, address, connections),
         #[cfg(feature = "verbs")]
         Run::Removal { on } => match on.driver {
-            Driver::Mio => removal::run(&cmid_conformance::VerbsLab::<OnMio<_>>::new()),
-            Driver::Epoll => removal::run(&cmid_conformance::VerbsLab::<OnEpoll<_>>::new()),
+            Driver::Mio => removal::run(&cmid_harness::VerbsLab::<OnMio<_>>::new()),
+            Driver::Epoll => removal::run(&cmid_harness::VerbsLab::<OnEpoll<_>>::new()),
         },
     }
 }

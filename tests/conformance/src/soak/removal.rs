@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use cmid_conformance::{Bench, Check, Lab, Subject, Who};
+use cmid_harness::{Bench, Check, Lab, Subject, Who};
 use cmid_proto::{Acks, CmEvent, EventKind, IdKey, PortSpace, State, Time, Verb};
 
 use crate::cycles;
@@ -240,7 +240,7 @@ impl<'lab, L: Lab> Staged<'lab, L> {
         let patience = |removals| if removals == 0 && self.is_told { SOON } else { Duration::from_millis(200) };
         while began.elapsed() < patience(removals) {
             let side = self.bench.side(self.who);
-            side.driver.wait(Duration::from_millis(10))?;
+            side.driver.wait(Some(Duration::from_millis(10)))?;
             while let Some(event) = side.drive().next_event(channel) {
                 let is_removal = event.kind == EventKind::Cm(CmEvent::DeviceRemoval);
                 removals += u32::from(is_removal && event.id == self.id);

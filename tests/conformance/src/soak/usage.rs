@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_conformance::Lab;
+use cmid_harness::Lab;
 
 use crate::ALLOCATOR;
 

@@ -1,6 +1,6 @@
 //! An address is taken from its interface, and given back later.
 
-use cmid_conformance::{Check, Lab, Who};
+use cmid_harness::{Check, Lab, Who};
 
 use super::faults;
 use crate::Told::{Always, By};

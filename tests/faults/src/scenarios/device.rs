@@ -1,6 +1,6 @@
 //! The RDMA device is deleted, and added again later.
 
-use cmid_conformance::{Check, Disturbance, Lab, Who};
+use cmid_harness::{Check, Disturbance, Lab, Who};
 
 use super::faults;
 use crate::Told::{Always, By};

@@ -1,6 +1,6 @@
 //! The link goes down, and comes up again later.
 
-use cmid_conformance::{Check, Lab, Who};
+use cmid_harness::{Check, Lab, Who};
 
 use super::faults;
 use crate::Told::{Always, By};

@@ -1,6 +1,6 @@
 //! The process may not lock as much memory (RLIMIT_MEMLOCK, without CAP_IPC_LOCK).
 
-use cmid_conformance::{Bench, Check, Failure, TestDevice, TestMr, TestPd, Who};
+use cmid_harness::{Bench, Check, Failure, TestDevice, TestMr, TestPd, Who};
 use cmid_proto::Acks;
 use cmid_proto::memory::{Access, Change, Fallback, Policy};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_conformance::{Check, Lab, Who};
+use cmid_harness::{Check, Lab, Who};
 use cmid_proto::{IdKey, PortSpace, Time};
 
 use super::faults;

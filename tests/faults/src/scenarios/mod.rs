@@ -11,7 +11,7 @@ mod network;
 
 use std::sync::LazyLock;
 
-use cmid_conformance::{Check, Lab};
+use cmid_harness::{Check, Lab};
 
 use crate::{Entry, Scenario, Stage};
 
@@ -35,8 +35,8 @@ macro_rules! faults {
             },
         )+];
 
-        pub(super) fn steps<L: cmid_conformance::Lab>() -> Vec<super::Steps<L>> {
-            vec![$(|$stage: &mut $crate::Stage<'_, L>| -> cmid_conformance::Check { $steps },)+]
+        pub(super) fn steps<L: cmid_harness::Lab>() -> Vec<super::Steps<L>> {
+            vec![$(|$stage: &mut $crate::Stage<'_, L>| -> cmid_harness::Check { $steps },)+]
         }
     };
 }

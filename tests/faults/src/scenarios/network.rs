@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Failure, Lab, Status, TestDevice, TestMr, TestPd, TestQp, Who};
+use cmid_harness::bench::PdOf;
+use cmid_harness::{Check, Failure, Lab, Status, TestMr, TestPd, TestQp, Who};
 use cmid_proto::memory::Access;
 use cmid_proto::{CmEvent, Time};
 
 use super::faults;
 use crate::Stage;
 use crate::Told::Always;
-use crate::stage::{DeviceOf, SOON};
+use crate::stage::SOON;
 
 /// `IBV_WC_RETRY_EXC_ERR`: sent again and again, and never acknowledged.
 const RETRIES_EXCEEDED: Status = Status::Other(12);
@@ -206,7 +207,7 @@ fn whole_life<L: Lab>(s: &mut Stage<'_, L>) -> Check {
 /// Messages arrive once, in order and whole.
 fn data<L: Lab>(s: &mut Stage<'_, L>) -> Check {
     let (client_pd, server_pd) = (s.b.pd(Who::Client)?, s.b.pd(Who::Server)?);
-    let register = |pd: &<DeviceOf<L> as TestDevice>::Pd, bytes: Vec<u8>| {
+    let register = |pd: &PdOf<L>, bytes: Vec<u8>| {
         pd.register(bytes, Access::LOCAL_WRITE).map_err(|(_, error)| Failure::from(error))
     };
     let from = register(&client_pd, (0..LEN).map(|at| (at / (LEN / MESSAGES)) as u8).collect())?;

@@ -1,6 +1,7 @@
 //! What a bench does with memory: PDs, connections over which data goes, and what becomes of it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::DerefMut;
 use std::time::{Duration, Instant};
 
 use cmid_proto::memory::Access;
@@ -8,13 +9,16 @@ use cmid_proto::{Acks, CmEvent, IdKey, PortSpace, Time};
 
 use super::{Bench, SOON, Who, pdl};
 use crate::failure::{ensure, same};
-use crate::{Check, Done, Lab, Remote, Status, Subject, TestDevice, TestMr, TestPd, TestQp};
+use crate::{Check, Done, Lab, Remote, Status, Subject, TestDevice, TestMr, TestPd, TestQp, Under};
 
-/// The device of a lab's drivers, and what is made on it.
-pub(crate) type DeviceOf<L> = <<L as Lab>::Subject as Subject>::Device;
-pub(crate) type PdOf<L> = <DeviceOf<L> as TestDevice>::Pd;
-pub(crate) type MrOf<L> = <DeviceOf<L> as TestDevice>::Mr;
-pub(crate) type EndOf<L> = End<<DeviceOf<L> as TestDevice>::Qp>;
+/// The device of a lab's drivers.
+pub type DeviceOf<L> = Under<<L as Lab>::Subject>;
+/// A PD on it.
+pub type PdOf<L> = <DeviceOf<L> as TestDevice>::Pd;
+/// Memory that is registered on it.
+pub type MrOf<L> = <DeviceOf<L> as TestDevice>::Mr;
+/// An end of a connection on it.
+pub type EndOf<L> = End<<DeviceOf<L> as TestDevice>::Qp>;
 
 /// One end of a connection over which data goes.
 #[derive(Debug)]
@@ -122,7 +126,7 @@ impl<L: Lab> Bench<'_, L> {
 }
 
 /// A PD on the device that has this address: nothing but an id says which one that is.
-fn pd_at<S: Subject>(driver: &mut S, ip: IpAddr) -> Check<<S::Device as TestDevice>::Pd> {
+fn pd_at<D: TestDevice>(driver: &mut impl Subject<Device: DerefMut<Target = D>>, ip: IpAddr) -> Check<D::Pd> {
     let drive = driver.drive();
     let channel = drive.open_channel(Acks::OnDelivery)?;
     let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
@@ -134,6 +138,6 @@ fn pd_at<S: Subject>(driver: &mut S, ip: IpAddr) -> Check<<S::Device as TestDevi
 }
 
 /// Where a peer finds an MR.
-pub(crate) fn remote(mr: &impl TestMr) -> Remote {
+pub fn remote(mr: &impl TestMr) -> Remote {
     Remote { addr: mr.addr(), rkey: mr.rkey() }
 }

@@ -5,38 +5,38 @@ mod expect;
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::DerefMut;
 use std::time::Duration;
 
 use cmid_proto::{Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Error, IdKey, Outcome, PortSpace, Time};
 
 use crate::failure::same;
-use crate::{Check, Failure, Lab, Net, QpState, Subject, TestDevice, TestQp};
+use crate::{Check, Failure, Lab, Net, QpState, Subject, TestDevice, TestQp, Under};
 
-pub use data::End;
-pub(crate) use data::{MrOf, PdOf, remote};
+pub use data::{DeviceOf, End, EndOf, MrOf, PdOf, remote};
 pub use expect::Acked;
 
 /// How long an expected event may take. Emulated kernels are slow; what is measured is order, not time.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+pub const SOON: Duration = Duration::from_secs(10);
 
 /// The private data lengths that each message arrives with, whatever was sent (semantics of RoCE over IP).
-pub(crate) mod pdl {
+pub mod pdl {
     /// CONNECT_REQUEST.
-    pub(crate) const REQUEST: usize = 56;
+    pub const REQUEST: usize = 56;
     /// CONNECT_RESPONSE, and ESTABLISHED on the active side.
-    pub(crate) const RESPONSE: usize = 196;
+    pub const RESPONSE: usize = 196;
     /// REJECTED.
-    pub(crate) const REJECTED: usize = 148;
+    pub const REJECTED: usize = 148;
     /// CONNECT_REQUEST of a lookup (datagrams).
-    pub(crate) const LOOKUP: usize = 180;
+    pub const LOOKUP: usize = 180;
     /// The answer to a lookup: ESTABLISHED or UNREACHABLE.
-    pub(crate) const ANSWER: usize = 136;
+    pub const ANSWER: usize = 136;
     /// Everything else.
-    pub(crate) const NONE: usize = 0;
+    pub const NONE: usize = 0;
 }
 
 /// A driver with one channel on which most of a scenario happens.
-pub struct Side<S: Subject> {
+pub struct Side<S: Subject<Device: DerefMut<Target: TestDevice>>> {
     /// `client` or `server`.
     pub name: &'static str,
     /// The driver.
@@ -44,17 +44,17 @@ pub struct Side<S: Subject> {
     /// Its channel.
     pub channel: ChannelKey,
     /// QPs that are in use, and on which id.
-    qps: Vec<(IdKey, <S::Device as TestDevice>::Qp)>,
+    qps: Vec<(IdKey, <Under<S> as TestDevice>::Qp)>,
     acks: Acks,
 }
 
-impl<S: Subject> fmt::Debug for Side<S> {
+impl<S: Subject<Device: DerefMut<Target: TestDevice>>> fmt::Debug for Side<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Side").field("name", &self.name).field("qps", &self.qps).finish_non_exhaustive()
     }
 }
 
-impl<S: Subject> Side<S> {
+impl<S: Subject<Device: DerefMut<Target: TestDevice>>> Side<S> {
     /// Its driver's requests and events.
     pub fn drive(&mut self) -> &mut Drive<S::Device> {
         self.driver.drive()
@@ -300,7 +300,7 @@ impl<'lab, L: Lab> Bench<'lab, L> {
             if self.frozen == Some(side) {
                 std::thread::sleep(at_most);
             } else {
-                self.side(side).driver.wait(at_most)?;
+                self.side(side).driver.wait(Some(at_most))?;
             }
         }
         Ok(())

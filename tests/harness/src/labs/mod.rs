@@ -1,6 +1,5 @@
-//! The two labs: a simulated fabric in real time, and soft-RoCE as the project's VM sets it up.
+//! The labs: a simulated fabric in real time, and soft-RoCE as the project's VM sets it up.
 
-mod failing;
 #[cfg(feature = "verbs")]
 mod guest;
 mod sim;
@@ -13,7 +12,6 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::Net;
 
-pub use failing::{Failing, FailingLab, OnFailing, Run, errnos};
 pub use sim::SimLab;
 pub use traced::{Devices, OnTraced, TracedLab};
 #[cfg(feature = "verbs")]

@@ -36,11 +36,6 @@ impl<S: Make<SimDevice>> SimLab<S> {
         SimLab::on(Config { destroy_after_removal: true, ..config })
     }
 
-    /// The host that drivers are on.
-    pub(super) fn host(&self) -> &Host {
-        &self.host
-    }
-
     fn on(config: Config) -> Self {
         let config = Config { clock: Clock::Real, ..config };
         let fabric = Fabric::new(config.clone());

@@ -80,7 +80,7 @@ impl<S: Subject> Subject for OnTraced<S> {
         self.driver.drive()
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         self.driver.wait(at_most)
     }
 }
