@@ -1,15 +1,14 @@
 //! A multicast group: those who receive, and one who sends.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::DerefMut;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_conformance::Subject;
 use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, Datagram, GroupKey, IdKey, Progress};
 
+use crate::driver::Driver;
 use crate::port::{Polled, Port};
 use crate::station::{PATIENCE, Station};
 
@@ -21,12 +20,13 @@ struct Member<D: DataPath> {
     at: Datagram,
 }
 
-fn join<S, D>(station: &mut Station<S>, group: IpAddr, bind: IpAddr, size: usize, send_only: bool) -> Result<Member<D>>
-where
-    S: Subject,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+fn join<S: Driver>(
+    station: &mut Station<S>,
+    group: IpAddr,
+    bind: IpAddr,
+    size: usize,
+    send_only: bool,
+) -> Result<Member<S::Path>> {
     let (id, address) = (station.id()?, SocketAddr::new(group, 0));
     station.drive().bind(id, SocketAddr::new(bind, 0))?;
     let port = station.open_port(id, size)?;
@@ -38,12 +38,7 @@ where
     Ok(Member { id, group: key, port, at })
 }
 
-fn leave<S, D>(station: &mut Station<S>, member: Member<D>) -> Result<()>
-where
-    S: Subject,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+fn leave<S: Driver>(station: &mut Station<S>, member: Member<S::Path>) -> Result<()> {
     let progress = station.drive().leave(member.id, member.group)?;
     ensure!(progress == Progress::Done, "the group is not left");
     drop(member.port);
@@ -51,19 +46,14 @@ where
 }
 
 /// Joins and counts `count` messages.
-pub(crate) fn receive<S, D>(
+pub(crate) fn receive<S: Driver>(
     driver: S,
     group: IpAddr,
     bind: IpAddr,
     count: u32,
     size: usize,
     ready: &Sender<()>,
-) -> Result<()>
-where
-    S: Subject,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+) -> Result<()> {
     let mut station = Station::new(driver)?;
     let mut member = join(&mut station, group, bind, size, false)?;
     println!("joined {group}");
@@ -90,12 +80,7 @@ where
 }
 
 /// Joins and sends `count` messages.
-pub(crate) fn send<S, D>(driver: S, group: IpAddr, bind: IpAddr, count: u32, size: usize) -> Result<()>
-where
-    S: Subject,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+pub(crate) fn send<S: Driver>(driver: S, group: IpAddr, bind: IpAddr, count: u32, size: usize) -> Result<()> {
     let mut station = Station::new(driver)?;
     let mut member = join(&mut station, group, bind, size, true)?;
     let way = member.port.way(&member.at.path)?;

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::ops::DerefMut;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use cmid_conformance::Subject;
 use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, ConnParam, Time};
 
+use crate::driver::Driver;
 use crate::port::{Arrived, Polled, Port};
 use crate::station::{PATIENCE, Station};
 
@@ -21,12 +20,13 @@ const LINGER: Duration = Duration::from_millis(500);
 const QKEY: u32 = 0x0123_4567;
 
 /// Answers until `count` different datagrams have come.
-pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize, ready: &Sender<()>) -> Result<()>
-where
-    S: Subject,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+pub(crate) fn run<S: Driver>(
+    driver: S,
+    address: SocketAddr,
+    count: u32,
+    size: usize,
+    ready: &Sender<()>,
+) -> Result<()> {
     let mut station = Station::new(driver)?;
     let listener = station.id()?;
     station.drive().bind(listener, address)?;
