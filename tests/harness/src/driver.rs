@@ -83,7 +83,7 @@ impl<D: Pollable> Make<D> for OnMio<D> {
         let poll = Poll::new()?;
         let config = cmid_mio::Config { limits: Limits::default(), tokens: 0..64 };
         let driver = Mio::new(device, poll.registry(), config)?;
-        Ok(OnMio { poll, events: Events::with_capacity(16), driver })
+        Ok(OnMio { poll, events: Events::with_capacity(64), driver })
     }
 }
 
