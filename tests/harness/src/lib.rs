@@ -30,6 +30,6 @@ pub use fragile::Fragile;
 pub use lab::{Disturbance, Lab, Net};
 #[cfg(feature = "verbs")]
 pub use labs::VerbsLab;
-pub use labs::{Devices, OnTraced, SimLab, TracedLab};
+pub use labs::{Devices, OnTraced, SimLab, TracedLab, sim_host};
 pub use memory::{MemoryFault, Rereg, Reregistered, TestMr, TestPd};
 pub use qp::{Done, QpState, Remote, Status, TestMw, TestQp};

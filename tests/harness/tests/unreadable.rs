@@ -1,77 +1,31 @@
-//! Reads that fail: the channel is read again, and after many failures not any more.
+//! Reads that fail, on every driver: the channel is read again without another wake-up (an edge-triggered descriptor reports
+//! nothing more), and after many failures it is read no more.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-use cmid_epoll::{Config, Epoll};
-use cmid_proto::{
-    Acks, Around, ChannelKey, CmEvent, Device, Errno, Fault, IdKey, Limits, Outcome, Pollable, PortSpace,
-    READ_FAILURES_MAX, RawEvent, Time,
-};
-use cmid_sim::{Clock, Fabric, SimDevice};
+use cmid_harness::{Fragile, Make, OnBlocking, OnEpoll, OnMio, sim_host};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, Fault, IdKey, PortSpace, READ_FAILURES_MAX, Time};
+use cmid_sim::SimDevice;
 
 /// Longer than anything here takes, also on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 const A_WHILE: Duration = Duration::from_millis(200);
 
-/// A device of which so many reads fail.
-struct Fragile {
-    device: SimDevice,
-    failures: u32,
-}
-
-impl Around for Fragile {
-    type Inner = SimDevice;
-    type Handle = <SimDevice as Device>::Handle;
-
-    fn inner(&self) -> &SimDevice {
-        &self.device
-    }
-    fn inner_mut(&mut self) -> &mut SimDevice {
-        &mut self.device
-    }
-    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
-        match self.failures.checked_sub(1) {
-            Some(left) => {
-                self.failures = left;
-                Err(Errno::EIO)
-            }
-            None => self.device.fetch(on, child),
-        }
-    }
-    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
-        self.device.release(id, channel)
-    }
-    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
-        self.device.adopt(id, channel, handle)
-    }
-}
-
-impl Pollable for Fragile {
-    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
-        self.device.fd(on)
-    }
-    fn sibling(&self) -> Self {
-        Fragile { device: self.device.sibling(), failures: 0 }
-    }
-}
-
 /// A driver, and an id whose ADDR_RESOLVED waits behind so many reads that fail.
-fn resolving(failures: u32) -> (Epoll<Fragile>, ChannelKey, IdKey) {
-    let fabric = Fabric::new(cmid_sim::Config { clock: Clock::Real, ..Default::default() });
-    let device = fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]).device();
-    let config = Config { limits: Limits::SINGLE, ..Config::default() };
-    let mut driver = Epoll::new(Fragile { device, failures }, config).unwrap();
+fn resolving<S: Make<Fragile<SimDevice>>>(failures: u32) -> (S, ChannelKey, IdKey) {
+    let device = Fragile::new(sim_host().device(), Arc::new(AtomicU32::new(failures)), Errno::EIO);
+    let mut driver = S::make(device).unwrap();
     let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
     let id = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
     driver.drive().resolve_addr(id, None, "10.0.0.2:7471".parse().unwrap(), Time::NEVER).unwrap();
     (driver, channel, id)
 }
 
-#[test]
-fn an_event_behind_reads_that_failed_needs_no_other_wake_up() {
-    let (mut driver, channel, id) = resolving(3);
+fn event_behind_failed_reads<S: Make<Fragile<SimDevice>>>() {
+    let (mut driver, channel, id) = resolving::<S>(3);
     let begun = Instant::now();
     let event = loop {
         if let Some(event) = driver.drive().next_event(channel) {
@@ -86,9 +40,8 @@ fn an_event_behind_reads_that_failed_needs_no_other_wake_up() {
     }
 }
 
-#[test]
-fn a_channel_that_fails_for_good_keeps_nobody_awake() {
-    let (mut driver, channel, id) = resolving(u32::MAX);
+fn channel_that_fails_for_good<S: Make<Fragile<SimDevice>>>() {
+    let (mut driver, channel, id) = resolving::<S>(u32::MAX);
     let (mut returns, begun) = (0, Instant::now());
     while !driver.drive().core().has_failed(channel) {
         driver.wait(Some(SOON)).unwrap();
@@ -103,4 +56,28 @@ fn a_channel_that_fails_for_good_keeps_nobody_awake() {
     assert!(begun.elapsed() >= A_WHILE);
     driver.drive().destroy(id, Time::NEVER).unwrap();
     driver.drive().close_channel(channel).unwrap();
+}
+
+macro_rules! on_every_driver {
+    ($($module:ident: $driver:ident,)+) => {
+        $(mod $module {
+            use super::*;
+
+            #[test]
+            fn an_event_behind_reads_that_failed_needs_no_other_wake_up() {
+                event_behind_failed_reads::<$driver<_>>();
+            }
+
+            #[test]
+            fn a_channel_that_fails_for_good_keeps_nobody_awake() {
+                channel_that_fails_for_good::<$driver<_>>();
+            }
+        })+
+    };
+}
+
+on_every_driver! {
+    mio: OnMio,
+    epoll: OnEpoll,
+    blocking: OnBlocking,
 }

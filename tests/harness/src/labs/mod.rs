@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::Net;
 
-pub use sim::SimLab;
+pub use sim::{SimLab, sim_host};
 pub use traced::{Devices, OnTraced, TracedLab};
 #[cfg(feature = "verbs")]
 pub use verbs::VerbsLab;

@@ -10,6 +10,13 @@ use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, SimDevice};
 use super::{Devices, fresh, net};
 use crate::{Check, Disturbance, Failure, Lab, Make, MemoryFault, Net, Rereg};
 
+/// A simulated host in real time, because drivers wait for real descriptors, with the addresses 10.0.0.1 and 10.0.0.2.
+#[must_use]
+pub fn sim_host() -> Host {
+    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    fabric.host(&[[10, 0, 0, 1].into(), [10, 0, 0, 2].into()])
+}
+
 /// A simulated host with two addresses, as a kernel with one device has them.
 #[derive(Debug)]
 pub struct SimLab<S> {
