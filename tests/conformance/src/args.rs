@@ -17,7 +17,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     pub(crate) driver: Option<DriverName>,
     /// The fast scenarios, one at a time, or the slow ones, all at once: each of these waits for minutes.
-    #[arg(long, value_parser = speed, default_value = "fast")]
+    #[arg(long, value_enum, default_value_t = Speed::Fast)]
     pub(crate) speed: Speed,
     /// Write the outcomes to this file, as JSON.
     #[arg(long, value_name = "FILE")]
@@ -60,13 +60,5 @@ impl Args {
                 format!("Linux {}, soft-RoCE", release.trim())
             }
         }
-    }
-}
-
-fn speed(word: &str) -> Result<Speed, String> {
-    match word {
-        "fast" => Ok(Speed::Fast),
-        "slow" => Ok(Speed::Slow),
-        other => Err(format!("{other} is neither fast nor slow")),
     }
 }

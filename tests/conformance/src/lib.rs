@@ -129,9 +129,9 @@ mod rows;
 mod run;
 pub mod scenarios;
 
-pub use cmid_harness::DriverName;
+pub use cmid_harness::{DriverName, Speed};
 pub use failing::{Failing, FailingLab, OnFailing, Run, errnos};
-pub use report::{Difference, Outcome, Report};
+pub use report::{Outcome, Report};
 pub use rows::{ROWS, Row};
 pub use run::run;
-pub use scenarios::{Entry, Scenario, Speed, entries, scenarios};
+pub use scenarios::{Entry, Scenario, entries, scenarios};

@@ -32,6 +32,7 @@ impl<L: Lab> Scenario<L> {
 /// Runs all scenarios that `pick` picks, one after the other, and reports what became of them under the driver's name.
 pub fn run<L: Lab>(lab: &L, driver: &str, report: &mut Report, pick: impl Fn(&Entry) -> bool) {
     for scenario in scenarios::<L>().into_iter().filter(|scenario| pick(&scenario.entry)) {
-        report.note(&scenario.entry, driver, scenario.outcome(lab));
+        let Entry { name, speed, .. } = scenario.entry;
+        report.note(name, speed, driver, scenario.outcome(lab));
     }
 }

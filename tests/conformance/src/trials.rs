@@ -106,7 +106,12 @@ impl Set {
                 }
                 (false, false) => scenario.outcome(&*lab),
             };
-            report.lock().unwrap_or_else(PoisonError::into_inner).note(&scenario.entry, driver, outcome.clone());
+            report.lock().unwrap_or_else(PoisonError::into_inner).note(
+                scenario.entry.name,
+                scenario.entry.speed,
+                driver,
+                outcome.clone(),
+            );
             match outcome {
                 Outcome::Passed | Outcome::NotHere => Ok(()),
                 Outcome::Failed(why) => Err(Failed::from(why)),

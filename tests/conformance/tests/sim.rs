@@ -31,7 +31,8 @@ fn on<L: Lab + Send + 'static>(driver: &'static str, lab: L, report: &Arc<Mutex<
         let name = format!("{driver}::{}", scenario.entry.name);
         let trial = Trial::test(name, move || {
             let outcome = scenario.outcome(&*lab);
-            report.lock().unwrap_or_else(PoisonError::into_inner).note(&scenario.entry, driver, outcome.clone());
+            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            report.note(scenario.entry.name, scenario.entry.speed, driver, outcome.clone());
             match outcome {
                 Outcome::Passed => Ok(()),
                 // It is ignored, unless somebody asks for what is ignored as well.

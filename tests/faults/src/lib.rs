@@ -34,14 +34,14 @@ mod wire;
 
 use cmid_harness::{Check, Failure, Lab};
 
-pub use cmid_harness::Bench;
-pub use entry::{Drivers, Entry, Speed, Told, agree};
+pub use cmid_harness::{Bench, Speed};
+pub use entry::{Drivers, Entry, Told, agree};
 #[cfg(feature = "verbs")]
 pub use lab::WireLab;
 pub use leaks::Usage;
 pub use peer::{Killed, Role, play};
 pub use phase::Phase;
-pub use report::{Difference, Findings, Outcome, Report};
+pub use report::{Findings, Outcome, Report, expected};
 pub use scenarios::{entries, groups, scenarios};
 pub use stage::Stage;
 pub use wire::Wire;

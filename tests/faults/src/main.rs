@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use cmid_faults::{Entry, Killed, Phase, Role, Speed, Wire, alone, entries, lanes};
 use cmid_harness::{Check, DriverName, Failure};
 
@@ -22,8 +22,8 @@ enum Task {
     /// Run scenarios, many at a time, each on a wire of its own
     Run {
         /// Those that take seconds, or those that take minutes
-        #[arg(long, value_enum, default_value_t = Length::Fast)]
-        speed: Length,
+        #[arg(long, value_enum, default_value_t = Speed::Fast)]
+        speed: Speed,
         /// With this driver only
         #[arg(long, value_enum)]
         driver: Option<DriverName>,
@@ -61,12 +61,6 @@ enum Task {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Length {
-    Fast,
-    Slow,
-}
-
 fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Run { speed, driver, lanes, times, report, names } => run(speed, driver, (lanes, times), report, &names),
@@ -85,14 +79,14 @@ fn main() -> ExitCode {
 }
 
 fn run(
-    speed: Length,
+    speed: Speed,
     driver: Option<DriverName>,
     (lanes, times): (usize, usize),
     report: Option<PathBuf>,
     names: &[String],
 ) -> Check {
     let wanted = |entry: &Entry| match names {
-        [] => (entry.speed == Speed::Slow) == (speed == Length::Slow),
+        [] => entry.speed == speed,
         names => names.iter().any(|name| entry.name.contains(name)),
     };
     let chosen: Vec<_> = entries().iter().filter(|entry| wanted(entry)).copied().collect();

@@ -7,6 +7,7 @@
 //! - [`Lab`]: drivers and the network they are on. [`SimLab`] is a simulated fabric, `VerbsLab` (feature `verbs`) is the network
 //!   of the project's VM, and [`TracedLab`] records what the drivers of another lab do.
 //! - [`Bench`]: two drivers and the steps of a connection.
+//! - [`Report`]: the outcomes of a run as JSON, and how they differ from expected ones.
 //! - [`Fragile`]: a device on which reads fail.
 //!
 //! [`Check`] is the result of a step, and [`failure`] has the comparisons.
@@ -21,6 +22,7 @@ mod lab;
 mod labs;
 mod memory;
 mod qp;
+mod report;
 
 pub use bench::{Acked, Bench, End, Side, Who};
 pub use devices::{TestDevice, WithCq};
@@ -33,3 +35,4 @@ pub use labs::VerbsLab;
 pub use labs::{Devices, OnTraced, SimLab, TracedLab, sim_host};
 pub use memory::{MemoryFault, Rereg, Reregistered, TestMr, TestPd};
 pub use qp::{Done, QpState, Remote, Status, TestMw, TestQp};
+pub use report::{Difference, Findings, Outcome, Report, Speed};

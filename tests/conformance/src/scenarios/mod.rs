@@ -35,19 +35,8 @@ mod timeouts;
 mod vanishing;
 mod wrong_state;
 
-use cmid_harness::{Bench, Check, Disturbance, Failure, Lab, Rereg};
+use cmid_harness::{Bench, Check, Disturbance, Failure, Lab, Rereg, Speed};
 use cmid_proto::Acks;
-use serde::{Deserialize, Serialize};
-
-/// How long a scenario takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Speed {
-    /// A few seconds at most.
-    Fast,
-    /// Minutes of a kernel's real time: time-outs run out in it.
-    Slow,
-}
 
 /// What is known of a scenario without running it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

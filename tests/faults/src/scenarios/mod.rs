@@ -30,7 +30,7 @@ macro_rules! faults {
                 fault: $fault,
                 told: &[$($told),*],
                 drivers: $crate::Drivers::$drivers,
-                speed: $crate::entry::Speed::$speed,
+                speed: cmid_harness::Speed::$speed,
                 bound: $bound,
             },
         )+];
