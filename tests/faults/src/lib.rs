@@ -28,7 +28,6 @@ mod peer;
 mod phase;
 mod report;
 mod scenarios;
-mod shell;
 mod stage;
 mod wire;
 

@@ -6,10 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use cmid_harness::shell::{ip, run};
 use cmid_harness::{Check, Failure, Net, Who};
 use serde_json::Value;
-
-use crate::shell::{ip, run};
 
 /// The routing table that leads packets for the end of a wire onto it, though the address is the machine's own.
 const TABLE: &str = "103";

@@ -10,7 +10,7 @@
 //! - [`Report`]: the outcomes of a run as JSON, and how they differ from expected ones.
 //! - [`Fragile`]: a device on which reads fail.
 //!
-//! [`Check`] is the result of a step, and [`failure`] has the comparisons.
+//! [`Check`] is the result of a step, and [`failure`] has the comparisons. [`shell`] runs ip(8), tc(8) and rdma(8).
 #![forbid(unsafe_code)]
 
 pub mod bench;
@@ -23,6 +23,7 @@ mod labs;
 mod memory;
 mod qp;
 mod report;
+pub mod shell;
 
 pub use bench::{Acked, Bench, End, Side, Who};
 pub use devices::{TestDevice, WithCq};
