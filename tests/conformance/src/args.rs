@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use cmid_conformance::Speed;
-use cmid_harness::DriverName;
+use cmid_harness::{DeviceName, DriverName};
 
 /// Runs the scenarios and says what did not come out as expected.
 #[derive(Debug, Parser)]
@@ -40,14 +40,6 @@ pub(crate) struct Args {
     pub(crate) skip: Vec<String>,
     /// Only scenarios whose names contain this.
     pub(crate) filter: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DeviceName {
-    /// The simulated fabric.
-    Sim,
-    /// librdmacm, on the network of the project's VM.
-    Verbs,
 }
 
 impl Args {

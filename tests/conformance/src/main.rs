@@ -7,10 +7,10 @@ mod trials;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use args::{Args, DeviceName};
+use args::Args;
 use clap::Parser;
 use cmid_conformance::{Report, Speed, entries};
-use cmid_harness::{Lab, OnBlocking, OnEpoll, OnMio, SimLab};
+use cmid_harness::{DeviceName, Lab, OnBlocking, OnEpoll, OnMio, SimLab};
 use libtest_mimic::Arguments;
 use trials::{Plan, Set};
 

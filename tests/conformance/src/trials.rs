@@ -5,11 +5,11 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cmid_conformance::{Entry, Outcome, Report, Scenario, Speed, scenarios};
-use cmid_harness::{Disturbance, Rereg};
+use cmid_harness::{DeviceName, Disturbance, Rereg};
 use libtest_mimic::{Failed, Trial};
 
 use crate::Here;
-use crate::args::{Args, DeviceName};
+use crate::args::Args;
 
 /// What to run, and how.
 #[derive(Clone, Debug)]

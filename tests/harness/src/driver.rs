@@ -58,6 +58,15 @@ impl DriverName {
     }
 }
 
+/// Which device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DeviceName {
+    /// The simulated fabric.
+    Sim,
+    /// librdmacm, on the network of the project's VM.
+    Verbs,
+}
+
 /// The device that a driver was made on.
 pub type Under<S> = <<S as Subject>::Device as Deref>::Target;
 

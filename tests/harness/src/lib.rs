@@ -27,7 +27,7 @@ pub mod shell;
 
 pub use bench::{Acked, Bench, End, Side, Who};
 pub use devices::{TestDevice, WithCq};
-pub use driver::{DriverName, Make, OnBlocking, OnEpoll, OnMio, Subject, Under};
+pub use driver::{DeviceName, DriverName, Make, OnBlocking, OnEpoll, OnMio, Subject, Under};
 pub use failure::{Check, Failure};
 pub use fragile::Fragile;
 pub use lab::{Disturbance, Lab, Net};
