@@ -151,7 +151,7 @@ mod wire;
 mod world;
 
 pub use cmid_proto::memory::{
-    self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, Returned, Valid, Way, Why,
+    self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Returned, Valid, Way,
 };
 pub use config::{Clock, Config, Flavour, Rereg};
 pub use counters::Counters;

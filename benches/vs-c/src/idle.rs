@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_harness::{Make, OnBlocking, OnEpoll, OnMio, Subject};
+use cmid_harness::{Driver, Make, OnBlocking, OnEpoll, OnMio};
 use cmid_proto::{Acks, CmEvent, ConnParam, Event, Pollable, PortSpace};
 use cmid_sim::{Clock, Config, Fabric, SimDevice};
 
@@ -65,7 +65,7 @@ fn report(result: Result<()>, tell: &Sender<News>) {
 fn next(told: &Receiver<News>) -> Result<News> {
     match told.recv_timeout(STEP).context("no news from a side")? {
         News::Failed(error) => Err(error),
-        news @ (News::Ready(_) | News::Established) => Ok(news),
+        activity @ (News::Ready(_) | News::Established) => Ok(activity),
     }
 }
 
@@ -107,7 +107,7 @@ fn side<W: Make<D>, D>(device: D, at: SocketAddr, armed: Option<Duration>, tell:
 }
 
 /// Requests that nothing ends: listeners in synchronous mode that nobody calls.
-fn arm(driver: &mut impl Subject, near: SocketAddr, armed: Duration) -> Result<()> {
+fn arm(driver: &mut impl Driver, near: SocketAddr, armed: Duration) -> Result<()> {
     for number in 1..=ARMED {
         let drive = driver.drive();
         let id = drive.create_id(None, PortSpace::Tcp)?;
@@ -118,7 +118,7 @@ fn arm(driver: &mut impl Subject, near: SocketAddr, armed: Duration) -> Result<(
     Ok(())
 }
 
-fn handle(driver: &mut impl Subject, at: SocketAddr, event: &Event, tell: &Sender<News>) -> Result<()> {
+fn handle(driver: &mut impl Driver, at: SocketAddr, event: &Event, tell: &Sender<News>) -> Result<()> {
     let (id, drive) = (event.id, driver.drive());
     let step = drive.within(STEP);
     // Without QPs: numbers that nobody else uses, or a request is taken for a stale one.

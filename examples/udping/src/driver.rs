@@ -8,7 +8,7 @@ use cmid_blocking::{Blocking, Canceller, Channels};
 use cmid_datapath::DataPath;
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::{Drive, Limits, Poller, Watched};
+use cmid_proto::{Drive, Limits, PolledDevice, Poller};
 use mio::{Events, Poll};
 
 /// A driver, and how to wait for it.
@@ -19,7 +19,7 @@ pub(crate) trait Driver: Sized {
     fn start(device: Self::Path) -> Result<Self>;
 
     /// The driver's requests and events.
-    fn drive(&mut self) -> &mut Drive<Watched<Self::Path, Self::Poller>>;
+    fn drive(&mut self) -> &mut Drive<PolledDevice<Self::Path, Self::Poller>>;
 
     /// Runs pending work, then blocks until an event is deliverable or `at_most` elapses.
     fn wait(&mut self, at_most: Duration) -> Result<()>;
@@ -33,7 +33,7 @@ impl<D: DataPath> Driver for Epoll<D> {
         Ok(Epoll::new(device, cmid_epoll::Config::default())?)
     }
 
-    fn drive(&mut self) -> &mut Drive<Watched<D, Interest>> {
+    fn drive(&mut self) -> &mut Drive<PolledDevice<D, Interest>> {
         Epoll::drive(self)
     }
 
@@ -50,7 +50,7 @@ impl<D: DataPath> Driver for Blocking<D> {
         Ok(Blocking::new(device, Limits::default(), Canceller::new()?))
     }
 
-    fn drive(&mut self) -> &mut Drive<Watched<D, Channels>> {
+    fn drive(&mut self) -> &mut Drive<PolledDevice<D, Channels>> {
         Blocking::drive(self)
     }
 
@@ -76,12 +76,12 @@ impl<D: DataPath> Driver for MioAlone<D> {
         Ok(MioAlone { poll, events: Events::with_capacity(16), driver })
     }
 
-    fn drive(&mut self) -> &mut Drive<Watched<D, Tokens>> {
+    fn drive(&mut self) -> &mut Drive<PolledDevice<D, Tokens>> {
         self.driver.drive()
     }
 
     fn wait(&mut self, at_most: Duration) -> Result<()> {
-        match self.poll.poll(&mut self.events, self.driver.timeout(Some(at_most))) {
+        match self.poll.poll(&mut self.events, self.driver.before_poll(Some(at_most))) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error.into()),
             Ok(()) | Err(_) => {}
         }

@@ -7,10 +7,10 @@
 
 mod driver;
 mod group;
+mod peer;
 mod ping;
 mod port;
 mod serve;
-mod station;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -10,8 +10,8 @@ use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, ConnParam, Time};
 
 use crate::driver::Driver;
+use crate::peer::{PATIENCE, Peer};
 use crate::port::{Arrived, Polled, Port};
-use crate::station::{PATIENCE, Station};
 
 /// How long it stays to answer datagrams that are sent again.
 const LINGER: Duration = Duration::from_millis(500);
@@ -27,25 +27,25 @@ pub(crate) fn run<S: Driver>(
     size: usize,
     ready: &Sender<()>,
 ) -> Result<()> {
-    let mut station = Station::new(driver)?;
-    let listener = station.id()?;
-    station.drive().bind(listener, address)?;
-    station.drive().listen(listener, 8)?;
+    let mut peer = Peer::new(driver)?;
+    let listener = peer.id()?;
+    peer.drive().bind(listener, address)?;
+    peer.drive().listen(listener, 8)?;
     println!("serves {address}");
     // It need not concern anyone.
     let _ = ready.send(());
     let began = Instant::now();
     let id = loop {
-        match station.next_event() {
+        match peer.next_event() {
             Some(event) if event.cm() == Some(CmEvent::ConnectRequest) => break event.id,
             Some(event) => bail!("{} while listening", event.kind),
             None => ensure!(began.elapsed() < PATIENCE, "nobody looked the server up within {PATIENCE:?}"),
         }
-        station.rest()?;
+        peer.rest()?;
     };
-    let mut port = station.open_port(id, size)?;
+    let mut port = peer.open_port(id, size)?;
     let param = ConnParam { qp_num: port.num(), ..ConnParam::default() };
-    station.drive().accept(id, param, &[], Time::NEVER)?;
+    peer.drive().accept(id, param, &[], Time::NEVER)?;
     let (mut seen, mut last) = (BTreeSet::new(), Instant::now());
     while seen.len() < count as usize || last.elapsed() < LINGER {
         ensure!(last.elapsed() < PATIENCE, "{} of {count} datagrams came", seen.len());
@@ -56,14 +56,14 @@ pub(crate) fn run<S: Driver>(
             }
             Polled::Sent => {}
             Polled::Failed(status) => bail!("a work request failed with status {status}"),
-            Polled::Nothing => station.rest()?,
+            Polled::Nothing => peer.rest()?,
         }
     }
     ensure!(seen.len() == count as usize, "{} different datagrams, {count} were sent", seen.len());
     println!("{count} datagrams answered");
     drop(port);
-    station.close(id)?;
-    station.drive().destroy(listener, Time::NEVER)?;
+    peer.close(id)?;
+    peer.drive().destroy(listener, Time::NEVER)?;
     Ok(())
 }
 

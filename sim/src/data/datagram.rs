@@ -7,7 +7,7 @@ use cmid_proto::{GlobalRoute, Service};
 use crate::data::cq::WcStatus;
 use crate::data::qp::{QpNo, QpState};
 use crate::data::queues::Pair;
-use crate::data::space::Place;
+use crate::data::space::KeyedRange;
 use crate::gid::ip_of;
 use crate::multicast::MULTICAST_QP;
 use crate::sidr::UDP_QKEY;
@@ -64,15 +64,15 @@ impl World {
         let len = GRH_LEN + datagram.bytes.len();
         let pair = self.queues.pairs.get_mut(&qp)?;
         let listens = pair.service == Service::Datagram && matches!(pair.state, QpState::Rtr | QpState::Rts);
-        let room = pair.receives.front().is_some_and(|receive| receive.place.len >= len);
+        let room = pair.receives.front().is_some_and(|receive| receive.keyed_range.len >= len);
         if !listens || datagram.qkey != UDP_QKEY || !room {
             return None;
         }
         let pd = pair.pd;
         let receive = pair.receives.pop_front()?;
-        let place = Place { len, ..receive.place };
+        let keyed_range = KeyedRange { len, ..receive.keyed_range };
         let bytes = [&header_of(datagram)[..], &datagram.bytes].concat();
-        let outcome = self.put(pd, place, bytes).ok_or(WcStatus::LOC_PROT_ERR);
+        let outcome = self.put(pd, keyed_range, bytes).ok_or(WcStatus::LOC_PROT_ERR);
         self.finish_receive(qp, receive.ended(outcome, datagram.from.num));
         Some(())
     }

@@ -9,7 +9,7 @@ use cmid_proto::{Errno, Service};
 use crate::data::cq::{Completion, CqNo, CqState, Pin, Ready, WcStatus, opcode};
 use crate::data::memory::PdNo;
 use crate::data::qp::{Caps, QpNo, QpState};
-use crate::data::space::{Place, Scatter};
+use crate::data::space::{KeyedRange, Scatter};
 use crate::data::transfer::Packet;
 use crate::data::window::MwNo;
 use crate::gid::Gid;
@@ -20,7 +20,7 @@ use crate::table::Table;
 #[derive(Debug)]
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
-    pub(crate) place: Place,
+    pub(crate) keyed_range: KeyedRange,
 }
 
 /// How a posted receive ended.
@@ -62,7 +62,7 @@ pub(crate) struct Pending {
     /// The local key of the region that it pins; none if the device need not fetch anything.
     pub(crate) pins: Option<u32>,
     /// Where a read puts what it gets.
-    pub(crate) target: Option<Place>,
+    pub(crate) target: Option<KeyedRange>,
 }
 
 /// How many work requests of a QP have been posted and their completions not been polled.

@@ -10,10 +10,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cmid_harness::{Check, Devices, Disturbance, Lab, Make, Net, OnEpoll, SimLab, Subject, TestDevice};
+use cmid_harness::{Check, Devices, Disturbance, Driver, Env, Make, Net, OnEpoll, SimLab, TestDevice};
 use cmid_proto::{
-    Acks, Around, Attaching, Call, ChannelKey, Device, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable, PortSpace,
-    RawEvent, State, Time,
+    Acks, Attaching, Call, ChannelKey, Device, DeviceLayer, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable,
+    PortSpace, RawEvent, State, Time,
 };
 use cmid_sim::SimDevice;
 
@@ -60,7 +60,7 @@ fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
 
 /// What a device holds, by the calls that succeeded.
 #[derive(Debug, Default)]
-struct Books {
+struct Ledger {
     channels: BTreeSet<ChannelKey>,
     ids: BTreeSet<IdKey>,
     /// The driver goes: no call counts any more.
@@ -74,13 +74,13 @@ struct Books {
 pub struct Failing<D> {
     device: D,
     plan: Shared<Plan>,
-    books: Shared<Books>,
+    ledger: Shared<Ledger>,
 }
 
 impl<D> Failing<D> {
     /// The errno of this call, if it is the one.
     fn fails(&self, call: &Call) -> Option<Errno> {
-        if lock(&self.books).closing {
+        if lock(&self.ledger).closing {
             return None;
         }
         let mut plan = lock(&self.plan);
@@ -91,7 +91,7 @@ impl<D> Failing<D> {
     }
 }
 
-impl<D: Device> Around for Failing<D> {
+impl<D: Device> DeviceLayer for Failing<D> {
     type Inner = D;
     type Handle = D::Handle;
 
@@ -106,7 +106,7 @@ impl<D: Device> Around for Failing<D> {
     fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
         let event = self.device.fetch(on, child)?;
         if event.as_ref().is_some_and(|event| event.listener.is_some()) {
-            lock(&self.books).ids.insert(child);
+            lock(&self.ledger).ids.insert(child);
         }
         Ok(event)
     }
@@ -116,32 +116,32 @@ impl<D: Device> Around for Failing<D> {
             return Err(errno);
         }
         self.device.call(call, private_data)?;
-        let mut books = lock(&self.books);
+        let mut ledger = lock(&self.ledger);
         if let Call::OpenChannel { channel } = *call {
-            books.channels.insert(channel);
+            ledger.channels.insert(channel);
         } else if let Call::CloseChannel { channel } = *call {
-            books.channels.remove(&channel);
+            ledger.channels.remove(&channel);
         } else if let Call::CreateId { id, .. } = *call {
-            books.ids.insert(id);
+            ledger.ids.insert(id);
         } else if let Call::Destroy { id } = *call {
-            books.ids.remove(&id);
+            ledger.ids.remove(&id);
         }
         Ok(())
     }
 
     fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<D::Handle, Errno> {
         let handle = self.device.release(id, channel)?;
-        let mut books = lock(&self.books);
-        books.ids.remove(&id);
-        books.channels.remove(&channel);
+        let mut ledger = lock(&self.ledger);
+        ledger.ids.remove(&id);
+        ledger.channels.remove(&channel);
         Ok(handle)
     }
 
     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: D::Handle) -> Outcome {
         self.device.adopt(id, channel, handle)?;
-        let mut books = lock(&self.books);
-        books.ids.insert(id);
-        books.channels.insert(channel);
+        let mut ledger = lock(&self.ledger);
+        ledger.ids.insert(id);
+        ledger.channels.insert(channel);
         Ok(())
     }
 }
@@ -152,7 +152,7 @@ impl<D: Pollable> Pollable for Failing<D> {
     }
 
     fn sibling(&self) -> Self {
-        Failing { device: self.device.sibling(), plan: Arc::clone(&self.plan), books: Shared::default() }
+        Failing { device: self.device.sibling(), plan: Arc::clone(&self.plan), ledger: Shared::default() }
     }
 }
 
@@ -177,13 +177,13 @@ impl<D: TestDevice> TestDevice for Failing<D> {
 
 /// A driver on such a device. When it goes it destroys everything, and says what could not be.
 #[derive(Debug)]
-pub struct OnFailing<S: Subject<Device: DerefMut<Target: TestDevice>>> {
+pub struct OnFailing<S: Driver<Device: DerefMut<Target: TestDevice>>> {
     driver: S,
     plan: Shared<Plan>,
-    books: Shared<Books>,
+    ledger: Shared<Ledger>,
 }
 
-impl<S: Subject<Device: DerefMut<Target: TestDevice>>> Subject for OnFailing<S> {
+impl<S: Driver<Device: DerefMut<Target: TestDevice>>> Driver for OnFailing<S> {
     type Device = S::Device;
 
     fn drive(&mut self) -> &mut Drive<S::Device> {
@@ -200,23 +200,23 @@ impl<S: Subject<Device: DerefMut<Target: TestDevice>>> Subject for OnFailing<S> 
     }
 
     fn noticed(&mut self, fault: Fault) {
-        lock(&self.books).noticed.push(fault);
+        lock(&self.ledger).noticed.push(fault);
     }
 }
 
-impl<S: Subject<Device: DerefMut<Target: TestDevice>>> Drop for OnFailing<S> {
+impl<S: Driver<Device: DerefMut<Target: TestDevice>>> Drop for OnFailing<S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
         }
-        lock(&self.books).closing = true;
+        lock(&self.ledger).closing = true;
         let mut wrong = Vec::new();
         self.end(&mut wrong);
         lock(&self.plan).wrong.append(&mut wrong);
     }
 }
 
-impl<S: Subject<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
+impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
     fn end(&mut self, wrong: &mut Vec<String>) {
         self.take_all();
         for id in self.drive().core().id_keys().collect::<Vec<_>>() {
@@ -236,7 +236,7 @@ impl<S: Subject<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
             }
         }
         self.take_all();
-        // Receipts that the scenario took with it are never given back, and their ids wait for them, as they must.
+        // Ack tokens that the scenario took with it are never given back, and their ids wait for them, as they must.
         let core = self.driver.drive().core();
         let waits = |id: &IdKey| core.owed(*id) > 0 && core.state(*id) == Some(State::Destroying);
         let waiting: BTreeSet<IdKey> = core.id_keys().filter(waits).collect();
@@ -280,19 +280,19 @@ impl<S: Subject<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
     /// Takes what there is to take, on every channel.
     fn take_all(&mut self) {
         for _ in 0..8 {
-            let _rest = self.drive().settle(64);
-            let channels = lock(&self.books).channels.clone();
+            let _rest = self.drive().run(64);
+            let channels = lock(&self.ledger).channels.clone();
             for channel in channels {
                 while let Some(event) = self.drive().next_event(channel) {
-                    let acked = event.receipt.map_or(Ok(()), |receipt| self.drive().ack(receipt));
-                    debug_assert!(acked.is_ok(), "the receipt is of this driver");
+                    let acked = event.ack_token.map_or(Ok(()), |ack_token| self.drive().ack(ack_token));
+                    debug_assert!(acked.is_ok(), "the ack token is of this driver");
                 }
             }
         }
     }
 
     fn close_all(&mut self, wrong: &mut Vec<String>) {
-        let channels = lock(&self.books).channels.clone();
+        let channels = lock(&self.ledger).channels.clone();
         for channel in channels {
             let known = self.drive().core().has_channel(channel);
             if known && let Err(error) = self.drive().close_channel(channel) {
@@ -310,7 +310,7 @@ impl<S: Subject<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
     fn look_at_faults(&mut self, waiting: &BTreeSet<IdKey>, wrong: &mut Vec<String>) {
         let fired = lock(&self.plan).fired.map(|(call, errno, _)| (call, errno));
         let mut leaks = 0;
-        let noticed = core::mem::take(&mut lock(&self.books).noticed);
+        let noticed = core::mem::take(&mut lock(&self.ledger).noticed);
         let left = std::iter::from_fn(|| self.drive().next_fault());
         for fault in noticed.into_iter().chain(left) {
             match fault {
@@ -324,13 +324,14 @@ impl<S: Subject<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
                 | Fault::Channel { .. } => wrong.push(format!("fault: {fault}")),
             }
         }
-        let books = lock(&self.books);
+        let ledger = lock(&self.ledger);
         // An application that closes a channel is told that it could not be, and the key is gone.
         let unclosed = usize::from(matches!(fired, Some(("destroy_event_channel", _))));
-        let strangers: Vec<_> = books.ids.difference(waiting).collect();
-        let left = strangers.len() + if waiting.is_empty() { books.channels.len() } else { 0 };
+        let strangers: Vec<_> = ledger.ids.difference(waiting).collect();
+        let left = strangers.len() + if waiting.is_empty() { ledger.channels.len() } else { 0 };
         if leaks > 1 || left > leaks.max(unclosed) {
-            wrong.push(format!("the device still has {strangers:?} and {:?}; {leaks} leaks were told", books.channels));
+            wrong
+                .push(format!("the device still has {strangers:?} and {:?}; {leaks} leaks were told", ledger.channels));
         }
     }
 }
@@ -352,7 +353,7 @@ pub struct FailingLab<S> {
     /// The hosts. Whose driver it would make does not matter.
     hosts: SimLab<OnEpoll<SimDevice>>,
     plan: Shared<Plan>,
-    subject: PhantomData<fn() -> S>,
+    driver: PhantomData<fn() -> S>,
 }
 
 impl<S: Make<Failing<SimDevice>>> FailingLab<S> {
@@ -360,7 +361,7 @@ impl<S: Make<Failing<SimDevice>>> FailingLab<S> {
     #[must_use]
     pub fn new(nth: Option<usize>, choice: usize) -> Self {
         let plan = Plan { nth, choice, ..Plan::default() };
-        FailingLab { hosts: SimLab::new(), plan: Arc::new(Mutex::new(plan)), subject: PhantomData }
+        FailingLab { hosts: SimLab::new(), plan: Arc::new(Mutex::new(plan)), driver: PhantomData }
     }
 
     /// What has come of it.
@@ -372,13 +373,14 @@ impl<S: Make<Failing<SimDevice>>> FailingLab<S> {
     }
 }
 
-impl<S: Make<Failing<SimDevice>>> Lab for FailingLab<S> {
-    type Subject = OnFailing<S>;
+impl<S: Make<Failing<SimDevice>>> Env for FailingLab<S> {
+    type Driver = OnFailing<S>;
 
-    fn subject(&self) -> Check<OnFailing<S>> {
-        let (plan, books) = (Arc::clone(&self.plan), Shared::<Books>::default());
-        let device = Failing { device: self.hosts.device()?, plan: Arc::clone(&self.plan), books: Arc::clone(&books) };
-        Ok(OnFailing { driver: S::make(device)?, plan, books })
+    fn driver(&self) -> Check<OnFailing<S>> {
+        let (plan, ledger) = (Arc::clone(&self.plan), Shared::<Ledger>::default());
+        let device =
+            Failing { device: self.hosts.device()?, plan: Arc::clone(&self.plan), ledger: Arc::clone(&ledger) };
+        Ok(OnFailing { driver: S::make(device)?, plan, ledger })
     }
 
     fn net(&self) -> Net {

@@ -1,9 +1,9 @@
 //! One conformance suite for every driver, on the simulator and on a real kernel.
 //!
-//! [`ROWS`] is what librdmacm and the kernel were observed to do, row by row. A [`Scenario`] goes through the steps of a row,
+//! [`BEHAVIOURS`] is what librdmacm and the kernel were observed to do, row by row. A [`Scenario`] goes through the steps of a row,
 //! or of a part of one, with two drivers, and compares event types, statuses, private data lengths, parameters, what calls
-//! return and the state of QPs. Drivers, devices and the network are those of [`cmid_harness`]: a [`Subject`] is a driver on a
-//! device, a [`Lab`] makes subjects. [`FailingLab`] is the lab of this suite alone: a device call fails in it.
+//! return and the state of QPs. Drivers, devices and the network are those of [`cmid_harness`]: a [`Driver`] is a driver on a
+//! device, a [`Env`] makes subjects. [`FailingLab`] is the lab of this suite alone: a device call fails in it.
 //!
 //! What the core refuses although the kernel would do it (with a reason: it breaks the connection, or holds up the thread
 //! for minutes) is shown twice: that it is refused and the connection is none the worse for it, and, with calls on the bare
@@ -11,11 +11,11 @@
 //!
 //! Memory does not depend on the driver. Scenarios about it register, re-register and deregister with the device's own types,
 //! behind [`TestPd`] and [`TestMr`], and show by RDMA reads and writes of the peer what is valid. What a device can
-//! re-register is the lab's ([`Lab::with_rereg`]).
+//! re-register is the lab's ([`Env::with_rereg`]).
 //!
 //! # A driver of your own
 //!
-//! Implement [`Subject`] for it, and [`Make`] for the device; then hand it to a lab. Here is a driver that waits for
+//! Implement [`Driver`] for it, and [`Make`] for the device; then hand it to a lab. Here is a driver that waits for
 //! nothing and looks at all its channels again and again:
 //!
 //! ```
@@ -23,8 +23,8 @@
 //! use std::time::{Duration, Instant};
 //!
 //! use cmid_conformance::{Report, Speed, run};
-//! use cmid_harness::{Check, Make, SimLab, Subject};
-//! use cmid_proto::{ChannelKey, Drive, Errno, Limits, Poller, Rest, Time, Watched};
+//! use cmid_harness::{Check, Make, SimLab, Driver};
+//! use cmid_proto::{ChannelKey, Drive, Errno, Limits, Poller, Next, Time, PolledDevice};
 //! use cmid_sim::SimDevice;
 //!
 //! /// The channels that there are: those that were opened, and the private ones of synchronous mode.
@@ -42,12 +42,12 @@
 //! }
 //!
 //! struct Spinning {
-//!     drive: Drive<Watched<SimDevice, Known>>,
+//!     drive: Drive<PolledDevice<SimDevice, Known>>,
 //!     begun: Instant,
 //! }
 //!
-//! impl Subject for Spinning {
-//!     type Device = Watched<SimDevice, Known>;
+//! impl Driver for Spinning {
+//!     type Device = PolledDevice<SimDevice, Known>;
 //!
 //!     fn drive(&mut self) -> &mut Drive<Self::Device> {
 //!         self.drive.set_now(Time::ZERO.after(self.begun.elapsed()));
@@ -61,11 +61,11 @@
 //!             for channel in drive.device().poller().0.clone() {
 //!                 drive.readable(channel);
 //!             }
-//!             match drive.settle(64) {
-//!                 Rest::Look => return Ok(()),
-//!                 Rest::More => {}
-//!                 Rest::Until(_) if end.is_some_and(|end| Instant::now() >= end) => return Ok(()),
-//!                 Rest::Until(_) => std::thread::sleep(Duration::from_millis(1)),
+//!             match drive.run(64) {
+//!                 Next::Deliver => return Ok(()),
+//!                 Next::Again => {}
+//!                 Next::Wait(_) if end.is_some_and(|end| Instant::now() >= end) => return Ok(()),
+//!                 Next::Wait(_) => std::thread::sleep(Duration::from_millis(1)),
 //!             }
 //!         }
 //!     }
@@ -73,16 +73,16 @@
 //!
 //! impl Make<SimDevice> for Spinning {
 //!     fn make(device: SimDevice) -> Check<Self> {
-//!         let drive = Drive::new(Watched::new(device, Known::default()), Limits::default().numbered());
+//!         let drive = Drive::new(PolledDevice::new(device, Known::default()), Limits::default().numbered());
 //!         Ok(Spinning { drive, begun: Instant::now() })
 //!     }
 //! }
 //!
-//! let lab = SimLab::<Spinning>::new();
+//! let env = SimLab::<Spinning>::new();
 //! let mut report = Report::new("the simulator");
 //! // Normal life; without a condition it is everything.
-//! run(&lab, "spinning", &mut report, |entry| {
-//!     entry.speed == Speed::Fast && entry.rows.iter().any(|row| (1..=9).contains(row))
+//! run(&env, "spinning", &mut report, |entry| {
+//!     entry.speed == Speed::Fast && entry.behaviours.iter().any(|row| (1..=9).contains(row))
 //! });
 //! for (scenario, findings) in &report.scenarios {
 //!     assert!(findings.passed(), "{scenario}: {:?}", findings.drivers);
@@ -90,7 +90,7 @@
 //! # assert!(report.scenarios.len() >= 8);
 //! ```
 //!
-//! A single one: [`scenarios()`] are functions, found by [`Entry::name`] or [`Entry::rows`], and [`Scenario::run`] says what was
+//! A single one: [`scenarios()`] are functions, found by [`Entry::name`] or [`Entry::behaviours`], and [`Scenario::run`] says what was
 //! not as expected.
 //!
 //! ```
@@ -98,13 +98,13 @@
 //! use cmid_harness::{OnEpoll, SimLab};
 //! use cmid_sim::SimDevice;
 //!
-//! let lab = SimLab::<OnEpoll<SimDevice>>::new();
-//! let row_11 = scenarios().into_iter().find(|scenario| scenario.entry.rows == [11]).expect("it exists");
-//! row_11.run(&lab)?;
+//! let env = SimLab::<OnEpoll<SimDevice>>::new();
+//! let row_11 = scenarios().into_iter().find(|scenario| scenario.entry.behaviours == [11]).expect("it exists");
+//! row_11.run(&env)?;
 //! # Ok::<(), cmid_harness::Failure>(())
 //! ```
 //!
-//! For a device of your own, or another network, implement [`Lab`]; for your device also [`TestDevice`], which makes PDs and
+//! For a device of your own, or another network, implement [`Env`]; for your device also [`TestDevice`], which makes PDs and
 //! QPs.
 //!
 //! # The program
@@ -114,24 +114,24 @@
 //! re-registers memory on Linux 6.12, `--report FILE` to write the outcomes down. Those of the last recorded runs are in `tests/conformance/results/`, and in words in `docs/rows.md`; the test
 //! programme fails when a run comes out otherwise.
 //!
-//! [`Lab`]: cmid_harness::Lab
-//! [`Lab::with_rereg`]: cmid_harness::Lab::with_rereg
+//! [`Env`]: cmid_harness::Lab
+//! [`Env::with_rereg`]: cmid_harness::Lab::with_rereg
 //! [`Make`]: cmid_harness::Make
-//! [`Subject`]: cmid_harness::Subject
+//! [`Driver`]: cmid_harness::Subject
 //! [`TestDevice`]: cmid_harness::TestDevice
 //! [`TestMr`]: cmid_harness::TestMr
 //! [`TestPd`]: cmid_harness::TestPd
 #![forbid(unsafe_code)]
 
+mod behaviours;
 mod failing;
 mod report;
-mod rows;
 mod run;
 pub mod scenarios;
 
+pub use behaviours::{BEHAVIOURS, Behaviour};
 pub use cmid_harness::{DriverName, Speed};
 pub use failing::{Failing, FailingLab, OnFailing, Run, errnos};
 pub use report::{Outcome, Report};
-pub use rows::{ROWS, Row};
 pub use run::run;
 pub use scenarios::{Entry, Scenario, entries, scenarios};

@@ -26,7 +26,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Outcome::Passed => f.write_str("passed"),
-            Outcome::Failed(why) => write!(f, "failed ({why})"),
+            Outcome::Failed(reason) => write!(f, "failed ({reason})"),
             Outcome::NotHere => f.write_str("could not run there"),
         }
     }

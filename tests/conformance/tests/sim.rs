@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cmid_conformance::{Outcome, Report, Speed, scenarios};
-use cmid_harness::{Lab, OnBlocking, OnEpoll, OnMio, SimLab};
+use cmid_harness::{Env, OnBlocking, OnEpoll, OnMio, SimLab};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
@@ -22,22 +22,22 @@ fn main() {
     conclusion.exit();
 }
 
-fn on<L: Lab + Send + 'static>(driver: &'static str, lab: L, report: &Arc<Mutex<Report>>) -> Vec<Trial> {
-    let lab = Arc::new(lab);
+fn on<L: Env + Send + 'static>(driver: &'static str, env: L, report: &Arc<Mutex<Report>>) -> Vec<Trial> {
+    let env = Arc::new(env);
     let fast = scenarios::<L>().into_iter().filter(|scenario| scenario.entry.speed == Speed::Fast);
     fast.map(|scenario| {
-        let (lab, report) = (Arc::clone(&lab), Arc::clone(report));
-        let fits = scenario.fits(&lab);
+        let (env, report) = (Arc::clone(&env), Arc::clone(report));
+        let fits = scenario.fits(&env);
         let name = format!("{driver}::{}", scenario.entry.name);
         let trial = Trial::test(name, move || {
-            let outcome = scenario.outcome(&*lab);
+            let outcome = scenario.outcome(&*env);
             let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
             report.note(scenario.entry.name, scenario.entry.speed, driver, outcome.clone());
             match outcome {
                 Outcome::Passed => Ok(()),
                 // It is ignored, unless somebody asks for what is ignored as well.
                 Outcome::NotHere => Err(Failed::from("it cannot be shown here")),
-                Outcome::Failed(why) => Err(Failed::from(why)),
+                Outcome::Failed(reason) => Err(Failed::from(reason)),
             }
         });
         trial.with_ignored_flag(!fits)

@@ -29,7 +29,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Outcome::Passed(_) => f.write_str("passed"),
-            Outcome::Failed(why) => write!(f, "failed ({why})"),
+            Outcome::Failed(reason) => write!(f, "failed ({reason})"),
         }
     }
 }
@@ -43,7 +43,7 @@ impl cmid_harness::Outcome for Outcome {
     fn is_current(&self, scenario: &str, _: &str, environment: &str) -> bool {
         let Some(entry) = entries().iter().find(|entry| entry.name == scenario) else { return false };
         match self {
-            Outcome::Passed(told) => agree(&Told::all_on(entry.told, &kernel(environment)), told).is_ok(),
+            Outcome::Passed(observed) => agree(&Told::all_on(entry.observed, &kernel(environment)), observed).is_ok(),
             Outcome::Failed(_) => true,
         }
     }
@@ -74,9 +74,15 @@ mod tests {
 
     #[test]
     fn what_passed_when_something_else_was_to_be_told_is_forgotten() {
-        let entry = entries().iter().find(|entry| entry.told.iter().any(|told| told.on("6.1") != told.on("6.12")));
+        let entry = entries()
+            .iter()
+            .find(|entry| entry.observed.iter().any(|observed| observed.on("6.1") != observed.on("6.12")));
         let entry = entry.expect("a scenario of which the kernels tell different things");
-        let now = entry.told.iter().flat_map(|told| told.on("6.12").first().map(|line| (*line).to_owned())).collect();
+        let now = entry
+            .observed
+            .iter()
+            .flat_map(|observed| observed.on("6.12").first().map(|line| (*line).to_owned()))
+            .collect();
         let mut report = Report::new("Linux 6.12.57-amd64, soft-RoCE");
         report.note(entry.name, entry.speed, "epoll", Outcome::Passed(vec!["something else".into()]));
         report.note(entry.name, entry.speed, "mio", Outcome::Passed(now));

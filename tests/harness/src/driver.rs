@@ -6,13 +6,13 @@ use std::time::Duration;
 use cmid_blocking::{Blocking, Canceller, Channels};
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::{Device, Drive, Errno, Fault, Limits, Pollable, Watched};
+use cmid_proto::{Device, Drive, Errno, Fault, Limits, Pollable, PolledDevice};
 use mio::{Events, Poll};
 
 use crate::Check;
 
 /// A driver on a device, with nothing on it.
-pub trait Subject {
+pub trait Driver {
     /// The device as the driver's [`Drive`] sees it.
     type Device: Device;
 
@@ -68,10 +68,10 @@ pub enum DeviceName {
 }
 
 /// The device that a driver was made on.
-pub type Under<S> = <<S as Subject>::Device as Deref>::Target;
+pub type Under<S> = <<S as Driver>::Device as Deref>::Target;
 
 /// A subject that can be made on a device of this type.
-pub trait Make<D>: Subject<Device: DerefMut<Target = D>> + Sized {
+pub trait Make<D>: Driver<Device: DerefMut<Target = D>> + Sized {
     /// A fresh driver on this device.
     ///
     /// # Errors
@@ -96,15 +96,15 @@ impl<D: Pollable> Make<D> for OnMio<D> {
     }
 }
 
-impl<D: Pollable> Subject for OnMio<D> {
-    type Device = Watched<D, Tokens>;
+impl<D: Pollable> Driver for OnMio<D> {
+    type Device = PolledDevice<D, Tokens>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.driver.drive()
     }
 
     fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
-        let timeout = self.driver.timeout(at_most);
+        let timeout = self.driver.before_poll(at_most);
         if let Err(error) = self.poll.poll(&mut self.events, timeout)
             && error.kind() != std::io::ErrorKind::Interrupted
         {
@@ -128,8 +128,8 @@ impl<D: Pollable> Make<D> for OnEpoll<D> {
     }
 }
 
-impl<D: Pollable> Subject for OnEpoll<D> {
-    type Device = Watched<D, Interest>;
+impl<D: Pollable> Driver for OnEpoll<D> {
+    type Device = PolledDevice<D, Interest>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.0.drive()
@@ -150,8 +150,8 @@ impl<D: Pollable> Make<D> for OnBlocking<D> {
     }
 }
 
-impl<D: Pollable> Subject for OnBlocking<D> {
-    type Device = Watched<D, Channels>;
+impl<D: Pollable> Driver for OnBlocking<D> {
+    type Device = PolledDevice<D, Channels>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.0.drive()

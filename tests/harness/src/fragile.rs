@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cmid_proto::{Around, ChannelKey, Device, Errno, IdKey, Outcome, Pollable, RawEvent};
+use cmid_proto::{ChannelKey, Device, DeviceLayer, Errno, IdKey, Outcome, Pollable, RawEvent};
 
 /// A device on which the next reads of a channel fail. Its siblings share the count.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl<D> Fragile<D> {
     }
 }
 
-impl<D: Device> Around for Fragile<D> {
+impl<D: Device> DeviceLayer for Fragile<D> {
     type Inner = D;
     type Handle = D::Handle;
 

@@ -1,39 +1,39 @@
 //! What the test suites share. A suite depends on this crate and not on another suite.
 //!
-//! - [`Subject`]: a driver on a device, and a wait. [`OnMio`], [`OnEpoll`] and [`OnBlocking`] are the project's own drivers;
+//! - [`Driver`]: a driver on a device, and a wait. [`OnMio`], [`OnEpoll`] and [`OnBlocking`] are the project's own drivers;
 //!   [`Make`] puts one on a device.
 //! - [`TestDevice`]: a device with PDs, MRs, memory windows and QPs, as far as tests use them. The simulated device is one, and
 //!   with the feature `verbs` librdmacm.
-//! - [`Lab`]: drivers and the network they are on. [`SimLab`] is a simulated fabric, `VerbsLab` (feature `verbs`) is the network
+//! - [`Env`]: drivers and the network they are on. [`SimLab`] is a simulated fabric, `VerbsLab` (feature `verbs`) is the network
 //!   of the project's VM, and [`TracedLab`] records what the drivers of another lab do.
-//! - [`Bench`]: two drivers and the steps of a connection.
+//! - [`Fixture`]: two drivers and the steps of a connection.
 //! - [`Report`]: the outcomes of a run as JSON, and how they differ from expected ones.
 //! - [`Fragile`]: a device on which reads fail.
 //!
 //! [`Check`] is the result of a step, and [`failure`] has the comparisons. [`shell`] runs ip(8), tc(8) and rdma(8).
 #![forbid(unsafe_code)]
 
-pub mod bench;
 mod devices;
 mod driver;
+mod env;
+mod envs;
 pub mod failure;
+pub mod fixture;
 mod fragile;
-mod lab;
-mod labs;
 mod memory;
 mod qp;
 mod report;
 pub mod shell;
 
-pub use bench::{Acked, Bench, End, Side, Who};
 pub use devices::{TestDevice, WithCq};
-pub use driver::{DeviceName, DriverName, Make, OnBlocking, OnEpoll, OnMio, Subject, Under};
-pub use failure::{Check, Failure};
-pub use fragile::Fragile;
-pub use lab::{Disturbance, Lab, Net};
+pub use driver::{DeviceName, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio, Under};
+pub use env::{Disturbance, Env, Net};
 #[cfg(feature = "verbs")]
-pub use labs::VerbsLab;
-pub use labs::{Devices, OnTraced, SimLab, TracedLab, sim_host};
+pub use envs::VerbsLab;
+pub use envs::{Devices, OnTraced, SimLab, TracedLab, sim_host};
+pub use failure::{Check, Failure};
+pub use fixture::{Acked, End, Endpoint, Fixture, Side};
+pub use fragile::Fragile;
 pub use memory::{MemoryFault, Rereg, Reregistered, TestMr, TestPd};
 pub use qp::{Done, QpState, Remote, Status, TestMw, TestQp};
 pub use report::{Difference, Findings, Outcome, Report, Speed};

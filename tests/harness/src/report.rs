@@ -19,7 +19,7 @@ pub enum Speed {
     Slow,
 }
 
-/// The outcome of a scenario with a driver: an enum of the suite. Its `Display` is a clause, `passed` or `failed (why)`.
+/// The outcome of a scenario with a driver: an enum of the suite. Its `Display` is a clause, `passed` or `failed (reason)`.
 pub trait Outcome: Clone + fmt::Display + Serialize + DeserializeOwned {
     /// Whether everything was as expected.
     fn passed(&self) -> bool;
@@ -168,7 +168,7 @@ mod tests {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             match self {
                 Known::Passed => f.write_str("passed"),
-                Known::Failed(why) => write!(f, "failed ({why})"),
+                Known::Failed(reason) => write!(f, "failed ({reason})"),
             }
         }
     }

@@ -2,12 +2,12 @@
 
 use std::fmt::Debug;
 
-use cmid_harness::bench::{MrOf, PdOf};
 use cmid_harness::failure::same;
-use cmid_harness::{Check, Failure, Lab, TestMr, TestPd};
+use cmid_harness::fixture::{MrOf, PdOf};
+use cmid_harness::{Check, Env, Failure, TestMr, TestPd};
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    Access, Change, Changes, Error, Failure as Failed, MrState, Policy, Refused, Step, Valid, Way, Why,
+    Access, Change, Changes, Error, Failure as Failed, MrState, Policy, RefuseReason, Refused, Step, Valid, Way,
 };
 
 /// A region has this many bytes.
@@ -29,9 +29,9 @@ pub(super) fn deregister(mr: impl TestMr) -> Check<Vec<u8>> {
 }
 
 /// Fails unless it was refused for this reason.
-pub(super) fn refused<T: Debug>(what: &str, seen: Result<T, Error>, expected: Why) -> Check {
+pub(super) fn refused<T: Debug>(what: &str, seen: Result<T, Error>, expected: RefuseReason) -> Check {
     match seen {
-        Err(Error::Refused(Refused { why, .. })) if why == expected => Ok(()),
+        Err(Error::Refused(Refused { reason, .. })) if reason == expected => Ok(()),
         other => Err(Failure(format!("{what}: {other:?}, expected a refusal: {expected}"))),
     }
 }
@@ -105,7 +105,7 @@ pub(super) fn unused(pd: &impl TestPd) -> Check {
 }
 
 /// A re-registration that must succeed, in place; the buffer that came back.
-pub(super) fn changed<L: Lab>(mr: &mut MrOf<L>, change: Change<PdOf<L>, Vec<u8>>) -> Check<Option<Vec<u8>>> {
+pub(super) fn changed<L: Env>(mr: &mut MrOf<L>, change: Change<PdOf<L>, Vec<u8>>) -> Check<Option<Vec<u8>>> {
     let (result, buffer) = mr.reregister(change, Policy::default());
     same("way", result?, Way::InPlace)?;
     Ok(buffer)
