@@ -114,10 +114,10 @@
 //! re-registers memory on Linux 6.12, `--report FILE` to write the outcomes down. Those of the last recorded runs are in `tests/conformance/results/`, and in words in `docs/rows.md`; the test
 //! programme fails when a run comes out otherwise.
 //!
-//! [`Env`]: cmid_harness::Lab
-//! [`Env::with_rereg`]: cmid_harness::Lab::with_rereg
+//! [`Env`]: cmid_harness::Env
+//! [`Env::with_rereg`]: cmid_harness::Env::with_rereg
 //! [`Make`]: cmid_harness::Make
-//! [`Driver`]: cmid_harness::Subject
+//! [`Driver`]: cmid_harness::Driver
 //! [`TestDevice`]: cmid_harness::TestDevice
 //! [`TestMr`]: cmid_harness::TestMr
 //! [`TestPd`]: cmid_harness::TestPd

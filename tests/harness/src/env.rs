@@ -49,7 +49,7 @@ pub trait Env: Sync {
         Ok(())
     }
 
-    /// Whether [`disturb`](Lab::disturb) can do this. Scenarios that need what a lab cannot do are not run on it.
+    /// Whether [`disturb`](Env::disturb) can do this. Scenarios that need what a lab cannot do are not run on it.
     fn can(&self, what: Disturbance) -> bool {
         let _ = what;
         false
