@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use cmid_harness::{Check, Devices, Disturbance, Driver, Env, Make, Net, OnEpoll, SimLab, TestDevice};
+use cmid_harness::{Check, Devices, Disturbance, Driver, Env, Make, Net, OnEpoll, SimEnv, TestDevice};
 use cmid_proto::{
     Acks, Attaching, Call, ChannelKey, Device, DeviceLayer, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable,
     PortSpace, RawEvent, State, Time,
@@ -43,7 +43,7 @@ pub const fn errnos(call: &Call) -> &'static [Errno] {
 /// Which call fails, and what came of it.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Counted from 0, over all devices of the lab.
+    /// Counted from 0, over all devices of the environment.
     nth: Option<usize>,
     /// Which of [`errnos`].
     choice: usize,
@@ -347,21 +347,21 @@ pub struct Run {
     pub wrong: Vec<String>,
 }
 
-/// A simulated host, as of [`SimLab`], for one run of one scenario.
+/// A simulated host, as of [`SimEnv`], for one run of one scenario.
 #[derive(Debug)]
-pub struct FailingLab<S> {
+pub struct FailingEnv<S> {
     /// The hosts. Whose driver it would make does not matter.
-    hosts: SimLab<OnEpoll<SimDevice>>,
+    hosts: SimEnv<OnEpoll<SimDevice>>,
     plan: Shared<Plan>,
     driver: PhantomData<fn() -> S>,
 }
 
-impl<S: Make<Failing<SimDevice>>> FailingLab<S> {
+impl<S: Make<Failing<SimDevice>>> FailingEnv<S> {
     /// One on which the nth call fails, counted from 0, with the errno of this place in [`errnos`]; with `None`, none does.
     #[must_use]
     pub fn new(nth: Option<usize>, choice: usize) -> Self {
         let plan = Plan { nth, choice, ..Plan::default() };
-        FailingLab { hosts: SimLab::new(), plan: Arc::new(Mutex::new(plan)), driver: PhantomData }
+        FailingEnv { hosts: SimEnv::new(), plan: Arc::new(Mutex::new(plan)), driver: PhantomData }
     }
 
     /// What has come of it.
@@ -373,7 +373,7 @@ impl<S: Make<Failing<SimDevice>>> FailingLab<S> {
     }
 }
 
-impl<S: Make<Failing<SimDevice>>> Env for FailingLab<S> {
+impl<S: Make<Failing<SimDevice>>> Env for FailingEnv<S> {
     type Driver = OnFailing<S>;
 
     fn driver(&self) -> Check<OnFailing<S>> {

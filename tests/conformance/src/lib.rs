@@ -3,7 +3,7 @@
 //! [`BEHAVIOURS`] is what librdmacm and the kernel were observed to do, row by row. A [`Scenario`] goes through the steps of a row,
 //! or of a part of one, with two drivers, and compares event types, statuses, private data lengths, parameters, what calls
 //! return and the state of QPs. Drivers, devices and the network are those of [`cmid_harness`]: a [`Driver`] is a driver on a
-//! device, a [`Env`] makes subjects. [`FailingLab`] is the lab of this suite alone: a device call fails in it.
+//! device, an [`Env`] makes drivers. [`FailingEnv`] is the environment of this suite alone: a device call fails in it.
 //!
 //! What the core refuses although the kernel would do it (with a reason: it breaks the connection, or holds up the thread
 //! for minutes) is shown twice: that it is refused and the connection is none the worse for it, and, with calls on the bare
@@ -11,11 +11,11 @@
 //!
 //! Memory does not depend on the driver. Scenarios about it register, re-register and deregister with the device's own types,
 //! behind [`TestPd`] and [`TestMr`], and show by RDMA reads and writes of the peer what is valid. What a device can
-//! re-register is the lab's ([`Env::with_rereg`]).
+//! re-register is the environment's ([`Env::with_rereg`]).
 //!
 //! # A driver of your own
 //!
-//! Implement [`Driver`] for it, and [`Make`] for the device; then hand it to a lab. Here is a driver that waits for
+//! Implement [`Driver`] for it, and [`Make`] for the device; then hand it to an environment. Here is a driver that waits for
 //! nothing and looks at all its channels again and again:
 //!
 //! ```
@@ -23,7 +23,7 @@
 //! use std::time::{Duration, Instant};
 //!
 //! use cmid_conformance::{Report, Speed, run};
-//! use cmid_harness::{Check, Make, SimLab, Driver};
+//! use cmid_harness::{Check, Make, SimEnv, Driver};
 //! use cmid_proto::{ChannelKey, Drive, Errno, Limits, Poller, Next, Time, PolledDevice};
 //! use cmid_sim::SimDevice;
 //!
@@ -78,7 +78,7 @@
 //!     }
 //! }
 //!
-//! let env = SimLab::<Spinning>::new();
+//! let env = SimEnv::<Spinning>::new();
 //! let mut report = Report::new("the simulator");
 //! // Normal life; without a condition it is everything.
 //! run(&env, "spinning", &mut report, |entry| {
@@ -95,10 +95,10 @@
 //!
 //! ```
 //! use cmid_conformance::scenarios;
-//! use cmid_harness::{OnEpoll, SimLab};
+//! use cmid_harness::{OnEpoll, SimEnv};
 //! use cmid_sim::SimDevice;
 //!
-//! let env = SimLab::<OnEpoll<SimDevice>>::new();
+//! let env = SimEnv::<OnEpoll<SimDevice>>::new();
 //! let row_11 = scenarios().into_iter().find(|scenario| scenario.entry.behaviours == [11]).expect("it exists");
 //! row_11.run(&env)?;
 //! # Ok::<(), cmid_harness::Failure>(())
@@ -131,7 +131,7 @@ pub mod scenarios;
 
 pub use behaviours::{BEHAVIOURS, Behaviour};
 pub use cmid_harness::{DriverName, Speed};
-pub use failing::{Failing, FailingLab, OnFailing, Run, errnos};
+pub use failing::{Failing, FailingEnv, OnFailing, Run, errnos};
 pub use report::{Outcome, Report};
 pub use run::run;
 pub use scenarios::{Entry, Scenario, entries, scenarios};

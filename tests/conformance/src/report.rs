@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenarios::entries;
 
-/// The outcomes of scenarios on one lab, for each driver.
+/// The outcomes of scenarios in one environment, for each driver.
 pub type Report = cmid_harness::Report<Outcome>;
 
 /// What became of a scenario.
@@ -18,7 +18,7 @@ pub enum Outcome {
     Passed,
     /// The first thing that was not.
     Failed(String),
-    /// The lab cannot do what the scenario needs.
+    /// The environment cannot do what the scenario needs.
     NotHere,
 }
 

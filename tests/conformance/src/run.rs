@@ -8,7 +8,7 @@ use crate::report::{Outcome, Report};
 use crate::scenarios::{Entry, Scenario, scenarios};
 
 impl<L: Env> Scenario<L> {
-    /// Runs it where the lab can do what it needs. A panic is a failure as any other. A device
+    /// Runs it where the environment can do what it needs. A panic is a failure as any other. A device
     /// that it took away is brought back.
     pub fn outcome(&self, env: &L) -> Outcome {
         if !self.fits(env) {

@@ -3,11 +3,11 @@
 //! to memory that was given back ([`Env::sound`]).
 
 use cmid_conformance::{Speed, scenarios};
-use cmid_harness::{Disturbance, Env, OnEpoll, SimLab};
+use cmid_harness::{Disturbance, Env, OnEpoll, SimEnv};
 use cmid_sim::SimDevice;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-type Here = SimLab<OnEpoll<SimDevice>>;
+type Here = SimEnv<OnEpoll<SimDevice>>;
 
 /// Most of a run is waiting.
 const AT_ONCE: usize = 16;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cmid_conformance::{Speed, scenarios};
-use cmid_harness::{Disturbance, Env, Make, OnEpoll, SimLab, TracedLab};
+use cmid_harness::{Disturbance, Env, Make, OnEpoll, SimEnv, TracedEnv};
 use cmid_sim::SimDevice;
 use cmid_trace::{Memory, Recording, Trace, replay};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-type Plain = SimLab<OnEpoll<SimDevice>>;
+type Plain = SimEnv<OnEpoll<SimDevice>>;
 
 /// Most of a run is waiting.
 const AT_ONCE: usize = 16;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
 
 fn on<S: Make<Trace<SimDevice>> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
     let fits = Plain::new();
-    let all = scenarios::<TracedLab<Plain, S>>().into_iter().map(|scenario| scenario.entry);
+    let all = scenarios::<TracedEnv<Plain, S>>().into_iter().map(|scenario| scenario.entry);
     let wanted = all.filter(|entry| {
         let needs: &[Disturbance] = entry.needs;
         entry.speed == Speed::Fast && !entry.name.starts_with(COUNTS) && needs.iter().all(|&need| fits.can(need))
@@ -58,7 +58,7 @@ fn on<S: Make<Trace<SimDevice>> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
 
 fn run<S: Make<Trace<SimDevice>>>(name: &str, totals: &Totals) -> Result<(), String> {
     let memory = Memory::default();
-    let env = TracedLab::<_, S>::new(Plain::new(), Arc::new(memory.clone()));
+    let env = TracedEnv::<_, S>::new(Plain::new(), Arc::new(memory.clone()));
     let scenario = scenarios().into_iter().find(|scenario| scenario.entry.name == name);
     let scenario = scenario.ok_or("it is gone")?;
     scenario.run(&env).map_err(|failure| format!("recorded, it fails: {}", failure.0))?;

@@ -36,7 +36,7 @@ use cmid_harness::{Check, Env, Failure};
 pub use cmid_harness::{Fixture, Speed};
 pub use entry::{Drivers, Entry, Told, agree};
 #[cfg(feature = "verbs")]
-pub use env::WireLab;
+pub use env::LinkEnv;
 pub use fixture::FaultFixture;
 pub use leaks::Usage;
 pub use link::Link;

@@ -1,5 +1,4 @@
-//! The data path of the devices, under names of the suite's own: the simulator's and that of verbs are alike, and neither
-//! depends on the other.
+//! The data path of both devices under one set of traits: their types are alike, but neither crate depends on the other.
 
 use std::fmt::Debug;
 use std::ops::Range;

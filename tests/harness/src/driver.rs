@@ -1,4 +1,4 @@
-//! A driver that tests can wait on, and the project's own drivers as such.
+//! Drivers under one interface: requests and events, and a wait.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -11,28 +11,27 @@ use mio::{Events, Poll};
 
 use crate::Check;
 
-/// A driver on a device, with nothing on it.
+/// A driver of the project, or of a user, on a device.
 pub trait Driver {
     /// The device as the driver's [`Drive`] sees it.
     type Device: Device;
 
-    /// The requests and events.
+    /// Requests and events.
     fn drive(&mut self) -> &mut Drive<Self::Device>;
 
-    /// Does what there is to do and waits until there is something to look at, for at most `at_most`; with
-    /// `None` as long as it takes.
+    /// Runs pending work, then blocks until an event is deliverable or `at_most` elapses. `None`: no limit.
     ///
     /// # Errors
-    /// What waiting failed with.
+    /// The wait failed.
     fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno>;
 
-    /// A scenario has taken this fault off the drive.
+    /// Called with each fault that a scenario takes from [`Drive::next_fault`].
     fn noticed(&mut self, fault: Fault) {
         let _ = fault;
     }
 }
 
-/// Which driver.
+/// The name of a driver of the project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DriverName {
     /// io-mio.
@@ -44,10 +43,10 @@ pub enum DriverName {
 }
 
 impl DriverName {
-    /// All of them.
+    /// All drivers.
     pub const ALL: [DriverName; 3] = [DriverName::Mio, DriverName::Epoll, DriverName::Blocking];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,7 +57,7 @@ impl DriverName {
     }
 }
 
-/// Which device.
+/// The name of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DeviceName {
     /// The simulated fabric.
@@ -70,16 +69,16 @@ pub enum DeviceName {
 /// The device that a driver was made on.
 pub type Under<S> = <<S as Driver>::Device as Deref>::Target;
 
-/// A subject that can be made on a device of this type.
+/// A driver that can be made on devices of type `D`.
 pub trait Make<D>: Driver<Device: DerefMut<Target = D>> + Sized {
-    /// A fresh driver on this device.
+    /// Makes a driver without ids or channels.
     ///
     /// # Errors
-    /// What making it failed with.
+    /// A descriptor of the driver cannot be made.
     fn make(device: D) -> Check<Self>;
 }
 
-/// io-mio, polled as a program does that owns its poll.
+/// io-mio with a poll of its own.
 #[derive(Debug)]
 pub struct OnMio<D: Pollable> {
     poll: Poll,
@@ -140,7 +139,7 @@ impl<D: Pollable> Driver for OnEpoll<D> {
     }
 }
 
-/// io-blocking, below its `std::net` face.
+/// io-blocking: its driver, without `Connection` and `Listener`.
 #[derive(Debug)]
 pub struct OnBlocking<D: Pollable>(Blocking<D>);
 

@@ -1,4 +1,4 @@
-//! Where scenarios run: drivers, and the network that they are on.
+//! Environments: drivers, the network they are on, and what can be done to it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::DerefMut;
@@ -7,61 +7,61 @@ use std::time::Duration;
 
 use crate::{Check, Driver, Failure, MemoryFault, Rereg, TestDevice};
 
-/// Where scenarios run.
+/// An environment that scenarios run in.
 pub trait Env: Sync {
     /// The drivers under test.
     type Driver: Driver<Device: DerefMut<Target: TestDevice>>;
 
-    /// A fresh driver.
+    /// Makes a driver.
     ///
     /// # Errors
-    /// What making it failed with.
+    /// The device cannot be opened, or the driver cannot be made.
     fn driver(&self) -> Result<Self::Driver, Failure>;
 
-    /// A fresh driver on another device than that of [`Env::net`], and an address that this device has.
+    /// Makes a driver on another device than that of [`Env::net`]; with an address of that device.
     ///
     /// # Errors
-    /// What making it failed with, or that there is none.
+    /// As [`Env::driver`]; or the environment has one device only.
     fn other_device(&self) -> Check<(Self::Driver, IpAddr)> {
-        Err(Failure("this lab has one device".into()))
+        Err(Failure("this environment has one device".into()))
     }
 
     /// The network.
     fn net(&self) -> Net;
 
-    /// A port and a QP number that nobody has used: the kernel takes equal QP numbers for stale connections.
+    /// An unused port and an unused QP number: the kernel treats a repeated QP number as a stale connection.
     fn fresh(&self) -> (u16, u32);
 
-    /// How long to look for events where none is expected, and how long to let one happen unread.
+    /// Grace period: for an event that is not expected, and for one that is to arrive unread.
     fn quiet(&self) -> Duration;
 
-    /// How long a time wait lasts, at most.
+    /// Upper bound of the kernel's time wait.
     fn time_wait(&self) -> Duration;
 
     /// Bytes of heap in use, to find leaks; 0 if they cannot be counted.
     fn heap(&self) -> u64;
 
-    /// What devices have noticed that no program can do.
+    /// Checks what devices count that no program may cause.
     ///
     /// # Errors
-    /// They have noticed something.
+    /// A count is not zero.
     fn sound(&self) -> Check {
         Ok(())
     }
 
-    /// Whether [`disturb`](Env::disturb) can do this. Scenarios that need what a lab cannot do are not run on it.
+    /// Whether [`disturb`](Env::disturb) can do this. A scenario that needs a disturbance runs only where it is possible.
     fn can(&self, what: Disturbance) -> bool {
         let _ = what;
         false
     }
 
     /// Starts a program of somebody else's that connects to this address, sends, and waits for an answer: to be killed.
-    /// Only on labs that can do [`Disturbance::ProcessDies`].
+    /// Only in environments that can do [`Disturbance::ProcessDies`].
     ///
     /// # Errors
     /// What starting it failed with.
     fn client_process(&self, there: SocketAddr) -> Check<Child> {
-        Err(Failure(format!("this lab has no program that connects to {there}")))
+        Err(Failure(format!("this environment has no program that connects to {there}")))
     }
 
     /// Does to the host what no driver can do.
@@ -69,10 +69,10 @@ pub trait Env: Sync {
     /// # Errors
     /// What doing so failed with.
     fn disturb(&self, what: Disturbance) -> Check {
-        Err(Failure(format!("this lab cannot do this: {what:?}")))
+        Err(Failure(format!("this environment cannot do this: {what:?}")))
     }
 
-    /// The same lab with devices that re-register memory so; `None` if it has none such. Scenarios for which that matters
+    /// The same environment with devices that re-register memory so; `None` if it has none such. Scenarios for which that matters
     /// run on what this returns, or not at all.
     fn with_rereg(&self, rereg: Rereg) -> Option<Self>
     where
@@ -82,13 +82,13 @@ pub trait Env: Sync {
         None
     }
 
-    /// The next call about memory on [`Net::server`]'s device goes wrong. Only on labs that can do
+    /// The next call about memory on [`Net::server`]'s device goes wrong. Only in environments that can do
     /// [`Disturbance::MemoryFails`].
     ///
     /// # Errors
-    /// If the lab cannot.
+    /// If the environment cannot.
     fn fail_next(&self, fault: MemoryFault) -> Check {
-        Err(Failure(format!("this lab cannot do this: {fault:?}")))
+        Err(Failure(format!("this environment cannot do this: {fault:?}")))
     }
 }
 
@@ -111,7 +111,7 @@ pub enum Disturbance {
     MemoryFails,
 }
 
-/// The addresses of a lab's network.
+/// The addresses of an environment's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Net {
     /// Where clients are.
@@ -124,9 +124,9 @@ pub struct Net {
     pub nobody: IpAddr,
     /// An address to which there is no route.
     pub no_route: IpAddr,
-    /// An address that can be resolved and at which no connection manager answers. Only on labs that can do
+    /// An address that can be resolved and at which no connection manager answers. Only in environments that can do
     /// [`Disturbance::SilentHost`], and after that.
     pub silent: IpAddr,
-    /// Two addresses of one RDMA device on a bond. Only on labs that can do [`Disturbance::FailOver`], and after that.
+    /// Two addresses of one RDMA device on a bond. Only in environments that can do [`Disturbance::FailOver`], and after that.
     pub bonded: [IpAddr; 2],
 }

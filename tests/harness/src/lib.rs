@@ -4,8 +4,8 @@
 //!   [`Make`] puts one on a device.
 //! - [`TestDevice`]: a device with PDs, MRs, memory windows and QPs, as far as tests use them. The simulated device is one, and
 //!   with the feature `verbs` librdmacm.
-//! - [`Env`]: drivers and the network they are on. [`SimLab`] is a simulated fabric, `VerbsLab` (feature `verbs`) is the network
-//!   of the project's VM, and [`TracedLab`] records what the drivers of another lab do.
+//! - [`Env`]: drivers and the network they are on. [`SimEnv`] is a simulated fabric, `VerbsEnv` (feature `verbs`) is the network
+//!   of the project's VM, and [`TracedEnv`] records what the drivers of another environment do.
 //! - [`Fixture`]: two drivers and the steps of a connection.
 //! - [`Report`]: the outcomes of a run as JSON, and how they differ from expected ones.
 //! - [`Fragile`]: a device on which reads fail.
@@ -29,8 +29,8 @@ pub use devices::{TestDevice, WithCq};
 pub use driver::{DeviceName, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio, Under};
 pub use env::{Disturbance, Env, Net};
 #[cfg(feature = "verbs")]
-pub use envs::VerbsLab;
-pub use envs::{Devices, OnTraced, SimLab, TracedLab, sim_host};
+pub use envs::VerbsEnv;
+pub use envs::{Devices, OnTraced, SimEnv, TracedEnv, sim_host};
 pub use failure::{Check, Failure};
 pub use fixture::{Acked, End, Endpoint, Fixture, Side};
 pub use fragile::Fragile;

@@ -47,13 +47,13 @@ pub struct Entry {
     pub behaviours: &'static [u8],
     /// How long it takes.
     pub speed: Speed,
-    /// What the lab must be able to do.
+    /// What the environment must be able to do.
     pub needs: &'static [Disturbance],
     /// How the devices must re-register memory, where that matters.
     pub rereg: Option<Rereg>,
 }
 
-/// One thing to show, on any lab.
+/// A thing to show, in any environment.
 pub struct Scenario<L: Env> {
     /// What is known of it.
     pub entry: Entry,
@@ -68,7 +68,7 @@ impl<L: Env> std::fmt::Debug for Scenario<L> {
 }
 
 impl<L: Env> Scenario<L> {
-    /// Whether the lab can do what it needs.
+    /// Whether the environment can do what it needs.
     pub fn fits(&self, env: &L) -> bool {
         let rereg = self.entry.rereg.is_none_or(|rereg| env.with_rereg(rereg).is_some());
         rereg && self.entry.needs.iter().all(|&need| env.can(need))
@@ -120,7 +120,7 @@ pub fn entries() -> &'static [Entry] {
     ENTRIES
 }
 
-/// All scenarios, in the same order: those that disturb the lab come last.
+/// All scenarios, in the same order: those that disturb the environment come last.
 #[must_use]
 pub fn scenarios<L: Env>() -> Vec<Scenario<L>> {
     let with = |(&entry, (acks, steps))| Scenario { entry, acks, steps };

@@ -36,7 +36,7 @@ pub(super) fn an_accepted_id_goes_to_another_thread<L: Env>(b: &mut Fixture<'_, 
     b.quiet(Side::Server)
 }
 
-/// An id on its way between two drivers of a lab.
+/// An id on its way between two drivers of an environment.
 type InTransit<L> = ReleasedId<<<<L as Env>::Driver as Driver>::Device as Device>::Handle>;
 
 /// A fresh driver on a thread of its own adopts an id in the state that it was released in and migrates it to a channel, takes

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use cap::Cap;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use cmid_harness::{DeviceName, OnEpoll, OnMio, SimLab};
+use cmid_harness::{DeviceName, OnEpoll, OnMio, SimEnv};
 
 /// Counts what the Rust side has allocated.
 #[global_allocator]
@@ -109,16 +109,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Calls a function with the lab that was asked for.
+/// Calls a function with the environment that was asked for.
 macro_rules! on {
     ($on:expr, $run:path $(, $argument:expr)*) => {
         match ($on.device, $on.driver) {
-            (DeviceName::Sim, Driver::Mio) => $run(&SimLab::<OnMio<_>>::new() $(, $argument)*),
-            (DeviceName::Sim, Driver::Epoll) => $run(&SimLab::<OnEpoll<_>>::new() $(, $argument)*),
+            (DeviceName::Sim, Driver::Mio) => $run(&SimEnv::<OnMio<_>>::new() $(, $argument)*),
+            (DeviceName::Sim, Driver::Epoll) => $run(&SimEnv::<OnEpoll<_>>::new() $(, $argument)*),
             #[cfg(feature = "verbs")]
-            (DeviceName::Verbs, Driver::Mio) => $run(&cmid_harness::VerbsLab::<OnMio<_>>::new() $(, $argument)*),
+            (DeviceName::Verbs, Driver::Mio) => $run(&cmid_harness::VerbsEnv::<OnMio<_>>::new() $(, $argument)*),
             #[cfg(feature = "verbs")]
-            (DeviceName::Verbs, Driver::Epoll) => $run(&cmid_harness::VerbsLab::<OnEpoll<_>>::new() $(, $argument)*),
+            (DeviceName::Verbs, Driver::Epoll) => $run(&cmid_harness::VerbsEnv::<OnEpoll<_>>::new() $(, $argument)*),
             #[cfg(not(feature = "verbs"))]
             (DeviceName::Verbs, Driver::Mio | Driver::Epoll) => {
                 anyhow::bail!("this soak was built without the feature `verbs`")
@@ -144,8 +144,8 @@ fn run(run: Run) -> Result<()> {
         Run::Dial { address, connections, on } => on!(on, dial::run, address, connections),
         #[cfg(feature = "verbs")]
         Run::Removal { on } => match on.driver {
-            Driver::Mio => removal::run(&cmid_harness::VerbsLab::<OnMio<_>>::new()),
-            Driver::Epoll => removal::run(&cmid_harness::VerbsLab::<OnEpoll<_>>::new()),
+            Driver::Mio => removal::run(&cmid_harness::VerbsEnv::<OnMio<_>>::new()),
+            Driver::Epoll => removal::run(&cmid_harness::VerbsEnv::<OnEpoll<_>>::new()),
         },
     }
 }

@@ -18,7 +18,7 @@ const INTERFACE: &str = "dummy0";
 /// How long the emulated machine may take for one of these.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The number of link addresses that the silent host has had. All labs of a process share the host.
+/// The number of link addresses that the silent host has had. All environments of a process share the host.
 static MOVES: AtomicU8 = AtomicU8::new(0);
 
 /// The active one of the two links of the bond, once there is a bond.

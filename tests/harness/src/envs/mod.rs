@@ -1,4 +1,4 @@
-//! The labs: a simulated fabric in real time, and soft-RoCE as the project's VM sets it up.
+//! The environments: a simulated fabric in real time, and soft-RoCE as the project's VM sets it up.
 
 #[cfg(feature = "verbs")]
 mod guest;
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::Net;
 
-pub use sim::{SimLab, sim_host};
-pub use traced::{Devices, OnTraced, TracedLab};
+pub use sim::{SimEnv, sim_host};
+pub use traced::{Devices, OnTraced, TracedEnv};
 #[cfg(feature = "verbs")]
-pub use verbs::VerbsLab;
+pub use verbs::VerbsEnv;
 
 /// Ports and QP numbers, each given out once in this process.
 static PORT: AtomicU16 = AtomicU16::new(20_000);
