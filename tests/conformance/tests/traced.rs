@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cmid_conformance::{Speed, scenarios};
-use cmid_harness::{Disturbance, Env, Make, OnEpoll, SimEnv, TracedEnv};
+use cmid_conformance::scenarios;
+use cmid_harness::{Make, OnEpoll, SimEnv, TracedEnv};
 use cmid_sim::SimDevice;
 use cmid_trace::{Memory, Recording, Trace, replay};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -17,8 +17,6 @@ type Plain = SimEnv<OnEpoll<SimDevice>>;
 
 /// Most of a run is waiting.
 const AT_ONCE: usize = 16;
-/// They count descriptors and heap, which others and the recordings take too, and their hundreds of lives are all alike.
-const COUNTS: &str = "nothing_is_left";
 /// Of a whole run. Fewer: the scenarios are not found, or their drivers are not recorded.
 const TRACES_MIN: usize = 400;
 
@@ -45,10 +43,7 @@ fn main() -> ExitCode {
 fn on<S: Make<Trace<SimDevice>> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
     let fits = Plain::new();
     let all = scenarios::<TracedEnv<Plain, S>>().into_iter().map(|scenario| scenario.entry);
-    let wanted = all.filter(|entry| {
-        let needs: &[Disturbance] = entry.needs;
-        entry.speed == Speed::Fast && !entry.name.starts_with(COUNTS) && needs.iter().all(|&need| fits.can(need))
-    });
+    let wanted = all.filter(|entry| entry.runs_beside_others(&fits));
     let trial = |name: &'static str| {
         let totals = Arc::clone(totals);
         Trial::test(name, move || run::<S>(name, &totals).map_err(Failed::from))

@@ -53,6 +53,15 @@ pub struct Entry {
     pub rereg: Option<Rereg>,
 }
 
+impl Entry {
+    /// Whether it is fast, possible in `env`, and independent of other scenarios that run in the same process. Those that count
+    /// descriptors and heap are not.
+    pub fn runs_beside_others(&self, env: &impl Env) -> bool {
+        let is_independent = !self.name.starts_with("nothing_is_left");
+        self.speed == Speed::Fast && is_independent && self.needs.iter().all(|&need| env.can(need))
+    }
+}
+
 /// A thing to show, in any environment.
 pub struct Scenario<L: Env> {
     /// What is known of it.
