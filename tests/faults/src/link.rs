@@ -188,7 +188,7 @@ impl Link {
         Ok(sum)
     }
 
-    /// The wire is as it was before [`disturb`](Wire::disturb).
+    /// The wire is as it was before [`disturb`](Link::disturb).
     ///
     /// # Errors
     /// What tc(8) says.
