@@ -5,6 +5,7 @@ use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::Fault;
 use crate::key::ChannelKey;
+use crate::machine::Read;
 use crate::time::Time;
 
 /// What is left to do after a turn.
@@ -33,6 +34,7 @@ pub enum Next {
 impl<D: Device> Drive<D> {
     /// Whether a turn would do something without waiting for anything.
     #[must_use]
+    #[inline]
     pub fn has_work(&self) -> bool {
         self.core.has_work() || self.is_due()
     }
@@ -46,20 +48,55 @@ impl<D: Device> Drive<D> {
     /// One turn of the loop: deadlines, calls, and at most `budget` events off the channels that are readable. A read that
     /// fails counts against the budget as well, and so does an id that is destroyed after its listener.
     pub fn turn(&mut self, budget: usize) -> Turn {
-        self.take_turn(budget, false)
+        if self.take_turn(budget, false) && self.core.has_work() { Turn::More } else { Turn::Idle }
     }
 
-    /// `to_look`: ends once each channel was read, if there is something for the application to look at.
-    fn take_turn(&mut self, budget: usize, to_look: bool) -> Turn {
+    /// Returns false if nothing is left to do. `to_look`: ends once each channel was read, if an event can be delivered.
+    #[inline]
+    pub(super) fn take_turn(&mut self, budget: usize, to_look: bool) -> bool {
+        if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 {
+            let Drive { core, device, now, .. } = self;
+            match core.read_short(now.get(), |channel, child| device.fetch(channel, child)) {
+                Some(Read::Done) => return false,
+                Some(read) => return self.go_on(read, budget - 1, to_look),
+                None => {}
+            }
+        }
+        self.take_any_turn(budget, to_look)
+    }
+
+    /// What the long path does after a read.
+    #[inline(never)]
+    fn go_on(&mut self, read: Read, left: usize, to_look: bool) -> bool {
+        let unreadable = match read {
+            Read::Done => None,
+            Read::Taken(result) => {
+                if let Err(fault) = result {
+                    self.note(fault);
+                }
+                self.make_calls();
+                None
+            }
+            Read::Failed(channel, errno) => self.is_unreadable(channel, errno).then_some(channel),
+        };
+        self.serve(left, to_look, 0, unreadable)
+    }
+
+    #[inline(never)]
+    pub(super) fn take_any_turn(&mut self, budget: usize, to_look: bool) -> bool {
         let is_due = D::OBSERVES && self.is_due();
         self.core.handle_timeout(self.now.get());
         if is_due {
             self.record(Step::Timeout);
         }
         self.make_calls();
-        let mut left = budget;
-        let mut unreadable = None;
-        let mut unread = self.core.readable_channels();
+        let unread = self.core.readable_channels();
+        self.serve(budget, to_look, unread, None)
+    }
+
+    /// The reads and the children of a turn.
+    #[inline(never)]
+    fn serve(&mut self, mut left: usize, to_look: bool, mut unread: usize, mut unreadable: Option<ChannelKey>) -> bool {
         while left > 0 {
             let served = self.serve_child();
             left -= usize::from(served);
@@ -77,10 +114,10 @@ impl<D: Device> Drive<D> {
                     }
                 }
                 None if served => {}
-                None => return Turn::Idle,
+                None => return false,
             }
         }
-        if self.core.has_work() { Turn::More } else { Turn::Idle }
+        true
     }
 
     /// Makes the call for one of the ids that are to be destroyed after their listener; false if there is none.
@@ -94,15 +131,25 @@ impl<D: Device> Drive<D> {
     /// One turn, and what to do next: the part of every driver's loop that is not waiting. Other than [`turn`](Drive::turn) it
     /// ends as soon as the application has something to look at and each readable channel was read once: events are
     /// delivered before a channel is read again.
+    #[inline]
     pub fn run(&mut self, budget: usize) -> Next {
-        let turn = if self.has_work() { self.take_turn(budget, true) } else { Turn::Idle };
+        let has_work = self.has_work();
+        // An observing device gets the end of each turn.
+        if !D::OBSERVES && !has_work && self.activity_seen == self.core.activity() {
+            return Next::Wait(self.next_timeout());
+        }
+        self.run_work(budget, has_work)
+    }
+
+    #[inline(never)]
+    fn run_work(&mut self, budget: usize, has_work: bool) -> Next {
+        let may_be_left = has_work && self.take_turn(budget, true);
         let rest = if self.activity_seen != self.core.activity() {
             Next::Deliver
+        } else if may_be_left && self.core.has_work() {
+            Next::Again
         } else {
-            match turn {
-                Turn::More => Next::Again,
-                Turn::Idle => Next::Wait(self.next_timeout()),
-            }
+            Next::Wait(self.next_timeout())
         };
         self.activity_seen = self.core.activity();
         self.record(Step::Yield);
@@ -189,6 +236,7 @@ impl<D: Device> Drive<D> {
         again
     }
 
+    #[inline]
     fn is_due(&self) -> bool {
         self.core.poll_timeout().is_some_and(|(due, _)| due <= self.now.get())
     }

@@ -171,8 +171,8 @@ impl QpInner {
         caps: Caps,
     ) -> Result<Arc<Self>, Errno> {
         let pd = pd.enter().map_err(|refused| refused.errno())?;
-        let send = WorkQueue::reserve(send_cq.inner(), caps.max_send_wr)?;
-        let recv = WorkQueue::reserve(recv_cq.inner(), caps.max_recv_wr)?;
+        let [send, recv] =
+            WorkQueue::reserve([send_cq.inner(), recv_cq.inner()], [caps.max_send_wr, caps.max_recv_wr])?;
         let (send_cq, recv_cq) = (send.cq(), recv.cq());
         if id.qp.is_some() || !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
             return Err(Errno::EINVAL);
@@ -241,8 +241,11 @@ impl Drop for QpInner {
         // that its work requests name with it.
         let destroyed = errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
         let pd = self.pd.inner();
-        for queue in [&mut self.send, &mut self.recv] {
-            if destroyed { queue.close(pd) } else { queue.leak(pd) }
+        if destroyed {
+            WorkQueue::close_both(&mut self.send, &mut self.recv, pd);
+        } else {
+            self.send.leak(pd);
+            self.recv.leak(pd);
         }
         self.pd.inner().parked().released();
     }
