@@ -126,3 +126,30 @@ fn killed(role: &str, phase: &str, migrated: bool) -> Check<Killed> {
         _ => Err(Failure("no such role or phase".into())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: impl IntoIterator<Item = String>) -> Task {
+        Args::try_parse_from(["faults".to_owned()].into_iter().chain(arguments))
+            .expect("arguments of this program")
+            .task
+    }
+
+    #[test]
+    fn the_processes_that_a_run_starts_understand_their_arguments() {
+        let wire = Link::of(7);
+        assert!(matches!(parsed(lanes::arguments(wire)), Task::Lane { link: 7 }));
+        for role in [Role::Client, Role::Server] {
+            for (phase, migrated) in Phase::ALL.into_iter().flat_map(|phase| [(phase, false), (phase, true)]) {
+                let started = Killed { role, phase, migrated };
+                let Task::Peer { link: 7, port: 4791, role, phase, migrated } = parsed(started.arguments(wire, 4791))
+                else {
+                    panic!("{started:?}")
+                };
+                assert_eq!(killed(&role, &phase, migrated), Ok(started));
+            }
+        }
+    }
+}
