@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use cmid_harness::Make;
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, PortSpace, Time};
 use cmid_verbs::{Caps, Cq, Pd, Verbs};
 
 use crate::mark::in_parts;
 use crate::param::PARAM;
 use crate::qps::Qps;
-use crate::wait::Waits;
 use crate::wire::{self, Wants};
 
 /// For resolving, as in C; nothing else has a deadline there.
@@ -31,22 +31,22 @@ struct Active<W> {
 }
 
 /// The job: `count` connections in each part.
-pub(crate) fn run<W: Waits<Device = Verbs>>(to: SocketAddr, wants: Wants, at_once: u32, count: u32) -> Result<()> {
-    let mut driver = W::new(Verbs::open()?)?;
+pub(crate) fn run<W: Make<Verbs>>(to: SocketAddr, wants: Wants, at_once: u32, count: u32) -> Result<()> {
+    let mut driver = W::make(Verbs::open()?)?;
     let channel = driver.drive().open_channel(Acks::OnDelivery)?;
     let (to_begin, to_end, memory, qps, qp_num) = (0, 0, None, Qps::default(), 0x10000);
     let mut active = Active { driver, channel, to, wants, to_begin, to_end, memory, qps, qp_num };
     in_parts(|| active.part(at_once, count))
 }
 
-impl<W: Waits<Device = Verbs>> Active<W> {
+impl<W: Make<Verbs>> Active<W> {
     fn part(&mut self, at_once: u32, count: u32) -> Result<()> {
         (self.to_begin, self.to_end) = (count, count);
         for _ in 0..at_once {
             self.begin()?;
         }
         while self.to_end > 0 {
-            self.driver.wait()?;
+            self.driver.wait(None)?;
             // It is large: it is looked at where it is.
             while let Some(event) = &self.driver.drive().next_event(self.channel) {
                 self.handle(event)?;

@@ -6,13 +6,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_blocking::Blocking;
-use cmid_epoll::Epoll;
+use cmid_harness::{Driver, Make, OnBlocking, OnEpoll, OnMio};
 use cmid_proto::{Acks, CmEvent, ConnParam, Event, Pollable, PortSpace};
 use cmid_sim::{Clock, Config, Fabric, SimDevice};
 
 use crate::param::PARAM;
-use crate::wait::{MioAlone, Waits};
 
 /// Deadlines that do not come.
 pub(crate) const FAR: Duration = Duration::from_secs(3600);
@@ -27,17 +25,17 @@ const SETTLE: Duration = Duration::from_millis(300);
 /// now: how often do they wake up in this span?
 ///
 /// The kernel counts: a thread that sleeps gives up its processor once, and again each time after it has woken.
-pub(crate) fn wakeups<W>(devices: [W::Device; 2], at: SocketAddr, armed: Duration, span: Duration) -> Result<u64>
+pub(crate) fn wakeups<W, D>(devices: [D; 2], at: SocketAddr, armed: Duration, span: Duration) -> Result<u64>
 where
-    W: Waits,
-    W::Device: Pollable + Send + 'static,
+    W: Make<D>,
+    D: Pollable + Send + 'static,
 {
     let ([server, client], (tell, told)) = (devices, channel());
     let also = tell.clone();
     // They sleep until the process ends.
-    thread::spawn(move || report(side::<W>(server, at, Some(armed), &also), &also));
+    thread::spawn(move || report(side::<W, D>(server, at, Some(armed), &also), &also));
     let listener = thread_id(&told)?;
-    thread::spawn(move || report(side::<W>(client, at, None, &tell), &tell));
+    thread::spawn(move || report(side::<W, D>(client, at, None, &tell), &tell));
     let threads = [listener, thread_id(&told)?];
     for _ in threads {
         established(&told)?;
@@ -86,8 +84,8 @@ fn established(told: &Receiver<News>) -> Result<()> {
 }
 
 /// The one that listens is the one that has deadlines.
-fn side<W: Waits>(device: W::Device, at: SocketAddr, armed: Option<Duration>, tell: &Sender<News>) -> Result<()> {
-    let mut driver = W::new(device)?;
+fn side<W: Make<D>, D>(device: D, at: SocketAddr, armed: Option<Duration>, tell: &Sender<News>) -> Result<()> {
+    let mut driver = W::make(device)?;
     let channel = driver.drive().open_channel(Acks::OnDelivery)?;
     if let Some(armed) = armed {
         arm(&mut driver, at, armed)?;
@@ -101,7 +99,7 @@ fn side<W: Waits>(device: W::Device, at: SocketAddr, armed: Option<Duration>, te
     }
     tell.send(News::Ready(rustix::thread::gettid().as_raw_nonzero().get()))?;
     loop {
-        driver.wait()?;
+        driver.wait(None)?;
         while let Some(event) = driver.drive().next_event(channel) {
             handle(&mut driver, at, &event, tell)?;
         }
@@ -109,7 +107,7 @@ fn side<W: Waits>(device: W::Device, at: SocketAddr, armed: Option<Duration>, te
 }
 
 /// Requests that nothing ends: listeners in synchronous mode that nobody calls.
-fn arm<W: Waits>(driver: &mut W, near: SocketAddr, armed: Duration) -> Result<()> {
+fn arm(driver: &mut impl Driver, near: SocketAddr, armed: Duration) -> Result<()> {
     for number in 1..=ARMED {
         let drive = driver.drive();
         let id = drive.create_id(None, PortSpace::Tcp)?;
@@ -120,7 +118,7 @@ fn arm<W: Waits>(driver: &mut W, near: SocketAddr, armed: Duration) -> Result<()
     Ok(())
 }
 
-fn handle<W: Waits>(driver: &mut W, at: SocketAddr, event: &Event, tell: &Sender<News>) -> Result<()> {
+fn handle(driver: &mut impl Driver, at: SocketAddr, event: &Event, tell: &Sender<News>) -> Result<()> {
     let (id, drive) = (event.id, driver.drive());
     let step = drive.within(STEP);
     // Without QPs: numbers that nobody else uses, or a request is taken for a stale one.
@@ -151,9 +149,9 @@ fn switches(threads: [i32; 2]) -> Result<u64> {
 /// Shows it for every driver.
 pub(crate) fn on_simulator() -> Result<()> {
     for (driver, woken) in [
-        ("epoll", on_fabric::<Epoll<SimDevice>>(FAR)?),
-        ("mio", on_fabric::<MioAlone<SimDevice>>(FAR)?),
-        ("blocking", on_fabric::<Blocking<SimDevice>>(FAR)?),
+        ("epoll", on_fabric::<OnEpoll<SimDevice>>(FAR)?),
+        ("mio", on_fabric::<OnMio<SimDevice>>(FAR)?),
+        ("blocking", on_fabric::<OnBlocking<SimDevice>>(FAR)?),
     ] {
         println!("cmid-{driver}: woken {woken} times in {SPAN:?}");
     }
@@ -162,10 +160,10 @@ pub(crate) fn on_simulator() -> Result<()> {
 
 const SPAN: Duration = Duration::from_secs(2);
 
-fn on_fabric<W: Waits<Device = SimDevice>>(armed: Duration) -> Result<u64> {
+fn on_fabric<W: Make<SimDevice>>(armed: Duration) -> Result<u64> {
     let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
     let (server, client) = (fabric.host(&["10.0.0.2".parse()?]), fabric.host(&["10.0.0.1".parse()?]));
-    wakeups::<W>([server.device(), client.device()], "10.0.0.2:7471".parse()?, armed, SPAN)
+    wakeups::<W, _>([server.device(), client.device()], "10.0.0.2:7471".parse()?, armed, SPAN)
 }
 
 #[cfg(test)]
@@ -174,22 +172,22 @@ mod tests {
 
     #[test]
     fn an_idle_epoll_driver_sleeps() {
-        assert_eq!(on_fabric::<Epoll<SimDevice>>(FAR).unwrap(), 0);
+        assert_eq!(on_fabric::<OnEpoll<SimDevice>>(FAR).unwrap(), 0);
     }
 
     #[test]
     fn an_idle_mio_driver_sleeps() {
-        assert_eq!(on_fabric::<MioAlone<SimDevice>>(FAR).unwrap(), 0);
+        assert_eq!(on_fabric::<OnMio<SimDevice>>(FAR).unwrap(), 0);
     }
 
     #[test]
     fn an_idle_blocking_driver_sleeps() {
-        assert_eq!(on_fabric::<Blocking<SimDevice>>(FAR).unwrap(), 0);
+        assert_eq!(on_fabric::<OnBlocking<SimDevice>>(FAR).unwrap(), 0);
     }
 
     #[test]
     fn a_driver_that_is_woken_is_noticed() {
         // The first of them comes after the count has begun, and others before it ends.
-        assert!(on_fabric::<Epoll<SimDevice>>(Duration::from_millis(500)).unwrap() >= 2);
+        assert!(on_fabric::<OnEpoll<SimDevice>>(Duration::from_millis(500)).unwrap() >= 2);
     }
 }

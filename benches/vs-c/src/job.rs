@@ -5,10 +5,9 @@ use std::str::FromStr;
 
 use anyhow::{Context as _, Result, bail};
 use clap::ValueEnum;
-use cmid_epoll::Epoll;
+use cmid_harness::{OnEpoll, OnMio};
 use cmid_verbs::Verbs;
 
-use crate::wait::MioAlone;
 use crate::wire::Wants;
 use crate::{connections, messages, serve, work};
 
@@ -57,13 +56,13 @@ impl FromStr for Job {
 impl Job {
     pub(crate) fn run(self, address: SocketAddr, driver: LoopName) -> Result<()> {
         match (self, driver) {
-            (Job::Serve { count }, LoopName::Epoll) => serve::run::<Epoll<Verbs>>(address, count),
-            (Job::Serve { count }, LoopName::Mio) => serve::run::<MioAlone<Verbs>>(address, count),
+            (Job::Serve { count }, LoopName::Epoll) => serve::run::<OnEpoll<Verbs>>(address, count),
+            (Job::Serve { count }, LoopName::Mio) => serve::run::<OnMio<Verbs>>(address, count),
             (Job::Connections { wants, at_once, count }, LoopName::Epoll) => {
-                connections::run::<Epoll<Verbs>>(address, wants, at_once, count)
+                connections::run::<OnEpoll<Verbs>>(address, wants, at_once, count)
             }
             (Job::Connections { wants, at_once, count }, LoopName::Mio) => {
-                connections::run::<MioAlone<Verbs>>(address, wants, at_once, count)
+                connections::run::<OnMio<Verbs>>(address, wants, at_once, count)
             }
             (Job::Writes { batches }, _) => work::writes(address, batches),
             (Job::Sends { batches }, _) => work::sends(address, batches),

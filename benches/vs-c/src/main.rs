@@ -22,7 +22,6 @@ mod pingpong;
 mod qps;
 #[cfg(feature = "verbs")]
 mod serve;
-mod wait;
 #[cfg(feature = "verbs")]
 mod wire;
 #[cfg(feature = "verbs")]

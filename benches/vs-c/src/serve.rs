@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 
 use anyhow::{Result, bail};
+use cmid_harness::Make;
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, PortSpace, Time};
 use cmid_verbs::{Caps, Cq, Pd, Verbs};
 
 use crate::mark::in_parts;
 use crate::param::PARAM;
 use crate::qps::Qps;
-use crate::wait::Waits;
 use crate::wire::{self, Wants};
 
 struct Passive<W> {
@@ -22,8 +22,8 @@ struct Passive<W> {
 }
 
 /// The job: `count` connections in each part.
-pub(crate) fn run<W: Waits<Device = Verbs>>(at: SocketAddr, count: u32) -> Result<()> {
-    let mut driver = W::new(Verbs::open()?)?;
+pub(crate) fn run<W: Make<Verbs>>(at: SocketAddr, count: u32) -> Result<()> {
+    let mut driver = W::make(Verbs::open()?)?;
     let drive = driver.drive();
     let channel = drive.open_channel(Acks::OnDelivery)?;
     let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
@@ -34,7 +34,7 @@ pub(crate) fn run<W: Waits<Device = Verbs>>(at: SocketAddr, count: u32) -> Resul
     in_parts(|| {
         until += count;
         while passive.ended < until {
-            passive.driver.wait()?;
+            passive.driver.wait(None)?;
             // It is large: it is looked at where it is.
             while let Some(event) = &passive.driver.drive().next_event(passive.channel) {
                 passive.handle(event)?;
@@ -44,7 +44,7 @@ pub(crate) fn run<W: Waits<Device = Verbs>>(at: SocketAddr, count: u32) -> Resul
     })
 }
 
-impl<W: Waits<Device = Verbs>> Passive<W> {
+impl<W: Make<Verbs>> Passive<W> {
     fn handle(&mut self, event: &Event) -> Result<()> {
         let id = event.id;
         match event.cm() {

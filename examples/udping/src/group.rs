@@ -1,15 +1,14 @@
 //! A multicast group: those who receive, and one who sends.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::DerefMut;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_conformance::Driver;
 use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, Datagram, GroupKey, IdKey, Progress};
 
+use crate::driver::Driver;
 use crate::peer::{PATIENCE, Peer};
 use crate::port::{Polled, Port};
 
@@ -21,12 +20,13 @@ struct Member<D: DataPath> {
     at: Datagram,
 }
 
-fn join<S, D>(peer: &mut Peer<S>, group: IpAddr, bind: IpAddr, size: usize, send_only: bool) -> Result<Member<D>>
-where
-    S: Driver,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+fn join<S: Driver>(
+    peer: &mut Peer<S>,
+    group: IpAddr,
+    bind: IpAddr,
+    size: usize,
+    send_only: bool,
+) -> Result<Member<S::Path>> {
     let (id, address) = (peer.id()?, SocketAddr::new(group, 0));
     peer.drive().bind(id, SocketAddr::new(bind, 0))?;
     let port = peer.open_port(id, size)?;
@@ -38,12 +38,7 @@ where
     Ok(Member { id, group: key, port, at })
 }
 
-fn leave<S, D>(peer: &mut Peer<S>, member: Member<D>) -> Result<()>
-where
-    S: Driver,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+fn leave<S: Driver>(peer: &mut Peer<S>, member: Member<S::Path>) -> Result<()> {
     let progress = peer.drive().leave(member.id, member.group)?;
     ensure!(progress == Progress::Done, "the group is not left");
     drop(member.port);
@@ -51,19 +46,14 @@ where
 }
 
 /// Joins and counts `count` messages.
-pub(crate) fn receive<S, D>(
+pub(crate) fn receive<S: Driver>(
     driver: S,
     group: IpAddr,
     bind: IpAddr,
     count: u32,
     size: usize,
     ready: &Sender<()>,
-) -> Result<()>
-where
-    S: Driver,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+) -> Result<()> {
     let mut peer = Peer::new(driver)?;
     let mut member = join(&mut peer, group, bind, size, false)?;
     println!("joined {group}");
@@ -90,12 +80,7 @@ where
 }
 
 /// Joins and sends `count` messages.
-pub(crate) fn send<S, D>(driver: S, group: IpAddr, bind: IpAddr, count: u32, size: usize) -> Result<()>
-where
-    S: Driver,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+pub(crate) fn send<S: Driver>(driver: S, group: IpAddr, bind: IpAddr, count: u32, size: usize) -> Result<()> {
     let mut peer = Peer::new(driver)?;
     let mut member = join(&mut peer, group, bind, size, true)?;
     let way = member.port.way(&member.at.path)?;

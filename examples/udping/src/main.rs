@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
+mod driver;
 mod group;
 mod peer;
 mod ping;
@@ -19,10 +20,13 @@ use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use cmid_conformance::{Driver, Make, OnBlocking, OnEpoll, OnMio};
+use cmid_blocking::Blocking;
 use cmid_datapath::DataPath;
+use cmid_epoll::Epoll;
 use cmid_sim::{Clock, Config, Fabric, SimDevice};
 use cmid_trace::{Files, Trace};
+
+use crate::driver::{Driver, MioAlone};
 
 /// Exchanges datagrams and multicast messages.
 #[derive(Debug, Parser)]
@@ -114,36 +118,28 @@ fn on_hardware(_: DriverName, _: Option<&Arc<Files>>, _: Role) -> Result<()> {
 }
 
 /// Plays a role, recorded if that is wanted. The one that waits for the other says when it is `ready`.
-fn on<D>(driver: DriverName, trace: Option<&Arc<Files>>, role: Role, device: D, ready: &Sender<()>) -> Result<()>
-where
-    D: DataPath + cmid_conformance::TestDevice,
-{
+fn on<D: DataPath>(
+    driver: DriverName,
+    trace: Option<&Arc<Files>>,
+    role: Role,
+    device: D,
+    ready: &Sender<()>,
+) -> Result<()> {
     match trace {
         Some(files) => on_driver(driver, role, Trace::new(device, files.clone())?, ready),
         None => on_driver(driver, role, device, ready),
     }
 }
 
-fn on_driver<D>(driver: DriverName, role: Role, device: D, ready: &Sender<()>) -> Result<()>
-where
-    D: DataPath + cmid_conformance::TestDevice,
-{
-    fn made<S>(made: cmid_conformance::Check<S>) -> Result<S> {
-        made.map_err(|failure| anyhow::anyhow!("{failure}"))
-    }
+fn on_driver<D: DataPath>(driver: DriverName, role: Role, device: D, ready: &Sender<()>) -> Result<()> {
     match driver {
-        DriverName::Mio => play(made(OnMio::make(device))?, role, ready),
-        DriverName::Epoll => play(made(OnEpoll::make(device))?, role, ready),
-        DriverName::Blocking => play(made(OnBlocking::make(device))?, role, ready),
+        DriverName::Mio => play(MioAlone::start(device)?, role, ready),
+        DriverName::Epoll => play(Epoll::start(device)?, role, ready),
+        DriverName::Blocking => play(Blocking::start(device)?, role, ready),
     }
 }
 
-fn play<S, D>(driver: S, role: Role, ready: &Sender<()>) -> Result<()>
-where
-    S: Driver,
-    S::Device: std::ops::DerefMut<Target = D>,
-    D: DataPath,
-{
+fn play<S: Driver>(driver: S, role: Role, ready: &Sender<()>) -> Result<()> {
     match role {
         Role::Serve(flow) => serve::run(driver, flow.address, flow.count, flow.size, ready),
         Role::Ping(flow) => ping::run(driver, flow.address, flow.count, flow.size),

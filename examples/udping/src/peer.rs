@@ -1,13 +1,12 @@
 //! What all roles need: a driver with a channel, the next event, and a moment's rest.
 
-use std::ops::DerefMut;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_conformance::Driver;
-use cmid_datapath::DataPath;
-use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, EventKind, IdKey, PortSpace};
+use cmid_datapath::DataPath as _;
+use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Event, EventKind, IdKey, PolledDevice, PortSpace};
 
+use crate::driver::Driver;
 use crate::port::{Port, SLOTS};
 
 /// How long any step may take. Emulated machines are slow.
@@ -19,18 +18,13 @@ pub(crate) struct Peer<S> {
     channel: ChannelKey,
 }
 
-impl<S, D> Peer<S>
-where
-    S: Driver,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+impl<S: Driver> Peer<S> {
     pub(crate) fn new(mut driver: S) -> Result<Self> {
         let channel = driver.drive().open_channel(Acks::OnDelivery)?;
         Ok(Peer { driver, channel })
     }
 
-    pub(crate) fn drive(&mut self) -> &mut Drive<S::Device> {
+    pub(crate) fn drive(&mut self) -> &mut Drive<PolledDevice<S::Path, S::Poller>> {
         self.driver.drive()
     }
 
@@ -42,7 +36,7 @@ where
 
     /// Lets the driver run for a moment.
     pub(crate) fn rest(&mut self) -> Result<()> {
-        Ok(self.driver.wait(Duration::from_millis(1))?)
+        self.driver.wait(Duration::from_millis(1))
     }
 
     pub(crate) fn next_event(&mut self) -> Option<Event> {
@@ -70,9 +64,8 @@ where
     }
 
     /// A QP on an id, with every receive posted.
-    pub(crate) fn open_port(&mut self, id: IdKey, size: usize) -> Result<Port<D>> {
-        let mut port =
-            self.drive().attach_qp(id, |device, attaching| Port::open(device.deref_mut(), attaching, size))?;
+    pub(crate) fn open_port(&mut self, id: IdKey, size: usize) -> Result<Port<S::Path>> {
+        let mut port = self.drive().attach_qp(id, |device, attaching| Port::open(&mut **device, attaching, size))?;
         for slot in 0..SLOTS {
             port.post_recv(slot).with_context(|| format!("posting receive {slot}"))?;
         }
@@ -82,7 +75,7 @@ where
     /// The id and its QP go.
     pub(crate) fn close(&mut self, id: IdKey) -> Result<()> {
         let deadline = self.drive().within(PATIENCE);
-        self.drive().detach_qp(id, |device, id| device.deref_mut().destroy_qp(id))?;
+        self.drive().detach_qp(id, |device, id| device.destroy_qp(id))?;
         self.drive().destroy(id, deadline)?;
         Ok(())
     }

@@ -1,14 +1,12 @@
 //! The active side: looks the server up, then sends datagrams and waits for each to come back.
 
 use std::net::SocketAddr;
-use std::ops::DerefMut;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_conformance::Driver;
-use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, ConnParam, Datagram};
 
+use crate::driver::Driver;
 use crate::peer::{PATIENCE, Peer};
 use crate::port::Polled;
 
@@ -16,12 +14,7 @@ use crate::port::Polled;
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// Sends `count` datagrams and checks that each comes back as it was.
-pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize) -> Result<()>
-where
-    S: Driver,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+pub(crate) fn run<S: Driver>(driver: S, address: SocketAddr, count: u32, size: usize) -> Result<()> {
     ensure!(size >= 4, "a datagram starts with its number: at least 4 bytes");
     let mut peer = Peer::new(driver)?;
     let id = peer.id()?;

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::ops::DerefMut;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use cmid_conformance::Driver;
 use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, ConnParam, Time};
 
+use crate::driver::Driver;
 use crate::peer::{PATIENCE, Peer};
 use crate::port::{Arrived, Polled, Port};
 
@@ -21,12 +20,13 @@ const LINGER: Duration = Duration::from_millis(500);
 const QKEY: u32 = 0x0123_4567;
 
 /// Answers until `count` different datagrams have come.
-pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize, ready: &Sender<()>) -> Result<()>
-where
-    S: Driver,
-    S::Device: DerefMut<Target = D>,
-    D: DataPath,
-{
+pub(crate) fn run<S: Driver>(
+    driver: S,
+    address: SocketAddr,
+    count: u32,
+    size: usize,
+    ready: &Sender<()>,
+) -> Result<()> {
     let mut peer = Peer::new(driver)?;
     let listener = peer.id()?;
     peer.drive().bind(listener, address)?;

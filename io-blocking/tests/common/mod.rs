@@ -1,5 +1,5 @@
 //! A simulated host and what is done on it again and again.
-#![allow(dead_code, clippy::unwrap_used, reason = "for tests, each of which uses some of it")]
+#![allow(dead_code, unused_imports, clippy::unwrap_used, reason = "for tests, each of which uses some of it")]
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use cmid_blocking::{Blocking, Canceller, Connection, Incoming, Listener, Options};
 use cmid_proto::{Acks, Attaching, ChannelKey, CmEvent, ConnParam, Errno, Event, Limits, PortSpace, Time};
-use cmid_sim::{Caps, Clock, Config, Fabric, Host, Qp, SimDevice};
+use cmid_sim::{Caps, Host, Qp, SimDevice};
+
+pub(crate) use cmid_harness::sim_host as host;
 
 /// Longer than anything here takes, also on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -16,11 +18,6 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 pub(crate) const A_WHILE: Duration = Duration::from_millis(100);
 /// A wait that only its canceller is to end.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(3600);
-
-pub(crate) fn host() -> Host {
-    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
-    fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()])
-}
 
 pub(crate) fn server() -> SocketAddr {
     "10.0.0.2:7471".parse().unwrap()

@@ -10,16 +10,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cmid_conformance::{Check, Devices, Driver, Env, Failure, Fixture, OnEpoll, Side, SimLab, TracedLab};
+use cmid_harness::{Check, Devices, Driver, Env, Failure, Fixture, OnEpoll, Side, SimEnv, TracedEnv};
 use cmid_proto::{Acks, CmEvent, Error, EventKind, IdKey, PortSpace, Progress, RequestKind, Time};
 use cmid_trace::Files;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let result = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["sim", file] => record(SimLab::<OnEpoll<_>>::new(), file),
+        ["sim", file] => record(SimEnv::<OnEpoll<_>>::new(), file),
         #[cfg(feature = "verbs")]
-        ["verbs", file] => record(cmid_conformance::VerbsLab::<OnEpoll<_>>::new(), file),
+        ["verbs", file] => record(cmid_harness::VerbsEnv::<OnEpoll<_>>::new(), file),
         _ => Err(Failure("usage: recorded_life sim|verbs FILE".into())),
     };
     match result {
@@ -35,7 +35,7 @@ fn record<L: Devices>(env: L, file: &str) -> Check
 where
     L::Device: Send,
 {
-    let env = TracedLab::<_, OnEpoll<_>>::new(env, Arc::new(Files::at(Path::new(file))));
+    let env = TracedEnv::<_, OnEpoll<_>>::new(env, Arc::new(Files::at(Path::new(file))));
     let mut fixture = Fixture::new(&env, Acks::Explicit)?;
     life(&mut fixture)?;
     fixture.clean()
@@ -129,7 +129,7 @@ fn comes<S: Driver>(driver: &mut S, id: IdKey, kind: CmEvent) -> Check {
             return is((event.id, event.kind, event.status), (id, EventKind::Cm(kind), 0));
         }
         is(std::time::Instant::now() < end, true)?;
-        driver.wait(Duration::from_millis(20))?;
+        driver.wait(Some(Duration::from_millis(20)))?;
     }
 }
 

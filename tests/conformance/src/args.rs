@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
-use cmid_conformance::{DriverName, Speed};
+use clap::Parser;
+use cmid_conformance::Speed;
+use cmid_harness::{DeviceName, DriverName};
 
 /// Runs the scenarios and says what did not come out as expected.
 #[derive(Debug, Parser)]
@@ -16,7 +17,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     pub(crate) driver: Option<DriverName>,
     /// The fast scenarios, one at a time, or the slow ones, all at once: each of these waits for minutes.
-    #[arg(long, value_parser = speed, default_value = "fast")]
+    #[arg(long, value_enum, default_value_t = Speed::Fast)]
     pub(crate) speed: Speed,
     /// Write the outcomes to this file, as JSON.
     #[arg(long, value_name = "FILE")]
@@ -41,14 +42,6 @@ pub(crate) struct Args {
     pub(crate) filter: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DeviceName {
-    /// The simulated fabric.
-    Sim,
-    /// librdmacm, on the network of the project's VM.
-    Verbs,
-}
-
 impl Args {
     /// Where this runs, for the report.
     pub(crate) fn environment(&self) -> String {
@@ -59,13 +52,5 @@ impl Args {
                 format!("Linux {}, soft-RoCE", release.trim())
             }
         }
-    }
-}
-
-fn speed(word: &str) -> Result<Speed, String> {
-    match word {
-        "fast" => Ok(Speed::Fast),
-        "slow" => Ok(Speed::Slow),
-        other => Err(format!("{other} is neither fast nor slow")),
     }
 }

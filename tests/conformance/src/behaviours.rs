@@ -242,23 +242,3 @@ pub const BEHAVIOURS: &[Behaviour] = &[
     row(125, "others: no method"),
     row(126, "ibv_dereg_mr: 0, or an errno and the MR stays"),
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_row_is_there_once_and_in_order() {
-        assert!(BEHAVIOURS.windows(2).all(|pair| pair[0].number < pair[1].number));
-        assert_eq!(BEHAVIOURS.first().map(|row| row.number), Some(1));
-        assert_eq!(BEHAVIOURS.last().map(|row| row.number), Some(126));
-    }
-
-    #[test]
-    fn a_row_is_shown_or_says_why_not() {
-        for row in BEHAVIOURS {
-            let shown = crate::entries().iter().any(|entry| entry.behaviours.contains(&row.number));
-            assert!(shown || !row.elsewhere.is_empty() || !row.remark.is_empty(), "row {}", row.number);
-        }
-    }
-}

@@ -7,9 +7,10 @@ mod trials;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use args::{Args, DeviceName};
+use args::Args;
 use clap::Parser;
-use cmid_conformance::{Env, OnBlocking, OnEpoll, OnMio, Report, SimLab, Speed, entries};
+use cmid_conformance::{Report, Speed, entries};
+use cmid_harness::{DeviceName, Env, OnBlocking, OnEpoll, OnMio, SimEnv};
 use libtest_mimic::Arguments;
 use trials::{Plan, Set};
 
@@ -21,17 +22,17 @@ fn main() -> ExitCode {
     }
     match args.device {
         DeviceName::Sim => on(&args, |set| {
-            set.add("mio", SimLab::<OnMio<_>>::new());
-            set.add("epoll", SimLab::<OnEpoll<_>>::new());
-            set.add("blocking", SimLab::<OnBlocking<_>>::new());
+            set.add("mio", SimEnv::<OnMio<_>>::new());
+            set.add("epoll", SimEnv::<OnEpoll<_>>::new());
+            set.add("blocking", SimEnv::<OnBlocking<_>>::new());
         }),
         #[cfg(feature = "verbs")]
         DeviceName::Verbs => on(&args, |set| {
-            use cmid_conformance::{Rereg, VerbsLab};
+            use cmid_harness::{Rereg, VerbsEnv};
             let rereg = if args.shimmed { trials::SHIMMED } else { Rereg::No };
-            set.add("mio", VerbsLab::<OnMio<_>>::with(rereg));
-            set.add("epoll", VerbsLab::<OnEpoll<_>>::with(rereg));
-            set.add("blocking", VerbsLab::<OnBlocking<_>>::with(rereg));
+            set.add("mio", VerbsEnv::<OnMio<_>>::with(rereg));
+            set.add("epoll", VerbsEnv::<OnEpoll<_>>::with(rereg));
+            set.add("blocking", VerbsEnv::<OnBlocking<_>>::with(rereg));
         }),
         #[cfg(not(feature = "verbs"))]
         DeviceName::Verbs => {
@@ -75,6 +76,6 @@ fn on(args: &Args, add: impl FnOnce(&mut Set)) -> ExitCode {
     conclusion.exit_code()
 }
 
-/// What every lab of this program must be, because trials may run on threads.
+/// What every environment of this program must be, because trials may run on threads.
 trait Here: Env + Send + Sync + 'static {}
 impl<L: Env + Send + Sync + 'static> Here for L {}

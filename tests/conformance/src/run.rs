@@ -2,24 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use serde::{Deserialize, Serialize};
+use cmid_harness::{Disturbance, Env};
 
-use crate::{Disturbance, Entry, Env, Report, Scenario, scenarios};
-
-/// What became of a scenario.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// Everything was as expected.
-    Passed,
-    /// The first thing that was not.
-    Failed(String),
-    /// The lab cannot do what the scenario needs.
-    NotHere,
-}
+use crate::report::{Outcome, Report};
+use crate::scenarios::{Entry, Scenario, scenarios};
 
 impl<L: Env> Scenario<L> {
-    /// Runs it where the lab can do what it needs. A panic is a failure as any other. A device
+    /// Runs it where the environment can do what it needs. A panic is a failure as any other. A device
     /// that it took away is brought back.
     pub fn outcome(&self, env: &L) -> Outcome {
         if !self.fits(env) {
@@ -43,6 +32,7 @@ impl<L: Env> Scenario<L> {
 /// Runs all scenarios that `pick` picks, one after the other, and reports what became of them under the driver's name.
 pub fn run<L: Env>(env: &L, driver: &str, report: &mut Report, pick: impl Fn(&Entry) -> bool) {
     for scenario in scenarios::<L>().into_iter().filter(|scenario| pick(&scenario.entry)) {
-        report.note(&scenario.entry, driver, scenario.outcome(env));
+        let Entry { name, speed, .. } = scenario.entry;
+        report.note(name, speed, driver, scenario.outcome(env));
     }
 }

@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cmid_conformance::{Disturbance, Entry, Outcome, Report, Rereg, Scenario, Speed, scenarios};
+use cmid_conformance::{Entry, Outcome, Report, Scenario, Speed, scenarios};
+use cmid_harness::{DeviceName, Disturbance, Rereg};
 use libtest_mimic::{Failed, Trial};
 
 use crate::Here;
-use crate::args::{Args, DeviceName};
+use crate::args::Args;
 
 /// What to run, and how.
 #[derive(Clone, Debug)]
@@ -105,7 +106,12 @@ impl Set {
                 }
                 (false, false) => scenario.outcome(&*env),
             };
-            report.lock().unwrap_or_else(PoisonError::into_inner).note(&scenario.entry, driver, outcome.clone());
+            report.lock().unwrap_or_else(PoisonError::into_inner).note(
+                scenario.entry.name,
+                scenario.entry.speed,
+                driver,
+                outcome.clone(),
+            );
             match outcome {
                 Outcome::Passed | Outcome::NotHere => Ok(()),
                 Outcome::Failed(reason) => Err(Failed::from(reason)),

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use cmid_conformance::{Env, FailingLab, OnEpoll, Run, Speed, scenarios};
+use cmid_conformance::{FailingEnv, Run, Speed, scenarios};
+use cmid_harness::{Env, OnEpoll};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-type Here = FailingLab<OnEpoll<cmid_conformance::Failing<cmid_sim::SimDevice>>>;
+type Here = FailingEnv<OnEpoll<cmid_conformance::Failing<cmid_sim::SimDevice>>>;
 
-/// Longer than any scenario takes on this lab.
+/// Longer than any scenario takes in this environment.
 const HANGS: Duration = Duration::from_secs(60);
 /// Most of a run is waiting. So many scenarios at once, and so many runs of each.
 const AT_ONCE: (usize, usize) = (16, 8);

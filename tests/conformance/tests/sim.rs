@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cmid_conformance::{Env, OnBlocking, OnEpoll, OnMio, Outcome, Report, SimLab, Speed, scenarios};
+use cmid_conformance::{Outcome, Report, Speed, scenarios};
+use cmid_harness::{Env, OnBlocking, OnEpoll, OnMio, SimEnv};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
     let report = Arc::new(Mutex::new(Report::new("the simulator, in real time")));
-    let mut trials = on("mio", SimLab::<OnMio<_>>::new(), &report);
-    trials.extend(on("epoll", SimLab::<OnEpoll<_>>::new(), &report));
-    trials.extend(on("blocking", SimLab::<OnBlocking<_>>::new(), &report));
+    let mut trials = on("mio", SimEnv::<OnMio<_>>::new(), &report);
+    trials.extend(on("epoll", SimEnv::<OnEpoll<_>>::new(), &report));
+    trials.extend(on("blocking", SimEnv::<OnBlocking<_>>::new(), &report));
     // One at a time: descriptors and heap are counted, and quiet moments are measured.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let conclusion = libtest_mimic::run(&arguments, trials);
@@ -30,7 +31,8 @@ fn on<L: Env + Send + 'static>(driver: &'static str, env: L, report: &Arc<Mutex<
         let name = format!("{driver}::{}", scenario.entry.name);
         let trial = Trial::test(name, move || {
             let outcome = scenario.outcome(&*env);
-            report.lock().unwrap_or_else(PoisonError::into_inner).note(&scenario.entry, driver, outcome.clone());
+            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            report.note(scenario.entry.name, scenario.entry.speed, driver, outcome.clone());
             match outcome {
                 Outcome::Passed => Ok(()),
                 // It is ignored, unless somebody asks for what is ignored as well.

@@ -7,17 +7,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cmid_conformance::{Disturbance, Env, Make, OnEpoll, SimLab, Speed, TracedLab, scenarios};
+use cmid_conformance::scenarios;
+use cmid_harness::{Make, OnEpoll, SimEnv, TracedEnv};
 use cmid_sim::SimDevice;
 use cmid_trace::{Memory, Recording, Trace, replay};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-type Plain = SimLab<OnEpoll<SimDevice>>;
+type Plain = SimEnv<OnEpoll<SimDevice>>;
 
 /// Most of a run is waiting.
 const AT_ONCE: usize = 16;
-/// They count descriptors and heap, which others and the recordings take too, and their hundreds of lives are all alike.
-const COUNTS: &str = "nothing_is_left";
 /// Of a whole run. Fewer: the scenarios are not found, or their drivers are not recorded.
 const TRACES_MIN: usize = 400;
 
@@ -43,11 +42,8 @@ fn main() -> ExitCode {
 
 fn on<S: Make<Trace<SimDevice>> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
     let fits = Plain::new();
-    let all = scenarios::<TracedLab<Plain, S>>().into_iter().map(|scenario| scenario.entry);
-    let wanted = all.filter(|entry| {
-        let needs: &[Disturbance] = entry.needs;
-        entry.speed == Speed::Fast && !entry.name.starts_with(COUNTS) && needs.iter().all(|&need| fits.can(need))
-    });
+    let all = scenarios::<TracedEnv<Plain, S>>().into_iter().map(|scenario| scenario.entry);
+    let wanted = all.filter(|entry| entry.runs_beside_others(&fits));
     let trial = |name: &'static str| {
         let totals = Arc::clone(totals);
         Trial::test(name, move || run::<S>(name, &totals).map_err(Failed::from))
@@ -57,7 +53,7 @@ fn on<S: Make<Trace<SimDevice>> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
 
 fn run<S: Make<Trace<SimDevice>>>(name: &str, totals: &Totals) -> Result<(), String> {
     let memory = Memory::default();
-    let env = TracedLab::<_, S>::new(Plain::new(), Arc::new(memory.clone()));
+    let env = TracedEnv::<_, S>::new(Plain::new(), Arc::new(memory.clone()));
     let scenario = scenarios().into_iter().find(|scenario| scenario.entry.name == name);
     let scenario = scenario.ok_or("it is gone")?;
     scenario.run(&env).map_err(|failure| format!("recorded, it fails: {}", failure.0))?;

@@ -2,24 +2,24 @@
 
 use std::io::{BufRead as _, Write as _};
 
-use cmid_conformance::{Check, DriverName, Failure, OnBlocking, OnEpoll, OnMio};
+use cmid_harness::{Check, DriverName, Failure, OnBlocking, OnEpoll, OnMio};
 
 use crate::lanes::{FAILED, PASSED};
-use crate::{Killed, Link, WireLab, play, scenarios};
+use crate::{Killed, Link, LinkEnv, play, scenarios};
 
-macro_rules! with_lab {
+macro_rules! with_env {
     ($driver:expr, $env:ident = $make:ident($link:expr) => $then:expr) => {
         match $driver {
             DriverName::Mio => {
-                let $env = WireLab::<OnMio<_>>::$make($link);
+                let $env = LinkEnv::<OnMio<_>>::$make($link);
                 $then
             }
             DriverName::Epoll => {
-                let $env = WireLab::<OnEpoll<_>>::$make($link);
+                let $env = LinkEnv::<OnEpoll<_>>::$make($link);
                 $then
             }
             DriverName::Blocking => {
-                let $env = WireLab::<OnBlocking<_>>::$make($link);
+                let $env = LinkEnv::<OnBlocking<_>>::$make($link);
                 $then
             }
         }
@@ -29,7 +29,7 @@ macro_rules! with_lab {
 /// Runs a scenario. What was told.
 fn scenario(name: &str, driver: DriverName, link: Link, kernel: &str) -> Check<Vec<String>> {
     let unknown = || Failure(format!("no scenario is called {name}"));
-    with_lab!(driver, env = new(link) => {
+    with_env!(driver, env = new(link) => {
         let scenario = scenarios().into_iter().find(|scenario| scenario.entry.name == name).ok_or_else(unknown)?;
         scenario.run(&env, &link, kernel)
     })
@@ -68,5 +68,5 @@ pub fn lane(link: Link, kernel: &str) -> Check {
 /// # Errors
 /// What kept it from getting to where it is to be killed.
 pub fn peer(link: Link, port: u16, killed: Killed) -> Check {
-    play(&WireLab::<OnEpoll<_>>::of_the_peer(link), link, port, killed)
+    play(&LinkEnv::<OnEpoll<_>>::of_the_peer(link), link, port, killed)
 }

@@ -9,7 +9,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Disturbance, Env, Fixture, Side};
+use cmid_harness::{Check, Disturbance, Env, Fixture, Side};
 use cmid_proto::{Acks, CmEvent, PortSpace, Time};
 
 use crate::fixture::{MOMENT, SOON};

@@ -1,7 +1,6 @@
 //! What is known of a scenario without running it, and how what was told is compared with what is to be told.
 
-use cmid_conformance::{Check, DriverName, Failure};
-use serde::{Deserialize, Serialize};
+use cmid_harness::{Check, DriverName, Failure, Speed};
 
 /// Which drivers a scenario runs with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +20,6 @@ impl Drivers {
             Drivers::All => &DriverName::ALL,
         }
     }
-}
-
-/// When a scenario runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Speed {
-    /// Seconds.
-    Fast,
-    /// A minute or more: time-outs of the kernel run out.
-    Slow,
 }
 
 /// A line of what an application is told.

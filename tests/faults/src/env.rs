@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
-use cmid_conformance::{Check, Disturbance, Env, Failure, Make, Net, Side};
+use cmid_harness::{Check, Disturbance, Env, Failure, Make, Net, Side};
 
 use crate::Link;
 
@@ -14,29 +14,29 @@ static QP_NUM: AtomicU32 = AtomicU32::new(0);
 
 /// Drivers on a wire.
 #[derive(Debug)]
-pub struct WireLab<S> {
+pub struct LinkEnv<S> {
     link: Link,
     /// The first QP number of this process: the kernel takes equal ones of two processes for a stale connection.
     first_qp: u32,
     driver: PhantomData<fn() -> S>,
 }
 
-impl<S: Make<cmid_verbs::Verbs>> WireLab<S> {
+impl<S: Make<cmid_verbs::Verbs>> LinkEnv<S> {
     /// The process that runs a scenario.
     #[must_use]
     pub fn new(link: Link) -> Self {
-        WireLab { link, first_qp: 0x1000, driver: PhantomData }
+        LinkEnv { link, first_qp: 0x1000, driver: PhantomData }
     }
 
     /// The process of its peer.
     #[must_use]
     pub fn of_the_peer(link: Link) -> Self {
         // The one before it may not be forgotten yet.
-        WireLab { first_qp: 0x10_0000 + (std::process::id() << 8 & 0xf_ff00), ..WireLab::new(link) }
+        LinkEnv { first_qp: 0x10_0000 + (std::process::id() << 8 & 0xf_ff00), ..LinkEnv::new(link) }
     }
 }
 
-impl<S: Make<cmid_verbs::Verbs>> Env for WireLab<S> {
+impl<S: Make<cmid_verbs::Verbs>> Env for LinkEnv<S> {
     type Driver = S;
 
     fn driver(&self) -> Check<S> {
@@ -76,7 +76,7 @@ impl<S: Make<cmid_verbs::Verbs>> Env for WireLab<S> {
             | Disturbance::NeighbourMoves
             | Disturbance::ProcessDies
             | Disturbance::FailOver
-            | Disturbance::MemoryFails => Err(Failure(format!("this lab cannot do this: {what:?}"))),
+            | Disturbance::MemoryFails => Err(Failure(format!("this environment cannot do this: {what:?}"))),
         }
     }
 }

@@ -5,11 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Failure, Side};
+use cmid_harness::shell::run;
+use cmid_harness::{Check, Failure, Side};
 use serde_json::Value;
 
 use crate::Link;
-use crate::shell::run;
 
 /// A message of the IB CM (IBA volume 1, chapter 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Two drivers on a wire, and a record of all that their application is told.
 
-use std::ops::RangeInclusive;
+use std::ops::{DerefMut, RangeInclusive};
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Acked, Check, Driver, Env, Failure, Fixture, Side, TestDevice};
+use cmid_harness::{Acked, Check, Env, Failure, Fixture, Side, TestDevice};
 use cmid_proto::{Acks, Device, Drive, Error, Event, IdKey, PortSpace, Time};
 
 use crate::devices::STANDS;
@@ -305,7 +305,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
     }
 }
 
-fn destroy_all<D: Device + TestDevice>(drive: &mut Drive<D>) -> Check {
+fn destroy_all<D: Device + DerefMut<Target: TestDevice>>(drive: &mut Drive<D>) -> Check {
     for id in drive.core().id_keys().collect::<Vec<_>>() {
         // With a listener go the ids of requests that nobody has read.
         if drive.core().state(id).is_none() {
@@ -342,6 +342,3 @@ pub(crate) fn in_words(error: &Error) -> String {
         Error::Fault(fault) => format!("fault: {fault}"),
     }
 }
-
-/// The device of a lab's drivers.
-pub(crate) type DeviceOf<L> = <<L as Env>::Driver as Driver>::Device;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, DriverName, Failure};
+use cmid_harness::{Check, DriverName, Failure};
 
 use crate::{Entry, Link, Outcome, Report};
 
@@ -107,6 +107,12 @@ fn outcome(lane: &mut Option<Lane>, wires: &AtomicU8, job: Job) -> Outcome {
     observed.map_or_else(|failure| Outcome::Failed(failure.0), Outcome::Passed)
 }
 
+/// The arguments of `faults` with which a lane's process starts.
+#[must_use]
+pub fn arguments(link: Link) -> [String; 3] {
+    ["lane".into(), "--link".into(), link.number().to_string()]
+}
+
 /// A wire, and a process on it.
 struct Lane {
     link: Link,
@@ -123,7 +129,7 @@ impl Lane {
         link.lay()?;
         let this = std::env::current_exe()?;
         let mut command = Command::new(this);
-        command.args(["lane", "--link", &number.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(arguments(link)).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Failure("a lane has no pipes".into()));

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cmid_conformance::{Check, Failure};
+use cmid_harness::shell::feed;
+use cmid_harness::{Check, Failure};
 use serde_json::Value;
 
 use crate::Link;
-use crate::shell::feed;
 
 /// Kinds of objects, as `rdma resource show` calls them. Contexts are not among them: librdmacm keeps one for each device.
 const KINDS: [&str; 5] = ["cm_id", "qp", "cq", "pd", "mr"];

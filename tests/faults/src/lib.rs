@@ -30,20 +30,19 @@ mod peer;
 mod phase;
 mod report;
 mod scenarios;
-mod shell;
 
-use cmid_conformance::{Check, Env, Failure};
+use cmid_harness::{Check, Env, Failure};
 
-pub use cmid_conformance::Fixture;
-pub use entry::{Drivers, Entry, Speed, Told, agree};
+pub use cmid_harness::{Fixture, Speed};
+pub use entry::{Drivers, Entry, Told, agree};
 #[cfg(feature = "verbs")]
-pub use env::WireLab;
+pub use env::LinkEnv;
 pub use fixture::FaultFixture;
 pub use leaks::Usage;
 pub use link::Link;
 pub use peer::{Killed, Role, play};
 pub use phase::Phase;
-pub use report::{Difference, Findings, Outcome, Report};
+pub use report::{Findings, Outcome, Report, expected};
 pub use scenarios::{entries, groups, scenarios};
 
 /// One fault in one phase, and what is to be told of it.

@@ -6,10 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Failure, Net, Side};
+use cmid_harness::shell::{ip, run};
+use cmid_harness::{Check, Failure, Net, Side};
 use serde_json::Value;
-
-use crate::shell::{ip, run};
 
 /// The routing table that leads packets for the end of a wire onto it, though the address is the machine's own.
 const TABLE: &str = "103";
@@ -189,7 +188,7 @@ impl Link {
         Ok(sum)
     }
 
-    /// The wire is as it was before [`disturb`](Wire::disturb).
+    /// The wire is as it was before [`disturb`](Link::disturb).
     ///
     /// # Errors
     /// What tc(8) says.

@@ -6,9 +6,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
-use cmid_conformance::{Check, DriverName, Failure};
+use clap::{Parser, Subcommand};
 use cmid_faults::{Entry, Killed, Link, Phase, Role, Speed, alone, entries, lanes};
+use cmid_harness::{Check, DriverName, Failure};
 
 #[derive(Debug, Parser)]
 #[command(version, about = "Lets things go wrong on a real kernel, and checks what an application is told")]
@@ -22,8 +22,8 @@ enum Task {
     /// Run scenarios, many at a time, each on a wire of its own
     Run {
         /// Those that take seconds, or those that take minutes
-        #[arg(long, value_enum, default_value_t = Length::Fast)]
-        speed: Length,
+        #[arg(long, value_enum, default_value_t = Speed::Fast)]
+        speed: Speed,
         /// With this driver only
         #[arg(long, value_enum)]
         driver: Option<DriverName>,
@@ -61,12 +61,6 @@ enum Task {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Length {
-    Fast,
-    Slow,
-}
-
 fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Run { speed, driver, lanes, times, report, names } => run(speed, driver, (lanes, times), report, &names),
@@ -85,14 +79,14 @@ fn main() -> ExitCode {
 }
 
 fn run(
-    speed: Length,
+    speed: Speed,
     driver: Option<DriverName>,
     (lanes, times): (usize, usize),
     report: Option<PathBuf>,
     names: &[String],
 ) -> Check {
     let wanted = |entry: &Entry| match names {
-        [] => (entry.speed == Speed::Slow) == (speed == Length::Slow),
+        [] => entry.speed == speed,
         names => names.iter().any(|name| entry.name.contains(name)),
     };
     let chosen: Vec<_> = entries().iter().filter(|entry| wanted(entry)).copied().collect();
@@ -130,5 +124,32 @@ fn killed(role: &str, phase: &str, migrated: bool) -> Check<Killed> {
     match (role, phase) {
         (Some(role), Some(phase)) => Ok(Killed { role, phase, migrated }),
         _ => Err(Failure("no such role or phase".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: impl IntoIterator<Item = String>) -> Task {
+        Args::try_parse_from(["faults".to_owned()].into_iter().chain(arguments))
+            .expect("arguments of this program")
+            .task
+    }
+
+    #[test]
+    fn the_processes_that_a_run_starts_understand_their_arguments() {
+        let wire = Link::of(7);
+        assert!(matches!(parsed(lanes::arguments(wire)), Task::Lane { link: 7 }));
+        for role in [Role::Client, Role::Server] {
+            for (phase, migrated) in Phase::ALL.into_iter().flat_map(|phase| [(phase, false), (phase, true)]) {
+                let started = Killed { role, phase, migrated };
+                let Task::Peer { link: 7, port: 4791, role, phase, migrated } = parsed(started.arguments(wire, 4791))
+                else {
+                    panic!("{started:?}")
+                };
+                assert_eq!(killed(&role, &phase, migrated), Ok(started));
+            }
+        }
     }
 }

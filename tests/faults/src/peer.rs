@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use cmid_conformance::{Check, Env, Failure, Fixture, Side};
+use cmid_harness::{Check, Env, Failure, Fixture, Side};
 use cmid_proto::{Acks, CmEvent, PortSpace, Time};
 
 use crate::fixture::{AT_ONCE, SOON};
@@ -31,6 +31,18 @@ pub struct Killed {
     pub migrated: bool,
 }
 
+impl Killed {
+    /// The arguments of `faults` with which the process starts.
+    #[must_use]
+    pub fn arguments(self, link: Link, port: u16) -> Vec<String> {
+        let (number, port) = (link.number().to_string(), port.to_string());
+        let (role, phase) = (format!("{:?}", self.role), format!("{:?}", self.phase));
+        let mut arguments = vec!["peer", "--link", &number, "--port", &port, "--role", &role, "--phase", &phase];
+        arguments.extend(self.migrated.then_some("--migrated"));
+        arguments.into_iter().map(str::to_owned).collect()
+    }
+}
+
 /// A program that has come to where it is to be killed. Killed at the latest when dropped.
 #[derive(Debug)]
 pub(crate) struct Peer(Child);
@@ -39,13 +51,8 @@ impl Peer {
     /// Starts this program again, as the peer on this wire.
     pub(crate) fn start(link: Link, port: u16, killed: Killed) -> Check<(Self, mpsc::Receiver<String>)> {
         let this = std::env::current_exe()?;
-        let (number, port) = (link.number().to_string(), port.to_string());
-        let (role, phase) = (format!("{:?}", killed.role), format!("{:?}", killed.phase));
         let mut command = Command::new(this);
-        command.args(["peer", "--link", &number, "--port", &port, "--role", &role, "--phase", &phase]);
-        if killed.migrated {
-            command.arg("--migrated");
-        }
+        command.args(killed.arguments(link, port));
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().ok_or_else(|| Failure("the peer has no output".into()))?;
         let (sender, receiver) = mpsc::channel();

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Env, Side};
-use cmid_proto::{CmEvent, IdKey, PortSpace, Time};
+use cmid_harness::{Check, Env, Side};
+use cmid_proto::IdKey;
 
 use crate::fixture::{AT_ONCE, MOMENT};
 use crate::{FaultFixture, Link, devices};
@@ -72,13 +72,9 @@ impl<L: Env> FaultFixture<'_, L> {
         self.b.listen()?;
         let b = &mut self.b;
         let client = |client| Ids { client, server: None };
+        let both = |(client, server)| Ids { client, server: Some(server) };
         Ok(match phase {
-            Phase::Bound => {
-                let (ip, channel) = (self.link.ip(Side::Client), b.client.channel);
-                let id = b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;
-                b.client.drive().bind(id, (ip, 0).into())?;
-                client(id)
-            }
+            Phase::Bound => client(b.bound()?),
             Phase::AddrResolved => client(b.addr_resolved()?),
             Phase::RouteResolved => client(b.resolved()?),
             Phase::Unread => {
@@ -88,35 +84,17 @@ impl<L: Env> FaultFixture<'_, L> {
                 std::thread::sleep(AT_ONCE);
                 client(id)
             }
-            Phase::Requested => {
-                let (client, server) = b.requested()?;
-                Ids { client, server: Some(server) }
-            }
+            Phase::Requested => both(b.requested()?),
             Phase::Accepted => {
                 let (client, server) = b.requested()?;
                 b.frozen = Some(Side::Client);
                 b.accept(server, &[])?;
                 std::thread::sleep(AT_ONCE);
-                Ids { client, server: Some(server) }
+                both((client, server))
             }
-            Phase::Responded => {
-                let (client, server) = b.requested()?;
-                b.accept(server, &[])?;
-                let channel = b.client.channel;
-                let _ = b.next(Side::Client, channel, &CmEvent::ConnectResponse)?;
-                Ids { client, server: Some(server) }
-            }
-            Phase::Connected => {
-                let (client, server) = b.connected()?;
-                Ids { client, server: Some(server) }
-            }
-            Phase::Disconnecting => {
-                let (client, server) = b.connected()?;
-                b.client.drive().disconnect(client, Time::NEVER)?;
-                let channel = b.server.channel;
-                let _ = b.next(Side::Server, channel, &CmEvent::Disconnected)?;
-                Ids { client, server: Some(server) }
-            }
+            Phase::Responded => both(b.responded()?),
+            Phase::Connected => both(b.connected()?),
+            Phase::Disconnecting => both(b.disconnecting()?),
         })
     }
 

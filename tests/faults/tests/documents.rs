@@ -60,7 +60,7 @@ fn what_shows_faults_besides_exists() {
 fn recorded(kernel: &str) -> Report {
     let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/results/{}.json"), kernel);
     let mut report = Report::read(Path::new(&path)).unwrap();
-    report.forget_what_is_out_of_date(kernel);
+    report.forget_what_is_out_of_date();
     report
 }
 

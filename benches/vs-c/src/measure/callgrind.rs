@@ -62,6 +62,7 @@ impl Origin {
             ("/rustix-", "rustix", Origin::Driver),
             ("/mio-", "mio", Origin::Driver),
             ("benches/vs-c/", "versus", Origin::Program),
+            ("tests/harness/", "cmid_harness", Origin::Program),
         ];
         // What is inlined has the file that it is from. Of what Rust's libraries inline, the function tells whose it is.
         let by_file = crates.iter().find(|(path, ..)| place.file.contains(path));

@@ -4,14 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Result;
-use cmid_blocking::Blocking;
-use cmid_epoll::Epoll;
+use cmid_harness::{Make, OnBlocking, OnEpoll, OnMio};
 use cmid_verbs::Verbs;
 
 use crate::idle::{FAR, wakeups};
 use crate::measure::ADDRESS;
 use crate::measure::rows::{Figures, Row};
-use crate::wait::{MioAlone, Waits};
 
 const SPAN: Duration = Duration::from_secs(2);
 /// The requests with deadlines have ports after the listener's.
@@ -19,16 +17,16 @@ const PORTS: u16 = 20;
 
 pub(crate) fn rows(port: &mut u16) -> Result<Vec<Row>> {
     Ok(vec![
-        row::<Epoll<Verbs>>("epoll", port)?,
-        row::<MioAlone<Verbs>>("mio", port)?,
-        row::<Blocking<Verbs>>("blocking", port)?,
+        row::<OnEpoll<Verbs>>("epoll", port)?,
+        row::<OnMio<Verbs>>("mio", port)?,
+        row::<OnBlocking<Verbs>>("blocking", port)?,
     ])
 }
 
-fn row<W: Waits<Device = Verbs>>(driver: &str, port: &mut u16) -> Result<Row> {
+fn row<W: Make<Verbs>>(driver: &str, port: &mut u16) -> Result<Row> {
     let at = SocketAddr::new(ADDRESS.parse()?, *port);
     *port += PORTS;
-    let woken = wakeups::<W>([Verbs::open()?, Verbs::open()?], at, FAR, SPAN)?;
+    let woken = wakeups::<W, _>([Verbs::open()?, Verbs::open()?], at, FAR, SPAN)?;
     let what = format!("idle cmid-{driver}, connected, with deadlines armed: wake-ups per second");
     let figures = Figures::Alone(vec![woken as f64 / SPAN.as_secs_f64()]);
     Ok(Row { what, unit: "wake-ups/s", target: Some(0.0), exact: true, figures, note: None, limit: Some(0.0) })

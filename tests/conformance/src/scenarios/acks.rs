@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Failure, Fixture, TestDevice};
 use cmid_proto::{Acks, Call, CmEvent, Device, Errno, EventKind, PortSpace, Progress, State, Time};
-
-use crate::failure::{ensure, fails, same};
-use crate::fixture::{Side, pdl};
-use crate::{Check, Env, Failure, Fixture, TestDevice};
 
 /// An id of the client with ROUTE_RESOLVED delivered and not acked.
 fn owing<L: Env>(b: &mut Fixture<'_, L>) -> Check<(cmid_proto::IdKey, cmid_proto::AckToken)> {

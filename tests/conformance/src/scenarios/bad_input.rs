@@ -3,16 +3,10 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{Call, CmEvent, CmOption, Errno, Error, EventKind, PortSpace, Refused, RequestKind, State, Time};
-
-use crate::failure::{ensure, fails, same};
-use crate::fixture::{Side, pdl};
-use crate::{Check, Env, Fixture};
-
-fn new_id<L: Env>(b: &mut Fixture<'_, L>) -> Check<cmid_proto::IdKey> {
-    let channel = b.client.channel;
-    Ok(b.client.drive().create_id(Some(channel), PortSpace::Tcp)?)
-}
 
 pub(super) fn row_39_bind<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let net = b.net();
@@ -20,17 +14,17 @@ pub(super) fn row_39_bind<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (server, other, foreign, plain) = (at(net.server), at(net.client), at(net.no_route), at(net.no_rdma));
     let any = at(Ipv4Addr::UNSPECIFIED.into());
     let loopback = at(Ipv4Addr::LOCALHOST.into());
-    let id = new_id(b)?;
+    let id = b.idle()?;
     fails("an address that is not local", b.client.drive().bind(id, foreign), Errno::EADDRNOTAVAIL)?;
     same("and the id", b.client.drive().core().state(id), Some(State::Idle))?;
     b.client.drive().bind(id, server)?;
     fails("twice", b.client.drive().bind(id, server), Errno::EINVAL)?;
-    let second = new_id(b)?;
+    let second = b.idle()?;
     fails("a port in use", b.client.drive().bind(second, server), Errno::EADDRINUSE)?;
     fails("wildcard against it", b.client.drive().bind(second, any), Errno::EADDRNOTAVAIL)?;
     fails("loopback against it", b.client.drive().bind(second, loopback), Errno::EADDRNOTAVAIL)?;
     b.client.drive().bind(second, other)?;
-    let third = new_id(b)?;
+    let third = b.idle()?;
     fails("no device there", b.client.drive().bind(third, plain), Errno::ENODEV)?;
     let free = SocketAddr::new(net.client, 0);
     fails("for ever", b.client.drive().bind(third, free), Errno::ENODEV)?;
@@ -44,7 +38,7 @@ pub(super) fn row_39_bind<L: Env>(b: &mut Fixture<'_, L>) -> Check {
 }
 
 pub(super) fn row_40_listen<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    let id = new_id(b)?;
+    let id = b.idle()?;
     b.client.drive().listen(id, 0)?;
     let local = cmid_proto::Device::local_addr(b.client.drive().device(), id)?;
     ensure(local.port() != 0, || format!("listens on {local}"))?;
@@ -53,7 +47,7 @@ pub(super) fn row_40_listen<L: Env>(b: &mut Fixture<'_, L>) -> Check {
 
 pub(super) fn row_40_an_address_that_is_used_twice<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let there = b.address;
-    let pair = [new_id(b)?, new_id(b)?];
+    let pair = [b.idle()?, b.idle()?];
     for id in pair {
         b.client.drive().set_option(id, CmOption::ReuseAddr(true))?;
         b.client.drive().bind(id, there)?;
@@ -67,7 +61,7 @@ pub(super) fn row_40_an_address_that_is_used_twice<L: Env>(b: &mut Fixture<'_, L
 
 pub(super) fn row_41_no_route_and_out_of_order<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (far, here, there) = (SocketAddr::new(b.net().no_route, 1), SocketAddr::new(b.net().client, 0), b.address);
-    let id = new_id(b)?;
+    let id = b.idle()?;
     let drive = b.client.drive();
     fails("no route", drive.resolve_addr(id, None, far, Time::NEVER), Errno::ENETUNREACH)?;
     same("which binds it", drive.core().state(id), Some(State::Bound))?;
@@ -87,7 +81,7 @@ pub(super) fn row_41_no_route_and_out_of_order<L: Env>(b: &mut Fixture<'_, L>) -
 
 pub(super) fn row_42_nobody_answers<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (nobody, there) = (SocketAddr::new(b.net().nobody, 1), b.address);
-    let id = new_id(b)?;
+    let id = b.idle()?;
     let drive = b.client.drive();
     let deadline = drive.within(Duration::from_secs(2));
     drive.resolve_addr(id, None, nobody, deadline)?;
@@ -100,7 +94,7 @@ pub(super) fn row_42_nobody_answers<L: Env>(b: &mut Fixture<'_, L>) -> Check {
 
 pub(super) fn row_44_the_loopback_address_has_no_route<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let loopback = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);
-    let id = new_id(b)?;
+    let id = b.idle()?;
     b.client.drive().resolve_addr(id, None, loopback, Time::NEVER)?;
     b.expect(Side::Client, id, CmEvent::AddrResolved, 0, pdl::NONE)?;
     fails("resolve_route", b.client.drive().resolve_route(id, Time::NEVER), Errno::ENODEV)
@@ -108,7 +102,7 @@ pub(super) fn row_44_the_loopback_address_has_no_route<L: Env>(b: &mut Fixture<'
 
 pub(super) fn row_45_destroyed_while_resolving<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let nobody = SocketAddr::new(b.net().nobody, 1);
-    let id = new_id(b)?;
+    let id = b.idle()?;
     b.client.drive().resolve_addr(id, None, nobody, Time::NEVER)?;
     b.destroy(Side::Client, id)?;
     b.quiet(Side::Client)
@@ -126,7 +120,7 @@ pub(super) fn stale_keys_and_long_private_data<L: Env>(b: &mut Fixture<'_, L>) -
     same("a stale key", stale, Err(Error::Refused(Refused::NoSuchId { id, request: RequestKind::Connect })))?;
     fails("and again", drive.destroy(id, Time::NEVER), Errno::ENOENT)?;
     // The slot has a new tenant; the old key does not reach it.
-    let tenant = new_id(b)?;
+    let tenant = b.idle()?;
     fails("the old key", b.client.drive().listen(id, 1), Errno::ENOENT)?;
     same("the new tenant", b.client.drive().core().state(tenant), Some(State::Idle))
 }

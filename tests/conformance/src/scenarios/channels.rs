@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::fixture::{SOON, Side, pdl};
+use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{CmEvent, Device, Errno, PortSpace, Time};
-
-use crate::failure::{ensure, fails, same};
-use crate::fixture::{SOON, Side, pdl};
-use crate::{Check, Env, Fixture};
 
 pub(super) fn two_ids_on_one_channel_keep_their_orders<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;

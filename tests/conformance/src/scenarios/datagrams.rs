@@ -1,11 +1,11 @@
 //! Datagrams: rows 70 to 74. A connect looks an address up (SIDR); nothing is connected.
 
+use cmid_harness::failure::{fails, same};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Failure, Fixture, QpState};
 use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, PortSpace, RefuseReason, Refused, Time};
 
 use super::timeouts::{SENT_IN_VAIN, takes};
-use crate::failure::{fails, same};
-use crate::fixture::{Side, pdl};
-use crate::{Check, Env, Failure, Fixture, QpState};
 
 /// The key that the connection manager gives to all its datagram QPs (`RDMA_UDP_QKEY`).
 const QKEY: u32 = 0x0123_4567;

@@ -2,11 +2,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Disturbance, Env, Fixture};
 use cmid_proto::{Acks, Call, CmEvent, ConnParam, Errno, Error, IdKey, PortSpace, Progress, State, Time};
-
-use crate::failure::{ensure, fails, same};
-use crate::fixture::{Side, pdl};
-use crate::{Check, Disturbance, Env, Fixture};
 
 pub(super) fn row_36_a_neighbour_moves<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.env.disturb(Disturbance::SilentHost)?;

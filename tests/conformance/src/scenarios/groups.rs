@@ -2,13 +2,12 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use cmid_harness::failure::{fails, same};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Failure, Fixture};
 use cmid_proto::{
     Acks, CmEvent, Errno, Error, EventKind, GroupKey, IdKey, PortSpace, Progress, RefuseReason, Refused, Time,
 };
-
-use crate::failure::{fails, same};
-use crate::fixture::{Side, pdl};
-use crate::{Check, Env, Failure, Fixture};
 
 /// What the kernel answers to IPv6 groups on RoCE: a number of its own (`ENOTSUPP`) that leaks.
 const KERNELS_OWN: Errno = Errno(524);

@@ -3,13 +3,13 @@
 use std::thread;
 use std::time::Duration;
 
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::fixture::{SOON, Side, pdl};
+use cmid_harness::{Check, Driver, Env, Failure, Fixture};
 use cmid_proto::{Acks, CmEvent, Error, RefuseReason, Refused, Time};
 
-use crate::failure::{ensure, same};
-use crate::fixture::{SOON, Side, pdl};
 use crate::scenarios::states::all_states;
 use crate::scenarios::threads::{next, on_another_thread};
-use crate::{Check, Driver, Env, Failure, Fixture};
 
 /// Each state survives the way: out of a core with a channel of its own, into another thread's, and onto a channel there.
 /// The id then goes as it would have gone at home.

@@ -1,12 +1,12 @@
 //! What is left after many lives: nothing.
 
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::fixture::{PdOf, Side, pdl};
+use cmid_harness::{Check, Env, Fixture, TestMr, TestPd, TestQp};
 use cmid_proto::memory::{Access, Change, Fallback, Policy};
 use cmid_proto::{Acks, CmEvent, Time};
 
 use super::memory;
-use crate::failure::{ensure, same};
-use crate::fixture::{PdOf, Side, pdl};
-use crate::{Check, Env, Fixture, TestMr, TestPd, TestQp};
 
 /// Cycles before measuring: allocators and tables grow to what they need.
 const WARM_UP: u32 = 40;

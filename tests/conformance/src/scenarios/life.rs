@@ -1,10 +1,9 @@
 //! Section "normal life": rows 1 to 10.
 
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::fixture::pdl;
+use cmid_harness::{Check, Env, Fixture, QpState, fixture::Side};
 use cmid_proto::{CmEvent, ConnParam, Errno, State, Time};
-
-use crate::failure::{ensure, fails, same};
-use crate::fixture::pdl;
-use crate::{Check, Env, Fixture, QpState, fixture::Side};
 
 /// What soft-RoCE allows in each direction, and the simulated device.
 const DEVICE_DEPTH: u8 = 128;

@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::fixture::{SOON, Side, pdl};
+use cmid_harness::{Check, Env, Failure, Fixture};
 use cmid_proto::{Acks, Call, CmEvent, Device, Errno, IdKey, PortSpace, Progress, Time};
-
-use crate::failure::{ensure, fails, same};
-use crate::fixture::{SOON, Side, pdl};
-use crate::{Check, Env, Failure, Fixture};
 
 /// A client that has asked to connect, and nobody has read it.
 fn unread<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {

@@ -2,14 +2,13 @@
 
 use std::fmt::Debug;
 
+use cmid_harness::failure::same;
+use cmid_harness::fixture::{MrOf, PdOf};
+use cmid_harness::{Check, Env, Failure, TestMr, TestPd};
 use cmid_proto::Errno;
 use cmid_proto::memory::{
     Access, Change, Changes, Error, Failure as Failed, MrState, Policy, RefuseReason, Refused, Step, Valid, Way,
 };
-
-use crate::failure::same;
-use crate::fixture::{MrOf, PdOf};
-use crate::{Check, Env, Failure, TestMr, TestPd};
 
 /// A region has this many bytes.
 pub(super) const LEN: usize = 4096;

@@ -1,5 +1,8 @@
 //! Where the provider cannot re-register: registering anew, on request.
 
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::fixture::{Side, remote};
+use cmid_harness::{Check, Env, Fixture, MemoryFault, Status, TestMr, TestPd};
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Step, Valid, Way};
 
@@ -7,9 +10,6 @@ use super::memory::{
     LEN, READABLE, bytes, change, combinations, contents, deregister, failed, fields, refused, register, unused,
     users_are,
 };
-use crate::failure::{ensure, same};
-use crate::fixture::{Side, remote};
-use crate::{Check, Env, Fixture, MemoryFault, Status, TestMr, TestPd};
 
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: cmid_proto::memory::Provider::Unknown };
 

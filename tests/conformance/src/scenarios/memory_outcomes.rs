@@ -1,14 +1,14 @@
 //! Re-registrations and deregistrations that go wrong, and which registration is valid then: rows 94 to 98, 107, 124 and 126.
 
+use cmid_harness::failure::same;
+use cmid_harness::fixture::{MrOf, PdOf, Side, remote};
+use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, Remote, Reregistered, Status, TestMr, TestPd};
 use cmid_proto::Errno;
 use cmid_proto::memory::{Change, Code, Error, MrState, PdState, Policy, Provider, RefuseReason, Step, Valid};
 
 use super::memory::{
     LEN, READABLE, bytes, contents, deregister, failed, fields, refused, register, unused, used, users_are,
 };
-use crate::failure::same;
-use crate::fixture::{MrOf, PdOf, Side, remote};
-use crate::{Check, Env, Failure, Fixture, MemoryFault, Status, TestMr, TestPd};
 
 /// A region of the server in the first PD, which a re-registration with this fault was to move to the second one and to other
 /// memory; and what came of that.
@@ -17,8 +17,8 @@ struct Tried<L: Env> {
     new: PdOf<L>,
     mr: MrOf<L>,
     before: super::memory::Fields,
-    there: crate::Remote,
-    ended: crate::Reregistered,
+    there: Remote,
+    ended: Reregistered,
 }
 
 impl<L: Env> Tried<L> {

@@ -1,12 +1,12 @@
 //! Work requests in flight pin the memory that they name, until their completions have been polled or the QP is gone.
 
+use cmid_harness::failure::same;
+use cmid_harness::fixture::{Side, pdl, remote};
+use cmid_harness::{Check, Env, Failure, Fixture, Status, TestMr, TestPd, TestQp};
 use cmid_proto::memory::{Access, Change, Code, Policy, RefuseReason, Step, Valid};
 use cmid_proto::{CmEvent, Errno, Time};
 
 use super::memory::{LEN, READABLE, bytes, deregister, failed, fields, refused, register, unused};
-use crate::failure::same;
-use crate::fixture::{Side, pdl, remote};
-use crate::{Check, Env, Failure, Fixture, Status, TestMr, TestPd, TestQp};
 
 /// It can be neither re-registered nor deregistered; nothing has changed and everything is given back.
 fn pinned<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check<M> {

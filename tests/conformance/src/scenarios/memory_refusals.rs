@@ -1,5 +1,8 @@
 //! Re-registrations that are not tried, and those of a provider that cannot: rows 81 and 101.
 
+use cmid_harness::failure::same;
+use cmid_harness::fixture::{Side, remote};
+use cmid_harness::{Check, Env, Fixture, TestMr, TestPd};
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Change, Code, Policy, RefuseReason, Step, Valid};
 
@@ -7,9 +10,6 @@ use super::memory::{
     LEN, READABLE, bytes, change, combinations, contents, deregister, failed, fields, refused, register, unused,
     users_are,
 };
-use crate::failure::same;
-use crate::fixture::{Side, remote};
-use crate::{Check, Env, Fixture, TestMr, TestPd};
 
 /// What the library or the kernel would refuse, misreport or crash on is refused before it is asked, and all is given back.
 pub(super) fn row_81_what_makes_no_sense_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {

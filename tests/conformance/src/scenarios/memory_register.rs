@@ -1,12 +1,12 @@
 //! PDs and registrations: rows 80 and 84 to 88.
 
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::fixture::{Side, remote};
+use cmid_harness::{Check, Env, Failure, Fixture, MemoryFault, Status, TestMr, TestPd, TestQp};
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Error, MrState, PdState, RefuseReason, Way};
 
 use super::memory::{LEN, READABLE, bytes, contents, deregister, refused, register, unused, used};
-use crate::failure::{ensure, same};
-use crate::fixture::{Side, remote};
-use crate::{Check, Env, Failure, Fixture, MemoryFault, Status, TestMr, TestPd, TestQp};
 
 /// A bit that no kernel knows and that is not among those it may ignore.
 const UNKNOWN: Access = Access::from_bits_retain(1 << 15);

@@ -1,12 +1,12 @@
 //! The device goes while memory is registered on it.
 
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::fixture::Side;
+use cmid_harness::{Check, Disturbance, Env, Failure, Fixture, Status, TestMr, TestPd, TestQp};
 use cmid_proto::memory::{Change, MrState, PdState, Policy, RefuseReason, Step, Valid};
 use cmid_proto::{CmEvent, Errno};
 
 use super::memory::{LEN, READABLE, bytes, contents, failed, refused, register};
-use crate::failure::{ensure, same};
-use crate::fixture::Side;
-use crate::{Check, Disturbance, Env, Failure, Fixture, Status, TestMr, TestPd, TestQp};
 
 /// Once the removal has been read, memory can only be deregistered, when it is not pinned, and nothing more can be made.
 pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_, L>) -> Check {

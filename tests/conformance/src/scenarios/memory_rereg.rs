@@ -1,5 +1,8 @@
 //! Re-registration by a kernel's driver that can change PD and rights (rxe): rows 82, 106 and 114 to 121.
 
+use cmid_harness::failure::same;
+use cmid_harness::fixture::{Side, remote};
+use cmid_harness::{Check, Env, Fixture, Status, TestMr, TestPd, TestQp};
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Change, Changes, Code, Policy, RefuseReason, Step, Valid};
 
@@ -7,9 +10,6 @@ use super::memory::{
     LEN, READABLE, bytes, change, changed, combinations, contents, deregister, failed, fields, refused, register,
     unused, used, users_are,
 };
-use crate::failure::same;
-use crate::fixture::{Side, remote};
-use crate::{Check, Env, Fixture, Status, TestMr, TestPd, TestQp};
 
 const CMD: Step = Step::Reregister(Code::Cmd);
 

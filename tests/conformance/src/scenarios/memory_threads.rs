@@ -3,13 +3,13 @@
 use std::sync::mpsc;
 use std::thread;
 
+use cmid_harness::failure::same;
+use cmid_harness::fixture::{SOON, Side, pdl, remote};
+use cmid_harness::{Check, Env, Failure, Fixture, TestMr, TestPd};
 use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Way};
 use cmid_proto::{CmEvent, Time};
 
 use super::memory::{READABLE, bytes, deregister, refused, register, unused, used};
-use crate::failure::same;
-use crate::fixture::{SOON, Side, pdl, remote};
-use crate::{Check, Env, Failure, Fixture, TestMr, TestPd};
 
 /// Much memory: a kernel takes its time to pin it.
 const MUCH: usize = 8 << 20;

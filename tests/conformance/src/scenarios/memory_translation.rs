@@ -1,14 +1,14 @@
 //! Re-registration by devices that can change everything, the memory included: rows 97 and 118.
 
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::fixture::{Side, remote};
+use cmid_harness::{Check, Env, Fixture, Status, TestMr, TestPd};
 use cmid_proto::memory::{Access, Change, Changes};
 
 use super::memory::{
     LEN, READABLE, bytes, change, changed, combinations, contents, deregister, fields, refused, register, unused,
     users_are,
 };
-use crate::failure::{ensure, same};
-use crate::fixture::{Side, remote};
-use crate::{Check, Env, Fixture, Status, TestMr, TestPd};
 
 /// Each flag changes what it is for, and nothing else; the old buffer comes back as it was.
 pub(super) fn row_97_every_combination_of_flags<L: Env>(b: &mut Fixture<'_, L>) -> Check {

@@ -1,14 +1,14 @@
 //! Row 83: a memory window that is bound.
 
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::fixture::{Side, remote};
+use cmid_harness::{Check, Env, Failure, Fixture, Remote, Status, TestMr, TestMw, TestPd, TestQp};
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Step, Valid};
 
 use super::memory::{
     LEN, READABLE, bytes, changed, contents, deregister, failed, fields, refused, register, unused, used,
 };
-use crate::failure::{ensure, same};
-use crate::fixture::{Side, remote};
-use crate::{Check, Env, Failure, Fixture, Remote, Status, TestMr, TestMw, TestPd, TestQp};
 
 /// Nobody may read it but through a window.
 const BINDABLE: Access = Access::LOCAL_WRITE.union(Access::MW_BIND);

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::fixture::{SOON, Side, pdl};
+use cmid_harness::{Check, Driver, Env, Failure, Fixture};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, EventKind, PortSpace, Progress, Time};
 
-use crate::failure::{ensure, fails, same};
-use crate::fixture::{Side, pdl};
 use crate::scenarios::states::{Ids, IdsInState, all_states};
-use crate::{Check, Driver, Env, Failure, Fixture};
 
 /// Where an event is when its id migrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ fn through<L: Env>(b: &mut Fixture<'_, L>, ids_in_state: &IdsInState<L>, pending
         (Pending::InCore, Some(_)) => {
             let activity = b.endpoint(side).drive().core().activity();
             (ids_in_state.trigger)(b, ids)?;
-            let end = Instant::now() + crate::fixture::SOON;
+            let end = Instant::now() + SOON;
             while b.endpoint(side).drive().core().activity() == activity {
                 ensure(Instant::now() < end, || "the event never reached the driver".into())?;
                 b.pump(Duration::from_millis(5))?;
@@ -107,7 +107,7 @@ pub(super) fn row_51_a_pending_event_is_delivered_without_another_wake_up<L: Env
     b.frozen = None;
     // The kernel wakes nobody (semantics of ucma_migrate_id); one wait of the driver must do all the same.
     let begun = Instant::now();
-    b.client.driver.wait(Duration::from_secs(5))?;
+    b.client.driver.wait(Some(Duration::from_secs(5)))?;
     let event = b.client.drive().next_event(new);
     same("after one wait", event.and_then(|event| event.cm()), Some(CmEvent::RouteResolved))?;
     ensure(begun.elapsed() < Duration::from_secs(4), || format!("it took {:?}", begun.elapsed()))

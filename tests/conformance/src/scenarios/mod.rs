@@ -35,20 +35,8 @@ mod timeouts;
 mod vanishing;
 mod wrong_state;
 
+use cmid_harness::{Check, Disturbance, Env, Failure, Fixture, Rereg, Speed};
 use cmid_proto::Acks;
-use serde::{Deserialize, Serialize};
-
-use crate::{Check, Disturbance, Env, Failure, Fixture, Rereg};
-
-/// How long a scenario takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Speed {
-    /// A few seconds at most.
-    Fast,
-    /// Minutes of a kernel's real time: time-outs run out in it.
-    Slow,
-}
 
 /// What is known of a scenario without running it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,13 +47,22 @@ pub struct Entry {
     pub behaviours: &'static [u8],
     /// How long it takes.
     pub speed: Speed,
-    /// What the lab must be able to do.
+    /// What the environment must be able to do.
     pub needs: &'static [Disturbance],
     /// How the devices must re-register memory, where that matters.
     pub rereg: Option<Rereg>,
 }
 
-/// One thing to show, on any lab.
+impl Entry {
+    /// Whether it is fast, possible in `env`, and independent of other scenarios that run in the same process. Those that count
+    /// descriptors and heap are not.
+    pub fn runs_beside_others(&self, env: &impl Env) -> bool {
+        let is_independent = !self.name.starts_with("nothing_is_left");
+        self.speed == Speed::Fast && is_independent && self.needs.iter().all(|&need| env.can(need))
+    }
+}
+
+/// A thing to show, in any environment.
 pub struct Scenario<L: Env> {
     /// What is known of it.
     pub entry: Entry,
@@ -80,7 +77,7 @@ impl<L: Env> std::fmt::Debug for Scenario<L> {
 }
 
 impl<L: Env> Scenario<L> {
-    /// Whether the lab can do what it needs.
+    /// Whether the environment can do what it needs.
     pub fn fits(&self, env: &L) -> bool {
         let rereg = self.entry.rereg.is_none_or(|rereg| env.with_rereg(rereg).is_some());
         rereg && self.entry.needs.iter().all(|&need| env.can(need))
@@ -132,7 +129,7 @@ pub fn entries() -> &'static [Entry] {
     ENTRIES
 }
 
-/// All scenarios, in the same order: those that disturb the lab come last.
+/// All scenarios, in the same order: those that disturb the environment come last.
 #[must_use]
 pub fn scenarios<L: Env>() -> Vec<Scenario<L>> {
     let with = |(&entry, (acks, steps))| Scenario { entry, acks, steps };
@@ -303,30 +300,5 @@ list! {
         disturbed::row_36_a_neighbour_moves [36] needs SilentHost NeighbourMoves,
         disturbed::row_79_a_bond_fails_over [79] needs FailOver,
         disturbed::row_78_the_device_goes [78] needs DeviceGoes DeviceComes,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_say_their_row() {
-        for (at, entry) in ENTRIES.iter().enumerate() {
-            assert!(ENTRIES[..at].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
-            let said = entry.name.strip_prefix("row_").map(|rest| rest.split('_').next().and_then(|n| n.parse().ok()));
-            assert!(said.is_none_or(|row| row.is_some_and(|row| entry.behaviours.contains(&row))), "{}", entry.name);
-            assert!(
-                entry.behaviours.iter().all(|row| crate::BEHAVIOURS.iter().any(|known| known.number == *row)),
-                "{}",
-                entry.name
-            );
-        }
-    }
-
-    #[test]
-    fn what_disturbs_the_lab_comes_last() {
-        let first = ENTRIES.iter().position(|entry| !entry.needs.is_empty()).unwrap_or(ENTRIES.len());
-        assert!(ENTRIES[first..].iter().all(|entry| !entry.needs.is_empty()));
     }
 }

@@ -1,10 +1,9 @@
 //! Row 76: the QP has heard of the peer before the connection manager has.
 
+use cmid_harness::failure::{fails, same};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{Call, CmEvent, Errno};
-
-use crate::failure::{fails, same};
-use crate::fixture::{Side, pdl};
-use crate::{Check, Env, Fixture};
 
 pub(super) fn row_76_notify_establishes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;

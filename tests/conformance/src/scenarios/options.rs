@@ -1,10 +1,9 @@
 //! Options of an id: which are taken in which state, by the core and by the kernel.
 
+use cmid_harness::failure::{fails, same};
+use cmid_harness::fixture::Side;
+use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{Call, CmOption, Errno, IdKey, PortSpace};
-
-use crate::failure::{fails, same};
-use crate::fixture::Side;
-use crate::{Check, Env, Fixture};
 
 fn takes<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey, option: CmOption) -> Check {
     Ok(b.endpoint(side).drive().set_option(id, option)?)

@@ -2,11 +2,10 @@
 
 use std::net::SocketAddr;
 
+use cmid_harness::failure::{fails, same};
+use cmid_harness::fixture::pdl;
+use cmid_harness::{Check, Env, Fixture, QpState, fixture::Side};
 use cmid_proto::{Call, CmEvent, ConnParam, Errno, PortSpace, RejectReason, State, Time};
-
-use crate::failure::{fails, same};
-use crate::fixture::pdl;
-use crate::{Check, Env, Fixture, QpState, fixture::Side};
 
 /// Reasons of the IB CM, as REJECTED carries them in its status.
 const INVALID_SERVICE_ID: i32 = 8;

@@ -4,11 +4,10 @@
 
 use std::time::{Duration, Instant};
 
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Failure, Fixture};
 use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, RefuseReason, Refused, RejectReason, Time};
-
-use crate::failure::{ensure, same};
-use crate::fixture::{Side, pdl};
-use crate::{Check, Env, Failure, Fixture};
 
 const REJECT: RejectReason = RejectReason::Consumer;
 

@@ -1,11 +1,8 @@
 //! Ids brought into each state, and what makes the next event come from there.
 
-use std::net::SocketAddr;
-
-use cmid_proto::{CmEvent, IdKey, PortSpace, Time};
-
-use crate::fixture::{Side, pdl};
-use crate::{Check, Env, Fixture};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Fixture};
+use cmid_proto::{CmEvent, IdKey, Time};
 
 /// The id that is looked at, and the peer's.
 #[derive(Clone, Copy, Debug)]
@@ -29,17 +26,6 @@ fn alone(id: IdKey) -> Ids {
     Ids { id, peer: id }
 }
 
-fn idle<L: Env>(b: &mut Fixture<'_, L>) -> Check<Ids> {
-    let channel = b.client.channel;
-    Ok(alone(b.client.drive().create_id(Some(channel), PortSpace::Tcp)?))
-}
-
-fn bound<L: Env>(b: &mut Fixture<'_, L>) -> Check<Ids> {
-    let (ids, here) = (idle(b)?, SocketAddr::new(b.net().client, 0));
-    b.client.drive().bind(ids.id, here)?;
-    Ok(ids)
-}
-
 fn resolve_addr<L: Env>(b: &mut Fixture<'_, L>, ids: Ids) -> Check {
     let address = b.address;
     Ok(b.client.drive().resolve_addr(ids.id, None, address, Time::NEVER)?)
@@ -55,60 +41,16 @@ fn connect_and_accept<L: Env>(b: &mut Fixture<'_, L>, ids: Ids) -> Check {
     b.accept(server, &[])
 }
 
-fn requested<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
+/// A way to a connection: the client's id and the server's.
+type Pair<'env, L> = fn(&mut Fixture<'env, L>) -> Check<(IdKey, IdKey)>;
+
+fn client<'env, L: Env>(b: &mut Fixture<'env, L>, pair: Pair<'env, L>) -> Check<Ids> {
     b.listen()?;
-    b.requested()
-}
-
-fn accepting<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
-    let (client, server) = requested(b)?;
-    b.accept(server, &[])?;
-    Ok((client, server))
-}
-
-fn responded<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
-    let (client, server) = accepting(b)?;
-    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
-    Ok((client, server))
-}
-
-fn connected<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
-    b.listen()?;
-    b.connected()
-}
-
-fn disconnecting<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
-    let (client, server) = connected(b)?;
-    b.client.drive().disconnect(client, Time::NEVER)?;
-    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
-    Ok((client, server))
-}
-
-fn time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
-    let (client, server) = disconnecting(b)?;
-    b.server.drive().disconnect(server, Time::NEVER)?;
-    b.expect(Side::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
-    Ok((client, server))
-}
-
-fn closed<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
-    let (client, server) = time_wait(b)?;
-    b.expect(Side::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE)?;
-    Ok((client, server))
-}
-
-fn failed<L: Env>(b: &mut Fixture<'_, L>) -> Check<Ids> {
-    let (client, server) = requested(b)?;
-    b.server.drive().reject(server, &[])?;
-    b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
-    Ok(Ids { id: client, peer: server })
-}
-
-fn client<L: Env>(b: &mut Fixture<'_, L>, pair: fn(&mut Fixture<'_, L>) -> Check<(IdKey, IdKey)>) -> Check<Ids> {
     pair(b).map(|(id, peer)| Ids { id, peer })
 }
 
-fn server<L: Env>(b: &mut Fixture<'_, L>, pair: fn(&mut Fixture<'_, L>) -> Check<(IdKey, IdKey)>) -> Check<Ids> {
+fn server<'env, L: Env>(b: &mut Fixture<'env, L>, pair: Pair<'env, L>) -> Check<Ids> {
+    b.listen()?;
     pair(b).map(|(peer, id)| Ids { id, peer })
 }
 
@@ -134,8 +76,20 @@ pub(super) fn all_states<L: Env>() -> Vec<IdsInState<L>> {
     };
     use Side::{Client, Server};
     vec![
-        IdsInState { name: "idle", side: Client, make: idle, trigger: resolve_addr, event: Some((AddrResolved, 0)) },
-        IdsInState { name: "bound", side: Client, make: bound, trigger: resolve_addr, event: Some((AddrResolved, 0)) },
+        IdsInState {
+            name: "idle",
+            side: Client,
+            make: |b| b.idle().map(alone),
+            trigger: resolve_addr,
+            event: Some((AddrResolved, 0)),
+        },
+        IdsInState {
+            name: "bound",
+            side: Client,
+            make: |b| b.bound().map(alone),
+            trigger: resolve_addr,
+            event: Some((AddrResolved, 0)),
+        },
         IdsInState {
             name: "address resolved",
             side: Client,
@@ -153,14 +107,14 @@ pub(super) fn all_states<L: Env>() -> Vec<IdsInState<L>> {
         IdsInState {
             name: "connecting",
             side: Client,
-            make: |b| client(b, requested),
+            make: |b| client(b, Fixture::requested),
             trigger: |b, ids| b.accept(ids.peer, &[]),
             event: Some((ConnectResponse, pdl::RESPONSE)),
         },
         IdsInState {
             name: "responded",
             side: Client,
-            make: |b| client(b, responded),
+            make: |b| client(b, Fixture::responded),
             trigger: |b, ids| {
                 b.client.drive().establish(ids.id)?;
                 b.expect(Server, ids.peer, Established, 0, 0)?;
@@ -171,47 +125,59 @@ pub(super) fn all_states<L: Env>() -> Vec<IdsInState<L>> {
         IdsInState {
             name: "requested",
             side: Server,
-            make: |b| server(b, requested),
+            make: |b| server(b, Fixture::requested),
             trigger: |b, ids| b.accept(ids.id, &[]).and_then(|()| confirm(b, ids)),
             event: Some((Established, 0)),
         },
         IdsInState {
             name: "accepting",
             side: Server,
-            make: |b| server(b, accepting),
+            make: |b| server(b, Fixture::accepting),
             trigger: confirm,
             event: Some((Established, 0)),
         },
         IdsInState {
             name: "connected",
             side: Client,
-            make: |b| client(b, connected),
+            make: |b| client(b, Fixture::connected),
             trigger: server_disconnects,
             event: Some((Disconnected, 0)),
         },
         IdsInState {
             name: "disconnecting",
             side: Client,
-            make: |b| client(b, disconnecting),
+            make: |b| client(b, Fixture::disconnecting),
             trigger: server_disconnects,
             event: Some((Disconnected, 0)),
         },
         IdsInState {
             name: "closed by peer",
             side: Server,
-            make: |b| server(b, disconnecting),
+            make: |b| server(b, Fixture::disconnecting),
             trigger: |b, ids| Ok(b.server.drive().disconnect(ids.id, Time::NEVER)?),
             event: Some((TimewaitExit, 0)),
         },
         IdsInState {
             name: "time wait",
             side: Client,
-            make: |b| client(b, time_wait),
+            make: |b| client(b, Fixture::time_wait),
             trigger: nothing,
             event: Some((TimewaitExit, 0)),
         },
-        IdsInState { name: "closed", side: Client, make: |b| client(b, closed), trigger: nothing, event: None },
-        IdsInState { name: "failed", side: Client, make: failed, trigger: nothing, event: None },
+        IdsInState {
+            name: "closed",
+            side: Client,
+            make: |b| client(b, Fixture::closed),
+            trigger: nothing,
+            event: None,
+        },
+        IdsInState {
+            name: "failed",
+            side: Client,
+            make: |b| client(b, Fixture::rejected),
+            trigger: nothing,
+            event: None,
+        },
         IdsInState {
             name: "listening",
             side: Server,

@@ -3,11 +3,10 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::fixture::{SOON, Side, pdl};
+use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{CmEvent, Errno, IdKey, PortSpace, State, Time};
-
-use crate::failure::{ensure, same};
-use crate::fixture::{SOON, Side, pdl};
-use crate::{Check, Env, Fixture};
 
 /// Waits until the request on a synchronous id has ended, and tells how and by which event.
 pub(super) fn ended<L: Env>(

@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Failure, Fixture, QpState};
 use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, PortSpace, Progress, RefuseReason, Refused, Time};
 
 use super::sync::{ended, resolved};
-use crate::failure::{ensure, fails, same};
-use crate::fixture::{Side, pdl};
-use crate::{Check, Env, Failure, Fixture, QpState};
 
 /// A synchronous server id that listens on the bench's address.
 fn listen<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {

@@ -1,10 +1,9 @@
 //! The barrier after which memory may be used again: TIMEWAIT_EXIT, or the deadline.
 
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{CmEvent, Error, EventKind, IdKey, RefuseReason, Refused, RequestKind, State, Time};
-
-use crate::failure::{ensure, same};
-use crate::fixture::{Side, pdl};
-use crate::{Check, Env, Fixture};
 
 /// The ordinary end: the peer answers, and the time wait passes.
 pub(super) fn a_teardown_ends_with_the_time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {

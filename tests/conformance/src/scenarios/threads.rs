@@ -3,11 +3,10 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cmid_harness::failure::{ensure, same};
+use cmid_harness::fixture::{SOON, Side, pdl};
+use cmid_harness::{Check, Driver, Env, Failure, Fixture};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Device, Event, IdKey, ReleasedId, Time};
-
-use crate::failure::{ensure, same};
-use crate::fixture::{SOON, Side, pdl};
-use crate::{Check, Driver, Env, Failure, Fixture};
 
 /// Accepted on one thread; released while its ESTABLISHED is pending in the kernel; adopted by another thread's core and
 /// migrated to one of its channels, where the event arrives, once.
@@ -37,7 +36,7 @@ pub(super) fn an_accepted_id_goes_to_another_thread<L: Env>(b: &mut Fixture<'_, 
     b.quiet(Side::Server)
 }
 
-/// An id on its way between two drivers of a lab.
+/// An id on its way between two drivers of an environment.
 type InTransit<L> = ReleasedId<<<<L as Env>::Driver as Driver>::Device as Device>::Handle>;
 
 /// A fresh driver on a thread of its own adopts an id in the state that it was released in and migrates it to a channel, takes
@@ -76,6 +75,6 @@ pub(super) fn next<S: Driver>(driver: &mut S, on: ChannelKey, at_most: Duration)
         if Instant::now() >= end {
             return Ok(None);
         }
-        driver.wait(Duration::from_millis(20))?;
+        driver.wait(Some(Duration::from_millis(20)))?;
     }
 }

@@ -5,11 +5,10 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use cmid_harness::failure::{ensure, fails};
+use cmid_harness::fixture::{SOON, Side, pdl};
+use cmid_harness::{Check, Disturbance, Env, Fixture, QpState};
 use cmid_proto::{CmEvent, Errno, PortSpace, Time};
-
-use crate::failure::{ensure, fails};
-use crate::fixture::{Side, pdl};
-use crate::{Check, Disturbance, Env, Fixture, QpState};
 
 const TIMED_OUT: i32 = -Errno::ETIMEDOUT.0;
 
@@ -28,7 +27,7 @@ pub(super) fn takes<L: Env>(
     let begun = Instant::now();
     steps(b)?;
     let took = begun.elapsed().as_secs();
-    b.be_patient(crate::fixture::SOON);
+    b.be_patient(SOON);
     ensure(seconds.contains(&took), || format!("it took {took} s, expected {seconds:?}"))
 }
 

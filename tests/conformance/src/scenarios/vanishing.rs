@@ -1,10 +1,9 @@
 //! Section "vanishing peers": rows 23 to 27, 37 and 38.
 
+use cmid_harness::failure::{fails, same};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Fixture, QpState};
 use cmid_proto::{CmEvent, Errno, State, Time};
-
-use crate::failure::{fails, same};
-use crate::fixture::{Side, pdl};
-use crate::{Check, Env, Fixture, QpState};
 
 /// Reason of the IB CM: somebody uses the QP number already.
 const STALE_CONNECTION: i32 = 10;

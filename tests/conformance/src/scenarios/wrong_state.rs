@@ -2,16 +2,16 @@
 
 use std::net::SocketAddr;
 
+use cmid_harness::failure::{ensure, fails, same};
+use cmid_harness::fixture::{Side, pdl};
+use cmid_harness::{Check, Env, Failure, Fixture};
 use cmid_proto::table;
 use cmid_proto::{
     Acks, Call, CmEvent, CmOption, Device, Errno, IdKey, RefuseReason, Refused, RejectReason, Request, RequestKind,
     Service, State, Time,
 };
 
-use crate::failure::{ensure, fails, same};
-use crate::fixture::{Side, pdl};
 use crate::scenarios::states::all_states;
-use crate::{Check, Env, Failure, Fixture};
 
 /// In each state, each call that the table refuses as "wrong state" is made on the bare device, past the core. All answer
 /// EINVAL, and the id is none the worse for it: its next event still comes.

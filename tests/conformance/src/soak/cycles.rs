@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, anyhow};
-use cmid_conformance::{Check, Env, Failure, Fixture, Side};
+use cmid_harness::{Check, Env, Failure, Fixture, Side};
 use cmid_proto::{Acks, ChannelKey, CmEvent, IdKey, Progress, Time};
 
 use crate::usage::Usage;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use cmid_conformance::{Driver, Env};
+use cmid_harness::{Driver, Env};
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, PortSpace};
 
 /// How many connections are under way at a time.
@@ -25,7 +25,7 @@ pub(crate) fn run<L: Env>(env: &L, address: SocketAddr, connections: u32) -> Res
     let mut last = (Instant::now(), 0);
     while dialler.done < connections {
         dialler.fill(&mut driver)?;
-        driver.wait(Duration::from_millis(50))?;
+        driver.wait(Some(Duration::from_millis(50)))?;
         while let Some(event) = driver.drive().next_event(channel) {
             dialler.handle(&mut driver, &event)?;
         }

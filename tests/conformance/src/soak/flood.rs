@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
-use cmid_conformance::{Devices, Env};
 use cmid_epoll::{Config, Epoll};
+use cmid_harness::{Devices, Env};
 use cmid_proto::{
     Acks, Call, ChannelKey, CmEvent, ConnParam, Device, DeviceLayer, Errno, IdKey, Limits, Outcome, Pollable,
     PortSpace, RawEvent, Time,

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use cmid_conformance::{Driver, Env};
+use cmid_harness::{Driver, Env};
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Device, Event, IdKey, PortSpace, ReleasedId, Time};
 
 use crate::{On, dial};
@@ -137,7 +137,7 @@ impl<'plan, S: Driver> Reactor<'plan, S> {
                 self.driver.drive().migrate(id, Some(self.channel), Time::NEVER)?;
                 (self.listener, self.requests) = (Some(id), 0);
             }
-            self.driver.wait(Duration::from_millis(1))?;
+            self.driver.wait(Some(Duration::from_millis(1)))?;
             while let Some(event) = self.driver.drive().next_event(self.channel) {
                 self.handle(&event)?;
                 last = Instant::now();

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use cap::Cap;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use cmid_conformance::{OnEpoll, OnMio, SimLab};
+use cmid_harness::{DeviceName, OnEpoll, OnMio, SimEnv};
 
 /// Counts what the Rust side has allocated.
 #[global_allocator]
@@ -62,8 +62,8 @@ enum Run {
         #[arg(long, default_value_t = 8)]
         backlog: u16,
         /// Which device. The driver is io-epoll.
-        #[arg(long, value_enum, default_value_t = Device::Sim)]
-        device: Device,
+        #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
+        device: DeviceName,
     },
     /// The peer of `listener`, in a process of its own.
     Dial {
@@ -89,22 +89,14 @@ struct On {
     #[arg(long, value_enum, default_value_t = Driver::Epoll)]
     driver: Driver,
     /// Which device.
-    #[arg(long, value_enum, default_value_t = Device::Sim)]
-    device: Device,
+    #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
+    device: DeviceName,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Driver {
     Mio,
     Epoll,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Device {
-    /// The simulated fabric.
-    Sim,
-    /// librdmacm, on the network of the project's VM.
-    Verbs,
 }
 
 fn main() -> ExitCode {
@@ -117,18 +109,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// Calls a function with the lab that was asked for.
+/// Calls a function with the environment that was asked for.
 macro_rules! on {
     ($on:expr, $run:path $(, $argument:expr)*) => {
         match ($on.device, $on.driver) {
-            (Device::Sim, Driver::Mio) => $run(&SimLab::<OnMio<_>>::new() $(, $argument)*),
-            (Device::Sim, Driver::Epoll) => $run(&SimLab::<OnEpoll<_>>::new() $(, $argument)*),
+            (DeviceName::Sim, Driver::Mio) => $run(&SimEnv::<OnMio<_>>::new() $(, $argument)*),
+            (DeviceName::Sim, Driver::Epoll) => $run(&SimEnv::<OnEpoll<_>>::new() $(, $argument)*),
             #[cfg(feature = "verbs")]
-            (Device::Verbs, Driver::Mio) => $run(&cmid_conformance::VerbsLab::<OnMio<_>>::new() $(, $argument)*),
+            (DeviceName::Verbs, Driver::Mio) => $run(&cmid_harness::VerbsEnv::<OnMio<_>>::new() $(, $argument)*),
             #[cfg(feature = "verbs")]
-            (Device::Verbs, Driver::Epoll) => $run(&cmid_conformance::VerbsLab::<OnEpoll<_>>::new() $(, $argument)*),
+            (DeviceName::Verbs, Driver::Epoll) => $run(&cmid_harness::VerbsEnv::<OnEpoll<_>>::new() $(, $argument)*),
             #[cfg(not(feature = "verbs"))]
-            (Device::Verbs, Driver::Mio | Driver::Epoll) => {
+            (DeviceName::Verbs, Driver::Mio | Driver::Epoll) => {
                 anyhow::bail!("this soak was built without the feature `verbs`")
             }
         }
@@ -137,12 +129,12 @@ macro_rules! on {
 
 fn run(run: Run) -> Result<()> {
     match run {
-        Run::Cycles { count, on } => on!(on, cycles::run, count, on.device == Device::Verbs),
+        Run::Cycles { count, on } => on!(on, cycles::run, count, on.device == DeviceName::Verbs),
         Run::Listener { moves, connections, on } => {
             let peer = match on.device {
                 // Another process has another simulator.
-                Device::Sim => listener::Peer::Thread,
-                Device::Verbs => listener::Peer::Process(on),
+                DeviceName::Sim => listener::Peer::Thread,
+                DeviceName::Verbs => listener::Peer::Process(on),
             };
             on!(on, listener::run, moves, connections, peer)
         }
@@ -152,8 +144,8 @@ fn run(run: Run) -> Result<()> {
         Run::Dial { address, connections, on } => on!(on, dial::run, address, connections),
         #[cfg(feature = "verbs")]
         Run::Removal { on } => match on.driver {
-            Driver::Mio => removal::run(&cmid_conformance::VerbsLab::<OnMio<_>>::new()),
-            Driver::Epoll => removal::run(&cmid_conformance::VerbsLab::<OnEpoll<_>>::new()),
+            Driver::Mio => removal::run(&cmid_harness::VerbsEnv::<OnMio<_>>::new()),
+            Driver::Epoll => removal::run(&cmid_harness::VerbsEnv::<OnEpoll<_>>::new()),
         },
     }
 }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use cmid_conformance::{Check, Driver, Env, Fixture, Side};
+use cmid_harness::{Check, Driver, Env, Fixture, Side};
 use cmid_proto::{Acks, CmEvent, EventKind, IdKey, PortSpace, RequestKind, State, Time};
 
 use crate::cycles;
@@ -133,38 +133,27 @@ type Make<L> = fn(&mut Fixture<'_, L>) -> Check<IdKey>;
 fn stages<L: Env>() -> Vec<(State, Side, Make<L>, bool)> {
     use Side::{Client, Server};
     vec![
-        (State::Idle, Client, |b| create(b), false),
-        (State::Bound, Client, |b| bound(b), true),
+        (State::Idle, Client, |b| b.idle(), false),
+        (State::Bound, Client, |b| b.bound(), true),
         (State::AddrResolving, Client, |b| resolving(b), true),
         (State::AddrResolved, Client, |b| b.addr_resolved(), true),
         (State::RouteResolved, Client, |b| b.resolved(), true),
-        (State::Connecting, Client, |b| requested(b).map(|(client, _)| client), true),
-        (State::Requested, Server, |b| requested(b).map(|(_, server)| server), false),
-        (State::Accepting, Server, |b| accepted(b).map(|(_, server)| server), true),
-        (State::Responded, Client, |b| responded(b), true),
-        (State::Connected, Client, |b| connected(b).map(|(client, _)| client), true),
-        (State::Connected, Server, |b| connected(b).map(|(_, server)| server), true),
-        (State::Disconnecting, Client, |b| disconnecting(b).map(|(client, _)| client), true),
-        (State::PeerClosed, Server, |b| disconnecting(b).map(|(_, server)| server), true),
-        (State::Failed, Client, |b| rejected(b), true),
+        (State::Connecting, Client, |b| client(b, Fixture::requested), true),
+        (State::Requested, Server, |b| server(b, Fixture::requested), false),
+        (State::Accepting, Server, |b| server(b, Fixture::accepting), true),
+        (State::Responded, Client, |b| client(b, Fixture::responded), true),
+        (State::Connected, Client, |b| client(b, Fixture::connected), true),
+        (State::Connected, Server, |b| server(b, Fixture::connected), true),
+        (State::Disconnecting, Client, |b| client(b, Fixture::disconnecting), true),
+        (State::PeerClosed, Server, |b| server(b, Fixture::disconnecting), true),
+        (State::Failed, Client, |b| client(b, Fixture::rejected), true),
         (State::Listening, Server, |b| b.listen(), true),
         (State::Listening, Server, |b| wildcard(b), false),
     ]
 }
 
-fn create<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
-    let channel = b.client.channel;
-    Ok(b.client.drive().create_id(Some(channel), PortSpace::Tcp)?)
-}
-
-fn bound<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
-    let (id, here) = (create(b)?, SocketAddr::new(b.net().client, 0));
-    b.client.drive().bind(id, here)?;
-    Ok(id)
-}
-
 fn resolving<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
-    let (id, nobody) = (bound(b)?, SocketAddr::new(b.net().nobody, 7471));
+    let (id, nobody) = (b.bound()?, SocketAddr::new(b.net().nobody, 7471));
     let drive = b.client.drive();
     drive.resolve_addr(id, None, nobody, drive.within(Duration::from_secs(600)))?;
     Ok(id)
@@ -178,40 +167,17 @@ fn wildcard<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     Ok(id)
 }
 
-fn requested<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
+/// A way to a connection: the client's id and the server's.
+type Pair<'env, L> = fn(&mut Fixture<'env, L>) -> Check<(IdKey, IdKey)>;
+
+fn client<'env, L: Env>(b: &mut Fixture<'env, L>, pair: Pair<'env, L>) -> Check<IdKey> {
     b.listen()?;
-    b.requested()
+    pair(b).map(|(client, _)| client)
 }
 
-fn accepted<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
-    let (client, server) = requested(b)?;
-    b.accept(server, &[])?;
-    Ok((client, server))
-}
-
-fn responded<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
-    let (client, _) = accepted(b)?;
-    b.until(Side::Client, client, State::Responded)?;
-    Ok(client)
-}
-
-fn connected<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
+fn server<'env, L: Env>(b: &mut Fixture<'env, L>, pair: Pair<'env, L>) -> Check<IdKey> {
     b.listen()?;
-    b.connected()
-}
-
-fn disconnecting<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
-    let (client, server) = connected(b)?;
-    b.client.drive().disconnect(client, Time::NEVER)?;
-    b.until(Side::Server, server, State::PeerClosed)?;
-    Ok((client, server))
-}
-
-fn rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
-    let (client, server) = requested(b)?;
-    b.server.drive().reject(server, &[])?;
-    b.until(Side::Client, client, State::Failed)?;
-    Ok(client)
+    pair(b).map(|(_, server)| server)
 }
 
 /// An id in a state, with drivers of its own.
@@ -241,7 +207,7 @@ impl<'env, L: Env> Staged<'env, L> {
         let patience = |removals| if removals == 0 && self.is_told { SOON } else { Duration::from_millis(200) };
         while began.elapsed() < patience(removals) {
             let endpoint = self.fixture.endpoint(self.side);
-            endpoint.driver.wait(Duration::from_millis(10))?;
+            endpoint.driver.wait(Some(Duration::from_millis(10)))?;
             while let Some(event) = endpoint.drive().next_event(channel) {
                 let is_removal = event.kind == EventKind::Cm(CmEvent::DeviceRemoval);
                 removals += u32::from(is_removal && event.id == self.id);

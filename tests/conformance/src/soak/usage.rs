@@ -1,10 +1,10 @@
 //! What the process and the kernel hold at a moment.
 
 use std::fmt;
-use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_conformance::Env;
+use cmid_harness::Env;
+use cmid_harness::shell::run;
 
 use crate::ALLOCATOR;
 
@@ -29,7 +29,7 @@ const HEAP_SLACK: u64 = 4 * 1024;
 impl Usage {
     /// Now.
     pub(crate) fn now(env: &impl Env, kernel: bool) -> Result<Self> {
-        let objects = if kernel { kernel_objects()? } else { String::new() };
+        let objects = if kernel { run("rdma", &["resource", "show"])?.trim().to_owned() } else { String::new() };
         let descriptors = std::fs::read_dir("/proc/self/fd").context("/proc/self/fd")?.count();
         Ok(Usage { descriptors, rust: ALLOCATOR.allocated(), heap: env.heap(), objects })
     }
@@ -60,10 +60,4 @@ impl fmt::Display for Usage {
         write!(f, "{} descriptors, {} bytes by Rust, {} bytes by malloc", self.descriptors, self.rust, self.heap)?;
         if self.objects.is_empty() { Ok(()) } else { write!(f, ", {}", self.objects) }
     }
-}
-
-fn kernel_objects() -> Result<String> {
-    let output = Command::new("rdma").args(["resource", "show"]).output().context("rdma resource show")?;
-    ensure!(output.status.success(), "rdma resource show: {}", output.status);
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

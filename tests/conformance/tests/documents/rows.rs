@@ -156,11 +156,11 @@ fn a_row_is_as_good_as_the_worst_of_its_scenarios() {
     let mut own = entries().iter().filter(|entry| entry.behaviours.contains(&35));
     let first = own.next().unwrap();
     let others: Vec<_> = own.collect();
-    report.note(first, "mio", Outcome::Passed);
+    report.note(first.name, first.speed, "mio", Outcome::Passed);
     assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::PassedInPart { drivers: 1 });
-    others.iter().for_each(|other| report.note(other, "mio", Outcome::Passed));
+    others.iter().for_each(|other| report.note(other.name, other.speed, "mio", Outcome::Passed));
     assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::Passed { drivers: 1 });
-    report.note(others[0], "epoll", Outcome::Failed("why".into()));
+    report.note(others[0].name, others[0].speed, "epoll", Outcome::Failed("why".into()));
     assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::Failed);
 }
 

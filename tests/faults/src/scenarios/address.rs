@@ -1,6 +1,6 @@
 //! An address is taken from its interface, and given back later.
 
-use cmid_conformance::{Check, Env, Side};
+use cmid_harness::{Check, Env, Side};
 
 use super::faults;
 use crate::Told::{Always, By};

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 
-use cmid_conformance::{Check, Failure, Side, TestDevice};
+use cmid_harness::{Check, Failure, Side, TestDevice};
 use cmid_proto::{Acks, Errno, PortSpace, Time};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,6 +1,6 @@
 //! The RDMA device is deleted, and added again later.
 
-use cmid_conformance::{Check, Disturbance, Env, Side};
+use cmid_harness::{Check, Disturbance, Env, Side};
 
 use super::faults;
 use crate::Told::{Always, By};

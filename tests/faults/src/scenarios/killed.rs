@@ -1,6 +1,6 @@
 //! The peer is a process, and is killed with SIGKILL.
 
-use cmid_conformance::{Check, Env, Side};
+use cmid_harness::{Check, Env, Side};
 use cmid_proto::Time;
 
 use super::faults;

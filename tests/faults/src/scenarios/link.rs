@@ -1,6 +1,6 @@
 //! The link goes down, and comes up again later.
 
-use cmid_conformance::{Check, Env, Side};
+use cmid_harness::{Check, Env, Side};
 
 use super::faults;
 use crate::Told::{Always, By};

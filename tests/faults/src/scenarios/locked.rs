@@ -1,6 +1,6 @@
 //! The process may not lock as much memory (RLIMIT_MEMLOCK, without CAP_IPC_LOCK).
 
-use cmid_conformance::{Check, Failure, Fixture, Side, TestDevice, TestMr, TestPd};
+use cmid_harness::{Check, Failure, Fixture, Side, TestDevice, TestMr, TestPd};
 use cmid_proto::Acks;
 use cmid_proto::memory::{Access, Change, Fallback, Policy};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

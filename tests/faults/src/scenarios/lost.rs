@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_conformance::{Check, Env, Side};
+use cmid_harness::{Check, Env, Side};
 use cmid_proto::{IdKey, PortSpace, Time};
 
 use super::faults;

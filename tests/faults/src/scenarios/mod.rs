@@ -11,7 +11,7 @@ mod network;
 
 use std::sync::LazyLock;
 
-use cmid_conformance::{Check, Env};
+use cmid_harness::{Check, Env};
 
 use crate::{Entry, FaultFixture, Scenario};
 
@@ -30,13 +30,13 @@ macro_rules! faults {
                 fault: $fault,
                 observed: &[$($observed),*],
                 drivers: $crate::Drivers::$drivers,
-                speed: $crate::entry::Speed::$speed,
+                speed: cmid_harness::Speed::$speed,
                 bound: $bound,
             },
         )+];
 
-        pub(super) fn steps<L: cmid_conformance::Env>() -> Vec<super::Steps<L>> {
-            vec![$(|$fixture: &mut $crate::FaultFixture<'_, L>| -> cmid_conformance::Check { $steps },)+]
+        pub(super) fn steps<L: cmid_harness::Env>() -> Vec<super::Steps<L>> {
+            vec![$(|$fixture: &mut $crate::FaultFixture<'_, L>| -> cmid_harness::Check { $steps },)+]
         }
     };
 }

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Env, Failure, Side, Status, TestDevice, TestMr, TestPd, TestQp};
+use cmid_harness::fixture::PdOf;
+use cmid_harness::{Check, Env, Failure, Side, Status, TestMr, TestPd, TestQp};
 use cmid_proto::memory::Access;
 use cmid_proto::{CmEvent, Time};
 
 use super::faults;
 use crate::FaultFixture;
 use crate::Told::Always;
-use crate::fixture::{DeviceOf, SOON};
+use crate::fixture::SOON;
 
 /// `IBV_WC_RETRY_EXC_ERR`: sent again and again, and never acknowledged.
 const RETRIES_EXCEEDED: Status = Status::Other(12);
@@ -206,7 +207,7 @@ fn whole_life<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
 /// Messages arrive once, in order and whole.
 fn data<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
     let (client_pd, server_pd) = (s.b.pd(Side::Client)?, s.b.pd(Side::Server)?);
-    let register = |pd: &<DeviceOf<L> as TestDevice>::Pd, bytes: Vec<u8>| {
+    let register = |pd: &PdOf<L>, bytes: Vec<u8>| {
         pd.register(bytes, Access::LOCAL_WRITE).map_err(|(_, error)| Failure::from(error))
     };
     let from = register(&client_pd, (0..LEN).map(|at| (at / (LEN / MESSAGES)) as u8).collect())?;

@@ -1,23 +1,32 @@
-//! ip(8), tc(8) and rdma(8), which change the machine that they run on.
+//! Programs such as ip(8), tc(8) and rdma(8). They change the machine that they run on.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
-use cmid_conformance::{Check, Failure};
+use crate::{Check, Failure};
 
-/// Runs a program, which must succeed, and returns what it says.
-pub(crate) fn run(program: &str, arguments: &[&str]) -> Check<String> {
+/// Runs a program, and returns its output.
+///
+/// # Errors
+/// It cannot be started, or fails: its status and its standard error.
+pub fn run(program: &str, arguments: &[&str]) -> Check<String> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
     said(&format!("{program} {}", arguments.join(" ")), &output)
 }
 
-/// Runs these lines of ip(8); all must succeed.
-pub(crate) fn ip(lines: &str) -> Check {
+/// Runs these lines of ip(8).
+///
+/// # Errors
+/// One of them fails.
+pub fn ip(lines: &str) -> Check {
     feed("ip", &["-batch", "-"], lines).map(drop)
 }
 
-/// Runs a program that reads these lines, and returns what it says.
-pub(crate) fn feed(program: &str, arguments: &[&str], lines: &str) -> Check<String> {
+/// Runs a program that reads these lines, and returns its output.
+///
+/// # Errors
+/// As [`run`].
+pub fn feed(program: &str, arguments: &[&str], lines: &str) -> Check<String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;

@@ -10,9 +10,16 @@ use cmid_sim::{Clock, Config, Fabric, Host, Left, ReregFault, SimDevice};
 use super::{Devices, fresh, net};
 use crate::{Check, Disturbance, Env, Failure, Make, MemoryFault, Net, Rereg};
 
+/// A simulated host in real time, because drivers wait for real descriptors, with the addresses 10.0.0.1 and 10.0.0.2.
+#[must_use]
+pub fn sim_host() -> Host {
+    let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+    fabric.host(&[[10, 0, 0, 1].into(), [10, 0, 0, 2].into()])
+}
+
 /// A simulated host with two addresses, as a kernel with one device has them.
 #[derive(Debug)]
-pub struct SimLab<S> {
+pub struct SimEnv<S> {
     fabric: Fabric,
     config: Config,
     host: Host,
@@ -21,24 +28,19 @@ pub struct SimLab<S> {
     driver: PhantomData<fn() -> S>,
 }
 
-impl<S: Make<SimDevice>> SimLab<S> {
+impl<S: Make<SimDevice>> SimEnv<S> {
     /// A fresh fabric, in real time, because drivers wait for real descriptors.
     #[must_use]
     pub fn new() -> Self {
-        SimLab::on(Config::default())
+        SimEnv::on(Config::default())
     }
 
-    /// As [`SimLab::new`], with devices that copy what has arrived when it is polled and check no key. `outlive`: completions stay
+    /// As [`SimEnv::new`], with devices that copy what has arrived when it is polled and check no key. `outlive`: completions stay
     /// in their CQ when the QP is destroyed.
     #[must_use]
     pub fn copying(outlive: bool) -> Self {
         let config = Config { copy_at_poll: true, completions_outlive_qp: outlive, ..Config::default() };
-        SimLab::on(Config { destroy_after_removal: true, ..config })
-    }
-
-    /// The host that drivers are on.
-    pub(super) fn host(&self) -> &Host {
-        &self.host
+        SimEnv::on(Config { destroy_after_removal: true, ..config })
     }
 
     fn on(config: Config) -> Self {
@@ -47,17 +49,17 @@ impl<S: Make<SimDevice>> SimLab<S> {
         let host = fabric.host(&[net().client, net().server]);
         host.add_plain_addr_without_arp(net().no_rdma);
         let silent = fabric.host(&[net().silent]);
-        SimLab { fabric, config, host, silent, driver: PhantomData }
+        SimEnv { fabric, config, host, silent, driver: PhantomData }
     }
 }
 
-impl<S: Make<SimDevice>> Default for SimLab<S> {
+impl<S: Make<SimDevice>> Default for SimEnv<S> {
     fn default() -> Self {
-        SimLab::new()
+        SimEnv::new()
     }
 }
 
-impl<S: Make<SimDevice>> Devices for SimLab<S> {
+impl<S: Make<SimDevice>> Devices for SimEnv<S> {
     type Device = SimDevice;
 
     fn device(&self) -> Check<SimDevice> {
@@ -69,7 +71,7 @@ impl<S: Make<SimDevice>> Devices for SimLab<S> {
     }
 }
 
-impl<S: Make<SimDevice>> Env for SimLab<S> {
+impl<S: Make<SimDevice>> Env for SimEnv<S> {
     type Driver = S;
 
     fn driver(&self) -> Check<S> {
@@ -138,7 +140,7 @@ impl<S: Make<SimDevice>> Env for SimLab<S> {
             Rereg::NewKeys => (cmid_sim::Rereg::All, true),
         };
         // What goes wrong at a fork is to be seen as well.
-        Some(SimLab::on(Config { rereg, new_keys_on_rereg, fork: true, ..self.config.clone() }))
+        Some(SimEnv::on(Config { rereg, new_keys_on_rereg, fork: true, ..self.config.clone() }))
     }
 
     fn sound(&self) -> Check {

@@ -48,21 +48,17 @@ impl From<std::io::Error> for Failure {
 }
 
 /// Fails with the text unless the condition holds.
-pub(crate) fn ensure(condition: bool, text: impl FnOnce() -> String) -> Check {
+pub fn ensure(condition: bool, text: impl FnOnce() -> String) -> Check {
     if condition { Ok(()) } else { Err(Failure(text())) }
 }
 
 /// Fails unless both are equal.
-pub(crate) fn same<T: PartialEq + fmt::Debug>(what: &str, seen: T, expected: T) -> Check {
+pub fn same<T: PartialEq + fmt::Debug>(what: &str, seen: T, expected: T) -> Check {
     ensure(seen == expected, || format!("{what}: {seen:?}, expected {expected:?}"))
 }
 
 /// Fails unless the call failed with this errno.
-pub(crate) fn fails<T: fmt::Debug>(
-    what: &str,
-    seen: Result<T, cmid_proto::Error>,
-    expected: cmid_proto::Errno,
-) -> Check {
+pub fn fails<T: fmt::Debug>(what: &str, seen: Result<T, cmid_proto::Error>, expected: cmid_proto::Errno) -> Check {
     match seen {
         Err(error) if error.errno() == expected => Ok(()),
         Err(error) => Err(Failure(format!("{what}: {error} ({}), expected {expected}", error.errno()))),

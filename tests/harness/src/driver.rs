@@ -1,16 +1,37 @@
-//! The project's own drivers as subjects.
+//! Drivers under one interface: requests and events, and a wait.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use cmid_blocking::{Blocking, Canceller, Channels};
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::{Drive, Errno, Limits, Pollable, PolledDevice};
+use cmid_proto::{Device, Drive, Errno, Fault, Limits, Pollable, PolledDevice};
 use mio::{Events, Poll};
 
-use crate::{Check, Driver, TestDevice};
+use crate::Check;
 
-/// Which driver.
+/// A driver of the project, or of a user, on a device.
+pub trait Driver {
+    /// The device as the driver's [`Drive`] sees it.
+    type Device: Device;
+
+    /// Requests and events.
+    fn drive(&mut self) -> &mut Drive<Self::Device>;
+
+    /// Runs pending work, then blocks until an event is deliverable or `at_most` elapses. `None`: no limit.
+    ///
+    /// # Errors
+    /// The wait failed.
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno>;
+
+    /// Called with each fault that a scenario takes from [`Drive::next_fault`].
+    fn noticed(&mut self, fault: Fault) {
+        let _ = fault;
+    }
+}
+
+/// The name of a driver of the project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum DriverName {
     /// io-mio.
@@ -22,10 +43,10 @@ pub enum DriverName {
 }
 
 impl DriverName {
-    /// All of them.
+    /// All drivers.
     pub const ALL: [DriverName; 3] = [DriverName::Mio, DriverName::Epoll, DriverName::Blocking];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,16 +57,28 @@ impl DriverName {
     }
 }
 
-/// A subject that can be made on a device of this type.
-pub trait Make<D>: Driver + Sized {
-    /// A fresh driver on this device.
+/// The name of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DeviceName {
+    /// The simulated fabric.
+    Sim,
+    /// librdmacm, on the network of the project's VM.
+    Verbs,
+}
+
+/// The device that a driver was made on.
+pub type Under<S> = <<S as Driver>::Device as Deref>::Target;
+
+/// A driver that can be made on devices of type `D`.
+pub trait Make<D>: Driver<Device: DerefMut<Target = D>> + Sized {
+    /// Makes a driver without ids or channels.
     ///
     /// # Errors
-    /// What making it failed with.
+    /// A descriptor of the driver cannot be made.
     fn make(device: D) -> Check<Self>;
 }
 
-/// io-mio, polled as a program does that owns its poll.
+/// io-mio with a poll of its own.
 #[derive(Debug)]
 pub struct OnMio<D: Pollable> {
     poll: Poll,
@@ -53,24 +86,24 @@ pub struct OnMio<D: Pollable> {
     driver: Mio<D>,
 }
 
-impl<D: TestDevice + Pollable> Make<D> for OnMio<D> {
+impl<D: Pollable> Make<D> for OnMio<D> {
     fn make(device: D) -> Check<Self> {
         let poll = Poll::new()?;
         let config = cmid_mio::Config { limits: Limits::default(), tokens: 0..64 };
         let driver = Mio::new(device, poll.registry(), config)?;
-        Ok(OnMio { poll, events: Events::with_capacity(16), driver })
+        Ok(OnMio { poll, events: Events::with_capacity(64), driver })
     }
 }
 
-impl<D: TestDevice + Pollable> Driver for OnMio<D> {
+impl<D: Pollable> Driver for OnMio<D> {
     type Device = PolledDevice<D, Tokens>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.driver.drive()
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
-        let timeout = self.driver.before_poll(Some(at_most));
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+        let timeout = self.driver.before_poll(at_most);
         if let Err(error) = self.poll.poll(&mut self.events, timeout)
             && error.kind() != std::io::ErrorKind::Interrupted
         {
@@ -88,42 +121,42 @@ impl<D: TestDevice + Pollable> Driver for OnMio<D> {
 #[derive(Debug)]
 pub struct OnEpoll<D: Pollable>(Epoll<D>);
 
-impl<D: TestDevice + Pollable> Make<D> for OnEpoll<D> {
+impl<D: Pollable> Make<D> for OnEpoll<D> {
     fn make(device: D) -> Check<Self> {
         Ok(OnEpoll(Epoll::new(device, cmid_epoll::Config::default())?))
     }
 }
 
-impl<D: TestDevice + Pollable> Driver for OnEpoll<D> {
+impl<D: Pollable> Driver for OnEpoll<D> {
     type Device = PolledDevice<D, Interest>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.0.drive()
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
-        self.0.wait(Some(at_most))
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+        self.0.wait(at_most)
     }
 }
 
-/// io-blocking, below its `std::net` face.
+/// io-blocking: its driver, without `Connection` and `Listener`.
 #[derive(Debug)]
 pub struct OnBlocking<D: Pollable>(Blocking<D>);
 
-impl<D: TestDevice + Pollable> Make<D> for OnBlocking<D> {
+impl<D: Pollable> Make<D> for OnBlocking<D> {
     fn make(device: D) -> Check<Self> {
         Ok(OnBlocking(Blocking::new(device, Limits::default(), Canceller::new()?)))
     }
 }
 
-impl<D: TestDevice + Pollable> Driver for OnBlocking<D> {
+impl<D: Pollable> Driver for OnBlocking<D> {
     type Device = PolledDevice<D, Channels>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.0.drive()
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
-        self.0.wait(Some(at_most))
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
+        self.0.wait(at_most)
     }
 }

@@ -10,32 +10,32 @@ use crate::{Check, Disturbance, Env, Failure, Make, Net, Rereg};
 
 /// librdmacm on the kernel of the project's VM (soft-RoCE on a dummy interface with two addresses).
 #[derive(Debug)]
-pub struct VerbsLab<S> {
+pub struct VerbsEnv<S> {
     rereg: Rereg,
     driver: PhantomData<fn() -> S>,
 }
 
-impl<S: Make<cmid_verbs::Verbs>> VerbsLab<S> {
-    /// The lab. That there is a device shows when the first driver is made.
+impl<S: Make<cmid_verbs::Verbs>> VerbsEnv<S> {
+    /// The environment. That there is a device shows when the first driver is made.
     #[must_use]
     pub fn new() -> Self {
-        VerbsLab::with(Rereg::No)
+        VerbsEnv::with(Rereg::No)
     }
 
-    /// The lab in a process where `ibv_rereg_mr` is not rdma-core's own, but does this much.
+    /// The environment in a process where `ibv_rereg_mr` is not rdma-core's own, but does this much.
     #[must_use]
     pub fn with(rereg: Rereg) -> Self {
-        VerbsLab { rereg, driver: PhantomData }
+        VerbsEnv { rereg, driver: PhantomData }
     }
 }
 
-impl<S: Make<cmid_verbs::Verbs>> Default for VerbsLab<S> {
+impl<S: Make<cmid_verbs::Verbs>> Default for VerbsEnv<S> {
     fn default() -> Self {
-        VerbsLab::new()
+        VerbsEnv::new()
     }
 }
 
-impl<S: Make<cmid_verbs::Verbs>> Devices for VerbsLab<S> {
+impl<S: Make<cmid_verbs::Verbs>> Devices for VerbsEnv<S> {
     type Device = cmid_verbs::Verbs;
 
     fn device(&self) -> Check<cmid_verbs::Verbs> {
@@ -48,7 +48,7 @@ impl<S: Make<cmid_verbs::Verbs>> Devices for VerbsLab<S> {
     }
 }
 
-impl<S: Make<cmid_verbs::Verbs>> Env for VerbsLab<S> {
+impl<S: Make<cmid_verbs::Verbs>> Env for VerbsEnv<S> {
     type Driver = S;
 
     fn driver(&self) -> Check<S> {
@@ -111,6 +111,6 @@ impl<S: Make<cmid_verbs::Verbs>> Env for VerbsLab<S> {
     }
 
     fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
-        (rereg == self.rereg).then(|| VerbsLab::with(rereg))
+        (rereg == self.rereg).then(|| VerbsEnv::with(rereg))
     }
 }

@@ -1,6 +1,5 @@
-//! The two labs: a simulated fabric in real time, and soft-RoCE as the project's VM sets it up.
+//! The environments: a simulated fabric in real time, and soft-RoCE as the project's VM sets it up.
 
-mod failing;
 #[cfg(feature = "verbs")]
 mod guest;
 mod sim;
@@ -13,11 +12,10 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::Net;
 
-pub use failing::{Failing, FailingLab, OnFailing, Run, errnos};
-pub use sim::SimLab;
-pub use traced::{Devices, OnTraced, TracedLab};
+pub use sim::{SimEnv, sim_host};
+pub use traced::{Devices, OnTraced, TracedEnv};
 #[cfg(feature = "verbs")]
-pub use verbs::VerbsLab;
+pub use verbs::VerbsEnv;
 
 /// Ports and QP numbers, each given out once in this process.
 static PORT: AtomicU16 = AtomicU16::new(20_000);

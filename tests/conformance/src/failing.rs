@@ -5,18 +5,17 @@
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
+use std::ops::DerefMut;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use cmid_harness::{Check, Devices, Disturbance, Driver, Env, Make, Net, OnEpoll, SimEnv, TestDevice};
 use cmid_proto::{
     Acks, Attaching, Call, ChannelKey, Device, DeviceLayer, Drive, Errno, Error, Fault, IdKey, Outcome, Pollable,
     PortSpace, RawEvent, State, Time,
 };
 use cmid_sim::SimDevice;
-
-use super::SimLab;
-use crate::{Check, Disturbance, Driver, Env, Make, Net, OnEpoll, TestDevice};
 
 /// How long a scenario goes on after the call that failed. What it waits for may never come.
 const AFTERMATH: Duration = Duration::from_millis(200);
@@ -44,7 +43,7 @@ pub const fn errnos(call: &Call) -> &'static [Errno] {
 /// Which call fails, and what came of it.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Counted from 0, over all devices of the lab.
+    /// Counted from 0, over all devices of the environment.
     nth: Option<usize>,
     /// Which of [`errnos`].
     choice: usize,
@@ -178,24 +177,24 @@ impl<D: TestDevice> TestDevice for Failing<D> {
 
 /// A driver on such a device. When it goes it destroys everything, and says what could not be.
 #[derive(Debug)]
-pub struct OnFailing<S: Driver> {
+pub struct OnFailing<S: Driver<Device: DerefMut<Target: TestDevice>>> {
     driver: S,
     plan: Shared<Plan>,
     ledger: Shared<Ledger>,
 }
 
-impl<S: Driver> Driver for OnFailing<S> {
+impl<S: Driver<Device: DerefMut<Target: TestDevice>>> Driver for OnFailing<S> {
     type Device = S::Device;
 
     fn drive(&mut self) -> &mut Drive<S::Device> {
         self.driver.drive()
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         let fired = lock(&self.plan).fired;
         match fired {
             Some((_, _, at)) if at.elapsed() > AFTERMATH => Err(Errno::ETIMEDOUT),
-            Some(_) => self.driver.wait(at_most.min(AFTERMATH)),
+            Some(_) => self.driver.wait(Some(at_most.unwrap_or(AFTERMATH).min(AFTERMATH))),
             None => self.driver.wait(at_most),
         }
     }
@@ -205,7 +204,7 @@ impl<S: Driver> Driver for OnFailing<S> {
     }
 }
 
-impl<S: Driver> Drop for OnFailing<S> {
+impl<S: Driver<Device: DerefMut<Target: TestDevice>>> Drop for OnFailing<S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -217,7 +216,7 @@ impl<S: Driver> Drop for OnFailing<S> {
     }
 }
 
-impl<S: Driver> OnFailing<S> {
+impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
     fn end(&mut self, wrong: &mut Vec<String>) {
         self.take_all();
         for id in self.drive().core().id_keys().collect::<Vec<_>>() {
@@ -348,21 +347,21 @@ pub struct Run {
     pub wrong: Vec<String>,
 }
 
-/// A simulated host, as of [`SimLab`](crate::SimLab), for one run of one scenario.
+/// A simulated host, as of [`SimEnv`], for one run of one scenario.
 #[derive(Debug)]
-pub struct FailingLab<S> {
+pub struct FailingEnv<S> {
     /// The hosts. Whose driver it would make does not matter.
-    hosts: SimLab<OnEpoll<SimDevice>>,
+    hosts: SimEnv<OnEpoll<SimDevice>>,
     plan: Shared<Plan>,
     driver: PhantomData<fn() -> S>,
 }
 
-impl<S: Make<Failing<SimDevice>>> FailingLab<S> {
+impl<S: Make<Failing<SimDevice>>> FailingEnv<S> {
     /// One on which the nth call fails, counted from 0, with the errno of this place in [`errnos`]; with `None`, none does.
     #[must_use]
     pub fn new(nth: Option<usize>, choice: usize) -> Self {
         let plan = Plan { nth, choice, ..Plan::default() };
-        FailingLab { hosts: SimLab::new(), plan: Arc::new(Mutex::new(plan)), driver: PhantomData }
+        FailingEnv { hosts: SimEnv::new(), plan: Arc::new(Mutex::new(plan)), driver: PhantomData }
     }
 
     /// What has come of it.
@@ -374,13 +373,13 @@ impl<S: Make<Failing<SimDevice>>> FailingLab<S> {
     }
 }
 
-impl<S: Make<Failing<SimDevice>>> Env for FailingLab<S> {
+impl<S: Make<Failing<SimDevice>>> Env for FailingEnv<S> {
     type Driver = OnFailing<S>;
 
     fn driver(&self) -> Check<OnFailing<S>> {
         let (plan, ledger) = (Arc::clone(&self.plan), Shared::<Ledger>::default());
         let device =
-            Failing { device: self.hosts.host().device(), plan: Arc::clone(&self.plan), ledger: Arc::clone(&ledger) };
+            Failing { device: self.hosts.device()?, plan: Arc::clone(&self.plan), ledger: Arc::clone(&ledger) };
         Ok(OnFailing { driver: S::make(device)?, plan, ledger })
     }
 

@@ -1,4 +1,4 @@
-//! A lab whose drivers are recorded.
+//! An environment whose drivers are recorded.
 
 use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use cmid_trace::{Trace, TraceSink};
 
 use crate::{Check, Disturbance, Driver, Env, Failure, Make, MemoryFault, Net, Rereg, TestDevice};
 
-/// A lab that hands out its devices.
+/// An environment that hands out its devices.
 pub trait Devices: Env {
     /// What its drivers are on.
     type Device: TestDevice + Pollable;
@@ -29,9 +29,9 @@ pub trait Devices: Env {
     fn bare_other_device(&self) -> Check<(Self::Device, IpAddr)>;
 }
 
-/// A lab around another one. Each driver is recorded at the next place of a reel.
+/// An environment around another one. Each driver is recorded at the next place of a reel.
 #[derive(Debug)]
-pub struct TracedLab<L, S> {
+pub struct TracedEnv<L, S> {
     env: L,
     reel: Arc<dyn TraceSink>,
     ends: Ends,
@@ -45,11 +45,11 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<L: Devices, S: Make<Trace<L::Device>>> TracedLab<L, S> {
-    /// The same lab, recorded.
+impl<L: Devices, S: Make<Trace<L::Device>>> TracedEnv<L, S> {
+    /// The same environment, recorded.
     #[must_use]
     pub fn new(env: L, reel: Arc<dyn TraceSink>) -> Self {
-        TracedLab { env, reel, ends: Ends::default(), driver: PhantomData }
+        TracedEnv { env, reel, ends: Ends::default(), driver: PhantomData }
     }
 
     /// The drivers that have gone, as they were: their places on the reel, from 0, and their cores.
@@ -80,7 +80,7 @@ impl<S: Driver> Driver for OnTraced<S> {
         self.driver.drive()
     }
 
-    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
+    fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         self.driver.wait(at_most)
     }
 }
@@ -92,7 +92,7 @@ impl<S: Driver> Drop for OnTraced<S> {
     }
 }
 
-impl<L: Devices, S: Make<Trace<L::Device>>> Env for TracedLab<L, S> {
+impl<L: Devices, S: Make<Trace<L::Device>>> Env for TracedEnv<L, S> {
     type Driver = OnTraced<S>;
 
     fn driver(&self) -> Check<OnTraced<S>> {
@@ -140,7 +140,7 @@ impl<L: Devices, S: Make<Trace<L::Device>>> Env for TracedLab<L, S> {
     fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
         let env = self.env.with_rereg(rereg)?;
         let (reel, ends) = (Arc::clone(&self.reel), Arc::clone(&self.ends));
-        Some(TracedLab { env, reel, ends, driver: PhantomData })
+        Some(TracedEnv { env, reel, ends, driver: PhantomData })
     }
 
     fn fail_next(&self, fault: MemoryFault) -> Check {

@@ -1,11 +1,10 @@
-//! The data path of the devices, under names of the suite's own: the simulator's and that of verbs are alike, and neither
-//! depends on the other.
+//! The data path of both devices under one set of traits: their types are alike, but neither crate depends on the other.
 
 use std::fmt::Debug;
 use std::ops::Range;
 
 use cmid_proto::memory::{Access, Change, Error, MrState, PdState, Policy, Returned, Way};
-use cmid_proto::{Attaching, Device, Errno, IdKey, Pollable, PolledDevice, Poller};
+use cmid_proto::{Attaching, Device, Errno, IdKey};
 
 use crate::memory::Reregistered;
 use crate::{Done, QpState, Remote, Status, TestMr, TestMw, TestPd, TestQp};
@@ -15,7 +14,7 @@ const CQ_DEPTH: u32 = 16;
 const QP_DEPTH: u32 = 8;
 
 /// A device on which a scenario can make PDs and QPs.
-pub trait TestDevice: Device {
+pub trait TestDevice: Device + Sized {
     /// Its protection domains.
     type Pd: TestPd<Mr = Self::Mr, Mw = Self::Mw>;
     /// Its registered memory.
@@ -42,26 +41,6 @@ pub trait TestDevice: Device {
     /// # Errors
     /// What the device says.
     fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno>;
-}
-
-/// A driver's device is the device below it.
-impl<D: TestDevice + Pollable, P: Poller> TestDevice for PolledDevice<D, P> {
-    type Pd = D::Pd;
-    type Mr = D::Mr;
-    type Mw = D::Mw;
-    type Qp = D::Qp;
-
-    fn make_pd(&mut self, id: IdKey) -> Result<D::Pd, Errno> {
-        D::make_pd(self, id)
-    }
-
-    fn make_qp(&mut self, attaching: Attaching<'_>, pd: &D::Pd) -> Result<D::Qp, Errno> {
-        D::make_qp(self, attaching, pd)
-    }
-
-    fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
-        D::unmake_qp(self, id)
-    }
 }
 
 /// A QP and the CQ for both of its halves.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::net;
 use crate::failure::ensure;
+use crate::shell::run;
 use crate::{Check, Failure};
 
 /// The device with the addresses that scenarios use, and the interface below it.
@@ -17,7 +18,7 @@ const INTERFACE: &str = "dummy0";
 /// How long the emulated machine may take for one of these.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The number of link addresses that the silent host has had. All labs of a process share the host.
+/// The number of link addresses that the silent host has had. All environments of a process share the host.
 static MOVES: AtomicU8 = AtomicU8::new(0);
 
 /// The active one of the two links of the bond, once there is a bond.
@@ -35,7 +36,7 @@ pub(super) fn move_neighbour() -> Check {
 
 fn tell_link_address(number: u8) -> Check {
     let (ip, link) = (net().silent.to_string(), format!("02:00:00:00:88:{number:02x}"));
-    run("ip", &["neigh", "replace", &ip, "lladdr", &link, "dev", INTERFACE, "nud", "permanent"])
+    run("ip", &["neigh", "replace", &ip, "lladdr", &link, "dev", INTERFACE, "nud", "permanent"]).map(drop)
 }
 
 /// Begins to. rdma(8) ends only when every program has closed the device; rxe cannot take it from them.
@@ -46,7 +47,7 @@ pub(super) fn remove_device() -> Check {
 
 /// Fails for as long as a program holds the old one.
 pub(super) fn add_device() -> Check {
-    until("the device", || run("rdma", &["link", "add", DEVICE, "type", "rxe", "netdev", INTERFACE]))
+    until("the device", || run("rdma", &["link", "add", DEVICE, "type", "rxe", "netdev", INTERFACE])).map(drop)
 }
 
 pub(super) fn fail_over() -> Check {
@@ -89,20 +90,14 @@ fn bond() -> Check {
     for ip in net().bonded {
         run("ip", &["addr", "add", &format!("{ip}/24"), "dev", BOND])?;
     }
-    run("rdma", &["link", "add", "rxe9", "type", "rxe", "netdev", BOND])
+    run("rdma", &["link", "add", "rxe9", "type", "rxe", "netdev", BOND]).map(drop)
 }
 
-fn run(program: &str, arguments: &[&str]) -> Check {
-    let output = Command::new(program).args(arguments).output()?;
-    let said = || format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    ensure(output.status.success(), said)
-}
-
-fn until(what: &str, attempt: impl Fn() -> Check) -> Check {
+fn until<T>(what: &str, attempt: impl Fn() -> Check<T>) -> Check<T> {
     let end = Instant::now() + LIMIT;
     loop {
         match attempt() {
-            Ok(()) => return Ok(()),
+            Ok(done) => return Ok(done),
             Err(Failure(reason)) => ensure(Instant::now() < end, || format!("{what}: {reason}"))?,
         }
         thread::sleep(Duration::from_millis(200));

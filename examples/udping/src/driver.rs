@@ -1,33 +1,35 @@
-//! The drivers, waited for in the plainest way.
+//! The drivers, and how to wait for each of them.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use anyhow::Result;
 use cmid_blocking::{Blocking, Canceller, Channels};
+use cmid_datapath::DataPath;
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::{Drive, Limits, Pollable, PolledDevice, Poller};
+use cmid_proto::{Drive, Limits, PolledDevice, Poller};
 use mio::{Events, Poll};
 
-/// A driver and how to wait for it.
-pub(crate) trait Waits: Sized {
-    type Device: Pollable;
+/// A driver, and how to wait for it.
+pub(crate) trait Driver: Sized {
+    type Path: DataPath;
     type Poller: Poller;
 
-    fn new(device: Self::Device) -> Result<Self>;
+    fn start(device: Self::Path) -> Result<Self>;
 
     /// The driver's requests and events.
-    fn drive(&mut self) -> &mut Drive<PolledDevice<Self::Device, Self::Poller>>;
+    fn drive(&mut self) -> &mut Drive<PolledDevice<Self::Path, Self::Poller>>;
 
-    /// Sleeps until there is something to look at, as long as it takes.
-    fn wait(&mut self) -> Result<()>;
+    /// Runs pending work, then blocks until an event is deliverable or `at_most` elapses.
+    fn wait(&mut self, at_most: Duration) -> Result<()>;
 }
 
-impl<D: Pollable> Waits for Epoll<D> {
-    type Device = D;
+impl<D: DataPath> Driver for Epoll<D> {
+    type Path = D;
     type Poller = Interest;
 
-    fn new(device: D) -> Result<Self> {
+    fn start(device: D) -> Result<Self> {
         Ok(Epoll::new(device, cmid_epoll::Config::default())?)
     }
 
@@ -35,16 +37,16 @@ impl<D: Pollable> Waits for Epoll<D> {
         Epoll::drive(self)
     }
 
-    fn wait(&mut self) -> Result<()> {
-        Ok(Epoll::wait(self, None)?)
+    fn wait(&mut self, at_most: Duration) -> Result<()> {
+        Ok(Epoll::wait(self, Some(at_most))?)
     }
 }
 
-impl<D: Pollable> Waits for Blocking<D> {
-    type Device = D;
+impl<D: DataPath> Driver for Blocking<D> {
+    type Path = D;
     type Poller = Channels;
 
-    fn new(device: D) -> Result<Self> {
+    fn start(device: D) -> Result<Self> {
         Ok(Blocking::new(device, Limits::default(), Canceller::new()?))
     }
 
@@ -52,34 +54,34 @@ impl<D: Pollable> Waits for Blocking<D> {
         Blocking::drive(self)
     }
 
-    fn wait(&mut self) -> Result<()> {
-        Ok(Blocking::wait(self, None)?)
+    fn wait(&mut self, at_most: Duration) -> Result<()> {
+        Ok(Blocking::wait(self, Some(at_most))?)
     }
 }
 
 /// cmid's mio driver in a poll of its own.
-pub(crate) struct MioAlone<D: Pollable> {
+pub(crate) struct MioAlone<D: DataPath> {
     poll: Poll,
     events: Events,
     driver: Mio<D>,
 }
 
-impl<D: Pollable> Waits for MioAlone<D> {
-    type Device = D;
+impl<D: DataPath> Driver for MioAlone<D> {
+    type Path = D;
     type Poller = Tokens;
 
-    fn new(device: D) -> Result<Self> {
+    fn start(device: D) -> Result<Self> {
         let poll = Poll::new()?;
         let driver = Mio::new(device, poll.registry(), cmid_mio::Config { limits: Limits::default(), tokens: 0..64 })?;
-        Ok(MioAlone { poll, events: Events::with_capacity(64), driver })
+        Ok(MioAlone { poll, events: Events::with_capacity(16), driver })
     }
 
     fn drive(&mut self) -> &mut Drive<PolledDevice<D, Tokens>> {
         self.driver.drive()
     }
 
-    fn wait(&mut self) -> Result<()> {
-        match self.poll.poll(&mut self.events, self.driver.before_poll(None)) {
+    fn wait(&mut self, at_most: Duration) -> Result<()> {
+        match self.poll.poll(&mut self.events, self.driver.before_poll(Some(at_most))) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error.into()),
             Ok(()) | Err(_) => {}
         }

@@ -1,0 +1,39 @@
+//! What the test suites share. A suite depends on this crate and not on another suite.
+//!
+//! - [`Driver`]: a driver on a device, and a wait. [`OnMio`], [`OnEpoll`] and [`OnBlocking`] are the project's own drivers;
+//!   [`Make`] puts one on a device.
+//! - [`TestDevice`]: a device with PDs, MRs, memory windows and QPs, as far as tests use them. The simulated device is one, and
+//!   with the feature `verbs` librdmacm.
+//! - [`Env`]: drivers and the network they are on. [`SimEnv`] is a simulated fabric, `VerbsEnv` (feature `verbs`) is the network
+//!   of the project's VM, and [`TracedEnv`] records what the drivers of another environment do.
+//! - [`Fixture`]: two drivers and the steps of a connection.
+//! - [`Report`]: the outcomes of a run as JSON, and how they differ from expected ones.
+//! - [`Fragile`]: a device on which reads fail.
+//!
+//! [`Check`] is the result of a step, and [`failure`] has the comparisons. [`shell`] runs ip(8), tc(8) and rdma(8).
+#![forbid(unsafe_code)]
+
+mod devices;
+mod driver;
+mod env;
+mod envs;
+pub mod failure;
+pub mod fixture;
+mod fragile;
+mod memory;
+mod qp;
+mod report;
+pub mod shell;
+
+pub use devices::{TestDevice, WithCq};
+pub use driver::{DeviceName, Driver, DriverName, Make, OnBlocking, OnEpoll, OnMio, Under};
+pub use env::{Disturbance, Env, Net};
+#[cfg(feature = "verbs")]
+pub use envs::VerbsEnv;
+pub use envs::{Devices, OnTraced, SimEnv, TracedEnv, sim_host};
+pub use failure::{Check, Failure};
+pub use fixture::{Acked, End, Endpoint, Fixture, Side};
+pub use fragile::Fragile;
+pub use memory::{MemoryFault, Rereg, Reregistered, TestMr, TestPd};
+pub use qp::{Done, QpState, Remote, Status, TestMw, TestQp};
+pub use report::{Difference, Findings, Outcome, Report, Speed};

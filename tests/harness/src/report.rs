@@ -1,0 +1,231 @@
+//! The outcomes of a run, as JSON, and how they differ from those that are expected.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::mem::discriminant;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{Check, Failure};
+
+/// How long a scenario takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Speed {
+    /// Seconds.
+    Fast,
+    /// Minutes of a kernel's real time: time-outs run out in it.
+    Slow,
+}
+
+/// The outcome of a scenario with a driver: an enum of the suite. Its `Display` is a clause, `passed` or `failed (reason)`.
+pub trait Outcome: Clone + fmt::Display + Serialize + DeserializeOwned {
+    /// Whether everything was as expected.
+    fn passed(&self) -> bool;
+
+    /// Whether the suite would still record this: it has this scenario, runs it with this driver, and expects the same in this
+    /// environment as it did.
+    fn is_current(&self, scenario: &str, driver: &str, environment: &str) -> bool;
+}
+
+/// The outcomes of scenarios in one environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report<O> {
+    /// Where they ran, in words.
+    pub environment: String,
+    /// By the scenario's name.
+    pub scenarios: BTreeMap<String, Findings<O>>,
+}
+
+/// The outcomes of a scenario.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Findings<O> {
+    /// How long it takes.
+    pub speed: Speed,
+    /// The outcome with each driver.
+    pub drivers: BTreeMap<String, O>,
+}
+
+impl<O: Outcome> Findings<O> {
+    /// Whether it passed with every driver that it ran with.
+    #[must_use]
+    pub fn passed(&self) -> bool {
+        !self.drivers.is_empty() && self.drivers.values().all(O::passed)
+    }
+}
+
+impl<O: Outcome> Report<O> {
+    /// A report without outcomes.
+    #[must_use]
+    pub fn new(environment: impl Into<String>) -> Self {
+        Report { environment: environment.into(), scenarios: BTreeMap::new() }
+    }
+
+    /// Adds an outcome.
+    pub fn note(&mut self, scenario: &str, speed: Speed, driver: &str, outcome: O) {
+        let fresh = || Findings { speed, drivers: BTreeMap::new() };
+        self.scenarios.entry(scenario.into()).or_insert_with(fresh).drivers.insert(driver.into(), outcome);
+    }
+
+    /// Adds the outcomes of a newer report, and removes those that are not current any more.
+    pub fn merge(&mut self, newer: Report<O>) {
+        self.environment = newer.environment;
+        for (name, findings) in newer.scenarios {
+            let known = self.scenarios.entry(name).or_insert_with(|| findings.clone());
+            known.speed = findings.speed;
+            known.drivers.extend(findings.drivers);
+        }
+        self.forget_what_is_out_of_date();
+    }
+
+    /// Removes the outcomes that are not current any more.
+    pub fn forget_what_is_out_of_date(&mut self) {
+        let environment = &self.environment;
+        self.scenarios.retain(|name, findings| {
+            findings.drivers.retain(|driver, outcome| outcome.is_current(name, driver, environment));
+            !findings.drivers.is_empty()
+        });
+    }
+
+    /// The scenarios of one speed whose outcomes are not of the expected kind. The text of a failure is not compared.
+    #[must_use]
+    pub fn differences(&self, expected: &Report<O>, speed: Speed) -> Vec<Difference<O>> {
+        let (seen, expected) = (self.outcomes(speed), expected.outcomes(speed));
+        let mut keys: Vec<_> = seen.keys().chain(expected.keys()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let get = |of: &BTreeMap<_, &O>, key| of.get(key).map(|&outcome| outcome.clone());
+        keys.into_iter()
+            .filter(|&key| seen.get(key).map(|it| discriminant(*it)) != expected.get(key).map(|it| discriminant(*it)))
+            .map(|key| Difference {
+                scenario: key.0.into(),
+                driver: key.1.into(),
+                expected: get(&expected, key),
+                seen: get(&seen, key),
+            })
+            .collect()
+    }
+
+    /// By scenario and driver.
+    fn outcomes(&self, speed: Speed) -> BTreeMap<(&str, &str), &O> {
+        let of_speed = self.scenarios.iter().filter(|(_, findings)| findings.speed == speed);
+        let each = of_speed.flat_map(|(name, findings)| findings.drivers.iter().map(move |found| (name, found)));
+        each.map(|(name, (driver, outcome))| ((name.as_str(), driver.as_str()), outcome)).collect()
+    }
+
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no report.
+    pub fn read(path: &Path) -> Check<Self> {
+        let text = std::fs::read_to_string(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+        serde_json::from_str(&text).map_err(|error| Failure(format!("{}: {error}", path.display())))
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, path: &Path) -> Check {
+        let text = serde_json::to_string_pretty(self).map_err(|error| Failure(error.to_string()))? + "\n";
+        std::fs::write(path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))
+    }
+}
+
+/// A scenario whose outcome with a driver is not of the expected kind. `None`: it did not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference<O> {
+    /// The scenario.
+    pub scenario: String,
+    /// The driver.
+    pub driver: String,
+    /// The expected outcome.
+    pub expected: Option<O>,
+    /// The outcome of the run.
+    pub seen: Option<O>,
+}
+
+impl<O: Outcome> fmt::Display for Difference<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = |outcome: &Option<O>| outcome.as_ref().map_or_else(|| "did not run".to_owned(), O::to_string);
+        let (seen, expected) = (words(&self.seen), words(&self.expected));
+        write!(f, "{} on {}: {seen}; expected: {expected}", self.scenario, self.driver)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    enum Known {
+        Passed,
+        Failed(String),
+    }
+
+    impl fmt::Display for Known {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self {
+                Known::Passed => f.write_str("passed"),
+                Known::Failed(reason) => write!(f, "failed ({reason})"),
+            }
+        }
+    }
+
+    impl Outcome for Known {
+        fn passed(&self) -> bool {
+            *self == Known::Passed
+        }
+
+        fn is_current(&self, scenario: &str, driver: &str, environment: &str) -> bool {
+            scenario != "gone" && driver != "gone" && environment == "there"
+        }
+    }
+
+    #[test]
+    fn what_failed_or_did_not_run_is_a_difference_and_the_other_speed_is_none_of_it() {
+        let mut expected = Report::new("here");
+        expected.note("fast", Speed::Fast, "mio", Known::Passed);
+        expected.note("fast", Speed::Fast, "epoll", Known::Passed);
+        expected.note("slow", Speed::Slow, "mio", Known::Passed);
+        let mut seen = Report::new("here");
+        assert_eq!(seen.differences(&expected, Speed::Fast).len(), 2);
+        seen.note("fast", Speed::Fast, "mio", Known::Passed);
+        seen.note("fast", Speed::Fast, "epoll", Known::Failed("why".into()));
+        let differences = seen.differences(&expected, Speed::Fast);
+        assert_eq!(differences.len(), 1);
+        assert_eq!(differences[0].to_string(), "fast on epoll: failed (why); expected: passed");
+        assert!(!seen.scenarios["fast"].passed());
+        // What failed as before, for another reason.
+        expected.note("fast", Speed::Fast, "epoll", Known::Failed("another".into()));
+        assert_eq!(seen.differences(&expected, Speed::Fast), []);
+        // What ran and was not expected to.
+        seen.note("new", Speed::Fast, "mio", Known::Passed);
+        assert_eq!(seen.differences(&expected, Speed::Fast).len(), 1);
+    }
+
+    #[test]
+    fn a_newer_report_replaces_the_outcomes_it_has_and_what_is_not_current_goes() {
+        let (mut known, mut newer) = (Report::new("here"), Report::new("there"));
+        known.note("one", Speed::Slow, "mio", Known::Passed);
+        known.note("one", Speed::Slow, "epoll", Known::Passed);
+        known.note("one", Speed::Slow, "gone", Known::Passed);
+        known.note("gone", Speed::Fast, "mio", Known::Passed);
+        newer.note("one", Speed::Fast, "mio", Known::Failed("why".into()));
+        known.merge(newer);
+        let mut left = Report::new("there");
+        left.note("one", Speed::Fast, "mio", Known::Failed("why".into()));
+        left.note("one", Speed::Fast, "epoll", Known::Passed);
+        assert_eq!(known, left);
+    }
+
+    #[test]
+    fn a_report_is_read_as_it_was_written() {
+        let mut report = Report::new("here");
+        report.note("fast", Speed::Fast, "mio", Known::Failed("why".into()));
+        report.note("slow", Speed::Slow, "mio", Known::Passed);
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<Report<Known>>(&text).unwrap(), report);
+    }
+}

@@ -1,0 +1,83 @@
+//! Reads that fail, on every driver: the channel is read again without another wake-up (an edge-triggered descriptor reports
+//! nothing more), and after many failures it is read no more.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+use cmid_harness::{Fragile, Make, OnBlocking, OnEpoll, OnMio, sim_host};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, Fault, IdKey, PortSpace, READ_FAILURES_MAX, Time};
+use cmid_sim::SimDevice;
+
+/// Longer than anything here takes, also on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+const A_WHILE: Duration = Duration::from_millis(200);
+
+/// A driver, and an id whose ADDR_RESOLVED waits behind so many reads that fail.
+fn resolving<S: Make<Fragile<SimDevice>>>(failures: u32) -> (S, ChannelKey, IdKey) {
+    let device = Fragile::new(sim_host().device(), Arc::new(AtomicU32::new(failures)), Errno::EIO);
+    let mut driver = S::make(device).unwrap();
+    let channel = driver.drive().open_channel(Acks::OnDelivery).unwrap();
+    let id = driver.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
+    driver.drive().resolve_addr(id, None, "10.0.0.2:7471".parse().unwrap(), Time::NEVER).unwrap();
+    (driver, channel, id)
+}
+
+fn event_behind_failed_reads<S: Make<Fragile<SimDevice>>>() {
+    let (mut driver, channel, id) = resolving::<S>(3);
+    let begun = Instant::now();
+    let event = loop {
+        if let Some(event) = driver.drive().next_event(channel) {
+            break event;
+        }
+        assert!(begun.elapsed() < SOON, "no event within {SOON:?}");
+        driver.wait(Some(SOON)).unwrap();
+    };
+    assert_eq!((event.id, event.cm()), (id, Some(CmEvent::AddrResolved)));
+    for _ in 0..3 {
+        assert_eq!(driver.drive().next_fault(), Some(Fault::Read { channel, errno: Errno::EIO }));
+    }
+}
+
+fn channel_that_fails_for_good<S: Make<Fragile<SimDevice>>>() {
+    let (mut driver, channel, id) = resolving::<S>(u32::MAX);
+    let (mut returns, begun) = (0, Instant::now());
+    while !driver.drive().core().has_failed(channel) {
+        driver.wait(Some(SOON)).unwrap();
+        returns += 1;
+        assert!(begun.elapsed() < SOON && returns <= u32::from(READ_FAILURES_MAX) + 2, "{returns} returns");
+    }
+    // Its request ends, and it can be destroyed.
+    driver.wait(Some(A_WHILE)).unwrap();
+    assert_eq!(driver.drive().next_event(channel).unwrap().id, id);
+    let begun = Instant::now();
+    driver.wait(Some(A_WHILE)).unwrap();
+    assert!(begun.elapsed() >= A_WHILE);
+    driver.drive().destroy(id, Time::NEVER).unwrap();
+    driver.drive().close_channel(channel).unwrap();
+}
+
+macro_rules! on_every_driver {
+    ($($module:ident: $driver:ident,)+) => {
+        $(mod $module {
+            use super::*;
+
+            #[test]
+            fn an_event_behind_reads_that_failed_needs_no_other_wake_up() {
+                event_behind_failed_reads::<$driver<_>>();
+            }
+
+            #[test]
+            fn a_channel_that_fails_for_good_keeps_nobody_awake() {
+                channel_that_fails_for_good::<$driver<_>>();
+            }
+        })+
+    };
+}
+
+on_every_driver! {
+    mio: OnMio,
+    epoll: OnEpoll,
+    blocking: OnBlocking,
+}
