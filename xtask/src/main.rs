@@ -14,6 +14,7 @@ mod compile_fail;
 mod conformance;
 mod context;
 mod coverage;
+mod cycles;
 mod datagrams;
 mod deny;
 mod differential;
