@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, RawEvent};
 
-use crate::channel::FileNo;
 use crate::fabric::Fabric;
-use crate::fetch::Fetched;
-use crate::host::{Host, HostState};
-use crate::id::{Id, IdNo};
-use crate::world::World;
+use crate::fabric::host::Host;
+use crate::fabric::world::World;
+use crate::index::{FileNo, IdNo};
+use crate::kernel::fetch::Fetched;
+use crate::kernel::host::HostState;
+use crate::kernel::id::Id;
 
 /// One process's view of a host's RDMA device. Dropping it is the process's exit: its channels are closed, its ids
 /// destroyed, and peers see what they would then.
@@ -39,6 +40,14 @@ pub struct SimHandle {
     id: IdNo,
     /// Taken by the device that adopts it.
     channel: Option<Channel>,
+}
+
+impl Host {
+    /// A device of this host: what one process has of it. All devices of a host share its port tables.
+    #[must_use]
+    pub fn device(&self) -> SimDevice {
+        SimDevice::new(self.clone())
+    }
 }
 
 impl Drop for SimHandle {

@@ -1,17 +1,25 @@
 //! The fabric: what hosts are connected by, and its clock.
 
+pub(crate) mod config;
+pub(crate) mod counters;
+pub(crate) mod device;
+pub(crate) mod host;
+pub(crate) mod rng;
+pub(crate) mod shared;
+pub(crate) mod table;
+pub(crate) mod timers;
+pub(crate) mod world;
+
 use std::fmt;
-use std::net::IpAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use cmid_proto::Time;
 
-use crate::config::{Clock, Config};
-use crate::counters::Counters;
-use crate::data::parked::Parked;
-use crate::host::{Host, HostNo, HostState};
-use crate::world::World;
+use crate::fabric::config::{Clock, Config};
+use crate::fabric::counters::Counters;
+use crate::fabric::shared::Shared;
+use crate::fabric::world::World;
 
 /// A simulated fabric. Clones are the same fabric; it ends with the last of them and of its hosts and devices.
 #[derive(Clone)]
@@ -26,75 +34,7 @@ struct Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.shared.lock().stopped = true;
-        self.shared.earlier.notify_one();
-    }
-}
-
-/// What all handles share. Whoever holds the lock of a region may take that of the world, never the other way round.
-pub(crate) struct Shared {
-    world: Mutex<World>,
-    /// Outside of the world, because ending a region's use of its domain takes the world's lock.
-    pub(crate) parked: Parked,
-    /// Something is due earlier than the background thread thinks, or it is to end.
-    earlier: Condvar,
-    /// The zero of a real clock; `None` for a virtual one.
-    epoch: Option<Instant>,
-}
-
-impl Shared {
-    /// The world outlives a panic of whoever held the lock: it is no worse than after any other call.
-    fn lock(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets a real clock catch up.
-    fn catch_up(&self, world: &mut World) {
-        if let Some(epoch) = self.epoch {
-            world.advance_to(Time::ZERO.after(epoch.elapsed()));
-        }
-    }
-
-    /// Does something with the world, at the clock's time; then with the regions that waited for it.
-    pub(crate) fn with<T>(&self, action: impl FnOnce(&mut World) -> T) -> T {
-        let mut world = self.lock();
-        let result = match self.epoch {
-            None => action(&mut world),
-            Some(_) => self.with_real_clock(&mut world, action),
-        };
-        let sweep = std::mem::take(&mut world.sweep);
-        drop(world);
-        if sweep {
-            self.sweep();
-        }
-        result
-    }
-
-    fn with_real_clock<T>(&self, world: &mut World, action: impl FnOnce(&mut World) -> T) -> T {
-        self.catch_up(world);
-        let before = world.timers.next_due();
-        let result = action(world);
-        let after = world.timers.next_due();
-        // The thread sleeps until `before`, or without end.
-        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
-            self.earlier.notify_one();
-        }
-        result
-    }
-
-    /// The background thread of a real clock: sleeps until something is due.
-    fn run(&self) {
-        let mut world = self.lock();
-        while !world.stopped {
-            self.catch_up(&mut world);
-            world = match world.timers.next_due() {
-                Some(due) => {
-                    let pause = due.since(world.now);
-                    self.earlier.wait_timeout(world, pause).unwrap_or_else(PoisonError::into_inner).0
-                }
-                None => self.earlier.wait(world).unwrap_or_else(PoisonError::into_inner),
-            };
-        }
+        self.shared.stop();
     }
 }
 
@@ -110,29 +50,13 @@ impl Fabric {
             Clock::Virtual => None,
             Clock::Real => Some(Instant::now()),
         };
-        let shared = Arc::new(Shared {
-            world: Mutex::new(World::new(config)),
-            parked: Parked::default(),
-            earlier: Condvar::new(),
-            epoch,
-        });
-        if epoch.is_some() {
+        let shared = Arc::new(Shared::new(config, epoch));
+        if shared.has_real_clock() {
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("cmid-sim".into()).spawn(move || shared.run());
             assert!(thread.is_ok(), "no thread for the fabric's clock");
         }
         Fabric { owner: Arc::new(Owner { shared }) }
-    }
-
-    /// Adds a host with these addresses, IPv4 or IPv6, all on RDMA-capable interfaces: one interface for each /24 or
-    /// /64, one device for them all.
-    #[must_use]
-    pub fn host(&self, addresses: &[IpAddr]) -> Host {
-        let no = self.with(|world| {
-            world.hosts.push(HostState::new(addresses));
-            HostNo(world.hosts.len() - 1)
-        });
-        Host { fabric: self.clone(), no }
     }
 
     /// The fabric's time, since it was made.
@@ -151,7 +75,7 @@ impl Fabric {
     /// passed changes nothing, and neither does the call with [`Clock::Real`].
     pub fn advance_to(&self, until: Time) {
         let shared = &self.owner.shared;
-        if shared.epoch.is_none() {
+        if !shared.has_real_clock() {
             shared.lock().advance_to(until);
         }
     }

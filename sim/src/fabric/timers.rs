@@ -1,32 +1,8 @@
-//! What is going to happen, in the order in which it will.
+//! Timers, and what is to happen when each is due.
 
 use std::collections::BTreeMap;
 
-use cmid_proto::{GroupKey, Time};
-
-use crate::data::transfer::Transfer;
-use crate::id::IdNo;
-use crate::resolve::Lookup;
-use crate::wire::Message;
-
-/// Something that happens at a time.
-#[derive(Debug)]
-pub(crate) enum Due {
-    /// A connection manager's message arrives.
-    Message(Message),
-    /// An address lookup ends (the queue of `addr.c`).
-    Address { id: IdNo, outcome: Lookup },
-    /// A route is known (`cma_wq`).
-    Route { id: IdNo },
-    /// A multicast group is joined (`cma_wq`).
-    Joined { id: IdNo, group: GroupKey },
-    /// A message of this id was not answered in time.
-    Unanswered { id: IdNo },
-    /// The time wait of this id is over.
-    TimeWaitOver { id: IdNo },
-    /// Something of the data path arrives.
-    Data(Transfer),
-}
+use cmid_proto::Time;
 
 /// The distance of the sequence numbers of [`Timers::arm`]: room for the timers of [`Timers::arm_before`].
 const SPACING: u64 = 1 << 16;
@@ -44,21 +20,22 @@ impl TimerKey {
     }
 }
 
+/// Armed timers, each with a payload of type `T`.
 #[derive(Debug)]
-pub(crate) struct Timers {
+pub(crate) struct Timers<T> {
     /// Boxed, since entries are moved about when others come and go.
-    queue: BTreeMap<TimerKey, Box<Due>>,
+    queue: BTreeMap<TimerKey, Box<T>>,
     sequence: u64,
 }
 
-impl Default for Timers {
+impl<T> Default for Timers<T> {
     fn default() -> Self {
         Timers { queue: BTreeMap::new(), sequence: SPACING }
     }
 }
 
-impl Timers {
-    pub(crate) fn arm(&mut self, due: Time, what: Due) -> TimerKey {
+impl<T> Timers<T> {
+    pub(crate) fn arm(&mut self, due: Time, what: T) -> TimerKey {
         let key = TimerKey { due, sequence: self.sequence };
         self.sequence += SPACING;
         self.queue.insert(key, Box::new(what));
@@ -66,7 +43,7 @@ impl Timers {
     }
 
     /// Arms a timer that fires just before another one, or would if that has been cancelled.
-    pub(crate) fn arm_before(&mut self, next: TimerKey, what: Due) -> TimerKey {
+    pub(crate) fn arm_before(&mut self, next: TimerKey, what: T) -> TimerKey {
         let key = TimerKey { sequence: next.sequence - 1, ..next };
         self.queue.insert(key, Box::new(what));
         key
@@ -82,7 +59,7 @@ impl Timers {
     }
 
     /// Takes the first timer that is due at `until` or earlier.
-    pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, Due)> {
+    pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, T)> {
         let first = self.queue.first_entry()?;
         if first.key().due > until {
             return None;
@@ -99,14 +76,14 @@ mod tests {
     #[test]
     fn timers_fire_by_time_and_then_by_age() {
         let mut timers = Timers::default();
-        let late = timers.arm(Time(5), Due::Route { id: IdNo(1) });
-        timers.arm(Time(3), Due::Route { id: IdNo(2) });
-        timers.arm(Time(3), Due::Route { id: IdNo(3) });
+        let late = timers.arm(Time(5), 1);
+        timers.arm(Time(3), 2);
+        timers.arm(Time(3), 3);
         let mut fired = Vec::new();
-        while let Some((at, Due::Route { id })) = timers.pop(Time(4)) {
-            fired.push((at, id));
+        while let Some((at, what)) = timers.pop(Time(4)) {
+            fired.push((at, what));
         }
-        assert_eq!(fired, [(Time(3), IdNo(2)), (Time(3), IdNo(3))]);
+        assert_eq!(fired, [(Time(3), 2), (Time(3), 3)]);
         assert_eq!(timers.next_due(), Some(Time(5)));
         timers.cancel(late);
         assert_eq!(timers.next_due(), None);
@@ -114,16 +91,16 @@ mod tests {
     #[test]
     fn a_timer_armed_before_another_fires_first() {
         let mut timers = Timers::default();
-        let first = timers.arm(Time(3), Due::Route { id: IdNo(1) });
-        timers.arm(Time(3), Due::Route { id: IdNo(2) });
-        let second = timers.arm_before(first, Due::Route { id: IdNo(3) });
-        let third = timers.arm_before(second, Due::Route { id: IdNo(4) });
+        let first = timers.arm(Time(3), 1);
+        timers.arm(Time(3), 2);
+        let second = timers.arm_before(first, 3);
+        let third = timers.arm_before(second, 4);
         timers.cancel(third);
-        timers.arm_before(third, Due::Route { id: IdNo(5) });
+        timers.arm_before(third, 5);
         let mut fired = Vec::new();
-        while let Some((_, Due::Route { id })) = timers.pop(Time(3)) {
-            fired.push(id);
+        while let Some((_, what)) = timers.pop(Time(3)) {
+            fired.push(what);
         }
-        assert_eq!(fired, [5, 3, 1, 2].map(IdNo));
+        assert_eq!(fired, [5, 3, 1, 2]);
     }
 }

@@ -1,23 +1,25 @@
 //! Everything that a fabric consists of, behind one lock.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use cmid_proto::{Errno, PortSpace, Time};
 
-use crate::channel::{File, FileNo};
-use crate::config::Config;
-use crate::counters::Counters;
+use crate::data::domains::Domains;
+use crate::data::library::Library;
 use crate::data::memory::Memory;
-use crate::data::pd::Domains;
 use crate::data::queues::Queues;
-use crate::data::rereg::Library;
-use crate::host::{DeviceNo, HostNo, HostState};
-use crate::id::{Id, IdNo};
-use crate::rng::Rng;
-use crate::table::Table;
-use crate::timers::{Due, TimerKey, Timers};
-use crate::wire::CommId;
+use crate::fabric::config::Config;
+use crate::fabric::counters::Counters;
+use crate::fabric::rng::Rng;
+use crate::fabric::table::Table;
+use crate::fabric::timers::{TimerKey, Timers};
+use crate::index::{CommId, DeviceNo, FileNo, HostNo, IdNo};
+use crate::kernel::channel::File;
+use crate::kernel::due::Due;
+use crate::kernel::host::HostState;
+use crate::kernel::id::Id;
 
 /// How long work takes that the kernel hands to a queue of its own and that needs no message.
 pub(crate) const LOCAL_WORK: Duration = Duration::from_micros(1);
@@ -29,7 +31,7 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) rng: Rng,
     pub(crate) counters: Counters,
-    pub(crate) timers: Timers,
+    pub(crate) timers: Timers<Due>,
     /// The time wait of each length that began last.
     pub(crate) last_time_wait: BTreeMap<Duration, TimerKey>,
     pub(crate) hosts: Vec<HostState>,
@@ -142,5 +144,17 @@ impl World {
                 return comm;
             }
         }
+    }
+
+    /// Where one of a host's addresses stands in the table of its port. The simulated table has nothing but them.
+    pub(crate) fn gid_index(&self, host: HostNo, ip: IpAddr) -> u8 {
+        let table = self.hosts.get(host.0).map_or(&[][..], |host| &host.rdma);
+        let at = table.iter().position(|&own| own == ip).unwrap_or(0);
+        u8::try_from(at).unwrap_or(u8::MAX)
+    }
+
+    /// The address at an index of that table.
+    pub(crate) fn address_at(&self, host: HostNo, sgid_index: u8) -> Option<IpAddr> {
+        self.hosts.get(host.0)?.rdma.get(usize::from(sgid_index)).copied()
     }
 }

@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 
 use cmid_proto::{Errno, PortSpace};
 
-use crate::address::{is_any, lacks_scope};
-use crate::id::{CmState, IdNo};
-use crate::ports::Owner;
-use crate::world::World;
+use crate::fabric::world::World;
+use crate::index::IdNo;
+use crate::kernel::address::{is_any, lacks_scope};
+use crate::kernel::id::CmState;
+use crate::kernel::ports::Owner;
 
 impl World {
     /// `rdma_bind_addr`: afterwards the library knows the address, and the device if the address is specific.

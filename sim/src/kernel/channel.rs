@@ -7,12 +7,8 @@ use std::sync::Arc;
 use cmid_proto::{CmEvent, Datagram, Ece, Errno, GroupKey, ReceivedParam};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::id::IdNo;
-use crate::table::Table;
-
-/// Names one open channel of the fabric; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FileNo(pub(crate) u64);
+use crate::fabric::table::Table;
+use crate::index::IdNo;
 
 /// What an unread event is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cmid_proto::ConnParam;
-
-use crate::config::{LifeTime, RESPONSE_TIMEOUT};
-use crate::host::HostNo;
-use crate::id::{Id, IdNo};
-use crate::timers::TimerKey;
-use crate::wire::{CommId, Message};
+use crate::fabric::config::{LifeTime, RESPONSE_TIMEOUT};
+use crate::fabric::timers::TimerKey;
+use crate::index::{CommId, HostNo, IdNo};
+use crate::kernel::wire::Message;
 
 /// The protocol state (`enum ib_cm_state`). REQ_RCVD and REP_RCVD are missing: the RDMA CM arms an MRA within the same
 /// callback (`cma_ib_req_handler`, `cma_ib_handler`), so an id never rests there.
@@ -141,39 +138,9 @@ pub(crate) enum Listed {
     Stale(IdNo),
 }
 
-/// The QP number and the shared receive queue come from the QP if there is one.
-pub(crate) fn with_qp(id: &Id, param: &ConnParam) -> ConnParam {
-    let (qp_num, srq) = match id.qp {
-        Some(qp) => (qp.num, false),
-        None => (param.qp_num & 0x00ff_ffff, param.srq),
-    };
-    ConnParam {
-        retry_count: param.retry_count.min(7),
-        rnr_retry_count: param.rnr_retry_count.min(7),
-        qp_num,
-        srq,
-        ..*param
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use cmid_proto::PortSpace;
-
     use super::*;
-    use crate::channel::FileNo;
-
-    #[test]
-    fn numbers_are_clamped_and_masked() {
-        let id = Id::new(HostNo(0), FileNo(0), PortSpace::Tcp);
-        let param =
-            ConnParam { retry_count: 9, rnr_retry_count: 8, qp_num: u32::MAX, srq: true, ..ConnParam::default() };
-        let sent = with_qp(&id, &param);
-        assert_eq!((sent.retry_count, sent.rnr_retry_count, sent.qp_num, sent.srq), (7, 7, 0x00ff_ffff, true));
-        let qp = crate::data::qp::QpNo { host: HostNo(0), num: 5 };
-        let sent = with_qp(&Id { qp: Some(qp), ..id }, &param);
-        assert_eq!((sent.qp_num, sent.srq), (5, false));
-    }
 
     #[test]
     fn attributes_follow_the_connection() {

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 
 use cmid_proto::{ConnParam, Ece, Errno, PortSpace, RejectReason};
 
-use crate::config::LifeTime;
-use crate::conn::{Conn, IbState, with_qp};
-use crate::data::qp::QpState;
-use crate::id::{CmState, Depths, Id, IdNo};
-use crate::wire::{Body, REJ_DATA, REP_DATA, REQ_DATA, Rep, Req, padded, reason};
-use crate::world::World;
+use crate::data::queues::QpState;
+use crate::fabric::config::LifeTime;
+use crate::fabric::world::World;
+use crate::index::IdNo;
+use crate::kernel::conn::{Conn, IbState};
+use crate::kernel::id::{CmState, Depths, Id, with_qp};
+use crate::kernel::wire::{Body, REJ_DATA, REP_DATA, REQ_DATA, Rep, Req, padded, reason};
 
 /// What librdmacm checks itself, for the TCP port space only (`ucma_valid_param`).
 fn valid_param(id: &Id, device: Depths, param: &ConnParam) -> Result<(), Errno> {

@@ -2,9 +2,10 @@
 
 use cmid_proto::{CmEvent, Ece, Errno, IdKey, RawEvent};
 
-use crate::channel::{FileNo, Kind, Unread};
-use crate::id::{Depths, Id, IdNo};
-use crate::world::World;
+use crate::fabric::world::World;
+use crate::index::{FileNo, IdNo};
+use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::id::{Depths, Id};
 
 /// An event that the library reports.
 #[derive(Debug)]

@@ -5,9 +5,6 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use cmid_proto::{AhAttr, GlobalRoute};
 
-use crate::host::HostNo;
-use crate::world::World;
-
 /// 128 bits that name a port or a group.
 pub(crate) type Gid = [u8; 16];
 
@@ -34,20 +31,6 @@ pub(crate) fn ip_of(gid: Gid) -> IpAddr {
 pub(crate) fn path(sgid_index: u8, to: IpAddr) -> AhAttr {
     let route = GlobalRoute { dgid: gid_of(to), sgid_index, hop_limit: HOP_LIMIT, ..GlobalRoute::default() };
     AhAttr { grh: Some(route), port_num: PORT, ..AhAttr::default() }
-}
-
-impl World {
-    /// Where one of a host's addresses stands in the table of its port. The simulated table has nothing but them.
-    pub(crate) fn gid_index(&self, host: HostNo, ip: IpAddr) -> u8 {
-        let table = self.hosts.get(host.0).map_or(&[][..], |host| &host.rdma);
-        let at = table.iter().position(|&own| own == ip).unwrap_or(0);
-        u8::try_from(at).unwrap_or(u8::MAX)
-    }
-
-    /// The address at an index of that table.
-    pub(crate) fn address_at(&self, host: HostNo, sgid_index: u8) -> Option<IpAddr> {
-        self.hosts.get(host.0)?.rdma.get(usize::from(sgid_index)).copied()
-    }
 }
 
 #[cfg(test)]

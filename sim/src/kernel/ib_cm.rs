@@ -3,12 +3,12 @@
 
 use cmid_proto::{ConnParam, Errno, ReceivedParam};
 
-use crate::channel::{Kind, Unread};
-use crate::conn::{IbState, Listed};
-use crate::host::HostNo;
-use crate::id::{CmState, IdNo};
-use crate::wire::{Body, Head, Message, REJ_DATA, Rep, padded, reason};
-use crate::world::World;
+use crate::fabric::world::World;
+use crate::index::{HostNo, IdNo};
+use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::conn::{IbState, Listed};
+use crate::kernel::id::CmState;
+use crate::kernel::wire::{Body, Head, Message, REJ_DATA, Rep, padded, reason};
 
 /// `-ETIMEDOUT`.
 pub(crate) const TIMED_OUT: i32 = -110;

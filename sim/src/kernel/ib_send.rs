@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use cmid_proto::Errno;
 
-use crate::config::TRANSMISSIONS;
-use crate::conn::{Conn, IbState, Listed, Outstanding};
-use crate::host::HostNo;
-use crate::id::IdNo;
-use crate::timers::{Due, TimerKey};
-use crate::wire::{Body, CommId, Head, Message, REJ_DATA, SidrAnswer, padded, reason, sidr};
-use crate::world::World;
+use crate::fabric::config::TRANSMISSIONS;
+use crate::fabric::timers::TimerKey;
+use crate::fabric::world::World;
+use crate::index::{CommId, HostNo, IdNo};
+use crate::kernel::conn::{Conn, IbState, Listed, Outstanding};
+use crate::kernel::due::Due;
+use crate::kernel::wire::{Body, Head, Message, REJ_DATA, SidrAnswer, padded, reason, sidr};
 
 impl World {
     pub(crate) fn conn(&mut self, no: IdNo) -> Option<&mut Conn> {

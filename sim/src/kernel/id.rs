@@ -5,19 +5,13 @@ use std::net::SocketAddr;
 
 use cmid_proto::{ConnParam, Ece, IdKey, PortSpace, Service};
 
-use crate::address::Interface;
-use crate::channel::FileNo;
-use crate::config::{Config, LifeTime};
-use crate::conn::Conn;
-use crate::data::qp::QpNo;
-use crate::host::HostNo;
-use crate::multicast::Membership;
-use crate::options::Options;
-use crate::timers::TimerKey;
-
-/// Names one id of the fabric; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct IdNo(pub(crate) u64);
+use crate::fabric::config::{Config, LifeTime};
+use crate::fabric::timers::TimerKey;
+use crate::index::{FileNo, HostNo, QpNo};
+use crate::kernel::address::Interface;
+use crate::kernel::conn::Conn;
+use crate::kernel::id_options::Options;
+use crate::kernel::membership::Membership;
 
 /// The RDMA CM's state (`enum rdma_cm_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +174,21 @@ impl Id {
     }
 }
 
+/// The QP number and the shared receive queue come from the QP if there is one.
+pub(crate) fn with_qp(id: &Id, param: &ConnParam) -> ConnParam {
+    let (qp_num, srq) = match id.qp {
+        Some(qp) => (qp.num, false),
+        None => (param.qp_num & 0x00ff_ffff, param.srq),
+    };
+    ConnParam {
+        retry_count: param.retry_count.min(7),
+        rnr_retry_count: param.rnr_retry_count.min(7),
+        qp_num,
+        srq,
+        ..*param
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,5 +205,17 @@ mod tests {
         let request = Depths { responder_resources: 200, initiator_depth: 2 };
         let lowered = request.lowered(device, &ConnParam::default());
         assert_eq!((lowered.responder_resources, lowered.initiator_depth), (128, 2));
+    }
+
+    #[test]
+    fn numbers_are_clamped_and_masked() {
+        let id = Id::new(HostNo(0), FileNo(0), PortSpace::Tcp);
+        let param =
+            ConnParam { retry_count: 9, rnr_retry_count: 8, qp_num: u32::MAX, srq: true, ..ConnParam::default() };
+        let sent = with_qp(&id, &param);
+        assert_eq!((sent.retry_count, sent.rnr_retry_count, sent.qp_num, sent.srq), (7, 7, 0x00ff_ffff, true));
+        let qp = crate::index::QpNo { host: HostNo(0), num: 5 };
+        let sent = with_qp(&Id { qp: Some(qp), ..id }, &param);
+        assert_eq!((sent.qp_num, sent.srq), (5, false));
     }
 }

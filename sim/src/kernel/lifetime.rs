@@ -2,9 +2,8 @@
 
 use cmid_proto::Errno;
 
-use crate::channel::FileNo;
-use crate::id::IdNo;
-use crate::world::World;
+use crate::fabric::world::World;
+use crate::index::{FileNo, IdNo};
 
 impl World {
     /// `rdma_destroy_id`: tells the peer what the protocol state calls for, and drops what was not read; for a listener
@@ -80,8 +79,9 @@ mod tests {
     use cmid_proto::{ConnParam, IdKey, PortSpace, Time};
 
     use super::*;
-    use crate::config::Config;
-    use crate::host::{HostNo, HostState};
+    use crate::fabric::config::Config;
+    use crate::index::HostNo;
+    use crate::kernel::host::HostState;
 
     const HERE: HostNo = HostNo(0);
 

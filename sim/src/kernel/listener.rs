@@ -5,15 +5,15 @@ use std::net::{IpAddr, SocketAddr};
 
 use cmid_proto::PortSpace;
 
-use crate::address::{is_any, without_scope};
-use crate::channel::{FileNo, Kind, Unread};
-use crate::config::LifeTime;
-use crate::conn::{Conn, IbState, Listed};
-use crate::host::HostNo;
-use crate::ib_cm::mirrored;
-use crate::id::{CmState, Id, IdNo};
-use crate::wire::{Body, Head, Req, reason};
-use crate::world::World;
+use crate::fabric::config::LifeTime;
+use crate::fabric::world::World;
+use crate::index::{FileNo, HostNo, IdNo};
+use crate::kernel::address::{is_any, without_scope};
+use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::conn::{Conn, IbState, Listed};
+use crate::kernel::ib_cm::mirrored;
+use crate::kernel::id::{CmState, Id};
+use crate::kernel::wire::{Body, Head, Req, reason};
 
 /// What the id of a request starts life with.
 pub(crate) struct Newcomer {

@@ -5,13 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 
 use cmid_proto::{Datagram, Errno, GroupKey};
 
-use crate::channel::{Kind, Unread};
-use crate::gid::{gid_of, path};
-use crate::host::HostNo;
-use crate::id::{CmState, IdNo};
-use crate::sidr::UDP_QKEY;
-use crate::timers::{Due, TimerKey};
-use crate::world::{LOCAL_WORK, World};
+use crate::fabric::world::{LOCAL_WORK, World};
+use crate::index::{HostNo, IdNo};
+use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::due::Due;
+use crate::kernel::gid::{gid_of, path};
+use crate::kernel::id::CmState;
+use crate::kernel::membership::Membership;
+use crate::kernel::sidr::UDP_QKEY;
 
 /// The kernel's own `ENOTSUPP`, which is no errno of user space; it gets out all the same.
 const ENOTSUPP: Errno = Errno(524);
@@ -21,18 +22,6 @@ const LOST: i32 = -102;
 
 /// What stands for "all members" in place of a QP number (`IB_MULTICAST_QPN`).
 pub(crate) const MULTICAST_QP: u32 = 0x00ff_ffff;
-
-/// One join that was not left.
-#[derive(Debug)]
-pub(crate) struct Membership {
-    pub(crate) key: GroupKey,
-    addr: SocketAddr,
-    send_only: bool,
-    /// Until the join is done.
-    pending: Option<TimerKey>,
-    /// The library knows the group since it has read the event: only then can it take the QP off it.
-    read: bool,
-}
 
 impl World {
     /// `rdma_join_multicast_ex`. The same address may be joined again: each join is a membership of its own.

@@ -1,10 +1,10 @@
 //! Link addresses that change: the peers' (`cma_netevent_callback`) and the own (`cma_netdev_callback`).
 
-use crate::channel::Kind;
-use crate::host::HostNo;
-use crate::ib_cm::TIMED_OUT;
-use crate::id::Id;
-use crate::world::World;
+use crate::fabric::world::World;
+use crate::index::HostNo;
+use crate::kernel::channel::Kind;
+use crate::kernel::ib_cm::TIMED_OUT;
+use crate::kernel::id::Id;
 
 impl World {
     /// The link address of a host is another: who watches its neighbours hears of it.

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use cmid_proto::{Errno, PortSpace};
 
-use crate::address::is_any;
-use crate::id::IdNo;
-use crate::rng::Rng;
-use crate::table::Table;
+use crate::fabric::rng::Rng;
+use crate::fabric::table::Table;
+use crate::index::IdNo;
+use crate::kernel::address::is_any;
 
 /// `ip_local_port_range`.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32768..=60999;

@@ -1,9 +1,8 @@
 //! A device goes (`cma_process_remove`).
 
-use crate::channel::Kind;
-use crate::host::HostNo;
-use crate::id::IdNo;
-use crate::world::World;
+use crate::fabric::world::World;
+use crate::index::{HostNo, IdNo};
+use crate::kernel::channel::Kind;
 
 impl World {
     /// Every id with that device is closed, and told so if events are delivered for it. Ids without one, wildcard

@@ -5,26 +5,24 @@ use std::time::Duration;
 
 use cmid_proto::{Errno, PortSpace};
 
-use crate::address::{
+use crate::fabric::config::LifeTime;
+use crate::fabric::world::{LOCAL_WORK, World};
+use crate::index::IdNo;
+use crate::kernel::address::{
     Interface, Subnet, is_any, is_for_many, is_link_local, is_subnet_broadcast, lacks_scope, loopback_like,
     wildcard_like,
 };
-use crate::channel::{Kind, Unread};
-use crate::config::LifeTime;
-use crate::host::HostState;
-use crate::ib_cm::TIMED_OUT;
-use crate::id::{CmState, IdNo};
-use crate::timers::Due;
-use crate::world::{LOCAL_WORK, World};
+use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::due::{Due, Lookup};
+use crate::kernel::host::HostState;
+use crate::kernel::ib_cm::TIMED_OUT;
+use crate::kernel::id::CmState;
 
 /// `-ENODEV`.
 const NO_DEVICE: i32 = -19;
 
 /// `-EINVAL`.
 const INVALID: i32 = -22;
-
-/// How an address lookup ends: the own address to use, or the status of an ADDR_ERROR.
-pub(crate) type Lookup = Result<IpAddr, i32>;
 
 impl World {
     /// `rdma_resolve_addr`.

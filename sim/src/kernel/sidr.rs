@@ -3,15 +3,17 @@
 
 use cmid_proto::{ConnParam, Datagram, Errno};
 
-use crate::channel::{Kind, Unread};
-use crate::conn::{Conn, IbState, with_qp};
-use crate::gid::path;
-use crate::host::HostNo;
-use crate::ib_cm::TIMED_OUT;
-use crate::id::{CmState, IdNo};
-use crate::listener::Newcomer;
-use crate::wire::{Body, Head, Message, SIDR_REP_DATA, SIDR_REQ_DATA, SidrAnswer, SidrReq, padded, reason, sidr};
-use crate::world::World;
+use crate::fabric::world::World;
+use crate::index::{HostNo, IdNo};
+use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::conn::{Conn, IbState};
+use crate::kernel::gid::path;
+use crate::kernel::ib_cm::TIMED_OUT;
+use crate::kernel::id::{CmState, with_qp};
+use crate::kernel::listener::Newcomer;
+use crate::kernel::wire::{
+    Body, Head, Message, SIDR_REP_DATA, SIDR_REQ_DATA, SidrAnswer, SidrReq, padded, reason, sidr,
+};
 
 /// The key of every datagram QP and group that the RDMA CM has to do with (`RDMA_UDP_QKEY`).
 pub(crate) const UDP_QKEY: u32 = 0x0123_4567;

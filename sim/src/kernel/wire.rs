@@ -4,10 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use cmid_proto::{ConnParam, Ece, PortSpace};
 
-use crate::config::LifeTime;
-use crate::host::HostNo;
-use crate::timers::Due;
-use crate::world::World;
+use crate::fabric::config::LifeTime;
+use crate::index::{CommId, HostNo};
 
 /// Private data fields of messages, in bytes (`ib_cm.h`, less the RDMA CM's own header in a REQ and a SIDR REQ).
 pub(crate) const REQ_DATA: usize = 56;
@@ -29,15 +27,6 @@ pub(crate) mod reason {
 pub(crate) mod sidr {
     pub(crate) const UNSUPPORTED: i32 = 1;
     pub(crate) const REJECT: i32 = 2;
-}
-
-/// The sender's name for a connection (`local_comm_id`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct CommId(pub(crate) u32);
-
-impl CommId {
-    /// What stands where the sender has no connection.
-    pub(crate) const NONE: CommId = CommId(0);
 }
 
 /// Who sends a message to whom.
@@ -138,40 +127,14 @@ pub(crate) fn padded(data: &[u8], field: usize) -> Vec<u8> {
     padded
 }
 
-impl World {
-    /// Puts a message on the wire, where it may be lost.
-    pub(crate) fn transmit(&mut self, message: Message) {
-        self.counters.sent += 1;
-        if self.is_lost() {
-            self.counters.lost += 1;
-            return;
-        }
-        let due = self.now.after(self.config.latency);
-        self.timers.arm(due, Due::Message(message));
-    }
-
-    /// Whether the next thing on the wire is lost.
-    pub(crate) fn is_lost(&mut self) -> bool {
-        self.config.loss > 0.0 && self.rng.chance(self.config.loss)
-    }
-
-    /// A message arrives where its address leads, if a device is there and both links are up.
-    pub(crate) fn deliver(&mut self, message: Message) {
-        let link_up = |host: HostNo| self.hosts.get(host.0).is_some_and(|host| host.link_up);
-        match self.rdma_host_of(message.head.to_ip) {
-            Some(at) if link_up(at) && link_up(message.head.from) => self.receive(at, message),
-            Some(_) | None => self.counters.undeliverable += 1,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use crate::fabric::world::World;
     use cmid_proto::Time;
 
     use super::*;
-    use crate::config::Config;
-    use crate::host::HostState;
+    use crate::fabric::config::Config;
+    use crate::kernel::host::HostState;
 
     fn message(to_ip: &str) -> Message {
         let head = Head {

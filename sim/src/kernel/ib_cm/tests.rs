@@ -2,17 +2,16 @@
 
 use std::net::SocketAddr;
 
+use IbState::*;
 use cmid_proto::{Ece, PortSpace};
 
 use super::*;
-use crate::channel::FileNo;
-use crate::config::{Config, Flavour};
-use crate::conn::Conn;
-use crate::host::HostState;
-use crate::id::Id;
-use crate::wire::{CommId, SidrAnswer};
-
-use IbState::*;
+use crate::fabric::config::{Config, Flavour};
+use crate::index::{CommId, FileNo, HostNo, IdNo};
+use crate::kernel::conn::Conn;
+use crate::kernel::host::HostState;
+use crate::kernel::id::Id;
+use crate::kernel::wire::SidrAnswer;
 
 const ALL: [IbState; 13] = [
     Idle,
