@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cmid_proto::{
     Attaching, CmEvent, CmOption, ConnParam, Ece, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData,
-    ReceivedParam, Refused, State, Verb, Why,
+    ReceivedParam, RefuseReason, Refused, RequestKind, State,
 };
 
 use crate::cancel::Canceller;
@@ -97,7 +97,7 @@ impl<D: Pollable> Connection<D> {
         }
         let qp = driver.drive().attach_qp(id, |device, attaching| attach(device, attaching))?;
         driver.drive().connect(id, options.param, options.private_data, deadline)?;
-        driver.finish(id, Verb::Connect)?;
+        driver.finish(id, RequestKind::Connect)?;
         Ok((Connection::established(driver, id), qp))
     }
 
@@ -212,7 +212,7 @@ impl<D: Pollable> Connection<D> {
         let deadline = self.driver.drive().within(timeout);
         self.driver.finish_cancelled(self.id, deadline)?;
         self.driver.drive().disconnect(self.id, deadline)?;
-        self.driver.finish(self.id, Verb::Disconnect)
+        self.driver.finish(self.id, RequestKind::Disconnect)
     }
 
     /// Ends the connection, or answers the peer that did, and waits until no packet of it can arrive any more. What it used
@@ -225,18 +225,18 @@ impl<D: Pollable> Connection<D> {
     /// [`Error::Ended`] when the device goes, [`Error::Cancelled`], [`Error::Wait`].
     pub fn teardown(&mut self, timeout: Duration) -> Result<(), Error> {
         let deadline = self.driver.drive().within(timeout);
-        if self.driver.finish_cancelled(self.id, deadline)? == Some(Verb::Teardown) {
+        if self.driver.finish_cancelled(self.id, deadline)? == Some(RequestKind::Teardown) {
             self.note_teardown();
         }
         match self.driver.drive().teardown(self.id, deadline) {
             Ok(()) => {
-                let ended = self.driver.finish(self.id, Verb::Teardown);
+                let ended = self.driver.finish(self.id, RequestKind::Teardown);
                 self.note_teardown();
                 ended
             }
-            Err(cmid_proto::Error::Refused(Refused::Request { why: Why::IsOver, .. })) => {
+            Err(cmid_proto::Error::Refused(Refused::Request { reason: RefuseReason::IsOver, .. })) => {
                 if self.unsure {
-                    Err(Error::TimedOut { during: Verb::Teardown.name() })
+                    Err(Error::TimedOut { during: RequestKind::Teardown.name() })
                 } else {
                     Ok(())
                 }

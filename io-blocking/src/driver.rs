@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use cmid_proto::{
-    ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Pollable, Refused, Rest, State, Time, Verb, Watched, Why,
-    table,
+    ChannelKey, Drive, Errno, Event, Fault, IdKey, Limits, Next, Pollable, PolledDevice, RefuseReason, Refused,
+    RequestKind, State, Time, table,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
@@ -27,12 +27,12 @@ const FAULTS_KEPT: usize = 64;
 /// who want their own face on it.
 #[derive(Debug)]
 pub struct Blocking<D: Pollable> {
-    drive: Drive<Watched<D, Channels>>,
+    drive: Drive<PolledDevice<D, Channels>>,
     canceller: Canceller,
     /// Events that were in the way of a call that waited for another one; older than all that the core has.
     aside: VecDeque<Event>,
     /// The request of synchronous mode whose end was not awaited.
-    open: Option<Verb>,
+    open: Option<RequestKind>,
     /// What the device did wrong and no wait ended for.
     faults: VecDeque<Fault>,
 }
@@ -51,7 +51,7 @@ impl<D: Pollable> Blocking<D> {
     /// An empty driver on a device. Its core has the next number of the process, unless the limits give one.
     #[must_use]
     pub fn new(device: D, limits: Limits, canceller: Canceller) -> Self {
-        let mut drive = Drive::new(Watched::new(device, Channels::default()), limits.numbered());
+        let mut drive = Drive::new(PolledDevice::new(device, Channels::default()), limits.numbered());
         drive.set_now(now());
         Blocking { drive, canceller, aside: VecDeque::new(), open: None, faults: VecDeque::new() }
     }
@@ -62,12 +62,12 @@ impl<D: Pollable> Blocking<D> {
     }
 
     /// The requests, the events and the core. Its time is that of the last wait; [`Drive::within`] reads the clock.
-    pub fn drive(&mut self) -> &mut Drive<Watched<D, Channels>> {
+    pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Channels>> {
         &mut self.drive
     }
 
     /// The core, the device: what needs no time.
-    pub(crate) fn view(&self) -> &Drive<Watched<D, Channels>> {
+    pub(crate) fn view(&self) -> &Drive<PolledDevice<D, Channels>> {
         &self.drive
     }
 
@@ -94,13 +94,13 @@ impl<D: Pollable> Blocking<D> {
         let end = at_most.map_or(Time::NEVER, |span| self.drive.within(span));
         let mut woken = Woken::Time;
         loop {
-            let due = match self.drive.settle(BUDGET) {
-                Rest::Look => return Ok(false),
-                Rest::More => Time::ZERO,
+            let due = match self.drive.run(BUDGET) {
+                Next::Deliver => return Ok(false),
+                Next::Again => Time::ZERO,
                 // What was readable gave nothing. If it cannot be read it will be readable again and again: the
                 // application may want to know.
-                Rest::Until(_) if woken == Woken::Channels => return Ok(false),
-                Rest::Until(due) => due.unwrap_or(Time::NEVER).min(end),
+                Next::Wait(_) if woken == Woken::Channels => return Ok(false),
+                Next::Wait(due) => due.unwrap_or(Time::NEVER).min(end),
             };
             woken = self.sleep(also, (due != Time::NEVER).then(|| due.since(now())))?;
             self.drive.set_now(now());
@@ -109,7 +109,7 @@ impl<D: Pollable> Blocking<D> {
             }
             if woken == Woken::Signal || self.drive.now() >= end {
                 // What was there at the end is not left for the next wait.
-                let _over = self.drive.settle(BUDGET);
+                let _over = self.drive.run(BUDGET);
                 return Ok(false);
             }
         }
@@ -128,7 +128,7 @@ impl<D: Pollable> Blocking<D> {
         let is_its = |event: &Event| event.id == id || event.listener == Some(id);
         match self.aside.iter().position(is_its) {
             Some(at) => self.aside.remove(at),
-            None => self.drive.core().home(id).and_then(|home| self.drive.next_event(home)),
+            None => self.drive.core().channel(id).and_then(|home| self.drive.next_event(home)),
         }
     }
 
@@ -193,19 +193,21 @@ impl<D: Pollable> Blocking<D> {
     /// [`Error::Core`] for an id that is gone or not in synchronous mode; [`Error::NotSynchronous`] if the request was made
     /// before the id was in synchronous mode, and has ended or is a join; [`Error::Ended`] with the event that ended it badly, [`Error::TimedOut`]; [`Error::Cancelled`], and the request is still
     /// open; [`Error::Wait`], or [`Error::Core`] if a channel cannot be read.
-    pub fn finish(&mut self, id: IdKey, verb: Verb) -> Result<(), Error> {
-        let during = verb.name();
+    pub fn finish(&mut self, id: IdKey, request_kind: RequestKind) -> Result<(), Error> {
+        let during = request_kind.name();
         let core = self.drive().core();
-        let Some(state) = core.state(id) else { return Err(Refused::NoSuchId { id, request: verb }.into()) };
+        let Some(state) = core.state(id) else { return Err(Refused::NoSuchId { id, request: request_kind }.into()) };
         if core.sync_open(id).is_none() && core.sync_result(id).is_none() {
-            let ends_by_event = begun::ends_by_event(verb, core.port_space(id));
+            let ends_by_event = begun::ends_by_event(request_kind, core.port_space(id));
             return match (ends_by_event, core.is_sync(id)) {
                 (false, _) => Ok(()),
-                (true, false) => Err(Refused::Request { id, request: verb, state, why: Why::NotSync }.into()),
-                (true, true) => self.finish_begun(id, verb, state),
+                (true, false) => {
+                    Err(Refused::Request { id, request: request_kind, state, reason: RefuseReason::NotSync }.into())
+                }
+                (true, true) => self.finish_begun(id, request_kind, state),
             };
         }
-        self.open = Some(verb);
+        self.open = Some(request_kind);
         self.await_end(id, Time::NEVER, during)?;
         match self.drive.core().sync_result(id) {
             Some(Err(errno)) => Err(match self.drive.core().sync_event(id) {
@@ -218,10 +220,10 @@ impl<D: Pollable> Blocking<D> {
 
     /// Synchronous mode: waits until `end` for the end of a request whose wait was cancelled, and says which it was. Until
     /// then the id takes no other.
-    pub(crate) fn finish_cancelled(&mut self, id: IdKey, end: Time) -> Result<Option<Verb>, Error> {
+    pub(crate) fn finish_cancelled(&mut self, id: IdKey, end: Time) -> Result<Option<RequestKind>, Error> {
         let open = self.open;
-        if let Some(verb) = open {
-            self.await_end(id, end, verb.name())?;
+        if let Some(request_kind) = open {
+            self.await_end(id, end, request_kind.name())?;
         }
         Ok(open)
     }
@@ -233,7 +235,7 @@ impl<D: Pollable> Blocking<D> {
     }
 
     fn take_aside_of(&mut self, id: IdKey) {
-        if let Some(home) = self.drive.core().home(id) {
+        if let Some(home) = self.drive.core().channel(id) {
             self.aside.extend(std::iter::from_fn(|| self.drive.next_event(home)));
         }
     }
@@ -241,14 +243,14 @@ impl<D: Pollable> Blocking<D> {
     /// Whether events of an id stay in the kernel because others are untaken.
     fn is_full(&self, id: IdKey) -> bool {
         let core = self.drive.core();
-        core.line(id)
+        core.device_channel(id)
             .is_some_and(|line| !core.is_paused(line) && !core.has_failed(line) && core.wants_event(line).is_none())
     }
 
     /// Waits for the end of what was under way in this state when the id came into synchronous mode.
-    fn finish_begun(&mut self, id: IdKey, verb: Verb, begun: State) -> Result<(), Error> {
-        let during = verb.name();
-        if table::operation(begun) != Some(verb) {
+    fn finish_begun(&mut self, id: IdKey, request_kind: RequestKind, begun: State) -> Result<(), Error> {
+        let during = request_kind.name();
+        if table::operation(begun) != Some(request_kind) {
             return Err(Error::NotSynchronous { during });
         }
         // Those that are here already are older than its end.
@@ -262,11 +264,11 @@ impl<D: Pollable> Blocking<D> {
             self.wait_until(None, Time::NEVER, &mut last, during)?;
         }
         self.take_aside_of(id);
-        let is_end = |event: &Event| event.id == id && begun::is_end(event.kind, verb, begun);
+        let is_end = |event: &Event| event.id == id && begun::is_end(event.kind, request_kind, begun);
         let Some(at) = self.aside.iter().skip(older).position(is_end).map(|at| older + at) else {
             return Err(Error::NotSynchronous { during });
         };
-        let Err(errno) = self.aside[at].result_of(verb) else { return Ok(()) };
+        let Err(errno) = self.aside[at].result_of(request_kind) else { return Ok(()) };
         Err(match self.aside.remove(at) {
             Some(event) if event.cm().is_some() => Error::Ended { during, errno, event: Box::new(event) },
             Some(_) | None => Error::TimedOut { during },

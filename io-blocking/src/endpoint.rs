@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_proto::{CmOption, IdKey, Pollable, PortSpace, Time, Verb};
+use cmid_proto::{CmOption, IdKey, Pollable, PortSpace, RequestKind, Time};
 
 use crate::connection::set;
 use crate::driver::Blocking;
@@ -46,9 +46,9 @@ impl<D: Pollable> Blocking<D> {
         match (endpoint.src, endpoint.dst) {
             (src, Some(dst)) => {
                 self.drive().resolve_addr(id, src, dst, deadline)?;
-                self.finish(id, Verb::ResolveAddr)?;
+                self.finish(id, RequestKind::ResolveAddr)?;
                 self.drive().resolve_route(id, deadline)?;
-                self.finish(id, Verb::ResolveRoute)
+                self.finish(id, RequestKind::ResolveRoute)
             }
             (Some(src), None) => Ok(self.drive().bind(id, src)?),
             // Listen binds it.

@@ -1,6 +1,6 @@
 //! How a blocking call can end badly.
 
-use cmid_proto::{Errno, Event, Refused, Why};
+use cmid_proto::{Errno, Event, RefuseReason, Refused};
 
 /// Why a blocking call did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum Error {
 
 impl From<cmid_proto::Error> for Error {
     fn from(error: cmid_proto::Error) -> Self {
-        if let cmid_proto::Error::Refused(Refused::Request { request, why: Why::TooLate, .. }) = error {
+        if let cmid_proto::Error::Refused(Refused::Request { request, reason: RefuseReason::TooLate, .. }) = error {
             // The time was used up before it could begin.
             Error::TimedOut { during: request.name() }
         } else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::{
     Attaching, CmEvent, CmOption, Errno, Event, IdKey, Limits, Pollable, PortSpace, PrivateData, ReceivedParam,
-    Request, Time, Verb,
+    Request, RequestKind, Time,
 };
 
 use crate::cancel::Canceller;
@@ -130,8 +130,8 @@ impl<D: Pollable> Listener<D> {
         let sibling = device.sibling();
         let mut driver = Blocking::new(sibling, Limits::SINGLE, canceller(None)?);
         self.driver.drive().migrate(id, None, Time::NEVER)?;
-        let loose = self.driver.drive().release(id)?;
-        let id = driver.drive().adopt(loose).map_err(|not| not.error)?;
+        let released_id = self.driver.drive().release(id)?;
+        let id = driver.drive().adopt(released_id).map_err(|not| not.error)?;
         Ok((driver, id))
     }
 }
@@ -201,7 +201,7 @@ impl<D: Pollable> Incoming<D> {
         let qp = self.driver.drive().attach_qp(self.id, |device, attaching| attach(device, attaching))?;
         let deadline = self.driver.drive().within(options.timeout);
         self.driver.drive().accept(self.id, options.param, options.private_data, deadline)?;
-        self.driver.finish(self.id, Verb::Accept)?;
+        self.driver.finish(self.id, RequestKind::Accept)?;
         Ok((Connection::established(self.driver, self.id), qp))
     }
 

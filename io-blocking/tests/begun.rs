@@ -7,7 +7,8 @@ use std::thread;
 
 use cmid_blocking::{Blocking, Canceller, Error, Listener};
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, ConnParam, Errno, IdKey, Limits, PortSpace, Refused, State, Time, Verb, Why,
+    Acks, ChannelKey, CmEvent, ConnParam, Errno, IdKey, Limits, PortSpace, RefuseReason, Refused, RequestKind, State,
+    Time,
 };
 use cmid_sim::SimDevice;
 
@@ -55,8 +56,8 @@ impl Begun {
         assert!(self.driver.drive().core().is_sync(self.id));
     }
 
-    fn finishes(&mut self, verb: Verb) -> Result<(), Error> {
-        self.driver.finish(self.id, verb)
+    fn finishes(&mut self, request_kind: RequestKind) -> Result<(), Error> {
+        self.driver.finish(self.id, request_kind)
     }
 
     fn state(&mut self) -> State {
@@ -74,13 +75,13 @@ fn a_resolve_is_awaited_and_its_event_is_there_to_be_taken() {
     let mut it = Begun::on(host().device(), PortSpace::Tcp);
     it.driver.drive().resolve_addr(it.id, None, server(), Time::NEVER).unwrap();
     it.turns_sync();
-    it.finishes(Verb::ResolveAddr).unwrap();
+    it.finishes(RequestKind::ResolveAddr).unwrap();
     assert_eq!(it.state(), State::AddrResolved);
     assert_eq!(it.driver.next_event(it.id).unwrap().cm(), Some(CmEvent::AddrResolved));
     assert!(it.driver.next_event(it.id).is_none());
     let deadline = it.driver.drive().within(SOON);
     it.driver.drive().resolve_route(it.id, deadline).unwrap();
-    it.finishes(Verb::ResolveRoute).unwrap();
+    it.finishes(RequestKind::ResolveRoute).unwrap();
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn a_route_is_awaited() {
     it.awaits(CmEvent::AddrResolved);
     it.driver.drive().resolve_route(it.id, Time::NEVER).unwrap();
     it.turns_sync();
-    it.finishes(Verb::ResolveRoute).unwrap();
+    it.finishes(RequestKind::ResolveRoute).unwrap();
     assert_eq!(it.state(), State::RouteResolved);
 }
 
@@ -102,7 +103,7 @@ fn it_ends_at_its_own_deadline_or_with_the_event_that_says_no() {
     it.driver.drive().resolve_addr(it.id, None, NOBODY.parse().unwrap(), deadline).unwrap();
     it.turns_sync();
     // The kernel's own answer comes first, as it was given less time.
-    let result = it.finishes(Verb::ResolveAddr);
+    let result = it.finishes(RequestKind::ResolveAddr);
     assert!(
         matches!(&result, Err(Error::Ended { errno: Errno::ETIMEDOUT, event, .. })
         if event.cm() == Some(CmEvent::AddrError)),
@@ -116,7 +117,7 @@ fn it_ends_at_its_own_deadline_or_with_the_event_that_says_no() {
     let param = ConnParam { qp_num: 501, ..ConnParam::default() };
     it.driver.drive().connect(it.id, param, &[], deadline).unwrap();
     it.turns_sync();
-    timed_out(it.finishes(Verb::Connect));
+    timed_out(it.finishes(RequestKind::Connect));
     assert_eq!(it.state(), State::Failed);
 }
 
@@ -129,7 +130,7 @@ fn a_connect_is_rejected() {
     it.driver.drive().connect(it.id, param, &[], Time::NEVER).unwrap();
     it.turns_sync();
     listener.accept(SOON).unwrap().reject(b"no").unwrap();
-    let result = it.finishes(Verb::Connect);
+    let result = it.finishes(RequestKind::Connect);
     assert!(matches!(&result, Err(Error::Ended { errno: Errno::ECONNREFUSED, .. })), "{result:?}");
 }
 
@@ -151,20 +152,20 @@ fn an_accept_is_awaited_and_a_listen_has_ended_with_its_call() {
     let deadline = it.driver.drive().within(A_WHILE);
     it.driver.drive().accept(child, ConnParam::default(), &[], deadline).unwrap();
     it.turns_sync();
-    timed_out(it.finishes(Verb::Accept));
+    timed_out(it.finishes(RequestKind::Accept));
 
     // The requests of the listener are awaited as those of any in synchronous mode.
     it.id = listener;
     it.turns_sync();
-    it.finishes(Verb::Listen).unwrap();
+    it.finishes(RequestKind::Listen).unwrap();
     let deadline = it.driver.drive().within(A_WHILE);
     it.driver.drive().get_request(listener, deadline).unwrap();
-    timed_out(it.finishes(Verb::GetRequest));
+    timed_out(it.finishes(RequestKind::GetRequest));
 }
 
 #[test]
 fn a_disconnect_and_a_teardown_are_awaited() {
-    for (verb, after) in [(Verb::Disconnect, State::TimeWait), (Verb::Teardown, State::Closed)] {
+    for (request_kind, after) in [(RequestKind::Disconnect, State::TimeWait), (RequestKind::Teardown, State::Closed)] {
         let host = host();
         let mut listener = Listener::bind(host.device(), server()).unwrap();
         let peer = thread::spawn(move || listener.accept(SOON).unwrap().accept(&patient(), qp).unwrap());
@@ -175,13 +176,13 @@ fn a_disconnect_and_a_teardown_are_awaited() {
         // The peer does not answer: its kernel leaves that to its application.
         let _peer = peer.join().unwrap();
         let deadline = it.driver.drive().within(A_WHILE);
-        if verb == Verb::Disconnect {
+        if request_kind == RequestKind::Disconnect {
             it.driver.drive().disconnect(it.id, deadline).unwrap();
         } else {
             it.driver.drive().teardown(it.id, deadline).unwrap();
         }
         it.turns_sync();
-        timed_out(it.finishes(verb));
+        timed_out(it.finishes(request_kind));
         assert_eq!(it.state(), after);
     }
 }
@@ -190,20 +191,20 @@ fn a_disconnect_and_a_teardown_are_awaited() {
 fn what_is_not_under_way_any_more_or_not_in_synchronous_mode_is_refused() {
     let mut it = Begun::on(host().device(), PortSpace::Tcp);
     it.driver.drive().resolve_addr(it.id, None, server(), Time::NEVER).unwrap();
-    let result = it.finishes(Verb::ResolveAddr);
-    let why = |result: Result<(), Error>| match result {
-        Err(Error::Core(cmid_proto::Error::Refused(Refused::Request { why, .. }))) => Some(why),
+    let result = it.finishes(RequestKind::ResolveAddr);
+    let reason = |result: Result<(), Error>| match result {
+        Err(Error::Core(cmid_proto::Error::Refused(Refused::Request { reason, .. }))) => Some(reason),
         _ => None,
     };
-    assert_eq!(why(result), Some(Why::NotSync));
+    assert_eq!(reason(result), Some(RefuseReason::NotSync));
     it.awaits(CmEvent::AddrResolved);
     it.turns_sync();
-    for verb in [Verb::ResolveAddr, Verb::Connect, Verb::Join, Verb::GetRequest] {
-        let result = it.finishes(verb);
-        assert!(matches!(result, Err(Error::NotSynchronous { .. })), "{verb}: {result:?}");
+    for request_kind in [RequestKind::ResolveAddr, RequestKind::Connect, RequestKind::Join, RequestKind::GetRequest] {
+        let result = it.finishes(request_kind);
+        assert!(matches!(result, Err(Error::NotSynchronous { .. })), "{request_kind}: {result:?}");
         assert_eq!(result.unwrap_err().errno(), Errno::EINVAL);
     }
-    it.finishes(Verb::Bind).unwrap();
+    it.finishes(RequestKind::Bind).unwrap();
 }
 
 #[test]
@@ -212,7 +213,7 @@ fn a_join_that_was_begun_before_is_refused_and_its_event_is_there_to_be_taken() 
     it.driver.drive().bind(it.id, "10.0.0.1:0".parse().unwrap()).unwrap();
     it.driver.drive().join(it.id, "239.1.1.1:0".parse().unwrap(), false, Time::NEVER).unwrap();
     it.turns_sync();
-    assert!(matches!(it.finishes(Verb::Join), Err(Error::NotSynchronous { during: "join_multicast" })));
+    assert!(matches!(it.finishes(RequestKind::Join), Err(Error::NotSynchronous { during: "join_multicast" })));
     let joined = loop {
         match it.driver.next_event(it.id) {
             Some(event) => break event,

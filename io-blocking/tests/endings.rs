@@ -92,7 +92,7 @@ fn a_wait_without_time_takes_what_is_in_the_kernel() {
     timed_out(active.disconnect(Duration::from_secs(2)), "disconnect");
     // Readable, but nobody has read yet.
     let (id, driver) = passive.parts();
-    let home = driver.drive().core().home(id).unwrap();
+    let home = driver.drive().core().channel(id).unwrap();
     let mut fds = [PollFd::from_borrowed_fd(driver.drive().device().fd(home).unwrap(), PollFlags::IN)];
     let soon = Timespec { tv_sec: SOON.as_secs() as i64, tv_nsec: 0 };
     assert_eq!(poll(&mut fds, Some(&soon)).unwrap(), 1);
@@ -273,9 +273,9 @@ fn a_connect_an_accept_and_an_end_lose_their_device() {
     for teardown in [false, true] {
         let ending = host();
         let ((mut active, _qp), (mut passive, _other_qp)) = connected(&ending);
-        let heard = || passive.wait_closed(SOON).unwrap();
+        let record = || passive.wait_closed(SOON).unwrap();
         let end = || if teardown { active.teardown(FOR_EVER) } else { active.disconnect(FOR_EVER) };
-        loses_its_device(&ending, heard, end);
+        loses_its_device(&ending, record, end);
     }
 }
 

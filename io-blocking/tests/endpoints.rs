@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use cmid_blocking::{Blocking, Canceller, Endpoint, Error};
-use cmid_proto::{CmEvent, CmOption, ConnParam, Errno, Limits, PortSpace, State, Time, Verb};
+use cmid_proto::{CmEvent, CmOption, ConnParam, Errno, Limits, PortSpace, RequestKind, State, Time};
 use cmid_sim::SimDevice;
 
 use common::{SOON, host, qp, server};
@@ -36,16 +36,16 @@ fn a_lookup_between_two_endpoints() {
 
     let deadline = serving.drive().within(SOON);
     serving.drive().get_request(listener, deadline).unwrap();
-    serving.finish(listener, Verb::GetRequest).unwrap();
+    serving.finish(listener, RequestKind::GetRequest).unwrap();
     let request = serving.drive().core().sync_event(listener).unwrap();
     assert_eq!(&request.private_data[..4], b"who\0");
     serving.drive().migrate(request.id, None, Time::NEVER).unwrap();
     let param = ConnParam { qp_num: 77, ..ConnParam::default() };
     serving.drive().accept(request.id, param, b"me", Time::NEVER).unwrap();
     // Nothing ever follows on this side: there is nothing to wait for.
-    serving.finish(request.id, Verb::Accept).unwrap();
+    serving.finish(request.id, RequestKind::Accept).unwrap();
 
-    asking.finish(id, Verb::Connect).unwrap();
+    asking.finish(id, RequestKind::Connect).unwrap();
     let answer = asking.drive().core().sync_event(id).unwrap();
     assert_eq!((answer.cm(), answer.datagram.unwrap().qp_num), (Some(CmEvent::Established), 77));
     assert_eq!(&answer.private_data[..3], b"me\0");
@@ -55,7 +55,7 @@ fn a_lookup_between_two_endpoints() {
         serving.destroy_endpoint(id, |device, id| device.destroy_qp(id)).unwrap();
     }
     assert_eq!((asking.drive().core().ids(), serving.drive().core().ids()), (0, 0));
-    assert_eq!(asking.finish(id, Verb::Connect).unwrap_err().errno(), Errno::ENOENT);
+    assert_eq!(asking.finish(id, RequestKind::Connect).unwrap_err().errno(), Errno::ENOENT);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cmid_blocking::{Error, Listener};
-use cmid_proto::{Around, ChannelKey, Device, Errno, Fault, IdKey, Outcome, Pollable, RawEvent};
+use cmid_proto::{ChannelKey, Device, DeviceLayer, Errno, Fault, IdKey, Outcome, Pollable, RawEvent};
 use cmid_sim::SimDevice;
 
 use common::{FOR_EVER, SOON, Silent, host, server};
@@ -20,7 +20,7 @@ struct Fragile {
     failures: u32,
 }
 
-impl Around for Fragile {
+impl DeviceLayer for Fragile {
     type Inner = SimDevice;
     type Handle = <SimDevice as Device>::Handle;
 

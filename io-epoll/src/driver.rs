@@ -4,13 +4,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use cmid_proto::{ChannelKey, Drive, Errno, Limits, Pollable, Rest, Time, Watched};
+use cmid_proto::{ChannelKey, Drive, Errno, Limits, Next, Pollable, PolledDevice, Time};
 use rustix::event::epoll;
 use rustix::time::Timespec;
 
-use crate::alarm::Alarm;
 use crate::clock::now;
 use crate::poller::{Interest, errno};
+use crate::timer_fd::TimerFd;
 
 /// Events read off the channels in one turn, before others get theirs.
 const BUDGET: usize = 256;
@@ -30,8 +30,8 @@ pub struct Config {
 /// cmid on an epoll instance of its own.
 #[derive(Debug)]
 pub struct Epoll<D: Pollable> {
-    drive: Drive<Watched<D, Interest>>,
-    alarm: Alarm,
+    drive: Drive<PolledDevice<D, Interest>>,
+    timer_fd: TimerFd,
     busy_poll: Duration,
 }
 
@@ -49,16 +49,16 @@ impl<D: Pollable> Epoll<D> {
     /// # Errors
     /// What `epoll_create1` or `timerfd_create` failed with.
     pub fn new(device: D, config: Config) -> Result<Self, Errno> {
-        let (interest, alarm) = (Interest::new()?, Alarm::new()?);
-        interest.add_own(alarm.as_fd())?;
+        let (interest, timer_fd) = (Interest::new()?, TimerFd::new()?);
+        interest.add_own(timer_fd.as_fd())?;
         let Config { limits, busy_poll } = config;
-        let mut drive = Drive::new(Watched::new(device, interest), limits.numbered());
+        let mut drive = Drive::new(PolledDevice::new(device, interest), limits.numbered());
         drive.set_now(now());
-        Ok(Epoll { drive, alarm, busy_poll })
+        Ok(Epoll { drive, timer_fd, busy_poll })
     }
 
     /// The requests, the events and the core. Its time is that of the last wait or turn; [`Drive::within`] reads the clock.
-    pub fn drive(&mut self) -> &mut Drive<Watched<D, Interest>> {
+    pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Interest>> {
         &mut self.drive
     }
 
@@ -71,15 +71,15 @@ impl<D: Pollable> Epoll<D> {
     /// What `epoll_wait` or `timerfd_settime` failed with.
     pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         // One that a turn has set would end each sleep once it has passed.
-        self.alarm.set(Time::NEVER)?;
+        self.timer_fd.set(Time::NEVER)?;
         let end = self.end(at_most);
         let spin_end = self.end(Some(self.busy_poll));
         loop {
-            let sleep = match self.drive.settle(BUDGET) {
-                Rest::Look => return Ok(()),
-                Rest::More => Some(Duration::ZERO),
-                Rest::Until(_) if self.drive.now() < spin_end => Some(Duration::ZERO),
-                Rest::Until(due) => {
+            let sleep = match self.drive.run(BUDGET) {
+                Next::Deliver => return Ok(()),
+                Next::Again => Some(Duration::ZERO),
+                Next::Wait(_) if self.drive.now() < spin_end => Some(Duration::ZERO),
+                Next::Wait(due) => {
                     let wake = due.map_or(end, |due| due.min(end));
                     (wake != Time::NEVER).then(|| wake.since(now()))
                 }
@@ -88,7 +88,7 @@ impl<D: Pollable> Epoll<D> {
             self.drive.set_now(now());
             if woken == Woken::Signal || self.drive.now() >= end {
                 // What was there at the end is not left for the next wait.
-                let _over = self.drive.settle(BUDGET);
+                let _over = self.drive.run(BUDGET);
                 return Ok(());
             }
         }
@@ -105,26 +105,26 @@ impl<D: Pollable> Epoll<D> {
 
     /// Does what there is to do, without waiting: for a loop in which the driver's [descriptor](AsFd) is nested. To be
     /// called when the descriptor is readable, and once more after requests or acks, before the outer loop sleeps: their
-    /// deadlines and events are told by the descriptor from that turn on. [`Rest::Look`]: take all events that there are.
+    /// deadlines and events are told by the descriptor from that turn on. [`Next::Deliver`]: take all events that there are.
     ///
-    /// An outer loop that is edge-triggered turns until it is told [`Rest::Until`]; a level-triggered one need not.
+    /// An outer loop that is edge-triggered turns until it is told [`Next::Wait`]; a level-triggered one need not.
     ///
     /// # Errors
     /// What `epoll_wait` or `timerfd_settime` failed with.
-    pub fn turn(&mut self) -> Result<Rest, Errno> {
+    pub fn turn(&mut self) -> Result<Next, Errno> {
         let woken = self.collect(Some(Duration::ZERO))?;
         self.drive.set_now(now());
-        let mut rest = self.drive.settle(BUDGET);
-        if woken == Woken::Reports && matches!(rest, Rest::Until(_)) {
+        let mut rest = self.drive.run(BUDGET);
+        if woken == Woken::Reports && matches!(rest, Next::Wait(_)) {
             // What is left on these channels, and on others, makes no new edge in an outer loop.
-            rest = Rest::More;
+            rest = Next::Again;
         }
         let due = match rest {
-            Rest::Look | Rest::More if self.drive.has_work() => Time::ZERO,
-            Rest::Look | Rest::More => self.drive.next_timeout().unwrap_or(Time::NEVER),
-            Rest::Until(due) => due.unwrap_or(Time::NEVER),
+            Next::Deliver | Next::Again if self.drive.has_work() => Time::ZERO,
+            Next::Deliver | Next::Again => self.drive.next_timeout().unwrap_or(Time::NEVER),
+            Next::Wait(due) => due.unwrap_or(Time::NEVER),
         };
-        self.alarm.set(due)?;
+        self.timer_fd.set(due)?;
         Ok(rest)
     }
 

@@ -28,10 +28,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod alarm;
 mod clock;
 mod driver;
 mod poller;
+mod timer_fd;
 
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use cmid_epoll::{Config, Epoll};
-use cmid_proto::{Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, Limits, PortSpace, Rest, Time, Verb};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, Limits, Next, PortSpace, RequestKind, Time};
 use cmid_sim::{Clock, Fabric, SimDevice};
 use rustix::event::{PollFd, PollFlags, epoll, poll};
 use rustix::time::Timespec;
@@ -45,7 +45,7 @@ fn awaited(driver: &mut Epoll<SimDevice>, on: ChannelKey) -> Event {
 fn an_idle_driver_wakes_nobody() {
     let mut driver = driver(Config::default());
     let _ = id(&mut driver);
-    assert_eq!(driver.turn().unwrap(), Rest::Until(None));
+    assert_eq!(driver.turn().unwrap(), Next::Wait(None));
     assert!(!readable(&driver, Duration::from_millis(100)));
 }
 
@@ -55,11 +55,11 @@ fn an_event_makes_it_readable_once() {
     let (channel, id) = id(&mut driver);
     driver.drive().resolve_addr(id, None, "10.0.0.2:1".parse().unwrap(), Time::NEVER).unwrap();
     assert!(readable(&driver, SOON));
-    while driver.drive().core().news() == 0 {
+    while driver.drive().core().activity() == 0 {
         let _ = driver.turn().unwrap();
     }
     assert_eq!(driver.drive().next_event(channel).and_then(|event| event.cm()), Some(CmEvent::AddrResolved));
-    assert!(matches!(driver.turn().unwrap(), Rest::Until(_)));
+    assert!(matches!(driver.turn().unwrap(), Next::Wait(_)));
     assert!(!readable(&driver, Duration::from_millis(100)));
 }
 
@@ -74,9 +74,9 @@ fn a_deadline_makes_it_readable() {
     driver.drive().listen(listener, 1).unwrap();
     driver.drive().resolve_addr(id, None, there, Time::NEVER).unwrap();
     let mut kinds = Vec::new();
-    while !kinds.contains(&EventKind::DeadlinePassed(Verb::Connect)) {
+    while !kinds.contains(&EventKind::DeadlinePassed(RequestKind::Connect)) {
         // A turn that says "look" or "more" has something to show already; only then is there nothing to wait for.
-        if let Rest::Until(_) = driver.turn().unwrap() {
+        if let Next::Wait(_) = driver.turn().unwrap() {
             assert!(readable(&driver, SOON), "after {kinds:?}");
         }
         while let Some(event) = driver.drive().next_event(channel) {
@@ -126,10 +126,10 @@ fn an_event_that_moved_in_the_kernel_is_read_by_the_next_turn() {
     // It is on the old channel, unread, and nothing will make the new one readable.
     assert!(readable(&driver, SOON));
     driver.drive().migrate(id, Some(new), Time::NEVER).unwrap();
-    assert_eq!(driver.turn().unwrap(), Rest::Look);
+    assert_eq!(driver.turn().unwrap(), Next::Deliver);
     assert_eq!(driver.drive().next_event(new).and_then(|event| event.cm()), Some(CmEvent::AddrResolved));
     assert_eq!(driver.drive().next_event(old), None);
-    while driver.turn().unwrap() != Rest::Until(None) {}
+    while driver.turn().unwrap() != Next::Wait(None) {}
     assert!(!readable(&driver, Duration::from_millis(100)));
 }
 
@@ -145,15 +145,15 @@ fn an_edge_triggered_outer_loop_hears_of_every_channel() {
     }
     // Most of them are readable at once.
     std::thread::sleep(Duration::from_millis(100));
-    let mut heard = 0;
-    while heard < CHANNELS {
+    let mut record = 0;
+    while record < CHANNELS {
         let mut reports = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }];
         let soon = Timespec { tv_sec: SOON.as_secs() as i64, tv_nsec: 0 };
-        assert_eq!(epoll::wait(&outer, &mut reports, Some(&soon)).unwrap(), 1, "{heard} of {CHANNELS}");
+        assert_eq!(epoll::wait(&outer, &mut reports, Some(&soon)).unwrap(), 1, "{record} of {CHANNELS}");
         loop {
             let rest = driver.turn().unwrap();
-            heard += ids.iter().filter(|&&(channel, _)| driver.drive().next_event(channel).is_some()).count();
-            if let Rest::Until(_) = rest {
+            record += ids.iter().filter(|&&(channel, _)| driver.drive().next_event(channel).is_some()).count();
+            if let Next::Wait(_) = rest {
                 break;
             }
         }
@@ -170,7 +170,7 @@ fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
     let (channel, listener) = id(&mut server);
     server.drive().bind(listener, there).unwrap();
     server.drive().listen(listener, 8).unwrap();
-    while server.turn().unwrap() != Rest::Until(None) {}
+    while server.turn().unwrap() != Next::Wait(None) {}
     let other = server.drive().create_id(Some(channel), PortSpace::Tcp).unwrap();
 
     let mut client = Epoll::new(host.device(), Config::default()).unwrap();
@@ -184,7 +184,7 @@ fn at_the_limit_on_ids_nobody_is_kept_awake_by_a_request() {
 
     // The channel is readable, and stays so; once the core has refused to read it, it is not waited for.
     assert!(readable(&server, SOON));
-    while server.turn().unwrap() != Rest::Until(None) {}
+    while server.turn().unwrap() != Next::Wait(None) {}
     assert!(!readable(&server, Duration::from_millis(100)));
     let (begun, span) = (Instant::now(), Duration::from_millis(50));
     server.wait(Some(span)).unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::{
-    Acks, Around, ChannelKey, CmEvent, Device, Errno, Fault, IdKey, Limits, Outcome, Pollable, PortSpace,
+    Acks, ChannelKey, CmEvent, Device, DeviceLayer, Errno, Fault, IdKey, Limits, Outcome, Pollable, PortSpace,
     READ_FAILURES_MAX, RawEvent, Time,
 };
 use cmid_sim::{Clock, Fabric, SimDevice};
@@ -21,7 +21,7 @@ struct Fragile {
     failures: u32,
 }
 
-impl Around for Fragile {
+impl DeviceLayer for Fragile {
     type Inner = SimDevice;
     type Handle = <SimDevice as Device>::Handle;
 

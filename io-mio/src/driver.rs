@@ -4,7 +4,7 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use cmid_proto::{Drive, Limits, Pollable, Rest, Time, Watched};
+use cmid_proto::{Drive, Limits, Next, Pollable, PolledDevice, Time};
 use mio::Registry;
 use mio::event::Event;
 
@@ -31,7 +31,7 @@ pub struct Config {
 /// [`turn`](Mio::turn) after them, then take all events of the channels: the driver tells of each once.
 #[derive(Debug)]
 pub struct Mio<D: Pollable> {
-    drive: Drive<Watched<D, Tokens>>,
+    drive: Drive<PolledDevice<D, Tokens>>,
 }
 
 impl<D: Pollable> Mio<D> {
@@ -43,13 +43,13 @@ impl<D: Pollable> Mio<D> {
         let Config { mut limits, tokens } = config;
         limits.channels = limits.channels.min(u32::try_from(tokens.len()).unwrap_or(u32::MAX));
         let tokens = Tokens::new(registry.try_clone()?, tokens);
-        let mut drive = Drive::new(Watched::new(device, tokens), limits.numbered());
+        let mut drive = Drive::new(PolledDevice::new(device, tokens), limits.numbered());
         drive.set_now(now());
         Ok(Mio { drive })
     }
 
     /// The requests, the events and the core. Its time is that of the last turn; [`Drive::within`] reads the clock.
-    pub fn drive(&mut self) -> &mut Drive<Watched<D, Tokens>> {
+    pub fn drive(&mut self) -> &mut Drive<PolledDevice<D, Tokens>> {
         &mut self.drive
     }
 
@@ -64,20 +64,20 @@ impl<D: Pollable> Mio<D> {
         is_ours
     }
 
-    /// Does what there is to do, without waiting. [`Rest::Look`]: there are events to take.
-    pub fn turn(&mut self) -> Rest {
+    /// Does what there is to do, without waiting. [`Next::Deliver`]: there are events to take.
+    pub fn turn(&mut self) -> Next {
         self.drive.set_now(now());
-        self.drive.settle(BUDGET)
+        self.drive.run(BUDGET)
     }
 
     /// Does what requests since the last turn have left to do, and tells how long the next poll may sleep: `at_most` as the
     /// user wishes, `None` for as long as nothing happens.
     ///
     /// Rounded up to milliseconds, which is all that mio has: a poll that wakes just before a deadline would spin.
-    pub fn timeout(&mut self, at_most: Option<Duration>) -> Option<Duration> {
-        let due = match self.drive.settle(BUDGET) {
-            Rest::Look | Rest::More => Time::ZERO,
-            Rest::Until(due) => due.unwrap_or(Time::NEVER),
+    pub fn before_poll(&mut self, at_most: Option<Duration>) -> Option<Duration> {
+        let due = match self.drive.run(BUDGET) {
+            Next::Deliver | Next::Again => Time::ZERO,
+            Next::Wait(due) => due.unwrap_or(Time::NEVER),
         };
         if due == Time::NEVER {
             return at_most;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cmid_mio::{Config, Mio};
 use cmid_proto::{
-    Acks, Around, ChannelKey, CmEvent, Device, Errno, Fault, IdKey, Limits, Outcome, Pollable, PortSpace,
+    Acks, ChannelKey, CmEvent, Device, DeviceLayer, Errno, Fault, IdKey, Limits, Outcome, Pollable, PortSpace,
     READ_FAILURES_MAX, RawEvent, Time,
 };
 use cmid_sim::{Clock, Fabric, SimDevice};
@@ -22,7 +22,7 @@ struct Fragile {
     failures: u32,
 }
 
-impl Around for Fragile {
+impl DeviceLayer for Fragile {
     type Inner = SimDevice;
     type Handle = <SimDevice as Device>::Handle;
 
@@ -67,7 +67,7 @@ struct Program {
 
 impl Program {
     fn polls(&mut self, at_most: Duration) {
-        let timeout = self.driver.timeout(Some(at_most));
+        let timeout = self.driver.before_poll(Some(at_most));
         self.poll.poll(&mut self.events, timeout).unwrap();
         for event in &self.events {
             self.driver.handle(event);

@@ -4,7 +4,7 @@ use core::num::NonZeroU64;
 
 use crate::arena::Tenant;
 use crate::key::IdKey;
-use crate::mail::Queue;
+use crate::pending_events::Queue;
 use crate::request::Acks;
 
 /// One event channel.
@@ -21,7 +21,7 @@ pub(crate) struct Channel {
     /// The id that listens here, has listened, or has tried to. It may have been destroyed.
     pub(crate) listener: Option<IdKey>,
     /// Undelivered events of all its ids, in order.
-    pub(crate) mail: Queue,
+    pub(crate) pending: Queue,
     /// The application has stopped its reading.
     pub(crate) paused: bool,
     /// Reads that failed since the last event.
@@ -53,7 +53,7 @@ impl Channel {
             call: None,
             ids: 0,
             listener: None,
-            mail: Queue::EMPTY,
+            pending: Queue::EMPTY,
             paused: false,
             failures: 0,
             readable: false,

@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use crate::drive::Heard;
+use crate::drive::StepRecord;
 use crate::errno::Errno;
 use crate::event::{ConnParam, Ece, RawEvent};
 use crate::key::{ChannelKey, GroupKey, IdKey};
@@ -280,10 +280,10 @@ pub trait Device {
     fn leave_unread(&mut self, _channel: ChannelKey) {}
 
     /// Whether it is to [hear](Device::hear) of what its [`Drive`](crate::Drive) does. Where not, that costs nothing.
-    const LISTENS: bool = false;
+    const OBSERVES: bool = false;
 
     /// Hears of a step that its drive has taken: for a device around another one, which keeps a record.
-    fn hear(&mut self, _heard: &Heard<'_>) {}
+    fn observe(&mut self, _heard: &StepRecord<'_>) {}
 }
 
 /// A device whose channels have file descriptors that a poller can wait for.

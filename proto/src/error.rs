@@ -1,25 +1,25 @@
 //! Who was wrong: the caller (`Refused`), the world (`Failure`), or the device and its driver (`Fault`).
 
 use crate::errno::Errno;
-use crate::event::{CmEvent, Receipt};
+use crate::event::{AckToken, CmEvent};
 use crate::key::{ChannelKey, IdKey, Token};
-use crate::request::Verb;
+use crate::request::RequestKind;
 use crate::state::State;
 
 /// The caller asked for something that makes no sense now. Nothing has changed and nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refused {
     /// A request on an id.
-    #[error("{request} on {id} while {state}: {why}")]
+    #[error("{request} on {id} while {state}: {reason}")]
     Request {
         /// The id.
         id: IdKey,
         /// What was asked.
-        request: Verb,
+        request: RequestKind,
         /// The id's state, which has not changed.
         state: State,
         /// Why not.
-        why: Why,
+        reason: RefuseReason,
     },
     /// No such id: destroyed, released, or of another core.
     #[error("{request} on {id}: there is no such id")]
@@ -27,7 +27,7 @@ pub enum Refused {
         /// The key that was given.
         id: IdKey,
         /// What was asked.
-        request: Verb,
+        request: RequestKind,
     },
     /// No such channel: closed, or of another core.
     #[error("there is no channel {channel}")]
@@ -47,8 +47,8 @@ pub enum Refused {
         /// The key.
         channel: ChannelKey,
     },
-    /// The receipt is of another core, or its id is gone.
-    #[error("nothing is owed for this receipt")]
+    /// The ack token is of another core, or its id is gone.
+    #[error("nothing is owed for this ack token")]
     NothingOwed,
     /// As many as [`Limits`](crate::Limits) allow are there already.
     #[error("the limit on {0} is reached")]
@@ -57,7 +57,7 @@ pub enum Refused {
 
 /// Why a request on an id is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Why {
+pub enum RefuseReason {
     /// The kernel would answer EINVAL.
     #[error("not in this state")]
     WrongState,
@@ -128,7 +128,7 @@ pub enum Why {
     BadAddress,
     /// Another request on this id is under way.
     #[error("{0} is under way")]
-    Busy(Verb),
+    Busy(RequestKind),
     /// The id is in synchronous mode already.
     #[error("the id is in synchronous mode already")]
     AlreadySync,
@@ -164,24 +164,24 @@ pub enum Why {
     OnListenersChannel,
 }
 
-/// A receipt that the core does not take: it is of another core, or its id is gone. The receipt of another core is to be
+/// A ack token that the core does not take: it is of another core, or its id is gone. The ack token of another core is to be
 /// given to that one.
 #[derive(Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("nothing is owed here for a receipt of {}", .receipt.owner())]
-#[must_use = "the core that the receipt is of waits for it"]
-pub struct NotAcked {
-    /// The receipt.
-    pub receipt: Receipt,
+#[error("nothing is owed here for an ack token of {}", .ack_token.owner())]
+#[must_use = "the core that the ack token is of waits for it"]
+pub struct AckError {
+    /// The ack token.
+    pub ack_token: AckToken,
 }
 
-impl From<&NotAcked> for Refused {
-    fn from(_: &NotAcked) -> Self {
+impl From<&AckError> for Refused {
+    fn from(_: &AckError) -> Self {
         Refused::NothingOwed
     }
 }
 
-impl From<NotAcked> for Refused {
-    fn from(refused: NotAcked) -> Self {
+impl From<AckError> for Refused {
+    fn from(refused: AckError) -> Self {
         Refused::from(&refused)
     }
 }
@@ -191,7 +191,7 @@ impl Refused {
     #[must_use]
     pub const fn errno(&self) -> Errno {
         match self {
-            Refused::Request { why, .. } => why.errno(),
+            Refused::Request { reason, .. } => reason.errno(),
             Refused::NoSuchId { .. } => Errno::ENOENT,
             Refused::NoSuchChannel { .. } => Errno::EBADF,
             Refused::ChannelInUse { .. } => Errno::EBUSY,
@@ -202,40 +202,40 @@ impl Refused {
     }
 }
 
-impl Why {
+impl RefuseReason {
     const fn errno(self) -> Errno {
         match self {
-            Why::WrongState
-            | Why::NoDevice
-            | Why::Stalls
-            | Why::Breaks
-            | Why::NoQp
-            | Why::HasQp
-            | Why::NumberSent
-            | Why::PrivateDataTooLong { .. }
-            | Why::BadAddress
-            | Why::AlreadySync
-            | Why::NotSync
-            | Why::AlreadySent
-            | Why::NotDatagram
-            | Why::NotForDatagrams
-            | Why::NoVendor
-            | Why::IsOver => Errno::EINVAL,
-            Why::DeviceGone => Errno::ENXIO,
-            Why::NotConnected => Errno::ENOTCONN,
-            Why::IsConnected => Errno::EISCONN,
-            Why::AlreadyMember(_) => Errno::EADDRINUSE,
-            Why::NoSuchGroup(_) => Errno::EADDRNOTAVAIL,
-            Why::Busy(_)
-            | Why::OwesAcks
-            | Why::SharesChannel
-            | Why::BeingCreated
-            | Why::HasGroups
-            | Why::OnListenersChannel => Errno::EBUSY,
-            Why::ChannelFailed(_) => Errno::EIO,
-            Why::NoSuchChannel(_) => Errno::EBADF,
-            Why::TooLate => Errno::ETIMEDOUT,
-            Why::NoChannelLeft | Why::NoGroupLeft => Errno::ENOMEM,
+            RefuseReason::WrongState
+            | RefuseReason::NoDevice
+            | RefuseReason::Stalls
+            | RefuseReason::Breaks
+            | RefuseReason::NoQp
+            | RefuseReason::HasQp
+            | RefuseReason::NumberSent
+            | RefuseReason::PrivateDataTooLong { .. }
+            | RefuseReason::BadAddress
+            | RefuseReason::AlreadySync
+            | RefuseReason::NotSync
+            | RefuseReason::AlreadySent
+            | RefuseReason::NotDatagram
+            | RefuseReason::NotForDatagrams
+            | RefuseReason::NoVendor
+            | RefuseReason::IsOver => Errno::EINVAL,
+            RefuseReason::DeviceGone => Errno::ENXIO,
+            RefuseReason::NotConnected => Errno::ENOTCONN,
+            RefuseReason::IsConnected => Errno::EISCONN,
+            RefuseReason::AlreadyMember(_) => Errno::EADDRINUSE,
+            RefuseReason::NoSuchGroup(_) => Errno::EADDRNOTAVAIL,
+            RefuseReason::Busy(_)
+            | RefuseReason::OwesAcks
+            | RefuseReason::SharesChannel
+            | RefuseReason::BeingCreated
+            | RefuseReason::HasGroups
+            | RefuseReason::OnListenersChannel => Errno::EBUSY,
+            RefuseReason::ChannelFailed(_) => Errno::EIO,
+            RefuseReason::NoSuchChannel(_) => Errno::EBADF,
+            RefuseReason::TooLate => Errno::ETIMEDOUT,
+            RefuseReason::NoChannelLeft | RefuseReason::NoGroupLeft => Errno::ENOMEM,
         }
     }
 }
@@ -244,7 +244,7 @@ impl Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{call} while {state}: {errno}")]
 pub struct Failure {
-    /// What failed: the name of the request's [`Verb`], or of the device call that it began with.
+    /// What failed: the name of the request's [`RequestKind`], or of the device call that it began with.
     pub call: &'static str,
     /// The id's state after the failure; [`State::Idle`] for calls that have no id.
     pub state: State,
@@ -324,8 +324,8 @@ pub enum Error {
     Fault(#[from] Fault),
 }
 
-impl From<NotAcked> for Error {
-    fn from(refused: NotAcked) -> Self {
+impl From<AckError> for Error {
+    fn from(refused: AckError) -> Self {
         Error::Refused(refused.into())
     }
 }

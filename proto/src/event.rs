@@ -7,7 +7,7 @@ use crate::errno::Errno;
 use crate::id::foreign_end;
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
-use crate::request::Verb;
+use crate::request::RequestKind;
 
 macro_rules! cm_events {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)+) => {
@@ -275,7 +275,7 @@ pub enum EventKind {
     Left,
     /// The request's deadline has passed; what comes for it later is counted as late and not delivered. For a join
     /// [`Event::group`] says which: it has to be left even so.
-    DeadlinePassed(Verb),
+    DeadlinePassed(RequestKind),
 }
 
 impl fmt::Display for EventKind {
@@ -285,14 +285,14 @@ impl fmt::Display for EventKind {
             EventKind::Migrated => f.write_str("MIGRATED"),
             EventKind::Destroyed => f.write_str("DESTROYED"),
             EventKind::Left => f.write_str("LEFT"),
-            EventKind::DeadlinePassed(verb) => write!(f, "DEADLINE_PASSED({verb})"),
+            EventKind::DeadlinePassed(request_kind) => write!(f, "DEADLINE_PASSED({request_kind})"),
         }
     }
 }
 
 /// One event as the application sees it.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "with it goes its receipt, without which its id is never migrated and not destroyed but by `destroy_now`"]
+#[must_use = "with it goes its ack token, without which its id is never migrated and not destroyed but by `destroy_now`"]
 pub struct Event {
     /// The id it is about; for CONNECT_REQUEST the new one.
     pub id: IdKey,
@@ -312,7 +312,7 @@ pub struct Event {
     pub private_data: PrivateData,
     /// On a channel with explicit acks: to be given back to [`Core::ack`](crate::Core::ack). `None` on other
     /// channels, for events that the core itself made, and after a [`DestroyNow`](crate::Request::DestroyNow) that failed.
-    pub receipt: Option<Receipt>,
+    pub ack_token: Option<AckToken>,
 }
 
 impl Event {
@@ -321,7 +321,7 @@ impl Event {
     ///
     /// # Errors
     /// The request has failed.
-    pub const fn result_of(&self, request: Verb) -> Result<(), Errno> {
+    pub const fn result_of(&self, request: RequestKind) -> Result<(), Errno> {
         let foreign = match self.cm() {
             Some(kind) => foreign_end(request, kind),
             None => None,
@@ -359,14 +359,14 @@ impl Event {
 /// Proof that an event was delivered and is not acked yet. Not `Clone`: an ack happens once.
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "an event that is never acked holds up the migration and the destruction of its id, or the leave of its group"]
-pub struct Receipt {
+pub struct AckToken {
     /// Whose ack count it is: for CONNECT_REQUEST the listener's, as in the kernel.
     pub(crate) owner: IdKey,
     /// For events of a multicast membership, whose count it is too.
     pub(crate) group: Option<GroupKey>,
 }
 
-impl Receipt {
+impl AckToken {
     /// The id that the ack is owed for; for CONNECT_REQUEST the listener.
     #[must_use]
     pub const fn owner(&self) -> IdKey {

@@ -2,45 +2,45 @@
 
 use core::net::SocketAddr;
 
-use crate::error::Why;
+use crate::error::RefuseReason;
 use crate::id::Id;
-use crate::request::{CmOption, Request, Service, Verb};
+use crate::request::{CmOption, Request, RequestKind, Service};
 
 /// The private data that each message has room for (rdma_connect(3), rdma_accept(3); `cma_user_data_offset` of the kernel:
 /// a request over IP gives 36 bytes, of 92 or for datagrams of 216, to the address header).
 #[must_use]
 #[inline(always)]
-pub const fn private_data_max(verb: Verb, service: Service) -> usize {
-    match (verb, service) {
-        (Verb::Connect, Service::Connected) => 56,
-        (Verb::Accept, Service::Connected) => 196,
-        (Verb::Reject, Service::Connected) => 148,
-        (Verb::Connect, Service::Datagram) => 180,
-        (Verb::Accept | Verb::Reject, Service::Datagram) => 136,
+pub const fn private_data_max(request_kind: RequestKind, service: Service) -> usize {
+    match (request_kind, service) {
+        (RequestKind::Connect, Service::Connected) => 56,
+        (RequestKind::Accept, Service::Connected) => 196,
+        (RequestKind::Reject, Service::Connected) => 148,
+        (RequestKind::Connect, Service::Datagram) => 180,
+        (RequestKind::Accept | RequestKind::Reject, Service::Datagram) => 136,
         (
-            Verb::Bind
-            | Verb::ResolveAddr
-            | Verb::ResolveRoute
-            | Verb::Listen
-            | Verb::AttachQp
-            | Verb::DetachQp
-            | Verb::Establish
-            | Verb::Disconnect
-            | Verb::Teardown
-            | Verb::Notify
-            | Verb::GetRequest
-            | Verb::Join
-            | Verb::Leave
-            | Verb::SetTos
-            | Verb::ReuseAddr
-            | Verb::NoReuseAddr
-            | Verb::SetAfOnly
-            | Verb::SetAckTimeout
-            | Verb::SetEce
-            | Verb::Migrate
-            | Verb::Release
-            | Verb::Destroy
-            | Verb::DestroyNow,
+            RequestKind::Bind
+            | RequestKind::ResolveAddr
+            | RequestKind::ResolveRoute
+            | RequestKind::Listen
+            | RequestKind::AttachQp
+            | RequestKind::DetachQp
+            | RequestKind::Establish
+            | RequestKind::Disconnect
+            | RequestKind::Teardown
+            | RequestKind::Notify
+            | RequestKind::GetRequest
+            | RequestKind::Join
+            | RequestKind::Leave
+            | RequestKind::SetTos
+            | RequestKind::ReuseAddr
+            | RequestKind::NoReuseAddr
+            | RequestKind::SetAfOnly
+            | RequestKind::SetAckTimeout
+            | RequestKind::SetEce
+            | RequestKind::Migrate
+            | RequestKind::Release
+            | RequestKind::Destroy
+            | RequestKind::DestroyNow,
             Service::Connected | Service::Datagram,
         ) => 0,
     }
@@ -48,36 +48,36 @@ pub const fn private_data_max(verb: Verb, service: Service) -> usize {
 
 /// Decides what the table leaves open.
 #[inline(always)]
-pub(crate) fn check(id: &Id, verb: Verb, request: &Request<'_>) -> Result<(), Why> {
+pub(crate) fn check(id: &Id, request_kind: RequestKind, request: &Request<'_>) -> Result<(), RefuseReason> {
     let service = id.port_space.service();
     let len = request.private_data().len();
-    if len > private_data_max(verb, service) {
-        return Err(Why::PrivateDataTooLong { len, max: private_data_max(verb, service) });
+    if len > private_data_max(request_kind, service) {
+        return Err(RefuseReason::PrivateDataTooLong { len, max: private_data_max(request_kind, service) });
     }
     match *request {
-        Request::ResolveAddr { src: Some(src), dst } if src.is_ipv4() != dst.is_ipv4() => Err(Why::BadAddress),
-        Request::AttachQp if id.has_qp => Err(Why::HasQp),
-        Request::AttachQp if id.number_sent => Err(Why::NumberSent),
-        Request::AttachQp if !id.has_device => Err(Why::NoDevice),
-        Request::DetachQp if !id.has_qp => Err(Why::NoQp),
-        Request::Establish if id.has_qp => Err(Why::HasQp),
+        Request::ResolveAddr { src: Some(src), dst } if src.is_ipv4() != dst.is_ipv4() => Err(RefuseReason::BadAddress),
+        Request::AttachQp if id.has_qp => Err(RefuseReason::HasQp),
+        Request::AttachQp if id.number_sent => Err(RefuseReason::NumberSent),
+        Request::AttachQp if !id.has_device => Err(RefuseReason::NoDevice),
+        Request::DetachQp if !id.has_qp => Err(RefuseReason::NoQp),
+        Request::Establish if id.has_qp => Err(RefuseReason::HasQp),
         // 0 is no QP number of a connection: it would make every second connection of a host stale.
         // A lookup carries none.
         Request::Connect { param, .. } if !id.has_qp && param.qp_num == 0 && service == Service::Connected => {
-            Err(Why::NoQp)
+            Err(RefuseReason::NoQp)
         }
-        Request::Accept { param, .. } if !id.has_qp && param.qp_num == 0 => Err(Why::NoQp),
-        Request::GetRequest if !id.sync => Err(Why::NotSync),
-        Request::Join { .. } if service == Service::Connected => Err(Why::NotDatagram),
-        Request::Join { .. } if !id.has_device => Err(Why::NoDevice),
+        Request::Accept { param, .. } if !id.has_qp && param.qp_num == 0 => Err(RefuseReason::NoQp),
+        Request::GetRequest if !id.sync => Err(RefuseReason::NotSync),
+        Request::Join { .. } if service == Service::Connected => Err(RefuseReason::NotDatagram),
+        Request::Join { .. } if !id.has_device => Err(RefuseReason::NoDevice),
         Request::SetOption { option: CmOption::AckTimeout(_) } if service == Service::Datagram => {
-            Err(Why::NotForDatagrams)
+            Err(RefuseReason::NotForDatagrams)
         }
-        Request::SetEce { .. } if service == Service::Datagram => Err(Why::NotForDatagrams),
+        Request::SetEce { .. } if service == Service::Datagram => Err(RefuseReason::NotForDatagrams),
         // The library takes the options from the QP where there is one.
-        Request::SetEce { .. } if id.has_qp => Err(Why::HasQp),
-        Request::SetEce { ece } if ece.vendor_id == 0 => Err(Why::NoVendor),
-        Request::Migrate { to: None } if id.sync => Err(Why::AlreadySync),
+        Request::SetEce { .. } if id.has_qp => Err(RefuseReason::HasQp),
+        Request::SetEce { ece } if ece.vendor_id == 0 => Err(RefuseReason::NoVendor),
+        Request::Migrate { to: None } if id.sync => Err(RefuseReason::AlreadySync),
         Request::Bind { .. }
         | Request::ResolveAddr { .. }
         | Request::ResolveRoute

@@ -4,14 +4,14 @@ use core::hash::{Hash, Hasher};
 use core::net::SocketAddr;
 use core::num::NonZeroU64;
 
-use crate::alarm::Armed;
 use crate::arena::Tenant;
+use crate::deadlines::Armed;
 use crate::errno::Errno;
-use crate::error::Why;
+use crate::error::RefuseReason;
 use crate::event::{CmEvent, ConnParam};
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::mail::{Enclosed, Letter, Thread};
-use crate::request::{PortSpace, Service, Verb};
+use crate::pending_events::{EventList, EventRef, PrivateDataRef};
+use crate::request::{PortSpace, RequestKind, Service};
 use crate::state::State;
 use crate::table;
 use crate::time::Time;
@@ -22,11 +22,11 @@ pub(crate) struct Id {
     pub(crate) state: State,
     pub(crate) port_space: PortSpace,
     /// The channel that its events are delivered on.
-    pub(crate) home: ChannelKey,
+    pub(crate) channel: ChannelKey,
     /// The channel that the device reports them on: another one for a listener, and for the id of a request to it that is not
     /// accepted, see `machine/listen.rs`.
-    pub(crate) line: ChannelKey,
-    /// In synchronous mode: `home` is private to it.
+    pub(crate) device_channel: ChannelKey,
+    /// In synchronous mode: `channel` is private to it.
     pub(crate) sync: bool,
     pub(crate) has_device: bool,
     pub(crate) has_qp: bool,
@@ -35,22 +35,22 @@ pub(crate) struct Id {
     /// The device takes requests for it, whatever became of it since.
     pub(crate) listens: bool,
     /// What the device is doing for it.
-    pub(crate) doing: Doing,
+    pub(crate) pending_call: PendingCall,
     /// A migration that waits for the application's acks. Until then a call may be made for something else.
-    pub(crate) quiesce: Option<Quiesce>,
+    pub(crate) pending_migrate: Option<PendingMigrate>,
     /// The call that is queued or under way: its token's number.
     pub(crate) call: Option<NonZeroU64>,
     /// The private data of that call, or of the accept that follows it.
-    pub(crate) call_data: Option<Enclosed>,
+    pub(crate) call_data: Option<PrivateDataRef>,
     /// A destroy has ended the request that the call under way is for: what that call returns is not reported.
     pub(crate) orphaned: bool,
     /// Events delivered and not acked; for a listener its requests count here.
     pub(crate) owed: u32,
-    /// It was to be destroyed without the acks that were owed: should that have failed, its events have no receipts any more,
+    /// It was to be destroyed without the acks that were owed: should that have failed, its events have no ack tokens any more,
     /// so that one of the old ones is never taken for a new one.
     pub(crate) waived: bool,
     /// Its undelivered events, in order.
-    pub(crate) mail: Thread,
+    pub(crate) pending: EventList,
     /// Of a listener: requests among these, and how many there may be.
     pub(crate) requests: u16,
     pub(crate) backlog: u16,
@@ -67,9 +67,9 @@ pub(crate) struct Id {
     /// Where it stands in the heap of deadlines.
     pub(crate) armed: Armed,
     /// Synchronous mode.
-    pub(crate) waiting: Waiting,
+    pub(crate) sync_state: SyncState,
     /// Who learns how the destroy ended.
-    pub(crate) mourner: Mourner,
+    pub(crate) destroy_waiter: DestroyWaiter,
     pub(crate) plain: Plain,
 }
 
@@ -104,7 +104,7 @@ impl Tenant for Group {}
 
 /// Who learns how a destroy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Mourner {
+pub(crate) enum DestroyWaiter {
     /// Whoever made the call: it ends with its outcome.
     Caller,
     /// It was asked for while a call was under way, or waited for acks: it ends by event.
@@ -116,44 +116,44 @@ pub(crate) enum Mourner {
 /// What the device is doing for an id: a call, or one after the other. At most one thing; what comes in between is refused as
 /// busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Doing {
+pub(crate) enum PendingCall {
     Nothing,
     /// Opening the private channel of a new synchronous id.
     OpenToCreate,
     Create,
     /// The call of a request; `before` is the state to go back to if it fails, `until` the deadline that counted there.
     Request {
-        verb: Verb,
+        request_kind: RequestKind,
         before: State,
         until: Time,
         bound: bool,
     },
     /// A migration to synchronous mode opens the private channel.
-    OpenToMove {
+    OpenToMigrate {
         to: ChannelKey,
         by_event: bool,
     },
     /// The device migrates it; `arrived` once an event on the new channel has told so before the outcome.
-    Move {
+    Migrate {
         to: ChannelKey,
         by_event: bool,
         arrived: bool,
     },
     /// A listen opens the channel of its own.
     OpenToListen {
-        line: ChannelKey,
+        device_channel: ChannelKey,
         backlog: i32,
         before: State,
     },
     /// The device moves it there, and then it listens.
-    MoveToListen {
-        line: ChannelKey,
+    MigrateToListen {
+        device_channel: ChannelKey,
         backlog: i32,
         before: State,
     },
     /// An accept moves the id of a request off its listener's channel, and then it is accepted with `param`. Its private data
     /// is kept as that of the call.
-    MoveToAccept {
+    MigrateToAccept {
         param: ConnParam,
     },
     /// Nothing yet: a child that is to be destroyed in a later turn (`Core::poll_child`).
@@ -174,7 +174,7 @@ pub(crate) enum Doing {
 
 /// Where a migration is to go that waits for acks: with `None` into synchronous mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Quiesce {
+pub(crate) struct PendingMigrate {
     pub(crate) to: Option<ChannelKey>,
 }
 
@@ -205,39 +205,39 @@ pub(crate) enum GroupPhase {
 
 /// Synchronous mode: which request waits for its event, and how the last one ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Waiting {
+pub(crate) enum SyncState {
     /// No request has been made since the id became synchronous.
     Never,
     /// The request is open.
-    For(Verb),
+    For(RequestKind),
     /// It ended with this event, readable until the next request.
-    Ended(Verb, Letter),
+    Ended(RequestKind, EventRef),
     /// It ended with this event while the id moves: undelivered mail if it leaves synchronous mode, else as `Ended`.
-    Posted(Verb, Letter),
+    Posted(RequestKind, EventRef),
     /// It ended without an event: at once, or at its deadline.
     Without { timed_out: bool },
 }
 
 impl Id {
-    pub(crate) fn new(port_space: PortSpace, home: ChannelKey, sync: bool) -> Self {
+    pub(crate) fn new(port_space: PortSpace, channel: ChannelKey, sync: bool) -> Self {
         Id {
             state: State::Idle,
             port_space,
-            home,
-            line: home,
+            channel,
+            device_channel: channel,
             sync,
             has_device: false,
             has_qp: false,
             number_sent: false,
             listens: false,
-            doing: Doing::Nothing,
-            quiesce: None,
+            pending_call: PendingCall::Nothing,
+            pending_migrate: None,
             call: None,
             call_data: None,
             orphaned: false,
             owed: 0,
             waived: false,
-            mail: Thread::EMPTY,
+            pending: EventList::EMPTY,
             requests: 0,
             backlog: 0,
             deadline: Time::NEVER,
@@ -246,20 +246,20 @@ impl Id {
             groups: None,
             answer_due: false,
             armed: Armed::NOT,
-            waiting: Waiting::Never,
-            mourner: Mourner::Caller,
+            sync_state: SyncState::Never,
+            destroy_waiter: DestroyWaiter::Caller,
             plain: Plain(!sync),
         }
     }
 
     /// A child of a listener, not yet answered.
-    pub(crate) fn child(port_space: PortSpace, home: ChannelKey, line: ChannelKey) -> Self {
+    pub(crate) fn child(port_space: PortSpace, channel: ChannelKey, device_channel: ChannelKey) -> Self {
         Id {
             state: unanswered(port_space.service()),
-            line,
+            device_channel,
             has_device: true,
             plain: Plain(false),
-            ..Id::new(port_space, home, false)
+            ..Id::new(port_space, channel, false)
         }
     }
 
@@ -290,72 +290,72 @@ impl Id {
 
     #[inline(never)]
     fn is_found_plain(&mut self) -> bool {
-        self.plain = Plain(matches!(self.doing, Doing::Nothing) && self.is_plain_but_for_a_call());
+        self.plain = Plain(matches!(self.pending_call, PendingCall::Nothing) && self.is_plain_but_for_a_call());
         self.plain.0
     }
 
     /// Whether it is plain once the call that is under way has returned.
     #[inline]
     pub(crate) fn is_plain_but_for_a_call(&self) -> bool {
-        self.line == self.home && self.is_plain_but_for_its_line()
+        self.device_channel == self.channel && self.is_plain_but_for_its_device_channel()
     }
 
     /// The same of an id that is on its listener's channel.
     #[inline]
-    pub(crate) fn is_plain_but_for_its_line(&self) -> bool {
-        self.waiting == Waiting::Never
+    pub(crate) fn is_plain_but_for_its_device_channel(&self) -> bool {
+        self.sync_state == SyncState::Never
             && self.groups.is_none()
-            && self.quiesce.is_none()
+            && self.pending_migrate.is_none()
             && self.state != State::Destroying
             && !(self.sync || self.listens || self.waived || self.orphaned || self.answer_due)
     }
 
     /// Whether what is known of it is so: for checks.
     pub(crate) fn is_known_rightly(&self) -> bool {
-        !self.plain.0 || (self.doing == Doing::Nothing && self.is_plain_but_for_a_call())
+        !self.plain.0 || (self.pending_call == PendingCall::Nothing && self.is_plain_but_for_a_call())
     }
 
     /// Whether the device is about to move it. Its events wait meanwhile: taken now, one would be owed when it moves.
     pub(crate) fn is_moving(&self) -> bool {
-        match self.doing {
-            Doing::OpenToMove { .. }
-            | Doing::Move { .. }
-            | Doing::OpenToListen { .. }
-            | Doing::MoveToListen { .. }
-            | Doing::MoveToAccept { .. } => true,
-            Doing::Nothing
-            | Doing::Queued
-            | Doing::OpenToCreate
-            | Doing::Create
-            | Doing::Request { .. }
-            | Doing::Join { .. }
-            | Doing::Leave { .. }
-            | Doing::Answer
-            | Doing::Destroy => false,
+        match self.pending_call {
+            PendingCall::OpenToMigrate { .. }
+            | PendingCall::Migrate { .. }
+            | PendingCall::OpenToListen { .. }
+            | PendingCall::MigrateToListen { .. }
+            | PendingCall::MigrateToAccept { .. } => true,
+            PendingCall::Nothing
+            | PendingCall::Queued
+            | PendingCall::OpenToCreate
+            | PendingCall::Create
+            | PendingCall::Request { .. }
+            | PendingCall::Join { .. }
+            | PendingCall::Leave { .. }
+            | PendingCall::Answer
+            | PendingCall::Destroy => false,
         }
     }
 
     /// Whether an event on this channel tells that a migration has succeeded of which the device has not told yet.
     pub(crate) fn arrives_on(&self, on: ChannelKey) -> bool {
-        matches!(self.doing, Doing::Move { to, .. } if to == on && self.line != on)
+        matches!(self.pending_call, PendingCall::Migrate { to, .. } if to == on && self.device_channel != on)
     }
 
     /// Whether something may wait for the application's last ack: a migration or a destruction.
     pub(crate) fn is_held_up(&self) -> bool {
-        self.quiesce.is_some() || self.state == State::Destroying
+        self.pending_migrate.is_some() || self.state == State::Destroying
     }
 
     /// Whether it is the id of a request that is not accepted. The kernel reports nothing about such an id
     /// (`ucma_event_handler`): where it is moved to, no event of it waits.
     #[inline]
     pub(crate) fn is_request(&self) -> bool {
-        matches!(self.state, State::Requested | State::Asked)
+        matches!(self.state, State::Requested | State::SidrReqReceived)
     }
 
     /// The state in which the device has it. An accept that moves it first has not been made yet.
     pub(crate) fn state_at_device(&self) -> State {
-        let is_to_accept = matches!(self.doing, Doing::MoveToAccept { .. });
-        if is_to_accept && matches!(self.state, State::Accepting | State::Answered) {
+        let is_to_accept = matches!(self.pending_call, PendingCall::MigrateToAccept { .. });
+        if is_to_accept && matches!(self.state, State::Accepting | State::SidrResolved) {
             unanswered(self.port_space.service())
         } else {
             self.state
@@ -367,37 +367,37 @@ impl Id {
     pub(crate) fn may_share(&self) -> bool {
         self.is_request()
             || matches!(self.state, State::Failed | State::Removed | State::Destroying)
-            || matches!(self.doing, Doing::MoveToAccept { .. })
+            || matches!(self.pending_call, PendingCall::MigrateToAccept { .. })
     }
 
     /// What is under way for it, as the reason to refuse anything else.
-    pub(crate) fn busy(&self) -> Option<Why> {
-        let verb = match self.doing {
-            Doing::Nothing => return self.quiesce.map(|_| Why::Busy(Verb::Migrate)),
-            Doing::OpenToCreate | Doing::Create => return Some(Why::BeingCreated),
-            Doing::Request { verb, .. } => verb,
-            Doing::OpenToMove { .. } | Doing::Move { .. } => Verb::Migrate,
-            Doing::MoveToAccept { .. } => Verb::Accept,
-            Doing::OpenToListen { .. } | Doing::MoveToListen { .. } => Verb::Listen,
-            Doing::Join { .. } => Verb::Join,
-            Doing::Leave { .. } => Verb::Leave,
-            Doing::Answer => Verb::Teardown,
-            Doing::Queued | Doing::Destroy => Verb::Destroy,
+    pub(crate) fn busy(&self) -> Option<RefuseReason> {
+        let request_kind = match self.pending_call {
+            PendingCall::Nothing => return self.pending_migrate.map(|_| RefuseReason::Busy(RequestKind::Migrate)),
+            PendingCall::OpenToCreate | PendingCall::Create => return Some(RefuseReason::BeingCreated),
+            PendingCall::Request { request_kind, .. } => request_kind,
+            PendingCall::OpenToMigrate { .. } | PendingCall::Migrate { .. } => RequestKind::Migrate,
+            PendingCall::MigrateToAccept { .. } => RequestKind::Accept,
+            PendingCall::OpenToListen { .. } | PendingCall::MigrateToListen { .. } => RequestKind::Listen,
+            PendingCall::Join { .. } => RequestKind::Join,
+            PendingCall::Leave { .. } => RequestKind::Leave,
+            PendingCall::Answer => RequestKind::Teardown,
+            PendingCall::Queued | PendingCall::Destroy => RequestKind::Destroy,
         };
-        Some(Why::Busy(verb))
+        Some(RefuseReason::Busy(request_kind))
     }
 
     /// Synchronous mode: the request that is open.
-    pub(crate) fn waits_for(&self) -> Option<Verb> {
-        match self.waiting {
-            Waiting::For(verb) => Some(verb),
-            Waiting::Never | Waiting::Ended(..) | Waiting::Posted(..) | Waiting::Without { .. } => None,
+    pub(crate) fn waits_for(&self) -> Option<RequestKind> {
+        match self.sync_state {
+            SyncState::For(request_kind) => Some(request_kind),
+            SyncState::Never | SyncState::Ended(..) | SyncState::Posted(..) | SyncState::Without { .. } => None,
         }
     }
 
     /// The private data of the call that is under way.
-    pub(crate) fn data_of_call(&self) -> Option<Enclosed> {
-        self.call_data.filter(|_| !matches!(self.doing, Doing::MoveToAccept { .. }))
+    pub(crate) fn data_of_call(&self) -> Option<PrivateDataRef> {
+        self.call_data.filter(|_| !matches!(self.pending_call, PendingCall::MigrateToAccept { .. }))
     }
 
     /// The nearest of its deadlines.
@@ -410,14 +410,16 @@ impl Id {
 pub(crate) const fn unanswered(service: Service) -> State {
     match service {
         Service::Connected => State::Requested,
-        Service::Datagram => State::Asked,
+        Service::Datagram => State::SidrReqReceived,
     }
 }
 
 /// The errno of an event that ends an operation although it is not the operation's own and says status 0.
-pub(crate) const fn foreign_end(verb: Verb, event: CmEvent) -> Option<Errno> {
+pub(crate) const fn foreign_end(request_kind: RequestKind, event: CmEvent) -> Option<Errno> {
     match event {
-        CmEvent::Disconnected if !matches!(verb, Verb::Disconnect | Verb::Teardown) => Some(Errno::ECONNRESET),
+        CmEvent::Disconnected if !matches!(request_kind, RequestKind::Disconnect | RequestKind::Teardown) => {
+            Some(Errno::ECONNRESET)
+        }
         CmEvent::DeviceRemoval => Some(Errno::ENODEV),
         CmEvent::Disconnected
         | CmEvent::AddrResolved

@@ -19,11 +19,11 @@ pub(crate) const SLOTS: u32 = 1 << SLOT_BITS;
 pub(crate) const CORE_MAX: u16 = (1 << CORE_BITS) - 1;
 
 macro_rules! key {
-    ($(#[$doc:meta])* $name:ident, $letter:literal) => {
+    ($(#[$doc:meta])* $name:ident, $event_ref:literal) => {
         $(#[$doc])*
         ///
         /// It is printed with the number of its core, its slot, and its generation from the second on: `s3/
-        #[doc = concat!($letter, "5.2`. The number 0 and the first generation are not printed: `", $letter, "5`.")]
+        #[doc = concat!($event_ref, "5.2`. The number 0 and the first generation are not printed: `", $event_ref, "5`.")]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(NonZeroU64);
 
@@ -97,7 +97,7 @@ macro_rules! key {
                 if self.core() > 0 {
                     write!(f, "s{}/", self.core())?;
                 }
-                write!(f, "{}{}", $letter, self.slot())?;
+                write!(f, "{}{}", $event_ref, self.slot())?;
                 if self.generation() > 1 {
                     write!(f, ".{}", self.generation())?;
                 }
@@ -140,7 +140,7 @@ key! {
 
 /// What a request or a call is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum About {
+pub enum Target {
     /// An id.
     Id(IdKey),
     /// A channel that the application opened or closes.
@@ -153,7 +153,7 @@ pub enum About {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token {
     pub(crate) number: NonZeroU64,
-    pub(crate) about: About,
+    pub(crate) target: Target,
 }
 
 #[cfg(test)]

@@ -119,14 +119,14 @@ impl<K: TableKey, T> KeyTable<K, T> {
     #[inline]
     pub fn get(&self, key: K) -> Option<&T> {
         match self.slots.get(key.table_slot()) {
-            Some(Some((own, value))) if *own == key => Some(value),
+            Some(Some((link_owner, value))) if *link_owner == key => Some(value),
             Some(Some(_) | None) | None => self.get_aside(key),
         }
     }
 
     #[cold]
     fn get_aside(&self, key: K) -> Option<&T> {
-        self.aside.iter().find(|(own, _)| *own == key).map(|(_, value)| value)
+        self.aside.iter().find(|(link_owner, _)| *link_owner == key).map(|(_, value)| value)
     }
 
     /// The entry of a key, unless it is set aside.
@@ -134,7 +134,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     #[inline]
     pub fn get_filed(&self, key: K) -> Option<&T> {
         match self.slots.get(key.table_slot()) {
-            Some(Some((own, value))) if *own == key => Some(value),
+            Some(Some((link_owner, value))) if *link_owner == key => Some(value),
             Some(Some(_) | None) | None => None,
         }
     }
@@ -143,24 +143,24 @@ impl<K: TableKey, T> KeyTable<K, T> {
     #[inline]
     pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
         match self.slots.get_mut(key.table_slot()) {
-            Some(Some((own, value))) if *own == key => Some(value),
+            Some(Some((link_owner, value))) if *link_owner == key => Some(value),
             Some(Some(_) | None) | None => Self::aside_mut(&mut self.aside, key),
         }
     }
 
     #[cold]
     fn aside_mut(aside: &mut [(K, T)], key: K) -> Option<&mut T> {
-        aside.iter_mut().find(|(own, _)| *own == key).map(|(_, value)| value)
+        aside.iter_mut().find(|(link_owner, _)| *link_owner == key).map(|(_, value)| value)
     }
 
     /// Takes the entry of a key out, set aside or not.
     pub fn remove(&mut self, key: K) -> Option<T> {
         if let Some(slot) = self.slots.get_mut(key.table_slot())
-            && slot.as_ref().is_some_and(|(own, _)| *own == key)
+            && slot.as_ref().is_some_and(|(link_owner, _)| *link_owner == key)
         {
             return slot.take().map(|(_, value)| value);
         }
-        let at = self.aside.iter().position(|(own, _)| *own == key)?;
+        let at = self.aside.iter().position(|(link_owner, _)| *link_owner == key)?;
         Some(self.aside.swap_remove(at).1)
     }
 
@@ -170,7 +170,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// `ENOENT` if there is none in its slot; `EBUSY` and `ENOMEM` as of [`KeyTable::reserve`].
     pub fn shelve(&mut self, key: K) -> Result<(), Errno> {
         let slot = self.slots.get_mut(key.table_slot()).ok_or(Errno::ENOENT)?;
-        if slot.as_ref().is_none_or(|(own, _)| *own != key) {
+        if slot.as_ref().is_none_or(|(link_owner, _)| *link_owner != key) {
             return Err(Errno::ENOENT);
         }
         if self.aside.len() >= Self::ASIDE_MAX {
@@ -189,7 +189,7 @@ impl<K: TableKey, T> KeyTable<K, T> {
     /// Whether the entry of a key is set aside.
     #[must_use]
     pub fn is_aside(&self, key: K) -> bool {
-        self.aside.iter().any(|(own, _)| *own == key)
+        self.aside.iter().any(|(link_owner, _)| *link_owner == key)
     }
 
     /// All entries, those that are set aside last.
@@ -282,13 +282,13 @@ mod tests {
     #[test]
     fn a_key_of_another_core_finds_nothing_and_makes_no_room() {
         let mut table = KeyTable::default();
-        let (own, foreign) = (IdKey::from_parts(1, 3, 1).unwrap(), IdKey::from_parts(2, 3, 2).unwrap());
-        table.reserve(own).unwrap();
-        table.insert(own, 'a').unwrap();
+        let (link_owner, foreign) = (IdKey::from_parts(1, 3, 1).unwrap(), IdKey::from_parts(2, 3, 2).unwrap());
+        table.reserve(link_owner).unwrap();
+        table.insert(link_owner, 'a').unwrap();
         assert_eq!((table.get(foreign), table.occupant(foreign)), (None, None));
         assert_eq!(table.reserve(foreign), Err(Errno::EINVAL));
         assert_eq!(table.get_mut(foreign), None);
         assert_eq!(table.remove(foreign), None);
-        assert_eq!(table.get(own), Some(&'a'));
+        assert_eq!(table.get(link_owner), Some(&'a'));
     }
 }

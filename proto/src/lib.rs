@@ -29,7 +29,7 @@
 //!    kernel and tell [`Core::wait_for_room`]. With an edge-triggered poller, which reports a channel once,
 //!    read until the channel is empty.
 //! 5. **Feed each event** to [`Core::handle_event`], acked to the device already, and go to step 3.
-//! 6. **Deliver.** Poll [`Core::poll_event`] per channel. On a channel with explicit acks give each receipt back.
+//! 6. **Deliver.** Poll [`Core::poll_event`] per channel. On a channel with explicit acks give each ack token back.
 //! 7. **Let time pass.** When [`Core::poll_timeout`] is due, call [`Core::handle_timeout`]. Then wait for a channel, a
 //!    request, or the next deadline, whichever is first.
 //!
@@ -50,7 +50,7 @@
 //! #     fn adopt(&mut self, _: IdKey, _: ChannelKey, _: ()) -> Outcome { Ok(()) }
 //! # }
 //!
-//! /// One turn: steps 3 to 7 without the waiting.
+//! /// One turn: steps 3 to 7 without the sync_state.
 //! fn turn(core: &mut Core, device: &mut impl Device, readable: &[ChannelKey], now: Time) {
 //!     core.handle_timeout(now);
 //!     readable.iter().for_each(|&channel| core.handle_readable(channel));
@@ -96,7 +96,7 @@
 //! # What it never does
 //!
 //! It makes no call while the application owes an ack for what that call takes away: an id for a migration or a
-//! destruction, a membership for a leave; [`Request::DestroyNow`] is the exception, for receipts that are lost. It never makes more than one call per id at a time. It drops no event for want
+//! destruction, a membership for a leave; [`Request::DestroyNow`] is the exception, for ack tokens that are lost. It never makes more than one call per id at a time. It drops no event for want
 //! of room: at the limit it wants none. (What is undelivered of an id that is destroyed, or of a group that is left, goes
 //! with it, as in the kernel.) It does not allocate once its tables have grown to what the program needs, but for
 //! [`Core::release`]. It does not panic, whatever it is fed ([`Core::check`] does, for tests).
@@ -107,13 +107,13 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
-mod alarm;
 mod arena;
-mod around;
 mod channel;
 mod columns;
 mod cq_room;
+mod deadlines;
 mod device;
+mod device_layer;
 mod drive;
 mod errno;
 mod error;
@@ -124,38 +124,38 @@ mod key;
 mod key_table;
 mod limits;
 mod machine;
-mod mail;
 pub mod memory;
+mod pending_events;
 mod plain;
+#[cfg(feature = "std")]
+mod polled_device;
 mod private_data;
 mod request;
 mod state;
 mod stored;
 pub mod table;
 mod time;
-#[cfg(feature = "std")]
-mod watch;
 
-pub use around::Around;
 pub use channel::READ_FAILURES_MAX;
 pub use cq_room::{CqRoom, Overrun};
 #[cfg(feature = "std")]
 pub use device::Pollable;
 pub use device::{Call, Device, Outcome};
-pub use drive::{Attaching, Drive, Heard, Loose, NotAdopted, Progress, Rest, Step, Turn};
+pub use device_layer::DeviceLayer;
+pub use drive::{AdoptError, Attaching, Drive, Next, Progress, ReleasedId, Step, StepRecord, Turn};
 pub use errno::Errno;
-pub use error::{Error, Failure, Fault, NotAcked, Refused, Why};
+pub use error::{AckError, Error, Failure, Fault, RefuseReason, Refused};
 pub use event::{
-    AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, Receipt, ReceivedParam,
+    AckToken, AhAttr, CmEvent, ConnParam, Datagram, Ece, Event, EventKind, GlobalRoute, RawEvent, ReceivedParam,
 };
 pub use guard::private_data_max;
-pub use key::{About, ChannelKey, GroupKey, IdKey, Token};
+pub use key::{ChannelKey, GroupKey, IdKey, Target, Token};
 pub use key_table::{KeyTable, TableKey};
 pub use limits::{BACKLOG_MAX, Limits};
 pub use machine::{Admission, Core, Counters, Ended, Released};
+#[cfg(feature = "std")]
+pub use polled_device::{PolledDevice, Poller};
 pub use private_data::{PRIVATE_DATA_MAX, PrivateData};
-pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service, Verb};
+pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, RequestKind, Service};
 pub use state::State;
 pub use time::Time;
-#[cfg(feature = "std")]
-pub use watch::{Poller, Watched};

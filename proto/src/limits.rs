@@ -28,7 +28,7 @@ pub struct Limits {
     pub channel_events: u32,
     /// Memberships in multicast groups at the same time, over all ids.
     pub groups: u32,
-    /// The number of the core, which its keys and receipts carry: a core refuses those of another number. 12 bits; of a
+    /// The number of the core, which its keys and ack tokens carry: a core refuses those of another number. 12 bits; of a
     /// number above 4095 the lower 12 count. Cores of one number take each other's keys for their own, so a program gives
     /// each core its own number.
     ///

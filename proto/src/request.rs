@@ -8,7 +8,7 @@ use crate::key::{ChannelKey, GroupKey};
 
 columns! {
     /// The kind of a request on an id: a column of the [request table](crate::table::REQUESTS).
-    pub enum Verb {
+    pub enum RequestKind {
         /// `rdma_bind_addr`.
         Bind = "bind_addr",
         /// `rdma_resolve_addr`.
@@ -126,13 +126,13 @@ pub enum CmOption {
 impl CmOption {
     /// The column of the request table that decides it.
     #[must_use]
-    pub const fn verb(self) -> Verb {
+    pub const fn request_kind(self) -> RequestKind {
         match self {
-            CmOption::Tos(_) => Verb::SetTos,
-            CmOption::ReuseAddr(true) => Verb::ReuseAddr,
-            CmOption::ReuseAddr(false) => Verb::NoReuseAddr,
-            CmOption::AfOnly(_) => Verb::SetAfOnly,
-            CmOption::AckTimeout(_) => Verb::SetAckTimeout,
+            CmOption::Tos(_) => RequestKind::SetTos,
+            CmOption::ReuseAddr(true) => RequestKind::ReuseAddr,
+            CmOption::ReuseAddr(false) => RequestKind::NoReuseAddr,
+            CmOption::AfOnly(_) => RequestKind::SetAfOnly,
+            CmOption::AckTimeout(_) => RequestKind::SetAckTimeout,
         }
     }
 }
@@ -149,7 +149,7 @@ pub enum RejectReason {
 /// Who says that an event has been dealt with (rdma_ack_cm_event(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acks {
-    /// Each event carries a [`Receipt`](crate::Receipt); migrate and destroy wait for the receipts of their id.
+    /// Each event carries a [`AckToken`](crate::Ack token); migrate and destroy wait for the ack tokens of their id.
     Explicit,
     /// An event counts as acked when the application takes it.
     OnDelivery,
@@ -253,9 +253,9 @@ pub enum Request<'a> {
     /// Free the id (rdma_destroy_id(3)). Undelivered events of the id are discarded, as the kernel does. It waits for the acks
     /// of the id's events.
     Destroy,
-    /// Free the id without the acks that are owed for it: for an id whose receipts are lost. As [`Destroy`](Request::Destroy)
-    /// otherwise, which it also takes over: one that waits for acks ends by it, without an event of its own. Receipts of the id
-    /// that come later are [refused](crate::NotAcked). Should the device fail to destroy it, its events have no receipts from then
+    /// Free the id without the acks that are owed for it: for an id whose ack tokens are lost. As [`Destroy`](Request::Destroy)
+    /// otherwise, which it also takes over: one that waits for acks ends by it, without an event of its own. Ack tokens of the id
+    /// that come later are [refused](crate::NotAcked). Should the device fail to destroy it, its events have no ack tokens from then
     /// on.
     DestroyNow,
 }
@@ -264,29 +264,29 @@ impl<'a> Request<'a> {
     /// The column of the request table that decides it.
     #[must_use]
     #[inline(always)]
-    pub const fn verb(&self) -> Verb {
+    pub const fn request_kind(&self) -> RequestKind {
         match self {
-            Request::Bind { .. } => Verb::Bind,
-            Request::ResolveAddr { .. } => Verb::ResolveAddr,
-            Request::ResolveRoute => Verb::ResolveRoute,
-            Request::Listen { .. } => Verb::Listen,
-            Request::AttachQp => Verb::AttachQp,
-            Request::DetachQp => Verb::DetachQp,
-            Request::Connect { .. } => Verb::Connect,
-            Request::Accept { .. } => Verb::Accept,
-            Request::Reject { .. } => Verb::Reject,
-            Request::Establish => Verb::Establish,
-            Request::Disconnect => Verb::Disconnect,
-            Request::Teardown => Verb::Teardown,
-            Request::Notify => Verb::Notify,
-            Request::GetRequest => Verb::GetRequest,
-            Request::Join { .. } => Verb::Join,
-            Request::Leave { .. } => Verb::Leave,
-            Request::SetOption { option } => option.verb(),
-            Request::SetEce { .. } => Verb::SetEce,
-            Request::Migrate { .. } => Verb::Migrate,
-            Request::Destroy => Verb::Destroy,
-            Request::DestroyNow => Verb::DestroyNow,
+            Request::Bind { .. } => RequestKind::Bind,
+            Request::ResolveAddr { .. } => RequestKind::ResolveAddr,
+            Request::ResolveRoute => RequestKind::ResolveRoute,
+            Request::Listen { .. } => RequestKind::Listen,
+            Request::AttachQp => RequestKind::AttachQp,
+            Request::DetachQp => RequestKind::DetachQp,
+            Request::Connect { .. } => RequestKind::Connect,
+            Request::Accept { .. } => RequestKind::Accept,
+            Request::Reject { .. } => RequestKind::Reject,
+            Request::Establish => RequestKind::Establish,
+            Request::Disconnect => RequestKind::Disconnect,
+            Request::Teardown => RequestKind::Teardown,
+            Request::Notify => RequestKind::Notify,
+            Request::GetRequest => RequestKind::GetRequest,
+            Request::Join { .. } => RequestKind::Join,
+            Request::Leave { .. } => RequestKind::Leave,
+            Request::SetOption { option } => option.request_kind(),
+            Request::SetEce { .. } => RequestKind::SetEce,
+            Request::Migrate { .. } => RequestKind::Migrate,
+            Request::Destroy => RequestKind::Destroy,
+            Request::DestroyNow => RequestKind::DestroyNow,
         }
     }
 

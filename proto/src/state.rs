@@ -39,11 +39,11 @@ columns! {
         /// Disconnected and past its time wait: memory may be used again.
         Closed = "closed",
         /// Datagrams, active: the lookup is sent, no answer yet.
-        Asking = "asking",
+        SidrReqSent = "SIDR request sent",
         /// Datagrams, passive: the application has not answered the lookup yet.
-        Asked = "asked",
+        SidrReqReceived = "SIDR request received",
         /// Datagrams, either side: the lookup is answered. Nothing more happens on this id.
-        Answered = "answered",
+        SidrResolved = "SIDR resolved",
         /// Rejected by either side, unreachable, in error, or given up at a deadline. Only a destroy helps.
         Failed = "failed",
         /// Takes connection requests.

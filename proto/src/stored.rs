@@ -2,9 +2,9 @@
 
 use core::num::NonZeroU64;
 
-use crate::event::{CmEvent, Event, EventKind, Receipt, ReceivedParam};
+use crate::event::{AckToken, CmEvent, Event, EventKind, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
-use crate::mail::Enclosed;
+use crate::pending_events::PrivateDataRef;
 use crate::private_data::PrivateData;
 
 /// An event as it is stored.
@@ -16,7 +16,7 @@ pub(crate) struct Stored {
     pub(crate) kind: EventKind,
     pub(crate) status: i32,
     pub(crate) param: ReceivedParam,
-    pub(crate) enclosed: Option<Enclosed>,
+    pub(crate) private_data_ref: Option<PrivateDataRef>,
 }
 
 impl Stored {
@@ -27,9 +27,9 @@ impl Stored {
         kind: EventKind,
         status: i32,
         param: ReceivedParam,
-        enclosed: Option<Enclosed>,
+        private_data_ref: Option<PrivateDataRef>,
     ) -> Self {
-        Stored { id, other: None, kind, status, param, enclosed }
+        Stored { id, other: None, kind, status, param, private_data_ref }
     }
 
     /// An event that the core makes itself.
@@ -50,8 +50,8 @@ impl Stored {
     }
 
     /// The same about another id, which it belongs to.
-    pub(crate) fn rekeyed(self, id: IdKey, enclosed: Option<Enclosed>) -> Self {
-        Stored { id, other: None, enclosed, ..self }
+    pub(crate) fn rekeyed(self, id: IdKey, private_data_ref: Option<PrivateDataRef>) -> Self {
+        Stored { id, other: None, private_data_ref, ..self }
     }
 
     /// For CONNECT_REQUEST: the listener. It owns the event: the event moves with it and counts among its owed acks.
@@ -75,7 +75,7 @@ impl Stored {
 
     /// As the application sees it, but for what is enclosed.
     #[inline]
-    pub(crate) fn bare(&self, receipt: Option<Receipt>) -> Event {
+    pub(crate) fn bare(&self, ack_token: Option<AckToken>) -> Event {
         Event {
             id: self.id,
             listener: self.listener(),
@@ -85,7 +85,7 @@ impl Stored {
             datagram: None,
             group: self.group(),
             private_data: PrivateData::empty(),
-            receipt,
+            ack_token,
         }
     }
 

@@ -1,19 +1,19 @@
 //! The life of an id as data: what every request and every event does in every state.
 //!
-//! The arrays are as wide as [`Verb`] and [`Fact`] and as long as [`State`]; a new variant of any of them does not
+//! The arrays are as wide as [`RequestKind`] and [`EventColumn`] and as long as [`State`]; a new variant of any of them does not
 //! compile until each row has decided it. Sources: semantics of librdmacm's `rdma_*` calls and of the kernel's
 //! `cma_ib_handler`, per column in the [requests](REQUESTS) and [events](EVENTS) tables.
 
 use crate::columns::columns;
 use crate::errno::Errno;
-use crate::error::Why;
+use crate::error::RefuseReason;
 use crate::event::CmEvent;
-use crate::request::{Service, Verb};
+use crate::request::{RequestKind, Service};
 use crate::state::State;
 
 /// What a request does in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ask {
+pub enum RequestRule {
     /// It is carried out; the id is in this state at once, and back if the device refuses.
     Go(State),
     /// It is carried out, and what it means depends on the [`Service`] of the id's port space.
@@ -24,12 +24,12 @@ pub enum Ask {
         datagram: State,
     },
     /// The caller's mistake: nothing changes.
-    Refuse(Why),
+    Refuse(RefuseReason),
 }
 
 /// What an event does in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Tell {
+pub enum EventRule {
     /// It is delivered and the id is in this state.
     Go(State),
     /// It comes too late to mean anything: counted, not delivered.
@@ -40,7 +40,7 @@ pub enum Tell {
 
 columns! {
     /// The kind of a fact that reaches an id: a column of the [event table](EVENTS).
-    pub enum Fact {
+    pub enum EventColumn {
         /// ADDR_RESOLVED.
         AddrResolved = "ADDR_RESOLVED",
         /// ADDR_ERROR.
@@ -80,96 +80,96 @@ columns! {
     }
 }
 
-impl Fact {
+impl EventColumn {
     /// The column of an event type.
     #[must_use]
-    pub const fn of(event: CmEvent) -> Fact {
+    pub const fn of(event: CmEvent) -> EventColumn {
         match event {
-            CmEvent::AddrResolved => Fact::AddrResolved,
-            CmEvent::AddrError => Fact::AddrError,
-            CmEvent::RouteResolved => Fact::RouteResolved,
-            CmEvent::RouteError => Fact::RouteError,
-            CmEvent::ConnectRequest => Fact::ConnectRequest,
-            CmEvent::ConnectResponse => Fact::ConnectResponse,
-            CmEvent::ConnectError => Fact::ConnectError,
-            CmEvent::Unreachable => Fact::Unreachable,
-            CmEvent::Rejected => Fact::Rejected,
-            CmEvent::Established => Fact::Established,
-            CmEvent::Disconnected => Fact::Disconnected,
-            CmEvent::DeviceRemoval => Fact::DeviceRemoval,
-            CmEvent::MulticastJoin => Fact::MulticastJoin,
-            CmEvent::MulticastError => Fact::MulticastError,
-            CmEvent::AddrChange => Fact::AddrChange,
-            CmEvent::TimewaitExit => Fact::TimewaitExit,
+            CmEvent::AddrResolved => EventColumn::AddrResolved,
+            CmEvent::AddrError => EventColumn::AddrError,
+            CmEvent::RouteResolved => EventColumn::RouteResolved,
+            CmEvent::RouteError => EventColumn::RouteError,
+            CmEvent::ConnectRequest => EventColumn::ConnectRequest,
+            CmEvent::ConnectResponse => EventColumn::ConnectResponse,
+            CmEvent::ConnectError => EventColumn::ConnectError,
+            CmEvent::Unreachable => EventColumn::Unreachable,
+            CmEvent::Rejected => EventColumn::Rejected,
+            CmEvent::Established => EventColumn::Established,
+            CmEvent::Disconnected => EventColumn::Disconnected,
+            CmEvent::DeviceRemoval => EventColumn::DeviceRemoval,
+            CmEvent::MulticastJoin => EventColumn::MulticastJoin,
+            CmEvent::MulticastError => EventColumn::MulticastError,
+            CmEvent::AddrChange => EventColumn::AddrChange,
+            CmEvent::TimewaitExit => EventColumn::TimewaitExit,
             CmEvent::AddrinfoResolved
             | CmEvent::AddrinfoError
             | CmEvent::User
             | CmEvent::Internal
-            | CmEvent::Unknown(_) => Fact::Other,
+            | CmEvent::Unknown(_) => EventColumn::Other,
         }
     }
 }
 
 /// Short names for the cells, so that a row is a line.
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
-mod ask {
-    use super::{Ask, State, Why};
-    pub(super) const Bnd: Ask = Ask::Go(State::Bound);
-    pub(super) const ArG: Ask = Ask::Go(State::AddrResolving);
-    pub(super) const Adr: Ask = Ask::Go(State::AddrResolved);
-    pub(super) const RrG: Ask = Ask::Go(State::RouteResolving);
-    pub(super) const Rte: Ask = Ask::Go(State::RouteResolved);
-    pub(super) const Cng: Ask = Ask::Go(State::Connecting);
-    pub(super) const Rsp: Ask = Ask::Go(State::Responded);
-    pub(super) const Rqd: Ask = Ask::Go(State::Requested);
-    pub(super) const Acc: Ask = Ask::Go(State::Accepting);
-    pub(super) const Con: Ask = Ask::Go(State::Connected);
-    pub(super) const Dis: Ask = Ask::Go(State::Disconnecting);
-    pub(super) const Clg: Ask = Ask::Go(State::Closing);
-    pub(super) const PCl: Ask = Ask::Go(State::PeerClosed);
-    pub(super) const TmW: Ask = Ask::Go(State::TimeWait);
-    pub(super) const Cls: Ask = Ask::Go(State::Closed);
-    pub(super) const Asg: Ask = Ask::Go(State::Asking);
-    pub(super) const Akd: Ask = Ask::Go(State::Asked);
-    pub(super) const Ans: Ask = Ask::Go(State::Answered);
-    pub(super) const Fld: Ask = Ask::Go(State::Failed);
-    pub(super) const Lis: Ask = Ask::Go(State::Listening);
-    pub(super) const Rem: Ask = Ask::Go(State::Removed);
-    pub(super) const Idl: Ask = Ask::Go(State::Idle);
-    pub(super) const END: Ask = Ask::Go(State::Destroying);
+mod request_rules {
+    use super::{RefuseReason, RequestRule, State};
+    pub(super) const Bnd: RequestRule = RequestRule::Go(State::Bound);
+    pub(super) const ArG: RequestRule = RequestRule::Go(State::AddrResolving);
+    pub(super) const Adr: RequestRule = RequestRule::Go(State::AddrResolved);
+    pub(super) const RrG: RequestRule = RequestRule::Go(State::RouteResolving);
+    pub(super) const Rte: RequestRule = RequestRule::Go(State::RouteResolved);
+    pub(super) const Cng: RequestRule = RequestRule::Go(State::Connecting);
+    pub(super) const Rsp: RequestRule = RequestRule::Go(State::Responded);
+    pub(super) const Rqd: RequestRule = RequestRule::Go(State::Requested);
+    pub(super) const Acc: RequestRule = RequestRule::Go(State::Accepting);
+    pub(super) const Con: RequestRule = RequestRule::Go(State::Connected);
+    pub(super) const Dis: RequestRule = RequestRule::Go(State::Disconnecting);
+    pub(super) const Clg: RequestRule = RequestRule::Go(State::Closing);
+    pub(super) const PCl: RequestRule = RequestRule::Go(State::PeerClosed);
+    pub(super) const TmW: RequestRule = RequestRule::Go(State::TimeWait);
+    pub(super) const Cls: RequestRule = RequestRule::Go(State::Closed);
+    pub(super) const Asg: RequestRule = RequestRule::Go(State::SidrReqSent);
+    pub(super) const Akd: RequestRule = RequestRule::Go(State::SidrReqReceived);
+    pub(super) const Ans: RequestRule = RequestRule::Go(State::SidrResolved);
+    pub(super) const Fld: RequestRule = RequestRule::Go(State::Failed);
+    pub(super) const Lis: RequestRule = RequestRule::Go(State::Listening);
+    pub(super) const Rem: RequestRule = RequestRule::Go(State::Removed);
+    pub(super) const Idl: RequestRule = RequestRule::Go(State::Idle);
+    pub(super) const END: RequestRule = RequestRule::Go(State::Destroying);
     /// rdma_connect: a connection or a lookup.
-    pub(super) const Ask: Ask = Ask::By { connected: State::Connecting, datagram: State::Asking };
+    pub(super) const CnS: RequestRule = RequestRule::By { connected: State::Connecting, datagram: State::SidrReqSent };
     /// EINVAL of the kernel.
-    pub(super) const ___: Ask = Ask::Refuse(Why::WrongState);
+    pub(super) const ___: RequestRule = RequestRule::Refuse(RefuseReason::WrongState);
     /// A null pointer in librdmacm.
-    pub(super) const dev: Ask = Ask::Refuse(Why::NoDevice);
+    pub(super) const dev: RequestRule = RequestRule::Refuse(RefuseReason::NoDevice);
     /// Returns 0 and does nothing on the wire, but breaks an attached QP.
-    pub(super) const nil: Ask = Ask::Refuse(Why::NotConnected);
+    pub(super) const nil: RequestRule = RequestRule::Refuse(RefuseReason::NotConnected);
     /// A destroy of 70 seconds (`cm_send_rej` with a request of one's own outstanding).
-    pub(super) const sta: Ask = Ask::Refuse(Why::Stalls);
+    pub(super) const sta: RequestRule = RequestRule::Refuse(RefuseReason::Stalls);
     /// librdmacm keeps it and nobody ever sends it.
-    pub(super) const snt: Ask = Ask::Refuse(Why::AlreadySent);
+    pub(super) const snt: RequestRule = RequestRule::Refuse(RefuseReason::AlreadySent);
     /// ENXIO of the kernel.
-    pub(super) const gon: Ask = Ask::Refuse(Why::DeviceGone);
+    pub(super) const gon: RequestRule = RequestRule::Refuse(RefuseReason::DeviceGone);
     /// The peer has a QP number already.
-    pub(super) const num: Ask = Ask::Refuse(Why::NumberSent);
+    pub(super) const num: RequestRule = RequestRule::Refuse(RefuseReason::NumberSent);
     /// Only connections have it.
-    pub(super) const nfd: Ask = Ask::Refuse(Why::NotForDatagrams);
+    pub(super) const nfd: RequestRule = RequestRule::Refuse(RefuseReason::NotForDatagrams);
     /// EISCONN of the kernel.
-    pub(super) const isc: Ask = Ask::Refuse(Why::IsConnected);
+    pub(super) const isc: RequestRule = RequestRule::Refuse(RefuseReason::IsConnected);
     /// Nothing to wait for.
-    pub(super) const ovr: Ask = Ask::Refuse(Why::IsOver);
+    pub(super) const ovr: RequestRule = RequestRule::Refuse(RefuseReason::IsOver);
     /// EINVAL of the kernel, and the peer is rejected.
-    pub(super) const brk: Ask = Ask::Refuse(Why::Breaks);
+    pub(super) const brk: RequestRule = RequestRule::Refuse(RefuseReason::Breaks);
 }
 
-/// What each request does in each state: a row per [`State`], a column per [`Verb`], both in the order of `ALL`.
+/// What each request does in each state: a row per [`State`], a column per [`RequestKind`], both in the order of `ALL`.
 ///
 /// Sources: the kernel's state checks (`rdma_bind_addr` to `rdma_disconnect` of drivers/infiniband/core/cma.c) and, once
 /// connecting, the IB CM's (`ib_send_cm_rep`, `ib_send_cm_rtu`, `cm_send_rej_locked`, `cm_send_dreq_locked` of cm.c).
 #[rustfmt::skip]
-pub static REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
-    use ask::*;
+pub static REQUESTS: [[RequestRule; RequestKind::COUNT]; State::COUNT] = {
+    use request_rules::*;
     [
         //                   bind  resA  resR  list  attQ  detQ  conn  acpt  rejt  estb  disc  tear  noti  getR  join  leav  tos   reu+  reu-  afon  ackt  ece   migr  rels  dest  dnow
         /* Idle           */ [Bnd, ArG, dev, Lis, dev, Idl, dev, dev, ___, ___, nil, nil, ___, ___, ___, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, END, END],
@@ -177,7 +177,7 @@ pub static REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
         /* AddrResolving  */ [___, ___, ___, ___, ArG, ArG, ___, ___, ___, ___, nil, nil, ___, ___, ___, ArG, ArG, ArG, ___, ___, ArG, ArG, ArG, ArG, END, END],
         /* AddrResolved   */ [___, ___, RrG, ___, Adr, Adr, ___, ___, ___, ___, nil, nil, ___, ___, Adr, Adr, Adr, Adr, ___, ___, Adr, Adr, Adr, Adr, END, END],
         /* RouteResolving */ [___, ___, ___, ___, RrG, RrG, ___, ___, ___, ___, nil, nil, ___, ___, ___, RrG, RrG, RrG, ___, ___, RrG, RrG, RrG, RrG, END, END],
-        /* RouteResolved  */ [___, ___, ___, ___, Rte, Rte, Ask, ___, ___, ___, nil, nil, ___, ___, ___, Rte, Rte, Rte, ___, ___, Rte, Rte, Rte, Rte, END, END],
+        /* RouteResolved  */ [___, ___, ___, ___, Rte, Rte, CnS, ___, ___, ___, nil, nil, ___, ___, ___, Rte, Rte, Rte, ___, ___, Rte, Rte, Rte, Rte, END, END],
         /* Connecting     */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, ___, ___, ___, Cng, Cng, Cng, ___, ___, Cng, snt, Cng, Cng, END, END],
         /* Responded      */ [___, ___, ___, ___, num, Rsp, ___, brk, Fld, Con, nil, nil, ___, ___, ___, Rsp, Rsp, Rsp, ___, ___, Rsp, snt, Rsp, Rsp, END, END],
         /* Requested      */ [___, ___, ___, ___, Rqd, Rqd, ___, Acc, Fld, brk, nil, nil, ___, ___, ___, Rqd, Rqd, Rqd, ___, ___, Rqd, Rqd, Rqd, Rqd, END, END],
@@ -188,9 +188,9 @@ pub static REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
         /* PeerClosed     */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, PCl, PCl, PCl, ___, ___, PCl, snt, PCl, PCl, END, END],
         /* TimeWait       */ [___, ___, ___, ___, ___, TmW, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, TmW, TmW, TmW, ___, ___, TmW, snt, TmW, TmW, END, END],
         /* Closed         */ [___, ___, ___, ___, ___, Cls, ___, ___, ___, ___, Cls, ovr, ___, ___, ___, Cls, Cls, Cls, ___, ___, Cls, snt, Cls, Cls, END, END],
-        /* Asking         */ [___, ___, ___, ___, Asg, Asg, ___, ___, ___, ___, nil, nil, ___, ___, ___, Asg, Asg, Asg, ___, ___, nfd, nfd, Asg, Asg, END, END],
-        /* Asked          */ [___, ___, ___, ___, Akd, Akd, ___, Ans, Fld, brk, nil, nil, ___, ___, ___, Akd, Akd, Akd, ___, ___, nfd, nfd, Akd, Akd, END, END],
-        /* Answered       */ [___, ___, ___, ___, Ans, Ans, ___, ___, ___, ___, nil, nil, ___, ___, ___, Ans, Ans, Ans, ___, ___, nfd, nfd, Ans, Ans, END, END],
+        /* SidrReqSent         */ [___, ___, ___, ___, Asg, Asg, ___, ___, ___, ___, nil, nil, ___, ___, ___, Asg, Asg, Asg, ___, ___, nfd, nfd, Asg, Asg, END, END],
+        /* SidrReqReceived          */ [___, ___, ___, ___, Akd, Akd, ___, Ans, Fld, brk, nil, nil, ___, ___, ___, Akd, Akd, Akd, ___, ___, nfd, nfd, Akd, Akd, END, END],
+        /* SidrResolved       */ [___, ___, ___, ___, Ans, Ans, ___, ___, ___, ___, nil, nil, ___, ___, ___, Ans, Ans, Ans, ___, ___, nfd, nfd, Ans, Ans, END, END],
         /* Failed         */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, nil, ___, ___, ___, Fld, Fld, Fld, ___, ___, Fld, snt, Fld, Fld, END, END],
         /* Listening      */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, nil, ___, Lis, ___, Lis, Lis, ___, ___, ___, Lis, snt, Lis, Lis, END, END],
         /* Removed        */ [gon, gon, gon, gon, gon, Rem, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, Rem, Rem, END, END],
@@ -200,35 +200,35 @@ pub static REQUESTS: [[Ask; Verb::COUNT]; State::COUNT] = {
 
 /// Short names for the cells, so that a row is a line.
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
-mod tell {
-    use super::{State, Tell};
-    pub(super) const Bnd: Tell = Tell::Go(State::Bound);
-    pub(super) const ArG: Tell = Tell::Go(State::AddrResolving);
-    pub(super) const Adr: Tell = Tell::Go(State::AddrResolved);
-    pub(super) const RrG: Tell = Tell::Go(State::RouteResolving);
-    pub(super) const Rte: Tell = Tell::Go(State::RouteResolved);
-    pub(super) const Cng: Tell = Tell::Go(State::Connecting);
-    pub(super) const Rsp: Tell = Tell::Go(State::Responded);
-    pub(super) const Acc: Tell = Tell::Go(State::Accepting);
-    pub(super) const Con: Tell = Tell::Go(State::Connected);
-    pub(super) const Dis: Tell = Tell::Go(State::Disconnecting);
-    pub(super) const Clg: Tell = Tell::Go(State::Closing);
-    pub(super) const PCl: Tell = Tell::Go(State::PeerClosed);
-    pub(super) const TmW: Tell = Tell::Go(State::TimeWait);
-    pub(super) const Cls: Tell = Tell::Go(State::Closed);
-    pub(super) const Asg: Tell = Tell::Go(State::Asking);
-    pub(super) const Akd: Tell = Tell::Go(State::Asked);
-    pub(super) const Ans: Tell = Tell::Go(State::Answered);
-    pub(super) const Fld: Tell = Tell::Go(State::Failed);
-    pub(super) const Lis: Tell = Tell::Go(State::Listening);
-    pub(super) const Rem: Tell = Tell::Go(State::Removed);
-    pub(super) const Idl: Tell = Tell::Go(State::Idle);
-    pub(super) const Rqd: Tell = Tell::Go(State::Requested);
-    pub(super) const ooo: Tell = Tell::Late;
-    pub(super) const xxx: Tell = Tell::Fault;
+mod event_rules {
+    use super::{EventRule, State};
+    pub(super) const Bnd: EventRule = EventRule::Go(State::Bound);
+    pub(super) const ArG: EventRule = EventRule::Go(State::AddrResolving);
+    pub(super) const Adr: EventRule = EventRule::Go(State::AddrResolved);
+    pub(super) const RrG: EventRule = EventRule::Go(State::RouteResolving);
+    pub(super) const Rte: EventRule = EventRule::Go(State::RouteResolved);
+    pub(super) const Cng: EventRule = EventRule::Go(State::Connecting);
+    pub(super) const Rsp: EventRule = EventRule::Go(State::Responded);
+    pub(super) const Acc: EventRule = EventRule::Go(State::Accepting);
+    pub(super) const Con: EventRule = EventRule::Go(State::Connected);
+    pub(super) const Dis: EventRule = EventRule::Go(State::Disconnecting);
+    pub(super) const Clg: EventRule = EventRule::Go(State::Closing);
+    pub(super) const PCl: EventRule = EventRule::Go(State::PeerClosed);
+    pub(super) const TmW: EventRule = EventRule::Go(State::TimeWait);
+    pub(super) const Cls: EventRule = EventRule::Go(State::Closed);
+    pub(super) const Asg: EventRule = EventRule::Go(State::SidrReqSent);
+    pub(super) const Akd: EventRule = EventRule::Go(State::SidrReqReceived);
+    pub(super) const Ans: EventRule = EventRule::Go(State::SidrResolved);
+    pub(super) const Fld: EventRule = EventRule::Go(State::Failed);
+    pub(super) const Lis: EventRule = EventRule::Go(State::Listening);
+    pub(super) const Rem: EventRule = EventRule::Go(State::Removed);
+    pub(super) const Idl: EventRule = EventRule::Go(State::Idle);
+    pub(super) const Rqd: EventRule = EventRule::Go(State::Requested);
+    pub(super) const ooo: EventRule = EventRule::Late;
+    pub(super) const xxx: EventRule = EventRule::Fault;
 }
 
-/// What each fact does in each state: a row per [`State`], a column per [`Fact`], both in the order of `ALL`.
+/// What each fact does in each state: a row per [`State`], a column per [`EventColumn`], both in the order of `ALL`.
 ///
 /// An event of a step that is over is late; one of a step that was never begun is a fault. UNREACHABLE on an id that has
 /// a route and waits for no answer only tells of a changed link address (`cma_netevent_callback`). DISCONNECTED may
@@ -238,8 +238,8 @@ mod tell {
 /// Sources: `cma_ib_handler`, `addr_handler`, `cma_work_handler` (drivers/infiniband/core/cma.c), `ucma_event_handler`
 /// (ucma.c), `rdma_get_cm_event` (librdmacm).
 #[rustfmt::skip]
-pub static EVENTS: [[Tell; Fact::COUNT]; State::COUNT] = {
-    use tell::*;
+pub static EVENTS: [[EventRule; EventColumn::COUNT]; State::COUNT] = {
+    use event_rules::*;
     [
         //                   adrR  adrE  rteR  rteE  creq  crsp  cerr  unre  rejd  estb  disc  remv  mjoi  merr  achg  twex  othr  dead
         /* Idle           */ [xxx, xxx, xxx, xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, xxx, Idl, xxx, Idl, ooo],
@@ -258,9 +258,9 @@ pub static EVENTS: [[Tell; Fact::COUNT]; State::COUNT] = {
         /* PeerClosed     */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, PCl, ooo, ooo, ooo, Rem, xxx, xxx, PCl, Cls, PCl, ooo],
         /* TimeWait       */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, TmW, ooo, ooo, ooo, Rem, xxx, xxx, TmW, Cls, TmW, ooo],
         /* Closed         */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Cls, ooo, ooo, ooo, Rem, xxx, xxx, Cls, ooo, Cls, ooo],
-        /* Asking         */ [ooo, Fld, ooo, ooo, xxx, xxx, xxx, Fld, xxx, Ans, xxx, Rem, Asg, Asg, Asg, xxx, Asg, Fld],
-        /* Asked          */ [xxx, xxx, xxx, xxx, xxx, xxx, xxx, ooo, xxx, ooo, xxx, Rem, xxx, xxx, Akd, xxx, Akd, ooo],
-        /* Answered       */ [ooo, ooo, ooo, ooo, xxx, xxx, xxx, Ans, xxx, ooo, xxx, Rem, Ans, Ans, Ans, xxx, Ans, ooo],
+        /* SidrReqSent         */ [ooo, Fld, ooo, ooo, xxx, xxx, xxx, Fld, xxx, Ans, xxx, Rem, Asg, Asg, Asg, xxx, Asg, Fld],
+        /* SidrReqReceived          */ [xxx, xxx, xxx, xxx, xxx, xxx, xxx, ooo, xxx, ooo, xxx, Rem, xxx, xxx, Akd, xxx, Akd, ooo],
+        /* SidrResolved       */ [ooo, ooo, ooo, ooo, xxx, xxx, xxx, Ans, xxx, ooo, xxx, Rem, Ans, Ans, Ans, xxx, Ans, ooo],
         /* Failed         */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld, ooo, ooo, ooo, Rem, Fld, Fld, Fld, ooo, Fld, ooo],
         /* Listening      */ [xxx, xxx, xxx, xxx, Lis, xxx, xxx, xxx, xxx, xxx, xxx, Rem, Lis, Lis, Lis, xxx, Lis, ooo],
         /* Removed        */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo],
@@ -272,31 +272,31 @@ pub static EVENTS: [[Tell; Fact::COUNT]; State::COUNT] = {
 ///
 /// # Errors
 /// The reason to refuse it.
-pub const fn ask(state: State, verb: Verb, service: Service) -> Result<State, Why> {
-    match REQUESTS[state.index()][verb.index()] {
-        Ask::Go(next) => Ok(next),
-        Ask::By { connected, datagram } => Ok(match service {
+pub const fn request_rule(state: State, request_kind: RequestKind, service: Service) -> Result<State, RefuseReason> {
+    match REQUESTS[state.index()][request_kind.index()] {
+        RequestRule::Go(next) => Ok(next),
+        RequestRule::By { connected, datagram } => Ok(match service {
             Service::Connected => connected,
             Service::Datagram => datagram,
         }),
-        Ask::Refuse(why) => Err(why),
+        RequestRule::Refuse(reason) => Err(reason),
     }
 }
 
 /// The cell for a fact.
 #[must_use]
-pub const fn tell(state: State, fact: Fact) -> Tell {
-    EVENTS[state.index()][fact.index()]
+pub const fn event_rule(state: State, column: EventColumn) -> EventRule {
+    EVENTS[state.index()][column.index()]
 }
 
 /// The request whose end a state waits for; its deadline counts while the id is in that state.
 #[must_use]
 #[inline]
-pub const fn operation(state: State) -> Option<Verb> {
+pub const fn operation(state: State) -> Option<RequestKind> {
     OPERATIONS[state.index()]
 }
 
-static OPERATIONS: [Option<Verb>; State::COUNT] = {
+static OPERATIONS: [Option<RequestKind>; State::COUNT] = {
     let mut operations = [None; State::COUNT];
     let mut at = 0;
     while at < State::COUNT {
@@ -306,15 +306,15 @@ static OPERATIONS: [Option<Verb>; State::COUNT] = {
     operations
 };
 
-const fn awaited(state: State) -> Option<Verb> {
+const fn awaited(state: State) -> Option<RequestKind> {
     match state {
-        State::AddrResolving => Some(Verb::ResolveAddr),
-        State::RouteResolving => Some(Verb::ResolveRoute),
-        State::Connecting | State::Asking => Some(Verb::Connect),
-        State::Accepting => Some(Verb::Accept),
-        State::Disconnecting => Some(Verb::Disconnect),
-        State::Closing => Some(Verb::Teardown),
-        State::Destroying => Some(Verb::Destroy),
+        State::AddrResolving => Some(RequestKind::ResolveAddr),
+        State::RouteResolving => Some(RequestKind::ResolveRoute),
+        State::Connecting | State::SidrReqSent => Some(RequestKind::Connect),
+        State::Accepting => Some(RequestKind::Accept),
+        State::Disconnecting => Some(RequestKind::Disconnect),
+        State::Closing => Some(RequestKind::Teardown),
+        State::Destroying => Some(RequestKind::Destroy),
         State::Idle
         | State::Bound
         | State::AddrResolved
@@ -325,8 +325,8 @@ const fn awaited(state: State) -> Option<Verb> {
         | State::PeerClosed
         | State::TimeWait
         | State::Closed
-        | State::Asked
-        | State::Answered
+        | State::SidrReqReceived
+        | State::SidrResolved
         | State::Failed
         | State::Listening
         | State::Removed => None,
@@ -338,10 +338,12 @@ const fn awaited(state: State) -> Option<Verb> {
 /// `rdma_resolve_addr` on an idle id binds it first and leaves it bound when only the destination was wrong
 /// (`resolve_prepare_src`); `rdma_accept` that fails has rejected the peer (`rdma_accept` of cma.c).
 #[must_use]
-pub const fn after_failure(before: State, verb: Verb, errno: Errno) -> State {
-    if matches!(verb, Verb::Accept) {
+pub const fn after_failure(before: State, request_kind: RequestKind, errno: Errno) -> State {
+    if matches!(request_kind, RequestKind::Accept) {
         State::Failed
-    } else if matches!((before, verb), (State::Idle, Verb::ResolveAddr)) && errno.0 == Errno::ENETUNREACH.0 {
+    } else if matches!((before, request_kind), (State::Idle, RequestKind::ResolveAddr))
+        && errno.0 == Errno::ENETUNREACH.0
+    {
         State::Bound
     } else {
         before
@@ -361,13 +363,13 @@ mod tests {
             if core::mem::replace(&mut seen[state.index()], true) {
                 continue;
             }
-            for verb in Verb::ALL {
-                if let Ok(next) = ask(state, verb, service) {
+            for request_kind in RequestKind::ALL {
+                if let Ok(next) = request_rule(state, request_kind, service) {
                     open.push(next);
                 }
             }
-            for fact in Fact::ALL {
-                if let Tell::Go(next) = tell(state, fact) {
+            for column in EventColumn::ALL {
+                if let EventRule::Go(next) = event_rule(state, column) {
                     open.push(next);
                 }
             }
@@ -378,11 +380,11 @@ mod tests {
     #[test]
     fn every_state_is_reached_from_a_new_id_or_a_request() {
         let connected = [State::Idle, State::Requested].map(|from| reachable(from, Service::Connected));
-        let datagram = [State::Idle, State::Asked].map(|from| reachable(from, Service::Datagram));
+        let datagram = [State::Idle, State::SidrReqReceived].map(|from| reachable(from, Service::Datagram));
         for state in State::ALL {
             let with = |way: &[[bool; State::COUNT]; 2]| way.iter().any(|seen| seen[state.index()]);
             assert!(with(&connected) || with(&datagram), "{state} is never reached");
-            let of_datagrams = matches!(state, State::Asking | State::Asked | State::Answered);
+            let of_datagrams = matches!(state, State::SidrReqSent | State::SidrReqReceived | State::SidrResolved);
             assert_eq!(with(&connected), !of_datagrams, "{state} of a connected service");
         }
     }
@@ -391,13 +393,13 @@ mod tests {
     fn the_rows_stand_in_the_order_of_the_states() {
         // A release and an unknown event leave every state as it is, so they tell whose row it is.
         for state in State::ALL {
-            match ask(state, Verb::Release, Service::Connected) {
+            match request_rule(state, RequestKind::Release, Service::Connected) {
                 Ok(same) => assert_eq!(same, state),
                 Err(_) => assert_eq!(state, State::Destroying),
             }
-            match tell(state, Fact::Other) {
-                Tell::Go(same) => assert_eq!(same, state),
-                Tell::Late | Tell::Fault => assert!(matches!(state, State::Removed | State::Destroying)),
+            match event_rule(state, EventColumn::Other) {
+                EventRule::Go(same) => assert_eq!(same, state),
+                EventRule::Late | EventRule::Fault => assert!(matches!(state, State::Removed | State::Destroying)),
             }
         }
     }
@@ -405,18 +407,18 @@ mod tests {
     #[test]
     fn destroy_is_never_refused_while_an_id_lives_and_removal_is_never_a_fault() {
         for state in State::ALL {
-            assert_eq!(ask(state, Verb::DestroyNow, Service::Connected), Ok(State::Destroying));
+            assert_eq!(request_rule(state, RequestKind::DestroyNow, Service::Connected), Ok(State::Destroying));
             if state != State::Destroying {
-                assert_eq!(ask(state, Verb::Destroy, Service::Connected), Ok(State::Destroying));
+                assert_eq!(request_rule(state, RequestKind::Destroy, Service::Connected), Ok(State::Destroying));
             }
-            assert_ne!(tell(state, Fact::DeviceRemoval), Tell::Fault, "{state}");
+            assert_ne!(event_rule(state, EventColumn::DeviceRemoval), EventRule::Fault, "{state}");
         }
     }
 
     #[test]
     fn a_deadline_ends_an_operation_and_nothing_else() {
         for state in State::ALL {
-            let ends = matches!(tell(state, Fact::Deadline), Tell::Go(next) if next != state);
+            let ends = matches!(event_rule(state, EventColumn::Deadline), EventRule::Go(next) if next != state);
             assert_eq!(ends, operation(state).is_some(), "{state}");
         }
     }
@@ -424,8 +426,14 @@ mod tests {
     #[test]
     fn there_is_no_way_back_from_connecting() {
         // The kernel: from CONNECT and DISCONNECT no call makes the id connectable again.
-        for start in [State::Connecting, State::Requested, State::Failed, State::TimeWait, State::Asking, State::Asked]
-        {
+        for start in [
+            State::Connecting,
+            State::Requested,
+            State::Failed,
+            State::TimeWait,
+            State::SidrReqSent,
+            State::SidrReqReceived,
+        ] {
             let seen = reachable(start, Service::Connected);
             for state in [State::Idle, State::Bound, State::AddrResolved, State::RouteResolved, State::Listening] {
                 assert!(!seen[state.index()], "{start} leads to {state}");

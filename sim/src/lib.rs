@@ -125,7 +125,7 @@ mod index;
 mod kernel;
 
 pub use cmid_proto::memory::{
-    self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, Returned, Valid, Way, Why,
+    self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Returned, Valid, Way,
 };
 pub use data::ah::{Ah, To};
 pub use data::bytes::{Slice, SliceMut, View};

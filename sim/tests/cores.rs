@@ -4,7 +4,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, Limits, PortSpace, Time, Verb};
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, Limits, PortSpace, RequestKind, Time,
+};
 use cmid_sim::{Config, Fabric, Host, SimDevice};
 
 /// Two cores, each on a host of its own, with a channel each.
@@ -34,8 +36,8 @@ impl Pair {
             for (at, drive) in self.sides.iter_mut().enumerate() {
                 drive.set_now(self.fabric.now());
                 drive.readable(self.channels[at]);
-                let lines: Vec<_> = drive.core().id_keys().filter_map(|id| drive.core().line(id)).collect();
-                lines.into_iter().for_each(|line| drive.readable(line));
+                let lines: Vec<_> = drive.core().id_keys().filter_map(|id| drive.core().device_channel(id)).collect();
+                lines.into_iter().for_each(|device_channel| drive.readable(device_channel));
                 let _ = drive.turn(100);
                 drive.core().check();
                 if let Some(event) = drive.next_event(self.channels[at]) {
@@ -125,7 +127,7 @@ fn a_peer_that_does_not_answer_a_disconnect_is_given_up_after_a_minute_or_at_the
                 assert!(waited > Duration::from_secs(70) && waited < Duration::from_secs(85), "{waited:?}");
             }
             Some(limit) => {
-                assert_eq!((event.kind, waited), (EventKind::DeadlinePassed(Verb::Disconnect), limit));
+                assert_eq!((event.kind, waited), (EventKind::DeadlinePassed(RequestKind::Disconnect), limit));
             }
         }
     }

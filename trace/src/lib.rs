@@ -31,18 +31,18 @@
 
 mod chart;
 mod line;
-mod picture;
 mod read;
 mod record;
-mod reel;
 mod replay;
 mod request;
+mod sink;
+mod snapshot;
 mod transition;
 mod values;
 
 pub use chart::{Chart, ChartFormat};
 pub use read::{Recording, Wrong};
 pub use record::{Ticketed, Trace};
-pub use reel::{Files, Memory, Place, Reel};
 pub use replay::{Between, Played, Replay, replay};
+pub use sink::{Files, Memory, Stream, TraceSink};
 pub use transition::{Arrow, Transition};

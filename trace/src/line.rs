@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Limits, PortSpace, RawEvent};
 use serde::{Deserialize, Serialize};
 
-use crate::picture::{Picture, Sum};
-use crate::request::{Ask, Param, Path, received};
+use crate::request::{Param, Path, RequestFields, received};
+use crate::snapshot::{Snapshot, Sum};
 use crate::values::{As, Bytes};
 
 /// The name in the first line, and the version of the format.
-pub(crate) const FORMAT: (&str, u32) = ("cmid-trace", 1);
+pub(crate) const FORMAT: (&str, u32) = ("cmid-trace", 2);
 
 /// One line: what went into the core, and what it answered. Answers are text where nothing but a comparison is made with
 /// them.
@@ -47,7 +47,7 @@ pub(crate) enum Line {
     },
     Submit {
         id: As<IdKey>,
-        request: Ask,
+        request: RequestFields,
         /// None: never.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<u64>,
@@ -148,8 +148,8 @@ pub(crate) enum Line {
         errno: Option<As<Errno>>,
     },
     /// The application has its turn.
-    Rest(Sum),
-    End(Picture),
+    Yield(Sum),
+    End(Snapshot),
 }
 
 /// [`Limits`].

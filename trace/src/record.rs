@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cmid_proto::{
-    Around, ChannelKey, Core, Device, Error, Fault, Heard, IdKey, Outcome, Pollable, Refused, Step, Time,
+    ChannelKey, Core, Device, DeviceLayer, Error, Fault, IdKey, Outcome, Pollable, Refused, Step, StepRecord, Time,
 };
 
 use crate::line::{FORMAT, Line};
-use crate::picture::{Picture, Sum, admission, event, state};
-use crate::reel::{Place, Reel};
+use crate::sink::{Stream, TraceSink};
+use crate::snapshot::{Snapshot, Sum, admission, event, state};
 use crate::values::As;
 
 /// Each release of this process gets a number.
@@ -26,9 +26,9 @@ static TICKETS: AtomicU64 = AtomicU64::new(1);
 /// [reel](Reel::lose) is told.
 pub struct Trace<D> {
     device: D,
-    reel: Arc<dyn Reel>,
-    place: Option<usize>,
-    tape: Option<Box<dyn Write + Send>>,
+    sink: Arc<dyn TraceSink>,
+    stream: Option<usize>,
+    writer: Option<Box<dyn Write + Send>>,
     error: Option<io::Error>,
     now: Time,
     /// Something was told since the last rest.
@@ -49,19 +49,19 @@ impl<D> Trace<D> {
     ///
     /// # Errors
     /// What making that place failed with.
-    pub fn new(device: D, reel: Arc<dyn Reel>) -> io::Result<Self> {
-        let place = reel.next()?;
-        Ok(Trace::at(Some(place), device, reel))
+    pub fn new(device: D, sink: Arc<dyn TraceSink>) -> io::Result<Self> {
+        let stream = sink.next()?;
+        Ok(Trace::at(Some(stream), device, sink))
     }
 
-    fn at(place: Option<Place>, device: D, reel: Arc<dyn Reel>) -> Self {
-        let (place, tape) = place.map(|Place { number, tape }| (number, tape)).unzip();
-        Trace { device, reel, place, tape, error: None, now: Time::ZERO, stirred: false, ticket: None }
+    fn at(stream: Option<Stream>, device: D, sink: Arc<dyn TraceSink>) -> Self {
+        let (stream, writer) = stream.map(|Stream { number, writer }| (number, writer)).unzip();
+        Trace { device, sink, stream, writer, error: None, now: Time::ZERO, stirred: false, ticket: None }
     }
 
     /// Its place on the reel, from 0. `None` for a [sibling](Pollable::sibling) that was given none.
-    pub fn place(&self) -> Option<usize> {
-        self.place
+    pub fn stream(&self) -> Option<usize> {
+        self.stream
     }
 
     /// Why the trace is not complete.
@@ -70,28 +70,28 @@ impl<D> Trace<D> {
     }
 
     fn write(&mut self, line: &Line) {
-        let Some(tape) = &mut self.tape else { return };
+        let Some(writer) = &mut self.writer else { return };
         let mut text = match serde_json::to_vec(line) {
             Ok(text) => text,
             Err(error) => return self.fail(error.into()),
         };
         text.push(b'\n');
         // In one piece, so that what another thread writes does not come between.
-        if let Err(error) = tape.write_all(&text) {
+        if let Err(error) = writer.write_all(&text) {
             self.fail(error);
         }
     }
 
     fn fail(&mut self, error: io::Error) {
-        self.tape = None;
-        self.reel.lose(self.place, &error);
+        self.writer = None;
+        self.sink.on_error(self.stream, &error);
         self.error = Some(error);
     }
 }
 
 impl<D> fmt::Debug for Trace<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trace").field("reel", &self.reel).field("error", &self.error).finish_non_exhaustive()
+        f.debug_struct("Trace").field("reel", &self.sink).field("error", &self.error).finish_non_exhaustive()
     }
 }
 
@@ -108,11 +108,11 @@ impl<D> DerefMut for Trace<D> {
     }
 }
 
-impl<D: Device> Around for Trace<D> {
+impl<D: Device> DeviceLayer for Trace<D> {
     type Inner = D;
     type Handle = Ticketed<D::Handle>;
 
-    const LISTENS_TOO: bool = true;
+    const LAYER_OBSERVES: bool = true;
 
     fn inner(&self) -> &D {
         &self.device
@@ -135,21 +135,21 @@ impl<D: Device> Around for Trace<D> {
         self.device.adopt(id, channel, handle)
     }
 
-    fn on_hear(&mut self, heard: &Heard<'_>) {
-        if self.tape.is_some() {
-            let is_rest = matches!(heard.step, Step::Rest);
+    fn on_observe(&mut self, record: &StepRecord<'_>) {
+        if self.writer.is_some() {
+            let is_rest = matches!(record.step, Step::Yield);
             if !is_rest || self.stirred {
-                let is_begin = matches!(heard.step, Step::Begin { .. });
-                if heard.now > self.now && !is_begin {
-                    self.write(&Line::Time(heard.now.0));
-                    self.now = heard.now;
+                let is_begin = matches!(record.step, Step::Begin { .. });
+                if record.now > self.now && !is_begin {
+                    self.write(&Line::Time(record.now.0));
+                    self.now = record.now;
                 }
                 let ticket = self.ticket.take();
-                self.write(&line(heard.core, &heard.step, ticket));
+                self.write(&line(record.core, &record.step, ticket));
             }
             self.stirred = !is_rest;
         }
-        self.device.hear(heard);
+        self.device.observe(record);
     }
 }
 
@@ -160,11 +160,11 @@ impl<D: Pollable> Pollable for Trace<D> {
 
     /// Another device, recorded at the next place of the reel.
     fn sibling(&self) -> Self {
-        let (device, reel) = (self.device.sibling(), Arc::clone(&self.reel));
-        match self.reel.next() {
-            Ok(place) => Trace::at(Some(place), device, reel),
+        let (device, sink) = (self.device.sibling(), Arc::clone(&self.sink));
+        match self.sink.next() {
+            Ok(stream) => Trace::at(Some(stream), device, sink),
             Err(error) => {
-                let mut sibling = Trace::at(None, device, reel);
+                let mut sibling = Trace::at(None, device, sink);
                 sibling.fail(error);
                 sibling
             }
@@ -242,8 +242,8 @@ fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
             channel: As(channel),
             errno: outcome.err().map(As),
         },
-        Step::Rest => Line::Rest(Sum::of(core)),
-        Step::End => Line::End(Picture::of(core)),
+        Step::Yield => Line::Yield(Sum::of(core)),
+        Step::End => Line::End(Snapshot::of(core)),
     }
 }
 

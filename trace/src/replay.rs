@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
 
-use cmid_proto::{Call, ChannelKey, Core, Errno, IdKey, Receipt, Refused, Released, Time, Token};
+use cmid_proto::{AckToken, Call, ChannelKey, Core, Errno, IdKey, Refused, Released, Time, Token};
 
 use crate::line::Line;
-use crate::picture::{Picture, Sum, admission, event, state};
 use crate::read::{Recording, Wrong};
+use crate::snapshot::{Snapshot, Sum, admission, event, state};
 use crate::transition::{Transition, describe};
 use crate::values::As;
 
@@ -28,7 +28,7 @@ pub struct Replay<'a> {
     /// The channel that is being read.
     reads: Option<ChannelKey>,
     /// Not given back yet.
-    receipts: Vec<Receipt>,
+    ack_tokens: Vec<AckToken>,
 }
 
 /// What became of one step of a replay.
@@ -47,7 +47,7 @@ impl<'a> Replay<'a> {
     #[must_use]
     pub fn new(recording: &'a Recording) -> Self {
         let core = Core::new(recording.limits);
-        Replay { recording, core, now: Time::ZERO, done: 0, call: None, reads: None, receipts: Vec::new() }
+        Replay { recording, core, now: Time::ZERO, done: 0, call: None, reads: None, ack_tokens: Vec::new() }
     }
 
     /// The core as it is now.
@@ -75,7 +75,7 @@ impl<'a> Replay<'a> {
             return Ok(Played::Waits);
         }
         let number = self.next_line();
-        let id = self.about(line);
+        let id = self.target(line);
         let before = id.and_then(|id| self.core.state(id));
         self.play(line, between).map_err(|what| Wrong::at(number, what))?;
         self.done += 1;
@@ -85,7 +85,7 @@ impl<'a> Replay<'a> {
     }
 
     /// The id that a line is about.
-    fn about(&self, line: &Line) -> Option<IdKey> {
+    fn target(&self, line: &Line) -> Option<IdKey> {
         match line {
             Line::CreateId { is, .. } => is.map(|As(id)| id),
             Line::Submit { id, .. } | Line::Join { id, .. } | Line::Release { id, .. } | Line::Adopt { id, .. } => {
@@ -109,7 +109,7 @@ impl<'a> Replay<'a> {
             | Line::ResumeChannel { .. }
             | Line::Call { .. }
             | Line::Deliver { .. }
-            | Line::Rest(_)
+            | Line::Yield(_)
             | Line::End(_) => None,
         }
     }
@@ -201,8 +201,8 @@ impl<'a> Replay<'a> {
                 let adopted = between.0.remove(ticket).ok_or_else(|| format!("nothing is called {ticket:?}"))?;
                 self.adopt(adopted, (id.0, channel.0), errno.map(|As(errno)| errno))
             }
-            Line::Rest(sum) => same("the sum", &Sum::of(&self.core), sum),
-            Line::End(picture) => same("the state", &Picture::of(&self.core), picture),
+            Line::Yield(sum) => same("the sum", &Sum::of(&self.core), sum),
+            Line::End(snapshot) => same("the state", &Snapshot::of(&self.core), snapshot),
         }
     }
 
@@ -213,7 +213,7 @@ impl<'a> Replay<'a> {
     fn deliver(&mut self, on: ChannelKey, expected: &str) -> Result<(), String> {
         let taken = self.core.poll_event(on).ok_or("there is no event to take")?;
         same("the event", event(&taken).as_str(), expected)?;
-        self.receipts.extend(taken.receipt);
+        self.ack_tokens.extend(taken.ack_token);
         Ok(())
     }
 
@@ -223,9 +223,9 @@ impl<'a> Replay<'a> {
         group: Option<cmid_proto::GroupKey>,
         refused: &Option<String>,
     ) -> Result<(), String> {
-        // Receipts for the same are the same.
-        match self.receipts.iter().position(|receipt| receipt.owner() == owner && receipt.group() == group) {
-            Some(at) => done(self.core.ack(self.receipts.swap_remove(at)).map_err(Refused::from), refused),
+        // Ack tokens for the same are the same.
+        match self.ack_tokens.iter().position(|ack_token| ack_token.owner() == owner && ack_token.group() == group) {
+            Some(at) => done(self.core.ack(self.ack_tokens.swap_remove(at)).map_err(Refused::from), refused),
             // One of another drive, and refused: nothing has changed.
             None if refused.is_some() => Ok(()),
             None => Err("no such event was delivered".into()),
@@ -322,11 +322,11 @@ fn answered<K: PartialEq + Display>(
     recorded: Option<K>,
     refused: &Option<String>,
 ) -> Result<(), String> {
-    let (key, why) = match answer {
+    let (key, reason) = match answer {
         Ok(key) => (Some(key), None),
-        Err(why) => (None, Some(why.to_string())),
+        Err(reason) => (None, Some(reason.to_string())),
     };
-    same("the refusal", &why, refused)?;
+    same("the refusal", &reason, refused)?;
     let text = |key: &Option<K>| key.as_ref().map(K::to_string);
     same("the key", &text(&key), &text(&recorded))
 }

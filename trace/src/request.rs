@@ -12,7 +12,7 @@ use crate::values::{As, Bytes};
 /// A [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Ask {
+pub(crate) enum RequestFields {
     Bind {
         addr: SocketAddr,
     },
@@ -70,66 +70,68 @@ pub(crate) enum Ask {
     DestroyNow,
 }
 
-impl From<&Request<'_>> for Ask {
+impl From<&Request<'_>> for RequestFields {
     fn from(request: &Request<'_>) -> Self {
         let data = request.private_data().into();
         match *request {
-            Request::Bind { addr } => Ask::Bind { addr },
-            Request::ResolveAddr { src, dst } => Ask::ResolveAddr { src, dst },
-            Request::ResolveRoute => Ask::ResolveRoute,
-            Request::Listen { backlog } => Ask::Listen { backlog },
-            Request::AttachQp => Ask::AttachQp,
-            Request::DetachQp => Ask::DetachQp,
-            Request::Connect { param, .. } => Ask::Connect { param: param.into(), data },
-            Request::Accept { param, .. } => Ask::Accept { param: param.into(), data },
-            Request::Reject { reason, .. } => Ask::Reject { reason: As(reason), data },
-            Request::Establish => Ask::Establish,
-            Request::Disconnect => Ask::Disconnect,
-            Request::Teardown => Ask::Teardown,
-            Request::Notify => Ask::Notify,
-            Request::GetRequest => Ask::GetRequest,
-            Request::Join { addr, send_only } => Ask::Join { addr, send_only },
-            Request::Leave { group } => Ask::Leave { group: As(group) },
-            Request::SetOption { option: CmOption::Tos(tos) } => Ask::SetTos(tos),
-            Request::SetOption { option: CmOption::ReuseAddr(on) } => Ask::SetReuseAddr(on),
-            Request::SetOption { option: CmOption::AfOnly(on) } => Ask::SetAfOnly(on),
-            Request::SetOption { option: CmOption::AckTimeout(power) } => Ask::SetAckTimeout(power),
-            Request::SetEce { ece: Ece { vendor_id, options } } => Ask::SetEce { vendor_id, options },
-            Request::Migrate { to } => Ask::Migrate { to: to.map(As) },
-            Request::Destroy => Ask::Destroy,
-            Request::DestroyNow => Ask::DestroyNow,
+            Request::Bind { addr } => RequestFields::Bind { addr },
+            Request::ResolveAddr { src, dst } => RequestFields::ResolveAddr { src, dst },
+            Request::ResolveRoute => RequestFields::ResolveRoute,
+            Request::Listen { backlog } => RequestFields::Listen { backlog },
+            Request::AttachQp => RequestFields::AttachQp,
+            Request::DetachQp => RequestFields::DetachQp,
+            Request::Connect { param, .. } => RequestFields::Connect { param: param.into(), data },
+            Request::Accept { param, .. } => RequestFields::Accept { param: param.into(), data },
+            Request::Reject { reason, .. } => RequestFields::Reject { reason: As(reason), data },
+            Request::Establish => RequestFields::Establish,
+            Request::Disconnect => RequestFields::Disconnect,
+            Request::Teardown => RequestFields::Teardown,
+            Request::Notify => RequestFields::Notify,
+            Request::GetRequest => RequestFields::GetRequest,
+            Request::Join { addr, send_only } => RequestFields::Join { addr, send_only },
+            Request::Leave { group } => RequestFields::Leave { group: As(group) },
+            Request::SetOption { option: CmOption::Tos(tos) } => RequestFields::SetTos(tos),
+            Request::SetOption { option: CmOption::ReuseAddr(on) } => RequestFields::SetReuseAddr(on),
+            Request::SetOption { option: CmOption::AfOnly(on) } => RequestFields::SetAfOnly(on),
+            Request::SetOption { option: CmOption::AckTimeout(power) } => RequestFields::SetAckTimeout(power),
+            Request::SetEce { ece: Ece { vendor_id, options } } => RequestFields::SetEce { vendor_id, options },
+            Request::Migrate { to } => RequestFields::Migrate { to: to.map(As) },
+            Request::Destroy => RequestFields::Destroy,
+            Request::DestroyNow => RequestFields::DestroyNow,
         }
     }
 }
 
-impl Ask {
+impl RequestFields {
     /// As the core takes it.
     pub(crate) fn request(&self) -> Request<'_> {
         match *self {
-            Ask::Bind { addr } => Request::Bind { addr },
-            Ask::ResolveAddr { src, dst } => Request::ResolveAddr { src, dst },
-            Ask::ResolveRoute => Request::ResolveRoute,
-            Ask::Listen { backlog } => Request::Listen { backlog },
-            Ask::AttachQp => Request::AttachQp,
-            Ask::DetachQp => Request::DetachQp,
-            Ask::Connect { param, ref data } => Request::Connect { param: param.into(), private_data: &data.0 },
-            Ask::Accept { param, ref data } => Request::Accept { param: param.into(), private_data: &data.0 },
-            Ask::Reject { reason: As(reason), ref data } => Request::Reject { reason, private_data: &data.0 },
-            Ask::Establish => Request::Establish,
-            Ask::Disconnect => Request::Disconnect,
-            Ask::Teardown => Request::Teardown,
-            Ask::Notify => Request::Notify,
-            Ask::GetRequest => Request::GetRequest,
-            Ask::Join { addr, send_only } => Request::Join { addr, send_only },
-            Ask::Leave { group: As(group) } => Request::Leave { group },
-            Ask::SetTos(tos) => Request::SetOption { option: CmOption::Tos(tos) },
-            Ask::SetReuseAddr(on) => Request::SetOption { option: CmOption::ReuseAddr(on) },
-            Ask::SetAfOnly(on) => Request::SetOption { option: CmOption::AfOnly(on) },
-            Ask::SetAckTimeout(power) => Request::SetOption { option: CmOption::AckTimeout(power) },
-            Ask::SetEce { vendor_id, options } => Request::SetEce { ece: Ece { vendor_id, options } },
-            Ask::Migrate { to } => Request::Migrate { to: to.map(|As(to)| to) },
-            Ask::Destroy => Request::Destroy,
-            Ask::DestroyNow => Request::DestroyNow,
+            RequestFields::Bind { addr } => Request::Bind { addr },
+            RequestFields::ResolveAddr { src, dst } => Request::ResolveAddr { src, dst },
+            RequestFields::ResolveRoute => Request::ResolveRoute,
+            RequestFields::Listen { backlog } => Request::Listen { backlog },
+            RequestFields::AttachQp => Request::AttachQp,
+            RequestFields::DetachQp => Request::DetachQp,
+            RequestFields::Connect { param, ref data } => {
+                Request::Connect { param: param.into(), private_data: &data.0 }
+            }
+            RequestFields::Accept { param, ref data } => Request::Accept { param: param.into(), private_data: &data.0 },
+            RequestFields::Reject { reason: As(reason), ref data } => Request::Reject { reason, private_data: &data.0 },
+            RequestFields::Establish => Request::Establish,
+            RequestFields::Disconnect => Request::Disconnect,
+            RequestFields::Teardown => Request::Teardown,
+            RequestFields::Notify => Request::Notify,
+            RequestFields::GetRequest => Request::GetRequest,
+            RequestFields::Join { addr, send_only } => Request::Join { addr, send_only },
+            RequestFields::Leave { group: As(group) } => Request::Leave { group },
+            RequestFields::SetTos(tos) => Request::SetOption { option: CmOption::Tos(tos) },
+            RequestFields::SetReuseAddr(on) => Request::SetOption { option: CmOption::ReuseAddr(on) },
+            RequestFields::SetAfOnly(on) => Request::SetOption { option: CmOption::AfOnly(on) },
+            RequestFields::SetAckTimeout(power) => Request::SetOption { option: CmOption::AckTimeout(power) },
+            RequestFields::SetEce { vendor_id, options } => Request::SetEce { ece: Ece { vendor_id, options } },
+            RequestFields::Migrate { to } => Request::Migrate { to: to.map(|As(to)| to) },
+            RequestFields::Destroy => Request::Destroy,
+            RequestFields::DestroyNow => Request::DestroyNow,
         }
     }
 }

@@ -74,7 +74,7 @@ impl fmt::Display for Transition {
 
 /// What a line tells.
 pub(crate) fn describe(line: &Line) -> (Option<Arrow>, String) {
-    let no = |refused: &Option<String>| refused.as_ref().map_or(String::new(), |why| format!(": refused, {why}"));
+    let no = |refused: &Option<String>| refused.as_ref().map_or(String::new(), |reason| format!(": refused, {reason}"));
     match line {
         Line::Begin { .. } => (None, "begin".into()),
         Line::Time(now) => (None, format!("the time is {}.{:09}", now / 1_000_000_000, now % 1_000_000_000)),
@@ -89,9 +89,9 @@ pub(crate) fn describe(line: &Line) -> (Option<Arrow>, String) {
         }
         Line::Submit { id, request, refused, .. } => {
             let request = request.request();
-            let about =
+            let target =
                 if let Request::Migrate { to: Some(to) } = request { format!(" to {to}") } else { String::new() };
-            (Some(Arrow::AppToCore), format!("{} {}{about}{}", request.verb(), id.0, no(refused)))
+            (Some(Arrow::AppToCore), format!("{} {}{target}{}", request.request_kind(), id.0, no(refused)))
         }
         Line::Join { id, addr, is, refused, .. } => {
             (Some(Arrow::AppToCore), format!("join_multicast {} {addr}{}{}", id.0, named(is), no(refused)))
@@ -129,7 +129,7 @@ pub(crate) fn describe(line: &Line) -> (Option<Arrow>, String) {
             (Some(Arrow::AppToCore), format!("release {}{ticket}{}", id.0, no(refused)))
         }
         Line::Adopt { ticket, id, .. } => (Some(Arrow::AppToCore), format!("adopt {ticket} as {}", id.0)),
-        Line::Rest(_) => (None, "rest".into()),
+        Line::Yield(_) => (None, "yield".into()),
         Line::End(_) => (None, "end".into()),
     }
 }

@@ -43,7 +43,7 @@ fn the_example_is_what_is_recorded() {
     drive.resolve_addr(id, None, "10.0.0.9:7471".parse().unwrap(), deadline).unwrap();
     drive.establish(id).unwrap_err();
     drive.set_now(Time(1_000_000_000));
-    let _look = drive.settle(8);
+    let _look = drive.run(8);
     let _ = drive.next_event(channel).unwrap();
     drop(drive);
     let text = String::from_utf8(memory.texts().swap_remove(0)).unwrap();

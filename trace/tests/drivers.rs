@@ -57,7 +57,7 @@ fn resolve<D: Device>(drive: &mut Drive<D>, there: SocketAddr) -> (cmid_proto::C
 fn is_resolved<D: Device>(drive: &mut Drive<D>, on: cmid_proto::ChannelKey) -> bool {
     let Some(event) = drive.next_event(on) else { return false };
     assert_eq!(event.cm(), Some(CmEvent::AddrResolved));
-    drive.ack(event.receipt.unwrap()).unwrap();
+    drive.ack(event.ack_token.unwrap()).unwrap();
     true
 }
 
@@ -112,7 +112,7 @@ fn mio() {
     let end = Instant::now() + SOON;
     while !is_resolved(driver.drive(), channel) {
         assert!(Instant::now() < end, "no address");
-        poll.poll(&mut events, driver.timeout(Some(SOON))).unwrap();
+        poll.poll(&mut events, driver.before_poll(Some(SOON))).unwrap();
         for event in &events {
             assert!(driver.handle(event));
         }
@@ -159,14 +159,14 @@ fn a_full_disk() {
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let files = Arc::new(Files::at(&path));
     let device = Trace::new(host.device(), files.clone()).unwrap();
-    assert_eq!(device.place(), Some(0));
+    assert_eq!(device.stream(), Some(0));
     files.check().unwrap();
     let mut drive = Drive::new(device, Limits::SINGLE);
     assert_eq!(drive.device().error().unwrap().kind(), ErrorKind::StorageFull);
     resolve(&mut drive, there);
     drop(folder);
     let sibling = drive.device().sibling();
-    assert_eq!((sibling.place(), sibling.error().unwrap().kind()), (None, ErrorKind::NotFound));
+    assert_eq!((sibling.stream(), sibling.error().unwrap().kind()), (None, ErrorKind::NotFound));
     drop(drive);
     let lost = files.check().unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::StorageFull);

@@ -8,7 +8,7 @@ use common::{KERNEL, SIM, texts};
 use proptest::prelude::*;
 
 const BEGIN: &str =
-    r#"{"begin":{"format":"cmid-trace","version":1,"limits":{"ids":4,"channels":4,"events":4,"groups":4}}}"#;
+    r#"{"begin":{"format":"cmid-trace","version":2,"limits":{"ids":4,"channels":4,"events":4,"groups":4}}}"#;
 
 /// Reads and replays one recording.
 fn play(text: &[u8]) -> Result<bool, Wrong> {
@@ -30,10 +30,10 @@ fn what_is_wrong_is_said_with_its_line() {
     assert_eq!(wrong(b""), "line 1: the trace is empty");
     assert_eq!(wrong(b"\"timeout\"\n"), "line 1: a trace begins with \"begin\"");
     assert_eq!(wrong(&BEGIN.as_bytes()[..40]), "line 1: it is cut off");
-    let of_later = BEGIN.replace("\"version\":1", "\"version\":2") + "\n";
-    assert_eq!(wrong(of_later.as_bytes()), "line 1: cmid-trace of version 2 is not cmid-trace of version 1");
+    let of_later = BEGIN.replace("\"version\":2", "\"version\":3") + "\n";
+    assert_eq!(wrong(of_later.as_bytes()), "line 1: cmid-trace of version 3 is not cmid-trace of version 2");
     let of_others = BEGIN.replace("cmid-trace", "\\u001b[m") + "\n";
-    assert!(wrong(of_others.as_bytes()).starts_with("line 1: \\u{1b}[m of version 1 is not"));
+    assert!(wrong(of_others.as_bytes()).starts_with("line 1: \\u{1b}[m of version 2 is not"));
     assert_eq!(after_begin(&format!("{BEGIN}\n")), "line 2: the trace begins twice");
     assert_eq!(after_begin("{\"time\":1}\n{\"ti"), "line 3: it is cut off");
     assert_eq!(after_begin("{\"time\":1}\n\n"), "line 3: column 0: EOF while parsing a value");
@@ -76,7 +76,7 @@ fn no_line_can_be_left_out() {
             let lines: Vec<&str> = text.lines().collect();
             for (at, line) in lines.iter().enumerate() {
                 // A time that is not told is the next one's, a rest only compares, and what is refused changes nothing.
-                if line.starts_with("{\"time\"") || line.starts_with("{\"rest\"") || line.contains("\"refused\"") {
+                if line.starts_with("{\"time\"") || line.starts_with("{\"yield\"") || line.contains("\"refused\"") {
                     continue;
                 }
                 let rest: Vec<_> = lines[..at].iter().chain(&lines[at + 1..]).map(|line| format!("{line}\n")).collect();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, Device, Drive, Ece, Errno, IdKey, Limits, Outcome, PortSpace, RawEvent, Rest, Time,
+    Acks, Call, ChannelKey, CmEvent, Device, Drive, Ece, Errno, IdKey, Limits, Next, Outcome, PortSpace, RawEvent, Time,
 };
 use cmid_trace::{Memory, Recording, Trace, replay};
 
@@ -69,7 +69,7 @@ fn listener(drive: &mut Drive<Trace<Full>>, requests: usize) -> (IdKey, ChannelK
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.bind(id, "10.0.0.1:7471".parse().unwrap()).unwrap();
     drive.listen(id, 8).unwrap();
-    let line = drive.core().line(id).unwrap();
+    let line = drive.core().device_channel(id).unwrap();
     drive.device_mut().requests.extend(vec![Ok(id); requests]);
     drive.readable(line);
     (id, channel)
@@ -79,12 +79,12 @@ fn listener(drive: &mut Drive<Trace<Full>>, requests: usize) -> (IdKey, ChannelK
 fn no_room_for_another_id() {
     let text = recorded(Limits { ids: 2, ..Limits::SINGLE }, |drive| {
         let (_, channel) = listener(drive, 2);
-        while drive.settle(8) != Rest::Until(None) {}
+        while drive.run(8) != Next::Wait(None) {}
         let first = drive.next_event(channel).unwrap();
         assert!(drive.next_event(channel).is_none());
-        drive.ack(first.receipt.unwrap()).unwrap();
+        drive.ack(first.ack_token.unwrap()).unwrap();
         drive.destroy(first.id, Time::NEVER).unwrap();
-        assert_eq!(drive.settle(8), Rest::Look);
+        assert_eq!(drive.run(8), Next::Deliver);
         let _ = drive.next_event(channel).unwrap();
     });
     assert!(text.contains("{\"wait_for_room\":\"ch1\"}"), "{text}");
@@ -95,9 +95,9 @@ fn no_room_for_another_id() {
 fn no_room_for_another_event() {
     let text = recorded(Limits { events: 1, ..Limits::SINGLE }, |drive| {
         let (_, channel) = listener(drive, 2);
-        while drive.settle(8) != Rest::Until(None) {}
+        while drive.run(8) != Next::Wait(None) {}
         let _ = drive.next_event(channel).unwrap();
-        while drive.settle(8) != Rest::Until(None) {}
+        while drive.run(8) != Next::Wait(None) {}
         // Untaken: the end tells of it.
     });
     assert!(text.contains("{\"look\":{\"on\":\"ch1\"}}"), "{text}");
@@ -109,7 +109,7 @@ fn a_channel_that_cannot_be_read_and_an_id_that_is_lost() {
     let text = recorded(Limits::SINGLE, |drive| {
         let (_, channel) = listener(drive, 0);
         drive.device_mut().requests.push_back(Err(Errno(4000)));
-        let _rest = drive.settle(8);
+        let _rest = drive.run(8);
         assert!(drive.next_fault().is_some());
         let id = drive.create_id(None, PortSpace::Udp).unwrap();
         drive.release(id).unwrap_err();

@@ -369,9 +369,9 @@ impl Device for Verbs {
 
     fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Handle, Errno> {
         self.idle(id)?;
-        let (record, home) = (self.id(id)?, self.channels.get(channel).ok_or(Errno::ENOENT)?);
+        let (record, owner) = (self.id(id)?, self.channels.get(channel).ok_or(Errno::ENOENT)?);
         // With another id on the channel, two devices would read each other's events.
-        if record.channel != channel || home.ids != 1 {
+        if record.channel != channel || owner.ids != 1 {
             return Err(Errno::EINVAL);
         }
         let id = self.ids.remove(id).ok_or(Errno::ENOENT)?;
@@ -386,10 +386,10 @@ impl Device for Verbs {
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Handle) -> Result<(), Errno> {
         self.make_room_for_id(id)?;
         self.make_room_for_channel(channel)?;
-        let Handle { id: mut record, channel: home } = handle;
+        let Handle { id: mut record, channel: owner } = handle;
         record.set_key(id);
         record.channel = channel;
-        self.channels.insert(channel, home).map_err(|_| Errno::EINVAL)?;
+        self.channels.insert(channel, owner).map_err(|_| Errno::EINVAL)?;
         self.ids.insert(id, record).map_err(|_| Errno::EINVAL)
     }
 }

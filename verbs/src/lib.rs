@@ -103,8 +103,8 @@ mod sockaddr;
 
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
 pub use cmid_proto::memory::{
-    Access, Changes, Code, Failure, Fallback, MrState, PdState, Policy, Provider, Refused, Returned, Step, Valid, Way,
-    Why,
+    Access, Changes, Code, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Refused, Returned,
+    Step, Valid, Way,
 };
 pub use data::{
     Ah, Buffer, Caps, Change, Completion, Cq, GRH_LEN, Mr, Mw, Pd, Qp, QpState, Remote, Reregistered, To, View,

@@ -9,10 +9,10 @@ use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use loom::thread;
 
 use crate::sync::Arc;
-use crate::track::{Cursor, Retired, Track};
+use crate::wr_ring::{Cursor, Retired, WrRing};
 
-#[path = "../src/data/track.rs"]
-mod track;
+#[path = "../src/data/wr_ring.rs"]
+mod wr_ring;
 
 /// What the library has from `core`.
 mod sync {
@@ -44,16 +44,16 @@ fn polled(line: &Line) -> u64 {
     }
 }
 
-fn ring(capacity: u32) -> (Arc<Track>, Cursor) {
-    let track = Arc::new(Track::new(7, capacity));
-    let cursor = Cursor::new(&track);
-    (track, cursor)
+fn ring(capacity: u32) -> (Arc<WrRing>, Cursor) {
+    let wr_ring = Arc::new(WrRing::new(7, capacity));
+    let cursor = Cursor::new(&wr_ring);
+    (wr_ring, cursor)
 }
 
 #[test]
 fn a_slot_is_used_again_when_its_completion_has_been_polled() {
     loom::model(|| {
-        let (track, mut cursor) = ring(1);
+        let (wr_ring, mut cursor) = ring(1);
         let lines = Arc::new([Line::new(0), Line::new(0)]);
         // Stands for the reading of the slot: what comes after it in the ring's eyes must come after it in anybody's.
         let read = Arc::new(Line::new(0));
@@ -65,10 +65,10 @@ fn a_slot_is_used_again_when_its_completion_has_been_polled() {
         });
         let first = polled(&lines[0]);
         read.store(1, Relaxed);
-        assert_eq!(track.retire(first), Retired::Done(10));
-        assert_eq!(track.retire(polled(&lines[1])), Retired::Done(11));
+        assert_eq!(wr_ring.retire(first), Retired::Done(10));
+        assert_eq!(wr_ring.retire(polled(&lines[1])), Retired::Done(11));
         poster.join().expect("the poster");
-        assert!(!track.names(5) && !track.names(6), "nothing is in flight");
+        assert!(!wr_ring.names(5) && !wr_ring.names(6), "nothing is in flight");
     });
 }
 
@@ -76,8 +76,8 @@ fn a_slot_is_used_again_when_its_completion_has_been_polled() {
 #[test]
 fn who_sees_that_something_is_in_flight_sees_what() {
     loom::model(|| {
-        let (track, mut cursor) = ring(2);
-        let watched = Arc::clone(&track);
+        let (wr_ring, mut cursor) = ring(2);
+        let watched = Arc::clone(&wr_ring);
         let poster = thread::spawn(move || {
             for (wr_id, lkey) in [(10, 5), (11, 6)] {
                 cursor.file(wr_id, lkey).expect("room");

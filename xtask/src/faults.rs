@@ -206,7 +206,7 @@ fn render(context: &Context) -> Result<String> {
             "\n## {group}\n\n| what | told | Linux 6.1 | Linux 6.12 | scenario |\n| --- | --- | --- | --- | --- |"
         );
         for entry in entries().iter().filter(|entry| entry.group == group) {
-            let told: Vec<_> = entry.told.iter().map(in_words).collect();
+            let told: Vec<_> = entry.observed.iter().map(in_words).collect();
             let cells: Vec<_> = reports.iter().map(|report| cell(entry, report)).collect();
             let _ = writeln!(
                 text,

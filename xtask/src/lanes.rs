@@ -3,7 +3,7 @@
 use crate::{
     context::{Context, this_program},
     programme::Programme,
-    step::{Outcome, Place},
+    step::{NumberedStep, Outcome},
 };
 use anyhow::{Context as _, Error, Result, ensure};
 use std::{
@@ -24,7 +24,7 @@ const LANES: usize = 2;
 pub(crate) type Ended = (Outcome, Option<Error>);
 
 /// Runs the steps, each in a process of its own. What they say is told apart by their numbers. After a failure none begins.
-pub(crate) fn run(context: &Context, programme: Programme, steps: &[Place<'_>]) -> Vec<Ended> {
+pub(crate) fn run(context: &Context, programme: Programme, steps: &[NumberedStep<'_>]) -> Vec<Ended> {
     let lanes = thread::available_parallelism().map_or(1, |cpus| cpus.get().min(LANES));
     in_lanes(lanes, steps, |place| {
         place.announce();
@@ -50,7 +50,7 @@ fn in_lanes<T: Sync>(lanes: usize, steps: &[T], step: impl Fn(&T) -> Ended + Syn
 }
 
 /// Runs the step in a process of its own, which the step's limit ends.
-fn run_apart(context: &Context, programme: Programme, place: &Place<'_>) -> Result<()> {
+fn run_apart(context: &Context, programme: Programme, place: &NumberedStep<'_>) -> Result<()> {
     let (output, input) = io::pipe().context("a pipe")?;
     let mut command = Command::new(this_program()?);
     command.args(["step", place.step.name, "--kernel", context.kernel.series()]);

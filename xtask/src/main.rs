@@ -52,11 +52,11 @@ use std::process::ExitCode;
 #[command(name = "cargo xtask", about = "The tasks of this workspace", disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    task: Task,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Task {
     /// Run what has unsafe code under AddressSanitizer and LeakSanitizer, in the VM
     Sanitize(sanitize::Arguments),
     /// Run a command in a small VM whose kernel has soft-RoCE; the exit status is the command's
@@ -122,46 +122,46 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let verb = Arguments::parse().verb;
-    let status = match verb {
-        Verb::Softroce(arguments) => return ExitCode::from(softroce::run(&arguments)),
-        Verb::Chroot(arguments) => {
+    let task = Arguments::parse().task;
+    let status = match task {
+        Task::Softroce(arguments) => return ExitCode::from(softroce::run(&arguments)),
+        Task::Chroot(arguments) => {
             Context::new(Kernel::default()).and_then(|context| chroot::run(&context, &arguments))
         }
-        Verb::Demo => Context::new(Kernel::default()).and_then(|context| context.cargo(DEMO, &[])),
-        Verb::Diagrams { check } => Context::new(Kernel::default())
+        Task::Demo => Context::new(Kernel::default()).and_then(|context| context.cargo(DEMO, &[])),
+        Task::Diagrams { check } => Context::new(Kernel::default())
             .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),
-        Verb::Record => Context::new(Kernel::default())
+        Task::Record => Context::new(Kernel::default())
             .and_then(|context| conformance::record(&context).and_then(|()| faults::record(&context))),
-        Verb::Faults(arguments) => {
+        Task::Faults(arguments) => {
             Context::new(Kernel::default()).and_then(|mut context| faults::command(&mut context, &arguments))
         }
-        Verb::Differential(arguments) => {
+        Task::Differential(arguments) => {
             Context::new(arguments.kernel()).and_then(|mut context| differential::run(&mut context, &arguments))
         }
-        Verb::Cmtime(arguments) => {
+        Task::Cmtime(arguments) => {
             Context::new(arguments.kernel()).and_then(|mut context| cmtime::run(&mut context, &arguments))
         }
-        Verb::Sanitize(arguments) => {
+        Task::Sanitize(arguments) => {
             Context::new(arguments.kernel).and_then(|mut context| sanitize::run(&mut context, &arguments))
         }
-        Verb::Bench(arguments) => {
+        Task::Bench(arguments) => {
             Context::new(Kernel::default()).and_then(|mut context| bench::run(&mut context, &arguments))
         }
-        Verb::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
-        Verb::Versus(arguments) => {
+        Task::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
+        Task::Versus(arguments) => {
             Context::new(Kernel::default()).and_then(|mut context| versus::run(&mut context, &arguments))
         }
-        Verb::Replay(arguments) => replay::run(&arguments),
-        Verb::Coverage => Context::new(Kernel::default()).and_then(|mut context| coverage::run(&mut context)),
-        Verb::Mutants(arguments) => {
+        Task::Replay(arguments) => replay::run(&arguments),
+        Task::Coverage => Context::new(Kernel::default()).and_then(|mut context| coverage::run(&mut context)),
+        Task::Mutants(arguments) => {
             Context::new(Kernel::default()).and_then(|context| mutants::run(&context, &arguments))
         }
-        Verb::Waits { trace } => waits::check(&trace),
-        Verb::Test { no_vm, kernel, slow } => {
+        Task::Waits { trace } => waits::check(&trace),
+        Task::Test { no_vm, kernel, slow } => {
             Context::new(kernel).and_then(|context| step::run_all(context, programme(slow), !no_vm))
         }
-        Verb::Step { name, kernel, slow } => {
+        Task::Step { name, kernel, slow } => {
             Context::new(kernel).and_then(|context| step::run_one(context, programme(slow), &name))
         }
     };

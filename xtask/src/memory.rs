@@ -61,7 +61,7 @@ fn render() -> Result<String> {
 fn cell<S: PartialEq + ToString>(state: S, cell: Cell<S>) -> String {
     match cell {
         Cell::Go(next) => go(state, next),
-        Cell::Refuse(why) => format!("*{why}*"),
+        Cell::Refuse(reason) => format!("*{reason}*"),
         Cell::Fault => String::new(),
     }
 }

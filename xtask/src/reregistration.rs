@@ -6,8 +6,8 @@ use std::rc::Rc;
 use anyhow::{Result, bail, ensure};
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    Access, Buffer, Call, Change, Changes, Code, Ended, Fallback, Keys, MrState, Outcome, Pd, Policy, Provider, Region,
-    Reply, Settled, Traffic, Valid, Way, Why,
+    Access, Buffer, Call, Change, Changes, Code, Ended, Fallback, Keys, MrState, Outcome, Pd, Policy, Provider,
+    RefuseReason, Region, Reply, Settled, Traffic, Valid, Way,
 };
 
 use crate::tables::grid;
@@ -175,7 +175,7 @@ fn in_flight(flags: Changes) -> Result<(String, Vec<String>)> {
     let back = change.buffer.map_or("–", |memory| memory.0).to_owned();
     drop(change.pd);
     let cells = after(&region, Valid::Old, back, &old, &new)?;
-    ensure!(refused.why == Why::InFlight, "in flight, and refused because {}", refused.why);
+    ensure!(refused.reason == RefuseReason::InFlight, "in flight, and refused because {}", refused.reason);
     Ok(("in flight: refused, the device is not asked".to_owned(), finish(region, cells)?.0))
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_conformance::{Entry, Outcome, ROWS, Report, Row, Speed, entries};
+use cmid_conformance::{BEHAVIOURS, Behaviour, Entry, Outcome, Report, Speed, entries};
 
 use crate::conformance::{ENVIRONMENTS, recorded};
 use crate::context::Context;
@@ -19,7 +19,7 @@ pub(crate) fn write(context: &Context) -> Result<()> {
 
 /// The file says what the results say, and what it refers to is there.
 pub(crate) fn check(context: &mut Context) -> Result<()> {
-    for reference in ROWS.iter().flat_map(|row| row.elsewhere) {
+    for reference in BEHAVIOURS.iter().flat_map(|row| row.elsewhere) {
         references::check(&context.root, reference).with_context(|| format!("the rows refer to {reference}"))?;
     }
     let written = fs::read_to_string(context.root.join(FILE)).context(FILE)?;
@@ -47,8 +47,8 @@ enum Standing {
 }
 
 impl Standing {
-    fn of(row: &Row, report: &Report, environment: &str) -> Self {
-        let own: Vec<&Entry> = entries().iter().filter(|entry| entry.rows.contains(&row.number)).collect();
+    fn of(row: &Behaviour, report: &Report, environment: &str) -> Self {
+        let own: Vec<&Entry> = entries().iter().filter(|entry| entry.behaviours.contains(&row.number)).collect();
         let passed_on = |entry: &Entry| {
             let findings = report.scenarios.get(entry.name)?;
             let ran: Vec<_> = findings.drivers.values().filter(|outcome| **outcome != Outcome::NotHere).collect();
@@ -100,7 +100,7 @@ pub(crate) fn count(report: &Report, environment: &str) -> String {
         (0, "not applicable"),
         (0, "not run"),
     ];
-    for row in ROWS {
+    for row in BEHAVIOURS {
         let at = match Standing::of(row, report, environment) {
             Standing::Passed { .. } | Standing::PassedSlowly { .. } => 0,
             Standing::PassedInPart { .. } => 1,
@@ -112,7 +112,7 @@ pub(crate) fn count(report: &Report, environment: &str) -> String {
         counts[at].0 += 1;
     }
     let said: Vec<_> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    format!("{} rows: {}", ROWS.len(), said.join(", "))
+    format!("{} rows: {}", BEHAVIOURS.len(), said.join(", "))
 }
 
 fn render(context: &Context) -> Result<String> {
@@ -136,10 +136,10 @@ fn render(context: &Context) -> Result<String> {
     let titles: Vec<_> = reports.iter().map(|(_, title, _)| *title).collect();
     let _ = writeln!(text, "\n| row | about | {} | scenarios | besides |", titles.join(" | "));
     let _ = writeln!(text, "| --- | --- |{} --- | --- |", " --- |".repeat(reports.len()));
-    for row in ROWS {
+    for row in BEHAVIOURS {
         let cells: Vec<_> =
             reports.iter().map(|(environment, _, report)| Standing::of(row, report, environment).cell()).collect();
-        let own = entries().iter().filter(|entry| entry.rows.contains(&row.number));
+        let own = entries().iter().filter(|entry| entry.behaviours.contains(&row.number));
         let names: Vec<_> = own.map(|entry| format!("`{}`", entry.name)).collect();
         let mut besides: Vec<_> = row.elsewhere.iter().map(|at| format!("`{at}`")).collect();
         if !row.remark.is_empty() {
@@ -155,15 +155,15 @@ fn render(context: &Context) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn row(number: u8) -> &'static Row {
-        ROWS.iter().find(|row| row.number == number).unwrap()
+    fn row(number: u8) -> &'static Behaviour {
+        BEHAVIOURS.iter().find(|row| row.number == number).unwrap()
     }
 
     #[test]
     fn a_row_is_as_good_as_the_worst_of_its_scenarios() {
         let mut report = Report::new("here");
         assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::NotRun);
-        let mut own = entries().iter().filter(|entry| entry.rows.contains(&35));
+        let mut own = entries().iter().filter(|entry| entry.behaviours.contains(&35));
         let first = own.next().unwrap();
         let others: Vec<_> = own.collect();
         report.note(first, "mio", Outcome::Passed);

@@ -51,7 +51,7 @@ pub(crate) enum Work {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum On {
     /// The one that was asked for.
-    Asked,
+    Selected,
     /// This one, whatever was asked for.
     Kernel(Kernel),
 }
@@ -59,7 +59,7 @@ pub(crate) enum On {
 impl On {
     fn kernel(self, context: &Context) -> Kernel {
         match self {
-            On::Asked => context.kernel,
+            On::Selected => context.kernel,
             On::Kernel(kernel) => kernel,
         }
     }
@@ -163,13 +163,13 @@ impl fmt::Display for Outcome {
 }
 
 /// A step among all of them, numbered from one.
-pub(crate) struct Place<'a> {
+pub(crate) struct NumberedStep<'a> {
     pub(crate) number: usize,
     of: usize,
     pub(crate) step: &'a Step,
 }
 
-impl Place<'_> {
+impl NumberedStep<'_> {
     /// What stands above the step's output.
     pub(crate) fn announce(&self) {
         println!("\n==> {}/{} {}", self.number, self.of, self.step.name);
@@ -195,7 +195,7 @@ pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> R
     let steps = programme.steps();
     let mut outcomes = vec![Outcome::NotReached; steps.len()];
     let mut failures = Vec::new();
-    let places = steps.iter().zip(1..).map(|(step, number)| Place { number, of: steps.len(), step });
+    let places = steps.iter().zip(1..).map(|(step, number)| NumberedStep { number, of: steps.len(), step });
     let places: Vec<_> = places.collect();
     for group in places.chunk_by(|one, next| one.step.work.is_one_guest() && next.step.work.is_one_guest()) {
         let ended: Vec<_> = match group {
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn a_step_whose_needs_are_out_of_reach_is_not_run_and_no_failure() {
         let step = Step { name: "a", work: Work::Host(|_| Ok(())) };
-        let place = Place { number: 1, of: 1, step: &step };
+        let place = NumberedStep { number: 1, of: 1, step: &step };
         let (outcome, failure) = place.conclude(Instant::now(), Err(OutOfReach("the database").into()));
         assert_eq!(outcome.to_string(), "NOT RUN (the database is out of reach)");
         assert!(failure.is_none());

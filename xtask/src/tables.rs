@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_proto::table::{self, Ask, Fact, Tell};
-use cmid_proto::{State, Verb, Why};
+use cmid_proto::table::{self, EventColumn, EventRule, RequestRule};
+use cmid_proto::{RefuseReason, RequestKind, State};
 
 use crate::context::Context;
 
@@ -31,15 +31,15 @@ fn render() -> String {
          A state: the request is carried out and the id is in that state (· : in the same). \
          Otherwise it is refused: – where the kernel would answer EINVAL, else with the reason.\n\n",
     );
-    let verbs: Vec<_> = Verb::ALL.iter().map(|verb| verb.name()).collect();
-    let asked = |state| Verb::ALL.iter().map(|&verb| asked(state, verb)).collect();
+    let verbs: Vec<_> = RequestKind::ALL.iter().map(|request_kind| request_kind.name()).collect();
+    let asked = |state| RequestKind::ALL.iter().map(|&request_kind| asked(state, request_kind)).collect();
     grid(&mut text, "", &verbs, rows(&asked));
     text.push_str(
         "\n## Events\n\nA state: the event is delivered and the id is in that state (· : in the same). *late*: counted, not \
          delivered. **fault**: the device cannot mean it.\n\n",
     );
-    let facts: Vec<_> = Fact::ALL.iter().map(|fact| fact.name()).collect();
-    let told = |state| Fact::ALL.iter().map(|&fact| told(state, fact)).collect();
+    let facts: Vec<_> = EventColumn::ALL.iter().map(|fact| fact.name()).collect();
+    let told = |state| EventColumn::ALL.iter().map(|&fact| told(state, fact)).collect();
     grid(&mut text, "", &facts, rows(&told));
     text.push_str(
         "\n## Diagram\n\nWhat changes a state, without destruction and device removal, which any state knows.\n\n",
@@ -67,28 +67,28 @@ pub(crate) fn grid(
     }
 }
 
-fn asked(state: State, verb: Verb) -> String {
-    match table::REQUESTS[state.index()][verb.index()] {
-        Ask::Go(next) => go(state, next),
-        Ask::By { connected, datagram } => format!("{connected}; for datagrams {datagram}"),
-        Ask::Refuse(Why::WrongState) => "–".into(),
-        Ask::Refuse(why) => format!("*{why}*"),
+fn asked(state: State, request_kind: RequestKind) -> String {
+    match table::REQUESTS[state.index()][request_kind.index()] {
+        RequestRule::Go(next) => go(state, next),
+        RequestRule::By { connected, datagram } => format!("{connected}; for datagrams {datagram}"),
+        RequestRule::Refuse(RefuseReason::WrongState) => "–".into(),
+        RequestRule::Refuse(reason) => format!("*{reason}*"),
     }
 }
 
-fn told(state: State, fact: Fact) -> String {
-    match table::tell(state, fact) {
-        Tell::Go(next) => go(state, next),
-        Tell::Late => "*late*".into(),
-        Tell::Fault => "**fault**".into(),
+fn told(state: State, fact: EventColumn) -> String {
+    match table::event_rule(state, fact) {
+        EventRule::Go(next) => go(state, next),
+        EventRule::Late => "*late*".into(),
+        EventRule::Fault => "**fault**".into(),
     }
 }
 
-fn after(cell: Ask) -> impl Iterator<Item = State> {
+fn after(cell: RequestRule) -> impl Iterator<Item = State> {
     let (first, second) = match cell {
-        Ask::Go(next) => (Some(next), None),
-        Ask::By { connected, datagram } => (Some(connected), Some(datagram)),
-        Ask::Refuse(_) => (None, None),
+        RequestRule::Go(next) => (Some(next), None),
+        RequestRule::By { connected, datagram } => (Some(connected), Some(datagram)),
+        RequestRule::Refuse(_) => (None, None),
     };
     first.into_iter().chain(second)
 }
@@ -103,17 +103,19 @@ fn diagram(text: &mut String) {
     for state in State::ALL {
         let _ = writeln!(text, "    {state:?}: {state}");
     }
-    text.push_str("    [*] --> Idle\n    [*] --> Requested: CONNECT_REQUEST\n    [*] --> Asked: CONNECT_REQUEST\n");
+    text.push_str(
+        "    [*] --> Idle\n    [*] --> Requested: CONNECT_REQUEST\n    [*] --> SidrReqReceived: CONNECT_REQUEST\n",
+    );
     for state in State::ALL {
-        for verb in Verb::ALL {
-            for next in after(table::REQUESTS[state.index()][verb.index()]) {
+        for request_kind in RequestKind::ALL {
+            for next in after(table::REQUESTS[state.index()][request_kind.index()]) {
                 if next != state && next != State::Destroying {
-                    let _ = writeln!(text, "    {state:?} --> {next:?}: {verb}");
+                    let _ = writeln!(text, "    {state:?} --> {next:?}: {request_kind}");
                 }
             }
         }
-        for fact in Fact::ALL {
-            if let Tell::Go(next) = table::tell(state, fact)
+        for fact in EventColumn::ALL {
+            if let EventRule::Go(next) = table::event_rule(state, fact)
                 && next != state
                 && next != State::Removed
             {

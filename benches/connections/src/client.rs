@@ -9,15 +9,15 @@ use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Error, Event, IdKey, KeyTable
 use indicatif::ProgressBar;
 
 use crate::args::Plan;
-use crate::carrier::{Carrier, now};
+use crate::backend::{Backend, now};
 use crate::equipment::Equipment;
+use crate::failure_text::failure_text;
 use crate::phase::Phase;
 use crate::side::Point;
 use crate::tally::{Log, Span, Tally};
-use crate::why::why;
 
 /// One connection: in its phase, or waiting for the next.
-struct Conn<W: Carrier> {
+struct Conn<W: Backend> {
     id: Option<IdKey>,
     qp: Option<<W::Path as DataPath>::Qp>,
     phase: Phase,
@@ -34,7 +34,7 @@ struct Conn<W: Carrier> {
 }
 
 /// All connections of one event loop.
-pub(crate) struct Client<W: Carrier> {
+pub(crate) struct Client<W: Backend> {
     plan: Plan,
     server: SocketAddr,
     channel: ChannelKey,
@@ -59,7 +59,7 @@ pub(crate) struct Client<W: Carrier> {
     shown: u64,
 }
 
-impl<W: Carrier> Client<W> {
+impl<W: Backend> Client<W> {
     pub(crate) fn begin(drive: &mut Drive<W>, server: SocketAddr, plan: Plan, bar: ProgressBar) -> Result<Self> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let places = plan.in_flight.unwrap_or(plan.connections);
@@ -106,7 +106,7 @@ impl<W: Carrier> Client<W> {
         let mut any = false;
         while let Some(event) = drive.next_event(self.channel) {
             any = true;
-            self.hear(drive, &event);
+            self.on_event(drive, &event);
             if self.plan.in_flight.is_some() {
                 self.work(drive);
             }
@@ -196,19 +196,19 @@ impl<W: Carrier> Client<W> {
                 conn.born = begun;
                 self.create(drive, place).map(|()| true)
             }
-            (_, Some(id)) => self.ask(drive, place, phase, id).map_err(|error| why(&error)),
+            (_, Some(id)) => self.ask(drive, place, phase, id).map_err(|error| failure_text(&error)),
             // There is an id in every phase but the first.
             (_, None) => Ok(true),
         };
         match result {
             Ok(true) => self.finished(drive, place),
             Ok(false) => {}
-            Err(why) => self.fail(drive, place, &why),
+            Err(reason) => self.fail(drive, place, &reason),
         }
     }
 
     fn create(&mut self, drive: &mut Drive<W>, place: usize) -> Result<(), String> {
-        let id = drive.create_id(Some(self.channel), PortSpace::Tcp).map_err(|error| why(&error))?;
+        let id = drive.create_id(Some(self.channel), PortSpace::Tcp).map_err(|error| failure_text(&error))?;
         self.conns[place].id = Some(id);
         self.by_id.reserve(id).map_err(|errno| format!("its place: {errno}"))?;
         self.by_id.insert(id, place).map_err(|_| "its place is taken".to_owned())
@@ -242,7 +242,7 @@ impl<W: Carrier> Client<W> {
         }
     }
 
-    fn hear(&mut self, drive: &mut Drive<W>, event: &Event) {
+    fn on_event(&mut self, drive: &mut Drive<W>, event: &Event) {
         let Some(&place) = self.by_id.get(event.id) else { return };
         let Conn { phase, runs, .. } = self.conns[place];
         match (phase, event.cm()) {
@@ -256,7 +256,7 @@ impl<W: Carrier> Client<W> {
             | (Phase::Disconnect, Some(CmEvent::Disconnected)) => return self.finished(drive, place),
             (Phase::Connect, Some(CmEvent::ConnectResponse)) => match drive.establish(event.id) {
                 Ok(()) => return self.finished(drive, place),
-                Err(error) => return self.fail(drive, place, &why(&error)),
+                Err(error) => return self.fail(drive, place, &failure_text(&error)),
             },
             (Phase::ResolveAddr, Some(CmEvent::AddrError)) | (Phase::ResolveRoute, Some(CmEvent::RouteError))
                 if self.conns[place].retries > 0 =>
@@ -265,7 +265,7 @@ impl<W: Carrier> Client<W> {
                 return match self.ask(drive, place, phase, event.id) {
                     // An event ends it.
                     Ok(_) => {}
-                    Err(error) => self.fail(drive, place, &why(&error)),
+                    Err(error) => self.fail(drive, place, &failure_text(&error)),
                 };
             }
             _ => {}
@@ -304,9 +304,9 @@ impl<W: Carrier> Client<W> {
     }
 
     /// A connection has failed, and goes. In whatever state it is: its id is destroyed.
-    fn fail(&mut self, drive: &mut Drive<W>, place: usize, why: &str) {
+    fn fail(&mut self, drive: &mut Drive<W>, place: usize, reason: &str) {
         let conn = &mut self.conns[place];
-        self.tally.fail(format!("{}: {why}", conn.phase.name()));
+        self.tally.fail(format!("{}: {reason}", conn.phase.name()));
         if std::mem::take(&mut conn.waits) {
             self.waiting -= 1;
         }
@@ -333,7 +333,7 @@ impl<W: Carrier> Client<W> {
     }
 }
 
-impl<W: Carrier> Conn<W> {
+impl<W: Backend> Conn<W> {
     fn new(now: Time) -> Self {
         let (phase, runs, waits) = (Phase::CreateId, false, false);
         Conn { id: None, qp: None, phase, born: now, begun: now, runs, waits, retries: 0 }

@@ -4,7 +4,7 @@ use cmid_datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, ConnParam, Drive, Errno, Error, IdKey};
 
 use crate::args::Plan;
-use crate::carrier::Carrier;
+use crate::backend::Backend;
 
 /// As cmtime's QPs are.
 const CAPS: Caps = Caps { max_send_wr: 1, max_recv_wr: 1 };
@@ -35,7 +35,7 @@ impl<D: DataPath> Equipment<D> {
     }
 
     /// Puts a QP on an id, if there are to be any.
-    pub(crate) fn attach<W: Carrier<Path = D>>(
+    pub(crate) fn attach<W: Backend<Path = D>>(
         &mut self,
         drive: &mut Drive<W>,
         id: IdKey,
@@ -56,7 +56,7 @@ impl<D: DataPath> Equipment<D> {
     }
 
     /// Takes it off again.
-    pub(crate) fn detach<W: Carrier<Path = D>>(
+    pub(crate) fn detach<W: Backend<Path = D>>(
         drive: &mut Drive<W>,
         id: IdKey,
         qp: Option<D::Qp>,

@@ -9,9 +9,10 @@
 #[macro_use]
 mod say;
 mod args;
-mod carrier;
+mod backend;
 mod client;
 mod equipment;
+mod failure_text;
 mod histogram;
 mod on_epoll;
 mod on_mio;
@@ -27,7 +28,6 @@ mod tally;
 #[cfg(test)]
 mod tests;
 mod usage;
-mod why;
 
 use std::time::{Duration, Instant};
 

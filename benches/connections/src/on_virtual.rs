@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_proto::{Around, Call, ChannelKey, Device, Drive, Errno, IdKey, Limits, Outcome as Called, Rest};
+use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Drive, Errno, IdKey, Limits, Next, Outcome as Called};
 use cmid_sim::{Config, Fabric, SimDevice, SimHandle};
 use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};
-use crate::carrier::Carrier;
+use crate::backend::Backend;
 use crate::side::{Deadline, Outcome, Side};
 
 /// Connections at once for which a host has ports, and need not look for long: 28,232 is all there are.
@@ -28,7 +28,7 @@ struct Noting {
     channels: Vec<ChannelKey>,
 }
 
-impl Around for Noting {
+impl DeviceLayer for Noting {
     type Inner = SimDevice;
     type Handle = SimHandle;
 
@@ -59,7 +59,7 @@ impl Around for Noting {
     }
 }
 
-impl Carrier for Noting {
+impl Backend for Noting {
     type Path = SimDevice;
 
     fn path(&mut self) -> &mut SimDevice {
@@ -68,18 +68,18 @@ impl Carrier for Noting {
 }
 
 /// One side and its core.
-struct Seat {
+struct ClientSlot {
     drive: Drive<Noting>,
     side: Side<Noting>,
 }
 
-impl Seat {
+impl ClientSlot {
     fn begin(fabric: &Fabric, ip: IpAddr, role: Role, plan: Plan, bar: ProgressBar) -> Result<Self> {
         let device = Noting { device: fabric.host(&[ip]).device(), channels: Vec::new() };
         let mut drive = Drive::new(device, Limits::LARGE);
         drive.set_now(fabric.now());
         let side = Side::begin(&mut drive, role, plan, bar)?;
-        Ok(Seat { drive, side })
+        Ok(ClientSlot { drive, side })
     }
 
     /// Does all there is to do at this moment.
@@ -90,9 +90,9 @@ impl Seat {
             self.drive.readable(channel);
         }
         loop {
-            let rest = self.drive.settle(BUDGET);
+            let rest = self.drive.run(BUDGET);
             let any = self.side.advance(&mut self.drive);
-            if !any && matches!(rest, Rest::Until(_)) {
+            if !any && matches!(rest, Next::Wait(_)) {
                 return;
             }
         }
@@ -115,13 +115,14 @@ pub(crate) fn run(
     let server_ip = host(SERVER);
     let address = SocketAddr::new(server_ip, port);
     let server_plan = Plan { connections: serves, ..plan };
-    let mut server = Some(Seat::begin(&fabric, server_ip, Role::Server(address), server_plan, ProgressBar::hidden())?);
+    let mut server =
+        Some(ClientSlot::begin(&fabric, server_ip, Role::Server(address), server_plan, ProgressBar::hidden())?);
     let mut served = None;
     let mut clients = (0..)
         .zip(shares(plan, hosts)?)
         .map(|(index, plan)| {
             let ip = host(if index < SERVER { index } else { index + 1 });
-            Seat::begin(&fabric, ip, Role::Client(address), plan, bar.clone())
+            ClientSlot::begin(&fabric, ip, Role::Client(address), plan, bar.clone())
         })
         .collect::<Result<Vec<_>>>()?;
 
@@ -162,7 +163,7 @@ fn shares(plan: Plan, hosts: Option<u64>) -> Result<Vec<Plan>> {
     Ok((0..hosts).map(plan_of).collect())
 }
 
-fn conclude(mut seat: Seat) -> Outcome {
+fn conclude(mut seat: ClientSlot) -> Outcome {
     seat.side.conclude(&mut seat.drive)
 }
 

@@ -118,8 +118,8 @@ impl Report {
             self.connected_per_second,
             self.per_second
         );
-        for (why, count) in &self.failed {
-            say!("{count} failed: {why}");
+        for (reason, count) in &self.failed {
+            say!("{count} failed: {reason}");
         }
         if self.unfinished + self.never_begun > 0 {
             say!("{} not over at the deadline, {} never begun", self.unfinished, self.never_begun);
@@ -139,11 +139,11 @@ impl Report {
 /// What a server tells. Whether its clients were served is for them to say.
 pub(crate) fn print_served(served: &Served) {
     say!("{} connections came and went", served.ended);
-    for (why, count) in &served.failed {
-        say!("{count} failed: {why}");
+    for (reason, count) in &served.failed {
+        say!("{count} failed: {reason}");
     }
-    if let Some(why) = &served.lost {
-        say!("it listened no longer: {why}");
+    if let Some(reason) = &served.lost {
+        say!("it listened no longer: {reason}");
     }
     if served.unfinished > 0 {
         say!("{} were not over at the end", served.unfinished);

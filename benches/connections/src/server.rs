@@ -7,10 +7,10 @@ use cmid_datapath::DataPath;
 use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, IdKey, KeyTable, PortSpace};
 
 use crate::args::Plan;
-use crate::carrier::{Carrier, now};
+use crate::backend::{Backend, now};
 use crate::equipment::Equipment;
+use crate::failure_text::failure_text;
 use crate::side::Point;
-use crate::why::why;
 
 /// Its QP numbers, where there are no QPs, are that much higher than the client's.
 const ABOVE: u32 = 1 << 22;
@@ -36,7 +36,7 @@ impl Served {
 }
 
 /// A listener and its connections.
-pub(crate) struct Server<W: Carrier> {
+pub(crate) struct Server<W: Backend> {
     plan: Plan,
     channel: ChannelKey,
     listener: IdKey,
@@ -49,7 +49,7 @@ pub(crate) struct Server<W: Carrier> {
     served: Served,
 }
 
-impl<W: Carrier> Server<W> {
+impl<W: Backend> Server<W> {
     pub(crate) fn begin(drive: &mut Drive<W>, address: SocketAddr, plan: Plan) -> Result<Self> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
@@ -101,14 +101,14 @@ impl<W: Carrier> Server<W> {
             && let Some(event) = drive.next_event(self.channel)
         {
             any = true;
-            if let Err(reason) = self.hear(drive, &event) {
+            if let Err(reason) = self.on_event(drive, &event) {
                 self.fail(drive, event.id, reason);
             }
         }
         any
     }
 
-    fn hear(&mut self, drive: &mut Drive<W>, event: &Event) -> Result<(), String> {
+    fn on_event(&mut self, drive: &mut Drive<W>, event: &Event) -> Result<(), String> {
         let id = event.id;
         match event.cm() {
             Some(CmEvent::ConnectRequest) => {
@@ -117,7 +117,7 @@ impl<W: Carrier> Server<W> {
                     self.served.lost = Some(format!("no place for a connection: {errno}"));
                     return Ok(());
                 }
-                self.accept(drive, id).map_err(|error| why(&error))
+                self.accept(drive, id).map_err(|error| failure_text(&error))
             }
             Some(CmEvent::Established) => {
                 self.established += 1;
@@ -125,7 +125,7 @@ impl<W: Carrier> Server<W> {
             }
             Some(CmEvent::AddrChange | CmEvent::TimewaitExit) => Ok(()),
             Some(CmEvent::Disconnected) => {
-                self.end(drive, id).map_err(|error| why(&error))?;
+                self.end(drive, id).map_err(|error| failure_text(&error))?;
                 self.served.ended += 1;
                 Ok(())
             }

@@ -8,7 +8,7 @@ use cmid_proto::Drive;
 use indicatif::ProgressBar;
 
 use crate::args::{Plan, Role};
-use crate::carrier::Carrier;
+use crate::backend::Backend;
 use crate::client::Client;
 use crate::server::{Served, Server};
 use crate::tally::Tally;
@@ -27,7 +27,7 @@ pub(crate) enum Point {
     Disconnected = 14,
 }
 
-pub(crate) enum Side<W: Carrier> {
+pub(crate) enum Side<W: Backend> {
     Client(Box<Client<W>>),
     Server(Box<Server<W>>),
 }
@@ -39,7 +39,7 @@ pub(crate) enum Outcome {
     Server(Served),
 }
 
-impl<W: Carrier> Side<W> {
+impl<W: Backend> Side<W> {
     pub(crate) fn begin(drive: &mut Drive<W>, role: Role, plan: Plan, bar: ProgressBar) -> Result<Self> {
         Ok(match role {
             Role::Client(server) => Side::Client(Box::new(Client::begin(drive, server, plan, bar)?)),

@@ -89,8 +89,8 @@ impl Tally {
         }
     }
 
-    pub(crate) fn fail(&mut self, why: String) {
-        *self.failed.entry(why).or_default() += 1;
+    pub(crate) fn fail(&mut self, reason: String) {
+        *self.failed.entry(reason).or_default() += 1;
     }
 
     /// How many have gone through all phases.
@@ -109,8 +109,8 @@ impl Tally {
         }
         self.connected.add(&other.connected)?;
         self.whole.add(&other.whole)?;
-        for (why, count) in &other.failed {
-            *self.failed.entry(why.clone()).or_default() += count;
+        for (reason, count) in &other.failed {
+            *self.failed.entry(reason.clone()).or_default() += count;
         }
         self.unfinished += other.unfinished;
         self.never_begun += other.never_begun;

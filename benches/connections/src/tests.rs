@@ -42,7 +42,7 @@ fn run(driver: DriverName, server: &str, plan: Plan) -> Tally {
 }
 
 fn reasons(tally: &Tally) -> Vec<(&str, u64)> {
-    tally.failed.iter().map(|(why, &count)| (why.as_str(), count)).collect()
+    tally.failed.iter().map(|(reason, &count)| (reason.as_str(), count)).collect()
 }
 
 #[test]

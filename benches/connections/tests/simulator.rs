@@ -108,6 +108,6 @@ fn what_has_no_port_fails_alone() {
     assert!(!succeeded, "{said}");
     let told = told(&said);
     assert_eq!((told["finished"].as_u64(), failures(&told), counted(&told)), (Some(28_232), 68, 28_300), "{said}");
-    let why = told["failed"].as_object().into_iter().flatten().next();
-    assert!(why.is_some_and(|(why, _)| why.starts_with("resolve addr: resolve_addr failed")), "{said}");
+    let reason = told["failed"].as_object().into_iter().flatten().next();
+    assert!(reason.is_some_and(|(reason, _)| reason.starts_with("resolve addr: resolve_addr failed")), "{said}");
 }

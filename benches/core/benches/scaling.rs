@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use cmid_bench::cases::{self, Case, SIZES};
-use cmid_bench::{Bare, Driven, Level, Stage};
+use cmid_bench::{Bare, Driven, Level, Prepared};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
 /// A step with what leads to it: only cases where that is next to nothing.
@@ -12,12 +12,12 @@ fn measure<L: Level, C: Case<L>>(criterion: &mut Criterion, what: &str) {
     let mut group = criterion.benchmark_group(format!("{what}, {}", L::NAME));
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(20);
     for ids in SIZES {
-        let mut stage = Stage::<L>::new(ids);
-        let mut case = C::new(&mut stage);
+        let mut prepared = Prepared::<L>::new(ids);
+        let mut case = C::new(&mut prepared);
         group.bench_function(BenchmarkId::from_parameter(ids), |bencher| {
             bencher.iter(|| {
-                let input = case.prepare(&mut stage);
-                case.step(&mut stage, input)
+                let input = case.prepare(&mut prepared);
+                case.step(&mut prepared, input)
             });
         });
     }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::cases::{self, Case};
 use crate::for_each_case;
 use crate::level::{Bare, Driven, Level};
-use crate::stage::Stage;
+use crate::prepared::Prepared;
 
 /// How many steps of a case are counted: its figure is their mean, rounded up.
 const STEPS: u64 = 32;
@@ -28,8 +28,8 @@ const WARM_UP: u64 = 8;
 
 /// What is counted. Its own few instructions are too.
 #[inline(never)]
-fn measured<L: Level, C: Case<L>>(case: &mut C, stage: &mut Stage<L>, input: C::Input) -> C::Output {
-    case.step(stage, input)
+fn measured<L: Level, C: Case<L>>(case: &mut C, prepared: &mut Prepared<L>, input: C::Input) -> C::Output {
+    case.step(prepared, input)
 }
 
 /// Ends a case.
@@ -38,15 +38,15 @@ fn mark(case: &str) {
     black_box(case);
 }
 
-fn count<L: Level, C: Case<L>>(stage: &mut Stage<L>, name: &str) {
-    let mut case = C::new(stage);
+fn count<L: Level, C: Case<L>>(prepared: &mut Prepared<L>, name: &str) {
+    let mut case = C::new(prepared);
     for step in 0..WARM_UP + STEPS {
-        let input = case.prepare(stage);
-        let output = if step < WARM_UP { case.step(stage, input) } else { measured(&mut case, stage, input) };
-        case.check(stage, output);
-        stage.check();
+        let input = case.prepare(prepared);
+        let output = if step < WARM_UP { case.step(prepared, input) } else { measured(&mut case, prepared, input) };
+        case.check(prepared, output);
+        prepared.check();
     }
-    case.leave(stage);
+    case.leave(prepared);
     mark(name);
 }
 
@@ -57,12 +57,12 @@ macro_rules! table {
 
         fn count_all<L: Level>(ids: usize) {
             use cases::*;
-            let mut stage = Stage::<L>::new(ids);
-            $(count::<L, $case>(&mut stage, $name);)+
-            stage.arm();
-            $(count::<L, $armed>(&mut stage, $late);)+
+            let mut prepared = Prepared::<L>::new(ids);
+            $(count::<L, $case>(&mut prepared, $name);)+
+            prepared.arm();
+            $(count::<L, $armed>(&mut prepared, $late);)+
             // What it takes to drop it is nobody's concern.
-            std::mem::forget(stage);
+            std::mem::forget(prepared);
         }
     };
 }

@@ -12,12 +12,12 @@ pub mod counting;
 pub mod level;
 pub mod limits;
 pub mod memory;
+pub mod prepared;
 pub mod report;
 pub mod results;
-pub mod stage;
 pub mod times;
 pub mod verdict;
 
 pub use cases::Case;
 pub use level::{Bare, Driven, Level};
-pub use stage::Stage;
+pub use prepared::Prepared;

@@ -21,11 +21,11 @@ static ALLOCATOR: &Allocator = &stats_alloc::INSTRUMENTED_SYSTEM;
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Command {
     /// Count the instructions of every case, and print them
     Counts {
         /// Among how many ids
@@ -60,13 +60,13 @@ enum Verb {
 }
 
 fn main() -> Result<()> {
-    match Arguments::parse().verb {
-        Verb::Counts { ids, keep } => print(&Counts::take(&env::current_exe()?, &ids, keep.as_deref())?),
-        Verb::Check { tighten: false } => check(&measure(&SIZES[..3])?),
-        Verb::Check { tighten: true } => tighten(&measure(&SIZES[..3])?),
-        Verb::Record { times } => record(times.as_deref()),
-        Verb::Render => report::write(root()?),
-        Verb::Run { level, ids } => counting::run(&level, ids),
+    match Arguments::parse().command {
+        Command::Counts { ids, keep } => print(&Counts::take(&env::current_exe()?, &ids, keep.as_deref())?),
+        Command::Check { tighten: false } => check(&measure(&SIZES[..3])?),
+        Command::Check { tighten: true } => tighten(&measure(&SIZES[..3])?),
+        Command::Record { times } => record(times.as_deref()),
+        Command::Render => report::write(root()?),
+        Command::Run { level, ids } => counting::run(&level, ids),
     }
 }
 

@@ -13,7 +13,7 @@ use stats_alloc::{Region, StatsAlloc};
 use crate::cases::{self, Case, life};
 use crate::for_each_case;
 use crate::level::{Bare, Driven, Level};
-use crate::stage::Stage;
+use crate::prepared::Prepared;
 
 /// The allocator of a program that measures.
 pub type Allocator = StatsAlloc<System>;
@@ -27,20 +27,20 @@ const IDS: usize = 1000;
 /// After how many steps: the heap of deadlines has been swept more than once, and grows no more.
 const WARM_UP: usize = 4 * IDS;
 
-fn of_case<L: Level, C: Case<L>>(allocator: &Allocator, stage: &mut Stage<L>) -> usize {
-    let mut case = C::new(stage);
+fn of_case<L: Level, C: Case<L>>(allocator: &Allocator, prepared: &mut Prepared<L>) -> usize {
+    let mut case = C::new(prepared);
     let mut count = 0;
     for step in 0..WARM_UP + STEPS {
-        let input = case.prepare(stage);
+        let input = case.prepare(prepared);
         let region = Region::new(allocator);
-        let output = case.step(stage, input);
+        let output = case.step(prepared, input);
         let change = region.change();
-        case.check(stage, output);
+        case.check(prepared, output);
         if step >= WARM_UP {
             count += change.allocations + change.reallocations;
         }
     }
-    case.leave(stage);
+    case.leave(prepared);
     count
 }
 
@@ -49,10 +49,10 @@ macro_rules! table {
         fn of_level<L: Level>(allocator: &Allocator) -> BTreeMap<String, usize> {
             use cases::*;
             let mut counts = BTreeMap::new();
-            let mut stage = Stage::<L>::new(IDS);
-            $(counts.insert($name.to_owned(), of_case::<L, $case>(allocator, &mut stage));)+
-            stage.arm();
-            $(counts.insert($late.to_owned(), of_case::<L, $armed>(allocator, &mut stage));)+
+            let mut prepared = Prepared::<L>::new(IDS);
+            $(counts.insert($name.to_owned(), of_case::<L, $case>(allocator, &mut prepared));)+
+            prepared.arm();
+            $(counts.insert($late.to_owned(), of_case::<L, $armed>(allocator, &mut prepared));)+
             counts
         }
     };

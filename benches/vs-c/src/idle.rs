@@ -67,7 +67,7 @@ fn report(result: Result<()>, tell: &Sender<News>) {
 fn next(told: &Receiver<News>) -> Result<News> {
     match told.recv_timeout(STEP).context("no news from a side")? {
         News::Failed(error) => Err(error),
-        news @ (News::Ready(_) | News::Established) => Ok(news),
+        activity @ (News::Ready(_) | News::Established) => Ok(activity),
     }
 }
 

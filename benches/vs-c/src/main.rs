@@ -34,11 +34,11 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Command {
     /// Do what the C program does, in the same way
     #[cfg(feature = "verbs")]
     Jobs {
@@ -59,13 +59,13 @@ enum Verb {
 }
 
 fn main() -> Result<()> {
-    match Arguments::parse().verb {
+    match Arguments::parse().command {
         #[cfg(feature = "verbs")]
-        Verb::Jobs { driver, address, jobs } => jobs.into_iter().try_for_each(|job| job.run(address, driver)),
+        Command::Jobs { driver, address, jobs } => jobs.into_iter().try_for_each(|job| job.run(address, driver)),
         #[cfg(feature = "verbs")]
-        Verb::Pingpong(arguments) => pingpong::run(arguments),
-        Verb::Idle => idle::on_simulator(),
+        Command::Pingpong(arguments) => pingpong::run(arguments),
+        Command::Idle => idle::on_simulator(),
         #[cfg(feature = "verbs")]
-        Verb::Measure(arguments) => measure::run(&arguments),
+        Command::Measure(arguments) => measure::run(&arguments),
     }
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use cmid_blocking::{Blocking, Canceller, Channels};
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::{Drive, Limits, Pollable, Poller, Watched};
+use cmid_proto::{Drive, Limits, Pollable, PolledDevice, Poller};
 use mio::{Events, Poll};
 
 /// A driver and how to wait for it.
@@ -17,7 +17,7 @@ pub(crate) trait Waits: Sized {
     fn new(device: Self::Device) -> Result<Self>;
 
     /// The driver's requests and events.
-    fn drive(&mut self) -> &mut Drive<Watched<Self::Device, Self::Poller>>;
+    fn drive(&mut self) -> &mut Drive<PolledDevice<Self::Device, Self::Poller>>;
 
     /// Sleeps until there is something to look at, as long as it takes.
     fn wait(&mut self) -> Result<()>;
@@ -31,7 +31,7 @@ impl<D: Pollable> Waits for Epoll<D> {
         Ok(Epoll::new(device, cmid_epoll::Config::default())?)
     }
 
-    fn drive(&mut self) -> &mut Drive<Watched<D, Interest>> {
+    fn drive(&mut self) -> &mut Drive<PolledDevice<D, Interest>> {
         Epoll::drive(self)
     }
 
@@ -48,7 +48,7 @@ impl<D: Pollable> Waits for Blocking<D> {
         Ok(Blocking::new(device, Limits::default(), Canceller::new()?))
     }
 
-    fn drive(&mut self) -> &mut Drive<Watched<D, Channels>> {
+    fn drive(&mut self) -> &mut Drive<PolledDevice<D, Channels>> {
         Blocking::drive(self)
     }
 
@@ -74,12 +74,12 @@ impl<D: Pollable> Waits for MioAlone<D> {
         Ok(MioAlone { poll, events: Events::with_capacity(64), driver })
     }
 
-    fn drive(&mut self) -> &mut Drive<Watched<D, Tokens>> {
+    fn drive(&mut self) -> &mut Drive<PolledDevice<D, Tokens>> {
         self.driver.drive()
     }
 
     fn wait(&mut self) -> Result<()> {
-        match self.poll.poll(&mut self.events, self.driver.timeout(None)) {
+        match self.poll.poll(&mut self.events, self.driver.before_poll(None)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error.into()),
             Ok(()) | Err(_) => {}
         }

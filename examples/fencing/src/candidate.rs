@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use cmid_blocking::{Connection, Options};
 use cmid_datapath::{DataPath, WcStatus};
 
-use crate::place::Place;
+use crate::lane_addr::LaneAddr;
 use crate::port::Port;
 
 /// How long any step may take. Emulated machines are slow.
@@ -72,14 +72,14 @@ fn serve<D: DataPath>(
     let options = Options { private_data: name.encode_utf8(&mut private_data).as_bytes(), ..Options::default() };
     let (mut connection, mut port) = Connection::connect(device, replica, &options, |device, id| {
         let mut port = Port::open(device, id, ENTRY)?;
-        port.post_recv(RECV, 0..Place::LEN)?;
+        port.post_recv(RECV, 0..LaneAddr::LEN)?;
         Ok(port)
     })?;
     let told = port.completion(&mut connection, PATIENCE)?;
     ensure!((told.wr_id, told.status) == (RECV, WcStatus::SUCCESS), "no word of the lane: {told:?}");
-    let mut bytes = [0; Place::LEN];
+    let mut bytes = [0; LaneAddr::LEN];
     port.read(&mut bytes)?;
-    let mut free = Place::decode(bytes);
+    let mut free = LaneAddr::decode(bytes);
     while let Ok(entry) = entries.recv() {
         ensure!(entry.len() <= ENTRY && entry.len() <= free.len as usize, "no room for {} bytes", entry.len());
         port.write(&entry)?;

@@ -10,7 +10,7 @@
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod candidate;
-mod place;
+mod lane_addr;
 mod port;
 mod replica;
 mod scene;

@@ -8,7 +8,7 @@ use cmid_datapath::{Access, DataPath, Mr, WcStatus};
 use cmid_proto::memory::{Change, Fallback, Policy, Way};
 
 use crate::candidate::{ENTRY, PATIENCE};
-use crate::place::Place;
+use crate::lane_addr::LaneAddr;
 use crate::port::Port;
 
 /// Bytes of a lane.
@@ -48,12 +48,12 @@ impl<D: DataPath> Replica<D> {
             let lane = port.open_lane(LANE)?;
             Ok((port, lane))
         })?;
-        let place = Place::of(&lane);
-        port.write(&place.encode())?;
-        port.post_send(SEND, 0..Place::LEN)?;
+        let lane_addr = LaneAddr::of(&lane);
+        port.write(&lane_addr.encode())?;
+        port.post_send(SEND, 0..LaneAddr::LEN)?;
         let told = port.completion(&mut connection, PATIENCE)?;
         ensure!((told.wr_id, told.status) == (SEND, WcStatus::SUCCESS), "candidate {name} was not told: {told:?}");
-        println!("replica      gives {name} a lane: rkey {:#x}, {}", place.rkey, rights(&lane));
+        println!("replica      gives {name} a lane: rkey {:#x}, {}", lane_addr.rkey, rights(&lane));
         self.members.push(Member { name, _port: port, lane, connection });
         Ok(())
     }
@@ -69,13 +69,13 @@ impl<D: DataPath> Replica<D> {
     /// Also if the right was taken, but not in the `expected` way.
     pub(crate) fn depose(&mut self, name: char, expected: Way) -> Result<()> {
         let Member { lane, .. } = self.member(name)?;
-        let (before, access) = (Place::of(lane), lane.access().context("the lane is not registered")?);
+        let (before, access) = (LaneAddr::of(lane), lane.access().context("the lane is not registered")?);
         let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
         let way =
             lane.reregister(Change::default().to_access(access - Access::REMOTE_WRITE), policy).with_context(|| {
                 format!("{name} is NOT fenced, its key {:#x} may still be good for writing", before.rkey)
             })?;
-        let (after, access) = (Place::of(lane), lane.access());
+        let (after, access) = (LaneAddr::of(lane), lane.access());
         match way {
             Way::InPlace => println!("replica      deposes {name}: re-registered in place, {}", rights(lane)),
             Way::Anew => {

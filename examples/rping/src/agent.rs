@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use cmid_datapath::DataPath;
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, Poller, PortSpace, Watched};
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, ConnParam, Drive, Event, EventKind, IdKey, PolledDevice, Poller, PortSpace,
+};
 
+use crate::log::Log;
 use crate::session::{Plan, Progress, Session};
-use crate::voice::Voice;
 
 /// How long each step to a connection, and its end, may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,7 +32,7 @@ pub(crate) const PARAM: ConnParam = ConnParam {
 #[derive(Debug)]
 pub(crate) struct Agent<D: DataPath> {
     plan: Plan,
-    voice: Voice,
+    log: Log,
     channel: ChannelKey,
     /// The server's listening id.
     listener: Option<IdKey>,
@@ -43,26 +45,26 @@ pub(crate) struct Agent<D: DataPath> {
 impl<D: DataPath> Agent<D> {
     /// Listens, or starts to connect.
     pub(crate) fn begin<P: Poller>(
-        drive: &mut Drive<Watched<D, P>>,
+        drive: &mut Drive<PolledDevice<D, P>>,
         address: SocketAddr,
         plan: Plan,
-        voice: Voice,
+        log: Log,
         listens: &Sender<()>,
     ) -> Result<Self> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
-        let mut agent = Agent { plan, voice, channel, listener: None, id: None, session: None, done: false };
+        let mut agent = Agent { plan, log, channel, listener: None, id: None, session: None, done: false };
         if plan.server {
             drive.bind(id, address)?;
             drive.listen(id, 0)?;
             agent.listener = Some(id);
             // It need not concern anyone.
             let _ = listens.send(());
-            agent.voice.says(drive, id, &format!("listens on {address}"));
+            agent.log.says(drive, id, &format!("listens on {address}"));
         } else {
             drive.resolve_addr(id, None, address, drive.within(PATIENCE))?;
             agent.id = Some(id);
-            agent.voice.says(drive, id, &format!("looks for {address}"));
+            agent.log.says(drive, id, &format!("looks for {address}"));
         }
         Ok(agent)
     }
@@ -81,7 +83,7 @@ impl<D: DataPath> Agent<D> {
     }
 
     /// Takes every event that is there. True if there was one.
-    pub(crate) fn take_events<P: Poller>(&mut self, drive: &mut Drive<Watched<D, P>>) -> Result<bool> {
+    pub(crate) fn take_events<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> Result<bool> {
         let mut any = false;
         while !self.done
             && let Some(event) = drive.next_event(self.channel)
@@ -92,16 +94,16 @@ impl<D: DataPath> Agent<D> {
         Ok(any)
     }
 
-    fn handle<P: Poller>(&mut self, drive: &mut Drive<Watched<D, P>>, event: &Event) -> Result<()> {
+    fn handle<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, event: &Event) -> Result<()> {
         let id = event.id;
-        self.voice.hears(drive, event);
+        self.log.hears(drive, event);
         let Some(kind) = event.cm() else { bail!("{}", event.kind) };
         match kind {
             CmEvent::AddrResolved => drive.resolve_route(id, drive.within(PATIENCE))?,
             CmEvent::RouteResolved => {
                 self.attach(drive, id)?;
                 drive.connect(id, PARAM, &[], drive.within(PATIENCE))?;
-                self.voice.says(drive, id, "connects");
+                self.log.says(drive, id, "connects");
             }
             // One connection at a time: whoever else comes is turned down.
             CmEvent::ConnectRequest if self.id.is_some() => {
@@ -113,7 +115,7 @@ impl<D: DataPath> Agent<D> {
                 self.id = Some(id);
                 self.attach(drive, id)?;
                 drive.accept(id, PARAM, &[], drive.within(PATIENCE))?;
-                self.voice.says(drive, id, "accepts");
+                self.log.says(drive, id, "accepts");
             }
             CmEvent::Established => {
                 if let Some(session) = &mut self.session {
@@ -142,32 +144,32 @@ impl<D: DataPath> Agent<D> {
     }
 
     /// The CQ's descriptor is readable. [`Progress::Finished`]: it has asked something of the drive, which wants a turn.
-    pub(crate) fn run<P: Poller>(&mut self, drive: &mut Drive<Watched<D, P>>) -> Result<Progress> {
+    pub(crate) fn run<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>) -> Result<Progress> {
         let (Some(session), Some(id)) = (&mut self.session, self.id) else { return Ok(Progress::Going) };
         let progress = session.run()?;
         if progress == Progress::Finished {
             let pings = session.pings();
-            self.voice.says(drive, id, &format!("has had its {pings} pings and disconnects"));
+            self.log.says(drive, id, &format!("has had its {pings} pings and disconnects"));
             drive.disconnect(id, drive.within(PATIENCE))?;
         }
         Ok(progress)
     }
 
-    fn attach<P: Poller>(&mut self, drive: &mut Drive<Watched<D, P>>, id: IdKey) -> Result<()> {
+    fn attach<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, id: IdKey) -> Result<()> {
         let plan = self.plan;
         self.session = Some(drive.attach_qp(id, |device, attaching| Session::<D>::new(device, attaching, plan))?);
         Ok(())
     }
 
     /// The connection has ended: this side answers if it was not the one to end it, and clears up.
-    fn end<P: Poller>(&mut self, drive: &mut Drive<Watched<D, P>>, id: IdKey) -> Result<()> {
+    fn end<P: Poller>(&mut self, drive: &mut Drive<PolledDevice<D, P>>, id: IdKey) -> Result<()> {
         let pings = self.pings();
         drive.disconnect(id, drive.within(PATIENCE))?;
         drive.detach_qp(id, |device, id| device.destroy_qp(id))?;
         self.session = None;
         for id in [Some(id), self.listener].into_iter().flatten() {
             drive.destroy(id, drive.within(PATIENCE))?;
-            self.voice.ends(id);
+            self.log.ends(id);
         }
         // What is still undelivered goes with the ids; then nothing uses the channel.
         while drive.next_event(self.channel).is_some() {}

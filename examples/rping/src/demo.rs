@@ -14,9 +14,9 @@ use cmid_trace::Files;
 
 use crate::agent::PATIENCE;
 use crate::args::{Args, DriverName};
+use crate::log::Log;
 use crate::ping;
 use crate::session::Plan;
-use crate::voice::Voice;
 
 const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
@@ -31,7 +31,7 @@ fn hosts(server: IpAddr, client: IpAddr) -> (Host, Host) {
 pub(crate) fn ping_on_sim(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
     let count = if args.count == 0 { u64::MAX } else { args.count };
     let plan = Plan { count, ..crate::plan(args) };
-    both(args.driver, trace, args.port, [plan; 2], [Voice::SILENT; 2])
+    both(args.driver, trace, args.port, [plan; 2], [Log::SILENT; 2])
 }
 
 fn both(
@@ -39,7 +39,7 @@ fn both(
     trace: Option<Arc<Files>>,
     port: u16,
     [server, client]: [Plan; 2],
-    voices: [Voice; 2],
+    voices: [Log; 2],
 ) -> Result<()> {
     let (server_host, client_host) = hosts(SERVER, CLIENT);
     let address = SocketAddr::new(SERVER, port);
@@ -73,14 +73,8 @@ pub(crate) fn run() -> Result<()> {
     let plan = Plan { server: false, count: 3, size: 64, verbose: false, validate: true };
     for driver in DriverName::ALL {
         say!("\nrping on io-{}: 3 pings of 64 bytes, validated, over the simulated fabric", driver.name());
-        both(
-            driver,
-            None,
-            7174,
-            [plan, Plan { verbose: true, ..plan }],
-            [Voice(Some("server")), Voice(Some("client"))],
-        )
-        .with_context(|| format!("on io-{}", driver.name()))?;
+        both(driver, None, 7174, [plan, Plan { verbose: true, ..plan }], [Log(Some("server")), Log(Some("client"))])
+            .with_context(|| format!("on io-{}", driver.name()))?;
     }
     say!("\nmigration: an id moves between two channels with an event pending and another one not acked");
     migrate()?;
@@ -90,7 +84,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// ROUTE_RESOLVED is pending in the kernel when the id moves from one channel to the other.
 fn migrate() -> Result<()> {
-    let voice = Voice(Some("engine"));
+    let log = Log(Some("engine"));
     let (_server, client) = hosts(SERVER, CLIENT);
     let mut driver = Epoll::new(client.device(), Config::default())?;
     let limit = Some(PATIENCE);
@@ -98,22 +92,22 @@ fn migrate() -> Result<()> {
     let id = driver.drive().create_id(Some(old), PortSpace::Tcp)?;
     let deadline = driver.drive().within(PATIENCE);
     driver.drive().resolve_addr(id, None, SocketAddr::new(SERVER, 7174), deadline)?;
-    voice.says(driver.drive(), id, &format!("is on {old} and looks for an address"));
+    log.says(driver.drive(), id, &format!("is on {old} and looks for an address"));
     let mut first = None;
     while first.is_none() {
         driver.wait(limit)?;
         first = driver.drive().next_event(old);
     }
     let Some(first) = first else { bail!("no event") };
-    voice.hears(driver.drive(), &first);
+    log.hears(driver.drive(), &first);
     driver.drive().resolve_route(id, deadline)?;
     thread::sleep(Duration::from_millis(20));
-    voice.says(driver.drive(), id, &format!("has ROUTE_RESOLVED pending on {old}"));
+    log.says(driver.drive(), id, &format!("has ROUTE_RESOLVED pending on {old}"));
     let progress = driver.drive().migrate(id, Some(new), deadline)?;
     ensure!(progress == Progress::WhenAcked, "the migration did not wait for the ack that is owed");
-    voice.says(driver.drive(), id, &format!("is to migrate to {new}; one ack is owed, so nothing moves yet"));
-    driver.drive().ack(first.receipt.context("an event without a receipt")?)?;
-    voice.says(driver.drive(), id, "the ack is in");
+    log.says(driver.drive(), id, &format!("is to migrate to {new}; one ack is owed, so nothing moves yet"));
+    driver.drive().ack(first.ack_token.context("an event without an ack token")?)?;
+    log.says(driver.drive(), id, "the ack is in");
     for expected in [EventKind::Migrated, EventKind::Cm(CmEvent::RouteResolved)] {
         let event = loop {
             if let Some(event) = driver.drive().next_event(new) {
@@ -122,14 +116,14 @@ fn migrate() -> Result<()> {
             driver.wait(limit)?;
         };
         ensure!(event.kind == expected, "{} where {expected} was due", event.kind);
-        voice.hears(driver.drive(), &event);
-        if let Some(receipt) = event.receipt {
-            driver.drive().ack(receipt)?;
+        log.hears(driver.drive(), &event);
+        if let Some(ack_token) = event.ack_token {
+            driver.drive().ack(ack_token)?;
         }
     }
     ensure!(driver.drive().next_event(old).is_none(), "an event on the old channel");
-    voice.says(driver.drive(), id, &format!("is on {new}; {old} is empty"));
+    log.says(driver.drive(), id, &format!("is on {new}; {old} is empty"));
     driver.drive().destroy(id, deadline)?;
-    voice.ends(id);
+    log.ends(id);
     Ok(())
 }

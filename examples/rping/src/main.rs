@@ -9,13 +9,13 @@ mod say;
 mod agent;
 mod args;
 mod demo;
+mod log;
 mod message;
 mod on_blocking;
 mod on_epoll;
 mod on_mio;
 mod session;
 mod stall;
-mod voice;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use cmid_datapath::DataPath;
 use cmid_trace::{Files, Trace};
 
 use crate::args::{Args, DeviceName, DriverName, Scene};
+use crate::log::Log;
 use crate::session::Plan;
-use crate::voice::Voice;
 
 fn main() -> Result<()> {
     let args = Args::parse();
@@ -53,12 +53,12 @@ fn ping<D: DataPath>(
     device: D,
     address: SocketAddr,
     plan: Plan,
-    voice: Voice,
+    log: Log,
     listens: &Sender<()>,
 ) -> Result<()> {
     match trace {
-        Some(files) => ping_on(driver, Trace::new(device, files)?, address, plan, voice, listens),
-        None => ping_on(driver, device, address, plan, voice, listens),
+        Some(files) => ping_on(driver, Trace::new(device, files)?, address, plan, log, listens),
+        None => ping_on(driver, device, address, plan, log, listens),
     }
 }
 
@@ -67,13 +67,13 @@ fn ping_on<D: DataPath>(
     device: D,
     address: SocketAddr,
     plan: Plan,
-    voice: Voice,
+    log: Log,
     listens: &Sender<()>,
 ) -> Result<()> {
     match driver {
-        DriverName::Mio => on_mio::ping(device, address, plan, voice, listens),
-        DriverName::Epoll => on_epoll::ping(device, address, plan, voice, listens),
-        DriverName::Blocking => on_blocking::ping(device, address, plan, voice, listens),
+        DriverName::Mio => on_mio::ping(device, address, plan, log, listens),
+        DriverName::Epoll => on_epoll::ping(device, address, plan, log, listens),
+        DriverName::Blocking => on_blocking::ping(device, address, plan, log, listens),
     }
 }
 
@@ -96,7 +96,7 @@ fn on_verbs(args: &Args, trace: Option<Arc<Files>>) -> Result<()> {
         device,
         (args.address, args.port).into(),
         plan(args),
-        Voice::SILENT,
+        Log::SILENT,
         &std::sync::mpsc::channel().0,
     )
 }

@@ -10,8 +10,8 @@ use cmid_datapath::DataPath;
 use cmid_proto::CmEvent;
 
 use crate::agent::{PARAM, PATIENCE};
+use crate::log::Log;
 use crate::session::{Plan, Progress, Session};
-use crate::voice::Voice;
 
 /// How long a connection may be still.
 const STILL: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ pub(crate) fn ping<D: DataPath>(
     device: D,
     address: SocketAddr,
     plan: Plan,
-    voice: Voice,
+    log: Log,
     listens: &Sender<()>,
 ) -> Result<()> {
     let options = Options { param: PARAM, timeout: PATIENCE, ..Options::default() };
@@ -28,7 +28,7 @@ pub(crate) fn ping<D: DataPath>(
         let mut listener = Listener::bind(device, address)?;
         // It need not concern anyone.
         let _ = listens.send(());
-        voice.tells(&format!("listens on {}", listener.local_addr()?));
+        log.tells(&format!("listens on {}", listener.local_addr()?));
         let incoming = loop {
             match listener.accept(Duration::from_secs(3600)) {
                 // A server waits for its client for as long as it takes.
@@ -37,24 +37,19 @@ pub(crate) fn ping<D: DataPath>(
             }
         };
         let (connection, session) = incoming.accept(&options, |device, id| Session::new(device, id, plan))?;
-        converse(connection, session, plan, voice)
+        converse(connection, session, plan, log)
     } else {
-        voice.tells(&format!("connects to {address}"));
+        log.tells(&format!("connects to {address}"));
         let (connection, session) =
             Connection::connect(device, address, &options, |device, id| Session::new(device, id, plan))?;
-        converse(connection, session, plan, voice)
+        converse(connection, session, plan, log)
     }
 }
 
-fn converse<D: DataPath>(
-    mut connection: Connection<D>,
-    mut session: Session<D>,
-    plan: Plan,
-    voice: Voice,
-) -> Result<()> {
+fn converse<D: DataPath>(mut connection: Connection<D>, mut session: Session<D>, plan: Plan, log: Log) -> Result<()> {
     let tell = |connection: &mut Connection<D>, what: &str| {
         let (id, driver) = connection.parts();
-        voice.says(driver.drive(), id, what);
+        log.says(driver.drive(), id, what);
     };
     tell(&mut connection, if plan.server { "has accepted a connection" } else { "has connected" });
     session.start()?;

@@ -11,19 +11,19 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use crate::agent::Agent;
+use crate::log::Log;
 use crate::session::{Plan, Progress};
 use crate::stall::Stall;
-use crate::voice::Voice;
 
 pub(crate) fn ping<D: DataPath>(
     device: D,
     address: SocketAddr,
     plan: Plan,
-    voice: Voice,
+    log: Log,
     listens: &Sender<()>,
 ) -> Result<()> {
     let mut driver = Epoll::new(device, Config::default())?;
-    let mut agent = Agent::begin(driver.drive(), address, plan, voice, listens)?;
+    let mut agent = Agent::begin(driver.drive(), address, plan, log, listens)?;
     let mut stall = Stall::new();
     let mut wants_turn = true;
     loop {

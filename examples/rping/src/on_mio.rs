@@ -12,9 +12,9 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::agent::Agent;
+use crate::log::Log;
 use crate::session::Plan;
 use crate::stall::Stall;
-use crate::voice::Voice;
 
 /// The CQ's; the driver has those from 1 on.
 const CQ: Token = Token(0);
@@ -23,17 +23,17 @@ pub(crate) fn ping<D: DataPath>(
     device: D,
     address: SocketAddr,
     plan: Plan,
-    voice: Voice,
+    log: Log,
     listens: &Sender<()>,
 ) -> Result<()> {
     let mut poll = Poll::new()?;
     let mut events = Events::with_capacity(64);
     let mut driver = Mio::new(device, poll.registry(), Config { limits: Limits::default(), tokens: 1..64 })?;
-    let mut agent = Agent::begin(driver.drive(), address, plan, voice, listens)?;
+    let mut agent = Agent::begin(driver.drive(), address, plan, log, listens)?;
     let mut stall = Stall::new();
     let mut registered = false;
     while !agent.is_done() {
-        match poll.poll(&mut events, driver.timeout(Some(stall.slice()))) {
+        match poll.poll(&mut events, driver.before_poll(Some(stall.slice()))) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
             Ok(()) | Err(_) => {}
         }

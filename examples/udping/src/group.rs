@@ -6,12 +6,12 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_conformance::Subject;
+use cmid_conformance::Driver;
 use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, Datagram, GroupKey, IdKey, Progress};
 
+use crate::peer::{PATIENCE, Peer};
 use crate::port::{Polled, Port};
-use crate::station::{PATIENCE, Station};
 
 /// An id that is a member.
 struct Member<D: DataPath> {
@@ -21,33 +21,33 @@ struct Member<D: DataPath> {
     at: Datagram,
 }
 
-fn join<S, D>(station: &mut Station<S>, group: IpAddr, bind: IpAddr, size: usize, send_only: bool) -> Result<Member<D>>
+fn join<S, D>(peer: &mut Peer<S>, group: IpAddr, bind: IpAddr, size: usize, send_only: bool) -> Result<Member<D>>
 where
-    S: Subject,
+    S: Driver,
     S::Device: DerefMut<Target = D>,
     D: DataPath,
 {
-    let (id, address) = (station.id()?, SocketAddr::new(group, 0));
-    station.drive().bind(id, SocketAddr::new(bind, 0))?;
-    let port = station.open_port(id, size)?;
-    let deadline = station.drive().within(PATIENCE);
-    let key = station.drive().join(id, address, send_only, deadline)?;
-    let event = station.expect(id, CmEvent::MulticastJoin)?;
+    let (id, address) = (peer.id()?, SocketAddr::new(group, 0));
+    peer.drive().bind(id, SocketAddr::new(bind, 0))?;
+    let port = peer.open_port(id, size)?;
+    let deadline = peer.drive().within(PATIENCE);
+    let key = peer.drive().join(id, address, send_only, deadline)?;
+    let event = peer.expect(id, CmEvent::MulticastJoin)?;
     ensure!(event.group == Some(key), "joined {:?}, not {key}", event.group);
     let at = event.datagram.context("a membership that says not where to send")?;
     Ok(Member { id, group: key, port, at })
 }
 
-fn leave<S, D>(station: &mut Station<S>, member: Member<D>) -> Result<()>
+fn leave<S, D>(peer: &mut Peer<S>, member: Member<D>) -> Result<()>
 where
-    S: Subject,
+    S: Driver,
     S::Device: DerefMut<Target = D>,
     D: DataPath,
 {
-    let progress = station.drive().leave(member.id, member.group)?;
+    let progress = peer.drive().leave(member.id, member.group)?;
     ensure!(progress == Progress::Done, "the group is not left");
     drop(member.port);
-    station.close(member.id)
+    peer.close(member.id)
 }
 
 /// Joins and counts `count` messages.
@@ -60,12 +60,12 @@ pub(crate) fn receive<S, D>(
     ready: &Sender<()>,
 ) -> Result<()>
 where
-    S: Subject,
+    S: Driver,
     S::Device: DerefMut<Target = D>,
     D: DataPath,
 {
-    let mut station = Station::new(driver)?;
-    let mut member = join(&mut station, group, bind, size, false)?;
+    let mut peer = Peer::new(driver)?;
+    let mut member = join(&mut peer, group, bind, size, false)?;
     println!("joined {group}");
     // It need not concern anyone.
     let _ = ready.send(());
@@ -81,23 +81,23 @@ where
             Polled::Failed(status) => bail!("a receive failed with status {status}"),
             Polled::Nothing => {
                 ensure!(last.elapsed() < PATIENCE, "{came} of {count} messages came");
-                station.rest()?;
+                peer.rest()?;
             }
         }
     }
     println!("{came} messages came");
-    leave(&mut station, member)
+    leave(&mut peer, member)
 }
 
 /// Joins and sends `count` messages.
 pub(crate) fn send<S, D>(driver: S, group: IpAddr, bind: IpAddr, count: u32, size: usize) -> Result<()>
 where
-    S: Subject,
+    S: Driver,
     S::Device: DerefMut<Target = D>,
     D: DataPath,
 {
-    let mut station = Station::new(driver)?;
-    let mut member = join(&mut station, group, bind, size, true)?;
+    let mut peer = Peer::new(driver)?;
+    let mut member = join(&mut peer, group, bind, size, true)?;
     let way = member.port.way(&member.at.path)?;
     for number in 0..count {
         let bytes: Vec<u8> = (0..size).map(|at| at as u8 ^ number as u8).collect();
@@ -110,14 +110,14 @@ where
                 Polled::Failed(status) => bail!("message {number} failed with status {status}"),
                 Polled::Nothing => {
                     ensure!(began.elapsed() < PATIENCE, "message {number} is not sent");
-                    station.rest()?;
+                    peer.rest()?;
                 }
             }
         }
         // No faster than a reader with few receives posted can follow.
-        station.rest()?;
+        peer.rest()?;
     }
     println!("{count} messages sent to {group}");
     drop(way);
-    leave(&mut station, member)
+    leave(&mut peer, member)
 }

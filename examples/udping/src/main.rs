@@ -6,10 +6,10 @@
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod group;
+mod peer;
 mod ping;
 mod port;
 mod serve;
-mod station;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use cmid_conformance::{Make, OnBlocking, OnEpoll, OnMio, Subject};
+use cmid_conformance::{Driver, Make, OnBlocking, OnEpoll, OnMio};
 use cmid_datapath::DataPath;
 use cmid_sim::{Clock, Config, Fabric, SimDevice};
 use cmid_trace::{Files, Trace};
@@ -31,8 +31,8 @@ struct Udping {
     #[command(subcommand)]
     role: Role,
     /// Which driver.
-    #[arg(long, value_enum, default_value_t = Driver::Epoll, global = true)]
-    driver: Driver,
+    #[arg(long, value_enum, default_value_t = DriverName::Epoll, global = true)]
+    driver: DriverName,
     /// Record what the driver does in this file, for `cargo xtask replay`; more drivers in FILE.2 and so on.
     #[arg(long, value_name = "FILE", global = true)]
     trace: Option<PathBuf>,
@@ -80,7 +80,7 @@ struct Group {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Driver {
+enum DriverName {
     Mio,
     Epoll,
     Blocking,
@@ -104,17 +104,17 @@ fn main() -> ExitCode {
 }
 
 #[cfg(feature = "verbs")]
-fn on_hardware(driver: Driver, trace: Option<&Arc<Files>>, role: Role) -> Result<()> {
+fn on_hardware(driver: DriverName, trace: Option<&Arc<Files>>, role: Role) -> Result<()> {
     on(driver, trace, role, cmid_verbs::Verbs::open().context("opening librdmacm")?, &channel().0)
 }
 
 #[cfg(not(feature = "verbs"))]
-fn on_hardware(_: Driver, _: Option<&Arc<Files>>, _: Role) -> Result<()> {
+fn on_hardware(_: DriverName, _: Option<&Arc<Files>>, _: Role) -> Result<()> {
     anyhow::bail!("this udping was built without the feature `verbs`; `udping demo` runs on the simulator")
 }
 
 /// Plays a role, recorded if that is wanted. The one that waits for the other says when it is `ready`.
-fn on<D>(driver: Driver, trace: Option<&Arc<Files>>, role: Role, device: D, ready: &Sender<()>) -> Result<()>
+fn on<D>(driver: DriverName, trace: Option<&Arc<Files>>, role: Role, device: D, ready: &Sender<()>) -> Result<()>
 where
     D: DataPath + cmid_conformance::TestDevice,
 {
@@ -124,7 +124,7 @@ where
     }
 }
 
-fn on_driver<D>(driver: Driver, role: Role, device: D, ready: &Sender<()>) -> Result<()>
+fn on_driver<D>(driver: DriverName, role: Role, device: D, ready: &Sender<()>) -> Result<()>
 where
     D: DataPath + cmid_conformance::TestDevice,
 {
@@ -132,15 +132,15 @@ where
         made.map_err(|failure| anyhow::anyhow!("{failure}"))
     }
     match driver {
-        Driver::Mio => play(made(OnMio::make(device))?, role, ready),
-        Driver::Epoll => play(made(OnEpoll::make(device))?, role, ready),
-        Driver::Blocking => play(made(OnBlocking::make(device))?, role, ready),
+        DriverName::Mio => play(made(OnMio::make(device))?, role, ready),
+        DriverName::Epoll => play(made(OnEpoll::make(device))?, role, ready),
+        DriverName::Blocking => play(made(OnBlocking::make(device))?, role, ready),
     }
 }
 
 fn play<S, D>(driver: S, role: Role, ready: &Sender<()>) -> Result<()>
 where
-    S: Subject,
+    S: Driver,
     S::Device: std::ops::DerefMut<Target = D>,
     D: DataPath,
 {
@@ -154,7 +154,7 @@ where
 }
 
 /// Both pairs, each side on a thread of its own, on one simulated host.
-fn demo(driver: Driver, trace: Option<&Arc<Files>>) -> Result<()> {
+fn demo(driver: DriverName, trace: Option<&Arc<Files>>) -> Result<()> {
     let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
     let [client, server]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
     let host = fabric.host(&[client, server]);

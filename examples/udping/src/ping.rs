@@ -5,12 +5,12 @@ use std::ops::DerefMut;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use cmid_conformance::Subject;
+use cmid_conformance::Driver;
 use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, ConnParam, Datagram};
 
+use crate::peer::{PATIENCE, Peer};
 use crate::port::Polled;
-use crate::station::{PATIENCE, Station};
 
 /// Datagrams are not reliable: one that has no answer by then is sent again.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -18,22 +18,22 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// Sends `count` datagrams and checks that each comes back as it was.
 pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize) -> Result<()>
 where
-    S: Subject,
+    S: Driver,
     S::Device: DerefMut<Target = D>,
     D: DataPath,
 {
     ensure!(size >= 4, "a datagram starts with its number: at least 4 bytes");
-    let mut station = Station::new(driver)?;
-    let id = station.id()?;
-    let deadline = station.drive().within(PATIENCE);
-    station.drive().resolve_addr(id, None, address, deadline)?;
-    let _ = station.expect(id, CmEvent::AddrResolved)?;
-    station.drive().resolve_route(id, deadline)?;
-    let _ = station.expect(id, CmEvent::RouteResolved)?;
-    let mut port = station.open_port(id, size)?;
-    station.drive().connect(id, ConnParam::default(), &[], deadline)?;
+    let mut peer = Peer::new(driver)?;
+    let id = peer.id()?;
+    let deadline = peer.drive().within(PATIENCE);
+    peer.drive().resolve_addr(id, None, address, deadline)?;
+    let _ = peer.expect(id, CmEvent::AddrResolved)?;
+    peer.drive().resolve_route(id, deadline)?;
+    let _ = peer.expect(id, CmEvent::RouteResolved)?;
+    let mut port = peer.open_port(id, size)?;
+    peer.drive().connect(id, ConnParam::default(), &[], deadline)?;
     let Datagram { qp_num, qkey, path } =
-        station.expect(id, CmEvent::Established)?.datagram.context("an answer that says not where to send")?;
+        peer.expect(id, CmEvent::Established)?.datagram.context("an answer that says not where to send")?;
     let way = port.way(&path)?;
     let (began, mut repeated) = (Instant::now(), 0);
     for number in 0..count {
@@ -60,11 +60,11 @@ where
                     port.send(&bytes, &way, qp_num, qkey)?;
                     (sent, repeated) = (Instant::now(), repeated + 1);
                 }
-                Polled::Nothing => station.rest()?,
+                Polled::Nothing => peer.rest()?,
             }
         }
     }
     println!("{count} datagrams of {size} bytes there and back in {:?}, {repeated} sent again", began.elapsed());
     drop((port, way));
-    station.close(id)
+    peer.close(id)
 }

@@ -7,12 +7,12 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use cmid_conformance::Subject;
+use cmid_conformance::Driver;
 use cmid_datapath::DataPath;
 use cmid_proto::{CmEvent, ConnParam, Time};
 
+use crate::peer::{PATIENCE, Peer};
 use crate::port::{Arrived, Polled, Port};
-use crate::station::{PATIENCE, Station};
 
 /// How long it stays to answer datagrams that are sent again.
 const LINGER: Duration = Duration::from_millis(500);
@@ -23,29 +23,29 @@ const QKEY: u32 = 0x0123_4567;
 /// Answers until `count` different datagrams have come.
 pub(crate) fn run<S, D>(driver: S, address: SocketAddr, count: u32, size: usize, ready: &Sender<()>) -> Result<()>
 where
-    S: Subject,
+    S: Driver,
     S::Device: DerefMut<Target = D>,
     D: DataPath,
 {
-    let mut station = Station::new(driver)?;
-    let listener = station.id()?;
-    station.drive().bind(listener, address)?;
-    station.drive().listen(listener, 8)?;
+    let mut peer = Peer::new(driver)?;
+    let listener = peer.id()?;
+    peer.drive().bind(listener, address)?;
+    peer.drive().listen(listener, 8)?;
     println!("serves {address}");
     // It need not concern anyone.
     let _ = ready.send(());
     let began = Instant::now();
     let id = loop {
-        match station.next_event() {
+        match peer.next_event() {
             Some(event) if event.cm() == Some(CmEvent::ConnectRequest) => break event.id,
             Some(event) => bail!("{} while listening", event.kind),
             None => ensure!(began.elapsed() < PATIENCE, "nobody looked the server up within {PATIENCE:?}"),
         }
-        station.rest()?;
+        peer.rest()?;
     };
-    let mut port = station.open_port(id, size)?;
+    let mut port = peer.open_port(id, size)?;
     let param = ConnParam { qp_num: port.num(), ..ConnParam::default() };
-    station.drive().accept(id, param, &[], Time::NEVER)?;
+    peer.drive().accept(id, param, &[], Time::NEVER)?;
     let (mut seen, mut last) = (BTreeSet::new(), Instant::now());
     while seen.len() < count as usize || last.elapsed() < LINGER {
         ensure!(last.elapsed() < PATIENCE, "{} of {count} datagrams came", seen.len());
@@ -56,14 +56,14 @@ where
             }
             Polled::Sent => {}
             Polled::Failed(status) => bail!("a work request failed with status {status}"),
-            Polled::Nothing => station.rest()?,
+            Polled::Nothing => peer.rest()?,
         }
     }
     ensure!(seen.len() == count as usize, "{} different datagrams, {count} were sent", seen.len());
     println!("{count} datagrams answered");
     drop(port);
-    station.close(id)?;
-    station.drive().destroy(listener, Time::NEVER)?;
+    peer.close(id)?;
+    peer.drive().destroy(listener, Time::NEVER)?;
     Ok(())
 }
 

@@ -59,7 +59,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state, without a device, if there is one, and with
-    /// [`Why::NumberSent`](crate::Why::NumberSent) once the peer knows a QP number of this id; failed with what `create` failed
+    /// [`RefuseReason::NumberSent`](crate::Why::NumberSent) once the peer knows a QP number of this id; failed with what `create` failed
     /// with.
     pub fn attach_qp<Q>(
         &mut self,
@@ -92,7 +92,7 @@ impl<D: Device> Drive<D> {
 
     /// Makes the request, which was found to be allowed. An observing device sees it as every request.
     fn note_qp(&mut self, id: IdKey, has_qp: bool) -> Result<(), Error> {
-        if !D::LISTENS {
+        if !D::OBSERVES {
             self.core.note_qp(id, has_qp);
             return Ok(());
         }

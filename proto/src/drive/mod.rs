@@ -11,9 +11,9 @@ use core::time::Duration;
 
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{Error, Failure, Fault, NotAcked, Refused};
-use crate::event::{Event, Receipt};
-use crate::key::{About, ChannelKey, IdKey};
+use crate::error::{AckError, Error, Failure, Fault, Refused};
+use crate::event::{AckToken, Event};
+use crate::key::{ChannelKey, IdKey, Target};
 use crate::limits::Limits;
 use crate::machine::{Core, Ended, Released};
 use crate::request::Request;
@@ -21,8 +21,8 @@ use crate::state::State;
 use crate::time::Time;
 
 pub use attach::Attaching;
-pub use step::{Heard, Step};
-pub use turn::{Rest, Turn};
+pub use step::{Step, StepRecord};
+pub use turn::{Next, Turn};
 
 /// How many faults are kept for [`Drive::next_fault`]; the core's counter counts on.
 const FAULTS_KEPT: usize = 64;
@@ -37,13 +37,13 @@ pub struct Drive<D: Device> {
     device: D,
     now: Cell<Time>,
     /// The core's news that the application was told of.
-    told: u64,
+    activity_seen: u64,
     faults: VecDeque<Fault>,
 }
 
 impl<D: Device> Drop for Drive<D> {
     fn drop(&mut self) {
-        self.tell(Step::End);
+        self.record(Step::End);
     }
 }
 
@@ -59,12 +59,12 @@ pub enum Progress {
 /// An id and its private channel between two drivers. To be given to [`Drive::adopt`]; dropping it destroys both.
 #[derive(Debug)]
 #[must_use = "dropping it destroys the id"]
-pub struct Loose<H> {
+pub struct ReleasedId<H> {
     released: Released,
     handle: H,
 }
 
-impl<H> Loose<H> {
+impl<H> ReleasedId<H> {
     /// The state that the id is in.
     #[must_use]
     pub fn state(&self) -> State {
@@ -75,11 +75,11 @@ impl<H> Loose<H> {
 /// Why an id was not taken in.
 #[derive(Debug, thiserror::Error)]
 #[error("not adopted: {error}")]
-pub struct NotAdopted<H> {
+pub struct AdoptError<H> {
     /// What was wrong.
     pub error: Error,
     /// The id, if there was no room for it. `None`: the device failed, and the id is destroyed.
-    pub loose: Option<Loose<H>>,
+    pub released_id: Option<ReleasedId<H>>,
 }
 
 impl<D: Device> Drive<D> {
@@ -87,8 +87,8 @@ impl<D: Device> Drive<D> {
     #[must_use]
     pub fn new(device: D, limits: Limits) -> Self {
         let faults = VecDeque::with_capacity(FAULTS_KEPT);
-        let mut drive = Drive { core: Core::new(limits), device, now: Cell::new(Time::ZERO), told: 0, faults };
-        drive.tell(Step::Begin { limits });
+        let mut drive = Drive { core: Core::new(limits), device, now: Cell::new(Time::ZERO), activity_seen: 0, faults };
+        drive.record(Step::Begin { limits });
         drive
     }
 
@@ -138,10 +138,10 @@ impl<D: Device> Drive<D> {
     #[inline(always)]
     pub fn next_event(&mut self, on: ChannelKey) -> Option<Event> {
         let event = self.core.poll_event(on);
-        if D::LISTENS
+        if D::OBSERVES
             && let Some(event) = &event
         {
-            self.tell(Step::Deliver { channel: on, event });
+            self.record(Step::Deliver { channel: on, event });
         }
         event
     }
@@ -149,12 +149,12 @@ impl<D: Device> Drive<D> {
     /// The application is done with an event; a migration, destruction or leave that waited for it is carried out.
     ///
     /// # Errors
-    /// [`NotAcked`] with the receipt again, if it is of another driver or its id is gone. Nothing has changed.
+    /// [`AckError`] with the ack token again, if it is of another driver or its id is gone. Nothing has changed.
     #[inline(always)]
-    pub fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
-        let (owner, group) = (receipt.owner(), receipt.group());
-        let result = self.core.ack(receipt);
-        self.tell(Step::Ack {
+    pub fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError> {
+        let (owner, group) = (ack_token.owner(), ack_token.group());
+        let result = self.core.ack(ack_token);
+        self.record(Step::Ack {
             owner,
             group,
             result: result.as_ref().map_or_else(|refused| Err(refused.into()), |()| Ok(())),
@@ -172,17 +172,17 @@ impl<D: Device> Drive<D> {
     /// Says that a channel may have something to read. It stays so until a read finds nothing.
     pub fn readable(&mut self, channel: ChannelKey) {
         self.core.handle_readable(channel);
-        self.tell(Step::Readable { channel });
+        self.record(Step::Readable { channel });
     }
 
     /// Stops the reading of a channel, see [`Core::pause_channel`]. To stop new connections, pause the channel of their listener at the
-    /// device, [`Core::line`].
+    /// device, [`Core::device_channel`].
     ///
     /// # Errors
     /// Refused if there is no such channel.
     pub fn pause_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
         let result = self.core.pause_channel(channel);
-        self.tell(Step::PauseChannel { channel, result });
+        self.record(Step::PauseChannel { channel, result });
         Ok(result?)
     }
 
@@ -192,13 +192,13 @@ impl<D: Device> Drive<D> {
     /// Refused if there is no such channel.
     pub fn resume_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
         let result = self.core.resume_channel(channel);
-        self.tell(Step::ResumeChannel { channel, result });
+        self.record(Step::ResumeChannel { channel, result });
         Ok(result?)
     }
 
     #[inline(always)]
     fn request(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
-        if !D::LISTENS {
+        if !D::OBSERVES {
             let Drive { core, device, now, .. } = self;
             let performed = core.perform(now.get(), id, &request, deadline, |call, data| device.call(call, data));
             if let Some(result) = performed {
@@ -212,26 +212,26 @@ impl<D: Device> Drive<D> {
     #[inline(never)]
     fn request_in_steps(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<Progress, Error> {
         self.submit(id, request, deadline)?;
-        self.finish(About::Id(id))?;
-        let waits = self.core.waits_for_acks(id, request.verb());
+        self.finish(Target::Id(id))?;
+        let waits = self.core.waits_for_acks(id, request.request_kind());
         Ok(if waits { Progress::WhenAcked } else { Progress::Done })
     }
 
     fn submit(&mut self, id: IdKey, request: Request<'_>, deadline: Time) -> Result<(), Refused> {
-        if !D::LISTENS {
+        if !D::OBSERVES {
             // Without a copy of the request.
             return self.core.submit(self.now.get(), id, request, deadline);
         }
         let result = self.core.submit(self.now.get(), id, request, deadline);
-        self.tell(Step::Submit { id, request, deadline, result });
+        self.record(Step::Submit { id, request, deadline, result });
         result
     }
 
     /// Makes calls until the request about this has ended. Without a call it has ended already, or waits for an ack.
-    fn finish(&mut self, about: About) -> Result<(), Error> {
+    fn finish(&mut self, target: Target) -> Result<(), Error> {
         while let Some(ended) = self.make_call() {
             if let Some(ended) = ended
-                && ended.about == about
+                && ended.target == target
             {
                 self.make_calls();
                 return ended.result.map_err(Error::Failed);
@@ -251,13 +251,13 @@ impl<D: Device> Drive<D> {
     #[inline(never)]
     fn make_call(&mut self) -> Option<Option<Ended>> {
         let (token, call) = self.core.poll_call()?;
-        if D::LISTENS {
+        if D::OBSERVES {
             let step = Step::Call { call: &call, private_data: self.core.call_data(token) };
-            self.device.hear(&Heard { now: self.now.get(), core: &self.core, step });
+            self.device.observe(&StepRecord { now: self.now.get(), core: &self.core, step });
         }
         let outcome = self.device.call(&call, self.core.call_data(token));
         let result = self.core.handle_outcome(token, outcome);
-        self.tell(Step::Outcome { call: &call, outcome, fault: result.err() });
+        self.record(Step::Outcome { call: &call, outcome, fault: result.err() });
         let ended = result.unwrap_or_else(|fault| {
             self.note(fault);
             None
@@ -271,9 +271,9 @@ impl<D: Device> Drive<D> {
 
     /// Nothing at all for a device that does not listen.
     #[inline(always)]
-    fn tell(&mut self, step: Step<'_>) {
-        if D::LISTENS {
-            self.device.hear(&Heard { now: self.now.get(), core: &self.core, step });
+    fn record(&mut self, step: Step<'_>) {
+        if D::OBSERVES {
+            self.device.observe(&StepRecord { now: self.now.get(), core: &self.core, step });
         }
     }
 

@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use super::{Drive, Loose, NotAdopted, Progress, Step};
+use super::{AdoptError, Drive, Progress, ReleasedId, Step};
 use crate::device::Device;
 use crate::errno::Errno;
-use crate::error::{Error, Fault, Refused, Why};
+use crate::error::{Error, Fault, RefuseReason, Refused};
 use crate::event::{ConnParam, Ece};
-use crate::key::{About, ChannelKey, GroupKey, IdKey};
+use crate::key::{ChannelKey, GroupKey, IdKey, Target};
 use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request};
 use crate::time::Time;
 
@@ -19,9 +19,9 @@ impl<D: Device> Drive<D> {
     /// Refused at the limit; failed with the device's errno (`ENODEV` without any RDMA device, `EMFILE`, ...).
     pub fn open_channel(&mut self, acks: Acks) -> Result<ChannelKey, Error> {
         let result = self.core.open_channel(acks);
-        self.tell(Step::OpenChannel { acks, result });
+        self.record(Step::OpenChannel { acks, result });
         let channel = result?;
-        self.finish(About::Channel(channel))?;
+        self.finish(Target::Channel(channel))?;
         Ok(channel)
     }
 
@@ -31,9 +31,9 @@ impl<D: Device> Drive<D> {
     /// Refused while the channel is in use.
     pub fn close_channel(&mut self, channel: ChannelKey) -> Result<(), Error> {
         let result = self.core.close_channel(channel);
-        self.tell(Step::CloseChannel { channel, result });
+        self.record(Step::CloseChannel { channel, result });
         result?;
-        self.finish(About::Channel(channel))
+        self.finish(Target::Channel(channel))
     }
 
     /// Creates an id on a channel, or in synchronous mode (`None`).
@@ -42,11 +42,11 @@ impl<D: Device> Drive<D> {
     /// Refused at the limits and for a channel that is not there; failed with the device's errno.
     #[inline]
     pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
-        if !D::LISTENS
-            && let Some(home) = channel
+        if !D::OBSERVES
+            && let Some(channel) = channel
         {
             let Drive { core, device, .. } = self;
-            if let Some(result) = core.perform_create(home, port_space, |call| device.call(call, &[])) {
+            if let Some(result) = core.perform_create(channel, port_space, |call| device.call(call, &[])) {
                 return result.map_err(Error::Failed);
             }
         }
@@ -56,9 +56,9 @@ impl<D: Device> Drive<D> {
     #[inline(never)]
     fn create_id_in_steps(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Error> {
         let result = self.core.create_id(channel, port_space);
-        self.tell(Step::CreateId { channel, port_space, result });
+        self.record(Step::CreateId { channel, port_space, result });
         let id = result?;
-        self.finish(About::Id(id))?;
+        self.finish(Target::Id(id))?;
         Ok(id)
     }
 
@@ -196,9 +196,9 @@ impl<D: Device> Drive<D> {
     /// failed with the device's errno.
     pub fn join(&mut self, id: IdKey, addr: SocketAddr, send_only: bool, deadline: Time) -> Result<GroupKey, Error> {
         let result = self.core.join(self.now.get(), id, addr, send_only, deadline);
-        self.tell(Step::Join { id, addr, send_only, deadline, result });
+        self.record(Step::Join { id, addr, send_only, deadline, result });
         let group = result?;
-        self.finish(About::Id(id))?;
+        self.finish(Target::Id(id))?;
         Ok(group)
     }
 
@@ -256,8 +256,8 @@ impl<D: Device> Drive<D> {
         self.request(id, Request::Destroy, deadline)
     }
 
-    /// Destroys an id without the acks that are owed for it: one whose receipts are lost, as
-    /// [`Core::ids_with_owed_acks`](crate::Core::ids_with_owed_acks) shows. A destroy that waits for acks ends by it. Receipts
+    /// Destroys an id without the acks that are owed for it: one whose ack tokens are lost, as
+    /// [`Core::ids_with_owed_acks`](crate::Core::ids_with_owed_acks) shows. A destroy that waits for acks ends by it. Ack tokens
     /// of the id that come later are refused.
     ///
     /// # Errors
@@ -273,28 +273,31 @@ impl<D: Device> Drive<D> {
     /// # Errors
     /// Refused if the id is not in synchronous mode or busy, or shares its channel. Of a listener also as the migration of such
     /// an id.
-    pub fn release(&mut self, id: IdKey) -> Result<Loose<D::Handle>, Error> {
-        if let Err(Refused::Request { why: Why::SharesChannel, .. }) = self.core.would_release(id) {
+    pub fn release(&mut self, id: IdKey) -> Result<ReleasedId<D::Handle>, Error> {
+        if let Err(Refused::Request { reason: RefuseReason::SharesChannel, .. }) = self.core.would_release(id) {
             self.clear_line(id)?;
         }
         let (released, channel) = match self.core.release(id) {
             Ok(released) => released,
             Err(refused) => {
-                self.tell(Step::Release { id, result: Err(refused.into()) });
+                self.record(Step::Release { id, result: Err(refused.into()) });
                 return Err(refused.into());
             }
         };
         let handle = self.device.release(id, channel);
         let handle = handle.map_err(|errno| Error::Fault(Fault::Leak { call: "release", errno }));
-        self.tell(Step::Release { id, result: handle.as_ref().map(drop).map_err(|&error| error) });
-        Ok(Loose { released, handle: handle? })
+        self.record(Step::Release { id, result: handle.as_ref().map(drop).map_err(|&error| error) });
+        Ok(ReleasedId { released, handle: handle? })
     }
 
     fn clear_line(&mut self, listener: IdKey) -> Result<(), Error> {
-        let line = self.core.line(listener);
-        let away: Vec<_> = line.into_iter().flat_map(|line| self.core.ids_away_on(line)).collect();
-        for (id, home) in away {
-            self.request(id, Request::Migrate { to: Some(home) }, Time::NEVER)?;
+        let device_channel = self.core.device_channel(listener);
+        let away: Vec<_> = device_channel
+            .into_iter()
+            .flat_map(|device_channel| self.core.ids_awaiting_migrate(device_channel))
+            .collect();
+        for (id, channel) in away {
+            self.request(id, Request::Migrate { to: Some(channel) }, Time::NEVER)?;
         }
         Ok(())
     }
@@ -304,21 +307,21 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused at the limits, with the id again; failed, and the id destroyed, if its channel cannot be waited for.
-    pub fn adopt(&mut self, loose: Loose<D::Handle>) -> Result<IdKey, NotAdopted<D::Handle>> {
-        let Loose { released, handle } = loose;
+    pub fn adopt(&mut self, released_id: ReleasedId<D::Handle>) -> Result<IdKey, AdoptError<D::Handle>> {
+        let ReleasedId { released, handle } = released_id;
         let (id, channel) = match self.core.adopt(released) {
             Ok(keys) => keys,
             Err((refused, released)) => {
-                return Err(NotAdopted { error: refused.into(), loose: Some(Loose { released, handle }) });
+                return Err(AdoptError { error: refused.into(), released_id: Some(ReleasedId { released, handle }) });
             }
         };
         let outcome = self.device.adopt(id, channel, handle);
-        self.tell(Step::Adopt { id, channel, outcome });
+        self.record(Step::Adopt { id, channel, outcome });
         if let Err(errno) = outcome {
             let error = self.data_failure("adopt", id, errno);
             // The device has nothing of it, so the core must not either: what it hands out here is dropped.
             drop(self.core.release(id));
-            return Err(NotAdopted { error, loose: None });
+            return Err(AdoptError { error, released_id: None });
         }
         Ok(id)
     }

@@ -13,9 +13,9 @@ use crate::private_data::PrivateData;
 use crate::request::{Acks, PortSpace, Request};
 use crate::time::Time;
 
-/// A step, as [`Device::hear`](crate::Device::hear) is told of it right after it was taken.
+/// A step, as [`Device::observe`](crate::Device::hear) is told of it right after it was taken.
 #[derive(Debug)]
-pub struct Heard<'a> {
+pub struct StepRecord<'a> {
     /// The time as the drive was last told.
     pub now: Time,
     /// The core after the step.
@@ -58,7 +58,7 @@ pub enum Step<'a> {
         /// The answer.
         result: Result<IdKey, Refused>,
     },
-    /// [`Core::submit`], at [`Heard::now`].
+    /// [`Core::submit`], at [`StepRecord::now`].
     Submit {
         /// On which id.
         id: IdKey,
@@ -69,7 +69,7 @@ pub enum Step<'a> {
         /// The answer.
         result: Result<(), Refused>,
     },
-    /// [`Core::join`], at [`Heard::now`].
+    /// [`Core::join`], at [`StepRecord::now`].
     Join {
         /// Which id.
         id: IdKey,
@@ -84,9 +84,9 @@ pub enum Step<'a> {
     },
     /// [`Core::ack`].
     Ack {
-        /// The receipt's [owner](crate::Receipt::owner).
+        /// The ack token's [owner](crate::Ack token::owner).
         owner: IdKey,
-        /// The receipt's [group](crate::Receipt::group).
+        /// The ack token's [group](crate::Ack token::group).
         group: Option<GroupKey>,
         /// The answer.
         result: Result<(), Refused>,
@@ -162,7 +162,7 @@ pub enum Step<'a> {
         /// Which channel.
         channel: ChannelKey,
     },
-    /// [`Core::handle_timeout`], at [`Heard::now`].
+    /// [`Core::handle_timeout`], at [`StepRecord::now`].
     Timeout,
     /// [`Core::poll_event`].
     Deliver {
@@ -189,7 +189,7 @@ pub enum Step<'a> {
         outcome: Outcome,
     },
     /// A turn is over, and the application has its turn.
-    Rest,
+    Yield,
     /// The drive goes, with all that it has.
     End,
 }

@@ -20,14 +20,14 @@ pub enum Turn {
 /// What a driver may do after [`Drive::settle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
-pub enum Rest {
+pub enum Next {
     /// The application has something to look at that it was not told of before: an event, the end of a synchronous request, or
     /// a read that failed ([`Drive::next_fault`]). Do not sleep. Events that it leaves untaken are no reason to look again.
-    Look,
+    Deliver,
     /// The budget is used up, or a read is to be tried again: let others run, then settle again.
-    More,
+    Again,
     /// Sleep until a channel is readable or this deadline has come.
-    Until(Option<Time>),
+    Wait(Option<Time>),
 }
 
 impl<D: Device> Drive<D> {
@@ -51,10 +51,10 @@ impl<D: Device> Drive<D> {
 
     /// `to_look`: ends once each channel was read, if there is something for the application to look at.
     fn take_turn(&mut self, budget: usize, to_look: bool) -> Turn {
-        let is_due = D::LISTENS && self.is_due();
+        let is_due = D::OBSERVES && self.is_due();
         self.core.handle_timeout(self.now.get());
         if is_due {
-            self.tell(Step::Timeout);
+            self.record(Step::Timeout);
         }
         self.make_calls();
         let mut left = budget;
@@ -66,7 +66,7 @@ impl<D: Device> Drive<D> {
             if left == 0 || unreadable.is_some_and(|channel| self.core.is_first(channel)) {
                 break;
             }
-            if to_look && !served && unread == 0 && self.told != self.core.news() {
+            if to_look && !served && unread == 0 && self.activity_seen != self.core.activity() {
                 break;
             }
             match self.core.poll_readable() {
@@ -86,7 +86,7 @@ impl<D: Device> Drive<D> {
     /// Makes the call for one of the ids that are to be destroyed after their listener; false if there is none.
     fn serve_child(&mut self) -> bool {
         let Some(id) = self.core.poll_child() else { return false };
-        self.tell(Step::Child { id });
+        self.record(Step::Child { id });
         self.make_calls();
         true
     }
@@ -94,29 +94,29 @@ impl<D: Device> Drive<D> {
     /// One turn, and what to do next: the part of every driver's loop that is not waiting. Other than [`turn`](Drive::turn) it
     /// ends as soon as the application has something to look at and each readable channel was read once: events are
     /// delivered before a channel is read again.
-    pub fn settle(&mut self, budget: usize) -> Rest {
+    pub fn run(&mut self, budget: usize) -> Next {
         let turn = if self.has_work() { self.take_turn(budget, true) } else { Turn::Idle };
-        let rest = if self.told != self.core.news() {
-            Rest::Look
+        let rest = if self.activity_seen != self.core.activity() {
+            Next::Deliver
         } else {
             match turn {
-                Turn::More => Rest::More,
-                Turn::Idle => Rest::Until(self.next_timeout()),
+                Turn::More => Next::Again,
+                Turn::Idle => Next::Wait(self.next_timeout()),
             }
         };
-        self.told = self.core.news();
-        self.tell(Step::Rest);
+        self.activity_seen = self.core.activity();
+        self.record(Step::Yield);
         rest
     }
 
     /// What to do now, without a turn.
-    pub fn rest(&self) -> Rest {
-        if self.told != self.core.news() {
-            Rest::Look
+    pub fn next_action(&self) -> Next {
+        if self.activity_seen != self.core.activity() {
+            Next::Deliver
         } else if self.has_work() {
-            Rest::More
+            Next::Again
         } else {
-            Rest::Until(self.next_timeout())
+            Next::Wait(self.next_timeout())
         }
     }
 
@@ -127,7 +127,7 @@ impl<D: Device> Drive<D> {
     fn read(&mut self, channel: ChannelKey, left: &mut usize, to_look: bool) -> bool {
         loop {
             let child = self.core.wants_event(channel);
-            self.tell(Step::Look { channel, child });
+            self.record(Step::Look { channel, child });
             let Some(child) = child else {
                 self.is_not_wanted(channel);
                 return false;
@@ -135,11 +135,11 @@ impl<D: Device> Drive<D> {
             match self.device.fetch(channel, child) {
                 Ok(Some(raw)) => {
                     // It is borrowed from the device, which cannot hear of it then.
-                    let copied = D::LISTENS.then(|| step::Copied::of(&raw));
+                    let copied = D::OBSERVES.then(|| step::Copied::of(&raw));
                     let result = self.core.take_event(channel, &raw);
                     if let Some(copied) = copied {
                         let reads_on = !D::LEVEL_TRIGGERED;
-                        self.tell(Step::Event { channel, event: copied.event(), result, reads_on });
+                        self.record(Step::Event { channel, event: copied.event(), result, reads_on });
                     }
                     if let Err(fault) = result {
                         self.note(fault);
@@ -149,7 +149,7 @@ impl<D: Device> Drive<D> {
                         self.make_calls();
                         return false;
                     }
-                    let is_to_look = to_look && self.told != self.core.news();
+                    let is_to_look = to_look && self.activity_seen != self.core.activity();
                     if *left == 0 || is_to_look || !self.core.is_next(channel) {
                         // Behind the others, so that a busy channel does not keep them waiting.
                         self.core.handle_readable(channel);
@@ -172,7 +172,7 @@ impl<D: Device> Drive<D> {
         if self.core.has_channel(channel) {
             self.device.leave_unread(channel);
             self.core.wait_for_room(channel);
-            self.tell(Step::WaitForRoom { channel });
+            self.record(Step::WaitForRoom { channel });
         }
     }
 
@@ -181,7 +181,7 @@ impl<D: Device> Drive<D> {
     #[inline(never)]
     fn is_unreadable(&mut self, channel: ChannelKey, errno: Errno) -> bool {
         let again = self.core.handle_unreadable(channel);
-        self.tell(Step::Unreadable { channel, errno });
+        self.record(Step::Unreadable { channel, errno });
         self.note(Fault::Read { channel, errno });
         if !again {
             self.note(Fault::Channel { channel, errno });

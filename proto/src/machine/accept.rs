@@ -9,21 +9,23 @@ use crate::errno::Errno;
 use crate::error::Failure;
 use crate::event::ConnParam;
 use crate::guard;
-use crate::id::{Doing, Id, unanswered};
+use crate::id::{Id, PendingCall, unanswered};
 use crate::key::{ChannelKey, IdKey};
-use crate::plain::{self, Next};
-use crate::request::{Request, Verb};
+use crate::plain::{self, PlainCell};
+use crate::request::{Request, RequestKind};
 use crate::table;
 use crate::time::Time;
 
 impl Core {
-    /// Returns the ids of requests that are still on their listener's channel `line` at the device, each with the channel that
-    /// delivers its events. An accept or a migration moves such an id away from `line`; until all are moved, the listener
+    /// Returns the ids of requests that are still on their listener's channel `device_channel` at the device, each with the channel that
+    /// delivers its events. An accept or a migration moves such an id away from `device_channel`; until all are moved, the listener
     /// cannot be [released](Core::release). O(ids).
-    pub fn ids_away_on(&self, line: ChannelKey) -> impl Iterator<Item = (IdKey, ChannelKey)> + '_ {
-        let listener = self.channels.get(line).and_then(|channel| channel.listener);
-        let is_away = move |&(key, id): &(IdKey, &Id)| id.line == line && id.home != line && Some(key) != listener;
-        self.ids.iter().filter(is_away).map(|(key, id)| (key, id.home))
+    pub fn ids_awaiting_migrate(&self, device_channel: ChannelKey) -> impl Iterator<Item = (IdKey, ChannelKey)> + '_ {
+        let listener = self.channels.get(device_channel).and_then(|channel| channel.listener);
+        let is_away = move |&(key, id): &(IdKey, &Id)| {
+            id.device_channel == device_channel && id.channel != device_channel && Some(key) != listener
+        };
+        self.ids.iter().filter(is_away).map(|(key, id)| (key, id.channel))
     }
 
     /// The short path of an accept, where the id of the request is on its listener's channel: both calls.
@@ -48,11 +50,11 @@ impl Core {
         }
         count_call(&mut self.last_token);
         count_call(&mut self.last_token);
-        if let Some(line) = self.channels.get_mut(from) {
-            line.ids -= 1;
+        if let Some(device_channel) = self.channels.get_mut(from) {
+            device_channel.ids -= 1;
         }
         if let Some(id) = self.ids.get_untouched(key) {
-            (id.line, id.state, id.number_sent) = (to, next.state, true);
+            (id.device_channel, id.state, id.number_sent) = (to, next.state, true);
         }
         if next.waits {
             self.set_deadline_short(key, deadline);
@@ -68,20 +70,20 @@ impl Core {
         key: IdKey,
         request: &Request<'_>,
         deadline: Time,
-    ) -> Option<(Next, ChannelKey, ChannelKey)> {
+    ) -> Option<(PlainCell, ChannelKey, ChannelKey)> {
         let id = self.ids.get(key)?;
-        let next = plain::request(id.state, Verb::Accept, id.port_space.service())?;
-        let (from, to) = (id.line, id.home);
+        let next = plain::request(id.state, RequestKind::Accept, id.port_space.service())?;
+        let (from, to) = (id.device_channel, id.channel);
         let is_short = from != to
-            && id.doing == Doing::Nothing
+            && id.pending_call == PendingCall::Nothing
             && id.owed == 0
-            && id.is_plain_but_for_its_line()
+            && id.is_plain_but_for_its_device_channel()
             && now < deadline
             && self.calls.is_empty()
-            && guard::check(id, Verb::Accept, request).is_ok()
+            && guard::check(id, RequestKind::Accept, request).is_ok()
             // With the last id on it the channel closes.
-            && self.channels.get(from).is_some_and(|line| line.ids > 1)
-            && self.channels.get(to).is_some_and(|home| home.listener.is_none() && !home.has_failed());
+            && self.channels.get(from).is_some_and(|device_channel| device_channel.ids > 1)
+            && self.channels.get(to).is_some_and(|channel| channel.listener.is_none() && !channel.has_failed());
         is_short.then_some((*next, from, to))
     }
 
@@ -95,29 +97,34 @@ impl Core {
     ) -> Option<Result<(), Failure>> {
         let id = self.ids.get_mut(key)?;
         let data = id.call_data.take();
-        let (home, service) = (id.home, id.port_space.service());
+        let (channel, service) = (id.channel, id.port_space.service());
         let before = unanswered(service);
-        let begun = table::ask(before, Verb::Accept, service).unwrap_or(before);
+        let begun = table::request_rule(before, RequestKind::Accept, service).unwrap_or(before);
         let goes_on = id.state == begun;
         if outcome.is_ok() {
-            self.place(key, home, home);
+            self.set_channels(key, channel, channel);
             if goes_on {
-                let doing = Doing::Request { verb: Verb::Accept, before, until: Time::NEVER, bound: false };
-                self.call_with(key, doing, data, Call::Accept { id: key, param });
-                self.end_waits_on_failed(key, home);
+                let pending_call = PendingCall::Request {
+                    request_kind: RequestKind::Accept,
+                    before,
+                    until: Time::NEVER,
+                    bound: false,
+                };
+                self.call_with(key, pending_call, data, Call::Accept { id: key, param });
+                self.end_waits_on_failed(key, channel);
                 return None;
             }
         }
-        self.mail.discard(data);
+        self.pending.discard(data);
         if goes_on {
             self.set_state(key, before);
-        } else if table::operation(begun) == Some(Verb::Accept) {
+        } else if table::operation(begun) == Some(RequestKind::Accept) {
             // An event has reported its end.
             return Some(Ok(()));
         }
         Some(Err(match outcome {
-            Ok(()) => self.failure(key, Verb::Accept, Errno::ENODEV),
-            Err(errno) => self.failure(key, Verb::Migrate, errno),
+            Ok(()) => self.failure(key, RequestKind::Accept, Errno::ENODEV),
+            Err(errno) => self.failure(key, RequestKind::Migrate, errno),
         }))
     }
 }

@@ -6,8 +6,8 @@ use super::Core;
 use crate::channel::{Channel, Phase};
 use crate::device::Call;
 use crate::error::Refused;
-use crate::key::{About, ChannelKey, IdKey};
-use crate::request::{Acks, Verb};
+use crate::key::{ChannelKey, IdKey, Target};
+use crate::request::{Acks, RequestKind};
 use crate::table;
 use crate::time::Time;
 
@@ -31,7 +31,7 @@ impl Core {
     pub fn close_channel(&mut self, key: ChannelKey) -> Result<(), Refused> {
         self.usable_channel(key)?;
         match self.channels.get(key) {
-            Some(channel) if channel.phase == Phase::Open && channel.ids == 0 && channel.mail.head().is_none() => {
+            Some(channel) if channel.phase == Phase::Open && channel.ids == 0 && channel.pending.head().is_none() => {
                 self.close(key);
                 Ok(())
             }
@@ -42,7 +42,7 @@ impl Core {
     /// Stops the reading of a channel: its events stay in the kernel until [`resume_channel`](Core::resume_channel). Events that were read
     /// already are delivered all the same, and calls are made. A request of an id on it that waits for an event waits until
     /// then, or until its deadline. Any open channel can be paused, those of listeners and of ids in synchronous mode
-    /// ([`Core::line`]) included; to pause it twice is to pause it once. The pause ends with the channel: after
+    /// ([`Core::device_channel`]) included; to pause it twice is to pause it once. The pause ends with the channel: after
     /// [`release`](Core::release) the next core reads it.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ impl Core {
     /// ([`READ_FAILURES_MAX`](crate::READ_FAILURES_MAX) times) that it counts as failed and is not read any more.
     ///
     /// The ids whose events the device reports on a failed channel live on. Their requests that wait for an event end now, as
-    /// at a deadline; [`submit`](Core::submit) refuses others that would wait for one ([`Why::ChannelFailed`](crate::Why)). They
+    /// at a deadline; [`submit`](Core::submit) refuses others that would wait for one ([`RefuseReason::ChannelFailed`](crate::Why)). They
     /// can be destroyed, and migrated to another channel, where what waited in the kernel is read. [`resume_channel`](Core::resume_channel)
     /// tries the channel again.
     pub fn handle_unreadable(&mut self, key: ChannelKey) -> bool {
@@ -78,7 +78,7 @@ impl Core {
             return false;
         }
         channel.failures += 1;
-        self.news += 1;
+        self.activity += 1;
         if !channel.has_failed() {
             self.handle_readable(key);
             return true;
@@ -95,7 +95,7 @@ impl Core {
 
     /// What waits for an event of this channel is due at once. A destruction waits for acks.
     fn end_waits_on(&mut self, key: ChannelKey) {
-        let on_it: Vec<_> = self.ids.iter().filter(|(_, id)| id.line == key).map(|(key, _)| key).collect();
+        let on_it: Vec<_> = self.ids.iter().filter(|(_, id)| id.device_channel == key).map(|(key, _)| key).collect();
         on_it.into_iter().for_each(|key| self.end_waits_of(key));
     }
 
@@ -108,8 +108,8 @@ impl Core {
 
     fn end_waits_of(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get(key) {
-            let operation = table::operation(id.state).is_some_and(|verb| verb != Verb::Destroy);
-            if operation || id.waits_for() == Some(Verb::GetRequest) {
+            let operation = table::operation(id.state).is_some_and(|request_kind| request_kind != RequestKind::Destroy);
+            if operation || id.waits_for() == Some(RequestKind::GetRequest) {
                 self.set_deadline(key, Time::ZERO);
             }
             self.make_joins_due(key);
@@ -171,25 +171,26 @@ impl Core {
     }
 
     /// Notes where an id's events are delivered and where the device reports them.
-    pub(super) fn place(&mut self, key: IdKey, home: ChannelKey, line: ChannelKey) {
+    pub(super) fn set_channels(&mut self, key: IdKey, channel: ChannelKey, device_channel: ChannelKey) {
         let Some(id) = self.ids.get_mut(key) else { return };
-        let (old_home, old_line) = (core::mem::replace(&mut id.home, home), core::mem::replace(&mut id.line, line));
+        let (old_channel, old_device_channel) =
+            (core::mem::replace(&mut id.channel, channel), core::mem::replace(&mut id.device_channel, device_channel));
         // The new ones first, or a channel that is both would close in between.
-        self.join_both(home, line);
-        self.leave_both(old_home, old_line);
+        self.join_both(channel, device_channel);
+        self.leave_both(old_channel, old_device_channel);
     }
 
-    pub(super) fn join_both(&mut self, home: ChannelKey, line: ChannelKey) {
-        self.join_channel(home);
-        if line != home {
-            self.join_channel(line);
+    pub(super) fn join_both(&mut self, channel: ChannelKey, device_channel: ChannelKey) {
+        self.join_channel(channel);
+        if device_channel != channel {
+            self.join_channel(device_channel);
         }
     }
 
-    pub(super) fn leave_both(&mut self, home: ChannelKey, line: ChannelKey) {
-        self.leave_channel(home);
-        if line != home {
-            self.leave_channel(line);
+    pub(super) fn leave_both(&mut self, channel: ChannelKey, device_channel: ChannelKey) {
+        self.leave_channel(channel);
+        if device_channel != channel {
+            self.leave_channel(device_channel);
         }
     }
 
@@ -199,10 +200,10 @@ impl Core {
         let gone = self.channels.remove(key).map(|gone| (gone.readable, gone.parked));
         let (readable, parked) = gone.unwrap_or_default();
         if readable {
-            self.readable.retain(|&waiting| waiting != key);
+            self.readable.retain(|&sync_state| sync_state != key);
         }
         if parked {
-            self.parked.retain(|&waiting| waiting != key);
+            self.parked.retain(|&sync_state| sync_state != key);
         }
     }
 
@@ -216,14 +217,14 @@ impl Core {
     }
 
     fn discard_left(&mut self, key: ChannelKey) {
-        while let Some(letter) = self.channels.get(key).and_then(|channel| channel.mail.head()) {
-            self.withdraw(letter, key);
+        while let Some(event_ref) = self.channels.get(key).and_then(|channel| channel.pending.head()) {
+            self.withdraw(event_ref, key);
             self.counters.discarded += 1;
         }
     }
 
     fn call_for_channel(&mut self, key: ChannelKey, call: Call) {
-        let token = self.token(About::Channel(key));
+        let token = self.token(Target::Channel(key));
         if let Some(channel) = self.channels.get_mut(key) {
             channel.call = Some(token.number);
         }

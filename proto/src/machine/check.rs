@@ -2,9 +2,9 @@
 
 use super::Core;
 use crate::channel::{Channel, Phase};
-use crate::id::{Doing, Group, GroupPhase, Id, Waiting};
+use crate::id::{Group, GroupPhase, Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::request::Verb;
+use crate::request::RequestKind;
 use crate::state::State;
 use crate::table;
 use crate::time::Time;
@@ -18,10 +18,14 @@ impl Core {
         if let Some(single) = &self.single {
             let Some(id) = self.ids.get(single.id) else { panic!("an event of {} and on no list", single.id) };
             // Whatever lists are looked at, or changed, for such an id is done by a request, which links the event first.
-            assert!(id.home == single.on && id.is_plain_but_for_a_call(), "{}: an event on no list", single.id);
-            assert!(matches!(id.doing, Doing::Nothing | Doing::Request { .. }), "{}: an event on no list", single.id);
+            assert!(id.channel == single.on && id.is_plain_but_for_a_call(), "{}: an event on no list", single.id);
+            assert!(
+                matches!(id.pending_call, PendingCall::Nothing | PendingCall::Request { .. }),
+                "{}: an event on no list",
+                single.id
+            );
             let channel = self.channels.get(single.on);
-            assert!(channel.is_some_and(|channel| channel.mail.head().is_none()), "{}: two are first", single.on);
+            assert!(channel.is_some_and(|channel| channel.pending.head().is_none()), "{}: two are first", single.on);
         }
         match self.linked() {
             Some(linked) => linked.check_linked(),
@@ -49,57 +53,69 @@ impl Core {
         let joining = group.phase == GroupPhase::Joining;
         assert!(group.deadline == Time::NEVER || (joining && !group.leaving), "{key} has a deadline for nothing");
         assert!(!joining || !matches!(id.state, State::Removed | State::Destroying), "{key} will never be answered");
-        let held_up = group.owed > 0 || id.doing != Doing::Nothing;
+        let held_up = group.owed > 0 || id.pending_call != PendingCall::Nothing;
         assert!(!group.leaving || held_up, "{key} is to be left and nothing holds it up");
-        let undelivered = self.mail.owned(&id.mail).any(|letter| self.mail.get(letter).group() == Some(key));
+        let undelivered =
+            self.pending.events_of_owner(&id.pending).any(|event_ref| self.pending.get(event_ref).group() == Some(key));
         assert!(!group.leaving || !undelivered, "{key} is to be left and has undelivered events");
     }
 
     fn check_id(&self, key: IdKey, id: &Id) {
-        let Some(home) = self.channels.get(id.home) else { panic!("{key} is on no channel") };
-        assert!(!id.sync || home.private, "{key} is synchronous on a shared channel");
-        assert_ne!(home.phase, Phase::Closing, "{key} is on a channel that closes");
-        let Some(line) = self.channels.get(id.line) else { panic!("{key} is reported on no channel") };
-        assert_ne!(line.phase, Phase::Closing, "{key} is reported on a channel that closes");
+        let Some(channel) = self.channels.get(id.channel) else { panic!("{key} is on no channel") };
+        assert!(!id.sync || channel.private, "{key} is synchronous on a shared channel");
+        assert_ne!(channel.phase, Phase::Closing, "{key} is on a channel that closes");
+        let Some(device_channel) = self.channels.get(id.device_channel) else {
+            panic!("{key} is reported on no channel")
+        };
+        assert_ne!(device_channel.phase, Phase::Closing, "{key} is reported on a channel that closes");
         // An event of a listener that is being destroyed is late, so it may still be where it was.
-        let alone = line.private || matches!(id.doing, Doing::OpenToListen { .. } | Doing::MoveToListen { .. });
+        let alone = device_channel.private
+            || matches!(id.pending_call, PendingCall::OpenToListen { .. } | PendingCall::MigrateToListen { .. });
         assert!(id.state != State::Listening || alone, "{key} listens on a shared channel");
         let is_queued = self.children.iter().filter(|&&child| child == key).count();
-        assert_eq!(is_queued, usize::from(id.doing == Doing::Queued), "{key}: its place among those to be destroyed");
+        assert_eq!(
+            is_queued,
+            usize::from(id.pending_call == PendingCall::Queued),
+            "{key}: its place among those to be destroyed"
+        );
         assert!(
-            id.doing != Doing::Queued || id.state == State::Destroying,
+            id.pending_call != PendingCall::Queued || id.state == State::Destroying,
             "{key} is {} and to be destroyed",
             id.state
         );
-        let calls = !matches!(id.doing, Doing::Nothing | Doing::Queued);
-        assert_eq!(id.call.is_some(), calls, "{key}: its call while {:?}", id.doing);
+        let calls = !matches!(id.pending_call, PendingCall::Nothing | PendingCall::Queued);
+        assert_eq!(id.call.is_some(), calls, "{key}: its call while {:?}", id.pending_call);
         self.check_listener(key, id);
-        let ends_unreported = !matches!(id.doing, Doing::Nothing | Doing::Queued | Doing::Destroy);
-        assert!(!id.orphaned || ends_unreported, "{key}: a destroy has ended {:?}", id.doing);
+        let ends_unreported =
+            !matches!(id.pending_call, PendingCall::Nothing | PendingCall::Queued | PendingCall::Destroy);
+        assert!(!id.orphaned || ends_unreported, "{key}: a destroy has ended {:?}", id.pending_call);
         assert!(
             id.orphaned || id.state != State::Destroying || !ends_unreported,
             "{key} is destroyed and {:?} is to be reported",
-            id.doing
+            id.pending_call
         );
         assert!(id.is_known_rightly(), "{key} is not as plain as it is taken for");
         assert!(id.call_data.is_none() || id.call.is_some(), "{key}: the private data of a call that is over");
         assert!(
-            id.owed == 0 || !(id.is_moving() || id.doing == Doing::Destroy),
+            id.owed == 0 || !(id.is_moving() || id.pending_call == PendingCall::Destroy),
             "{key} is moved or destroyed while acks are owed"
         );
         assert!(!id.waived || id.owed == 0, "{key} owes acks that were given up");
         assert!(
             id.deadline == Time::NEVER
                 || table::operation(id.state).is_some()
-                || id.waiting == Waiting::For(Verb::GetRequest),
+                || id.sync_state == SyncState::For(RequestKind::GetRequest),
             "{key} has a deadline for nothing while {}",
             id.state
         );
-        assert!(id.move_deadline == Time::NEVER || id.quiesce.is_some(), "{key} has a deadline for no migration");
-        let is_held_up = (id.owed > 0 || id.doing != Doing::Nothing) && id.state != State::Destroying;
-        assert!(id.quiesce.is_none() || is_held_up, "{key} is to be moved and nothing holds it up");
         assert!(
-            !id.answer_due || (id.state == State::Closing && id.doing != Doing::Nothing),
+            id.move_deadline == Time::NEVER || id.pending_migrate.is_some(),
+            "{key} has a deadline for no migration"
+        );
+        let is_held_up = (id.owed > 0 || id.pending_call != PendingCall::Nothing) && id.state != State::Destroying;
+        assert!(id.pending_migrate.is_none() || is_held_up, "{key} is to be moved and nothing holds it up");
+        assert!(
+            !id.answer_due || (id.state == State::Closing && id.pending_call != PendingCall::Nothing),
             "{key} owes its peer a disconnect and nothing holds it up"
         );
         let joins = self.memberships(key).map(|(_, group)| group.deadline).min().unwrap_or(Time::NEVER);
@@ -108,97 +124,118 @@ impl Core {
         let of_groups: u32 = self.memberships(key).map(|(_, group)| group.owed).sum();
         assert!(of_groups <= id.owed, "{key}: acks owed for its memberships");
         assert!(id.armed.at() <= id.due(), "{key} is armed for {:?} and due at {:?}", id.armed, id.due());
-        let stands = id.armed.at() == Time::NEVER || self.alarms.has(id.armed.at(), key);
+        let stands = id.armed.at() == Time::NEVER || self.deadlines.has(id.armed.at(), key);
         assert!(stands, "{key}: its place among the deadlines");
         assert!(
-            id.state != State::Destroying || id.mail.head().is_none(),
+            id.state != State::Destroying || id.pending.head().is_none(),
             "{key} is destroyed and has undelivered events"
         );
     }
 
     fn check_listener(&self, key: IdKey, id: &Id) {
-        let requests = self.mail.owned(&id.mail).filter(|&letter| self.mail.get(letter).is_request()).count();
+        let requests = self
+            .pending
+            .events_of_owner(&id.pending)
+            .filter(|&event_ref| self.pending.get(event_ref).is_request())
+            .count();
         assert_eq!(usize::from(id.requests), requests, "{key}: its undelivered requests");
         assert!(id.requests <= id.backlog, "{key} has more undelivered requests than its backlog allows");
-        let line = self.channels.get(id.line);
-        let is_known = line.is_some_and(|line| line.listener == Some(key));
-        let begins = matches!(id.doing, Doing::OpenToListen { .. } | Doing::MoveToListen { .. });
+        let device_channel = self.channels.get(id.device_channel);
+        let is_known = device_channel.is_some_and(|device_channel| device_channel.listener == Some(key));
+        let begins = matches!(id.pending_call, PendingCall::OpenToListen { .. } | PendingCall::MigrateToListen { .. });
         assert!(
             id.state != State::Listening || is_known || begins,
             "{key} listens and its channel is not a listener's"
         );
         // Its events must not depend on whether the listener takes requests.
-        let apart = line.is_none_or(|line| line.listener == Some(key) || self.listener_on(line).is_none());
+        let apart = device_channel.is_none_or(|device_channel| {
+            device_channel.listener == Some(key) || self.listener_on(device_channel).is_none()
+        });
         assert!(apart || id.may_share(), "{key} is {} on the channel of a listener", id.state);
     }
 
     fn check_waiting(&self, key: IdKey, id: &Id) {
-        match id.waiting {
-            Waiting::For(verb) => {
+        match id.sync_state {
+            SyncState::For(request_kind) => {
                 assert!(id.sync, "{key} waits although it is not synchronous");
                 let newest = self.memberships(key).next().map(|(_, group)| group.phase);
-                let under_way = table::operation(id.state) == Some(verb)
-                    || (verb == Verb::GetRequest && id.state == State::Listening)
-                    || (verb == Verb::Join && newest == Some(GroupPhase::Joining));
-                assert!(under_way, "{key} waits for {verb}, which is not under way while {}", id.state);
+                let under_way = table::operation(id.state) == Some(request_kind)
+                    || (request_kind == RequestKind::GetRequest && id.state == State::Listening)
+                    || (request_kind == RequestKind::Join && newest == Some(GroupPhase::Joining));
+                assert!(under_way, "{key} waits for {request_kind}, which is not under way while {}", id.state);
             }
-            Waiting::Posted(_, letter) => {
+            SyncState::Posted(_, event_ref) => {
                 assert!(id.is_moving(), "{key} has kept an event as if it were moving");
                 assert!(
-                    self.mail.owned(&id.mail).any(|at| at == letter),
+                    self.pending.events_of_owner(&id.pending).any(|at| at == event_ref),
                     "{key} has lost the event that ended its request"
                 );
             }
-            Waiting::Ended(_, letter) => {
+            SyncState::Ended(_, event_ref) => {
                 assert!(id.sync, "{key} has kept an event although it is not synchronous");
                 assert!(
-                    self.mail.owned(&id.mail).all(|at| at != letter),
+                    self.pending.events_of_owner(&id.pending).all(|at| at != event_ref),
                     "{key} will be told twice of the end of its request"
                 );
             }
-            Waiting::Never | Waiting::Without { .. } => {}
+            SyncState::Never | SyncState::Without { .. } => {}
         }
-        let home = self.channels.get(id.home).map(|channel| channel.mail);
-        for letter in self.mail.owned(&id.mail) {
-            let is_there = home.is_some_and(|home| self.mail.letters(&home).any(|at| at == letter));
+        let channel = self.channels.get(id.channel).map(|channel| channel.pending);
+        for event_ref in self.pending.events_of_owner(&id.pending) {
+            let is_there =
+                channel.is_some_and(|channel| self.pending.events_of_channel(&channel).any(|at| at == event_ref));
             assert!(is_there, "{key}: an undelivered event is not where it is to be delivered");
-            assert_eq!(self.mail.get(letter).owner(), key, "an event on a foreign list");
+            assert_eq!(self.pending.get(event_ref).owner(), key, "an event on a foreign list");
         }
-        assert_eq!(self.mail.owned(&id.mail).last(), id.mail.tail(), "{key}: its undelivered events");
+        assert_eq!(
+            self.pending.events_of_owner(&id.pending).last(),
+            id.pending.tail(),
+            "{key}: its undelivered events"
+        );
     }
 
     fn check_channel(&self, key: ChannelKey, channel: &Channel) {
-        let on_it = |id: &Id| id.home == key || id.line == key;
-        let coming = |id: &Id| match id.doing {
-            Doing::OpenToMove { to, .. } | Doing::Move { to, arrived: false, .. } => to == key,
-            Doing::OpenToListen { line, .. } | Doing::MoveToListen { line, .. } => line == key,
+        let on_it = |id: &Id| id.channel == key || id.device_channel == key;
+        let coming = |id: &Id| match id.pending_call {
+            PendingCall::OpenToMigrate { to, .. } | PendingCall::Migrate { to, arrived: false, .. } => to == key,
+            PendingCall::OpenToListen { device_channel, .. } | PendingCall::MigrateToListen { device_channel, .. } => {
+                device_channel == key
+            }
             // One that is moved to be accepted counts at its home already.
-            Doing::MoveToAccept { .. }
-            | Doing::Nothing
-            | Doing::OpenToCreate
-            | Doing::Create
-            | Doing::Request { .. }
-            | Doing::Move { arrived: true, .. }
-            | Doing::Join { .. }
-            | Doing::Leave { .. }
-            | Doing::Queued
-            | Doing::Answer
-            | Doing::Destroy => false,
+            PendingCall::MigrateToAccept { .. }
+            | PendingCall::Nothing
+            | PendingCall::OpenToCreate
+            | PendingCall::Create
+            | PendingCall::Request { .. }
+            | PendingCall::Migrate { arrived: true, .. }
+            | PendingCall::Join { .. }
+            | PendingCall::Leave { .. }
+            | PendingCall::Queued
+            | PendingCall::Answer
+            | PendingCall::Destroy => false,
         };
         let ids: u32 = self.ids.iter().map(|(_, id)| u32::from(on_it(id)) + u32::from(coming(id))).sum();
         assert_eq!(channel.ids, ids, "{key}: the ids on it");
         assert!(!channel.private || ids > 0 || channel.phase == Phase::Closing, "{key} is nobody's");
         assert!(ids > 0 || channel.phase != Phase::Broken, "{key} could not be opened and is nobody's");
-        assert_eq!(self.mail.letters(&channel.mail).last(), channel.mail.tail(), "{key}: its undelivered events");
+        assert_eq!(
+            self.pending.events_of_channel(&channel.pending).last(),
+            channel.pending.tail(),
+            "{key}: its undelivered events"
+        );
         let mut before = None;
-        for letter in self.mail.letters(&channel.mail) {
-            assert_eq!(self.mail.before(letter), before, "{key}: its undelivered events, from the end");
-            before = Some(letter);
+        for event_ref in self.pending.events_of_channel(&channel.pending) {
+            assert_eq!(self.pending.before(event_ref), before, "{key}: its undelivered events, from the end");
+            before = Some(event_ref);
         }
         let queued = self.readable.iter().filter(|&&queued| queued == key).count();
         assert_eq!(queued, usize::from(channel.readable), "{key}: its place among those to be read");
-        let counted = self.mail.letters(&channel.mail).filter(|&letter| self.mail.get(letter).of_channel()).count();
-        assert_eq!(channel.mail.counted() as usize, counted, "{key}: its events that count against its limit");
+        let counted = self
+            .pending
+            .events_of_channel(&channel.pending)
+            .filter(|&event_ref| self.pending.get(event_ref).of_channel())
+            .count();
+        assert_eq!(channel.pending.counted() as usize, counted, "{key}: its events that count against its limit");
         assert!(
             !channel.parked || !channel.paused || self.wants_event(key).is_none(),
             "{key} is paused and wants events"
@@ -208,28 +245,30 @@ impl Core {
     }
 
     fn check_totals(&self) {
-        let kept = self.ids.iter().filter(|(_, id)| matches!(id.waiting, Waiting::Ended(..))).count();
-        let owned: usize = self.ids.iter().map(|(_, id)| self.mail.owned(&id.mail).count()).sum();
+        let kept = self.ids.iter().filter(|(_, id)| matches!(id.sync_state, SyncState::Ended(..))).count();
+        let events_of_owner: usize =
+            self.ids.iter().map(|(_, id)| self.pending.events_of_owner(&id.pending).count()).sum();
         let mut on_channels = 0;
         let mut of_device = 0;
         let mut delivered = 0;
-        for letter in self.channels.iter().flat_map(|(_, channel)| self.mail.letters(&channel.mail)) {
-            let stored = self.mail.get(letter);
+        for event_ref in self.channels.iter().flat_map(|(_, channel)| self.pending.events_of_channel(&channel.pending))
+        {
+            let stored = self.pending.get(event_ref);
             on_channels += 1;
             of_device += u32::from(stored.of_device());
             delivered += usize::from(self.ids.contains(stored.owner()));
         }
-        assert_eq!(owned, delivered, "events on the ids' lists and on the channels'");
-        assert_eq!(on_channels + kept, self.mail.nodes_len(), "events stored and on lists");
-        assert_eq!(of_device, self.mail.of_device(), "events that count against the limit");
+        assert_eq!(events_of_owner, delivered, "events on the ids' lists and on the channels'");
+        assert_eq!(on_channels + kept, self.pending.nodes_len(), "events stored and on lists");
+        assert_eq!(of_device, self.pending.of_device(), "events that count against the limit");
         let nearest = self.ids.iter().map(|(key, id)| (id.due(), key)).min().filter(|&(due, _)| due != Time::NEVER);
-        assert_eq!(self.alarms.first(), nearest, "the nearest deadline");
-        assert!(!self.alarms.is_littered(), "more deadlines left behind than there may be");
+        assert_eq!(self.deadlines.first(), nearest, "the nearest deadline");
+        assert!(!self.deadlines.needs_compaction(), "more deadlines left behind than there may be");
         assert!(self.ids.len() <= self.limits.ids as usize + 1, "more ids than the limit");
         assert!(self.readable.iter().all(|&key| self.channels.contains(key)), "a channel that is gone is to be read");
         assert!(self.parked.iter().all(|&key| self.channels.contains(key)), "a channel that is gone waits for room");
         let calls = self.ids.iter().filter(|(_, id)| id.call_data.is_some()).count();
-        let enclosures = calls + self.mail.letters_with_enclosure();
-        assert_eq!(self.mail.enclosures_len(), enclosures, "private data that nothing refers to");
+        let private_data = calls + self.pending.events_with_private_data();
+        assert_eq!(self.pending.private_data_len(), private_data, "private data that nothing refers to");
     }
 }

@@ -1,11 +1,11 @@
 //! Events out, and the acks that come back.
 
 use super::Core;
-use crate::error::NotAcked;
-use crate::event::{CmEvent, Event, EventKind, Receipt};
+use crate::error::AckError;
+use crate::event::{AckToken, CmEvent, Event, EventKind};
 use crate::id::Id;
 use crate::key::ChannelKey;
-use crate::mail::Letter;
+use crate::pending_events::EventRef;
 use crate::request::Acks;
 use crate::stored::Stored;
 
@@ -17,49 +17,49 @@ impl Core {
         if self.single.as_ref().is_some_and(|single| single.on == on) {
             return self.poll_short(on);
         }
-        if self.mail.has_nodes() { self.poll_linked(on) } else { None }
+        if self.pending.has_nodes() { self.poll_linked(on) } else { None }
     }
 
     #[inline(never)]
     fn poll_linked(&mut self, on: ChannelKey) -> Option<Event> {
         let channel = self.channels.get_mut(on)?;
-        let letter = channel.mail.head()?;
-        let first = self.mail.get(letter);
+        let event_ref = channel.pending.head()?;
+        let first = self.pending.get(event_ref);
         let (key, group, is_request) = (first.owner(), first.group(), first.is_request());
         let is_owed = channel.acks == Acks::Explicit && first.of_device();
-        let mut receipt = None;
+        let mut ack_token = None;
         // Neither its list nor what it owes says anything of whether it is plain.
         match self.ids.get_untouched(key) {
             Some(owner) if owner.is_moving() => return None,
             Some(owner) => {
                 if is_owed && !owner.waived {
                     owner.owed += 1;
-                    receipt = Some(Receipt { owner: key, group });
+                    ack_token = Some(AckToken { owner: key, group });
                     if let Some(group) = group.and_then(|group| self.groups.get_mut(group)) {
                         group.owed += 1;
                     }
                 }
                 owner.requests -= u16::from(is_request);
-                self.mail.disown(&mut owner.mail, letter);
+                self.pending.unlink_owner(&mut owner.pending, event_ref);
             }
             None => {}
         }
-        self.mail.unlink(&mut channel.mail, letter);
-        if self.mail.get(letter).enclosed.is_some() {
-            return Some(self.open(letter, receipt));
+        self.pending.unlink(&mut channel.pending, event_ref);
+        if self.pending.get(event_ref).private_data_ref.is_some() {
+            return Some(self.open(event_ref, ack_token));
         }
-        let event = Some(self.mail.get(letter).bare(receipt));
-        self.mail.take(letter);
+        let event = Some(self.pending.get(event_ref).bare(ack_token));
+        self.pending.take(event_ref);
         event
     }
 
     /// An event with what is enclosed, which is kept no longer.
     #[inline(never)]
-    fn open(&mut self, letter: Letter, receipt: Option<Receipt>) -> Event {
-        let stored = self.mail.take(letter);
-        let mut event = stored.bare(receipt);
-        self.mail.enclose(stored.enclosed, &mut event);
-        self.mail.discard(stored.enclosed);
+    fn open(&mut self, event_ref: EventRef, ack_token: Option<AckToken>) -> Event {
+        let stored = self.pending.take(event_ref);
+        let mut event = stored.bare(ack_token);
+        self.pending.fill_private_data(stored.private_data_ref, &mut event);
+        self.pending.discard(stored.private_data_ref);
         event
     }
 
@@ -67,79 +67,81 @@ impl Core {
     /// last ack of its id goes on, or a leave that waited for the last one of its group.
     ///
     /// # Errors
-    /// [`NotAcked`] with the receipt again, if it is of another core or its id is gone. Nothing has changed.
+    /// [`AckError`] with the ack token again, if it is of another core or its id is gone. Nothing has changed.
     #[inline(always)]
-    pub fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
-        let Some(owner) = self.ids.get_untouched(receipt.owner) else { return Err(NotAcked { receipt }) };
-        let Some(owed) = owner.owed.checked_sub(1) else { return Err(NotAcked { receipt }) };
+    pub fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError> {
+        let Some(owner) = self.ids.get_untouched(ack_token.owner) else { return Err(AckError { ack_token }) };
+        let Some(owed) = owner.owed.checked_sub(1) else { return Err(AckError { ack_token }) };
         owner.owed = owed;
         // Nothing waits for the acks of a plain id.
-        if !owner.is_plain() && (receipt.group.is_some() || owner.is_held_up()) {
-            self.acked(receipt);
+        if !owner.is_plain() && (ack_token.group.is_some() || owner.is_held_up()) {
+            self.acked(ack_token);
         }
         Ok(())
     }
 
     /// What an ack was waited for.
     #[inline(never)]
-    pub(super) fn acked(&mut self, receipt: Receipt) {
-        if let Some(group) = receipt.group.and_then(|group| self.groups.get_mut(group)) {
+    pub(super) fn acked(&mut self, ack_token: AckToken) {
+        if let Some(group) = ack_token.group.and_then(|group| self.groups.get_mut(group)) {
             group.owed = group.owed.saturating_sub(1);
-            self.continue_leave(receipt.owner);
+            self.continue_leave(ack_token.owner);
         }
-        self.continue_migrate(receipt.owner);
-        self.continue_destroy(receipt.owner);
+        self.continue_migrate(ack_token.owner);
+        self.continue_destroy(ack_token.owner);
     }
 
     /// An event that stays where it is.
     pub(super) fn to_event(&self, stored: &Stored) -> Event {
         let mut event = stored.bare(None);
-        self.mail.enclose(stored.enclosed, &mut event);
+        self.pending.fill_private_data(stored.private_data_ref, &mut event);
         event
     }
 
     /// Puts an event at the end of a channel, in the name of its owner if that still lives.
     #[inline]
-    pub(super) fn post(&mut self, stored: Stored, on: ChannelKey) -> Letter {
-        self.news += 1;
+    pub(super) fn post(&mut self, stored: Stored, on: ChannelKey) -> EventRef {
+        self.activity += 1;
         self.link_single();
         self.link(stored, on)
     }
 
-    pub(super) fn link(&mut self, stored: Stored, on: ChannelKey) -> Letter {
+    pub(super) fn link(&mut self, stored: Stored, on: ChannelKey) -> EventRef {
         // Its list says nothing of whether it is plain.
-        let owner = self.ids.get_untouched(stored.owner()).map(|id| &mut id.mail);
-        let channel = self.channels.get_mut(on).map(|channel| &mut channel.mail);
-        self.mail.push(stored, channel, owner)
+        let owner = self.ids.get_untouched(stored.owner()).map(|id| &mut id.pending);
+        let channel = self.channels.get_mut(on).map(|channel| &mut channel.pending);
+        self.pending.push(stored, channel, owner)
     }
 
     /// Takes an event off both of its lists, wherever it stands.
-    pub(super) fn detach(&mut self, letter: Letter, from: ChannelKey) {
-        let (owner, is_request) = (self.mail.get(letter).owner(), self.mail.get(letter).is_request());
+    pub(super) fn detach(&mut self, event_ref: EventRef, from: ChannelKey) {
+        let (owner, is_request) = (self.pending.get(event_ref).owner(), self.pending.get(event_ref).is_request());
         if let Some(channel) = self.channels.get_mut(from) {
-            self.mail.unlink(&mut channel.mail, letter);
+            self.pending.unlink(&mut channel.pending, event_ref);
         }
         if let Some(id) = self.ids.get_mut(owner) {
             id.requests -= u16::from(is_request);
-            self.mail.disown(&mut id.mail, letter);
+            self.pending.unlink_owner(&mut id.pending, event_ref);
         }
     }
 
     /// Whether an event of this kind of an id is undelivered.
     pub(super) fn has_undelivered(&self, id: &Id, kind: EventKind) -> bool {
-        self.mail.owned(&id.mail).any(|letter| self.mail.get(letter).kind == kind)
+        self.pending.events_of_owner(&id.pending).any(|event_ref| self.pending.get(event_ref).kind == kind)
     }
 
     /// The first undelivered event of an id that is of this kind.
-    pub(super) fn first_of(&self, id: &Id, kind: CmEvent) -> Option<Letter> {
-        self.mail.owned(&id.mail).find(|&letter| self.mail.get(letter).kind == EventKind::Cm(kind))
+    pub(super) fn first_of(&self, id: &Id, kind: CmEvent) -> Option<EventRef> {
+        self.pending
+            .events_of_owner(&id.pending)
+            .find(|&event_ref| self.pending.get(event_ref).kind == EventKind::Cm(kind))
     }
 
     /// Takes an event away for good.
-    pub(super) fn withdraw(&mut self, letter: Letter, from: ChannelKey) -> Stored {
-        self.detach(letter, from);
-        let stored = self.mail.take(letter);
-        self.mail.discard(stored.enclosed);
+    pub(super) fn withdraw(&mut self, event_ref: EventRef, from: ChannelKey) -> Stored {
+        self.detach(event_ref, from);
+        let stored = self.pending.take(event_ref);
+        self.pending.discard(stored.private_data_ref);
         stored
     }
 }

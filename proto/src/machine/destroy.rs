@@ -6,9 +6,9 @@ use crate::channel::Phase;
 use crate::device::{Call, Outcome};
 use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
-use crate::id::{Doing, Mourner, Waiting};
-use crate::key::{About, ChannelKey, IdKey};
-use crate::request::Verb;
+use crate::id::{DestroyWaiter, PendingCall, SyncState};
+use crate::key::{ChannelKey, IdKey, Target};
+use crate::request::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
 use crate::time::Time;
@@ -16,29 +16,29 @@ use crate::time::Time;
 impl Core {
     /// Every other request of the id ends with it: nothing more is told of them, not even if this destroy gives up at its
     /// deadline.
-    pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time, mourner: Mourner) {
-        self.end_all(key, mourner);
+    pub(super) fn begin_destroy(&mut self, key: IdKey, deadline: Time, destroy_waiter: DestroyWaiter) {
+        self.end_all(key, destroy_waiter);
         let Some(id) = self.ids.get_mut(key) else { return };
-        if id.doing == Doing::Nothing && id.owed == 0 {
+        if id.pending_call == PendingCall::Nothing && id.owed == 0 {
             self.call_destroy(key);
         } else {
-            if mourner == Mourner::Caller {
-                id.mourner = Mourner::Channel;
+            if destroy_waiter == DestroyWaiter::Caller {
+                id.destroy_waiter = DestroyWaiter::Channel;
             }
             self.set_deadline(key, deadline);
         }
     }
 
     /// The id is to be destroyed, and nothing of it is delivered any more.
-    fn end_all(&mut self, key: IdKey, mourner: Mourner) {
-        self.clear_waiting(key, Waiting::Never);
+    fn end_all(&mut self, key: IdKey, destroy_waiter: DestroyWaiter) {
+        self.clear_waiting(key, SyncState::Never);
         self.discard_mail(key);
         self.set_state(key, State::Destroying);
         self.stop_quiescing(key);
         self.end_leaves(key);
         if let Some(id) = self.ids.get_mut(key) {
-            id.orphaned = id.doing != Doing::Nothing;
-            id.mourner = mourner;
+            id.orphaned = id.pending_call != PendingCall::Nothing;
+            id.destroy_waiter = destroy_waiter;
         }
     }
 
@@ -56,7 +56,7 @@ impl Core {
         if was_waiting {
             self.set_deadline(key, Time::NEVER);
         }
-        self.begin_destroy(key, deadline, Mourner::Caller);
+        self.begin_destroy(key, deadline, DestroyWaiter::Caller);
     }
 
     /// The last ack is in, or the call that was under way has returned.
@@ -64,7 +64,7 @@ impl Core {
         if self
             .ids
             .get(key)
-            .is_some_and(|id| id.state == State::Destroying && id.doing == Doing::Nothing && id.owed == 0)
+            .is_some_and(|id| id.state == State::Destroying && id.pending_call == PendingCall::Nothing && id.owed == 0)
         {
             self.set_deadline(key, Time::NEVER);
             self.call_destroy(key);
@@ -72,63 +72,71 @@ impl Core {
     }
 
     fn call_destroy(&mut self, key: IdKey) {
-        self.call_for_id(key, Doing::Destroy, Call::Destroy { id: key });
+        self.call_for_id(key, PendingCall::Destroy, Call::Destroy { id: key });
     }
 
     pub(super) fn destroyed(&mut self, key: IdKey, outcome: Outcome) -> Result<Option<Ended>, Fault> {
         let Some(id) = self.ids.get(key) else { return Ok(None) };
-        let (home, mourner) = (id.home, id.mourner);
+        let (channel, destroy_waiter) = (id.channel, id.destroy_waiter);
         match outcome {
             Ok(()) => {
                 self.forget(key);
-                Ok(self.tell_gone(key, home, mourner))
+                Ok(self.tell_gone(key, channel, destroy_waiter))
             }
             // The application has no key to try again with.
-            Err(errno) if mourner == Mourner::Nobody => {
+            Err(errno) if destroy_waiter == DestroyWaiter::Nobody => {
                 self.forget(key);
-                Err(Fault::Leak { call: Verb::Destroy.name(), errno })
+                Err(Fault::Leak { call: RequestKind::Destroy.name(), errno })
             }
             Err(errno) => {
                 self.set_state(key, State::Failed);
                 if let Some(id) = self.ids.get_mut(key) {
-                    id.mourner = Mourner::Caller;
+                    id.destroy_waiter = DestroyWaiter::Caller;
                 }
-                if mourner == Mourner::Channel {
-                    self.post(Stored::made(key, EventKind::Destroyed, errno.as_status()), home);
+                if destroy_waiter == DestroyWaiter::Channel {
+                    self.post(Stored::made(key, EventKind::Destroyed, errno.as_status()), channel);
                     return Ok(None);
                 }
-                let failure = Failure { call: Verb::Destroy.name(), state: State::Failed, errno };
-                Ok(Some(Ended { about: About::Id(key), result: Err(failure) }))
+                let failure = Failure { call: RequestKind::Destroy.name(), state: State::Failed, errno };
+                Ok(Some(Ended { target: Target::Id(key), result: Err(failure) }))
             }
         }
     }
 
     /// Tells that an id is gone, to the one who asked.
-    pub(super) fn tell_gone(&mut self, key: IdKey, home: ChannelKey, mourner: Mourner) -> Option<Ended> {
-        match mourner {
-            Mourner::Nobody => None,
+    pub(super) fn tell_gone(
+        &mut self,
+        key: IdKey,
+        channel: ChannelKey,
+        destroy_waiter: DestroyWaiter,
+    ) -> Option<Ended> {
+        match destroy_waiter {
+            DestroyWaiter::Nobody => None,
             // Nobody reads the private channel of an id that is gone, or one that is not open.
-            Mourner::Channel
-                if self.channels.get(home).is_some_and(|channel| !channel.private && channel.phase == Phase::Open) =>
+            DestroyWaiter::Channel
+                if self
+                    .channels
+                    .get(channel)
+                    .is_some_and(|channel| !channel.private && channel.phase == Phase::Open) =>
             {
-                self.post(Stored::made(key, EventKind::Destroyed, 0), home);
+                self.post(Stored::made(key, EventKind::Destroyed, 0), channel);
                 None
             }
-            Mourner::Channel | Mourner::Caller => Some(Ended { about: About::Id(key), result: Ok(()) }),
+            DestroyWaiter::Channel | DestroyWaiter::Caller => Some(Ended { target: Target::Id(key), result: Ok(()) }),
         }
     }
 
     /// The id is gone, or never came to be.
     pub(super) fn forget(&mut self, key: IdKey) {
-        self.clear_waiting(key, Waiting::Never);
+        self.clear_waiting(key, SyncState::Never);
         self.discard_mail(key);
         self.forget_groups(key);
         if let Some(id) = self.ids.get_mut(key) {
             (id.deadline, id.move_deadline) = (Time::NEVER, Time::NEVER);
-            let (home, line) = (id.home, id.line);
-            self.set_alarm(key);
+            let (channel, device_channel) = (id.channel, id.device_channel);
+            self.arm_deadline(key);
             self.ids.remove(key);
-            self.leave_both(home, line);
+            self.leave_both(channel, device_channel);
         }
     }
 
@@ -136,13 +144,13 @@ impl Core {
     /// take their ids with them, which the device then rejects.
     fn discard_mail(&mut self, key: IdKey) {
         let mut begun = 0;
-        while let Some((letter, home)) = self.ids.get(key).and_then(|id| Some((id.mail.head()?, id.home))) {
-            let stored = self.withdraw(letter, home);
+        while let Some((event_ref, channel)) = self.ids.get(key).and_then(|id| Some((id.pending.head()?, id.channel))) {
+            let stored = self.withdraw(event_ref, channel);
             self.counters.discarded += 1;
             if stored.kind == EventKind::Cm(CmEvent::ConnectRequest)
                 && self.state(stored.id).is_some_and(|state| state != State::Destroying)
             {
-                self.end_all(stored.id, Mourner::Nobody);
+                self.end_all(stored.id, DestroyWaiter::Nobody);
                 self.destroy_or_queue(stored.id, &mut begun);
             }
         }

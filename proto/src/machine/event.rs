@@ -4,12 +4,12 @@ use super::Core;
 use crate::channel::{Channel, Phase};
 use crate::error::Fault;
 use crate::event::{CmEvent, EventKind, RawEvent};
-use crate::id::{Id, Mourner, Waiting};
+use crate::id::{DestroyWaiter, Id, SyncState};
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::request::Verb;
+use crate::request::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
-use crate::table::{self, Fact, Tell};
+use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
 
 /// What became of a raw event.
@@ -41,7 +41,7 @@ impl Core {
     pub fn wants_event(&self, on: ChannelKey) -> Option<IdKey> {
         let channel = self.channels.get(on).filter(|channel| channel.is_read())?;
         // No requests come on the channel of an id that is still to be moved there.
-        let has_room = match self.listener_on(channel).filter(|listener| listener.line == on) {
+        let has_room = match self.listener_on(channel).filter(|listener| listener.device_channel == on) {
             Some(listener) => self.has_room_for_request(listener),
             None => self.has_room_for_event(on, channel),
         };
@@ -66,8 +66,8 @@ impl Core {
     #[inline]
     fn has_room_for_event(&self, on: ChannelKey, channel: &Channel) -> bool {
         let single = self.single.as_ref().is_some_and(|single| single.on == on);
-        let own = channel.mail.counted() + u32::from(single);
-        own == 0 || (own < self.limits.channel_events && self.undelivered() < self.limits.events)
+        let link_owner = channel.pending.counted() + u32::from(single);
+        link_owner == 0 || (link_owner < self.limits.channel_events && self.undelivered() < self.limits.events)
     }
 
     /// Takes one event that the device reported on a channel.
@@ -111,15 +111,15 @@ impl Core {
     pub(super) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
         let state = id.state_at_device();
-        let told = table::tell(state, Fact::of(raw.kind));
-        if told == Tell::Fault {
+        let told = table::event_rule(state, EventColumn::of(raw.kind));
+        if told == EventRule::Fault {
             return Err(Fault::Event { id: raw.id, state, event: raw.kind });
         }
         // A late one tells of this too.
         if id.arrives_on(on) {
             self.arrive_by_event(raw.id, on);
         }
-        let Tell::Go(next) = told else { return Ok(Admission::Late) };
+        let EventRule::Go(next) = told else { return Ok(Admission::Late) };
         // Nothing else is about a membership.
         let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
         if of_group && !self.admit_to_group(raw) {
@@ -134,12 +134,12 @@ impl Core {
         let more = id.enter(if next == state { id.state } else { next });
         // The newest membership is the one that a synchronous join waits for: until that has ended there is no other.
         let answers_join = of_group && group == id.groups;
-        let ended = id.waits_for().filter(|&verb| ends(verb, state, next, answers_join));
-        let home = id.home;
-        if let Some(verb) = ended {
-            self.end_waiting(raw.id, verb, stored);
+        let ended = id.waits_for().filter(|&request_kind| ends(request_kind, state, next, answers_join));
+        let channel = id.channel;
+        if let Some(request_kind) = ended {
+            self.end_waiting(raw.id, request_kind, stored);
         } else {
-            self.post(stored, home);
+            self.post(stored, channel);
         }
         if more {
             self.entered(raw.id);
@@ -152,13 +152,13 @@ impl Core {
 
     /// Synchronous mode: an event ends the request that is open.
     #[inline(never)]
-    fn end_waiting(&mut self, key: IdKey, verb: Verb, stored: Stored) {
+    fn end_waiting(&mut self, key: IdKey, request_kind: RequestKind, stored: Stored) {
         let Some(id) = self.ids.get(key) else { return };
-        let (moving, home) = (id.is_moving(), id.home);
+        let (moving, channel) = (id.is_moving(), id.channel);
         let ended = if moving {
-            Waiting::Posted(verb, self.post(stored, home))
+            SyncState::Posted(request_kind, self.post(stored, channel))
         } else {
-            Waiting::Ended(verb, self.mail.store(stored))
+            SyncState::Ended(request_kind, self.pending.store(stored))
         };
         self.clear_waiting(key, ended);
     }
@@ -174,22 +174,22 @@ impl Core {
             return Err(Fault::WrongChild { id: raw.id });
         }
         // Its events will be delivered where the listener's are.
-        let (port_space, home, verdict) = match self.ids.get(listener) {
-            Some(id) => (id.port_space, id.home, table::tell(id.state, Fact::ConnectRequest)),
-            None => (crate::PortSpace::Tcp, on, Tell::Late),
+        let (port_space, channel, verdict) = match self.ids.get(listener) {
+            Some(id) => (id.port_space, id.channel, table::event_rule(id.state, EventColumn::ConnectRequest)),
+            None => (crate::PortSpace::Tcp, on, EventRule::Late),
         };
-        let child = self.ids.insert(Id::child(port_space, home, on)).ok_or(Fault::WrongChild { id: raw.id })?;
-        self.join_both(home, on);
+        let child = self.ids.insert(Id::child(port_space, channel, on)).ok_or(Fault::WrongChild { id: raw.id })?;
+        self.join_both(channel, on);
         match verdict {
-            Tell::Go(_) => {
+            EventRule::Go(_) => {
                 let stored = self.stored(raw, Some(listener), None);
                 match self.ids.get(listener) {
-                    Some(id) if id.waiting == Waiting::For(Verb::GetRequest) && !id.is_moving() => {
-                        let letter = self.mail.store(stored);
-                        self.clear_waiting(listener, Waiting::Ended(Verb::GetRequest, letter));
+                    Some(id) if id.sync_state == SyncState::For(RequestKind::GetRequest) && !id.is_moving() => {
+                        let event_ref = self.pending.store(stored);
+                        self.clear_waiting(listener, SyncState::Ended(RequestKind::GetRequest, event_ref));
                     }
                     Some(_) | None => {
-                        self.post(stored, home);
+                        self.post(stored, channel);
                         if let Some(id) = self.ids.get_mut(listener) {
                             id.requests += 1;
                         }
@@ -198,11 +198,13 @@ impl Core {
                 Ok(Admission::Child(child))
             }
             // Nobody will ever answer it: the device rejects the peer when the id goes.
-            Tell::Late | Tell::Fault => {
-                self.begin_destroy(child, Time::NEVER, Mourner::Nobody);
+            EventRule::Late | EventRule::Fault => {
+                self.begin_destroy(child, Time::NEVER, DestroyWaiter::Nobody);
                 match self.state(listener) {
                     None => Ok(Admission::Stray),
-                    Some(state) if verdict == Tell::Fault => Err(Fault::Event { id: listener, state, event: raw.kind }),
+                    Some(state) if verdict == EventRule::Fault => {
+                        Err(Fault::Event { id: listener, state, event: raw.kind })
+                    }
                     Some(_) => Ok(Admission::Late),
                 }
             }
@@ -210,8 +212,8 @@ impl Core {
     }
 
     fn stored(&mut self, raw: &RawEvent<'_>, listener: Option<IdKey>, group: Option<GroupKey>) -> Stored {
-        let enclosed = self.mail.keep(raw.private_data, raw.datagram);
-        let stored = Stored::of(raw.id, EventKind::Cm(raw.kind), raw.status, raw.param, enclosed);
+        let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
+        let stored = Stored::of(raw.id, EventKind::Cm(raw.kind), raw.status, raw.param, private_data_ref);
         match (listener, group) {
             (Some(listener), _) => stored.with_listener(listener),
             (None, Some(group)) => stored.of_group(group),
@@ -221,11 +223,11 @@ impl Core {
 }
 
 /// Whether an event ends a request of synchronous mode: it takes the id out of the request's own state, or answers a join.
-fn ends(verb: Verb, before: State, next: State, answers_join: bool) -> bool {
-    if verb == Verb::Join {
+fn ends(request_kind: RequestKind, before: State, next: State, answers_join: bool) -> bool {
+    if request_kind == RequestKind::Join {
         answers_join || next == State::Removed
     } else {
         // Listening is no state that waits.
-        next != before && (verb == Verb::GetRequest || table::operation(before) == Some(verb))
+        next != before && (request_kind == RequestKind::GetRequest || table::operation(before) == Some(request_kind))
     }
 }

@@ -5,11 +5,11 @@ use core::net::SocketAddr;
 use super::Core;
 use crate::device::{Call, Outcome};
 use crate::errno::Errno;
-use crate::error::{Failure, Refused, Why};
+use crate::error::{Failure, RefuseReason, Refused};
 use crate::event::{CmEvent, EventKind, RawEvent};
-use crate::id::{Doing, Group, GroupPhase, Waiting};
+use crate::id::{Group, GroupPhase, PendingCall, SyncState};
 use crate::key::{GroupKey, IdKey};
-use crate::request::{Request, Verb};
+use crate::request::{Request, RequestKind};
 use crate::stored::Stored;
 use crate::time::Time;
 
@@ -28,7 +28,7 @@ impl Core {
         deadline: Time,
     ) -> Result<GroupKey, Refused> {
         self.submit(now, id, Request::Join { addr, send_only }, deadline)?;
-        self.group_at(id, addr).ok_or(Refused::NoSuchId { id, request: Verb::Join })
+        self.group_at(id, addr).ok_or(Refused::NoSuchId { id, request: RequestKind::Join })
     }
 
     /// The membership of an id in the group at an address.
@@ -49,19 +49,19 @@ impl Core {
     }
 
     /// What only the list of memberships can tell of a request.
-    pub(super) fn check_group(&self, id: IdKey, request: &Request<'_>) -> Result<(), Why> {
+    pub(super) fn check_group(&self, id: IdKey, request: &Request<'_>) -> Result<(), RefuseReason> {
         if let Request::Join { addr, .. } = *request {
             if self.group_at(id, addr).is_some() {
-                return Err(Why::AlreadyMember(addr));
+                return Err(RefuseReason::AlreadyMember(addr));
             }
             if self.groups.next_key().is_none() {
-                return Err(Why::NoGroupLeft);
+                return Err(RefuseReason::NoGroupLeft);
             }
         }
         if let Request::Leave { group } = *request
             && self.groups.get(group).is_none_or(|it| it.id != id || it.leaving)
         {
-            return Err(Why::NoSuchGroup(group));
+            return Err(RefuseReason::NoSuchGroup(group));
         }
         Ok(())
     }
@@ -79,9 +79,9 @@ impl Core {
         if let Some(id) = self.ids.get_mut(key) {
             id.groups = Some(group);
         }
-        self.clear_waiting(key, if sync { Waiting::For(Verb::Join) } else { Waiting::Never });
+        self.clear_waiting(key, if sync { SyncState::For(RequestKind::Join) } else { SyncState::Never });
         self.set_join_alarm(key);
-        self.call_for_id(key, Doing::Join { group }, Call::Join { id: key, group, addr, send_only });
+        self.call_for_id(key, PendingCall::Join { group }, Call::Join { id: key, group, addr, send_only });
     }
 
     pub(super) fn join_begun(&mut self, key: IdKey, group: GroupKey, outcome: Outcome) -> Result<(), Failure> {
@@ -91,8 +91,8 @@ impl Core {
         match outcome {
             Err(errno) if open => {
                 self.forget_group(key, group);
-                self.clear_waiting(key, Waiting::Never);
-                Err(self.failure(key, Verb::Join, errno))
+                self.clear_waiting(key, SyncState::Never);
+                Err(self.failure(key, RequestKind::Join, errno))
             }
             Ok(()) | Err(_) => Ok(()),
         }
@@ -121,7 +121,7 @@ impl Core {
 
     pub(super) fn begin_leave(&mut self, key: IdKey, group: GroupKey) {
         // As every request, it gives up the event that completed the one before.
-        self.clear_waiting(key, Waiting::Never);
+        self.clear_waiting(key, SyncState::Never);
         let Some(record) = self.groups.get_mut(group) else { return };
         record.leaving = true;
         record.deadline = Time::NEVER;
@@ -135,7 +135,7 @@ impl Core {
 
     /// Acks have come in, or the id's call has returned: leaves that waited for either go on, one at a time.
     pub(super) fn continue_leave(&mut self, key: IdKey) {
-        let idle = self.ids.get(key).is_some_and(|id| id.doing == Doing::Nothing);
+        let idle = self.ids.get(key).is_some_and(|id| id.pending_call == PendingCall::Nothing);
         let ready = self.find_group(key, |group| group.leaving && group.owed == 0);
         if let Some(group) = ready
             && idle
@@ -147,17 +147,17 @@ impl Core {
     /// A destroy ends the leaves that wait for acks: if it gives up or fails, these memberships can be left again.
     pub(super) fn end_leaves(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
-        let (doing, mut at) = (id.doing, id.groups);
+        let (pending_call, mut at) = (id.pending_call, id.groups);
         while let Some(group) = at {
             let Some(record) = self.groups.get_mut(group) else { return };
-            record.leaving &= matches!(doing, Doing::Leave { group: leaves, .. } if leaves == group);
+            record.leaving &= matches!(pending_call, PendingCall::Leave { group: leaves, .. } if leaves == group);
             at = record.next;
         }
     }
 
     fn call_leave(&mut self, key: IdKey, group: GroupKey, by_event: bool) {
         if let Some(addr) = self.groups.get(group).map(|group| group.addr) {
-            self.call_for_id(key, Doing::Leave { group, by_event }, Call::Leave { id: key, group, addr });
+            self.call_for_id(key, PendingCall::Leave { group, by_event }, Call::Leave { id: key, group, addr });
         }
     }
 
@@ -171,13 +171,13 @@ impl Core {
     ) -> Option<Result<(), Failure>> {
         self.forget_group(key, group);
         if !by_event {
-            return Some(outcome.map_err(|errno| self.failure(key, Verb::Leave, errno)));
+            return Some(outcome.map_err(|errno| self.failure(key, RequestKind::Leave, errno)));
         }
         if let Some(id) = self.ids.get(key)
             && !id.orphaned
         {
-            let (home, status) = (id.home, outcome.map_or_else(Errno::as_status, |()| 0));
-            self.post(Stored::made(key, EventKind::Left, status).of_group(group), home);
+            let (channel, status) = (id.channel, outcome.map_or_else(Errno::as_status, |()| 0));
+            self.post(Stored::made(key, EventKind::Left, status).of_group(group), channel);
         }
         None
     }
@@ -193,8 +193,9 @@ impl Core {
             }
             let Some(id) = self.ids.get(key) else { return };
             // As where an event answers it: a synchronous join is the newest.
-            let open = id.waits_for().filter(|&verb| verb == Verb::Join && id.groups == Some(group));
-            let made = Stored::made(key, EventKind::DeadlinePassed(Verb::Join), 0);
+            let open =
+                id.waits_for().filter(|&request_kind| request_kind == RequestKind::Join && id.groups == Some(group));
+            let made = Stored::made(key, EventKind::DeadlinePassed(RequestKind::Join), 0);
             self.tell_expired(key, made.of_group(group), open);
         }
         self.set_join_alarm(key);
@@ -251,11 +252,11 @@ impl Core {
     /// The kernel discards unread events of a group that is left (`ucma_cleanup_mc_events`).
     fn discard_group_mail(&mut self, key: IdKey, group: GroupKey) {
         let Some(id) = self.ids.get(key) else { return };
-        let (home, mut at) = (id.home, id.mail.head());
-        while let Some(letter) = at {
-            at = self.mail.next_owned(letter);
-            if self.mail.get(letter).group() == Some(group) {
-                self.withdraw(letter, home);
+        let (channel, mut at) = (id.channel, id.pending.head());
+        while let Some(event_ref) = at {
+            at = self.pending.next_of_owner(event_ref);
+            if self.pending.get(event_ref).group() == Some(group) {
+                self.withdraw(event_ref, channel);
                 self.counters.discarded += 1;
             }
         }
@@ -266,6 +267,6 @@ impl Core {
         if let Some(id) = self.ids.get_mut(key) {
             id.join_deadline = nearest;
         }
-        self.set_alarm(key);
+        self.arm_deadline(key);
     }
 }

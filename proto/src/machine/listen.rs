@@ -15,10 +15,10 @@
 use super::Core;
 use crate::device::{Call, Outcome};
 use crate::error::Failure;
-use crate::id::{Doing, Id, Waiting};
+use crate::id::{Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::requests_of;
-use crate::request::{Acks, Verb};
+use crate::request::{Acks, RequestKind};
 use crate::state::State;
 use crate::time::Time;
 
@@ -28,7 +28,7 @@ const CHILDREN_AT_ONCE: usize = 4;
 impl Core {
     /// Whether a listen has to open a channel first.
     pub(super) fn needs_line(&self, id: &Id) -> bool {
-        !self.is_private(id.line)
+        !self.is_private(id.device_channel)
     }
 
     pub(super) fn begin_listen(&mut self, key: IdKey, backlog: i32, next: State) {
@@ -38,93 +38,98 @@ impl Core {
             id.backlog = requests_of(backlog);
         }
         // As every request, it gives up the event that completed the one before.
-        self.clear_waiting(key, Waiting::Never);
+        self.clear_waiting(key, SyncState::Never);
         let Some(id) = self.ids.get(key) else { return };
         if !self.needs_line(id) {
             self.set_state(key, next);
             return self.call_listen(key, backlog, before);
         }
         // That there is room was asked before.
-        let Ok(line) = self.insert_channel(Acks::OnDelivery, true) else { return };
-        self.join_channel(line);
-        self.set_listener(line, Some(key));
+        let Ok(device_channel) = self.insert_channel(Acks::OnDelivery, true) else { return };
+        self.join_channel(device_channel);
+        self.set_listener(device_channel, Some(key));
         self.set_state(key, next);
-        self.call_for_id(key, Doing::OpenToListen { line, backlog, before }, Call::OpenChannel { channel: line });
+        self.call_for_id(
+            key,
+            PendingCall::OpenToListen { device_channel, backlog, before },
+            Call::OpenChannel { channel: device_channel },
+        );
     }
 
     fn call_listen(&mut self, key: IdKey, backlog: i32, before: State) {
-        self.line(key).into_iter().for_each(|line| self.set_listener(line, Some(key)));
-        let doing = Doing::Request { verb: Verb::Listen, before, until: Time::NEVER, bound: false };
-        self.call_for_id(key, doing, Call::Listen { id: key, backlog });
+        self.device_channel(key).into_iter().for_each(|device_channel| self.set_listener(device_channel, Some(key)));
+        let pending_call =
+            PendingCall::Request { request_kind: RequestKind::Listen, before, until: Time::NEVER, bound: false };
+        self.call_for_id(key, pending_call, Call::Listen { id: key, backlog });
     }
 
-    fn set_listener(&mut self, line: ChannelKey, listener: Option<IdKey>) {
-        if let Some(channel) = self.channels.get_mut(line) {
+    fn set_listener(&mut self, device_channel: ChannelKey, listener: Option<IdKey>) {
+        if let Some(channel) = self.channels.get_mut(device_channel) {
             channel.listener = listener;
         }
     }
 
     /// The device does not listen: nothing that comes on its channel depends on untaken requests.
     pub(super) fn listen_failed(&mut self, key: IdKey) {
-        self.line(key).into_iter().for_each(|line| self.set_listener(line, None));
+        self.device_channel(key).into_iter().for_each(|device_channel| self.set_listener(device_channel, None));
     }
 
-    pub(super) fn opened_to_listen(
+    pub(super) fn open_to_listen_returned(
         &mut self,
         key: IdKey,
-        line: ChannelKey,
+        device_channel: ChannelKey,
         backlog: i32,
         before: State,
         outcome: Outcome,
     ) -> Option<Result<(), Failure>> {
         if outcome.is_ok() {
-            self.now_open(line);
+            self.now_open(device_channel);
         }
         let Some(id) = self.ids.get(key).filter(|id| !id.orphaned) else {
-            self.leave_channel(line);
+            self.leave_channel(device_channel);
             return None;
         };
-        let from = id.line;
+        let from = id.device_channel;
         match outcome {
             Ok(()) => {
-                let call = Call::Migrate { id: key, from, to: line };
-                self.call_for_id(key, Doing::MoveToListen { line, backlog, before }, call);
+                let call = Call::Migrate { id: key, from, to: device_channel };
+                self.call_for_id(key, PendingCall::MigrateToListen { device_channel, backlog, before }, call);
                 None
             }
             Err(errno) => {
-                self.set_listener(line, None);
-                self.leave_channel(line);
+                self.set_listener(device_channel, None);
+                self.leave_channel(device_channel);
                 Some(Err(self.not_listening(key, before, "create_event_channel", errno)))
             }
         }
     }
 
-    pub(super) fn moved_to_listen(
+    pub(super) fn migrate_to_listen_returned(
         &mut self,
         key: IdKey,
-        line: ChannelKey,
+        device_channel: ChannelKey,
         backlog: i32,
         before: State,
         outcome: Outcome,
     ) -> Option<Result<(), Failure>> {
-        let home = self.ids.get(key)?.home;
+        let channel = self.ids.get(key)?.channel;
         match outcome {
             Ok(()) => {
-                self.place(key, home, line);
-                self.leave_channel(line);
-                self.handle_readable(line);
+                self.set_channels(key, channel, device_channel);
+                self.leave_channel(device_channel);
+                self.handle_readable(device_channel);
                 if self.state(key) == Some(State::Listening) {
                     self.call_listen(key, backlog, before);
                     return None;
                 }
                 // An event has made an end of it.
-                self.set_listener(line, None);
-                Some(Err(self.not_listening(key, before, Verb::Listen.name(), crate::Errno::ENODEV)))
+                self.set_listener(device_channel, None);
+                Some(Err(self.not_listening(key, before, RequestKind::Listen.name(), crate::Errno::ENODEV)))
             }
             Err(errno) => {
-                self.set_listener(line, None);
-                self.leave_channel(line);
-                Some(Err(self.not_listening(key, before, Verb::Migrate.name(), errno)))
+                self.set_listener(device_channel, None);
+                self.leave_channel(device_channel);
+                Some(Err(self.not_listening(key, before, RequestKind::Migrate.name(), errno)))
             }
         }
     }
@@ -133,7 +138,7 @@ impl Core {
         if self.state(key) == Some(State::Listening) {
             self.set_state(key, before);
         }
-        Failure { call, ..self.failure(key, Verb::Listen, errno) }
+        Failure { call, ..self.failure(key, RequestKind::Listen, errno) }
     }
 
     /// Whether a migration of an id is the core's own business: also of one that listens on because it could not be
@@ -146,20 +151,21 @@ impl Core {
     /// are on the listener's channel at the device and stay there.
     pub(super) fn redirect(&mut self, key: IdKey, to: Option<ChannelKey>, by_event: bool) {
         let Some(id) = self.ids.get(key) else { return };
-        let (from, line) = (id.home, id.line);
-        let home = to.unwrap_or(line);
-        self.relocate(key, home, line, by_event);
+        let (from, device_channel) = (id.channel, id.device_channel);
+        let channel = to.unwrap_or(device_channel);
+        self.apply_migrate(key, channel, device_channel, by_event);
         if let Some(id) = self.ids.get_mut(key) {
             id.sync = to.is_none();
         }
-        let mut at = self.ids.get(key).and_then(|id| id.mail.head());
-        while let Some(letter) = at {
-            at = self.mail.next_owned(letter);
-            let (is_request, child) = (self.mail.get(letter).is_request(), self.mail.get(letter).id);
+        let mut at = self.ids.get(key).and_then(|id| id.pending.head());
+        while let Some(event_ref) = at {
+            at = self.pending.next_of_owner(event_ref);
+            let (is_request, child) = (self.pending.get(event_ref).is_request(), self.pending.get(event_ref).id);
             // One that was moved before its request was taken stays where it was put.
-            let follows = |child: &Id| child.home == from && child.line == line && !child.is_moving();
+            let follows =
+                |child: &Id| child.channel == from && child.device_channel == device_channel && !child.is_moving();
             if is_request && self.ids.get(child).is_some_and(follows) {
-                self.relocate(child, home, line, false);
+                self.apply_migrate(child, channel, device_channel, false);
             }
         }
     }
@@ -171,11 +177,11 @@ impl Core {
             return self.continue_destroy(child);
         }
         if let Some(id) = self.ids.get_mut(child)
-            && id.doing == Doing::Nothing
+            && id.pending_call == PendingCall::Nothing
             // With the last of them it goes on by itself.
             && id.owed == 0
         {
-            id.doing = Doing::Queued;
+            id.pending_call = PendingCall::Queued;
             self.children.push_back(child);
         }
     }
@@ -192,7 +198,7 @@ impl Core {
     fn next_child(&mut self) -> Option<IdKey> {
         let child = self.children.pop_front()?;
         if let Some(id) = self.ids.get_mut(child) {
-            id.doing = Doing::Nothing;
+            id.pending_call = PendingCall::Nothing;
         }
         self.continue_destroy(child);
         Some(child)

@@ -3,9 +3,9 @@
 use super::{Core, Counters};
 use crate::errno::Errno;
 use crate::event::Event;
-use crate::id::Waiting;
+use crate::id::SyncState;
 use crate::key::{ChannelKey, IdKey};
-use crate::request::{PortSpace, Verb};
+use crate::request::{PortSpace, RequestKind};
 use crate::state::State;
 
 impl Core {
@@ -29,25 +29,25 @@ impl Core {
 
     /// The channel that an id's events are delivered on; for one in synchronous mode, its private one.
     #[must_use]
-    pub fn home(&self, id: IdKey) -> Option<ChannelKey> {
-        self.ids.get(id).map(|id| id.home)
+    pub fn channel(&self, id: IdKey) -> Option<ChannelKey> {
+        self.ids.get(id).map(|id| id.channel)
     }
 
-    /// The channel that the device reports an id's events on. It is [`home`](Core::home) but for ids that listen, or have
+    /// The channel that the device reports an id's events on. It is [`channel`](Core::home) but for ids that listen, or have
     /// tried to: these have one of their own. The id of a request is on that of its listener until it is accepted or migrated.
     #[must_use]
-    pub fn line(&self, id: IdKey) -> Option<ChannelKey> {
-        self.ids.get(id).map(|id| id.line)
+    pub fn device_channel(&self, id: IdKey) -> Option<ChannelKey> {
+        self.ids.get(id).map(|id| id.device_channel)
     }
 
     /// Whether a request on an id waits for the application's acks, and will end by event: a migration, a destruction or
     /// a leave (any of them, where several wait).
     #[must_use]
-    pub fn waits_for_acks(&self, id: IdKey, request: Verb) -> bool {
+    pub fn waits_for_acks(&self, id: IdKey, request: RequestKind) -> bool {
         self.ids.get(id).is_some_and(|it| {
-            (request == Verb::Migrate && it.quiesce.is_some())
-                || (request == Verb::Destroy && it.state == State::Destroying)
-                || (request == Verb::Leave && self.memberships(id).any(|(_, group)| group.leaving))
+            (request == RequestKind::Migrate && it.pending_migrate.is_some())
+                || (request == RequestKind::Destroy && it.state == State::Destroying)
+                || (request == RequestKind::Leave && self.memberships(id).any(|(_, group)| group.leaving))
         })
     }
 
@@ -75,7 +75,7 @@ impl Core {
         self.ids.get(id).map_or(0, |id| id.owed)
     }
 
-    /// The ids for which acks are owed, and how many. One whose receipts are lost is never moved or destroyed, but by
+    /// The ids for which acks are owed, and how many. One whose ack tokens are lost is never moved or destroyed, but by
     /// [`Request::DestroyNow`](crate::Request::DestroyNow). It looks through all ids.
     pub fn ids_with_owed_acks(&self) -> impl Iterator<Item = (IdKey, u32)> + '_ {
         self.ids.iter().filter(|(_, id)| id.owed > 0).map(|(key, id)| (key, id.owed))
@@ -128,8 +128,8 @@ impl Core {
     /// How often the application was given something to look at: an event to take, or the end of a synchronous request.
     /// A driver that sees it change does not go to sleep before the application has had a look.
     #[must_use]
-    pub fn news(&self) -> u64 {
-        self.news
+    pub fn activity(&self) -> u64 {
+        self.activity
     }
 
     /// What led to nothing.
@@ -144,22 +144,22 @@ impl Core {
     /// what is told of its own group.
     #[must_use]
     pub fn sync_result(&self, id: IdKey) -> Option<Result<(), Errno>> {
-        match self.ids.get(id)?.waiting {
-            Waiting::Never | Waiting::For(_) => None,
-            Waiting::Without { timed_out: false } => Some(Ok(())),
-            Waiting::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
-            Waiting::Ended(verb, letter) | Waiting::Posted(verb, letter) => {
-                Some(self.to_event(self.mail.get(letter)).result_of(verb))
+        match self.ids.get(id)?.sync_state {
+            SyncState::Never | SyncState::For(_) => None,
+            SyncState::Without { timed_out: false } => Some(Ok(())),
+            SyncState::Without { timed_out: true } => Some(Err(Errno::ETIMEDOUT)),
+            SyncState::Ended(request_kind, event_ref) | SyncState::Posted(request_kind, event_ref) => {
+                Some(self.to_event(self.pending.get(event_ref)).result_of(request_kind))
             }
         }
     }
 
     /// Synchronous mode: the request on an id that waits for its event.
     #[must_use]
-    pub fn sync_open(&self, id: IdKey) -> Option<Verb> {
-        match self.ids.get(id)?.waiting {
-            Waiting::For(verb) => Some(verb),
-            Waiting::Never | Waiting::Ended(..) | Waiting::Posted(..) | Waiting::Without { .. } => None,
+    pub fn sync_open(&self, id: IdKey) -> Option<RequestKind> {
+        match self.ids.get(id)?.sync_state {
+            SyncState::For(request_kind) => Some(request_kind),
+            SyncState::Never | SyncState::Ended(..) | SyncState::Posted(..) | SyncState::Without { .. } => None,
         }
     }
 
@@ -167,9 +167,11 @@ impl Core {
     /// (rdma_create_id(3)). `None` if it ended without one: at once, or at its deadline.
     #[must_use]
     pub fn sync_event(&self, id: IdKey) -> Option<Event> {
-        match self.ids.get(id)?.waiting {
-            Waiting::Ended(_, letter) | Waiting::Posted(_, letter) => Some(self.to_event(self.mail.get(letter))),
-            Waiting::Never | Waiting::For(_) | Waiting::Without { .. } => None,
+        match self.ids.get(id)?.sync_state {
+            SyncState::Ended(_, event_ref) | SyncState::Posted(_, event_ref) => {
+                Some(self.to_event(self.pending.get(event_ref)))
+            }
+            SyncState::Never | SyncState::For(_) | SyncState::Without { .. } => None,
         }
     }
 }

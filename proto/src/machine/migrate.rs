@@ -5,10 +5,10 @@ use crate::device::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::event::EventKind;
-use crate::id::{Doing, Id, Quiesce, Waiting};
+use crate::id::{Id, PendingCall, PendingMigrate, SyncState};
 use crate::key::{ChannelKey, IdKey};
-use crate::mail::Letter;
-use crate::request::{Acks, Verb};
+use crate::pending_events::EventRef;
+use crate::request::{Acks, RequestKind};
 use crate::stored::Stored;
 use crate::time::Time;
 
@@ -20,33 +20,33 @@ impl Core {
     }
 
     pub(super) fn begin_migrate(&mut self, key: IdKey, to: Option<ChannelKey>, deadline: Time) -> Result<(), Refused> {
-        let id = self.get(key, Verb::Migrate)?;
-        let (owed, waiting) = (id.owed, id.waiting);
+        let id = self.get(key, RequestKind::Migrate)?;
+        let (owed, sync_state) = (id.owed, id.sync_state);
         if owed == 0 {
-            self.start_move(key, to, false)?;
+            self.call_migrate(key, to, false)?;
             // As every request, it gives up the event that completed the one before.
-            if !matches!(waiting, Waiting::For(_)) {
-                self.clear_waiting(key, Waiting::Never);
+            if !matches!(sync_state, SyncState::For(_)) {
+                self.clear_waiting(key, SyncState::Never);
             }
             return Ok(());
         }
         if let Some(id) = self.ids.get_mut(key) {
-            id.quiesce = Some(Quiesce { to });
+            id.pending_migrate = Some(PendingMigrate { to });
             id.move_deadline = deadline;
         }
-        self.set_alarm(key);
+        self.arm_deadline(key);
         Ok(())
     }
 
     /// The last ack is in, or the call that was under way has returned.
     pub(super) fn continue_migrate(&mut self, key: IdKey) {
-        let free = self.ids.get(key).filter(|id| id.owed == 0 && id.doing == Doing::Nothing);
-        let Some(Quiesce { to }) = free.and_then(|id| id.quiesce) else { return };
+        let free = self.ids.get(key).filter(|id| id.owed == 0 && id.pending_call == PendingCall::Nothing);
+        let Some(PendingMigrate { to }) = free.and_then(|id| id.pending_migrate) else { return };
         self.stop_quiescing(key);
         let started = match to {
             // The channel may have been closed while the acks were outstanding.
             Some(to) if self.target_channel(to).is_err() => Err(Errno::EBADF),
-            to => self.start_move(key, to, true).map_err(|refused| refused.errno()),
+            to => self.call_migrate(key, to, true).map_err(|refused| refused.errno()),
         };
         if let Err(errno) = started {
             self.tell_migrated(key, Err(errno));
@@ -55,15 +55,15 @@ impl Core {
 
     pub(super) fn stop_quiescing(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get_mut(key) {
-            id.quiesce = None;
+            id.pending_migrate = None;
             id.move_deadline = Time::NEVER;
         }
-        self.set_alarm(key);
+        self.arm_deadline(key);
     }
 
-    fn start_move(&mut self, key: IdKey, to: Option<ChannelKey>, by_event: bool) -> Result<(), Refused> {
-        let id = self.get(key, Verb::Migrate)?;
-        let from = id.line;
+    fn call_migrate(&mut self, key: IdKey, to: Option<ChannelKey>, by_event: bool) -> Result<(), Refused> {
+        let id = self.get(key, RequestKind::Migrate)?;
+        let from = id.device_channel;
         if self.moves_without_device(id) {
             self.redirect(key, to, by_event);
             return Ok(());
@@ -71,13 +71,13 @@ impl Core {
         match to {
             Some(to) => {
                 self.join_channel(to);
-                let doing = Doing::Move { to, by_event, arrived: false };
-                self.call_for_id(key, doing, Call::Migrate { id: key, from, to });
+                let pending_call = PendingCall::Migrate { to, by_event, arrived: false };
+                self.call_for_id(key, pending_call, Call::Migrate { id: key, from, to });
             }
             None => {
                 let to = self.insert_channel(Acks::OnDelivery, true)?;
                 self.join_channel(to);
-                self.call_for_id(key, Doing::OpenToMove { to, by_event }, Call::OpenChannel { channel: to });
+                self.call_for_id(key, PendingCall::OpenToMigrate { to, by_event }, Call::OpenChannel { channel: to });
             }
         }
         Ok(())
@@ -91,7 +91,7 @@ impl Core {
         outcome: Outcome,
     ) -> Option<Result<(), Failure>> {
         let id = self.ids.get(key)?;
-        let (from, state, orphaned) = (id.line, id.state, id.orphaned);
+        let (from, state, orphaned) = (id.device_channel, id.state, id.orphaned);
         match outcome {
             Ok(()) => {
                 self.now_open(to);
@@ -100,8 +100,8 @@ impl Core {
                     self.leave_channel(to);
                     return None;
                 }
-                let doing = Doing::Move { to, by_event, arrived: false };
-                self.call_for_id(key, doing, Call::Migrate { id: key, from, to });
+                let pending_call = PendingCall::Migrate { to, by_event, arrived: false };
+                self.call_for_id(key, pending_call, Call::Migrate { id: key, from, to });
                 None
             }
             Err(errno) => {
@@ -111,7 +111,7 @@ impl Core {
         }
     }
 
-    pub(super) fn moved(
+    pub(super) fn migrate_returned(
         &mut self,
         key: IdKey,
         to: ChannelKey,
@@ -125,13 +125,13 @@ impl Core {
             // may say EFAULT after it has moved the id).
             _ if arrived => (!by_event).then_some(Ok(())),
             Ok(()) => {
-                self.arrive(key, to, by_event);
+                self.complete_migrate(key, to, by_event);
                 (!by_event).then_some(Ok(()))
             }
             Err(errno) => {
                 self.leave_channel(to);
                 self.stay(key);
-                self.end_migrate(key, by_event, Err(Failure { call: Verb::Migrate.name(), state, errno }))
+                self.end_migrate(key, by_event, Err(Failure { call: RequestKind::Migrate.name(), state, errno }))
             }
         }
     }
@@ -139,23 +139,23 @@ impl Core {
     /// An event on the new channel, before the device has told that the migration succeeded: it has.
     pub(super) fn arrive_by_event(&mut self, key: IdKey, on: ChannelKey) {
         if let Some(id) = self.ids.get_mut(key)
-            && let Doing::Move { by_event, ref mut arrived, .. } = id.doing
+            && let PendingCall::Migrate { by_event, ref mut arrived, .. } = id.pending_call
         {
             *arrived = true;
-            self.arrive(key, on, by_event);
+            self.complete_migrate(key, on, by_event);
         }
     }
 
     /// It stays in synchronous mode: a request that ended meanwhile keeps its event.
     fn stay(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
-        if let (Waiting::Posted(verb, letter), home) = (id.waiting, id.home) {
-            if let EventKind::DeadlinePassed(_) = self.mail.get(letter).kind {
-                self.withdraw(letter, home);
-                self.clear_waiting(key, Waiting::Without { timed_out: true });
+        if let (SyncState::Posted(request_kind, event_ref), channel) = (id.sync_state, id.channel) {
+            if let EventKind::DeadlinePassed(_) = self.pending.get(event_ref).kind {
+                self.withdraw(event_ref, channel);
+                self.clear_waiting(key, SyncState::Without { timed_out: true });
             } else {
-                self.detach(letter, home);
-                self.clear_waiting(key, Waiting::Ended(verb, letter));
+                self.detach(event_ref, channel);
+                self.clear_waiting(key, SyncState::Ended(request_kind, event_ref));
             }
         }
     }
@@ -169,10 +169,10 @@ impl Core {
     }
 
     /// The id is on its new channel.
-    fn arrive(&mut self, key: IdKey, to: ChannelKey, by_event: bool) {
+    fn complete_migrate(&mut self, key: IdKey, to: ChannelKey, by_event: bool) {
         let private = self.is_private(to);
         let is_request = self.ids.get(key).is_some_and(Id::is_request);
-        self.relocate(key, to, to, by_event);
+        self.apply_migrate(key, to, to, by_event);
         if let Some(id) = self.ids.get_mut(key) {
             id.sync = private;
             // The device is asked to move no listener; of one that has lost its device nothing is left that listens.
@@ -187,34 +187,40 @@ impl Core {
     }
 
     /// The id's events are delivered elsewhere: the undelivered ones follow, in order, ahead of any later ones.
-    pub(super) fn relocate(&mut self, key: IdKey, home: ChannelKey, line: ChannelKey, by_event: bool) {
+    pub(super) fn apply_migrate(
+        &mut self,
+        key: IdKey,
+        channel: ChannelKey,
+        device_channel: ChannelKey,
+        by_event: bool,
+    ) {
         // A request of synchronous mode that is still open ends by an ordinary event.
-        self.clear_waiting(key, Waiting::Never);
+        self.clear_waiting(key, SyncState::Never);
         self.link_single();
         let Some(id) = self.ids.get_mut(key) else { return };
-        let from = id.home;
-        let first = id.mail.head();
+        let from = id.channel;
+        let first = id.pending.head();
         if by_event && !id.orphaned {
-            let letter = self.mail.store(Stored::made(key, EventKind::Migrated, 0));
-            self.mail.own_first(&mut id.mail, letter);
-            if let Some(channel) = self.channels.get_mut(home) {
-                self.mail.append(&mut channel.mail, letter);
+            let event_ref = self.pending.store(Stored::made(key, EventKind::Migrated, 0));
+            self.pending.link_owner_first(&mut id.pending, event_ref);
+            if let Some(channel) = self.channels.get_mut(channel) {
+                self.pending.append(&mut channel.pending, event_ref);
             }
         }
-        self.transfer(first, from, home);
-        self.place(key, home, line);
-        self.news += 1;
+        self.move_events(first, from, channel);
+        self.set_channels(key, channel, device_channel);
+        self.activity += 1;
     }
 
     /// Moves an id's events, from this one on, from wherever they stand on one channel to the end of another, or of the same.
-    fn transfer(&mut self, first: Option<Letter>, from: ChannelKey, to: ChannelKey) {
+    fn move_events(&mut self, first: Option<EventRef>, from: ChannelKey, to: ChannelKey) {
         if first.is_none() || !self.channels.contains(to) {
             return;
         }
         let Some(source) = self.channels.get_mut(from) else { return };
-        let list = self.mail.extract(&mut source.mail, first);
+        let list = self.pending.extract(&mut source.pending, first);
         if let Some(target) = self.channels.get_mut(to) {
-            self.mail.splice(&mut target.mail, list);
+            self.pending.splice(&mut target.pending, list);
         }
     }
 
@@ -222,8 +228,8 @@ impl Core {
         if let Some(id) = self.ids.get(key)
             && !id.orphaned
         {
-            let (home, status) = (id.home, result.map_or_else(Errno::as_status, |()| 0));
-            self.post(Stored::made(key, EventKind::Migrated, status), home);
+            let (channel, status) = (id.channel, result.map_or_else(Errno::as_status, |()| 0));
+            self.post(Stored::made(key, EventKind::Migrated, status), channel);
         }
     }
 }

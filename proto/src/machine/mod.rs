@@ -26,17 +26,17 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 
-use crate::alarm::Alarms;
 use crate::arena::Arena;
 use crate::channel::Channel;
+use crate::deadlines::Deadlines;
 use crate::device::Call;
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
-use crate::id::{Doing, Group, Id};
-use crate::key::{About, ChannelKey, GroupKey, IdKey, Token};
+use crate::id::{Group, Id, PendingCall};
+use crate::key::{ChannelKey, GroupKey, IdKey, Target, Token};
 use crate::limits::Limits;
-use crate::mail::{Enclosed, Mail};
-use crate::request::Verb;
+use crate::pending_events::{PendingEvents, PrivateDataRef};
+use crate::request::RequestKind;
 use crate::state::State;
 use crate::time::Time;
 
@@ -53,8 +53,8 @@ pub struct Core {
     ids: Arena<IdKey, Id>,
     channels: Arena<ChannelKey, Channel>,
     groups: Arena<GroupKey, Group>,
-    mail: Mail,
-    /// An undelivered event that is not on the lists of `mail` yet.
+    pending: PendingEvents,
+    /// An undelivered event that is not on the lists of `pending` yet.
     single: Option<Single>,
     /// Calls to be made, in order.
     calls: Queue<(Token, Call)>,
@@ -64,10 +64,10 @@ pub struct Core {
     parked: Vec<ChannelKey>,
     /// Ids of undelivered requests that are to be destroyed, see `poll_child`.
     children: Queue<IdKey>,
-    alarms: Alarms,
+    deadlines: Deadlines,
     last_token: NonZeroU64,
     counters: Counters,
-    news: u64,
+    activity: u64,
 }
 
 impl Core {
@@ -77,9 +77,9 @@ impl Core {
     #[allow(clippy::type_complexity, reason = "the fields")]
     fn fields(&self) -> (impl Eq + Hash + '_, impl Eq + Hash + '_, impl Eq + Hash + '_) {
         (
-            (&self.limits, &self.ids, &self.channels, &self.groups, &self.mail),
+            (&self.limits, &self.ids, &self.channels, &self.groups, &self.pending),
             (&self.calls, &self.readable, &self.parked, &self.children),
-            (self.last_token, self.counters, self.news),
+            (self.last_token, self.counters, self.activity),
         )
     }
 }
@@ -121,7 +121,7 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// What the request was about.
-    pub about: About,
+    pub target: Target,
     /// How it ended. A request that an event, or its deadline, completes has only begun when this is `Ok`, or is completed
     /// already.
     pub result: Result<(), Failure>,
@@ -139,16 +139,16 @@ impl Core {
             ids: Arena::new(limits.ids.saturating_add(1), number),
             channels: Arena::new(limits.channels, number),
             groups: Arena::new(limits.groups, number),
-            mail: Mail::default(),
+            pending: PendingEvents::default(),
             single: None,
             calls: Queue::new(),
             readable: Queue::new(),
             parked: Vec::new(),
             children: Queue::new(),
-            alarms: Alarms::new(),
+            deadlines: Deadlines::new(),
             last_token: NonZeroU64::MIN,
             counters: Counters::default(),
-            news: 0,
+            activity: 0,
         }
     }
 
@@ -169,15 +169,15 @@ impl Core {
     #[must_use]
     #[inline]
     pub fn call_data(&self, token: Token) -> &[u8] {
-        if self.mail.enclosures_len() == 0 { &[] } else { self.enclosed_with(token) }
+        if self.pending.private_data_len() == 0 { &[] } else { self.enclosed_with(token) }
     }
 
     fn enclosed_with(&self, token: Token) -> &[u8] {
-        let enclosed = match token.about {
-            About::Id(id) => self.ids.get(id).filter(|id| id.call == Some(token.number)).and_then(Id::data_of_call),
-            About::Channel(_) => None,
+        let private_data_ref = match token.target {
+            Target::Id(id) => self.ids.get(id).filter(|id| id.call == Some(token.number)).and_then(Id::data_of_call),
+            Target::Channel(_) => None,
         };
-        self.mail.enclosure(enclosed).map_or(&[], |enclosure| &enclosure.private_data)
+        self.pending.private_data_of(private_data_ref).map_or(&[], |private_data_of| &private_data_of.private_data)
     }
 
     /// Says that a channel may have something to read. Once noted, it is asked for once.
@@ -269,7 +269,7 @@ impl Core {
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<(Time, IdKey)> {
-        self.alarms.first()
+        self.deadlines.first()
     }
 
     fn set_state(&mut self, key: IdKey, next: State) {
@@ -283,7 +283,7 @@ impl Core {
     /// What [`Id::enter`] leaves to be done.
     #[inline(never)]
     fn entered(&mut self, key: IdKey) {
-        self.set_alarm(key);
+        self.arm_deadline(key);
         if self.ids.get(key).is_some_and(|id| matches!(id.state, State::Removed | State::Destroying)) {
             self.end_joins(key);
         }
@@ -294,33 +294,33 @@ impl Core {
         self.ids.len() < self.limits.ids as usize && self.ids.next_key().is_some()
     }
 
-    fn token(&mut self, about: About) -> Token {
-        Token { number: perform::count_call(&mut self.last_token), about }
+    fn token(&mut self, target: Target) -> Token {
+        Token { number: perform::count_call(&mut self.last_token), target }
     }
 
     /// Queues a call about an id and notes what for.
     #[inline]
-    fn call_for_id(&mut self, key: IdKey, doing: Doing, call: Call) {
-        self.call_with(key, doing, None, call);
+    fn call_for_id(&mut self, key: IdKey, pending_call: PendingCall, call: Call) {
+        self.call_with(key, pending_call, None, call);
     }
 
     /// The same, with private data.
     #[inline]
-    fn call_with(&mut self, key: IdKey, doing: Doing, call_data: Option<Enclosed>, call: Call) {
-        let token = self.token(About::Id(key));
+    fn call_with(&mut self, key: IdKey, pending_call: PendingCall, call_data: Option<PrivateDataRef>, call: Call) {
+        let token = self.token(Target::Id(key));
         if let Some(id) = self.ids.get_mut(key) {
-            id.doing = doing;
+            id.pending_call = pending_call;
             id.call = Some(token.number);
             id.call_data = call_data;
         }
         self.calls.push_back((token, call));
     }
 
-    fn failure(&self, key: IdKey, verb: Verb, errno: Errno) -> Failure {
-        Failure { call: verb.name(), state: self.state(key).unwrap_or(State::Destroying), errno }
+    fn failure(&self, key: IdKey, request_kind: RequestKind, errno: Errno) -> Failure {
+        Failure { call: request_kind.name(), state: self.state(key).unwrap_or(State::Destroying), errno }
     }
 
-    fn get(&self, key: IdKey, request: Verb) -> Result<&Id, Refused> {
+    fn get(&self, key: IdKey, request: RequestKind) -> Result<&Id, Refused> {
         self.ids.get(key).ok_or(Refused::NoSuchId { id: key, request })
     }
 }

@@ -5,9 +5,9 @@ use crate::channel::Phase;
 use crate::device::{Call, Outcome};
 use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
-use crate::id::{Doing, Id, Mourner, Waiting};
-use crate::key::{About, ChannelKey, IdKey, Token};
-use crate::request::{Service, Verb};
+use crate::id::{DestroyWaiter, Id, PendingCall, SyncState};
+use crate::key::{ChannelKey, IdKey, Target, Token};
+use crate::request::{RequestKind, Service};
 use crate::state::State;
 use crate::table;
 use crate::time::Time;
@@ -22,16 +22,16 @@ impl Core {
     #[inline]
     pub fn handle_outcome(&mut self, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
         if outcome.is_ok() && self.end_short(token) {
-            return Ok(Some(Ended { about: token.about, result: Ok(()) }));
+            return Ok(Some(Ended { target: token.target, result: Ok(()) }));
         }
         self.take_outcome(token, outcome)
     }
 
     #[inline(never)]
     pub(super) fn take_outcome(&mut self, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
-        let result = match token.about {
-            About::Id(id) => self.id_outcome(id, token, outcome),
-            About::Channel(channel) => self.channel_outcome(channel, token, outcome),
+        let result = match token.target {
+            Target::Id(id) => self.id_outcome(id, token, outcome),
+            Target::Channel(channel) => self.channel_outcome(channel, token, outcome),
         };
         if result.is_err() {
             self.counters.faults += 1;
@@ -60,7 +60,7 @@ impl Core {
             Err(errno) if !asked => Err(Fault::Leak { call, errno }),
             _ if !asked => Ok(None),
             outcome => Ok(Some(Ended {
-                about: About::Channel(key),
+                target: Target::Channel(key),
                 result: outcome.map_err(|errno| Failure { call, state: State::Idle, errno }),
             })),
         }
@@ -69,59 +69,65 @@ impl Core {
     fn id_outcome(&mut self, key: IdKey, token: Token, outcome: Outcome) -> Result<Option<Ended>, Fault> {
         let id = self.ids.get_mut(key).filter(|id| id.call == Some(token.number)).ok_or(Fault::NoSuchCall { token })?;
         id.call = None;
-        let doing = core::mem::replace(&mut id.doing, Doing::Nothing);
-        if !matches!(doing, Doing::MoveToAccept { .. }) {
-            self.mail.discard(id.call_data.take());
+        let pending_call = core::mem::replace(&mut id.pending_call, PendingCall::Nothing);
+        if !matches!(pending_call, PendingCall::MigrateToAccept { .. }) {
+            self.pending.discard(id.call_data.take());
         }
         let orphaned = id.orphaned;
         let destroy = if orphaned { self.overtaking_destroy(key) } else { None };
-        let ended = match doing {
-            Doing::Nothing | Doing::Queued => return Err(Fault::NoSuchCall { token }),
-            Doing::OpenToCreate => self.opened_to_create(key, outcome),
-            Doing::Create => self.created(key, outcome),
-            Doing::Request { verb, before, until, bound } => {
-                Some(self.requested(key, verb, before, until, bound, outcome))
+        let ended = match pending_call {
+            PendingCall::Nothing | PendingCall::Queued => return Err(Fault::NoSuchCall { token }),
+            PendingCall::OpenToCreate => self.opened_to_create(key, outcome),
+            PendingCall::Create => self.created(key, outcome),
+            PendingCall::Request { request_kind, before, until, bound } => {
+                Some(self.requested(key, request_kind, before, until, bound, outcome))
             }
-            Doing::OpenToMove { to, by_event } => self.opened_to_move(key, to, by_event, outcome),
-            Doing::Move { to, by_event, arrived } => self.moved(key, to, by_event, arrived, outcome),
-            Doing::OpenToListen { line, backlog, before } => self.opened_to_listen(key, line, backlog, before, outcome),
-            Doing::MoveToListen { line, backlog, before } => self.moved_to_listen(key, line, backlog, before, outcome),
-            Doing::MoveToAccept { param } => self.moved_to_accept(key, param, outcome),
-            Doing::Join { group } => Some(self.join_begun(key, group, outcome)),
-            Doing::Leave { group, by_event } => self.left(key, group, by_event, outcome),
+            PendingCall::OpenToMigrate { to, by_event } => self.opened_to_move(key, to, by_event, outcome),
+            PendingCall::Migrate { to, by_event, arrived } => {
+                self.migrate_returned(key, to, by_event, arrived, outcome)
+            }
+            PendingCall::OpenToListen { device_channel, backlog, before } => {
+                self.open_to_listen_returned(key, device_channel, backlog, before, outcome)
+            }
+            PendingCall::MigrateToListen { device_channel, backlog, before } => {
+                self.migrate_to_listen_returned(key, device_channel, backlog, before, outcome)
+            }
+            PendingCall::MigrateToAccept { param } => self.moved_to_accept(key, param, outcome),
+            PendingCall::Join { group } => Some(self.join_begun(key, group, outcome)),
+            PendingCall::Leave { group, by_event } => self.left(key, group, by_event, outcome),
             // Whatever it said, the teardown goes on to its deadline.
-            Doing::Answer => None,
-            Doing::Destroy => return self.destroyed(key, outcome),
+            PendingCall::Answer => None,
+            PendingCall::Destroy => return self.destroyed(key, outcome),
         };
         if orphaned {
             return Ok(self.orphan_ended(key, destroy));
         }
         self.resume(key);
-        Ok(ended.map(|result| Ended { about: About::Id(key), result }))
+        Ok(ended.map(|result| Ended { target: Target::Id(key), result }))
     }
 
     /// Where the end of the destroy goes that has ended a request whose call is under way, if it is not delivered yet.
-    fn overtaking_destroy(&self, key: IdKey) -> Option<(ChannelKey, Mourner)> {
+    fn overtaking_destroy(&self, key: IdKey) -> Option<(ChannelKey, DestroyWaiter)> {
         let id = self.ids.get(key)?;
         let gave_up = id.state != State::Destroying;
-        let mourner = if gave_up { Mourner::Channel } else { id.mourner };
-        (!gave_up || self.has_undelivered(id, EventKind::Destroyed)).then_some((id.home, mourner))
+        let destroy_waiter = if gave_up { DestroyWaiter::Channel } else { id.destroy_waiter };
+        (!gave_up || self.has_undelivered(id, EventKind::Destroyed)).then_some((id.channel, destroy_waiter))
     }
 
     /// A call has returned whose request a destroy had ended: the destroy goes on, unless it has given up meanwhile.
-    fn orphan_ended(&mut self, key: IdKey, destroy: Option<(ChannelKey, Mourner)>) -> Option<Ended> {
+    fn orphan_ended(&mut self, key: IdKey, destroy: Option<(ChannelKey, DestroyWaiter)>) -> Option<Ended> {
         let Some(id) = self.ids.get_mut(key) else {
             // An id that could not be created is gone without a call.
-            return destroy.and_then(|(home, mourner)| self.tell_gone(key, home, mourner));
+            return destroy.and_then(|(channel, destroy_waiter)| self.tell_gone(key, channel, destroy_waiter));
         };
-        id.orphaned = id.doing != Doing::Nothing;
+        id.orphaned = id.pending_call != PendingCall::Nothing;
         self.continue_destroy(key);
         None
     }
 
     /// Nothing is done for the id any more, perhaps: what was held up by it goes on.
     fn resume(&mut self, key: IdKey) {
-        if self.ids.get(key).is_some_and(|id| id.answer_due || id.groups.is_some() || id.quiesce.is_some()) {
+        if self.ids.get(key).is_some_and(|id| id.answer_due || id.groups.is_some() || id.pending_migrate.is_some()) {
             self.continue_teardown(key);
             self.continue_leave(key);
             self.continue_migrate(key);
@@ -131,11 +137,11 @@ impl Core {
     /// The private channel of a new synchronous id.
     fn opened_to_create(&mut self, key: IdKey, outcome: Outcome) -> Option<Result<(), Failure>> {
         let id = self.ids.get(key)?;
-        let (channel, port_space) = (id.line, id.port_space);
+        let (channel, port_space) = (id.device_channel, id.port_space);
         match outcome {
             Ok(()) => {
                 self.now_open(channel);
-                self.call_for_id(key, Doing::Create, Call::CreateId { id: key, channel, port_space });
+                self.call_for_id(key, PendingCall::Create, Call::CreateId { id: key, channel, port_space });
                 None
             }
             Err(errno) => {
@@ -155,7 +161,7 @@ impl Core {
     fn requested(
         &mut self,
         key: IdKey,
-        verb: Verb,
+        request_kind: RequestKind,
         before: State,
         until: Time,
         bound: bool,
@@ -165,39 +171,41 @@ impl Core {
             Ok(()) => {
                 if let Some(id) = self.ids.get_mut(key) {
                     id.has_device |= bound;
-                    id.listens |= verb == Verb::Listen;
-                    id.number_sent |= verb == Verb::Accept;
+                    id.listens |= request_kind == RequestKind::Listen;
+                    id.number_sent |= request_kind == RequestKind::Accept;
                 }
-                if verb == Verb::Disconnect {
+                if request_kind == RequestKind::Disconnect {
                     self.disconnect_at_once(key);
                 }
                 Ok(())
             }
             // The id is as the destroy has left it.
             Err(_) if self.ids.get(key).is_none_or(|id| id.orphaned) => Ok(()),
-            Err(_) if verb == Verb::Teardown && self.is_past_recall(key) => Ok(()),
+            Err(_) if request_kind == RequestKind::Teardown && self.is_past_recall(key) => Ok(()),
             Err(errno) => {
-                if verb == Verb::Listen {
+                if request_kind == RequestKind::Listen {
                     self.listen_failed(key);
                 }
                 let service = self.ids.get(key).map_or(Service::Connected, |id| id.port_space.service());
-                let begun = table::ask(before, verb, service).unwrap_or(before);
+                let begun = table::request_rule(before, request_kind, service).unwrap_or(before);
                 // An event that came before the outcome, or the deadline, has moved the id on: that is the newer word,
                 // and the end of a request that ends so.
                 if self.state(key) == Some(begun) {
-                    self.set_state(key, table::after_failure(before, verb, errno));
+                    self.set_state(key, table::after_failure(before, request_kind, errno));
                     // An operation that was under way before goes on.
                     if self.state(key) == Some(before) && table::operation(before).is_some() {
                         self.set_deadline(key, until);
-                        self.line(key).into_iter().for_each(|line| self.end_waits_on_failed(key, line));
+                        self.device_channel(key)
+                            .into_iter()
+                            .for_each(|device_channel| self.end_waits_on_failed(key, device_channel));
                     }
-                } else if table::operation(begun) == Some(verb) {
+                } else if table::operation(begun) == Some(request_kind) {
                     return Ok(());
                 }
-                if self.ids.get(key).and_then(Id::waits_for) == Some(verb) {
-                    self.clear_waiting(key, Waiting::Never);
+                if self.ids.get(key).and_then(Id::waits_for) == Some(request_kind) {
+                    self.clear_waiting(key, SyncState::Never);
                 }
-                Err(Failure { call: verb.name(), state: self.state(key).unwrap_or(before), errno })
+                Err(Failure { call: request_kind.name(), state: self.state(key).unwrap_or(before), errno })
             }
         }
     }
@@ -206,16 +214,16 @@ impl Core {
     /// more. If the peer's DISCONNECTED is still to be taken it is this request's event.
     fn disconnect_at_once(&mut self, key: IdKey) {
         let Some(id) = self.ids.get(key) else { return };
-        if !id.sync || id.orphaned || id.waiting != Waiting::Never {
+        if !id.sync || id.orphaned || id.sync_state != SyncState::Never {
             return;
         }
-        let (home, at) = (id.home, self.first_of(id, CmEvent::Disconnected));
+        let (channel, at) = (id.channel, self.first_of(id, CmEvent::Disconnected));
         let ended = match at {
-            Some(letter) => {
-                self.detach(letter, home);
-                Waiting::Ended(Verb::Disconnect, letter)
+            Some(event_ref) => {
+                self.detach(event_ref, channel);
+                SyncState::Ended(RequestKind::Disconnect, event_ref)
             }
-            None => Waiting::Without { timed_out: false },
+            None => SyncState::Without { timed_out: false },
         };
         self.clear_waiting(key, ended);
     }

@@ -14,11 +14,11 @@ use crate::channel::Channel;
 use crate::device::{Call, Outcome};
 use crate::error::Failure;
 use crate::guard;
-use crate::id::{Doing, Id, Plain};
-use crate::key::{About, ChannelKey, IdKey, Token};
-use crate::mail::Queue;
-use crate::plain::{self, Next};
-use crate::request::{PortSpace, Request, Verb};
+use crate::id::{Id, PendingCall, Plain};
+use crate::key::{ChannelKey, IdKey, Target, Token};
+use crate::pending_events::Queue;
+use crate::plain::{self, PlainCell};
+use crate::request::{PortSpace, Request, RequestKind};
 use crate::state::State;
 use crate::time::Time;
 
@@ -79,7 +79,7 @@ impl Core {
             count_call(&mut self.last_token);
             id.state = next.state;
             id.has_device |= binds(request);
-            id.number_sent |= request.verb() == Verb::Accept;
+            id.number_sent |= request.request_kind() == RequestKind::Accept;
             if next.waits || next.ends {
                 self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
             }
@@ -117,22 +117,22 @@ impl Core {
     #[inline(always)]
     pub fn perform_create(
         &mut self,
-        home: ChannelKey,
+        channel: ChannelKey,
         port_space: PortSpace,
         make: impl FnOnce(&Call) -> Outcome,
     ) -> Option<Result<IdKey, Failure>> {
-        if !self.has_room() || !self.calls.is_empty() || self.target_channel(home).is_err() {
+        if !self.has_room() || !self.calls.is_empty() || self.target_channel(channel).is_err() {
             return None;
         }
         let id = self.ids.next_key()?;
-        match make(&Call::CreateId { id, channel: home, port_space }) {
+        match make(&Call::CreateId { id, channel, port_space }) {
             Ok(()) => {
                 count_call(&mut self.last_token);
-                self.insert_id(home, port_space, false);
+                self.insert_id(channel, port_space, false);
                 Some(Ok(id))
             }
             Err(errno) => {
-                self.created_in_vain(home, port_space);
+                self.created_in_vain(channel, port_space);
                 Some(Err(Failure { call: "create_id", state: State::Idle, errno }))
             }
         }
@@ -141,9 +141,9 @@ impl Core {
     /// The key is used up, as that of an id that was there.
     #[cold]
     #[inline(never)]
-    fn created_in_vain(&mut self, home: ChannelKey, port_space: PortSpace) {
+    fn created_in_vain(&mut self, channel: ChannelKey, port_space: PortSpace) {
         count_call(&mut self.last_token);
-        if let Some(id) = self.insert_id(home, port_space, false) {
+        if let Some(id) = self.insert_id(channel, port_space, false) {
             self.forget(id);
         }
     }
@@ -154,7 +154,7 @@ impl Core {
         let id = self.ids.get_untouched(key)?;
         let nothing_left = id.is_plain()
             && id.owed == 0
-            && id.mail.head().is_none()
+            && id.pending.head().is_none()
             && id.due() == Time::NEVER
             && self.single.as_ref().is_none_or(|single| single.id != key)
             && self.calls.is_empty();
@@ -164,8 +164,8 @@ impl Core {
         let outcome = make(&Call::Destroy { id: key }, &[]);
         if outcome.is_ok() {
             count_call(&mut self.last_token);
-            if let Some(home) = self.ids.remove(key).map(|id| id.home) {
-                self.leave_channel(home);
+            if let Some(channel) = self.ids.remove(key).map(|id| id.channel) {
+                self.leave_channel(channel);
             }
         }
         Some(outcome)
@@ -182,7 +182,7 @@ impl Core {
         make: impl FnOnce(&Call, &[u8]) -> Outcome,
     ) -> Option<Outcome> {
         let id = self.ids.get_untouched(key)?;
-        let from = id.line;
+        let from = id.device_channel;
         if !id.is_plain()
             || id.owed > 0
             || deadline <= now
@@ -201,24 +201,24 @@ impl Core {
     #[inline(never)]
     fn migrated(&mut self, key: IdKey, from: ChannelKey, to: ChannelKey) {
         count_call(&mut self.last_token);
-        self.news += 1;
+        self.activity += 1;
         self.link_single();
         let Some(id) = self.ids.get_untouched(key) else { return };
-        (id.home, id.line) = (to, to);
+        (id.channel, id.device_channel) = (to, to);
         let is_request = id.is_request();
-        let first = id.mail.head();
+        let first = id.pending.head();
         let mut list = Queue::EMPTY;
         let mut was_last = true;
         if let Some(source) = self.channels.get_mut(from) {
             if first.is_some() {
-                list = self.mail.extract(&mut source.mail, first);
+                list = self.pending.extract(&mut source.pending, first);
             }
             was_last = source.ids == 1;
             // The last one may close the channel.
             source.ids -= u32::from(!was_last);
         }
         if let Some(target) = self.channels.get_mut(to) {
-            self.mail.splice(&mut target.mail, list);
+            self.pending.splice(&mut target.pending, list);
             target.ids += 1;
             if !is_request && !core::mem::replace(&mut target.readable, true) {
                 self.readable.push_back(to);
@@ -240,11 +240,16 @@ impl Core {
         let Some(next) = allowed(id, &self.channels, request) else { return false };
         let number = count_call(&mut self.last_token);
         id.touch();
-        id.doing = Doing::Request { verb: request.verb(), before: id.state, until: id.deadline, bound: binds(request) };
+        id.pending_call = PendingCall::Request {
+            request_kind: request.request_kind(),
+            before: id.state,
+            until: id.deadline,
+            bound: binds(request),
+        };
         id.call = Some(number);
-        id.call_data = self.mail.keep(private_data, None);
+        id.call_data = self.pending.keep(private_data, None);
         id.state = next.state;
-        self.calls.push_back((Token { number, about: About::Id(key) }, call));
+        self.calls.push_back((Token { number, target: Target::Id(key) }, call));
         if next.waits || next.ends {
             self.set_deadline_short(key, if next.waits { deadline } else { Time::NEVER });
         }
@@ -255,33 +260,33 @@ impl Core {
     /// has changed. The call of a listen has none: its id has a line of its own, or is synchronous.
     #[inline]
     pub(super) fn end_short(&mut self, token: Token) -> bool {
-        let About::Id(key) = token.about else { return false };
+        let Target::Id(key) = token.target else { return false };
         let Some(id) = self.ids.get_untouched(key) else { return false };
-        let Doing::Request { verb, bound, .. } = id.doing else { return false };
+        let PendingCall::Request { request_kind, bound, .. } = id.pending_call else { return false };
         if id.call != Some(token.number) || !id.is_plain_but_for_a_call() {
             return false;
         }
         id.call = None;
-        id.doing = Doing::Nothing;
+        id.pending_call = PendingCall::Nothing;
         id.plain = Plain::YES;
         id.has_device |= bound;
-        id.number_sent |= verb == Verb::Accept;
-        self.mail.discard(id.call_data.take());
+        id.number_sent |= request_kind == RequestKind::Accept;
+        self.pending.discard(id.call_data.take());
         true
     }
 }
 
 /// What a plain request leads to, if it is one and is allowed.
 #[inline(always)]
-fn allowed(id: &mut Id, channels: &Arena<ChannelKey, Channel>, request: &Request<'_>) -> Option<&'static Next> {
-    let verb = request.verb();
-    let next = plain::request(id.state, verb, id.port_space.service())?;
-    if !id.is_plain() || guard::check(id, verb, request).is_err() {
+fn allowed(id: &mut Id, channels: &Arena<ChannelKey, Channel>, request: &Request<'_>) -> Option<&'static PlainCell> {
+    let request_kind = request.request_kind();
+    let next = plain::request(id.state, request_kind, id.port_space.service())?;
+    if !id.is_plain() || guard::check(id, request_kind, request).is_err() {
         return None;
     }
-    if next.waits || verb == Verb::Accept {
-        let line = channels.get(id.line)?;
-        if line.listener.is_some() || line.has_failed() {
+    if next.waits || request_kind == RequestKind::Accept {
+        let device_channel = channels.get(id.device_channel)?;
+        if device_channel.listener.is_some() || device_channel.has_failed() {
             return None;
         }
     }

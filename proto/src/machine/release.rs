@@ -4,14 +4,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::Core;
-use crate::alarm::Armed;
 use crate::channel::{Channel, Phase};
-use crate::error::{Refused, Why};
+use crate::deadlines::Armed;
+use crate::error::{RefuseReason, Refused};
 use crate::event::CmEvent;
-use crate::id::{Id, Waiting};
+use crate::id::{Id, SyncState};
 use crate::key::{ChannelKey, IdKey};
-use crate::mail::{Enclosure, Letter, Thread};
-use crate::request::{Acks, Verb};
+use crate::pending_events::{EventList, EventRef, StoredPrivateData};
+use crate::request::{Acks, RequestKind};
 use crate::state::State;
 use crate::stored::Stored;
 use crate::table;
@@ -26,9 +26,9 @@ pub struct Released(Box<Parts>);
 #[derive(Debug)]
 struct Parts {
     id: Id,
-    mail: Vec<(Stored, Option<Enclosure>)>,
+    pending: Vec<(Stored, Option<StoredPrivateData>)>,
     /// The event that completed its last synchronous request, if that has one.
-    ended: Option<(Verb, Stored, Option<Enclosure>)>,
+    ended: Option<(RequestKind, Stored, Option<StoredPrivateData>)>,
 }
 
 impl Released {
@@ -51,37 +51,43 @@ impl Core {
     /// owed, or requests for it wait to be taken.
     pub fn release(&mut self, key: IdKey) -> Result<(Released, ChannelKey), Refused> {
         let id = self.would_release(key)?;
-        let (home, waiting) = (id.home, id.waiting);
-        let mut mail = Vec::new();
-        while let Some(letter) = self.ids.get(key).and_then(|id| id.mail.head()) {
-            self.detach(letter, home);
-            mail.push(self.take_whole(letter));
+        let (channel, sync_state) = (id.channel, id.sync_state);
+        let mut pending = Vec::new();
+        while let Some(event_ref) = self.ids.get(key).and_then(|id| id.pending.head()) {
+            self.detach(event_ref, channel);
+            pending.push(self.take_whole(event_ref));
         }
-        let ended = match waiting {
-            Waiting::Ended(verb, letter) => {
-                let (stored, enclosure) = self.take_whole(letter);
+        let ended = match sync_state {
+            SyncState::Ended(request_kind, event_ref) => {
+                let (stored, private_data_of) = self.take_whole(event_ref);
                 // An event about an id that stays here is of no use there.
-                (verb != Verb::GetRequest || stored.listener().is_none()).then_some((verb, stored, enclosure))
+                (request_kind != RequestKind::GetRequest || stored.listener().is_none()).then_some((
+                    request_kind,
+                    stored,
+                    private_data_of,
+                ))
             }
-            Waiting::Never | Waiting::For(_) | Waiting::Posted(..) | Waiting::Without { .. } => None,
+            SyncState::Never | SyncState::For(_) | SyncState::Posted(..) | SyncState::Without { .. } => None,
         };
-        let waiting = if matches!(waiting, Waiting::Ended(..)) { Waiting::Never } else { waiting };
+        let sync_state = if matches!(sync_state, SyncState::Ended(..)) { SyncState::Never } else { sync_state };
         // The deadline goes along; only its place in this core's heap does not.
         let deadline = self.ids.get(key).map_or(Time::NEVER, |id| id.deadline);
         self.set_deadline(key, Time::NEVER);
-        self.remove_channel(home);
+        self.remove_channel(channel);
         match self.ids.remove(key).cloned() {
-            Some(id) => Ok((Released(Box::new(Parts { id: Id { deadline, waiting, ..id }, mail, ended })), home)),
-            None => Err(Refused::NoSuchId { id: key, request: Verb::Release }),
+            Some(id) => {
+                Ok((Released(Box::new(Parts { id: Id { deadline, sync_state, ..id }, pending, ended })), channel))
+            }
+            None => Err(Refused::NoSuchId { id: key, request: RequestKind::Release }),
         }
     }
 
     /// The id, if nothing keeps it in this core.
     pub(crate) fn would_release(&self, key: IdKey) -> Result<&Id, Refused> {
-        let id = self.get(key, Verb::Release)?;
-        let cell = table::ask(id.state, Verb::Release, id.port_space.service());
-        let why = cell.err().or(id.busy()).or_else(|| self.held_here(id));
-        why.map_or(Ok(id), |why| Err(self.refusal(key, Verb::Release, why)))
+        let id = self.get(key, RequestKind::Release)?;
+        let cell = table::request_rule(id.state, RequestKind::Release, id.port_space.service());
+        let reason = cell.err().or(id.busy()).or_else(|| self.held_here(id));
+        reason.map_or(Ok(id), |reason| Err(self.refusal(key, RequestKind::Release, reason)))
     }
 
     /// Takes in an id that another core released: in synchronous mode, in the state it was in, on a new private
@@ -98,69 +104,69 @@ impl Core {
         }
         let listens = released.state() == State::Listening;
         let channel = Channel { phase: Phase::Open, ids: 1, ..Channel::new(Acks::OnDelivery, true) };
-        let Some(home) = self.channels.insert(channel) else { return Err((Refused::Full("channels"), released)) };
-        let Parts { id, mail, ended } = *released.0;
-        let (deadline, waiting) = (id.deadline, id.waiting);
+        let Some(channel) = self.channels.insert(channel) else { return Err((Refused::Full("channels"), released)) };
+        let Parts { id, pending, ended } = *released.0;
+        let (deadline, sync_state) = (id.deadline, id.sync_state);
         let fresh = Id {
-            home,
-            line: home,
-            // The old receipts are of the old key.
+            channel,
+            device_channel: channel,
+            // The old ack tokens are of the old key.
             waived: false,
-            mail: Thread::EMPTY,
+            pending: EventList::EMPTY,
             deadline: Time::NEVER,
             armed: Armed::NOT,
-            waiting: Waiting::Never,
+            sync_state: SyncState::Never,
             ..id
         };
         let Some(key) = self.ids.insert(fresh) else {
-            let released = Released(Box::new(Parts { id, mail, ended }));
+            let released = Released(Box::new(Parts { id, pending, ended }));
             return Err((Refused::Full("ids"), released));
         };
-        if listens && let Some(channel) = self.channels.get_mut(home) {
+        if listens && let Some(channel) = self.channels.get_mut(channel) {
             channel.listener = Some(key);
         }
         self.set_deadline(key, deadline);
-        for (stored, enclosure) in mail {
-            let stored = self.rekeyed(stored, enclosure.as_ref(), key);
-            self.post(stored, home);
+        for (stored, private_data_of) in pending {
+            let stored = self.rekeyed(stored, private_data_of.as_ref(), key);
+            self.post(stored, channel);
         }
-        let waiting = match ended {
-            Some((verb, stored, enclosure)) => {
-                let stored = self.rekeyed(stored, enclosure.as_ref(), key);
-                Waiting::Ended(verb, self.mail.store(stored))
+        let sync_state = match ended {
+            Some((request_kind, stored, private_data_of)) => {
+                let stored = self.rekeyed(stored, private_data_of.as_ref(), key);
+                SyncState::Ended(request_kind, self.pending.store(stored))
             }
-            None => waiting,
+            None => sync_state,
         };
-        self.clear_waiting(key, waiting);
-        self.handle_readable(home);
-        Ok((key, home))
+        self.clear_waiting(key, sync_state);
+        self.handle_readable(channel);
+        Ok((key, channel))
     }
 
     /// What keeps an id in this core.
-    fn held_here(&self, id: &Id) -> Option<Why> {
+    fn held_here(&self, id: &Id) -> Option<RefuseReason> {
         if !id.sync {
-            Some(Why::NotSync)
-        } else if self.channels.get(id.home).is_some_and(|channel| channel.ids != 1) {
-            Some(Why::SharesChannel)
+            Some(RefuseReason::NotSync)
+        } else if self.channels.get(id.channel).is_some_and(|channel| channel.ids != 1) {
+            Some(RefuseReason::SharesChannel)
         } else if id.groups.is_some() {
-            Some(Why::HasGroups)
+            Some(RefuseReason::HasGroups)
         } else if id.owed > 0 {
-            Some(Why::OwesAcks)
+            Some(RefuseReason::OwesAcks)
         } else {
             // Undelivered requests are about ids that stay.
-            self.first_of(id, CmEvent::ConnectRequest).map(|_| Why::Busy(Verb::Listen))
+            self.first_of(id, CmEvent::ConnectRequest).map(|_| RefuseReason::Busy(RequestKind::Listen))
         }
     }
 
-    fn take_whole(&mut self, letter: Letter) -> (Stored, Option<Enclosure>) {
-        let stored = self.mail.take(letter);
-        let enclosure = self.mail.enclosure(stored.enclosed).cloned();
-        self.mail.discard(stored.enclosed);
-        (stored, enclosure)
+    fn take_whole(&mut self, event_ref: EventRef) -> (Stored, Option<StoredPrivateData>) {
+        let stored = self.pending.take(event_ref);
+        let private_data_of = self.pending.private_data_of(stored.private_data_ref).cloned();
+        self.pending.discard(stored.private_data_ref);
+        (stored, private_data_of)
     }
 
-    fn rekeyed(&mut self, stored: Stored, enclosure: Option<&Enclosure>, key: IdKey) -> Stored {
-        let enclosed = enclosure.and_then(|it| self.mail.keep(&it.private_data, it.datagram));
-        stored.rekeyed(key, enclosed)
+    fn rekeyed(&mut self, stored: Stored, private_data_of: Option<&StoredPrivateData>, key: IdKey) -> Stored {
+        let private_data_ref = private_data_of.and_then(|it| self.pending.keep(&it.private_data, it.datagram));
+        stored.rekeyed(key, private_data_ref)
     }
 }

@@ -3,19 +3,19 @@
 //! plain cell of the event table (`plain`). It leaves out what the long path would look for in vain. `short_tests` runs both
 //! on every cell and compares.
 //!
-//! An event that is the only undelivered one of its channel is kept beside the lists of `mail`, in `Core::single`. It is
+//! An event that is the only undelivered one of its channel is kept beside the lists of `pending`, in `Core::single`. It is
 //! linked into them before any other event is put on a list, and before a request begins on the long path. Nothing else looks
 //! at the list of a plain id, or makes an id less plain.
 
 use super::Core;
-use crate::event::{CmEvent, Event, EventKind, RawEvent, Receipt, ReceivedParam};
+use crate::event::{AckToken, CmEvent, Event, EventKind, RawEvent, ReceivedParam};
 use crate::key::{ChannelKey, IdKey};
-use crate::mail::Enclosed;
+use crate::pending_events::PrivateDataRef;
 use crate::plain;
 use crate::private_data::PrivateData;
 use crate::request::Acks;
 use crate::stored::Stored;
-use crate::table::Fact;
+use crate::table::EventColumn;
 use crate::time::Time;
 
 /// An undelivered event that is on no list: the only one of its channel. It is of the device, of no group and no request, and
@@ -29,12 +29,12 @@ pub(super) struct Single {
     kind: CmEvent,
     status: i32,
     param: ReceivedParam,
-    enclosed: Option<Enclosed>,
+    private_data_ref: Option<PrivateDataRef>,
 }
 
 impl Single {
     #[inline(always)]
-    fn bare(&self, receipt: Option<Receipt>) -> Event {
+    fn bare(&self, ack_token: Option<AckToken>) -> Event {
         Event {
             id: self.id,
             listener: None,
@@ -44,13 +44,13 @@ impl Single {
             datagram: None,
             group: None,
             private_data: PrivateData::empty(),
-            receipt,
+            ack_token,
         }
     }
 
     /// As it is stored on the lists.
     fn stored(&self) -> Stored {
-        Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, self.enclosed)
+        Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, self.private_data_ref)
     }
 }
 
@@ -59,18 +59,18 @@ impl Core {
     #[inline(always)]
     pub(super) fn admit_short(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> bool {
         let Some(id) = self.ids.get_untouched(raw.id) else { return false };
-        let Some(next) = plain::event(id.state, Fact::of(raw.kind)) else { return false };
-        if id.home != on || self.single.is_some() || !id.is_plain() {
+        let Some(next) = plain::event(id.state, EventColumn::of(raw.kind)) else { return false };
+        if id.channel != on || self.single.is_some() || !id.is_plain() {
             return false;
         }
-        let Some(channel) = self.channels.get_mut(on).filter(|channel| channel.mail.head().is_none()) else {
+        let Some(channel) = self.channels.get_mut(on).filter(|channel| channel.pending.head().is_none()) else {
             return false;
         };
         channel.failures = 0;
         let acks = channel.acks;
         let (kind, status, param) = (raw.kind, raw.status, raw.param);
-        self.single = Some(Single { on, acks, id: raw.id, kind, status, param, enclosed: None });
-        self.news += 1;
+        self.single = Some(Single { on, acks, id: raw.id, kind, status, param, private_data_ref: None });
+        self.activity += 1;
         id.state = next.state;
         if next.ends {
             // It is plain only where it is waited for.
@@ -87,9 +87,9 @@ impl Core {
 
     #[inline(never)]
     fn enclose_single(&mut self, raw: &RawEvent<'_>) {
-        let enclosed = self.mail.keep(raw.private_data, raw.datagram);
+        let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
         if let Some(single) = &mut self.single {
-            single.enclosed = enclosed;
+            single.private_data_ref = private_data_ref;
         }
     }
 
@@ -97,27 +97,27 @@ impl Core {
     #[inline]
     pub(super) fn poll_short(&mut self, on: ChannelKey) -> Option<Event> {
         let single = self.single.as_ref().filter(|single| single.on == on)?;
-        let mut receipt = None;
+        let mut ack_token = None;
         if single.acks == Acks::Explicit
             && let Some(owner) = self.ids.get_untouched(single.id)
         {
             owner.owed += 1;
-            receipt = Some(Receipt { owner: single.id, group: None });
+            ack_token = Some(AckToken { owner: single.id, group: None });
         }
-        if single.enclosed.is_some() {
-            return self.open_single(receipt);
+        if single.private_data_ref.is_some() {
+            return self.open_single(ack_token);
         }
-        let event = single.bare(receipt);
+        let event = single.bare(ack_token);
         self.single = None;
         Some(event)
     }
 
     #[inline(never)]
-    fn open_single(&mut self, receipt: Option<Receipt>) -> Option<Event> {
+    fn open_single(&mut self, ack_token: Option<AckToken>) -> Option<Event> {
         let single = self.single.take()?;
-        let mut event = single.bare(receipt);
-        self.mail.enclose(single.enclosed, &mut event);
-        self.mail.discard(single.enclosed);
+        let mut event = single.bare(ack_token);
+        self.pending.fill_private_data(single.private_data_ref, &mut event);
+        self.pending.discard(single.private_data_ref);
         Some(event)
     }
 
@@ -139,7 +139,7 @@ impl Core {
     /// Undelivered events of the device, the single one included.
     #[inline]
     pub(super) fn undelivered(&self) -> u32 {
-        self.mail.of_device() + u32::from(self.single.is_some())
+        self.pending.of_device() + u32::from(self.single.is_some())
     }
 
     /// As it is with the single event on the lists, if it has one.

@@ -5,14 +5,14 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::{Admission, Core};
 use crate::errno::Errno;
-use crate::event::{CmEvent, ConnParam, Ece, RawEvent, Receipt};
-use crate::id::{Doing, Id, Quiesce, Waiting};
+use crate::event::{AckToken, CmEvent, ConnParam, Ece, RawEvent};
+use crate::id::{Id, PendingCall, PendingMigrate, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::Limits;
 use crate::plain;
-use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request, Verb};
+use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request, RequestKind};
 use crate::state::State;
-use crate::table::{self, Fact};
+use crate::table::{self, EventColumn};
 use crate::time::Time;
 
 const NOW: Time = Time(1000);
@@ -20,14 +20,14 @@ const DUE: Time = Time(5000);
 const LATER: Time = Time(9000);
 
 /// Two channels, and on the first an id of which nothing is known but its state. Another id has a deadline after `DUE`.
-struct Stage {
+struct ShortFixture {
     core: Core,
     on: ChannelKey,
     to: ChannelKey,
     id: IdKey,
 }
 
-impl Stage {
+impl ShortFixture {
     fn new(acks: Acks) -> Self {
         let mut core = Core::new(Limits::LARGE);
         let [on, to] = [acks, Acks::Explicit].map(|acks| {
@@ -43,20 +43,20 @@ impl Stage {
         let resolve = Request::ResolveAddr { src: None, dst: peer() };
         core.submit(NOW, other, resolve, LATER).unwrap();
         finish(&mut core);
-        Stage { core, on, to, id }
+        ShortFixture { core, on, to, id }
     }
 
     /// With the id in this state, and with a deadline where it waits for something.
     fn in_state(state: State, port_space: PortSpace, acks: Acks) -> Self {
-        let mut stage = Stage::new(acks);
-        let id = stage.core.ids.get_mut(stage.id).unwrap();
+        let mut fixture = ShortFixture::new(acks);
+        let id = fixture.core.ids.get_mut(fixture.id).unwrap();
         (id.state, id.port_space) = (state, port_space);
         // An ACK that was owed before is none of the next event's.
         id.owed = 1;
         if table::operation(state).is_some() {
-            stage.core.set_deadline(stage.id, DUE);
+            fixture.core.set_deadline(fixture.id, DUE);
         }
-        stage
+        fixture
     }
 
     fn every_state() -> impl Iterator<Item = (State, PortSpace, Acks)> {
@@ -82,13 +82,13 @@ fn peer() -> SocketAddr {
 #[test]
 fn an_event_in_and_out() {
     let mut short = 0;
-    for (state, space, acks) in Stage::every_state() {
+    for (state, space, acks) in ShortFixture::every_state() {
         for (code, private_data) in (0..=20).flat_map(|code| [(code, &[][..]), (code, &[7; 56][..])]) {
-            let stage = Stage::in_state(state, space, acks);
+            let fixture = ShortFixture::in_state(state, space, acks);
             let kind = CmEvent::from_code(code);
-            let raw = RawEvent { status: -1, private_data, ..RawEvent::new(stage.id, kind) };
-            let is_short = stage.core.compare_event(stage.on, &raw);
-            assert_eq!(is_short, plain::event(state, Fact::of(kind)).is_some(), "{kind} while {state}");
+            let raw = RawEvent { status: -1, private_data, ..RawEvent::new(fixture.id, kind) };
+            let is_short = fixture.core.compare_event(fixture.on, &raw);
+            assert_eq!(is_short, plain::event(state, EventColumn::of(kind)).is_some(), "{kind} while {state}");
             short += usize::from(is_short);
         }
     }
@@ -99,9 +99,9 @@ fn an_event_in_and_out() {
 #[test]
 fn a_qp() {
     let mut allowed = 0;
-    for (state, space, acks) in Stage::every_state() {
+    for (state, space, acks) in ShortFixture::every_state() {
         for (had_qp, request) in [(false, Request::AttachQp), (true, Request::DetachQp)] {
-            let Stage { mut core, id, .. } = Stage::in_state(state, space, acks);
+            let ShortFixture { mut core, id, .. } = ShortFixture::in_state(state, space, acks);
             let it = core.ids.get_mut(id).unwrap();
             (it.has_device, it.has_qp) = (true, had_qp);
             let mut short = core.clone();
@@ -117,15 +117,15 @@ fn a_qp() {
 
 #[test]
 fn an_ack() {
-    for (state, space, _) in Stage::every_state() {
-        let mut stage = Stage::in_state(state, space, Acks::Explicit);
-        let id = stage.id;
+    for (state, space, _) in ShortFixture::every_state() {
+        let mut fixture = ShortFixture::in_state(state, space, Acks::Explicit);
+        let id = fixture.id;
         let raw = RawEvent::new(id, CmEvent::AddrChange);
-        let Ok(Admission::Known) = stage.core.handle_event(stage.on, raw) else { continue };
-        let receipt = stage.core.poll_event(stage.on).unwrap().receipt.unwrap();
-        let (mut short, mut long) = (stage.core.clone(), stage.core.clone());
-        let same = Receipt { owner: id, group: None };
-        short.ack(receipt).unwrap();
+        let Ok(Admission::Known) = fixture.core.handle_event(fixture.on, raw) else { continue };
+        let ack_token = fixture.core.poll_event(fixture.on).unwrap().ack_token.unwrap();
+        let (mut short, mut long) = (fixture.core.clone(), fixture.core.clone());
+        let same = AckToken { owner: id, group: None };
+        short.ack(ack_token).unwrap();
         long.ids.get_mut(id).unwrap().owed -= 1;
         long.acked(same);
         assert_eq!(short, long, "{state}");
@@ -173,12 +173,12 @@ fn requests() -> Vec<Request<'static>> {
 #[test]
 fn a_request_its_call_and_its_outcome() {
     let mut short = 0;
-    for (state, space, acks) in Stage::every_state() {
+    for (state, space, acks) in ShortFixture::every_state() {
         for request in &requests() {
-            let mut stage = Stage::in_state(state, space, acks);
+            let mut fixture = ShortFixture::in_state(state, space, acks);
             // A destruction would wait for it.
-            stage.core.ids.get_mut(stage.id).unwrap().owed = 0;
-            short += usize::from(stage.core.compare_request(NOW, stage.id, request, DUE));
+            fixture.core.ids.get_mut(fixture.id).unwrap().owed = 0;
+            short += usize::from(fixture.core.compare_request(NOW, fixture.id, request, DUE));
         }
     }
     assert!(short > 350, "{short} of them");
@@ -186,17 +186,17 @@ fn a_request_its_call_and_its_outcome() {
 
 #[test]
 fn an_event_between_a_request_and_its_outcome() {
-    for (state, space, acks) in Stage::every_state() {
+    for (state, space, acks) in ShortFixture::every_state() {
         for request in &requests() {
-            let stage = Stage::in_state(state, space, acks);
-            let (mut short, mut long) = (stage.core.clone(), stage.core.clone());
-            if !short.submit_short(NOW, stage.id, request, DUE) {
+            let fixture = ShortFixture::in_state(state, space, acks);
+            let (mut short, mut long) = (fixture.core.clone(), fixture.core.clone());
+            if !short.submit_short(NOW, fixture.id, request, DUE) {
                 continue;
             }
-            long.submit_any(NOW, stage.id, request, DUE).unwrap();
+            long.submit_any(NOW, fixture.id, request, DUE).unwrap();
             let both = [&mut short, &mut long].map(|core| {
                 let (token, _) = core.poll_call().unwrap();
-                let admitted = core.handle_event(stage.on, RawEvent::new(stage.id, CmEvent::Disconnected));
+                let admitted = core.handle_event(fixture.on, RawEvent::new(fixture.id, CmEvent::Disconnected));
                 (admitted, core.handle_outcome(token, Ok(())))
             });
             assert_eq!(both[0], both[1], "{request:?} while {state}");
@@ -210,12 +210,12 @@ type Unusual = (&'static str, fn(&mut Id, ChannelKey));
 
 const UNUSUAL: [Unusual; 10] = [
     ("synchronous", |id, _| id.sync = true),
-    ("a call under way", |id, _| id.doing = Doing::Answer),
-    ("moving", |id, to| id.doing = Doing::Move { to, by_event: false, arrived: false }),
-    ("waiting for an event", |id, _| id.waiting = Waiting::For(Verb::Join)),
-    ("an ended request", |id, _| id.waiting = Waiting::Without { timed_out: false }),
-    ("a migration that waits", |id, to| id.quiesce = Some(Quiesce { to: Some(to) })),
-    ("another line", |id, to| id.line = to),
+    ("a call under way", |id, _| id.pending_call = PendingCall::Answer),
+    ("moving", |id, to| id.pending_call = PendingCall::Migrate { to, by_event: false, arrived: false }),
+    ("waiting for an event", |id, _| id.sync_state = SyncState::For(RequestKind::Join)),
+    ("an ended request", |id, _| id.sync_state = SyncState::Without { timed_out: false }),
+    ("a migration that waits", |id, to| id.pending_migrate = Some(PendingMigrate { to: Some(to) })),
+    ("another line", |id, to| id.device_channel = to),
     ("waived acks", |id, _| id.waived = true),
     ("an overtaken call", |id, _| id.orphaned = true),
     ("an answer that is due", |id, _| id.answer_due = true),
@@ -225,17 +225,17 @@ const UNUSUAL: [Unusual; 10] = [
 fn there_is_no_short_path_for_an_id_that_is_not_plain() {
     for (name, make) in UNUSUAL {
         for state in State::ALL {
-            let mut stage = Stage::in_state(state, PortSpace::Tcp, Acks::Explicit);
+            let mut fixture = ShortFixture::in_state(state, PortSpace::Tcp, Acks::Explicit);
             // It is known as plain before.
-            stage.core.ids.get_untouched(stage.id).unwrap().is_plain();
-            make(stage.core.ids.get_mut(stage.id).unwrap(), stage.to);
+            fixture.core.ids.get_untouched(fixture.id).unwrap().is_plain();
+            make(fixture.core.ids.get_mut(fixture.id).unwrap(), fixture.to);
             for code in 0..=20 {
-                let raw = RawEvent::new(stage.id, CmEvent::from_code(code));
-                assert!(!stage.core.compare_event(stage.on, &raw), "{name}: {} while {state}", raw.kind);
+                let raw = RawEvent::new(fixture.id, CmEvent::from_code(code));
+                assert!(!fixture.core.compare_event(fixture.on, &raw), "{name}: {} while {state}", raw.kind);
             }
-            let migrate = Request::Migrate { to: Some(stage.to) };
+            let migrate = Request::Migrate { to: Some(fixture.to) };
             for request in requests().iter().chain([&migrate]) {
-                let is_short = stage.core.compare_request(NOW, stage.id, request, DUE);
+                let is_short = fixture.core.compare_request(NOW, fixture.id, request, DUE);
                 assert!(!is_short, "{name}: {request:?} while {state}");
             }
         }
@@ -245,82 +245,86 @@ fn there_is_no_short_path_for_an_id_that_is_not_plain() {
 #[test]
 fn a_migration_or_a_destruction_with_events() {
     for events in 0..5 {
-        let mut stage = Stage::in_state(State::Connected, PortSpace::Tcp, Acks::Explicit);
-        stage.core.ids.get_mut(stage.id).unwrap().owed = 0;
-        let other = stage.core.id_keys().find(|&id| id != stage.id).unwrap();
+        let mut fixture = ShortFixture::in_state(State::Connected, PortSpace::Tcp, Acks::Explicit);
+        fixture.core.ids.get_mut(fixture.id).unwrap().owed = 0;
+        let other = fixture.core.id_keys().find(|&id| id != fixture.id).unwrap();
         // Alone, next to each other, and with events of another id between them.
         for at in 0..events {
-            for about in [stage.id, other].into_iter().take(1 + at % 2) {
-                stage.core.handle_event(stage.on, RawEvent::new(about, CmEvent::AddrChange)).unwrap();
+            for target in [fixture.id, other].into_iter().take(1 + at % 2) {
+                fixture.core.handle_event(fixture.on, RawEvent::new(target, CmEvent::AddrChange)).unwrap();
             }
         }
-        let migrate = Request::Migrate { to: Some(stage.to) };
-        assert!(stage.core.compare_request(NOW, stage.id, &migrate, DUE), "{events} events");
-        assert_eq!(stage.core.compare_request(NOW, stage.id, &Request::Destroy, DUE), events == 0, "{events} events");
-        assert_eq!(stage.core.perform(NOW, stage.id, &migrate, DUE, |_, _| Ok(())), Some(Ok(())));
-        stage.core.check();
-        let moved = core::iter::from_fn(|| stage.core.poll_event(stage.to)).count();
+        let migrate = Request::Migrate { to: Some(fixture.to) };
+        assert!(fixture.core.compare_request(NOW, fixture.id, &migrate, DUE), "{events} events");
+        assert_eq!(
+            fixture.core.compare_request(NOW, fixture.id, &Request::Destroy, DUE),
+            events == 0,
+            "{events} events"
+        );
+        assert_eq!(fixture.core.perform(NOW, fixture.id, &migrate, DUE, |_, _| Ok(())), Some(Ok(())));
+        fixture.core.check();
+        let moved = core::iter::from_fn(|| fixture.core.poll_event(fixture.to)).count();
         assert_eq!(moved, events);
     }
 }
 
 #[test]
 fn what_a_migration_or_a_destruction_waits_for_has_no_short_path() {
-    let stage = Stage::in_state(State::Connected, PortSpace::Tcp, Acks::Explicit);
-    assert_eq!(stage.core.owed(stage.id), 1);
-    for request in [Request::Migrate { to: Some(stage.to) }, Request::Destroy] {
-        assert!(!stage.core.compare_request(NOW, stage.id, &request, DUE), "{request:?}");
+    let fixture = ShortFixture::in_state(State::Connected, PortSpace::Tcp, Acks::Explicit);
+    assert_eq!(fixture.core.owed(fixture.id), 1);
+    for request in [Request::Migrate { to: Some(fixture.to) }, Request::Destroy] {
+        assert!(!fixture.core.compare_request(NOW, fixture.id, &request, DUE), "{request:?}");
     }
-    let mut waiting = Stage::in_state(State::Connecting, PortSpace::Tcp, Acks::Explicit);
-    waiting.core.ids.get_mut(waiting.id).unwrap().owed = 0;
-    assert!(!waiting.core.compare_request(NOW, waiting.id, &Request::Destroy, DUE), "it has a deadline");
+    let mut sync_state = ShortFixture::in_state(State::Connecting, PortSpace::Tcp, Acks::Explicit);
+    sync_state.core.ids.get_mut(sync_state.id).unwrap().owed = 0;
+    assert!(!sync_state.core.compare_request(NOW, sync_state.id, &Request::Destroy, DUE), "it has a deadline");
 }
 
 #[test]
 fn the_single_event_counts_against_the_limit_on_all_events() {
-    let mut stage = Stage::new(Acks::OnDelivery);
-    let there = stage.core.create_id(Some(stage.to), PortSpace::Tcp).unwrap();
-    finish(&mut stage.core);
-    stage.core.limits.events = 2;
-    for (on, id) in [(stage.to, there), (stage.to, there), (stage.on, stage.id)] {
-        stage.core.handle_event(on, RawEvent::new(id, CmEvent::AddrChange)).unwrap();
-        if on == stage.to && stage.core.single.is_none() {
+    let mut fixture = ShortFixture::new(Acks::OnDelivery);
+    let there = fixture.core.create_id(Some(fixture.to), PortSpace::Tcp).unwrap();
+    finish(&mut fixture.core);
+    fixture.core.limits.events = 2;
+    for (on, id) in [(fixture.to, there), (fixture.to, there), (fixture.on, fixture.id)] {
+        fixture.core.handle_event(on, RawEvent::new(id, CmEvent::AddrChange)).unwrap();
+        if on == fixture.to && fixture.core.single.is_none() {
             // One of two: the other is on the lists.
-            assert!(stage.core.poll_event(on).is_some());
+            assert!(fixture.core.poll_event(on).is_some());
         }
     }
-    assert_eq!((stage.core.single.is_some(), stage.core.mail.of_device()), (true, 1));
-    assert_eq!(stage.core.wants_event(stage.to), None);
-    stage.core.link_single();
-    assert_eq!(stage.core.wants_event(stage.to), None);
-    assert!(stage.core.poll_event(stage.on).is_some());
-    assert!(stage.core.wants_event(stage.to).is_some());
+    assert_eq!((fixture.core.single.is_some(), fixture.core.pending.of_device()), (true, 1));
+    assert_eq!(fixture.core.wants_event(fixture.to), None);
+    fixture.core.link_single();
+    assert_eq!(fixture.core.wants_event(fixture.to), None);
+    assert!(fixture.core.poll_event(fixture.on).is_some());
+    assert!(fixture.core.wants_event(fixture.to).is_some());
 }
 
 #[test]
 fn deadlines_that_the_short_path_leaves_behind_are_swept_out() {
-    let mut stage = Stage::new(Acks::OnDelivery);
+    let mut fixture = ShortFixture::new(Acks::OnDelivery);
     let resolve = Request::ResolveAddr { src: None, dst: peer() };
     for step in 0..1000 {
-        let id = stage.core.perform_create(stage.on, PortSpace::Tcp, |_| Ok(())).unwrap().unwrap();
+        let id = fixture.core.perform_create(fixture.on, PortSpace::Tcp, |_| Ok(())).unwrap().unwrap();
         let due = Time(LATER.0 + step);
-        stage.core.perform(NOW, id, &resolve, due, |_, _| Ok(())).unwrap().unwrap();
-        assert!(stage.core.admit_short(stage.on, &RawEvent::new(id, CmEvent::AddrResolved)));
-        assert!(stage.core.poll_event(stage.on).is_some());
-        stage.core.perform(NOW, id, &Request::Destroy, Time::NEVER, |_, _| Ok(())).unwrap().unwrap();
-        assert!(!stage.core.alarms.is_littered(), "after {step} ids");
+        fixture.core.perform(NOW, id, &resolve, due, |_, _| Ok(())).unwrap().unwrap();
+        assert!(fixture.core.admit_short(fixture.on, &RawEvent::new(id, CmEvent::AddrResolved)));
+        assert!(fixture.core.poll_event(fixture.on).is_some());
+        fixture.core.perform(NOW, id, &Request::Destroy, Time::NEVER, |_, _| Ok(())).unwrap().unwrap();
+        assert!(!fixture.core.deadlines.needs_compaction(), "after {step} ids");
     }
-    assert_eq!(stage.core.ids(), 2);
-    stage.core.check();
+    assert_eq!(fixture.core.ids(), 2);
+    fixture.core.check();
 }
 
 #[test]
 fn a_new_id() {
     for outcome in [Ok(()), Err(Errno::ENODEV)] {
-        let stage = Stage::new(Acks::Explicit);
-        let (mut short, mut long) = (stage.core.clone(), stage.core);
-        let performed = short.perform_create(stage.on, PortSpace::Udp, |_| outcome).unwrap();
-        let id = long.create_id(Some(stage.on), PortSpace::Udp).unwrap();
+        let fixture = ShortFixture::new(Acks::Explicit);
+        let (mut short, mut long) = (fixture.core.clone(), fixture.core);
+        let performed = short.perform_create(fixture.on, PortSpace::Udp, |_| outcome).unwrap();
+        let id = long.create_id(Some(fixture.on), PortSpace::Udp).unwrap();
         let (token, _) = long.poll_call().unwrap();
         let ended = long.take_outcome(token, outcome).unwrap().unwrap();
         assert_eq!(performed, ended.result.map(|()| id));
@@ -330,20 +334,20 @@ fn a_new_id() {
 }
 
 /// A listener, its channel at the device, and the id of a request to it that was taken.
-fn asked(space: PortSpace, acks: Acks) -> (Stage, IdKey, ChannelKey) {
-    let mut stage = Stage::new(acks);
-    let listener = stage.core.create_id(Some(stage.on), space).unwrap();
-    finish(&mut stage.core);
-    stage.core.submit(NOW, listener, Request::Listen { backlog: 3 }, Time::NEVER).unwrap();
-    finish(&mut stage.core);
-    let line = stage.core.line(listener).unwrap();
-    let child = stage.core.wants_event(line).unwrap();
+fn asked(space: PortSpace, acks: Acks) -> (ShortFixture, IdKey, ChannelKey) {
+    let mut fixture = ShortFixture::new(acks);
+    let listener = fixture.core.create_id(Some(fixture.on), space).unwrap();
+    finish(&mut fixture.core);
+    fixture.core.submit(NOW, listener, Request::Listen { backlog: 3 }, Time::NEVER).unwrap();
+    finish(&mut fixture.core);
+    let device_channel = fixture.core.device_channel(listener).unwrap();
+    let child = fixture.core.wants_event(device_channel).unwrap();
     let request = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
-    stage.core.handle_event(line, request).unwrap();
-    assert!(stage.core.poll_event(stage.on).is_some());
-    while stage.core.poll_readable().is_some() {}
-    stage.id = child;
-    (stage, listener, line)
+    fixture.core.handle_event(device_channel, request).unwrap();
+    assert!(fixture.core.poll_event(fixture.on).is_some());
+    while fixture.core.poll_readable().is_some() {}
+    fixture.id = child;
+    (fixture, listener, device_channel)
 }
 
 #[test]
@@ -352,30 +356,33 @@ fn an_accept_that_migrates_the_id_first() {
     let accept = Request::Accept { param, private_data: &[3; 40] };
     for space in [PortSpace::Tcp, PortSpace::Udp] {
         for acks in [Acks::Explicit, Acks::OnDelivery] {
-            let (mut stage, listener, line) = asked(space, acks);
-            assert!(stage.core.compare_request(NOW, stage.id, &accept, DUE), "{space:?}");
+            let (mut fixture, listener, device_channel) = asked(space, acks);
+            assert!(fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{space:?}");
             // With an event beside the lists.
-            let other = stage.core.id_keys().next().unwrap();
-            stage.core.handle_event(stage.on, RawEvent::new(other, CmEvent::AddrChange)).unwrap();
-            assert!(stage.core.single.is_some());
-            assert!(stage.core.compare_request(NOW, stage.id, &accept, DUE), "{space:?}");
+            let other = fixture.core.id_keys().next().unwrap();
+            fixture.core.handle_event(fixture.on, RawEvent::new(other, CmEvent::AddrChange)).unwrap();
+            assert!(fixture.core.single.is_some());
+            assert!(fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{space:?}");
             // With events of its own.
-            stage.core.handle_event(line, RawEvent::new(stage.id, CmEvent::Unknown(77))).unwrap();
-            assert!(stage.core.compare_request(NOW, stage.id, &accept, DUE), "{space:?}");
+            fixture.core.handle_event(device_channel, RawEvent::new(fixture.id, CmEvent::Unknown(77))).unwrap();
+            assert!(fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{space:?}");
             let mut made = Vec::new();
             let make = |call: &crate::device::Call, _: &[u8]| {
                 made.push(call.name());
                 Ok(())
             };
-            let mut done = stage.core.clone();
-            assert_eq!(done.perform(NOW, stage.id, &accept, DUE, make), Some(Ok(())));
-            assert_eq!((made, done.line(stage.id)), (alloc::vec!["migrate_id", "accept"], Some(stage.on)));
+            let mut done = fixture.core.clone();
+            assert_eq!(done.perform(NOW, fixture.id, &accept, DUE, make), Some(Ok(())));
+            assert_eq!(
+                (made, done.device_channel(fixture.id)),
+                (alloc::vec!["migrate_id", "accept"], Some(fixture.on))
+            );
             assert_eq!(done.poll_readable(), None);
             done.check();
             // The last one on a channel closes it.
-            stage.core.submit(NOW, listener, Request::DestroyNow, Time::NEVER).unwrap();
-            finish(&mut stage.core);
-            assert!(!stage.core.compare_request(NOW, stage.id, &accept, DUE), "{space:?}");
+            fixture.core.submit(NOW, listener, Request::DestroyNow, Time::NEVER).unwrap();
+            finish(&mut fixture.core);
+            assert!(!fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{space:?}");
         }
     }
 }
@@ -387,24 +394,24 @@ fn there_is_no_short_path_for_an_accept_that_is_refused_or_whose_id_is_not_plain
     let accept = Request::Accept { param, private_data: &[] };
     let unusual: [Unusual; 6] = [
         |core, id, _| core.ids.get_mut(id).unwrap().owed = 1,
-        |core, id, _| core.ids.get_mut(id).unwrap().doing = Doing::Answer,
-        |core, id, to| core.ids.get_mut(id).unwrap().quiesce = Some(Quiesce { to: Some(to) }),
+        |core, id, _| core.ids.get_mut(id).unwrap().pending_call = PendingCall::Answer,
+        |core, id, to| core.ids.get_mut(id).unwrap().pending_migrate = Some(PendingMigrate { to: Some(to) }),
         |core, id, _| core.ids.get_mut(id).unwrap().waived = true,
         |core, id, _| core.ids.get_mut(id).unwrap().state = State::Failed,
         |core, id, _| {
-            let home = core.home(id).unwrap();
-            while core.handle_unreadable(home) {}
+            let channel = core.channel(id).unwrap();
+            while core.handle_unreadable(channel) {}
         },
     ];
     for (at, make) in unusual.into_iter().enumerate() {
-        let (mut stage, ..) = asked(PortSpace::Tcp, Acks::Explicit);
-        make(&mut stage.core, stage.id, stage.to);
-        assert!(!stage.core.compare_request(NOW, stage.id, &accept, DUE), "{at}");
+        let (mut fixture, ..) = asked(PortSpace::Tcp, Acks::Explicit);
+        make(&mut fixture.core, fixture.id, fixture.to);
+        assert!(!fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{at}");
     }
-    let (mut stage, ..) = asked(PortSpace::Tcp, Acks::Explicit);
-    assert!(!stage.core.compare_request(NOW, stage.id, &accept, NOW), "too late");
+    let (mut fixture, ..) = asked(PortSpace::Tcp, Acks::Explicit);
+    assert!(!fixture.core.compare_request(NOW, fixture.id, &accept, NOW), "too late");
     let unnumbered = Request::Accept { param: ConnParam::default(), private_data: &[] };
-    assert!(!stage.core.compare_request(NOW, stage.id, &unnumbered, DUE), "without a QP");
-    stage.core.open_channel(Acks::Explicit).unwrap();
-    assert!(!stage.core.compare_request(NOW, stage.id, &accept, DUE), "another call is to be made");
+    assert!(!fixture.core.compare_request(NOW, fixture.id, &unnumbered, DUE), "without a QP");
+    fixture.core.open_channel(Acks::Explicit).unwrap();
+    assert!(!fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "another call is to be made");
 }

@@ -2,13 +2,13 @@
 
 use super::Core;
 use crate::device::Call;
-use crate::error::{Refused, Why};
+use crate::error::{RefuseReason, Refused};
 use crate::event::CmEvent;
 use crate::guard;
-use crate::id::{Doing, Id, Mourner, Waiting};
+use crate::id::{DestroyWaiter, Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::requests_of;
-use crate::request::{Acks, PortSpace, Request, Verb};
+use crate::request::{Acks, PortSpace, Request, RequestKind};
 use crate::state::State;
 use crate::table;
 use crate::time::Time;
@@ -18,27 +18,27 @@ impl Core {
     ///
     /// # Errors
     /// [`Refused::NoSuchChannel`], [`Refused::ChannelFailed`]; [`Refused::Full`] at the limit on ids or, in synchronous mode, on channels.
-    pub fn create_id(&mut self, home: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Refused> {
+    pub fn create_id(&mut self, channel: Option<ChannelKey>, port_space: PortSpace) -> Result<IdKey, Refused> {
         if !self.has_room() {
             return Err(Refused::Full("ids"));
         }
-        let (home, sync) = match home {
+        let (channel, sync) = match channel {
             Some(channel) => (self.target_channel(channel)?, false),
             None => (self.insert_channel(Acks::OnDelivery, true)?, true),
         };
-        let id = self.insert_id(home, port_space, sync).ok_or(Refused::Full("ids"))?;
+        let id = self.insert_id(channel, port_space, sync).ok_or(Refused::Full("ids"))?;
         if sync {
-            self.call_for_id(id, Doing::OpenToCreate, Call::OpenChannel { channel: home });
+            self.call_for_id(id, PendingCall::OpenToCreate, Call::OpenChannel { channel });
         } else {
-            self.call_for_id(id, Doing::Create, Call::CreateId { id, channel: home, port_space });
+            self.call_for_id(id, PendingCall::Create, Call::CreateId { id, channel, port_space });
         }
         Ok(id)
     }
 
     #[inline]
-    pub(super) fn insert_id(&mut self, home: ChannelKey, port_space: PortSpace, sync: bool) -> Option<IdKey> {
-        let id = self.ids.insert(Id::new(port_space, home, sync))?;
-        self.join_channel(home);
+    pub(super) fn insert_id(&mut self, channel: ChannelKey, port_space: PortSpace, sync: bool) -> Option<IdKey> {
+        let id = self.ids.insert(Id::new(port_space, channel, sync))?;
+        self.join_channel(channel);
         Some(id)
     }
 
@@ -74,14 +74,14 @@ impl Core {
         request: &Request<'_>,
         deadline: Time,
     ) -> Result<(), Refused> {
-        let verb = request.verb();
-        let next = self.decide(now, key, verb, request, deadline)?;
+        let request_kind = request.request_kind();
+        let next = self.decide(now, key, request_kind, request, deadline)?;
         self.link_single();
         match *request {
-            Request::Destroy => self.begin_destroy(key, deadline, Mourner::Caller),
+            Request::Destroy => self.begin_destroy(key, deadline, DestroyWaiter::Caller),
             Request::DestroyNow => self.begin_destroy_now(key, deadline),
             Request::Migrate { to } => return self.begin_migrate(key, to, deadline),
-            Request::AttachQp | Request::DetachQp => self.note_qp(key, verb == Verb::AttachQp),
+            Request::AttachQp | Request::DetachQp => self.note_qp(key, request_kind == RequestKind::AttachQp),
             Request::Listen { backlog } => self.begin_listen(key, backlog, next),
             Request::GetRequest => self.begin_get_request(key, deadline),
             Request::Join { addr, send_only } => self.begin_join(key, addr, send_only, deadline),
@@ -118,7 +118,7 @@ impl Core {
     /// # Errors
     /// The refusal.
     pub fn would_refuse(&self, now: Time, key: IdKey, request: &Request<'_>, deadline: Time) -> Result<(), Refused> {
-        self.decide(now, key, request.verb(), request, deadline).map(drop)
+        self.decide(now, key, request.request_kind(), request, deadline).map(drop)
     }
 
     /// The table, then what it leaves open: the id's next state, or why not.
@@ -126,39 +126,42 @@ impl Core {
         &self,
         now: Time,
         key: IdKey,
-        verb: Verb,
+        request_kind: RequestKind,
         request: &Request<'_>,
         deadline: Time,
     ) -> Result<State, Refused> {
-        let id = self.get(key, verb)?;
-        let refused = |why| self.refusal(key, verb, why);
-        let next = table::ask(id.state, verb, id.port_space.service()).map_err(refused)?;
-        if matches!(verb, Verb::Destroy | Verb::DestroyNow) {
+        let id = self.get(key, request_kind)?;
+        let refused = |reason| self.refusal(key, request_kind, reason);
+        let next = table::request_rule(id.state, request_kind, id.port_space.service()).map_err(refused)?;
+        if matches!(request_kind, RequestKind::Destroy | RequestKind::DestroyNow) {
             // One that waits for no ack cannot be hastened.
             let is_late = id.state == State::Destroying && id.owed == 0;
-            return if is_late { Err(refused(Why::Busy(Verb::Destroy))) } else { Ok(next) };
+            return if is_late { Err(refused(RefuseReason::Busy(RequestKind::Destroy))) } else { Ok(next) };
         }
         // What is open in synchronous mode stays so while the id moves, and a notify is for an open accept.
-        let open = id.waits_for().filter(|_| !matches!(verb, Verb::Migrate | Verb::Notify)).map(Why::Busy);
-        if let Some(why) = id.busy().or(open) {
-            return Err(refused(why));
+        let open = id
+            .waits_for()
+            .filter(|_| !matches!(request_kind, RequestKind::Migrate | RequestKind::Notify))
+            .map(RefuseReason::Busy);
+        if let Some(reason) = id.busy().or(open) {
+            return Err(refused(reason));
         }
-        if verb == Verb::Migrate && id.owed > 0 && self.has_untold_end(id) {
-            return Err(refused(Why::Busy(verb)));
+        if request_kind == RequestKind::Migrate && id.owed > 0 && self.has_untold_end(id) {
+            return Err(refused(RefuseReason::Busy(request_kind)));
         }
         if deadline <= now {
-            return Err(refused(Why::TooLate));
+            return Err(refused(RefuseReason::TooLate));
         }
-        if matches!(verb, Verb::Migrate | Verb::Listen)
-            && let Some(why) = self.lacks_channel(id, request)
+        if matches!(request_kind, RequestKind::Migrate | RequestKind::Listen)
+            && let Some(reason) = self.lacks_channel(id, request)
         {
-            return Err(refused(why));
+            return Err(refused(reason));
         }
-        guard::check(id, verb, request).map_err(refused)?;
-        if let Some(why) = self.lacks_events(id, verb, next) {
-            return Err(refused(why));
+        guard::check(id, request_kind, request).map_err(refused)?;
+        if let Some(reason) = self.lacks_events(id, request_kind, next) {
+            return Err(refused(reason));
         }
-        if matches!(verb, Verb::Join | Verb::Leave) {
+        if matches!(request_kind, RequestKind::Join | RequestKind::Leave) {
             self.check_group(key, request).map_err(refused)?;
         }
         Ok(next)
@@ -166,57 +169,61 @@ impl Core {
 
     /// Whether what a request leads to would not be reported, or only when a listener's application takes requests.
     #[inline]
-    fn lacks_events(&self, id: &Id, verb: Verb, next: State) -> Option<Why> {
-        let waits = table::operation(next) == Some(verb) || matches!(verb, Verb::Join | Verb::GetRequest);
-        let answers = verb == Verb::Accept;
+    fn lacks_events(&self, id: &Id, request_kind: RequestKind, next: State) -> Option<RefuseReason> {
+        let waits = table::operation(next) == Some(request_kind)
+            || matches!(request_kind, RequestKind::Join | RequestKind::GetRequest);
+        let answers = request_kind == RequestKind::Accept;
         // An accept moves the id off its listener's channel first.
-        let on = if answers { id.home } else { id.line };
+        let on = if answers { id.channel } else { id.device_channel };
         let channel = self.channels.get(on).filter(|_| waits || answers)?;
         if waits && channel.has_failed() {
-            Some(Why::ChannelFailed(on))
+            Some(RefuseReason::ChannelFailed(on))
         } else if answers && self.listener_on(channel).is_some() {
-            Some(Why::OnListenersChannel)
+            Some(RefuseReason::OnListenersChannel)
         } else {
-            (answers && id.line != on && id.owed > 0).then_some(Why::OwesAcks)
+            (answers && id.device_channel != on && id.owed > 0).then_some(RefuseReason::OwesAcks)
         }
     }
 
     /// What only the channels can tell of a migration or a listen.
-    fn lacks_channel(&self, id: &Id, request: &Request<'_>) -> Option<Why> {
+    fn lacks_channel(&self, id: &Id, request: &Request<'_>) -> Option<RefuseReason> {
         let full = || self.channels.next_key().is_none();
         if let Request::Migrate { to: Some(to) } = *request {
             match self.target_channel(to) {
                 Ok(_) => None,
-                Err(Refused::ChannelFailed { channel }) => Some(Why::ChannelFailed(channel)),
-                Err(_) => Some(Why::NoSuchChannel(to)),
+                Err(Refused::ChannelFailed { channel }) => Some(RefuseReason::ChannelFailed(channel)),
+                Err(_) => Some(RefuseReason::NoSuchChannel(to)),
             }
         } else if let Request::Migrate { to: None } = request {
-            (!self.moves_without_device(id) && full()).then_some(Why::NoChannelLeft)
+            (!self.moves_without_device(id) && full()).then_some(RefuseReason::NoChannelLeft)
         } else if let Request::Listen { backlog } = *request
             && id.requests > requests_of(backlog)
         {
             // Untaken ones that came although the listen before failed.
-            Some(Why::Busy(Verb::Listen))
+            Some(RefuseReason::Busy(RequestKind::Listen))
         } else if self.needs_line(id) {
-            if full() { Some(Why::NoChannelLeft) } else { (id.owed > 0).then_some(Why::OwesAcks) }
+            if full() { Some(RefuseReason::NoChannelLeft) } else { (id.owed > 0).then_some(RefuseReason::OwesAcks) }
         } else {
             // Ids of requests that came in the same way.
-            let is_shared = self.channels.get(id.line).is_some_and(|line| line.ids > 1) && self.must_leave(id);
-            is_shared.then_some(Why::SharesChannel)
+            let is_shared = self.channels.get(id.device_channel).is_some_and(|device_channel| device_channel.ids > 1)
+                && self.must_leave(id);
+            is_shared.then_some(RefuseReason::SharesChannel)
         }
     }
 
     /// Whether there are ids on the channel of this one whose events must not wait behind the requests to a listener.
     fn must_leave(&self, id: &Id) -> bool {
-        let is_coming = |other: &Id| matches!(other.doing, Doing::MoveToAccept { .. }) && other.home == id.line;
-        let stays = |other: &Id| other.line == id.line && !other.may_share();
+        let is_coming = |other: &Id| {
+            matches!(other.pending_call, PendingCall::MigrateToAccept { .. }) && other.channel == id.device_channel
+        };
+        let stays = |other: &Id| other.device_channel == id.device_channel && !other.may_share();
         self.ids.iter().any(|(_, other)| !core::ptr::eq(other, id) && (is_coming(other) || stays(other)))
     }
 
     #[cold]
-    pub(super) fn refusal(&self, key: IdKey, request: Verb, why: Why) -> Refused {
+    pub(super) fn refusal(&self, key: IdKey, request: RequestKind, reason: RefuseReason) -> Refused {
         match self.ids.get(key) {
-            Some(id) => Refused::Request { id: key, request, state: id.state, why },
+            Some(id) => Refused::Request { id: key, request, state: id.state, reason },
             None => Refused::NoSuchId { id: key, request },
         }
     }
@@ -232,16 +239,16 @@ impl Core {
         private_data: &[u8],
     ) {
         let Some(id) = self.ids.get(key) else { return };
-        let verb = request.verb();
-        let waits = table::operation(next) == Some(verb);
+        let request_kind = request.request_kind();
+        let waits = table::operation(next) == Some(request_kind);
         // A notify is part of the accept that is open.
-        if verb != Verb::Notify {
-            let open = if id.sync && waits { Waiting::For(verb) } else { Waiting::Never };
+        if request_kind != RequestKind::Notify {
+            let open = if id.sync && waits { SyncState::For(request_kind) } else { SyncState::Never };
             self.clear_waiting(key, open);
         }
         let Some(id) = self.ids.get_mut(key) else { return };
         let (before, until) = (id.state, id.deadline);
-        let (from, to) = (id.line, id.home);
+        let (from, to) = (id.device_channel, id.channel);
         let mut more = id.enter(next);
         // Any other request leaves the deadline of the operation that is under way as it is.
         if waits {
@@ -251,26 +258,31 @@ impl Core {
         if more {
             self.entered(key);
         }
-        let enclosed = self.mail.keep(private_data, None);
+        let private_data_ref = self.pending.keep(private_data, None);
         if let Call::Accept { param, .. } = call
             && from != to
         {
-            return self.call_with(key, Doing::MoveToAccept { param }, enclosed, Call::Migrate { id: key, from, to });
+            return self.call_with(
+                key,
+                PendingCall::MigrateToAccept { param },
+                private_data_ref,
+                Call::Migrate { id: key, from, to },
+            );
         }
         let bound = binds(request);
-        self.call_with(key, Doing::Request { verb, before, until, bound }, enclosed, call);
+        self.call_with(key, PendingCall::Request { request_kind, before, until, bound }, private_data_ref, call);
     }
 
     /// A wait for an event, without a call: the request may be there already.
     fn begin_get_request(&mut self, key: IdKey, deadline: Time) {
         let Some(id) = self.ids.get(key) else { return };
         match self.first_of(id, CmEvent::ConnectRequest) {
-            Some(letter) => {
-                self.detach(letter, id.home);
-                self.clear_waiting(key, Waiting::Ended(Verb::GetRequest, letter));
+            Some(event_ref) => {
+                self.detach(event_ref, id.channel);
+                self.clear_waiting(key, SyncState::Ended(RequestKind::GetRequest, event_ref));
             }
             None => {
-                self.clear_waiting(key, Waiting::For(Verb::GetRequest));
+                self.clear_waiting(key, SyncState::For(RequestKind::GetRequest));
                 self.set_deadline(key, deadline);
             }
         }
@@ -278,29 +290,29 @@ impl Core {
 
     /// Synchronous mode: forgets how the last request ended.
     #[inline]
-    pub(super) fn clear_waiting(&mut self, key: IdKey, next: Waiting) {
-        let is_clear = |id: &Id| id.waiting == Waiting::Never && next == Waiting::Never;
+    pub(super) fn clear_waiting(&mut self, key: IdKey, next: SyncState) {
+        let is_clear = |id: &Id| id.sync_state == SyncState::Never && next == SyncState::Never;
         if !self.ids.get(key).is_some_and(is_clear) {
             self.replace_waiting(key, next);
         }
     }
 
     #[inline(never)]
-    fn replace_waiting(&mut self, key: IdKey, next: Waiting) {
-        if let Waiting::Ended(..) | Waiting::Without { .. } = next {
-            self.news += 1;
+    fn replace_waiting(&mut self, key: IdKey, next: SyncState) {
+        if let SyncState::Ended(..) | SyncState::Without { .. } = next {
+            self.activity += 1;
         }
         if let Some(id) = self.ids.get_mut(key) {
-            let ended = core::mem::replace(&mut id.waiting, next);
+            let ended = core::mem::replace(&mut id.sync_state, next);
             match ended {
-                Waiting::Ended(_, letter) => {
-                    let stored = self.mail.take(letter);
-                    self.mail.discard(stored.enclosed);
+                SyncState::Ended(_, event_ref) => {
+                    let stored = self.pending.take(event_ref);
+                    self.pending.discard(stored.private_data_ref);
                 }
                 // The listener's state waits for nothing, so the deadline does not end with it.
-                Waiting::For(Verb::GetRequest) => self.set_deadline(key, Time::NEVER),
+                SyncState::For(RequestKind::GetRequest) => self.set_deadline(key, Time::NEVER),
                 // Still on the lists.
-                Waiting::Posted(..) | Waiting::Never | Waiting::For(_) | Waiting::Without { .. } => {}
+                SyncState::Posted(..) | SyncState::Never | SyncState::For(_) | SyncState::Without { .. } => {}
             }
         }
     }

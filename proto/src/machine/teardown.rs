@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::device::Call;
-use crate::id::Doing;
+use crate::id::PendingCall;
 use crate::key::IdKey;
 use crate::state::State;
 
@@ -28,10 +28,10 @@ impl Core {
     /// Makes the second disconnect as soon as nothing else is done for the id.
     pub(super) fn continue_teardown(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get_mut(key)
-            && id.doing == Doing::Nothing
+            && id.pending_call == PendingCall::Nothing
             && core::mem::take(&mut id.answer_due)
         {
-            self.call_for_id(key, Doing::Answer, Call::Disconnect { id: key });
+            self.call_for_id(key, PendingCall::Answer, Call::Disconnect { id: key });
         }
     }
 }

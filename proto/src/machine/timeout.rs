@@ -3,26 +3,26 @@
 use super::Core;
 use crate::errno::Errno;
 use crate::event::EventKind;
-use crate::id::{Mourner, Waiting};
+use crate::id::{DestroyWaiter, SyncState};
 use crate::key::IdKey;
-use crate::request::Verb;
+use crate::request::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
-use crate::table::{self, Fact, Tell};
+use crate::table::{self, EventColumn, EventRule};
 use crate::time::Time;
 
 impl Core {
     /// Ends every request whose deadline is not after `now`. What the device says of them later is late.
     #[inline]
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.alarms.first().is_some_and(|(due, _)| due <= now) {
+        if self.deadlines.first().is_some_and(|(due, _)| due <= now) {
             self.end_overdue(now);
         }
     }
 
     #[inline(never)]
     fn end_overdue(&mut self, now: Time) {
-        while let Some((due, key)) = self.alarms.first()
+        while let Some((due, key)) = self.deadlines.first()
             && due <= now
         {
             let Some(id) = self.ids.get(key) else { return };
@@ -42,16 +42,16 @@ impl Core {
             && id.deadline != deadline
         {
             id.deadline = deadline;
-            self.set_alarm(key);
+            self.arm_deadline(key);
         }
     }
 
     /// Brings the nearest deadline in line with those of an id.
-    pub(super) fn set_alarm(&mut self, key: IdKey) {
+    pub(super) fn arm_deadline(&mut self, key: IdKey) {
         let Some(id) = self.ids.get_untouched(key) else { return };
         let due = id.due();
-        self.alarms.arm(&mut id.armed, due, key);
-        if self.alarms.is_stale(id.armed, due, key) {
+        self.deadlines.arm(&mut id.armed, due, key);
+        if self.deadlines.is_stale(id.armed, due, key) {
             self.find_nearest(key);
         }
         self.sweep_if_littered();
@@ -63,16 +63,16 @@ impl Core {
         let Some(id) = self.ids.get_untouched(key) else { return };
         id.deadline = due;
         if due < id.armed.at() {
-            self.alarms.arm(&mut id.armed, due, key);
+            self.deadlines.arm(&mut id.armed, due, key);
             self.sweep_if_littered();
-        } else if self.alarms.is_stale(id.armed, due, key) {
+        } else if self.deadlines.is_stale(id.armed, due, key) {
             self.find_nearest(key);
         }
     }
 
     #[inline(always)]
     fn sweep_if_littered(&mut self) {
-        if self.alarms.is_littered() {
+        if self.deadlines.needs_compaction() {
             self.sweep_alarms();
         }
     }
@@ -80,7 +80,7 @@ impl Core {
     #[cold]
     fn sweep_alarms(&mut self) {
         let ids = &self.ids;
-        self.alarms.sweep(|time, key| ids.get(key).is_some_and(|id| id.armed.at() == time));
+        self.deadlines.compact(|time, key| ids.get(key).is_some_and(|id| id.armed.at() == time));
     }
 
     /// The nearest entry, of this id, is not its deadline any more.
@@ -88,7 +88,7 @@ impl Core {
     fn find_nearest(&mut self, key: IdKey) {
         if let Some(id) = self.ids.get_untouched(key)
             && id.due() == Time::NEVER
-            && self.alarms.drop_only(&mut id.armed)
+            && self.deadlines.drop_only(&mut id.armed)
         {
             return;
         }
@@ -98,10 +98,12 @@ impl Core {
     /// Takes away what is left behind at the top of the heap.
     #[inline(never)]
     fn drop_stale(&mut self) {
-        while let Some((time, key)) = self.alarms.first() {
+        while let Some((time, key)) = self.deadlines.first() {
             match self.ids.get_untouched(key) {
                 Some(id) if id.due() == time => return,
-                id => self.alarms.drop_first(id.map(|id| (id.due(), &mut id.armed)).map(|(due, armed)| (armed, due))),
+                id => {
+                    self.deadlines.drop_first(id.map(|id| (id.due(), &mut id.armed)).map(|(due, armed)| (armed, due)))
+                }
             }
         }
     }
@@ -110,35 +112,37 @@ impl Core {
         self.set_deadline(key, Time::NEVER);
         let Some(id) = self.ids.get_mut(key) else { return };
         let (state, open) = (id.state, id.waits_for());
-        if open == Some(Verb::GetRequest) {
-            return self.clear_waiting(key, Waiting::Without { timed_out: true });
+        if open == Some(RequestKind::GetRequest) {
+            return self.clear_waiting(key, SyncState::Without { timed_out: true });
         }
-        let (Some(verb), Tell::Go(next)) = (table::operation(state), table::tell(state, Fact::Deadline)) else {
+        let (Some(request_kind), EventRule::Go(next)) =
+            (table::operation(state), table::event_rule(state, EventColumn::Deadline))
+        else {
             return;
         };
         let stored = if state == State::Destroying {
-            id.mourner = Mourner::Caller;
+            id.destroy_waiter = DestroyWaiter::Caller;
             Stored::made(key, EventKind::Destroyed, -Errno::ETIMEDOUT.0)
         } else {
-            Stored::made(key, EventKind::DeadlinePassed(verb), 0)
+            Stored::made(key, EventKind::DeadlinePassed(request_kind), 0)
         };
         self.set_state(key, next);
         self.tell_expired(key, stored, open);
     }
 
     /// Tells that a deadline has passed: by event, or as the end of the synchronous request that is `open`.
-    pub(super) fn tell_expired(&mut self, key: IdKey, stored: Stored, open: Option<Verb>) {
+    pub(super) fn tell_expired(&mut self, key: IdKey, stored: Stored, open: Option<RequestKind>) {
         let Some(id) = self.ids.get(key) else { return };
-        let (home, moving) = (id.home, id.is_moving());
+        let (channel, moving) = (id.channel, id.is_moving());
         match open {
-            Some(_) if !moving => self.clear_waiting(key, Waiting::Without { timed_out: true }),
+            Some(_) if !moving => self.clear_waiting(key, SyncState::Without { timed_out: true }),
             // It may be on its way out of synchronous mode.
-            Some(verb) => {
-                let letter = self.post(stored, home);
-                self.clear_waiting(key, Waiting::Posted(verb, letter));
+            Some(request_kind) => {
+                let event_ref = self.post(stored, channel);
+                self.clear_waiting(key, SyncState::Posted(request_kind, event_ref));
             }
             None => {
-                self.post(stored, home);
+                self.post(stored, channel);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What may be done with registered memory.
 
-use crate::memory::Why;
+use crate::memory::RefuseReason;
 
 bitflags::bitflags! {
     /// What may be done with registered memory, besides being read by its own side (ibv_reg_mr(3), `enum
@@ -50,9 +50,9 @@ impl Access {
     }
 
     /// The rule of `ib_check_mr_access`: what a peer may write, this side must be able to write.
-    pub(crate) const fn check(self) -> Result<(), Why> {
+    pub(crate) const fn check(self) -> Result<(), RefuseReason> {
         if self.intersects(Access::REMOTE_WRITE.union(Access::REMOTE_ATOMIC)) && !self.contains(Access::LOCAL_WRITE) {
-            return Err(Why::RemoteWithoutLocalWrite);
+            return Err(RefuseReason::RemoteWithoutLocalWrite);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What is to be re-registered.
 
-use crate::memory::{Access, Buffer, Pd, Why};
+use crate::memory::{Access, Buffer, Pd, RefuseReason};
 
 bitflags::bitflags! {
     /// The flags of `ibv_rereg_mr`.
@@ -55,28 +55,28 @@ impl<P, B> Change<P, B> {
     /// From arguments as `ibv_rereg_mr` has them. A buffer or PD that no flag names is dropped, as the library ignores it.
     ///
     /// # Errors
-    /// With everything that was given: [`Why::UnknownFlags`]; [`Why::NoBuffer`] and [`Why::NoPd`] for a flag without its
-    /// argument; [`Why::AccessWithoutFlag`]. The library answers all of them with `IBV_REREG_MR_ERR_INPUT`, but for the
+    /// With everything that was given: [`RefuseReason::UnknownFlags`]; [`RefuseReason::NoBuffer`] and [`RefuseReason::NoPd`] for a flag without its
+    /// argument; [`RefuseReason::AccessWithoutFlag`]. The library answers all of them with `IBV_REREG_MR_ERR_INPUT`, but for the
     /// missing PD: there a provider follows the null pointer.
     pub fn from_arguments(
         flags: Changes,
         buffer: Option<B>,
         pd: Option<P>,
         access: Access,
-    ) -> Result<Self, (Self, Why)> {
+    ) -> Result<Self, (Self, RefuseReason)> {
         let named = |flag| flags.contains(flag);
         let given = Change { buffer, pd, access: Some(access) };
         if !(flags - Changes::all()).is_empty() {
-            return Err((given, Why::UnknownFlags(flags.bits())));
+            return Err((given, RefuseReason::UnknownFlags(flags.bits())));
         }
         if named(Changes::TRANSLATION) && given.buffer.is_none() {
-            return Err((given, Why::NoBuffer));
+            return Err((given, RefuseReason::NoBuffer));
         }
         if named(Changes::PD) && given.pd.is_none() {
-            return Err((given, Why::NoPd));
+            return Err((given, RefuseReason::NoPd));
         }
         if !named(Changes::ACCESS) && !access.is_empty() {
-            return Err((given, Why::AccessWithoutFlag));
+            return Err((given, RefuseReason::AccessWithoutFlag));
         }
         Ok(Change {
             buffer: given.buffer.filter(|_| named(Changes::TRANSLATION)),
@@ -109,15 +109,15 @@ impl<P, B> Change<P, B> {
 
 impl<P: Pd, B: Buffer> Change<P, B> {
     /// What can be seen to be wrong before the device is asked.
-    pub(crate) fn check(&self, old: &P) -> Result<(), Why> {
+    pub(crate) fn check(&self, old: &P) -> Result<(), RefuseReason> {
         if self.flags().is_empty() {
-            return Err(Why::NothingToChange);
+            return Err(RefuseReason::NothingToChange);
         }
         if self.buffer.as_ref().is_some_and(B::is_empty) {
-            return Err(Why::Empty);
+            return Err(RefuseReason::Empty);
         }
         if self.pd.as_ref().is_some_and(|pd| !pd.same_device(old)) {
-            return Err(Why::OtherDevice);
+            return Err(RefuseReason::OtherDevice);
         }
         self.access.map_or(Ok(()), Access::check)
     }

@@ -2,19 +2,19 @@
 
 use crate::errno::Errno;
 use crate::memory::table::{self, Cell, PdInput};
-use crate::memory::{Fault, PdState, Refused, Subject, Verb, Why};
+use crate::memory::{Fault, PdState, RefuseReason, Refused, RequestKind, Target};
 
 /// The life of a PD, and how many things belong to it: MRs, QPs, address handles, memory windows.
 ///
 /// Its two calls are `ibv_alloc_pd`, under way when it is made, and `ibv_dealloc_pd`, after [`Domain::dealloc`].
 ///
 /// ```
-/// use cmid_proto::memory::{Domain, PdState, Why};
+/// use cmid_proto::memory::{Domain, PdState, RefuseReason};
 ///
 /// let mut domain = Domain::alloc();
 /// domain.handle_outcome(Ok(()))?; // of ibv_alloc_pd
 /// domain.acquire()?; // an MR is registered
-/// assert_eq!(domain.dealloc().unwrap_err().why, Why::InUse(1)); // the kernel would say EBUSY
+/// assert_eq!(domain.dealloc().unwrap_err().reason, RefuseReason::InUse(1)); // the kernel would say EBUSY
 /// domain.release(); // it is deregistered
 /// domain.dealloc()?;
 /// domain.handle_outcome(Ok(()))?; // of ibv_dealloc_pd
@@ -50,9 +50,9 @@ impl Domain {
     /// Something is about to be made that belongs to it. [`Domain::release`] when that is gone, or did not come to be.
     ///
     /// # Errors
-    /// [`Why::Busy`], [`Why::DeviceGone`], [`Why::Gone`].
+    /// [`RefuseReason::Busy`], [`RefuseReason::DeviceGone`], [`RefuseReason::Gone`].
     pub fn acquire(&mut self) -> Result<(), Refused> {
-        let next = self.asked(PdInput::Use, Verb::Use)?;
+        let next = self.asked(PdInput::Use, RequestKind::Use)?;
         self.set_state(next);
         self.users = self.users.saturating_add(1);
         Ok(())
@@ -72,11 +72,11 @@ impl Domain {
     /// To be deallocated: make the call and report its outcome.
     ///
     /// # Errors
-    /// [`Why::InUse`], [`Why::Busy`], [`Why::Gone`].
+    /// [`RefuseReason::InUse`], [`RefuseReason::Busy`], [`RefuseReason::Gone`].
     pub fn dealloc(&mut self) -> Result<(), Refused> {
-        let next = self.asked(PdInput::Dealloc, Verb::Dealloc)?;
+        let next = self.asked(PdInput::Dealloc, RequestKind::Dealloc)?;
         if self.users > 0 {
-            return Err(self.refused(Verb::Dealloc, Why::InUse(self.users)));
+            return Err(self.refused(RequestKind::Dealloc, RefuseReason::InUse(self.users)));
         }
         self.set_state(next);
         Ok(())
@@ -93,7 +93,9 @@ impl Domain {
                 self.set_state(state);
                 Ok(())
             }
-            Cell::Refuse(_) | Cell::Fault => Err(Fault { outcome: Verb::Dealloc, subject: Subject::Pd(self.state) }),
+            Cell::Refuse(_) | Cell::Fault => {
+                Err(Fault { outcome: RequestKind::Dealloc, target: Target::Pd(self.state) })
+            }
         }
     }
 
@@ -105,16 +107,16 @@ impl Domain {
         }
     }
 
-    fn asked(&self, input: PdInput, verb: Verb) -> Result<PdState, Refused> {
+    fn asked(&self, input: PdInput, request_kind: RequestKind) -> Result<PdState, Refused> {
         match table::PD[self.state.index()][input.index()] {
             Cell::Go(next) => Ok(next),
-            Cell::Refuse(why) => Err(self.refused(verb, why)),
-            Cell::Fault => Err(self.refused(verb, Why::Busy)),
+            Cell::Refuse(reason) => Err(self.refused(request_kind, reason)),
+            Cell::Fault => Err(self.refused(request_kind, RefuseReason::Busy)),
         }
     }
 
-    const fn refused(&self, request: Verb, why: Why) -> Refused {
-        Refused { request, subject: Subject::Pd(self.state), why }
+    const fn refused(&self, request: RequestKind, reason: RefuseReason) -> Refused {
+        Refused { request, target: Target::Pd(self.state), reason }
     }
 
     /// The one place where its state changes.

@@ -3,42 +3,42 @@
 use core::fmt;
 
 use crate::errno::Errno;
-use crate::memory::{Code, MrState, PdState, Valid, Verb};
+use crate::memory::{Code, MrState, PdState, RequestKind, Valid};
 
 /// The caller asked for something that makes no sense now. Nothing has changed and the device was not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("{request} {subject}: {why}")]
+#[error("{request} {target}: {reason}")]
 pub struct Refused {
     /// What was asked.
-    pub request: Verb,
+    pub request: RequestKind,
     /// Of what, and its state, which has not changed.
-    pub subject: Subject,
+    pub target: Target,
     /// Why not.
-    pub why: Why,
+    pub reason: RefuseReason,
 }
 
 /// What a request was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Subject {
+pub enum Target {
     /// A memory region in this state; `None` for one that is not there yet.
     Mr(Option<MrState>),
     /// A protection domain in this state.
     Pd(PdState),
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Subject::Mr(None) => f.write_str("an MR"),
-            Subject::Mr(Some(state)) => write!(f, "an MR while {state}"),
-            Subject::Pd(state) => write!(f, "a PD while {state}"),
+            Target::Mr(None) => f.write_str("an MR"),
+            Target::Mr(Some(state)) => write!(f, "an MR while {state}"),
+            Target::Pd(state) => write!(f, "a PD while {state}"),
         }
     }
 }
 
 /// Why a request is refused: the rule that it breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Why {
+pub enum RefuseReason {
     /// Another call of this MR or PD is under way.
     #[error("a call is under way")]
     Busy,
@@ -92,19 +92,21 @@ impl Refused {
     /// The errno that the real library answers, or would if it did not crash or lie.
     #[must_use]
     pub const fn errno(&self) -> Errno {
-        match self.why {
-            Why::Busy | Why::InFlight | Why::InDoubt | Why::InUse(_) => Errno::EBUSY,
-            Why::DeviceGone => Errno::EIO,
-            Why::OnlyDeregister
-            | Why::Gone
-            | Why::NothingToChange
-            | Why::UnknownFlags(_)
-            | Why::NoBuffer
-            | Why::Empty
-            | Why::NoPd
-            | Why::OtherDevice
-            | Why::AccessWithoutFlag
-            | Why::RemoteWithoutLocalWrite => Errno::EINVAL,
+        match self.reason {
+            RefuseReason::Busy | RefuseReason::InFlight | RefuseReason::InDoubt | RefuseReason::InUse(_) => {
+                Errno::EBUSY
+            }
+            RefuseReason::DeviceGone => Errno::EIO,
+            RefuseReason::OnlyDeregister
+            | RefuseReason::Gone
+            | RefuseReason::NothingToChange
+            | RefuseReason::UnknownFlags(_)
+            | RefuseReason::NoBuffer
+            | RefuseReason::Empty
+            | RefuseReason::NoPd
+            | RefuseReason::OtherDevice
+            | RefuseReason::AccessWithoutFlag
+            | RefuseReason::RemoteWithoutLocalWrite => Errno::EINVAL,
         }
     }
 }
@@ -181,10 +183,10 @@ impl Error {
 
 /// The driver reported an outcome of a call that is not under way. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("an outcome of {outcome} for {subject}")]
+#[error("an outcome of {outcome} for {target}")]
 pub struct Fault {
     /// Of which call.
-    pub outcome: Verb,
+    pub outcome: RequestKind,
     /// For what.
-    pub subject: Subject,
+    pub target: Target,
 }

@@ -65,12 +65,12 @@ pub use change::{Change, Changes};
 pub use device::{Call, Keys, Pd};
 pub use domain::Domain;
 pub use ended::{Ended, Returned, Settled};
-pub use error::{Error, Failure, Fault, Refused, Step, Subject, Why};
+pub use error::{Error, Failure, Fault, RefuseReason, Refused, Step, Target};
 pub use flag::Flag;
 pub use outcome::{Code, Outcome, Provider, Reply, Valid, valid_after};
 pub use policy::{Fallback, Policy, Traffic, Way};
 pub use region::Region;
-pub use table::{MrState, PdState, Verb};
+pub use table::{MrState, PdState, RequestKind};
 
 /// What a region keeps alive for the device.
 pub trait Buffer {

@@ -6,8 +6,8 @@ use crate::errno::Errno;
 use crate::memory::outcome::survives;
 use crate::memory::table::{self, Cell, Input};
 use crate::memory::{
-    Access, Buffer, Call, Change, Ended, Fault, Keys, MrState, Outcome, Pd, Policy, Refused, Subject, Traffic, Verb,
-    Way, Why,
+    Access, Buffer, Call, Change, Ended, Fault, Keys, MrState, Outcome, Pd, Policy, RefuseReason, Refused, RequestKind,
+    Target, Traffic, Way,
 };
 
 /// One registration at the device.
@@ -48,11 +48,11 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// A region whose `ibv_reg_mr` is to be made.
     ///
     /// # Errors
-    /// [`Why::Empty`], [`Why::RemoteWithoutLocalWrite`]; the buffer comes back, and the use of the PD ends.
+    /// [`RefuseReason::Empty`], [`RefuseReason::RemoteWithoutLocalWrite`]; the buffer comes back, and the use of the PD ends.
     pub fn register(pd: P, buffer: B, access: Access) -> Result<Self, (B, Refused)> {
-        let empty = if buffer.is_empty() { Err(Why::Empty) } else { Ok(()) };
-        if let Err(why) = empty.and_then(|()| access.check()) {
-            return Err((buffer, Refused { request: Verb::Register, subject: Subject::Mr(None), why }));
+        let empty = if buffer.is_empty() { Err(RefuseReason::Empty) } else { Ok(()) };
+        if let Err(reason) = empty.and_then(|()| access.check()) {
+            return Err((buffer, Refused { request: RequestKind::Register, target: Target::Mr(None), reason }));
         }
         Ok(Region {
             state: MrState::Registering,
@@ -71,8 +71,8 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     /// To be re-registered: the call is to be made.
     ///
     /// # Errors
-    /// [`Why::NothingToChange`], [`Why::Empty`], [`Why::OtherDevice`], [`Why::RemoteWithoutLocalWrite`]; [`Why::InDoubt`] for
-    /// other memory; [`Why::InFlight`] if there is traffic; and what the [table](table::MR) says. The change comes back.
+    /// [`RefuseReason::NothingToChange`], [`RefuseReason::Empty`], [`RefuseReason::OtherDevice`], [`RefuseReason::RemoteWithoutLocalWrite`]; [`RefuseReason::InDoubt`] for
+    /// other memory; [`RefuseReason::InFlight`] if there is traffic; and what the [table](table::MR) says. The change comes back.
     pub fn reregister(
         &mut self,
         change: Change<P, B>,
@@ -91,17 +91,17 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
                 self.set_state(next);
                 Ok(())
             }
-            Err(why) => Err((change, self.refused(Verb::Reregister, why))),
+            Err(reason) => Err((change, self.refused(RequestKind::Reregister, reason))),
         }
     }
 
     /// To be deregistered: the call is to be made.
     ///
     /// # Errors
-    /// [`Why::InFlight`] if there is traffic, also when the device is gone; and what the [table](table::MR) says.
+    /// [`RefuseReason::InFlight`] if there is traffic, also when the device is gone; and what the [table](table::MR) says.
     pub fn deregister(&mut self, traffic: Traffic) -> Result<(), Refused> {
         let next = self.asked(Input::Deregister).and_then(|next| Self::quiet(traffic).map(|()| next));
-        let next = next.map_err(|why| self.refused(Verb::Deregister, why))?;
+        let next = next.map_err(|reason| self.refused(RequestKind::Deregister, reason))?;
         self.set_state(next);
         Ok(())
     }
@@ -145,22 +145,22 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
     pub fn handle_outcome(&mut self, outcome: Outcome<H>) -> Result<Option<Ended<B>>, Fault> {
         match outcome {
             Outcome::Registered(Ok((handle, keys))) => {
-                let (from, _) = self.told(Input::Made, Verb::Register)?;
+                let (from, _) = self.told(Input::Made, RequestKind::Register)?;
                 Ok(self.made(from, handle, keys))
             }
             Outcome::Registered(Err(errno)) => {
-                let (from, _) = self.told(Input::NotMade, Verb::Register)?;
+                let (from, _) = self.told(Input::NotMade, RequestKind::Register)?;
                 Ok(self.not_made(from, errno))
             }
             Outcome::Reregistered(reply) => self.replied(reply),
             Outcome::Deregistered(Ok(())) => {
                 let two = self.state == MrState::Discarding && self.new.is_some();
-                let (from, _) = self.told(if two { Input::OneEnded } else { Input::Ended }, Verb::Deregister)?;
+                let (from, _) = self.told(if two { Input::OneEnded } else { Input::Ended }, RequestKind::Deregister)?;
                 Ok(self.ended(from))
             }
             Outcome::Deregistered(Err(errno)) => {
                 let input = if survives(errno) { Input::Kept } else { Input::Lost };
-                let (from, to) = self.told(input, Verb::Deregister)?;
+                let (from, to) = self.told(input, RequestKind::Deregister)?;
                 Ok(self.not_ended(from, to, errno))
             }
         }
@@ -238,41 +238,41 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
 
     /// Traffic pins an MR, also after the removal of its device: some providers copy received data to the memory when the
     /// completion is polled, and check no key (`mlx5_copy_to_recv_wqe`).
-    const fn quiet(traffic: Traffic) -> Result<(), Why> {
+    const fn quiet(traffic: Traffic) -> Result<(), RefuseReason> {
         match traffic {
-            Traffic::InFlight => Err(Why::InFlight),
+            Traffic::InFlight => Err(RefuseReason::InFlight),
             Traffic::Quiet => Ok(()),
         }
     }
 
     /// There is room for one buffer in doubt.
-    const fn sure(&self, change: &Change<P, B>) -> Result<(), Why> {
-        if change.buffer.is_some() && self.in_doubt.is_some() { Err(Why::InDoubt) } else { Ok(()) }
+    const fn sure(&self, change: &Change<P, B>) -> Result<(), RefuseReason> {
+        if change.buffer.is_some() && self.in_doubt.is_some() { Err(RefuseReason::InDoubt) } else { Ok(()) }
     }
 
-    fn asked(&self, input: Input) -> Result<MrState, Why> {
+    fn asked(&self, input: Input) -> Result<MrState, RefuseReason> {
         match table::MR[self.state.index()][input.index()] {
             Cell::Go(next) => Ok(next),
-            Cell::Refuse(_) if self.removed && self.state == MrState::Unusable => Err(Why::DeviceGone),
-            Cell::Refuse(why) => Err(why),
-            Cell::Fault => Err(Why::Busy),
+            Cell::Refuse(_) if self.removed && self.state == MrState::Unusable => Err(RefuseReason::DeviceGone),
+            Cell::Refuse(reason) => Err(reason),
+            Cell::Fault => Err(RefuseReason::Busy),
         }
     }
 
     /// Goes where the table says. Returns where it was, and what the table says, which a removal does not change.
-    fn told(&mut self, input: Input, outcome: Verb) -> Result<(MrState, MrState), Fault> {
+    fn told(&mut self, input: Input, outcome: RequestKind) -> Result<(MrState, MrState), Fault> {
         let from = self.state;
         match table::MR[from.index()][input.index()] {
             Cell::Go(next) => {
                 self.set_state(next);
                 Ok((from, next))
             }
-            Cell::Refuse(_) | Cell::Fault => Err(Fault { outcome, subject: Subject::Mr(Some(from)) }),
+            Cell::Refuse(_) | Cell::Fault => Err(Fault { outcome, target: Target::Mr(Some(from)) }),
         }
     }
 
-    fn refused(&self, request: Verb, why: Why) -> Refused {
-        Refused { request, subject: Subject::Mr(Some(self.state)), why }
+    fn refused(&self, request: RequestKind, reason: RefuseReason) -> Refused {
+        Refused { request, target: Target::Mr(Some(self.state)), reason }
     }
 
     /// The one place where a region's state changes.

@@ -4,11 +4,11 @@
 //! does not compile until each row has decided it.
 
 use crate::columns::columns;
-use crate::memory::Why;
+use crate::memory::RefuseReason;
 
 columns! {
     /// What is asked for.
-    pub enum Verb {
+    pub enum RequestKind {
         /// `ibv_reg_mr`.
         Register = "register",
         /// `ibv_rereg_mr`.
@@ -118,7 +118,7 @@ pub enum Cell<S> {
     /// It is in this state now.
     Go(S),
     /// The caller's mistake: nothing changes.
-    Refuse(Why),
+    Refuse(RefuseReason),
     /// No call with such an outcome is under way: nothing changes.
     Fault,
 }
@@ -126,7 +126,7 @@ pub enum Cell<S> {
 /// Short names for the cells, so that a row is a line.
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
 mod mr {
-    use super::{Cell, MrState, Why};
+    use super::{Cell, MrState, RefuseReason};
     pub(super) const Reg: Cell<MrState> = Cell::Go(MrState::Registering);
     pub(super) const Liv: Cell<MrState> = Cell::Go(MrState::Registered);
     pub(super) const Chg: Cell<MrState> = Cell::Go(MrState::Changing);
@@ -137,15 +137,15 @@ mod mr {
     pub(super) const Der: Cell<MrState> = Cell::Go(MrState::Deregistering);
     pub(super) const Dis: Cell<MrState> = Cell::Go(MrState::Discarding);
     pub(super) const END: Cell<MrState> = Cell::Go(MrState::Gone);
-    pub(super) const bsy: Cell<MrState> = Cell::Refuse(Why::Busy);
-    pub(super) const onl: Cell<MrState> = Cell::Refuse(Why::OnlyDeregister);
-    pub(super) const gon: Cell<MrState> = Cell::Refuse(Why::Gone);
+    pub(super) const bsy: Cell<MrState> = Cell::Refuse(RefuseReason::Busy);
+    pub(super) const onl: Cell<MrState> = Cell::Refuse(RefuseReason::OnlyDeregister);
+    pub(super) const gon: Cell<MrState> = Cell::Refuse(RefuseReason::Gone);
     pub(super) const ___: Cell<MrState> = Cell::Fault;
 }
 
 /// What each input does to an MR: a row per [`MrState`], a column per [`Input`], both in the order of `ALL`. Where it goes to
 /// *registered* after its device was removed, it goes to *unusable* instead; what is refused there is refused because the device
-/// is gone ([`Why::DeviceGone`]).
+/// is gone ([`RefuseReason::DeviceGone`]).
 ///
 /// Sources: ibv_rereg_mr(3); `ibv_rereg_mr` of libibverbs and `ib_uverbs_rereg_mr` of the kernel.
 #[rustfmt::skip]
@@ -169,15 +169,15 @@ pub static MR: [[Cell<MrState>; Input::COUNT]; MrState::COUNT] = {
 /// Short names for the cells, so that a row is a line.
 #[allow(non_upper_case_globals, reason = "cells of a table, not constants of a program")]
 mod pd {
-    use super::{Cell, PdState, Why};
+    use super::{Cell, PdState, RefuseReason};
     pub(super) const All: Cell<PdState> = Cell::Go(PdState::Allocating);
     pub(super) const Liv: Cell<PdState> = Cell::Go(PdState::Live);
     pub(super) const Dea: Cell<PdState> = Cell::Go(PdState::Deallocating);
     pub(super) const Str: Cell<PdState> = Cell::Go(PdState::Stranded);
     pub(super) const END: Cell<PdState> = Cell::Go(PdState::Gone);
-    pub(super) const bsy: Cell<PdState> = Cell::Refuse(Why::Busy);
-    pub(super) const dev: Cell<PdState> = Cell::Refuse(Why::DeviceGone);
-    pub(super) const gon: Cell<PdState> = Cell::Refuse(Why::Gone);
+    pub(super) const bsy: Cell<PdState> = Cell::Refuse(RefuseReason::Busy);
+    pub(super) const dev: Cell<PdState> = Cell::Refuse(RefuseReason::DeviceGone);
+    pub(super) const gon: Cell<PdState> = Cell::Refuse(RefuseReason::Gone);
     pub(super) const ___: Cell<PdState> = Cell::Fault;
 }
 

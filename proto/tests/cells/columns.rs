@@ -1,19 +1,19 @@
 //! The tables once more, by column and from the rules of the kernel: a cell that is wrong in one of the two is noticed.
 
 use cmid_proto::State::{
-    Accepting, AddrResolved, AddrResolving, Answered, Asked, Asking, Bound, Closed, Closing, Connected, Connecting,
-    Destroying, Disconnecting, Failed, Idle, Listening, PeerClosed, Removed, Requested, Responded, RouteResolved,
-    RouteResolving, TimeWait,
+    Accepting, AddrResolved, AddrResolving, Bound, Closed, Closing, Connected, Connecting, Destroying, Disconnecting,
+    Failed, Idle, Listening, PeerClosed, Removed, Requested, Responded, RouteResolved, RouteResolving, SidrReqReceived,
+    SidrReqSent, SidrResolved, TimeWait,
 };
-use cmid_proto::table::{self, Ask, Fact, Tell};
-use cmid_proto::{State, Verb, Why};
+use cmid_proto::table::{self, EventColumn, EventRule, RequestRule};
+use cmid_proto::{RefuseReason, RequestKind, State};
 
 use crate::kinds::{asks, tells};
 
 /// Some states, and what is so in them.
 type In<T> = (&'static [State], T);
-type Requests = [[Ask; Verb::COUNT]; State::COUNT];
-type Events = [[Tell; Fact::COUNT]; State::COUNT];
+type Requests = [[RequestRule; RequestKind::COUNT]; State::COUNT];
+type Events = [[EventRule; EventColumn::COUNT]; State::COUNT];
 /// Where it goes: to a state, or stays (`None`).
 type Goes = Vec<In<Option<State>>>;
 
@@ -21,39 +21,43 @@ type Goes = Vec<In<Option<State>>>;
 const EARLY: [State; 5] = [Bound, AddrResolving, AddrResolved, RouteResolving, RouteResolved];
 /// From its end on.
 const ENDING: [State; 5] = [Disconnecting, Closing, PeerClosed, TimeWait, Closed];
-const LOOKUPS: [State; 3] = [Asking, Asked, Answered];
+const LOOKUPS: [State; 3] = [SidrReqSent, SidrReqReceived, SidrResolved];
 
 /// Where a request goes; where it is refused, and why; why it is refused everywhere else.
-fn request(verb: Verb) -> (Goes, Vec<In<Why>>, Why) {
-    use Why::{
+fn request(request_kind: RequestKind) -> (Goes, Vec<In<RefuseReason>>, RefuseReason) {
+    use RefuseReason::{
         AlreadySent, Breaks, IsConnected, IsOver, NoDevice, NotConnected, NotForDatagrams, NumberSent, Stalls,
         WrongState,
     };
     /// One's own request or answer is under way.
     const OPEN: &[State] = &[Connecting, Accepting];
-    match verb {
-        Verb::Bind => (vec![(&[Idle], Some(Bound))], vec![], WrongState),
-        Verb::ResolveAddr => (vec![(&[Idle, Bound], Some(AddrResolving))], vec![], WrongState),
-        Verb::ResolveRoute => (vec![(&[AddrResolved], Some(RouteResolving))], vec![(&[Idle], NoDevice)], WrongState),
-        Verb::Listen => (vec![(&[Idle, Bound], Some(Listening))], vec![], WrongState),
-        Verb::AttachQp => {
+    match request_kind {
+        RequestKind::Bind => (vec![(&[Idle], Some(Bound))], vec![], WrongState),
+        RequestKind::ResolveAddr => (vec![(&[Idle, Bound], Some(AddrResolving))], vec![], WrongState),
+        RequestKind::ResolveRoute => {
+            (vec![(&[AddrResolved], Some(RouteResolving))], vec![(&[Idle], NoDevice)], WrongState)
+        }
+        RequestKind::Listen => (vec![(&[Idle, Bound], Some(Listening))], vec![], WrongState),
+        RequestKind::AttachQp => {
             let before_connecting = [(&EARLY[..], None), (&[Requested], None), (&LOOKUPS, None)];
             let sent = (&[Connecting, Responded, Accepting, Connected][..], NumberSent);
             (before_connecting.to_vec(), vec![(&[Idle], NoDevice), sent], WrongState)
         }
-        Verb::DetachQp => (vec![(all_but(OPEN), None)], vec![], WrongState),
+        RequestKind::DetachQp => (vec![(all_but(OPEN), None)], vec![], WrongState),
         // By the service: see below.
-        Verb::Connect => (vec![], vec![(&[Idle], NoDevice)], WrongState),
-        Verb::Accept => {
+        RequestKind::Connect => (vec![], vec![(&[Idle], NoDevice)], WrongState),
+        RequestKind::Accept => {
             let refused = vec![(&[Idle][..], NoDevice), (OPEN, Stalls), (&[Responded], Breaks)];
-            (vec![(&[Requested], Some(Accepting)), (&[Asked], Some(Answered))], refused, WrongState)
+            (vec![(&[Requested], Some(Accepting)), (&[SidrReqReceived], Some(SidrResolved))], refused, WrongState)
         }
-        Verb::Reject => (vec![(&[Responded, Requested, Asked], Some(Failed))], vec![(OPEN, Stalls)], WrongState),
-        Verb::Establish => {
-            let refused = vec![(OPEN, Stalls), (&[Requested, Asked][..], Breaks)];
+        RequestKind::Reject => {
+            (vec![(&[Responded, Requested, SidrReqReceived], Some(Failed))], vec![(OPEN, Stalls)], WrongState)
+        }
+        RequestKind::Establish => {
+            let refused = vec![(OPEN, Stalls), (&[Requested, SidrReqReceived][..], Breaks)];
             (vec![(&[Responded], Some(Connected))], refused, WrongState)
         }
-        Verb::Disconnect => {
+        RequestKind::Disconnect => {
             let goes = vec![
                 (&[Connected][..], Some(Disconnecting)),
                 (&[PeerClosed], Some(TimeWait)),
@@ -61,28 +65,28 @@ fn request(verb: Verb) -> (Goes, Vec<In<Why>>, Why) {
             ];
             (goes, vec![], NotConnected)
         }
-        Verb::Teardown => {
+        RequestKind::Teardown => {
             let goes = vec![(&[Connected, Disconnecting, Closing, PeerClosed, TimeWait][..], Some(Closing))];
             (goes, vec![(&[Closed], IsOver)], NotConnected)
         }
-        Verb::Notify => (vec![(&[Accepting], None)], vec![(&[Connected], IsConnected)], WrongState),
-        Verb::GetRequest => (vec![(&[Listening], None)], vec![], WrongState),
-        Verb::Join => (vec![(&[Bound, AddrResolved], None)], vec![], WrongState),
-        Verb::Leave | Verb::SetTos => (vec![(all_but(&[Removed, Destroying]), None)], vec![], WrongState),
-        Verb::ReuseAddr => (vec![(all_but(&[Listening, Removed, Destroying]), None)], vec![], WrongState),
-        Verb::NoReuseAddr => (vec![(&[Idle], None)], vec![], WrongState),
-        Verb::SetAfOnly => (vec![(&[Idle, Bound], None)], vec![], WrongState),
-        Verb::SetAckTimeout => {
-            let goes = vec![(all_but(&[Asking, Asked, Answered, Removed, Destroying]), None)];
+        RequestKind::Notify => (vec![(&[Accepting], None)], vec![(&[Connected], IsConnected)], WrongState),
+        RequestKind::GetRequest => (vec![(&[Listening], None)], vec![], WrongState),
+        RequestKind::Join => (vec![(&[Bound, AddrResolved], None)], vec![], WrongState),
+        RequestKind::Leave | RequestKind::SetTos => (vec![(all_but(&[Removed, Destroying]), None)], vec![], WrongState),
+        RequestKind::ReuseAddr => (vec![(all_but(&[Listening, Removed, Destroying]), None)], vec![], WrongState),
+        RequestKind::NoReuseAddr => (vec![(&[Idle], None)], vec![], WrongState),
+        RequestKind::SetAfOnly => (vec![(&[Idle, Bound], None)], vec![], WrongState),
+        RequestKind::SetAckTimeout => {
+            let goes = vec![(all_but(&[SidrReqSent, SidrReqReceived, SidrResolved, Removed, Destroying]), None)];
             (goes, vec![(&LOOKUPS, NotForDatagrams)], WrongState)
         }
-        Verb::SetEce => {
+        RequestKind::SetEce => {
             let unsent = vec![(&[Idle, Requested][..], None), (&EARLY, None)];
             (unsent, vec![(&LOOKUPS, NotForDatagrams)], AlreadySent)
         }
-        Verb::Migrate | Verb::Release => (vec![(all_but(&[Destroying]), None)], vec![], WrongState),
-        Verb::Destroy => (vec![(all_but(&[Destroying]), Some(Destroying))], vec![], WrongState),
-        Verb::DestroyNow => (vec![(all_but(&[]), Some(Destroying))], vec![], WrongState),
+        RequestKind::Migrate | RequestKind::Release => (vec![(all_but(&[Destroying]), None)], vec![], WrongState),
+        RequestKind::Destroy => (vec![(all_but(&[Destroying]), Some(Destroying))], vec![], WrongState),
+        RequestKind::DestroyNow => (vec![(all_but(&[]), Some(Destroying))], vec![], WrongState),
     }
 }
 
@@ -90,8 +94,8 @@ fn all_but(states: &[State]) -> &'static [State] {
     Vec::leak(State::ALL.into_iter().filter(|state| !states.contains(state)).collect())
 }
 
-fn find<T: Copy>(places: &[In<T>], state: State) -> Option<T> {
-    let found: Vec<_> = places.iter().filter(|(states, _)| states.contains(&state)).collect();
+fn find<T: Copy>(ids: &[In<T>], state: State) -> Option<T> {
+    let found: Vec<_> = ids.iter().filter(|(states, _)| states.contains(&state)).collect();
     assert!(found.len() < 2, "{state} stands twice");
     found.first().map(|(_, what)| *what)
 }
@@ -99,19 +103,19 @@ fn find<T: Copy>(places: &[In<T>], state: State) -> Option<T> {
 /// The table of requests as its columns say it.
 fn requests() -> Requests {
     let mut stated = table::REQUESTS;
-    for verb in Verb::ALL {
-        let (goes, refused, otherwise) = request(verb);
+    for request_kind in RequestKind::ALL {
+        let (goes, refused, otherwise) = request(request_kind);
         for state in State::ALL {
-            stated[state.index()][verb.index()] = match (find(&goes, state), find(&refused, state)) {
-                (Some(next), None) => Ask::Go(next.unwrap_or(state)),
-                (None, Some(why)) => Ask::Refuse(why),
-                (None, None) if (state, verb) == (RouteResolved, Verb::Connect) => {
-                    Ask::By { connected: Connecting, datagram: Asking }
+            stated[state.index()][request_kind.index()] = match (find(&goes, state), find(&refused, state)) {
+                (Some(next), None) => RequestRule::Go(next.unwrap_or(state)),
+                (None, Some(reason)) => RequestRule::Refuse(reason),
+                (None, None) if (state, request_kind) == (RouteResolved, RequestKind::Connect) => {
+                    RequestRule::By { connected: Connecting, datagram: SidrReqSent }
                 }
-                (None, None) if state == Removed => Ask::Refuse(Why::DeviceGone),
-                (None, None) if state == Destroying => Ask::Refuse(Why::WrongState),
-                (None, None) => Ask::Refuse(otherwise),
-                (Some(_), Some(_)) => panic!("{verb} while {state} goes and is refused"),
+                (None, None) if state == Removed => RequestRule::Refuse(RefuseReason::DeviceGone),
+                (None, None) if state == Destroying => RequestRule::Refuse(RefuseReason::WrongState),
+                (None, None) => RequestRule::Refuse(otherwise),
+                (Some(_), Some(_)) => panic!("{request_kind} while {state} goes and is refused"),
             };
         }
     }
@@ -119,47 +123,47 @@ fn requests() -> Requests {
 }
 
 /// Where an event goes; where it is late. Everywhere else the device cannot mean it.
-fn event(fact: Fact) -> (Goes, Vec<In<()>>) {
+fn event(column: EventColumn) -> (Goes, Vec<In<()>>) {
     /// No address was resolved on this side, or not yet.
-    const NEVER_RESOLVED: &[State] = &[Idle, Bound, AddrResolving, Requested, Accepting, Asked, Listening];
+    const NEVER_RESOLVED: &[State] = &[Idle, Bound, AddrResolving, Requested, Accepting, SidrReqReceived, Listening];
     /// The answer to a request may still be under way.
     const ASKED_FOR: &[State] = &[Connecting, Accepting];
     const OVER: &[State] = &[Failed];
     let resolved = || all_but(&[NEVER_RESOLVED, &[AddrResolved, RouteResolving, Removed, Destroying]].concat());
-    match fact {
-        Fact::AddrResolved => {
+    match column {
+        EventColumn::AddrResolved => {
             let later = [(resolved(), ()), (&[AddrResolved, RouteResolving], ())];
             (vec![(&[AddrResolving], Some(AddrResolved))], later.to_vec())
         }
-        Fact::AddrError => {
-            let goes = vec![(&[AddrResolving][..], Some(Bound)), (&[Asking], Some(Failed))];
-            let answered = all_but(&[NEVER_RESOLVED, &[Asking, Removed, Destroying]].concat());
+        EventColumn::AddrError => {
+            let goes = vec![(&[AddrResolving][..], Some(Bound)), (&[SidrReqSent], Some(Failed))];
+            let answered = all_but(&[NEVER_RESOLVED, &[SidrReqSent, Removed, Destroying]].concat());
             (goes, vec![(answered, ()), (&[Bound], ())])
         }
-        Fact::RouteResolved => (vec![(&[RouteResolving], Some(RouteResolved))], vec![(resolved(), ())]),
-        Fact::RouteError => {
+        EventColumn::RouteResolved => (vec![(&[RouteResolving], Some(RouteResolved))], vec![(resolved(), ())]),
+        EventColumn::RouteError => {
             (vec![(&[RouteResolving], Some(AddrResolved))], vec![(resolved(), ()), (&[AddrResolved], ())])
         }
         // It may come before a listen fails late.
-        Fact::ConnectRequest => (vec![(&[Listening], None)], vec![(&[Idle, Bound, Failed], ())]),
-        Fact::ConnectResponse => {
+        EventColumn::ConnectRequest => (vec![(&[Listening], None)], vec![(&[Idle, Bound, Failed], ())]),
+        EventColumn::ConnectResponse => {
             (vec![(&[Connecting], Some(Responded))], vec![(&[Responded, Connected], ()), (&ENDING, ()), (OVER, ())])
         }
-        Fact::ConnectError => {
+        EventColumn::ConnectError => {
             let goes = vec![(ASKED_FOR, Some(Failed)), (&[Responded, Connected][..], Some(Failed))];
             (goes, vec![(&[Requested], ()), (&ENDING, ()), (OVER, ())])
         }
         // Where no answer is waited for it tells of a changed link address.
-        Fact::Unreachable => {
+        EventColumn::Unreachable => {
             let stays = vec![
-                (&[AddrResolved, RouteResolving, RouteResolved, Responded, Connected, Answered, Failed][..], None),
+                (&[AddrResolved, RouteResolving, RouteResolved, Responded, Connected, SidrResolved, Failed][..], None),
                 (&ENDING, None),
                 (ASKED_FOR, Some(Failed)),
-                (&[Asking], Some(Failed)),
+                (&[SidrReqSent], Some(Failed)),
             ];
-            (stays, vec![(&[Requested, Asked], ())])
+            (stays, vec![(&[Requested, SidrReqReceived], ())])
         }
-        Fact::Rejected => {
+        EventColumn::Rejected => {
             let goes = vec![
                 (ASKED_FOR, Some(Failed)),
                 (&[Responded, Connected, Disconnecting][..], Some(Failed)),
@@ -167,12 +171,16 @@ fn event(fact: Fact) -> (Goes, Vec<In<()>>) {
             ];
             (goes, vec![(&[Requested, PeerClosed, TimeWait, Closed], ()), (OVER, ())])
         }
-        Fact::Established => {
-            let goes = vec![(ASKED_FOR, Some(Connected)), (&[Asking][..], Some(Answered))];
-            let late = vec![(&[Responded, Requested, Connected, Asked, Answered][..], ()), (&ENDING, ()), (OVER, ())];
+        EventColumn::Established => {
+            let goes = vec![(ASKED_FOR, Some(Connected)), (&[SidrReqSent][..], Some(SidrResolved))];
+            let late = vec![
+                (&[Responded, Requested, Connected, SidrReqReceived, SidrResolved][..], ()),
+                (&ENDING, ()),
+                (OVER, ()),
+            ];
             (goes, late)
         }
-        Fact::Disconnected => {
+        EventColumn::Disconnected => {
             let goes = vec![
                 (ASKED_FOR, Some(PeerClosed)),
                 (&[Responded, Connected][..], Some(PeerClosed)),
@@ -181,22 +189,22 @@ fn event(fact: Fact) -> (Goes, Vec<In<()>>) {
             ];
             (goes, vec![(&[Requested, PeerClosed, TimeWait, Closed], ()), (OVER, ())])
         }
-        Fact::DeviceRemoval => (vec![(all_but(&[Removed, Destroying]), Some(Removed))], vec![]),
-        Fact::MulticastJoin | Fact::MulticastError => {
-            (vec![(&EARLY, None), (&[Asking, Answered, Failed, Listening], None)], vec![])
+        EventColumn::DeviceRemoval => (vec![(all_but(&[Removed, Destroying]), Some(Removed))], vec![]),
+        EventColumn::MulticastJoin | EventColumn::MulticastError => {
+            (vec![(&EARLY, None), (&[SidrReqSent, SidrResolved, Failed, Listening], None)], vec![])
         }
-        Fact::AddrChange | Fact::Other => (vec![(all_but(&[Removed, Destroying]), None)], vec![]),
-        Fact::TimewaitExit => {
+        EventColumn::AddrChange | EventColumn::Other => (vec![(all_but(&[Removed, Destroying]), None)], vec![]),
+        EventColumn::TimewaitExit => {
             let goes = vec![(&[Disconnecting, Closing, PeerClosed, TimeWait][..], Some(Closed))];
             (goes, vec![(&[Connecting, Responded, Requested, Accepting, Connected, Closed], ()), (OVER, ())])
         }
-        Fact::Deadline => {
+        EventColumn::Deadline => {
             let goes = vec![
-                (&[AddrResolving, RouteResolving, Connecting, Accepting, Asking, Destroying][..], Some(Failed)),
+                (&[AddrResolving, RouteResolving, Connecting, Accepting, SidrReqSent, Destroying][..], Some(Failed)),
                 (&[Disconnecting], Some(TimeWait)),
                 (&[Closing], Some(Closed)),
             ];
-            let waiting = [AddrResolving, RouteResolving, Connecting, Accepting, Asking, Disconnecting, Closing];
+            let waiting = [AddrResolving, RouteResolving, Connecting, Accepting, SidrReqSent, Disconnecting, Closing];
             (goes, vec![(all_but(&[&waiting[..], &[Removed, Destroying]].concat()), ())])
         }
     }
@@ -205,16 +213,16 @@ fn event(fact: Fact) -> (Goes, Vec<In<()>>) {
 /// The table of events as its columns say it.
 fn events() -> Events {
     let mut stated = table::EVENTS;
-    for fact in Fact::ALL {
-        let (goes, late) = event(fact);
+    for column in EventColumn::ALL {
+        let (goes, late) = event(column);
         for state in State::ALL {
-            stated[state.index()][fact.index()] = match (find(&goes, state), find(&late, state)) {
-                (Some(next), None) => Tell::Go(next.unwrap_or(state)),
-                (None, Some(())) => Tell::Late,
+            stated[state.index()][column.index()] = match (find(&goes, state), find(&late, state)) {
+                (Some(next), None) => EventRule::Go(next.unwrap_or(state)),
+                (None, Some(())) => EventRule::Late,
                 // Nothing more is told of these.
-                (None, None) if matches!(state, Removed | Destroying) => Tell::Late,
-                (None, None) => Tell::Fault,
-                (Some(_), Some(())) => panic!("{fact} while {state} goes and is late"),
+                (None, None) if matches!(state, Removed | Destroying) => EventRule::Late,
+                (None, None) => EventRule::Fault,
+                (Some(_), Some(())) => panic!("{column} while {state} goes and is late"),
             };
         }
     }
@@ -231,17 +239,17 @@ fn differences<C: PartialEq, F: Copy, const WIDTH: usize, const HEIGHT: usize>(
     let cells = rows.flat_map(|(state, (row, stated))| {
         row.iter().zip(stated).zip(columns).map(move |((cell, stated), column)| ((state, column), cell != stated))
     });
-    cells.filter(|(_, differs)| *differs).map(|(place, _)| place).collect()
+    cells.filter(|(_, differs)| *differs).map(|(id_in_state, _)| id_in_state).collect()
 }
 
 #[test]
 fn the_table_of_requests_is_what_its_columns_say() {
-    assert_eq!(differences(&table::REQUESTS, &requests(), Verb::ALL), []);
+    assert_eq!(differences(&table::REQUESTS, &requests(), RequestKind::ALL), []);
 }
 
 #[test]
 fn the_table_of_events_is_what_its_columns_say() {
-    assert_eq!(differences(&table::EVENTS, &events(), Fact::ALL), []);
+    assert_eq!(differences(&table::EVENTS, &events(), EventColumn::ALL), []);
 }
 
 #[test]
@@ -249,18 +257,18 @@ fn a_change_of_any_cell_of_requests_differs_from_its_column() {
     let (stated, mut table) = (requests(), table::REQUESTS);
     let mut changes = 0;
     for state in State::ALL {
-        for verb in Verb::ALL {
-            let own = table[state.index()][verb.index()];
+        for request_kind in RequestKind::ALL {
+            let own = table[state.index()][request_kind.index()];
             for other in asks().into_iter().filter(|other| *other != own) {
-                table[state.index()][verb.index()] = other;
-                assert_eq!(differences(&table, &stated, Verb::ALL), [(state, verb)], "{other:?}");
+                table[state.index()][request_kind.index()] = other;
+                assert_eq!(differences(&table, &stated, RequestKind::ALL), [(state, request_kind)], "{other:?}");
                 changes += 1;
             }
-            table[state.index()][verb.index()] = own;
+            table[state.index()][request_kind.index()] = own;
         }
     }
     println!("{changes} changes of a cell of requests are noticed");
-    assert_eq!(changes, State::COUNT * Verb::COUNT * (asks().len() - 1));
+    assert_eq!(changes, State::COUNT * RequestKind::COUNT * (asks().len() - 1));
 }
 
 #[test]
@@ -268,16 +276,16 @@ fn a_change_of_any_cell_of_events_differs_from_its_column() {
     let (stated, mut table) = (events(), table::EVENTS);
     let mut changes = 0;
     for state in State::ALL {
-        for fact in Fact::ALL {
-            let own = table[state.index()][fact.index()];
+        for column in EventColumn::ALL {
+            let own = table[state.index()][column.index()];
             for other in tells().into_iter().filter(|other| *other != own) {
-                table[state.index()][fact.index()] = other;
-                assert_eq!(differences(&table, &stated, Fact::ALL), [(state, fact)], "{other:?}");
+                table[state.index()][column.index()] = other;
+                assert_eq!(differences(&table, &stated, EventColumn::ALL), [(state, column)], "{other:?}");
                 changes += 1;
             }
-            table[state.index()][fact.index()] = own;
+            table[state.index()][column.index()] = own;
         }
     }
     println!("{changes} changes of a cell of events are noticed");
-    assert_eq!(changes, State::COUNT * Fact::COUNT * (tells().len() - 1));
+    assert_eq!(changes, State::COUNT * EventColumn::COUNT * (tells().len() - 1));
 }

@@ -2,82 +2,85 @@
 
 use std::time::Duration;
 
-use cmid_proto::table::{self, Fact, Tell};
-use cmid_proto::{Admission, CmEvent, EventKind, Fault, RawEvent, Request, Service, State, Time, Verb};
+use cmid_proto::table::{self, EventColumn, EventRule};
+use cmid_proto::{Admission, CmEvent, EventKind, Fault, RawEvent, Request, RequestKind, Service, State, Time};
 
-use crate::fixture::{RESOLVE, Stage, accept, cm, connect, raw};
-use crate::places::{Place, SERVICES, place};
+use crate::fixture::{CoreFixture, RESOLVE, accept, cm, connect, raw};
+use crate::ids::{IdInState, SERVICES, id_in_state};
 
-fn event_of(fact: Fact) -> Option<CmEvent> {
-    Some(match fact {
-        Fact::AddrResolved => CmEvent::AddrResolved,
-        Fact::AddrError => CmEvent::AddrError,
-        Fact::RouteResolved => CmEvent::RouteResolved,
-        Fact::RouteError => CmEvent::RouteError,
-        Fact::ConnectRequest => CmEvent::ConnectRequest,
-        Fact::ConnectResponse => CmEvent::ConnectResponse,
-        Fact::ConnectError => CmEvent::ConnectError,
-        Fact::Unreachable => CmEvent::Unreachable,
-        Fact::Rejected => CmEvent::Rejected,
-        Fact::Established => CmEvent::Established,
-        Fact::Disconnected => CmEvent::Disconnected,
-        Fact::DeviceRemoval => CmEvent::DeviceRemoval,
-        Fact::MulticastJoin => CmEvent::MulticastJoin,
-        Fact::MulticastError => CmEvent::MulticastError,
-        Fact::AddrChange => CmEvent::AddrChange,
-        Fact::TimewaitExit => CmEvent::TimewaitExit,
-        Fact::Other => CmEvent::Unknown(77),
-        Fact::Deadline => return None,
+fn event_of(column: EventColumn) -> Option<CmEvent> {
+    Some(match column {
+        EventColumn::AddrResolved => CmEvent::AddrResolved,
+        EventColumn::AddrError => CmEvent::AddrError,
+        EventColumn::RouteResolved => CmEvent::RouteResolved,
+        EventColumn::RouteError => CmEvent::RouteError,
+        EventColumn::ConnectRequest => CmEvent::ConnectRequest,
+        EventColumn::ConnectResponse => CmEvent::ConnectResponse,
+        EventColumn::ConnectError => CmEvent::ConnectError,
+        EventColumn::Unreachable => CmEvent::Unreachable,
+        EventColumn::Rejected => CmEvent::Rejected,
+        EventColumn::Established => CmEvent::Established,
+        EventColumn::Disconnected => CmEvent::Disconnected,
+        EventColumn::DeviceRemoval => CmEvent::DeviceRemoval,
+        EventColumn::MulticastJoin => CmEvent::MulticastJoin,
+        EventColumn::MulticastError => CmEvent::MulticastError,
+        EventColumn::AddrChange => CmEvent::AddrChange,
+        EventColumn::TimewaitExit => CmEvent::TimewaitExit,
+        EventColumn::Other => CmEvent::Unknown(77),
+        EventColumn::Deadline => return None,
     })
 }
 
 /// Tells the fact to an id in the state. Whether the cell itself was met: an event of a membership that the id does not have
 /// is late whatever the cell says.
 fn meet(state: State, kind: CmEvent, service: Service) -> bool {
-    let Some(mut place) = place(state, service) else { return false };
-    let cell = table::tell(state, Fact::of(kind));
+    let Some(mut id_in_state) = id_in_state(state, service) else { return false };
+    let cell = table::event_rule(state, EventColumn::of(kind));
     if kind == CmEvent::ConnectRequest {
-        request(&mut place, state, cell);
+        request(&mut id_in_state, state, cell);
         return true;
     }
-    let (id, counters) = (place.id, place.stage.core.counters());
-    let (on, event) = place.raw(kind);
-    let result = place.stage.core.handle_event(on, event);
-    place.stage.core.check();
+    let (id, counters) = (id_in_state.id, id_in_state.fixture.core.counters());
+    let (on, event) = id_in_state.raw(kind);
+    let result = id_in_state.fixture.core.handle_event(on, event);
+    id_in_state.fixture.core.check();
     let of_group = matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
     match cell {
-        Tell::Go(_) if of_group && place.group.is_none() => {
+        EventRule::Go(_) if of_group && id_in_state.group.is_none() => {
             assert_eq!(result, Ok(Admission::Late));
             return false;
         }
-        Tell::Go(next) => {
-            assert_eq!((result, place.stage.state(id)), (Ok(Admission::Known), next), "{kind} while {state}");
-            place.stage.sees(place.here, id, cm(kind));
+        EventRule::Go(next) => {
+            assert_eq!((result, id_in_state.fixture.state(id)), (Ok(Admission::Known), next), "{kind} while {state}");
+            id_in_state.fixture.sees(id_in_state.here, id, cm(kind));
         }
-        Tell::Late => {
-            assert_eq!((result, place.stage.state(id)), (Ok(Admission::Late), state), "{kind} while {state}");
-            assert_eq!(place.stage.core.counters().late, counters.late + 1);
+        EventRule::Late => {
+            assert_eq!((result, id_in_state.fixture.state(id)), (Ok(Admission::Late), state), "{kind} while {state}");
+            assert_eq!(id_in_state.fixture.core.counters().late, counters.late + 1);
         }
-        Tell::Fault => {
+        EventRule::Fault => {
             assert_eq!(result, Err(Fault::Event { id, state, event: kind }));
-            assert_eq!((place.stage.state(id), place.stage.core.counters().faults), (state, counters.faults + 1));
+            assert_eq!(
+                (id_in_state.fixture.state(id), id_in_state.fixture.core.counters().faults),
+                (state, counters.faults + 1)
+            );
         }
     }
-    place.stage.no_event(place.here);
+    id_in_state.fixture.no_event(id_in_state.here);
     true
 }
 
-fn request(place: &mut Place, state: State, cell: Tell) {
-    let on = place.stage.core.line(place.id).unwrap();
-    let child = place.stage.core.wants_event(on).unwrap();
-    let event = RawEvent { listener: Some(place.id), ..raw(child, CmEvent::ConnectRequest, 0) };
-    let result = place.stage.core.handle_event(on, event);
-    place.stage.core.check();
+fn request(id_in_state: &mut IdInState, state: State, cell: EventRule) {
+    let on = id_in_state.fixture.core.device_channel(id_in_state.id).unwrap();
+    let child = id_in_state.fixture.core.wants_event(on).unwrap();
+    let event = RawEvent { listener: Some(id_in_state.id), ..raw(child, CmEvent::ConnectRequest, 0) };
+    let result = id_in_state.fixture.core.handle_event(on, event);
+    id_in_state.fixture.core.check();
     match cell {
-        Tell::Go(_) => assert_eq!(result, Ok(Admission::Child(child)), "{state}"),
-        Tell::Late => assert_eq!(result, Ok(Admission::Late), "{state}"),
-        Tell::Fault => {
-            assert_eq!(result, Err(Fault::Event { id: place.id, state, event: CmEvent::ConnectRequest }));
+        EventRule::Go(_) => assert_eq!(result, Ok(Admission::Child(child)), "{state}"),
+        EventRule::Late => assert_eq!(result, Ok(Admission::Late), "{state}"),
+        EventRule::Fault => {
+            assert_eq!(result, Err(Fault::Event { id: id_in_state.id, state, event: CmEvent::ConnectRequest }));
         }
     }
 }
@@ -86,54 +89,54 @@ fn request(place: &mut Place, state: State, cell: Tell) {
 fn every_cell_of_events_is_met() {
     let mut met = 0;
     for state in State::ALL {
-        for kind in Fact::ALL.into_iter().filter_map(event_of) {
+        for kind in EventColumn::ALL.into_iter().filter_map(event_of) {
             let by = SERVICES.map(|service| meet(state, kind, service));
             assert!(by.contains(&true), "nothing has met the cell of {kind} while {state}");
             met += 1;
         }
     }
     println!("{met} cells of events are met");
-    assert_eq!(met, State::COUNT * (Fact::COUNT - 1));
+    assert_eq!(met, State::COUNT * (EventColumn::COUNT - 1));
 }
 
 /// Begins what the state waits for, with a deadline.
-fn waiting(state: State) -> Option<Place> {
+fn waiting(state: State) -> Option<IdInState> {
     let (from, service, request) = match table::operation(state)? {
-        Verb::ResolveAddr => (State::Idle, Service::Connected, RESOLVE),
-        Verb::ResolveRoute => (State::AddrResolved, Service::Connected, Request::ResolveRoute),
-        Verb::Connect if state == State::Asking => (State::RouteResolved, Service::Datagram, connect()),
-        Verb::Connect => (State::RouteResolved, Service::Connected, connect()),
-        Verb::Accept => (State::Requested, Service::Connected, accept()),
-        Verb::Disconnect => (State::Connected, Service::Connected, Request::Disconnect),
-        Verb::Teardown => (State::Connected, Service::Connected, Request::Teardown),
-        verb => panic!("{verb} is no operation that a test knows"),
+        RequestKind::ResolveAddr => (State::Idle, Service::Connected, RESOLVE),
+        RequestKind::ResolveRoute => (State::AddrResolved, Service::Connected, Request::ResolveRoute),
+        RequestKind::Connect if state == State::SidrReqSent => (State::RouteResolved, Service::Datagram, connect()),
+        RequestKind::Connect => (State::RouteResolved, Service::Connected, connect()),
+        RequestKind::Accept => (State::Requested, Service::Connected, accept()),
+        RequestKind::Disconnect => (State::Connected, Service::Connected, Request::Disconnect),
+        RequestKind::Teardown => (State::Connected, Service::Connected, Request::Teardown),
+        request_kind => panic!("{request_kind} is no operation that a test knows"),
     };
-    let mut place = place(from, service)?;
-    place.stage.does_until(place.id, request, place.stage.within(Duration::from_secs(1)));
-    assert_eq!(place.stage.state(place.id), state);
-    Some(place)
+    let mut id_in_state = id_in_state(from, service)?;
+    id_in_state.fixture.does_until(id_in_state.id, request, id_in_state.fixture.within(Duration::from_secs(1)));
+    assert_eq!(id_in_state.fixture.state(id_in_state.id), state);
+    Some(id_in_state)
 }
 
 #[test]
 fn every_cell_of_the_deadline_is_met_where_one_can_pass() {
     let mut met = 0;
     for state in State::ALL {
-        let cell = table::tell(state, Fact::Deadline);
+        let cell = table::event_rule(state, EventColumn::Deadline);
         match table::operation(state) {
             // No state that waits for nothing has a deadline: `Core::check` looks at that after every step of every test.
-            None => assert_eq!(cell, Tell::Late, "{state}"),
-            Some(Verb::Destroy) => {
+            None => assert_eq!(cell, EventRule::Late, "{state}"),
+            Some(RequestKind::Destroy) => {
                 destruction(cell);
                 met += 1;
             }
-            Some(verb) => {
-                let Some(mut place) = waiting(state) else { panic!("no way to {state}") };
-                place.stage.passes(Duration::from_millis(999));
-                assert_eq!(place.stage.state(place.id), state);
-                place.stage.passes(Duration::from_millis(1));
-                assert_eq!(Tell::Go(place.stage.state(place.id)), cell, "{state}");
-                place.stage.sees(place.here, place.id, EventKind::DeadlinePassed(verb));
-                assert_eq!(place.stage.core.poll_timeout(), None);
+            Some(request_kind) => {
+                let Some(mut id_in_state) = waiting(state) else { panic!("no way to {state}") };
+                id_in_state.fixture.passes(Duration::from_millis(999));
+                assert_eq!(id_in_state.fixture.state(id_in_state.id), state);
+                id_in_state.fixture.passes(Duration::from_millis(1));
+                assert_eq!(EventRule::Go(id_in_state.fixture.state(id_in_state.id)), cell, "{state}");
+                id_in_state.fixture.sees(id_in_state.here, id_in_state.id, EventKind::DeadlinePassed(request_kind));
+                assert_eq!(id_in_state.fixture.core.poll_timeout(), None);
                 met += 1;
             }
         }
@@ -143,19 +146,19 @@ fn every_cell_of_the_deadline_is_met_where_one_can_pass() {
 }
 
 /// Its deadline counts while acks are owed.
-fn destruction(cell: Tell) {
-    let mut stage = Stage::new();
-    let on = stage.channel(cmid_proto::Acks::Explicit);
-    let id = stage.id(Some(on));
-    stage.says(id, CmEvent::AddrChange);
-    let event = stage.expect_event(on, id, cm(CmEvent::AddrChange));
-    stage.asks_until(id, Request::Destroy, stage.within(Duration::from_secs(1))).unwrap();
-    stage.passes(Duration::from_secs(1));
-    assert_eq!(Tell::Go(stage.state(id)), cell);
-    let told = stage.expect_event(on, id, EventKind::Destroyed);
+fn destruction(cell: EventRule) {
+    let mut fixture = CoreFixture::new();
+    let on = fixture.channel(cmid_proto::Acks::Explicit);
+    let id = fixture.id(Some(on));
+    fixture.says(id, CmEvent::AddrChange);
+    let event = fixture.expect_event(on, id, cm(CmEvent::AddrChange));
+    fixture.asks_until(id, Request::Destroy, fixture.within(Duration::from_secs(1))).unwrap();
+    fixture.passes(Duration::from_secs(1));
+    assert_eq!(EventRule::Go(fixture.state(id)), cell);
+    let told = fixture.expect_event(on, id, EventKind::Destroyed);
     assert_ne!(told.status, 0);
-    stage.acks(event);
-    stage.asks_until(id, Request::Destroy, Time::NEVER).unwrap();
-    stage.all_well();
-    assert_eq!(stage.core.state(id), None);
+    fixture.acks(event);
+    fixture.asks_until(id, Request::Destroy, Time::NEVER).unwrap();
+    fixture.all_well();
+    assert_eq!(fixture.core.state(id), None);
 }

@@ -1,11 +1,11 @@
 //! Every kind of cell there is: what a wrong table could have in the place of a right cell.
 
 use cmid_proto::State;
-use cmid_proto::table::{Ask, REQUESTS, Tell};
+use cmid_proto::table::{EventRule, REQUESTS, RequestRule};
 
 /// A request leads to any state, is refused for any reason that the table knows, or depends on the service.
-pub(crate) fn asks() -> Vec<Ask> {
-    let mut kinds: Vec<_> = State::ALL.map(Ask::Go).to_vec();
+pub(crate) fn asks() -> Vec<RequestRule> {
+    let mut kinds: Vec<_> = State::ALL.map(RequestRule::Go).to_vec();
     for cell in REQUESTS.iter().flatten() {
         if !kinds.contains(cell) {
             kinds.push(*cell);
@@ -15,6 +15,6 @@ pub(crate) fn asks() -> Vec<Ask> {
 }
 
 /// An event leads to any state, is late, or is a fault.
-pub(crate) fn tells() -> Vec<Tell> {
-    State::ALL.map(Tell::Go).into_iter().chain([Tell::Late, Tell::Fault]).collect()
+pub(crate) fn tells() -> Vec<EventRule> {
+    State::ALL.map(EventRule::Go).into_iter().chain([EventRule::Late, EventRule::Fault]).collect()
 }

@@ -11,6 +11,6 @@ mod fixture;
 
 mod columns;
 mod facts;
+mod ids;
 mod kinds;
-mod places;
 mod requests;

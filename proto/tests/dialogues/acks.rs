@@ -2,108 +2,108 @@
 
 use cmid_proto::{Acks, CmEvent, Errno, EventKind, Request, State};
 
-use crate::fixture::{OK, Stage, cm, to};
+use crate::fixture::{CoreFixture, OK, cm, to};
 
 #[test]
 fn on_delivery_nothing_is_owed_and_nothing_waits() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.in_state(channel, State::Connected);
-    stage.says(id, CmEvent::AddrChange);
-    assert_eq!(stage.expect_event(channel, id, cm(CmEvent::AddrChange)).receipt, None);
-    assert_eq!(stage.core.owed(id), 0);
-    stage.asks(id, Request::Destroy).unwrap();
-    assert!(stage.expect_call("destroy_id", OK).unwrap().result.is_ok());
-    stage.ends(&[], &[channel]);
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::Connected);
+    fixture.says(id, CmEvent::AddrChange);
+    assert_eq!(fixture.expect_event(channel, id, cm(CmEvent::AddrChange)).ack_token, None);
+    assert_eq!(fixture.core.owed(id), 0);
+    fixture.asks(id, Request::Destroy).unwrap();
+    assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
+    fixture.ends(&[], &[channel]);
 }
 
 #[test]
 fn a_destroy_waits_for_every_receipt_and_ends_by_event() {
-    let (mut stage, channel) = Stage::on(Acks::Explicit);
-    let id = stage.in_state(channel, State::Connected);
-    stage.says(id, CmEvent::AddrChange);
-    stage.says(id, CmEvent::Disconnected);
-    stage.says(id, CmEvent::AddrChange);
-    let one = stage.expect_event(channel, id, cm(CmEvent::AddrChange));
-    let two = stage.expect_event(channel, id, cm(CmEvent::Disconnected));
-    stage.asks(id, Request::Destroy).unwrap();
-    stage.no_call();
-    stage.no_event(channel);
-    stage.acks(two);
-    stage.no_call();
-    stage.acks(one);
-    assert_eq!(stage.expect_call("destroy_id", OK), None, "it ends by event");
-    let event = stage.sees(channel, id, EventKind::Destroyed);
-    assert_eq!((event.result(), &event.receipt), (Ok(()), &None));
-    assert_eq!(stage.core.state(id), None);
-    stage.ends(&[], &[channel]);
+    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
+    let id = fixture.in_state(channel, State::Connected);
+    fixture.says(id, CmEvent::AddrChange);
+    fixture.says(id, CmEvent::Disconnected);
+    fixture.says(id, CmEvent::AddrChange);
+    let one = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
+    let two = fixture.expect_event(channel, id, cm(CmEvent::Disconnected));
+    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.no_call();
+    fixture.no_event(channel);
+    fixture.acks(two);
+    fixture.no_call();
+    fixture.acks(one);
+    assert_eq!(fixture.expect_call("destroy_id", OK), None, "it ends by event");
+    let event = fixture.sees(channel, id, EventKind::Destroyed);
+    assert_eq!((event.result(), &event.ack_token), (Ok(()), &None));
+    assert_eq!(fixture.core.state(id), None);
+    fixture.ends(&[], &[channel]);
 }
 
 #[test]
 fn a_destroy_that_waited_and_failed_leaves_the_id_to_be_destroyed_again() {
-    let (mut stage, channel) = Stage::on(Acks::Explicit);
-    let id = stage.in_state(channel, State::Bound);
-    stage.says(id, CmEvent::AddrChange);
-    let event = stage.expect_event(channel, id, cm(CmEvent::AddrChange));
-    stage.asks(id, Request::Destroy).unwrap();
-    stage.acks(event);
+    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
+    let id = fixture.in_state(channel, State::Bound);
+    fixture.says(id, CmEvent::AddrChange);
+    let event = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
+    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.acks(event);
     // An errno of 0 or without a counterpart must not look like success.
-    assert_eq!(stage.expect_call("destroy_id", Err(Errno(0))), None);
-    assert_eq!(stage.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::EIO));
-    assert_eq!(stage.state(id), State::Failed);
-    stage.asks(id, Request::Destroy).unwrap();
-    let ended = stage.expect_call("destroy_id", Err(Errno(i32::MIN))).unwrap();
+    assert_eq!(fixture.expect_call("destroy_id", Err(Errno(0))), None);
+    assert_eq!(fixture.sees(channel, id, EventKind::Destroyed).result(), Err(Errno::EIO));
+    assert_eq!(fixture.state(id), State::Failed);
+    fixture.asks(id, Request::Destroy).unwrap();
+    let ended = fixture.expect_call("destroy_id", Err(Errno(i32::MIN))).unwrap();
     assert!(ended.result.is_err());
-    stage.ends(&[id], &[channel]);
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
 fn a_migration_waits_for_every_receipt_and_is_told_ahead_of_what_moves() {
-    let (mut stage, here) = Stage::on(Acks::Explicit);
-    let there = stage.channel(Acks::Explicit);
-    let id = stage.in_state(here, State::Connected);
-    stage.says(id, CmEvent::AddrChange);
-    let held = stage.expect_event(here, id, cm(CmEvent::AddrChange));
-    stage.asks(id, to(there)).unwrap();
-    stage.no_call();
-    assert_eq!(stage.core.home(id), Some(here), "it is as it was");
-    stage.says(id, CmEvent::Disconnected);
-    assert!(stage.asks(id, Request::Disconnect).unwrap_err().to_string().ends_with("migrate_id is under way"));
-    stage.acks(held);
-    assert_eq!(stage.expect_call("migrate_id", OK), None, "it ends by event");
-    stage.no_event(here);
-    assert_eq!(stage.sees(there, id, EventKind::Migrated).result(), Ok(()));
-    stage.sees(there, id, cm(CmEvent::Disconnected));
-    stage.ends(&[id], &[here, there]);
+    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+    let there = fixture.channel(Acks::Explicit);
+    let id = fixture.in_state(here, State::Connected);
+    fixture.says(id, CmEvent::AddrChange);
+    let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    fixture.asks(id, to(there)).unwrap();
+    fixture.no_call();
+    assert_eq!(fixture.core.channel(id), Some(here), "it is as it was");
+    fixture.says(id, CmEvent::Disconnected);
+    assert!(fixture.asks(id, Request::Disconnect).unwrap_err().to_string().ends_with("migrate_id is under way"));
+    fixture.acks(held);
+    assert_eq!(fixture.expect_call("migrate_id", OK), None, "it ends by event");
+    fixture.no_event(here);
+    assert_eq!(fixture.sees(there, id, EventKind::Migrated).result(), Ok(()));
+    fixture.sees(there, id, cm(CmEvent::Disconnected));
+    fixture.ends(&[id], &[here, there]);
 }
 
 #[test]
 fn a_migration_that_waited_and_failed_says_so_where_the_id_still_is() {
-    let (mut stage, here) = Stage::on(Acks::Explicit);
-    let there = stage.channel(Acks::Explicit);
-    let id = stage.in_state(here, State::Connected);
-    stage.says(id, CmEvent::AddrChange);
-    let held = stage.expect_event(here, id, cm(CmEvent::AddrChange));
-    stage.asks(id, to(there)).unwrap();
-    stage.acks(held);
-    stage.expect_call("migrate_id", Err(Errno::ENXIO));
-    assert_eq!(stage.sees(here, id, EventKind::Migrated).result(), Err(Errno::ENXIO));
-    stage.ends(&[id], &[here, there]);
+    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+    let there = fixture.channel(Acks::Explicit);
+    let id = fixture.in_state(here, State::Connected);
+    fixture.says(id, CmEvent::AddrChange);
+    let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    fixture.asks(id, to(there)).unwrap();
+    fixture.acks(held);
+    fixture.expect_call("migrate_id", Err(Errno::ENXIO));
+    assert_eq!(fixture.sees(here, id, EventKind::Migrated).result(), Err(Errno::ENXIO));
+    fixture.ends(&[id], &[here, there]);
 }
 
 #[test]
 fn a_channel_that_closes_while_acks_are_out_is_no_place_to_go() {
-    let (mut stage, here) = Stage::on(Acks::Explicit);
-    let there = stage.channel(Acks::Explicit);
-    let id = stage.in_state(here, State::Connected);
-    stage.says(id, CmEvent::AddrChange);
-    let held = stage.expect_event(here, id, cm(CmEvent::AddrChange));
-    stage.asks(id, to(there)).unwrap();
-    stage.core.close_channel(there).unwrap();
-    stage.all_well();
-    stage.acks(held);
-    stage.no_call();
-    assert_eq!(stage.sees(here, id, EventKind::Migrated).result(), Err(Errno::EBADF));
-    stage.ends(&[id], &[here]);
+    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+    let there = fixture.channel(Acks::Explicit);
+    let id = fixture.in_state(here, State::Connected);
+    fixture.says(id, CmEvent::AddrChange);
+    let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+    fixture.asks(id, to(there)).unwrap();
+    fixture.core.close_channel(there).unwrap();
+    fixture.all_well();
+    fixture.acks(held);
+    fixture.no_call();
+    assert_eq!(fixture.sees(here, id, EventKind::Migrated).result(), Err(Errno::EBADF));
+    fixture.ends(&[id], &[here]);
 }
 
 #[test]
@@ -111,26 +111,26 @@ fn a_destroy_overtakes_a_migration_at_every_point() {
     for acked in [false, true] {
         for outcome in [OK, Err(Errno::ENOMEM)] {
             for sync in [false, true] {
-                let (mut stage, here) = Stage::on(Acks::Explicit);
-                let there = stage.channel(Acks::Explicit);
-                let id = stage.in_state(here, State::Connected);
-                stage.says(id, CmEvent::AddrChange);
-                let held = stage.expect_event(here, id, cm(CmEvent::AddrChange));
-                stage.asks(id, if sync { crate::fixture::TO_SYNC } else { to(there) }).unwrap();
+                let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+                let there = fixture.channel(Acks::Explicit);
+                let id = fixture.in_state(here, State::Connected);
+                fixture.says(id, CmEvent::AddrChange);
+                let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+                fixture.asks(id, if sync { crate::fixture::TO_SYNC } else { to(there) }).unwrap();
                 if acked {
-                    stage.acks(held);
-                    let (token, _) = stage.takes_call(if sync { "create_event_channel" } else { "migrate_id" });
-                    stage.asks(id, Request::Destroy).unwrap();
-                    stage.answers(token, outcome);
+                    fixture.acks(held);
+                    let (token, _) = fixture.takes_call(if sync { "create_event_channel" } else { "migrate_id" });
+                    fixture.asks(id, Request::Destroy).unwrap();
+                    fixture.answers(token, outcome);
                 } else {
-                    stage.asks(id, Request::Destroy).unwrap();
-                    stage.no_call();
-                    stage.acks(held);
+                    fixture.asks(id, Request::Destroy).unwrap();
+                    fixture.no_call();
+                    fixture.acks(held);
                 }
-                let home = stage.core.home(id).unwrap();
-                stage.all_well();
-                stage.sees(home, id, EventKind::Destroyed);
-                stage.ends(&[], &[here, there]);
+                let home = fixture.core.channel(id).unwrap();
+                fixture.all_well();
+                fixture.sees(home, id, EventKind::Destroyed);
+                fixture.ends(&[], &[here, there]);
             }
         }
     }
@@ -139,25 +139,25 @@ fn a_destroy_overtakes_a_migration_at_every_point() {
 #[test]
 fn nothing_can_be_taken_of_an_id_that_is_being_moved() {
     // Taken between the request and the call it would be owed when the kernel moves the id.
-    let (mut stage, here) = Stage::on(Acks::Explicit);
-    let there = stage.channel(Acks::Explicit);
-    let id = stage.in_state(here, State::Connected);
-    stage.says(id, CmEvent::AddrChange);
-    stage.asks(id, to(there)).unwrap();
-    stage.no_event(here);
-    stage.expect_call("migrate_id", OK);
-    stage.sees(there, id, cm(CmEvent::AddrChange));
-    stage.ends(&[id], &[here, there]);
+    let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+    let there = fixture.channel(Acks::Explicit);
+    let id = fixture.in_state(here, State::Connected);
+    fixture.says(id, CmEvent::AddrChange);
+    fixture.asks(id, to(there)).unwrap();
+    fixture.no_event(here);
+    fixture.expect_call("migrate_id", OK);
+    fixture.sees(there, id, cm(CmEvent::AddrChange));
+    fixture.ends(&[id], &[here, there]);
 }
 
 #[test]
 fn a_receipt_of_what_owes_nothing_is_refused() {
-    let (mut one, channel) = Stage::on(Acks::Explicit);
+    let (mut one, channel) = CoreFixture::on(Acks::Explicit);
     let id = one.in_state(channel, State::Bound);
     one.says(id, CmEvent::AddrChange);
     let event = one.expect_event(channel, id, cm(CmEvent::AddrChange));
-    let mut two = Stage::new();
-    let refused = two.core.ack(event.receipt.unwrap()).unwrap_err();
-    assert_eq!(refused.receipt.owner(), id, "it is given back");
+    let mut two = CoreFixture::new();
+    let refused = two.core.ack(event.ack_token.unwrap()).unwrap_err();
+    assert_eq!(refused.ack_token.owner(), id, "it is given back");
     assert_eq!(cmid_proto::Refused::from(refused), cmid_proto::Refused::NothingOwed);
 }

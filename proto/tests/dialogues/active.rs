@@ -1,185 +1,188 @@
 //! The life of an id that connects.
 
-use cmid_proto::{Acks, Admission, Call, CmEvent, ConnParam, Errno, Request, State, Time, Why};
+use cmid_proto::{Acks, Admission, Call, CmEvent, ConnParam, Errno, RefuseReason, Request, State, Time};
 
-use crate::fixture::{BIND, OK, RESOLVE, Stage, addr, cm, connect, param};
+use crate::fixture::{BIND, CoreFixture, OK, RESOLVE, addr, cm, connect, param};
 
 #[test]
 fn an_id_without_a_qp_connects_establishes_and_disconnects() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.id(Some(channel));
-    stage.asks(id, RESOLVE).unwrap();
-    let (token, call) = stage.takes_call("resolve_addr");
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.id(Some(channel));
+    fixture.asks(id, RESOLVE).unwrap();
+    let (token, call) = fixture.takes_call("resolve_addr");
     assert_eq!(call, Call::ResolveAddr { id, src: None, dst: addr(2), timeout_ms: i32::MAX });
-    assert!(stage.answers(token, OK).unwrap().result.is_ok());
-    stage.tells(id, CmEvent::AddrResolved);
-    stage.does(id, Request::ResolveRoute);
-    stage.tells(id, CmEvent::RouteResolved);
+    assert!(fixture.answers(token, OK).unwrap().result.is_ok());
+    fixture.tells(id, CmEvent::AddrResolved);
+    fixture.does(id, Request::ResolveRoute);
+    fixture.tells(id, CmEvent::RouteResolved);
 
-    stage.asks(id, connect()).unwrap();
-    let (token, call) = stage.takes_call("connect");
+    fixture.asks(id, connect()).unwrap();
+    let (token, call) = fixture.takes_call("connect");
     assert_eq!(call, Call::Connect { id, param: param() });
-    assert_eq!(stage.core.call_data(token), b"hello");
-    stage.answers(token, OK);
-    assert_eq!(stage.core.call_data(token), b"", "the device has it");
-    stage.tells(id, CmEvent::ConnectResponse);
-    assert_eq!(stage.state(id), State::Responded);
-    stage.does(id, Request::Establish);
-    assert_eq!(stage.state(id), State::Connected);
+    assert_eq!(fixture.core.call_data(token), b"hello");
+    fixture.answers(token, OK);
+    assert_eq!(fixture.core.call_data(token), b"", "the device has it");
+    fixture.tells(id, CmEvent::ConnectResponse);
+    assert_eq!(fixture.state(id), State::Responded);
+    fixture.does(id, Request::Establish);
+    assert_eq!(fixture.state(id), State::Connected);
 
-    stage.does(id, Request::Disconnect);
-    stage.tells(id, CmEvent::Disconnected);
-    stage.tells(id, CmEvent::TimewaitExit);
-    assert_eq!(stage.state(id), State::Closed);
-    stage.ends(&[id], &[channel]);
+    fixture.does(id, Request::Disconnect);
+    fixture.tells(id, CmEvent::Disconnected);
+    fixture.tells(id, CmEvent::TimewaitExit);
+    assert_eq!(fixture.state(id), State::Closed);
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
 fn an_id_with_a_qp_is_established_by_the_library_and_answers_the_peers_disconnect() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.in_state(channel, State::RouteResolved);
-    stage.does(id, Request::AttachQp);
-    stage.does(id, Request::Connect { param: ConnParam::default(), private_data: &[] });
-    stage.tells(id, CmEvent::Established);
-    assert_eq!(stage.state(id), State::Connected);
-    stage.tells(id, CmEvent::Disconnected);
-    stage.does(id, Request::Disconnect);
-    stage.tells(id, CmEvent::TimewaitExit);
-    stage.does(id, Request::DetachQp);
-    stage.ends(&[id], &[channel]);
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::RouteResolved);
+    fixture.does(id, Request::AttachQp);
+    fixture.does(id, Request::Connect { param: ConnParam::default(), private_data: &[] });
+    fixture.tells(id, CmEvent::Established);
+    assert_eq!(fixture.state(id), State::Connected);
+    fixture.tells(id, CmEvent::Disconnected);
+    fixture.does(id, Request::Disconnect);
+    fixture.tells(id, CmEvent::TimewaitExit);
+    fixture.does(id, Request::DetachQp);
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
 fn what_went_wrong_on_the_way_can_be_tried_again() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.id(Some(channel));
-    stage.does(id, RESOLVE);
-    assert_eq!(stage.says_status(id, CmEvent::AddrError, -110), Admission::Known);
-    assert_eq!(stage.sees(channel, id, cm(CmEvent::AddrError)).result(), Err(Errno::ETIMEDOUT));
-    assert_eq!(stage.state(id), State::Bound);
-    stage.does(id, RESOLVE);
-    stage.tells(id, CmEvent::AddrResolved);
-    stage.does(id, Request::ResolveRoute);
-    stage.tells(id, CmEvent::RouteError);
-    assert_eq!(stage.state(id), State::AddrResolved);
-    stage.does(id, Request::ResolveRoute);
-    stage.tells(id, CmEvent::RouteResolved);
-    stage.asks(id, connect()).unwrap();
-    let failure = stage.expect_call("connect", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.id(Some(channel));
+    fixture.does(id, RESOLVE);
+    assert_eq!(fixture.says_status(id, CmEvent::AddrError, -110), Admission::Known);
+    assert_eq!(fixture.sees(channel, id, cm(CmEvent::AddrError)).result(), Err(Errno::ETIMEDOUT));
+    assert_eq!(fixture.state(id), State::Bound);
+    fixture.does(id, RESOLVE);
+    fixture.tells(id, CmEvent::AddrResolved);
+    fixture.does(id, Request::ResolveRoute);
+    fixture.tells(id, CmEvent::RouteError);
+    assert_eq!(fixture.state(id), State::AddrResolved);
+    fixture.does(id, Request::ResolveRoute);
+    fixture.tells(id, CmEvent::RouteResolved);
+    fixture.asks(id, connect()).unwrap();
+    let failure = fixture.expect_call("connect", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!((failure.errno, failure.state), (Errno::EINVAL, State::RouteResolved));
-    stage.does(id, connect());
-    stage.ends(&[id], &[channel]);
+    fixture.does(id, connect());
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
 fn a_rejected_id_says_the_reason_and_can_only_be_destroyed() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.in_state(channel, State::Connecting);
-    stage.says_status(id, CmEvent::Rejected, 28);
-    let event = stage.sees(channel, id, cm(CmEvent::Rejected));
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::Connecting);
+    fixture.says_status(id, CmEvent::Rejected, 28);
+    let event = fixture.sees(channel, id, cm(CmEvent::Rejected));
     assert_eq!((event.status, event.result()), (28, Err(Errno::ECONNREFUSED)));
-    assert_eq!(stage.state(id), State::Failed);
-    assert!(stage.asks(id, connect()).is_err());
-    stage.ends(&[id], &[channel]);
+    assert_eq!(fixture.state(id), State::Failed);
+    assert!(fixture.asks(id, connect()).is_err());
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
 fn the_guards_refuse_what_the_table_leaves_open() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.in_state(channel, State::RouteResolved);
-    let before = stage.core.clone();
-    for (request, why) in [
-        (Request::Connect { param: ConnParam::default(), private_data: &[] }, Why::NoQp),
-        (Request::Connect { param: param(), private_data: &[0; 57] }, Why::PrivateDataTooLong { len: 57, max: 56 }),
-        (Request::DetachQp, Why::NoQp),
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::RouteResolved);
+    let before = fixture.core.clone();
+    for (request, reason) in [
+        (Request::Connect { param: ConnParam::default(), private_data: &[] }, RefuseReason::NoQp),
+        (
+            Request::Connect { param: param(), private_data: &[0; 57] },
+            RefuseReason::PrivateDataTooLong { len: 57, max: 56 },
+        ),
+        (Request::DetachQp, RefuseReason::NoQp),
     ] {
-        let refused = stage.asks(id, request).unwrap_err();
-        assert_eq!(refused.to_string(), format!("{} on {id} while route resolved: {why}", request.verb()));
-        assert_eq!(stage.core, before);
+        let refused = fixture.asks(id, request).unwrap_err();
+        assert_eq!(refused.to_string(), format!("{} on {id} while route resolved: {reason}", request.request_kind()));
+        assert_eq!(fixture.core, before);
     }
-    stage.does(id, Request::AttachQp);
-    let twice = stage.asks(id, Request::AttachQp).unwrap_err();
+    fixture.does(id, Request::AttachQp);
+    let twice = fixture.asks(id, Request::AttachQp).unwrap_err();
     assert!(twice.to_string().ends_with("the id has a QP"));
-    let (now, idle) = (stage.now, stage.id(Some(channel)));
-    let refused = stage.asks_until(idle, BIND, now).unwrap_err();
+    let (now, idle) = (fixture.now, fixture.id(Some(channel)));
+    let refused = fixture.asks_until(idle, BIND, now).unwrap_err();
     assert!(refused.to_string().ends_with("the deadline has passed"), "{refused}");
     let dst = "[fe80::1]:1".parse().unwrap();
-    assert!(stage.asks(idle, Request::ResolveAddr { src: Some(addr(1)), dst }).is_err());
-    stage.ends(&[id, idle], &[channel]);
+    assert!(fixture.asks(idle, Request::ResolveAddr { src: Some(addr(1)), dst }).is_err());
+    fixture.ends(&[id, idle], &[channel]);
 }
 
 #[test]
 fn one_call_at_a_time_is_made_for_an_id() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.id(Some(channel));
-    stage.asks(id, BIND).unwrap();
-    let refused = stage.asks(id, RESOLVE).unwrap_err();
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.id(Some(channel));
+    fixture.asks(id, BIND).unwrap();
+    let refused = fixture.asks(id, RESOLVE).unwrap_err();
     assert_eq!(refused.to_string(), format!("resolve_addr on {id} while bound: bind_addr is under way"));
     assert_eq!(refused.errno(), Errno::EBUSY);
-    stage.expect_call("bind_addr", OK);
-    stage.no_call();
-    stage.ends(&[id], &[channel]);
+    fixture.expect_call("bind_addr", OK);
+    fixture.no_call();
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
 fn two_ids_on_one_channel_keep_the_order_of_the_device() {
-    let (mut stage, channel) = Stage::on(Acks::Explicit);
-    let (one, two) = (stage.id(Some(channel)), stage.id(Some(channel)));
-    stage.does(one, RESOLVE);
-    stage.does(two, RESOLVE);
-    stage.says(two, CmEvent::AddrResolved);
-    stage.says(one, CmEvent::AddrResolved);
-    stage.says(two, CmEvent::AddrChange);
-    stage.sees(channel, two, cm(CmEvent::AddrResolved));
-    stage.does(two, Request::ResolveRoute);
-    stage.sees(channel, one, cm(CmEvent::AddrResolved));
-    stage.says(two, CmEvent::RouteResolved);
-    stage.sees(channel, two, cm(CmEvent::AddrChange));
+    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
+    let (one, two) = (fixture.id(Some(channel)), fixture.id(Some(channel)));
+    fixture.does(one, RESOLVE);
+    fixture.does(two, RESOLVE);
+    fixture.says(two, CmEvent::AddrResolved);
+    fixture.says(one, CmEvent::AddrResolved);
+    fixture.says(two, CmEvent::AddrChange);
+    fixture.sees(channel, two, cm(CmEvent::AddrResolved));
+    fixture.does(two, Request::ResolveRoute);
+    fixture.sees(channel, one, cm(CmEvent::AddrResolved));
+    fixture.says(two, CmEvent::RouteResolved);
+    fixture.sees(channel, two, cm(CmEvent::AddrChange));
     // What waits of an id that is destroyed vanishes; the other's stays.
-    stage.says(one, CmEvent::AddrChange);
-    stage.does(two, Request::Destroy);
-    stage.sees(channel, one, cm(CmEvent::AddrChange));
-    stage.no_event(channel);
-    assert_eq!(stage.core.counters().discarded, 1);
-    stage.ends(&[one], &[channel]);
+    fixture.says(one, CmEvent::AddrChange);
+    fixture.does(two, Request::Destroy);
+    fixture.sees(channel, one, cm(CmEvent::AddrChange));
+    fixture.no_event(channel);
+    assert_eq!(fixture.core.counters().discarded, 1);
+    fixture.ends(&[one], &[channel]);
 }
 
 #[test]
 fn a_removed_device_ends_everything_but_the_destroy() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.in_state(channel, State::Connecting);
-    stage.tells(id, CmEvent::DeviceRemoval);
-    assert_eq!(stage.says(id, CmEvent::Established), Admission::Late);
-    assert!(stage.asks(id, Request::Disconnect).is_err());
-    assert_eq!(stage.core.poll_timeout(), None);
-    stage.ends(&[id], &[channel]);
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::Connecting);
+    fixture.tells(id, CmEvent::DeviceRemoval);
+    assert_eq!(fixture.says(id, CmEvent::Established), Admission::Late);
+    assert!(fixture.asks(id, Request::Disconnect).is_err());
+    assert_eq!(fixture.core.poll_timeout(), None);
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
 fn a_bind_to_the_wildcard_gives_no_device() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.id(Some(channel));
-    stage.does_until(id, Request::Bind { addr: "0.0.0.0:0".parse().unwrap() }, Time::NEVER);
-    assert!(stage.asks(id, Request::AttachQp).unwrap_err().to_string().ends_with("not bound to a device"));
-    stage.does(id, RESOLVE);
-    stage.tells(id, CmEvent::AddrResolved);
-    stage.does(id, Request::AttachQp);
-    stage.ends(&[id], &[channel]);
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.id(Some(channel));
+    fixture.does_until(id, Request::Bind { addr: "0.0.0.0:0".parse().unwrap() }, Time::NEVER);
+    assert!(fixture.asks(id, Request::AttachQp).unwrap_err().to_string().ends_with("not bound to a device"));
+    fixture.does(id, RESOLVE);
+    fixture.tells(id, CmEvent::AddrResolved);
+    fixture.does(id, Request::AttachQp);
+    fixture.ends(&[id], &[channel]);
 }
 
 /// The peer learns the number with the request, its answer or the confirmation.
 #[test]
 fn a_qp_comes_too_late_once_the_peer_has_a_number() {
     for state in [State::Connecting, State::Responded, State::Accepting, State::Connected] {
-        let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-        let id = stage.in_state(channel, state);
-        assert_eq!(stage.refuses(id, Request::AttachQp, Why::NumberSent).errno(), Errno::EINVAL);
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.in_state(channel, state);
+        assert_eq!(fixture.refuses(id, Request::AttachQp, RefuseReason::NumberSent).errno(), Errno::EINVAL);
     }
     // A request that the device has refused was not sent.
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.in_state(channel, State::RouteResolved);
-    stage.asks(id, connect()).unwrap();
-    stage.expect_call("connect", Err(Errno::ENOMEM));
-    stage.does(id, Request::AttachQp);
-    stage.ends(&[id], &[channel]);
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::RouteResolved);
+    fixture.asks(id, connect()).unwrap();
+    fixture.expect_call("connect", Err(Errno::ENOMEM));
+    fixture.does(id, Request::AttachQp);
+    fixture.ends(&[id], &[channel]);
 }

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use cmid_proto::{
     Acks, Admission, AhAttr, Call, ChannelKey, CmEvent, ConnParam, Datagram, Errno, EventKind, Fault, IdKey, PortSpace,
-    RawEvent, Request, Service, State, Verb, Why, private_data_max,
+    RawEvent, RefuseReason, Request, RequestKind, Service, State, private_data_max,
 };
 
-use crate::fixture::{BIND, OK, REJECT, RESOLVE, Stage, TO_SYNC, accept, cm, connect, param, raw};
+use crate::fixture::{BIND, CoreFixture, OK, REJECT, RESOLVE, TO_SYNC, accept, cm, connect, param, raw};
 
 const SOON: Duration = Duration::from_millis(2);
 
 /// An id for datagrams that has a route.
-fn routed(stage: &mut Stage, on: ChannelKey) -> IdKey {
-    let id = stage.id_for(PortSpace::Udp, Some(on));
-    stage.does(id, RESOLVE);
-    stage.tells(id, CmEvent::AddrResolved);
-    stage.does(id, Request::ResolveRoute);
-    stage.tells(id, CmEvent::RouteResolved);
+fn routed(fixture: &mut CoreFixture, on: ChannelKey) -> IdKey {
+    let id = fixture.id_for(PortSpace::Udp, Some(on));
+    fixture.does(id, RESOLVE);
+    fixture.tells(id, CmEvent::AddrResolved);
+    fixture.does(id, Request::ResolveRoute);
+    fixture.tells(id, CmEvent::RouteResolved);
     id
 }
 
@@ -29,73 +29,73 @@ fn each_port_space_has_its_number_and_its_service() {
         (PortSpace::Udp, 0x0111, Service::Datagram),
         (PortSpace::Ipoib, 0x0002, Service::Datagram),
     ] {
-        let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-        let id = stage.core.create_id(Some(channel), space).unwrap();
-        let (token, call) = stage.takes_call("create_id");
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.core.create_id(Some(channel), space).unwrap();
+        let (token, call) = fixture.takes_call("create_id");
         assert_eq!(call, Call::CreateId { id, channel, port_space: space });
-        stage.answers(token, OK);
-        assert_eq!((space.code(), space.service(), stage.core.port_space(id)), (code, service, Some(space)));
-        stage.ends(&[id], &[channel]);
+        fixture.answers(token, OK);
+        assert_eq!((space.code(), space.service(), fixture.core.port_space(id)), (code, service, Some(space)));
+        fixture.ends(&[id], &[channel]);
     }
 }
 
 #[test]
 fn a_lookup_is_answered_and_the_id_is_of_no_more_use() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = routed(&mut stage, channel);
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = routed(&mut fixture, channel);
     // A lookup carries no QP number, so none has to be given.
-    stage.asks(id, Request::Connect { param: ConnParam::default(), private_data: b"who" }).unwrap();
-    let (token, call) = stage.takes_call("connect");
+    fixture.asks(id, Request::Connect { param: ConnParam::default(), private_data: b"who" }).unwrap();
+    let (token, call) = fixture.takes_call("connect");
     assert_eq!(call, Call::Connect { id, param: ConnParam::default() });
-    assert_eq!(stage.core.call_data(token), b"who");
-    assert_eq!(stage.answers(token, OK).unwrap().result, Ok(()));
-    assert_eq!(stage.state(id), State::Asking);
+    assert_eq!(fixture.core.call_data(token), b"who");
+    assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
+    assert_eq!(fixture.state(id), State::SidrReqSent);
     let way = Datagram { qp_num: 17, qkey: 0x0123_4567, path: AhAttr::default() };
     let told = RawEvent { datagram: Some(way), private_data: b"me", ..raw(id, CmEvent::Established, 0) };
-    assert_eq!(stage.says_on(channel, told), Admission::Known);
-    let event = stage.sees(channel, id, cm(CmEvent::Established));
-    assert_eq!((event.datagram, &*event.private_data, stage.state(id)), (Some(way), &b"me"[..], State::Answered));
-    for (request, why) in [
-        (connect(), Why::WrongState),
-        (accept(), Why::WrongState),
-        (Request::Disconnect, Why::NotConnected),
-        (Request::Teardown, Why::NotConnected),
-        (Request::Establish, Why::WrongState),
-        (Request::Notify, Why::WrongState),
+    assert_eq!(fixture.says_on(channel, told), Admission::Known);
+    let event = fixture.sees(channel, id, cm(CmEvent::Established));
+    assert_eq!((event.datagram, &*event.private_data, fixture.state(id)), (Some(way), &b"me"[..], State::SidrResolved));
+    for (request, reason) in [
+        (connect(), RefuseReason::WrongState),
+        (accept(), RefuseReason::WrongState),
+        (Request::Disconnect, RefuseReason::NotConnected),
+        (Request::Teardown, RefuseReason::NotConnected),
+        (Request::Establish, RefuseReason::WrongState),
+        (Request::Notify, RefuseReason::WrongState),
     ] {
-        stage.refuses(id, request, why);
+        fixture.refuses(id, request, reason);
     }
     // The peer's link address may change at any time; it does not concern what has been looked up.
-    stage.says_status(id, CmEvent::Unreachable, -110);
-    stage.sees(channel, id, cm(CmEvent::Unreachable));
-    assert_eq!(stage.state(id), State::Answered);
-    assert_eq!(stage.says(id, CmEvent::Established), Admission::Late);
-    stage.ends(&[id], &[channel]);
+    fixture.says_status(id, CmEvent::Unreachable, -110);
+    fixture.sees(channel, id, cm(CmEvent::Unreachable));
+    assert_eq!(fixture.state(id), State::SidrResolved);
+    assert_eq!(fixture.says(id, CmEvent::Established), Admission::Late);
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
 fn a_lookup_is_served_without_any_event_to_follow() {
-    let (mut stage, channel) = Stage::on(Acks::Explicit);
-    let listener = stage.id_for(PortSpace::Udp, Some(channel));
-    stage.does(listener, crate::fixture::LISTEN);
-    let child = stage.says_request(listener);
-    assert_eq!((stage.state(child), stage.core.port_space(child)), (State::Asked, Some(PortSpace::Udp)));
-    stage.sees(channel, child, cm(CmEvent::ConnectRequest));
-    stage.refuses(child, Request::Establish, Why::Breaks);
-    stage.refuses(child, Request::Accept { param: ConnParam::default(), private_data: &[] }, Why::NoQp);
-    stage.does(child, Request::AttachQp);
-    let soon = stage.within(SOON);
-    stage.does_until(child, Request::Accept { param: ConnParam::default(), private_data: b"me" }, soon);
+    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
+    let listener = fixture.id_for(PortSpace::Udp, Some(channel));
+    fixture.does(listener, crate::fixture::LISTEN);
+    let child = fixture.says_request(listener);
+    assert_eq!((fixture.state(child), fixture.core.port_space(child)), (State::SidrReqReceived, Some(PortSpace::Udp)));
+    fixture.sees(channel, child, cm(CmEvent::ConnectRequest));
+    fixture.refuses(child, Request::Establish, RefuseReason::Breaks);
+    fixture.refuses(child, Request::Accept { param: ConnParam::default(), private_data: &[] }, RefuseReason::NoQp);
+    fixture.does(child, Request::AttachQp);
+    let soon = fixture.within(SOON);
+    fixture.does_until(child, Request::Accept { param: ConnParam::default(), private_data: b"me" }, soon);
     assert_eq!(
-        (stage.state(child), stage.core.poll_timeout()),
-        (State::Answered, None),
+        (fixture.state(child), fixture.core.poll_timeout()),
+        (State::SidrResolved, None),
         "there is nothing to wait for"
     );
-    assert_eq!(stage.says(child, CmEvent::Established), Admission::Late);
-    stage.refuses(child, accept(), Why::WrongState);
-    stage.refuses(child, REJECT, Why::WrongState);
-    stage.does(child, Request::DetachQp);
-    stage.ends(&[child, listener], &[channel]);
+    assert_eq!(fixture.says(child, CmEvent::Established), Admission::Late);
+    fixture.refuses(child, accept(), RefuseReason::WrongState);
+    fixture.refuses(child, REJECT, RefuseReason::WrongState);
+    fixture.does(child, Request::DetachQp);
+    fixture.ends(&[child, listener], &[channel]);
 }
 
 #[test]
@@ -106,184 +106,188 @@ fn a_lookup_that_nobody_answers_or_that_is_turned_down_fails() {
         (CmEvent::AddrError, -22, Errno::EINVAL),
     ] {
         for synchronous in [false, true] {
-            let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-            let id = routed(&mut stage, channel);
+            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+            let id = routed(&mut fixture, channel);
             if synchronous {
-                stage.does(id, TO_SYNC);
+                fixture.does(id, TO_SYNC);
             }
-            stage.does(id, connect());
-            assert_eq!(stage.says_status(id, kind, status), Admission::Known);
+            fixture.does(id, connect());
+            assert_eq!(fixture.says_status(id, kind, status), Admission::Known);
             if synchronous {
-                assert_eq!(stage.core.sync_result(id), Some(Err(errno)));
+                assert_eq!(fixture.core.sync_result(id), Some(Err(errno)));
             } else {
-                assert_eq!(stage.sees(channel, id, cm(kind)).result(), Err(errno));
+                assert_eq!(fixture.sees(channel, id, cm(kind)).result(), Err(errno));
             }
-            assert_eq!(stage.state(id), State::Failed);
-            stage.ends(&[id], &[channel]);
+            assert_eq!(fixture.state(id), State::Failed);
+            fixture.ends(&[id], &[channel]);
         }
     }
 }
 
 #[test]
 fn an_event_of_connections_is_a_fault() {
-    for state in [State::Asking, State::Answered] {
+    for state in [State::SidrReqSent, State::SidrResolved] {
         let kinds = [CmEvent::Rejected, CmEvent::ConnectResponse, CmEvent::Disconnected, CmEvent::TimewaitExit];
         for event in kinds.into_iter().chain([CmEvent::ConnectError]) {
-            let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-            let id = stage.in_state(channel, state);
-            let fault = stage.core.handle_event(channel, raw(id, event, 0)).unwrap_err();
+            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+            let id = fixture.in_state(channel, state);
+            let fault = fixture.core.handle_event(channel, raw(id, event, 0)).unwrap_err();
             assert_eq!(fault, Fault::Event { id, state, event });
-            stage.core.check();
-            stage.no_event(channel);
+            fixture.core.check();
+            fixture.no_event(channel);
         }
     }
 }
 
 #[test]
 fn private_data_is_limited_by_what_the_message_of_the_service_holds() {
-    for (verb, connected, datagram) in
-        [(Verb::Connect, 56, 180), (Verb::Accept, 196, 136), (Verb::Reject, 148, 136), (Verb::Bind, 0, 0)]
-    {
-        assert_eq!(private_data_max(verb, Service::Connected), connected);
-        assert_eq!(private_data_max(verb, Service::Datagram), datagram);
+    for (request_kind, connected, datagram) in [
+        (RequestKind::Connect, 56, 180),
+        (RequestKind::Accept, 196, 136),
+        (RequestKind::Reject, 148, 136),
+        (RequestKind::Bind, 0, 0),
+    ] {
+        assert_eq!(private_data_max(request_kind, Service::Connected), connected);
+        assert_eq!(private_data_max(request_kind, Service::Datagram), datagram);
     }
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let active = routed(&mut stage, channel);
-    let [one, two] = [stage.in_state(channel, State::Asked), stage.in_state(channel, State::Asked)];
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let active = routed(&mut fixture, channel);
+    let [one, two] =
+        [fixture.in_state(channel, State::SidrReqReceived), fixture.in_state(channel, State::SidrReqReceived)];
     let data = [7; 181];
     let reason = cmid_proto::RejectReason::Consumer;
-    let too_long = |max: usize| Why::PrivateDataTooLong { len: max + 1, max };
-    stage.refuses(active, Request::Connect { param: param(), private_data: &data }, too_long(180));
-    stage.refuses(one, Request::Accept { param: param(), private_data: &data[..137] }, too_long(136));
-    let refused = stage.refuses(two, Request::Reject { reason, private_data: &data[..137] }, too_long(136));
+    let too_long = |max: usize| RefuseReason::PrivateDataTooLong { len: max + 1, max };
+    fixture.refuses(active, Request::Connect { param: param(), private_data: &data }, too_long(180));
+    fixture.refuses(one, Request::Accept { param: param(), private_data: &data[..137] }, too_long(136));
+    let refused = fixture.refuses(two, Request::Reject { reason, private_data: &data[..137] }, too_long(136));
     assert_eq!(refused.errno(), Errno::EINVAL);
-    stage.does(active, Request::Connect { param: param(), private_data: &data[..180] });
-    stage.does(one, Request::Accept { param: param(), private_data: &data[..136] });
-    stage.does(two, Request::Reject { reason, private_data: &data[..136] });
-    assert_eq!(stage.state(two), State::Failed);
+    fixture.does(active, Request::Connect { param: param(), private_data: &data[..180] });
+    fixture.does(one, Request::Accept { param: param(), private_data: &data[..136] });
+    fixture.does(two, Request::Reject { reason, private_data: &data[..136] });
+    assert_eq!(fixture.state(two), State::Failed);
 }
 
 #[test]
 fn a_lookup_ends_at_its_deadline_and_its_answer_is_late() {
     for synchronous in [false, true] {
-        let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-        let id = routed(&mut stage, channel);
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = routed(&mut fixture, channel);
         if synchronous {
-            stage.does(id, TO_SYNC);
+            fixture.does(id, TO_SYNC);
         }
-        let soon = stage.within(SOON);
-        stage.does_until(id, connect(), soon);
-        stage.passes(SOON);
+        let soon = fixture.within(SOON);
+        fixture.does_until(id, connect(), soon);
+        fixture.passes(SOON);
         if synchronous {
-            assert_eq!(stage.core.sync_result(id), Some(Err(Errno::ETIMEDOUT)));
+            assert_eq!(fixture.core.sync_result(id), Some(Err(Errno::ETIMEDOUT)));
         } else {
-            stage.sees(channel, id, EventKind::DeadlinePassed(Verb::Connect));
+            fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Connect));
         }
-        assert_eq!((stage.state(id), stage.core.poll_timeout()), (State::Failed, None));
-        assert_eq!(stage.says(id, CmEvent::Established), Admission::Late);
-        assert_eq!(stage.says_status(id, CmEvent::AddrError, -1), Admission::Late);
-        stage.ends(&[id], &[channel]);
+        assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Failed, None));
+        assert_eq!(fixture.says(id, CmEvent::Established), Admission::Late);
+        assert_eq!(fixture.says_status(id, CmEvent::AddrError, -1), Admission::Late);
+        fixture.ends(&[id], &[channel]);
     }
 }
 
 #[test]
 fn a_call_that_fails_leaves_a_lookup_to_be_tried_again_and_an_answer_lost() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let active = routed(&mut stage, channel);
-    stage.asks(active, connect()).unwrap();
-    let failure = stage.expect_call("connect", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let active = routed(&mut fixture, channel);
+    fixture.asks(active, connect()).unwrap();
+    let failure = fixture.expect_call("connect", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!(failure.state, State::RouteResolved);
-    stage.does(active, connect());
-    assert_eq!(stage.state(active), State::Asking);
-    let passive = stage.in_state(channel, State::Asked);
-    stage.asks(passive, REJECT).unwrap();
-    assert!(stage.expect_call("reject", Err(Errno::EINVAL)).unwrap().result.is_err());
-    assert_eq!(stage.state(passive), State::Asked);
-    stage.asks(passive, accept()).unwrap();
-    stage.expect_call("migrate_id", OK);
+    fixture.does(active, connect());
+    assert_eq!(fixture.state(active), State::SidrReqSent);
+    let passive = fixture.in_state(channel, State::SidrReqReceived);
+    fixture.asks(passive, REJECT).unwrap();
+    assert!(fixture.expect_call("reject", Err(Errno::EINVAL)).unwrap().result.is_err());
+    assert_eq!(fixture.state(passive), State::SidrReqReceived);
+    fixture.asks(passive, accept()).unwrap();
+    fixture.expect_call("migrate_id", OK);
     // The kernel has turned the peer down.
-    let failure = stage.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
+    let failure = fixture.expect_call("accept", Err(Errno::EINVAL)).unwrap().result.unwrap_err();
     assert_eq!(failure.state, State::Failed);
 }
 
 #[test]
 fn in_synchronous_mode_a_lookup_waits_and_its_answer_does_not() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let (active, passive) = (routed(&mut stage, channel), stage.in_state(channel, State::Asked));
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let (active, passive) = (routed(&mut fixture, channel), fixture.in_state(channel, State::SidrReqReceived));
     for id in [active, passive] {
-        stage.does(id, TO_SYNC);
+        fixture.does(id, TO_SYNC);
     }
-    stage.does(active, connect());
-    assert_eq!(stage.core.sync_result(active), None);
-    stage.refuses(active, Request::AttachQp, Why::Busy(Verb::Connect));
-    stage.says(active, CmEvent::Established);
-    assert_eq!(stage.core.sync_result(active), Some(Ok(())));
-    stage.does(active, Request::AttachQp);
-    stage.does(passive, accept());
-    assert_eq!((stage.core.sync_result(passive), stage.state(passive)), (None, State::Answered));
-    stage.refuses(passive, Request::AttachQp, Why::NumberSent);
+    fixture.does(active, connect());
+    assert_eq!(fixture.core.sync_result(active), None);
+    fixture.refuses(active, Request::AttachQp, RefuseReason::Busy(RequestKind::Connect));
+    fixture.says(active, CmEvent::Established);
+    assert_eq!(fixture.core.sync_result(active), Some(Ok(())));
+    fixture.does(active, Request::AttachQp);
+    fixture.does(passive, accept());
+    assert_eq!((fixture.core.sync_result(passive), fixture.state(passive)), (None, State::SidrResolved));
+    fixture.refuses(passive, Request::AttachQp, RefuseReason::NumberSent);
 }
 
 #[test]
 fn a_qp_may_be_put_on_the_id_before_during_and_after_a_lookup_and_before_the_answer_to_one() {
-    for state in [State::Asking, State::Asked, State::Answered] {
-        let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-        let id = if state == State::Answered {
-            let id = stage.in_state(channel, State::Asking);
-            stage.tells(id, CmEvent::Established);
+    for state in [State::SidrReqSent, State::SidrReqReceived, State::SidrResolved] {
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = if state == State::SidrResolved {
+            let id = fixture.in_state(channel, State::SidrReqSent);
+            fixture.tells(id, CmEvent::Established);
             id
         } else {
-            stage.in_state(channel, state)
+            fixture.in_state(channel, state)
         };
-        assert_eq!(stage.state(id), state);
-        stage.does(id, Request::AttachQp);
-        stage.refuses(id, Request::AttachQp, Why::HasQp);
-        stage.does(id, Request::DetachQp);
-        stage.refuses(id, Request::DetachQp, Why::NoQp);
+        assert_eq!(fixture.state(id), state);
+        fixture.does(id, Request::AttachQp);
+        fixture.refuses(id, Request::AttachQp, RefuseReason::HasQp);
+        fixture.does(id, Request::DetachQp);
+        fixture.refuses(id, Request::DetachQp, RefuseReason::NoQp);
     }
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.id_for(PortSpace::Udp, Some(channel));
-    stage.refuses(id, Request::AttachQp, Why::NoDevice);
-    stage.does(id, BIND);
-    stage.does(id, Request::AttachQp);
-    stage.ends(&[id], &[channel]);
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.id_for(PortSpace::Udp, Some(channel));
+    fixture.refuses(id, Request::AttachQp, RefuseReason::NoDevice);
+    fixture.does(id, BIND);
+    fixture.does(id, Request::AttachQp);
+    fixture.ends(&[id], &[channel]);
 }
 
 /// The answer to a lookup carries the number of the QP that the peer is to send to.
 #[test]
 fn a_qp_comes_too_late_for_a_lookup_that_was_accepted() {
     for with_qp in [false, true] {
-        let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-        let id = stage.in_state(channel, State::Asked);
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.in_state(channel, State::SidrReqReceived);
         if with_qp {
-            stage.does(id, Request::AttachQp);
+            fixture.does(id, Request::AttachQp);
         }
-        stage.does(id, accept());
-        assert_eq!(stage.state(id), State::Answered);
+        fixture.does(id, accept());
+        assert_eq!(fixture.state(id), State::SidrResolved);
         if with_qp {
-            stage.refuses(id, Request::AttachQp, Why::HasQp);
-            stage.does(id, Request::DetachQp);
+            fixture.refuses(id, Request::AttachQp, RefuseReason::HasQp);
+            fixture.does(id, Request::DetachQp);
         }
-        assert_eq!(stage.refuses(id, Request::AttachQp, Why::NumberSent).errno(), cmid_proto::Errno::EINVAL);
+        assert_eq!(fixture.refuses(id, Request::AttachQp, RefuseReason::NumberSent).errno(), cmid_proto::Errno::EINVAL);
         // It goes along to another channel, and to another core.
-        stage.does(id, TO_SYNC);
-        let (released, _) = stage.core.release(id).unwrap();
-        let (id, _) = stage.core.adopt(released).unwrap();
-        stage.refuses(id, Request::AttachQp, Why::NumberSent);
-        let others: Vec<_> = stage.core.id_keys().collect();
-        stage.ends(&others, &[channel]);
+        fixture.does(id, TO_SYNC);
+        let (released, _) = fixture.core.release(id).unwrap();
+        let (id, _) = fixture.core.adopt(released).unwrap();
+        fixture.refuses(id, Request::AttachQp, RefuseReason::NumberSent);
+        let others: Vec<_> = fixture.core.id_keys().collect();
+        fixture.ends(&others, &[channel]);
     }
 }
 
 #[test]
 fn a_listener_that_goes_takes_its_undelivered_lookups_along() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let listener = stage.id_for(PortSpace::Ipoib, Some(channel));
-    stage.does(listener, crate::fixture::LISTEN);
-    let (seen, unseen) = (stage.says_request(listener), stage.says_request(listener));
-    stage.sees(channel, seen, cm(CmEvent::ConnectRequest));
-    stage.does(listener, Request::Destroy);
-    assert_eq!((stage.state(seen), stage.core.state(unseen)), (State::Asked, None));
-    stage.does(seen, accept());
-    stage.ends(&[seen], &[channel]);
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let listener = fixture.id_for(PortSpace::Ipoib, Some(channel));
+    fixture.does(listener, crate::fixture::LISTEN);
+    let (seen, unseen) = (fixture.says_request(listener), fixture.says_request(listener));
+    fixture.sees(channel, seen, cm(CmEvent::ConnectRequest));
+    fixture.does(listener, Request::Destroy);
+    assert_eq!((fixture.state(seen), fixture.core.state(unseen)), (State::SidrReqReceived, None));
+    fixture.does(seen, accept());
+    fixture.ends(&[seen], &[channel]);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cmid_proto::{
     Acks, Call, ChannelKey, CmEvent, CmOption, ConnParam, Device, Drive, Ece, Errno, Error, EventKind, GroupKey, IdKey,
-    Limits, Outcome, PortSpace, Progress, RawEvent, Rest, State, Time, Turn,
+    Limits, Next, Outcome, PortSpace, Progress, RawEvent, State, Time, Turn,
 };
 
 use crate::fixture::{addr, cm, raw};
@@ -55,9 +55,9 @@ impl Device for Diary {
 
 /// The device has something to say, and a turn reads it.
 fn says(drive: &mut Drive<Diary>, id: IdKey, group: Option<GroupKey>, kind: CmEvent) {
-    let line = drive.core().line(id).unwrap();
-    drive.device_mut().events.push_back((line, RawEvent { group, ..raw(id, kind, 0) }));
-    drive.readable(line);
+    let device_channel = drive.core().device_channel(id).unwrap();
+    drive.device_mut().events.push_back((device_channel, RawEvent { group, ..raw(id, kind, 0) }));
+    drive.readable(device_channel);
     assert_eq!(drive.turn(8), Turn::Idle);
     drive.core().check();
 }
@@ -95,7 +95,7 @@ fn a_leave_that_is_done_does_not_wait_for_another_that_is_not() {
     assert_eq!(calls(&mut drive), [""; 0]);
     assert_eq!(drive.leave(id, two).unwrap(), Progress::Done);
     assert_eq!(calls(&mut drive), ["leave_multicast"]);
-    drive.ack(held.receipt.unwrap()).unwrap();
+    drive.ack(held.ack_token.unwrap()).unwrap();
     assert_eq!(calls(&mut drive), ["leave_multicast"]);
     let left = drive.next_event(channel).unwrap();
     assert_eq!((left.kind, left.group), (EventKind::Left, Some(one)));
@@ -118,11 +118,11 @@ fn a_teardown_answers_by_itself_and_a_deadline_is_acted_on_by_the_next_turn() {
     drive.set_option(id, CmOption::Tos(4)).unwrap();
     says(&mut drive, id, None, CmEvent::Disconnected);
     assert_eq!(calls(&mut drive), ["disconnect", "set_option", "disconnect"]);
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.next_event(channel).unwrap().kind, cm(CmEvent::Disconnected));
-    assert_eq!(drive.settle(8), Rest::Until(Some(deadline)));
+    assert_eq!(drive.run(8), Next::Wait(Some(deadline)));
     drive.set_now(deadline);
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.core().state(id), Some(State::Closed));
     assert_eq!(drive.destroy(id, Time::NEVER).unwrap(), Progress::Done);
 }
@@ -134,12 +134,12 @@ fn a_listener_is_asked_for_its_requests() {
     drive.listen(listener, 1).unwrap();
     drive.get_request(listener, Time::NEVER).unwrap();
     assert_eq!(drive.core().sync_result(listener), None);
-    let line = drive.core().line(listener).unwrap();
-    let child = drive.core().wants_event(line).unwrap();
+    let device_channel = drive.core().device_channel(listener).unwrap();
+    let child = drive.core().wants_event(device_channel).unwrap();
     let request = RawEvent { listener: Some(listener), ..raw(child, CmEvent::ConnectRequest, 0) };
-    drive.device_mut().events.push_back((line, request));
-    drive.readable(line);
-    assert_eq!(drive.settle(8), Rest::Look);
+    drive.device_mut().events.push_back((device_channel, request));
+    drive.readable(device_channel);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.core().sync_event(listener).unwrap().id, child);
     assert_eq!(drive.migrate(child, None, Time::NEVER).unwrap(), Progress::Done);
     drive.accept(child, ConnParam { qp_num: 7, ..ConnParam::default() }, b"", Time::NEVER).unwrap();

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use cmid_proto::{
     Acks, Admission, Call, ChannelKey, CmEvent, ConnParam, Core, Ended, Event, EventKind, IdKey, Limits, Outcome,
-    PortSpace, RawEvent, Refused, RejectReason, Request, State, Time, Token, Why,
+    PortSpace, RawEvent, RefuseReason, Refused, RejectReason, Request, State, Time, Token,
 };
 
 pub(crate) const OK: Outcome = Ok(());
 
 /// A core whose invariants are checked after every line of the dialogue.
 #[derive(Clone)]
-pub(crate) struct Stage {
+pub(crate) struct CoreFixture {
     pub(crate) core: Core,
     pub(crate) now: Time,
     limits: Limits,
@@ -69,13 +69,13 @@ impl std::ops::Deref for Seen {
     }
 }
 
-impl Stage {
+impl CoreFixture {
     pub(crate) fn new() -> Self {
         Self::with(Limits { ids: 32, channels: 32, events: 64, groups: 8, ..Limits::SINGLE })
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
-        Stage { core: Core::new(limits), now: Time(1_000), limits }
+        CoreFixture { core: Core::new(limits), now: Time(1_000), limits }
     }
 
     /// A new stage whose limits reserve so many ids and events.
@@ -85,9 +85,9 @@ impl Stage {
 
     /// A stage with one channel.
     pub(crate) fn on(acks: Acks) -> (Self, ChannelKey) {
-        let mut stage = Self::new();
-        let channel = stage.channel(acks);
-        (stage, channel)
+        let mut fixture = Self::new();
+        let channel = fixture.channel(acks);
+        (fixture, channel)
     }
 
     pub(crate) fn channel(&mut self, acks: Acks) -> ChannelKey {
@@ -108,10 +108,10 @@ impl Stage {
     }
 
     /// The request is refused for this reason, and nothing has changed.
-    pub(crate) fn refuses(&mut self, id: IdKey, request: Request<'_>, why: Why) -> Refused {
+    pub(crate) fn refuses(&mut self, id: IdKey, request: Request<'_>, reason: RefuseReason) -> Refused {
         let (before, state) = (self.core.clone(), self.state(id));
         let refused = self.asks(id, request).unwrap_err();
-        assert_eq!(refused, Refused::Request { id, request: request.verb(), state, why });
+        assert_eq!(refused, Refused::Request { id, request: request.request_kind(), state, reason });
         assert_eq!(self.core, before, "{request:?} was refused and changed something");
         refused
     }
@@ -176,7 +176,7 @@ impl Stage {
     }
 
     pub(crate) fn says_status(&mut self, id: IdKey, kind: CmEvent, status: i32) -> Admission {
-        let home = self.core.home(id).unwrap();
+        let home = self.core.channel(id).unwrap();
         self.says_on(home, raw(id, kind, status))
     }
 
@@ -188,11 +188,11 @@ impl Stage {
 
     /// The device reports a connection request for a listener.
     pub(crate) fn says_request(&mut self, listener: IdKey) -> IdKey {
-        let line = self.core.line(listener).unwrap();
-        let child = self.core.wants_event(line).unwrap();
+        let device_channel = self.core.device_channel(listener).unwrap();
+        let child = self.core.wants_event(device_channel).unwrap();
         let data =
             RawEvent { listener: Some(listener), private_data: &[1; 56], ..raw(child, CmEvent::ConnectRequest, 0) };
-        assert_eq!(self.says_on(line, data), Admission::Child(child));
+        assert_eq!(self.says_on(device_channel, data), Admission::Child(child));
         self.no_call();
         child
     }
@@ -208,8 +208,8 @@ impl Stage {
     /// Takes the next event and acks it, if it is to be acked.
     pub(crate) fn sees(&mut self, on: ChannelKey, id: IdKey, kind: EventKind) -> Seen {
         let mut event = self.expect_event(on, id, kind);
-        if let Some(receipt) = event.receipt.take() {
-            self.core.ack(receipt).unwrap();
+        if let Some(ack_token) = event.ack_token.take() {
+            self.core.ack(ack_token).unwrap();
             self.core.check();
         }
         Seen(event)
@@ -221,13 +221,13 @@ impl Stage {
 
     /// What the device says, the application sees at once and acks.
     pub(crate) fn tells(&mut self, id: IdKey, kind: CmEvent) {
-        let home = self.core.home(id).unwrap();
+        let home = self.core.channel(id).unwrap();
         assert_eq!(self.says(id, kind), Admission::Known);
         self.sees(home, id, cm(kind));
     }
 
     pub(crate) fn acks(&mut self, event: Event) {
-        self.core.ack(event.receipt.unwrap()).unwrap();
+        self.core.ack(event.ack_token.unwrap()).unwrap();
         self.core.check();
     }
 
@@ -256,15 +256,15 @@ impl Stage {
 
     /// A new id that has been led into a state, with nothing undelivered and nothing owed.
     pub(crate) fn in_state(&mut self, on: ChannelKey, state: State) -> IdKey {
-        let lead = |stage: &mut Self, from: State| stage.in_state(on, from);
-        let after = |stage: &mut Self, from: State, request: Request<'_>| {
-            let id = lead(stage, from);
-            stage.does(id, request);
+        let lead = |fixture: &mut Self, from: State| fixture.in_state(on, from);
+        let after = |fixture: &mut Self, from: State, request: Request<'_>| {
+            let id = lead(fixture, from);
+            fixture.does(id, request);
             id
         };
-        let told = |stage: &mut Self, from: State, kind: CmEvent| {
-            let id = lead(stage, from);
-            stage.tells(id, kind);
+        let told = |fixture: &mut Self, from: State, kind: CmEvent| {
+            let id = lead(fixture, from);
+            fixture.tells(id, kind);
             id
         };
         let id = match state {
@@ -284,7 +284,7 @@ impl Stage {
             State::PeerClosed => told(self, State::Connected, CmEvent::Disconnected),
             State::TimeWait => after(self, State::PeerClosed, Request::Disconnect),
             State::Closed => told(self, State::TimeWait, CmEvent::TimewaitExit),
-            State::Asking => {
+            State::SidrReqSent => {
                 let id = self.id_for(PortSpace::Udp, Some(on));
                 self.does(id, RESOLVE);
                 self.tells(id, CmEvent::AddrResolved);
@@ -293,14 +293,14 @@ impl Stage {
                 self.does(id, connect());
                 id
             }
-            State::Asked => {
+            State::SidrReqReceived => {
                 let listener = self.id_for(PortSpace::Udp, Some(on));
                 self.does(listener, LISTEN);
                 let child = self.says_request(listener);
                 self.sees(on, child, cm(CmEvent::ConnectRequest));
                 child
             }
-            State::Answered => after(self, State::Asked, accept()),
+            State::SidrResolved => after(self, State::SidrReqReceived, accept()),
             State::Failed => told(self, State::Connecting, CmEvent::Rejected),
             State::Listening => after(self, State::Idle, LISTEN),
             State::Removed => told(self, State::Bound, CmEvent::DeviceRemoval),
@@ -324,7 +324,7 @@ impl Stage {
         self.all_well();
         for &channel in channels {
             while let Some(event) = self.core.poll_event(channel) {
-                assert_eq!(event.receipt, None, "nobody has acked {event:?}");
+                assert_eq!(event.ack_token, None, "nobody has acked {event:?}");
             }
             self.core.close_channel(channel).unwrap();
         }

@@ -1,28 +1,28 @@
-//! Cores of one program have different numbers, and none takes the key or the receipt of another.
+//! Cores of one program have different numbers, and none takes the key or the ack token of another.
 
 use cmid_proto::{
-    Acks, Admission, ChannelKey, CmEvent, Core, Fault, GroupKey, IdKey, Limits, PortSpace, RawEvent, Refused, Request,
-    State, Verb, Why,
+    Acks, Admission, ChannelKey, CmEvent, Core, Fault, GroupKey, IdKey, Limits, PortSpace, RawEvent, RefuseReason,
+    Refused, Request, RequestKind, State,
 };
 
-use crate::fixture::{BIND, OK, Stage, addr, cm, raw, to};
+use crate::fixture::{BIND, CoreFixture, OK, addr, cm, raw, to};
 
-fn numbered(core: u16) -> Stage {
-    Stage::with(Limits { core: Some(core), ..Limits::SINGLE })
+fn numbered(core: u16) -> CoreFixture {
+    CoreFixture::with(Limits { core: Some(core), ..Limits::SINGLE })
 }
 
 /// A core with a channel, an id, and a membership of that: with the same slots and generations in each core.
-fn filled(core: u16) -> (Stage, ChannelKey, IdKey, GroupKey) {
-    let mut stage = numbered(core);
-    let channel = stage.channel(Acks::Explicit);
-    let id = stage.id_for(PortSpace::Udp, Some(channel));
-    stage.does(id, BIND);
-    let group = stage.core.join(stage.now, id, addr(9), false, cmid_proto::Time::NEVER).unwrap();
-    stage.all_well();
+fn filled(core: u16) -> (CoreFixture, ChannelKey, IdKey, GroupKey) {
+    let mut fixture = numbered(core);
+    let channel = fixture.channel(Acks::Explicit);
+    let id = fixture.id_for(PortSpace::Udp, Some(channel));
+    fixture.does(id, BIND);
+    let group = fixture.core.join(fixture.now, id, addr(9), false, cmid_proto::Time::NEVER).unwrap();
+    fixture.all_well();
     let made = RawEvent { group: Some(group), ..raw(id, CmEvent::MulticastJoin, 0) };
-    assert_eq!(stage.says_on(channel, made), Admission::Known);
-    stage.sees(channel, id, cm(CmEvent::MulticastJoin));
-    (stage, channel, id, group)
+    assert_eq!(fixture.says_on(channel, made), Admission::Known);
+    fixture.sees(channel, id, cm(CmEvent::MulticastJoin));
+    (fixture, channel, id, group)
 }
 
 #[test]
@@ -34,17 +34,17 @@ fn keys_of_another_core_are_refused_and_nothing_has_changed() {
 
     for request in [BIND, Request::Destroy, to(channel_b), Request::Leave { group: group_b }] {
         let refused = b.asks(id_a, request).unwrap_err();
-        assert_eq!(refused, Refused::NoSuchId { id: id_a, request: request.verb() });
+        assert_eq!(refused, Refused::NoSuchId { id: id_a, request: request.request_kind() });
         assert_eq!(b.core.would_refuse(b.now, id_a, &request, b.now), Err(refused));
     }
-    assert_eq!(b.core.release(id_a).unwrap_err(), Refused::NoSuchId { id: id_a, request: Verb::Release });
+    assert_eq!(b.core.release(id_a).unwrap_err(), Refused::NoSuchId { id: id_a, request: RequestKind::Release });
     let refused = b.core.create_id(Some(channel_a), PortSpace::Tcp).unwrap_err();
     assert_eq!(refused, Refused::NoSuchChannel { channel: channel_a });
     assert_eq!(b.core.close_channel(channel_a), Err(Refused::NoSuchChannel { channel: channel_a }));
-    b.refuses(id_b, to(channel_a), Why::NoSuchChannel(channel_a));
-    b.refuses(id_b, Request::Leave { group: group_a }, Why::NoSuchGroup(group_a));
+    b.refuses(id_b, to(channel_a), RefuseReason::NoSuchChannel(channel_a));
+    b.refuses(id_b, Request::Leave { group: group_a }, RefuseReason::NoSuchGroup(group_a));
 
-    assert_eq!((b.core.state(id_a), b.core.home(id_a), b.core.line(id_a)), (None, None, None));
+    assert_eq!((b.core.state(id_a), b.core.channel(id_a), b.core.device_channel(id_a)), (None, None, None));
     assert_eq!((b.core.has_channel(channel_a), b.core.poll_event(channel_a)), (false, None));
     b.core.handle_readable(channel_a);
     assert_eq!((b.core.poll_readable(), b.core.wants_event(channel_a)), (None, None));
@@ -61,9 +61,9 @@ fn events_and_outcomes_of_another_core_are_not_believed() {
     let lost = RawEvent { group: Some(group_a), ..raw(id_b, CmEvent::MulticastError, 0) };
     assert_eq!(b.says_on(channel_b, lost), Admission::Late, "not of a membership here");
 
-    let leave = |stage: &mut Stage, id, group| {
-        stage.asks(id, Request::Leave { group }).unwrap();
-        stage.takes_call("leave_multicast").0
+    let leave = |fixture: &mut CoreFixture, id, group| {
+        fixture.asks(id, Request::Leave { group }).unwrap();
+        fixture.takes_call("leave_multicast").0
     };
     let (token_a, token_b) = (leave(&mut a, id_a, group_a), leave(&mut b, id_b, group_b));
     assert_eq!(b.core.handle_outcome(token_a, OK), Err(Fault::NoSuchCall { token: token_a }));
@@ -77,33 +77,33 @@ fn a_request_under_a_key_of_another_core_is_a_fault() {
     let mut b = numbered(2);
     let channel = b.channel(Acks::OnDelivery);
     let listener = b.in_state(channel, State::Listening);
-    let line = b.core.line(listener).unwrap();
-    let wanted = b.core.wants_event(line).unwrap();
+    let device_channel = b.core.device_channel(listener).unwrap();
+    let wanted = b.core.wants_event(device_channel).unwrap();
     let foreign = IdKey::from_parts(1, wanted.slot() as u32, wanted.generation()).unwrap();
     let request = RawEvent { listener: Some(listener), ..raw(foreign, CmEvent::ConnectRequest, 0) };
-    assert_eq!(b.core.handle_event(line, request), Err(Fault::WrongChild { id: foreign }));
+    assert_eq!(b.core.handle_event(device_channel, request), Err(Fault::WrongChild { id: foreign }));
     assert_eq!(b.says_request(listener), wanted);
 }
 
 #[test]
 fn a_receipt_of_another_core_is_given_back_and_each_core_takes_its_own() {
     let owing = |core| {
-        let mut stage = numbered(core);
-        let channel = stage.channel(Acks::Explicit);
-        let id = stage.in_state(channel, State::Bound);
-        stage.says(id, CmEvent::AddrChange);
-        let event = stage.expect_event(channel, id, cm(CmEvent::AddrChange));
-        (stage, channel, id, event.receipt.unwrap())
+        let mut fixture = numbered(core);
+        let channel = fixture.channel(Acks::Explicit);
+        let id = fixture.in_state(channel, State::Bound);
+        fixture.says(id, CmEvent::AddrChange);
+        let event = fixture.expect_event(channel, id, cm(CmEvent::AddrChange));
+        (fixture, channel, id, event.ack_token.unwrap())
     };
     let (mut a, channel_a, id_a, of_a) = owing(1);
     let (mut b, channel_b, id_b, of_b) = owing(2);
     let before = b.core.clone();
     let refused = b.core.ack(of_a).unwrap_err();
-    assert_eq!(refused.to_string(), "nothing is owed here for a receipt of s1/id0");
+    assert_eq!(refused.to_string(), "nothing is owed here for an ack token of s1/id0");
     assert_eq!(b.core, before);
     assert_eq!(b.core.owed(id_b), 1);
     b.core.ack(of_b).unwrap();
-    a.core.ack(refused.receipt).unwrap();
+    a.core.ack(refused.ack_token).unwrap();
     assert_eq!((a.core.owed(id_a), b.core.owed(id_b)), (0, 0));
     a.ends(&[id_a], &[channel_a]);
     b.ends(&[id_b], &[channel_b]);

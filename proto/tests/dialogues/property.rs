@@ -58,7 +58,7 @@ fn onward(world: &mut World, a: u8, steps: u8, c: u8) {
         if !c.is_multiple_of(4) {
             world.well();
         }
-        if let Some(home) = world.core.home(id)
+        if let Some(home) = world.core.channel(id)
             && c % 8 < 4
         {
             world.take_event(home);
@@ -88,15 +88,17 @@ fn one_onward(world: &mut World, id: IdKey, c: u8) {
         State::Disconnecting => world.event(id, CmEvent::Disconnected, None),
         State::Closing if c.is_multiple_of(2) => world.event(id, CmEvent::Disconnected, None),
         State::Closing => world.event(id, CmEvent::TimewaitExit, None),
-        State::Asking => world.event(id, CmEvent::Established, None),
-        State::Asked => world.submit(id, accept(), wait),
+        State::SidrReqSent => world.event(id, CmEvent::Established, None),
+        State::SidrReqReceived => world.submit(id, accept(), wait),
         State::TimeWait | State::PeerClosed => world.event(id, CmEvent::TimewaitExit, None),
         State::Listening if c.is_multiple_of(3) => world.submit(id, Request::GetRequest, wait),
         State::Listening => world.request(id),
-        State::Closed | State::Answered | State::Failed | State::Removed | State::Destroying if c.is_multiple_of(5) => {
+        State::Closed | State::SidrResolved | State::Failed | State::Removed | State::Destroying
+            if c.is_multiple_of(5) =>
+        {
             world.submit(id, Request::Destroy, Some(9))
         }
-        State::Closed | State::Answered | State::Failed | State::Removed | State::Destroying => {}
+        State::Closed | State::SidrResolved | State::Failed | State::Removed | State::Destroying => {}
     }
 }
 
@@ -113,7 +115,7 @@ fn multicast(world: &mut World, a: u8, b: u8, c: u8) {
             (_, Some(group), 0 | 1) => world.submit(id, Request::Leave { group }, None),
             (_, Some(_), 2) => world.event(id, CmEvent::MulticastError, None),
             (_, Some(_), 3 | 4) => {
-                if let Some(home) = world.core.home(id) {
+                if let Some(home) = world.core.channel(id) {
                     world.take_event(home);
                 }
             }
@@ -150,7 +152,7 @@ fn step(world: &mut World, (what, a, b, c): Step) {
         }
         17 => world.id(a).into_iter().for_each(|id| world.request(id)),
         18 | 19 => {
-            let home = world.id(a).and_then(|id| world.core.home(id));
+            let home = world.id(a).and_then(|id| world.core.channel(id));
             if let Some(channel) = if c.is_multiple_of(2) { world.some_channel(b) } else { home } {
                 world.take_event(channel);
             }

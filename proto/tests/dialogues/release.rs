@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, CmEvent, Errno, Limits, Refused, Request, State, Time, Verb, Why};
+use cmid_proto::{Acks, CmEvent, Errno, Limits, RefuseReason, Refused, Request, RequestKind, State, Time};
 
-use crate::fixture::{LISTEN, OK, RESOLVE, Stage, TO_SYNC, accept, cm, to};
+use crate::fixture::{CoreFixture, LISTEN, OK, RESOLVE, TO_SYNC, accept, cm, to};
 
 #[test]
 fn an_id_takes_its_events_its_open_request_and_its_deadline_along() {
-    let (mut one, mut two) = (Stage::new(), Stage::new());
+    let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
     let id = one.id(None);
     let deadline = one.within(Duration::from_secs(5));
     one.does_until(id, RESOLVE, deadline);
@@ -38,11 +38,11 @@ fn an_id_takes_its_events_its_open_request_and_its_deadline_along() {
 
 #[test]
 fn an_id_takes_the_event_that_ended_its_request_along_with_its_private_data() {
-    let (mut one, mut two) = (Stage::new(), Stage::new());
+    let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
     let channel = one.channel(Acks::OnDelivery);
     let id = one.in_state(channel, State::Connecting);
     one.does(id, crate::fixture::TO_SYNC);
-    let home = one.core.home(id).unwrap();
+    let home = one.core.channel(id).unwrap();
     let response = cmid_proto::RawEvent { private_data: b"data", ..crate::fixture::raw(id, CmEvent::Rejected, 28) };
     one.says_on(home, response);
     let (released, _) = one.core.release(id).unwrap();
@@ -56,7 +56,7 @@ fn an_id_takes_the_event_that_ended_its_request_along_with_its_private_data() {
 
 #[test]
 fn the_end_of_a_request_is_readable_in_the_other_core() {
-    let (mut one, mut two) = (Stage::new(), Stage::new());
+    let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
     let id = one.id(None);
     one.does(id, RESOLVE);
     one.says(id, CmEvent::AddrResolved);
@@ -71,43 +71,45 @@ fn the_end_of_a_request_is_readable_in_the_other_core() {
 
 #[test]
 fn what_cannot_be_released_is_refused_and_stays() {
-    let (mut stage, channel) = Stage::on(Acks::Explicit);
-    let shared = stage.in_state(channel, State::Bound);
-    let alone = stage.id(None);
-    let why = |stage: &mut Stage, id| {
-        let before = stage.core.clone();
-        let refused = stage.core.release(id).map(drop).unwrap_err();
-        assert_eq!(stage.core, before);
-        let Refused::Request { id: of, request: Verb::Release, why, .. } = refused else { panic!("{refused:?}") };
+    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
+    let shared = fixture.in_state(channel, State::Bound);
+    let alone = fixture.id(None);
+    let reason = |fixture: &mut CoreFixture, id| {
+        let before = fixture.core.clone();
+        let refused = fixture.core.release(id).map(drop).unwrap_err();
+        assert_eq!(fixture.core, before);
+        let Refused::Request { id: of, request: RequestKind::Release, reason, .. } = refused else {
+            panic!("{refused:?}")
+        };
         assert_eq!(of, id);
-        why
+        reason
     };
-    assert_eq!(why(&mut stage, shared), Why::NotSync);
-    stage.asks(alone, LISTEN).unwrap();
-    assert_eq!(why(&mut stage, alone), Why::Busy(Verb::Listen));
-    stage.all_well();
-    let child = stage.says_request(alone);
-    assert_eq!(why(&mut stage, alone), Why::SharesChannel, "a request of it lives on its channel");
-    stage.does(child, to(channel));
-    assert_eq!(why(&mut stage, alone), Why::Busy(Verb::Listen), "a request waits to be taken");
-    let private = stage.core.home(alone).unwrap();
-    stage.sees(private, child, cm(CmEvent::ConnectRequest));
-    let moving = stage.id(None);
-    stage.asks(moving, to(channel)).unwrap();
-    assert_eq!(why(&mut stage, moving), Why::Busy(Verb::Migrate));
-    stage.expect_call("migrate_id", Err(Errno::EINVAL));
-    stage.does(moving, Request::Destroy);
-    stage.asks(alone, Request::Destroy).unwrap();
-    assert_eq!(why(&mut stage, alone), Why::WrongState);
-    stage.all_well();
-    assert!(matches!(stage.core.release(alone), Err(Refused::NoSuchId { .. })));
-    stage.ends(&[shared, child], &[channel]);
+    assert_eq!(reason(&mut fixture, shared), RefuseReason::NotSync);
+    fixture.asks(alone, LISTEN).unwrap();
+    assert_eq!(reason(&mut fixture, alone), RefuseReason::Busy(RequestKind::Listen));
+    fixture.all_well();
+    let child = fixture.says_request(alone);
+    assert_eq!(reason(&mut fixture, alone), RefuseReason::SharesChannel, "a request of it lives on its channel");
+    fixture.does(child, to(channel));
+    assert_eq!(reason(&mut fixture, alone), RefuseReason::Busy(RequestKind::Listen), "a request waits to be taken");
+    let private = fixture.core.channel(alone).unwrap();
+    fixture.sees(private, child, cm(CmEvent::ConnectRequest));
+    let moving = fixture.id(None);
+    fixture.asks(moving, to(channel)).unwrap();
+    assert_eq!(reason(&mut fixture, moving), RefuseReason::Busy(RequestKind::Migrate));
+    fixture.expect_call("migrate_id", Err(Errno::EINVAL));
+    fixture.does(moving, Request::Destroy);
+    fixture.asks(alone, Request::Destroy).unwrap();
+    assert_eq!(reason(&mut fixture, alone), RefuseReason::WrongState);
+    fixture.all_well();
+    assert!(matches!(fixture.core.release(alone), Err(Refused::NoSuchId { .. })));
+    fixture.ends(&[shared, child], &[channel]);
 }
 
 #[test]
 fn an_id_that_finds_no_room_is_given_back() {
-    let mut one = Stage::new();
-    let mut two = Stage::with(Limits { ids: 1, channels: 1, events: 1, groups: 8, ..Limits::SINGLE });
+    let mut one = CoreFixture::new();
+    let mut two = CoreFixture::with(Limits { ids: 1, channels: 1, events: 1, groups: 8, ..Limits::SINGLE });
     let id = one.id(None);
     let other = two.id(None);
     one.says(id, CmEvent::AddrChange);
@@ -129,7 +131,7 @@ fn an_id_that_finds_no_room_is_given_back() {
 
 #[test]
 fn a_listener_listens_in_the_other_core() {
-    let (mut one, mut two) = (Stage::new(), Stage::new());
+    let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
     let listener = one.id(None);
     one.does(listener, LISTEN);
     let (released, _) = one.core.release(listener).unwrap();
@@ -138,7 +140,7 @@ fn a_listener_listens_in_the_other_core() {
     two.core.check();
     let child = two.says_request(key);
     two.sees(home, child, cm(CmEvent::ConnectRequest));
-    two.refuses(child, accept(), Why::OnListenersChannel);
+    two.refuses(child, accept(), RefuseReason::OnListenersChannel);
     two.does(child, TO_SYNC);
     two.does(child, accept());
     two.ends(&[child, key], &[]);
@@ -146,14 +148,14 @@ fn a_listener_listens_in_the_other_core() {
 
 #[test]
 fn a_key_is_stale_after_the_release_and_an_outcome_for_it_is_a_fault() {
-    let mut stage = Stage::new();
-    let id = stage.id(None);
-    stage.asks_until(id, RESOLVE, Time::NEVER).unwrap();
-    let (token, _) = stage.takes_call("resolve_addr");
-    assert!(stage.core.release(id).is_err(), "a call is under way");
-    stage.answers(token, OK);
-    let (released, private) = stage.core.release(id).unwrap();
-    assert!(stage.core.handle_outcome(token, OK).is_err());
-    assert!(stage.core.handle_event(private, crate::fixture::raw(id, CmEvent::AddrResolved, 0)).is_err());
+    let mut fixture = CoreFixture::new();
+    let id = fixture.id(None);
+    fixture.asks_until(id, RESOLVE, Time::NEVER).unwrap();
+    let (token, _) = fixture.takes_call("resolve_addr");
+    assert!(fixture.core.release(id).is_err(), "a call is under way");
+    fixture.answers(token, OK);
+    let (released, private) = fixture.core.release(id).unwrap();
+    assert!(fixture.core.handle_outcome(token, OK).is_err());
+    assert!(fixture.core.handle_event(private, crate::fixture::raw(id, CmEvent::AddrResolved, 0)).is_err());
     drop(released);
 }

@@ -2,54 +2,54 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, Admission, Call, CmEvent, Errno, EventKind, IdKey, Request, State, Verb, Why};
+use cmid_proto::{Acks, Admission, Call, CmEvent, Errno, EventKind, IdKey, RefuseReason, Request, RequestKind, State};
 
-use crate::fixture::{LISTEN, OK, Stage, TO_SYNC, cm, to};
+use crate::fixture::{CoreFixture, LISTEN, OK, TO_SYNC, cm, to};
 
 const SOON: Duration = Duration::from_millis(2);
 
 /// The second disconnect, which nobody waits for.
-fn answers(stage: &mut Stage, id: IdKey) {
-    let (token, call) = stage.takes_call("disconnect");
+fn answers(fixture: &mut CoreFixture, id: IdKey) {
+    let (token, call) = fixture.takes_call("disconnect");
     assert_eq!(call, Call::Disconnect { id });
-    assert_eq!(stage.answers(token, OK), None);
+    assert_eq!(fixture.answers(token, OK), None);
 }
 
 #[test]
 fn a_teardown_disconnects_answers_and_ends_with_the_time_wait() {
-    let (mut stage, channel) = Stage::on(Acks::Explicit);
-    let id = stage.in_state(channel, State::Connected);
-    let soon = stage.within(SOON);
-    stage.asks_until(id, Request::Teardown, soon).unwrap();
-    assert_eq!(stage.expect_call("disconnect", OK).unwrap().result, Ok(()));
-    assert_eq!((stage.state(id), stage.core.poll_timeout()), (State::Closing, Some((soon, id))));
-    stage.tells(id, CmEvent::Disconnected);
-    answers(&mut stage, id);
-    assert_eq!(stage.state(id), State::Closing, "packets may still be under way");
-    stage.tells(id, CmEvent::TimewaitExit);
-    assert_eq!((stage.state(id), stage.core.poll_timeout()), (State::Closed, None));
-    stage.no_call();
-    assert_eq!(stage.refuses(id, Request::Teardown, Why::IsOver).errno(), Errno::EINVAL);
-    stage.ends(&[id], &[channel]);
+    let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
+    let id = fixture.in_state(channel, State::Connected);
+    let soon = fixture.within(SOON);
+    fixture.asks_until(id, Request::Teardown, soon).unwrap();
+    assert_eq!(fixture.expect_call("disconnect", OK).unwrap().result, Ok(()));
+    assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closing, Some((soon, id))));
+    fixture.tells(id, CmEvent::Disconnected);
+    answers(&mut fixture, id);
+    assert_eq!(fixture.state(id), State::Closing, "packets may still be under way");
+    fixture.tells(id, CmEvent::TimewaitExit);
+    assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closed, None));
+    fixture.no_call();
+    assert_eq!(fixture.refuses(id, Request::Teardown, RefuseReason::IsOver).errno(), Errno::EINVAL);
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
 fn both_sides_at_once_get_their_time_wait_by_the_second_disconnect() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let sides = [stage.in_state(channel, State::Connected), stage.in_state(channel, State::Connected)];
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let sides = [fixture.in_state(channel, State::Connected), fixture.in_state(channel, State::Connected)];
     for id in sides {
-        stage.does(id, Request::Teardown);
+        fixture.does(id, Request::Teardown);
     }
     // Each takes the other's request for its answer: no time wait would follow.
     for id in sides {
-        stage.tells(id, CmEvent::Disconnected);
-        answers(&mut stage, id);
+        fixture.tells(id, CmEvent::Disconnected);
+        answers(&mut fixture, id);
     }
     for id in sides {
-        stage.tells(id, CmEvent::TimewaitExit);
-        assert_eq!(stage.state(id), State::Closed);
+        fixture.tells(id, CmEvent::TimewaitExit);
+        assert_eq!(fixture.state(id), State::Closed);
     }
-    stage.ends(&sides, &[channel]);
+    fixture.ends(&sides, &[channel]);
 }
 
 #[test]
@@ -58,27 +58,27 @@ fn the_event_of_a_crossing_disconnect_may_precede_the_outcome_of_ones_own() {
         for (ended, synchronous) in
             [(CmEvent::Disconnected, false), (CmEvent::Rejected, false), (CmEvent::Disconnected, true)]
         {
-            let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-            let id = stage.in_state(channel, State::Connected);
+            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+            let id = fixture.in_state(channel, State::Connected);
             if synchronous {
-                stage.does(id, TO_SYNC);
+                fixture.does(id, TO_SYNC);
             }
-            let home = stage.core.home(id).unwrap();
-            stage.asks(id, Request::Teardown).unwrap();
-            let (token, _) = stage.takes_call("disconnect");
-            stage.tells(id, ended);
-            stage.no_call();
+            let home = fixture.core.channel(id).unwrap();
+            fixture.asks(id, Request::Teardown).unwrap();
+            let (token, _) = fixture.takes_call("disconnect");
+            fixture.tells(id, ended);
+            fixture.no_call();
             // There is no way back to connected, whatever the call says.
-            assert_eq!(stage.answers(token, outcome).unwrap().result, Ok(()));
-            assert_eq!(stage.state(id), State::Closing);
-            answers(&mut stage, id);
-            stage.says(id, CmEvent::TimewaitExit);
+            assert_eq!(fixture.answers(token, outcome).unwrap().result, Ok(()));
+            assert_eq!(fixture.state(id), State::Closing);
+            answers(&mut fixture, id);
+            fixture.says(id, CmEvent::TimewaitExit);
             if synchronous {
-                assert_eq!(stage.core.sync_result(id), Some(Ok(())));
+                assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
             } else {
-                stage.sees(home, id, cm(CmEvent::TimewaitExit));
+                fixture.sees(home, id, cm(CmEvent::TimewaitExit));
             }
-            stage.ends(&[id], &[channel]);
+            fixture.ends(&[id], &[channel]);
         }
     }
 }
@@ -86,60 +86,60 @@ fn the_event_of_a_crossing_disconnect_may_precede_the_outcome_of_ones_own() {
 #[test]
 fn a_teardown_goes_on_from_wherever_the_connection_ends() {
     for from in [State::Connected, State::Disconnecting, State::PeerClosed, State::TimeWait, State::Closing] {
-        let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-        let id = stage.in_state(channel, from);
-        let soon = stage.within(SOON);
-        stage.asks_until(id, Request::Teardown, soon).unwrap();
-        stage.expect_call("disconnect", OK);
-        assert_eq!((stage.state(id), stage.core.poll_timeout()), (State::Closing, Some((soon, id))), "{from}");
-        stage.tells(id, CmEvent::TimewaitExit);
-        assert_eq!(stage.state(id), State::Closed);
-        stage.ends(&[id], &[channel]);
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.in_state(channel, from);
+        let soon = fixture.within(SOON);
+        fixture.asks_until(id, Request::Teardown, soon).unwrap();
+        fixture.expect_call("disconnect", OK);
+        assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closing, Some((soon, id))), "{from}");
+        fixture.tells(id, CmEvent::TimewaitExit);
+        assert_eq!(fixture.state(id), State::Closed);
+        fixture.ends(&[id], &[channel]);
     }
 }
 
 #[test]
 fn a_teardown_is_refused_where_there_is_no_connection() {
-    let (stage, channel) = Stage::on(Acks::OnDelivery);
+    let (fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     for state in State::ALL {
-        let why = match state {
+        let reason = match state {
             State::Connected | State::Disconnecting | State::Closing | State::PeerClosed | State::TimeWait => continue,
-            State::Closed => Why::IsOver,
-            State::Removed => Why::DeviceGone,
-            State::Destroying => Why::WrongState,
-            _ => Why::NotConnected,
+            State::Closed => RefuseReason::IsOver,
+            State::Removed => RefuseReason::DeviceGone,
+            State::Destroying => RefuseReason::WrongState,
+            _ => RefuseReason::NotConnected,
         };
-        let mut stage = stage.clone();
-        let id = stage.in_state(channel, state);
-        let errno = match why {
-            Why::NotConnected => Errno::ENOTCONN,
-            Why::DeviceGone => Errno::ENXIO,
+        let mut fixture = fixture.clone();
+        let id = fixture.in_state(channel, state);
+        let errno = match reason {
+            RefuseReason::NotConnected => Errno::ENOTCONN,
+            RefuseReason::DeviceGone => Errno::ENXIO,
             _ => Errno::EINVAL,
         };
-        assert_eq!(stage.refuses(id, Request::Teardown, why).errno(), errno);
+        assert_eq!(fixture.refuses(id, Request::Teardown, reason).errno(), errno);
     }
-    stage.ends(&[], &[channel]);
+    fixture.ends(&[], &[channel]);
 }
 
 #[test]
 fn a_teardown_ends_at_its_deadline_and_what_comes_later_is_late() {
     for (told, events) in [(false, &[][..]), (true, &[CmEvent::Disconnected][..])] {
-        let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-        let id = stage.in_state(channel, State::Connected);
-        let soon = stage.within(SOON);
-        stage.does_until(id, Request::Teardown, soon);
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.in_state(channel, State::Connected);
+        let soon = fixture.within(SOON);
+        fixture.does_until(id, Request::Teardown, soon);
         for &kind in events {
-            stage.tells(id, kind);
-            answers(&mut stage, id);
+            fixture.tells(id, kind);
+            answers(&mut fixture, id);
         }
-        stage.passes(SOON);
-        let event = stage.sees(channel, id, EventKind::DeadlinePassed(Verb::Teardown));
-        assert_eq!((event.result(), stage.state(id)), (Err(Errno::ETIMEDOUT), State::Closed), "{told}");
+        fixture.passes(SOON);
+        let event = fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Teardown));
+        assert_eq!((event.result(), fixture.state(id)), (Err(Errno::ETIMEDOUT), State::Closed), "{told}");
         for kind in [CmEvent::Disconnected, CmEvent::TimewaitExit, CmEvent::Rejected] {
-            assert_eq!(stage.says(id, kind), Admission::Late);
+            assert_eq!(fixture.says(id, kind), Admission::Late);
         }
-        stage.no_call();
-        stage.ends(&[id], &[channel]);
+        fixture.no_call();
+        fixture.ends(&[id], &[channel]);
     }
 }
 
@@ -147,73 +147,73 @@ fn a_teardown_ends_at_its_deadline_and_what_comes_later_is_late() {
 fn a_deadline_may_pass_while_either_disconnect_is_under_way() {
     for outcome in [OK, Err(Errno::ENXIO)] {
         for second in [false, true] {
-            let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-            let id = stage.in_state(channel, State::Connected);
-            let soon = stage.within(SOON);
-            stage.asks_until(id, Request::Teardown, soon).unwrap();
+            let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+            let id = fixture.in_state(channel, State::Connected);
+            let soon = fixture.within(SOON);
+            fixture.asks_until(id, Request::Teardown, soon).unwrap();
             if second {
-                stage.expect_call("disconnect", OK);
-                stage.tells(id, CmEvent::Disconnected);
+                fixture.expect_call("disconnect", OK);
+                fixture.tells(id, CmEvent::Disconnected);
             }
-            let (token, _) = stage.takes_call("disconnect");
-            stage.passes(SOON);
-            let ended = stage.answers(token, outcome);
+            let (token, _) = fixture.takes_call("disconnect");
+            fixture.passes(SOON);
+            let ended = fixture.answers(token, outcome);
             assert_eq!(ended.map(|ended| ended.result), (!second).then_some(Ok(())), "the event is its end");
-            stage.sees(channel, id, EventKind::DeadlinePassed(Verb::Teardown));
-            assert_eq!(stage.state(id), State::Closed);
-            stage.no_call();
-            stage.ends(&[id], &[channel]);
+            fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Teardown));
+            assert_eq!(fixture.state(id), State::Closed);
+            fixture.no_call();
+            fixture.ends(&[id], &[channel]);
         }
     }
 }
 
 #[test]
 fn a_teardown_that_the_device_refuses_leaves_what_was_under_way() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.in_state(channel, State::Connected);
-    let (soon, later) = (stage.within(SOON), stage.within(SOON * 2));
-    stage.asks_until(id, Request::Teardown, later).unwrap();
-    let failure = stage.expect_call("disconnect", Err(Errno::EBADF)).unwrap().result.unwrap_err();
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::Connected);
+    let (soon, later) = (fixture.within(SOON), fixture.within(SOON * 2));
+    fixture.asks_until(id, Request::Teardown, later).unwrap();
+    let failure = fixture.expect_call("disconnect", Err(Errno::EBADF)).unwrap().result.unwrap_err();
     assert_eq!((failure.call, failure.state), ("teardown", State::Connected));
-    assert_eq!(stage.core.poll_timeout(), None);
-    stage.does_until(id, Request::Disconnect, soon);
-    stage.asks_until(id, Request::Teardown, later).unwrap();
-    assert!(stage.expect_call("disconnect", Err(Errno::EBADF)).unwrap().result.is_err());
-    assert_eq!((stage.state(id), stage.core.poll_timeout()), (State::Disconnecting, Some((soon, id))));
-    stage.passes(SOON);
-    stage.sees(channel, id, EventKind::DeadlinePassed(Verb::Disconnect));
-    assert_eq!(stage.state(id), State::TimeWait);
-    stage.ends(&[id], &[channel]);
+    assert_eq!(fixture.core.poll_timeout(), None);
+    fixture.does_until(id, Request::Disconnect, soon);
+    fixture.asks_until(id, Request::Teardown, later).unwrap();
+    assert!(fixture.expect_call("disconnect", Err(Errno::EBADF)).unwrap().result.is_err());
+    assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Disconnecting, Some((soon, id))));
+    fixture.passes(SOON);
+    fixture.sees(channel, id, EventKind::DeadlinePassed(RequestKind::Disconnect));
+    assert_eq!(fixture.state(id), State::TimeWait);
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
 fn another_disconnect_leaves_the_teardown_its_deadline() {
     for outcome in [OK, Err(Errno::ENXIO)] {
-        let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-        let id = stage.in_state(channel, State::Connected);
-        let soon = stage.within(SOON);
-        stage.does_until(id, Request::Teardown, soon);
-        stage.asks(id, Request::Disconnect).unwrap();
-        stage.expect_call("disconnect", outcome);
-        assert_eq!((stage.state(id), stage.core.poll_timeout()), (State::Closing, Some((soon, id))));
-        stage.ends(&[id], &[channel]);
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.in_state(channel, State::Connected);
+        let soon = fixture.within(SOON);
+        fixture.does_until(id, Request::Teardown, soon);
+        fixture.asks(id, Request::Disconnect).unwrap();
+        fixture.expect_call("disconnect", outcome);
+        assert_eq!((fixture.state(id), fixture.core.poll_timeout()), (State::Closing, Some((soon, id))));
+        fixture.ends(&[id], &[channel]);
     }
 }
 
 #[test]
 fn the_second_disconnect_waits_until_the_id_has_moved() {
-    let (mut stage, here) = Stage::on(Acks::OnDelivery);
-    let there = stage.channel(Acks::OnDelivery);
-    let id = stage.in_state(here, State::Closing);
-    stage.asks(id, to(there)).unwrap();
-    let (token, _) = stage.takes_call("migrate_id");
-    stage.says(id, CmEvent::Disconnected);
-    stage.no_call();
-    stage.answers(token, OK);
-    answers(&mut stage, id);
-    stage.sees(there, id, cm(CmEvent::Disconnected));
-    stage.no_call();
-    stage.ends(&[id], &[here, there]);
+    let (mut fixture, here) = CoreFixture::on(Acks::OnDelivery);
+    let there = fixture.channel(Acks::OnDelivery);
+    let id = fixture.in_state(here, State::Closing);
+    fixture.asks(id, to(there)).unwrap();
+    let (token, _) = fixture.takes_call("migrate_id");
+    fixture.says(id, CmEvent::Disconnected);
+    fixture.no_call();
+    fixture.answers(token, OK);
+    answers(&mut fixture, id);
+    fixture.sees(there, id, cm(CmEvent::Disconnected));
+    fixture.no_call();
+    fixture.ends(&[id], &[here, there]);
 }
 
 #[test]
@@ -226,65 +226,65 @@ fn the_second_disconnect_does_not_wait_for_acks_and_a_migration_that_does_follow
         IsDestroyed,
     }
     for then in [Then::Moves, Then::GivesUp, Then::HasNowhereToGo, Then::IsDestroyed] {
-        let (mut stage, here) = Stage::on(Acks::Explicit);
-        let there = stage.channel(Acks::Explicit);
-        let id = stage.in_state(here, State::Closing);
-        stage.says(id, CmEvent::AddrChange);
-        let held = stage.expect_event(here, id, cm(CmEvent::AddrChange));
-        stage.asks_until(id, to(there), stage.within(SOON)).unwrap();
-        stage.says(id, CmEvent::Disconnected);
-        let (token, _) = stage.takes_call("disconnect");
-        stage.refuses(id, Request::Disconnect, Why::Busy(Verb::Teardown));
+        let (mut fixture, here) = CoreFixture::on(Acks::Explicit);
+        let there = fixture.channel(Acks::Explicit);
+        let id = fixture.in_state(here, State::Closing);
+        fixture.says(id, CmEvent::AddrChange);
+        let held = fixture.expect_event(here, id, cm(CmEvent::AddrChange));
+        fixture.asks_until(id, to(there), fixture.within(SOON)).unwrap();
+        fixture.says(id, CmEvent::Disconnected);
+        let (token, _) = fixture.takes_call("disconnect");
+        fixture.refuses(id, Request::Disconnect, RefuseReason::Busy(RequestKind::Teardown));
         if then == Then::GivesUp {
-            stage.passes(SOON);
+            fixture.passes(SOON);
         }
-        stage.acks(held);
-        stage.no_call();
-        assert_eq!(stage.core.waits_for_acks(id, Verb::Migrate), then != Then::GivesUp);
+        fixture.acks(held);
+        fixture.no_call();
+        assert_eq!(fixture.core.waits_for_acks(id, RequestKind::Migrate), then != Then::GivesUp);
         let mut channels = vec![here, there];
         match then {
             Then::HasNowhereToGo => {
-                stage.core.close_channel(there).unwrap();
-                stage.all_well();
+                fixture.core.close_channel(there).unwrap();
+                fixture.all_well();
                 channels.pop();
             }
-            Then::IsDestroyed => stage.asks(id, Request::Destroy).unwrap(),
+            Then::IsDestroyed => fixture.asks(id, Request::Destroy).unwrap(),
             Then::Moves | Then::GivesUp => {}
         }
-        assert_eq!(stage.answers(token, OK), None);
+        assert_eq!(fixture.answers(token, OK), None);
         match then {
             Then::Moves => {
-                stage.expect_call("migrate_id", OK);
-                stage.sees(there, id, EventKind::Migrated);
-                stage.sees(there, id, cm(CmEvent::Disconnected));
+                fixture.expect_call("migrate_id", OK);
+                fixture.sees(there, id, EventKind::Migrated);
+                fixture.sees(there, id, cm(CmEvent::Disconnected));
             }
             Then::GivesUp | Then::HasNowhereToGo => {
-                stage.sees(here, id, cm(CmEvent::Disconnected));
-                assert_ne!(stage.sees(here, id, EventKind::Migrated).status, 0);
+                fixture.sees(here, id, cm(CmEvent::Disconnected));
+                assert_ne!(fixture.sees(here, id, EventKind::Migrated).status, 0);
             }
             Then::IsDestroyed => {
-                stage.expect_call("destroy_id", OK);
-                stage.sees(here, id, EventKind::Destroyed);
+                fixture.expect_call("destroy_id", OK);
+                fixture.sees(here, id, EventKind::Destroyed);
             }
         }
-        stage.no_call();
-        stage.ends(&[id], &channels);
+        fixture.no_call();
+        fixture.ends(&[id], &channels);
     }
 }
 
 #[test]
 fn a_destroy_during_the_second_disconnect_follows_it() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.in_state(channel, State::Closing);
-    stage.tells(id, CmEvent::Disconnected);
-    let (token, _) = stage.takes_call("disconnect");
-    stage.refuses(id, to(channel), Why::Busy(Verb::Teardown));
-    stage.asks(id, Request::Destroy).unwrap();
-    stage.no_call();
-    assert_eq!(stage.answers(token, Err(Errno::ENXIO)), None);
-    assert_eq!(stage.expect_call("destroy_id", OK), None);
-    stage.sees(channel, id, EventKind::Destroyed);
-    stage.ends(&[], &[channel]);
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::Closing);
+    fixture.tells(id, CmEvent::Disconnected);
+    let (token, _) = fixture.takes_call("disconnect");
+    fixture.refuses(id, to(channel), RefuseReason::Busy(RequestKind::Teardown));
+    fixture.asks(id, Request::Destroy).unwrap();
+    fixture.no_call();
+    assert_eq!(fixture.answers(token, Err(Errno::ENXIO)), None);
+    assert_eq!(fixture.expect_call("destroy_id", OK), None);
+    fixture.sees(channel, id, EventKind::Destroyed);
+    fixture.ends(&[], &[channel]);
 }
 
 #[test]
@@ -294,31 +294,31 @@ fn in_synchronous_mode_it_ends_by_the_time_wait_its_deadline_or_the_removal() {
         (None, Err(Errno::ETIMEDOUT)),
         (Some(CmEvent::DeviceRemoval), Err(Errno::ENODEV)),
     ] {
-        let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-        let id = stage.in_state(channel, State::Connected);
-        stage.does(id, TO_SYNC);
-        let private = stage.core.home(id).unwrap();
-        let soon = stage.within(SOON);
-        stage.does_until(id, Request::Teardown, soon);
-        stage.refuses(id, Request::Disconnect, Why::Busy(Verb::Teardown));
-        stage.says(id, CmEvent::Disconnected);
-        answers(&mut stage, id);
-        assert_eq!(stage.core.sync_result(id), None, "DISCONNECTED is not the end");
+        let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+        let id = fixture.in_state(channel, State::Connected);
+        fixture.does(id, TO_SYNC);
+        let private = fixture.core.channel(id).unwrap();
+        let soon = fixture.within(SOON);
+        fixture.does_until(id, Request::Teardown, soon);
+        fixture.refuses(id, Request::Disconnect, RefuseReason::Busy(RequestKind::Teardown));
+        fixture.says(id, CmEvent::Disconnected);
+        answers(&mut fixture, id);
+        assert_eq!(fixture.core.sync_result(id), None, "DISCONNECTED is not the end");
         match end {
-            Some(kind) => assert_eq!(stage.says(id, kind), Admission::Known),
-            None => stage.passes(SOON),
+            Some(kind) => assert_eq!(fixture.says(id, kind), Admission::Known),
+            None => fixture.passes(SOON),
         }
-        assert_eq!(stage.core.sync_result(id), Some(result));
-        assert_eq!(stage.core.sync_event(id).map(|event| event.kind), end.map(cm));
-        stage.sees(private, id, cm(CmEvent::Disconnected));
-        stage.no_event(private);
-        stage.ends(&[id], &[channel]);
+        assert_eq!(fixture.core.sync_result(id), Some(result));
+        assert_eq!(fixture.core.sync_event(id).map(|event| event.kind), end.map(cm));
+        fixture.sees(private, id, cm(CmEvent::Disconnected));
+        fixture.no_event(private);
+        fixture.ends(&[id], &[channel]);
     }
 }
 
 #[test]
 fn it_goes_to_another_core_with_its_deadline() {
-    let (mut one, mut two) = (Stage::new(), Stage::new());
+    let (mut one, mut two) = (CoreFixture::new(), CoreFixture::new());
     let channel = one.channel(Acks::OnDelivery);
     let id = one.in_state(channel, State::Connected);
     one.does(id, TO_SYNC);
@@ -342,9 +342,9 @@ fn it_goes_to_another_core_with_its_deadline() {
 
 #[test]
 fn nothing_but_a_connection_is_torn_down() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = stage.in_state(channel, State::Bound);
-    stage.does(id, LISTEN);
-    stage.refuses(id, Request::Teardown, Why::NotConnected);
-    stage.ends(&[id], &[channel]);
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::Bound);
+    fixture.does(id, LISTEN);
+    fixture.refuses(id, Request::Teardown, RefuseReason::NotConnected);
+    fixture.ends(&[id], &[channel]);
 }

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use cmid_proto::{
-    About, Acks, Admission, Call, ChannelKey, CmEvent, Core, Ended, EventKind, GroupKey, IdKey, Limits, Outcome,
-    PortSpace, RawEvent, Receipt, Released, Request, State, Time, Token, Verb,
+    AckToken, Acks, Admission, Call, ChannelKey, CmEvent, Core, Ended, EventKind, GroupKey, IdKey, Limits, Outcome,
+    PortSpace, RawEvent, Released, Request, RequestKind, State, Target, Time, Token,
 };
 
 use crate::fixture::raw;
 
 /// What was asked for and has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum SidrReqReceived {
     Create,
     Call,
     Migrate,
@@ -28,7 +28,7 @@ pub(crate) const GROUPS: [SocketAddr; 2] = [
 
 #[derive(Default)]
 struct Known {
-    open: Vec<Asked>,
+    open: Vec<SidrReqReceived>,
     /// The device has not created it yet.
     creating: bool,
     /// The numbers of the events that the core has taken and not delivered, in order.
@@ -42,8 +42,8 @@ pub(crate) struct World {
     now: Time,
     known: BTreeMap<IdKey, Known>,
     pub(crate) channels: Vec<ChannelKey>,
-    receipts: Vec<Owed>,
-    /// Receipts of ids that were destroyed without their acks.
+    ack_tokens: Vec<Owed>,
+    /// Ack tokens of ids that were destroyed without their acks.
     void: Vec<Owed>,
     calls: Vec<(Token, Call)>,
     /// Numbers of events that ended a synchronous request.
@@ -60,7 +60,7 @@ pub(crate) struct World {
 
 /// An event that the application has not acked.
 struct Owed {
-    receipts: (Receipt, Receipt),
+    ack_tokens: (AckToken, AckToken),
     owner: IdKey,
     group: Option<GroupKey>,
 }
@@ -74,7 +74,7 @@ impl World {
             now: Time(1),
             known: BTreeMap::new(),
             channels: Vec::new(),
-            receipts: Vec::new(),
+            ack_tokens: Vec::new(),
             void: Vec::new(),
             calls: Vec::new(),
             ended: BTreeSet::new(),
@@ -154,7 +154,7 @@ impl World {
         let space = if self.number % 3 == 0 { PortSpace::Udp } else { PortSpace::Tcp };
         self.number += 1;
         if let Ok(id) = self.both(|core| core.create_id(on, space)) {
-            self.known.insert(id, Known { open: vec![Asked::Create], creating: true, ..Known::default() });
+            self.known.insert(id, Known { open: vec![SidrReqReceived::Create], creating: true, ..Known::default() });
         }
     }
 
@@ -168,28 +168,28 @@ impl World {
             assert_eq!(self.core, before, "{request:?} was refused and changed something");
             return;
         }
-        let at_once = !self.core.waits_for_acks(id, Verb::Migrate)
+        let at_once = !self.core.waits_for_acks(id, RequestKind::Migrate)
             && before.state(id) == Some(State::Listening)
-            && before.line(id).is_some_and(|line| before.is_private(line));
+            && before.device_channel(id).is_some_and(|device_channel| before.is_private(device_channel));
         let known = self.known.entry(id).or_default();
         match request {
             Request::AttachQp | Request::DetachQp | Request::GetRequest => {}
             // The core's own business.
             Request::Migrate { .. } if at_once => {}
-            Request::Migrate { .. } => known.open.push(Asked::Migrate),
+            Request::Migrate { .. } => known.open.push(SidrReqReceived::Migrate),
             Request::Leave { group } => {
-                known.open.push(Asked::Leave);
+                known.open.push(SidrReqReceived::Leave);
                 known.waiting.retain(|number| self.of_group.get(number) != Some(&group));
             }
             Request::Destroy | Request::DestroyNow => {
                 // All other requests end with it.
-                known.open = vec![Asked::Destroy];
+                known.open = vec![SidrReqReceived::Destroy];
                 known.waiting.clear();
             }
-            _ => known.open.push(Asked::Call),
+            _ => known.open.push(SidrReqReceived::Call),
         }
         if let Request::DestroyNow = request {
-            self.void.extend(self.receipts.extract_if(.., |owed| owed.owner == id));
+            self.void.extend(self.ack_tokens.extract_if(.., |owed| owed.owner == id));
         }
         // A request that was there already has ended a wait for one.
         self.look();
@@ -205,10 +205,10 @@ impl World {
         if let Some(id) = call.id() {
             assert!(!self.calls.iter().any(|(_, other)| other.id() == Some(id)), "two calls for {id}: {call:?}");
             if let Call::Migrate { .. } | Call::Destroy { .. } = call {
-                assert!(!self.receipts.iter().any(|owed| owed.owner == id), "{call:?} while acks are owed");
+                assert!(!self.ack_tokens.iter().any(|owed| owed.owner == id), "{call:?} while acks are owed");
             }
             if let Call::Leave { group, .. } = call {
-                assert!(!self.receipts.iter().any(|owed| owed.group == Some(group)), "{call:?} while acks are owed");
+                assert!(!self.ack_tokens.iter().any(|owed| owed.group == Some(group)), "{call:?} while acks are owed");
             }
         }
         self.calls.push((token, call));
@@ -225,7 +225,7 @@ impl World {
         }
         let result = self.both(|core| core.handle_outcome(token, outcome));
         match result {
-            Ok(Some(Ended { about: About::Id(id), .. })) => self.ended_by(id, call),
+            Ok(Some(Ended { target: Target::Id(id), .. })) => self.ended_by(id, call),
             Ok(_) => {}
             Err(fault) => assert!(outcome.is_err(), "{call:?}: {fault}"),
         }
@@ -253,20 +253,22 @@ impl World {
         let gone = self.core.state(id).is_none();
         let known = self.known.get_mut(&id).unwrap_or_else(|| panic!("{id} ended and nobody knows it"));
         let asked = match call {
-            Call::CreateId { .. } => Asked::Create,
-            Call::OpenChannel { .. } if known.open.contains(&Asked::Create) => Asked::Create,
+            Call::CreateId { .. } => SidrReqReceived::Create,
+            Call::OpenChannel { .. } if known.open.contains(&SidrReqReceived::Create) => SidrReqReceived::Create,
             // A listen opens a channel and moves the id there.
-            Call::OpenChannel { .. } | Call::Migrate { .. } if !known.open.contains(&Asked::Migrate) => Asked::Call,
-            Call::OpenChannel { .. } | Call::Migrate { .. } => Asked::Migrate,
-            Call::Leave { .. } => Asked::Leave,
-            Call::Destroy { .. } => Asked::Destroy,
-            _ => Asked::Call,
+            Call::OpenChannel { .. } | Call::Migrate { .. } if !known.open.contains(&SidrReqReceived::Migrate) => {
+                SidrReqReceived::Call
+            }
+            Call::OpenChannel { .. } | Call::Migrate { .. } => SidrReqReceived::Migrate,
+            Call::Leave { .. } => SidrReqReceived::Leave,
+            Call::Destroy { .. } => SidrReqReceived::Destroy,
+            _ => SidrReqReceived::Call,
         };
-        let take = |list: &mut Vec<Asked>, asked| {
+        let take = |list: &mut Vec<SidrReqReceived>, asked| {
             list.iter().position(|&other| other == asked).map(|at| list.remove(at)).is_some()
         };
         // A destroy ends with the creation that it overtook, if that fails.
-        let ended = take(&mut known.open, asked) || (gone && take(&mut known.open, Asked::Destroy));
+        let ended = take(&mut known.open, asked) || (gone && take(&mut known.open, SidrReqReceived::Destroy));
         assert!(ended, "{asked:?} on {id} ended twice");
         self.forget_if_gone(id);
     }
@@ -283,8 +285,8 @@ impl World {
         if self.known.get(&id).is_some_and(|known| known.creating) {
             return;
         }
-        let Some(line) = on.or(self.core.line(id)) else { return };
-        if self.core.wants_event(line).is_none() {
+        let Some(device_channel) = on.or(self.core.device_channel(id)) else { return };
+        if self.core.wants_event(device_channel).is_none() {
             return;
         }
         self.number += 1;
@@ -292,7 +294,7 @@ impl World {
         let [first, second] = GROUPS.map(|addr| self.core.group_at(id, addr));
         let group = if number % 2 == 0 { first.or(second) } else { second.or(first) };
         let data = RawEvent { private_data: &[5; 9], group, ..raw(id, kind, number) };
-        if self.both(|core| core.handle_event(line, data)) == Ok(Admission::Known) {
+        if self.both(|core| core.handle_event(device_channel, data)) == Ok(Admission::Known) {
             self.known.entry(id).or_default().waiting.push(number);
             if let (CmEvent::MulticastJoin | CmEvent::MulticastError, Some(group)) = (kind, group) {
                 self.of_group.insert(number, group);
@@ -302,7 +304,7 @@ impl World {
     }
 
     pub(crate) fn request(&mut self, listener: IdKey) {
-        let Some(home) = self.core.line(listener) else { return };
+        let Some(home) = self.core.device_channel(listener) else { return };
         let Some(child) = self.core.wants_event(home) else { return };
         self.number += 1;
         let number = self.number;
@@ -318,17 +320,17 @@ impl World {
         assert_eq!(event, twin);
         let owner = event.listener.unwrap_or(event.id);
         let known = self.known.get_mut(&owner).unwrap_or_else(|| panic!("{event:?} of an id that is gone"));
-        let take = |list: &mut Vec<Asked>, asked| {
+        let take = |list: &mut Vec<SidrReqReceived>, asked| {
             let at = list.iter().position(|&other| other == asked);
             at.map(|at| list.remove(at)).unwrap_or_else(|| panic!("{asked:?} on {owner} ended twice"));
         };
         match event.kind {
-            EventKind::Migrated => take(&mut known.open, Asked::Migrate),
-            EventKind::Destroyed => take(&mut known.open, Asked::Destroy),
-            EventKind::Left => take(&mut known.open, Asked::Leave),
-            EventKind::DeadlinePassed(verb) => {
+            EventKind::Migrated => take(&mut known.open, SidrReqReceived::Migrate),
+            EventKind::Destroyed => take(&mut known.open, SidrReqReceived::Destroy),
+            EventKind::Left => take(&mut known.open, SidrReqReceived::Leave),
+            EventKind::DeadlinePassed(request_kind) => {
                 assert!(!self.removed.contains(&event.id), "{event:?} after the removal");
-                assert_eq!(event.group.is_some(), verb == Verb::Join);
+                assert_eq!(event.group.is_some(), request_kind == RequestKind::Join);
                 if let Some(group) = event.group {
                     assert!(self.answered.insert(group), "{event:?} for a join that was answered");
                 }
@@ -347,8 +349,8 @@ impl World {
         if event.cm() == Some(CmEvent::DeviceRemoval) {
             self.removed.insert(event.id);
         }
-        if let (Some(one), Some(two)) = (event.receipt, twin.receipt) {
-            self.receipts.push(Owed { receipts: (one, two), owner, group: event.group });
+        if let (Some(one), Some(two)) = (event.ack_token, twin.ack_token) {
+            self.ack_tokens.push(Owed { ack_tokens: (one, two), owner, group: event.group });
         }
         if event.kind == EventKind::Destroyed {
             self.forget_if_gone(owner);
@@ -357,16 +359,16 @@ impl World {
     }
 
     pub(crate) fn ack(&mut self, pick: u8) {
-        if !self.receipts.is_empty() {
-            let (one, two) = self.receipts.remove(usize::from(pick) % self.receipts.len()).receipts;
+        if !self.ack_tokens.is_empty() {
+            let (one, two) = self.ack_tokens.remove(usize::from(pick) % self.ack_tokens.len()).ack_tokens;
             self.core.ack(one).unwrap();
             self.twin.ack(two).unwrap();
         }
         // These are given back and do nothing, whatever has become of the id.
-        if let Some(Owed { receipts: (one, two), owner, .. }) = self.void.pop() {
+        if let Some(Owed { ack_tokens: (one, two), owner, .. }) = self.void.pop() {
             let before = self.core.clone();
-            assert_eq!(self.core.ack(one).unwrap_err().receipt.owner(), owner);
-            assert_eq!(self.twin.ack(two).unwrap_err().receipt.owner(), owner);
+            assert_eq!(self.core.ack(one).unwrap_err().ack_token.owner(), owner);
+            assert_eq!(self.twin.ack(two).unwrap_err().ack_token.owner(), owner);
             assert_eq!(self.core, before);
         }
     }
@@ -432,7 +434,7 @@ impl World {
             self.take_call();
             self.answer(0, Ok(()));
             self.ack(0);
-            let homes = self.known.keys().filter_map(|&id| self.core.home(id));
+            let homes = self.known.keys().filter_map(|&id| self.core.channel(id));
             for channel in homes.chain(self.channels.iter().copied()).collect::<Vec<_>>() {
                 while self.take_event(channel) {
                     self.look();
@@ -440,7 +442,7 @@ impl World {
             }
             while self.both(Core::poll_readable).is_some() {}
             self.look();
-            if self.core == before && self.calls.is_empty() && self.receipts.is_empty() {
+            if self.core == before && self.calls.is_empty() && self.ack_tokens.is_empty() {
                 return;
             }
         }

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, IdKey, Limits, Outcome, Pollable, Poller,
-    PortSpace, RawEvent, Time, Turn, Watched,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, Drive, Ece, Errno, IdKey, Limits, Outcome, Pollable,
+    PolledDevice, Poller, PortSpace, RawEvent, Time, Turn,
 };
 
 pub(crate) const PARAM: ConnParam = ConnParam {
@@ -85,8 +85,8 @@ impl Device for Script {
         if let Some((_, errno)) = self.broken.filter(|(channel, _)| *channel == on) {
             return Err(errno);
         }
-        if let Some((line, listener, left @ 1..)) = &mut self.requests
-            && *line == on
+        if let Some((device_channel, listener, left @ 1..)) = &mut self.requests
+            && *device_channel == on
         {
             *left -= 1;
             let request = RawEvent::new(child, CmEvent::ConnectRequest);
@@ -144,12 +144,12 @@ impl Pollable for Script {
 
 /// The channels that are waited for.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct RecordingPoller {
     pub(crate) channels: BTreeSet<ChannelKey>,
     pub(crate) refuses: Cell<Option<Errno>>,
 }
 
-impl Poller for Waiting {
+impl Poller for RecordingPoller {
     fn add(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
         if let Some(errno) = self.refuses.take() {
             return Err(errno);
@@ -163,10 +163,10 @@ impl Poller for Waiting {
     }
 }
 
-pub(crate) type Driven = Drive<Watched<Script, Waiting>>;
+pub(crate) type Driven = Drive<PolledDevice<Script, RecordingPoller>>;
 
 pub(crate) fn driven() -> Driven {
-    Drive::new(Watched::new(Script::new(), Waiting::default()), LIMITS)
+    Drive::new(PolledDevice::new(Script::new(), RecordingPoller::default()), LIMITS)
 }
 
 /// Nothing is left anywhere.
@@ -194,7 +194,7 @@ pub(crate) fn channel_and_id(drive: &mut Driven, acks: Acks, space: PortSpace) -
 
 /// The device has something to say, and nobody has read it.
 pub(crate) fn has(drive: &mut Driven, raw: RawEvent<'static>) -> ChannelKey {
-    let on = drive.core().line(raw.listener.unwrap_or(raw.id)).unwrap();
+    let on = drive.core().device_channel(raw.listener.unwrap_or(raw.id)).unwrap();
     drive.device_mut().events.push_back((on, raw));
     drive.readable(on);
     on
@@ -209,7 +209,7 @@ pub(crate) fn says(drive: &mut Driven, id: IdKey, kind: CmEvent) {
 
 /// A request for a listener, read and moved off its channel.
 pub(crate) fn requested(drive: &mut Driven, listener: IdKey) -> IdKey {
-    let on = drive.core().line(listener).unwrap();
+    let on = drive.core().device_channel(listener).unwrap();
     let child = drive.core().wants_event(on).unwrap();
     has(drive, RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) });
     assert_eq!(drive.turn(8), Turn::Idle);

@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Limits, PortSpace, RawEvent, Rest, State, Time, Turn, Watched,
+    Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Limits, Next, PolledDevice, PortSpace, RawEvent, State, Time, Turn,
 };
 
-use crate::device::{Driven, Script, Waiting, calls, channel_and_id, driven, fails, has, says};
+use crate::device::{Driven, RecordingPoller, Script, calls, channel_and_id, driven, fails, has, says};
 
 /// So many requests wait at the device; each gets the key that the core gives it.
 fn asked(drive: &mut Driven, listener: IdKey, requests: usize) -> ChannelKey {
-    let line = drive.core().line(listener).unwrap();
-    drive.device_mut().requests = Some((line, listener, requests));
-    drive.readable(line);
-    line
+    let device_channel = drive.core().device_channel(listener).unwrap();
+    drive.device_mut().requests = Some((device_channel, listener, requests));
+    drive.readable(device_channel);
+    device_channel
 }
 
 fn with(limits: Limits) -> Driven {
-    Drive::new(Watched::new(Script::new(), Waiting::default()), limits)
+    Drive::new(PolledDevice::new(Script::new(), RecordingPoller::default()), limits)
 }
 
 const ROOMY: Limits = Limits { ids: 4096, reserved_ids: 16, channels: 8, ..Limits::LARGE };
@@ -28,21 +28,21 @@ fn requests_beyond_the_backlog_stay_at_the_device_and_nobody_is_kept_awake() {
     let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 4).unwrap();
     asked(&mut drive, listener, 3000);
-    assert_eq!(drive.settle(256), Rest::Look);
-    while drive.settle(256) != Rest::Until(None) {}
+    assert_eq!(drive.run(256), Next::Deliver);
+    while drive.run(256) != Next::Wait(None) {}
     assert_eq!((drive.core().ids(), drive.device().unread()), (5, 2996));
     // As many as are taken are read.
     let mut seen = BTreeSet::new();
     while let Some(event) = drive.next_event(channel) {
         assert!(seen.insert(event.id));
-        assert!(drive.device().unread() == 0 || drive.rest() == Rest::More);
-        let _ = drive.settle(256);
+        assert!(drive.device().unread() == 0 || drive.next_action() == Next::Again);
+        let _ = drive.run(256);
         if seen.len() == 3000 {
             break;
         }
     }
     assert_eq!((seen.len(), drive.device().unread()), (3000, 0));
-    assert_eq!(drive.settle(256), Rest::Until(None));
+    assert_eq!(drive.run(256), Next::Wait(None));
 }
 
 #[test]
@@ -53,13 +53,13 @@ fn a_flood_on_one_channel_does_not_delay_the_events_of_another() {
     let (calm, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 1024).unwrap();
     asked(&mut drive, listener, 1000);
-    while drive.settle(256) != Rest::Until(None) {}
+    while drive.run(256) != Next::Wait(None) {}
     assert_eq!(drive.core().ids(), 2 + 64, "64 requests are untaken");
     for _ in 0..3 {
         has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-        assert_eq!(drive.settle(256), Rest::Look);
+        assert_eq!(drive.run(256), Next::Deliver);
         assert_eq!(drive.next_event(calm).unwrap().id, id);
-        assert_eq!(drive.settle(256), Rest::Until(None));
+        assert_eq!(drive.run(256), Next::Wait(None));
     }
     assert!(drive.next_event(busy).is_some());
 }
@@ -72,13 +72,13 @@ fn a_listener_moves_with_its_requests_without_a_call_and_goes_with_them_in_batch
     drive.listen(listener, 0).unwrap();
     calls(&mut drive);
     asked(&mut drive, listener, 3000);
-    while drive.settle(256) != Rest::Until(None) {}
+    while drive.run(256) != Next::Wait(None) {}
     assert_eq!((drive.core().ids(), drive.device().unread()), (1025, 1976));
     drive.migrate(listener, Some(other), Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
     assert_eq!(calls(&mut drive), ["destroy_event_channel"]);
     assert_eq!(std::iter::from_fn(|| drive.next_event(other)).count(), 1024);
-    while drive.settle(256) != Rest::Until(None) {}
+    while drive.run(256) != Next::Wait(None) {}
     assert!(calls(&mut drive).is_empty());
     let before = drive.core().ids();
     drive.destroy(listener, Time::NEVER).unwrap();
@@ -99,7 +99,7 @@ fn ids_that_go_with_their_listener_do_not_keep_events_waiting() {
     let (calm, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 0).unwrap();
     asked(&mut drive, listener, 1000);
-    while drive.settle(256) != Rest::Until(None) {}
+    while drive.run(256) != Next::Wait(None) {}
     drive.destroy(listener, Time::NEVER).unwrap();
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     assert_eq!(drive.turn(8), Turn::More);
@@ -112,10 +112,10 @@ fn a_paused_channel_stays_unread_and_keeps_nobody_awake() {
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.pause_channel(channel).unwrap();
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(drive.run(8), Next::Wait(None));
     drive.resume_channel(channel).unwrap();
-    assert_eq!(drive.rest(), Rest::More);
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.next_action(), Next::Again);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.next_event(channel).unwrap().id, id);
     drive.destroy(id, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
@@ -128,23 +128,23 @@ fn a_request_whose_id_cannot_be_moved_is_accepted_again() {
     let mut drive = driven();
     let (channel, listener) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.listen(listener, 1).unwrap();
-    let line = asked(&mut drive, listener, 2);
-    assert_eq!(drive.settle(8), Rest::Look);
+    let device_channel = asked(&mut drive, listener, 2);
+    assert_eq!(drive.run(8), Next::Deliver);
     let child = drive.next_event(channel).unwrap().id;
-    assert_eq!(drive.core().line(child), Some(line));
+    assert_eq!(drive.core().device_channel(child), Some(device_channel));
     let param = crate::device::PARAM;
     calls(&mut drive);
     fails(&mut drive, "migrate_id", Errno::ENOMEM);
     let failed = drive.accept(child, param, &[], Time::NEVER).unwrap_err();
     assert_eq!((failed.errno(), drive.core().state(child)), (Errno::ENOMEM, Some(State::Requested)));
-    while drive.settle(8) != Rest::Until(None) {}
+    while drive.run(8) != Next::Wait(None) {}
     let reads = drive.device().reads;
     drive.accept(child, param, &[], Time::NEVER).unwrap();
     assert_eq!(calls(&mut drive), ["migrate_id", "migrate_id", "accept"]);
     // Nothing is read after it.
-    assert_eq!((drive.settle(8), drive.device().reads), (Rest::Until(None), reads));
+    assert_eq!((drive.run(8), drive.device().reads), (Next::Wait(None), reads));
     // The listener's channel is full; this one is read.
-    assert_eq!(drive.core().wants_event(line), None);
+    assert_eq!(drive.core().wants_event(device_channel), None);
     says(&mut drive, child, CmEvent::Established);
     assert!(std::iter::from_fn(|| drive.next_event(channel)).any(|event| event.id == child));
 }

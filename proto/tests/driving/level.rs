@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Poller, PortSpace, RawEvent, Rest, Time, Turn, Watched,
+    Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Next, PolledDevice, Poller, PortSpace, RawEvent, Time, Turn,
 };
 
 use crate::device::{LIMITS, Script, channel_and_id, driven, has};
@@ -37,10 +37,10 @@ impl Poller for Levels {
     }
 }
 
-type Level = Drive<Watched<Script, Levels>>;
+type Level = Drive<PolledDevice<Script, Levels>>;
 
 fn level() -> (Level, ChannelKey, IdKey) {
-    let mut drive = Drive::new(Watched::new(Script::new(), Levels::default()), LIMITS);
+    let mut drive = Drive::new(PolledDevice::new(Script::new(), Levels::default()), LIMITS);
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     (drive, channel, id)
@@ -48,9 +48,9 @@ fn level() -> (Level, ChannelKey, IdKey) {
 
 /// So many events of an id, which nobody has reported yet.
 fn unread(drive: &mut Level, id: IdKey, events: usize) {
-    let line = drive.core().line(id).unwrap();
+    let device_channel = drive.core().device_channel(id).unwrap();
     for _ in 0..events {
-        drive.device_mut().events.push_back((line, RawEvent::new(id, CmEvent::AddrChange)));
+        drive.device_mut().events.push_back((device_channel, RawEvent::new(id, CmEvent::AddrChange)));
     }
 }
 
@@ -64,10 +64,10 @@ fn one_event_is_read_per_report() {
     unread(&mut drive, id, 2);
     for left in [1, 0] {
         drive.readable(channel);
-        assert_eq!(drive.settle(8), Rest::Look);
+        assert_eq!(drive.run(8), Next::Deliver);
         assert_eq!((drive.device().events.len(), drive.has_work()), (left, false));
         assert_eq!(drive.next_event(channel).unwrap().id, id);
-        assert_eq!(drive.settle(8), Rest::Until(None));
+        assert_eq!(drive.run(8), Next::Wait(None));
     }
     assert_eq!(drive.device().reads, 2, "none finds nothing");
     assert_eq!(done(&drive), []);
@@ -100,14 +100,14 @@ fn a_paused_channel_is_not_reported_until_it_is_resumed() {
     drive.pause_channel(channel).unwrap();
     unread(&mut drive, id, 1);
     drive.readable(channel);
-    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(drive.run(8), Next::Wait(None));
     assert_eq!(done(&drive), [("disarm", channel)]);
     drive.resume_channel(channel).unwrap();
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(done(&drive), [("arm", channel)]);
     drive.pause_channel(channel).unwrap();
     drive.readable(channel);
-    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(drive.run(8), Next::Wait(None));
     assert!(drive.next_event(channel).is_some());
     drive.destroy(id, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
@@ -123,7 +123,7 @@ fn where_an_id_has_moved_the_poller_looks_again() {
     unread(&mut drive, id, 2);
     assert_eq!(done(&drive), [("arm", other)]);
     // The first is read without a report; the poller reports the second.
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!((drive.device().events.len(), drive.has_work()), (1, false));
 }
 
@@ -151,7 +151,7 @@ impl Poller for Anew {
 
 #[test]
 fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_a_device_without_a_clock_has_the_time_that_was_set() {
-    let mut drive = Drive::new(Watched::new(Script::new(), Anew), LIMITS);
+    let mut drive = Drive::new(PolledDevice::new(Script::new(), Anew), LIMITS);
     let channel = drive.open_channel(Acks::OnDelivery).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
     drive.set_now(Time(9));
@@ -159,9 +159,9 @@ fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_a_device_without_a_clo
     drive.pause_channel(channel).unwrap();
     drive.device_mut().events.push_back((channel, RawEvent::new(id, CmEvent::AddrChange)));
     drive.readable(channel);
-    assert_eq!((drive.settle(8), drive.device().events.len()), (Rest::Until(None), 1));
+    assert_eq!((drive.run(8), drive.device().events.len()), (Next::Wait(None), 1));
     drive.resume_channel(channel).unwrap();
-    assert_eq!((drive.settle(8), drive.device().events.len()), (Rest::Look, 0));
+    assert_eq!((drive.run(8), drive.device().events.len()), (Next::Deliver, 0));
 }
 
 /// Where the poller reports a channel once, it is read on; but the application gets each event first.
@@ -173,13 +173,13 @@ fn an_event_is_delivered_before_its_channel_is_read_again() {
     for id in [id, id, patient] {
         has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     }
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!((drive.device().reads, drive.device().events.len()), (2, 1), "each channel once");
     assert!(drive.next_event(busy).is_some() && drive.next_event(other).is_some());
     assert!(drive.has_work());
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert!(drive.next_event(busy).is_some());
-    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(drive.run(8), Next::Wait(None));
 }
 
 /// Events of which the application does not know anything do not end a turn.
@@ -193,6 +193,6 @@ fn what_is_nothing_to_look_at_is_read_on() {
         drive.device_mut().events.push_back((channel, RawEvent::new(gone, CmEvent::AddrChange)));
     }
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!((drive.device().events.len(), drive.core().counters().stray), (0, 3));
 }

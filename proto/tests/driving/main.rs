@@ -5,8 +5,8 @@
 
 mod device;
 mod flood;
-mod heard;
 mod level;
+mod observed;
 mod requests;
 mod turning;
 mod unreadable;

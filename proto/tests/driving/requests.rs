@@ -3,15 +3,15 @@
 use std::cell::Cell;
 
 use cmid_proto::{
-    Acks, CmEvent, CmOption, Ece, Errno, Error, EventKind, Fault, PortSpace, Progress, RawEvent, Refused, State, Time,
-    Turn, Why,
+    Acks, CmEvent, CmOption, Ece, Errno, Error, EventKind, Fault, PortSpace, Progress, RawEvent, RefuseReason, Refused,
+    State, Time, Turn,
 };
 
 use crate::device::{PARAM, addr, calls, channel_and_id, driven, fails, has, is_empty, requested, routed, says};
 
-fn why(error: Error) -> Option<Why> {
+fn reason(error: Error) -> Option<RefuseReason> {
     match error {
-        Error::Refused(Refused::Request { why, .. }) => Some(why),
+        Error::Refused(Refused::Request { reason, .. }) => Some(reason),
         Error::Refused(_) | Error::Failed(_) | Error::Fault(_) => None,
     }
 }
@@ -52,13 +52,13 @@ fn a_listener_is_released_without_the_ids_of_its_requests() {
     fails(&mut drive, "migrate_id", Errno::ENOMEM);
     assert_eq!(drive.release(listener).unwrap_err().errno(), Errno::ENOMEM);
     assert_eq!(calls(&mut drive), ["migrate_id"]);
-    let loose = drive.release(listener).unwrap();
+    let released_id = drive.release(listener).unwrap();
     assert_eq!(calls(&mut drive), ["migrate_id", "migrate_id", "release"]);
-    assert!(children.iter().all(|&child| drive.core().line(child) == Some(channel)));
+    assert!(children.iter().all(|&child| drive.core().device_channel(child) == Some(channel)));
     drive.accept(children[2], PARAM, b"welcome", Time::NEVER).unwrap();
     assert_eq!(calls(&mut drive), ["accept"]);
     drive.core().check();
-    let listener = drive.adopt(loose).unwrap();
+    let listener = drive.adopt(released_id).unwrap();
     assert_eq!(drive.core().state(listener), Some(State::Listening));
 }
 
@@ -100,8 +100,8 @@ fn a_qp_is_made_and_destroyed_only_where_the_core_agrees() {
         made.set(made.get() + 1);
         Ok(made.get())
     };
-    assert_eq!(drive.attach_qp(id, |_, _| make()).map_err(why), Err(Some(Why::NoDevice)));
-    assert_eq!(drive.detach_qp(id, |_, _| make().map(drop)).map_err(why), Err(Some(Why::NoQp)));
+    assert_eq!(drive.attach_qp(id, |_, _| make()).map_err(reason), Err(Some(RefuseReason::NoDevice)));
+    assert_eq!(drive.detach_qp(id, |_, _| make().map(drop)).map_err(reason), Err(Some(RefuseReason::NoQp)));
     assert_eq!(made.get(), 0);
     drive.bind(id, addr(1)).unwrap();
     let failed = drive.attach_qp(id, |_, _| Err::<(), _>(Errno::ENOMEM)).unwrap_err();
@@ -113,7 +113,7 @@ fn a_qp_is_made_and_destroyed_only_where_the_core_agrees() {
     });
     assert_eq!(attached.unwrap(), 1);
     assert!(drive.core().has_qp(id));
-    assert_eq!(drive.attach_qp(id, |_, _| make()).map_err(why), Err(Some(Why::HasQp)));
+    assert_eq!(drive.attach_qp(id, |_, _| make()).map_err(reason), Err(Some(RefuseReason::HasQp)));
     let failed = drive.detach_qp(id, |_, _| Err(Errno::EBUSY)).unwrap_err();
     assert!(matches!(failed, Error::Failed(failure) if (failure.call, failure.errno) == ("destroy_qp", Errno::EBUSY)));
     assert!(drive.core().has_qp(id));
@@ -127,17 +127,20 @@ fn memberships_are_joined_and_left() {
     let (channel, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Udp);
     drive.bind(id, addr(1)).unwrap();
     let [one, two] = [10, 11].map(|last| drive.join(id, addr(last), false, Time::NEVER).unwrap());
-    assert_eq!(drive.join(id, addr(10), true, Time::NEVER).map_err(why), Err(Some(Why::AlreadyMember(addr(10)))));
+    assert_eq!(
+        drive.join(id, addr(10), true, Time::NEVER).map_err(reason),
+        Err(Some(RefuseReason::AlreadyMember(addr(10))))
+    );
     fails(&mut drive, "join_multicast", Errno::ENOMEM);
     assert_eq!(drive.join(id, addr(12), true, Time::NEVER).unwrap_err().errno(), Errno::ENOMEM);
     has(&mut drive, RawEvent { group: Some(two), ..RawEvent::new(id, CmEvent::MulticastJoin) });
     assert_eq!(drive.turn(8), Turn::Idle);
-    let receipt = drive.next_event(channel).unwrap().receipt.unwrap();
+    let ack_token = drive.next_event(channel).unwrap().ack_token.unwrap();
     calls(&mut drive);
     assert_eq!(drive.leave(id, one).unwrap(), Progress::Done);
     assert_eq!(drive.leave(id, two).unwrap(), Progress::WhenAcked);
     assert_eq!(calls(&mut drive), ["leave_multicast"]);
-    drive.ack(receipt).unwrap();
+    drive.ack(ack_token).unwrap();
     assert_eq!(calls(&mut drive), ["leave_multicast"]);
     assert_eq!(drive.next_event(channel).map(|event| event.kind), Some(EventKind::Left));
 }
@@ -149,15 +152,15 @@ fn a_migration_is_done_at_once_or_when_all_is_acked() {
     let there = drive.open_channel(Acks::Explicit).unwrap();
     assert_eq!(drive.migrate(id, Some(there), Time::NEVER).unwrap(), Progress::Done);
     says(&mut drive, id, CmEvent::AddrChange);
-    let receipt = drive.next_event(there).unwrap().receipt.unwrap();
+    let ack_token = drive.next_event(there).unwrap().ack_token.unwrap();
     assert_eq!(drive.migrate(id, Some(here), Time::NEVER).unwrap(), Progress::WhenAcked);
-    assert_eq!(drive.core().home(id), Some(there));
-    drive.ack(receipt).unwrap();
-    assert_eq!(drive.core().home(id), Some(here));
+    assert_eq!(drive.core().channel(id), Some(there));
+    drive.ack(ack_token).unwrap();
+    assert_eq!(drive.core().channel(id), Some(here));
     assert_eq!(drive.next_event(here).map(|event| event.kind), Some(EventKind::Migrated));
     fails(&mut drive, "migrate_id", Errno::ENOMEM);
     assert_eq!(drive.migrate(id, Some(there), Time::NEVER).unwrap_err().errno(), Errno::ENOMEM);
-    assert_eq!(drive.core().home(id), Some(here));
+    assert_eq!(drive.core().channel(id), Some(here));
 }
 
 #[test]
@@ -191,15 +194,15 @@ fn an_id_for_which_there_is_no_room_can_be_adopted_later() {
     let (mut from, mut to) = (driven(), driven());
     let id = from.create_id(None, PortSpace::Tcp).unwrap();
     from.bind(id, addr(1)).unwrap();
-    let loose = from.release(id).unwrap();
-    assert_eq!(loose.state(), State::Bound);
+    let released_id = from.release(id).unwrap();
+    assert_eq!(released_id.state(), State::Bound);
     let mut last = None;
     while let Ok(id) = to.create_id(None, PortSpace::Tcp) {
         last = Some(id);
     }
-    let refused = to.adopt(loose).unwrap_err();
+    let refused = to.adopt(released_id).unwrap_err();
     assert!(matches!(refused.error, Error::Refused(Refused::Full("ids"))));
     to.destroy(last.unwrap(), Time::NEVER).unwrap();
-    let id = to.adopt(refused.loose.unwrap()).unwrap();
+    let id = to.adopt(refused.released_id.unwrap()).unwrap();
     assert_eq!(to.core().state(id), Some(State::Bound));
 }

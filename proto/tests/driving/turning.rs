@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cmid_proto::{Acks, CmEvent, Errno, Error, Fault, PortSpace, Progress, RawEvent, Refused, Rest, State, Time, Turn};
+use cmid_proto::{Acks, CmEvent, Errno, Error, Fault, Next, PortSpace, Progress, RawEvent, Refused, State, Time, Turn};
 
 use crate::device::{LIMITS, addr, calls, channel_and_id, driven, fails, has, is_empty, requested, routed, says};
 
@@ -67,9 +67,9 @@ fn a_turn_that_has_used_up_its_budget_and_finds_nothing_left_to_read_looks_once_
     has(&mut drive, RawEvent::new(id, CHANGE));
     // Only a read that finds nothing ends it.
     assert_eq!(drive.turn(1), Turn::More);
-    assert_eq!(drive.rest(), Rest::Look);
-    assert_eq!(drive.settle(1), Rest::Look);
-    assert_eq!(drive.rest(), Rest::Until(None));
+    assert_eq!(drive.next_action(), Next::Deliver);
+    assert_eq!(drive.run(1), Next::Deliver);
+    assert_eq!(drive.next_action(), Next::Wait(None));
     assert_eq!(drive.turn(0), Turn::Idle);
 }
 
@@ -81,12 +81,12 @@ fn at_the_limit_on_events_a_driver_sleeps_until_the_application_takes_some() {
         has(&mut drive, RawEvent::new(id, CHANGE));
     }
     assert_eq!(drive.turn(64), Turn::Idle);
-    assert_eq!(drive.settle(64), Rest::Look);
+    assert_eq!(drive.run(64), Next::Deliver);
     // Without news there is no reason to look again.
-    assert_eq!(drive.settle(64), Rest::Until(None));
+    assert_eq!(drive.run(64), Next::Wait(None));
     assert!(drive.next_event(channel).is_some());
-    assert_eq!(drive.rest(), Rest::More);
-    assert_eq!(drive.settle(64), Rest::Look);
+    assert_eq!(drive.next_action(), Next::Again);
+    assert_eq!(drive.run(64), Next::Deliver);
     assert_eq!(std::iter::from_fn(|| drive.next_event(channel)).count(), LIMITS.events as usize);
     assert_eq!(drive.turn(64), Turn::Idle);
     assert!(drive.next_event(channel).is_none());
@@ -106,12 +106,12 @@ fn at_the_limit_on_ids_only_the_channels_of_listeners_wait_and_nobody_spins() {
     has(&mut drive, RawEvent::new(listener, CHANGE));
     has(&mut drive, RawEvent::new(ids[0], CHANGE));
     assert_eq!(drive.turn(8), Turn::Idle);
-    assert_eq!(drive.settle(8), Rest::Look);
-    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(drive.run(8), Next::Wait(None));
     assert_eq!(drive.next_event(channel).unwrap().id, ids[0]);
     assert!(drive.next_event(channel).is_none());
     assert_eq!(drive.destroy(ids[1], Time::NEVER).unwrap(), Progress::Done);
-    assert_eq!(drive.rest(), Rest::More);
+    assert_eq!(drive.next_action(), Next::Again);
     assert_eq!(drive.turn(8), Turn::Idle);
     assert_eq!(drive.next_event(channel).unwrap().id, listener);
 }
@@ -123,18 +123,18 @@ fn a_driver_sleeps_until_the_next_deadline_and_acts_on_it_once() {
     drive.set_now(Time(1_000));
     let deadline = drive.within(Duration::from_nanos(500));
     drive.resolve_addr(id, None, addr(2), deadline).unwrap();
-    assert_eq!(drive.settle(8), Rest::Until(Some(deadline)));
+    assert_eq!(drive.run(8), Next::Wait(Some(deadline)));
     assert_eq!(drive.next_timeout(), Some(Time(1_500)));
     // A clock that goes back is not believed.
     drive.set_now(Time(1_500));
     drive.set_now(Time(3));
     assert_eq!(drive.now(), Time(1_500));
     assert!(drive.has_work());
-    assert_eq!(drive.rest(), Rest::More);
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.next_action(), Next::Again);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.core().state(id), Some(State::Failed));
     assert!(drive.next_event(channel).is_some());
-    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(drive.run(8), Next::Wait(None));
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn what_goes_wrong_with_a_channel_is_told_and_the_loop_goes_on() {
 fn a_channel_that_is_being_closed_is_not_read_and_keeps_nobody_awake() {
     let mut drive = driven();
     let id = drive.create_id(None, PortSpace::Tcp).unwrap();
-    let home = drive.core().home(id).unwrap();
+    let home = drive.core().channel(id).unwrap();
     drive.readable(home);
     fails(&mut drive, "destroy_event_channel", Errno::EINTR);
     drive.destroy(id, Time::NEVER).unwrap();
@@ -192,19 +192,19 @@ fn what_waited_for_an_ack_is_done_when_the_ack_returns() {
     let mut drive = driven();
     let (channel, id) = channel_and_id(&mut drive, Acks::Explicit, PortSpace::Tcp);
     says(&mut drive, id, CHANGE);
-    let receipt = drive.next_event(channel).unwrap().receipt.unwrap();
+    let ack_token = drive.next_event(channel).unwrap().ack_token.unwrap();
     assert_eq!(drive.destroy(id, Time::NEVER).unwrap(), Progress::WhenAcked);
     assert!(calls(&mut drive).is_empty());
-    drive.ack(receipt).unwrap();
+    drive.ack(ack_token).unwrap();
     assert_eq!(calls(&mut drive), ["destroy_id"]);
     assert!(drive.next_event(channel).is_some());
 
-    // A receipt of another driver is refused.
+    // A ack token of another driver is refused.
     let mut other = driven();
     let (channel, id) = channel_and_id(&mut other, Acks::Explicit, PortSpace::Tcp);
     says(&mut other, id, CHANGE);
-    let receipt = other.next_event(channel).unwrap().receipt.unwrap();
-    let refused = drive.ack(receipt).unwrap_err();
+    let ack_token = other.next_event(channel).unwrap().ack_token.unwrap();
+    let refused = drive.ack(ack_token).unwrap_err();
     assert!(matches!(Error::from(refused), Error::Refused(Refused::NothingOwed)));
 }
 

@@ -1,6 +1,6 @@
 //! Reads that fail: they are tried again without a wake-up, and not for ever.
 
-use cmid_proto::{Acks, CmEvent, Errno, Fault, PortSpace, READ_FAILURES_MAX, RawEvent, Rest, Time, Turn};
+use cmid_proto::{Acks, CmEvent, Errno, Fault, Next, PortSpace, READ_FAILURES_MAX, RawEvent, Time, Turn};
 
 use crate::device::{channel_and_id, driven, has, is_empty};
 
@@ -11,12 +11,12 @@ fn an_event_behind_a_read_that_failed_is_delivered_without_another_wake_up() {
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
     drive.device_mut().unreadable = Some(Errno::EIO);
     // The driver must not sleep: no new edge comes. The fault is something to look at.
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.next_fault(), Some(Fault::Read { channel, errno: Errno::EIO }));
-    assert_eq!(drive.rest(), Rest::More);
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.next_action(), Next::Again);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.next_event(channel).unwrap().id, id);
-    assert_eq!(drive.settle(8), Rest::Until(None));
+    assert_eq!(drive.run(8), Next::Wait(None));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
     drive.device_mut().broken = Some((channel, Errno::EBADF));
     drive.readable(channel);
     let (mut turns, before) = (0, drive.device().reads);
-    while drive.settle(8) != Rest::Until(None) {
+    while drive.run(8) != Next::Wait(None) {
         turns += 1;
         assert!(turns < 100, "it spins");
     }
@@ -61,8 +61,8 @@ fn a_channel_that_fails_for_good_is_given_up_and_the_driver_sleeps() {
     assert_eq!(drive.next_event(channel).unwrap().id, id, "its request has ended");
     // The poller may go on to say that it is readable.
     drive.readable(channel);
-    let _ = drive.settle(8);
-    assert_eq!(drive.settle(8), Rest::Until(None));
+    let _ = drive.run(8);
+    assert_eq!(drive.run(8), Next::Wait(None));
     assert_eq!(drive.device().reads - before, usize::from(READ_FAILURES_MAX));
     drive.destroy(id, Time::NEVER).unwrap();
     drive.close_channel(channel).unwrap();
@@ -75,9 +75,9 @@ fn a_failed_channel_is_tried_again_when_it_is_resumed() {
     let (channel, id) = channel_and_id(&mut drive, Acks::OnDelivery, PortSpace::Tcp);
     drive.device_mut().broken = Some((channel, Errno::EIO));
     has(&mut drive, RawEvent::new(id, CmEvent::AddrChange));
-    while drive.settle(8) != Rest::Until(None) {}
+    while drive.run(8) != Next::Wait(None) {}
     drive.device_mut().broken = None;
     drive.resume_channel(channel).unwrap();
-    assert_eq!(drive.settle(8), Rest::Look);
+    assert_eq!(drive.run(8), Next::Deliver);
     assert_eq!(drive.next_event(channel).unwrap().id, id);
 }

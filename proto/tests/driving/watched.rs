@@ -1,8 +1,8 @@
 //! No descriptor is waited for that is closed or has left, and none is open that nobody waits for.
 
-use cmid_proto::{Acks, Call, ChannelKey, CmEvent, Device, Errno, Error, PortSpace, RawEvent, Time, Watched};
+use cmid_proto::{Acks, Call, ChannelKey, CmEvent, Device, Errno, Error, PolledDevice, PortSpace, RawEvent, Time};
 
-use crate::device::{Script, Waiting, addr, calls, channel_and_id, driven, fails, has, is_empty};
+use crate::device::{RecordingPoller, Script, addr, calls, channel_and_id, driven, fails, has, is_empty};
 
 #[test]
 fn a_channel_is_waited_for_from_its_opening_to_its_closing() {
@@ -38,7 +38,7 @@ fn a_channel_that_cannot_be_waited_for_is_not_opened() {
 
 #[test]
 fn a_channel_that_can_be_neither_waited_for_nor_closed_says_so() {
-    let mut watched = Watched::new(Script::new(), Waiting::default());
+    let mut watched = PolledDevice::new(Script::new(), RecordingPoller::default());
     watched.poller().refuses.set(Some(Errno::ENOMEM));
     watched.fails = Some(("destroy_event_channel", Errno::EINTR));
     let channel = ChannelKey::from_parts(0, 0, 1).unwrap();
@@ -49,11 +49,11 @@ fn a_channel_that_can_be_neither_waited_for_nor_closed_says_so() {
 fn an_id_that_leaves_takes_its_channel_along() {
     let (mut from, mut to) = (driven(), driven());
     let id = from.create_id(None, PortSpace::Tcp).unwrap();
-    let loose = from.release(id).unwrap();
+    let released_id = from.release(id).unwrap();
     assert_eq!(calls(&mut from), ["create_event_channel", "create_id", "release"]);
     is_empty(&from);
-    let id = to.adopt(loose).unwrap();
-    let home = to.core().home(id).unwrap();
+    let id = to.adopt(released_id).unwrap();
+    let home = to.core().channel(id).unwrap();
     assert!(to.device().poller().channels.contains(&home));
     to.destroy(id, Time::NEVER).unwrap();
     assert_eq!(calls(&mut to), ["adopt", "destroy_id", "destroy_event_channel"]);
@@ -64,10 +64,10 @@ fn an_id_that_leaves_takes_its_channel_along() {
 fn an_id_whose_channel_cannot_be_waited_for_is_not_adopted_and_is_destroyed() {
     let (mut from, mut to) = (driven(), driven());
     let id = from.create_id(None, PortSpace::Tcp).unwrap();
-    let loose = from.release(id).unwrap();
+    let released_id = from.release(id).unwrap();
     to.device().poller().refuses.set(Some(Errno::ENOMEM));
-    let refused = to.adopt(loose).unwrap_err();
-    assert_eq!((refused.error.errno(), refused.loose.is_none()), (Errno::ENOMEM, true));
+    let refused = to.adopt(released_id).unwrap_err();
+    assert_eq!((refused.error.errno(), refused.released_id.is_none()), (Errno::ENOMEM, true));
     assert_eq!(calls(&mut to), ["adopt", "destroy_id", "destroy_event_channel"]);
     is_empty(&to);
 }
@@ -76,9 +76,9 @@ fn an_id_whose_channel_cannot_be_waited_for_is_not_adopted_and_is_destroyed() {
 fn an_id_that_the_device_does_not_adopt_leaves_nothing() {
     let (mut from, mut to) = (driven(), driven());
     let id = from.create_id(None, PortSpace::Tcp).unwrap();
-    let loose = from.release(id).unwrap();
+    let released_id = from.release(id).unwrap();
     fails(&mut to, "adopt", Errno::EMFILE);
-    let refused = to.adopt(loose).unwrap_err();
+    let refused = to.adopt(released_id).unwrap_err();
     assert!(
         matches!(refused.error, Error::Failed(failure) if (failure.call, failure.errno) == ("adopt", Errno::EMFILE))
     );

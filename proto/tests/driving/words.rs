@@ -2,17 +2,17 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use cmid_proto::memory::{self, Code, MrState, PdState, Step, Subject, Valid};
+use cmid_proto::memory::{self, Code, MrState, PdState, Step, Target, Valid};
 use cmid_proto::{
     Acks, ChannelKey, CmEvent, Core, Errno, Error, Failure, Fault, GroupKey, IdKey, Limits, PortSpace, PrivateData,
-    RawEvent, Refused, State, Verb, Why,
+    RawEvent, RefuseReason, Refused, RequestKind, State,
 };
 
 use crate::device::addr;
 
-fn refused(why: Why) -> Refused {
+fn refused(reason: RefuseReason) -> Refused {
     let id = IdKey::from_parts(0, 0, 1).unwrap();
-    Refused::Request { id, request: Verb::Connect, state: State::Bound, why }
+    Refused::Request { id, request: RequestKind::Connect, state: State::Bound, reason }
 }
 
 #[test]
@@ -20,42 +20,49 @@ fn every_refusal_has_the_errno_that_the_library_or_the_kernel_would_set() {
     let channel = ChannelKey::from_parts(0, 3, 1).unwrap();
     let group = GroupKey::from_parts(0, 0, 1).unwrap();
     let invalid = [
-        Why::WrongState,
-        Why::NoDevice,
-        Why::Stalls,
-        Why::Breaks,
-        Why::NoQp,
-        Why::HasQp,
-        Why::NumberSent,
-        Why::PrivateDataTooLong { len: 57, max: 56 },
-        Why::BadAddress,
-        Why::AlreadySync,
-        Why::NotSync,
-        Why::AlreadySent,
-        Why::NotDatagram,
-        Why::NotForDatagrams,
-        Why::NoVendor,
-        Why::IsOver,
+        RefuseReason::WrongState,
+        RefuseReason::NoDevice,
+        RefuseReason::Stalls,
+        RefuseReason::Breaks,
+        RefuseReason::NoQp,
+        RefuseReason::HasQp,
+        RefuseReason::NumberSent,
+        RefuseReason::PrivateDataTooLong { len: 57, max: 56 },
+        RefuseReason::BadAddress,
+        RefuseReason::AlreadySync,
+        RefuseReason::NotSync,
+        RefuseReason::AlreadySent,
+        RefuseReason::NotDatagram,
+        RefuseReason::NotForDatagrams,
+        RefuseReason::NoVendor,
+        RefuseReason::IsOver,
     ];
-    let busy = [Why::Busy(Verb::Bind), Why::OwesAcks, Why::SharesChannel, Why::BeingCreated, Why::HasGroups];
+    let busy = [
+        RefuseReason::Busy(RequestKind::Bind),
+        RefuseReason::OwesAcks,
+        RefuseReason::SharesChannel,
+        RefuseReason::BeingCreated,
+        RefuseReason::HasGroups,
+    ];
     let others = [
-        (Why::DeviceGone, Errno::ENXIO),
-        (Why::NotConnected, Errno::ENOTCONN),
-        (Why::IsConnected, Errno::EISCONN),
-        (Why::AlreadyMember(addr(1)), Errno::EADDRINUSE),
-        (Why::NoSuchGroup(group), Errno::EADDRNOTAVAIL),
-        (Why::NoSuchChannel(channel), Errno::EBADF),
-        (Why::TooLate, Errno::ETIMEDOUT),
-        (Why::NoChannelLeft, Errno::ENOMEM),
-        (Why::NoGroupLeft, Errno::ENOMEM),
+        (RefuseReason::DeviceGone, Errno::ENXIO),
+        (RefuseReason::NotConnected, Errno::ENOTCONN),
+        (RefuseReason::IsConnected, Errno::EISCONN),
+        (RefuseReason::AlreadyMember(addr(1)), Errno::EADDRINUSE),
+        (RefuseReason::NoSuchGroup(group), Errno::EADDRNOTAVAIL),
+        (RefuseReason::NoSuchChannel(channel), Errno::EBADF),
+        (RefuseReason::TooLate, Errno::ETIMEDOUT),
+        (RefuseReason::NoChannelLeft, Errno::ENOMEM),
+        (RefuseReason::NoGroupLeft, Errno::ENOMEM),
     ];
-    let all = invalid.map(|why| (why, Errno::EINVAL)).into_iter().chain(busy.map(|why| (why, Errno::EBUSY)));
-    for (why, errno) in all.chain(others) {
-        assert_eq!(Error::from(refused(why)).errno(), errno, "{why}");
+    let all =
+        invalid.map(|reason| (reason, Errno::EINVAL)).into_iter().chain(busy.map(|reason| (reason, Errno::EBUSY)));
+    for (reason, errno) in all.chain(others) {
+        assert_eq!(Error::from(refused(reason)).errno(), errno, "{reason}");
     }
     let id = IdKey::from_parts(0, 0, 1).unwrap();
     let rest = [
-        (Refused::NoSuchId { id, request: Verb::Bind }, Errno::ENOENT),
+        (Refused::NoSuchId { id, request: RequestKind::Bind }, Errno::ENOENT),
         (Refused::NoSuchChannel { channel }, Errno::EBADF),
         (Refused::ChannelInUse { channel }, Errno::EBUSY),
         (Refused::NothingOwed, Errno::EINVAL),
@@ -92,25 +99,26 @@ fn failures_have_the_errno_of_the_device_and_faults_its_or_eio() {
 
 #[test]
 fn every_refusal_of_memory_has_its_errno() {
-    use memory::Why;
+    use memory::RefuseReason;
     let invalid = [
-        Why::OnlyDeregister,
-        Why::Gone,
-        Why::NothingToChange,
-        Why::UnknownFlags(8),
-        Why::NoBuffer,
-        Why::Empty,
-        Why::NoPd,
-        Why::OtherDevice,
-        Why::AccessWithoutFlag,
-        Why::RemoteWithoutLocalWrite,
+        RefuseReason::OnlyDeregister,
+        RefuseReason::Gone,
+        RefuseReason::NothingToChange,
+        RefuseReason::UnknownFlags(8),
+        RefuseReason::NoBuffer,
+        RefuseReason::Empty,
+        RefuseReason::NoPd,
+        RefuseReason::OtherDevice,
+        RefuseReason::AccessWithoutFlag,
+        RefuseReason::RemoteWithoutLocalWrite,
     ];
-    let busy = [Why::Busy, Why::InFlight, Why::InDoubt, Why::InUse(2)];
-    let all = invalid.map(|why| (why, Errno::EINVAL)).into_iter().chain(busy.map(|why| (why, Errno::EBUSY)));
-    for (why, errno) in all.chain([(Why::DeviceGone, Errno::EIO)]) {
-        let refused = memory::Refused { request: memory::Verb::Reregister, subject: Subject::Mr(None), why };
-        assert_eq!(memory::Error::from(refused).errno(), errno, "{why}");
-        assert_eq!(refused.to_string(), format!("re-register an MR: {why}"));
+    let busy = [RefuseReason::Busy, RefuseReason::InFlight, RefuseReason::InDoubt, RefuseReason::InUse(2)];
+    let all =
+        invalid.map(|reason| (reason, Errno::EINVAL)).into_iter().chain(busy.map(|reason| (reason, Errno::EBUSY)));
+    for (reason, errno) in all.chain([(RefuseReason::DeviceGone, Errno::EIO)]) {
+        let refused = memory::Refused { request: memory::RequestKind::Reregister, target: Target::Mr(None), reason };
+        assert_eq!(memory::Error::from(refused).errno(), errno, "{reason}");
+        assert_eq!(refused.to_string(), format!("re-register an MR: {reason}"));
     }
 }
 
@@ -130,11 +138,11 @@ fn errors_of_memory_say_the_step_the_code_and_what_is_left() {
     }
     let valid = [Valid::Old, Valid::New].map(|valid| valid.to_string());
     assert_eq!(valid, ["the old registration is valid", "the new registration is valid"]);
-    let fault = |subject| memory::Fault { outcome: memory::Verb::Register, subject };
-    assert_eq!(fault(Subject::Mr(Some(MrState::Gone))).to_string(), "an outcome of register for an MR while gone");
-    assert_eq!(fault(Subject::Pd(PdState::Live)).to_string(), "an outcome of register for a PD while live");
+    let fault = |target| memory::Fault { outcome: memory::RequestKind::Register, target };
+    assert_eq!(fault(Target::Mr(Some(MrState::Gone))).to_string(), "an outcome of register for an MR while gone");
+    assert_eq!(fault(Target::Pd(PdState::Live)).to_string(), "an outcome of register for a PD while live");
     let others = [
-        (memory::Error::from(fault(Subject::Pd(PdState::Live))), Errno::EIO),
+        (memory::Error::from(fault(Target::Pd(PdState::Live))), Errno::EIO),
         (memory::Error::Register(Errno::EFAULT), Errno::EFAULT),
         (memory::Error::Dealloc(Errno::EBUSY), Errno::EBUSY),
     ];

@@ -1,20 +1,22 @@
 //! What is refused before the device is asked.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Access, Buffer, Change, Changes, MrState, Outcome, Policy, Subject, Traffic, Verb, Why};
+use cmid_proto::memory::{
+    Access, Buffer, Change, Changes, MrState, Outcome, Policy, RefuseReason, RequestKind, Target, Traffic,
+};
 
 use crate::small::{Bytes, ELSEWHERE, KEYS, Region, Use, registering};
 
-type Asked = Change<Use, Bytes>;
+type SidrReqReceived = Change<Use, Bytes>;
 
 const LOCAL: Access = Access::LOCAL_WRITE;
 const NONE: Access = Access::empty();
 
-fn of(flags: Changes, buffer: Option<Bytes>, pd: Option<Use>, access: Access) -> Result<Asked, Why> {
+fn of(flags: Changes, buffer: Option<Bytes>, pd: Option<Use>, access: Access) -> Result<SidrReqReceived, RefuseReason> {
     let given = Change { buffer: buffer.clone(), pd: pd.clone(), access: Some(access) };
-    Change::from_arguments(flags, buffer, pd, access).map_err(|(back, why)| {
+    Change::from_arguments(flags, buffer, pd, access).map_err(|(back, reason)| {
         assert_eq!(back, given);
-        why
+        reason
     })
 }
 
@@ -22,12 +24,12 @@ fn of(flags: Changes, buffer: Option<Bytes>, pd: Option<Use>, access: Access) ->
 fn arguments_of_the_library_that_contradict_each_other_are_no_change() {
     let (buffer, pd) = (Some(Bytes(1)), Some(Use(1)));
     let eight = Changes::from_bits_retain(8);
-    assert_eq!(of(eight, None, None, NONE), Err(Why::UnknownFlags(8)));
-    assert_eq!(of(eight | Changes::ACCESS, None, None, LOCAL), Err(Why::UnknownFlags(12)));
-    assert_eq!(of(Changes::TRANSLATION, None, pd.clone(), NONE), Err(Why::NoBuffer));
-    assert_eq!(of(Changes::PD, buffer.clone(), None, NONE), Err(Why::NoPd));
+    assert_eq!(of(eight, None, None, NONE), Err(RefuseReason::UnknownFlags(8)));
+    assert_eq!(of(eight | Changes::ACCESS, None, None, LOCAL), Err(RefuseReason::UnknownFlags(12)));
+    assert_eq!(of(Changes::TRANSLATION, None, pd.clone(), NONE), Err(RefuseReason::NoBuffer));
+    assert_eq!(of(Changes::PD, buffer.clone(), None, NONE), Err(RefuseReason::NoPd));
     for flags in [Changes::empty(), Changes::PD, Changes::TRANSLATION, Changes::PD | Changes::TRANSLATION] {
-        assert_eq!(of(flags, buffer.clone(), pd.clone(), LOCAL), Err(Why::AccessWithoutFlag));
+        assert_eq!(of(flags, buffer.clone(), pd.clone(), LOCAL), Err(RefuseReason::AccessWithoutFlag));
     }
 }
 
@@ -48,13 +50,13 @@ fn of_the_arguments_only_those_count_that_a_flag_names() {
 
 #[test]
 fn a_change_takes_another_type_of_pd_or_comes_back() {
-    let change: Asked = Change::default().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(LOCAL);
-    let (back, why) = change.clone().try_map_pd(|_| Err::<u8, _>(Why::Gone)).unwrap_err();
-    assert_eq!((back, why), (change.clone(), Why::Gone));
-    let mapped = change.try_map_pd(|pd| Ok::<_, Why>(pd.0)).unwrap();
+    let change: SidrReqReceived = Change::default().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(LOCAL);
+    let (back, reason) = change.clone().try_map_pd(|_| Err::<u8, _>(RefuseReason::Gone)).unwrap_err();
+    assert_eq!((back, reason), (change.clone(), RefuseReason::Gone));
+    let mapped = change.try_map_pd(|pd| Ok::<_, RefuseReason>(pd.0)).unwrap();
     assert_eq!(mapped, Change { buffer: Some(Bytes(2)), pd: Some(1), access: Some(LOCAL) });
     // Without a PD there is nothing to convert.
-    let nothing: Change<u8, Bytes> = Asked::default().try_map_pd(|_| Err(Why::Gone)).unwrap();
+    let nothing: Change<u8, Bytes> = SidrReqReceived::default().try_map_pd(|_| Err(RefuseReason::Gone)).unwrap();
     assert_eq!(nothing, Change::default());
 }
 
@@ -68,14 +70,14 @@ fn registered() -> Region {
 #[test]
 fn a_registration_that_cannot_be_is_refused_and_the_memory_comes_back() {
     let cases = [
-        (Bytes(0), LOCAL, Why::Empty),
-        (Bytes(1), Access::REMOTE_WRITE, Why::RemoteWithoutLocalWrite),
-        (Bytes(1), Access::REMOTE_ATOMIC | Access::REMOTE_READ, Why::RemoteWithoutLocalWrite),
+        (Bytes(0), LOCAL, RefuseReason::Empty),
+        (Bytes(1), Access::REMOTE_WRITE, RefuseReason::RemoteWithoutLocalWrite),
+        (Bytes(1), Access::REMOTE_ATOMIC | Access::REMOTE_READ, RefuseReason::RemoteWithoutLocalWrite),
     ];
-    for (buffer, access, why) in cases {
+    for (buffer, access, reason) in cases {
         let (back, refused) = Region::register(Use(0), buffer.clone(), access).unwrap_err();
-        assert_eq!((back, refused.why, refused.errno()), (buffer, why, Errno::EINVAL));
-        assert_eq!((refused.request, refused.subject), (Verb::Register, Subject::Mr(None)));
+        assert_eq!((back, refused.reason, refused.errno()), (buffer, reason, Errno::EINVAL));
+        assert_eq!((refused.request, refused.target), (RequestKind::Register, Target::Mr(None)));
     }
     for access in [NONE, Access::REMOTE_READ, LOCAL | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC] {
         assert_eq!(Region::register(Use(0), Bytes(1), access).unwrap().state(), MrState::Registering);
@@ -84,24 +86,27 @@ fn a_registration_that_cannot_be_is_refused_and_the_memory_comes_back() {
 
 #[test]
 fn a_change_that_cannot_be_is_refused_and_comes_back() {
-    let ask = Asked::default;
+    let ask = SidrReqReceived::default;
     let cases = [
-        (ask(), Why::NothingToChange),
-        (ask().to_buffer(Bytes(0)), Why::Empty),
-        (ask().to_pd(ELSEWHERE), Why::OtherDevice),
-        (ask().to_access(Access::REMOTE_WRITE), Why::RemoteWithoutLocalWrite),
-        (ask().to_access(Access::REMOTE_ATOMIC), Why::RemoteWithoutLocalWrite),
+        (ask(), RefuseReason::NothingToChange),
+        (ask().to_buffer(Bytes(0)), RefuseReason::Empty),
+        (ask().to_pd(ELSEWHERE), RefuseReason::OtherDevice),
+        (ask().to_access(Access::REMOTE_WRITE), RefuseReason::RemoteWithoutLocalWrite),
+        (ask().to_access(Access::REMOTE_ATOMIC), RefuseReason::RemoteWithoutLocalWrite),
         // One thing that is right does not make up for another.
-        (ask().to_buffer(Bytes(0)).to_pd(Use(1)).to_access(LOCAL), Why::Empty),
-        (ask().to_buffer(Bytes(2)).to_pd(ELSEWHERE).to_access(LOCAL), Why::OtherDevice),
-        (ask().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(Access::REMOTE_WRITE), Why::RemoteWithoutLocalWrite),
+        (ask().to_buffer(Bytes(0)).to_pd(Use(1)).to_access(LOCAL), RefuseReason::Empty),
+        (ask().to_buffer(Bytes(2)).to_pd(ELSEWHERE).to_access(LOCAL), RefuseReason::OtherDevice),
+        (
+            ask().to_buffer(Bytes(2)).to_pd(Use(1)).to_access(Access::REMOTE_WRITE),
+            RefuseReason::RemoteWithoutLocalWrite,
+        ),
     ];
-    for (change, why) in cases {
+    for (change, reason) in cases {
         let mut region = registered();
         let before = region.clone();
         for traffic in [Traffic::Quiet, Traffic::InFlight] {
             let (back, refused) = region.reregister(change.clone(), Policy::default(), traffic).unwrap_err();
-            assert_eq!((back, refused.why, refused.errno()), (change.clone(), why, Errno::EINVAL));
+            assert_eq!((back, refused.reason, refused.errno()), (change.clone(), reason, Errno::EINVAL));
             assert_eq!(region, before);
         }
     }

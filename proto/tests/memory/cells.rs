@@ -5,14 +5,14 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use cmid_proto::Errno;
 use cmid_proto::memory::table::{Cell, Input, MR};
 use cmid_proto::memory::{
-    Change, Ended, Fallback, Fault, MrState, Outcome, Policy, Provider, Refused, Reply, Subject, Traffic, Why,
+    Change, Ended, Fallback, Fault, MrState, Outcome, Policy, Provider, RefuseReason, Refused, Reply, Target, Traffic,
 };
 
 use crate::small::{Bytes, Call, KEYS, Region, Use, changes, policies, registering};
 
 /// A region, and what the test knows of it: the device's registrations, the policy, whether the device is gone.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Place {
+struct RegionInState {
     region: Region,
     handles: Vec<u8>,
     policy: Policy,
@@ -41,9 +41,9 @@ const REPLIES: [(i32, Errno); 6] = [
     (-7, Errno::EIO),
 ];
 
-impl Place {
+impl RegionInState {
     fn first() -> Self {
-        Place {
+        RegionInState {
             region: registering(),
             handles: Vec::new(),
             policy: Policy::default(),
@@ -94,17 +94,17 @@ impl Place {
     }
 
     /// Takes the step; whether the region took it. What it refuses comes back as it was.
-    fn take(&mut self, step: Step) -> Result<(), Option<Why>> {
+    fn take(&mut self, step: Step) -> Result<(), Option<RefuseReason>> {
         let state = self.region.state();
         let refused = |refused: Refused| {
-            assert_eq!(refused.subject, Subject::Mr(Some(state)));
-            Some(refused.why)
+            assert_eq!(refused.target, Target::Mr(Some(state)));
+            Some(refused.reason)
         };
         match step {
             Step::Reregister(change, policy) => {
-                self.region.reregister(change.clone(), policy, Traffic::Quiet).map_err(|(back, why)| {
+                self.region.reregister(change.clone(), policy, Traffic::Quiet).map_err(|(back, reason)| {
                     assert_eq!(back, change);
-                    refused(why)
+                    refused(reason)
                 })?;
                 self.policy = policy;
                 self.moves = change.buffer.is_some();
@@ -121,7 +121,7 @@ impl Place {
                     _ => None,
                 };
                 self.region.handle_outcome(outcome).map(drop).map_err(|fault: Fault| {
-                    assert_eq!(fault.subject, Subject::Mr(Some(state)));
+                    assert_eq!(fault.target, Target::Mr(Some(state)));
                     None
                 })?;
                 match outcome {
@@ -162,10 +162,10 @@ impl Place {
 
     /// With a device that does what it is asked, it is gone within two requests, and so are the device's registrations.
     fn ends(&self) {
-        let mut place = self.clone();
+        let mut region_in_state = self.clone();
         for _ in 0..2 {
             for _ in 0..4 {
-                let outcome = match place.region.call() {
+                let outcome = match region_in_state.region.call() {
                     None => break,
                     Some(Call::Register { .. }) => Outcome::Registered(Ok((9, KEYS))),
                     Some(Call::Reregister { .. }) => {
@@ -173,42 +173,42 @@ impl Place {
                     }
                     Some(Call::Deregister { .. }) => Outcome::Deregistered(Ok(())),
                 };
-                place.take(Step::Outcome(outcome)).unwrap();
+                region_in_state.take(Step::Outcome(outcome)).unwrap();
             }
-            if place.region.state() != MrState::Gone {
-                place.take(Step::Deregister).unwrap();
+            if region_in_state.region.state() != MrState::Gone {
+                region_in_state.take(Step::Deregister).unwrap();
             }
         }
-        assert_eq!(place.region.state(), MrState::Gone, "from {:?}", self.region);
-        assert!(place.handles.is_empty(), "from {:?}", self.region);
+        assert_eq!(region_in_state.region.state(), MrState::Gone, "from {:?}", self.region);
+        assert!(region_in_state.handles.is_empty(), "from {:?}", self.region);
     }
 }
 
 /// Takes the step from a place and compares with the table. Where it leads, and which cell it was.
-fn compare(place: &Place, step: Step) -> (Place, (MrState, Input)) {
-    let (state, input) = (place.region.state(), place.input(&step));
-    let mut after = place.clone();
-    let told = format!("{step:?} of {:?}", place.region);
-    let in_doubt = place.doubt && matches!(&step, Step::Reregister(change, _) if change.buffer.is_some());
+fn compare(region_in_state: &RegionInState, step: Step) -> (RegionInState, (MrState, Input)) {
+    let (state, input) = (region_in_state.region.state(), region_in_state.input(&step));
+    let mut after = region_in_state.clone();
+    let told = format!("{step:?} of {:?}", region_in_state.region);
+    let in_doubt = region_in_state.doubt && matches!(&step, Step::Reregister(change, _) if change.buffer.is_some());
     let result = after.take(step);
     match MR[state.index()][input.index()] {
         Cell::Go(_) if in_doubt => {
-            assert_eq!(result, Err(Some(Why::InDoubt)), "{told}");
-            assert!(after == *place, "{told} was refused and changed something");
+            assert_eq!(result, Err(Some(RefuseReason::InDoubt)), "{told}");
+            assert!(after == *region_in_state, "{told} was refused and changed something");
         }
         Cell::Go(next) => {
             assert_eq!(result, Ok(()), "{told}");
             let next = if after.removed && next == MrState::Registered { MrState::Unusable } else { next };
             assert_eq!(after.region.state(), next, "{told}");
         }
-        Cell::Refuse(why) => {
-            let gone = place.removed && why == Why::OnlyDeregister;
-            assert_eq!(result, Err(Some(if gone { Why::DeviceGone } else { why })), "{told}");
-            assert!(after == *place, "{told} was refused and changed something");
+        Cell::Refuse(reason) => {
+            let gone = region_in_state.removed && reason == RefuseReason::OnlyDeregister;
+            assert_eq!(result, Err(Some(if gone { RefuseReason::DeviceGone } else { reason })), "{told}");
+            assert!(after == *region_in_state, "{told} was refused and changed something");
         }
         Cell::Fault => {
             assert_eq!(result, Err(None), "{told}");
-            assert!(after == *place, "{told} was a fault and changed something");
+            assert!(after == *region_in_state, "{told} was a fault and changed something");
         }
     }
     (after, (state, input))
@@ -223,14 +223,14 @@ fn unreachable() -> BTreeSet<(MrState, Input)> {
 
 #[test]
 fn every_region_that_can_be_obeys_the_table_and_can_be_ended() {
-    let mut seen = HashSet::from([Place::first()]);
-    let mut next = VecDeque::from([Place::first()]);
+    let mut seen = HashSet::from([RegionInState::first()]);
+    let mut next = VecDeque::from([RegionInState::first()]);
     let mut cells = BTreeSet::new();
-    while let Some(place) = next.pop_front() {
-        place.check();
-        place.ends();
-        for step in place.steps() {
-            let (after, cell) = compare(&place, step);
+    while let Some(region_in_state) = next.pop_front() {
+        region_in_state.check();
+        region_in_state.ends();
+        for step in region_in_state.steps() {
+            let (after, cell) = compare(&region_in_state, step);
             cells.insert(cell);
             if seen.insert(after.clone()) {
                 next.push_back(after);

@@ -1,7 +1,7 @@
 //! The tables of MRs and of PDs once more, from the man pages and the kernel: a cell that is wrong in one of the two is noticed.
 
 use cmid_proto::memory::table::{Cell, Input, MR, PD, PdInput};
-use cmid_proto::memory::{MrState, PdState, Why};
+use cmid_proto::memory::{MrState, PdState, RefuseReason};
 
 type Table<S, const WIDTH: usize, const HEIGHT: usize> = [[Cell<S>; WIDTH]; HEIGHT];
 
@@ -12,11 +12,11 @@ fn region(state: MrState, input: Input) -> Cell<MrState> {
     match (input, state) {
         (Input::Reregister, Registered) => Cell::Go(Changing),
         (Input::Deregister, Registered) => Cell::Go(Deregistering),
-        (Input::Reregister, Unusable) => Cell::Refuse(Why::OnlyDeregister),
+        (Input::Reregister, Unusable) => Cell::Refuse(RefuseReason::OnlyDeregister),
         (Input::Deregister, Unusable) => Cell::Go(Discarding),
-        (Input::Reregister | Input::Deregister, Gone) => Cell::Refuse(Why::Gone),
+        (Input::Reregister | Input::Deregister, Gone) => Cell::Refuse(RefuseReason::Gone),
         // A call is under way.
-        (Input::Reregister | Input::Deregister, _) => Cell::Refuse(Why::Busy),
+        (Input::Reregister | Input::Deregister, _) => Cell::Refuse(RefuseReason::Busy),
         // The call that is under way returns all the same.
         (Input::Removal, Registered) => Cell::Go(Unusable),
         (Input::Removal, same) => Cell::Go(same),
@@ -42,10 +42,10 @@ fn domain(state: PdState, input: PdInput) -> Cell<PdState> {
     use PdState::{Allocating, Deallocating, Gone, Live, Stranded};
     match (input, state) {
         (PdInput::Use, Live) => Cell::Go(Live),
-        (PdInput::Use, Stranded) => Cell::Refuse(Why::DeviceGone),
+        (PdInput::Use, Stranded) => Cell::Refuse(RefuseReason::DeviceGone),
         (PdInput::Dealloc, Live | Stranded) => Cell::Go(Deallocating),
-        (PdInput::Use | PdInput::Dealloc, Gone) => Cell::Refuse(Why::Gone),
-        (PdInput::Use | PdInput::Dealloc, Allocating | Deallocating) => Cell::Refuse(Why::Busy),
+        (PdInput::Use | PdInput::Dealloc, Gone) => Cell::Refuse(RefuseReason::Gone),
+        (PdInput::Use | PdInput::Dealloc, Allocating | Deallocating) => Cell::Refuse(RefuseReason::Busy),
         (PdInput::Removal, Live) => Cell::Go(Stranded),
         (PdInput::Removal, same) => Cell::Go(same),
         (PdInput::Done, Allocating) | (PdInput::Failed, Deallocating) => Cell::Go(Live),
@@ -79,7 +79,10 @@ fn changes<S: Copy + PartialEq, I: Copy + PartialEq, const WIDTH: usize, const H
     stated: fn(S, I) -> Cell<S>,
 ) -> (usize, usize) {
     let mut kinds: Vec<_> = rows.map(Cell::Go).into_iter().chain([Cell::Fault]).collect();
-    kinds.extend([Why::Busy, Why::OnlyDeregister, Why::Gone, Why::DeviceGone].map(Cell::Refuse));
+    kinds.extend(
+        [RefuseReason::Busy, RefuseReason::OnlyDeregister, RefuseReason::Gone, RefuseReason::DeviceGone]
+            .map(Cell::Refuse),
+    );
     let (mut noticed, mut all) = (0, 0);
     for (row, state) in rows.into_iter().enumerate() {
         for (column, input) in columns.into_iter().enumerate() {

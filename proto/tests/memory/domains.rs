@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 
 use cmid_proto::Errno;
 use cmid_proto::memory::table::{Cell, PD, PdInput};
-use cmid_proto::memory::{Domain, Fault, PdState, Refused, Subject, Verb, Why};
+use cmid_proto::memory::{Domain, Fault, PdState, RefuseReason, Refused, RequestKind, Target};
 
 /// More than that many uses are no different.
 const USES: u32 = 2;
@@ -12,7 +12,7 @@ const USES: u32 = 2;
 /// `None` for a fault.
 fn take(domain: &mut Domain, input: PdInput) -> Result<(), Option<Refused>> {
     let fault = |fault: Fault| {
-        assert!(matches!(fault.subject, Subject::Pd(_)));
+        assert!(matches!(fault.target, Target::Pd(_)));
         None
     };
     match input {
@@ -31,12 +31,14 @@ fn compare(domain: &Domain, removed: bool, input: PdInput) -> Domain {
     let (state, users) = (domain.state(), domain.users());
     let mut after = domain.clone();
     let result = take(&mut after, input);
-    let refused = |why| {
-        let request = if input == PdInput::Use { Verb::Use } else { Verb::Dealloc };
-        Err(Some(Refused { request, subject: Subject::Pd(state), why }))
+    let refused = |reason| {
+        let request = if input == PdInput::Use { RequestKind::Use } else { RequestKind::Dealloc };
+        Err(Some(Refused { request, target: Target::Pd(state), reason }))
     };
     match PD[state.index()][input.index()] {
-        Cell::Go(_) if input == PdInput::Dealloc && users > 0 => assert_eq!(result, refused(Why::InUse(users))),
+        Cell::Go(_) if input == PdInput::Dealloc && users > 0 => {
+            assert_eq!(result, refused(RefuseReason::InUse(users)))
+        }
         Cell::Go(next) => {
             assert_eq!(result, Ok(()), "{input} while {state}");
             let next = if removed && next == PdState::Live { PdState::Stranded } else { next };
@@ -44,7 +46,7 @@ fn compare(domain: &Domain, removed: bool, input: PdInput) -> Domain {
             assert_eq!(after.users(), users + u32::from(input == PdInput::Use), "{input} while {state}");
             return after;
         }
-        Cell::Refuse(why) => assert_eq!(result, refused(why), "{input} while {state}"),
+        Cell::Refuse(reason) => assert_eq!(result, refused(reason), "{input} while {state}"),
         Cell::Fault => assert_eq!(result, Err(None), "{input} while {state}"),
     }
     assert_eq!(&after, domain, "{input} while {state} changed something");
@@ -87,7 +89,11 @@ fn every_domain_that_can_be_obeys_the_table_and_can_be_ended() {
             assert_eq!((released.users(), released.state()), (domain.users() - 1, domain.state()));
             after.push((released, removed));
         }
-        next.extend(after.into_iter().filter(|place| place.0.users() <= USES && seen.insert(place.clone())));
+        next.extend(
+            after
+                .into_iter()
+                .filter(|region_in_state| region_in_state.0.users() <= USES && seen.insert(region_in_state.clone())),
+        );
     }
     assert_eq!(cells.len(), PdState::COUNT * PdInput::COUNT, "a cell was never reached");
 }
@@ -98,9 +104,9 @@ fn a_use_is_shared_even_when_nothing_new_can_be_made() {
     domain.handle_outcome(Ok(())).unwrap();
     domain.acquire().unwrap();
     domain.handle_removal();
-    assert_eq!(domain.acquire().unwrap_err().why, Why::DeviceGone);
+    assert_eq!(domain.acquire().unwrap_err().reason, RefuseReason::DeviceGone);
     domain.share();
-    assert_eq!((domain.users(), domain.dealloc().unwrap_err().why), (2, Why::InUse(2)));
+    assert_eq!((domain.users(), domain.dealloc().unwrap_err().reason), (2, RefuseReason::InUse(2)));
 }
 
 #[test]
@@ -110,5 +116,5 @@ fn what_is_released_once_too_often_frees_nothing() {
     domain.release();
     assert_eq!(domain.users(), 0);
     domain.acquire().unwrap();
-    assert_eq!(domain.dealloc().unwrap_err().why, Why::InUse(1));
+    assert_eq!(domain.dealloc().unwrap_err().reason, RefuseReason::InUse(1));
 }

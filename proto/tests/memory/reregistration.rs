@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    self, Change, Ended, Failure, Keys, MrState, Outcome, Policy, Provider, Region, Reply, Settled, Step, Traffic,
-    Valid, Way, Why,
+    self, Change, Ended, Failure, Keys, MrState, Outcome, Policy, Provider, RefuseReason, Region, Reply, Settled, Step,
+    Traffic, Valid, Way,
 };
 
 use crate::ledger::{Counted, Freed, Memory, Use};
@@ -18,7 +18,7 @@ use crate::rules::{
 type Call<'a> = memory::Call<'a, Use, Memory, u8>;
 
 /// A registered region, and what is watched of it.
-struct Bench {
+struct RegionFixture {
     a: Rc<Counted>,
     b: Rc<Counted>,
     freed: Freed,
@@ -33,13 +33,13 @@ struct Device {
     handles: Vec<u8>,
 }
 
-impl Bench {
+impl RegionFixture {
     fn new() -> Self {
         let (a, b, freed) = (Counted::new("A", 0), Counted::new("B", 0), Freed::default());
         let mut region = Region::register(Use::of(&a), Memory::new("old", 64, &freed), ACCESS).unwrap();
         let ended = region.handle_outcome(Outcome::Registered(Ok((1, BEFORE)))).unwrap();
         assert!(matches!(ended, Some(Ended::Registered(BEFORE))));
-        Bench { a, b, freed, region }
+        RegionFixture { a, b, freed, region }
     }
 
     fn change(&self, flags: u32) -> Change<Use, Memory> {
@@ -60,20 +60,20 @@ impl Bench {
     }
 
     /// It is refused, everything comes back, nothing has changed.
-    fn refuses_change(&mut self, flags: u32, traffic: Traffic, why: Why) {
+    fn refuses_change(&mut self, flags: u32, traffic: Traffic, reason: RefuseReason) {
         let (before, uses) = (self.snapshot(), self.uses());
         let change = self.change(flags);
         let asked = format!("{change:?}");
         let (back, refused) = self.region.reregister(change, Policy::default(), traffic).unwrap_err();
-        assert_eq!((format!("{back:?}"), refused.why), (asked, why));
+        assert_eq!((format!("{back:?}"), refused.reason), (asked, reason));
         drop(back);
         self.freed.borrow_mut().retain(|&name| name != "new");
         assert_eq!((self.snapshot(), self.uses()), (before, uses));
     }
 
-    fn refuses_end(&mut self, traffic: Traffic, why: Why) {
+    fn refuses_end(&mut self, traffic: Traffic, reason: RefuseReason) {
         let before = self.snapshot();
-        assert_eq!(self.region.deregister(traffic).unwrap_err().why, why);
+        assert_eq!(self.region.deregister(traffic).unwrap_err().reason, reason);
         assert_eq!(self.snapshot(), before);
     }
 }
@@ -120,24 +120,24 @@ impl Device {
 }
 
 /// Makes the calls of the request one by one, with the removal in between.
-fn settle(bench: &mut Bench, device: &mut Device) -> Settled<Memory> {
+fn settle(fixture: &mut RegionFixture, device: &mut Device) -> Settled<Memory> {
     loop {
         if device.case.removal == Removal::During(device.calls) {
-            bench.region.handle_removal();
+            fixture.region.handle_removal();
         }
-        let state = bench.region.state();
-        assert_eq!((bench.region.keys(), bench.region.pd().is_some()), (None, false), "while {state}");
-        let outcome = device.answer(&bench.region.call().unwrap());
-        match bench.region.handle_outcome(outcome).unwrap() {
-            None => assert!(bench.freed.borrow().is_empty()),
+        let state = fixture.region.state();
+        assert_eq!((fixture.region.keys(), fixture.region.pd().is_some()), (None, false), "while {state}");
+        let outcome = device.answer(&fixture.region.call().unwrap());
+        match fixture.region.handle_outcome(outcome).unwrap() {
+            None => assert!(fixture.freed.borrow().is_empty()),
             Some(Ended::Reregistered(settled)) => return settled,
             Some(other) => panic!("{other:?}"),
         }
     }
 }
 
-fn seen(bench: &Bench, settled: &Settled<Memory>, expected: &Expected) -> Expected {
-    let region = &bench.region;
+fn seen(fixture: &RegionFixture, settled: &Settled<Memory>, expected: &Expected) -> Expected {
+    let region = &fixture.region;
     let usable = region.keys().map(|keys| (keys, region.pd().unwrap().name(), region.access().unwrap()));
     assert_eq!(usable.is_some(), region.access().is_some());
     Expected {
@@ -145,7 +145,7 @@ fn seen(bench: &Bench, settled: &Settled<Memory>, expected: &Expected) -> Expect
         result: settled.result.map_err(|failure| (failure.step, failure.errno, failure.valid)),
         returned: settled.buffer.as_ref().map(|buffer| buffer.name),
         kept: region.buffer().unwrap().name,
-        uses: bench.uses(),
+        uses: fixture.uses(),
         usable,
         way: region.way(),
         // Seen at the end.
@@ -155,98 +155,101 @@ fn seen(bench: &Bench, settled: &Settled<Memory>, expected: &Expected) -> Expect
 }
 
 /// Deregisters, each handle once, and sees that everything comes back. With `errno` each attempt fails once before.
-fn end(mut bench: Bench, mut device: Device, expected: &Expected, errno: Option<Errno>) {
+fn end(mut fixture: RegionFixture, mut device: Device, expected: &Expected, errno: Option<Errno>) {
     let (mut ended, mut tries) = (Vec::new(), 0);
     let mut fails = errno;
     let returned = loop {
-        if bench.region.call().is_none() {
+        if fixture.region.call().is_none() {
             tries += 1;
-            bench.region.deregister(Traffic::Quiet).unwrap();
+            fixture.region.deregister(Traffic::Quiet).unwrap();
         }
-        let Some(Call::Deregister { handle }) = bench.region.call() else { panic!("{:?}", bench.region) };
+        let Some(Call::Deregister { handle }) = fixture.region.call() else { panic!("{:?}", fixture.region) };
         let handle = *handle;
         assert!(device.handles.contains(&handle), "handle {handle} is deregistered twice");
         if let Some(errno) = fails.take() {
-            let uses = bench.uses();
-            let result = bench.region.handle_outcome(Outcome::Deregistered(Err(errno))).unwrap();
+            let uses = fixture.uses();
+            let result = fixture.region.handle_outcome(Outcome::Deregistered(Err(errno))).unwrap();
             let Some(Ended::NotDeregistered(failure)) = result else { panic!("{result:?}") };
             let survives = matches!(errno, Errno::EBUSY | Errno::EINVAL) && expected.state == MrState::Registered;
             let state = if survives { MrState::Registered } else { MrState::Unusable };
-            assert_eq!((failure.errno, bench.region.state(), bench.uses()), (errno, state, uses));
-            assert_eq!(bench.region.keys(), expected.usable.filter(|_| survives).map(|(keys, ..)| keys));
+            assert_eq!((failure.errno, fixture.region.state(), fixture.uses()), (errno, state, uses));
+            assert_eq!(fixture.region.keys(), expected.usable.filter(|_| survives).map(|(keys, ..)| keys));
             continue;
         }
         fails = errno;
         device.handles.retain(|&own| own != handle);
         ended.push(handle);
-        if let Some(result) = bench.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap() {
+        if let Some(result) = fixture.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap() {
             let Ended::Deregistered(returned) = result else { panic!("{result:?}") };
             break returned;
         }
-        assert!(bench.freed.borrow().is_empty());
+        assert!(fixture.freed.borrow().is_empty());
     };
     assert_eq!((ended.as_slice(), device.handles.len()), (expected.handles, 0));
     assert_eq!(tries, 1 + if errno.is_some() { ended.len() } else { 0 });
     assert_eq!(returned.buffer.name, expected.kept);
     assert_eq!(returned.other.as_ref().map(|buffer| buffer.name), expected.other);
-    assert_eq!((bench.uses(), bench.region.state(), bench.region.buffer().is_none()), ([0, 0], MrState::Gone, true));
+    assert_eq!(
+        (fixture.uses(), fixture.region.state(), fixture.region.buffer().is_none()),
+        ([0, 0], MrState::Gone, true)
+    );
 
-    bench.refuses_end(Traffic::Quiet, Why::Gone);
-    bench.refuses_change(FLAG_ACCESS, Traffic::Quiet, Why::Gone);
-    bench.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap_err();
-    drop(bench.region);
-    assert!(bench.freed.borrow().is_empty(), "the region freed memory");
+    fixture.refuses_end(Traffic::Quiet, RefuseReason::Gone);
+    fixture.refuses_change(FLAG_ACCESS, Traffic::Quiet, RefuseReason::Gone);
+    fixture.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap_err();
+    drop(fixture.region);
+    assert!(fixture.freed.borrow().is_empty(), "the region freed memory");
 }
 
 fn run(case: Case, errno: Option<Errno>) {
-    let mut bench = Bench::new();
+    let mut fixture = RegionFixture::new();
     let mut device = Device { case, calls: 0, handles: vec![1] };
     let provider = if case.checks_first { Provider::ChecksFirst } else { Provider::Unknown };
     let wanted = !matches!(case.fallback, Fallback::NotWanted);
     let fallback = if wanted { memory::Fallback::Anew } else { memory::Fallback::None };
-    let change = bench.change(case.flags);
-    bench.region.reregister(change, Policy { fallback, provider }, Traffic::Quiet).unwrap();
-    bench.refuses_change(case.flags, Traffic::Quiet, Why::Busy);
-    bench.refuses_end(Traffic::Quiet, Why::Busy);
+    let change = fixture.change(case.flags);
+    fixture.region.reregister(change, Policy { fallback, provider }, Traffic::Quiet).unwrap();
+    fixture.refuses_change(case.flags, Traffic::Quiet, RefuseReason::Busy);
+    fixture.refuses_end(Traffic::Quiet, RefuseReason::Busy);
 
-    let settled = settle(&mut bench, &mut device);
+    let settled = settle(&mut fixture, &mut device);
     match case.removal {
-        Removal::After => bench.region.handle_removal(),
+        Removal::After => fixture.region.handle_removal(),
         // During a call that there was not: after it.
-        Removal::During(call) if call >= device.calls => bench.region.handle_removal(),
+        Removal::During(call) if call >= device.calls => fixture.region.handle_removal(),
         Removal::During(_) | Removal::Never => {}
     }
     let expected = case.expected();
-    assert_eq!(seen(&bench, &settled, &expected), expected, "{case:?}");
-    assert!(bench.freed.borrow().is_empty(), "{case:?} freed memory");
+    assert_eq!(seen(&fixture, &settled, &expected), expected, "{case:?}");
+    assert!(fixture.freed.borrow().is_empty(), "{case:?} freed memory");
 
     // What is legal next.
     let removed = case.removal != Removal::Never;
     match (expected.state, removed) {
         (MrState::Registered, _) if expected.other.is_some() => {
-            bench.refuses_change(case.flags, Traffic::Quiet, Why::InDoubt);
-            assert_eq!(bench.region.in_doubt().map(|memory| memory.name), expected.other);
+            fixture.refuses_change(case.flags, Traffic::Quiet, RefuseReason::InDoubt);
+            assert_eq!(fixture.region.in_doubt().map(|memory| memory.name), expected.other);
         }
         (MrState::Registered, _) => {
-            let change = bench.change(case.flags);
-            let unchanged = bench.snapshot();
+            let change = fixture.change(case.flags);
+            let unchanged = fixture.snapshot();
             assert_ne!(unchanged, {
-                bench.region.reregister(change, Policy::default(), Traffic::Quiet).unwrap();
-                bench.snapshot()
+                fixture.region.reregister(change, Policy::default(), Traffic::Quiet).unwrap();
+                fixture.snapshot()
             });
             // The library refuses it: all is as before.
             let reply = Reply { code: -1, errno: Errno::EINVAL, keys: Keys::default() };
-            let ended = bench.region.handle_outcome(Outcome::Reregistered(reply)).unwrap();
+            let ended = fixture.region.handle_outcome(Outcome::Reregistered(reply)).unwrap();
             assert!(matches!(ended, Some(Ended::Reregistered(_))));
             drop(ended);
-            bench.freed.borrow_mut().clear();
-            assert_eq!(bench.uses(), expected.uses);
+            fixture.freed.borrow_mut().clear();
+            assert_eq!(fixture.uses(), expected.uses);
         }
-        (_, true) => bench.refuses_change(case.flags, Traffic::Quiet, Why::DeviceGone),
-        (_, false) => bench.refuses_change(case.flags, Traffic::Quiet, Why::OnlyDeregister),
+        (_, true) => fixture.refuses_change(case.flags, Traffic::Quiet, RefuseReason::DeviceGone),
+        (_, false) => fixture.refuses_change(case.flags, Traffic::Quiet, RefuseReason::OnlyDeregister),
     }
-    bench.refuses_end(Traffic::InFlight, Why::InFlight);
-    end(bench, device, &expected, errno);
+    fixture.refuses_end(Traffic::InFlight, RefuseReason::InFlight);
+    end(fixture, device, &expected, errno);
     // Freed by the one who got it back.
     drop(settled);
 }
@@ -284,30 +287,30 @@ fn after_every_outcome_a_deregistration_that_fails_can_be_tried_again() {
 #[test]
 fn in_flight_or_without_a_device_every_change_is_refused_and_comes_back() {
     for flags in 1..=7 {
-        let mut bench = Bench::new();
-        bench.refuses_change(flags, Traffic::InFlight, Why::InFlight);
-        bench.refuses_end(Traffic::InFlight, Why::InFlight);
-        let named = bench.region.keys().expect("it is valid");
-        bench.region.handle_removal();
-        assert_eq!((bench.region.state(), bench.region.keys()), (MrState::Unusable, None));
+        let mut fixture = RegionFixture::new();
+        fixture.refuses_change(flags, Traffic::InFlight, RefuseReason::InFlight);
+        fixture.refuses_end(Traffic::InFlight, RefuseReason::InFlight);
+        let named = fixture.region.keys().expect("it is valid");
+        fixture.region.handle_removal();
+        assert_eq!((fixture.region.state(), fixture.region.keys()), (MrState::Unusable, None));
         for traffic in [Traffic::Quiet, Traffic::InFlight] {
-            bench.refuses_change(flags, traffic, Why::DeviceGone);
+            fixture.refuses_change(flags, traffic, RefuseReason::DeviceGone);
         }
         // A poll may still write to the memory.
-        bench.refuses_end(Traffic::InFlight, Why::InFlight);
-        assert_eq!(bench.region.named().map(|(_, keys)| keys), Some(named));
-        bench.region.deregister(Traffic::Quiet).unwrap();
-        let ended = bench.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap();
+        fixture.refuses_end(Traffic::InFlight, RefuseReason::InFlight);
+        assert_eq!(fixture.region.named().map(|(_, keys)| keys), Some(named));
+        fixture.region.deregister(Traffic::Quiet).unwrap();
+        let ended = fixture.region.handle_outcome(Outcome::Deregistered(Ok(()))).unwrap();
         let Some(Ended::Deregistered(returned)) = ended else { panic!("{ended:?}") };
-        assert_eq!((returned.buffer.name, returned.other.is_none(), bench.uses()), ("old", true, [0, 0]));
+        assert_eq!((returned.buffer.name, returned.other.is_none(), fixture.uses()), ("old", true, [0, 0]));
     }
 }
 
 /// Asks for other rights; the device answers so, and a fallback succeeds.
-fn fence(bench: &mut Bench, fallback: memory::Fallback, code: i32, errno: Errno) {
+fn fence(fixture: &mut RegionFixture, fallback: memory::Fallback, code: i32, errno: Errno) {
     let policy = Policy { fallback, provider: Provider::Unknown };
-    bench.region.reregister(bench.change(FLAG_ACCESS), policy, Traffic::Quiet).unwrap();
-    let ended = bench.region.run(|call| match call {
+    fixture.region.reregister(fixture.change(FLAG_ACCESS), policy, Traffic::Quiet).unwrap();
+    let ended = fixture.region.run(|call| match call {
         Call::Reregister { .. } => Outcome::Reregistered(Reply { code, errno, keys: CHANGED }),
         Call::Register { .. } => Outcome::Registered(Ok((2, ANEW))),
         Call::Deregister { .. } => Outcome::Deregistered(Ok(())),
@@ -322,16 +325,16 @@ fn keys_are_read_again_after_every_success() {
         (-3, memory::Fallback::None, CHANGED),
         (-4, memory::Fallback::Anew, ANEW),
     ] {
-        let mut bench = Bench::new();
-        fence(&mut bench, fallback, code, Errno::EOPNOTSUPP);
-        assert_eq!((bench.region.keys(), bench.region.access()), (Some(keys), Some(FENCED)));
+        let mut fixture = RegionFixture::new();
+        fence(&mut fixture, fallback, code, Errno::EOPNOTSUPP);
+        assert_eq!((fixture.region.keys(), fixture.region.access()), (Some(keys), Some(FENCED)));
     }
 }
 
 #[test]
 fn the_way_is_that_of_the_last_success() {
-    let mut bench = Bench::new();
-    assert_eq!(bench.region.way(), Way::Anew);
+    let mut fixture = RegionFixture::new();
+    assert_eq!(fixture.region.way(), Way::Anew);
     for (fallback, code, way) in [
         (memory::Fallback::Anew, 0, Way::InPlace),
         (memory::Fallback::None, -4, Way::InPlace),
@@ -339,8 +342,8 @@ fn the_way_is_that_of_the_last_success() {
         (memory::Fallback::None, -4, Way::Anew),
         (memory::Fallback::None, -3, Way::InPlace),
     ] {
-        fence(&mut bench, fallback, code, Errno::EOPNOTSUPP);
-        assert_eq!(bench.region.way(), way);
+        fence(&mut fixture, fallback, code, Errno::EOPNOTSUPP);
+        assert_eq!(fixture.region.way(), way);
     }
 }
 
@@ -348,17 +351,17 @@ fn the_way_is_that_of_the_last_success() {
 fn a_deregistration_that_fails_says_what_is_left_whether_the_device_is_there_or_not() {
     for removed in [false, true] {
         for (errno, valid) in [(Errno::EBUSY, Valid::Old), (Errno::EINVAL, Valid::Old), (Errno::EIO, Valid::Neither)] {
-            let mut bench = Bench::new();
-            bench.region.deregister(Traffic::Quiet).unwrap();
+            let mut fixture = RegionFixture::new();
+            fixture.region.deregister(Traffic::Quiet).unwrap();
             if removed {
-                bench.region.handle_removal();
+                fixture.region.handle_removal();
             }
-            let ended = bench.region.handle_outcome(Outcome::Deregistered(Err(errno))).unwrap();
+            let ended = fixture.region.handle_outcome(Outcome::Deregistered(Err(errno))).unwrap();
             let failure = Failure { step: Step::Deregister, errno, valid };
             assert!(matches!(ended, Some(Ended::NotDeregistered(told)) if told == failure), "{ended:?}");
             let usable = valid == Valid::Old && !removed;
             let state = if usable { MrState::Registered } else { MrState::Unusable };
-            assert_eq!((bench.region.state(), bench.region.keys()), (state, usable.then_some(BEFORE)));
+            assert_eq!((fixture.region.state(), fixture.region.keys()), (state, usable.then_some(BEFORE)));
         }
     }
 }

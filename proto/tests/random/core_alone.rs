@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    About, Acks, Call, ChannelKey, Core, Device, Ended, Error, Event, Fault, IdKey, Limits, NotAcked, PortSpace,
-    Receipt, Request, Time,
+    AckError, AckToken, Acks, Call, ChannelKey, Core, Device, Ended, Error, Event, Fault, IdKey, Limits, PortSpace,
+    Request, Target, Time,
 };
 
 use crate::engine::Engine;
@@ -28,7 +28,7 @@ impl Stepwise {
         let Some((token, call)) = self.core.poll_call() else { return false };
         let outcome = self.device.call(&call, self.core.call_data(token));
         match self.core.handle_outcome(token, outcome) {
-            Ok(Some(Ended { about: About::Id(id), .. })) => self.ends.push(id),
+            Ok(Some(Ended { target: Target::Id(id), .. })) => self.ends.push(id),
             Ok(_) => {}
             Err(fault) => self.fault = Some(fault),
         }
@@ -103,8 +103,8 @@ impl Engine for Stepwise {
         self.fault.take()
     }
 
-    fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
-        self.core.ack(receipt)
+    fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError> {
+        self.core.ack(ack_token)
     }
 
     fn work(&mut self, now: Time, readable: &[ChannelKey], rng: &mut fastrand::Rng) {

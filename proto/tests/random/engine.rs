@@ -1,6 +1,6 @@
 //! What a program runs on: a drive, or a core by itself under a driver that takes its steps in any legal order.
 
-use cmid_proto::{Acks, ChannelKey, Core, Error, Event, Fault, IdKey, NotAcked, PortSpace, Receipt, Request, Time};
+use cmid_proto::{AckError, AckToken, Acks, ChannelKey, Core, Error, Event, Fault, IdKey, PortSpace, Request, Time};
 
 /// One side of the network.
 pub(crate) trait Engine {
@@ -17,7 +17,7 @@ pub(crate) trait Engine {
     fn next_event(&mut self, on: ChannelKey) -> Option<Event>;
     /// What the device did wrong.
     fn next_fault(&mut self) -> Option<Fault>;
-    fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked>;
+    fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError>;
     /// A few steps of the loop, with these channels readable.
     fn work(&mut self, now: Time, readable: &[ChannelKey], rng: &mut fastrand::Rng);
     /// Whether something is left to be done without waiting.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, Core, Event, EventKind, Fault, IdKey, Outcome, Receipt, Request, State, Verb,
+    AckToken, Call, ChannelKey, CmEvent, Core, Event, EventKind, Fault, IdKey, Outcome, Request, RequestKind, State,
 };
 
 use crate::host::serial;
@@ -24,7 +24,7 @@ struct Known {
     listens: bool,
     /// A destruction was asked for: undelivered events are gone, even if it fails.
     discarded: bool,
-    /// Its acks were given up: its receipts are refused.
+    /// Its acks were given up: its ack tokens are refused.
     waived: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Ledger {
     pub(crate) channels: Vec<ChannelKey>,
     known: BTreeMap<IdKey, Known>,
     gone: BTreeSet<IdKey>,
-    pub(crate) receipts: Vec<(Receipt, IdKey)>,
+    pub(crate) ack_tokens: Vec<(AckToken, IdKey)>,
     /// The numbers of the events that were delivered.
     delivered: BTreeSet<u64>,
     /// Whether an id has been in synchronous mode, where events end requests instead of being delivered.
@@ -48,7 +48,7 @@ impl Ledger {
             channels: Vec::new(),
             known: BTreeMap::new(),
             gone: BTreeSet::new(),
-            receipts: Vec::new(),
+            ack_tokens: Vec::new(),
             delivered: BTreeSet::new(),
             sync: false,
         }
@@ -169,25 +169,25 @@ impl Ledger {
                 self.ended(owner);
             }
         }
-        if let Some(receipt) = event.receipt {
-            assert_eq!(receipt.owner(), owner, "the ack of {} counts for another id", event.kind);
+        if let Some(ack_token) = event.ack_token {
+            assert_eq!(ack_token.owner(), owner, "the ack of {} counts for another id", event.kind);
             self.known.entry(owner).or_default().owed += 1;
-            self.receipts.push((receipt, owner));
+            self.ack_tokens.push((ack_token, owner));
         }
     }
 
-    pub(crate) fn some_receipt(&mut self, rng: &mut fastrand::Rng) -> Option<Receipt> {
-        if self.receipts.is_empty() {
+    pub(crate) fn some_receipt(&mut self, rng: &mut fastrand::Rng) -> Option<AckToken> {
+        if self.ack_tokens.is_empty() {
             return None;
         }
-        let (receipt, owner) = self.receipts.swap_remove(rng.usize(..self.receipts.len()));
+        let (ack_token, owner) = self.ack_tokens.swap_remove(rng.usize(..self.ack_tokens.len()));
         if let Some(known) = self.known.get_mut(&owner).filter(|known| !known.waived) {
             known.owed -= 1;
         }
-        Some(receipt)
+        Some(ack_token)
     }
 
-    /// Whether an ack for this id, whose receipt the application had, is still owed.
+    /// Whether an ack for this id, whose ack token the application had, is still owed.
     pub(crate) fn owes(&self, owner: IdKey) -> bool {
         self.known.get(&owner).is_some_and(|known| !known.waived)
     }
@@ -216,8 +216,11 @@ impl Ledger {
             if core.state(id).is_some() {
                 assert_eq!(core.owed(id), known.owed, "the acks that {id} owes");
             }
-            for verb in [Verb::Migrate, Verb::Destroy] {
-                assert!(known.open > 0 || !core.waits_for_acks(id, verb), "{verb} of {id} waits and has ended");
+            for request_kind in [RequestKind::Migrate, RequestKind::Destroy] {
+                assert!(
+                    known.open > 0 || !core.waits_for_acks(id, request_kind),
+                    "{request_kind} of {id} waits and has ended"
+                );
             }
         }
     }
@@ -239,8 +242,14 @@ impl Ledger {
     /// Whether the kernel has a reason of its own to fail it.
     pub(crate) fn may_fail(request: &Request<'_>) -> bool {
         matches!(
-            request.verb(),
-            Verb::Accept | Verb::Reject | Verb::Establish | Verb::Notify | Verb::Listen | Verb::Bind | Verb::Disconnect
+            request.request_kind(),
+            RequestKind::Accept
+                | RequestKind::Reject
+                | RequestKind::Establish
+                | RequestKind::Notify
+                | RequestKind::Listen
+                | RequestKind::Bind
+                | RequestKind::Disconnect
         )
     }
 }

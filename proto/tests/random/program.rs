@@ -80,7 +80,7 @@ impl<E: Engine> Program<E> {
         }
     }
 
-    /// Keys and receipts of the other side are refused, and come back.
+    /// Keys and ack tokens of the other side are refused, and come back.
     fn foreign(&mut self, at: usize, rng: &mut fastrand::Rng) {
         let [one, two] = &mut self.sides;
         let (mine, theirs) = if at == 0 { (one, two) } else { (two, one) };
@@ -90,9 +90,9 @@ impl<E: Engine> Program<E> {
             mine.engine.request(id, request, Time::NEVER).expect_err("the id is of the other side");
             assert!(before == *mine.engine.core(), "a request on an id of the other side has changed something");
         }
-        if let Some((receipt, owner)) = theirs.ledger.receipts.pop() {
-            let refused = mine.engine.ack(receipt).expect_err("the receipt is of the other side");
-            theirs.ledger.receipts.push((refused.receipt, owner));
+        if let Some((ack_token, owner)) = theirs.ledger.ack_tokens.pop() {
+            let refused = mine.engine.ack(ack_token).expect_err("the ack token is of the other side");
+            theirs.ledger.ack_tokens.push((refused.ack_token, owner));
         }
     }
 
@@ -221,21 +221,21 @@ impl<E: Engine> Side<E> {
             State::AddrResolved if rng.bool() => Request::AttachQp,
             State::AddrResolved => Request::ResolveRoute,
             State::RouteResolved => Request::Connect { param, private_data: b"connect" },
-            State::Requested | State::Asked if rng.u8(..5) == 0 => {
+            State::Requested | State::SidrReqReceived if rng.u8(..5) == 0 => {
                 Request::Reject { reason: RejectReason::Consumer, private_data: b"no" }
             }
-            State::Requested | State::Asked => Request::Accept { param, private_data: b"accept" },
+            State::Requested | State::SidrReqReceived => Request::Accept { param, private_data: b"accept" },
             State::Responded => Request::Establish,
             State::Connected | State::PeerClosed if rng.bool() => Request::Teardown,
             State::Connected | State::PeerClosed => Request::Disconnect,
-            State::TimeWait | State::Closed | State::Failed | State::Removed | State::Answered => Request::Destroy,
+            State::TimeWait | State::Closed | State::Failed | State::Removed | State::SidrResolved => Request::Destroy,
             State::AddrResolving
             | State::RouteResolving
             | State::Connecting
             | State::Accepting
             | State::Disconnecting
             | State::Closing
-            | State::Asking
+            | State::SidrReqSent
             | State::Listening
             | State::Destroying => return self.anything(now, sync, rng),
         };
@@ -303,9 +303,9 @@ impl<E: Engine> Side<E> {
 
     fn ack_one(&mut self, rng: &mut fastrand::Rng) -> bool {
         match self.ledger.some_receipt(rng) {
-            Some(receipt) => {
-                let (owner, is_owed) = (receipt.owner(), self.ledger.owes(receipt.owner()));
-                assert_eq!(self.engine.ack(receipt).is_ok(), is_owed, "an ack for {owner}");
+            Some(ack_token) => {
+                let (owner, is_owed) = (ack_token.owner(), self.ledger.owes(ack_token.owner()));
+                assert_eq!(self.engine.ack(ack_token).is_ok(), is_owed, "an ack for {owner}");
                 true
             }
             None => false,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    Acks, ChannelKey, Core, Drive, Error, Event, Fault, IdKey, Limits, NotAcked, PortSpace, Progress, Receipt,
+    AckError, AckToken, Acks, ChannelKey, Core, Drive, Error, Event, Fault, IdKey, Limits, PortSpace, Progress,
     RejectReason, Request, Time,
 };
 
@@ -77,14 +77,14 @@ impl Engine for Drive<HostDevice> {
         Drive::next_fault(self)
     }
 
-    fn ack(&mut self, receipt: Receipt) -> Result<(), NotAcked> {
-        Drive::ack(self, receipt)
+    fn ack(&mut self, ack_token: AckToken) -> Result<(), AckError> {
+        Drive::ack(self, ack_token)
     }
 
     fn work(&mut self, now: Time, readable: &[ChannelKey], rng: &mut fastrand::Rng) {
         self.set_now(now);
         readable.iter().for_each(|&channel| self.readable(channel));
-        let _ = self.settle(rng.usize(1..6));
+        let _ = self.run(rng.usize(1..6));
     }
 
     fn has_work(&self) -> bool {
@@ -92,8 +92,8 @@ impl Engine for Drive<HostDevice> {
     }
 
     fn rename(&mut self, id: IdKey) -> Option<IdKey> {
-        let loose = self.release(id).ok()?;
-        Some(self.adopt(loose).expect("there is room for what was there"))
+        let released_id = self.release(id).ok()?;
+        Some(self.adopt(released_id).expect("there is room for what was there"))
     }
 }
 

@@ -166,8 +166,8 @@ impl CqState {
         }
         let count = into.len().min(self.ready.len());
         let taken: Vec<Ready> = self.ready.drain(..count).collect();
-        for (place, ready) in into.iter_mut().zip(&taken) {
-            *place = ready.completion;
+        for (slot, ready) in into.iter_mut().zip(&taken) {
+            *slot = ready.completion;
         }
         let gone = std::mem::take(&mut self.gone);
         self.gone = gone.into_iter().filter(|&qp| !self.release(qp)).collect();

@@ -7,7 +7,7 @@ use cmid_proto::Service;
 use crate::data::completion::WcStatus;
 use crate::data::packet::Datagram;
 use crate::data::queues::{Pair, QpState};
-use crate::data::space::Place;
+use crate::data::space::KeyedRange;
 use crate::fabric::world::World;
 use crate::index::QpNo;
 use crate::kernel::gid::ip_of;
@@ -54,15 +54,15 @@ impl World {
         let len = GRH_LEN + datagram.bytes.len();
         let pair = self.queues.pairs.get_mut(&qp)?;
         let listens = pair.service == Service::Datagram && matches!(pair.state, QpState::Rtr | QpState::Rts);
-        let room = pair.receives.front().is_some_and(|receive| receive.place.len >= len);
+        let room = pair.receives.front().is_some_and(|receive| receive.keyed_range.len >= len);
         if !listens || datagram.qkey != UDP_QKEY || !room {
             return None;
         }
         let pd = pair.pd;
         let receive = pair.receives.pop_front()?;
-        let place = Place { len, ..receive.place };
+        let keyed_range = KeyedRange { len, ..receive.keyed_range };
         let bytes = [&header_of(datagram)[..], &datagram.bytes].concat();
-        let outcome = self.put(pd, place, bytes).ok_or(WcStatus::LOC_PROT_ERR);
+        let outcome = self.put(pd, keyed_range, bytes).ok_or(WcStatus::LOC_PROT_ERR);
         self.finish_receive(qp, receive.ended(outcome, datagram.from.num));
         Some(())
     }

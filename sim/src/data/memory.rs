@@ -9,7 +9,7 @@ use cmid_proto::memory::{Access, Changes, Keys};
 use crate::data::fault::Left;
 use crate::data::ib_mw::Window;
 use crate::data::library::Request;
-use crate::data::space::{Place, Space, Stretch};
+use crate::data::space::{KeyedRange, Space, Stretch};
 use crate::fabric::config::{Config, Flavour, Rereg};
 use crate::index::{HostNo, MrHandle, MwNo, PdNo, QpNo};
 
@@ -312,45 +312,51 @@ fn is_writable(access: Access) -> bool {
 /// (`check_rkey` and `copy_data` of rxe).
 impl Memory {
     /// Memory that a send or write takes bytes from; `None` where the hardware objects.
-    pub(crate) fn for_local_read(&self, pd: PdNo, place: Place) -> Option<&[u8]> {
-        if place.len == 0 {
+    pub(crate) fn for_local_read(&self, pd: PdNo, keyed_range: KeyedRange) -> Option<&[u8]> {
+        if keyed_range.len == 0 {
             return Some(&[]);
         }
-        self.local(pd, place)?;
-        self.space.bytes(place.stretch())
+        self.local(pd, keyed_range)?;
+        self.space.bytes(keyed_range.stretch())
     }
 
     /// Memory that a receive or read puts bytes into; `None` where the hardware objects.
-    pub(crate) fn for_local_write(&mut self, pd: PdNo, place: Place) -> Option<&mut [u8]> {
-        if place.len == 0 {
+    pub(crate) fn for_local_write(&mut self, pd: PdNo, keyed_range: KeyedRange) -> Option<&mut [u8]> {
+        if keyed_range.len == 0 {
             return Some(&mut []);
         }
-        self.local(pd, place).filter(|hardware| hardware.access.contains(Access::LOCAL_WRITE))?;
-        self.space.bytes_mut(place.stretch())
+        self.local(pd, keyed_range).filter(|hardware| hardware.access.contains(Access::LOCAL_WRITE))?;
+        self.space.bytes_mut(keyed_range.stretch())
     }
 
     /// Memory that the peer of a QP names, by the key of an MR or of a window; `None` where the hardware objects.
-    pub(crate) fn for_remote(&mut self, qp: QpNo, pd: PdNo, place: Place, needs: Access) -> Option<&mut [u8]> {
-        if place.len == 0 {
+    pub(crate) fn for_remote(
+        &mut self,
+        qp: QpNo,
+        pd: PdNo,
+        keyed_range: KeyedRange,
+        needs: Access,
+    ) -> Option<&mut [u8]> {
+        if keyed_range.len == 0 {
             return Some(&mut []);
         }
-        let allowed = match *self.keyed.get(&place.key)? {
+        let allowed = match *self.keyed.get(&keyed_range.key)? {
             Keyed::Mr(handle) => {
                 let mr = self.mrs.get(&handle).filter(|mr| mr.host == qp.host)?;
                 mr.hardware.filter(|hardware| hardware.pd == pd && hardware.access.contains(needs))?.range
             }
             Keyed::Mw(no) => self.through_window(qp, pd, no, needs)?,
         };
-        if !allowed.contains(place.stretch()) {
+        if !allowed.contains(keyed_range.stretch()) {
             return None;
         }
-        self.space.bytes_mut(place.stretch())
+        self.space.bytes_mut(keyed_range.stretch())
     }
 
-    fn local(&self, pd: PdNo, place: Place) -> Option<Hardware> {
-        let Keyed::Mr(handle) = *self.keyed.get(&place.key)? else { return None };
+    fn local(&self, pd: PdNo, keyed_range: KeyedRange) -> Option<Hardware> {
+        let Keyed::Mr(handle) = *self.keyed.get(&keyed_range.key)? else { return None };
         let hardware = self.mrs.get(&handle)?.hardware?;
-        (hardware.pd == pd && hardware.range.contains(place.stretch())).then_some(hardware)
+        (hardware.pd == pd && hardware.range.contains(keyed_range.stretch())).then_some(hardware)
     }
 }
 

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    self, Access, Call, Ended, Error, Fault, MrState, Outcome, Policy, Refused, Region, Returned, Subject, Traffic,
-    Verb, Way,
+    self, Access, Call, Ended, Error, Fault, MrState, Outcome, Policy, Refused, Region, RequestKind, Returned, Target,
+    Traffic, Way,
 };
 
 use crate::data::library::Request;
 use crate::data::pd::{Pd, PdUse};
-use crate::data::space::{Lent, Place, Stretch};
+use crate::data::space::{KeyedRange, Lent, Stretch};
 use crate::fabric::Fabric;
 use crate::fabric::shared::Shared;
 use crate::index::{DeviceNo, MrHandle, PdNo};
@@ -42,7 +42,7 @@ pub struct Reregistered {
 ///
 /// Work requests that name it pin it until their completions have been polled, or their QP is destroyed and its completions
 /// are gone, also after a removal of the device: [`Mr::reregister`] and [`Mr::deregister`] are refused with
-/// [`memory::Why::InFlight`]. What is sent inline ([`Caps::max_inline`](crate::Caps::max_inline)), and has been copied, does not
+/// [`memory::RefuseReason::InFlight`]. What is sent inline ([`Caps::max_inline`](crate::Caps::max_inline)), and has been copied, does not
 /// pin it, nor does what is empty. Dropping it ends the registration, or, if it is pinned or the device refuses, lets the fabric do so as soon as that can be.
 #[derive(Debug)]
 pub struct Mr {
@@ -84,7 +84,7 @@ impl Pd {
                 Ok(Mr { fabric: self.fabric.clone(), own })
             }
             Ok(Some(Ended::NotRegistered(errno, lent))) => Err((shared.give_back(&lent), Error::Register(errno))),
-            Ok(_) => Err((Buffer::new(), impossible(Verb::Register, &machine).into())),
+            Ok(_) => Err((Buffer::new(), impossible(RequestKind::Register, &machine).into())),
             Err(fault) => Err((Buffer::new(), fault.into())),
         }
     }
@@ -148,7 +148,7 @@ impl Mr {
     }
 
     /// Re-registers it (ibv_rereg_mr(3)). Keys and address may have changed afterwards. Refused with
-    /// [`memory::Why::InFlight`] while work requests pin it, and for another buffer with [`memory::Why::InDoubt`] while it
+    /// [`memory::RefuseReason::InFlight`] while work requests pin it, and for another buffer with [`memory::RefuseReason::InDoubt`] while it
     /// keeps one of an attempt that failed.
     pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
         let refused = |buffer, refused: Refused| Reregistered { result: Err(refused.into()), buffer };
@@ -170,7 +170,7 @@ impl Mr {
                 result: settled.result.map_err(Error::from),
                 buffer: settled.buffer.map(|lent| shared.give_back(&lent)),
             },
-            Ok(_) => Reregistered { result: Err(impossible(Verb::Reregister, &machine).into()), buffer: None },
+            Ok(_) => Reregistered { result: Err(impossible(RequestKind::Reregister, &machine).into()), buffer: None },
             Err(fault) => Reregistered { result: Err(fault.into()), buffer: None },
         }
     }
@@ -179,7 +179,7 @@ impl Mr {
     /// after which the device may have known the other one.
     ///
     /// # Errors
-    /// With the region, which can be tried again. Refused with [`memory::Why::InFlight`] while work requests pin it.
+    /// With the region, which can be tried again. Refused with [`memory::RefuseReason::InFlight`] while work requests pin it.
     /// [`Error::Failed`] with what the device says: `EINVAL` while a memory window is bound to it, `EIO` once the
     /// device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn deregister(self) -> Result<Returned<Buffer>, (Mr, Error)> {
@@ -198,11 +198,11 @@ impl Mr {
     }
 
     /// A part of it as a work request names it.
-    pub(crate) fn place(&self, range: Range<usize>) -> Result<Place, Errno> {
+    pub(crate) fn keyed_range(&self, range: Range<usize>) -> Result<KeyedRange, Errno> {
         let len = range.end.checked_sub(range.start).ok_or(Errno::EINVAL)?;
         let part = self.part(range.start, len)?;
         let key = self.machine().keys().ok_or(Errno::EINVAL)?.lkey;
-        Ok(Place { addr: part.addr, key, len })
+        Ok(KeyedRange { addr: part.addr, key, len })
     }
 
     pub(crate) fn part(&self, offset: usize, len: usize) -> Result<Stretch, Errno> {
@@ -249,7 +249,7 @@ impl Owned {
                 Ok(Returned { buffer: shared.give_back(&buffer), other: other.map(|other| shared.give_back(&other)) })
             }
             Some(Ended::NotDeregistered(failure)) => Err(failure.into()),
-            _ => Err(impossible(Verb::Deregister, &machine).into()),
+            _ => Err(impossible(RequestKind::Deregister, &machine).into()),
         }
     }
 }
@@ -263,8 +263,8 @@ pub(crate) fn traffic(machine: &Machine, shared: &Shared) -> Traffic {
 }
 
 /// A request that has ended as another one.
-fn impossible(request: Verb, machine: &Machine) -> Fault {
-    Fault { outcome: request, subject: Subject::Mr(Some(machine.state())) }
+fn impossible(request: RequestKind, machine: &Machine) -> Fault {
+    Fault { outcome: request, target: Target::Mr(Some(machine.state())) }
 }
 
 impl Shared {

@@ -99,8 +99,8 @@ impl Qp {
         access: Access,
     ) -> Result<(), Errno> {
         self.check(mw)?;
-        let place = self.place(mr, range, access.needed_to_bind())?;
-        let bind = Bind { window: mw.no, rkey: mw.rkey, place, access };
+        let keyed_range = self.keyed_range(mr, range, access.needed_to_bind())?;
+        let bind = Bind { window: mw.no, rkey: mw.rkey, keyed_range, access };
         self.fabric.with(|world| world.post_bind(self.no, wr_id, &bind))?;
         mw.rkey = next_rkey(mw.rkey);
         mw.bound_by = Some(self.no);
@@ -131,7 +131,7 @@ impl Qp {
 
 impl World {
     fn post_bind(&mut self, qp: QpNo, wr_id: u64, bind: &Bind) -> Result<(), Errno> {
-        let work = Work { wr_id, opcode: opcode::BIND_MW, memory: Local::Bound(bind.place) };
+        let work = Work { wr_id, opcode: opcode::BIND_MW, memory: Local::Bound(bind.keyed_range) };
         let obey = |memory: &mut Memory, pd| memory.bind_mw(qp, pd, bind);
         if self.post_command(qp, work, WcStatus::MW_BIND_ERR, obey)? == Posted::Done {
             self.rebind(bind.window, Some(qp));

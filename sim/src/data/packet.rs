@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use cmid_proto::GlobalRoute;
 
 use crate::data::completion::WcStatus;
-use crate::data::space::Place;
+use crate::data::space::KeyedRange;
 use crate::index::QpNo;
 
 /// Something of the data path that is under way.
@@ -40,8 +40,8 @@ pub(crate) struct Packet {
 #[derive(Debug)]
 pub(crate) enum Operation {
     Send(Vec<u8>),
-    Write(Place, Vec<u8>),
-    Read(Place),
+    Write(KeyedRange, Vec<u8>),
+    Read(KeyedRange),
 }
 
 /// A datagram, and where it goes.

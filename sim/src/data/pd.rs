@@ -127,7 +127,7 @@ impl Pd {
     /// Deallocates it (ibv_dealloc_pd(3)). Other handles of it are stale then.
     ///
     /// # Errors
-    /// Refused with [`memory::Why::InUse`] while something belongs to it, and with [`memory::Why::Gone`] if it is gone.
+    /// Refused with [`memory::RefuseReason::InUse`] while something belongs to it, and with [`memory::RefuseReason::Gone`] if it is gone.
     /// [`Error::Dealloc`] with what the device said: `EBUSY` if it counts something that this library does not, `EIO`
     /// once the device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn dealloc(&self) -> Result<(), Error> {

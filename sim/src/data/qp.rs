@@ -12,7 +12,7 @@ use crate::data::memory::Memory;
 use crate::data::mr::Mr;
 use crate::data::packet::{Datagram, Operation, Packet, Transfer};
 use crate::data::queues::{Caps, Pending, QpState, Receive, Sent};
-use crate::data::space::Place;
+use crate::data::space::KeyedRange;
 use crate::fabric::Fabric;
 use crate::fabric::world::{LOCAL_WORK, World};
 use crate::index::{PdNo, QpNo};
@@ -65,8 +65,8 @@ impl Qp {
     /// after it was destroyed, and on a datagram QP; `ENOMEM` if its send queue is full: with work that is not done, or whose
     /// completions have not been polled.
     pub fn post_send(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let place = self.place(mr, range, Access::empty())?;
-        let work = Work { wr_id, opcode: opcode::SEND, memory: Local::From(place) };
+        let keyed_range = self.keyed_range(mr, range, Access::empty())?;
+        let work = Work { wr_id, opcode: opcode::SEND, memory: Local::From(keyed_range) };
         self.fabric.with(|world| world.post_operation(self.no, work, Operation::Send))
     }
 
@@ -78,16 +78,16 @@ impl Qp {
     /// As [`Qp::post_send`], but on a connected QP; `EINVAL` also for more bytes than the port's active MTU
     /// ([`Config::mtu`](crate::Config::mtu)), and for a handle of another domain.
     pub fn post_send_to(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
-        let place = self.place(mr, range, Access::empty())?;
+        let keyed_range = self.keyed_range(mr, range, Access::empty())?;
         self.fabric.with(|world| {
             let pair = world.queues.pairs.get(&self.no).ok_or(Errno::EINVAL)?;
             let foreign = (to.ah.pd.device.host, to.ah.pd.no) != (self.no.host, pair.pd);
             let source = world.address_at(self.no.host, to.ah.route.sgid_index).ok_or(Errno::EINVAL)?;
-            if foreign || place.len > world.config.mtu as usize {
+            if foreign || keyed_range.len > world.config.mtu as usize {
                 return Err(Errno::EINVAL);
             }
             let (from, route, to_qp, qkey) = (self.no, to.ah.route, to.qp_num, to.qkey);
-            let work = Work { wr_id, opcode: opcode::SEND, memory: Local::From(place) };
+            let work = Work { wr_id, opcode: opcode::SEND, memory: Local::From(keyed_range) };
             world.post(self.no, Service::Datagram, work, |_, _, bytes| {
                 Transfer::Datagram(Datagram { from, source, route, to_qp, qkey, bytes })
             })
@@ -102,8 +102,8 @@ impl Qp {
     /// [`Access::LOCAL_WRITE`], and after the QP was destroyed; `ENOMEM` if its receive queue is full, as for
     /// [`Qp::post_send`].
     pub fn post_recv(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
-        let place = self.place(mr, range, Access::LOCAL_WRITE)?;
-        self.fabric.with(|world| world.post_receive(self.no, Receive { wr_id, place }))
+        let keyed_range = self.keyed_range(mr, range, Access::LOCAL_WRITE)?;
+        self.fabric.with(|world| world.post_receive(self.no, Receive { wr_id, keyed_range }))
     }
 
     /// Reads memory of the peer into a range of a region.
@@ -111,9 +111,9 @@ impl Qp {
     /// # Errors
     /// As [`Qp::post_send`]; `EINVAL` also for a region without [`Access::LOCAL_WRITE`].
     pub fn post_read(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
-        let place = self.place(mr, range, Access::LOCAL_WRITE)?;
-        let there = Place { addr: remote.addr, key: remote.rkey, len: place.len };
-        let work = Work { wr_id, opcode: opcode::RDMA_READ, memory: Local::Into(place) };
+        let keyed_range = self.keyed_range(mr, range, Access::LOCAL_WRITE)?;
+        let there = KeyedRange { addr: remote.addr, key: remote.rkey, len: keyed_range.len };
+        let work = Work { wr_id, opcode: opcode::RDMA_READ, memory: Local::Into(keyed_range) };
         self.fabric.with(|world| world.post_operation(self.no, work, |_| Operation::Read(there)))
     }
 
@@ -122,19 +122,19 @@ impl Qp {
     /// # Errors
     /// As [`Qp::post_send`].
     pub fn post_write(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, remote: Remote) -> Result<(), Errno> {
-        let place = self.place(mr, range, Access::empty())?;
-        let there = Place { addr: remote.addr, key: remote.rkey, len: place.len };
-        let work = Work { wr_id, opcode: opcode::RDMA_WRITE, memory: Local::From(place) };
+        let keyed_range = self.keyed_range(mr, range, Access::empty())?;
+        let there = KeyedRange { addr: remote.addr, key: remote.rkey, len: keyed_range.len };
+        let work = Work { wr_id, opcode: opcode::RDMA_WRITE, memory: Local::From(keyed_range) };
         self.fabric.with(|world| world.post_operation(self.no, work, |bytes| Operation::Write(there, bytes)))
     }
 
     /// A part of a region as a work request of this QP names it: one of the QP's domain that has these rights.
-    pub(crate) fn place(&self, mr: &Mr, range: Range<usize>, needs: Access) -> Result<Place, Errno> {
+    pub(crate) fn keyed_range(&self, mr: &Mr, range: Range<usize>, needs: Access) -> Result<KeyedRange, Errno> {
         let pd = self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd)).ok_or(Errno::EINVAL)?;
         if !mr.allows(&self.fabric, pd, needs) {
             return Err(Errno::EINVAL);
         }
-        mr.place(range)
+        mr.keyed_range(range)
     }
 }
 
@@ -165,11 +165,11 @@ pub(crate) struct Work {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Local {
     /// Its bytes are taken from there when it is posted.
-    From(Place),
+    From(KeyedRange),
     /// A read puts there what it gets.
-    Into(Place),
+    Into(KeyedRange),
     /// A window is bound to it.
-    Bound(Place),
+    Bound(KeyedRange),
     /// It has none.
     Nothing,
 }
@@ -186,9 +186,9 @@ impl Local {
     /// The key that it pins: none if the device need not fetch anything.
     fn pins(self, caps: &Caps) -> Option<u32> {
         match self {
-            Local::From(place) if caps.inlines(place) => None,
-            Local::From(place) | Local::Into(place) => place.pins(),
-            Local::Bound(place) => Some(place.key),
+            Local::From(keyed_range) if caps.inlines(keyed_range) => None,
+            Local::From(keyed_range) | Local::Into(keyed_range) => keyed_range.pins(),
+            Local::Bound(keyed_range) => Some(keyed_range.key),
             Local::Nothing => None,
         }
     }
@@ -196,8 +196,8 @@ impl Local {
 
 impl Caps {
     /// Whether what is sent from there is copied when it is posted.
-    fn inlines(&self, place: Place) -> bool {
-        place.len <= self.max_inline as usize
+    fn inlines(&self, keyed_range: KeyedRange) -> bool {
+        keyed_range.len <= self.max_inline as usize
     }
 }
 
@@ -227,8 +227,10 @@ impl World {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(()) };
         let bytes = match work.memory {
             // The program copies them itself, and asks for no key.
-            Local::From(place) if pair.caps.inlines(place) => self.memory.space.bytes(place.stretch()),
-            Local::From(place) => self.memory.for_local_read(pair.pd, place),
+            Local::From(keyed_range) if pair.caps.inlines(keyed_range) => {
+                self.memory.space.bytes(keyed_range.stretch())
+            }
+            Local::From(keyed_range) => self.memory.for_local_read(pair.pd, keyed_range),
             Local::Into(_) | Local::Bound(_) | Local::Nothing => Some(&[][..]),
         };
         let bytes = bytes.map(<[u8]>::to_vec);
@@ -275,7 +277,7 @@ impl World {
         let Work { wr_id, opcode, memory } = work;
         let pair = self.queues.pairs.get_mut(&qp).filter(|pair| pair.service == service).ok_or(Errno::EINVAL)?;
         let pins = memory.pins(&pair.caps);
-        let target = if let Local::Into(place) = memory { Some(place) } else { None };
+        let target = if let Local::Into(keyed_range) = memory { Some(keyed_range) } else { None };
         let pending = Pending { sequence: 0, wr_id, opcode, pins, target };
         match pair.state {
             QpState::Init | QpState::Rtr => Err(Errno::EINVAL),
@@ -312,7 +314,7 @@ impl World {
             return Err(Errno::ENOMEM);
         }
         pair.unpolled.receives += 1;
-        pair.pin(receive.place.pins());
+        pair.pin(receive.keyed_range.pins());
         if pair.state == QpState::Err {
             self.flush_receive(qp, &receive);
             return Ok(());

@@ -8,7 +8,7 @@ use cmid_proto::{Errno, Service};
 
 use crate::data::completion::{Completion, CqState, Pin, Ready, WcStatus, opcode};
 use crate::data::packet::Packet;
-use crate::data::space::{Place, Scatter};
+use crate::data::space::{KeyedRange, Scatter};
 use crate::fabric::table::Table;
 use crate::index::{CqNo, HostNo, MwNo, PdNo, QpNo};
 use crate::kernel::gid::Gid;
@@ -17,7 +17,7 @@ use crate::kernel::gid::Gid;
 #[derive(Debug)]
 pub(crate) struct Receive {
     pub(crate) wr_id: u64,
-    pub(crate) place: Place,
+    pub(crate) keyed_range: KeyedRange,
 }
 
 /// How a posted receive ended.
@@ -59,7 +59,7 @@ pub(crate) struct Pending {
     /// The local key of the region that it pins; none if the device need not fetch anything.
     pub(crate) pins: Option<u32>,
     /// Where a read puts what it gets.
-    pub(crate) target: Option<Place>,
+    pub(crate) target: Option<KeyedRange>,
 }
 
 /// How many work requests of a QP have been posted and their completions not been polled.

@@ -10,7 +10,7 @@ pub(crate) const PAGE: u64 = 4096;
 
 /// A stretch of memory, and the key that it is named with: a local one in a work request, a remote one in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct KeyedRange {
     pub(crate) addr: u64,
     pub(crate) key: u32,
     pub(crate) len: usize,
@@ -38,7 +38,7 @@ impl Stretch {
     }
 }
 
-impl Place {
+impl KeyedRange {
     /// The key that a work request pins; of nothing there is nothing to be fetched.
     pub(crate) fn pins(self) -> Option<u32> {
         (self.len != 0).then_some(self.key)

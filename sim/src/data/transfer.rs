@@ -8,7 +8,7 @@ use cmid_proto::memory::Access;
 use crate::data::completion::{Completion, WcStatus};
 use crate::data::packet::{Operation, Packet, Transfer};
 use crate::data::queues::{Pair, Pending, QpState, Receive, Received, Sent};
-use crate::data::space::{Place, Scatter, Stretch};
+use crate::data::space::{KeyedRange, Scatter, Stretch};
 use crate::fabric::world::World;
 use crate::index::{CqNo, PdNo, QpNo};
 use crate::kernel::due::Due;
@@ -84,11 +84,11 @@ impl World {
             Operation::Send(bytes) => match pair.receives.pop_front() {
                 None => Handled::NotReady(Operation::Send(bytes)),
                 Some(receive) => {
-                    let place = Place { len: bytes.len(), ..receive.place };
-                    let (outcome, answer) = if place.len > receive.place.len {
+                    let keyed_range = KeyedRange { len: bytes.len(), ..receive.keyed_range };
+                    let (outcome, answer) = if keyed_range.len > receive.keyed_range.len {
                         (Err(WcStatus::LOC_LEN_ERR), Err(WcStatus::REM_INV_REQ_ERR))
                     } else {
-                        match self.put(pd, place, bytes) {
+                        match self.put(pd, keyed_range, bytes) {
                             Some(put) => (Ok(put), Ok(Vec::new())),
                             None => (Err(WcStatus::LOC_PROT_ERR), Err(WcStatus::REM_OP_ERR)),
                         }
@@ -97,14 +97,16 @@ impl World {
                     Handled::Answer(answer)
                 }
             },
-            Operation::Write(place, bytes) => match self.memory.for_remote(qp, pd, place, Access::REMOTE_WRITE) {
-                Some(memory) => {
-                    memory.copy_from_slice(&bytes);
-                    Handled::Answer(Ok(Vec::new()))
+            Operation::Write(keyed_range, bytes) => {
+                match self.memory.for_remote(qp, pd, keyed_range, Access::REMOTE_WRITE) {
+                    Some(memory) => {
+                        memory.copy_from_slice(&bytes);
+                        Handled::Answer(Ok(Vec::new()))
+                    }
+                    None => refused,
                 }
-                None => refused,
-            },
-            Operation::Read(place) => match self.memory.for_remote(qp, pd, place, Access::REMOTE_READ) {
+            }
+            Operation::Read(keyed_range) => match self.memory.for_remote(qp, pd, keyed_range, Access::REMOTE_READ) {
                 Some(memory) => Handled::Answer(Ok(memory.to_vec())),
                 None => refused,
             },
@@ -134,12 +136,12 @@ impl World {
 
     /// Puts bytes where a receive or a read has them, which is as long as they are; `None` where the hardware objects. What the
     /// poll is to copy is not checked, but for its length.
-    pub(crate) fn put(&mut self, pd: PdNo, place: Place, bytes: Vec<u8>) -> Option<Put> {
+    pub(crate) fn put(&mut self, pd: PdNo, keyed_range: KeyedRange, bytes: Vec<u8>) -> Option<Put> {
         let byte_len = count(bytes.len());
         if self.config.copy_at_poll {
-            return Some(Put { byte_len, scatter: Some(Scatter { addr: place.addr, bytes }) });
+            return Some(Put { byte_len, scatter: Some(Scatter { addr: keyed_range.addr, bytes }) });
         }
-        self.memory.for_local_write(pd, place)?.copy_from_slice(&bytes);
+        self.memory.for_local_write(pd, keyed_range)?.copy_from_slice(&bytes);
         Some(Put { byte_len, scatter: None })
     }
 
@@ -266,7 +268,7 @@ impl Receive {
             Err(status) => (status, Put::default()),
         };
         let Put { byte_len, scatter } = put;
-        Received { wr_id: self.wr_id, pinned: self.place.pins(), status, byte_len, src_qp, scatter }
+        Received { wr_id: self.wr_id, pinned: self.keyed_range.pins(), status, byte_len, src_qp, scatter }
     }
 }
 

@@ -5,7 +5,7 @@ use cmid_proto::memory::Access;
 
 use crate::data::ib_mw::{Bound, Window};
 use crate::data::memory::{Keyed, Memory};
-use crate::data::space::{Place, Stretch};
+use crate::data::space::{KeyedRange, Stretch};
 use crate::index::{HostNo, MwNo, PdNo, QpNo};
 
 /// A work request that binds a window.
@@ -14,7 +14,7 @@ pub(crate) struct Bind {
     pub(crate) window: MwNo,
     /// Its key so far.
     pub(crate) rkey: u32,
-    pub(crate) place: Place,
+    pub(crate) keyed_range: KeyedRange,
     pub(crate) access: Access,
 }
 
@@ -57,18 +57,18 @@ impl Memory {
 
     /// `rxe_check_bind_mw`: a window that is bound has to be invalidated first, and cannot be by an empty part.
     fn check_bind_mw(&self, qp: QpNo, pd: PdNo, bind: &Bind) -> Option<Bound> {
-        let &Bind { window, rkey, place, access } = bind;
+        let &Bind { window, rkey, keyed_range, access } = bind;
         let window = self.windows.get(&window).filter(|window| (window.pd, window.rkey) == (pd, rkey))?;
-        if window.bound.is_some() || place.len == 0 {
+        if window.bound.is_some() || keyed_range.len == 0 {
             return None;
         }
-        let Keyed::Mr(mr) = *self.keyed.get(&place.key)? else { return None };
+        let Keyed::Mr(mr) = *self.keyed.get(&keyed_range.key)? else { return None };
         let hardware = self.mrs.get(&mr)?.hardware.filter(|hardware| hardware.pd == pd)?;
         let written = access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC);
         let legal = hardware.access.contains(Access::MW_BIND)
             && (!written || hardware.access.contains(Access::LOCAL_WRITE))
-            && hardware.range.contains(place.stretch());
-        legal.then_some(Bound { qp, mr, lkey: place.key, range: place.stretch(), access })
+            && hardware.range.contains(keyed_range.stretch());
+        legal.then_some(Bound { qp, mr, lkey: keyed_range.key, range: keyed_range.stretch(), access })
     }
 
     /// `rxe_invalidate_mw`: what the window of this key is bound to is taken back. `None` where the device objects. If
@@ -106,10 +106,10 @@ mod tests {
             let [old, new] = [0; 2].map(|_| memory.space.lend(vec![0; 64]).stretch());
             let (mr, keys) = memory.reg_mr(&config, host, pd, old, Access::MW_BIND).unwrap();
             let (window, rkey) = memory.alloc_mw(host, pd).unwrap();
-            let place = Place { addr: old.addr, key: keys.lkey, len: 8 };
-            let bind = Bind { window, rkey, place, access: Access::REMOTE_READ };
+            let keyed_range = KeyedRange { addr: old.addr, key: keys.lkey, len: 8 };
+            let bind = Bind { window, rkey, keyed_range, access: Access::REMOTE_READ };
             assert_eq!(memory.bind_mw(qp, pd, &bind), Some(()));
-            let shown = Some(place.stretch());
+            let shown = Some(keyed_range.stretch());
             assert_eq!(memory.through_window(qp, pd, window, Access::REMOTE_READ), shown);
             // Other rights are not looked at, but here the keys may change.
             let mut request =

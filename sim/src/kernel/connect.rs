@@ -126,7 +126,7 @@ impl World {
     }
 
     /// `rdma_reject` and `rdma_reject_ece`; a lookup knows no reasons.
-    pub(crate) fn reject(&mut self, no: IdNo, why: RejectReason, data: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn reject(&mut self, no: IdNo, reason: RejectReason, data: &[u8]) -> Result<(), Errno> {
         let id = self.id(no)?;
         if id.conn.is_some() && id.is_datagram() {
             return self.reject_lookup(no, data);
@@ -134,7 +134,7 @@ impl World {
         if id.conn.is_none() || data.len() > REJ_DATA {
             return Err(Errno::EINVAL);
         }
-        let reason = match why {
+        let reason = match reason {
             RejectReason::Consumer => reason::CONSUMER_DEFINED,
             RejectReason::Ece => reason::VENDOR_OPTION_NOT_SUPPORTED,
         };

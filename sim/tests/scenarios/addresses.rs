@@ -5,12 +5,12 @@ use std::time::Duration;
 use cmid_proto::{Call, CmEvent, Device as _, Errno};
 use cmid_sim::{Config, Fabric};
 
-use crate::common::{EINVAL, Lab, SECOND, Side, ip};
+use crate::common::{EINVAL, Env, SECOND, Side, ip};
 
 #[test]
 fn row_39_bind() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.server, lab.cs);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.server, env.cs);
     let a = side.id(on);
     assert_eq!(side.bind(a, "10.0.0.9:7000"), Err(Errno::EADDRNOTAVAIL));
     assert_eq!(side.bind(a, "10.0.0.1:7000"), Ok(()));
@@ -35,19 +35,19 @@ fn row_39_bind() {
 
 #[test]
 fn row_40_listen_without_bind() {
-    let mut lab = Lab::new();
-    let id = lab.server.id(lab.cs);
-    assert_eq!(lab.server.listen(id, 1), Ok(()));
-    assert!(lab.server.local(id).ip().is_unspecified());
-    assert!((32768..=60999).contains(&lab.server.local(id).port()));
-    assert_eq!(lab.server.device.alloc_pd(id).map(|_| ()), Err(Errno::ENODEV));
-    assert_eq!(lab.server.listen(id, 1), EINVAL);
+    let mut env = Env::new();
+    let id = env.server.id(env.cs);
+    assert_eq!(env.server.listen(id, 1), Ok(()));
+    assert!(env.server.local(id).ip().is_unspecified());
+    assert!((32768..=60999).contains(&env.server.local(id).port()));
+    assert_eq!(env.server.device.alloc_pd(id).map(|_| ()), Err(Errno::ENODEV));
+    assert_eq!(env.server.listen(id, 1), EINVAL);
 }
 
 #[test]
 fn row_41_resolve() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, None, "8.8.8.8:7", 2000), Err(Errno::ENETUNREACH));
     assert_eq!(side.bind(id, "10.0.0.1:0"), EINVAL);
@@ -62,8 +62,8 @@ fn row_41_resolve() {
 
 #[test]
 fn to_an_own_address_an_ipv4_host_goes_from_its_first() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     for (dst, src) in [("10.0.0.2:7", "10.0.0.1"), ("10.0.0.1:7", "10.0.0.1")] {
         let id = side.id(on);
         assert_eq!(side.resolve_addr(id, None, dst, 2000), Ok(()));
@@ -74,8 +74,8 @@ fn to_an_own_address_an_ipv4_host_goes_from_its_first() {
 
 #[test]
 fn to_the_wildcard_an_id_goes_from_the_loopback_address() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, None, "0.0.0.0:7", 2000), Ok(()));
     side.next(on).is(id, CmEvent::AddrResolved, 0);
@@ -84,8 +84,8 @@ fn to_the_wildcard_an_id_goes_from_the_loopback_address() {
 
 #[test]
 fn from_the_loopback_address_no_way_leads_out_of_an_interface() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let confined = side.id(on);
     assert_eq!(side.bind(confined, "172.16.0.1:7"), Err(Errno::ENODEV));
     assert_eq!(side.bind(confined, "127.0.0.1:7"), Ok(()));
@@ -98,8 +98,8 @@ fn from_the_loopback_address_no_way_leads_out_of_an_interface() {
 
 #[test]
 fn an_id_that_is_bound_has_a_route_to_the_loopback_address() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, Some("10.0.0.1:0"), "127.0.0.1:7", 2000), Ok(()));
     side.next(on).is(id, CmEvent::AddrResolved, 0);
@@ -109,8 +109,8 @@ fn an_id_that_is_bound_has_a_route_to_the_loopback_address() {
 
 #[test]
 fn to_a_group_there_is_no_way_from_an_id_that_is_not_bound() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, None, "239.1.1.1:7", 2000), Err(Errno::ENETUNREACH));
     let bound = side.id(on);
@@ -120,8 +120,8 @@ fn to_a_group_there_is_no_way_from_an_id_that_is_not_bound() {
 
 #[test]
 fn from_an_interface_everybody_is_a_neighbour() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, Some("10.0.0.1:0"), "8.8.8.8:7", 500), Ok(()));
     let (event, waited) = side.next_timed(on);
@@ -131,8 +131,8 @@ fn from_an_interface_everybody_is_a_neighbour() {
 
 #[test]
 fn a_destination_that_was_not_found_is_remembered() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, None, "8.8.8.8:7", 500), Err(Errno::ENETUNREACH));
     assert_eq!(side.device.peer_addr(id), Err(Errno::EADDRNOTAVAIL));
@@ -142,8 +142,8 @@ fn a_destination_that_was_not_found_is_remembered() {
 
 #[test]
 fn the_wildcard_is_nobody() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     for (dst, peer) in [("0.0.0.0:0", Err(Errno::EADDRNOTAVAIL)), ("0.0.0.0:7", Ok("0.0.0.0:7".parse().unwrap()))] {
         let id = side.id(on);
         assert_eq!(side.resolve_addr(id, None, dst, 2000), Ok(()));
@@ -154,8 +154,8 @@ fn the_wildcard_is_nobody() {
 
 #[test]
 fn row_42_nobody_has_the_address() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, Some("10.0.0.1:0"), "10.0.0.77:7", 1500), Ok(()));
     assert_eq!(side.resolve_addr(id, None, "10.0.0.77:7", 1500), EINVAL);
@@ -173,8 +173,8 @@ fn row_42_nobody_has_the_address() {
 
 #[test]
 fn row_44_the_loopback_address_has_no_route() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, None, "127.0.0.1:7", 100), Ok(()));
     side.next(on).is(id, CmEvent::AddrResolved, 0);
@@ -183,18 +183,18 @@ fn row_44_the_loopback_address_has_no_route() {
 
 #[test]
 fn row_45_destroy_cancels_a_lookup() {
-    let mut lab = Lab::new();
-    let id = lab.client.id(lab.cc);
-    lab.client.resolve_addr(id, None, "10.0.0.77:7", 100).unwrap();
-    lab.client.destroy(id).unwrap();
-    assert_eq!(lab.fabric.next_due(), None);
-    lab.client.quiet(lab.cc, SECOND);
+    let mut env = Env::new();
+    let id = env.client.id(env.cc);
+    env.client.resolve_addr(id, None, "10.0.0.77:7", 100).unwrap();
+    env.client.destroy(id).unwrap();
+    assert_eq!(env.fabric.next_due(), None);
+    env.client.quiet(env.cc, SECOND);
 }
 
 #[test]
 fn sources_are_checked() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, Some("10.0.0.9:0"), "10.0.0.2:7", 100), Err(Errno::EADDRNOTAVAIL));
     assert_eq!(side.resolve_addr(id, Some("172.16.0.1:0"), "10.0.0.2:7", 100), Err(Errno::ENODEV));
@@ -207,8 +207,8 @@ fn sources_are_checked() {
 
 #[test]
 fn a_first_interface_sticks() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     assert_eq!(side.resolve_addr(id, None, "172.16.0.1:7", 100), Ok(()));
     side.next(on).is(id, CmEvent::AddrError, -19);
@@ -218,12 +218,12 @@ fn a_first_interface_sticks() {
 
 #[test]
 fn the_own_address_is_known_when_the_event_is_read() {
-    let mut lab = Lab::new();
-    let far = lab.fabric.host(&[ip("10.0.0.3")]);
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let far = env.fabric.host(&[ip("10.0.0.3")]);
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     side.resolve_addr(id, None, "10.0.0.3:7", 100).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     use cmid_proto::Device;
     assert_eq!(side.device.local_addr(id), Err(Errno::EADDRNOTAVAIL));
     assert_eq!(side.device.peer_addr(id), Ok("10.0.0.3:7".parse().unwrap()));

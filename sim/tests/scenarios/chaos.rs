@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmid_proto::{Call, ChannelKey, CmOption, ConnParam, Datagram, Device, Ece, GroupKey, IdKey, PortSpace};
 use cmid_sim::{Access, Caps, Config, Cq, Mr, Pd, Qp, Remote, To};
 
-use crate::common::{Lab, Side, ip};
+use crate::common::{Env, Side, ip};
 
 /// A generator that is good enough to make nonsense.
 struct Dice(u64);
@@ -23,7 +23,7 @@ impl Dice {
 }
 
 /// A QP that may be any, and where an event has said that datagrams go.
-struct Station {
+struct Peer {
     pd: Pd,
     _cq: Cq,
     qp: Qp,
@@ -40,7 +40,7 @@ struct Actor {
     ids: Vec<IdKey>,
     channels: Vec<ChannelKey>,
     groups: Vec<(IdKey, GroupKey)>,
-    stations: Vec<Station>,
+    stations: Vec<Peer>,
 }
 
 const GROUP: &str = "239.1.2.3:0";
@@ -139,14 +139,14 @@ impl Actor {
         qp.post_recv(1, &mr, 0..16)?;
         let posted = qp.post_write(2, &mr, 0..4, Remote { addr: mr.addr(), rkey: mr.rkey() });
         let room = register(&pd, 64, Access::LOCAL_WRITE)?;
-        self.stations.push(Station { pd, _cq: cq, qp, mr: room, to: None });
+        self.stations.push(Peer { pd, _cq: cq, qp, mr: room, to: None });
         posted
     }
 
     /// A datagram to wherever an event has said, from whatever QP.
     fn talk(&mut self, dice: &mut Dice) -> Result<(), cmid_proto::Errno> {
         let Some(at) = dice.of(&(0..self.stations.len()).collect::<Vec<_>>()) else { return Ok(()) };
-        let Station { pd, qp, mr, to, .. } = &mut self.stations[at];
+        let Peer { pd, qp, mr, to, .. } = &mut self.stations[at];
         qp.post_recv(3, mr, 0..64)?;
         let Some(Datagram { qp_num, qkey, path }) = *to else { return Ok(()) };
         let ah = pd.create_ah(&path)?;
@@ -158,7 +158,7 @@ impl Actor {
 fn nonsense_is_survived() {
     let (mut sent, mut flown) = (0, 0);
     for seed in 0..300 {
-        let Lab { fabric, host, server, client, cs, .. } = Lab::with(Config { seed, loss: 0.1, ..Config::default() });
+        let Env { fabric, host, server, client, cs, .. } = Env::with(Config { seed, loss: 0.1, ..Config::default() });
         let mut actors = [Actor::new(server), Actor::new(client)];
         actors[0].channels.push(cs);
         actors[0].side.listener(cs, "10.0.0.2:7");

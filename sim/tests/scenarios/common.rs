@@ -276,7 +276,7 @@ pub(crate) struct Equipment {
 }
 
 /// One host with 10.0.0.1, 10.0.0.2 and, without an RDMA device, 172.16.0.1; a server and a client process on it.
-pub(crate) struct Lab {
+pub(crate) struct Env {
     pub(crate) fabric: Fabric,
     pub(crate) host: Host,
     pub(crate) server: Side,
@@ -292,19 +292,19 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-impl Lab {
-    pub(crate) fn new() -> Lab {
-        Lab::with(Config::default())
+impl Env {
+    pub(crate) fn new() -> Env {
+        Env::with(Config::default())
     }
 
-    pub(crate) fn with(config: Config) -> Lab {
+    pub(crate) fn with(config: Config) -> Env {
         let fabric = Fabric::new(config);
         let host = fabric.host(&[ip("10.0.0.1"), ip("10.0.0.2")]);
         host.add_plain_addr_without_arp(ip("172.16.0.1"));
         let mut server = Side::new(&host);
         let mut client = Side::new(&host);
         let (cs, cc) = (server.channel(), client.channel());
-        Lab { fabric, host, server, client, cs, cc, qp_num: 100 }
+        Env { fabric, host, server, client, cs, cc, qp_num: 100 }
     }
 
     /// "CP" of the scenarios.

@@ -5,7 +5,7 @@ use cmid_sim::{Access, Completion, Cq, QpState, Remote, WcStatus};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use crate::common::{Lab, Pair, SECOND};
+use crate::common::{Env, Pair, SECOND};
 
 /// Takes everything that is there.
 fn drain(cq: &mut Cq) -> Vec<Completion> {
@@ -20,17 +20,17 @@ fn ended(cq: &mut Cq, expected: &[(u64, WcStatus, u32, u32)]) {
     assert_eq!(seen, expected);
 }
 
-fn connected() -> (Lab, Pair) {
-    let mut lab = Lab::new();
-    let pair = lab.established_with_qps();
-    (lab, pair)
+fn connected() -> (Env, Pair) {
+    let mut env = Env::new();
+    let pair = env.established_with_qps();
+    (env, pair)
 }
 
 const BOTH: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
 
 #[test]
 fn send_read_and_write() {
-    let (lab, mut pair) = connected();
+    let (env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register((0..64).collect::<Vec<_>>(), BOTH).unwrap();
     let there = s.pd.register(vec![0; 64], BOTH).unwrap();
@@ -38,7 +38,7 @@ fn send_read_and_write() {
     c.qp.post_send(2, &here, 0..10).unwrap();
     // Nothing happens before its time.
     ended(&mut s.recv_cq, &[]);
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     ended(&mut s.recv_cq, &[(1, WcStatus::SUCCESS, 128, 10)]);
     ended(&mut c.send_cq, &[(2, WcStatus::SUCCESS, 0, 0)]);
     let mut bytes = [0; 12];
@@ -47,11 +47,11 @@ fn send_read_and_write() {
 
     let remote = Remote { addr: there.addr() + 32, rkey: there.rkey() };
     c.qp.post_write(3, &here, 48..64, remote).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     ended(&mut c.send_cq, &[(3, WcStatus::SUCCESS, 1, 0)]);
     ended(&mut s.recv_cq, &[]);
     c.qp.post_read(4, &here, 0..32, remote).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     ended(&mut c.send_cq, &[(4, WcStatus::SUCCESS, 2, 32)]);
     let back = here.deregister().unwrap().buffer;
     assert_eq!(back[..16], back[48..64]);
@@ -60,52 +60,52 @@ fn send_read_and_write() {
 
 #[test]
 fn a_send_waits_for_a_receive_and_keeps_the_order() {
-    let (lab, mut pair) = connected();
+    let (env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![5; 8], Access::empty()).unwrap();
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
     c.qp.post_send(1, &here, 0..8).unwrap();
     let remote = Remote { addr: there.addr(), rkey: there.rkey() };
     c.qp.post_write(2, &here, 0..1, remote).unwrap();
-    lab.fabric.advance_by(SECOND * 100);
+    env.fabric.advance_by(SECOND * 100);
     ended(&mut c.send_cq, &[]);
     s.qp.post_recv(9, &there, 0..8).unwrap();
     ended(&mut s.recv_cq, &[(9, WcStatus::SUCCESS, 128, 8)]);
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     ended(&mut c.send_cq, &[(1, WcStatus::SUCCESS, 0, 0), (2, WcStatus::SUCCESS, 1, 0)]);
 }
 
 #[test]
 fn a_server_may_send_before_the_client_has_read_the_answer() {
-    let mut lab = Lab::new();
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let id = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let mut c = lab.client.qp(id);
+    let mut env = Env::new();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let id = env.client.resolved(env.cc, "10.0.0.2:7");
+    let mut c = env.client.qp(id);
     let here = c.pd.register(vec![0; 8], BOTH).unwrap();
     c.qp.post_recv(1, &here, 0..8).unwrap();
-    let param = lab.cp();
-    lab.client.connect(id, param, &[]).unwrap();
-    let new = lab.server.requested(lab.cs, listener);
-    let mut s = lab.server.qp(new);
-    lab.server.accept(new, param, &[]).unwrap();
+    let param = env.cp();
+    env.client.connect(id, param, &[]).unwrap();
+    let new = env.server.requested(env.cs, listener);
+    let mut s = env.server.qp(new);
+    env.server.accept(new, param, &[]).unwrap();
     let there = s.pd.register(vec![3; 8], BOTH).unwrap();
     s.qp.post_send(2, &there, 0..8).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     ended(&mut c.recv_cq, &[]);
-    lab.client.next(lab.cc).is(id, CmEvent::Established, 0);
+    env.client.next(env.cc).is(id, CmEvent::Established, 0);
     ended(&mut c.recv_cq, &[(1, WcStatus::SUCCESS, 128, 8)]);
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     ended(&mut s.send_cq, &[(2, WcStatus::SUCCESS, 0, 0)]);
 }
 
 #[test]
 fn the_error_state_flushes() {
-    let (mut lab, mut pair) = connected();
+    let (mut env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![0; 8], BOTH).unwrap();
     c.qp.post_recv(1, &here, 0..8).unwrap();
     c.qp.post_send(2, &here, 0..8).unwrap();
-    lab.client.disconnect(pair.client).unwrap();
+    env.client.disconnect(pair.client).unwrap();
     assert_eq!(c.qp.state(), Ok(QpState::Err));
     ended(&mut c.recv_cq, &[(1, WcStatus::WR_FLUSH_ERR, 128, 0)]);
     ended(&mut c.send_cq, &[(2, WcStatus::WR_FLUSH_ERR, 0, 0)]);
@@ -114,38 +114,38 @@ fn the_error_state_flushes() {
     ended(&mut c.recv_cq, &[(3, WcStatus::WR_FLUSH_ERR, 128, 0)]);
     ended(&mut c.send_cq, &[(4, WcStatus::WR_FLUSH_ERR, 0, 0)]);
     // The other side does not know yet, and nobody answers it.
-    lab.server.next(lab.cs).is(pair.new, CmEvent::Disconnected, 0);
+    env.server.next(env.cs).is(pair.new, CmEvent::Disconnected, 0);
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
     s.qp.post_send(5, &there, 0..8).unwrap();
-    lab.fabric.advance_by(SECOND * 10);
+    env.fabric.advance_by(SECOND * 10);
     ended(&mut s.send_cq, &[(5, WcStatus::RETRY_EXC_ERR, 0, 0)]);
     assert_eq!(s.qp.state(), Ok(QpState::Err));
 }
 
 #[test]
 fn what_waited_for_a_receive_is_given_up_with_its_qp() {
-    let (mut lab, mut pair) = connected();
+    let (mut env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![0; 8], BOTH).unwrap();
     c.qp.post_send(1, &here, 0..8).unwrap();
-    lab.fabric.advance_by(SECOND * 100);
-    lab.server.disconnect(pair.new).unwrap();
+    env.fabric.advance_by(SECOND * 100);
+    env.server.disconnect(pair.new).unwrap();
     assert_eq!(s.qp.state(), Ok(QpState::Err));
-    lab.fabric.advance_by(SECOND * 10);
+    env.fabric.advance_by(SECOND * 10);
     ended(&mut c.send_cq, &[(1, WcStatus::RETRY_EXC_ERR, 0, 0)]);
 }
 
 #[test]
 fn remote_access_is_checked() {
     for (access, len) in [(Access::LOCAL_WRITE, 8), (BOTH, 9)] {
-        let (lab, mut pair) = connected();
+        let (env, mut pair) = connected();
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let here = c.pd.register(vec![0; 16], BOTH).unwrap();
         let there = s.pd.register(vec![0; 8], access).unwrap();
         let remote = Remote { addr: there.addr(), rkey: there.rkey() };
         c.qp.post_write(1, &here, 0..len, remote).unwrap();
         c.qp.post_read(2, &here, 0..1, remote).unwrap();
-        lab.fabric.advance_by(SECOND * 10);
+        env.fabric.advance_by(SECOND * 10);
         ended(&mut c.send_cq, &[(1, WcStatus::REM_ACCESS_ERR, 1, 0), (2, WcStatus::WR_FLUSH_ERR, 2, 0)]);
         assert_eq!((c.qp.state(), s.qp.state()), (Ok(QpState::Err), Ok(QpState::Err)));
     }
@@ -153,23 +153,23 @@ fn remote_access_is_checked() {
 
 #[test]
 fn a_receive_that_is_too_short_ends_both() {
-    let (lab, mut pair) = connected();
+    let (env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![0; 8], BOTH).unwrap();
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
     s.qp.post_recv(1, &there, 0..7).unwrap();
     c.qp.post_send(2, &here, 0..8).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     ended(&mut s.recv_cq, &[(1, WcStatus::LOC_LEN_ERR, 128, 0)]);
     ended(&mut c.send_cq, &[(2, WcStatus::REM_INV_REQ_ERR, 0, 0)]);
 }
 
 #[test]
 fn posts_are_checked() {
-    let mut lab = Lab::new();
-    lab.server.listener(lab.cs, "10.0.0.2:7");
-    let id = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let mut c = lab.client.qp(id);
+    let mut env = Env::new();
+    env.server.listener(env.cs, "10.0.0.2:7");
+    let id = env.client.resolved(env.cc, "10.0.0.2:7");
+    let mut c = env.client.qp(id);
     assert_eq!(c.qp.state(), Ok(QpState::Init));
     let mr = c.pd.register(vec![0; 8], BOTH).unwrap();
     assert_eq!(c.qp.post_send(1, &mr, 0..8), Err(Errno::EINVAL));
@@ -180,7 +180,7 @@ fn posts_are_checked() {
     assert_eq!(c.qp.post_recv(16, &mr, 0..8), Err(Errno::ENOMEM));
     assert_eq!(mr.read(1, &mut [0; 8]), Err(Errno::EINVAL));
     assert_eq!(mr.write(usize::MAX, &[0; 8]), Err(Errno::EINVAL));
-    let again = lab.client.device.create_qp(
+    let again = env.client.device.create_qp(
         cmid_proto::Attaching::bare(id),
         &c.pd,
         &c.send_cq,
@@ -188,17 +188,17 @@ fn posts_are_checked() {
         cmid_sim::Caps::default(),
     );
     assert_eq!(again.map(|_| ()), Err(Errno::EINVAL));
-    lab.client.device.destroy_qp(id).unwrap();
-    assert_eq!(lab.client.device.destroy_qp(id), Err(Errno::EINVAL));
+    env.client.device.destroy_qp(id).unwrap();
+    assert_eq!(env.client.device.destroy_qp(id), Err(Errno::EINVAL));
     assert_eq!(c.qp.post_recv(1, &mr, 0..8), Err(Errno::EINVAL));
     assert_eq!(c.qp.state(), Err(Errno::EINVAL));
 }
 
 #[test]
 fn the_wrong_domain_is_refused() {
-    let (lab, mut pair) = connected();
+    let (env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
-    let other = lab.client.device.alloc_pd(pair.client).unwrap();
+    let other = env.client.device.alloc_pd(pair.client).unwrap();
     let foreign = other.register(vec![0; 8], BOTH).unwrap();
     let mine = s.pd.register(vec![0; 8], BOTH).unwrap();
     let remote = Remote { addr: mine.addr(), rkey: mine.rkey() };
@@ -217,25 +217,25 @@ fn the_wrong_domain_is_refused() {
 
 #[test]
 fn a_qp_outlives_its_id_until_its_handle_goes() {
-    let (mut lab, mut pair) = connected();
+    let (mut env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 8], BOTH).unwrap();
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
     let remote = Remote { addr: there.addr(), rkey: there.rkey() };
-    lab.server.destroy(pair.new).unwrap();
-    lab.client.next(lab.cc).is(pair.client, CmEvent::Disconnected, 0);
+    env.server.destroy(pair.new).unwrap();
+    env.client.next(env.cc).is(pair.client, CmEvent::Disconnected, 0);
     c.qp.post_write(1, &here, 0..8, remote).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     ended(&mut c.send_cq, &[(1, WcStatus::SUCCESS, 1, 0)]);
     drop(pair.server_qp);
     c.qp.post_write(2, &here, 0..8, remote).unwrap();
-    lab.fabric.advance_by(SECOND * 10);
+    env.fabric.advance_by(SECOND * 10);
     ended(&mut c.send_cq, &[(2, WcStatus::RETRY_EXC_ERR, 1, 0)]);
 }
 
 #[test]
 fn an_armed_queue_notifies_once() {
-    let (lab, mut pair) = connected();
+    let (env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register(vec![1; 8], BOTH).unwrap();
     let there = s.pd.register(vec![0; 8], BOTH).unwrap();
@@ -246,7 +246,7 @@ fn an_armed_queue_notifies_once() {
     };
     let mut write = |n| {
         c.qp.post_write(n, &here, 0..8, remote).unwrap();
-        lab.fabric.advance_by(SECOND);
+        env.fabric.advance_by(SECOND);
     };
     write(1);
     assert!(!readable(&c.send_cq));
@@ -263,10 +263,10 @@ fn an_armed_queue_notifies_once() {
 
 #[test]
 fn queues_need_a_device() {
-    let mut lab = Lab::new();
-    let id = lab.client.id(lab.cc);
-    assert_eq!(lab.client.device.alloc_pd(id).map(|_| ()), Err(Errno::ENODEV));
-    assert_eq!(lab.client.device.create_cq(id, 1).map(|_| ()), Err(Errno::ENODEV));
-    lab.client.bind(id, "10.0.0.1:0").unwrap();
-    lab.client.qp(id);
+    let mut env = Env::new();
+    let id = env.client.id(env.cc);
+    assert_eq!(env.client.device.alloc_pd(id).map(|_| ()), Err(Errno::ENODEV));
+    assert_eq!(env.client.device.create_cq(id, 1).map(|_| ()), Err(Errno::ENODEV));
+    env.client.bind(id, "10.0.0.1:0").unwrap();
+    env.client.qp(id);
 }

@@ -5,40 +5,40 @@ use std::fmt::Write;
 use cmid_proto::CmEvent;
 use cmid_sim::Config;
 
-use crate::common::{Lab, SECOND};
+use crate::common::{Env, SECOND};
 
 /// Several connections made and ended, everything written down.
 fn trace(seed: u64, loss: f64) -> String {
-    let mut lab = Lab::with(Config { seed, loss, ..Config::default() });
+    let mut env = Env::with(Config { seed, loss, ..Config::default() });
     let mut trace = String::new();
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let clients = [(); 5].map(|()| lab.client.resolved(lab.cc, "10.0.0.2:7"));
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let clients = [(); 5].map(|()| env.client.resolved(env.cc, "10.0.0.2:7"));
     for c in clients {
-        let cp = lab.cp();
-        lab.client.connect(c, cp, &[c.to_bits() as u8]).unwrap();
-        writeln!(trace, "{c} from {}", lab.client.local(c)).unwrap();
+        let cp = env.cp();
+        env.client.connect(c, cp, &[c.to_bits() as u8]).unwrap();
+        writeln!(trace, "{c} from {}", env.client.local(c)).unwrap();
     }
-    let limit = lab.fabric.now().after(SECOND * 5000);
-    while let Some(due) = lab.fabric.next_due().filter(|&due| due < limit) {
-        lab.fabric.advance_to(due);
-        while let Some(event) = lab.client.fetch(lab.cc) {
+    let limit = env.fabric.now().after(SECOND * 5000);
+    while let Some(due) = env.fabric.next_due().filter(|&due| due < limit) {
+        env.fabric.advance_to(due);
+        while let Some(event) = env.client.fetch(env.cc) {
             writeln!(trace, "{} client {} {} {}", due.0, event.id, event.kind, event.status).unwrap();
             if event.kind == CmEvent::ConnectResponse {
-                lab.client.establish(event.id).unwrap();
+                env.client.establish(event.id).unwrap();
             }
         }
-        while let Some(event) = lab.server.fetch(lab.cs) {
+        while let Some(event) = env.server.fetch(env.cs) {
             writeln!(trace, "{} server {} {} {}", due.0, event.id, event.kind, event.status).unwrap();
             if event.listener == Some(listener) {
-                let cp = lab.cp();
+                let cp = env.cp();
                 // A lost REJ or a late duplicate may have left it without a peer.
-                let _ = lab.server.accept(event.id, cp, &[]);
+                let _ = env.server.accept(event.id, cp, &[]);
             } else if event.kind == CmEvent::Established {
-                lab.server.disconnect(event.id).unwrap();
+                env.server.disconnect(event.id).unwrap();
             }
         }
     }
-    writeln!(trace, "{:?}", lab.fabric.counters()).unwrap();
+    writeln!(trace, "{:?}", env.fabric.counters()).unwrap();
     trace
 }
 
@@ -52,36 +52,36 @@ fn the_same_seed_gives_the_same_trace() {
 
 #[test]
 fn a_lossless_run_sends_nothing_twice_but_unanswered_disconnects() {
-    let mut lab = Lab::new();
-    lab.established();
-    let counters = lab.fabric.counters();
+    let mut env = Env::new();
+    env.established();
+    let counters = env.fabric.counters();
     assert_eq!((counters.sent, counters.lost, counters.retransmitted), (3, 0, 0));
 }
 
 #[test]
 fn lost_messages_are_sent_again() {
-    let mut lab = Lab::new();
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let cp = lab.cp();
-    lab.fabric.set_loss(1.0);
-    lab.client.connect(c, cp, &[]).unwrap();
-    lab.server.quiet(lab.cs, SECOND * 10);
-    lab.fabric.set_loss(0.0);
-    let s = lab.server.requested(lab.cs, listener);
-    let param = lab.cp();
+    let mut env = Env::new();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
+    let cp = env.cp();
+    env.fabric.set_loss(1.0);
+    env.client.connect(c, cp, &[]).unwrap();
+    env.server.quiet(env.cs, SECOND * 10);
+    env.fabric.set_loss(0.0);
+    let s = env.server.requested(env.cs, listener);
+    let param = env.cp();
     // The answer is lost once, and then the confirmation.
-    lab.fabric.set_loss(1.0);
-    lab.server.accept(s, param, &[]).unwrap();
-    lab.fabric.set_loss(0.0);
-    let (response, waited) = lab.client.next_timed(lab.cc);
+    env.fabric.set_loss(1.0);
+    env.server.accept(s, param, &[]).unwrap();
+    env.fabric.set_loss(0.0);
+    let (response, waited) = env.client.next_timed(env.cc);
     response.is(c, CmEvent::ConnectResponse, 0);
     assert_eq!(waited.as_millis(), 4096);
-    lab.fabric.set_loss(1.0);
-    lab.client.establish(c).unwrap();
-    lab.fabric.set_loss(0.0);
-    lab.server.next(lab.cs).is(s, CmEvent::Established, 0);
-    let counters = lab.fabric.counters();
+    env.fabric.set_loss(1.0);
+    env.client.establish(c).unwrap();
+    env.fabric.set_loss(0.0);
+    env.server.next(env.cs).is(s, CmEvent::Established, 0);
+    let counters = env.fabric.counters();
     assert_eq!((counters.lost, counters.retransmitted), (5, 5));
 }
 
@@ -92,7 +92,7 @@ fn with_losses_every_connection_still_comes_to_an_end() {
         let ended = ["ESTABLISHED", "UNREACHABLE", "REJECTED", "DISCONNECTED"];
         for n in 0..5 {
             let c = trace.lines().nth(n).unwrap().split(' ').next().unwrap().to_owned();
-            let ends = trace.lines().any(|line| line.contains(&format!("client {c} ")));
+            let ends = trace.lines().any(|device_channel| device_channel.contains(&format!("client {c} ")));
             assert!(ends && ended.iter().any(|word| trace.contains(word)), "seed {seed}: {trace}");
         }
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use cmid_proto::{Attaching, CmEvent, Device as _, Errno, IdKey, PortSpace};
 use cmid_sim::{Caps, Config, Fabric};
 
-use crate::common::{EINVAL, Lab, Side, ip};
+use crate::common::{EINVAL, Env, Side, ip};
 
 /// How a lookup ends: the own address, or the status of its ADDR_ERROR.
 #[track_caller]
@@ -21,13 +21,13 @@ fn found(side: &mut Side, on: cmid_proto::ChannelKey, id: IdKey) -> Result<Socke
 
 #[test]
 fn without_arp_everybody_is_found_and_then_there_is_no_device() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     side.resolve_addr(id, None, "172.16.0.9:7", 2000).unwrap();
     assert_eq!(found(side, on, id), Err(-19));
-    lab.host.add_plain_addr(ip("172.17.0.1"));
-    let side = &mut lab.client;
+    env.host.add_plain_addr(ip("172.17.0.1"));
+    let side = &mut env.client;
     let with_arp = side.id(on);
     side.resolve_addr(with_arp, None, "172.17.0.9:7", 2000).unwrap();
     assert_eq!(found(side, on, with_arp), Err(-110));
@@ -35,8 +35,8 @@ fn without_arp_everybody_is_found_and_then_there_is_no_device() {
 
 #[test]
 fn a_broadcast_address_is_found() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     for (src, dst, own) in [
         (None, "10.0.0.255:7", Ok(ip("10.0.0.1"))),
         (Some("10.0.0.2:0"), "10.0.0.255:7", Ok(ip("10.0.0.2"))),
@@ -54,8 +54,8 @@ fn a_broadcast_address_is_found() {
 /// `cma_check_port` compares with the address that an id has now.
 #[test]
 fn a_lookup_frees_the_port_of_a_wildcard_on_the_other_addresses() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let [looked_up, other] = [(); 2].map(|()| side.id(on));
     side.resolve_addr(looked_up, Some("0.0.0.0:7"), "10.0.0.1:9", 2000).unwrap();
     assert_eq!(side.bind(other, "10.0.0.2:7"), Err(Errno::EADDRNOTAVAIL));
@@ -66,8 +66,8 @@ fn a_lookup_frees_the_port_of_a_wildcard_on_the_other_addresses() {
 
 #[test]
 fn from_the_loopback_address_there_is_no_way_to_many() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let ways = [("10.0.0.255:7", Errno::EINVAL), ("255.255.255.255:7", Errno::ENODEV), ("239.1.1.1:7", Errno::ENODEV)];
     let ways = ways.into_iter().chain([("172.16.0.9:7", Errno::EINVAL)]);
     for (dst, errno) in ways {
@@ -89,8 +89,8 @@ fn from_the_ipv6_loopback_address_a_group_is_found_and_then_there_is_no_device()
 
 #[test]
 fn a_group_is_reached_from_the_interface_that_an_id_is_confined_to() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id_in(PortSpace::Udp, on);
     assert_eq!(side.bind(id, "172.16.0.1:0"), Err(Errno::ENODEV));
     side.resolve_addr(id, None, "239.1.1.1:7", 2000).unwrap();
@@ -104,8 +104,8 @@ fn a_group_is_reached_from_the_interface_that_an_id_is_confined_to() {
 
 #[test]
 fn nothing_but_infiniband_will_do_for_ipoib() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     for addr in ["10.0.0.1:0", "172.16.0.1:0"] {
         let id = side.id_in(PortSpace::Ipoib, on);
         assert_eq!(side.bind(id, addr), EINVAL, "{addr}");
@@ -125,8 +125,8 @@ fn nothing_but_infiniband_will_do_for_ipoib() {
 
 #[test]
 fn what_is_valid_on_one_link_only_has_to_name_it() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     for addr in ["[ff02::1]:0", "[fe80::1]:0", "[ff12::1]:0"] {
         let id = side.id(on);
         assert_eq!(side.bind(id, addr), EINVAL, "{addr}");
@@ -146,8 +146,8 @@ fn there_is_no_way_to_a_mapped_address_whatever_an_id_is_bound_to() {
     let id = side.id(on);
     assert_eq!(side.bind(id, "[::ffff:10.0.0.2]:7"), Err(Errno::EADDRNOTAVAIL));
     // With IPv6 an interface alone is no way either.
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     assert_eq!(side.bind(id, "172.16.0.1:0"), Err(Errno::ENODEV));
     assert_eq!(side.resolve_addr(id, None, "[fd99::1]:7", 2000), Err(Errno::ENETUNREACH));
@@ -155,8 +155,8 @@ fn there_is_no_way_to_a_mapped_address_whatever_an_id_is_bound_to() {
 
 #[test]
 fn a_destination_of_another_family_is_misread_by_an_id_that_is_bound_on_the_way() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     for (bound, peer) in [(false, "0.0.0.0:7"), (true, "[fd99::1]:7")] {
         let id = side.id(on);
         let src = if bound { None } else { Some("10.0.0.2:0") };
@@ -173,8 +173,8 @@ fn a_destination_of_another_family_is_misread_by_an_id_that_is_bound_on_the_way(
 
 #[test]
 fn the_destination_is_kept_though_there_is_no_port() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let taken = side.id(on);
     side.bind(taken, "10.0.0.2:9").unwrap();
     let id = side.id(on);
@@ -190,8 +190,8 @@ fn the_destination_is_kept_though_there_is_no_port() {
 
 #[test]
 fn a_lookup_from_the_loopback_address_confines_as_others_do() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.client, lab.cc);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
     side.resolve_addr(id, Some("127.0.0.1:0"), "10.0.0.2:7", 2000).unwrap();
     assert_eq!(found(side, on, id), Err(-19));
@@ -277,10 +277,10 @@ fn the_link_is_known_to_who_names_it_and_not_to_a_child() {
 #[test]
 fn nobody_is_connected_from_the_loopback_address() {
     for (space, port) in [(PortSpace::Tcp, 0), (PortSpace::Tcp, 7), (PortSpace::Udp, 0)] {
-        let mut lab = Lab::new();
-        let taken = lab.server.id_in(space, lab.cs);
-        lab.server.bind(taken, "10.0.0.2:9").unwrap();
-        let (side, on) = (&mut lab.client, lab.cc);
+        let mut env = Env::new();
+        let taken = env.server.id_in(space, env.cs);
+        env.server.bind(taken, "10.0.0.2:9").unwrap();
+        let (side, on) = (&mut env.client, env.cc);
         let id = side.id_in(space, on);
         // It has an interface, as no other id without an address has.
         assert_eq!(side.bind(id, "10.0.0.2:9"), Err(Errno::EADDRINUSE));
@@ -288,17 +288,17 @@ fn nobody_is_connected_from_the_loopback_address() {
         assert_eq!(found(side, on, id).map(|addr| addr.ip()), Ok(ip("127.0.0.1")));
         side.resolve_route(id).unwrap();
         side.next(on).is(id, CmEvent::RouteResolved, 0);
-        let param = lab.cp();
-        assert_eq!(lab.client.connect(id, param, &[]), EINVAL);
-        assert_eq!(lab.client.resolve_route(id), EINVAL, "it still has a route");
+        let param = env.cp();
+        assert_eq!(env.client.connect(id, param, &[]), EINVAL);
+        assert_eq!(env.client.resolve_route(id), EINVAL, "it still has a route");
     }
 }
 
 #[test]
 fn a_queue_has_a_million_work_requests_at_most() {
-    let mut lab = Lab::new();
-    let id = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let device = &lab.client.device;
+    let mut env = Env::new();
+    let id = env.client.resolved(env.cc, "10.0.0.2:7");
+    let device = &env.client.device;
     let (pd, cq) = (device.alloc_pd(id).unwrap(), device.create_cq(id, 1 << 23).unwrap());
     let attach = |caps| device.create_qp(Attaching::bare(id), &pd, &cq, &cq, caps).map(drop);
     assert_eq!(attach(Caps { max_send_wr: 4_000_000, ..Caps::default() }), EINVAL);

@@ -3,7 +3,7 @@
 use cmid_proto::{CmEvent, CmOption, Errno, GroupKey, IdKey, PortSpace};
 use cmid_sim::{Access, Completion, Cq, Fabric, GRH_LEN, To, WcStatus};
 
-use crate::common::{EINVAL, Equipment, Lab, SECOND, Seen, Side, ip};
+use crate::common::{EINVAL, Env, Equipment, SECOND, Seen, Side, ip};
 
 const GROUP: &str = "239.1.2.3:0";
 const OTHER: &str = "239.1.2.4:0";
@@ -18,136 +18,136 @@ impl Seen {
     }
 }
 
-fn member(lab: &mut Lab) -> IdKey {
-    let id = lab.client.id_in(PortSpace::Udp, lab.cc);
-    lab.client.bind(id, "10.0.0.1:0").unwrap();
+fn member(env: &mut Env) -> IdKey {
+    let id = env.client.id_in(PortSpace::Udp, env.cc);
+    env.client.bind(id, "10.0.0.1:0").unwrap();
     id
 }
 
 #[test]
 fn there_is_no_group_without_an_interface() {
-    let mut lab = Lab::new();
-    let id = lab.client.id_in(PortSpace::Udp, lab.cc);
-    lab.client.resolve_addr(id, None, "127.0.0.1:7", 2000).unwrap();
-    lab.client.next(lab.cc).is(id, CmEvent::AddrResolved, 0);
-    assert_eq!(lab.client.join(id, GROUP, false), Err(Errno::ENODEV));
+    let mut env = Env::new();
+    let id = env.client.id_in(PortSpace::Udp, env.cc);
+    env.client.resolve_addr(id, None, "127.0.0.1:7", 2000).unwrap();
+    env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
+    assert_eq!(env.client.join(id, GROUP, false), Err(Errno::ENODEV));
 }
 
 #[test]
 fn row_75_join_and_leave() {
-    let mut lab = Lab::new();
-    let id = member(&mut lab);
-    let group = lab.client.join(id, GROUP, false).unwrap();
-    let seen = lab.client.next(lab.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
+    let mut env = Env::new();
+    let id = member(&mut env);
+    let group = env.client.join(id, GROUP, false).unwrap();
+    let seen = env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
     let to = seen.datagram.unwrap();
     assert_eq!((to.qp_num, to.qkey), (0x00ff_ffff, QKEY));
     let mgid = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3];
     assert_eq!(to.path.grh.map(|grh| grh.dgid), Some(mgid));
     // Once more: a membership of its own.
-    let again = lab.client.join(id, GROUP, true).unwrap();
-    lab.client.next(lab.cc).of_group(id, CmEvent::MulticastJoin, 0, again);
-    assert_eq!(lab.client.leave(id, again, OTHER), Err(Errno::EADDRNOTAVAIL));
-    assert_eq!(lab.client.leave(id, again, GROUP), Ok(()));
-    assert_eq!(lab.client.leave(id, again, GROUP), Err(Errno::EADDRNOTAVAIL));
-    assert_eq!(lab.client.leave(id, group, GROUP), Ok(()));
-    assert_eq!(lab.client.leave(id, group, GROUP), Err(Errno::EADDRNOTAVAIL));
-    lab.client.quiet(lab.cc, SECOND);
+    let again = env.client.join(id, GROUP, true).unwrap();
+    env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, again);
+    assert_eq!(env.client.leave(id, again, OTHER), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(env.client.leave(id, again, GROUP), Ok(()));
+    assert_eq!(env.client.leave(id, again, GROUP), Err(Errno::EADDRNOTAVAIL));
+    assert_eq!(env.client.leave(id, group, GROUP), Ok(()));
+    assert_eq!(env.client.leave(id, group, GROUP), Err(Errno::EADDRNOTAVAIL));
+    env.client.quiet(env.cc, SECOND);
 }
 
 #[test]
 fn row_75_leaving_drops_what_was_not_read_and_cancels_what_was_not_done() {
-    let mut lab = Lab::new();
-    let id = member(&mut lab);
-    let unread = lab.client.join(id, GROUP, false).unwrap();
-    let kept = lab.client.join(id, OTHER, false).unwrap();
-    lab.fabric.advance_by(SECOND);
-    lab.client.leave(id, unread, GROUP).unwrap();
-    lab.client.next(lab.cc).of_group(id, CmEvent::MulticastJoin, 0, kept);
-    let early = lab.client.join(id, GROUP, false).unwrap();
-    lab.client.leave(id, early, GROUP).unwrap();
-    lab.client.quiet(lab.cc, SECOND);
+    let mut env = Env::new();
+    let id = member(&mut env);
+    let unread = env.client.join(id, GROUP, false).unwrap();
+    let kept = env.client.join(id, OTHER, false).unwrap();
+    env.fabric.advance_by(SECOND);
+    env.client.leave(id, unread, GROUP).unwrap();
+    env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, kept);
+    let early = env.client.join(id, GROUP, false).unwrap();
+    env.client.leave(id, early, GROUP).unwrap();
+    env.client.quiet(env.cc, SECOND);
     // The end of the id is the end of all of it.
-    lab.client.join(id, GROUP, false).unwrap();
-    lab.client.destroy(id).unwrap();
-    lab.client.quiet(lab.cc, SECOND);
-    assert_eq!(lab.fabric.next_due(), None);
+    env.client.join(id, GROUP, false).unwrap();
+    env.client.destroy(id).unwrap();
+    env.client.quiet(env.cc, SECOND);
+    assert_eq!(env.fabric.next_due(), None);
 }
 
 #[test]
 fn row_75_addresses_and_states() {
-    let mut lab = Lab::new();
-    let id = member(&mut lab);
-    let mut join = |id, addr| lab.client.join(id, addr, false).map(drop);
+    let mut env = Env::new();
+    let id = member(&mut env);
+    let mut join = |id, addr| env.client.join(id, addr, false).map(drop);
     assert_eq!(join(id, "0.0.0.0:0"), EINVAL);
     assert_eq!(join(id, "[ff0e::1]:0"), Err(Errno(524)));
-    let idle = lab.client.id_in(PortSpace::Udp, lab.cc);
-    assert_eq!(lab.client.join(idle, GROUP, false).map(drop), EINVAL);
-    lab.client.bind(idle, "0.0.0.0:0").unwrap();
-    assert_eq!(lab.client.join(idle, GROUP, false).map(drop), EINVAL);
-    let connected = lab.client.id(lab.cc);
-    lab.client.bind(connected, "10.0.0.1:0").unwrap();
-    assert_eq!(lab.client.join(connected, GROUP, false).map(drop), EINVAL);
+    let idle = env.client.id_in(PortSpace::Udp, env.cc);
+    assert_eq!(env.client.join(idle, GROUP, false).map(drop), EINVAL);
+    env.client.bind(idle, "0.0.0.0:0").unwrap();
+    assert_eq!(env.client.join(idle, GROUP, false).map(drop), EINVAL);
+    let connected = env.client.id(env.cc);
+    env.client.bind(connected, "10.0.0.1:0").unwrap();
+    assert_eq!(env.client.join(connected, GROUP, false).map(drop), EINVAL);
     // An id may have resolved the group itself; with a route it is too late.
-    let id = lab.client.id_in(PortSpace::Udp, lab.cc);
-    lab.client.resolve_addr(id, Some("10.0.0.1:0"), GROUP, 100).unwrap();
-    lab.client.next(lab.cc).is(id, CmEvent::AddrResolved, 0);
-    assert_eq!(lab.client.local(id).ip(), ip("10.0.0.1"));
-    let group = lab.client.join(id, GROUP, false).unwrap();
-    lab.client.next(lab.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
-    lab.client.resolve_route(id).unwrap();
-    lab.client.next(lab.cc).is(id, CmEvent::RouteResolved, 0);
-    assert_eq!(lab.client.join(id, OTHER, false).map(drop), EINVAL);
-    lab.client.leave(id, group, GROUP).unwrap();
+    let id = env.client.id_in(PortSpace::Udp, env.cc);
+    env.client.resolve_addr(id, Some("10.0.0.1:0"), GROUP, 100).unwrap();
+    env.client.next(env.cc).is(id, CmEvent::AddrResolved, 0);
+    assert_eq!(env.client.local(id).ip(), ip("10.0.0.1"));
+    let group = env.client.join(id, GROUP, false).unwrap();
+    env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
+    env.client.resolve_route(id).unwrap();
+    env.client.next(env.cc).is(id, CmEvent::RouteResolved, 0);
+    assert_eq!(env.client.join(id, OTHER, false).map(drop), EINVAL);
+    env.client.leave(id, group, GROUP).unwrap();
 }
 
 #[test]
 fn memberships_migrate() {
-    let mut lab = Lab::new();
-    let id = member(&mut lab);
-    let to = lab.client.channel();
-    let group = lab.client.join(id, GROUP, false).unwrap();
-    lab.fabric.advance_by(SECOND);
-    let pending = lab.client.join(id, OTHER, false).unwrap();
-    lab.client.migrate(id, lab.cc, to).unwrap();
-    lab.client.next(to).of_group(id, CmEvent::MulticastJoin, 0, group);
-    lab.client.next(to).of_group(id, CmEvent::MulticastJoin, 0, pending);
-    lab.client.leave(id, group, GROUP).unwrap();
-    lab.client.quiet(lab.cc, SECOND);
+    let mut env = Env::new();
+    let id = member(&mut env);
+    let to = env.client.channel();
+    let group = env.client.join(id, GROUP, false).unwrap();
+    env.fabric.advance_by(SECOND);
+    let pending = env.client.join(id, OTHER, false).unwrap();
+    env.client.migrate(id, env.cc, to).unwrap();
+    env.client.next(to).of_group(id, CmEvent::MulticastJoin, 0, group);
+    env.client.next(to).of_group(id, CmEvent::MulticastJoin, 0, pending);
+    env.client.leave(id, group, GROUP).unwrap();
+    env.client.quiet(env.cc, SECOND);
 }
 
 #[test]
 fn a_failing_join_and_a_lost_group() {
-    let mut lab = Lab::new();
-    let id = member(&mut lab);
-    lab.host.fail_next_join(-110);
-    let group = lab.client.join(id, GROUP, false).unwrap();
-    let seen = lab.client.next(lab.cc).of_group(id, CmEvent::MulticastError, -110, group);
+    let mut env = Env::new();
+    let id = member(&mut env);
+    env.host.fail_next_join(-110);
+    let group = env.client.join(id, GROUP, false).unwrap();
+    let seen = env.client.next(env.cc).of_group(id, CmEvent::MulticastError, -110, group);
     assert_eq!(seen.datagram, None);
-    lab.client.leave(id, group, GROUP).unwrap();
+    env.client.leave(id, group, GROUP).unwrap();
     // Only the next one.
-    let group = lab.client.join(id, GROUP, false).unwrap();
-    lab.client.next(lab.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
-    lab.host.lose_group(ip("239.1.2.4"));
-    lab.client.quiet(lab.cc, SECOND);
-    lab.host.lose_group(ip("239.1.2.3"));
-    lab.client.next(lab.cc).of_group(id, CmEvent::MulticastError, -102, group);
-    lab.client.leave(id, group, GROUP).unwrap();
+    let group = env.client.join(id, GROUP, false).unwrap();
+    env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
+    env.host.lose_group(ip("239.1.2.4"));
+    env.client.quiet(env.cc, SECOND);
+    env.host.lose_group(ip("239.1.2.3"));
+    env.client.next(env.cc).of_group(id, CmEvent::MulticastError, -102, group);
+    env.client.leave(id, group, GROUP).unwrap();
 }
 
 #[test]
 fn what_is_no_group_cannot_be_attached_to() {
-    let mut lab = Lab::new();
-    let id = member(&mut lab);
-    let _qp = lab.client.qp(id);
-    let group = lab.client.join(id, "10.1.2.3:0", false).unwrap();
-    lab.client.next(lab.cc).of_group(id, CmEvent::MulticastError, -1, group);
-    lab.client.leave(id, group, "10.1.2.3:0").unwrap();
-    let group = lab.client.join(id, "10.1.2.3:0", true).unwrap();
-    lab.client.next(lab.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
+    let mut env = Env::new();
+    let id = member(&mut env);
+    let _qp = env.client.qp(id);
+    let group = env.client.join(id, "10.1.2.3:0", false).unwrap();
+    env.client.next(env.cc).of_group(id, CmEvent::MulticastError, -1, group);
+    env.client.leave(id, group, "10.1.2.3:0").unwrap();
+    let group = env.client.join(id, "10.1.2.3:0", true).unwrap();
+    env.client.next(env.cc).of_group(id, CmEvent::MulticastJoin, 0, group);
 }
 
 /// A process of its own host with a datagram QP.
-struct Station {
+struct Peer {
     side: Side,
     on: cmid_proto::ChannelKey,
     id: IdKey,
@@ -155,22 +155,22 @@ struct Station {
     mr: cmid_sim::Mr,
 }
 
-impl Station {
-    fn new(fabric: &Fabric, address: &str) -> Station {
+impl Peer {
+    fn new(fabric: &Fabric, address: &str) -> Peer {
         let mut side = Side::new(&fabric.host(&[ip(address)]));
         let on = side.channel();
         let id = side.id_in(PortSpace::Udp, on);
         side.bind(id, &format!("{address}:0")).unwrap();
         let tools = side.qp(id);
         let mr = tools.pd.register(vec![7; 200], Access::LOCAL_WRITE).unwrap();
-        Station { side, on, id, tools, mr }
+        Peer { side, on, id, tools, mr }
     }
 
     fn listens(&mut self) {
         self.tools.qp.post_recv(1, &self.mr, 0..100).unwrap();
     }
 
-    fn heard(&mut self) -> usize {
+    fn record(&mut self) -> usize {
         let mut buffer = [Completion::default(); 4];
         let count = self.tools.recv_cq.poll(&mut buffer).unwrap();
         assert!(buffer[..count].iter().all(|done| done.status == WcStatus::SUCCESS));
@@ -185,7 +185,7 @@ fn sent(cq: &mut Cq) -> bool {
 #[test]
 fn a_datagram_to_a_group_reaches_its_members() {
     let fabric = Fabric::new(cmid_sim::Config::default());
-    let mut stations = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"].map(|address| Station::new(&fabric, address));
+    let mut stations = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"].map(|address| Peer::new(&fabric, address));
     let mut joins = stations.each_mut().map(|station| {
         let group = station.side.join(station.id, GROUP, false).unwrap();
         station.listens();
@@ -197,7 +197,7 @@ fn a_datagram_to_a_group_reaches_its_members() {
     joins[3] = sender.side.join(sender.id, GROUP, true).unwrap();
     let to = sender.side.next(sender.on).datagram.unwrap();
     let ah = sender.tools.pd.create_ah(&to.path).unwrap();
-    let send = |station: &mut Station| {
+    let send = |station: &mut Peer| {
         let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
         station.tools.qp.post_send_to(2, &station.mr, 100..110, to).unwrap();
         fabric.advance_by(SECOND);
@@ -205,7 +205,7 @@ fn a_datagram_to_a_group_reaches_its_members() {
     };
     // Nobody is attached before the event is read.
     send(sender);
-    assert_eq!(stations.each_mut().map(Station::heard), [0, 0, 0, 0]);
+    assert_eq!(stations.each_mut().map(Peer::record), [0, 0, 0, 0]);
     let [first, second, third, sender] = &mut stations;
     first.side.next(first.on);
     second.side.next(second.on);
@@ -214,30 +214,30 @@ fn a_datagram_to_a_group_reaches_its_members() {
     let mut payload = [0; 12];
     first.mr.read(GRH_LEN - 1, &mut payload).unwrap();
     assert_eq!(payload[1..11], [7; 10]);
-    assert_eq!(stations.each_mut().map(Station::heard), [1, 1, 1, 0]);
+    assert_eq!(stations.each_mut().map(Peer::record), [1, 1, 1, 0]);
     // One leaves, one has no receive posted.
     let [first, second, _, sender] = &mut stations;
     first.listens();
     second.listens();
     second.side.leave(second.id, joins[1], GROUP).unwrap();
     send(sender);
-    assert_eq!(stations.each_mut().map(Station::heard), [1, 0, 0, 0]);
+    assert_eq!(stations.each_mut().map(Peer::record), [1, 0, 0, 0]);
 }
 
 #[test]
 fn a_qp_is_attached_once_and_taken_off_once() {
     let fabric = Fabric::new(cmid_sim::Config::default());
-    let mut station = Station::new(&fabric, "10.0.0.1");
+    let mut station = Peer::new(&fabric, "10.0.0.1");
     let [first, second, unread] = [0; 3].map(|_| station.side.join(station.id, GROUP, false).unwrap());
     let to = station.side.next(station.on).datagram.unwrap();
     station.side.next(station.on);
     let ah = station.tools.pd.create_ah(&to.path).unwrap();
-    let speak = |station: &mut Station| {
+    let speak = |station: &mut Peer| {
         station.listens();
         let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
         station.tools.qp.post_send_to(2, &station.mr, 100..110, to).unwrap();
         fabric.advance_by(SECOND);
-        station.heard()
+        station.record()
     };
     // The library does not know the group of a membership whose event it has not read.
     station.side.leave(station.id, unread, GROUP).unwrap();
@@ -251,7 +251,7 @@ fn a_qp_is_attached_once_and_taken_off_once() {
 fn a_member_hears_itself() {
     // As with rxe: the packet comes back from the host's own IP stack, and nobody asks who has sent it.
     let fabric = Fabric::new(cmid_sim::Config::default());
-    let mut station = Station::new(&fabric, "10.0.0.1");
+    let mut station = Peer::new(&fabric, "10.0.0.1");
     station.side.join(station.id, GROUP, false).unwrap();
     let to = station.side.next(station.on).datagram.unwrap();
     station.listens();

@@ -3,7 +3,7 @@
 use cmid_proto::{CmEvent, IdKey, PortSpace};
 use cmid_sim::{Config, Fabric};
 
-use crate::common::{Lab, SECOND, Seen, Side, ip};
+use crate::common::{Env, SECOND, Seen, Side, ip};
 
 /// Which ids got an event of that kind and status, in the order of their creation.
 fn told(mut side: impl FnMut() -> Option<Seen>, kind: CmEvent, status: i32) -> Vec<IdKey> {
@@ -18,8 +18,8 @@ fn told(mut side: impl FnMut() -> Option<Seen>, kind: CmEvent, status: i32) -> V
 
 #[test]
 fn row_79_a_bond_fails_over() {
-    let mut lab = Lab::new();
-    let (side, on) = (&mut lab.server, lab.cs);
+    let mut env = Env::new();
+    let (side, on) = (&mut env.server, env.cs);
     let idle = side.id(on);
     let bound = side.id(on);
     side.bind(bound, "10.0.0.1:9").unwrap();
@@ -30,7 +30,7 @@ fn row_79_a_bond_fails_over() {
     side.next(on).is(resolved, CmEvent::AddrResolved, 0);
     let datagrams = side.id_in(PortSpace::Udp, on);
     side.bind(datagrams, "10.0.0.1:9").unwrap();
-    lab.host.fail_over();
+    env.host.fail_over();
     let mut expected = [bound, listening, resolved, datagrams];
     expected.sort();
     assert_eq!(told(|| side.fetch(on), CmEvent::AddrChange, 0), expected);

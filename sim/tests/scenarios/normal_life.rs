@@ -1,59 +1,59 @@
 //! Section "normal life" of the conformance scenarios.
 
-use crate::common::{EINVAL, Lab, SECOND, Side, ip};
+use crate::common::{EINVAL, Env, SECOND, Side, ip};
 use cmid_proto::{CmEvent, ConnParam, Device, Errno};
 use cmid_sim::{Config, Flavour, QpState};
 use std::time::Duration;
 
 #[test]
 fn row_01_connect_and_accept_with_qps() {
-    let mut lab = Lab::new();
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let c_qp = lab.client.qp(c);
-    let cp = lab.cp();
-    lab.client.connect(c, cp, &[]).unwrap();
-    let request = lab.server.next(lab.cs);
+    let mut env = Env::new();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
+    let c_qp = env.client.qp(c);
+    let cp = env.cp();
+    env.client.connect(c, cp, &[]).unwrap();
+    let request = env.server.next(env.cs);
     let s = request.id;
     assert_eq!((request.kind, request.status, request.listener), (CmEvent::ConnectRequest, 0, Some(listener)));
     let request = request.carries(56, &[]);
     assert_eq!((request.param.responder_resources, request.param.initiator_depth), (1, 1));
     assert_eq!((request.param.retry_count, request.param.rnr_retry_count), (5, 6));
     assert_eq!(request.param.qp_num, c_qp.qp.num());
-    let s_qp = lab.server.qp(s);
-    lab.server.accept(s, cp, &[]).unwrap();
-    let answer = lab.client.next(lab.cc).is(c, CmEvent::Established, 0).carries(196, &[]);
+    let s_qp = env.server.qp(s);
+    env.server.accept(s, cp, &[]).unwrap();
+    let answer = env.client.next(env.cc).is(c, CmEvent::Established, 0).carries(196, &[]);
     assert_eq!((answer.param.responder_resources, answer.param.initiator_depth), (1, 1));
     assert_eq!((answer.param.retry_count, answer.param.rnr_retry_count), (0, 6));
-    let ready = lab.server.next(lab.cs).is(s, CmEvent::Established, 0).carries(0, &[]);
+    let ready = env.server.next(env.cs).is(s, CmEvent::Established, 0).carries(0, &[]);
     assert_eq!(ready.param, cmid_proto::ReceivedParam::default());
     assert_eq!((c_qp.qp.state(), s_qp.qp.state()), (Ok(QpState::Rts), Ok(QpState::Rts)));
-    assert_eq!(lab.server.local(s), "10.0.0.2:7".parse().unwrap());
-    assert_eq!(lab.server.device.peer_addr(s).unwrap(), lab.client.local(c));
+    assert_eq!(env.server.local(s), "10.0.0.2:7".parse().unwrap());
+    assert_eq!(env.server.device.peer_addr(s).unwrap(), env.client.local(c));
 }
 
 fn disconnect_and_answer(flavour: Flavour, time_wait: Duration) {
-    let mut lab = Lab::with(Config { flavour, ..Config::default() });
-    let pair = lab.established_with_qps();
+    let mut env = Env::with(Config { flavour, ..Config::default() });
+    let pair = env.established_with_qps();
     let (c, s) = (pair.client, pair.new);
-    lab.client.disconnect(c).unwrap();
+    env.client.disconnect(c).unwrap();
     assert_eq!(pair.client_qp.qp.state(), Ok(QpState::Err));
-    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0).carries(0, &[]);
+    env.server.next(env.cs).is(s, CmEvent::Disconnected, 0).carries(0, &[]);
     assert_eq!(pair.server_qp.qp.state(), Ok(QpState::Rts));
-    lab.client.quiet(lab.cc, SECOND);
-    lab.server.disconnect(s).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
-    let (exit, waited) = lab.client.next_timed(lab.cc);
+    env.client.quiet(env.cc, SECOND);
+    env.server.disconnect(s).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::Disconnected, 0);
+    let (exit, waited) = env.client.next_timed(env.cc);
     exit.is(c, CmEvent::TimewaitExit, 0).carries(0, &[]);
     assert_eq!(waited, time_wait);
-    lab.server.next(lab.cs).is(s, CmEvent::TimewaitExit, 0);
-    assert_eq!(lab.client.disconnect(c), Ok(()));
-    lab.client.quiet(lab.cc, SECOND);
-    assert_eq!(lab.client.connect(c, ConnParam::default(), &[]), EINVAL);
-    lab.client.destroy(c).unwrap();
-    lab.server.destroy(s).unwrap();
-    lab.server.destroy(pair.listener).unwrap();
-    assert_eq!(lab.fabric.next_due(), None);
+    env.server.next(env.cs).is(s, CmEvent::TimewaitExit, 0);
+    assert_eq!(env.client.disconnect(c), Ok(()));
+    env.client.quiet(env.cc, SECOND);
+    assert_eq!(env.client.connect(c, ConnParam::default(), &[]), EINVAL);
+    env.client.destroy(c).unwrap();
+    env.server.destroy(s).unwrap();
+    env.server.destroy(pair.listener).unwrap();
+    assert_eq!(env.fabric.next_due(), None);
 }
 
 #[test]
@@ -72,101 +72,101 @@ fn time_waits_of_one_tick_end_with_the_newest() {
     // The second id may be destroyed before the third one's time wait begins.
     for ((time_waits_of_one_tick, order), goes) in orders.into_iter().flat_map(|order| [(order, false), (order, true)])
     {
-        let mut lab = Lab::with(Config { time_waits_of_one_tick, ..Config::default() });
-        let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
+        let mut env = Env::with(Config { time_waits_of_one_tick, ..Config::default() });
+        let listener = env.server.listener(env.cs, "10.0.0.2:7");
         let mut connected = || {
-            let (client, param) = (lab.client.resolved(lab.cc, "10.0.0.2:7"), lab.cp());
-            lab.client.connect(client, param, &[]).unwrap();
-            let (new, param) = (lab.server.requested(lab.cs, listener), lab.cp());
-            lab.server.accept(new, param, &[]).unwrap();
-            lab.client.next(lab.cc).is(client, CmEvent::ConnectResponse, 0);
-            lab.client.establish(client).unwrap();
-            lab.server.next(lab.cs).is(new, CmEvent::Established, 0);
+            let (client, param) = (env.client.resolved(env.cc, "10.0.0.2:7"), env.cp());
+            env.client.connect(client, param, &[]).unwrap();
+            let (new, param) = (env.server.requested(env.cs, listener), env.cp());
+            env.server.accept(new, param, &[]).unwrap();
+            env.client.next(env.cc).is(client, CmEvent::ConnectResponse, 0);
+            env.client.establish(client).unwrap();
+            env.server.next(env.cs).is(new, CmEvent::Established, 0);
             (client, new)
         };
         let pairs = [connected(), connected(), connected()];
         for (client, new) in pairs {
-            lab.server.destroy(new).unwrap();
-            lab.client.next(lab.cc).is(client, CmEvent::Disconnected, 0);
-            lab.client.disconnect(client).unwrap();
+            env.server.destroy(new).unwrap();
+            env.client.next(env.cc).is(client, CmEvent::Disconnected, 0);
+            env.client.disconnect(client).unwrap();
             if goes && client == pairs[1].0 {
-                lab.client.destroy(client).unwrap();
+                env.client.destroy(client).unwrap();
             }
         }
-        assert_eq!(lab.fabric.counters().time_waits_in_turn, 2);
+        assert_eq!(env.fabric.counters().time_waits_in_turn, 2);
         for at in order.into_iter().filter(|&at| !goes || at != 1) {
-            lab.client.next(lab.cc).is(pairs[at].0, CmEvent::TimewaitExit, 0);
+            env.client.next(env.cc).is(pairs[at].0, CmEvent::TimewaitExit, 0);
         }
     }
 }
 
 #[test]
 fn row_03_destroy_answers_a_disconnect() {
-    let mut lab = Lab::new();
-    let (_, c, s) = lab.established();
-    lab.client.disconnect(c).unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
-    lab.client.quiet(lab.cc, SECOND * 3);
-    lab.server.destroy(s).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
-    lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
+    let mut env = Env::new();
+    let (_, c, s) = env.established();
+    env.client.disconnect(c).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
+    env.client.quiet(env.cc, SECOND * 3);
+    env.server.destroy(s).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::Disconnected, 0);
+    env.client.next(env.cc).is(c, CmEvent::TimewaitExit, 0);
 }
 
 #[test]
 fn row_04_both_disconnect_one_after_the_other() {
-    let mut lab = Lab::new();
-    let (_, c, s) = lab.established();
-    lab.client.disconnect(c).unwrap();
-    lab.fabric.advance_by(SECOND / 1000);
-    lab.server.disconnect(s).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
-    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
-    lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
-    lab.server.next(lab.cs).is(s, CmEvent::TimewaitExit, 0);
+    let mut env = Env::new();
+    let (_, c, s) = env.established();
+    env.client.disconnect(c).unwrap();
+    env.fabric.advance_by(SECOND / 1000);
+    env.server.disconnect(s).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::Disconnected, 0);
+    env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
+    env.client.next(env.cc).is(c, CmEvent::TimewaitExit, 0);
+    env.server.next(env.cs).is(s, CmEvent::TimewaitExit, 0);
 }
 
 #[test]
 fn crossing_disconnects_leave_nobody_in_time_wait() {
-    let mut lab = Lab::new();
-    let (_, c, s) = lab.established();
-    lab.client.disconnect(c).unwrap();
-    lab.server.disconnect(s).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
-    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
-    lab.client.quiet(lab.cc, SECOND * 100);
-    lab.server.quiet(lab.cs, SECOND);
-    lab.client.disconnect(c).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
-    lab.server.next(lab.cs).is(s, CmEvent::TimewaitExit, 0);
+    let mut env = Env::new();
+    let (_, c, s) = env.established();
+    env.client.disconnect(c).unwrap();
+    env.server.disconnect(s).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::Disconnected, 0);
+    env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
+    env.client.quiet(env.cc, SECOND * 100);
+    env.server.quiet(env.cs, SECOND);
+    env.client.disconnect(c).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::TimewaitExit, 0);
+    env.server.next(env.cs).is(s, CmEvent::TimewaitExit, 0);
 }
 
 #[test]
 fn row_06_without_qps() {
-    let mut lab = Lab::new();
-    let (_, c, s) = lab.requested();
-    let param = lab.cp();
-    lab.server.accept(s, param, &[]).unwrap();
-    let response = lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0).carries(196, &[]);
+    let mut env = Env::new();
+    let (_, c, s) = env.requested();
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    let response = env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0).carries(196, &[]);
     assert_eq!(response.param.qp_num, param.qp_num);
-    lab.server.quiet(lab.cs, SECOND);
-    lab.client.establish(c).unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Established, 0).carries(0, &[]);
-    assert_eq!(lab.client.establish(c), EINVAL);
-    lab.client.quiet(lab.cc, SECOND);
-    lab.server.quiet(lab.cs, SECOND);
-    lab.client.disconnect(c).unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
-    lab.server.disconnect(s).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
-    lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
-    lab.server.next(lab.cs).is(s, CmEvent::TimewaitExit, 0);
+    env.server.quiet(env.cs, SECOND);
+    env.client.establish(c).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Established, 0).carries(0, &[]);
+    assert_eq!(env.client.establish(c), EINVAL);
+    env.client.quiet(env.cc, SECOND);
+    env.server.quiet(env.cs, SECOND);
+    env.client.disconnect(c).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
+    env.server.disconnect(s).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::Disconnected, 0);
+    env.client.next(env.cc).is(c, CmEvent::TimewaitExit, 0);
+    env.server.next(env.cs).is(s, CmEvent::TimewaitExit, 0);
 }
 
 #[test]
 fn row_07_parameters_are_mirrored_and_clamped() {
-    let mut lab = Lab::new();
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+    let mut env = Env::new();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
     let asked = ConnParam {
         responder_resources: 7,
         initiator_depth: 3,
@@ -176,8 +176,8 @@ fn row_07_parameters_are_mirrored_and_clamped() {
         srq: true,
         qp_num: 0x0100_0065,
     };
-    lab.client.connect(c, asked, b"hello").unwrap();
-    let request = lab.server.next(lab.cs).carries(56, b"hello");
+    env.client.connect(c, asked, b"hello").unwrap();
+    let request = env.server.next(env.cs).carries(56, b"hello");
     assert_eq!(request.listener, Some(listener));
     let expected = ConnParam {
         responder_resources: 3,
@@ -190,47 +190,47 @@ fn row_07_parameters_are_mirrored_and_clamped() {
     };
     assert_eq!(*request.param, expected);
     let answer = ConnParam { rnr_retry_count: 2, qp_num: 0x66, ..ConnParam::default() };
-    lab.server.accept(request.id, answer, &[]).unwrap();
-    let response = lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
+    env.server.accept(request.id, answer, &[]).unwrap();
+    let response = env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
     assert_eq!((response.param.responder_resources, response.param.initiator_depth), (7, 3));
     assert_eq!((response.param.retry_count, response.param.rnr_retry_count), (0, 2));
 }
 
 #[test]
 fn row_08_defaults_are_the_devices_maxima() {
-    let mut lab = Lab::new();
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let _c_qp = lab.client.qp(c);
-    lab.client.connect(c, ConnParam::default(), &[]).unwrap();
-    let request = lab.server.next(lab.cs);
+    let mut env = Env::new();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
+    let _c_qp = env.client.qp(c);
+    env.client.connect(c, ConnParam::default(), &[]).unwrap();
+    let request = env.server.next(env.cs);
     assert_eq!(request.listener, Some(listener));
     assert_eq!((request.param.responder_resources, request.param.initiator_depth), (128, 128));
     assert_eq!((request.param.retry_count, request.param.rnr_retry_count), (7, 7));
-    let _s_qp = lab.server.qp(request.id);
-    lab.server.accept(request.id, ConnParam::default(), &[]).unwrap();
-    let answer = lab.client.next(lab.cc).is(c, CmEvent::Established, 0);
+    let _s_qp = env.server.qp(request.id);
+    env.server.accept(request.id, ConnParam::default(), &[]).unwrap();
+    let answer = env.client.next(env.cc).is(c, CmEvent::Established, 0);
     assert_eq!((answer.param.responder_resources, answer.param.initiator_depth), (128, 128));
 }
 
 #[test]
 fn row_09_destroy_while_established() {
-    let mut lab = Lab::new();
-    let pair = lab.established_with_qps();
-    lab.server.device.destroy_qp(pair.new).unwrap();
-    lab.server.destroy(pair.new).unwrap();
-    lab.client.next(lab.cc).is(pair.client, CmEvent::Disconnected, 0);
+    let mut env = Env::new();
+    let pair = env.established_with_qps();
+    env.server.device.destroy_qp(pair.new).unwrap();
+    env.server.destroy(pair.new).unwrap();
+    env.client.next(env.cc).is(pair.client, CmEvent::Disconnected, 0);
     assert_eq!(pair.client_qp.qp.state(), Ok(QpState::Rts));
-    lab.client.disconnect(pair.client).unwrap();
-    lab.client.next(lab.cc).is(pair.client, CmEvent::TimewaitExit, 0);
-    assert_eq!(lab.server.destroy(pair.new), Err(Errno::ENOENT));
+    env.client.disconnect(pair.client).unwrap();
+    env.client.next(env.cc).is(pair.client, CmEvent::TimewaitExit, 0);
+    assert_eq!(env.server.destroy(pair.new), Err(Errno::ENOENT));
 }
 
 #[test]
 fn row_10_a_process_that_exits_disconnects() {
-    let mut lab = Lab::new();
-    let (_, _, s) = lab.established();
-    let Lab { client, mut server, cs, .. } = lab;
+    let mut env = Env::new();
+    let (_, _, s) = env.established();
+    let Env { client, mut server, cs, .. } = env;
     drop(client);
     server.next(cs).is(s, CmEvent::Disconnected, 0);
     server.disconnect(s).unwrap();
@@ -239,20 +239,20 @@ fn row_10_a_process_that_exits_disconnects() {
 
 #[test]
 fn the_ib_port_space_behaves_alike_but_checks_no_depths() {
-    let mut lab = Lab::new();
-    let (l, c) = (lab.server.fresh_id(), lab.client.fresh_id());
+    let mut env = Env::new();
+    let (l, c) = (env.server.fresh_id(), env.client.fresh_id());
     let port_space = cmid_proto::PortSpace::Ib;
-    lab.server.call(cmid_proto::Call::CreateId { id: l, channel: lab.cs, port_space }).unwrap();
-    lab.client.call(cmid_proto::Call::CreateId { id: c, channel: lab.cc, port_space }).unwrap();
-    lab.server.bind(l, "10.0.0.2:7").unwrap();
-    lab.server.listen(l, 1).unwrap();
-    lab.client.resolve_addr(c, None, "10.0.0.2:7", 100).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::AddrResolved, 0);
-    lab.client.resolve_route(c).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::RouteResolved, 0);
-    let deep = ConnParam { responder_resources: 200, ..lab.cp() };
-    lab.client.connect(c, deep, &[]).unwrap();
-    let request = lab.server.next(lab.cs);
+    env.server.call(cmid_proto::Call::CreateId { id: l, channel: env.cs, port_space }).unwrap();
+    env.client.call(cmid_proto::Call::CreateId { id: c, channel: env.cc, port_space }).unwrap();
+    env.server.bind(l, "10.0.0.2:7").unwrap();
+    env.server.listen(l, 1).unwrap();
+    env.client.resolve_addr(c, None, "10.0.0.2:7", 100).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::AddrResolved, 0);
+    env.client.resolve_route(c).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::RouteResolved, 0);
+    let deep = ConnParam { responder_resources: 200, ..env.cp() };
+    env.client.connect(c, deep, &[]).unwrap();
+    let request = env.server.next(env.cs);
     assert_eq!((request.kind, request.param.initiator_depth), (CmEvent::ConnectRequest, 200));
 }
 

@@ -4,60 +4,60 @@ use std::time::Duration;
 
 use cmid_proto::{CmEvent, Errno, IdKey};
 
-use crate::common::{EINVAL, Lab, SECOND};
+use crate::common::{EINVAL, Env, SECOND};
 
 /// The server has accepted and has heard from data that the connection stands; the client has read the answer.
-fn notified(lab: &mut Lab) -> (IdKey, IdKey) {
-    let (_, c, s) = lab.requested();
-    let param = lab.cp();
-    lab.server.accept(s, param, &[]).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
-    assert_eq!(lab.server.notify(s), Ok(()));
-    lab.server.next(lab.cs).is(s, CmEvent::Established, 0).carries(0, &[]);
+fn notified(env: &mut Env) -> (IdKey, IdKey) {
+    let (_, c, s) = env.requested();
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
+    assert_eq!(env.server.notify(s), Ok(()));
+    env.server.next(env.cs).is(s, CmEvent::Established, 0).carries(0, &[]);
     (c, s)
 }
 
 #[test]
 fn row_76_notify() {
-    let mut lab = Lab::new();
-    let (l, c, s) = lab.requested();
-    assert_eq!(lab.server.notify(l), EINVAL);
-    assert_eq!(lab.server.notify(s), EINVAL);
-    assert_eq!(lab.client.notify(c), EINVAL);
-    let param = lab.cp();
-    lab.server.accept(s, param, &[]).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
-    assert_eq!(lab.client.notify(c), EINVAL);
-    assert_eq!(lab.server.notify(s), Ok(()));
-    lab.server.next(lab.cs).is(s, CmEvent::Established, 0);
-    assert_eq!(lab.server.notify(s), Err(Errno::EISCONN));
-    lab.client.establish(c).unwrap();
-    lab.server.quiet(lab.cs, SECOND * 100);
-    lab.client.disconnect(c).unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
-    assert_eq!(lab.server.notify(s), EINVAL);
+    let mut env = Env::new();
+    let (l, c, s) = env.requested();
+    assert_eq!(env.server.notify(l), EINVAL);
+    assert_eq!(env.server.notify(s), EINVAL);
+    assert_eq!(env.client.notify(c), EINVAL);
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
+    assert_eq!(env.client.notify(c), EINVAL);
+    assert_eq!(env.server.notify(s), Ok(()));
+    env.server.next(env.cs).is(s, CmEvent::Established, 0);
+    assert_eq!(env.server.notify(s), Err(Errno::EISCONN));
+    env.client.establish(c).unwrap();
+    env.server.quiet(env.cs, SECOND * 100);
+    env.client.disconnect(c).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
+    assert_eq!(env.server.notify(s), EINVAL);
 }
 
 #[test]
 fn a_reject_may_follow() {
-    let mut lab = Lab::new();
-    let (c, s) = notified(&mut lab);
-    lab.client.reject(c, b"no").unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Rejected, 28).carries(148, b"no");
+    let mut env = Env::new();
+    let (c, s) = notified(&mut env);
+    env.client.reject(c, b"no").unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Rejected, 28).carries(148, b"no");
 }
 
 #[test]
 fn a_disconnect_waits_for_the_peers_confirmation() {
-    let mut lab = Lab::new();
-    let (c, s) = notified(&mut lab);
-    lab.server.disconnect(s).unwrap();
+    let mut env = Env::new();
+    let (c, s) = notified(&mut env);
+    env.server.disconnect(s).unwrap();
     // The client has not confirmed: it takes no notice.
-    lab.client.quiet(lab.cc, SECOND);
-    assert_eq!(lab.client.establish(c), Ok(()));
-    let (seen, waited) = lab.client.next_timed(lab.cc);
+    env.client.quiet(env.cc, SECOND);
+    assert_eq!(env.client.establish(c), Ok(()));
+    let (seen, waited) = env.client.next_timed(env.cc);
     seen.is(c, CmEvent::Disconnected, 0);
     assert!((Duration::from_secs(3)..Duration::from_millis(3200)).contains(&waited), "4.1 s in all: {waited:?}");
-    lab.client.disconnect(c).unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
-    lab.server.next(lab.cs).is(s, CmEvent::TimewaitExit, 0);
+    env.client.disconnect(c).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
+    env.server.next(env.cs).is(s, CmEvent::TimewaitExit, 0);
 }

@@ -5,119 +5,119 @@ use std::time::Duration;
 use cmid_proto::{CmEvent, CmOption, Errno, PortSpace};
 use cmid_sim::{Config, Flavour};
 
-use crate::common::{EINVAL, Lab, SECOND, Side, ip};
+use crate::common::{EINVAL, Env, SECOND, Side, ip};
 
 #[test]
 fn row_40_a_shared_address_is_for_one_listener() {
-    let mut lab = Lab::new();
+    let mut env = Env::new();
     let [a, b] = [0; 2].map(|_| {
-        let id = lab.server.id(lab.cs);
-        lab.server.set(id, CmOption::ReuseAddr(true)).unwrap();
-        assert_eq!(lab.server.bind(id, "10.0.0.2:7"), Ok(()));
+        let id = env.server.id(env.cs);
+        env.server.set(id, CmOption::ReuseAddr(true)).unwrap();
+        assert_eq!(env.server.bind(id, "10.0.0.2:7"), Ok(()));
         id
     });
-    assert_eq!(lab.server.listen(a, 1), Err(Errno::EADDRINUSE));
-    assert_eq!(lab.server.listen(b, 1), Err(Errno::EADDRINUSE));
+    assert_eq!(env.server.listen(a, 1), Err(Errno::EADDRINUSE));
+    assert_eq!(env.server.listen(b, 1), Err(Errno::EADDRINUSE));
     // Both are as they were: one may connect, and alone the other may listen.
-    assert_eq!(lab.server.resolve_addr(b, None, "10.0.0.1:7", 100), Ok(()));
-    lab.server.next(lab.cs).is(b, CmEvent::AddrResolved, 0);
-    lab.server.destroy(b).unwrap();
-    assert_eq!(lab.server.listen(a, 1), Ok(()));
+    assert_eq!(env.server.resolve_addr(b, None, "10.0.0.1:7", 100), Ok(()));
+    env.server.next(env.cs).is(b, CmEvent::AddrResolved, 0);
+    env.server.destroy(b).unwrap();
+    assert_eq!(env.server.listen(a, 1), Ok(()));
     // Who listens shares no more.
-    let c = lab.server.id(lab.cs);
-    lab.server.set(c, CmOption::ReuseAddr(true)).unwrap();
-    assert_eq!(lab.server.bind(c, "10.0.0.2:7"), Err(Errno::EADDRINUSE));
-    assert_eq!(lab.server.set(a, CmOption::ReuseAddr(true)), EINVAL);
+    let c = env.server.id(env.cs);
+    env.server.set(c, CmOption::ReuseAddr(true)).unwrap();
+    assert_eq!(env.server.bind(c, "10.0.0.2:7"), Err(Errno::EADDRINUSE));
+    assert_eq!(env.server.set(a, CmOption::ReuseAddr(true)), EINVAL);
 }
 
 #[test]
 fn both_must_share() {
-    let mut lab = Lab::new();
-    let [a, b] = [0; 2].map(|_| lab.server.id(lab.cs));
-    lab.server.bind(a, "10.0.0.2:7").unwrap();
-    lab.server.set(b, CmOption::ReuseAddr(true)).unwrap();
-    assert_eq!(lab.server.bind(b, "10.0.0.2:7"), Err(Errno::EADDRINUSE));
+    let mut env = Env::new();
+    let [a, b] = [0; 2].map(|_| env.server.id(env.cs));
+    env.server.bind(a, "10.0.0.2:7").unwrap();
+    env.server.set(b, CmOption::ReuseAddr(true)).unwrap();
+    assert_eq!(env.server.bind(b, "10.0.0.2:7"), Err(Errno::EADDRINUSE));
     // Switched on late it counts too; off it goes only while idle.
-    assert_eq!(lab.server.set(a, CmOption::ReuseAddr(true)), Ok(()));
-    assert_eq!(lab.server.set(a, CmOption::ReuseAddr(false)), EINVAL);
-    assert_eq!(lab.server.bind(b, "10.0.0.2:7"), Ok(()));
-    let c = lab.server.id(lab.cs);
-    lab.server.set(c, CmOption::ReuseAddr(true)).unwrap();
-    assert_eq!(lab.server.set(c, CmOption::ReuseAddr(false)), Ok(()));
-    assert_eq!(lab.server.bind(c, "10.0.0.2:7"), Err(Errno::EADDRINUSE));
+    assert_eq!(env.server.set(a, CmOption::ReuseAddr(true)), Ok(()));
+    assert_eq!(env.server.set(a, CmOption::ReuseAddr(false)), EINVAL);
+    assert_eq!(env.server.bind(b, "10.0.0.2:7"), Ok(()));
+    let c = env.server.id(env.cs);
+    env.server.set(c, CmOption::ReuseAddr(true)).unwrap();
+    assert_eq!(env.server.set(c, CmOption::ReuseAddr(false)), Ok(()));
+    assert_eq!(env.server.bind(c, "10.0.0.2:7"), Err(Errno::EADDRINUSE));
 }
 
 #[test]
 fn families_share_a_port_if_both_keep_to_themselves() {
-    let mut lab = Lab::new();
-    let [v4, v6] = [0; 2].map(|_| lab.server.id(lab.cs));
-    lab.server.bind(v4, "0.0.0.0:7").unwrap();
-    assert_eq!(lab.server.bind(v6, "[::]:7"), Err(Errno::EADDRNOTAVAIL));
-    lab.server.set(v6, CmOption::AfOnly(true)).unwrap();
-    assert_eq!(lab.server.bind(v6, "[::]:7"), Ok(()));
-    assert_eq!(lab.server.set(v6, CmOption::AfOnly(true)), Ok(()));
-    lab.server.listen(v6, 1).unwrap();
-    assert_eq!(lab.server.set(v6, CmOption::AfOnly(true)), EINVAL);
+    let mut env = Env::new();
+    let [v4, v6] = [0; 2].map(|_| env.server.id(env.cs));
+    env.server.bind(v4, "0.0.0.0:7").unwrap();
+    assert_eq!(env.server.bind(v6, "[::]:7"), Err(Errno::EADDRNOTAVAIL));
+    env.server.set(v6, CmOption::AfOnly(true)).unwrap();
+    assert_eq!(env.server.bind(v6, "[::]:7"), Ok(()));
+    assert_eq!(env.server.set(v6, CmOption::AfOnly(true)), Ok(()));
+    env.server.listen(v6, 1).unwrap();
+    assert_eq!(env.server.set(v6, CmOption::AfOnly(true)), EINVAL);
     // So the requests over IPv4 are not for it.
-    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let cp = lab.cp();
-    lab.client.connect(c, cp, &[]).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::Rejected, 28);
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
+    let cp = env.cp();
+    env.client.connect(c, cp, &[]).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
 }
 
 #[test]
 fn an_ipv6_wildcard_takes_ipv4_too() {
-    let mut lab = Lab::new();
-    let l = lab.server.listener(lab.cs, "[::]:7");
-    let (_, _) = lab.requested_on(l);
+    let mut env = Env::new();
+    let l = env.server.listener(env.cs, "[::]:7");
+    let (_, _) = env.requested_on(l);
 }
 
 #[test]
 fn options_are_for_their_states_and_types() {
-    let mut lab = Lab::new();
-    let pair = lab.established_with_qps();
-    let udp = lab.client.id_in(PortSpace::Udp, lab.cc);
+    let mut env = Env::new();
+    let pair = env.established_with_qps();
+    let udp = env.client.id_in(PortSpace::Udp, env.cc);
     for id in [pair.client, udp] {
-        assert_eq!(lab.client.set(id, CmOption::Tos(32)), Ok(()));
+        assert_eq!(env.client.set(id, CmOption::Tos(32)), Ok(()));
     }
-    assert_eq!(lab.client.set(pair.client, CmOption::AckTimeout(14)), Ok(()));
-    assert_eq!(lab.client.set(udp, CmOption::AckTimeout(14)), EINVAL);
-    assert_eq!(lab.client.set(pair.client, CmOption::AfOnly(true)), EINVAL);
-    assert_eq!(lab.client.set(pair.client, CmOption::ReuseAddr(true)), Ok(()));
-    assert_eq!(lab.client.set(pair.client, CmOption::ReuseAddr(false)), EINVAL);
-    assert_eq!(lab.server.set(pair.listener, CmOption::Tos(1)), Ok(()));
-    assert_eq!(lab.server.set(pair.listener, CmOption::ReuseAddr(true)), EINVAL);
+    assert_eq!(env.client.set(pair.client, CmOption::AckTimeout(14)), Ok(()));
+    assert_eq!(env.client.set(udp, CmOption::AckTimeout(14)), EINVAL);
+    assert_eq!(env.client.set(pair.client, CmOption::AfOnly(true)), EINVAL);
+    assert_eq!(env.client.set(pair.client, CmOption::ReuseAddr(true)), Ok(()));
+    assert_eq!(env.client.set(pair.client, CmOption::ReuseAddr(false)), EINVAL);
+    assert_eq!(env.server.set(pair.listener, CmOption::Tos(1)), Ok(()));
+    assert_eq!(env.server.set(pair.listener, CmOption::ReuseAddr(true)), EINVAL);
 }
 
 /// How long a client's disconnect takes that nobody answers, and then its time wait and the server's.
 fn spans(flavour: Flavour, ack_timeout: Option<u8>) -> (Duration, Duration, Duration) {
-    let mut lab = Lab::with(Config { flavour, ..Config::default() });
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let c = lab.client.id(lab.cc);
+    let mut env = Env::with(Config { flavour, ..Config::default() });
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let c = env.client.id(env.cc);
     if let Some(value) = ack_timeout {
-        lab.client.set(c, CmOption::AckTimeout(value)).unwrap();
+        env.client.set(c, CmOption::AckTimeout(value)).unwrap();
     }
-    lab.client.resolve_addr(c, Some("10.0.0.1:0"), "10.0.0.2:7", 100).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::AddrResolved, 0);
-    lab.client.resolve_route(c).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::RouteResolved, 0);
+    env.client.resolve_addr(c, Some("10.0.0.1:0"), "10.0.0.2:7", 100).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::AddrResolved, 0);
+    env.client.resolve_route(c).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::RouteResolved, 0);
     // Too late: the path has its life time from the route.
-    lab.client.set(c, CmOption::AckTimeout(1)).unwrap();
-    let (cp, param) = (lab.cp(), lab.cp());
-    lab.client.connect(c, cp, &[]).unwrap();
-    let s = lab.server.requested(lab.cs, listener);
-    lab.server.accept(s, param, &[]).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
-    lab.client.establish(c).unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Established, 0);
-    lab.client.disconnect(c).unwrap();
-    let (seen, given_up) = lab.client.next_timed(lab.cc);
+    env.client.set(c, CmOption::AckTimeout(1)).unwrap();
+    let (cp, param) = (env.cp(), env.cp());
+    env.client.connect(c, cp, &[]).unwrap();
+    let s = env.server.requested(env.cs, listener);
+    env.server.accept(s, param, &[]).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
+    env.client.establish(c).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Established, 0);
+    env.client.disconnect(c).unwrap();
+    let (seen, given_up) = env.client.next_timed(env.cc);
     seen.is(c, CmEvent::Disconnected, -110);
-    let (seen, client) = lab.client.next_timed(lab.cc);
+    let (seen, client) = env.client.next_timed(env.cc);
     seen.is(c, CmEvent::TimewaitExit, 0);
-    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
-    lab.server.disconnect(s).unwrap();
-    let (seen, server) = lab.server.next_timed(lab.cs);
+    env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
+    env.server.disconnect(s).unwrap();
+    let (seen, server) = env.server.next_timed(env.cs);
     seen.is(s, CmEvent::TimewaitExit, 0);
     (given_up, client, server)
 }
@@ -137,23 +137,23 @@ fn an_ack_timeout_changes_both_sides_timers() {
 #[test]
 fn the_largest_backlog_and_depths_are_the_hosts() {
     let config = Config { max_backlog: 1, max_responder_resources: 4, max_initiator_depth: 2, ..Config::default() };
-    let mut lab = Lab::with(config);
-    let l = lab.server.id(lab.cs);
-    lab.server.bind(l, "10.0.0.2:7").unwrap();
-    lab.server.listen(l, 2).unwrap();
-    let [first, second] = [0; 2].map(|_| lab.client.resolved(lab.cc, "10.0.0.2:7"));
-    let cp = lab.cp();
+    let mut env = Env::with(config);
+    let l = env.server.id(env.cs);
+    env.server.bind(l, "10.0.0.2:7").unwrap();
+    env.server.listen(l, 2).unwrap();
+    let [first, second] = [0; 2].map(|_| env.client.resolved(env.cc, "10.0.0.2:7"));
+    let cp = env.cp();
     let deep = cmid_proto::ConnParam { initiator_depth: 3, ..cp };
-    assert_eq!(lab.client.connect(first, deep, &[]), EINVAL);
+    assert_eq!(env.client.connect(first, deep, &[]), EINVAL);
     let most = cmid_proto::ConnParam { responder_resources: 255, initiator_depth: 255, ..cp };
-    lab.client.connect(first, most, &[]).unwrap();
-    let other = lab.cp();
-    lab.client.connect(second, other, &[]).unwrap();
-    lab.fabric.advance_by(SECOND);
-    let seen = lab.server.next(lab.cs);
+    env.client.connect(first, most, &[]).unwrap();
+    let other = env.cp();
+    env.client.connect(second, other, &[]).unwrap();
+    env.fabric.advance_by(SECOND);
+    let seen = env.server.next(env.cs);
     assert_eq!((seen.param.responder_resources, seen.param.initiator_depth), (2, 4));
-    lab.server.quiet(lab.cs, SECOND);
-    assert_eq!(lab.fabric.counters().backlog_full, 1);
+    env.server.quiet(env.cs, SECOND);
+    assert_eq!(env.fabric.counters().backlog_full, 1);
 }
 
 #[test]

@@ -3,40 +3,40 @@
 use cmid_proto::{Call, CmEvent, CmOption, Device, Ece, Errno, IdKey, Outcome, PortSpace};
 use cmid_sim::{Access, Completion, Config, Fabric, Host, Remote, WcStatus};
 
-use crate::common::{Lab, SECOND, Side, ip};
+use crate::common::{Env, SECOND, Side, ip};
 
 const ENXIO: Outcome = Err(Errno::ENXIO);
 
 #[test]
 fn row_78_the_device_goes() {
-    let mut lab = Lab::new();
-    let pair = lab.established_with_qps();
+    let mut env = Env::new();
+    let pair = env.established_with_qps();
     let (l, c, s) = (pair.listener, pair.client, pair.new);
     // The one that waits for an answer, and the id of its request, which is not accepted.
-    let (u, n) = lab.requested_on(l);
-    let b = lab.client.id(lab.cc);
-    lab.client.bind(b, "10.0.0.1:9").unwrap();
-    let w = lab.client.listener(lab.cc, "0.0.0.0:8");
-    let i = lab.client.id(lab.cc);
-    let other = lab.client.channel();
-    lab.host.remove_device();
+    let (u, n) = env.requested_on(l);
+    let b = env.client.id(env.cc);
+    env.client.bind(b, "10.0.0.1:9").unwrap();
+    let w = env.client.listener(env.cc, "0.0.0.0:8");
+    let i = env.client.id(env.cc);
+    let other = env.client.channel();
+    env.host.remove_device();
     let mut told = [l, s];
     told.sort();
     for id in told {
-        lab.server.next(lab.cs).is(id, CmEvent::DeviceRemoval, 0).carries(0, &[]);
+        env.server.next(env.cs).is(id, CmEvent::DeviceRemoval, 0).carries(0, &[]);
     }
     let mut told = [c, u, b];
     told.sort();
     for id in told {
-        lab.client.next(lab.cc).is(id, CmEvent::DeviceRemoval, 0).carries(0, &[]);
+        env.client.next(env.cc).is(id, CmEvent::DeviceRemoval, 0).carries(0, &[]);
     }
-    lab.server.quiet(lab.cs, SECOND * 200);
-    lab.client.quiet(lab.cc, SECOND);
-    assert_eq!(lab.fabric.next_due(), None);
+    env.server.quiet(env.cs, SECOND * 200);
+    env.client.quiet(env.cc, SECOND);
+    assert_eq!(env.fabric.next_due(), None);
 
-    let cp = lab.cp();
+    let cp = env.cp();
     for id in [c, b] {
-        let side = &mut lab.client;
+        let side = &mut env.client;
         assert_eq!(side.bind(id, "10.0.0.1:0"), ENXIO);
         assert_eq!(side.resolve_addr(id, None, "10.0.0.2:7", 100), ENXIO);
         assert_eq!(side.resolve_route(id), ENXIO);
@@ -49,109 +49,109 @@ fn row_78_the_device_goes() {
         assert_eq!(side.notify(id), ENXIO);
         assert_eq!(side.set(id, CmOption::Tos(1)), ENXIO);
         assert_eq!(side.join(id, "239.0.0.1:0", false).map(drop), ENXIO);
-        assert_eq!(side.migrate(id, lab.cc, other), ENXIO);
+        assert_eq!(side.migrate(id, env.cc, other), ENXIO);
     }
-    assert_eq!(lab.server.accept(n, cp, &[]), ENXIO);
-    assert_eq!(lab.server.reject(n, &[]), ENXIO);
-    assert_eq!(lab.client.migrate(w, lab.cc, other), Ok(()));
-    assert_eq!(lab.client.bind(i, "10.0.0.1:9"), Err(Errno::ENODEV));
+    assert_eq!(env.server.accept(n, cp, &[]), ENXIO);
+    assert_eq!(env.server.reject(n, &[]), ENXIO);
+    assert_eq!(env.client.migrate(w, env.cc, other), Ok(()));
+    assert_eq!(env.client.bind(i, "10.0.0.1:9"), Err(Errno::ENODEV));
     for id in [c, u, b, w, i] {
-        assert_eq!(lab.client.destroy(id), Ok(()));
+        assert_eq!(env.client.destroy(id), Ok(()));
     }
     for id in [l, s, n] {
-        assert_eq!(lab.server.destroy(id), Ok(()));
+        assert_eq!(env.server.destroy(id), Ok(()));
     }
-    assert_eq!(lab.fabric.counters().stalls, 0);
+    assert_eq!(env.fabric.counters().stalls, 0);
 }
 
 #[test]
 fn unread_events_of_a_removed_device() {
-    let mut lab = Lab::new();
-    let l = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let cp = lab.cp();
-    lab.client.connect(c, cp, &[]).unwrap();
-    let [a, r] = [0; 2].map(|_| lab.client.id(lab.cc));
+    let mut env = Env::new();
+    let l = env.server.listener(env.cs, "10.0.0.2:7");
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
+    let cp = env.cp();
+    env.client.connect(c, cp, &[]).unwrap();
+    let [a, r] = [0; 2].map(|_| env.client.id(env.cc));
     for id in [a, r] {
-        lab.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
+        env.client.resolve_addr(id, None, "10.0.0.2:7", 100).unwrap();
     }
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     // One address is read, and then a route is there and not read.
-    lab.client.next(lab.cc).is(a, CmEvent::AddrResolved, 0);
-    lab.client.resolve_route(a).unwrap();
-    lab.fabric.advance_by(SECOND);
-    lab.host.remove_device();
+    env.client.next(env.cc).is(a, CmEvent::AddrResolved, 0);
+    env.client.resolve_route(a).unwrap();
+    env.fabric.advance_by(SECOND);
+    env.host.remove_device();
     // The request is swallowed.
-    lab.server.next(lab.cs).is(l, CmEvent::DeviceRemoval, 0);
-    assert_eq!(lab.server.fetch(lab.cs), None);
-    assert_eq!(lab.fabric.counters().swallowed, 1);
-    lab.client.next(lab.cc).is(r, CmEvent::AddrError, -1);
-    lab.client.next(lab.cc).is(a, CmEvent::RouteError, -1);
+    env.server.next(env.cs).is(l, CmEvent::DeviceRemoval, 0);
+    assert_eq!(env.server.fetch(env.cs), None);
+    assert_eq!(env.fabric.counters().swallowed, 1);
+    env.client.next(env.cc).is(r, CmEvent::AddrError, -1);
+    env.client.next(env.cc).is(a, CmEvent::RouteError, -1);
     let mut told = [c, a, r];
     told.sort();
     for id in told {
-        lab.client.next(lab.cc).is(id, CmEvent::DeviceRemoval, 0);
+        env.client.next(env.cc).is(id, CmEvent::DeviceRemoval, 0);
     }
-    assert_eq!(lab.client.fetch(lab.cc), None);
+    assert_eq!(env.client.fetch(env.cc), None);
 }
 
 #[test]
 fn an_unread_answer_cannot_be_confirmed_any_more() {
-    let mut lab = Lab::new();
-    let (_, c, s) = lab.requested();
-    let _qp = lab.client.qp(c);
-    let param = lab.cp();
-    lab.server.accept(s, param, &[]).unwrap();
-    lab.fabric.advance_by(SECOND);
-    lab.host.remove_device();
-    lab.client.next(lab.cc).is(c, CmEvent::ConnectError, -1);
-    lab.client.next(lab.cc).is(c, CmEvent::DeviceRemoval, 0);
+    let mut env = Env::new();
+    let (_, c, s) = env.requested();
+    let _qp = env.client.qp(c);
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    env.fabric.advance_by(SECOND);
+    env.host.remove_device();
+    env.client.next(env.cc).is(c, CmEvent::ConnectError, -1);
+    env.client.next(env.cc).is(c, CmEvent::DeviceRemoval, 0);
 }
 
 #[test]
 fn lookups_in_progress_end_with_the_device() {
-    let mut lab = Lab::new();
-    let wild = lab.client.id(lab.cc);
-    lab.client.resolve_addr(wild, None, "10.0.0.2:7", 100).unwrap();
-    let bound = lab.client.id(lab.cc);
-    lab.client.resolve_addr(bound, Some("10.0.0.1:0"), "10.0.0.2:7", 100).unwrap();
-    lab.host.remove_device();
-    lab.client.next(lab.cc).is(bound, CmEvent::DeviceRemoval, 0);
+    let mut env = Env::new();
+    let wild = env.client.id(env.cc);
+    env.client.resolve_addr(wild, None, "10.0.0.2:7", 100).unwrap();
+    let bound = env.client.id(env.cc);
+    env.client.resolve_addr(bound, Some("10.0.0.1:0"), "10.0.0.2:7", 100).unwrap();
+    env.host.remove_device();
+    env.client.next(env.cc).is(bound, CmEvent::DeviceRemoval, 0);
     // It had no device that it could lose, and finds none.
-    lab.client.next(lab.cc).is(wild, CmEvent::AddrError, -19);
-    lab.client.quiet(lab.cc, SECOND);
+    env.client.next(env.cc).is(wild, CmEvent::AddrError, -19);
+    env.client.quiet(env.cc, SECOND);
 }
 
 #[test]
 fn memberships_end_with_the_device() {
-    let mut lab = Lab::new();
-    let id = lab.client.id_in(PortSpace::Udp, lab.cc);
-    lab.client.bind(id, "10.0.0.1:0").unwrap();
-    let _qp = lab.client.qp(id);
-    let group = lab.client.join(id, "239.0.0.1:0", false).unwrap();
-    lab.fabric.advance_by(SECOND);
-    let pending = lab.client.join(id, "239.0.0.2:0", false).unwrap();
-    lab.host.remove_device();
+    let mut env = Env::new();
+    let id = env.client.id_in(PortSpace::Udp, env.cc);
+    env.client.bind(id, "10.0.0.1:0").unwrap();
+    let _qp = env.client.qp(id);
+    let group = env.client.join(id, "239.0.0.1:0", false).unwrap();
+    env.fabric.advance_by(SECOND);
+    let pending = env.client.join(id, "239.0.0.2:0", false).unwrap();
+    env.host.remove_device();
     // The QP cannot be attached any more.
-    let seen = lab.client.next(lab.cc).is(id, CmEvent::MulticastError, -1);
+    let seen = env.client.next(env.cc).is(id, CmEvent::MulticastError, -1);
     assert_eq!(seen.group, Some(group));
-    lab.client.next(lab.cc).is(id, CmEvent::DeviceRemoval, 0);
-    lab.client.quiet(lab.cc, SECOND);
-    assert_eq!(lab.client.leave(id, group, "239.0.0.1:0"), ENXIO);
-    assert_eq!(lab.client.leave(id, pending, "239.0.0.2:0"), ENXIO);
-    assert_eq!(lab.client.leave(id, pending, "239.0.0.2:0"), Err(Errno::EADDRNOTAVAIL));
+    env.client.next(env.cc).is(id, CmEvent::DeviceRemoval, 0);
+    env.client.quiet(env.cc, SECOND);
+    assert_eq!(env.client.leave(id, group, "239.0.0.1:0"), ENXIO);
+    assert_eq!(env.client.leave(id, pending, "239.0.0.2:0"), ENXIO);
+    assert_eq!(env.client.leave(id, pending, "239.0.0.2:0"), Err(Errno::EADDRNOTAVAIL));
 }
 
 #[test]
 fn qps_are_flushed_and_gone() {
-    let mut lab = Lab::new();
-    let mut pair = lab.established_with_qps();
+    let mut env = Env::new();
+    let mut pair = env.established_with_qps();
     let c = &mut pair.client_qp;
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let mr = c.pd.register(vec![0; 16], access).unwrap();
     c.qp.post_recv(1, &mr, 0..8).unwrap();
     c.qp.post_send(2, &mr, 0..8).unwrap();
-    lab.host.remove_device();
+    env.host.remove_device();
     let mut done = [Completion::default(); 4];
     assert_eq!(c.recv_cq.poll(&mut done), Ok(1));
     assert_eq!((done[0].wr_id, done[0].status), (1, WcStatus::WR_FLUSH_ERR));
@@ -163,13 +163,13 @@ fn qps_are_flushed_and_gone() {
     assert_eq!(c.qp.post_send(4, &mr, 0..8), gone);
     let remote = Remote { addr: mr.addr(), rkey: mr.rkey() };
     assert_eq!(c.qp.post_write(5, &mr, 0..8, remote), gone);
-    assert_eq!(lab.client.device.alloc_pd(pair.client).map(drop), Err(Errno::ENODEV));
-    assert_eq!(lab.client.device.destroy_qp(pair.client), Ok(()));
+    assert_eq!(env.client.device.alloc_pd(pair.client).map(drop), Err(Errno::ENODEV));
+    assert_eq!(env.client.device.destroy_qp(pair.client), Ok(()));
     // What the library knows by itself it still tells.
-    assert!(lab.client.device.local_addr(pair.client).is_ok());
+    assert!(env.client.device.local_addr(pair.client).is_ok());
     let ece = Ece { vendor_id: 1, options: 2 };
-    assert_eq!(lab.client.call(Call::SetEce { id: pair.client, ece }), Ok(()));
-    lab.client.destroy(pair.client).unwrap();
+    assert_eq!(env.client.call(Call::SetEce { id: pair.client, ece }), Ok(()));
+    env.client.destroy(pair.client).unwrap();
 }
 
 /// Two hosts with an established connection between them.

@@ -3,7 +3,7 @@
 use cmid_proto::{AhAttr, Datagram, Errno, GlobalRoute, IdKey, PortSpace};
 use cmid_sim::{Access, Completion, Config, Cq, Fabric, GRH_LEN, Mr, To, WcStatus};
 
-use crate::common::{Equipment, Lab, SECOND, Side, ip};
+use crate::common::{Env, Equipment, SECOND, Side, ip};
 
 fn one(cq: &mut Cq) -> Option<Completion> {
     let mut buffer = [Completion::default(); 2];
@@ -14,7 +14,7 @@ fn one(cq: &mut Cq) -> Option<Completion> {
 
 /// Two sides of a service that was looked up, each with a QP and some memory.
 struct Talk {
-    lab: Lab,
+    env: Env,
     client: Equipment,
     server: Equipment,
     server_id: IdKey,
@@ -25,16 +25,16 @@ struct Talk {
 
 impl Talk {
     fn new() -> Talk {
-        let mut lab = Lab::new();
-        let listener = lab.udp_listener();
-        let (c, s) = lab.looked_up(listener);
-        let (client, server) = (lab.client.qp(c), lab.server.qp(s));
-        let cp = lab.cp();
-        lab.server.accept(s, cp, &[]).unwrap();
-        let found = lab.client.next(lab.cc).datagram.unwrap();
+        let mut env = Env::new();
+        let listener = env.udp_listener();
+        let (c, s) = env.looked_up(listener);
+        let (client, server) = (env.client.qp(c), env.server.qp(s));
+        let cp = env.cp();
+        env.server.accept(s, cp, &[]).unwrap();
+        let found = env.client.next(env.cc).datagram.unwrap();
         let here = client.pd.register((0..=255).cycle().take(5000).collect::<Vec<_>>(), Access::LOCAL_WRITE).unwrap();
         let there = server.pd.register(vec![0; 5000], Access::LOCAL_WRITE).unwrap();
-        Talk { lab, client, server, server_id: s, found, here, there }
+        Talk { env, client, server, server_id: s, found, here, there }
     }
 
     fn send(&mut self, len: usize, qp_num: u32, qkey: u32) -> Result<(), Errno> {
@@ -45,12 +45,12 @@ impl Talk {
     /// Sends to the server, which does not get it.
     #[track_caller]
     fn is_dropped(&mut self, qp_num: u32, qkey: u32) {
-        let before = self.lab.fabric.counters().datagrams_dropped;
+        let before = self.env.fabric.counters().datagrams_dropped;
         self.send(10, qp_num, qkey).unwrap();
-        self.lab.fabric.advance_by(SECOND);
+        self.env.fabric.advance_by(SECOND);
         assert_eq!(one(&mut self.client.send_cq).map(|done| done.status), Some(WcStatus::SUCCESS));
         assert_eq!(one(&mut self.server.recv_cq), None);
-        assert_eq!(self.lab.fabric.counters().datagrams_dropped, before + 1);
+        assert_eq!(self.env.fabric.counters().datagrams_dropped, before + 1);
     }
 }
 
@@ -60,7 +60,7 @@ fn a_datagram_goes_and_an_answer_comes_back() {
     let Datagram { qp_num, qkey, .. } = talk.found;
     talk.server.qp.post_recv(7, &talk.there, 100..200).unwrap();
     talk.send(10, qp_num, qkey).unwrap();
-    talk.lab.fabric.advance_by(SECOND);
+    talk.env.fabric.advance_by(SECOND);
     let sent = one(&mut talk.client.send_cq).unwrap();
     assert_eq!((sent.wr_id, sent.status, sent.opcode, sent.byte_len, sent.src_qp), (1, WcStatus::SUCCESS, 0, 0, 0));
     let got = one(&mut talk.server.recv_cq).unwrap();
@@ -74,7 +74,7 @@ fn a_datagram_goes_and_an_answer_comes_back() {
     talk.client.qp.post_recv(8, &talk.here, 0..100).unwrap();
     let to = To { ah: &back, qp_num: got.src_qp, qkey };
     talk.server.qp.post_send_to(9, &talk.there, 100 + GRH_LEN..104 + GRH_LEN, to).unwrap();
-    talk.lab.fabric.advance_by(SECOND);
+    talk.env.fabric.advance_by(SECOND);
     let got = one(&mut talk.client.recv_cq).unwrap();
     assert_eq!((got.wr_id, got.byte_len, got.src_qp), (8, GRH_LEN as u32 + 4, talk.server.qp.num()));
 }
@@ -86,14 +86,14 @@ fn what_nobody_wants_is_lost() {
     talk.is_dropped(qp_num, qkey);
     talk.server.qp.post_recv(1, &talk.there, 0..49).unwrap();
     talk.is_dropped(qp_num, qkey);
-    talk.lab.host.set_link(false);
+    talk.env.host.set_link(false);
     talk.is_dropped(qp_num, qkey);
-    talk.lab.host.set_link(true);
+    talk.env.host.set_link(true);
     talk.is_dropped(qp_num, qkey + 1);
     talk.is_dropped(qp_num + 100, qkey);
     // One that fits is still taken.
     talk.send(9, qp_num, qkey).unwrap();
-    talk.lab.fabric.advance_by(SECOND);
+    talk.env.fabric.advance_by(SECOND);
     assert_eq!(one(&mut talk.server.recv_cq).map(|done| done.wr_id), Some(1));
 }
 
@@ -102,11 +102,11 @@ fn the_wire_loses_datagrams_too() {
     let mut talk = Talk::new();
     let Datagram { qp_num, qkey, .. } = talk.found;
     talk.server.qp.post_recv(1, &talk.there, 0..100).unwrap();
-    talk.lab.fabric.set_loss(1.0);
+    talk.env.fabric.set_loss(1.0);
     talk.send(10, qp_num, qkey).unwrap();
-    talk.lab.fabric.advance_by(SECOND);
+    talk.env.fabric.advance_by(SECOND);
     assert_eq!(one(&mut talk.client.send_cq).map(|done| done.status), Some(WcStatus::SUCCESS));
-    assert_eq!((one(&mut talk.server.recv_cq), talk.lab.fabric.counters().datagrams_lost), (None, 1));
+    assert_eq!((one(&mut talk.server.recv_cq), talk.env.fabric.counters().datagrams_lost), (None, 1));
 }
 
 #[test]
@@ -126,17 +126,17 @@ fn posts_are_checked() {
     }
     assert_eq!(talk.send(1, qp_num, qkey), Err(Errno::ENOMEM));
     // In its error state it flushes; without its QP there is nothing to post to.
-    talk.lab.server.disconnect(talk.server_id).unwrap();
+    talk.env.server.disconnect(talk.server_id).unwrap();
     talk.server.qp.post_recv(4, &talk.there, 0..100).unwrap();
     assert_eq!(one(&mut talk.server.recv_cq).map(|done| done.status), Some(WcStatus::WR_FLUSH_ERR));
-    talk.lab.server.device.destroy_qp(talk.server_id).unwrap();
+    talk.env.server.device.destroy_qp(talk.server_id).unwrap();
     assert_eq!(talk.server.qp.post_recv(5, &talk.there, 0..100), Err(Errno::EINVAL));
 }
 
 #[test]
 fn a_connected_qp_sends_no_datagrams() {
-    let mut lab = Lab::new();
-    let mut pair = lab.established_with_qps();
+    let mut env = Env::new();
+    let mut pair = env.established_with_qps();
     let c = &mut pair.client_qp;
     let mr = c.pd.register(vec![0; 8], Access::empty()).unwrap();
     let grh = Some(GlobalRoute::default());
@@ -163,7 +163,7 @@ fn address_handles_are_checked() {
     assert_eq!(from(1, 0), Err(Errno::EINVAL));
     assert_eq!(from(0, 0), Err(Errno::EINVAL));
     assert_eq!(from(1, 4990), Err(Errno::EINVAL));
-    talk.lab.host.remove_device();
+    talk.env.host.remove_device();
     assert_eq!(create(path), Err(Errno::ENODEV));
 }
 

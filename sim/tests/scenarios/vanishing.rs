@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmid_proto::{CmEvent, ConnParam, Errno};
 use cmid_sim::{Config, Flavour, QpState};
 
-use crate::common::{EINVAL, Lab, SECOND, Side, ip};
+use crate::common::{EINVAL, Env, SECOND, Side, ip};
 
 /// The rows' tolerance for "after 70–85 s".
 fn about_75_seconds(waited: Duration) -> bool {
@@ -15,84 +15,84 @@ fn about_75_seconds(waited: Duration) -> bool {
 #[test]
 fn row_23_the_client_goes_before_accept() {
     for with_qp in [false, true] {
-        let mut lab = Lab::new();
-        let (_, c, s) = lab.requested();
-        let equipment = with_qp.then(|| lab.server.qp(s));
-        lab.client.destroy(c).unwrap();
-        lab.server.quiet(lab.cs, SECOND);
-        let param = lab.cp();
-        assert_eq!(lab.server.accept(s, param, &[]), EINVAL);
-        lab.server.quiet(lab.cs, SECOND);
+        let mut env = Env::new();
+        let (_, c, s) = env.requested();
+        let equipment = with_qp.then(|| env.server.qp(s));
+        env.client.destroy(c).unwrap();
+        env.server.quiet(env.cs, SECOND);
+        let param = env.cp();
+        assert_eq!(env.server.accept(s, param, &[]), EINVAL);
+        env.server.quiet(env.cs, SECOND);
         if equipment.is_none() {
-            let pd = lab.server.device.alloc_pd(s).unwrap();
-            let cq = lab.server.device.create_cq(s, 32).unwrap();
+            let pd = env.server.device.alloc_pd(s).unwrap();
+            let cq = env.server.device.create_cq(s, 32).unwrap();
             let qp =
-                lab.server.device.create_qp(cmid_proto::Attaching::bare(s), &pd, &cq, &cq, cmid_sim::Caps::default());
+                env.server.device.create_qp(cmid_proto::Attaching::bare(s), &pd, &cq, &cq, cmid_sim::Caps::default());
             assert_eq!(qp.map(|_| ()), Err(Errno::EINVAL));
         }
-        lab.server.destroy(s).unwrap();
+        env.server.destroy(s).unwrap();
     }
 }
 
 #[test]
 fn row_24_the_client_goes_before_its_request_is_read() {
-    let mut lab = Lab::new();
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let cp = lab.cp();
-    lab.client.connect(c, cp, &[]).unwrap();
-    lab.fabric.advance_by(SECOND);
-    lab.client.destroy(c).unwrap();
-    lab.fabric.advance_by(SECOND);
-    let s = lab.server.requested(lab.cs, listener);
-    let param = lab.cp();
-    assert_eq!(lab.server.accept(s, param, &[]), EINVAL);
+    let mut env = Env::new();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
+    let cp = env.cp();
+    env.client.connect(c, cp, &[]).unwrap();
+    env.fabric.advance_by(SECOND);
+    env.client.destroy(c).unwrap();
+    env.fabric.advance_by(SECOND);
+    let s = env.server.requested(env.cs, listener);
+    let param = env.cp();
+    assert_eq!(env.server.accept(s, param, &[]), EINVAL);
 }
 
 #[test]
 fn row_25_the_client_goes_without_reading_the_answer() {
-    let mut lab = Lab::new();
-    let (_, c, s) = lab.requested();
-    let param = lab.cp();
-    lab.server.accept(s, param, &[]).unwrap();
-    lab.fabric.advance_by(SECOND);
-    lab.client.destroy(c).unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Rejected, 28);
-    assert_eq!(lab.server.disconnect(s), Ok(()));
-    lab.server.quiet(lab.cs, SECOND * 3);
+    let mut env = Env::new();
+    let (_, c, s) = env.requested();
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    env.fabric.advance_by(SECOND);
+    env.client.destroy(c).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Rejected, 28);
+    assert_eq!(env.server.disconnect(s), Ok(()));
+    env.server.quiet(env.cs, SECOND * 3);
 }
 
 #[test]
 fn row_26_the_client_goes_after_reading_the_answer() {
-    let mut lab = Lab::new();
-    let (_, c, s) = lab.requested();
-    let param = lab.cp();
-    lab.server.accept(s, param, &[]).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
-    lab.client.destroy(c).unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Rejected, 28);
+    let mut env = Env::new();
+    let (_, c, s) = env.requested();
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
+    env.client.destroy(c).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Rejected, 28);
 }
 
 #[test]
 fn row_27_the_server_goes_before_the_client_reads() {
-    let mut lab = Lab::new();
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let c_qp = lab.client.qp(c);
-    let cp = lab.cp();
-    lab.client.connect(c, cp, &[]).unwrap();
-    let s = lab.server.requested(lab.cs, listener);
-    let param = lab.cp();
-    lab.server.accept(s, param, &[]).unwrap();
-    lab.fabric.advance_by(Duration::from_millis(300));
-    lab.server.destroy(s).unwrap();
-    lab.fabric.advance_by(SECOND);
-    lab.client.next(lab.cc).is(c, CmEvent::ConnectError, -1).carries(196, &[]);
+    let mut env = Env::new();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
+    let c_qp = env.client.qp(c);
+    let cp = env.cp();
+    env.client.connect(c, cp, &[]).unwrap();
+    let s = env.server.requested(env.cs, listener);
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    env.fabric.advance_by(Duration::from_millis(300));
+    env.server.destroy(s).unwrap();
+    env.fabric.advance_by(SECOND);
+    env.client.next(env.cc).is(c, CmEvent::ConnectError, -1).carries(196, &[]);
     assert_eq!(c_qp.qp.state(), Ok(QpState::Err));
     // The REJECTED makes the channel readable, and is swallowed.
-    let before = lab.fabric.counters().swallowed;
-    assert_eq!(lab.client.fetch(lab.cc), None);
-    assert_eq!(lab.fabric.counters().swallowed, before + 1);
+    let before = env.fabric.counters().swallowed;
+    assert_eq!(env.client.fetch(env.cc), None);
+    assert_eq!(env.fabric.counters().swallowed, before + 1);
 }
 
 /// Runs a scenario on each kernel, with the time between two transmissions of its requests.
@@ -101,25 +101,25 @@ fn on_each_kernel(scenario: impl Fn(Flavour, Duration)) {
     scenario(Flavour::Linux6_1, Duration::from_millis(6144));
 }
 
-fn lab_of(flavour: Flavour) -> Lab {
-    Lab::with(Config { flavour, ..Config::default() })
+fn lab_of(flavour: Flavour) -> Env {
+    Env::with(Config { flavour, ..Config::default() })
 }
 
 fn nobody_there(flavour: Flavour, interval: Duration) {
-    let mut lab = lab_of(flavour);
+    let mut env = lab_of(flavour);
     // Its link address is known, and no RDMA device is behind it.
-    let other = lab.fabric.host(&[]);
+    let other = env.fabric.host(&[]);
     other.add_plain_addr(ip("10.0.0.99"));
-    let c = lab.client.resolved(lab.cc, "10.0.0.99:7");
-    let c_qp = lab.client.qp(c);
-    let cp = lab.cp();
-    lab.client.connect(c, cp, &[]).unwrap();
-    let (event, waited) = lab.client.next_timed(lab.cc);
+    let c = env.client.resolved(env.cc, "10.0.0.99:7");
+    let c_qp = env.client.qp(c);
+    let cp = env.cp();
+    env.client.connect(c, cp, &[]).unwrap();
+    let (event, waited) = env.client.next_timed(env.cc);
     event.is(c, CmEvent::Unreachable, -110).carries(0, &[]);
     assert_eq!(waited, interval * 16);
-    assert_eq!(lab.fabric.counters().retransmitted, 15);
+    assert_eq!(env.fabric.counters().retransmitted, 15);
     assert_eq!(c_qp.qp.state(), Ok(QpState::Init));
-    assert_eq!(lab.client.connect(c, cp, &[]), EINVAL);
+    assert_eq!(env.client.connect(c, cp, &[]), EINVAL);
 }
 
 #[test]
@@ -128,18 +128,18 @@ fn row_29_nobody_there() {
 }
 
 fn never_answered(flavour: Flavour, _interval: Duration) {
-    let mut lab = lab_of(flavour);
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let cp = lab.cp();
-    lab.client.connect(c, cp, &[]).unwrap();
-    let (event, waited) = lab.client.next_timed(lab.cc);
+    let mut env = lab_of(flavour);
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
+    let cp = env.cp();
+    env.client.connect(c, cp, &[]).unwrap();
+    let (event, waited) = env.client.next_timed(env.cc);
     event.is(c, CmEvent::Unreachable, -110);
     assert!((SECOND * 990..SECOND * 1030).contains(&waited), "{waited:?}");
-    let s = lab.server.requested(lab.cs, listener);
-    let param = lab.cp();
-    lab.server.accept(s, param, &[]).unwrap();
-    let (event, waited) = lab.server.next_timed(lab.cs);
+    let s = env.server.requested(env.cs, listener);
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    let (event, waited) = env.server.next_timed(env.cs);
     event.is(s, CmEvent::Unreachable, -110);
     assert!((SECOND * 65..SECOND * 70).contains(&waited), "{waited:?}");
 }
@@ -150,19 +150,19 @@ fn row_30_the_server_never_answers() {
 }
 
 fn never_read(flavour: Flavour, _interval: Duration) {
-    let mut lab = lab_of(flavour);
-    let (_, c, s) = lab.requested();
-    let param = lab.cp();
-    lab.server.accept(s, param, &[]).unwrap();
-    let (event, waited) = lab.server.next_timed(lab.cs);
+    let mut env = lab_of(flavour);
+    let (_, c, s) = env.requested();
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    let (event, waited) = env.server.next_timed(env.cs);
     event.is(s, CmEvent::Unreachable, -110);
     assert!((SECOND * 990..SECOND * 1030).contains(&waited), "{waited:?}");
-    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
-    lab.client.establish(c).unwrap();
-    lab.server.quiet(lab.cs, SECOND * 100);
+    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
+    env.client.establish(c).unwrap();
+    env.server.quiet(env.cs, SECOND * 100);
     // Half open: only the client thinks that it is connected.
-    lab.client.disconnect(c).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::Disconnected, -110);
+    env.client.disconnect(c).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::Disconnected, -110);
 }
 
 #[test]
@@ -171,14 +171,14 @@ fn row_31_the_client_never_reads_the_answer() {
 }
 
 fn disconnect_unanswered(flavour: Flavour, interval: Duration) {
-    let mut lab = lab_of(flavour);
-    let (_, c, s) = lab.established();
-    lab.client.disconnect(c).unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
-    let (event, waited) = lab.client.next_timed(lab.cc);
+    let mut env = lab_of(flavour);
+    let (_, c, s) = env.established();
+    env.client.disconnect(c).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
+    let (event, waited) = env.client.next_timed(env.cc);
     event.is(c, CmEvent::Disconnected, -110);
     assert!(waited <= interval * 16 && waited > interval * 15, "{waited:?}");
-    lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
+    env.client.next(env.cc).is(c, CmEvent::TimewaitExit, 0);
 }
 
 #[test]
@@ -188,47 +188,47 @@ fn row_32_a_disconnect_is_never_answered() {
 
 #[test]
 fn a_host_vanishes_while_established() {
-    let mut lab = Lab::new();
-    let far = lab.fabric.host(&[ip("10.0.0.3")]);
+    let mut env = Env::new();
+    let far = env.fabric.host(&[ip("10.0.0.3")]);
     let mut server = Side::new(&far);
     let cs = server.channel();
     let l = server.listener(cs, "10.0.0.3:7");
-    let c = lab.client.resolved(lab.cc, "10.0.0.3:7");
-    let cp = lab.cp();
-    lab.client.connect(c, cp, &[]).unwrap();
+    let c = env.client.resolved(env.cc, "10.0.0.3:7");
+    let cp = env.cp();
+    env.client.connect(c, cp, &[]).unwrap();
     let s = server.requested(cs, l);
     server.accept(s, cp, &[]).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
-    lab.client.establish(c).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
+    env.client.establish(c).unwrap();
     server.next(cs).is(s, CmEvent::Established, 0);
     far.set_link(false);
-    lab.client.quiet(lab.cc, SECOND * 1000);
-    lab.client.disconnect(c).unwrap();
-    let (event, waited) = lab.client.next_timed(lab.cc);
+    env.client.quiet(env.cc, SECOND * 1000);
+    env.client.disconnect(c).unwrap();
+    let (event, waited) = env.client.next_timed(env.cc);
     event.is(c, CmEvent::Disconnected, -110);
     assert!(about_75_seconds(waited), "{waited:?}");
 }
 
 fn full_backlog(flavour: Flavour, interval: Duration) {
-    let mut lab = lab_of(flavour);
-    let listener = lab.server.id(lab.cs);
-    lab.server.bind(listener, "10.0.0.2:7").unwrap();
-    lab.server.listen(listener, 1).unwrap();
-    let clients = [(); 3].map(|()| lab.client.resolved(lab.cc, "10.0.0.2:7"));
+    let mut env = lab_of(flavour);
+    let listener = env.server.id(env.cs);
+    env.server.bind(listener, "10.0.0.2:7").unwrap();
+    env.server.listen(listener, 1).unwrap();
+    let clients = [(); 3].map(|()| env.client.resolved(env.cc, "10.0.0.2:7"));
     for c in clients {
-        let cp = lab.cp();
-        lab.client.connect(c, cp, &[]).unwrap();
+        let cp = env.cp();
+        env.client.connect(c, cp, &[]).unwrap();
     }
-    lab.fabric.advance_by(SECOND);
-    lab.server.requested(lab.cs, listener);
-    let (second, waited) = lab.server.next_timed(lab.cs);
+    env.fabric.advance_by(SECOND);
+    env.server.requested(env.cs, listener);
+    let (second, waited) = env.server.next_timed(env.cs);
     assert_eq!(second.kind, CmEvent::ConnectRequest);
     assert_eq!(waited.as_millis(), (interval - SECOND).as_millis());
     // It was read at once, so the third, which tried right after it, found room too or waits for its next try.
-    let (third, waited) = lab.server.next_timed(lab.cs);
+    let (third, waited) = env.server.next_timed(env.cs);
     assert_eq!(third.kind, CmEvent::ConnectRequest);
     assert!(waited <= interval, "{waited:?}");
-    lab.client.quiet(lab.cc, SECOND);
+    env.client.quiet(env.cc, SECOND);
 }
 
 #[test]
@@ -238,187 +238,187 @@ fn row_33_a_full_backlog_makes_clients_wait() {
 
 #[test]
 fn row_33_the_third_waits_twice_if_the_second_is_read_late() {
-    let mut lab = Lab::new();
-    let listener = lab.server.id(lab.cs);
-    lab.server.bind(listener, "10.0.0.2:7").unwrap();
-    lab.server.listen(listener, 1).unwrap();
-    let clients = [(); 3].map(|()| lab.client.resolved(lab.cc, "10.0.0.2:7"));
-    let start = lab.fabric.now();
+    let mut env = Env::new();
+    let listener = env.server.id(env.cs);
+    env.server.bind(listener, "10.0.0.2:7").unwrap();
+    env.server.listen(listener, 1).unwrap();
+    let clients = [(); 3].map(|()| env.client.resolved(env.cc, "10.0.0.2:7"));
+    let start = env.fabric.now();
     for c in clients {
-        let cp = lab.cp();
-        lab.client.connect(c, cp, &[]).unwrap();
+        let cp = env.cp();
+        env.client.connect(c, cp, &[]).unwrap();
     }
     for (round, seconds) in [(0, 1), (1, 5), (2, 10)] {
-        lab.fabric.advance_to(start.after(SECOND * seconds));
-        assert!(lab.server.fetch(lab.cs).is_some(), "round {round}");
-        assert_eq!(lab.server.fetch(lab.cs), None, "round {round}");
+        env.fabric.advance_to(start.after(SECOND * seconds));
+        assert!(env.server.fetch(env.cs).is_some(), "round {round}");
+        assert_eq!(env.server.fetch(env.cs), None, "round {round}");
     }
-    assert_eq!(lab.fabric.counters().backlog_full, 3);
-    lab.client.quiet(lab.cc, SECOND);
+    assert_eq!(env.fabric.counters().backlog_full, 3);
+    env.client.quiet(env.cc, SECOND);
 }
 
 #[test]
 fn row_34_a_failing_listen_shrinks_the_backlog() {
-    let mut lab = Lab::new();
-    let listener = lab.server.id(lab.cs);
-    lab.server.bind(listener, "10.0.0.2:7").unwrap();
-    lab.server.listen(listener, -1).unwrap();
-    assert_eq!(lab.server.listen(listener, 1), EINVAL);
-    for c in [(); 2].map(|()| lab.client.resolved(lab.cc, "10.0.0.2:7")) {
-        let cp = lab.cp();
-        lab.client.connect(c, cp, &[]).unwrap();
+    let mut env = Env::new();
+    let listener = env.server.id(env.cs);
+    env.server.bind(listener, "10.0.0.2:7").unwrap();
+    env.server.listen(listener, -1).unwrap();
+    assert_eq!(env.server.listen(listener, 1), EINVAL);
+    for c in [(); 2].map(|()| env.client.resolved(env.cc, "10.0.0.2:7")) {
+        let cp = env.cp();
+        env.client.connect(c, cp, &[]).unwrap();
     }
-    lab.fabric.advance_by(SECOND);
-    lab.server.requested(lab.cs, listener);
-    lab.server.quiet(lab.cs, SECOND);
+    env.fabric.advance_by(SECOND);
+    env.server.requested(env.cs, listener);
+    env.server.quiet(env.cs, SECOND);
 }
 
 #[test]
 fn row_35_a_listener_goes_with_its_unread_requests() {
-    let mut lab = Lab::new();
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let cp = lab.cp();
-    lab.client.connect(c, cp, &[]).unwrap();
-    lab.fabric.advance_by(SECOND);
-    lab.server.destroy(listener).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::Rejected, 28);
-    lab.server.quiet(lab.cs, SECOND);
+    let mut env = Env::new();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
+    let cp = env.cp();
+    env.client.connect(c, cp, &[]).unwrap();
+    env.fabric.advance_by(SECOND);
+    env.server.destroy(listener).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::Rejected, 28);
+    env.server.quiet(env.cs, SECOND);
 }
 
 #[test]
 fn row_35_requests_that_were_read_outlive_their_listener() {
-    let mut lab = Lab::new();
-    let (listener, c, s) = lab.requested();
-    lab.server.destroy(listener).unwrap();
-    lab.client.quiet(lab.cc, SECOND);
-    let param = lab.cp();
-    lab.server.accept(s, param, &[]).unwrap();
-    lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
-    lab.client.establish(c).unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Established, 0);
+    let mut env = Env::new();
+    let (listener, c, s) = env.requested();
+    env.server.destroy(listener).unwrap();
+    env.client.quiet(env.cc, SECOND);
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
+    env.client.establish(c).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Established, 0);
 }
 
 #[test]
 fn row_36_a_neighbour_changes() {
-    let mut lab = Lab::new();
-    lab.server.listener(lab.cs, "10.0.0.2:7");
-    let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    lab.host.change_link_addr();
-    lab.client.next(lab.cc).is(c, CmEvent::Unreachable, -110);
-    let cp = lab.cp();
-    assert_eq!(lab.client.connect(c, cp, &[]), Ok(()));
+    let mut env = Env::new();
+    env.server.listener(env.cs, "10.0.0.2:7");
+    let c = env.client.resolved(env.cc, "10.0.0.2:7");
+    env.host.change_link_addr();
+    env.client.next(env.cc).is(c, CmEvent::Unreachable, -110);
+    let cp = env.cp();
+    assert_eq!(env.client.connect(c, cp, &[]), Ok(()));
 }
 
 #[test]
 fn row_37_a_qp_number_is_used_again() {
-    let mut lab = Lab::new();
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let first = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let cp = lab.cp();
-    lab.client.connect(first, cp, &[]).unwrap();
-    let s = lab.server.requested(lab.cs, listener);
-    let param = lab.cp();
-    lab.server.accept(s, param, &[]).unwrap();
-    lab.client.next(lab.cc).is(first, CmEvent::ConnectResponse, 0);
-    lab.client.establish(first).unwrap();
-    lab.server.next(lab.cs).is(s, CmEvent::Established, 0);
-    let second = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    lab.client.connect(second, cp, &[]).unwrap();
-    let mut seen = [lab.client.next(lab.cc), lab.client.next(lab.cc)];
+    let mut env = Env::new();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let first = env.client.resolved(env.cc, "10.0.0.2:7");
+    let cp = env.cp();
+    env.client.connect(first, cp, &[]).unwrap();
+    let s = env.server.requested(env.cs, listener);
+    let param = env.cp();
+    env.server.accept(s, param, &[]).unwrap();
+    env.client.next(env.cc).is(first, CmEvent::ConnectResponse, 0);
+    env.client.establish(first).unwrap();
+    env.server.next(env.cs).is(s, CmEvent::Established, 0);
+    let second = env.client.resolved(env.cc, "10.0.0.2:7");
+    env.client.connect(second, cp, &[]).unwrap();
+    let mut seen = [env.client.next(env.cc), env.client.next(env.cc)];
     seen.sort_by_key(|event| event.kind.code());
     let [rejected, disconnected] = seen;
     rejected.is(second, CmEvent::Rejected, 10);
     disconnected.is(first, CmEvent::Disconnected, 0);
-    lab.server.quiet(lab.cs, SECOND);
+    env.server.quiet(env.cs, SECOND);
 }
 
 #[test]
 fn row_38_the_same_qp_number_on_both_sides() {
     for qp_num in [0, 55] {
-        let mut lab = Lab::new();
-        let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-        let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
+        let mut env = Env::new();
+        let listener = env.server.listener(env.cs, "10.0.0.2:7");
+        let c = env.client.resolved(env.cc, "10.0.0.2:7");
         let param = ConnParam { qp_num, ..ConnParam::default() };
-        lab.client.connect(c, param, &[]).unwrap();
-        let s = lab.server.requested(lab.cs, listener);
-        lab.server.accept(s, param, &[]).unwrap();
-        lab.server.next(lab.cs).is(s, CmEvent::Rejected, 10);
-        lab.client.quiet(lab.cc, SECOND);
+        env.client.connect(c, param, &[]).unwrap();
+        let s = env.server.requested(env.cs, listener);
+        env.server.accept(s, param, &[]).unwrap();
+        env.server.next(env.cs).is(s, CmEvent::Rejected, 10);
+        env.client.quiet(env.cc, SECOND);
     }
 }
 
 #[test]
 fn a_server_uses_a_qp_number_again() {
-    let mut lab = Lab::new();
-    let far = lab.fabric.host(&[ip("10.0.0.3")]);
+    let mut env = Env::new();
+    let far = env.fabric.host(&[ip("10.0.0.3")]);
     let mut server = Side::new(&far);
     let cs = server.channel();
     let l = server.listener(cs, "10.0.0.3:7");
-    let connected = |lab: &mut Lab, server: &mut Side, qp_num| {
-        let c = lab.client.resolved(lab.cc, "10.0.0.3:7");
-        let cp = lab.cp();
-        lab.client.connect(c, cp, &[]).unwrap();
+    let connected = |env: &mut Env, server: &mut Side, qp_num| {
+        let c = env.client.resolved(env.cc, "10.0.0.3:7");
+        let cp = env.cp();
+        env.client.connect(c, cp, &[]).unwrap();
         let s = server.requested(cs, l);
         server.accept(s, ConnParam { qp_num, ..cp }, &[]).unwrap();
         (c, s)
     };
-    let (c1, s1) = connected(&mut lab, &mut server, 9);
-    lab.client.next(lab.cc).is(c1, CmEvent::ConnectResponse, 0);
-    lab.client.establish(c1).unwrap();
+    let (c1, s1) = connected(&mut env, &mut server, 9);
+    env.client.next(env.cc).is(c1, CmEvent::ConnectResponse, 0);
+    env.client.establish(c1).unwrap();
     server.next(cs).is(s1, CmEvent::Established, 0);
     // The second answer is stale at the client, which tells both connections of the server.
-    let (_, s2) = connected(&mut lab, &mut server, 9);
+    let (_, s2) = connected(&mut env, &mut server, 9);
     let mut seen = [server.next(cs), server.next(cs)];
     seen.sort_by_key(|event| event.kind.code());
     let [rejected, disconnected] = seen;
     rejected.is(s2, CmEvent::Rejected, 10);
     disconnected.is(s1, CmEvent::Disconnected, 0);
-    lab.client.quiet(lab.cc, SECOND);
+    env.client.quiet(env.cc, SECOND);
 }
 
 #[test]
 fn a_qp_number_is_free_once_its_connection_is_over() {
-    let mut lab = Lab::new();
-    let listener = lab.server.listener(lab.cs, "10.0.0.2:7");
-    let param = lab.cp();
-    let answer = lab.cp();
+    let mut env = Env::new();
+    let listener = env.server.listener(env.cs, "10.0.0.2:7");
+    let param = env.cp();
+    let answer = env.cp();
     // Refused, and its id still there.
-    let refused = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    lab.client.connect(refused, param, &[]).unwrap();
-    let s = lab.server.requested(lab.cs, listener);
-    lab.server.reject(s, &[]).unwrap();
-    lab.client.next(lab.cc).is(refused, CmEvent::Rejected, 28);
+    let refused = env.client.resolved(env.cc, "10.0.0.2:7");
+    env.client.connect(refused, param, &[]).unwrap();
+    let s = env.server.requested(env.cs, listener);
+    env.server.reject(s, &[]).unwrap();
+    env.client.next(env.cc).is(refused, CmEvent::Rejected, 28);
     for _ in 0..2 {
-        let c = lab.client.resolved(lab.cc, "10.0.0.2:7");
-        lab.client.connect(c, param, &[]).unwrap();
-        let s = lab.server.requested(lab.cs, listener);
-        lab.server.accept(s, answer, &[]).unwrap();
-        lab.client.next(lab.cc).is(c, CmEvent::ConnectResponse, 0);
-        lab.client.establish(c).unwrap();
-        lab.server.next(lab.cs).is(s, CmEvent::Established, 0);
+        let c = env.client.resolved(env.cc, "10.0.0.2:7");
+        env.client.connect(c, param, &[]).unwrap();
+        let s = env.server.requested(env.cs, listener);
+        env.server.accept(s, answer, &[]).unwrap();
+        env.client.next(env.cc).is(c, CmEvent::ConnectResponse, 0);
+        env.client.establish(c).unwrap();
+        env.server.next(env.cs).is(s, CmEvent::Established, 0);
         // In time wait on both sides, and their ids still there.
-        lab.client.disconnect(c).unwrap();
-        lab.server.next(lab.cs).is(s, CmEvent::Disconnected, 0);
-        lab.server.disconnect(s).unwrap();
-        lab.client.next(lab.cc).is(c, CmEvent::Disconnected, 0);
-        lab.server.next(lab.cs).is(s, CmEvent::TimewaitExit, 0);
-        lab.client.next(lab.cc).is(c, CmEvent::TimewaitExit, 0);
+        env.client.disconnect(c).unwrap();
+        env.server.next(env.cs).is(s, CmEvent::Disconnected, 0);
+        env.server.disconnect(s).unwrap();
+        env.client.next(env.cc).is(c, CmEvent::Disconnected, 0);
+        env.server.next(env.cs).is(s, CmEvent::TimewaitExit, 0);
+        env.client.next(env.cc).is(c, CmEvent::TimewaitExit, 0);
     }
 }
 
 #[test]
 fn a_link_that_is_down_takes_nothing_in_and_lets_nothing_out() {
-    let mut lab = Lab::new();
-    let far = lab.fabric.host(&[ip("10.0.0.3")]);
+    let mut env = Env::new();
+    let far = env.fabric.host(&[ip("10.0.0.3")]);
     let mut server = Side::new(&far);
     let cs = server.channel();
     let l = server.listener(cs, "10.0.0.3:7");
-    for down in [&lab.host.clone(), &far] {
-        let c = lab.client.resolved(lab.cc, "10.0.0.3:7");
-        let cp = lab.cp();
+    for down in [&env.host.clone(), &far] {
+        let c = env.client.resolved(env.cc, "10.0.0.3:7");
+        let cp = env.cp();
         down.set_link(false);
-        lab.client.connect(c, cp, &[]).unwrap();
+        env.client.connect(c, cp, &[]).unwrap();
         server.quiet(cs, SECOND * 4);
         down.set_link(true);
         server.requested(cs, l);

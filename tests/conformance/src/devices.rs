@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use cmid_proto::memory::{Access, Change, Error, MrState, PdState, Policy, Returned, Way};
-use cmid_proto::{Attaching, Device, Errno, IdKey, Pollable, Poller, Watched};
+use cmid_proto::{Attaching, Device, Errno, IdKey, Pollable, PolledDevice, Poller};
 
 use crate::memory::Reregistered;
 use crate::{Done, QpState, Remote, Status, TestMr, TestMw, TestPd, TestQp};
@@ -45,7 +45,7 @@ pub trait TestDevice: Device {
 }
 
 /// A driver's device is the device below it.
-impl<D: TestDevice + Pollable, P: Poller> TestDevice for Watched<D, P> {
+impl<D: TestDevice + Pollable, P: Poller> TestDevice for PolledDevice<D, P> {
     type Pd = D::Pd;
     type Mr = D::Mr;
     type Mw = D::Mw;

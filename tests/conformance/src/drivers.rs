@@ -5,10 +5,10 @@ use std::time::Duration;
 use cmid_blocking::{Blocking, Canceller, Channels};
 use cmid_epoll::{Epoll, Interest};
 use cmid_mio::{Mio, Tokens};
-use cmid_proto::{Drive, Errno, Limits, Pollable, Watched};
+use cmid_proto::{Drive, Errno, Limits, Pollable, PolledDevice};
 use mio::{Events, Poll};
 
-use crate::{Check, Subject, TestDevice};
+use crate::{Check, Driver, TestDevice};
 
 /// Which driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -37,7 +37,7 @@ impl DriverName {
 }
 
 /// A subject that can be made on a device of this type.
-pub trait Make<D>: Subject + Sized {
+pub trait Make<D>: Driver + Sized {
     /// A fresh driver on this device.
     ///
     /// # Errors
@@ -62,15 +62,15 @@ impl<D: TestDevice + Pollable> Make<D> for OnMio<D> {
     }
 }
 
-impl<D: TestDevice + Pollable> Subject for OnMio<D> {
-    type Device = Watched<D, Tokens>;
+impl<D: TestDevice + Pollable> Driver for OnMio<D> {
+    type Device = PolledDevice<D, Tokens>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.driver.drive()
     }
 
     fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
-        let timeout = self.driver.timeout(Some(at_most));
+        let timeout = self.driver.before_poll(Some(at_most));
         if let Err(error) = self.poll.poll(&mut self.events, timeout)
             && error.kind() != std::io::ErrorKind::Interrupted
         {
@@ -94,8 +94,8 @@ impl<D: TestDevice + Pollable> Make<D> for OnEpoll<D> {
     }
 }
 
-impl<D: TestDevice + Pollable> Subject for OnEpoll<D> {
-    type Device = Watched<D, Interest>;
+impl<D: TestDevice + Pollable> Driver for OnEpoll<D> {
+    type Device = PolledDevice<D, Interest>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.0.drive()
@@ -116,8 +116,8 @@ impl<D: TestDevice + Pollable> Make<D> for OnBlocking<D> {
     }
 }
 
-impl<D: TestDevice + Pollable> Subject for OnBlocking<D> {
-    type Device = Watched<D, Channels>;
+impl<D: TestDevice + Pollable> Driver for OnBlocking<D> {
+    type Device = PolledDevice<D, Channels>;
 
     fn drive(&mut self) -> &mut Drive<Self::Device> {
         self.0.drive()

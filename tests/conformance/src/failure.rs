@@ -23,8 +23,8 @@ impl From<cmid_proto::Error> for Failure {
     }
 }
 
-impl From<cmid_proto::NotAcked> for Failure {
-    fn from(refused: cmid_proto::NotAcked) -> Self {
+impl From<cmid_proto::AckError> for Failure {
+    fn from(refused: cmid_proto::AckError) -> Self {
         Failure(refused.to_string())
     }
 }

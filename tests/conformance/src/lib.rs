@@ -1,8 +1,8 @@
 //! One conformance suite for every driver, on the simulator and on a real kernel.
 //!
-//! [`ROWS`] is what librdmacm and the kernel were observed to do, row by row. A [`Scenario`] goes through the steps of a row,
+//! [`BEHAVIOURS`] is what librdmacm and the kernel were observed to do, row by row. A [`Scenario`] goes through the steps of a row,
 //! or of a part of one, with two drivers, and compares event types, statuses, private data lengths, parameters, what calls
-//! return and the state of QPs. A [`Subject`] is a driver on a device; a [`Lab`] makes them, and knows the network that they
+//! return and the state of QPs. A [`Driver`] is a driver on a device; a [`Env`] makes them, and knows the network that they
 //! are on. There are two labs: [`SimLab`], and `VerbsLab` (feature `verbs`) for soft-RoCE in the project's VM.
 //!
 //! What the core refuses although the kernel would do it (with a reason: it breaks the connection, or holds up the thread
@@ -11,19 +11,19 @@
 //!
 //! Memory does not depend on the driver. Scenarios about it register, re-register and deregister with the device's own types,
 //! behind [`TestPd`] and [`TestMr`], and show by RDMA reads and writes of the peer what is valid. What a device can
-//! re-register is the lab's ([`Lab::with_rereg`]).
+//! re-register is the lab's ([`Env::with_rereg`]).
 //!
 //! # A driver of your own
 //!
-//! Implement [`Subject`] for it, and [`Make`] for the device; then hand it to a lab. Here is a driver that waits for
+//! Implement [`Driver`] for it, and [`Make`] for the device; then hand it to a lab. Here is a driver that waits for
 //! nothing and looks at all its channels again and again:
 //!
 //! ```
 //! use std::os::fd::BorrowedFd;
 //! use std::time::{Duration, Instant};
 //!
-//! use cmid_conformance::{Check, Make, Report, SimLab, Speed, Subject, run};
-//! use cmid_proto::{ChannelKey, Drive, Errno, Limits, Poller, Rest, Time, Watched};
+//! use cmid_conformance::{Check, Make, Report, SimLab, Speed, Driver, run};
+//! use cmid_proto::{ChannelKey, Drive, Errno, Limits, Poller, Next, Time, PolledDevice};
 //! use cmid_sim::SimDevice;
 //!
 //! /// The channels that there are: those that were opened, and the private ones of synchronous mode.
@@ -41,12 +41,12 @@
 //! }
 //!
 //! struct Spinning {
-//!     drive: Drive<Watched<SimDevice, Known>>,
+//!     drive: Drive<PolledDevice<SimDevice, Known>>,
 //!     begun: Instant,
 //! }
 //!
-//! impl Subject for Spinning {
-//!     type Device = Watched<SimDevice, Known>;
+//! impl Driver for Spinning {
+//!     type Device = PolledDevice<SimDevice, Known>;
 //!
 //!     fn drive(&mut self) -> &mut Drive<Self::Device> {
 //!         self.drive.set_now(Time::ZERO.after(self.begun.elapsed()));
@@ -60,11 +60,11 @@
 //!             for channel in drive.device().poller().0.clone() {
 //!                 drive.readable(channel);
 //!             }
-//!             match drive.settle(64) {
-//!                 Rest::Look => return Ok(()),
-//!                 Rest::More => {}
-//!                 Rest::Until(_) if Instant::now() >= end => return Ok(()),
-//!                 Rest::Until(_) => std::thread::sleep(Duration::from_millis(1)),
+//!             match drive.run(64) {
+//!                 Next::Deliver => return Ok(()),
+//!                 Next::Again => {}
+//!                 Next::Wait(_) if Instant::now() >= end => return Ok(()),
+//!                 Next::Wait(_) => std::thread::sleep(Duration::from_millis(1)),
 //!             }
 //!         }
 //!     }
@@ -72,16 +72,16 @@
 //!
 //! impl Make<SimDevice> for Spinning {
 //!     fn make(device: SimDevice) -> Check<Self> {
-//!         let drive = Drive::new(Watched::new(device, Known::default()), Limits::default().numbered());
+//!         let drive = Drive::new(PolledDevice::new(device, Known::default()), Limits::default().numbered());
 //!         Ok(Spinning { drive, begun: Instant::now() })
 //!     }
 //! }
 //!
-//! let lab = SimLab::<Spinning>::new();
+//! let env = SimLab::<Spinning>::new();
 //! let mut report = Report::new("the simulator");
 //! // Normal life; without a condition it is everything.
-//! run(&lab, "spinning", &mut report, |entry| {
-//!     entry.speed == Speed::Fast && entry.rows.iter().any(|row| (1..=9).contains(row))
+//! run(&env, "spinning", &mut report, |entry| {
+//!     entry.speed == Speed::Fast && entry.behaviours.iter().any(|row| (1..=9).contains(row))
 //! });
 //! for (scenario, findings) in &report.scenarios {
 //!     assert!(findings.passed(), "{scenario}: {:?}", findings.drivers);
@@ -89,20 +89,20 @@
 //! # assert!(report.scenarios.len() >= 8);
 //! ```
 //!
-//! A single one: [`scenarios()`] are functions, found by [`Entry::name`] or [`Entry::rows`], and [`Scenario::run`] says what was
+//! A single one: [`scenarios()`] are functions, found by [`Entry::name`] or [`Entry::behaviours`], and [`Scenario::run`] says what was
 //! not as expected.
 //!
 //! ```
 //! use cmid_conformance::{OnEpoll, SimLab, scenarios};
 //! use cmid_sim::SimDevice;
 //!
-//! let lab = SimLab::<OnEpoll<SimDevice>>::new();
-//! let row_11 = scenarios().into_iter().find(|scenario| scenario.entry.rows == [11]).expect("it exists");
-//! row_11.run(&lab)?;
+//! let env = SimLab::<OnEpoll<SimDevice>>::new();
+//! let row_11 = scenarios().into_iter().find(|scenario| scenario.entry.behaviours == [11]).expect("it exists");
+//! row_11.run(&env)?;
 //! # Ok::<(), cmid_conformance::Failure>(())
 //! ```
 //!
-//! For a device of your own, or another network, implement [`Lab`]; for your device also [`TestDevice`], which makes PDs and
+//! For a device of your own, or another network, implement [`Env`]; for your device also [`TestDevice`], which makes PDs and
 //! QPs.
 //!
 //! # The program
@@ -113,15 +113,15 @@
 //! programme fails when a run comes out otherwise.
 #![forbid(unsafe_code)]
 
-mod bench;
+mod behaviours;
 mod devices;
 mod drivers;
+mod envs;
 mod failure;
-mod labs;
+mod fixture;
 mod memory;
 mod qp;
 mod report;
-mod rows;
 mod run;
 pub mod scenarios;
 
@@ -131,22 +131,22 @@ use std::time::Duration;
 
 use cmid_proto::{Drive, Errno, Fault};
 
-pub use bench::{Acked, Bench, End, Side, Who};
+pub use behaviours::{BEHAVIOURS, Behaviour};
 pub use devices::{TestDevice, WithCq};
 pub use drivers::{DriverName, Make, OnBlocking, OnEpoll, OnMio};
-pub use failure::{Check, Failure};
 #[cfg(feature = "verbs")]
-pub use labs::VerbsLab;
-pub use labs::{Devices, Failing, FailingLab, OnFailing, OnTraced, Run, SimLab, TracedLab, errnos};
+pub use envs::VerbsLab;
+pub use envs::{Devices, Failing, FailingLab, OnFailing, OnTraced, Run, SimLab, TracedLab, errnos};
+pub use failure::{Check, Failure};
+pub use fixture::{Acked, End, Endpoint, Fixture, Side};
 pub use memory::{MemoryFault, Rereg, Reregistered, TestMr, TestPd};
 pub use qp::{Done, QpState, Remote, Status, TestMw, TestQp};
 pub use report::{Difference, Report};
-pub use rows::{ROWS, Row};
 pub use run::{Outcome, run};
 pub use scenarios::{Entry, Scenario, Speed, entries, scenarios};
 
 /// A driver on a device, with nothing on it.
-pub trait Subject {
+pub trait Driver {
     /// The device as the driver's [`Drive`] sees it.
     type Device: TestDevice;
 
@@ -166,21 +166,21 @@ pub trait Subject {
 }
 
 /// Where scenarios run.
-pub trait Lab: Sync {
+pub trait Env: Sync {
     /// The drivers under test.
-    type Subject: Subject;
+    type Driver: Driver;
 
     /// A fresh driver.
     ///
     /// # Errors
     /// What making it failed with.
-    fn subject(&self) -> Result<Self::Subject, Failure>;
+    fn driver(&self) -> Result<Self::Driver, Failure>;
 
-    /// A fresh driver on another device than that of [`Lab::net`], and an address that this device has.
+    /// A fresh driver on another device than that of [`Env::net`], and an address that this device has.
     ///
     /// # Errors
     /// What making it failed with, or that there is none.
-    fn other_device(&self) -> Check<(Self::Subject, IpAddr)> {
+    fn other_device(&self) -> Check<(Self::Driver, IpAddr)> {
         Err(Failure("this lab has one device".into()))
     }
 
@@ -261,11 +261,11 @@ pub enum Disturbance {
     DeviceGoes,
     /// It comes back.
     DeviceComes,
-    /// A process is killed: done by killing what [`Lab::client_process`] started.
+    /// A process is killed: done by killing what [`Env::client_process`] started.
     ProcessDies,
     /// The link below [`Net::bonded`] fails over to another one; before the first time the addresses may not be there.
     FailOver,
-    /// Calls about memory go wrong: done by [`Lab::fail_next`].
+    /// Calls about memory go wrong: done by [`Env::fail_next`].
     MemoryFails,
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use args::{Args, DeviceName};
 use clap::Parser;
-use cmid_conformance::{Lab, OnBlocking, OnEpoll, OnMio, Report, SimLab, Speed, entries};
+use cmid_conformance::{Env, OnBlocking, OnEpoll, OnMio, Report, SimLab, Speed, entries};
 use libtest_mimic::Arguments;
 use trials::{Plan, Set};
 
@@ -44,8 +44,8 @@ fn main() -> ExitCode {
 #[allow(clippy::print_stdout, reason = "it was asked for")]
 fn print_list() {
     for entry in entries() {
-        let rows: Vec<_> = entry.rows.iter().map(u8::to_string).collect();
-        println!("{:?}\t{}\t{}", entry.speed, rows.join(","), entry.name);
+        let behaviours: Vec<_> = entry.behaviours.iter().map(u8::to_string).collect();
+        println!("{:?}\t{}\t{}", entry.speed, behaviours.join(","), entry.name);
     }
 }
 
@@ -76,5 +76,5 @@ fn on(args: &Args, add: impl FnOnce(&mut Set)) -> ExitCode {
 }
 
 /// What every lab of this program must be, because trials may run on threads.
-trait Here: Lab + Send + Sync + 'static {}
-impl<L: Lab + Send + Sync + 'static> Here for L {}
+trait Here: Env + Send + Sync + 'static {}
+impl<L: Env + Send + Sync + 'static> Here for L {}

@@ -21,7 +21,7 @@ pub struct Report {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
     /// The rows that it shows.
-    pub rows: Vec<u8>,
+    pub behaviours: Vec<u8>,
     /// How long it takes.
     pub speed: Speed,
     /// The outcome for each driver.
@@ -45,7 +45,7 @@ impl Report {
 
     /// Adds an outcome.
     pub fn note(&mut self, entry: &Entry, driver: &str, outcome: Outcome) {
-        let fresh = || Findings { rows: entry.rows.to_vec(), speed: entry.speed, drivers: BTreeMap::new() };
+        let fresh = || Findings { behaviours: entry.behaviours.to_vec(), speed: entry.speed, drivers: BTreeMap::new() };
         let findings = self.scenarios.entry(entry.name.into()).or_insert_with(fresh);
         findings.drivers.insert(driver.into(), outcome);
     }
@@ -121,7 +121,7 @@ impl fmt::Display for Difference {
         let words = |outcome: &Option<Outcome>| match outcome {
             None => "did not run".to_owned(),
             Some(Outcome::Passed) => "passed".to_owned(),
-            Some(Outcome::Failed(why)) => format!("failed ({why})"),
+            Some(Outcome::Failed(reason)) => format!("failed ({reason})"),
             Some(Outcome::NotHere) => "could not run there".to_owned(),
         };
         write!(
@@ -139,8 +139,8 @@ impl fmt::Display for Difference {
 mod tests {
     use super::*;
 
-    const FAST: Entry = Entry { name: "fast", rows: &[1], speed: Speed::Fast, needs: &[], rereg: None };
-    const SLOW: Entry = Entry { name: "slow", rows: &[29], speed: Speed::Slow, needs: &[], rereg: None };
+    const FAST: Entry = Entry { name: "fast", behaviours: &[1], speed: Speed::Fast, needs: &[], rereg: None };
+    const SLOW: Entry = Entry { name: "slow", behaviours: &[29], speed: Speed::Slow, needs: &[], rereg: None };
 
     #[test]
     fn what_failed_or_did_not_run_is_a_difference_and_the_other_speed_is_none_of_it() {

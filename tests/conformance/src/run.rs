@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Disturbance, Entry, Lab, Report, Scenario, scenarios};
+use crate::{Disturbance, Entry, Env, Report, Scenario, scenarios};
 
 /// What became of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,14 +18,14 @@ pub enum Outcome {
     NotHere,
 }
 
-impl<L: Lab> Scenario<L> {
+impl<L: Env> Scenario<L> {
     /// Runs it where the lab can do what it needs. A panic is a failure as any other. A device
     /// that it took away is brought back.
-    pub fn outcome(&self, lab: &L) -> Outcome {
-        if !self.fits(lab) {
+    pub fn outcome(&self, env: &L) -> Outcome {
+        if !self.fits(env) {
             return Outcome::NotHere;
         }
-        let outcome = match catch_unwind(AssertUnwindSafe(|| self.run(lab))) {
+        let outcome = match catch_unwind(AssertUnwindSafe(|| self.run(env))) {
             Ok(Ok(())) => Outcome::Passed,
             Ok(Err(failure)) => Outcome::Failed(failure.0),
             Err(_) => Outcome::Failed("it panicked".into()),
@@ -33,7 +33,7 @@ impl<L: Lab> Scenario<L> {
         if !self.entry.needs.contains(&Disturbance::DeviceGoes) {
             return outcome;
         }
-        match (outcome, lab.disturb(Disturbance::DeviceComes)) {
+        match (outcome, env.disturb(Disturbance::DeviceComes)) {
             (Outcome::Passed, Err(failure)) => Outcome::Failed(failure.0),
             (outcome, _) => outcome,
         }
@@ -41,8 +41,8 @@ impl<L: Lab> Scenario<L> {
 }
 
 /// Runs all scenarios that `pick` picks, one after the other, and reports what became of them under the driver's name.
-pub fn run<L: Lab>(lab: &L, driver: &str, report: &mut Report, pick: impl Fn(&Entry) -> bool) {
+pub fn run<L: Env>(env: &L, driver: &str, report: &mut Report, pick: impl Fn(&Entry) -> bool) {
     for scenario in scenarios::<L>().into_iter().filter(|scenario| pick(&scenario.entry)) {
-        report.note(&scenario.entry, driver, scenario.outcome(lab));
+        report.note(&scenario.entry, driver, scenario.outcome(env));
     }
 }

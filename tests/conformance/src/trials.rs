@@ -80,35 +80,35 @@ impl Set {
     }
 
     /// Adds the scenarios on a driver.
-    pub(crate) fn add<L: Here>(&mut self, driver: &'static str, lab: L) {
+    pub(crate) fn add<L: Here>(&mut self, driver: &'static str, env: L) {
         if self.plan.driver.is_some_and(|wanted| wanted != driver) {
             return;
         }
-        let lab = Arc::new(lab);
+        let env = Arc::new(env);
         for scenario in scenarios::<L>().into_iter().filter(|scenario| self.plan.wants(&scenario.entry)) {
             let apart = self.plan.runs_apart(&scenario.entry);
-            let here = scenario.fits(&lab) || self.plan.shim_for(&scenario.entry).is_some();
-            let trial = self.trial(driver, &lab, scenario, apart).with_ignored_flag(!here);
+            let here = scenario.fits(&env) || self.plan.shim_for(&scenario.entry).is_some();
+            let trial = self.trial(driver, &env, scenario, apart).with_ignored_flag(!here);
             if apart { &mut self.first } else { &mut self.then }.push(trial);
         }
     }
 
-    fn trial<L: Here>(&self, driver: &'static str, lab: &Arc<L>, scenario: Scenario<L>, apart: bool) -> Trial {
-        let (lab, report, alone) = (Arc::clone(lab), Arc::clone(&self.report), self.plan.alone.is_some());
+    fn trial<L: Here>(&self, driver: &'static str, env: &Arc<L>, scenario: Scenario<L>, apart: bool) -> Trial {
+        let (env, report, alone) = (Arc::clone(env), Arc::clone(&self.report), self.plan.alone.is_some());
         let shim = self.plan.shim_for(&scenario.entry).map(Path::to_owned);
         Trial::test(format!("{driver}::{}", scenario.entry.name), move || {
             let outcome = match (apart, alone) {
-                (true, _) => run_apart(driver, &*lab, &scenario.entry, shim.as_deref()),
+                (true, _) => run_apart(driver, &*env, &scenario.entry, shim.as_deref()),
                 // Who started this process brings back what is taken away.
                 (false, true) => {
-                    scenario.run(&lab).map_or_else(|failure| Outcome::Failed(failure.0), |()| Outcome::Passed)
+                    scenario.run(&env).map_or_else(|failure| Outcome::Failed(failure.0), |()| Outcome::Passed)
                 }
-                (false, false) => scenario.outcome(&*lab),
+                (false, false) => scenario.outcome(&*env),
             };
             report.lock().unwrap_or_else(PoisonError::into_inner).note(&scenario.entry, driver, outcome.clone());
             match outcome {
                 Outcome::Passed | Outcome::NotHere => Ok(()),
-                Outcome::Failed(why) => Err(Failed::from(why)),
+                Outcome::Failed(reason) => Err(Failed::from(reason)),
             }
         })
     }
@@ -118,7 +118,7 @@ impl Set {
     }
 }
 
-fn run_apart<L: Here>(driver: &str, lab: &L, entry: &Entry, shim: Option<&Path>) -> Outcome {
+fn run_apart<L: Here>(driver: &str, env: &L, entry: &Entry, shim: Option<&Path>) -> Outcome {
     let this = std::env::current_exe().unwrap_or_else(|_| "conformance".into());
     let mut command = Command::new(this);
     command.args(["--device", "verbs", "--driver", driver, "--alone", entry.name]);
@@ -133,7 +133,7 @@ fn run_apart<L: Here>(driver: &str, lab: &L, entry: &Entry, shim: Option<&Path>)
     if !takes_the_device(entry) {
         return outcome;
     }
-    match lab.disturb(Disturbance::DeviceComes) {
+    match env.disturb(Disturbance::DeviceComes) {
         Err(failure) if outcome == Outcome::Passed => Outcome::Failed(failure.0),
         Ok(()) | Err(_) => outcome,
     }

@@ -1,8 +1,8 @@
 //! Every fast scenario on simulated devices that copy received data at the poll, to the address of the work request, and check no key,
 //! as those of mlx5 and hns do: with completions that go with their QP, as there, and with completions that stay. No poll writes
-//! to memory that was given back ([`Lab::sound`]).
+//! to memory that was given back ([`Env::sound`]).
 
-use cmid_conformance::{Disturbance, Lab, OnEpoll, SimLab, Speed, scenarios};
+use cmid_conformance::{Disturbance, Env, OnEpoll, SimLab, Speed, scenarios};
 use cmid_sim::SimDevice;
 use libtest_mimic::{Arguments, Failed, Trial};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use cmid_conformance::{FailingLab, Lab, OnEpoll, Run, Speed, scenarios};
+use cmid_conformance::{Env, FailingLab, OnEpoll, Run, Speed, scenarios};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 type Here = FailingLab<OnEpoll<cmid_conformance::Failing<cmid_sim::SimDevice>>>;
@@ -63,11 +63,11 @@ fn every_errno_of(name: &'static str, nth: usize, runs: &AtomicUsize) -> Result<
 /// One run, on a thread that may hang.
 fn run(name: &'static str, nth: Option<usize>, choice: usize) -> Result<Run, String> {
     let (done, result) = mpsc::channel();
-    let lab = Arc::new(Here::new(nth, choice));
-    let on_thread = Arc::clone(&lab);
+    let env = Arc::new(Here::new(nth, choice));
+    let on_thread = Arc::clone(&env);
     std::thread::spawn(move || {
         let found = scenarios::<Here>().into_iter().find(|scenario| scenario.entry.name == name);
-        let needs_met = |lab: &Here| found.as_ref().is_some_and(|it| it.entry.needs.iter().all(|&need| lab.can(need)));
+        let needs_met = |env: &Here| found.as_ref().is_some_and(|it| it.entry.needs.iter().all(|&need| env.can(need)));
         let ended = catch_unwind(AssertUnwindSafe(|| match &found {
             // What it finds is of no interest here.
             Some(scenario) if needs_met(&on_thread) => drop(scenario.run(&on_thread)),
@@ -76,7 +76,7 @@ fn run(name: &'static str, nth: Option<usize>, choice: usize) -> Result<Run, Str
         let _nobody_waits_any_more = done.send(ended.is_ok());
     });
     let ended = result.recv_timeout(HANGS);
-    let run = lab.result();
+    let run = env.result();
     let what = format!("call {nth:?}, {:?}", run.failed);
     match ended {
         Ok(true) if run.wrong.is_empty() => Ok(run),

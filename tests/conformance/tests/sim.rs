@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cmid_conformance::{Lab, OnBlocking, OnEpoll, OnMio, Outcome, Report, SimLab, Speed, scenarios};
+use cmid_conformance::{Env, OnBlocking, OnEpoll, OnMio, Outcome, Report, SimLab, Speed, scenarios};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 fn main() {
@@ -21,21 +21,21 @@ fn main() {
     conclusion.exit();
 }
 
-fn on<L: Lab + Send + 'static>(driver: &'static str, lab: L, report: &Arc<Mutex<Report>>) -> Vec<Trial> {
-    let lab = Arc::new(lab);
+fn on<L: Env + Send + 'static>(driver: &'static str, env: L, report: &Arc<Mutex<Report>>) -> Vec<Trial> {
+    let env = Arc::new(env);
     let fast = scenarios::<L>().into_iter().filter(|scenario| scenario.entry.speed == Speed::Fast);
     fast.map(|scenario| {
-        let (lab, report) = (Arc::clone(&lab), Arc::clone(report));
-        let fits = scenario.fits(&lab);
+        let (env, report) = (Arc::clone(&env), Arc::clone(report));
+        let fits = scenario.fits(&env);
         let name = format!("{driver}::{}", scenario.entry.name);
         let trial = Trial::test(name, move || {
-            let outcome = scenario.outcome(&*lab);
+            let outcome = scenario.outcome(&*env);
             report.lock().unwrap_or_else(PoisonError::into_inner).note(&scenario.entry, driver, outcome.clone());
             match outcome {
                 Outcome::Passed => Ok(()),
                 // It is ignored, unless somebody asks for what is ignored as well.
                 Outcome::NotHere => Err(Failed::from("it cannot be shown here")),
-                Outcome::Failed(why) => Err(Failed::from(why)),
+                Outcome::Failed(reason) => Err(Failed::from(reason)),
             }
         });
         trial.with_ignored_flag(!fits)

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cmid_conformance::{Disturbance, Lab, Make, OnEpoll, SimLab, Speed, TracedLab, scenarios};
+use cmid_conformance::{Disturbance, Env, Make, OnEpoll, SimLab, Speed, TracedLab, scenarios};
 use cmid_sim::SimDevice;
 use cmid_trace::{Memory, Recording, Trace, replay};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -57,10 +57,10 @@ fn on<S: Make<Trace<SimDevice>> + 'static>(totals: &Arc<Totals>) -> Vec<Trial> {
 
 fn run<S: Make<Trace<SimDevice>>>(name: &str, totals: &Totals) -> Result<(), String> {
     let memory = Memory::default();
-    let lab = TracedLab::<_, S>::new(Plain::new(), Arc::new(memory.clone()));
+    let env = TracedLab::<_, S>::new(Plain::new(), Arc::new(memory.clone()));
     let scenario = scenarios().into_iter().find(|scenario| scenario.entry.name == name);
     let scenario = scenario.ok_or("it is gone")?;
-    scenario.run(&lab).map_err(|failure| format!("recorded, it fails: {}", failure.0))?;
+    scenario.run(&env).map_err(|failure| format!("recorded, it fails: {}", failure.0))?;
 
     let read = |text: &Vec<u8>| Recording::read(&text[..]).map_err(|wrong| wrong.to_string());
     let recordings = memory.texts().iter().map(read).collect::<Result<Vec<_>, _>>()?;
@@ -68,7 +68,7 @@ fn run<S: Make<Trace<SimDevice>>>(name: &str, totals: &Totals) -> Result<(), Str
         return Err(format!("trace {part} has no end"));
     }
     let replays = replay(&recordings, |_, _| {}).map_err(|(which, wrong)| format!("trace {which}, {wrong}"))?;
-    let ends = lab.ends();
+    let ends = env.ends();
     if ends.is_empty() || ends.len() != replays.len() {
         return Err(format!("{} drivers and {} traces", ends.len(), replays.len()));
     }

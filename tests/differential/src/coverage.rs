@@ -67,7 +67,7 @@ impl Coverage {
                 Seen::Call { text, .. } if text.starts_with("device: ") => {}
                 Seen::Call { name, result, .. } => mine.note_call(level, name, result),
                 // What the core has read is told again when the application takes it.
-                Seen::Event { channel, .. } if *channel >= crate::spy::BELOW => {}
+                Seen::Event { channel, .. } if *channel >= crate::recorder::BELOW => {}
                 Seen::Event { kind, status, .. } => {
                     *mine.events.entry((level, kind.clone())).or_default().entry(*status).or_default() += 1;
                 }
@@ -88,7 +88,7 @@ impl Coverage {
             };
             mine.reached.entry(name).or_insert(u64::from(reached));
         }
-        mine.reached.insert(MOVED, u64::from(run.told.moved_unread > 0));
+        mine.reached.insert(MOVED, u64::from(run.observed.moved_unread > 0));
         mine.reached.insert(RACED, u64::from(program.boundaries() > 0));
         mine.reached.entry(SYNCHRONOUS).or_insert(0);
         self.merge(mine);

@@ -8,41 +8,41 @@ pub struct Difference {
     /// What.
     pub what: &'static str,
     /// Why, and what is done about it here.
-    pub why: &'static str,
+    pub reason: &'static str,
 }
 
 /// What both may say in their own way, and is not compared.
 pub const NOT_COMPARED: &[Difference] = &[
     Difference {
         what: "times",
-        why: "the machine is emulated; a run in which a timer could have run out at another step than the simulator's is run \
+        reason: "the machine is emulated; a run in which a timer could have run out at another step than the simulator's is run \
               again, with fewer others beside it, and counts as undecided if that does not help",
     },
-    Difference { what: "ephemeral ports", why: "the kernel's choice is random; that there is one is compared" },
+    Difference { what: "ephemeral ports", reason: "the kernel's choice is random; that there is one is compared" },
     Difference {
         what: "QP numbers of attached QPs",
-        why: "the device's choice; those that a program gives are compared, counted from the program's first",
+        reason: "the device's choice; those that a program gives are compared, counted from the program's first",
     },
     Difference {
         what: "the flow label and the index of the source GID in an address handle's attributes",
-        why: "made of ephemeral ports, and a position in a table that other interfaces share; the rest is compared",
+        reason: "made of ephemeral ports, and a position in a table that other interfaces share; the rest is compared",
     },
     Difference {
         what: "whether time waits end in the order in which they began",
-        why: "a tick of the kernel's timer wheel is 32 ms long for them, or 256 ms on 6.1, and those of a tick end with the newest \
+        reason: "a tick of the kernel's timer wheel is 32 ms long for them, or 256 ms on 6.1, and those of a tick end with the newest \
               (`enqueue_timer` and `expire_timers` in `kernel/time/timer.c`). When ticks begin is the machine's affair: the \
               simulator runs with every choice of which time waits share one (`Config::time_waits_of_one_tick`), and the kernel \
               must do as it does with one of them",
     },
     Difference {
         what: "whether a message that a step sends arrives before the step goes on to read",
-        why: "the kernel's workers deliver it when the scheduler lets them; an id that is connected to its own side shows it. The \
+        reason: "the kernel's workers deliver it when the scheduler lets them; an id that is connected to its own side shows it. The \
               simulator runs with none of a program's such messages arriving early, with each one, and with all; the kernel must \
               do as it does with one of these",
     },
     Difference {
         what: "who is woken by events that a migration moves",
-        why: "nobody waits in a program: every channel is polled afresh before each read, and what the poll says is compared, \
+        reason: "nobody waits in a program: every channel is polled afresh before each read, and what the poll says is compared, \
               also after a migration. The simulator's channel is silent then by default, on purpose, so that a driver that \
               forgets to drain is found out; here it does as a fresh poll of the kernel's (`Config::wake_on_migrate`)",
     },
@@ -52,40 +52,40 @@ pub const NOT_COMPARED: &[Difference] = &[
 pub const NOT_GENERATED: &[Difference] = &[
     Difference {
         what: "answers after which a destroy takes 70 seconds",
-        why: "the kernel waits for a message of the id's own, with the thread that runs all programs (`cm_destroy_id`); a \
+        reason: "the kernel waits for a message of the id's own, with the thread that runs all programs (`cm_destroy_id`); a \
               program is run on the simulator first, which counts such destroys, and the answer to blame is left out",
     },
     Difference {
         what: "the migration, at the device, of an id that has listened",
-        why: "with unread requests it leaves the kernel with pointers to freed memory (`ucma_migrate_id`); the core never asks \
+        reason: "with unread requests it leaves the kernel with pointers to freed memory (`ucma_migrate_id`); the core never asks \
               for it. Listeners do move in programs that go through the core",
     },
     Difference {
         what: "at the device, another lookup of an id that has a route, of an address that is valid on one link only",
-        why: "6.1 was seen to stop at a check of a list when such ids were destroyed. By its source, `cma_bind_addr` changes the \
+        reason: "6.1 was seen to stop at a check of a list when such ids were destroyed. By its source, `cma_bind_addr` changes the \
               id's interface before it refuses the call, and the tree of ids (`id_table`) is sorted by it. The core refuses \
               such a call by itself",
     },
     Difference {
         what: "requests to a group, to a broadcast address, or from an IPv6 address to `::` or `::1`",
-        why: "nobody answers the former. After some of these programs 6.1 and 6.12 were seen to answer no lookup of the device \
+        reason: "nobody answers the former. After some of these programs 6.1 and 6.12 were seen to answer no lookup of the device \
               for 20 seconds; perhaps its queue pair for messages is in the error state (`mad_error_handler`)",
     },
     Difference {
         what: "closing a channel that has ids, at the device",
-        why: "librdmacm would follow the ids' pointers to it, so `cmid-verbs` refuses; the simulator destroys the ids",
+        reason: "librdmacm would follow the ids' pointers to it, so `cmid-verbs` refuses; the simulator destroys the ids",
     },
     Difference {
         what: "taking off a QP that is not there, twice the same group on one id, a notification of anything but COMM_EST",
-        why: "null pointers in librdmacm, memberships that it cannot tell apart, connections that break without a word",
+        reason: "null pointers in librdmacm, memberships that it cannot tell apart, connections that break without a word",
     },
     Difference {
         what: "time-outs of requests and of address lookups",
-        why: "they take seconds to minutes; the slow conformance scenarios wait for them on both kernels",
+        reason: "they take seconds to minutes; the slow conformance scenarios wait for them on both kernels",
     },
     Difference {
         what: "loss, devices that go, link addresses that change, several threads",
-        why: "scenarios of their own show them (docs/rows.md)",
+        reason: "scenarios of their own show them (docs/rows.md)",
     },
 ];
 
@@ -99,8 +99,8 @@ pub fn render() -> String {
     );
     for (title, list) in [("Not compared", NOT_COMPARED), ("In no program", NOT_GENERATED)] {
         let _ = write!(text, "\n## {title}\n\n| what | why |\n| --- | --- |\n");
-        for Difference { what, why } in list {
-            let _ = writeln!(text, "| {what} | {why} |");
+        for Difference { what, reason } in list {
+            let _ = writeln!(text, "| {what} | {reason} |");
         }
     }
     text

@@ -9,9 +9,9 @@ use rand_chacha::ChaCha8Rng;
 
 use cmid_sim::Flavour;
 
-use crate::belief::{Beliefs, Believed, Stage};
+use crate::prediction::{Beliefs, Believed, Phase};
 use crate::program::{
-    Action, CHILDREN, ChannelNo, Ip, Level, Numbers, Offer, Opt, Place, Program, SideName, Slot, Space, Step,
+    Action, CHILDREN, ChannelNo, Endpoint, Ip, Level, Numbers, Offer, Opt, Program, SideName, Slot, Space, Step,
 };
 use crate::simulated::{Schedule, schedules, simulate};
 
@@ -116,7 +116,7 @@ impl Maker {
                     _ => Ip::OfB,
                 };
                 let port = self.rng.random_range(1..=3);
-                self.put(SideName::B, Action::Bind { id, at: Place(ip, port) });
+                self.put(SideName::B, Action::Bind { id, at: Endpoint(ip, port) });
                 self.listen(SideName::B, id);
             }
             for _ in 0..self.rng.random_range(1..=2) {
@@ -215,7 +215,7 @@ impl Maker {
         ids.choose(&mut self.rng).copied()
     }
 
-    fn place(&mut self) -> Place {
+    fn endpoint(&mut self) -> Endpoint {
         let port = self.rng.random_range(0..=4);
         let ip = match self.rng.random_range(0..80) {
             0..24 => Ip::OfB,
@@ -239,7 +239,7 @@ impl Maker {
             77..79 => Ip::Group6(4),
             _ => Ip::LinkGroup6(5),
         };
-        Place(ip, port)
+        Endpoint(ip, port)
     }
 
     fn offer(&mut self, limit: u8) -> Offer {
@@ -291,50 +291,50 @@ impl Maker {
         let wants_qp = !believed.has_qp && self.rng.random_ratio(1, 10);
         let core = self.level == Level::Core;
         let joined = (0..8).find(|&group| believed.joined[usize::from(group)]);
-        Some(match believed.stage {
-            Stage::Idle | Stage::Bound if self.rng.random_ratio(1, 12) => {
-                let src = if self.rng.random_ratio(1, 3) { Some(self.place()) } else { None };
-                let dst = self.place();
+        Some(match believed.phase {
+            Phase::Idle | Phase::Bound if self.rng.random_ratio(1, 12) => {
+                let src = if self.rng.random_ratio(1, 3) { Some(self.endpoint()) } else { None };
+                let dst = self.endpoint();
                 let many = matches!(dst.0, Ip::Broadcast | Ip::Everybody | Ip::Group(_));
                 // Where the loopback address makes a difference.
-                let src = if many && self.rng.random_ratio(1, 3) { Some(Place(Ip::Loopback, 0)) } else { src };
+                let src = if many && self.rng.random_ratio(1, 3) { Some(Endpoint(Ip::Loopback, 0)) } else { src };
                 Action::ResolveAddr { id, src, dst }
             }
-            Stage::Idle | Stage::Bound => {
+            Phase::Idle | Phase::Bound => {
                 let dst = self.beliefs.side(side.other()).listening(believed.space)?;
                 let near = if dst.0.is_ipv6() { Ip::OfA6 } else { Ip::OfA };
-                let src = if self.rng.random_ratio(1, 6) { Some(Place(near, 0)) } else { None };
+                let src = if self.rng.random_ratio(1, 6) { Some(Endpoint(near, 0)) } else { None };
                 Action::ResolveAddr { id, src, dst }
             }
-            Stage::Resolved if joined.is_some() && self.rng.random_ratio(1, 3) => Action::Leave { id, group: joined? },
-            Stage::Resolved if udp && self.rng.random_ratio(1, 4) => {
+            Phase::Resolved if joined.is_some() && self.rng.random_ratio(1, 3) => Action::Leave { id, group: joined? },
+            Phase::Resolved if udp && self.rng.random_ratio(1, 4) => {
                 let action =
                     Action::Join { id, group: self.rng.random_range(1..6), send_only: self.rng.random_ratio(1, 3) };
                 return self.may(side, id, action).then_some(action);
             }
-            Stage::Resolved | Stage::Routed | Stage::Requested if wants_qp && self.rng.random_ratio(1, 6) => {
+            Phase::Resolved | Phase::Routed | Phase::Requested if wants_qp && self.rng.random_ratio(1, 6) => {
                 Action::AttachHugeQp { id }
             }
-            Stage::Resolved | Stage::Routed | Stage::Requested if wants_qp => Action::AttachQp { id },
-            Stage::Resolved | Stage::Routed | Stage::Requested if self.rng.random_ratio(1, 40) => {
+            Phase::Resolved | Phase::Routed | Phase::Requested if wants_qp => Action::AttachQp { id },
+            Phase::Resolved | Phase::Routed | Phase::Requested if self.rng.random_ratio(1, 40) => {
                 Action::SetEce { id, options: 7 }
             }
-            Stage::Resolved => Action::ResolveRoute { id },
-            Stage::Routed if believed.sought_nobody => return None,
-            Stage::Routed => Action::Connect { id, offer: self.offer(if udp { 180 } else { 56 }) },
-            Stage::Requested if self.rng.random_ratio(1, 7) => {
+            Phase::Resolved => Action::ResolveRoute { id },
+            Phase::Routed if believed.sought_nobody => return None,
+            Phase::Routed => Action::Connect { id, offer: self.offer(if udp { 180 } else { 56 }) },
+            Phase::Requested if self.rng.random_ratio(1, 7) => {
                 Action::Reject { id, ece: self.rng.random_ratio(1, 5), data: self.data(if udp { 136 } else { 148 }) }
             }
-            Stage::Requested => Action::Accept { id, offer: self.offer(if udp { 136 } else { 196 }) },
-            Stage::Answered => Action::Establish { id },
-            Stage::Accepted if self.rng.random_ratio(1, 4) => Action::Notify { id },
-            Stage::Up if self.rng.random_ratio(1, 12) => Action::Notify { id },
-            Stage::Up | Stage::Down if core && self.rng.random_ratio(1, 5) => Action::Teardown { id },
-            Stage::Up if self.rng.random_ratio(1, 3) => Action::Disconnect { id },
-            Stage::Down if self.rng.random_ratio(2, 3) => Action::Disconnect { id },
-            Stage::Down | Stage::Over if self.rng.random_ratio(1, 4) => Action::Destroy { id },
-            Stage::Listening if believed.is_synchronous() && !believed.has_asked => Action::GetRequest { id },
-            Stage::Up | Stage::Down | Stage::Over | Stage::Waits | Stage::Accepted | Stage::Listening => return None,
+            Phase::Requested => Action::Accept { id, offer: self.offer(if udp { 136 } else { 196 }) },
+            Phase::Answered => Action::Establish { id },
+            Phase::Accepted if self.rng.random_ratio(1, 4) => Action::Notify { id },
+            Phase::Up if self.rng.random_ratio(1, 12) => Action::Notify { id },
+            Phase::Up | Phase::Down if core && self.rng.random_ratio(1, 5) => Action::Teardown { id },
+            Phase::Up if self.rng.random_ratio(1, 3) => Action::Disconnect { id },
+            Phase::Down if self.rng.random_ratio(2, 3) => Action::Disconnect { id },
+            Phase::Down | Phase::Over if self.rng.random_ratio(1, 4) => Action::Destroy { id },
+            Phase::Listening if believed.is_synchronous() && !believed.has_asked => Action::GetRequest { id },
+            Phase::Up | Phase::Down | Phase::Over | Phase::Waits | Phase::Accepted | Phase::Listening => return None,
         })
     }
 
@@ -345,9 +345,9 @@ impl Maker {
         let udp = believed.space == Space::Udp;
         let core = self.level == Level::Core;
         let action = match self.rng.random_range(0..46) {
-            0..3 => Action::Bind { id, at: self.place() },
-            3..6 => Action::ResolveAddr { id, src: None, dst: self.place() },
-            6 => Action::ResolveAddr { id, src: Some(self.place()), dst: self.place() },
+            0..3 => Action::Bind { id, at: self.endpoint() },
+            3..6 => Action::ResolveAddr { id, src: None, dst: self.endpoint() },
+            6 => Action::ResolveAddr { id, src: Some(self.endpoint()), dst: self.endpoint() },
             7..9 => Action::ResolveRoute { id },
             9..11 => return self.listen(side, id),
             11..13 => Action::Connect { id, offer: self.offer(if udp { 180 } else { 56 }) },
@@ -387,7 +387,7 @@ impl Maker {
             // An id with a route is in a tree by its interface, which the call changes before it refuses (`cma_bind_addr`): the
             // kernel's list is broken when the id goes.
             Action::ResolveAddr { dst, .. } if dst.0.is_of_link() => {
-                matches!(believed.stage, Stage::Idle | Stage::Bound)
+                matches!(believed.phase, Phase::Idle | Phase::Bound)
             }
             _ => true,
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use cmid_sim::Flavour;
 
 use crate::program::{Numbers, Program};
+use crate::runner::Observed;
 use crate::simulated::{Limits, Schedule, schedules, simulate};
-use crate::stage::Told;
 use crate::trace::Trace;
 
 /// How much earlier than the simulator's a real timer is taken to be over.
@@ -20,7 +20,7 @@ pub struct Run {
     /// What the sides have seen.
     pub trace: Trace,
     /// What else there is to say.
-    pub told: Told,
+    pub observed: Observed,
     /// How long its parts took.
     pub phases: Vec<Duration>,
     /// How long all of it took.

@@ -18,8 +18,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::judge::{Reality, Run};
 use crate::program::{Action, LINK_LOCAL, Numbers, PORTS, Program, QP_NUMS, Step};
+use crate::runner::{BeforeRead, EPILOGUE, Runners};
 use crate::simulated::pause;
-use crate::stage::{BeforeRead, EPILOGUE, Stages};
 
 /// The first port that is given out; the last comes before the ephemeral ones.
 const FIRST_PORT: u16 = 20_000;
@@ -120,7 +120,7 @@ enum Next {
 /// A program that is being run.
 struct Playing<'a> {
     groups: std::vec::IntoIter<&'a [Step]>,
-    stages: Stages,
+    runners: Runners,
     numbers: Numbers,
     at: usize,
     next: Next,
@@ -136,7 +136,7 @@ impl<'a> Playing<'a> {
         let now = Instant::now();
         Playing {
             groups: program.groups().into_iter(),
-            stages: Stages::new(program, numbers, a, b, &(Rc::new(|| {}) as BeforeRead)),
+            runners: Runners::new(program, numbers, a, b, &(Rc::new(|| {}) as BeforeRead)),
             numbers,
             at: 0,
             next: Next::Group,
@@ -172,14 +172,14 @@ impl<'a> Playing<'a> {
                 self.phases.push(self.phase_began.elapsed());
                 self.next = Next::Wait(Instant::now() + pause);
             } else {
-                self.stages.perform(self.at, step);
+                self.runners.perform(self.at, step);
             }
             self.at += 1;
         }
     }
 
     fn play_epilogue(&mut self, part: usize) {
-        self.stages.epilogue(self.at, part);
+        self.runners.epilogue(self.at, part);
         self.next = Next::Epilogue(part + 1);
         if part + 1 == EPILOGUE {
             self.next = Next::Nothing;
@@ -202,8 +202,8 @@ impl<'a> Playing<'a> {
     fn end(self) -> Run {
         Run {
             numbers: self.numbers,
-            trace: self.stages.trace(),
-            told: self.stages.told(),
+            trace: self.runners.trace(),
+            observed: self.runners.observed(),
             phases: self.phases,
             whole: self.whole,
         }

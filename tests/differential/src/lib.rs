@@ -14,22 +14,22 @@
 //! What is knowingly different, or left out, is in `docs/differences.md`, which is checked against [`differences`].
 #![forbid(unsafe_code)]
 
-mod belief;
 pub mod campaign;
-mod core_stage;
+mod core_runner;
 pub mod coverage;
-mod device_stage;
+mod device_runner;
 pub mod differences;
 pub mod generate;
 pub mod judge;
 #[cfg(feature = "verbs")]
 pub mod kernel;
+mod prediction;
 pub mod program;
+mod recorder;
+pub mod runner;
 mod show;
 pub mod shrink;
 pub mod simulated;
-mod spy;
-pub mod stage;
 pub mod trace;
 
 pub use show::side_by_side;

@@ -154,7 +154,7 @@ pub const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00,
 
 /// An address and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place(pub Ip, pub PortNo);
+pub struct Endpoint(pub Ip, pub PortNo);
 
 /// What a run of a program uses of the host, so that several can run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ pub struct Numbers {
     pub link: u32,
 }
 
-impl Place {
+impl Endpoint {
     /// The address.
     #[must_use]
     pub fn resolve(self, numbers: Numbers) -> SocketAddr {
@@ -254,12 +254,12 @@ pub enum Action {
     },
     Bind {
         id: Slot,
-        at: Place,
+        at: Endpoint,
     },
     ResolveAddr {
         id: Slot,
-        src: Option<Place>,
-        dst: Place,
+        src: Option<Endpoint>,
+        dst: Endpoint,
     },
     ResolveRoute {
         id: Slot,
@@ -339,7 +339,7 @@ pub enum Action {
         channel: ChannelNo,
         most: Option<u8>,
     },
-    /// Core only: gives the oldest receipts back.
+    /// Core only: gives the oldest ack tokens back.
     Ack {
         most: u8,
     },

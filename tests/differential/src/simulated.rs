@@ -9,8 +9,8 @@ use cmid_datapath::DataPath;
 use cmid_proto::Time;
 use cmid_sim::{Config, Fabric, Flavour, SimDevice};
 
-use crate::program::{Action, Ip, LINK_LOCAL, Numbers, Place, Program};
-use crate::stage::{BeforeRead, EPILOGUE, Stages, Told};
+use crate::program::{Action, Endpoint, Ip, LINK_LOCAL, Numbers, Program};
+use crate::runner::{BeforeRead, EPILOGUE, Observed, Runners};
 use crate::trace::Trace;
 
 /// After a group of steps everything happens that is not waiting for a timer.
@@ -49,7 +49,7 @@ pub struct Simulated {
     /// When another run is too slow to be compared with this one.
     pub limits: Limits,
     /// What else the sides have to say.
-    pub told: Told,
+    pub observed: Observed,
     /// Destroys that would have taken a kernel 70 seconds.
     pub stalls: u64,
     /// [`cmid_sim::Counters::time_waits_in_turn`] after the last [`Action::LetTimePass`]. Later time waits do not end.
@@ -151,12 +151,12 @@ pub fn simulate_on<D: DataPath>(
         time_waits_of_one_tick: schedule.ticks,
         ..Config::default()
     });
-    let [a, b, a6, b6] = [Ip::OfA, Ip::OfB, Ip::OfA6, Ip::OfB6].map(|ip| Place(ip, 0).resolve(numbers).ip());
+    let [a, b, a6, b6] = [Ip::OfA, Ip::OfB, Ip::OfA6, Ip::OfB6].map(|ip| Endpoint(ip, 0).resolve(numbers).ip());
     let host = fabric.host(&[a, b, a6, b6, LINK_LOCAL.into()]);
     host.add_plain_addr_without_arp(Ipv4Addr::new(172, 16, 0, 1).into());
     let (sent, sends) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     let before_read = before_read(&fabric, schedule.prompt, &sent, &sends);
-    let mut stages = Stages::new(program, numbers, wrap(host.device()), wrap(host.device()), &before_read);
+    let mut runners = Runners::new(program, numbers, wrap(host.device()), wrap(host.device()), &before_read);
     let mut run = Watch::new(&fabric);
     let (mut at, mut delays, mut time_waits_in_turn) = (0, schedule.delays.iter(), 0);
     for group in program.groups() {
@@ -170,7 +170,7 @@ pub fn simulate_on<D: DataPath>(
                 run.next_phase(&fabric);
             } else {
                 sent.set(fabric.counters().sent);
-                stages.perform(at, step);
+                runners.perform(at, step);
             }
             at += 1;
         }
@@ -179,15 +179,15 @@ pub fn simulate_on<D: DataPath>(
     }
     for part in 0..EPILOGUE {
         sent.set(fabric.counters().sent);
-        stages.epilogue(at, part);
+        runners.epilogue(at, part);
         fabric.advance_by(SETTLE);
         run.look(&fabric);
     }
     let stalls = fabric.counters().stalls;
     Simulated {
-        trace: stages.trace(),
+        trace: runners.trace(),
         limits: run.limits,
-        told: stages.told(),
+        observed: runners.observed(),
         stalls,
         time_waits_in_turn,
         sends: sends.get(),

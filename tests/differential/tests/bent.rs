@@ -8,11 +8,11 @@ use cmid_datapath::{Caps, DataPath};
 use cmid_differential::campaign::{FIRST_SEED, LEAST, Outcome, Plan, run};
 use cmid_differential::generate::{self, NUMBERS};
 use cmid_differential::judge::{Reality, Run, Verdict, judge};
-use cmid_differential::program::{Action, CHILDREN, Ip, Level, Offer, Place, Program, SideName, Space, Step};
+use cmid_differential::program::{Action, CHILDREN, Endpoint, Ip, Level, Offer, Program, SideName, Space, Step};
 use cmid_differential::simulated::{Prompt, Schedule, schedules, simulate, simulate_on};
 use cmid_differential::trace::{Line, Seen};
 use cmid_proto::{
-    Around, Attaching, Call, ChannelKey, CmEvent, Device, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
+    Attaching, Call, ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome as Returned, Pollable, RawEvent,
 };
 use cmid_sim::{Flavour, SimDevice, SimHandle};
 use rustix::event::{EventfdFlags, eventfd};
@@ -54,7 +54,7 @@ impl Bent {
 }
 
 #[allow(clippy::wildcard_enum_match_arm, reason = "one thing is bent, the rest is straight")]
-impl Around for Bent {
+impl DeviceLayer for Bent {
     type Inner = SimDevice;
     type Handle = SimHandle;
 
@@ -163,7 +163,7 @@ impl Reality for BentReality {
             let schedule = Schedule { delays, ticks: self.ticks, ..Schedule::default() };
             let ran = simulate_on(program, NUMBERS, Flavour::Linux6_12, &schedule, wrap);
             let phases = vec![Duration::ZERO; ran.limits.phases.len()];
-            Run { numbers: NUMBERS, trace: ran.trace, told: ran.told, phases, whole: Duration::ZERO }
+            Run { numbers: NUMBERS, trace: ran.trace, observed: ran.observed, phases, whole: Duration::ZERO }
         };
         Ok(programs.iter().map(one).collect())
     }
@@ -202,7 +202,7 @@ fn time_waits_end_with_the_oldest_or_within_a_tick_with_the_newest() {
 /// Three connections of side a that end one after the other.
 fn three_connections() -> Program {
     use Action::{Accept, Bind, Connect, Create, Disconnect, Establish, LetTimePass, Listen, OpenChannel, Read};
-    let (channel, at) = (0, Place(Ip::OfB, 1));
+    let (channel, at) = (0, Endpoint(Ip::OfB, 1));
     let (open, read) = (OpenChannel { channel, explicit_acks: false }, Read { channel, most: None });
     let create = |id| Create { id, channel: Some(channel), space: Space::Tcp };
     let offer = |qp| Offer { qp, serves: 1, starts: 1, rnr: 1, data: 0 };
@@ -251,7 +251,7 @@ fn a_message_may_arrive_while_the_step_that_sends_it_goes_on() {
     let (late, early) = (ran(Prompt::None), ran(Prompt::All));
     assert_ne!(late.trace, early.trace);
     let phases = vec![Duration::ZERO; early.limits.phases.len()];
-    let run = Run { numbers: NUMBERS, trace: early.trace, told: early.told, phases, whole: Duration::ZERO };
+    let run = Run { numbers: NUMBERS, trace: early.trace, observed: early.observed, phases, whole: Duration::ZERO };
     assert_eq!(judge(&program, &run, Flavour::Linux6_12), Verdict::Agrees);
 }
 
@@ -308,7 +308,7 @@ fn programs_go_to_the_borders() {
     }
     assert!(from(Ip::Loopback, &[Ip::Broadcast, Ip::Everybody, Ip::Group(1)]));
     let reached = |wanted: fn(&Action) -> bool| steps.iter().any(wanted);
-    assert!(reached(|step| matches!(step, Action::Bind { at: Place(Ip::LinkGroup6(_), _), .. })));
+    assert!(reached(|step| matches!(step, Action::Bind { at: Endpoint(Ip::LinkGroup6(_), _), .. })));
     assert!(reached(|step| matches!(step, Action::Create { space: Space::Ipoib, .. })));
     assert!(reached(|step| matches!(step, Action::AttachHugeQp { .. })));
     assert!(reached(|step| matches!(step, Action::Join { group: 4.., .. })));
@@ -381,12 +381,12 @@ fn a_limit_in_time_does_not_make_fewer_enough() {
 #[test]
 fn few_may_be_undecided_and_none_may_differ_or_be_left_out_unasked() {
     let plan = plan(0..100);
-    let told = |outcome: Outcome| outcome.objections(&plan, false).len();
+    let observed = |outcome: Outcome| outcome.objections(&plan, false).len();
     let fine = Outcome { agreed: 98, ..Outcome::default() };
-    assert_eq!(told(Outcome { undecided: vec![1, 2], ..fine.clone() }), 0);
-    assert_eq!(told(Outcome { undecided: vec![1, 2, 3], ..fine.clone() }), 1);
-    assert_eq!(told(Outcome { not_run: 2, ..fine }), 1);
-    assert_eq!(told(campaign(Bend::Disconnect, false, false)), 2, "one differs, and those after it were not run");
+    assert_eq!(observed(Outcome { undecided: vec![1, 2], ..fine.clone() }), 0);
+    assert_eq!(observed(Outcome { undecided: vec![1, 2, 3], ..fine.clone() }), 1);
+    assert_eq!(observed(Outcome { not_run: 2, ..fine }), 1);
+    assert_eq!(observed(campaign(Bend::Disconnect, false, false)), 2, "one differs, and those after it were not run");
 }
 
 #[test]

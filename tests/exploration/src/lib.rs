@@ -7,7 +7,7 @@
 //!
 //! What is checked in every state:
 //!
-//! - the laws, by the books: [`connections::Law`], [`memory::Law`];
+//! - the laws, by the books: [`connections::Invariant`], [`memory::Invariant`];
 //! - the machines' own invariants, `Core::check`;
 //! - that what is refused changes nothing;
 //! - that *the end can be reached*: from there, without luck, what was reported is delivered, and when all is acked and

@@ -11,7 +11,7 @@ pub trait Searched: Model {
     fn name(&self) -> &'static str;
 
     /// What the world is about.
-    fn about(&self) -> &'static str;
+    fn target(&self) -> &'static str;
 
     /// What is wrong with a state that a property does not hold in.
     fn explain(&self, state: &Self::State) -> String;
@@ -23,7 +23,7 @@ pub struct Report {
     /// The world.
     pub name: &'static str,
     /// What it is about.
-    pub about: &'static str,
+    pub target: &'static str,
     /// How many states there are.
     pub states: usize,
     /// How many steps there are from one of them to another.
@@ -46,22 +46,22 @@ where
     M::Action: Clone + PartialEq + fmt::Debug,
 {
     let start = Instant::now();
-    let (name, about) = (model.name(), model.about());
+    let (name, target) = (model.name(), model.target());
     let found = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let mut wrong = Vec::new();
     let discoveries = found.discoveries();
     for (property, path) in &discoveries {
         if matches!(found.discovery_classification(property), DiscoveryClassification::Counterexample) {
-            let why = found.model().explain(path.last_state());
+            let reason = found.model().explain(path.last_state());
             let steps: Vec<_> = path.clone().into_actions().iter().map(|action| format!("  {action:?}\n")).collect();
-            wrong.push(format!("not so: {property}\n{}{why}", steps.concat()));
+            wrong.push(format!("not so: {property}\n{}{reason}", steps.concat()));
         }
     }
     let asked = found.model().properties().into_iter().filter(|it| it.expectation == Expectation::Sometimes);
     let missing = asked.map(|it| it.name).filter(|name| !discoveries.contains_key(name)).collect();
     Report {
         name,
-        about,
+        target,
         states: found.unique_state_count(),
         steps: found.state_count(),
         depth: found.max_depth(),
@@ -89,7 +89,7 @@ impl fmt::Display for Report {
             self.steps,
             self.depth,
             self.time.as_secs_f32(),
-            self.about
+            self.target
         )?;
         self.wrong.iter().try_for_each(|wrong| write!(f, "\n{wrong}"))?;
         if self.missing.is_empty() { Ok(()) } else { write!(f, "\nnever seen: {}", self.missing.join(", ")) }

@@ -5,21 +5,21 @@ use std::io::{BufRead as _, Write as _};
 use cmid_conformance::{Check, DriverName, Failure, OnBlocking, OnEpoll, OnMio};
 
 use crate::lanes::{FAILED, PASSED};
-use crate::{Killed, Wire, WireLab, play, scenarios};
+use crate::{Killed, Link, WireLab, play, scenarios};
 
 macro_rules! with_lab {
-    ($driver:expr, $lab:ident = $make:ident($wire:expr) => $then:expr) => {
+    ($driver:expr, $env:ident = $make:ident($link:expr) => $then:expr) => {
         match $driver {
             DriverName::Mio => {
-                let $lab = WireLab::<OnMio<_>>::$make($wire);
+                let $env = WireLab::<OnMio<_>>::$make($link);
                 $then
             }
             DriverName::Epoll => {
-                let $lab = WireLab::<OnEpoll<_>>::$make($wire);
+                let $env = WireLab::<OnEpoll<_>>::$make($link);
                 $then
             }
             DriverName::Blocking => {
-                let $lab = WireLab::<OnBlocking<_>>::$make($wire);
+                let $env = WireLab::<OnBlocking<_>>::$make($link);
                 $then
             }
         }
@@ -27,11 +27,11 @@ macro_rules! with_lab {
 }
 
 /// Runs a scenario. What was told.
-fn scenario(name: &str, driver: DriverName, wire: Wire, kernel: &str) -> Check<Vec<String>> {
+fn scenario(name: &str, driver: DriverName, link: Link, kernel: &str) -> Check<Vec<String>> {
     let unknown = || Failure(format!("no scenario is called {name}"));
-    with_lab!(driver, lab = new(wire) => {
+    with_lab!(driver, env = new(link) => {
         let scenario = scenarios().into_iter().find(|scenario| scenario.entry.name == name).ok_or_else(unknown)?;
-        scenario.run(&lab, &wire, kernel)
+        scenario.run(&env, &link, kernel)
     })
 }
 
@@ -39,16 +39,16 @@ fn scenario(name: &str, driver: DriverName, wire: Wire, kernel: &str) -> Check<V
 ///
 /// # Errors
 /// It cannot hear or speak, or does not understand.
-pub fn lane(wire: Wire, kernel: &str) -> Check {
+pub fn lane(link: Link, kernel: &str) -> Check {
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let (driver, name) = line.split_once(' ').ok_or_else(|| Failure(format!("not understood: {line}")))?;
         let driver = DriverName::ALL.into_iter().find(|known| known.name() == driver);
         let driver = driver.ok_or_else(|| Failure(format!("there is no such driver: {line}")))?;
-        match scenario(name, driver, wire, kernel) {
-            Ok(told) => {
-                for line in told {
+        match scenario(name, driver, link, kernel) {
+            Ok(observed) => {
+                for line in observed {
                     writeln!(output, "{line}")?;
                 }
                 writeln!(output, "{PASSED}")?;
@@ -67,6 +67,6 @@ pub fn lane(wire: Wire, kernel: &str) -> Check {
 ///
 /// # Errors
 /// What kept it from getting to where it is to be killed.
-pub fn peer(wire: Wire, port: u16, killed: Killed) -> Check {
-    play(&WireLab::<OnEpoll<_>>::of_the_peer(wire), wire, port, killed)
+pub fn peer(link: Link, port: u16, killed: Killed) -> Check {
+    play(&WireLab::<OnEpoll<_>>::of_the_peer(link), link, port, killed)
 }

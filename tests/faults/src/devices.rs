@@ -9,12 +9,12 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Bench, Check, Disturbance, Lab, Who};
+use cmid_conformance::{Check, Disturbance, Env, Fixture, Side};
 use cmid_proto::{Acks, CmEvent, PortSpace, Time};
 
-use crate::stage::{MOMENT, SOON};
-use crate::wire::other;
-use crate::{Stage, Wire};
+use crate::fixture::{MOMENT, SOON};
+use crate::link::other;
+use crate::{FaultFixture, Link};
 
 /// What is told when there is nothing wrong with them.
 pub(crate) const FINE: &str = "the devices: can send and receive";
@@ -42,18 +42,18 @@ pub(crate) const BOTH_ARE_DEAF: &str =
 /// A request that has not arrived by then, twice as long as it takes to be sent again, does not arrive.
 const HEARING: Duration = Duration::from_secs(13);
 
-impl<L: Lab> Stage<'_, L> {
+impl<L: Env> FaultFixture<'_, L> {
     /// Notes which devices cannot send or receive any more. Which those are.
-    pub(crate) fn looks_at_the_devices(&mut self) -> Check<Vec<Who>> {
+    pub(crate) fn looks_at_the_devices(&mut self) -> Check<Vec<Side>> {
         let mut mute = Vec::new();
-        for end in Wire::ENDS {
-            if !self.wire.can_send(end)? {
+        for end in Link::ENDS {
+            if !self.link.can_send(end)? {
                 mute.push(end);
             }
         }
         let mut deaf = Vec::new();
         if mute.is_empty() {
-            for end in Wire::ENDS {
+            for end in Link::ENDS {
                 if !self.hears(end)? {
                     deaf.push(end);
                 }
@@ -61,10 +61,10 @@ impl<L: Lab> Stage<'_, L> {
         }
         self.tell(match (mute.as_slice(), deaf.as_slice()) {
             ([], []) => FINE,
-            ([Who::Client], _) => CLIENT,
-            ([Who::Server], _) => SERVER,
-            ([], [Who::Client]) => CLIENT_IS_DEAF,
-            ([], [Who::Server]) => SERVER_IS_DEAF,
+            ([Side::Client], _) => CLIENT,
+            ([Side::Server], _) => SERVER,
+            ([], [Side::Client]) => CLIENT_IS_DEAF,
+            ([], [Side::Server]) => SERVER_IS_DEAF,
             ([], _) => BOTH_ARE_DEAF,
             (_, _) => BOTH,
         });
@@ -73,28 +73,28 @@ impl<L: Lab> Stage<'_, L> {
     }
 
     /// Whether a request of the other end arrives at this one.
-    fn hears(&mut self, end: Who) -> Check<bool> {
-        let mut b = Bench::new(self.b.lab, Acks::OnDelivery)?;
-        let (from, there) = (other(end), SocketAddr::new(self.wire.ip(end), b.address.port()));
-        let channel = b.side(end).channel;
-        let drive = b.side(end).drive();
+    fn hears(&mut self, end: Side) -> Check<bool> {
+        let mut b = Fixture::new(self.b.env, Acks::OnDelivery)?;
+        let (from, there) = (other(end), SocketAddr::new(self.link.ip(end), b.address.port()));
+        let channel = b.endpoint(end).channel;
+        let drive = b.endpoint(end).drive();
         let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
         drive.bind(listener, there)?;
         drive.listen(listener, 1)?;
 
-        let (here, param, channel) = ((self.wire.ip(from), 0).into(), b.param(), b.side(from).channel);
-        let drive = b.side(from).drive();
+        let (here, param, channel) = ((self.link.ip(from), 0).into(), b.param(), b.endpoint(from).channel);
+        let drive = b.endpoint(from).drive();
         let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
         let deadline = drive.within(SOON);
         drive.resolve_addr(id, Some(here), there, deadline)?;
         b.expect(from, id, CmEvent::AddrResolved, 0, 0)?;
-        b.side(from).drive().resolve_route(id, Time::NEVER)?;
+        b.endpoint(from).drive().resolve_route(id, Time::NEVER)?;
         b.expect(from, id, CmEvent::RouteResolved, 0, 0)?;
-        b.side(from).drive().connect(id, param, &[], Time::NEVER)?;
+        b.endpoint(from).drive().connect(id, param, &[], Time::NEVER)?;
 
-        let (last, channel) = (Instant::now() + HEARING, b.side(end).channel);
+        let (last, channel) = (Instant::now() + HEARING, b.endpoint(end).channel);
         while Instant::now() < last {
-            if b.side(end).drive().next_event(channel).is_some() {
+            if b.endpoint(end).drive().next_event(channel).is_some() {
                 return Ok(true);
             }
             b.pump(MOMENT)?;
@@ -110,8 +110,8 @@ impl<L: Lab> Stage<'_, L> {
         }
         self.destroy_all()?;
         for end in broken {
-            self.wire.remove_device(end)?;
+            self.link.remove_device(end)?;
         }
-        self.b.lab.disturb(Disturbance::DeviceComes)
+        self.b.env.disturb(Disturbance::DeviceComes)
     }
 }

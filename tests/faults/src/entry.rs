@@ -62,8 +62,8 @@ impl Told {
 
     /// What is to be told on a kernel, line by line: what each may be.
     #[must_use]
-    pub fn all_on(told: &[Told], kernel: &str) -> Vec<Vec<&'static str>> {
-        told.iter().map(|line| line.on(kernel)).filter(|allowed| !allowed.is_empty()).collect()
+    pub fn all_on(observed: &[Told], kernel: &str) -> Vec<Vec<&'static str>> {
+        observed.iter().map(|line| line.on(kernel)).filter(|allowed| !allowed.is_empty()).collect()
     }
 }
 
@@ -77,7 +77,7 @@ pub struct Entry {
     /// What goes wrong, and when.
     pub fault: &'static str,
     /// What the application is told, in this order.
-    pub told: &'static [Told],
+    pub observed: &'static [Told],
     /// With which drivers it runs.
     pub drivers: Drivers,
     /// When it runs.
@@ -107,24 +107,24 @@ impl Entry {
 ///
 /// # Errors
 /// The first line that differs, and all that was told.
-pub fn agree(wanted: &[Vec<&str>], told: &[String]) -> Check {
+pub fn agree(wanted: &[Vec<&str>], observed: &[String]) -> Check {
     let differ = |at: usize| -> Option<String> {
-        let (wanted, told) = (wanted.get(at), told.get(at).map(String::as_str));
-        match (wanted, told) {
-            (Some(wanted), Some(told)) if wanted.contains(&told) => None,
+        let (wanted, observed) = (wanted.get(at), observed.get(at).map(String::as_str));
+        match (wanted, observed) {
+            (Some(wanted), Some(observed)) if wanted.contains(&observed) => None,
             (None, None) => None,
-            (wanted, told) => Some(format!(
+            (wanted, observed) => Some(format!(
                 "line {}: {}, expected {}",
                 at + 1,
-                told.unwrap_or("nothing more"),
+                observed.unwrap_or("nothing more"),
                 wanted.map_or_else(|| "nothing more".to_owned(), |lines| lines.join(", or "))
             )),
         }
     };
-    match (0..wanted.len().max(told.len())).find_map(differ) {
+    match (0..wanted.len().max(observed.len())).find_map(differ) {
         None => Ok(()),
         Some(difference) => {
-            let all: String = told.iter().map(|line| format!("\n    {line}")).collect();
+            let all: String = observed.iter().map(|line| format!("\n    {line}")).collect();
             Err(Failure(format!("{difference}; all of it:{all}")))
         }
     }
@@ -141,8 +141,8 @@ mod tests {
         Told::By { v6_1: &["and older"], v6_12: &[] },
     ];
 
-    fn compared(told: &[String], kernel: &str) -> Check {
-        agree(&Told::all_on(WANTED, kernel), told)
+    fn compared(observed: &[String], kernel: &str) -> Check {
+        agree(&Told::all_on(WANTED, kernel), observed)
     }
 
     fn lines(lines: [&str; 3]) -> Vec<String> {
@@ -151,27 +151,27 @@ mod tests {
 
     #[test]
     fn every_line_must_be_one_that_is_allowed_there() {
-        let told = lines(["client: ESTABLISHED", "server: REJECTED 28", "new"]);
-        assert_eq!(compared(&told, "6.12"), Ok(()));
-        assert!(compared(&told, "6.1").unwrap_err().0.starts_with("line 3: new, expected old"));
+        let observed = lines(["client: ESTABLISHED", "server: REJECTED 28", "new"]);
+        assert_eq!(compared(&observed, "6.12"), Ok(()));
+        assert!(compared(&observed, "6.1").unwrap_err().0.starts_with("line 3: new, expected old"));
         let other = lines(["client: ESTABLISHED", "server: nothing", "new"]);
         assert!(compared(&other, "6.12").is_err());
     }
 
     #[test]
     fn a_line_too_few_or_too_many_is_a_difference() {
-        let mut told = lines(["client: ESTABLISHED", "server: DISCONNECTED", "new"]);
-        told.push("server: DISCONNECTED".into());
-        assert!(compared(&told, "6.12").unwrap_err().0.contains("expected nothing more"));
-        told.truncate(2);
-        assert!(compared(&told, "6.12").unwrap_err().0.contains("nothing more, expected new"));
+        let mut observed = lines(["client: ESTABLISHED", "server: DISCONNECTED", "new"]);
+        observed.push("server: DISCONNECTED".into());
+        assert!(compared(&observed, "6.12").unwrap_err().0.contains("expected nothing more"));
+        observed.truncate(2);
+        assert!(compared(&observed, "6.12").unwrap_err().0.contains("nothing more, expected new"));
     }
 
     #[test]
     fn a_line_of_one_kernel_only_is_told_there_and_nowhere_else() {
-        let mut told = lines(["client: ESTABLISHED", "server: DISCONNECTED", "old"]);
-        assert!(compared(&told, "6.1").unwrap_err().0.contains("nothing more, expected and older"));
-        told.push("and older".into());
-        assert_eq!(compared(&told, "6.1"), Ok(()));
+        let mut observed = lines(["client: ESTABLISHED", "server: DISCONNECTED", "old"]);
+        assert!(compared(&observed, "6.1").unwrap_err().0.contains("nothing more, expected and older"));
+        observed.push("and older".into());
+        assert_eq!(compared(&observed, "6.1"), Ok(()));
     }
 }

@@ -5,10 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Failure, Who};
+use cmid_conformance::{Check, Failure, Side};
 use serde_json::Value;
 
-use crate::Wire;
+use crate::Link;
 use crate::shell::run;
 
 /// A message of the IB CM (IBA volume 1, chapter 12).
@@ -56,8 +56,8 @@ impl Message {
 #[derive(Debug)]
 #[must_use = "the filter stays until it is lifted"]
 pub struct Loss {
-    wire: Wire,
-    end: Who,
+    link: Link,
+    end: Side,
 }
 
 impl Loss {
@@ -65,8 +65,8 @@ impl Loss {
     ///
     /// # Errors
     /// What tc(8) says.
-    pub fn begin(wire: Wire, end: Who, message: Message) -> Check<Self> {
-        let interface = wire.interface(end);
+    pub fn begin(link: Link, end: Side, message: Message) -> Check<Self> {
+        let interface = link.interface(end);
         run("tc", &["qdisc", "add", "dev", &interface, "clsact"])?;
         let mut arguments = vec!["filter", "add", "dev", &interface, "ingress", "protocol", "ip", "u32"];
         let attribute = format!("{:#06x}", message.attribute());
@@ -83,7 +83,7 @@ impl Loss {
         }
         arguments.extend(["action", "drop"]);
         run("tc", &arguments)?;
-        Ok(Loss { wire, end })
+        Ok(Loss { link, end })
     }
 
     /// How many messages have been lost.
@@ -91,7 +91,7 @@ impl Loss {
     /// # Errors
     /// What tc(8) says.
     pub fn count(&self) -> Check<u64> {
-        let text = run("tc", &["-s", "-j", "filter", "show", "dev", &self.wire.interface(self.end), "ingress"])?;
+        let text = run("tc", &["-s", "-j", "filter", "show", "dev", &self.link.interface(self.end), "ingress"])?;
         let filters: Value = serde_json::from_str(&text).map_err(|error| Failure(format!("tc: {error}")))?;
         Ok(drops(&filters))
     }
@@ -125,7 +125,7 @@ impl Loss {
     /// What tc(8) says; that none was lost, in which case nothing has been shown.
     pub fn lift(self) -> Check<u64> {
         let lost = self.count()?;
-        run("tc", &["qdisc", "del", "dev", &self.wire.interface(self.end), "clsact"])?;
+        run("tc", &["qdisc", "del", "dev", &self.link.interface(self.end), "clsact"])?;
         if lost == 0 { Err(Failure("no message was lost".into())) } else { Ok(lost) }
     }
 }

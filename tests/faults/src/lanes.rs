@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use cmid_conformance::{Check, DriverName, Failure};
 
-use crate::{Entry, Outcome, Report, Wire};
+use crate::{Entry, Link, Outcome, Report};
 
 /// What a lane's process says after the lines of a scenario that went as it should.
 pub const PASSED: &str = "= passed";
@@ -39,7 +39,7 @@ pub fn run(
     environment: &str,
     say: impl Fn(&str) + Sync,
 ) -> Check<Report> {
-    Wire::prepare()?;
+    Link::prepare()?;
     let of = |entry: Entry| {
         entry.drivers.names().iter().filter(|name| drivers.contains(name)).map(move |&driver| Job { entry, driver })
     };
@@ -61,7 +61,7 @@ pub fn run(
                 let (name, driver) = (job.entry.name, job.driver.name());
                 match &outcome {
                     Outcome::Passed(_) => say(&format!("ok     {took:5.1} s  {driver}::{name}")),
-                    Outcome::Failed(why) => say(&format!("FAILED {took:5.1} s  {driver}::{name}: {why}")),
+                    Outcome::Failed(reason) => say(&format!("FAILED {took:5.1} s  {driver}::{name}: {reason}")),
                 }
                 locked(&report).note(name, job.entry.speed, driver, outcome);
             }
@@ -95,21 +95,21 @@ fn outcome(lane: &mut Option<Lane>, wires: &AtomicU8, job: Job) -> Outcome {
     {
         return Outcome::Failed(format!("the lane before it: {failure}"));
     }
-    let told = lane.take().map_or_else(fresh, Ok).and_then(|mut own| {
-        let told = own.run(job);
-        match &told {
+    let observed = lane.take().map_or_else(fresh, Ok).and_then(|mut own| {
+        let observed = own.run(job);
+        match &observed {
             Ok(lines) if !lines.iter().any(|line| line.contains(BROKEN)) => *lane = Some(own),
             // What was told, or the failure, comes first.
             Ok(_) | Err(_) => drop(own.end()),
         }
-        told
+        observed
     });
-    told.map_or_else(|failure| Outcome::Failed(failure.0), Outcome::Passed)
+    observed.map_or_else(|failure| Outcome::Failed(failure.0), Outcome::Passed)
 }
 
 /// A wire, and a process on it.
 struct Lane {
-    wire: Wire,
+    link: Link,
     child: Child,
     input: ChildStdin,
     said: Receiver<String>,
@@ -119,8 +119,8 @@ impl Lane {
     fn begin(wires: &AtomicU8) -> Check<Self> {
         let number = wires.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| last.checked_add(1));
         let number = number.map_err(|_| Failure("so many wires there cannot be".into()))? + 1;
-        let wire = Wire::of(number);
-        wire.lay()?;
+        let link = Link::of(number);
+        link.lay()?;
         let this = std::env::current_exe()?;
         let mut command = Command::new(this);
         command.args(["lane", "--wire", &number.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -137,20 +137,20 @@ impl Lane {
                 }
             }
         });
-        Ok(Lane { wire, child, input, said })
+        Ok(Lane { link, child, input, said })
     }
 
     /// What is told, by the process's own account; within the scenario's bound.
     fn run(&mut self, job: Job) -> Check<Vec<String>> {
         writeln!(self.input, "{} {}", job.driver.name(), job.entry.name)?;
         let end = Instant::now() + Duration::from_secs(job.entry.bound);
-        let mut told = Vec::new();
+        let mut observed = Vec::new();
         loop {
             match self.said.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(line) if line == PASSED => return Ok(told),
+                Ok(line) if line == PASSED => return Ok(observed),
                 Ok(line) => match line.strip_prefix(FAILED) {
-                    Some(why) => return Err(Failure(why.replace("\\n", "\n"))),
-                    None => told.push(line),
+                    Some(reason) => return Err(Failure(reason.replace("\\n", "\n"))),
+                    None => observed.push(line),
                 },
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(Failure(format!("hung: not over after {} s", job.entry.bound)));
@@ -167,6 +167,6 @@ impl Lane {
     fn end(mut self) -> Check {
         self.child.kill()?;
         self.child.wait()?;
-        self.wire.remove()
+        self.link.remove()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cmid_conformance::{Check, Failure};
 use serde_json::Value;
 
-use crate::Wire;
+use crate::Link;
 use crate::shell::feed;
 
 /// Kinds of objects, as `rdma resource show` calls them. Contexts are not among them: librdmacm keeps one for each device.
@@ -26,7 +26,7 @@ impl Usage {
     ///
     /// # Errors
     /// What rdma(8) says.
-    pub fn now(wire: Wire) -> Check<Self> {
+    pub fn now(link: Link) -> Check<Self> {
         let descriptors = descriptors()?;
         let text = resources()?;
         let mut objects = BTreeMap::new();
@@ -34,7 +34,7 @@ impl Usage {
         let lists = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
         for (kind, list) in KINDS.into_iter().zip(lists) {
             let list = list.map_err(|error| Failure(format!("rdma resource show {kind}: {error}")))?;
-            let own = list.as_array().into_iter().flatten().filter(|object| is_own(object, wire)).count();
+            let own = list.as_array().into_iter().flatten().filter(|object| is_own(object, link)).count();
             objects.insert(kind, own);
         }
         if objects.len() < KINDS.len() {
@@ -76,10 +76,10 @@ fn resources() -> Check<String> {
     Err(last)
 }
 
-fn is_own(object: &Value, wire: Wire) -> bool {
+fn is_own(object: &Value, link: Link) -> bool {
     let pid = object.get("pid").and_then(Value::as_u64);
     let device = object.get("ifname").and_then(Value::as_str);
-    pid == Some(std::process::id().into()) && Wire::ENDS.iter().any(|&end| device == Some(&wire.device(end)))
+    pid == Some(std::process::id().into()) && Link::ENDS.iter().any(|&end| device == Some(&link.device(end)))
 }
 
 fn descriptors() -> Check<usize> {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use cmid_conformance::{Check, DriverName, Failure};
-use cmid_faults::{Entry, Killed, Phase, Role, Speed, Wire, alone, entries, lanes};
+use cmid_faults::{Entry, Killed, Link, Phase, Role, Speed, alone, entries, lanes};
 
 #[derive(Debug, Parser)]
 #[command(version, about = "Lets things go wrong on a real kernel, and checks what an application is told")]
@@ -43,13 +43,13 @@ enum Task {
     #[command(hide = true)]
     Lane {
         #[arg(long)]
-        wire: u8,
+        link: u8,
     },
     /// Be a peer that is to be killed (what a scenario starts)
     #[command(hide = true)]
     Peer {
         #[arg(long)]
-        wire: u8,
+        link: u8,
         #[arg(long)]
         port: u16,
         #[arg(long)]
@@ -70,9 +70,9 @@ enum Length {
 fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Run { speed, driver, lanes, times, report, names } => run(speed, driver, (lanes, times), report, &names),
-        Task::Lane { wire } => alone::lane(Wire::of(wire), &kernel()),
-        Task::Peer { wire, port, role, phase, migrated } => {
-            killed(&role, &phase, migrated).and_then(|killed| alone::peer(Wire::of(wire), port, killed))
+        Task::Lane { link } => alone::lane(Link::of(link), &kernel()),
+        Task::Peer { link, port, role, phase, migrated } => {
+            killed(&role, &phase, migrated).and_then(|killed| alone::peer(Link::of(link), port, killed))
         }
     };
     match done {

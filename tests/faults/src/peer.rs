@@ -5,11 +5,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use cmid_conformance::{Bench, Check, Failure, Lab, Who};
+use cmid_conformance::{Check, Env, Failure, Fixture, Side};
 use cmid_proto::{Acks, CmEvent, PortSpace, Time};
 
-use crate::stage::{AT_ONCE, SOON};
-use crate::{Phase, Wire};
+use crate::fixture::{AT_ONCE, SOON};
+use crate::{Link, Phase};
 
 /// Which side the process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +37,9 @@ pub(crate) struct Peer(Child);
 
 impl Peer {
     /// Starts this program again, as the peer on this wire.
-    pub(crate) fn start(wire: Wire, port: u16, killed: Killed) -> Check<(Self, mpsc::Receiver<String>)> {
+    pub(crate) fn start(link: Link, port: u16, killed: Killed) -> Check<(Self, mpsc::Receiver<String>)> {
         let this = std::env::current_exe()?;
-        let (number, port) = (wire.number().to_string(), port.to_string());
+        let (number, port) = (link.number().to_string(), port.to_string());
         let (role, phase) = (format!("{:?}", killed.role), format!("{:?}", killed.phase));
         let mut command = Command::new(this);
         command.args(["peer", "--wire", &number, "--port", &port, "--role", &role, "--phase", &phase]);
@@ -87,12 +87,12 @@ pub(crate) fn hears(from: &mpsc::Receiver<String>, wanted: &str) -> Check {
 ///
 /// # Errors
 /// What kept it from getting there.
-pub fn play<L: Lab>(lab: &L, wire: Wire, port: u16, killed: Killed) -> Check {
-    let mut b = Bench::new(lab, Acks::OnDelivery)?;
+pub fn play<L: Env>(env: &L, link: Link, port: u16, killed: Killed) -> Check {
+    let mut b = Fixture::new(env, Acks::OnDelivery)?;
     b.be_patient(3 * SOON);
-    b.address = (wire.ip(Who::Server), port).into();
+    b.address = (link.ip(Side::Server), port).into();
     match killed.role {
-        Role::Client => as_client(&mut b, wire, killed)?,
+        Role::Client => as_client(&mut b, link, killed)?,
         Role::Server => as_server(&mut b, killed)?,
     }
     say("there")?;
@@ -100,12 +100,12 @@ pub fn play<L: Lab>(lab: &L, wire: Wire, port: u16, killed: Killed) -> Check {
     Err(Failure("nobody has killed it".into()))
 }
 
-fn as_client<L: Lab>(b: &mut Bench<'_, L>, wire: Wire, killed: Killed) -> Check {
+fn as_client<L: Env>(b: &mut Fixture<'_, L>, link: Link, killed: Killed) -> Check {
     let phase = killed.phase;
     if phase == Phase::Bound {
         let channel = b.client.channel;
         let id = b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;
-        b.client.drive().bind(id, (wire.ip(Who::Client), 0).into())?;
+        b.client.drive().bind(id, (link.ip(Side::Client), 0).into())?;
         return Ok(());
     }
     let id = b.addr_resolved()?;
@@ -114,7 +114,7 @@ fn as_client<L: Lab>(b: &mut Bench<'_, L>, wire: Wire, killed: Killed) -> Check 
     }
     b.client.drive().resolve_route(id, Time::NEVER)?;
     let channel = b.client.channel;
-    let _ = b.next(Who::Client, channel, &CmEvent::RouteResolved)?;
+    let _ = b.next(Side::Client, channel, &CmEvent::RouteResolved)?;
     if phase == Phase::RouteResolved {
         return Ok(());
     }
@@ -122,7 +122,7 @@ fn as_client<L: Lab>(b: &mut Bench<'_, L>, wire: Wire, killed: Killed) -> Check 
     if matches!(phase, Phase::Unread | Phase::Requested | Phase::Accepted) {
         return Ok(());
     }
-    let _ = b.next(Who::Client, channel, &CmEvent::ConnectResponse)?;
+    let _ = b.next(Side::Client, channel, &CmEvent::ConnectResponse)?;
     if phase == Phase::Responded {
         return Ok(());
     }
@@ -138,7 +138,7 @@ fn as_client<L: Lab>(b: &mut Bench<'_, L>, wire: Wire, killed: Killed) -> Check 
     Ok(())
 }
 
-fn as_server<L: Lab>(b: &mut Bench<'_, L>, killed: Killed) -> Check {
+fn as_server<L: Env>(b: &mut Fixture<'_, L>, killed: Killed) -> Check {
     let listener = b.listen()?;
     let phase = killed.phase;
     if phase == Phase::Bound {
@@ -154,7 +154,7 @@ fn as_server<L: Lab>(b: &mut Bench<'_, L>, killed: Killed) -> Check {
     }
     say("listening")?;
     let channel = b.server.channel;
-    let id = b.next(Who::Server, channel, &CmEvent::ConnectRequest)?.id;
+    let id = b.next(Side::Server, channel, &CmEvent::ConnectRequest)?.id;
     if phase == Phase::Requested {
         return Ok(());
     }
@@ -162,7 +162,7 @@ fn as_server<L: Lab>(b: &mut Bench<'_, L>, killed: Killed) -> Check {
     if matches!(phase, Phase::Accepted | Phase::Responded) {
         return Ok(());
     }
-    let _ = b.next(Who::Server, channel, &CmEvent::Established)?;
+    let _ = b.next(Side::Server, channel, &CmEvent::Established)?;
     if phase == Phase::Disconnecting {
         b.server.drive().disconnect(id, Time::NEVER)?;
     }

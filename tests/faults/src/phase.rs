@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Lab, Who};
+use cmid_conformance::{Check, Env, Side};
 use cmid_proto::{CmEvent, IdKey, PortSpace, Time};
 
-use crate::stage::{AT_ONCE, MOMENT};
-use crate::{Stage, Wire, devices};
+use crate::fixture::{AT_ONCE, MOMENT};
+use crate::{FaultFixture, Link, devices};
 
 /// By then the kernel has sent again what was not answered: after 4.6 s, on Linux 6.1 after 6.1 s. A fault lasts so long where
 /// something is to be sent again, so that it always falls into it: what fails to be sent leaves its mark on the device.
@@ -66,7 +66,7 @@ pub(crate) struct Ids {
     pub(crate) server: Option<IdKey>,
 }
 
-impl<L: Lab> Stage<'_, L> {
+impl<L: Env> FaultFixture<'_, L> {
     /// Brings a connection into a phase, with a listener at the server.
     pub(crate) fn reach(&mut self, phase: Phase) -> Check<Ids> {
         self.b.listen()?;
@@ -74,7 +74,7 @@ impl<L: Lab> Stage<'_, L> {
         let client = |client| Ids { client, server: None };
         Ok(match phase {
             Phase::Bound => {
-                let (ip, channel) = (self.wire.ip(Who::Client), b.client.channel);
+                let (ip, channel) = (self.link.ip(Side::Client), b.client.channel);
                 let id = b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;
                 b.client.drive().bind(id, (ip, 0).into())?;
                 client(id)
@@ -83,7 +83,7 @@ impl<L: Lab> Stage<'_, L> {
             Phase::RouteResolved => client(b.resolved()?),
             Phase::Unread => {
                 let id = b.resolved()?;
-                b.frozen = Some(Who::Server);
+                b.frozen = Some(Side::Server);
                 b.connect(id, &[])?;
                 std::thread::sleep(AT_ONCE);
                 client(id)
@@ -94,7 +94,7 @@ impl<L: Lab> Stage<'_, L> {
             }
             Phase::Accepted => {
                 let (client, server) = b.requested()?;
-                b.frozen = Some(Who::Client);
+                b.frozen = Some(Side::Client);
                 b.accept(server, &[])?;
                 std::thread::sleep(AT_ONCE);
                 Ids { client, server: Some(server) }
@@ -103,7 +103,7 @@ impl<L: Lab> Stage<'_, L> {
                 let (client, server) = b.requested()?;
                 b.accept(server, &[])?;
                 let channel = b.client.channel;
-                let _ = b.next(Who::Client, channel, &CmEvent::ConnectResponse)?;
+                let _ = b.next(Side::Client, channel, &CmEvent::ConnectResponse)?;
                 Ids { client, server: Some(server) }
             }
             Phase::Connected => {
@@ -114,7 +114,7 @@ impl<L: Lab> Stage<'_, L> {
                 let (client, server) = b.connected()?;
                 b.client.drive().disconnect(client, Time::NEVER)?;
                 let channel = b.server.channel;
-                let _ = b.next(Who::Server, channel, &CmEvent::Disconnected)?;
+                let _ = b.next(Side::Server, channel, &CmEvent::Disconnected)?;
                 Ids { client, server: Some(server) }
             }
         })
@@ -122,7 +122,7 @@ impl<L: Lab> Stage<'_, L> {
 
     /// What an application does next, with a deadline where there can be one, and what comes of it.
     pub(crate) fn go_on(&mut self, phase: Phase, ids: Ids) -> Check {
-        let (mine, theirs) = (self.patience(Who::Client), self.patience(Who::Server));
+        let (mine, theirs) = (self.patience(Side::Client), self.patience(Side::Server));
         let (client, server) = (&mut self.b.client, &mut self.b.server);
         // Whoever has not looked looks now.
         self.b.frozen = None;
@@ -145,7 +145,7 @@ impl<L: Lab> Stage<'_, L> {
                 let id = match id {
                     Some(id) => Some(id),
                     // The kernel has it since before anything went wrong.
-                    None => self.next(Who::Server, AT_ONCE)?.map(|event| event.id),
+                    None => self.next(Side::Server, AT_ONCE)?.map(|event| event.id),
                 };
                 match id {
                     None => self.tell("server: no CONNECT_REQUEST"),
@@ -180,18 +180,18 @@ impl<L: Lab> Stage<'_, L> {
     pub(crate) fn fault_in(
         &mut self,
         phase: Phase,
-        fault: impl FnOnce(&mut Self, Wire) -> Check,
-        repair: impl FnOnce(&mut Self, Wire) -> Check,
+        fault: impl FnOnce(&mut Self, Link) -> Check,
+        repair: impl FnOnce(&mut Self, Link) -> Check,
     ) -> Check {
-        let (ids, wire) = (self.reach(phase)?, self.wire);
+        let (ids, link) = (self.reach(phase)?, self.link);
         let begun = Instant::now();
-        fault(self, wire)?;
+        fault(self, link)?;
         self.watch(AT_ONCE)?;
         self.go_on(phase, ids)?;
         if phase.waits_for_an_answer() {
             self.linger(begun + SENT_AGAIN)?;
         }
-        repair(self, wire)?;
+        repair(self, link)?;
         self.tell("all is well again");
         self.watch(AT_ONCE)?;
         // A new device would help; see the scenarios about devices. Here the wire is given up.

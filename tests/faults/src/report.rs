@@ -31,9 +31,9 @@ pub struct Findings {
 impl Findings {
     /// Without what has passed when something else was to be told on this kernel: that has not been shown.
     fn up_to_date(&self, entry: &Entry, kernel: &str) -> Self {
-        let wanted = Told::all_on(entry.told, kernel);
+        let wanted = Told::all_on(entry.observed, kernel);
         let holds = |outcome: &Outcome| match outcome {
-            Outcome::Passed(told) => agree(&wanted, told).is_ok(),
+            Outcome::Passed(observed) => agree(&wanted, observed).is_ok(),
             Outcome::Failed(_) => true,
         };
         let drivers = self.drivers.iter().filter(|(_, outcome)| holds(outcome));
@@ -103,12 +103,12 @@ impl Report {
         for entry in entries().iter().filter(|entry| entry.speed == speed) {
             for driver in entry.drivers.names().iter().filter(|driver| drivers.contains(driver)) {
                 let found = self.scenarios.get(entry.name).and_then(|findings| findings.drivers.get(driver.name()));
-                let why = match found {
+                let reason = match found {
                     Some(Outcome::Passed(_)) => continue,
-                    Some(Outcome::Failed(why)) => why.clone(),
+                    Some(Outcome::Failed(reason)) => reason.clone(),
                     None => "did not run".to_owned(),
                 };
-                differences.push(Difference { scenario: entry.name, driver: driver.name(), why });
+                differences.push(Difference { scenario: entry.name, driver: driver.name(), reason });
             }
         }
         differences
@@ -141,12 +141,12 @@ pub struct Difference {
     /// With which driver.
     pub driver: &'static str,
     /// What came instead.
-    pub why: String,
+    pub reason: String,
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} with {}: {}", self.scenario, self.driver, self.why)
+        write!(f, "{} with {}: {}", self.scenario, self.driver, self.reason)
     }
 }
 
@@ -157,7 +157,11 @@ mod tests {
     #[test]
     fn what_passed_when_something_else_was_to_be_told_is_forgotten() {
         let entry = &entries()[0];
-        let now = entry.told.iter().flat_map(|told| told.on("6.12").first().map(|line| (*line).to_owned())).collect();
+        let now = entry
+            .observed
+            .iter()
+            .flat_map(|observed| observed.on("6.12").first().map(|line| (*line).to_owned()))
+            .collect();
         let (mut report, mut newer) = (Report::new("here"), Report::new("here"));
         report.note(entry.name, entry.speed, "epoll", Outcome::Passed(vec!["something else".into()]));
         newer.note(entry.name, entry.speed, "mio", Outcome::Passed(now));

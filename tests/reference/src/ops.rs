@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, Core, Counters, EventKind, GroupKey, IdKey, Limits, READ_FAILURES_MAX, RawEvent,
-    Receipt, Released, Request, State, Time, Token,
+    AckToken, Call, ChannelKey, CmEvent, Core, Counters, EventKind, GroupKey, IdKey, Limits, READ_FAILURES_MAX,
+    RawEvent, Released, Request, State, Time, Token,
 };
 
 use crate::input::Input;
@@ -52,7 +52,7 @@ struct World {
 struct Side {
     core: Core,
     /// With the id whose acks they are.
-    receipts: Vec<(IdKey, Receipt)>,
+    ack_tokens: Vec<(IdKey, AckToken)>,
     /// Ids that were to be destroyed without their acks.
     waived: BTreeSet<IdKey>,
     /// What the counters have been.
@@ -65,7 +65,7 @@ impl World {
             sides: cores.map(|core| Side {
                 before: core.counters(),
                 core,
-                receipts: Vec::new(),
+                ack_tokens: Vec::new(),
                 waived: BTreeSet::new(),
             }),
             now: Time(1),
@@ -124,7 +124,7 @@ impl World {
             Ok(id) => {
                 say(|| format!("core {at}: creates {id} on {home:?}"));
                 remember(&mut self.ids, id);
-                core.home(id).into_iter().for_each(|home| remember(&mut self.channels, home));
+                core.channel(id).into_iter().for_each(|home| remember(&mut self.channels, home));
             }
             Err(_) => assert_eq!(*core, before, "no id was created and something changed"),
         }
@@ -148,7 +148,7 @@ impl World {
         if let Some(before) = before {
             assert_eq!(*core, before, "{request:?} on {id} was refused and something changed");
         }
-        core.line(id).into_iter().for_each(|line| remember(&mut self.channels, line));
+        core.device_channel(id).into_iter().for_each(|line| remember(&mut self.channels, line));
         for group in script::GROUPS.iter().filter_map(|&addr| core.group_at(id, addr)) {
             remember(&mut self.groups, group);
         }
@@ -199,15 +199,18 @@ impl World {
             ..RawEvent::new(id, kind)
         };
         let side = &mut self.sides[at];
-        let (before, news, line) = (side.core.ids(), side.core.news(), side.core.line(id));
+        let (before, activity, line) = (side.core.ids(), side.core.activity(), side.core.device_channel(id));
         side.core.compare_event(on, &raw);
         let admission = side.core.handle_event(on, raw);
         say(|| format!("core {at}: {raw:?} on {on}: {admission:?}"));
         remember(&mut self.ids, id);
         if !matches!(admission, Ok(cmid_proto::Admission::Known | cmid_proto::Admission::Child(_))) {
             // A late one may tell that a migration is done.
-            let moved = admission == Ok(cmid_proto::Admission::Late) && side.core.line(id) == Some(on);
-            assert!(side.core.news() == news || (moved && line != Some(on)), "{raw:?} was not admitted, and is news");
+            let moved = admission == Ok(cmid_proto::Admission::Late) && side.core.device_channel(id) == Some(on);
+            assert!(
+                side.core.activity() == activity || (moved && line != Some(on)),
+                "{raw:?} was not admitted, and is news"
+            );
             // A request that nobody can answer brings an id, which is destroyed.
             let more = side.core.ids() - before;
             assert!(more == 0 || side.core.state(id) == Some(State::Destroying), "{raw:?} was not admitted");
@@ -221,37 +224,37 @@ impl World {
         say(|| format!("core {at}: delivers {} of {} on {on}", event.kind, event.id));
         // None of these may panic, whatever the device said.
         let _ = (event.result(), event.kind.to_string());
-        assert!(event.receipt.is_none() || matches!(event.kind, EventKind::Cm(_)), "{event:?} is to be acked");
+        assert!(event.ack_token.is_none() || matches!(event.kind, EventKind::Cm(_)), "{event:?} is to be acked");
         let owner = event.listener.unwrap_or(event.id);
-        side.receipts.extend(event.receipt.take().map(|receipt| (owner, receipt)));
+        side.ack_tokens.extend(event.ack_token.take().map(|ack_token| (owner, ack_token)));
         remember(&mut self.ids, event.id);
     }
 
     fn ack(&mut self, at: usize, input: &mut Input<'_>) {
-        if self.sides[at].receipts.is_empty() {
+        if self.sides[at].ack_tokens.is_empty() {
             return;
         }
-        let which = input.below(self.sides[at].receipts.len());
-        let (owner, receipt) = self.sides[at].receipts.remove(which);
-        let receipt = self.given_to_the_other(at, receipt);
+        let which = input.below(self.sides[at].ack_tokens.len());
+        let (owner, ack_token) = self.sides[at].ack_tokens.remove(which);
+        let ack_token = self.given_to_the_other(at, ack_token);
         let side = &mut self.sides[at];
         // An id of which the device had told something may turn out never to have been made.
         let is_owed = side.core.state(owner).is_some() && !side.waived.contains(&owner);
         let before = (!is_owed).then(|| side.core.clone());
-        assert_eq!(side.core.ack(receipt).is_ok(), is_owed, "a receipt of {owner}");
-        assert!(before.is_none_or(|before| before == side.core), "a receipt was refused and something changed");
+        assert_eq!(side.core.ack(ack_token).is_ok(), is_owed, "an ack token of {owner}");
+        assert!(before.is_none_or(|before| before == side.core), "an ack token was refused and something changed");
     }
 
-    /// A core of another number gives a receipt back.
-    fn given_to_the_other(&mut self, at: usize, receipt: Receipt) -> Receipt {
+    /// A core of another number gives an ack token back.
+    fn given_to_the_other(&mut self, at: usize, ack_token: AckToken) -> AckToken {
         let other = &mut self.sides[1 - at].core;
-        if other.number() == receipt.owner().core() {
-            return receipt;
+        if other.number() == ack_token.owner().core() {
+            return ack_token;
         }
         let before = other.clone();
-        let refused = other.ack(receipt).expect_err("a receipt of another core is refused");
-        assert!(before == *other, "a receipt of another core was refused and something changed");
-        refused.receipt
+        let refused = other.ack(ack_token).expect_err("an ack token of another core is refused");
+        assert!(before == *other, "an ack token of another core was refused and something changed");
+        refused.ack_token
     }
 
     /// Time passes, or runs backwards.

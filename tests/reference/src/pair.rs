@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use cmid_proto::{
-    Acks, ChannelKey, ConnParam, Drive, Error, Fault, IdKey, PortSpace, READ_FAILURES_MAX, Receipt, Request, State,
+    AckToken, Acks, ChannelKey, ConnParam, Drive, Error, Fault, IdKey, PortSpace, READ_FAILURES_MAX, Request, State,
     Time, Turn,
 };
 use cmid_sim::{Config, Fabric, Host};
@@ -45,7 +45,7 @@ struct Side {
     drive: Drive<Unreliable>,
     host: Host,
     channels: Vec<ChannelKey>,
-    receipts: Vec<Receipt>,
+    ack_tokens: Vec<AckToken>,
     /// Ids that were to be destroyed without their acks.
     waived: BTreeSet<IdKey>,
 }
@@ -70,7 +70,7 @@ impl Pair {
         let sides = ADDRS.map(|addr| {
             let host = fabric.host(&[addr]);
             let drive = Drive::new(Unreliable::new(host.device()), limits);
-            Side { drive, host, channels: Vec::new(), receipts: Vec::new(), waived: BTreeSet::new() }
+            Side { drive, host, channels: Vec::new(), ack_tokens: Vec::new(), waived: BTreeSet::new() }
         });
         say(|| format!("{} devices, {limits:?}", if honest { "honest" } else { "unreliable" }));
         let mut pair = Pair { fabric, sides, honest, qps: 0 };
@@ -132,7 +132,7 @@ impl Pair {
             self.fabric.next_due().into_iter().for_each(|due| self.fabric.advance_to(due));
             self.turn(0);
             self.turn(1);
-            if let Some(home) = self.sides[at].drive.core().home(id) {
+            if let Some(home) = self.sides[at].drive.core().channel(id) {
                 self.take_from(at, home);
             }
         }
@@ -149,7 +149,7 @@ impl Pair {
             Some(State::Idle | State::Bound) => Request::ResolveAddr { src: None, dst: addr_of(1 - at) },
             Some(State::AddrResolved) => Request::ResolveRoute,
             Some(State::RouteResolved) => Request::Connect { param, private_data: b"hello" },
-            Some(State::Requested | State::Asked) => Request::Accept { param, private_data: b"welcome" },
+            Some(State::Requested | State::SidrReqReceived) => Request::Accept { param, private_data: b"welcome" },
             Some(State::Responded) => Request::Establish,
             Some(State::Connected | State::PeerClosed) if input.once_in(2) => Request::Teardown,
             Some(State::Connected | State::PeerClosed) => Request::Disconnect,
@@ -200,7 +200,7 @@ impl Pair {
     }
 
     fn take(&mut self, at: usize, input: &mut Input<'_>) {
-        if let Some(home) = self.some_id(at, input).and_then(|id| self.sides[at].drive.core().home(id)) {
+        if let Some(home) = self.some_id(at, input).and_then(|id| self.sides[at].drive.core().channel(id)) {
             self.take_from(at, home);
         }
     }
@@ -209,16 +209,16 @@ impl Pair {
         let side = &mut self.sides[at];
         let Some(event) = side.drive.next_event(channel) else { return false };
         say(|| format!("{at}: takes {} of {}, status {}", event.kind, event.id, event.status));
-        side.receipts.extend(event.receipt);
+        side.ack_tokens.extend(event.ack_token);
         true
     }
 
     fn ack(&mut self, at: usize, input: &mut Input<'_>) {
         let side = &mut self.sides[at];
-        if !side.receipts.is_empty() {
-            let receipt = side.receipts.remove(input.below(side.receipts.len()));
-            let is_owed = !side.waived.contains(&receipt.owner());
-            assert_eq!(side.drive.ack(receipt).is_ok(), is_owed, "a receipt is good once");
+        if !side.ack_tokens.is_empty() {
+            let ack_token = side.ack_tokens.remove(input.below(side.ack_tokens.len()));
+            let is_owed = !side.waived.contains(&ack_token.owner());
+            assert_eq!(side.drive.ack(ack_token).is_ok(), is_owed, "an ack token is good once");
         }
     }
 
@@ -303,12 +303,12 @@ impl Pair {
                 self.turn(at);
                 let side = &mut self.sides[at];
                 any |= side.drive.turn(0) == Turn::More && side.drive.has_work();
-                for receipt in std::mem::take(&mut side.receipts) {
-                    any |= side.drive.ack(receipt).is_ok();
+                for ack_token in std::mem::take(&mut side.ack_tokens) {
+                    any |= side.drive.ack(ack_token).is_ok();
                 }
                 let core = side.drive.core();
                 let mut homes = side.channels.clone();
-                homes.extend(core.id_keys().filter_map(|id| core.home(id)));
+                homes.extend(core.id_keys().filter_map(|id| core.channel(id)));
                 for home in homes {
                     while self.take_from(at, home) {
                         any = true;
@@ -355,7 +355,7 @@ impl Pair {
 /// The channels that an application knows, and those of its ids.
 fn channels_of<'a>(drive: &'a Drive<Unreliable>, open: &'a [ChannelKey]) -> impl Iterator<Item = ChannelKey> + 'a {
     let core = drive.core();
-    core.id_keys().filter_map(|id| core.line(id)).chain(open.iter().copied())
+    core.id_keys().filter_map(|id| core.device_channel(id)).chain(open.iter().copied())
 }
 
 /// The method of a request.

@@ -71,7 +71,7 @@ impl World {
 
     fn tell(&mut self, input: &mut Input<'_>, filling: &[u8]) {
         let named = input.pick(&self.others).unwrap_or(self.id);
-        let Some(on) = self.core.line(named).or(Some(self.channel)) else { return };
+        let Some(on) = self.core.device_channel(named).or(Some(self.channel)) else { return };
         let Some(child) = self.core.wants_event(on) else { return };
         let code = if input.once_in(8) { input.any::<u32>() } else { input.below(20) as u32 };
         let kind = CmEvent::from_code(code);
@@ -92,14 +92,14 @@ impl World {
         self.all_is_well();
         match admission {
             Ok(Admission::Known) => {
-                let home = self.core.home(raw.id).unwrap_or(on);
+                let home = self.core.channel(raw.id).unwrap_or(on);
                 let event = self.core.poll_event(home).or_else(|| self.core.sync_event(raw.id));
                 compare(event, &raw);
                 stays(kind, before, self.core.state(raw.id));
             }
             Ok(Admission::Child(child)) => {
                 assert!(is_request && child == raw.id, "{raw:?} made a child {child}");
-                let home = self.core.home(named).unwrap_or(on);
+                let home = self.core.channel(named).unwrap_or(on);
                 compare(self.core.poll_event(home).or_else(|| self.core.sync_event(named)), &raw);
                 self.others.push(child);
             }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, CmEvent, ConnParam, Core, Errno, IdKey, Limits, PortSpace, RawEvent, Refused, Request,
-    State, Time, Why,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Core, Errno, IdKey, Limits, PortSpace, RawEvent, RefuseReason, Refused,
+    Request, State, Time,
 };
 
 fn all_is_well(core: &mut Core) {
@@ -23,7 +23,7 @@ fn listener_with_a_request(core: &mut Core) -> (IdKey, IdKey) {
     let listener = core.create_id(None, PortSpace::Tcp).unwrap();
     all_is_well(core);
     submit(core, listener, Request::Listen { backlog: 0 });
-    let line: ChannelKey = core.line(listener).unwrap();
+    let line: ChannelKey = core.device_channel(listener).unwrap();
     let child = core.wants_event(line).unwrap();
     let raw = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
     core.handle_event(line, raw).unwrap();
@@ -38,11 +38,11 @@ fn the_id_of_a_request_that_was_moved_away_stays_where_it_is_when_its_listener_m
     let channel = core.open_channel(Acks::OnDelivery).unwrap();
     let (listener, child) = listener_with_a_request(&mut core);
     submit(&mut core, child, Request::Migrate { to: None });
-    let home = core.home(child);
+    let home = core.channel(child);
     submit(&mut core, listener, Request::Migrate { to: Some(channel) });
     assert!(core.is_sync(child));
-    assert_eq!(core.home(child), home);
-    assert_eq!(core.home(listener), Some(channel));
+    assert_eq!(core.channel(child), home);
+    assert_eq!(core.channel(listener), Some(channel));
 }
 
 /// `ops`: a listener whose device had gone and that was moved, and that then could not be destroyed, was put into synchronous
@@ -54,9 +54,9 @@ fn a_listener_that_was_moved_after_its_device_had_gone_has_no_channel_of_its_own
     let id = core.create_id(Some(channel), PortSpace::Tcp).unwrap();
     all_is_well(&mut core);
     submit(&mut core, id, Request::Listen { backlog: 0 });
-    core.handle_event(core.line(id).unwrap(), RawEvent::new(id, CmEvent::DeviceRemoval)).unwrap();
+    core.handle_event(core.device_channel(id).unwrap(), RawEvent::new(id, CmEvent::DeviceRemoval)).unwrap();
     submit(&mut core, id, Request::Migrate { to: Some(channel) });
-    assert_eq!(core.line(id), Some(channel));
+    assert_eq!(core.device_channel(id), Some(channel));
     core.submit(Time(1), id, Request::Destroy, Time::NEVER).unwrap();
     while let Some((token, _)) = core.poll_call() {
         core.handle_outcome(token, Err(Errno::EBADF)).ok();
@@ -64,7 +64,7 @@ fn a_listener_that_was_moved_after_its_device_had_gone_has_no_channel_of_its_own
     assert_eq!(core.state(id), Some(State::Failed));
     submit(&mut core, id, Request::Migrate { to: None });
     assert!(core.is_sync(id));
-    assert_ne!(core.home(id), Some(channel));
+    assert_ne!(core.channel(id), Some(channel));
 }
 
 /// `faithful`: a request's id that the device would not move to where its listener had been was not moved to where the
@@ -76,7 +76,7 @@ fn the_id_of_a_request_that_could_not_be_moved_is_moved_to_where_its_listener_wa
     let listener = core.create_id(Some(here), PortSpace::Tcp).unwrap();
     all_is_well(&mut core);
     submit(&mut core, listener, Request::Listen { backlog: 0 });
-    let line = core.line(listener).unwrap();
+    let line = core.device_channel(listener).unwrap();
     let child = core.wants_event(line).unwrap();
     let raw = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
     core.handle_event(line, raw).unwrap();
@@ -91,7 +91,7 @@ fn the_id_of_a_request_that_could_not_be_moved_is_moved_to_where_its_listener_wa
         core.handle_outcome(token, outcome).unwrap();
     }
     all_is_well(&mut core);
-    assert_eq!((core.home(child), core.line(child)), (Some(there), Some(there)));
+    assert_eq!((core.channel(child), core.device_channel(child)), (Some(there), Some(there)));
 }
 
 /// `ops`: a device that reports a request on a channel that is not its listener's: the accept moved the id to the channel of a
@@ -108,6 +108,6 @@ fn an_accept_does_not_move_an_id_to_the_channel_of_a_listener() {
     core.handle_event(elsewhere, raw).unwrap();
     let accept = Request::Accept { param: ConnParam { qp_num: 7, ..ConnParam::default() }, private_data: &[] };
     let refused = core.submit(Time(1), child, accept, Time::NEVER).unwrap_err();
-    assert!(matches!(refused, Refused::Request { why: Why::OnListenersChannel, .. }), "{refused}");
+    assert!(matches!(refused, Refused::Request { reason: RefuseReason::OnListenersChannel, .. }), "{refused}");
     assert!(!core.compare_request(Time(1), child, &accept, Time::NEVER));
 }

@@ -46,7 +46,7 @@ const PINNED: &[Pinned] = &[
     Pinned {
         target: "ops",
         name: "listens-again-with-ids-of-requests-on-its-channel",
-        steps: &["Listen { backlog: 0 } on id0", "listener: Some(id0), kind: ConnectRequest", "why: SharesChannel"],
+        steps: &["Listen { backlog: 0 } on id0", "listener: Some(id0), kind: ConnectRequest", "reason: SharesChannel"],
     },
     Pinned {
         target: "ops",
@@ -110,7 +110,7 @@ const PINNED: &[Pinned] = &[
         steps: &[
             "asks Accept",
             "Migrate { id: id5, from: ch6, to: ch0 } is made: Ok",
-            "Deadline { id: id5, verb: Accept",
+            "Deadline { id: id5, request_kind: Accept",
             "Migrate { id: id5, from: ch6, to: ch0 } has returned Ok",
             "takes DEADLINE_PASSED(accept) of id5 off ch0",
         ],
@@ -122,7 +122,7 @@ const PINNED: &[Pinned] = &[
             "} of id1.3 until",
             "Migrate { id: id1.3, from: ch3.3, to: ch1.4 } is made: Ok",
             "asks Destroy of id1.3",
-            "Deadline { id: id1.3, verb: Destroy",
+            "Deadline { id: id1.3, request_kind: Destroy",
             "Migrate { id: id1.3, from: ch3.3, to: ch1.4 } has returned Ok",
         ],
     },
@@ -142,9 +142,9 @@ const PINNED: &[Pinned] = &[
         steps: &[
             "asks Leave { group: grp0 } of id0",
             "asks Destroy of id0",
-            "Deadline { id: id0, verb: Destroy",
+            "Deadline { id: id0, request_kind: Destroy",
             "asks Destroy of id0",
-            "Deadline { id: id0, verb: Destroy",
+            "Deadline { id: id0, request_kind: Destroy",
             "Leave { id: id0, group: grp0",
             "} has returned",
         ],
@@ -187,7 +187,7 @@ const PINNED: &[Pinned] = &[
         steps: &[
             "Join { id: id0, group: grp0, addr: 239.1.1.1:0, send_only: true } is made: Err(ENXIO)",
             "asks Destroy of id0",
-            "Deadline { id: id0, verb: Destroy",
+            "Deadline { id: id0, request_kind: Destroy",
             "Join { id: id0, group: grp0, addr: 239.1.1.1:0, send_only: true } has returned Err(ENXIO): None",
             "asks Leave { group: grp0 } of id0",
             "Leave { id: id0, group: grp0, addr: 239.1.1.1:0 } is made: Err(EADDRNOTAVAIL)",
@@ -208,7 +208,7 @@ const PINNED: &[Pinned] = &[
         target: "migrate",
         name: "deadline-told-after-moving-into-synchronous-mode",
         steps: &[
-            "Deadline { id: id7, verb: Accept",
+            "Deadline { id: id7, request_kind: Accept",
             "asks Migrate { to: None } of id7",
             "Migrate { id: id7, from: ch0, to: ch3 } has returned Ok",
             "takes DEADLINE_PASSED(accept) of id7 off ch3",

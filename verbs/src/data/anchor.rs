@@ -43,30 +43,31 @@ impl Anchor {
     /// What rdma_create_id(3) leaves; what rdma_bind_addr(3) leaves for `own` if no other address does; `EADDRNOTAVAIL`
     /// without any address.
     pub(crate) fn at(
-        home: &Arc<Home>,
+        owner: &Arc<Home>,
         verbs: NonNull<ibv_context>,
         port: u8,
         own: Option<SocketAddr>,
     ) -> Result<Self, Errno> {
         let mut failure = Errno::EADDRNOTAVAIL;
         if let Some(own) = own {
-            match Anchor::bound(home, verbs, own) {
+            match Anchor::bound(owner, verbs, own) {
                 Ok(anchor) => return Ok(anchor),
                 Err(errno) => failure = errno,
             }
         }
-        gids(verbs, port).find_map(|addr| Anchor::bound(home, verbs, addr).ok()).ok_or(failure)
+        gids(verbs, port).find_map(|addr| Anchor::bound(owner, verbs, addr).ok()).ok_or(failure)
     }
 
     /// One that is bound to this address, at any port.
-    fn bound(home: &Arc<Home>, verbs: NonNull<ibv_context>, mut addr: SocketAddr) -> Result<Self, Errno> {
+    fn bound(owner: &Arc<Home>, verbs: NonNull<ibv_context>, mut addr: SocketAddr) -> Result<Self, Errno> {
         addr.set_port(0);
         let mut raw = ptr::null_mut();
         // SAFETY: the channel is open and `raw` is a place for the result; no context is given.
-        let returned =
-            unsafe { ffi::rdma_create_id(home.0.as_ptr(), &raw mut raw, ptr::null_mut(), rdma_port_space::RDMA_PS_IB) };
+        let returned = unsafe {
+            ffi::rdma_create_id(owner.0.as_ptr(), &raw mut raw, ptr::null_mut(), rdma_port_space::RDMA_PS_IB)
+        };
         errno::of_rdma(returned)?;
-        let anchor = Anchor { raw: NonNull::new(raw).ok_or(Errno::EIO)?, _home: Arc::clone(home) };
+        let anchor = Anchor { raw: NonNull::new(raw).ok_or(Errno::EIO)?, _home: Arc::clone(owner) };
         let mut addr = CAddr::new(addr);
         // SAFETY: the id is alive, its channel open, and the address is read during the call.
         errno::of_rdma(unsafe { ffi::rdma_bind_addr(raw, addr.as_mut_ptr()) })?;

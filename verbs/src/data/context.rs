@@ -39,14 +39,14 @@ struct Listed(NonNull<ibv_context>);
 /// The contexts that the data path has opened, so that all of a device's objects share one, and hear of its removal.
 #[derive(Clone)]
 pub(crate) struct Contexts {
-    home: Arc<Home>,
+    owner: Arc<Home>,
     open: Arc<Mutex<Vec<Weak<Context>>>>,
 }
 
 impl Contexts {
     /// None yet. What keeps them open will be on this channel.
     pub(crate) fn new(channel: Channel) -> Self {
-        Contexts { home: Arc::new(Home::new(channel)), open: Arc::default() }
+        Contexts { owner: Arc::new(Home::new(channel)), open: Arc::default() }
     }
 
     /// The context that a living id has in its `verbs` field. The id is bound to this address and port of the device.
@@ -64,7 +64,7 @@ impl Contexts {
         if let Some(open) = all.iter().filter_map(Weak::upgrade).find(|open| open.is(verbs)) {
             return Ok(open);
         }
-        let context = Arc::new(Context::hold(&self.home, verbs, port, addr)?);
+        let context = Arc::new(Context::hold(&self.owner, verbs, port, addr)?);
         all.push(Arc::downgrade(&context));
         Ok(context)
     }
@@ -91,8 +91,8 @@ impl Context {
     ///
     /// # Errors
     /// `ENODEV` if the device has gone meanwhile, `ENOMEM`.
-    fn hold(home: &Arc<Home>, verbs: NonNull<ibv_context>, port: u8, addr: Option<SocketAddr>) -> Result<Self, Errno> {
-        match Anchor::at(home, verbs, port, addr) {
+    fn hold(owner: &Arc<Home>, verbs: NonNull<ibv_context>, port: u8, addr: Option<SocketAddr>) -> Result<Self, Errno> {
+        match Anchor::at(owner, verbs, port, addr) {
             Ok(anchor) => Ok(Context { verbs, gone: AtomicBool::new(false), _count: Count::Id(anchor) }),
             Err(errno @ Errno::ENOMEM) => Err(errno),
             // The address is there, its device is not.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cmid_proto::{CqRoom, Errno};
 
 use crate::channel::set_nonblocking;
-use crate::data::awaited::Awaited;
-use crate::data::seats::{Seating, Seats};
+use crate::data::cq_slots::{CqSlots, SlotCache};
+use crate::data::notifications::PendingNotifications;
 use crate::data::{Completion, Context};
 use crate::errno;
 use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_context, ibv_cq};
@@ -20,14 +20,14 @@ use crate::ffi::{self, PollCq, ReqNotifyCq, c_int, ibv_comp_channel, ibv_context
 /// The QPs that use it keep it at the device after it is dropped.
 pub struct Cq {
     inner: Arc<CqInner>,
-    seating: Seating,
-    awaited: Awaited,
+    slot_cache: SlotCache,
+    pending_notifications: PendingNotifications,
 }
 
 /// Destroyed when neither the handle nor a QP needs it any more.
 pub(crate) struct CqInner {
     /// The work queues that report to it.
-    seats: Seats,
+    cq_slots: CqSlots,
     raw: NonNull<ibv_cq>,
     poll: PollCq,
     request_notification: ReqNotifyCq,
@@ -59,9 +59,9 @@ impl Cq {
         let raw = unsafe { ffi::ibv_create_cq(context.as_ptr(), depth, ptr::null_mut(), channel.0.as_ptr(), 0) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         // SAFETY: the CQ is alive, and nobody writes the field after its creation. It is what the provider has made of the depth.
-        let seats = Seats::new(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
-        let inner = Arc::new(CqInner { seats, raw, poll, request_notification, channel, context });
-        Ok(Cq { inner, seating: Seating::default(), awaited: Awaited::default() })
+        let cq_slots = CqSlots::new(u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(0));
+        let inner = Arc::new(CqInner { cq_slots, raw, poll, request_notification, channel, context });
+        Ok(Cq { inner, slot_cache: SlotCache::default(), pending_notifications: PendingNotifications::default() })
     }
 
     pub(crate) fn inner(&self) -> &Arc<CqInner> {
@@ -81,16 +81,16 @@ impl Cq {
     pub fn poll(&mut self, completions: &mut [Completion]) -> Result<usize, Errno> {
         let room = c_int::try_from(completions.len()).unwrap_or(c_int::MAX);
         loop {
-            if self.seating.take_doubt() {
+            if self.slot_cache.take_doubt() {
                 return Err(Errno::EIO);
             }
             // SAFETY: the CQ is alive, the function is its provider's, and a Completion is laid out as an ibv_wc (asserted
             // beside it), all of whose bit patterns are values of it. There is room for `room` of them.
             let polled = unsafe { (self.inner.poll)(self.inner.raw.as_ptr(), room, completions.as_mut_ptr().cast()) };
             let polled = usize::try_from(polled).map_err(|_| Errno::EIO)?;
-            let kept = self.seating.retire(&self.inner.seats, completions.get_mut(..polled).ok_or(Errno::EIO)?);
+            let kept = self.slot_cache.retire(&self.inner.cq_slots, completions.get_mut(..polled).ok_or(Errno::EIO)?);
             // There may be more if all of them were of QPs that are gone.
-            if kept > 0 || (polled == 0 && (room == 0 || self.seating.settle(&self.inner.seats))) {
+            if kept > 0 || (polled == 0 && (room == 0 || self.slot_cache.refresh(&self.inner.cq_slots))) {
                 return Ok(kept);
             }
         }
@@ -100,7 +100,7 @@ impl Cq {
     /// may have that report to it.
     #[must_use]
     pub fn room(&self) -> CqRoom {
-        self.inner.seats.room()
+        self.inner.cq_slots.room()
     }
 
     /// Asks for one notification, at the next completion (ibv_req_notify_cq(3)). Poll once more after it: what was
@@ -112,7 +112,7 @@ impl Cq {
     pub fn arm(&self) -> Result<(), Errno> {
         // SAFETY: the CQ is alive and the function is its provider's; 0 asks for any completion, not only solicited ones.
         errno::of_ibv(unsafe { (self.inner.request_notification)(self.inner.raw.as_ptr(), 0) })?;
-        self.awaited.armed();
+        self.pending_notifications.armed();
         Ok(())
     }
 
@@ -134,7 +134,7 @@ impl Cq {
     /// # Errors
     /// What reading the channel fails with, `EIO` on a device that is gone; never `EAGAIN`.
     pub fn take_notifications(&self) -> Result<u32, Errno> {
-        let (taken, result) = self.awaited.take(|| self.take_notification());
+        let (taken, result) = self.pending_notifications.take(|| self.take_notification());
         if taken > 0 {
             // SAFETY: the CQ is alive, and `taken` notifications of it were taken and not acked before.
             unsafe { ffi::ibv_ack_cq_events(self.inner.raw.as_ptr(), taken) };
@@ -165,8 +165,8 @@ impl CqInner {
         self.raw.as_ptr()
     }
 
-    pub(crate) fn seats(&self) -> &Seats {
-        &self.seats
+    pub(crate) fn cq_slots(&self) -> &CqSlots {
+        &self.cq_slots
     }
 
     pub(crate) fn is_on(&self, verbs: NonNull<ibv_context>) -> bool {
@@ -177,7 +177,7 @@ impl CqInner {
 impl Drop for Cq {
     fn drop(&mut self) {
         // Polling is what some providers write to memory in.
-        self.seating.close(&self.inner.seats);
+        self.slot_cache.close(&self.inner.cq_slots);
     }
 }
 

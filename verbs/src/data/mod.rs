@@ -8,28 +8,28 @@
 
 mod ah;
 mod anchor;
-mod awaited;
 mod buffer;
 mod bytes;
 mod completion;
 mod context;
 mod cq;
-mod flight;
+mod cq_slots;
+mod in_flight;
 mod mr;
 mod mw;
+mod notifications;
 mod parked;
 mod pd;
 mod post;
 mod qp;
 mod registration;
 mod rereg;
-mod seats;
 mod sync;
-mod track;
 #[cfg(test)]
 mod track_tests;
 mod words;
 mod work_queue;
+mod wr_ring;
 
 use std::sync::Arc;
 

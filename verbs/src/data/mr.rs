@@ -6,7 +6,9 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{self, Buffer as _, MrState, Policy, Refused, Returned, Subject, Verb, Way, Why};
+use cmid_proto::memory::{
+    self, Buffer as _, MrState, Policy, RefuseReason, Refused, RequestKind, Returned, Target, Way,
+};
 
 use crate::data::pd::PdUse;
 use crate::data::registration::Registration;
@@ -21,7 +23,7 @@ use crate::ffi::{ibv_mr, ibv_sge};
 ///
 /// From the time that a work request is posted which names it until the completion has been *polled*, or the QP is
 /// destroyed and its CQs have been polled empty after that (or are dropped), [`Mr::reregister`] and [`Mr::deregister`] are refused
-/// with [`memory::Why::InFlight`], also after a removal of the device. That takes a look at what the QPs of its PD have in flight.
+/// with [`memory::RefuseReason::InFlight`], also after a removal of the device. That takes a look at what the QPs of its PD have in flight.
 /// It can be posted on those only. What does not make the device come back for the memory pins nothing:
 /// - what is sent inline (up to [`Caps::max_inline`](crate::Caps::max_inline) bytes), which has been copied;
 /// - an empty range.
@@ -279,18 +281,18 @@ impl Mr {
     ///
     /// # Errors
     /// In [`Reregistered::result`], with the buffer that the device does not refer to:
-    /// - refused, and nothing has changed: [`memory::Why::NothingToChange`], [`memory::Why::Empty`],
-    ///   [`memory::Why::RemoteWithoutLocalWrite`], [`memory::Why::OtherDevice`], [`memory::Why::InFlight`],
-    ///   [`memory::Why::InDoubt`], [`memory::Why::OnlyDeregister`], [`memory::Why::DeviceGone`], and
-    ///   [`memory::Why::Gone`] of the new PD; also, as `ERR_INPUT` with `EACCES`, a right to write and memory of
+    /// - refused, and nothing has changed: [`memory::RefuseReason::NothingToChange`], [`memory::RefuseReason::Empty`],
+    ///   [`memory::RefuseReason::RemoteWithoutLocalWrite`], [`memory::RefuseReason::OtherDevice`], [`memory::RefuseReason::InFlight`],
+    ///   [`memory::RefuseReason::InDoubt`], [`memory::RefuseReason::OnlyDeregister`], [`memory::RefuseReason::DeviceGone`], and
+    ///   [`memory::RefuseReason::Gone`] of the new PD; also, as `ERR_INPUT` with `EACCES`, a right to write and memory of
     ///   [`Buffer::from_raw_read_only`];
     /// - [`memory::Error::Failed`], with what failed and which registration is valid now. If none is, the MR can only be
     ///   deregistered.
     pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
         let Some(registration) = self.registration.as_mut() else {
-            return Reregistered { result: Err(gone(Verb::Reregister)), buffer: change.buffer };
+            return Reregistered { result: Err(gone(RequestKind::Reregister)), buffer: change.buffer };
         };
-        registration.home().parked().sweep();
+        registration.owner().parked().retry();
         let reregistered = registration.reregister(change, policy);
         self.refresh();
         reregistered
@@ -300,13 +302,13 @@ impl Mr {
     /// may have made known to the device.
     ///
     /// # Errors
-    /// With the MR, which can be tried again: [`memory::Why::InFlight`], or [`memory::Error::Failed`] with what
+    /// With the MR, which can be tried again: [`memory::RefuseReason::InFlight`], or [`memory::Error::Failed`] with what
     /// ibv_dereg_mr answers: `EINVAL` for one with a memory window, `EIO` on a device that is gone.
     pub fn deregister(mut self) -> Result<Returned<Buffer>, (Mr, memory::Error)> {
         let Some(mut registration) = self.registration.take() else {
-            return Err((self, gone(Verb::Deregister)));
+            return Err((self, gone(RequestKind::Deregister)));
         };
-        registration.home().parked().sweep();
+        registration.owner().parked().retry();
         registration.deregister().map_err(|error| {
             self.registration = Some(registration);
             self.refresh();
@@ -343,15 +345,15 @@ impl Mr {
 }
 
 /// What an MR without a registration would answer. Nobody sees one: it is taken out by what ends the MR.
-fn gone(request: Verb) -> memory::Error {
-    Refused { request, subject: Subject::Mr(Some(MrState::Gone)), why: Why::Gone }.into()
+fn gone(request: RequestKind) -> memory::Error {
+    Refused { request, target: Target::Mr(Some(MrState::Gone)), reason: RefuseReason::Gone }.into()
 }
 
 impl Drop for Mr {
     fn drop(&mut self) {
         if let Some(registration) = self.registration.take() {
-            let home = Arc::clone(registration.home());
-            home.parked().end(registration);
+            let owner = Arc::clone(registration.owner());
+            owner.parked().end(registration);
         }
     }
 }

@@ -9,7 +9,7 @@ use cmid_proto::Errno;
 
 use crate::data::pd::PdUse;
 use crate::data::post::send_request;
-use crate::data::track::NO_KEY;
+use crate::data::wr_ring::NO_KEY;
 use crate::data::{Access, Mr, Pd, Qp, QpInner};
 use crate::errno;
 use crate::ffi::{

@@ -11,23 +11,23 @@ use std::sync::Mutex;
 use crate::data::pd::lock;
 
 /// What can be ended, perhaps not now.
-pub(crate) trait LetGo: Sized {
+pub(crate) trait TryDeregister: Sized {
     /// Comes back if it cannot be done now, but perhaps later.
-    fn let_go(self) -> Option<Self>;
+    fn try_deregister(self) -> Option<Self>;
 }
 
 /// Those of one PD.
-pub(crate) struct Parked<R>(Mutex<Lot<R>>);
+pub(crate) struct Parked<R>(Mutex<DeferredDeregistrations<R>>);
 
-struct Lot<R> {
+struct DeferredDeregistrations<R> {
     waiting: Vec<R>,
     /// Counts what has gone that may have held one up.
     released: u64,
 }
 
-impl<R: LetGo> Parked<R> {
+impl<R: TryDeregister> Parked<R> {
     pub(crate) fn new() -> Self {
-        Parked(Mutex::new(Lot { waiting: Vec::new(), released: 0 }))
+        Parked(Mutex::new(DeferredDeregistrations { waiting: Vec::new(), released: 0 }))
     }
 
     /// Ends a registration, or keeps it until that can be done.
@@ -39,19 +39,19 @@ impl<R: LetGo> Parked<R> {
     pub(crate) fn end(&self, registration: R) {
         let mut left = registration;
         let mut released = lock(&self.0).released;
-        while let Some(back) = left.let_go() {
+        while let Some(back) = left.try_deregister() {
             left = back;
-            let mut lot = lock(&self.0);
-            if lot.released == released {
-                lot.waiting.push(left);
+            let mut deferred = lock(&self.0);
+            if deferred.released == released {
+                deferred.waiting.push(left);
                 return;
             }
-            released = lot.released;
+            released = deferred.released;
         }
     }
 
     /// Ends what can be ended by now. Costs next to nothing if there is nothing here.
-    pub(crate) fn sweep(&self) {
+    pub(crate) fn retry(&self) {
         let waiting = lock(&self.0).take();
         if let Some(waiting) = waiting {
             self.end_all(waiting);
@@ -60,10 +60,10 @@ impl<R: LetGo> Parked<R> {
 
     /// Something has gone that may have held one up.
     pub(crate) fn released(&self) {
-        let mut lot = lock(&self.0);
-        lot.released = lot.released.wrapping_add(1);
-        let waiting = lot.take();
-        drop(lot);
+        let mut deferred = lock(&self.0);
+        deferred.released = deferred.released.wrapping_add(1);
+        let waiting = deferred.take();
+        drop(deferred);
         if let Some(waiting) = waiting {
             self.end_all(waiting);
         }
@@ -77,7 +77,7 @@ impl<R: LetGo> Parked<R> {
     }
 }
 
-impl<R> Lot<R> {
+impl<R> DeferredDeregistrations<R> {
     /// Those that wait; `None` is the usual case.
     #[inline]
     fn take(&mut self) -> Option<Vec<R>> {
@@ -98,8 +98,8 @@ mod tests {
         tries: u32,
     }
 
-    impl LetGo for Held<'_> {
-        fn let_go(mut self) -> Option<Self> {
+    impl TryDeregister for Held<'_> {
+        fn try_deregister(mut self) -> Option<Self> {
             self.tries += 1;
             let held = self.by.get() > 0;
             if self.by.get() == self.tries {
@@ -120,14 +120,14 @@ mod tests {
         let (by, other, parked) = (Cell::new(u32::MAX), Cell::new(u32::MAX), Parked::new());
         parked.end(Held { by: &by, parked: &parked, tries: 0 });
         parked.end(Held { by: &other, parked: &parked, tries: 0 });
-        parked.sweep();
+        parked.retry();
         assert_eq!(waiting(&parked), 2);
         by.set(0);
         parked.released();
         assert_eq!(waiting(&parked), 1);
         // What passes by itself is found by whoever comes by.
         other.set(0);
-        parked.sweep();
+        parked.retry();
         assert_eq!(waiting(&parked), 0);
     }
 
@@ -139,9 +139,9 @@ mod tests {
         by.set(3);
         parked.end(Held { by: &by, parked: &parked, tries: 0 });
         assert_eq!(waiting(&parked), 1);
-        parked.sweep();
+        parked.retry();
         assert_eq!((waiting(&parked), by.get()), (1, 3));
-        parked.sweep();
+        parked.retry();
         assert_eq!((waiting(&parked), by.get()), (0, 0), "while another looked");
     }
 }

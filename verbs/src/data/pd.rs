@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cmid_proto::Errno;
 use cmid_proto::memory::{self, Domain, PdState, Refused};
 
-use crate::data::flight::Flights;
+use crate::data::in_flight::InFlightSet;
 use crate::data::parked::Parked;
 use crate::data::registration::Registration;
 use crate::data::{Access, Buffer, Context, Mr};
@@ -28,7 +28,7 @@ pub(crate) struct PdInner {
     port_num: u8,
     domain: Mutex<Domain>,
     /// Of the QPs that belong to it.
-    flights: Flights,
+    in_flight: InFlightSet,
     parked: Parked<Box<Registration>>,
     // Dropped after the PD.
     context: Arc<Context>,
@@ -49,8 +49,8 @@ impl Pd {
         let raw = unsafe { ffi::ibv_alloc_pd(context.as_ptr()) };
         let raw = NonNull::new(raw).ok_or_else(errno::last)?;
         domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
-        let (domain, flights, parked) = (Mutex::new(domain), Flights::new(), Parked::new());
-        Ok(Pd(Arc::new(PdInner { raw, port_num, domain, flights, parked, context })))
+        let (domain, in_flight, parked) = (Mutex::new(domain), InFlightSet::new(), Parked::new());
+        Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, context })))
     }
 
     /// Registers memory (ibv_reg_mr(3)): all of it. [`Mr::deregister`] gives it back. It takes as long as pinning the pages
@@ -58,14 +58,14 @@ impl Pd {
     ///
     /// # Errors
     /// The buffer comes back with one of
-    /// - [`memory::Why::Empty`], [`memory::Why::RemoteWithoutLocalWrite`]: the device was not asked;
-    /// - [`memory::Why::Gone`] after [`Pd::dealloc`], [`memory::Why::DeviceGone`] after a DEVICE_REMOVAL;
+    /// - [`memory::RefuseReason::Empty`], [`memory::RefuseReason::RemoteWithoutLocalWrite`]: the device was not asked;
+    /// - [`memory::RefuseReason::Gone`] after [`Pd::dealloc`], [`memory::RefuseReason::DeviceGone`] after a DEVICE_REMOVAL;
     /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not
     ///   mapped, or mapped read-only and [`Access::LOCAL_WRITE`] was asked for, `EOPNOTSUPP` for a right that the device
     ///   cannot give, `EINVAL` for one that the kernel does not know; else what the provider leaves. Without asking the
     ///   device, `EACCES` for a right to write to memory of [`Buffer::from_raw_read_only`].
     pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
-        self.0.parked.sweep();
+        self.0.parked.retry();
         Mr::register(self, buffer.into(), access)
     }
 
@@ -86,10 +86,10 @@ impl Pd {
     /// user.
     ///
     /// # Errors
-    /// [`memory::Why::InUse`] as long as something belongs to it, [`memory::Why::Gone`] the second time;
+    /// [`memory::RefuseReason::InUse`] as long as something belongs to it, [`memory::RefuseReason::Gone`] the second time;
     /// [`memory::Error::Dealloc`] with what ibv_dealloc_pd answers, after which the PD is as before.
     pub fn dealloc(&self) -> Result<(), memory::Error> {
-        self.0.parked.sweep();
+        self.0.parked.retry();
         self.0.dealloc()
     }
 
@@ -127,8 +127,8 @@ impl PdInner {
     }
 
     /// What the QPs that belong to it have in flight.
-    pub(crate) fn flights(&self) -> &Flights {
-        &self.flights
+    pub(crate) fn in_flight(&self) -> &InFlightSet {
+        &self.in_flight
     }
 
     /// Registrations that nobody has any more.
@@ -193,7 +193,7 @@ impl Drop for PdUse {
 impl Drop for Pd {
     fn drop(&mut self) {
         // This may be the last chance to end what only a passing failure has left.
-        self.0.parked.sweep();
+        self.0.parked.retry();
     }
 }
 

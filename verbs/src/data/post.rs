@@ -6,7 +6,7 @@ use core::ptr;
 
 use cmid_proto::Errno;
 
-use crate::data::track::NO_KEY;
+use crate::data::wr_ring::NO_KEY;
 use crate::data::{Mr, Qp, To};
 use crate::errno;
 use crate::ffi::{ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t, ud_t, wr_t};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cmid_proto::Errno;
 
 use crate::data::pd::PdUse;
-use crate::data::track::Cursor;
 use crate::data::work_queue::WorkQueue;
+use crate::data::wr_ring::Cursor;
 use crate::data::{Cq, Pd};
 use crate::errno;
 use crate::ffi::{
@@ -101,8 +101,8 @@ unsafe impl Sync for QpInner {}
 
 impl Qp {
     pub(crate) fn new(inner: Arc<QpInner>) -> Self {
-        let flights = inner.pd.inner().flights();
-        let (pd, send, recv) = (inner.pd.name(), flights.without_ring(), flights.without_ring());
+        let in_flight = inner.pd.inner().in_flight();
+        let (pd, send, recv) = (inner.pd.name(), in_flight.without_ring(), in_flight.without_ring());
         Qp { inner, pd, send, recv }
     }
 

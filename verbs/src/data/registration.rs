@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    self, Call, Code, Ended, Error, Failure, Fault, Keys, MrState, Outcome, Policy, Reply, Returned, Step, Subject,
-    Traffic, Valid, Verb, Way,
+    self, Call, Code, Ended, Error, Failure, Fault, Keys, MrState, Outcome, Policy, Reply, RequestKind, Returned, Step,
+    Target, Traffic, Valid, Way,
 };
 
 use crate::data::buffer::Pinned;
-use crate::data::parked::LetGo;
+use crate::data::parked::TryDeregister;
 use crate::data::pd::{PdInner, PdUse};
 use crate::data::{Access, Buffer, Change, Pd, Reregistered};
 use crate::errno;
@@ -71,7 +71,7 @@ impl Registration {
             Ok(Some(Ended::Registered(_))) => Ok(this),
             Ok(Some(Ended::NotRegistered(errno, buffer))) => Err((buffer.release(), Error::Register(errno))),
             // The machine would contradict itself. Its buffer is leaked: what became of it is not known.
-            other => Err((Buffer::from(Vec::new()), this.strange(other, Verb::Register))),
+            other => Err((Buffer::from(Vec::new()), this.strange(other, RequestKind::Register))),
         }
     }
 
@@ -100,7 +100,7 @@ impl Registration {
                 let buffer = settled.buffer.map(Pinned::release);
                 Reregistered { result: settled.result.map_err(Error::from), buffer }
             }
-            other => Reregistered { result: Err(self.strange(other, Verb::Reregister)), buffer: None },
+            other => Reregistered { result: Err(self.strange(other, RequestKind::Reregister)), buffer: None },
         }
     }
 
@@ -113,7 +113,7 @@ impl Registration {
                 Ok(Returned { buffer: returned.buffer.release(), other: returned.other.map(Pinned::release) })
             }
             Ok(Some(Ended::NotDeregistered(failure))) => Err(failure.into()),
-            other => Err(self.strange(other, Verb::Deregister)),
+            other => Err(self.strange(other, RequestKind::Deregister)),
         }
     }
 
@@ -134,7 +134,7 @@ impl Registration {
     }
 
     /// The PD that it is at home on, also when it is unusable.
-    pub(crate) fn home(&self) -> &Arc<PdInner> {
+    pub(crate) fn owner(&self) -> &Arc<PdInner> {
         &self.pd
     }
 
@@ -181,7 +181,7 @@ impl Registration {
     /// Whether work in flight names it, also after a removal of the device. Only queues of its PD can have such work.
     pub(crate) fn traffic(&self) -> Traffic {
         match self.region.named() {
-            Some((pd, keys)) if pd.inner().flights().name(keys.lkey) => Traffic::InFlight,
+            Some((pd, keys)) if pd.inner().in_flight().name(keys.lkey) => Traffic::InFlight,
             Some(_) | None => Traffic::Quiet,
         }
     }
@@ -193,7 +193,7 @@ impl Registration {
 
     /// Whether work names it that stays in flight for ever.
     fn is_lost(&self) -> bool {
-        self.region.named().is_some_and(|(pd, keys)| pd.inner().flights().leaked_name(keys.lkey))
+        self.region.named().is_some_and(|(pd, keys)| pd.inner().in_flight().leaked_name(keys.lkey))
     }
 
     /// Whether this change would let a device write to memory that is only to be read.
@@ -202,15 +202,15 @@ impl Registration {
         !writable && access.or(self.access()).is_some_and(|access| access.intersects(WRITES))
     }
 
-    fn strange(&self, ended: Result<Option<Ended<Pinned>>, Fault>, outcome: Verb) -> Error {
-        let fault = Fault { outcome, subject: Subject::Mr(Some(self.region.state())) };
+    fn strange(&self, ended: Result<Option<Ended<Pinned>>, Fault>, outcome: RequestKind) -> Error {
+        let fault = Fault { outcome, target: Target::Mr(Some(self.region.state())) };
         Error::Fault(ended.err().unwrap_or(fault))
     }
 }
 
-impl LetGo for Box<Registration> {
+impl TryDeregister for Box<Registration> {
     /// Nobody wants it any more: it is deregistered.
-    fn let_go(mut self) -> Option<Self> {
+    fn try_deregister(mut self) -> Option<Self> {
         let errno = self.deregister().err()?.errno();
         // A window is bound to it, work in flight names it, or something else uses it: that passes. Anything else does not
         // once the device is gone: the memory is leaked. The use of the PD ends, which is gone too, so that librdmacm can close

@@ -1,12 +1,12 @@
 //! Tests of track.rs, which another test compiles with atomics that these cannot have.
 
 use crate::data::sync::Arc;
-use crate::data::track::{Cursor, Retired, Track};
+use crate::data::wr_ring::{Cursor, Retired, WrRing};
 
-fn queue(capacity: u32) -> (Arc<Track>, Cursor) {
-    let track = Arc::new(Track::new(7, capacity));
-    let cursor = Cursor::new(&track);
-    (track, cursor)
+fn queue(capacity: u32) -> (Arc<WrRing>, Cursor) {
+    let wr_ring = Arc::new(WrRing::new(7, capacity));
+    let cursor = Cursor::new(&wr_ring);
+    (wr_ring, cursor)
 }
 
 fn post(cursor: &mut Cursor, wr_id: u64, lkey: u32) -> u64 {
@@ -17,83 +17,83 @@ fn post(cursor: &mut Cursor, wr_id: u64, lkey: u32) -> u64 {
 
 #[test]
 fn a_key_is_named_from_posting_to_polling() {
-    let (track, mut cursor) = queue(4);
+    let (wr_ring, mut cursor) = queue(4);
     let first = post(&mut cursor, 100, 5);
     let second = post(&mut cursor, 200, 6);
-    assert!(track.names(5) && track.names(6) && !track.names(7));
-    assert_eq!(track.retire(first), Retired::Done(100));
-    assert!(!track.names(5) && track.names(6));
-    assert_eq!(track.retire(second), Retired::Done(200));
-    assert!(!track.names(6));
+    assert!(wr_ring.names(5) && wr_ring.names(6) && !wr_ring.names(7));
+    assert_eq!(wr_ring.retire(first), Retired::Done(100));
+    assert!(!wr_ring.names(5) && wr_ring.names(6));
+    assert_eq!(wr_ring.retire(second), Retired::Done(200));
+    assert!(!wr_ring.names(6));
 }
 
 #[test]
 fn what_was_not_posted_is_not_in_flight() {
-    let (track, mut cursor) = queue(4);
+    let (wr_ring, mut cursor) = queue(4);
     cursor.file(1, 5).expect("room");
-    assert!(!track.names(5));
+    assert!(!wr_ring.names(5));
     post(&mut cursor, 2, 6);
-    assert!(!track.names(5) && track.names(6));
+    assert!(!wr_ring.names(5) && wr_ring.names(6));
 }
 
 #[test]
 fn a_queue_is_full_until_something_is_polled() {
     // As many as were asked for, although the ring is longer.
-    let (track, mut cursor) = queue(3);
-    assert!(track.is_idle());
+    let (wr_ring, mut cursor) = queue(3);
+    assert!(wr_ring.is_idle());
     let tokens: Vec<u64> = (0..3).map(|n| post(&mut cursor, n, 1)).collect();
     assert_eq!(cursor.file(3, 1), None);
-    assert_eq!(track.retire(tokens[0]), Retired::Done(0));
+    assert_eq!(wr_ring.retire(tokens[0]), Retired::Done(0));
     post(&mut cursor, 3, 9);
     assert_eq!(cursor.file(4, 1), None);
-    assert!(track.names(9) && !track.is_idle());
+    assert!(wr_ring.names(9) && !wr_ring.is_idle());
     assert_eq!(queue(0).1.file(0, 1), None);
 }
 
 #[test]
 fn foreign_tokens_retire_nothing() {
-    let (track, mut cursor) = queue(4);
+    let (wr_ring, mut cursor) = queue(4);
     let token = post(&mut cursor, 1, 5);
-    assert_eq!(track.retire(token ^ 1 << 32), Retired::Foreign);
-    assert_eq!(track.retire(token + 4), Retired::Unexpected, "not posted yet");
-    assert!(track.names(5));
-    assert_eq!(track.retire(token), Retired::Done(1));
-    assert_eq!(track.retire(token), Retired::Unexpected, "a second time");
+    assert_eq!(wr_ring.retire(token ^ 1 << 32), Retired::Foreign);
+    assert_eq!(wr_ring.retire(token + 4), Retired::Unexpected, "not posted yet");
+    assert!(wr_ring.names(5));
+    assert_eq!(wr_ring.retire(token), Retired::Done(1));
+    assert_eq!(wr_ring.retire(token), Retired::Unexpected, "a second time");
 }
 
 #[test]
 fn numbers_wrap_around() {
-    let track = Arc::new(Track::new(7, 4));
-    track.skip_to(u32::MAX - 1);
-    let mut cursor = Cursor::new(&track);
+    let wr_ring = Arc::new(WrRing::new(7, 4));
+    wr_ring.skip_to(u32::MAX - 1);
+    let mut cursor = Cursor::new(&wr_ring);
     for round in 0..9 {
         let token = post(&mut cursor, round, round as u32 + 1);
-        assert!(track.names(round as u32 + 1));
-        assert_eq!(track.retire(token), Retired::Done(round));
-        assert!(!track.names(round as u32 + 1));
+        assert!(wr_ring.names(round as u32 + 1));
+        assert_eq!(wr_ring.retire(token), Retired::Done(round));
+        assert!(!wr_ring.names(round as u32 + 1));
     }
 }
 
 #[test]
 fn a_completion_that_is_polled_before_it_is_counted_frees_nothing_else() {
-    let (track, mut cursor) = queue(4);
+    let (wr_ring, mut cursor) = queue(4);
     let first = post(&mut cursor, 1, 5);
     let early = cursor.file(2, 6).expect("room");
     // Another thread polls both before this one comes to count the second.
-    assert_eq!(track.retire(first), Retired::Done(1));
-    assert_eq!(track.retire(early), Retired::Done(2));
-    assert!(!track.names(5) && !track.names(6));
+    assert_eq!(wr_ring.retire(first), Retired::Done(1));
+    assert_eq!(wr_ring.retire(early), Retired::Done(2));
+    assert!(!wr_ring.names(5) && !wr_ring.names(6));
     cursor.advance();
-    assert!(!track.names(6));
+    assert!(!wr_ring.names(6));
     post(&mut cursor, 3, 7);
-    assert!(track.names(7));
+    assert!(wr_ring.names(7));
 }
 
 #[test]
 fn two_threads_post_and_poll() {
     // Which orders of memory they need, tests/orders.rs looks at; this is for the numbers.
     const ROUNDS: u64 = 20_000;
-    let (track, mut cursor) = queue(8);
+    let (wr_ring, mut cursor) = queue(8);
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -111,9 +111,9 @@ fn two_threads_post_and_poll() {
         });
         for wr_id in 0..ROUNDS {
             let token = receiver.recv().expect("a completion");
-            assert!(!track.names(3), "a key that was never posted");
-            assert_eq!(track.retire(token), Retired::Done(wr_id));
+            assert!(!wr_ring.names(3), "a key that was never posted");
+            assert_eq!(wr_ring.retire(token), Retired::Done(wr_id));
         }
     });
-    assert!(!track.names(1) && !track.names(2));
+    assert!(!wr_ring.names(1) && !wr_ring.names(2));
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use cmid_proto::Errno;
 
 use crate::data::cq::CqInner;
-use crate::data::flight::Place;
+use crate::data::cq_slots::Gone;
+use crate::data::in_flight::InFlightIndex;
 use crate::data::pd::PdInner;
-use crate::data::seats::Gone;
-use crate::data::track::{Cursor, Track};
+use crate::data::wr_ring::{Cursor, WrRing};
 
 /// A work queue. It has a reservation at its CQ. Without a ring that is given up when this is dropped; with one, by the CQ's
 /// seats, once its completions are gone.
@@ -26,9 +26,9 @@ pub(crate) struct WorkQueue {
 /// What a queue has from the first post on.
 struct Ring {
     seat: u32,
-    track: Arc<Track>,
+    wr_ring: Arc<WrRing>,
     /// Among the queues of its PD.
-    place: Place,
+    place: InFlightIndex,
 }
 
 impl WorkQueue {
@@ -37,7 +37,7 @@ impl WorkQueue {
     /// # Errors
     /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if it has as many queues as it can have.
     pub(crate) fn reserve(cq: &Arc<CqInner>, capacity: u32) -> Result<Self, Errno> {
-        cq.seats().reserve(capacity)?;
+        cq.cq_slots().reserve(capacity)?;
         Ok(WorkQueue { cq: Arc::clone(cq), capacity, ring: OnceLock::new(), is_reserved: true })
     }
 
@@ -51,35 +51,35 @@ impl WorkQueue {
         if self.ring.get().is_some() {
             return None;
         }
-        *cursor = Cursor::new(&self.ring.get_or_init(|| self.make_ring(pd)).track);
+        *cursor = Cursor::new(&self.ring.get_or_init(|| self.make_ring(pd)).wr_ring);
         cursor.file(wr_id, lkey)
     }
 
     /// From now on completions of the queue are looked for, and what it has in flight counts.
     fn make_ring(&self, pd: &PdInner) -> Ring {
-        let seats = self.cq.seats();
-        let seat = seats.take();
-        let track = Arc::new(Track::new(seat, self.capacity));
-        seats.fill(seat, &track);
-        let place = pd.flights().enlist(&track);
-        Ring { seat, track, place }
+        let cq_slots = self.cq.cq_slots();
+        let seat = cq_slots.take();
+        let wr_ring = Arc::new(WrRing::new(seat, self.capacity));
+        cq_slots.fill(seat, &wr_ring);
+        let place = pd.in_flight().enlist(&wr_ring);
+        Ring { seat, wr_ring, place }
     }
 
     /// Its QP is destroyed.
     pub(crate) fn close(&mut self, pd: &Arc<PdInner>) {
         // Without a ring it has left no completions.
-        let Some(Ring { seat, track, place }) = self.ring.take() else { return };
+        let Some(Ring { seat, wr_ring, place }) = self.ring.take() else { return };
         // Also if a buffer's owner panics below.
         self.is_reserved = false;
-        let gone = Gone { seat, capacity: self.capacity, track, place, pd: Arc::downgrade(pd) };
-        self.cq.seats().leave(gone);
+        let gone = Gone { seat, capacity: self.capacity, wr_ring, place, pd: Arc::downgrade(pd) };
+        self.cq.cq_slots().leave(gone);
     }
 
     /// Its QP could not be destroyed, and is leaked: it keeps its reservation and its seat.
     pub(crate) fn leak(&mut self, pd: &PdInner) {
         self.is_reserved = false;
         if let Some(Ring { place, .. }) = self.ring.take() {
-            pd.flights().leak(place);
+            pd.in_flight().leak(place);
         }
     }
 }
@@ -88,7 +88,7 @@ impl Drop for WorkQueue {
     fn drop(&mut self) {
         // With a ring it was not closed, because a buffer's owner has panicked: completions may be left.
         if self.is_reserved && self.ring.get().is_none() {
-            self.cq.seats().cancel(self.capacity);
+            self.cq.cq_slots().cancel(self.capacity);
         }
     }
 }

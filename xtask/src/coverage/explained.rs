@@ -1,7 +1,7 @@
 //! Why some lines are not run. Lines are known by their text, so that the list does not rot with every change.
 //!
 //! ```text
-//! : why
+//! : reason
 //! in machine/listen.rs
 //! the line
 //! another line
@@ -40,8 +40,9 @@ impl Explained {
         for entry in text.split("\n\n").map(|entry| entry.trim_matches('\n')).filter(|entry| !entry.is_empty()) {
             let mut file: Option<&str> = None;
             let mut of_entry = entry.lines();
-            let why = of_entry.next().and_then(|line| line.strip_prefix(": ")).filter(|why| !why.trim().is_empty());
-            ensure!(why.is_some(), "no reason: {entry}");
+            let reason =
+                of_entry.next().and_then(|line| line.strip_prefix(": ")).filter(|reason| !reason.trim().is_empty());
+            ensure!(reason.is_some(), "no reason: {entry}");
             for line in of_entry {
                 if let Some(name) = line.strip_prefix("in ") {
                     file = Some(name);

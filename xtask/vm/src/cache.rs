@@ -1,7 +1,7 @@
 //! What is kept between runs, and each run's own directory.
 
 use crate::{
-    error::{About, Error},
+    error::{Error, WithPath},
     interrupt,
     progress::Step,
 };

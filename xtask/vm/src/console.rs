@@ -1,6 +1,6 @@
 //! Watches the guest's console for a kernel that failed.
 
-use crate::error::{About, Error};
+use crate::error::{Error, WithPath};
 use std::{
     fs::File,
     io::Read,
@@ -21,7 +21,7 @@ const WARNINGS: &[&str] = &["WARNING: ", "detected stall", "self-detected"];
 
 /// What a line of the console means.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Alarm {
+pub(crate) enum Alert {
     /// The guest's init gave up, for this reason.
     Setup(String),
     /// The kernel failed; the line that says so.
@@ -42,7 +42,7 @@ impl Console {
     }
 
     /// Looks at what is new; returns the first alarm there has been.
-    pub(crate) fn alarm(&mut self) -> Result<Option<&Alarm>, Error> {
+    pub(crate) fn alarm(&mut self) -> Result<Option<&Alert>, Error> {
         let mut bytes = Vec::new();
         self.file.read_to_end(&mut bytes).about_file(&self.path)?;
         self.scan.take(&bytes);
@@ -68,7 +68,7 @@ impl Console {
 struct Scan {
     /// A line whose end has not come yet.
     line: Vec<u8>,
-    alarm: Option<Alarm>,
+    alarm: Option<Alert>,
     warnings: Vec<String>,
 }
 
@@ -87,9 +87,9 @@ impl Scan {
     fn judge(&mut self, line: &str) {
         let has = |signs: &[&str]| signs.iter().any(|sign| line.contains(sign));
         if has(FAILURES) {
-            self.alarm.get_or_insert_with(|| Alarm::Kernel(line.to_owned()));
+            self.alarm.get_or_insert_with(|| Alert::Kernel(line.to_owned()));
         } else if let Some((_, reason)) = line.split_once(FATAL) {
-            self.alarm.get_or_insert_with(|| Alarm::Setup(reason.to_owned()));
+            self.alarm.get_or_insert_with(|| Alert::Setup(reason.to_owned()));
         } else if has(WARNINGS) {
             self.warnings.push(line.to_owned());
         }
@@ -112,25 +112,25 @@ mod tests {
     fn a_line_in_pieces_is_judged_when_it_is_whole() {
         let panic = "[    5.1] Kernel panic - not syncing: sysrq triggered crash";
         assert_eq!(scan(&[panic]).alarm, None);
-        assert_eq!(scan(&[&panic[..20], &panic[20..], "\r\n"]).alarm, Some(Alarm::Kernel(panic.to_owned())));
+        assert_eq!(scan(&[&panic[..20], &panic[20..], "\r\n"]).alarm, Some(Alert::Kernel(panic.to_owned())));
     }
 
     #[test]
     fn the_first_alarm_counts() {
         let scan = scan(&["x\nBUG: unable to handle page fault\nOops: 0002\nKernel panic - not syncing\n"]);
-        assert_eq!(scan.alarm, Some(Alarm::Kernel("BUG: unable to handle page fault".to_owned())));
+        assert_eq!(scan.alarm, Some(Alert::Kernel("BUG: unable to handle page fault".to_owned())));
     }
 
     #[test]
     fn a_hung_task_is_a_failure() {
         let line = "INFO: task rping:300 blocked for more than 120 seconds.";
-        assert_eq!(scan(&[line, "\n"]).alarm, Some(Alarm::Kernel(line.to_owned())));
+        assert_eq!(scan(&[line, "\n"]).alarm, Some(Alert::Kernel(line.to_owned())));
     }
 
     #[test]
     fn init_tells_why_it_gave_up() {
         let scan = scan(&["[ 1.0] softroce: fatal: no 9p\n"]);
-        assert_eq!(scan.alarm, Some(Alarm::Setup("no 9p".to_owned())));
+        assert_eq!(scan.alarm, Some(Alert::Setup("no 9p".to_owned())));
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Error {
 }
 
 /// Adds to an I/O error what it was about.
-pub(crate) trait About<T> {
+pub(crate) trait WithPath<T> {
     fn about(self, what: impl Into<String>) -> Result<T, Error>;
 
     fn about_file(self, path: &Path) -> Result<T, Error>
@@ -107,7 +107,7 @@ pub(crate) trait About<T> {
     }
 }
 
-impl<T> About<T> for io::Result<T> {
+impl<T> WithPath<T> for io::Result<T> {
     fn about(self, what: impl Into<String>) -> Result<T, Error> {
         self.map_err(|source| Error::Files { what: what.into(), source })
     }

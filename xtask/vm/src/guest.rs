@@ -2,8 +2,8 @@
 
 use crate::{
     Options,
-    console::{Alarm, Console},
-    error::{About, Error},
+    console::{Alert, Console},
+    error::{Error, WithPath},
     interrupt,
     kernel::Unpacked,
     qemu::{Files, Machine, Report},
@@ -86,8 +86,8 @@ impl Guest {
         self.machine.wait(LAST_WORDS);
         let console = self.console.tail();
         match self.console.alarm()? {
-            Some(Alarm::Kernel(line)) => Err(Error::GuestKernel { line: line.clone(), console }),
-            Some(Alarm::Setup(reason)) => Err(Error::Guest { reason: reason.clone(), console }),
+            Some(Alert::Kernel(line)) => Err(Error::GuestKernel { line: line.clone(), console }),
+            Some(Alert::Setup(reason)) => Err(Error::Guest { reason: reason.clone(), console }),
             None => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! The file system the guest's kernel starts with: busybox, the modules, and the guest's scripts.
 
 use crate::{
-    error::{About, Error},
+    error::{Error, WithPath},
     modules::Module,
     tool,
 };

@@ -1,6 +1,6 @@
 //! Signals that ask us to end. While a machine runs they only set a flag, so that it is stopped and its files are removed.
 
-use crate::error::{About, Error};
+use crate::error::{Error, WithPath};
 use std::{
     io,
     sync::{

@@ -2,7 +2,7 @@
 
 use crate::{
     cache,
-    error::{About, Error},
+    error::{Error, WithPath},
     packages,
     progress::Step,
     tool::{self, LONG, SHORT},

@@ -1,7 +1,7 @@
 //! The kernel modules the guest loads.
 
 use crate::{
-    error::{About, Error},
+    error::{Error, WithPath},
     kernel::Unpacked,
     tool::{self, SHORT},
 };

@@ -3,7 +3,7 @@
 //! QEMU writes each stream to a file. A pipe would be simpler, but while its reader sleeps the guest's driver spins
 //! with interrupts off, and a reader may sleep for long: think of a pager.
 
-use crate::error::{About, Error};
+use crate::error::{Error, WithPath};
 use std::{
     fs::File,
     io::{self, Read, Write},

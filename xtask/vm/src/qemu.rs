@@ -2,7 +2,7 @@
 
 use crate::{
     Options,
-    error::{About, Error},
+    error::{Error, WithPath},
     kernel::Unpacked,
     tool,
 };

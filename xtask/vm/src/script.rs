@@ -1,7 +1,7 @@
 //! The script that runs the command in the guest, as the host's shell would have run it.
 
 use crate::{
-    error::{About, Error},
+    error::{Error, WithPath},
     tool,
 };
 use std::{

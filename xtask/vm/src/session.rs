@@ -3,7 +3,7 @@
 use crate::{
     Kernel, Options,
     cache::{self, RunDirectory},
-    error::{About, Error},
+    error::{Error, WithPath},
     guest::Guest,
     initramfs,
     kernel::{self, Unpacked},

@@ -1,7 +1,7 @@
 //! Other programs of the host, each with a limit on its time.
 
 use crate::{
-    error::{About, Error},
+    error::{Error, WithPath},
     interrupt,
 };
 use std::{

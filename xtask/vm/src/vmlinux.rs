@@ -4,7 +4,7 @@
 //! The layout is that of the kernel's Documentation/arch/x86/boot.rst.
 
 use crate::{
-    error::{About, Error},
+    error::{Error, WithPath},
     tool::{self, SHORT},
 };
 use std::{

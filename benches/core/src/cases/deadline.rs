@@ -1,11 +1,11 @@
 //! Deadlines, among as many as there are ids.
 
-use cmid_proto::{CmEvent, EventKind, IdKey, RawEvent, Request, State, Time, Verb};
+use cmid_proto::{CmEvent, EventKind, IdKey, RawEvent, Request, RequestKind, State, Time};
 
 use super::Case;
 use super::life::resolve;
 use crate::level::Level;
-use crate::stage::{OTHERS, Stage};
+use crate::prepared::{OTHERS, Prepared};
 
 /// An id of its own, which waits longer or less long than all others.
 #[derive(Debug)]
@@ -15,19 +15,19 @@ struct Probe {
 }
 
 impl Probe {
-    fn new<L: Level>(stage: &mut Stage<L>) -> Self {
+    fn new<L: Level>(prepared: &mut Prepared<L>) -> Self {
         // Time does not run backwards from one case to the next.
-        Probe { id: stage.level.create(stage.channel), now: stage.level.now() }
+        Probe { id: prepared.level.create(prepared.channel), now: prepared.level.now() }
     }
 
     /// A new one in place of the last.
-    fn renew<L: Level>(&mut self, stage: &mut Stage<L>) {
-        self.leave(stage);
-        self.id = stage.level.create(stage.channel);
+    fn renew<L: Level>(&mut self, prepared: &mut Prepared<L>) {
+        self.leave(prepared);
+        self.id = prepared.level.create(prepared.channel);
     }
 
-    fn leave<L: Level>(&self, stage: &mut Stage<L>) {
-        stage.level.ask(self.id, Request::Destroy, Time::NEVER);
+    fn leave<L: Level>(&self, prepared: &mut Prepared<L>) {
+        prepared.level.ask(self.id, Request::Destroy, Time::NEVER);
     }
 
     /// None, before all others, after all others: the best place of a heap, and its worst.
@@ -40,9 +40,9 @@ impl Probe {
     }
 
     /// Whether its deadline is where it is meant to be.
-    fn check<L: Level>(&self, stage: &Stage<L>, place: usize) {
-        assert_eq!(stage.state(self.id), State::AddrResolving);
-        let first = stage.level.core().poll_timeout().map(|(_, id)| id);
+    fn check<L: Level>(&self, prepared: &Prepared<L>, place: usize) {
+        assert_eq!(prepared.state(self.id), State::AddrResolving);
+        let first = prepared.level.core().poll_timeout().map(|(_, id)| id);
         assert_eq!(first == Some(self.id), place == 1);
     }
 }
@@ -55,26 +55,26 @@ impl<L: Level, const PLACE: usize> Case<L> for Arm<PLACE> {
     type Input = Time;
     type Output = ();
 
-    fn new(stage: &mut Stage<L>) -> Self {
-        Arm(Probe::new(stage))
+    fn new(prepared: &mut Prepared<L>) -> Self {
+        Arm(Probe::new(prepared))
     }
 
-    fn prepare(&mut self, _: &mut Stage<L>) -> Time {
+    fn prepare(&mut self, _: &mut Prepared<L>) -> Time {
         self.0.due(PLACE)
     }
 
     #[inline(always)]
-    fn step(&mut self, stage: &mut Stage<L>, due: Time) {
-        stage.level.ask(self.0.id, resolve(), due);
+    fn step(&mut self, prepared: &mut Prepared<L>, due: Time) {
+        prepared.level.ask(self.0.id, resolve(), due);
     }
 
-    fn check(&mut self, stage: &mut Stage<L>, (): ()) {
-        self.0.check(stage, PLACE);
-        self.0.renew(stage);
+    fn check(&mut self, prepared: &mut Prepared<L>, (): ()) {
+        self.0.check(prepared, PLACE);
+        self.0.renew(prepared);
     }
 
-    fn leave(self, stage: &mut Stage<L>) {
-        self.0.leave(stage);
+    fn leave(self, prepared: &mut Prepared<L>) {
+        self.0.leave(prepared);
     }
 }
 
@@ -86,29 +86,29 @@ impl<L: Level, const PLACE: usize> Case<L> for Cancel<PLACE> {
     type Input = L::Arriving;
     type Output = EventKind;
 
-    fn new(stage: &mut Stage<L>) -> Self {
-        Cancel(Probe::new(stage))
+    fn new(prepared: &mut Prepared<L>) -> Self {
+        Cancel(Probe::new(prepared))
     }
 
-    fn prepare(&mut self, stage: &mut Stage<L>) -> L::Arriving {
-        stage.level.ask(self.0.id, resolve(), self.0.due(PLACE));
-        self.0.check(stage, PLACE);
-        stage.level.arrive(RawEvent::new(self.0.id, CmEvent::AddrResolved))
+    fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {
+        prepared.level.ask(self.0.id, resolve(), self.0.due(PLACE));
+        self.0.check(prepared, PLACE);
+        prepared.level.arrive(RawEvent::new(self.0.id, CmEvent::AddrResolved))
     }
 
     #[inline(always)]
-    fn step(&mut self, stage: &mut Stage<L>, raw: L::Arriving) -> EventKind {
-        stage.level.tell(stage.channel, stage.channel, raw)
+    fn step(&mut self, prepared: &mut Prepared<L>, raw: L::Arriving) -> EventKind {
+        prepared.level.tell(prepared.channel, prepared.channel, raw)
     }
 
-    fn check(&mut self, stage: &mut Stage<L>, kind: EventKind) {
-        assert_eq!((kind, stage.state(self.0.id)), (EventKind::Cm(CmEvent::AddrResolved), State::AddrResolved));
-        assert_ne!(stage.level.core().poll_timeout().map(|(_, id)| id), Some(self.0.id));
-        self.0.renew(stage);
+    fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {
+        assert_eq!((kind, prepared.state(self.0.id)), (EventKind::Cm(CmEvent::AddrResolved), State::AddrResolved));
+        assert_ne!(prepared.level.core().poll_timeout().map(|(_, id)| id), Some(self.0.id));
+        self.0.renew(prepared);
     }
 
-    fn leave(self, stage: &mut Stage<L>) {
-        self.0.leave(stage);
+    fn leave(self, prepared: &mut Prepared<L>) {
+        self.0.leave(prepared);
     }
 }
 
@@ -120,29 +120,29 @@ impl<L: Level> Case<L> for Fire {
     type Input = Time;
     type Output = ();
 
-    fn new(stage: &mut Stage<L>) -> Self {
-        Fire(Probe::new(stage))
+    fn new(prepared: &mut Prepared<L>) -> Self {
+        Fire(Probe::new(prepared))
     }
 
-    fn prepare(&mut self, stage: &mut Stage<L>) -> Time {
+    fn prepare(&mut self, prepared: &mut Prepared<L>) -> Time {
         self.0.now = self.0.due(1);
-        stage.level.ask(self.0.id, resolve(), self.0.now);
+        prepared.level.ask(self.0.id, resolve(), self.0.now);
         self.0.now
     }
 
     #[inline(always)]
-    fn step(&mut self, stage: &mut Stage<L>, now: Time) {
-        stage.level.pass(now);
+    fn step(&mut self, prepared: &mut Prepared<L>, now: Time) {
+        prepared.level.pass(now);
     }
 
-    fn check(&mut self, stage: &mut Stage<L>, (): ()) {
-        let event = stage.level.take(stage.channel).expect("an event");
-        assert_eq!((event.id, event.kind), (self.0.id, EventKind::DeadlinePassed(Verb::ResolveAddr)));
-        assert_eq!(stage.state(self.0.id), State::Failed);
-        self.0.renew(stage);
+    fn check(&mut self, prepared: &mut Prepared<L>, (): ()) {
+        let event = prepared.level.take(prepared.channel).expect("an event");
+        assert_eq!((event.id, event.kind), (self.0.id, EventKind::DeadlinePassed(RequestKind::ResolveAddr)));
+        assert_eq!(prepared.state(self.0.id), State::Failed);
+        self.0.renew(prepared);
     }
 
-    fn leave(self, stage: &mut Stage<L>) {
-        self.0.leave(stage);
+    fn leave(self, prepared: &mut Prepared<L>) {
+        self.0.leave(prepared);
     }
 }

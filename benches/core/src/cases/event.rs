@@ -5,7 +5,7 @@ use cmid_proto::{CmEvent, EventKind, IdKey, RawEvent, State};
 use super::Case;
 use super::life::{REPLY, lead_to_connecting};
 use crate::level::Level;
-use crate::stage::Stage;
+use crate::prepared::Prepared;
 
 /// An event that changes nothing: ADDR_CHANGE, of a connection whose network interface fails over.
 #[derive(Debug)]
@@ -18,28 +18,28 @@ impl<L: Level> Case<L> for Told {
     type Input = L::Arriving;
     type Output = EventKind;
 
-    fn new(stage: &mut Stage<L>) -> Self {
-        Told { ids: (0..4).map(|_| stage.connected()).collect(), at: 0 }
+    fn new(prepared: &mut Prepared<L>) -> Self {
+        Told { ids: (0..4).map(|_| prepared.connected()).collect(), at: 0 }
     }
 
-    fn prepare(&mut self, stage: &mut Stage<L>) -> L::Arriving {
+    fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {
         self.at = (self.at + 1) % self.ids.len();
-        stage.level.arrive(RawEvent::new(self.ids[self.at], CmEvent::AddrChange))
+        prepared.level.arrive(RawEvent::new(self.ids[self.at], CmEvent::AddrChange))
     }
 
     #[inline(always)]
-    fn step(&mut self, stage: &mut Stage<L>, raw: L::Arriving) -> EventKind {
-        stage.level.tell(stage.channel, stage.channel, raw)
+    fn step(&mut self, prepared: &mut Prepared<L>, raw: L::Arriving) -> EventKind {
+        prepared.level.tell(prepared.channel, prepared.channel, raw)
     }
 
-    fn check(&mut self, stage: &mut Stage<L>, kind: EventKind) {
+    fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {
         assert_eq!(kind, EventKind::Cm(CmEvent::AddrChange));
         let id = self.ids[self.at];
-        assert_eq!((stage.state(id), stage.level.core().owed(id)), (State::Connected, 0));
+        assert_eq!((prepared.state(id), prepared.level.core().owed(id)), (State::Connected, 0));
     }
 
-    fn leave(self, stage: &mut Stage<L>) {
-        self.ids.into_iter().for_each(|id| stage.renew(id));
+    fn leave(self, prepared: &mut Prepared<L>) {
+        self.ids.into_iter().for_each(|id| prepared.renew(id));
     }
 }
 
@@ -56,29 +56,29 @@ macro_rules! once {
                 type Input = L::Arriving;
                 type Output = EventKind;
 
-                fn new(_: &mut Stage<L>) -> Self {
+                fn new(_: &mut Prepared<L>) -> Self {
                     $name { id: None }
                 }
 
-                fn prepare(&mut self, stage: &mut Stage<L>) -> L::Arriving {
-                    let id = stage.choose();
+                fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {
+                    let id = prepared.choose();
                     self.id = Some(id);
-                    let prepare: fn(&mut Stage<L>, IdKey) = $prepare;
-                    prepare(stage, id);
-                    stage.level.arrive($raw(id))
+                    let prepare: fn(&mut Prepared<L>, IdKey) = $prepare;
+                    prepare(prepared, id);
+                    prepared.level.arrive($raw(id))
                 }
 
                 #[inline(always)]
-                fn step(&mut self, stage: &mut Stage<L>, raw: L::Arriving) -> EventKind {
-                    stage.level.tell(stage.channel, stage.channel, raw)
+                fn step(&mut self, prepared: &mut Prepared<L>, raw: L::Arriving) -> EventKind {
+                    prepared.level.tell(prepared.channel, prepared.channel, raw)
                 }
 
-                fn check(&mut self, stage: &mut Stage<L>, kind: EventKind) {
+                fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {
                     let id = self.id.take().expect("prepared");
                     assert_eq!(kind, EventKind::Cm($raw(id).kind));
-                    assert_eq!((stage.state(id), stage.level.core().owed(id)), ($after, 0));
-                    assert!(stage.level.core().poll_timeout().is_none(), "no deadline is left");
-                    stage.renew(id);
+                    assert_eq!((prepared.state(id), prepared.level.core().owed(id)), ($after, 0));
+                    assert!(prepared.level.core().poll_timeout().is_none(), "no deadline is left");
+                    prepared.renew(id);
                 }
             }
         )+

@@ -7,7 +7,7 @@ use cmid_proto::{ChannelKey, CmEvent, ConnParam, IdKey, RawEvent, Request, Time}
 
 use super::Case;
 use crate::level::Level;
-use crate::stage::Stage;
+use crate::prepared::Prepared;
 
 /// A deadline that is not reached.
 pub(super) const LATER: Time = Time(5_000_000_000);
@@ -41,37 +41,37 @@ const PARAM: ConnParam = ConnParam {
 
 /// From an idle id to one that can connect.
 #[inline]
-pub(super) fn lead_to_route<L: Level>(stage: &mut Stage<L>, id: IdKey) {
-    stage.level.ask(id, resolve(), LATER);
-    stage.tell(id, CmEvent::AddrResolved);
-    stage.level.ask(id, Request::ResolveRoute, LATER);
-    stage.tell(id, CmEvent::RouteResolved);
+pub(super) fn lead_to_route<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
+    prepared.level.ask(id, resolve(), LATER);
+    prepared.tell(id, CmEvent::AddrResolved);
+    prepared.level.ask(id, Request::ResolveRoute, LATER);
+    prepared.tell(id, CmEvent::RouteResolved);
 }
 
 /// From an idle id to one that has sent its request.
 #[inline]
-pub(super) fn lead_to_connecting<L: Level>(stage: &mut Stage<L>, id: IdKey) {
-    lead_to_route(stage, id);
-    stage.level.ask(id, connect(), LATER);
+pub(super) fn lead_to_connecting<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
+    lead_to_route(prepared, id);
+    prepared.level.ask(id, connect(), LATER);
 }
 
 /// From an idle id to one that is connected.
 #[inline]
-pub(crate) fn lead_to_connected<L: Level>(stage: &mut Stage<L>, id: IdKey) {
-    lead_to_connecting(stage, id);
+pub(crate) fn lead_to_connected<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
+    lead_to_connecting(prepared, id);
     let raw = RawEvent { private_data: &REPLY, ..RawEvent::new(id, CmEvent::ConnectResponse) };
-    let raw = stage.level.arrive(raw);
-    stage.level.tell(stage.channel, stage.channel, raw);
-    stage.level.ask(id, Request::Establish, LATER);
+    let raw = prepared.level.arrive(raw);
+    prepared.level.tell(prepared.channel, prepared.channel, raw);
+    prepared.level.ask(id, Request::Establish, LATER);
 }
 
 /// The end of a connection that this side closes, and of its id.
 #[inline]
-fn part<L: Level>(stage: &mut Stage<L>, id: IdKey) {
-    stage.level.ask(id, Request::Disconnect, LATER);
-    stage.tell(id, CmEvent::Disconnected);
-    stage.tell(id, CmEvent::TimewaitExit);
-    stage.level.ask(id, Request::Destroy, LATER);
+fn part<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
+    prepared.level.ask(id, Request::Disconnect, LATER);
+    prepared.tell(id, CmEvent::Disconnected);
+    prepared.tell(id, CmEvent::TimewaitExit);
+    prepared.level.ask(id, Request::Destroy, LATER);
 }
 
 /// The active side: create, 6 requests and 5 events, private data both ways.
@@ -84,22 +84,22 @@ impl<L: Level> Case<L> for Active {
     type Input = ();
     type Output = IdKey;
 
-    fn new(stage: &mut Stage<L>) -> Self {
-        Active { ids: stage.level.core().ids() }
+    fn new(prepared: &mut Prepared<L>) -> Self {
+        Active { ids: prepared.level.core().ids() }
     }
 
-    fn prepare(&mut self, _: &mut Stage<L>) {}
+    fn prepare(&mut self, _: &mut Prepared<L>) {}
 
     #[inline]
-    fn step(&mut self, stage: &mut Stage<L>, (): ()) -> IdKey {
-        let id = stage.level.create(stage.channel);
-        lead_to_connected(stage, id);
-        part(stage, id);
+    fn step(&mut self, prepared: &mut Prepared<L>, (): ()) -> IdKey {
+        let id = prepared.level.create(prepared.channel);
+        lead_to_connected(prepared, id);
+        part(prepared, id);
         id
     }
 
-    fn check(&mut self, stage: &mut Stage<L>, id: IdKey) {
-        let core = stage.level.core();
+    fn check(&mut self, prepared: &mut Prepared<L>, id: IdKey) {
+        let core = prepared.level.core();
         assert_eq!((core.state(id), core.ids(), core.poll_timeout()), (None, self.ids, None));
     }
 }
@@ -108,7 +108,7 @@ impl<L: Level> Case<L> for Active {
 #[derive(Debug)]
 pub struct Passive {
     listener: IdKey,
-    line: ChannelKey,
+    device_channel: ChannelKey,
     ids: usize,
 }
 
@@ -116,38 +116,38 @@ impl<L: Level> Case<L> for Passive {
     type Input = IdKey;
     type Output = IdKey;
 
-    fn new(stage: &mut Stage<L>) -> Self {
-        let listener = stage.choose();
-        stage.level.ask(listener, Request::Listen { backlog: 64 }, Time::NEVER);
-        let core = stage.level.core();
-        Passive { listener, line: core.line(listener).expect("it lives"), ids: core.ids() }
+    fn new(prepared: &mut Prepared<L>) -> Self {
+        let listener = prepared.choose();
+        prepared.level.ask(listener, Request::Listen { backlog: 64 }, Time::NEVER);
+        let core = prepared.level.core();
+        Passive { listener, device_channel: core.device_channel(listener).expect("it lives"), ids: core.ids() }
     }
 
-    fn prepare(&mut self, stage: &mut Stage<L>) -> IdKey {
-        stage.level.core().wants_event(self.line).expect("room")
+    fn prepare(&mut self, prepared: &mut Prepared<L>) -> IdKey {
+        prepared.level.core().wants_event(self.device_channel).expect("room")
     }
 
     #[inline]
-    fn step(&mut self, stage: &mut Stage<L>, child: IdKey) -> IdKey {
+    fn step(&mut self, prepared: &mut Prepared<L>, child: IdKey) -> IdKey {
         let raw = RawEvent::new(child, CmEvent::ConnectRequest);
-        let raw = stage.level.arrive(RawEvent { listener: Some(self.listener), private_data: &REQUEST, ..raw });
-        stage.level.hear(self.line, raw);
-        stage.level.settle();
-        stage.level.take_and_ack(stage.channel);
-        stage.level.ask(child, Request::Accept { param: black_box(PARAM), private_data: &REPLY }, LATER);
-        stage.tell(child, CmEvent::Established);
-        part(stage, child);
+        let raw = prepared.level.arrive(RawEvent { listener: Some(self.listener), private_data: &REQUEST, ..raw });
+        prepared.level.receive(self.device_channel, raw);
+        prepared.level.settle();
+        prepared.level.take_and_ack(prepared.channel);
+        prepared.level.ask(child, Request::Accept { param: black_box(PARAM), private_data: &REPLY }, LATER);
+        prepared.tell(child, CmEvent::Established);
+        part(prepared, child);
         child
     }
 
-    fn check(&mut self, stage: &mut Stage<L>, child: IdKey) {
+    fn check(&mut self, prepared: &mut Prepared<L>, child: IdKey) {
         // What the listen has noted.
-        stage.level.look(stage.channel);
-        let core = stage.level.core();
+        prepared.level.look(prepared.channel);
+        let core = prepared.level.core();
         assert_eq!((core.state(child), core.ids(), core.poll_timeout()), (None, self.ids, None));
     }
 
-    fn leave(self, stage: &mut Stage<L>) {
-        stage.renew(self.listener);
+    fn leave(self, prepared: &mut Prepared<L>) {
+        prepared.renew(self.listener);
     }
 }

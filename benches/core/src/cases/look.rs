@@ -2,7 +2,7 @@
 
 use super::Case;
 use crate::level::Level;
-use crate::stage::Stage;
+use crate::prepared::Prepared;
 
 /// Everything that can be polled is polled once, and there is nothing.
 #[derive(Debug)]
@@ -12,18 +12,18 @@ impl<L: Level> Case<L> for Look {
     type Input = ();
     type Output = bool;
 
-    fn new(_: &mut Stage<L>) -> Self {
+    fn new(_: &mut Prepared<L>) -> Self {
         Look
     }
 
-    fn prepare(&mut self, _: &mut Stage<L>) {}
+    fn prepare(&mut self, _: &mut Prepared<L>) {}
 
     #[inline(always)]
-    fn step(&mut self, stage: &mut Stage<L>, (): ()) -> bool {
-        stage.level.look(stage.channel)
+    fn step(&mut self, prepared: &mut Prepared<L>, (): ()) -> bool {
+        prepared.level.look(prepared.channel)
     }
 
-    fn check(&mut self, _: &mut Stage<L>, found: bool) {
+    fn check(&mut self, _: &mut Prepared<L>, found: bool) {
         assert!(!found, "there was nothing to do");
     }
 }
@@ -36,18 +36,18 @@ impl<L: Level> Case<L> for Poll {
     type Input = ();
     type Output = bool;
 
-    fn new(_: &mut Stage<L>) -> Self {
+    fn new(_: &mut Prepared<L>) -> Self {
         Poll
     }
 
-    fn prepare(&mut self, _: &mut Stage<L>) {}
+    fn prepare(&mut self, _: &mut Prepared<L>) {}
 
     #[inline(always)]
-    fn step(&mut self, stage: &mut Stage<L>, (): ()) -> bool {
-        stage.level.take(stage.channel).is_some()
+    fn step(&mut self, prepared: &mut Prepared<L>, (): ()) -> bool {
+        prepared.level.take(prepared.channel).is_some()
     }
 
-    fn check(&mut self, _: &mut Stage<L>, found: bool) {
+    fn check(&mut self, _: &mut Prepared<L>, found: bool) {
         assert!(!found, "there was no event");
     }
 }
@@ -60,17 +60,17 @@ impl<L: Level> Case<L> for Nothing {
     type Input = ();
     type Output = ();
 
-    fn new(_: &mut Stage<L>) -> Self {
+    fn new(_: &mut Prepared<L>) -> Self {
         Nothing
     }
 
-    fn prepare(&mut self, _: &mut Stage<L>) {}
+    fn prepare(&mut self, _: &mut Prepared<L>) {}
 
     #[inline(always)]
-    fn step(&mut self, _: &mut Stage<L>, (): ()) {
+    fn step(&mut self, _: &mut Prepared<L>, (): ()) {
         // Or there would be no call at all.
         std::hint::black_box(());
     }
 
-    fn check(&mut self, _: &mut Stage<L>, (): ()) {}
+    fn check(&mut self, _: &mut Prepared<L>, (): ()) {}
 }

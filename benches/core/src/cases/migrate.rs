@@ -4,7 +4,7 @@ use cmid_proto::{ChannelKey, CmEvent, EventKind, IdKey, RawEvent};
 
 use super::Case;
 use crate::level::Level;
-use crate::stage::Stage;
+use crate::prepared::Prepared;
 
 /// A connected id with so many events; its events and those of others are mixed, or each id's come one after the other.
 #[derive(Debug)]
@@ -16,26 +16,26 @@ pub struct Migrate<const EVENTS: usize, const MIXED: bool> {
 }
 
 impl<const EVENTS: usize, const MIXED: bool> Migrate<EVENTS, MIXED> {
-    fn send<L: Level>(stage: &mut Stage<L>, ids: [IdKey; 3]) {
+    fn send<L: Level>(prepared: &mut Prepared<L>, ids: [IdKey; 3]) {
         let mut sent: Vec<_> =
             ids.into_iter().flat_map(|id| (0..EVENTS as i32).map(move |status| (status, id))).collect();
         if MIXED {
             sent.sort_by_key(|&(status, _)| status);
         }
         for (status, id) in sent {
-            let raw = stage.level.arrive(RawEvent { status, ..RawEvent::new(id, CmEvent::AddrChange) });
-            stage.level.hear(stage.channel, raw);
+            let raw = prepared.level.arrive(RawEvent { status, ..RawEvent::new(id, CmEvent::AddrChange) });
+            prepared.level.receive(prepared.channel, raw);
         }
     }
 
     /// All of these, each id's in order, and no others.
-    fn take<L: Level>(stage: &mut Stage<L>, on: ChannelKey, of: &[IdKey]) {
+    fn take<L: Level>(prepared: &mut Prepared<L>, on: ChannelKey, of: &[IdKey]) {
         let mut taken = vec![0; of.len()];
-        while let Some(event) = stage.level.take(on) {
+        while let Some(event) = prepared.level.take(on) {
             let at = of.iter().position(|&id| id == event.id).expect("one of these");
             assert_eq!((event.kind, event.status), (EventKind::Cm(CmEvent::AddrChange), taken[at]));
             taken[at] += 1;
-            stage.level.ack(event.receipt.expect("a receipt"));
+            prepared.level.ack(event.ack_token.expect("an ack token"));
         }
         assert!(taken.iter().all(|&taken| taken == EVENTS as i32), "all events");
     }
@@ -45,30 +45,30 @@ impl<L: Level, const EVENTS: usize, const MIXED: bool> Case<L> for Migrate<EVENT
     type Input = ();
     type Output = ();
 
-    fn new(stage: &mut Stage<L>) -> Self {
-        let others = [stage.connected(), stage.connected()];
-        Migrate { traveller: stage.connected(), others, to: stage.level.open() }
+    fn new(prepared: &mut Prepared<L>) -> Self {
+        let others = [prepared.connected(), prepared.connected()];
+        Migrate { traveller: prepared.connected(), others, to: prepared.level.open() }
     }
 
-    fn prepare(&mut self, stage: &mut Stage<L>) {
-        Self::send(stage, [self.others[0], self.traveller, self.others[1]]);
+    fn prepare(&mut self, prepared: &mut Prepared<L>) {
+        Self::send(prepared, [self.others[0], self.traveller, self.others[1]]);
     }
 
     #[inline(always)]
-    fn step(&mut self, stage: &mut Stage<L>, (): ()) {
-        stage.level.migrate(self.traveller, self.to);
+    fn step(&mut self, prepared: &mut Prepared<L>, (): ()) {
+        prepared.level.migrate(self.traveller, self.to);
     }
 
-    fn check(&mut self, stage: &mut Stage<L>, (): ()) {
-        assert_eq!(stage.level.core().home(self.traveller), Some(self.to));
-        Self::take(stage, self.to, &[self.traveller]);
-        Self::take(stage, stage.channel, &self.others);
-        stage.level.migrate(self.traveller, stage.channel);
+    fn check(&mut self, prepared: &mut Prepared<L>, (): ()) {
+        assert_eq!(prepared.level.core().channel(self.traveller), Some(self.to));
+        Self::take(prepared, self.to, &[self.traveller]);
+        Self::take(prepared, prepared.channel, &self.others);
+        prepared.level.migrate(self.traveller, prepared.channel);
     }
 
-    fn leave(self, stage: &mut Stage<L>) {
+    fn leave(self, prepared: &mut Prepared<L>) {
         for id in [self.others[0], self.traveller, self.others[1]] {
-            stage.renew(id);
+            prepared.renew(id);
         }
     }
 }

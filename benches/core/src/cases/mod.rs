@@ -15,7 +15,7 @@ pub use migrate::Migrate;
 pub use request::{Connect, SetOption};
 
 use crate::level::Level;
-use crate::stage::Stage;
+use crate::prepared::Prepared;
 
 /// A step that is repeated. Before and after it the stage is the same.
 pub trait Case<L: Level>: Sized {
@@ -25,19 +25,19 @@ pub trait Case<L: Level>: Sized {
     type Output;
 
     /// What all steps share.
-    fn new(stage: &mut Stage<L>) -> Self;
+    fn new(prepared: &mut Prepared<L>) -> Self;
 
     /// Leads to where the step begins. Not measured.
-    fn prepare(&mut self, stage: &mut Stage<L>) -> Self::Input;
+    fn prepare(&mut self, prepared: &mut Prepared<L>) -> Self::Input;
 
     /// What is measured.
-    fn step(&mut self, stage: &mut Stage<L>, input: Self::Input) -> Self::Output;
+    fn step(&mut self, prepared: &mut Prepared<L>, input: Self::Input) -> Self::Output;
 
     /// Ends the program if the step has led to anything else than it is there for; and leads back. Not measured.
-    fn check(&mut self, stage: &mut Stage<L>, output: Self::Output);
+    fn check(&mut self, prepared: &mut Prepared<L>, output: Self::Output);
 
     /// What all steps shared goes.
-    fn leave(self, _: &mut Stage<L>) {}
+    fn leave(self, _: &mut Prepared<L>) {}
 }
 
 /// Hands all cases to a macro, in the order in which they are measured: `"name" = Type` each. Those that need a stage on

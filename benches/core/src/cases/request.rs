@@ -7,7 +7,7 @@ use cmid_proto::{CmOption, IdKey, Request, State, Time};
 use super::Case;
 use super::life::{LATER, connect, lead_to_route};
 use crate::level::Level;
-use crate::stage::Stage;
+use crate::prepared::Prepared;
 
 /// One that changes no state (`rdma_set_option`).
 #[derive(Debug)]
@@ -20,27 +20,27 @@ impl<L: Level, const IN_STEPS: bool> Case<L> for SetOption<IN_STEPS> {
     type Input = IdKey;
     type Output = ();
 
-    fn new(_: &mut Stage<L>) -> Self {
+    fn new(_: &mut Prepared<L>) -> Self {
         SetOption { made: 0 }
     }
 
-    fn prepare(&mut self, stage: &mut Stage<L>) -> IdKey {
-        self.made = stage.level.made();
-        stage.choose()
+    fn prepare(&mut self, prepared: &mut Prepared<L>) -> IdKey {
+        self.made = prepared.level.made();
+        prepared.choose()
     }
 
     #[inline(always)]
-    fn step(&mut self, stage: &mut Stage<L>, id: IdKey) {
+    fn step(&mut self, prepared: &mut Prepared<L>, id: IdKey) {
         let request = Request::SetOption { option: CmOption::Tos(black_box(1)) };
         if IN_STEPS {
-            stage.level.ask_in_steps(id, request, Time::NEVER);
+            prepared.level.ask_in_steps(id, request, Time::NEVER);
         } else {
-            stage.level.ask(id, request, Time::NEVER);
+            prepared.level.ask(id, request, Time::NEVER);
         }
     }
 
-    fn check(&mut self, stage: &mut Stage<L>, (): ()) {
-        assert_eq!(stage.level.made(), self.made + 1, "one call");
+    fn check(&mut self, prepared: &mut Prepared<L>, (): ()) {
+        assert_eq!(prepared.level.made(), self.made + 1, "one call");
     }
 }
 
@@ -52,24 +52,24 @@ impl<L: Level> Case<L> for Connect {
     type Input = IdKey;
     type Output = IdKey;
 
-    fn new(_: &mut Stage<L>) -> Self {
+    fn new(_: &mut Prepared<L>) -> Self {
         Connect
     }
 
-    fn prepare(&mut self, stage: &mut Stage<L>) -> IdKey {
-        let id = stage.choose();
-        lead_to_route(stage, id);
+    fn prepare(&mut self, prepared: &mut Prepared<L>) -> IdKey {
+        let id = prepared.choose();
+        lead_to_route(prepared, id);
         id
     }
 
     #[inline(always)]
-    fn step(&mut self, stage: &mut Stage<L>, id: IdKey) -> IdKey {
-        stage.level.ask(id, connect(), LATER);
+    fn step(&mut self, prepared: &mut Prepared<L>, id: IdKey) -> IdKey {
+        prepared.level.ask(id, connect(), LATER);
         id
     }
 
-    fn check(&mut self, stage: &mut Stage<L>, id: IdKey) {
-        assert_eq!((stage.state(id), stage.level.core().poll_timeout()), (State::Connecting, Some((LATER, id))));
-        stage.renew(id);
+    fn check(&mut self, prepared: &mut Prepared<L>, id: IdKey) {
+        assert_eq!((prepared.state(id), prepared.level.core().poll_timeout()), (State::Connecting, Some((LATER, id))));
+        prepared.renew(id);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use cmid_proto::{Acks, Call, ChannelKey, Core, Event, EventKind, IdKey, PortSpace, RawEvent, Receipt, Request, Time};
+use cmid_proto::{AckToken, Acks, Call, ChannelKey, Core, Event, EventKind, IdKey, PortSpace, RawEvent, Request, Time};
 
 use super::{LIMITS, Level};
 
@@ -102,8 +102,8 @@ impl Level for Bare {
     }
 
     #[inline(always)]
-    fn hear(&mut self, line: ChannelKey, raw: RawEvent<'static>) {
-        self.core.handle_event(line, raw).expect("a likely event");
+    fn receive(&mut self, device_channel: ChannelKey, raw: RawEvent<'static>) {
+        self.core.handle_event(device_channel, raw).expect("a likely event");
     }
 
     #[inline(always)]
@@ -112,20 +112,20 @@ impl Level for Bare {
     }
 
     #[inline(always)]
-    fn take(&mut self, home: ChannelKey) -> Option<Event> {
-        self.core.poll_event(home)
+    fn take(&mut self, channel: ChannelKey) -> Option<Event> {
+        self.core.poll_event(channel)
     }
 
-    fn ack(&mut self, receipt: Receipt) {
-        self.core.ack(receipt).expect("an ack is owed");
+    fn ack(&mut self, ack_token: AckToken) {
+        self.core.ack(ack_token).expect("an ack is owed");
     }
 
     #[inline(always)]
-    fn take_and_ack(&mut self, home: ChannelKey) -> EventKind {
+    fn take_and_ack(&mut self, channel: ChannelKey) -> EventKind {
         // As it comes, without moving it about.
-        let mut event = self.core.poll_event(home);
+        let mut event = self.core.poll_event(channel);
         let event = black_box(&mut event).as_mut().expect("an event");
-        self.core.ack(event.receipt.take().expect("a receipt")).expect("an ack is owed");
+        self.core.ack(event.ack_token.take().expect("an ack token")).expect("an ack is owed");
         event.kind
     }
 

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 
 use cmid_proto::{
-    Acks, Call, ChannelKey, Core, Device, Drive, Ece, Errno, Event, EventKind, IdKey, Outcome, PortSpace, Progress,
-    RawEvent, Receipt, Request, Rest, Time, Turn,
+    AckToken, Acks, Call, ChannelKey, Core, Device, Drive, Ece, Errno, Event, EventKind, IdKey, Next, Outcome,
+    PortSpace, Progress, RawEvent, Request, Time, Turn,
 };
 
 use super::{LIMITS, Level};
@@ -13,7 +13,7 @@ use super::{LIMITS, Level};
 /// The core in the loop that all drivers share, with a device that does nothing.
 #[derive(Debug)]
 pub struct Driven {
-    drive: Drive<Willing>,
+    drive: Drive<NopDevice>,
 }
 
 /// As much as the drivers take at once.
@@ -32,7 +32,7 @@ impl Level for Driven {
     const NAME: &'static str = "drive";
 
     fn new() -> Self {
-        Driven { drive: Drive::new(Willing::default(), LIMITS) }
+        Driven { drive: Drive::new(NopDevice::default(), LIMITS) }
     }
 
     fn core(&self) -> &Core {
@@ -82,8 +82,8 @@ impl Level for Driven {
     }
 
     #[inline(always)]
-    fn hear(&mut self, line: ChannelKey, (): ()) {
-        self.drive.readable(line);
+    fn receive(&mut self, device_channel: ChannelKey, (): ()) {
+        self.drive.readable(device_channel);
         self.turn();
     }
 
@@ -92,27 +92,27 @@ impl Level for Driven {
     fn settle(&mut self) {}
 
     #[inline(always)]
-    fn take(&mut self, home: ChannelKey) -> Option<Event> {
-        self.drive.next_event(home)
+    fn take(&mut self, channel: ChannelKey) -> Option<Event> {
+        self.drive.next_event(channel)
     }
 
-    fn ack(&mut self, receipt: Receipt) {
-        self.drive.ack(receipt).expect("an ack is owed");
+    fn ack(&mut self, ack_token: AckToken) {
+        self.drive.ack(ack_token).expect("an ack is owed");
     }
 
     #[inline(always)]
-    fn take_and_ack(&mut self, home: ChannelKey) -> EventKind {
+    fn take_and_ack(&mut self, channel: ChannelKey) -> EventKind {
         // As it comes, without moving it about.
-        let mut event = self.drive.next_event(home);
+        let mut event = self.drive.next_event(channel);
         let event = black_box(&mut event).as_mut().expect("an event");
-        self.drive.ack(event.receipt.take().expect("a receipt")).expect("an ack is owed");
+        self.drive.ack(event.ack_token.take().expect("an ack token")).expect("an ack is owed");
         event.kind
     }
 
     #[inline(always)]
     fn look(&mut self, on: ChannelKey) -> bool {
-        let rest = self.drive.settle(BUDGET);
-        rest != Rest::Until(None) || self.drive.next_event(on).is_some()
+        let rest = self.drive.run(BUDGET);
+        rest != Next::Wait(None) || self.drive.next_event(on).is_some()
     }
 
     fn now(&self) -> Time {
@@ -134,12 +134,12 @@ fn done(progress: Progress) {
 /// A device that does all it is asked and reports what it was given to report. It is waited for as by cmid-epoll and
 /// cmid-blocking: one read per report.
 #[derive(Debug, Default)]
-struct Willing {
+struct NopDevice {
     next: Option<RawEvent<'static>>,
     made: u64,
 }
 
-impl Device for Willing {
+impl Device for NopDevice {
     type Handle = ();
 
     const LEVEL_TRIGGERED: bool = true;

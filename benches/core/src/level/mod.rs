@@ -3,7 +3,7 @@
 mod bare;
 mod driven;
 
-use cmid_proto::{ChannelKey, Core, Event, EventKind, IdKey, Limits, RawEvent, Receipt, Request, Time};
+use cmid_proto::{AckToken, ChannelKey, Core, Event, EventKind, IdKey, Limits, RawEvent, Request, Time};
 
 pub use bare::Bare;
 pub use driven::Driven;
@@ -47,29 +47,29 @@ pub trait Level: Sized {
     /// To another channel, which is then read: there is nothing.
     fn migrate(&mut self, id: IdKey, to: ChannelKey);
 
-    /// The device has something to report: it is where the next `hear` or `tell` finds it.
+    /// The device has something to report: it is where the next `receive` or `tell` finds it.
     fn arrive(&mut self, raw: RawEvent<'static>) -> Self::Arriving;
 
     /// It is read, and stays undelivered.
-    fn hear(&mut self, line: ChannelKey, raw: Self::Arriving);
+    fn receive(&mut self, device_channel: ChannelKey, raw: Self::Arriving);
 
     /// The calls that nobody asked for are made.
     fn settle(&mut self);
 
     /// The application takes an event.
-    fn take(&mut self, home: ChannelKey) -> Option<Event>;
+    fn take(&mut self, channel: ChannelKey) -> Option<Event>;
 
     /// It is done with it.
-    fn ack(&mut self, receipt: Receipt);
+    fn ack(&mut self, ack_token: AckToken);
 
     /// The application takes an event, which must be there, and acks it.
-    fn take_and_ack(&mut self, home: ChannelKey) -> EventKind;
+    fn take_and_ack(&mut self, channel: ChannelKey) -> EventKind;
 
     /// In, out, ack.
     #[inline(always)]
-    fn tell(&mut self, line: ChannelKey, home: ChannelKey, raw: Self::Arriving) -> EventKind {
-        self.hear(line, raw);
-        self.take_and_ack(home)
+    fn tell(&mut self, device_channel: ChannelKey, channel: ChannelKey, raw: Self::Arriving) -> EventKind {
+        self.receive(device_channel, raw);
+        self.take_and_ack(channel)
     }
 
     /// Everything that a driver polls is polled once. Whether there was something.

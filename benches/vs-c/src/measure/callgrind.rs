@@ -42,7 +42,7 @@ impl Origin {
         (Origin::Libc, "libc"),
     ];
 
-    fn of(place: &Place) -> Self {
+    fn of(place: &Location) -> Self {
         let library =
             [("librdmacm", Origin::Librdmacm), ("libibverbs", Origin::Libibverbs), ("librxe", Origin::Libibverbs)];
         if let Some((_, origin)) = library.iter().find(|(name, _)| place.object.contains(name)) {
@@ -106,7 +106,7 @@ impl Counted {
         let valgrind = ["env", "LD_BIND_NOW=1", "valgrind", "-q", "--tool=callgrind", "--dump-before=*callgrind_mark*"];
         let command: Vec<_> =
             valgrind.map(OsString::from).into_iter().chain([option]).chain(program.iter().cloned()).collect();
-        Ok(Counted { process: Server::heard(&command)?, directory })
+        Ok(Counted { process: Server::record(&command)?, directory })
     }
 
     /// Waits until it has ended by itself.
@@ -127,7 +127,7 @@ impl Counted {
 
 /// Where a count is from.
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct Location {
     object: String,
     file: String,
     function: String,
@@ -142,7 +142,7 @@ struct Reader {
 impl Reader {
     fn read(&mut self, text: &str) -> Result<Counts> {
         let mut counts = Counts::default();
-        let (mut place, mut home, mut told) = (Place::default(), String::new(), None);
+        let (mut place, mut home, mut told) = (Location::default(), String::new(), None);
         let mut is_inclusive = false;
         for line in text.lines() {
             if let Some((key, value)) = line.split_once('=') {

@@ -135,8 +135,8 @@ fn row(count: &Count, what: String, job: Job, limit: f64, [ours, theirs]: [Vec<C
     let pairs = ours.iter().zip(&theirs);
     let pairs = pairs.map(|(ours, theirs)| [ours.total() as f64 / times, theirs.total() as f64 / times]).collect();
     let mut note = format!("ours: {}; C: {}", shares(&ours, times), shares(&theirs, times));
-    if let Some(why) = why(job) {
-        note = format!("{note}. {why}");
+    if let Some(reason) = reason(job) {
+        note = format!("{note}. {reason}");
     }
     let (figures, limit) = (Figures::Pairs(pairs), Some(limit));
     Row {
@@ -152,7 +152,7 @@ fn row(count: &Count, what: String, job: Job, limit: f64, [ours, theirs]: [Vec<C
 }
 
 /// Where the excess is.
-fn why(job: Job) -> Option<&'static str> {
+fn reason(job: Job) -> Option<&'static str> {
     match job {
         Job::Writes { .. } | Job::Sends { .. } => Some(
             "Part of the excess is the measuring program's own (program); verbs is the accounting of work requests in \

@@ -37,7 +37,7 @@ impl Server {
     }
 
     /// Starts one whose output is shown.
-    pub(crate) fn heard(program: &[OsString]) -> Result<Self> {
+    pub(crate) fn record(program: &[OsString]) -> Result<Self> {
         Server::start(program, Stdio::inherit)
     }
 
@@ -158,13 +158,13 @@ mod tests {
         let begin = Instant::now();
         let sleeps = words(Path::new("sleep"), "60");
         assert!(run_within(&sleeps, Duration::from_millis(50)).is_err());
-        assert!(Server::heard(&sleeps).unwrap().end_within(Duration::from_millis(50)).is_err());
+        assert!(Server::record(&sleeps).unwrap().end_within(Duration::from_millis(50)).is_err());
         assert!(begin.elapsed() < Duration::from_secs(30));
     }
 
     #[test]
     fn a_server_that_has_died_is_not_waited_for() {
-        let mut server = Server::heard(&words(Path::new("true"), "")).unwrap();
+        let mut server = Server::record(&words(Path::new("true"), "")).unwrap();
         let begin = Instant::now();
         assert!(server.wait_until("listens", || Ok(false)).is_err());
         assert!(begin.elapsed() < PATIENCE / 2);

@@ -5,8 +5,8 @@ use crate::memory::outcome::may_know_new;
 use crate::memory::region::{Region, Registration};
 use crate::memory::table::Input;
 use crate::memory::{
-    Buffer, Code, Ended, Failure, Fallback, Fault, Keys, MrState, Pd, Reply, Returned, Settled, Step, Valid, Verb, Way,
-    valid_after,
+    Buffer, Code, Ended, Failure, Fallback, Fault, Keys, MrState, Pd, Reply, RequestKind, Returned, Settled, Step,
+    Valid, Way, valid_after,
 };
 
 impl<P: Pd, B: Buffer, H> Region<P, B, H> {
@@ -46,7 +46,7 @@ impl<P: Pd, B: Buffer, H> Region<P, B, H> {
             Valid::New => Input::New,
             Valid::Neither => Input::Neither,
         };
-        self.told(input, Verb::Reregister)?;
+        self.told(input, RequestKind::Reregister)?;
         if input == Input::Unsupported {
             return Ok(None);
         }

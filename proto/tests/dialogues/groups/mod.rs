@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cmid_proto::{Admission, ChannelKey, CmEvent, GroupKey, IdKey, PortSpace, RawEvent, Request, Time};
 
-use crate::fixture::{BIND, Stage, cm, raw};
+use crate::fixture::{BIND, CoreFixture, cm, raw};
 
 const SOON: Duration = Duration::from_millis(2);
 const JOINED: CmEvent = CmEvent::MulticastJoin;
@@ -29,27 +29,27 @@ fn leave(group: GroupKey) -> Request<'static> {
 }
 
 /// An id for datagrams that has a device.
-fn bound(stage: &mut Stage, on: Option<ChannelKey>) -> IdKey {
-    let id = stage.id_for(PortSpace::Udp, on);
-    stage.does(id, BIND);
+fn bound(fixture: &mut CoreFixture, on: Option<ChannelKey>) -> IdKey {
+    let id = fixture.id_for(PortSpace::Udp, on);
+    fixture.does(id, BIND);
     id
 }
 
-fn begins(stage: &mut Stage, id: IdKey, last: u8, deadline: Time) -> GroupKey {
-    let group = stage.core.join(stage.now, id, at(last), false, deadline).unwrap();
-    stage.all_well();
+fn begins(fixture: &mut CoreFixture, id: IdKey, last: u8, deadline: Time) -> GroupKey {
+    let group = fixture.core.join(fixture.now, id, at(last), false, deadline).unwrap();
+    fixture.all_well();
     group
 }
 
-fn says(stage: &mut Stage, id: IdKey, group: GroupKey, kind: CmEvent, status: i32) -> Admission {
-    let line = stage.core.line(id).unwrap();
-    stage.says_on(line, RawEvent { group: Some(group), ..raw(id, kind, status) })
+fn says(fixture: &mut CoreFixture, id: IdKey, group: GroupKey, kind: CmEvent, status: i32) -> Admission {
+    let device_channel = fixture.core.device_channel(id).unwrap();
+    fixture.says_on(device_channel, RawEvent { group: Some(group), ..raw(id, kind, status) })
 }
 
 /// A member, told so, with nothing owed.
-fn member(stage: &mut Stage, on: ChannelKey, id: IdKey, last: u8) -> GroupKey {
-    let group = begins(stage, id, last, Time::NEVER);
-    assert_eq!(says(stage, id, group, JOINED, 0), Admission::Known);
-    assert_eq!(stage.sees(on, id, cm(JOINED)).group, Some(group));
+fn member(fixture: &mut CoreFixture, on: ChannelKey, id: IdKey, last: u8) -> GroupKey {
+    let group = begins(fixture, id, last, Time::NEVER);
+    assert_eq!(says(fixture, id, group, JOINED, 0), Admission::Known);
+    assert_eq!(fixture.sees(on, id, cm(JOINED)).group, Some(group));
     group
 }

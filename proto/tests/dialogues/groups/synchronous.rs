@@ -1,9 +1,9 @@
 //! Joining in synchronous mode.
 
-use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, Request, State, Time, Verb, Why};
+use cmid_proto::{Acks, Admission, CmEvent, Errno, EventKind, RefuseReason, Request, RequestKind, State, Time};
 
 use super::{JOINED, LOST, SOON, begins, bound, join, leave, says};
-use crate::fixture::{OK, Stage, TO_SYNC, cm, to};
+use crate::fixture::{CoreFixture, OK, TO_SYNC, cm, to};
 
 #[test]
 fn in_synchronous_mode_a_join_waits_for_its_answer() {
@@ -14,109 +14,111 @@ fn in_synchronous_mode_a_join_waits_for_its_answer() {
         (None, Err(Errno::ETIMEDOUT)),
     ];
     for (end, result) in cases {
-        let mut stage = Stage::new();
-        let id = bound(&mut stage, None);
-        let private = stage.core.home(id).unwrap();
-        let soon = stage.within(SOON);
-        let group = begins(&mut stage, id, 1, soon);
-        assert_eq!((stage.core.sync_result(id), stage.core.sync_event(id)), (None, None));
-        stage.refuses(id, join(2), Why::Busy(Verb::Join));
-        stage.refuses(id, leave(group), Why::Busy(Verb::Join));
-        assert_eq!(stage.says(id, CmEvent::AddrChange), Admission::Known);
-        assert_eq!(stage.core.sync_result(id), None);
+        let mut fixture = CoreFixture::new();
+        let id = bound(&mut fixture, None);
+        let private = fixture.core.channel(id).unwrap();
+        let soon = fixture.within(SOON);
+        let group = begins(&mut fixture, id, 1, soon);
+        assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None));
+        fixture.refuses(id, join(2), RefuseReason::Busy(RequestKind::Join));
+        fixture.refuses(id, leave(group), RefuseReason::Busy(RequestKind::Join));
+        assert_eq!(fixture.says(id, CmEvent::AddrChange), Admission::Known);
+        assert_eq!(fixture.core.sync_result(id), None);
         match end {
-            Some((kind, status)) => assert_eq!(says(&mut stage, id, group, kind, status), Admission::Known),
-            None => stage.passes(SOON),
+            Some((kind, status)) => assert_eq!(says(&mut fixture, id, group, kind, status), Admission::Known),
+            None => fixture.passes(SOON),
         }
-        assert_eq!(stage.core.sync_result(id), Some(result));
+        assert_eq!(fixture.core.sync_result(id), Some(result));
         for _ in 0..2 {
-            let event = stage.core.sync_event(id).map(|event| event.kind);
+            let event = fixture.core.sync_event(id).map(|event| event.kind);
             assert_eq!(event, end.map(|(kind, _)| cm(kind)));
         }
-        assert_eq!(stage.core.poll_timeout(), None);
-        stage.sees(private, id, cm(CmEvent::AddrChange));
-        stage.no_event(private);
-        if stage.state(id) != State::Removed {
-            stage.does(id, leave(group));
-            assert_eq!((stage.core.sync_result(id), stage.core.sync_event(id)), (None, None), "the next request");
+        assert_eq!(fixture.core.poll_timeout(), None);
+        fixture.sees(private, id, cm(CmEvent::AddrChange));
+        fixture.no_event(private);
+        if fixture.state(id) != State::Removed {
+            fixture.does(id, leave(group));
+            assert_eq!((fixture.core.sync_result(id), fixture.core.sync_event(id)), (None, None), "the next request");
         }
-        stage.ends(&[id], &[]);
+        fixture.ends(&[id], &[]);
     }
 }
 
 #[test]
 fn in_synchronous_mode_a_join_does_not_end_by_what_befalls_another() {
-    let (mut stage, channel) = Stage::on(Acks::OnDelivery);
-    let id = bound(&mut stage, Some(channel));
-    let (soon, later) = (stage.within(SOON), stage.within(SOON * 2));
-    let [joined, pending] = [begins(&mut stage, id, 1, Time::NEVER), begins(&mut stage, id, 2, Time::NEVER)];
-    let slow = begins(&mut stage, id, 3, soon);
-    says(&mut stage, id, joined, JOINED, 0);
-    stage.sees(channel, id, cm(JOINED));
-    stage.does(id, TO_SYNC);
-    let private = stage.core.home(id).unwrap();
-    let own = begins(&mut stage, id, 4, later);
-    says(&mut stage, id, pending, JOINED, 0);
-    says(&mut stage, id, joined, LOST, -1);
-    stage.passes(SOON);
-    assert_eq!(stage.core.sync_result(id), None);
-    for (kind, group) in [(cm(JOINED), pending), (cm(LOST), joined), (EventKind::DeadlinePassed(Verb::Join), slow)] {
-        assert_eq!(stage.sees(private, id, kind).group, Some(group));
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = bound(&mut fixture, Some(channel));
+    let (soon, later) = (fixture.within(SOON), fixture.within(SOON * 2));
+    let [joined, pending] = [begins(&mut fixture, id, 1, Time::NEVER), begins(&mut fixture, id, 2, Time::NEVER)];
+    let slow = begins(&mut fixture, id, 3, soon);
+    says(&mut fixture, id, joined, JOINED, 0);
+    fixture.sees(channel, id, cm(JOINED));
+    fixture.does(id, TO_SYNC);
+    let private = fixture.core.channel(id).unwrap();
+    let own = begins(&mut fixture, id, 4, later);
+    says(&mut fixture, id, pending, JOINED, 0);
+    says(&mut fixture, id, joined, LOST, -1);
+    fixture.passes(SOON);
+    assert_eq!(fixture.core.sync_result(id), None);
+    for (kind, group) in
+        [(cm(JOINED), pending), (cm(LOST), joined), (EventKind::DeadlinePassed(RequestKind::Join), slow)]
+    {
+        assert_eq!(fixture.sees(private, id, kind).group, Some(group));
     }
-    says(&mut stage, id, own, JOINED, 0);
-    assert_eq!(stage.core.sync_result(id), Some(Ok(())));
-    assert_eq!(stage.core.sync_event(id).unwrap().group, Some(own));
-    stage.ends(&[id], &[channel]);
+    says(&mut fixture, id, own, JOINED, 0);
+    assert_eq!(fixture.core.sync_result(id), Some(Ok(())));
+    assert_eq!(fixture.core.sync_event(id).unwrap().group, Some(own));
+    fixture.ends(&[id], &[channel]);
 }
 
 #[test]
 fn in_synchronous_mode_a_join_that_fails_at_once_is_no_wait() {
-    let mut stage = Stage::new();
-    let id = bound(&mut stage, None);
-    stage.asks(id, join(1)).unwrap();
-    assert!(stage.expect_call("join_multicast", Err(Errno::EINVAL)).unwrap().result.is_err());
-    assert_eq!(stage.core.sync_result(id), None);
-    begins(&mut stage, id, 1, Time::NEVER);
-    stage.ends(&[id], &[]);
+    let mut fixture = CoreFixture::new();
+    let id = bound(&mut fixture, None);
+    fixture.asks(id, join(1)).unwrap();
+    assert!(fixture.expect_call("join_multicast", Err(Errno::EINVAL)).unwrap().result.is_err());
+    assert_eq!(fixture.core.sync_result(id), None);
+    begins(&mut fixture, id, 1, Time::NEVER);
+    fixture.ends(&[id], &[]);
 }
 
 #[test]
 fn a_synchronous_join_that_leaves_that_mode_ends_by_event() {
     for end in [Some(JOINED), Some(LOST), None] {
         for during in [false, true] {
-            let (mut stage, channel) = Stage::on(Acks::Explicit);
-            let id = bound(&mut stage, None);
-            let soon = stage.within(SOON);
-            let group = begins(&mut stage, id, 1, soon);
-            let tell = |stage: &mut Stage| match end {
-                Some(kind) => assert_eq!(says(stage, id, group, kind, 0), Admission::Known),
-                None => stage.passes(SOON),
+            let (mut fixture, channel) = CoreFixture::on(Acks::Explicit);
+            let id = bound(&mut fixture, None);
+            let soon = fixture.within(SOON);
+            let group = begins(&mut fixture, id, 1, soon);
+            let tell = |fixture: &mut CoreFixture| match end {
+                Some(kind) => assert_eq!(says(fixture, id, group, kind, 0), Admission::Known),
+                None => fixture.passes(SOON),
             };
-            stage.asks(id, to(channel)).unwrap();
-            let (token, _) = stage.takes_call("migrate_id");
+            fixture.asks(id, to(channel)).unwrap();
+            let (token, _) = fixture.takes_call("migrate_id");
             if during {
-                tell(&mut stage);
+                tell(&mut fixture);
             }
-            stage.answers(token, OK);
+            fixture.answers(token, OK);
             if !during {
-                tell(&mut stage);
+                tell(&mut fixture);
             }
-            let kind = end.map_or(EventKind::DeadlinePassed(Verb::Join), cm);
-            assert_eq!(stage.sees(channel, id, kind).group, Some(group));
-            assert_eq!(stage.core.sync_result(id), None);
-            stage.ends(&[id], &[channel]);
+            let kind = end.map_or(EventKind::DeadlinePassed(RequestKind::Join), cm);
+            assert_eq!(fixture.sees(channel, id, kind).group, Some(group));
+            assert_eq!(fixture.core.sync_result(id), None);
+            fixture.ends(&[id], &[channel]);
         }
     }
 }
 
 #[test]
 fn a_destroy_ends_a_synchronous_join() {
-    let mut stage = Stage::new();
-    let id = bound(&mut stage, None);
-    let soon = stage.within(SOON);
-    begins(&mut stage, id, 1, soon);
-    stage.asks(id, Request::Destroy).unwrap();
-    assert_eq!((stage.core.sync_result(id), stage.core.poll_timeout()), (None, None));
-    assert!(stage.expect_call("destroy_id", OK).unwrap().result.is_ok());
-    stage.ends(&[], &[]);
+    let mut fixture = CoreFixture::new();
+    let id = bound(&mut fixture, None);
+    let soon = fixture.within(SOON);
+    begins(&mut fixture, id, 1, soon);
+    fixture.asks(id, Request::Destroy).unwrap();
+    assert_eq!((fixture.core.sync_result(id), fixture.core.poll_timeout()), (None, None));
+    assert!(fixture.expect_call("destroy_id", OK).unwrap().result.is_ok());
+    fixture.ends(&[], &[]);
 }

@@ -6,7 +6,7 @@ use crate::index::{HostNo, MrHandle, PdNo, QpNo};
 const HOST: HostNo = HostNo(0);
 const RW: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
 
-struct Bench {
+struct MemoryFixture {
     config: Config,
     memory: Memory,
     pd: PdNo,
@@ -14,12 +14,12 @@ struct Bench {
     page: Lent,
 }
 
-impl Bench {
-    fn new(config: Config) -> Bench {
+impl MemoryFixture {
+    fn new(config: Config) -> MemoryFixture {
         let mut memory = Memory::default();
         let (pd, other) = (memory.alloc_pd(HOST), memory.alloc_pd(HOST));
         let page = memory.space.lend(vec![7; 4096]);
-        Bench { config, memory, pd, other, page }
+        MemoryFixture { config, memory, pd, other, page }
     }
 
     fn reg(&mut self, access: Access) -> Result<MrHandle, Errno> {
@@ -57,9 +57,9 @@ fn to_range(range: Stretch) -> Request {
 
 #[test]
 fn a_registration_is_checked_in_the_kernels_order() {
-    let mut bench = Bench::new(Config::default());
+    let mut fixture = MemoryFixture::new(Config::default());
     let nowhere = Stretch { addr: 0, len: 1 };
-    let (empty, no_pd) = (Stretch { len: 0, ..bench.page.stretch() }, PdNo(99));
+    let (empty, no_pd) = (Stretch { len: 0, ..fixture.page.stretch() }, PdNo(99));
     let bits = Access::from_bits_retain;
     // Each is also wrong in everything that comes later.
     for (expected, pd, range, access) in [
@@ -68,61 +68,61 @@ fn a_registration_is_checked_in_the_kernels_order() {
         (Errno::EINVAL, no_pd, nowhere, bits(1 << 10) | Access::ON_DEMAND),
         (Errno::EOPNOTSUPP, no_pd, nowhere, Access::ON_DEMAND | Access::HUGETLB),
         (Errno::ENOENT, no_pd, nowhere, Access::HUGETLB),
-        (Errno::EOPNOTSUPP, bench.pd, nowhere, Access::HUGETLB),
-        (Errno::EOPNOTSUPP, bench.pd, nowhere, bits(ZERO_BASED)),
-        (Errno::EINVAL, bench.pd, empty, Access::empty()),
-        (Errno::EFAULT, bench.pd, nowhere, Access::empty()),
+        (Errno::EOPNOTSUPP, fixture.pd, nowhere, Access::HUGETLB),
+        (Errno::EOPNOTSUPP, fixture.pd, nowhere, bits(ZERO_BASED)),
+        (Errno::EINVAL, fixture.pd, empty, Access::empty()),
+        (Errno::EFAULT, fixture.pd, nowhere, Access::empty()),
     ] {
-        assert_eq!(bench.reg_at(pd, range, access), Err(expected), "{access:?}");
+        assert_eq!(fixture.reg_at(pd, range, access), Err(expected), "{access:?}");
     }
-    assert_eq!(bench.users(), [Some(0), Some(0)]);
+    assert_eq!(fixture.users(), [Some(0), Some(0)]);
     for access in [Access::empty(), RW, Access::FLUSH_GLOBAL, Access::RELAXED_ORDERING, bits(1 << 29)] {
-        assert!(bench.reg(access).is_ok(), "{access:?}");
+        assert!(fixture.reg(access).is_ok(), "{access:?}");
     }
-    assert_eq!(bench.users(), [Some(5), Some(0)]);
+    assert_eq!(fixture.users(), [Some(5), Some(0)]);
 }
 
 #[test]
 fn linux_6_1_knows_no_flushes() {
-    let mut bench = Bench::new(Config { flavour: Flavour::Linux6_1, ..Config::default() });
-    assert_eq!(bench.reg(Access::FLUSH_GLOBAL), Err(Errno::EINVAL));
-    assert!(bench.reg(Access::empty()).is_ok());
+    let mut fixture = MemoryFixture::new(Config { flavour: Flavour::Linux6_1, ..Config::default() });
+    assert_eq!(fixture.reg(Access::FLUSH_GLOBAL), Err(Errno::EINVAL));
+    assert!(fixture.reg(Access::empty()).is_ok());
 }
 
 #[test]
 fn pinned_pages_are_limited() {
-    let mut bench = Bench::new(Config { lock_limit: Some(3 * 4096), rereg: Rereg::All, ..Config::default() });
-    let two = bench.memory.space.lend(vec![0; 4097]).stretch();
-    let first = bench.reg(RW).unwrap();
-    assert!(bench.reg_at(bench.pd, two, RW).is_ok());
-    assert_eq!(bench.reg(RW), Err(Errno::ENOMEM));
+    let mut fixture = MemoryFixture::new(Config { lock_limit: Some(3 * 4096), rereg: Rereg::All, ..Config::default() });
+    let two = fixture.memory.space.lend(vec![0; 4097]).stretch();
+    let first = fixture.reg(RW).unwrap();
+    assert!(fixture.reg_at(fixture.pd, two, RW).is_ok());
+    assert_eq!(fixture.reg(RW), Err(Errno::ENOMEM));
     // The limit is looked at before the address.
-    assert_eq!(bench.reg_at(bench.pd, Stretch { addr: 0, len: 1 }, RW), Err(Errno::ENOMEM));
+    assert_eq!(fixture.reg_at(fixture.pd, Stretch { addr: 0, len: 1 }, RW), Err(Errno::ENOMEM));
     // While it moves, both are pinned.
-    assert_eq!(bench.rereg(first, to_range(two)), Err(Errno::ENOMEM));
-    bench.memory.dereg_mr(HOST, first).unwrap();
-    assert!(bench.reg(RW).is_ok());
+    assert_eq!(fixture.rereg(first, to_range(two)), Err(Errno::ENOMEM));
+    fixture.memory.dereg_mr(HOST, first).unwrap();
+    assert!(fixture.reg(RW).is_ok());
 }
 
 #[test]
 fn a_pd_is_busy_while_something_belongs_to_it() {
-    let mut bench = Bench::new(Config::default());
-    let mr = bench.reg(RW).unwrap();
-    assert_eq!(bench.memory.dealloc_pd(bench.pd), Err(Errno::EBUSY));
-    bench.memory.dereg_mr(HOST, mr).unwrap();
-    assert_eq!(bench.memory.dereg_mr(HOST, mr), Err(Errno::ENOENT));
-    let (window, _) = bench.memory.alloc_mw(HOST, bench.pd).unwrap();
-    assert_eq!(bench.memory.dealloc_pd(bench.pd), Err(Errno::EBUSY));
-    bench.memory.dealloc_mw(window).unwrap();
-    assert_eq!(bench.memory.dealloc_pd(bench.pd), Ok(()));
-    assert_eq!(bench.memory.dealloc_pd(bench.pd), Err(Errno::ENOENT));
-    assert_eq!(bench.reg(RW), Err(Errno::ENOENT));
+    let mut fixture = MemoryFixture::new(Config::default());
+    let mr = fixture.reg(RW).unwrap();
+    assert_eq!(fixture.memory.dealloc_pd(fixture.pd), Err(Errno::EBUSY));
+    fixture.memory.dereg_mr(HOST, mr).unwrap();
+    assert_eq!(fixture.memory.dereg_mr(HOST, mr), Err(Errno::ENOENT));
+    let (window, _) = fixture.memory.alloc_mw(HOST, fixture.pd).unwrap();
+    assert_eq!(fixture.memory.dealloc_pd(fixture.pd), Err(Errno::EBUSY));
+    fixture.memory.dealloc_mw(window).unwrap();
+    assert_eq!(fixture.memory.dealloc_pd(fixture.pd), Ok(()));
+    assert_eq!(fixture.memory.dealloc_pd(fixture.pd), Err(Errno::ENOENT));
+    assert_eq!(fixture.reg(RW), Err(Errno::ENOENT));
 }
 
 #[test]
 fn a_re_registration_is_checked_in_the_kernels_order() {
-    let mut bench = Bench::new(Config { rereg: Rereg::PdAccess, ..Config::default() });
-    let (mr, none, no_pd) = (bench.reg(Access::empty()).unwrap(), MrHandle(99), Some(PdNo(99)));
+    let mut fixture = MemoryFixture::new(Config { rereg: Rereg::PdAccess, ..Config::default() });
+    let (mr, none, no_pd) = (fixture.reg(Access::empty()).unwrap(), MrHandle(99), Some(PdNo(99)));
     let unknown = Request { flags: Changes::from_bits_retain(8), ..nothing() };
     let bad = |access| Request { flags: Changes::ACCESS | Changes::PD, pd: no_pd, access, ..nothing() };
     for (expected, handle, request) in [
@@ -132,44 +132,45 @@ fn a_re_registration_is_checked_in_the_kernels_order() {
         (Errno::EINVAL, mr, bad(Access::REMOTE_WRITE)),
         (Errno::EOPNOTSUPP, mr, bad(Access::ON_DEMAND)),
         (Errno::ENOENT, mr, to_pd(PdNo(99))),
-        (Errno::ENOENT, mr, Request { pd: None, ..to_pd(bench.pd) }),
-        (Errno::EOPNOTSUPP, mr, to_range(bench.page.stretch())),
+        (Errno::ENOENT, mr, Request { pd: None, ..to_pd(fixture.pd) }),
+        (Errno::EOPNOTSUPP, mr, to_range(fixture.page.stretch())),
         (Errno::EOPNOTSUPP, mr, to_access(Access::HUGETLB)),
         // Its pages were pinned for reading only.
         (Errno::EACCES, mr, to_access(Access::LOCAL_WRITE)),
     ] {
-        assert_eq!(bench.rereg(handle, request), Err(expected), "{request:?}");
+        assert_eq!(fixture.rereg(handle, request), Err(expected), "{request:?}");
     }
-    assert_eq!(bench.users(), [Some(1), Some(0)]);
-    assert_eq!(bench.rereg(mr, to_access(Access::REMOTE_READ)), Ok(()));
-    bench.config.flavour = Flavour::Linux6_1;
-    assert_eq!(bench.rereg(mr, nothing()), Err(Errno::EOPNOTSUPP));
+    assert_eq!(fixture.users(), [Some(1), Some(0)]);
+    assert_eq!(fixture.rereg(mr, to_access(Access::REMOTE_READ)), Ok(()));
+    fixture.config.flavour = Flavour::Linux6_1;
+    assert_eq!(fixture.rereg(mr, nothing()), Err(Errno::EOPNOTSUPP));
 }
 
 #[test]
 fn a_pd_of_another_host_is_none() {
-    let mut bench = Bench::new(Config { rereg: Rereg::All, ..Config::default() });
-    let far = bench.memory.alloc_pd(HostNo(1));
-    assert_eq!(bench.reg_at(far, bench.page.stretch(), RW), Err(Errno::ENOENT));
-    let mr = bench.reg(RW).unwrap();
-    assert_eq!(bench.rereg(mr, to_pd(far)), Err(Errno::ENOENT));
+    let mut fixture = MemoryFixture::new(Config { rereg: Rereg::All, ..Config::default() });
+    let far = fixture.memory.alloc_pd(HostNo(1));
+    assert_eq!(fixture.reg_at(far, fixture.page.stretch(), RW), Err(Errno::ENOENT));
+    let mr = fixture.reg(RW).unwrap();
+    assert_eq!(fixture.rereg(mr, to_pd(far)), Err(Errno::ENOENT));
 }
 
 #[test]
 fn the_counts_move_with_the_pd_and_the_same_one_is_no_change() {
     for new_keys in [false, true] {
-        let mut bench = Bench::new(Config { rereg: Rereg::All, new_keys_on_rereg: new_keys, ..Config::default() });
-        let mr = bench.reg(RW).unwrap();
-        let before = bench.memory.mrs[&mr].keys;
-        bench.rereg(mr, to_pd(bench.pd)).unwrap();
-        assert_eq!(bench.users(), [Some(1), Some(0)]);
-        bench.rereg(mr, to_pd(bench.other)).unwrap();
-        assert_eq!(bench.users(), [Some(0), Some(1)]);
-        assert_eq!(bench.memory.mrs[&mr].keys == before, !new_keys);
-        assert_eq!(bench.memory.keyed.len(), 1, "the old key is gone");
-        assert_eq!(bench.memory.dealloc_pd(bench.pd), Ok(()));
-        assert_eq!(bench.memory.dealloc_pd(bench.other), Err(Errno::EBUSY));
-        assert_eq!(bench.memory.dereg_mr(HOST, mr), Ok(()));
+        let mut fixture =
+            MemoryFixture::new(Config { rereg: Rereg::All, new_keys_on_rereg: new_keys, ..Config::default() });
+        let mr = fixture.reg(RW).unwrap();
+        let before = fixture.memory.mrs[&mr].keys;
+        fixture.rereg(mr, to_pd(fixture.pd)).unwrap();
+        assert_eq!(fixture.users(), [Some(1), Some(0)]);
+        fixture.rereg(mr, to_pd(fixture.other)).unwrap();
+        assert_eq!(fixture.users(), [Some(0), Some(1)]);
+        assert_eq!(fixture.memory.mrs[&mr].keys == before, !new_keys);
+        assert_eq!(fixture.memory.keyed.len(), 1, "the old key is gone");
+        assert_eq!(fixture.memory.dealloc_pd(fixture.pd), Ok(()));
+        assert_eq!(fixture.memory.dealloc_pd(fixture.other), Err(Errno::EBUSY));
+        assert_eq!(fixture.memory.dereg_mr(HOST, mr), Ok(()));
     }
 }
 
@@ -182,61 +183,62 @@ fn what_a_driver_leaves() {
         // What the old one counts nobody takes back.
         (Left::NeitherAndPdSwitched, None, [1, 0]),
     ] {
-        let mut bench = Bench::new(Config { rereg: Rereg::All, ..Config::default() });
-        let mr = bench.reg(RW).unwrap();
-        let (config, request) = (bench.config.clone(), to_pd(bench.other));
-        let failed = bench.memory.rereg_mr(&config, HOST, mr, &request, || Some((Errno::EIO, left)));
+        let mut fixture = MemoryFixture::new(Config { rereg: Rereg::All, ..Config::default() });
+        let mr = fixture.reg(RW).unwrap();
+        let (config, request) = (fixture.config.clone(), to_pd(fixture.other));
+        let failed = fixture.memory.rereg_mr(&config, HOST, mr, &request, || Some((Errno::EIO, left)));
         assert_eq!(failed, Err(Errno::EIO));
-        assert_eq!(bench.users(), [Some(1), Some(0)], "{left:?}");
-        let pds = [bench.pd, bench.other];
-        let found = bench.memory.mrs[&mr].hardware.map(|hardware| hardware.pd);
+        assert_eq!(fixture.users(), [Some(1), Some(0)], "{left:?}");
+        let pds = [fixture.pd, fixture.other];
+        let found = fixture.memory.mrs[&mr].hardware.map(|hardware| hardware.pd);
         assert_eq!(found, pd_of_hardware.map(|at: usize| pds[at]), "{left:?}");
         // Without hardware behind it, it cannot be re-registered (hns), but deregistered.
-        assert_eq!(bench.rereg(mr, to_access(RW)).is_err(), found.is_none());
-        assert_eq!(bench.memory.dereg_mr(HOST, mr), Ok(()));
-        assert_eq!(bench.users(), users_after.map(Some), "{left:?}");
+        assert_eq!(fixture.rereg(mr, to_access(RW)).is_err(), found.is_none());
+        assert_eq!(fixture.memory.dereg_mr(HOST, mr), Ok(()));
+        assert_eq!(fixture.users(), users_after.map(Some), "{left:?}");
     }
 }
 
 #[test]
 fn remote_access_needs_bounds_rights_and_the_same_domain() {
-    let mut bench = Bench::new(Config::default());
-    let mr = bench.reg(Access::REMOTE_READ).unwrap();
-    let (key, addr) = (bench.memory.mrs[&mr].keys.rkey, bench.page.stretch().addr);
-    let (pd, other) = (bench.pd, bench.other);
-    let place = |addr, len| Place { addr, key, len };
+    let mut fixture = MemoryFixture::new(Config::default());
+    let mr = fixture.reg(Access::REMOTE_READ).unwrap();
+    let (key, addr) = (fixture.memory.mrs[&mr].keys.rkey, fixture.page.stretch().addr);
+    let (pd, other) = (fixture.pd, fixture.other);
+    let keyed_range = |addr, len| KeyedRange { addr, key, len };
     let of = |host| QpNo { host, num: 17 };
-    let mut reads = |host, pd, place| bench.memory.for_remote(of(host), pd, place, Access::REMOTE_READ).is_some();
-    assert!(reads(HOST, pd, place(addr + 4088, 8)));
-    assert!(!reads(HOST, pd, place(addr + 4088, 9)));
-    assert!(!reads(HOST, pd, place(addr - 1, 2)));
-    assert!(!reads(HOST, pd, place(addr, usize::MAX)));
-    assert!(!reads(HOST, other, place(addr, 1)));
-    assert!(!reads(HostNo(1), pd, place(addr, 1)));
-    assert!(!reads(HOST, pd, Place { key: key + 1, ..place(addr, 1) }));
-    assert!(bench.memory.for_remote(of(HOST), pd, place(addr, 1), Access::REMOTE_WRITE).is_none());
-    assert!(bench.memory.for_local_read(pd, place(addr, 4096)).is_some());
-    assert!(bench.memory.for_local_read(other, place(addr, 1)).is_none());
-    assert!(bench.memory.for_local_write(pd, place(addr, 1)).is_none());
+    let mut reads =
+        |host, pd, keyed_range| fixture.memory.for_remote(of(host), pd, keyed_range, Access::REMOTE_READ).is_some();
+    assert!(reads(HOST, pd, keyed_range(addr + 4088, 8)));
+    assert!(!reads(HOST, pd, keyed_range(addr + 4088, 9)));
+    assert!(!reads(HOST, pd, keyed_range(addr - 1, 2)));
+    assert!(!reads(HOST, pd, keyed_range(addr, usize::MAX)));
+    assert!(!reads(HOST, other, keyed_range(addr, 1)));
+    assert!(!reads(HostNo(1), pd, keyed_range(addr, 1)));
+    assert!(!reads(HOST, pd, KeyedRange { key: key + 1, ..keyed_range(addr, 1) }));
+    assert!(fixture.memory.for_remote(of(HOST), pd, keyed_range(addr, 1), Access::REMOTE_WRITE).is_none());
+    assert!(fixture.memory.for_local_read(pd, keyed_range(addr, 4096)).is_some());
+    assert!(fixture.memory.for_local_read(other, keyed_range(addr, 1)).is_none());
+    assert!(fixture.memory.for_local_write(pd, keyed_range(addr, 1)).is_none());
     // Where there are no bytes, there is nothing to check.
-    let nothing = Place { addr: 0, key: 0, len: 0 };
-    assert!(bench.memory.for_remote(of(HOST), other, nothing, RW).is_some());
-    assert!(bench.memory.for_local_read(other, nothing).is_some());
-    assert!(bench.memory.for_local_write(other, nothing).is_some());
+    let nothing = KeyedRange { addr: 0, key: 0, len: 0 };
+    assert!(fixture.memory.for_remote(of(HOST), other, nothing, RW).is_some());
+    assert!(fixture.memory.for_local_read(other, nothing).is_some());
+    assert!(fixture.memory.for_local_write(other, nothing).is_some());
 }
 
 #[test]
 fn a_device_that_goes_takes_its_books_along() {
-    let mut bench = Bench::new(Config::default());
-    let mr = bench.reg(RW).unwrap();
-    bench.memory.alloc_mw(HOST, bench.pd).unwrap();
-    let far = bench.memory.alloc_pd(HostNo(1));
-    let page = bench.page.stretch();
-    let config = bench.config.clone();
-    let (kept, _) = bench.memory.reg_mr(&config, HostNo(1), far, page, RW).unwrap();
-    bench.memory.disassociate(HOST);
-    assert_eq!(bench.memory.dereg_mr(HOST, mr), Err(Errno::ENOENT));
-    assert_eq!(bench.users(), [None, None]);
-    assert_eq!(bench.memory.keyed.len(), 1);
-    assert_eq!(bench.memory.dereg_mr(HostNo(1), kept), Ok(()));
+    let mut fixture = MemoryFixture::new(Config::default());
+    let mr = fixture.reg(RW).unwrap();
+    fixture.memory.alloc_mw(HOST, fixture.pd).unwrap();
+    let far = fixture.memory.alloc_pd(HostNo(1));
+    let page = fixture.page.stretch();
+    let config = fixture.config.clone();
+    let (kept, _) = fixture.memory.reg_mr(&config, HostNo(1), far, page, RW).unwrap();
+    fixture.memory.disassociate(HOST);
+    assert_eq!(fixture.memory.dereg_mr(HOST, mr), Err(Errno::ENOENT));
+    assert_eq!(fixture.users(), [None, None]);
+    assert_eq!(fixture.memory.keyed.len(), 1);
+    assert_eq!(fixture.memory.dereg_mr(HostNo(1), kept), Ok(()));
 }

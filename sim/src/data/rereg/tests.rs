@@ -8,7 +8,7 @@ use crate::kernel::host::HostState;
 const DEVICE: DeviceNo = DeviceNo { host: HostNo(0), incarnation: 0 };
 const RW: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ);
 
-struct Bench {
+struct MemoryFixture {
     world: World,
     pd: PdNo,
     mr: MrHandle,
@@ -17,15 +17,15 @@ struct Bench {
     new: Stretch,
 }
 
-impl Bench {
+impl MemoryFixture {
     /// One page is registered, two are to be.
-    fn new(config: Config) -> Bench {
+    fn new(config: Config) -> MemoryFixture {
         let mut world = World::new(config);
         world.hosts.push(HostState::new(&["10.0.0.1".parse().unwrap()]));
         let pd = world.ibv_alloc_pd(DEVICE).unwrap();
         let [old, new] = [4096, 8192].map(|len| world.memory.space.lend(vec![0; len]).stretch());
         let (mr, keys) = world.ibv_reg_mr(DEVICE, pd, old, RW).unwrap();
-        Bench { world, pd, mr, keys, old, new }
+        MemoryFixture { world, pd, mr, keys, old, new }
     }
 
     fn moved(&self) -> Request {
@@ -57,35 +57,35 @@ fn with_fork() -> Config {
 
 #[test]
 fn stages_2_to_4_are_the_librarys() {
-    let mut bench = Bench::new(with_fork());
-    let moved = bench.moved();
+    let mut fixture = MemoryFixture::new(with_fork());
+    let moved = fixture.moved();
     let here = Request { flags: Changes::empty(), ..moved };
     let nowhere = |range| Request { range, ..moved };
     for request in [
         Request { flags: Changes::from_bits_retain(8 | 1), ..moved },
-        nowhere(Stretch { addr: 0, ..bench.new }),
-        nowhere(Stretch { len: 0, ..bench.new }),
+        nowhere(Stretch { addr: 0, ..fixture.new }),
+        nowhere(Stretch { len: 0, ..fixture.new }),
         Request { access: RW, ..here },
         Request { access: RW, ..moved },
     ] {
-        bench.is(request, Code::Input, Errno::EINVAL);
-        bench.has(bench.old, [true, false]);
+        fixture.is(request, Code::Input, Errno::EINVAL);
+        fixture.has(fixture.old, [true, false]);
     }
     // Flags 0 pass the library; an address without its flag is not looked at.
-    bench.is(here, Code::Cmd, Errno::EINVAL);
-    bench.has(bench.old, [true, false]);
+    fixture.is(here, Code::Cmd, Errno::EINVAL);
+    fixture.has(fixture.old, [true, false]);
 }
 
 #[test]
 fn stage_5_keeps_the_new_range_or_fails() {
-    let mut bench = Bench::new(with_fork());
-    let unmapped = Request { range: Stretch { addr: 4096, len: 1 }, ..bench.moved() };
-    bench.is(unmapped, Code::DontForkNew, Errno::ENOMEM);
-    bench.fail(ReregFault::DontForkNew(Errno::EAGAIN));
-    bench.is(bench.moved(), Code::DontForkNew, Errno::EAGAIN);
-    bench.has(bench.old, [true, false]);
-    bench.is(bench.moved(), Code::Done, Errno(0));
-    bench.has(bench.new, [false, true]);
+    let mut fixture = MemoryFixture::new(with_fork());
+    let unmapped = Request { range: Stretch { addr: 4096, len: 1 }, ..fixture.moved() };
+    fixture.is(unmapped, Code::DontForkNew, Errno::ENOMEM);
+    fixture.fail(ReregFault::DontForkNew(Errno::EAGAIN));
+    fixture.is(fixture.moved(), Code::DontForkNew, Errno::EAGAIN);
+    fixture.has(fixture.old, [true, false]);
+    fixture.is(fixture.moved(), Code::Done, Errno(0));
+    fixture.has(fixture.new, [false, true]);
 }
 
 #[test]
@@ -96,75 +96,75 @@ fn stage_6_undoes_the_advice_unless_that_fails_too() {
         (ReregFault::CmdAndDoForkNew { errno: Errno::EIO, left }, Code::CmdAndDoForkNew, true),
         (ReregFault::Undocumented { code: -9, errno: Errno::EIO, left }, Code::Unknown(-9), false),
     ] {
-        let mut bench = Bench::new(with_fork());
-        bench.fail(fault);
-        bench.is(bench.moved(), code, Errno::EIO);
-        bench.has(bench.old, [true, kept]);
+        let mut fixture = MemoryFixture::new(with_fork());
+        fixture.fail(fault);
+        fixture.is(fixture.moved(), code, Errno::EIO);
+        fixture.has(fixture.old, [true, kept]);
     }
 }
 
 #[test]
 fn stage_8_comes_when_all_is_done() {
-    let mut bench = Bench::new(with_fork());
-    bench.fail(ReregFault::DoForkOld(Errno::ENOMEM));
-    bench.is(bench.moved(), Code::DoForkOld, Errno::ENOMEM);
-    bench.has(bench.new, [true, true]);
+    let mut fixture = MemoryFixture::new(with_fork());
+    fixture.fail(ReregFault::DoForkOld(Errno::ENOMEM));
+    fixture.is(fixture.moved(), Code::DoForkOld, Errno::ENOMEM);
+    fixture.has(fixture.new, [true, true]);
     // The end gives back what the library takes for the MR's range.
-    bench.world.ibv_dereg_mr(DEVICE, bench.mr).unwrap();
-    assert_eq!([bench.old, bench.new].map(|range| bench.world.library.fork.keeps(range)), [true, false]);
+    fixture.world.ibv_dereg_mr(DEVICE, fixture.mr).unwrap();
+    assert_eq!([fixture.old, fixture.new].map(|range| fixture.world.library.fork.keeps(range)), [true, false]);
 }
 
 #[test]
 fn overlapping_regions_keep_what_they_share() {
-    let mut bench = Bench::new(with_fork());
-    let part = Stretch { addr: bench.new.addr + 4096, len: 4096 };
-    let (other, _) = bench.world.ibv_reg_mr(DEVICE, bench.pd, part, RW).unwrap();
-    bench.is(bench.moved(), Code::Done, Errno(0));
-    bench.is(Request { range: bench.old, ..bench.moved() }, Code::Done, Errno(0));
-    assert!(bench.world.library.fork.keeps(part) && !bench.world.library.fork.keeps(bench.new));
-    bench.world.ibv_dereg_mr(DEVICE, other).unwrap();
-    assert!(!bench.world.library.fork.keeps(part));
+    let mut fixture = MemoryFixture::new(with_fork());
+    let part = Stretch { addr: fixture.new.addr + 4096, len: 4096 };
+    let (other, _) = fixture.world.ibv_reg_mr(DEVICE, fixture.pd, part, RW).unwrap();
+    fixture.is(fixture.moved(), Code::Done, Errno(0));
+    fixture.is(Request { range: fixture.old, ..fixture.moved() }, Code::Done, Errno(0));
+    assert!(fixture.world.library.fork.keeps(part) && !fixture.world.library.fork.keeps(fixture.new));
+    fixture.world.ibv_dereg_mr(DEVICE, other).unwrap();
+    assert!(!fixture.world.library.fork.keeps(part));
 }
 
 #[test]
 fn without_fork_support_its_stages_are_no_stages() {
-    let mut bench = Bench::new(Config { fork: false, ..with_fork() });
-    bench.fail(ReregFault::DontForkNew(Errno::EIO));
-    bench.is(bench.moved(), Code::Done, Errno(0));
-    bench.has(bench.new, [false, false]);
+    let mut fixture = MemoryFixture::new(Config { fork: false, ..with_fork() });
+    fixture.fail(ReregFault::DontForkNew(Errno::EIO));
+    fixture.is(fixture.moved(), Code::Done, Errno(0));
+    fixture.has(fixture.new, [false, false]);
 }
 
 #[test]
 fn a_provider_without_the_operation_is_a_failed_command() {
-    let mut bench = Bench::new(Config { rereg: Rereg::None, ..with_fork() });
+    let mut fixture = MemoryFixture::new(Config { rereg: Rereg::None, ..with_fork() });
     for flags in [Changes::empty(), Changes::TRANSLATION, Changes::PD, Changes::ACCESS, Changes::all()] {
-        let request = Request { flags, pd: Some(bench.pd), ..bench.moved() };
-        bench.is(request, Code::Cmd, Errno::EOPNOTSUPP);
-        bench.has(bench.old, [true, false]);
+        let request = Request { flags, pd: Some(fixture.pd), ..fixture.moved() };
+        fixture.is(request, Code::Cmd, Errno::EOPNOTSUPP);
+        fixture.has(fixture.old, [true, false]);
     }
 }
 
 #[test]
 fn a_failed_registration_takes_its_advice_back() {
-    let mut bench = Bench::new(with_fork());
-    bench.world.hosts[0].faults.register.push_back(Errno::ENOMEM);
-    assert_eq!(bench.world.ibv_reg_mr(DEVICE, bench.pd, bench.new, RW), Err(Errno::ENOMEM));
-    bench.has(bench.old, [true, false]);
+    let mut fixture = MemoryFixture::new(with_fork());
+    fixture.world.hosts[0].faults.register.push_back(Errno::ENOMEM);
+    assert_eq!(fixture.world.ibv_reg_mr(DEVICE, fixture.pd, fixture.new, RW), Err(Errno::ENOMEM));
+    fixture.has(fixture.old, [true, false]);
     // Not kept from children in the first place.
-    assert_eq!(bench.world.ibv_reg_mr(DEVICE, bench.pd, bench.new, Access::ON_DEMAND), Err(Errno::EOPNOTSUPP));
-    bench.has(bench.old, [true, false]);
+    assert_eq!(fixture.world.ibv_reg_mr(DEVICE, fixture.pd, fixture.new, Access::ON_DEMAND), Err(Errno::EOPNOTSUPP));
+    fixture.has(fixture.old, [true, false]);
 }
 
 #[test]
 fn of_a_device_that_is_gone_nothing_can_be_destroyed_unless_that_is_allowed() {
     for (allowed, expected) in [(false, Err(Errno::EIO)), (true, Ok(()))] {
-        let mut bench = Bench::new(Config { destroy_after_removal: allowed, ..with_fork() });
-        bench.world.remove_device(DEVICE.host);
-        bench.is(bench.moved(), Code::Cmd, Errno::EIO);
-        assert_eq!(bench.world.ibv_alloc_pd(DEVICE), Err(Errno::EIO));
-        assert_eq!(bench.world.ibv_reg_mr(DEVICE, bench.pd, bench.new, RW), Err(Errno::EIO));
-        assert_eq!(bench.world.ibv_dereg_mr(DEVICE, bench.mr), expected);
-        assert_eq!(bench.world.ibv_dealloc_pd(DEVICE, bench.pd), expected);
-        assert_eq!(bench.world.library.fork.keeps(bench.old), !allowed);
+        let mut fixture = MemoryFixture::new(Config { destroy_after_removal: allowed, ..with_fork() });
+        fixture.world.remove_device(DEVICE.host);
+        fixture.is(fixture.moved(), Code::Cmd, Errno::EIO);
+        assert_eq!(fixture.world.ibv_alloc_pd(DEVICE), Err(Errno::EIO));
+        assert_eq!(fixture.world.ibv_reg_mr(DEVICE, fixture.pd, fixture.new, RW), Err(Errno::EIO));
+        assert_eq!(fixture.world.ibv_dereg_mr(DEVICE, fixture.mr), expected);
+        assert_eq!(fixture.world.ibv_dealloc_pd(DEVICE, fixture.pd), expected);
+        assert_eq!(fixture.world.library.fork.keeps(fixture.old), !allowed);
     }
 }

@@ -7,8 +7,8 @@ use crate::common::SECOND;
 
 #[test]
 fn flags_are_aligned_and_inside() {
-    let bench = Bench::able();
-    let mut mr = bench.one.register(vec![0; 100], RW).unwrap();
+    let fixture = MemoryFixture::able();
+    let mut mr = fixture.one.register(vec![0; 100], RW).unwrap();
     mr.store_release(8, 7_u64).unwrap();
     mr.store_release(4, u32::MAX).unwrap();
     assert_eq!(
@@ -27,8 +27,8 @@ fn flags_are_aligned_and_inside() {
 
 #[test]
 fn slices_are_there_while_nothing_else_can_write() {
-    let mut lab = Lab::with(Config { rereg: Rereg::All, ..Config::default() });
-    let mut pair = lab.established_with_qps();
+    let mut env = Env::with(Config { rereg: Rereg::All, ..Config::default() });
+    let mut pair = env.established_with_qps();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let mut from = c.pd.register([1; 8], Access::empty()).unwrap();
     let mut to = s.pd.register([0; 8], Access::LOCAL_WRITE).unwrap();
@@ -38,7 +38,7 @@ fn slices_are_there_while_nothing_else_can_write() {
     let busy = |mr: &mut Mr| assert_eq!(mr.slice().map(drop), Err(Errno::EBUSY));
     busy(&mut from);
     busy(&mut to);
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     busy(&mut to);
     let mut one = [Completion::default()];
     assert_eq!((s.recv_cq.poll(&mut one), c.send_cq.poll(&mut one)), (Ok(1), Ok(1)));
@@ -58,6 +58,6 @@ fn slices_are_there_while_nothing_else_can_write() {
         );
         assert_eq!((to.slice().map(drop), to.slice_mut().map(drop)), (expected, expected), "{access:?}");
     }
-    lab.host.remove_device();
+    env.host.remove_device();
     assert_eq!(to.slice().map(drop), Err(Errno::EINVAL));
 }

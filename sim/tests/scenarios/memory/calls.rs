@@ -8,16 +8,16 @@ type Change = cmid_sim::Change;
 
 #[test]
 fn row_80_registrations_are_checked() {
-    let bench = Bench::new(Config::default());
-    let register = |len, access| bench.one.register(vec![3; len], access).map(drop);
-    for (len, access, why) in [
-        (0, Access::LOCAL_WRITE, Why::Empty),
-        (8, Access::REMOTE_WRITE, Why::RemoteWithoutLocalWrite),
-        (8, Access::REMOTE_ATOMIC | Access::REMOTE_READ, Why::RemoteWithoutLocalWrite),
+    let fixture = MemoryFixture::new(Config::default());
+    let register = |len, access| fixture.one.register(vec![3; len], access).map(drop);
+    for (len, access, reason) in [
+        (0, Access::LOCAL_WRITE, RefuseReason::Empty),
+        (8, Access::REMOTE_WRITE, RefuseReason::RemoteWithoutLocalWrite),
+        (8, Access::REMOTE_ATOMIC | Access::REMOTE_READ, RefuseReason::RemoteWithoutLocalWrite),
     ] {
         let (buffer, error) = register(len, access).unwrap_err();
         assert_eq!((buffer, error.errno()), (vec![3; len], Errno::EINVAL));
-        refused(error, why);
+        refused(error, reason);
     }
     for (access, errno) in [
         (Access::HUGETLB, Errno::EOPNOTSUPP),
@@ -27,49 +27,49 @@ fn row_80_registrations_are_checked() {
     ] {
         assert_eq!(register(8, access).unwrap_err(), (vec![3; 8], Error::Register(errno)));
     }
-    bench.users([0, 0]);
+    fixture.users([0, 0]);
     for access in [Access::empty(), Access::LOCAL_WRITE, RW, RW | Access::RELAXED_ORDERING] {
         assert_eq!(register(8, access), Ok(()));
     }
-    bench.users([0, 0]);
+    fixture.users([0, 0]);
 }
 
 #[test]
 fn a_region_has_what_was_registered() {
-    let bench = Bench::new(Config::default());
-    let mr = bench.one.register([1, 2, 3], RW).unwrap();
+    let fixture = MemoryFixture::new(Config::default());
+    let mr = fixture.one.register([1, 2, 3], RW).unwrap();
     assert_eq!((mr.state(), mr.access(), mr.len()), (MrState::Registered, Some(RW), 3));
     assert_eq!(mr.lkey(), mr.rkey());
     assert!(mr.lkey() != 0 && mr.addr() != 0);
-    bench.users([1, 0]);
+    fixture.users([1, 0]);
     mr.write(1, &[7]).unwrap();
     assert_eq!(mr.read(2, &mut [0; 2]), Err(Errno::EINVAL));
     assert_eq!(returned(mr), memory::Returned { buffer: vec![1, 7, 3], other: None });
-    bench.users([0, 0]);
+    fixture.users([0, 0]);
 }
 
 #[test]
 fn a_domain_is_busy_while_something_belongs_to_it() {
-    let bench = Bench::new(Config::default());
-    let (mr, window) = (bench.mr(), bench.one.alloc_mw().unwrap());
-    bench.users([2, 0]);
-    refused(bench.one.dealloc().unwrap_err(), Why::InUse(2));
+    let fixture = MemoryFixture::new(Config::default());
+    let (mr, window) = (fixture.mr(), fixture.one.alloc_mw().unwrap());
+    fixture.users([2, 0]);
+    refused(fixture.one.dealloc().unwrap_err(), RefuseReason::InUse(2));
     drop((mr, window));
-    bench.one.dealloc().unwrap();
-    assert_eq!((bench.one.state(), bench.one.users_at_device()), (cmid_sim::PdState::Gone, None));
+    fixture.one.dealloc().unwrap();
+    assert_eq!((fixture.one.state(), fixture.one.users_at_device()), (cmid_sim::PdState::Gone, None));
     // Handles of it are stale.
-    let stale = bench.one.clone();
-    refused(stale.dealloc().unwrap_err(), Why::Gone);
+    let stale = fixture.one.clone();
+    refused(stale.dealloc().unwrap_err(), RefuseReason::Gone);
     let (buffer, error) = stale.register([5], RW).unwrap_err();
     assert_eq!(buffer, [5]);
-    refused(error, Why::Gone);
+    refused(error, RefuseReason::Gone);
     assert_eq!(stale.alloc_mw().map(drop), Err(Errno::EINVAL));
 }
 
 #[test]
 fn qps_and_address_handles_belong_to_a_domain() {
-    let mut lab = Lab::new();
-    let pair = lab.established_with_qps();
+    let mut env = Env::new();
+    let pair = env.established_with_qps();
     let (c, client) = (pair.client_qp, pair.client);
     let path = cmid_proto::AhAttr { grh: Some(Default::default()), port_num: 1, ..Default::default() };
     let ah = c.pd.create_ah(&path).unwrap();
@@ -78,12 +78,12 @@ fn qps_and_address_handles_belong_to_a_domain() {
     // The handle of a QP is not the QP.
     drop(c.qp);
     assert_eq!((c.pd.users(), c.pd.users_at_device()), (1, Some(1)));
-    refused(c.pd.dealloc().unwrap_err(), Why::InUse(1));
-    lab.client.device.destroy_qp(client).unwrap();
+    refused(c.pd.dealloc().unwrap_err(), RefuseReason::InUse(1));
+    env.client.device.destroy_qp(client).unwrap();
     assert_eq!((c.pd.users(), c.pd.users_at_device()), (0, Some(0)));
     let gone = c.pd.clone();
     c.pd.dealloc().unwrap();
-    let again = lab.client.device.create_qp(
+    let again = env.client.device.create_qp(
         cmid_proto::Attaching::bare(client),
         &gone,
         &c.send_cq,
@@ -95,10 +95,10 @@ fn qps_and_address_handles_belong_to_a_domain() {
 
 #[test]
 fn a_domain_without_handles_lives_as_long_as_its_region() {
-    let mut lab = Lab::new();
-    let id = lab.client.id(lab.cc);
-    lab.client.bind(id, "10.0.0.1:0").unwrap();
-    let mr = lab.client.device.alloc_pd(id).unwrap().register([1], RW).unwrap();
+    let mut env = Env::new();
+    let id = env.client.id(env.cc);
+    env.client.bind(id, "10.0.0.1:0").unwrap();
+    let mr = env.client.device.alloc_pd(id).unwrap().register([1], RW).unwrap();
     let pd = mr.pd().unwrap();
     assert_eq!((pd.users(), pd.users_at_device()), (1, Some(1)));
     drop(pd);
@@ -109,14 +109,14 @@ fn a_domain_without_handles_lives_as_long_as_its_region() {
 
 #[test]
 fn row_81_a_provider_without_re_registration_changes_nothing() {
-    let bench = Bench::new(Config::default());
-    let mut mr = bench.mr();
+    let fixture = MemoryFixture::new(Config::default());
+    let mut mr = fixture.mr();
     let before = (mr.addr(), mr.len(), mr.lkey(), mr.access());
     for change in [
-        Change::default().to_pd(bench.two.clone()),
+        Change::default().to_pd(fixture.two.clone()),
         Change::default().to_access(Access::empty()),
         Change::default().to_buffer([9; 9]),
-        Change::default().to_pd(bench.two.clone()).to_access(RW).to_buffer([9; 9]),
+        Change::default().to_pd(fixture.two.clone()).to_access(RW).to_buffer([9; 9]),
     ] {
         let given = change.buffer.clone();
         let ended = mr.reregister(change, Policy::default());
@@ -124,42 +124,42 @@ fn row_81_a_provider_without_re_registration_changes_nothing() {
         assert_eq!(back, given);
         assert_eq!((mr.addr(), mr.len(), mr.lkey(), mr.access()), before);
         assert_eq!(mr.state(), MrState::Registered);
-        bench.users([1, 0]);
+        fixture.users([1, 0]);
     }
-    refused(bench.one.dealloc().unwrap_err(), Why::InUse(1));
+    refused(fixture.one.dealloc().unwrap_err(), RefuseReason::InUse(1));
     assert_eq!(returned(mr).buffer, [1; 100]);
 }
 
 #[test]
 fn what_is_wrong_before_the_device_is_asked() {
-    let bench = Bench::able();
-    let other = Bench::able();
-    let mut mr = bench.mr();
-    for (change, why) in [
-        (Change::default(), Why::NothingToChange),
-        (Change::default().to_buffer([]), Why::Empty),
-        (Change::default().to_access(Access::REMOTE_WRITE), Why::RemoteWithoutLocalWrite),
-        (Change::default().to_buffer([8]).to_pd(other.one.clone()), Why::OtherDevice),
+    let fixture = MemoryFixture::able();
+    let other = MemoryFixture::able();
+    let mut mr = fixture.mr();
+    for (change, reason) in [
+        (Change::default(), RefuseReason::NothingToChange),
+        (Change::default().to_buffer([]), RefuseReason::Empty),
+        (Change::default().to_access(Access::REMOTE_WRITE), RefuseReason::RemoteWithoutLocalWrite),
+        (Change::default().to_buffer([8]).to_pd(other.one.clone()), RefuseReason::OtherDevice),
     ] {
         let given = change.buffer.clone();
         let ended = mr.reregister(change, ANEW);
         assert_eq!(ended.buffer, given);
-        refused(ended.result.unwrap_err(), why);
-        bench.users([1, 0]);
+        refused(ended.result.unwrap_err(), reason);
+        fixture.users([1, 0]);
         other.users([0, 0]);
     }
-    let gone = bench.two.clone();
+    let gone = fixture.two.clone();
     gone.dealloc().unwrap();
     let ended = mr.reregister(Change::default().to_buffer([8]).to_pd(gone), ANEW);
     assert_eq!(ended.buffer, Some(vec![8]));
-    refused(ended.result.unwrap_err(), Why::Gone);
-    assert_eq!((bench.one.users(), bench.one.users_at_device()), (1, Some(1)));
+    refused(ended.result.unwrap_err(), RefuseReason::Gone);
+    assert_eq!((fixture.one.users(), fixture.one.users_at_device()), (1, Some(1)));
 }
 
 #[test]
 fn row_82_rxe_asked_directly_changes_domain_and_rights() {
-    let bench = Bench::new(Config { rereg: Rereg::PdAccess, ..Config::default() });
-    let mut mr = bench.mr();
+    let fixture = MemoryFixture::new(Config { rereg: Rereg::PdAccess, ..Config::default() });
+    let mut mr = fixture.mr();
     let keys = (mr.lkey(), mr.rkey());
     let ended = mr.reregister(Change::default().to_buffer([9]), Policy::default());
     assert_eq!(failed(ended, "ibv_rereg_mr: ERR_CMD, EOPNOTSUPP; the old registration is valid"), Some(vec![9]));
@@ -167,27 +167,27 @@ fn row_82_rxe_asked_directly_changes_domain_and_rights() {
     let ended = mr.reregister(Change::default().to_access(Access::LOCAL_WRITE), Policy::default());
     assert_eq!((ended.result, ended.buffer), (Ok(cmid_sim::Way::InPlace), None));
     assert_eq!((mr.access(), mr.way()), (Some(Access::LOCAL_WRITE), cmid_sim::Way::InPlace));
-    bench.users([1, 0]);
+    fixture.users([1, 0]);
 
-    let change = Change::default().to_pd(bench.two.clone()).to_access(RW);
+    let change = Change::default().to_pd(fixture.two.clone()).to_access(RW);
     assert_eq!(mr.reregister(change, Policy::default()).result, Ok(cmid_sim::Way::InPlace));
-    bench.users([0, 1]);
+    fixture.users([0, 1]);
     assert_eq!((mr.lkey(), mr.rkey()), keys);
-    bench.one.dealloc().unwrap();
-    refused(bench.two.dealloc().unwrap_err(), Why::InUse(1));
+    fixture.one.dealloc().unwrap();
+    refused(fixture.two.dealloc().unwrap_err(), RefuseReason::InUse(1));
     assert_eq!(returned(mr).buffer, [1; 100]);
-    bench.two.dealloc().unwrap();
+    fixture.two.dealloc().unwrap();
 }
 
 #[test]
 fn pages_that_were_pinned_for_reading_stay_so() {
-    let bench = Bench::new(Config { rereg: Rereg::PdAccess, ..Config::default() });
+    let fixture = MemoryFixture::new(Config { rereg: Rereg::PdAccess, ..Config::default() });
     let policy = Policy { provider: Provider::ChecksFirst, ..Policy::default() };
-    let mut mr = bench.one.register([0; 8], Access::REMOTE_READ).unwrap();
+    let mut mr = fixture.one.register([0; 8], Access::REMOTE_READ).unwrap();
     let ended = mr.reregister(Change::default().to_access(RW), policy);
     failed(ended, "ibv_rereg_mr: ERR_CMD, EACCES; the old registration is valid");
     assert_eq!(mr.reregister(Change::default().to_access(Access::empty()), policy).result, Ok(cmid_sim::Way::InPlace));
-    bench.users([1, 0]);
+    fixture.users([1, 0]);
 }
 
 #[test]
@@ -195,11 +195,11 @@ fn every_combination_where_the_device_can_do_all() {
     for new_keys in [false, true] {
         for flags in 1..8 {
             let config = Config { rereg: Rereg::All, new_keys_on_rereg: new_keys, fork: true, ..Config::default() };
-            let bench = Bench::new(config);
-            let mut mr = bench.mr();
+            let fixture = MemoryFixture::new(config);
+            let mut mr = fixture.mr();
             let (addr, lkey) = (mr.addr(), mr.lkey());
             let buffer = (flags & 1 != 0).then(|| vec![2; 9000]);
-            let pd = (flags & 2 != 0).then(|| bench.two.clone());
+            let pd = (flags & 2 != 0).then(|| fixture.two.clone());
             let access = (flags & 4 != 0).then_some(Access::LOCAL_WRITE);
             let moves = buffer.is_some();
             let users = if pd.is_some() { [0, 1] } else { [1, 0] };
@@ -209,47 +209,47 @@ fn every_combination_where_the_device_can_do_all() {
             assert_eq!((mr.addr() != addr, mr.len()), (moves, if moves { 9000 } else { 100 }));
             assert_eq!(mr.access(), Some(access.unwrap_or(RW)));
             assert_eq!(mr.lkey() != lkey, new_keys);
-            bench.users(users);
-            assert_eq!(bench.lab.fabric.pages_kept_from_fork(), if moves { 3 } else { 1 });
+            fixture.users(users);
+            assert_eq!(fixture.env.fabric.pages_kept_from_fork(), if moves { 3 } else { 1 });
             let buffer = returned(mr).buffer;
             assert_eq!(buffer, if moves { vec![2; 9000] } else { vec![1; 100] });
-            bench.users([0, 0]);
-            assert_eq!(bench.lab.fabric.pages_kept_from_fork(), 0);
+            fixture.users([0, 0]);
+            assert_eq!(fixture.env.fabric.pages_kept_from_fork(), 0);
         }
     }
 }
 
 #[test]
 fn the_lock_limit_is_a_typed_error_and_leaks_nothing() {
-    let bench = Bench::new(Config { lock_limit: Some(8192), ..Config::default() });
-    let mr = bench.mr();
-    let (buffer, error) = bench.one.register(vec![0; 4097], RW).unwrap_err();
+    let fixture = MemoryFixture::new(Config { lock_limit: Some(8192), ..Config::default() });
+    let mr = fixture.mr();
+    let (buffer, error) = fixture.one.register(vec![0; 4097], RW).unwrap_err();
     assert_eq!((buffer.len(), error), (4097, Error::Register(Errno::ENOMEM)));
-    bench.users([1, 0]);
+    fixture.users([1, 0]);
     // The fallback needs both at the same time.
     let mut mr = mr;
     let ended = mr.reregister(Change::default().to_buffer(vec![0; 8192]), ANEW);
     let text = "registering anew, ibv_reg_mr: ENOMEM; the old registration is valid";
     assert_eq!(failed(ended, text).map(|buffer| buffer.len()), Some(8192));
-    bench.users([1, 0]);
+    fixture.users([1, 0]);
     drop(mr);
-    assert!(bench.one.register(vec![0; 8192], RW).is_ok());
+    assert!(fixture.one.register(vec![0; 8192], RW).is_ok());
 }
 
 #[test]
 fn failures_name_their_step() {
-    let bench = Bench::new(Config::default());
-    bench.lab.host.fail_next_registration(Errno::EAGAIN);
-    assert_eq!(bench.one.register([1], RW).unwrap_err(), (vec![1], Error::Register(Errno::EAGAIN)));
-    let mr = bench.mr();
+    let fixture = MemoryFixture::new(Config::default());
+    fixture.env.host.fail_next_registration(Errno::EAGAIN);
+    assert_eq!(fixture.one.register([1], RW).unwrap_err(), (vec![1], Error::Register(Errno::EAGAIN)));
+    let mr = fixture.mr();
     for (errno, valid) in [(Errno::EBUSY, Valid::Old), (Errno::EINTR, Valid::Neither)] {
-        bench.lab.host.fail_next_deregistration(errno);
-        let other = bench.mr();
+        fixture.env.host.fail_next_deregistration(errno);
+        let other = fixture.mr();
         let (other, error) = other.deregister().unwrap_err();
         assert_eq!(error, Error::Failed(memory::Failure { step: Step::Deregister, errno, valid }));
-        bench.users([2, 0]);
+        fixture.users([2, 0]);
         assert_eq!(returned(other).buffer, [1; 100]);
     }
     drop(mr);
-    bench.users([0, 0]);
+    fixture.users([0, 0]);
 }

@@ -20,7 +20,7 @@ impl Dice {
 }
 
 struct Chaos {
-    lab: Lab,
+    env: Env,
     pair: Pair,
     pds: Vec<Pd>,
     mrs: Vec<Mr>,
@@ -45,12 +45,12 @@ impl Chaos {
             destroy_after_removal: true,
             ..Config::default()
         };
-        let mut lab = Lab::with(config);
-        let pair = lab.established_with_qps();
-        let server = lab.server.device.alloc_pd(pair.new).unwrap();
+        let mut env = Env::with(config);
+        let pair = env.established_with_qps();
+        let server = env.server.device.alloc_pd(pair.new).unwrap();
         let pds = vec![pair.client_qp.pd.clone(), pair.server_qp.pd.clone(), server];
         Chaos {
-            lab,
+            env,
             pair,
             pds,
             mrs: Vec::new(),
@@ -80,7 +80,7 @@ impl Chaos {
                 String::new()
             }
             3 => {
-                self.lab.fabric.advance_by(Config::default().latency);
+                self.env.fabric.advance_by(Config::default().latency);
                 String::new()
             }
             4 => self.poll(),
@@ -129,7 +129,7 @@ impl Chaos {
     }
 
     fn fault(&mut self) {
-        let host = &self.lab.host;
+        let host = &self.env.host;
         let errno = self.dice.of(&[Errno::EIO, Errno::ENOMEM, Errno::EINTR, Errno::EINVAL, Errno::EOPNOTSUPP]);
         // Whatever a driver says, it may have done the worst. But one that cannot do a thing has not done it.
         let left = match errno {
@@ -153,11 +153,11 @@ impl Chaos {
         match self.dice.roll(40) {
             0 => {
                 self.removed = true;
-                self.lab.host.remove_device();
+                self.env.host.remove_device();
                 "the device is removed".to_owned()
             }
-            1 => format!("{:?}", self.lab.client.device.destroy_qp(self.pair.client)),
-            2 => format!("{:?}", self.lab.server.device.destroy_qp(self.pair.new)),
+            1 => format!("{:?}", self.env.client.device.destroy_qp(self.pair.client)),
+            2 => format!("{:?}", self.env.server.device.destroy_qp(self.pair.new)),
             _ => String::new(),
         }
     }
@@ -197,7 +197,7 @@ impl Chaos {
     /// may count that one too.
     #[track_caller]
     fn check(&self) {
-        let counters = self.lab.fabric.counters();
+        let counters = self.env.fabric.counters();
         assert_eq!((counters.freed_in_use, counters.copied_to_freed), (0, 0), "{:?}", self.log);
         if self.removed {
             return;
@@ -217,8 +217,8 @@ impl Chaos {
             self.mws.clear();
         }
         // They may be off their ids already.
-        let _: Result<(), Errno> = self.lab.client.device.destroy_qp(self.pair.client);
-        let _: Result<(), Errno> = self.lab.server.device.destroy_qp(self.pair.new);
+        let _: Result<(), Errno> = self.env.client.device.destroy_qp(self.pair.client);
+        let _: Result<(), Errno> = self.env.server.device.destroy_qp(self.pair.new);
         self.mws.clear();
         self.drain();
         // Faults that still wait find their calls.
@@ -231,7 +231,7 @@ impl Chaos {
             assert_eq!((pd.users(), pd.users_at_device()), (0, at_device), "{:?}", self.log);
             pd.dealloc().unwrap();
         }
-        let counters = self.lab.fabric.counters();
+        let counters = self.env.fabric.counters();
         assert_eq!((counters.freed_in_use, counters.copied_to_freed, counters.overruns), (0, 0, 0), "{:?}", self.log);
         self.log
     }
@@ -267,7 +267,7 @@ fn the_books_agree_whatever_happens() {
         "WcStatus(5) 128",
         "the device is removed",
     ] {
-        assert!(logs.iter().any(|line| line.contains(seen)), "{seen}");
+        assert!(logs.iter().any(|device_channel| device_channel.contains(seen)), "{seen}");
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::common::{Pair, SECOND};
 
 /// The completions stay whatever happens to the QP, and the memory of a device that is gone can be deregistered.
-fn connected() -> (Lab, Pair) {
+fn connected() -> (Env, Pair) {
     let config = Config {
         copy_at_poll: true,
         completions_outlive_qp: true,
@@ -14,9 +14,9 @@ fn connected() -> (Lab, Pair) {
         rereg: Rereg::All,
         ..Config::default()
     };
-    let mut lab = Lab::with(config);
-    let pair = lab.established_with_qps();
-    (lab, pair)
+    let mut env = Env::with(config);
+    let pair = env.established_with_qps();
+    (env, pair)
 }
 
 #[track_caller]
@@ -33,20 +33,20 @@ fn bytes(mr: &Mr) -> [u8; 8] {
 }
 
 /// A message to the server, which has arrived and is not polled.
-fn received(lab: &Lab, pair: &mut Pair) -> Mr {
+fn received(env: &Env, pair: &mut Pair) -> Mr {
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let from = c.pd.register([7; 8], RW).unwrap();
     let to = s.pd.register([0; 8], RW).unwrap();
     s.qp.post_recv(1, &to, 0..8).unwrap();
     c.qp.post_send(2, &from, 0..8).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     to
 }
 
 #[test]
 fn what_has_arrived_is_in_memory_when_it_is_polled() {
-    let (lab, mut pair) = connected();
-    let to = received(&lab, &mut pair);
+    let (env, mut pair) = connected();
+    let to = received(&env, &mut pair);
     assert_eq!(bytes(&to), [0; 8]);
     assert_eq!(poll(&mut pair.server_qp.recv_cq).byte_len, 8);
     assert_eq!(bytes(&to), [7; 8]);
@@ -56,70 +56,70 @@ fn what_has_arrived_is_in_memory_when_it_is_polled() {
     let remote = Remote { addr: to.addr(), rkey: to.rkey() };
     poll(&mut c.send_cq);
     c.qp.post_read(3, &into, 0..8, remote).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     assert_eq!(bytes(&into), [0; 8]);
     assert_eq!((poll(&mut c.send_cq).byte_len, bytes(&into)), (8, [7; 8]));
     let other = c.pd.register([9; 8], RW).unwrap();
     c.qp.post_write(4, &other, 0..8, remote).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     assert_eq!(bytes(&to), [9; 8]);
 }
 
 /// Fails if a removal ends the pin: the poll then writes to memory that was given back.
 #[test]
 fn memory_is_not_given_back_before_the_poll_when_the_device_is_removed() {
-    let (lab, mut pair) = connected();
-    let to = received(&lab, &mut pair);
-    lab.host.remove_device();
+    let (env, mut pair) = connected();
+    let to = received(&env, &mut pair);
+    env.host.remove_device();
     let freed = to.deregister();
     assert_eq!(poll(&mut pair.server_qp.recv_cq).status, WcStatus::SUCCESS);
-    assert_eq!(lab.fabric.counters().copied_to_freed, 0, "use after free");
+    assert_eq!(env.fabric.counters().copied_to_freed, 0, "use after free");
     let (to, error) = freed.unwrap_err();
-    refused(error, Why::InFlight);
+    refused(error, RefuseReason::InFlight);
     assert_eq!(returned(to).buffer, [7; 8]);
 }
 
 /// Fails if such an MR can be posted: nothing pins it.
 #[test]
 fn memory_of_another_domain_is_not_written_to_by_a_poll() {
-    let (lab, mut pair) = connected();
-    let foreign = lab.server.device.alloc_pd(pair.new).unwrap();
+    let (env, mut pair) = connected();
+    let foreign = env.server.device.alloc_pd(pair.new).unwrap();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let from = c.pd.register([7; 8], RW).unwrap();
     let to = foreign.register([0; 8], RW).unwrap();
     let posted = s.qp.post_recv(1, &to, 0..8);
     c.qp.post_send(2, &from, 0..8).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     assert_eq!(returned(to).buffer, [0; 8]);
     let polled = s.recv_cq.poll(&mut [Completion::default()]);
-    assert_eq!(lab.fabric.counters().copied_to_freed, 0, "use after free");
+    assert_eq!(env.fabric.counters().copied_to_freed, 0, "use after free");
     assert_eq!((posted, polled), (Err(Errno::EINVAL), Ok(0)));
 }
 
 /// Fails if the destruction of the QP ends the pin while its completions are in the CQ.
 #[test]
 fn memory_is_not_given_back_before_the_poll_when_the_qp_is_destroyed() {
-    let (lab, mut pair) = connected();
-    let to = received(&lab, &mut pair);
-    lab.server.device.destroy_qp(pair.new).unwrap();
+    let (env, mut pair) = connected();
+    let to = received(&env, &mut pair);
+    env.server.device.destroy_qp(pair.new).unwrap();
     let freed = to.deregister();
     assert_eq!(poll(&mut pair.server_qp.recv_cq).status, WcStatus::SUCCESS);
-    assert_eq!(lab.fabric.counters().copied_to_freed, 0, "use after free");
+    assert_eq!(env.fabric.counters().copied_to_freed, 0, "use after free");
     let (to, error) = freed.unwrap_err();
-    refused(error, Why::InFlight);
+    refused(error, RefuseReason::InFlight);
     assert_eq!(returned(to).buffer, [7; 8]);
 }
 
 /// One that is dropped is freed when it can be, with its device gone too.
 #[test]
 fn dropped_memory_is_freed_after_the_poll() {
-    let (lab, mut pair) = connected();
-    let to = received(&lab, &mut pair);
+    let (env, mut pair) = connected();
+    let to = received(&env, &mut pair);
     let pd = pair.server_qp.pd.clone();
     drop(to);
-    lab.host.remove_device();
+    env.host.remove_device();
     assert_eq!(pd.users(), 1);
     poll(&mut pair.server_qp.recv_cq);
-    assert_eq!((pd.users(), lab.fabric.counters().copied_to_freed), (0, 0));
+    assert_eq!((pd.users(), env.fabric.counters().copied_to_freed), (0, 0));
     pd.dealloc().unwrap();
 }

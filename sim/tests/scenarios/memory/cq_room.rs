@@ -8,12 +8,12 @@ use super::*;
 const CAPS: Caps = Caps { max_send_wr: 6, max_recv_wr: 2, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 };
 
 /// An id of the client, with its route.
-fn id(lab: &mut Lab) -> IdKey {
-    lab.client.resolved(lab.cc, "10.0.0.2:7")
+fn id(env: &mut Env) -> IdKey {
+    env.client.resolved(env.cc, "10.0.0.2:7")
 }
 
-fn create(lab: &Lab, id: IdKey, pd: &Pd, [send, recv]: [&Cq; 2]) -> Result<Qp, Errno> {
-    lab.client.device.create_qp(cmid_proto::Attaching::bare(id), pd, send, recv, CAPS)
+fn create(env: &Env, id: IdKey, pd: &Pd, [send, recv]: [&Cq; 2]) -> Result<Qp, Errno> {
+    env.client.device.create_qp(cmid_proto::Attaching::bare(id), pd, send, recv, CAPS)
 }
 
 #[track_caller]
@@ -23,27 +23,27 @@ fn reserved(cq: &Cq, expected: u32) {
 
 #[test]
 fn a_cq_that_would_overrun_is_refused() {
-    let mut lab = Lab::with(Config::default());
-    let (first, second) = (id(&mut lab), id(&mut lab));
-    let pd = lab.client.device.alloc_pd(first).unwrap();
-    let [mut shared, large] = [8, 14].map(|depth| lab.client.device.create_cq(first, depth).unwrap());
-    let small = lab.client.device.create_cq(first, 5).unwrap();
+    let mut env = Env::with(Config::default());
+    let (first, second) = (id(&mut env), id(&mut env));
+    let pd = env.client.device.alloc_pd(first).unwrap();
+    let [mut shared, large] = [8, 14].map(|depth| env.client.device.create_cq(first, depth).unwrap());
+    let small = env.client.device.create_cq(first, 5).unwrap();
     // Each half counts.
-    assert_eq!(create(&lab, first, &pd, [&small, &large]).map(drop), Err(Errno::EOVERFLOW));
-    assert_eq!(create(&lab, first, &pd, [&large, &small]).map(drop), Ok(()));
+    assert_eq!(create(&env, first, &pd, [&small, &large]).map(drop), Err(Errno::EOVERFLOW));
+    assert_eq!(create(&env, first, &pd, [&large, &small]).map(drop), Ok(()));
     assert_eq!(large.room().check(9).unwrap_err().to_string(), OVERRUN);
-    lab.client.device.destroy_qp(first).unwrap();
+    env.client.device.destroy_qp(first).unwrap();
     // Both halves together, and several QPs; what is refused reserves nothing.
-    let qp = create(&lab, first, &pd, [&shared, &shared]).unwrap();
-    assert_eq!(create(&lab, second, &pd, [&large, &shared]).map(drop), Err(Errno::EOVERFLOW));
+    let qp = create(&env, first, &pd, [&shared, &shared]).unwrap();
+    assert_eq!(create(&env, second, &pd, [&large, &shared]).map(drop), Err(Errno::EOVERFLOW));
     reserved(&large, 0);
     reserved(&small, 0);
     assert_eq!((shared.room().depth(), pd.users()), (8, 1));
     // A QP that is destroyed and has left no completion gives its share back.
-    lab.client.device.destroy_qp(first).unwrap();
+    env.client.device.destroy_qp(first).unwrap();
     drop(qp);
     reserved(&shared, 0);
-    assert_eq!(create(&lab, second, &pd, [&shared, &shared]).map(drop), Ok(()));
+    assert_eq!(create(&env, second, &pd, [&shared, &shared]).map(drop), Ok(()));
     assert_eq!(shared.poll(&mut [Completion::default()]), Ok(0));
     assert_eq!(CqRoom::default().depth(), 0);
 }
@@ -53,13 +53,13 @@ const OVERRUN: &str = "a CQ of depth 14 has 6 work requests that report to it: 9
 #[test]
 fn the_share_of_a_destroyed_qp_lasts_as_long_as_its_completions() {
     for outlive in [false, true] {
-        let mut lab = Lab::with(Config { completions_outlive_qp: outlive, ..Config::default() });
-        let mut pair = lab.established_with_qps();
+        let mut env = Env::with(Config { completions_outlive_qp: outlive, ..Config::default() });
+        let mut pair = env.established_with_qps();
         let c = &mut pair.client_qp;
         let mr = c.pd.register([0; 8], RW).unwrap();
         (0..16).for_each(|wr_id| c.qp.post_recv(wr_id, &mr, 0..8).unwrap());
-        lab.client.disconnect(pair.client).unwrap();
-        lab.client.device.destroy_qp(pair.client).unwrap();
+        env.client.disconnect(pair.client).unwrap();
+        env.client.device.destroy_qp(pair.client).unwrap();
         reserved(&c.recv_cq, if outlive { 16 } else { 0 });
         let mut done = [Completion::default(); 15];
         assert_eq!(c.recv_cq.poll(&mut done), Ok(if outlive { 15 } else { 0 }));

@@ -13,10 +13,10 @@ mod window_qps;
 mod windows;
 
 use cmid_proto::{Errno, IdKey};
-use cmid_sim::memory::{self, Error, Fallback, MrState, Policy, Provider, Valid, Why};
+use cmid_sim::memory::{self, Error, Fallback, MrState, Policy, Provider, RefuseReason, Valid};
 use cmid_sim::{Access, Config, Mr, Pd, Rereg, Reregistered};
 
-use crate::common::Lab;
+use crate::common::Env;
 
 /// What a peer may do, too.
 const RW: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
@@ -24,25 +24,25 @@ const RW: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access:
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
 
 /// A device, and two protection domains of it.
-struct Bench {
-    lab: Lab,
+struct MemoryFixture {
+    env: Env,
     id: IdKey,
     one: Pd,
     two: Pd,
 }
 
-impl Bench {
-    fn new(config: Config) -> Bench {
-        let mut lab = Lab::with(config);
-        let id = lab.client.id(lab.cc);
-        lab.client.bind(id, "10.0.0.1:0").unwrap();
-        let [one, two] = [0; 2].map(|_| lab.client.device.alloc_pd(id).unwrap());
-        Bench { lab, id, one, two }
+impl MemoryFixture {
+    fn new(config: Config) -> MemoryFixture {
+        let mut env = Env::with(config);
+        let id = env.client.id(env.cc);
+        env.client.bind(id, "10.0.0.1:0").unwrap();
+        let [one, two] = [0; 2].map(|_| env.client.device.alloc_pd(id).unwrap());
+        MemoryFixture { env, id, one, two }
     }
 
     /// With a device that can re-register everything.
-    fn able() -> Bench {
-        Bench::new(Config { rereg: Rereg::All, ..Config::default() })
+    fn able() -> MemoryFixture {
+        MemoryFixture::new(Config { rereg: Rereg::All, ..Config::default() })
     }
 
     fn mr(&self) -> Mr {
@@ -55,14 +55,14 @@ impl Bench {
         let pds = [&self.one, &self.two];
         assert_eq!(pds.map(Pd::users), expected, "the machines");
         assert_eq!(pds.map(Pd::users_at_device), expected.map(Some), "the device");
-        assert_eq!(self.lab.fabric.counters().freed_in_use, 0);
+        assert_eq!(self.env.fabric.counters().freed_in_use, 0);
     }
 }
 
 #[track_caller]
-fn refused(error: Error, why: Why) {
+fn refused(error: Error, reason: RefuseReason) {
     let Error::Refused(refused) = error else { panic!("{error}") };
-    assert_eq!(refused.why, why);
+    assert_eq!(refused.reason, reason);
 }
 
 /// The re-registration failed; returns what came back.

@@ -7,19 +7,26 @@ use super::*;
 
 const IO: Errno = Errno::EIO;
 
-fn forked() -> Bench {
-    Bench::new(Config { rereg: Rereg::All, fork: true, ..Config::default() })
+fn forked() -> MemoryFixture {
+    MemoryFixture::new(Config { rereg: Rereg::All, fork: true, ..Config::default() })
 }
 
-fn all(bench: &Bench) -> Change {
-    Change::default().to_buffer(vec![2; 50]).to_pd(bench.two.clone()).to_access(Access::LOCAL_WRITE)
+fn all(fixture: &MemoryFixture) -> Change {
+    Change::default().to_buffer(vec![2; 50]).to_pd(fixture.two.clone()).to_access(Access::LOCAL_WRITE)
 }
 
 /// Re-registers everything while that fault waits; returns what came back.
 #[track_caller]
-fn struck(bench: &Bench, mr: &mut Mr, fault: ReregFault, code: Code, errno: Errno, valid: Valid) -> Option<Vec<u8>> {
-    bench.lab.host.fail_next_reregistration(fault);
-    let ended = mr.reregister(all(bench), Policy::default());
+fn struck(
+    fixture: &MemoryFixture,
+    mr: &mut Mr,
+    fault: ReregFault,
+    code: Code,
+    errno: Errno,
+    valid: Valid,
+) -> Option<Vec<u8>> {
+    fixture.env.host.fail_next_reregistration(fault);
+    let ended = mr.reregister(all(fixture), Policy::default());
     assert_eq!(ended.result, Err(Failure { step: Step::Reregister(code), errno, valid }.into()), "{fault:?}");
     ended.buffer
 }
@@ -30,16 +37,16 @@ fn where_no_driver_was_asked_the_new_buffer_comes_back() {
         (ReregFault::DontForkNew(Errno::ENOMEM), Code::DontForkNew, Errno::ENOMEM),
         (ReregFault::Cmd { errno: Errno::EOPNOTSUPP, left: Left::Old }, Code::Cmd, Errno::EOPNOTSUPP),
     ] {
-        let bench = forked();
-        let mut mr = bench.mr();
+        let fixture = forked();
+        let mut mr = fixture.mr();
         let before = (mr.addr(), mr.lkey(), mr.access());
-        assert_eq!(struck(&bench, &mut mr, fault, code, errno, Valid::Old), Some(vec![2; 50]));
+        assert_eq!(struck(&fixture, &mut mr, fault, code, errno, Valid::Old), Some(vec![2; 50]));
         assert_eq!((mr.addr(), mr.lkey(), mr.access()), before);
-        bench.users([1, 0]);
-        assert_eq!(bench.lab.fabric.pages_kept_from_fork(), 1);
+        fixture.users([1, 0]);
+        assert_eq!(fixture.env.fabric.pages_kept_from_fork(), 1);
         // It was the fault of that one call.
-        assert_eq!(mr.reregister(all(&bench), Policy::default()).result, Ok(Way::InPlace));
-        bench.users([0, 1]);
+        assert_eq!(mr.reregister(all(&fixture), Policy::default()).result, Ok(Way::InPlace));
+        fixture.users([0, 1]);
     }
 }
 
@@ -49,32 +56,32 @@ fn where_a_driver_was_asked_the_new_buffer_is_kept() {
     let believed = Policy { provider: Provider::ChecksFirst, ..Policy::default() };
     for left in [Left::Old, Left::New, Left::Neither] {
         for (errno, policy) in [(Errno::EINVAL, Policy::default()), (Errno::EINVAL, believed), (IO, believed)] {
-            let bench = forked();
-            let mut mr = bench.mr();
+            let fixture = forked();
+            let mut mr = fixture.mr();
             let before = (mr.addr(), mr.len(), mr.lkey(), mr.access());
-            bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno, left });
-            let ended = mr.reregister(all(&bench), policy);
+            fixture.env.host.fail_next_reregistration(ReregFault::Cmd { errno, left });
+            let ended = mr.reregister(all(&fixture), policy);
             let failure = Failure { step: Step::Reregister(Code::Cmd), errno, valid: Valid::Old };
             assert_eq!((ended.result, ended.buffer), (Err(failure.into()), None), "{left:?}");
             assert_eq!((mr.addr(), mr.len(), mr.lkey(), mr.access()), before);
             assert_eq!(mr.state(), MrState::Registered);
-            bench.users([1, 0]);
+            fixture.users([1, 0]);
             // There is room for one.
             for policy in [policy, ANEW] {
                 let again = mr.reregister(Change::default().to_buffer([3; 30]), policy);
                 assert_eq!(again.buffer, Some(vec![3; 30]));
-                refused(again.result.unwrap_err(), Why::InDoubt);
+                refused(again.result.unwrap_err(), RefuseReason::InDoubt);
             }
             // What does not move it can be had, where something is left of it.
-            let change = Change::default().to_access(Access::LOCAL_WRITE).to_pd(bench.two.clone());
+            let change = Change::default().to_access(Access::LOCAL_WRITE).to_pd(fixture.two.clone());
             let moved = mr.reregister(change, policy);
             assert_eq!((moved.result.is_ok(), moved.buffer), (left != Left::Neither, None));
-            bench.users(if left == Left::Neither { [1, 0] } else { [0, 1] });
+            fixture.users(if left == Left::Neither { [1, 0] } else { [0, 1] });
             // Ending that fails keeps both.
-            bench.lab.host.fail_next_deregistration(Errno::EBUSY);
+            fixture.env.host.fail_next_deregistration(Errno::EBUSY);
             let (mr, _) = mr.deregister().unwrap_err();
             assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
-            bench.users([0, 0]);
+            fixture.users([0, 0]);
         }
     }
 }
@@ -82,30 +89,30 @@ fn where_a_driver_was_asked_the_new_buffer_is_kept() {
 /// The fallback moves a region with a buffer in doubt, and keeps that one.
 #[test]
 fn a_region_in_doubt_that_is_registered_anew_keeps_the_other_buffer() {
-    let bench = forked();
-    let mut mr = bench.mr();
-    bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno: Errno::EINVAL, left: Left::New });
-    assert_eq!(mr.reregister(all(&bench), Policy::default()).buffer, None);
-    bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno: Errno::EOPNOTSUPP, left: Left::Old });
-    let anew = mr.reregister(Change::default().to_pd(bench.two.clone()), ANEW);
+    let fixture = forked();
+    let mut mr = fixture.mr();
+    fixture.env.host.fail_next_reregistration(ReregFault::Cmd { errno: Errno::EINVAL, left: Left::New });
+    assert_eq!(mr.reregister(all(&fixture), Policy::default()).buffer, None);
+    fixture.env.host.fail_next_reregistration(ReregFault::Cmd { errno: Errno::EOPNOTSUPP, left: Left::Old });
+    let anew = mr.reregister(Change::default().to_pd(fixture.two.clone()), ANEW);
     assert_eq!((anew.result, anew.buffer), (Ok(Way::Anew), None));
-    bench.users([0, 1]);
+    fixture.users([0, 1]);
     assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
-    bench.users([0, 0]);
+    fixture.users([0, 0]);
 }
 
 #[test]
 fn after_do_fork_old_the_new_one_is_valid() {
-    let bench = forked();
-    let mut mr = bench.mr();
+    let fixture = forked();
+    let mut mr = fixture.mr();
     let fault = ReregFault::DoForkOld(IO);
-    assert_eq!(struck(&bench, &mut mr, fault, Code::DoForkOld, IO, Valid::New), Some(vec![1; 100]));
+    assert_eq!(struck(&fixture, &mut mr, fault, Code::DoForkOld, IO, Valid::New), Some(vec![1; 100]));
     assert_eq!((mr.state(), mr.len(), mr.access()), (MrState::Registered, 50, Some(Access::LOCAL_WRITE)));
-    bench.users([0, 1]);
+    fixture.users([0, 1]);
     // The old page stays kept from children, for nobody.
-    assert_eq!(bench.lab.fabric.pages_kept_from_fork(), 2);
+    assert_eq!(fixture.env.fabric.pages_kept_from_fork(), 2);
     assert_eq!(returned(mr).buffer, [2; 50]);
-    assert_eq!(bench.lab.fabric.pages_kept_from_fork(), 1);
+    assert_eq!(fixture.env.fabric.pages_kept_from_fork(), 1);
 }
 
 #[test]
@@ -116,38 +123,38 @@ fn where_neither_is_valid_both_buffers_and_domains_are_kept() {
             (ReregFault::CmdAndDoForkNew { errno: IO, left }, Code::CmdAndDoForkNew),
             (ReregFault::Undocumented { code: -9, errno: IO, left }, Code::Unknown(-9)),
         ] {
-            let bench = forked();
-            let mut mr = bench.mr();
-            assert_eq!(struck(&bench, &mut mr, fault, code, IO, Valid::Neither), None);
+            let fixture = forked();
+            let mut mr = fixture.mr();
+            assert_eq!(struck(&fixture, &mut mr, fault, code, IO, Valid::Neither), None);
             assert_eq!((mr.state(), mr.access()), (MrState::Unusable, None));
             assert_eq!((mr.lkey(), mr.rkey(), mr.pd().is_none()), (0, 0, true));
             // The machines cannot know which domain it is, and keep both.
-            let pds = [&bench.one, &bench.two];
+            let pds = [&fixture.one, &fixture.two];
             assert_eq!(pds.map(Pd::users), [1, 1]);
             assert_eq!(pds.map(Pd::users_at_device), [Some(1), Some(0)]);
-            let ended = mr.reregister(all(&bench), ANEW);
+            let ended = mr.reregister(all(&fixture), ANEW);
             assert_eq!(ended.buffer, Some(vec![2; 50]));
-            refused(ended.result.unwrap_err(), Why::OnlyDeregister);
+            refused(ended.result.unwrap_err(), RefuseReason::OnlyDeregister);
             assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
-            bench.users([0, 0]);
+            fixture.users([0, 0]);
             let kept = usize::from(code == Code::CmdAndDoForkNew);
-            assert_eq!(bench.lab.fabric.pages_kept_from_fork(), kept);
+            assert_eq!(fixture.env.fabric.pages_kept_from_fork(), kept);
         }
     }
 }
 
 #[test]
 fn a_driver_that_mixes_up_domains_leaves_one_busy() {
-    let bench = forked();
-    let mut mr = bench.mr();
+    let fixture = forked();
+    let mut mr = fixture.mr();
     let fault = ReregFault::Cmd { errno: IO, left: Left::NeitherAndPdSwitched };
-    struck(&bench, &mut mr, fault, Code::Cmd, IO, Valid::Neither);
+    struck(&fixture, &mut mr, fault, Code::Cmd, IO, Valid::Neither);
     returned(mr);
     // What the machines count is right; the device counts on.
-    assert_eq!((bench.one.users(), bench.one.users_at_device()), (0, Some(1)));
-    assert_eq!(bench.one.dealloc(), Err(Error::Dealloc(Errno::EBUSY)));
-    assert_eq!(bench.one.state(), cmid_sim::PdState::Live);
-    bench.two.dealloc().unwrap();
+    assert_eq!((fixture.one.users(), fixture.one.users_at_device()), (0, Some(1)));
+    assert_eq!(fixture.one.dealloc(), Err(Error::Dealloc(Errno::EBUSY)));
+    assert_eq!(fixture.one.state(), cmid_sim::PdState::Live);
+    fixture.two.dealloc().unwrap();
 }
 
 /// But not where it costs memory: see `where_a_driver_was_asked_the_new_buffer_is_kept`.
@@ -155,10 +162,10 @@ fn a_driver_that_mixes_up_domains_leaves_one_busy() {
 fn a_driver_that_checks_first_is_believed() {
     let policy = Policy { provider: Provider::ChecksFirst, ..Policy::default() };
     for left in [Left::Old, Left::Neither] {
-        let bench = forked();
-        let mut mr = bench.mr();
-        bench.lab.host.fail_next_reregistration(ReregFault::Cmd { errno: IO, left });
-        let ended = mr.reregister(all(&bench), policy);
+        let fixture = forked();
+        let mut mr = fixture.mr();
+        fixture.env.host.fail_next_reregistration(ReregFault::Cmd { errno: IO, left });
+        let ended = mr.reregister(all(&fixture), policy);
         // If it does not check first, the region is taken for what it is not, and nothing worse.
         assert_eq!(failed(ended, "ibv_rereg_mr: ERR_CMD, EIO; the old registration is valid"), None);
         assert_eq!((mr.state(), mr.access()), (MrState::Registered, Some(RW)));
@@ -166,17 +173,17 @@ fn a_driver_that_checks_first_is_believed() {
         let lost = "ibv_rereg_mr: ERR_CMD, EINVAL; the old registration is valid";
         let expected = if left == Left::Old { Ok(Way::InPlace) } else { Err(lost.to_owned()) };
         assert_eq!(moved.map_err(|error| error.to_string()), expected);
-        bench.users([1, 0]);
+        fixture.users([1, 0]);
     }
 }
 
 #[test]
 fn the_fallback_registers_anew() {
     for change in [1, 2, 4, 7] {
-        let bench = Bench::new(Config::default());
-        let mut mr = bench.mr();
+        let fixture = MemoryFixture::new(Config::default());
+        let mut mr = fixture.mr();
         let (lkey, moves) = (mr.lkey(), change & 1 != 0);
-        let all = all(&bench);
+        let all = all(&fixture);
         let change = Change {
             buffer: all.buffer.filter(|_| moves),
             pd: all.pd.filter(|_| change & 2 != 0),
@@ -186,28 +193,28 @@ fn the_fallback_registers_anew() {
         let ended = mr.reregister(change, ANEW);
         assert_eq!((ended.result, ended.buffer), (Ok(Way::Anew), moves.then(|| vec![1; 100])));
         assert_eq!((mr.way(), mr.lkey() == lkey), (Way::Anew, false));
-        bench.users(users);
+        fixture.users(users);
         returned(mr);
-        bench.users([0, 0]);
+        fixture.users([0, 0]);
     }
 }
 
 #[test]
 fn a_fallback_that_fails_leaves_the_old_one() {
-    let bench = Bench::new(Config::default());
-    let mut mr = bench.mr();
+    let fixture = MemoryFixture::new(Config::default());
+    let mut mr = fixture.mr();
     let lkey = mr.lkey();
-    bench.lab.host.fail_next_registration(Errno::ENOMEM);
-    let ended = mr.reregister(all(&bench), ANEW);
+    fixture.env.host.fail_next_registration(Errno::ENOMEM);
+    let ended = mr.reregister(all(&fixture), ANEW);
     let text = "registering anew, ibv_reg_mr: ENOMEM; the old registration is valid";
     assert_eq!(failed(ended, text), Some(vec![2; 50]));
-    bench.users([1, 0]);
+    fixture.users([1, 0]);
     // The old one does not go: the new one is undone.
-    bench.lab.host.fail_next_deregistration(Errno::EBUSY);
-    let ended = mr.reregister(all(&bench), ANEW);
+    fixture.env.host.fail_next_deregistration(Errno::EBUSY);
+    let ended = mr.reregister(all(&fixture), ANEW);
     let text = "registered anew, ibv_dereg_mr of the old one: EBUSY; the old registration is valid";
     assert_eq!(failed(ended, text), Some(vec![2; 50]));
-    bench.users([1, 0]);
+    fixture.users([1, 0]);
     assert_eq!((mr.lkey(), mr.state()), (lkey, MrState::Registered));
     assert_eq!(returned(mr).buffer, [1; 100]);
 }
@@ -215,18 +222,18 @@ fn a_fallback_that_fails_leaves_the_old_one() {
 #[test]
 fn a_fallback_that_gets_stuck_keeps_both_until_both_are_gone() {
     for errnos in [vec![Errno::EBUSY, Errno::EBUSY], vec![IO]] {
-        let bench = Bench::new(Config::default());
-        let mut mr = bench.mr();
-        errnos.into_iter().for_each(|errno| bench.lab.host.fail_next_deregistration(errno));
-        let ended = mr.reregister(all(&bench), ANEW);
+        let fixture = MemoryFixture::new(Config::default());
+        let mut mr = fixture.mr();
+        errnos.into_iter().for_each(|errno| fixture.env.host.fail_next_deregistration(errno));
+        let ended = mr.reregister(all(&fixture), ANEW);
         assert!(ended.result.is_err());
         assert_eq!((ended.buffer, mr.state()), (None, MrState::Unusable));
-        bench.users([1, 1]);
+        fixture.users([1, 1]);
         // The end needs two calls, and each may fail.
-        bench.lab.host.fail_next_deregistration(Errno::EBUSY);
+        fixture.env.host.fail_next_deregistration(Errno::EBUSY);
         let (mr, _) = mr.deregister().unwrap_err();
-        bench.users([1, 1]);
+        fixture.users([1, 1]);
         assert_eq!(returned(mr), memory::Returned { buffer: vec![1; 100], other: Some(vec![2; 50]) });
-        bench.users([0, 0]);
+        fixture.users([0, 0]);
     }
 }

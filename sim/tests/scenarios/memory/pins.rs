@@ -5,10 +5,10 @@ use cmid_sim::{Caps, Change, Completion, Cq, Remote, Way, WcStatus};
 use super::*;
 use crate::common::{Equipment, Pair, SECOND};
 
-fn connected() -> (Lab, Pair) {
-    let mut lab = Lab::with(Config { rereg: Rereg::All, ..Config::default() });
-    let pair = lab.established_with_qps();
-    (lab, pair)
+fn connected() -> (Env, Pair) {
+    let mut env = Env::with(Config { rereg: Rereg::All, ..Config::default() });
+    let pair = env.established_with_qps();
+    (env, pair)
 }
 
 fn smaller(mr: &mut Mr) -> Reregistered {
@@ -20,9 +20,9 @@ fn smaller(mr: &mut Mr) -> Reregistered {
 fn pinned(mut mr: Mr) -> Mr {
     let ended = smaller(&mut mr);
     assert_eq!(ended.buffer, Some(vec![9]));
-    refused(ended.result.unwrap_err(), Why::InFlight);
+    refused(ended.result.unwrap_err(), RefuseReason::InFlight);
     let (mr, error) = mr.deregister().unwrap_err();
-    refused(error, Why::InFlight);
+    refused(error, RefuseReason::InFlight);
     assert_eq!(mr.state(), MrState::Registered);
     mr
 }
@@ -46,7 +46,7 @@ fn users(pd: &Pd, expected: u32) {
 
 #[test]
 fn until_the_completion_is_polled() {
-    let (lab, mut pair) = connected();
+    let (env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register([1; 8], RW).unwrap();
     let there = s.pd.register([0; 8], RW).unwrap();
@@ -54,7 +54,7 @@ fn until_the_completion_is_polled() {
     let there = pinned(there);
     c.qp.post_send(2, &here, 0..8).unwrap();
     let here = pinned(here);
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     // Both are complete, and nobody has looked.
     let (here, there) = (pinned(here), pinned(there));
     poll(&mut c.send_cq, 1);
@@ -66,14 +66,14 @@ fn until_the_completion_is_polled() {
 
 #[test]
 fn each_work_request_by_itself() {
-    let (lab, mut pair) = connected();
+    let (env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register([1; 8], RW).unwrap();
     let there = s.pd.register([0; 8], RW).unwrap();
     let remote = cmid_sim::Remote { addr: there.addr(), rkey: there.rkey() };
     c.qp.post_write(1, &here, 0..8, remote).unwrap();
     c.qp.post_read(2, &here, 0..8, remote).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     let mut one = [Completion::default()];
     assert_eq!(c.send_cq.poll(&mut one), Ok(1));
     let here = pinned(here);
@@ -85,13 +85,13 @@ fn each_work_request_by_itself() {
 
 #[test]
 fn what_is_flushed_pins_too_and_a_refused_post_does_not() {
-    let (mut lab, mut pair) = connected();
+    let (mut env, mut pair) = connected();
     let c = &mut pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
     assert_eq!(c.qp.post_send(1, &here, 0..9), Err(Errno::EINVAL));
     assert_eq!(c.qp.post_recv(1, &here, usize::MAX..usize::MAX), Err(Errno::EINVAL));
     c.qp.post_recv(2, &here, 0..8).unwrap();
-    lab.client.disconnect(pair.client).unwrap();
+    env.client.disconnect(pair.client).unwrap();
     c.qp.post_recv(3, &here, 0..8).unwrap();
     c.qp.post_send(4, &here, 0..8).unwrap();
     let here = pinned(here);
@@ -103,8 +103,8 @@ fn what_is_flushed_pins_too_and_a_refused_post_does_not() {
 
 #[test]
 fn what_is_copied_or_empty_does_not_pin() {
-    let mut lab = Lab::with(Config { rereg: Rereg::All, ..Config::default() });
-    let mut pair = lab.established_with(Caps { max_inline: 8, ..Caps::default() });
+    let mut env = Env::with(Config { rereg: Rereg::All, ..Config::default() });
+    let mut pair = env.established_with(Caps { max_inline: 8, ..Caps::default() });
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let there = s.pd.register([0; 32], RW).unwrap();
     let remote = Remote { addr: there.addr() + 16, rkey: there.rkey() };
@@ -121,7 +121,7 @@ fn what_is_copied_or_empty_does_not_pin() {
     c.qp.post_send(7, &unreadable, 0..8).unwrap();
     c.qp.post_send(8, &unreadable, 3..3).unwrap();
     free(unreadable);
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     let mut done = [Completion::default(); 8];
     assert_eq!(c.send_cq.poll(&mut done), Ok(4));
     assert!(done[..4].iter().all(|done| done.status == WcStatus::SUCCESS), "{done:?}");
@@ -134,7 +134,7 @@ fn what_is_copied_or_empty_does_not_pin() {
     c.qp.post_write(9, &sent, 0..9, remote).unwrap();
     c.qp.post_read(10, &read, 0..8, Remote { addr: there.addr(), rkey: there.rkey() }).unwrap();
     let (sent, read) = (pinned(sent), pinned(read));
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     poll(&mut c.send_cq, 2);
     free(sent);
     free(read);
@@ -142,7 +142,7 @@ fn what_is_copied_or_empty_does_not_pin() {
 
 #[test]
 fn a_destroyed_qp_pins_nothing() {
-    let (lab, mut pair) = connected();
+    let (env, mut pair) = connected();
     let c = &mut pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
     let other = c.pd.register([1; 8], RW).unwrap();
@@ -151,7 +151,7 @@ fn a_destroyed_qp_pins_nothing() {
     let here = pinned(here);
     drop(other);
     users(&c.pd, 3);
-    lab.client.device.destroy_qp(pair.client).unwrap();
+    env.client.device.destroy_qp(pair.client).unwrap();
     users(&c.pd, 1);
     free(here);
     users(&c.pd, 0);
@@ -159,15 +159,15 @@ fn a_destroyed_qp_pins_nothing() {
 
 #[test]
 fn completions_that_nobody_can_poll_pin_until_the_qp_goes() {
-    let (mut lab, pair) = connected();
+    let (mut env, pair) = connected();
     let c = pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
     let mut qp = c.qp;
     qp.post_recv(1, &here, 0..8).unwrap();
     drop(c.recv_cq);
-    lab.client.disconnect(pair.client).unwrap();
+    env.client.disconnect(pair.client).unwrap();
     let here = pinned(here);
-    lab.client.device.destroy_qp(pair.client).unwrap();
+    env.client.device.destroy_qp(pair.client).unwrap();
     free(here);
 }
 
@@ -175,16 +175,16 @@ fn completions_that_nobody_can_poll_pin_until_the_qp_goes() {
 fn the_completions_of_a_destroyed_qp_pin_while_they_are_there() {
     for (outlive, dropped) in [(false, false), (true, false), (true, true)] {
         let config = Config { rereg: Rereg::All, completions_outlive_qp: outlive, ..Config::default() };
-        let mut lab = Lab::with(config);
-        let mut pair = lab.established_with_qps();
+        let mut env = Env::with(config);
+        let mut pair = env.established_with_qps();
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let (from, mut to) = (c.pd.register([1; 8], RW).unwrap(), s.pd.register([2; 8], RW).unwrap());
         let never = s.pd.register([2; 8], RW).unwrap();
         s.qp.post_recv(1, &to, 0..8).unwrap();
         s.qp.post_recv(2, &never, 0..8).unwrap();
         c.qp.post_send(3, &from, 0..8).unwrap();
-        lab.fabric.advance_by(SECOND);
-        lab.server.device.destroy_qp(pair.new).unwrap();
+        env.fabric.advance_by(SECOND);
+        env.server.device.destroy_qp(pair.new).unwrap();
         // What has not completed never will.
         free(never);
         if outlive {
@@ -206,10 +206,10 @@ fn the_completions_of_a_destroyed_qp_pin_while_they_are_there() {
 
 #[test]
 fn what_is_posted_and_not_polled_fills_the_queue() {
-    let (mut lab, mut pair) = connected();
+    let (mut env, mut pair) = connected();
     let c = &mut pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
-    lab.client.disconnect(pair.client).unwrap();
+    env.client.disconnect(pair.client).unwrap();
     for (wr_id, expected) in (0..17).map(|n| (n, if n < 16 { Ok(()) } else { Err(Errno::ENOMEM) })) {
         assert_eq!(c.qp.post_recv(wr_id, &here, 0..8), expected);
         assert_eq!(c.qp.post_send(wr_id, &here, 0..8), expected);
@@ -217,12 +217,12 @@ fn what_is_posted_and_not_polled_fills_the_queue() {
     let mut one = [Completion::default()];
     assert_eq!((c.recv_cq.poll(&mut one), c.send_cq.poll(&mut one)), (Ok(1), Ok(1)));
     assert_eq!((c.qp.post_recv(16, &here, 0..8), c.qp.post_send(16, &here, 0..8)), (Ok(()), Ok(())));
-    assert_eq!(lab.fabric.counters().overruns, 0);
+    assert_eq!(env.fabric.counters().overruns, 0);
 }
 
 #[test]
 fn a_dropped_region_is_deregistered_when_its_last_pin_goes() {
-    let (lab, mut pair) = connected();
+    let (env, mut pair) = connected();
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let here = c.pd.register([1; 8], RW).unwrap();
     let there = s.pd.register([5; 16], RW).unwrap();
@@ -233,12 +233,12 @@ fn a_dropped_region_is_deregistered_when_its_last_pin_goes() {
     users(&c.pd, 2);
     users(&s.pd, 2);
     // It is as good as before for the device, which may be in the middle of it.
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     poll(&mut c.send_cq, 1);
     users(&c.pd, 1);
     let probe = c.pd.register([0; 8], RW).unwrap();
     c.qp.post_read(3, &probe, 0..8, remote).unwrap();
-    lab.fabric.advance_by(SECOND);
+    env.fabric.advance_by(SECOND);
     poll(&mut c.send_cq, 1);
     let mut bytes = [0; 8];
     probe.read(0, &mut bytes).unwrap();
@@ -246,15 +246,15 @@ fn a_dropped_region_is_deregistered_when_its_last_pin_goes() {
     users(&s.pd, 2);
     poll(&mut s.recv_cq, 1);
     users(&s.pd, 1);
-    assert_eq!(lab.fabric.counters().freed_in_use, 0);
+    assert_eq!(env.fabric.counters().freed_in_use, 0);
 }
 
 #[test]
 fn a_dropped_region_that_the_device_keeps_is_tried_again() {
-    let (lab, mut pair) = connected();
+    let (env, mut pair) = connected();
     let c = &mut pair.client_qp;
     let here = c.pd.register([1; 8], RW).unwrap();
-    lab.host.fail_next_deregistration(Errno::EBUSY);
+    env.host.fail_next_deregistration(Errno::EBUSY);
     drop(here);
     users(&c.pd, 2);
     // Whatever ends gives it another chance.
@@ -264,9 +264,9 @@ fn a_dropped_region_that_the_device_keeps_is_tried_again() {
 
 #[test]
 fn whoever_comes_by_ends_what_only_a_passing_failure_has_left() {
-    let (mut lab, pair) = connected();
-    let device = &mut lab.client.device;
-    let host = &lab.host;
+    let (mut env, pair) = connected();
+    let device = &mut env.client.device;
+    let host = &env.host;
     let park = |pd: &cmid_sim::Pd| {
         let here = pd.register([1; 8], RW).unwrap();
         host.fail_next_deregistration(Errno::EBUSY);
@@ -303,7 +303,7 @@ fn park_again(pd: &cmid_sim::Pd, host: &cmid_sim::Host) {
 
 #[test]
 fn no_handle_prints_the_memory_of_the_fabric() {
-    let (lab, pair) = connected();
+    let (env, pair) = connected();
     let c = &pair.client_qp;
     let mr = c.pd.register(vec![171; 100_000], RW).unwrap();
     let mw = c.pd.alloc_mw().unwrap();
@@ -313,9 +313,9 @@ fn no_handle_prints_the_memory_of_the_fabric() {
         format!("{:?}", c.pd),
         format!("{:?}", c.qp),
         format!("{:?}", c.send_cq),
-        format!("{:?}", lab.client.device),
-        format!("{:?}", lab.host),
-        format!("{:?}", lab.fabric),
+        format!("{:?}", env.client.device),
+        format!("{:?}", env.host),
+        format!("{:?}", env.fabric),
     ];
     for text in texts {
         assert!(text.len() < 2000 && !text.contains("171, 171"), "{} bytes: {}", text.len(), &text[..100]);
@@ -324,17 +324,17 @@ fn no_handle_prints_the_memory_of_the_fabric() {
 
 #[test]
 fn a_dropped_region_keeps_its_domain() {
-    let (lab, pair) = connected();
+    let (env, pair) = connected();
     let c = pair.client_qp;
     let (mut qp, mut cq, pd) = (c.qp, c.recv_cq, c.pd);
     let here = pd.register([1; 8], RW).unwrap();
     qp.post_recv(1, &here, 0..8).unwrap();
     drop(here);
-    refused(pd.dealloc().unwrap_err(), Why::InUse(2));
+    refused(pd.dealloc().unwrap_err(), RefuseReason::InUse(2));
     drop(pd);
-    lab.client.device.destroy_qp(pair.client).unwrap();
+    env.client.device.destroy_qp(pair.client).unwrap();
     assert_eq!(cq.poll(&mut [Completion::default()]), Ok(0));
-    assert_eq!(lab.fabric.counters().freed_in_use, 0);
+    assert_eq!(env.fabric.counters().freed_in_use, 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::*;
 use crate::common::{Pair, SECOND};
 
 struct Link {
-    lab: Lab,
+    env: Env,
     pair: Pair,
     here: Mr,
     there: Mr,
@@ -20,11 +20,11 @@ fn status(cq: &mut Cq) -> WcStatus {
 
 impl Link {
     fn new(rereg: Rereg) -> Link {
-        let mut lab = Lab::with(Config { rereg, ..Config::default() });
-        let pair = lab.established_with_qps();
+        let mut env = Env::with(Config { rereg, ..Config::default() });
+        let pair = env.established_with_qps();
         let here = pair.client_qp.pd.register([1; 16], RW).unwrap();
         let there = pair.server_qp.pd.register([2; 16], RW).unwrap();
-        Link { lab, pair, here, there }
+        Link { env, pair, here, there }
     }
 
     fn remote(&self) -> Remote {
@@ -40,13 +40,13 @@ impl Link {
     /// An RDMA read, and how it ends.
     fn reads(&mut self, remote: Remote) -> WcStatus {
         self.pair.client_qp.qp.post_read(1, &self.here, 0..16, remote).unwrap();
-        self.lab.fabric.advance_by(SECOND);
+        self.env.fabric.advance_by(SECOND);
         status(&mut self.pair.client_qp.send_cq)
     }
 
     fn writes(&mut self, remote: Remote) -> WcStatus {
         self.pair.client_qp.qp.post_write(2, &self.here, 0..16, remote).unwrap();
-        self.lab.fabric.advance_by(SECOND);
+        self.env.fabric.advance_by(SECOND);
         status(&mut self.pair.client_qp.send_cq)
     }
 
@@ -55,7 +55,7 @@ impl Link {
         let Pair { client_qp, server_qp, .. } = &mut self.pair;
         server_qp.qp.post_recv(3, &self.there, 0..16).unwrap();
         client_qp.qp.post_send(4, &self.here, 0..16).unwrap();
-        self.lab.fabric.advance_by(SECOND);
+        self.env.fabric.advance_by(SECOND);
         [status(&mut client_qp.send_cq), status(&mut server_qp.recv_cq)]
     }
 }
@@ -91,7 +91,7 @@ fn what_is_under_way_is_checked_when_it_arrives() {
     let remote = link.remote();
     link.pair.client_qp.qp.post_write(1, &link.here, 0..16, remote).unwrap();
     link.change(Change::default().to_access(Access::LOCAL_WRITE));
-    link.lab.fabric.advance_by(SECOND);
+    link.env.fabric.advance_by(SECOND);
     assert_eq!(status(&mut link.pair.client_qp.send_cq), WcStatus::REM_ACCESS_ERR);
     let mut bytes = [0; 16];
     link.there.read(0, &mut bytes).unwrap();
@@ -100,7 +100,7 @@ fn what_is_under_way_is_checked_when_it_arrives() {
 
 #[test]
 fn in_another_domain_it_is_out_of_reach_of_the_qp() {
-    let another = |link: &Link| link.lab.server.device.alloc_pd(link.pair.new).unwrap();
+    let another = |link: &Link| link.env.server.device.alloc_pd(link.pair.new).unwrap();
     let mut link = Link::new(Rereg::PdAccess);
     link.change(Change::default().to_pd(another(&link)));
     assert_eq!(link.reads(link.remote()), WcStatus::REM_ACCESS_ERR);
@@ -165,7 +165,7 @@ fn the_old_address_and_the_old_key_lead_nowhere() {
 fn an_unusable_region_can_be_posted_nowhere() {
     let mut link = Link::new(Rereg::All);
     let fault = cmid_sim::ReregFault::Cmd { errno: Errno::EIO, left: cmid_sim::Left::New };
-    link.lab.host.fail_next_reregistration(fault);
+    link.env.host.fail_next_reregistration(fault);
     assert!(link.there.reregister(Change::default().to_buffer([7; 16]), ANEW).result.is_err());
     assert_eq!(link.pair.server_qp.qp.post_recv(1, &link.there, 0..8), Err(Errno::EINVAL));
     assert_eq!(link.pair.server_qp.qp.post_send(1, &link.there, 0..8), Err(Errno::EINVAL));

@@ -6,13 +6,13 @@ use super::*;
 
 #[test]
 fn a_region_without_its_device_is_of_no_use_and_cannot_be_deregistered() {
-    let bench = Bench::able();
-    let mut mr = bench.mr();
-    bench.lab.host.remove_device();
+    let fixture = MemoryFixture::able();
+    let mut mr = fixture.mr();
+    fixture.env.host.remove_device();
     assert_eq!((mr.state(), mr.access(), mr.lkey()), (MrState::Unusable, None, 0));
     let ended = mr.reregister(Change::default().to_buffer([1]).to_access(RW), ANEW);
     assert_eq!(ended.buffer, Some(vec![1]));
-    refused(ended.result.unwrap_err(), Why::DeviceGone);
+    refused(ended.result.unwrap_err(), RefuseReason::DeviceGone);
     let (mr, error) = mr.deregister().unwrap_err();
     assert_eq!(error.to_string(), "ibv_dereg_mr: EIO; the MR can only be deregistered");
     // The bytes are the program's own all the time.
@@ -21,59 +21,62 @@ fn a_region_without_its_device_is_of_no_use_and_cannot_be_deregistered() {
     mr.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [4, 1]);
     drop(mr);
-    assert_eq!(bench.one.users(), 0);
+    assert_eq!(fixture.one.users(), 0);
 }
 
 #[test]
 fn it_can_be_where_that_is_allowed() {
-    let bench = Bench::new(Config { destroy_after_removal: true, ..Config::default() });
-    let (mr, mw) = (bench.mr(), bench.one.alloc_mw().unwrap());
-    bench.lab.host.remove_device();
+    let fixture = MemoryFixture::new(Config { destroy_after_removal: true, ..Config::default() });
+    let (mr, mw) = (fixture.mr(), fixture.one.alloc_mw().unwrap());
+    fixture.env.host.remove_device();
     assert_eq!(returned(mr).buffer, [1; 100]);
     mw.dealloc().unwrap();
-    bench.one.dealloc().unwrap();
-    assert_eq!(bench.one.state(), PdState::Gone);
+    fixture.one.dealloc().unwrap();
+    assert_eq!(fixture.one.state(), PdState::Gone);
 }
 
 #[test]
 fn a_domain_without_its_device_is_stranded() {
-    let bench = Bench::able();
-    let mr = bench.mr();
-    bench.lab.host.remove_device();
-    assert_eq!((bench.one.state(), bench.one.users_at_device()), (PdState::Stranded, None));
-    let (buffer, error) = bench.one.register([1], RW).unwrap_err();
+    let fixture = MemoryFixture::able();
+    let mr = fixture.mr();
+    fixture.env.host.remove_device();
+    assert_eq!((fixture.one.state(), fixture.one.users_at_device()), (PdState::Stranded, None));
+    let (buffer, error) = fixture.one.register([1], RW).unwrap_err();
     assert_eq!(buffer, [1]);
-    refused(error, Why::DeviceGone);
-    assert_eq!(bench.one.alloc_mw().map(drop), Err(Errno::EIO));
-    refused(bench.one.dealloc().unwrap_err(), Why::InUse(1));
+    refused(error, RefuseReason::DeviceGone);
+    assert_eq!(fixture.one.alloc_mw().map(drop), Err(Errno::EIO));
+    refused(fixture.one.dealloc().unwrap_err(), RefuseReason::InUse(1));
     drop(mr);
-    assert_eq!(bench.one.dealloc(), Err(Error::Dealloc(Errno::EIO)));
-    assert_eq!(bench.one.state(), PdState::Stranded);
+    assert_eq!(fixture.one.dealloc(), Err(Error::Dealloc(Errno::EIO)));
+    assert_eq!(fixture.one.state(), PdState::Stranded);
 }
 
 #[test]
 fn another_device_knows_nothing_of_the_one_before() {
-    let mut bench = Bench::able();
-    let mr = bench.mr();
-    bench.lab.host.remove_device();
-    bench.lab.host.add_device();
-    assert_eq!((mr.state(), bench.one.state()), (MrState::Unusable, PdState::Stranded));
-    let id = bench.lab.client.id(bench.lab.cc);
-    bench.lab.client.bind(id, "10.0.0.1:0").unwrap();
-    let fresh = bench.lab.client.device.alloc_pd(id).unwrap();
+    let mut fixture = MemoryFixture::able();
+    let mr = fixture.mr();
+    fixture.env.host.remove_device();
+    fixture.env.host.add_device();
+    assert_eq!((mr.state(), fixture.one.state()), (MrState::Unusable, PdState::Stranded));
+    let id = fixture.env.client.id(fixture.env.cc);
+    fixture.env.client.bind(id, "10.0.0.1:0").unwrap();
+    let fresh = fixture.env.client.device.alloc_pd(id).unwrap();
     let mut own = fresh.register([1], RW).unwrap();
-    refused(own.reregister(Change::default().to_pd(bench.one.clone()), ANEW).result.unwrap_err(), Why::DeviceGone);
-    let cq = bench.lab.client.device.create_cq(id, 32).unwrap();
-    let qp = bench.lab.client.device.create_qp(
+    refused(
+        own.reregister(Change::default().to_pd(fixture.one.clone()), ANEW).result.unwrap_err(),
+        RefuseReason::DeviceGone,
+    );
+    let cq = fixture.env.client.device.create_cq(id, 32).unwrap();
+    let qp = fixture.env.client.device.create_qp(
         cmid_proto::Attaching::bare(id),
-        &bench.one,
+        &fixture.one,
         &cq,
         &cq,
         cmid_sim::Caps::default(),
     );
     assert_eq!(qp.map(drop), Err(Errno::EINVAL));
     assert_eq!(fresh.users(), 1);
-    let stale = bench.lab.client.device.alloc_pd(bench.id);
+    let stale = fixture.env.client.device.alloc_pd(fixture.id);
     assert_eq!(stale.map(drop), Err(Errno::ENODEV));
 }
 
@@ -81,20 +84,20 @@ fn another_device_knows_nothing_of_the_one_before() {
 #[test]
 fn traffic_pins_after_the_device_is_gone_too() {
     for destroyed in [false, true] {
-        let mut lab = Lab::with(Config { destroy_after_removal: true, ..Config::default() });
-        let mut pair = lab.established_with_qps();
+        let mut env = Env::with(Config { destroy_after_removal: true, ..Config::default() });
+        let mut pair = env.established_with_qps();
         let c = &mut pair.client_qp;
         let (mr, dropped) = (c.pd.register([1], RW).unwrap(), c.pd.register([2], RW).unwrap());
         c.qp.post_recv(1, &mr, 0..1).unwrap();
         c.qp.post_recv(2, &dropped, 0..1).unwrap();
         drop(dropped);
         assert_eq!(c.pd.users(), 3);
-        lab.host.remove_device();
+        env.host.remove_device();
         assert_eq!(c.pd.users(), 2, "the QP is gone");
         let (mr, error) = mr.deregister().unwrap_err();
-        refused(error, Why::InFlight);
+        refused(error, RefuseReason::InFlight);
         if destroyed {
-            lab.client.device.destroy_qp(pair.client).unwrap();
+            env.client.device.destroy_qp(pair.client).unwrap();
         } else {
             assert_eq!(c.recv_cq.poll(&mut [cmid_sim::Completion::default(); 2]), Ok(2));
         }

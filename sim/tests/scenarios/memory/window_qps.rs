@@ -11,58 +11,58 @@ const READ: u32 = 2;
 
 #[test]
 fn only_the_peer_of_the_qp_that_it_was_bound_through_may_use_it() {
-    let (mut lab, mut pair, mr) = connected(Rereg::None);
-    let (mut second, s) = (second_of(&mut lab, &pair), &mut pair.server_qp);
+    let (mut env, mut pair, mr) = connected(Rereg::None);
+    let (mut second, s) = (second_of(&mut env, &pair), &mut pair.server_qp);
     let mut mw = s.pd.alloc_mw().unwrap();
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     for (c, status) in [(&mut second.0, WcStatus::REM_ACCESS_ERR), (&mut pair.client_qp, WcStatus::SUCCESS)] {
         let here = c.pd.register([0; 8], RW).unwrap();
         c.qp.post_read(3, &here, 0..8, Remote { addr: mr.addr(), rkey: mw.rkey() }).unwrap();
-        assert_eq!(ended(&lab, &mut c.send_cq).0, status);
+        assert_eq!(ended(&env, &mut c.send_cq).0, status);
     }
 }
 
 /// Another connection to the listener, whose server has its QP in the same domain as that of the first.
-fn second_of(lab: &mut Lab, first: &Pair) -> (Equipment, Equipment, IdKey) {
-    let client = lab.client.resolved(lab.cc, "10.0.0.2:7");
-    let c = lab.client.qp(client);
-    let param = lab.cp();
-    lab.client.connect(client, param, &[]).unwrap();
-    let new = lab.server.requested(lab.cs, first.listener);
+fn second_of(env: &mut Env, first: &Pair) -> (Equipment, Equipment, IdKey) {
+    let client = env.client.resolved(env.cc, "10.0.0.2:7");
+    let c = env.client.qp(client);
+    let param = env.cp();
+    env.client.connect(client, param, &[]).unwrap();
+    let new = env.server.requested(env.cs, first.listener);
     let pd = first.server_qp.pd.clone();
-    let [send_cq, recv_cq] = [0; 2].map(|_| lab.server.device.create_cq(new, 64).unwrap());
-    let qp = lab
+    let [send_cq, recv_cq] = [0; 2].map(|_| env.server.device.create_cq(new, 64).unwrap());
+    let qp = env
         .server
         .device
         .create_qp(cmid_proto::Attaching::bare(new), &pd, &send_cq, &recv_cq, Caps::default())
         .unwrap();
-    let param = lab.cp();
-    lab.server.accept(new, param, &[]).unwrap();
-    lab.client.next(lab.cc).is(client, CmEvent::Established, 0);
-    lab.server.next(lab.cs).is(new, CmEvent::Established, 0);
+    let param = env.cp();
+    env.server.accept(new, param, &[]).unwrap();
+    env.client.next(env.cc).is(client, CmEvent::Established, 0);
+    env.server.next(env.cs).is(new, CmEvent::Established, 0);
     (c, Equipment { qp, pd, send_cq, recv_cq }, new)
 }
 
 #[test]
 fn a_window_keeps_the_qp_that_it_was_bound_through() {
     for invalidated in [false, true] {
-        let (lab, mut pair, mr) = connected(Rereg::None);
+        let (env, mut pair, mr) = connected(Rereg::None);
         let s = &mut pair.server_qp;
         let mut mw = s.pd.alloc_mw().unwrap();
         s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-        assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+        assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
         if invalidated {
             s.qp.post_invalidate(2, &mut mw).unwrap();
-            assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
+            assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
         }
         let posted = s.pd.register([0; 8], RW).unwrap();
         s.qp.post_recv(3, &posted, 0..8).unwrap();
-        lab.server.device.destroy_qp(pair.new).unwrap();
-        assert_eq!(lab.server.device.destroy_qp(pair.new), Err(Errno::EINVAL), "it is off its id");
+        env.server.device.destroy_qp(pair.new).unwrap();
+        assert_eq!(env.server.device.destroy_qp(pair.new), Err(Errno::EINVAL), "it is off its id");
         // In the error state, with everything flushed, but there.
         assert_eq!((s.qp.state(), s.pd.users(), s.pd.users_at_device()), (Ok(QpState::Err), 4, Some(4)));
-        assert_eq!(ended(&lab, &mut s.recv_cq), (WcStatus::WR_FLUSH_ERR, 128));
+        assert_eq!(ended(&env, &mut s.recv_cq), (WcStatus::WR_FLUSH_ERR, 128));
         drop(posted);
         mw.dealloc().unwrap();
         assert_eq!((s.qp.state(), s.pd.users(), s.pd.users_at_device()), (Err(Errno::EINVAL), 1, Some(1)));
@@ -72,21 +72,21 @@ fn a_window_keeps_the_qp_that_it_was_bound_through() {
 
 #[test]
 fn a_window_that_is_bound_elsewhere_lets_the_first_qp_go() {
-    let (mut lab, mut pair, mr) = connected(Rereg::None);
-    let (_client, mut second, new) = second_of(&mut lab, &pair);
+    let (mut env, mut pair, mr) = connected(Rereg::None);
+    let (_client, mut second, new) = second_of(&mut env, &pair);
     let s = &mut pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     assert_eq!(second.qp.post_invalidate(2, &mut mw), Err(Errno::EINVAL), "it was not bound through this one");
     s.qp.post_invalidate(2, &mut mw).unwrap();
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
-    lab.server.device.destroy_qp(pair.new).unwrap();
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
+    env.server.device.destroy_qp(pair.new).unwrap();
     assert_eq!(s.qp.state(), Ok(QpState::Err));
     second.qp.post_bind(3, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&lab, &mut second.send_cq), (WcStatus::SUCCESS, BIND));
+    assert_eq!(ended(&env, &mut second.send_cq), (WcStatus::SUCCESS, BIND));
     assert_eq!(s.qp.state(), Err(Errno::EINVAL));
-    lab.server.device.destroy_qp(new).unwrap();
+    env.server.device.destroy_qp(new).unwrap();
     assert_eq!((second.qp.state(), s.pd.users_at_device()), (Ok(QpState::Err), Some(3)));
     drop(mw);
     assert_eq!((second.qp.state(), s.pd.users_at_device()), (Err(Errno::EINVAL), Some(1)));
@@ -95,17 +95,17 @@ fn a_window_that_is_bound_elsewhere_lets_the_first_qp_go() {
 
 #[test]
 fn an_attempt_to_bind_it_elsewhere_keeps_no_other_qp() {
-    let (mut lab, mut pair, mr) = connected(Rereg::None);
-    let (_client, mut second, new) = second_of(&mut lab, &pair);
+    let (mut env, mut pair, mr) = connected(Rereg::None);
+    let (_client, mut second, new) = second_of(&mut env, &pair);
     let s = &mut pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     second.qp.post_bind(2, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&lab, &mut second.send_cq), (WcStatus::MW_BIND_ERR, BIND));
-    lab.server.device.destroy_qp(new).unwrap();
+    assert_eq!(ended(&env, &mut second.send_cq), (WcStatus::MW_BIND_ERR, BIND));
+    env.server.device.destroy_qp(new).unwrap();
     assert_eq!(second.qp.state(), Err(Errno::EINVAL));
-    lab.server.device.destroy_qp(pair.new).unwrap();
+    env.server.device.destroy_qp(pair.new).unwrap();
     assert_eq!((s.qp.state(), s.pd.users_at_device()), (Ok(QpState::Err), Some(3)));
     drop(mw);
     assert_eq!((s.qp.state(), s.pd.users_at_device()), (Err(Errno::EINVAL), Some(1)));
@@ -114,19 +114,19 @@ fn an_attempt_to_bind_it_elsewhere_keeps_no_other_qp() {
 
 #[test]
 fn a_qp_without_id_and_handle_goes_with_its_window() {
-    let (mut lab, mut pair, mr) = connected(Rereg::None);
+    let (mut env, mut pair, mr) = connected(Rereg::None);
     let mut s = pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
-    lab.server.destroy(pair.new).unwrap();
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    env.server.destroy(pair.new).unwrap();
     drop(s.qp);
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
     // Its peer gets at nothing any more.
     let c = &mut pair.client_qp;
     let here = c.pd.register([0; 8], RW).unwrap();
     c.qp.post_read(3, &here, 0..8, Remote { addr: mr.addr(), rkey: mw.rkey() }).unwrap();
-    assert_eq!(ended_after(&lab, &mut c.send_cq, 60 * SECOND), (WcStatus::RETRY_EXC_ERR, READ));
+    assert_eq!(ended_after(&env, &mut c.send_cq, 60 * SECOND), (WcStatus::RETRY_EXC_ERR, READ));
     drop(mw);
     returned(mr);
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (0, Some(0)));
@@ -134,11 +134,11 @@ fn a_qp_without_id_and_handle_goes_with_its_window() {
 
 #[test]
 fn a_window_of_a_device_that_is_gone_keeps_no_qp() {
-    let (lab, mut pair, mr) = connected(Rereg::None);
+    let (env, mut pair, mr) = connected(Rereg::None);
     let s = &mut pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-    lab.host.remove_device();
+    env.host.remove_device();
     assert_eq!(s.qp.state(), Err(Errno::EINVAL));
     assert_eq!(s.qp.post_invalidate(2, &mut mw), Err(Errno::EINVAL));
     assert_eq!(s.pd.users(), 2);

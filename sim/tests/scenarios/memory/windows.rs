@@ -11,21 +11,21 @@ const BINDABLE: Access = RW.union(Access::MW_BIND);
 pub(super) const BIND: u32 = 5;
 pub(super) const INVALIDATE: u32 = 6;
 
-pub(super) fn connected(rereg: Rereg) -> (Lab, Pair, Mr) {
-    let mut lab = Lab::with(Config { rereg, ..Config::default() });
-    let pair = lab.established_with_qps();
+pub(super) fn connected(rereg: Rereg) -> (Env, Pair, Mr) {
+    let mut env = Env::with(Config { rereg, ..Config::default() });
+    let pair = env.established_with_qps();
     let mr = pair.server_qp.pd.register((0..64).collect::<Vec<_>>(), BINDABLE).unwrap();
-    (lab, pair, mr)
+    (env, pair, mr)
 }
 
 #[track_caller]
-pub(super) fn ended(lab: &Lab, cq: &mut Cq) -> (WcStatus, u32) {
-    ended_after(lab, cq, SECOND)
+pub(super) fn ended(env: &Env, cq: &mut Cq) -> (WcStatus, u32) {
+    ended_after(env, cq, SECOND)
 }
 
 #[track_caller]
-pub(super) fn ended_after(lab: &Lab, cq: &mut Cq, span: Duration) -> (WcStatus, u32) {
-    lab.fabric.advance_by(span);
+pub(super) fn ended_after(env: &Env, cq: &mut Cq, span: Duration) -> (WcStatus, u32) {
+    env.fabric.advance_by(span);
     let mut done = [Completion::default(); 2];
     assert_eq!(cq.poll(&mut done), Ok(1));
     (done[0].status, done[0].opcode)
@@ -33,20 +33,20 @@ pub(super) fn ended_after(lab: &Lab, cq: &mut Cq, span: Duration) -> (WcStatus, 
 
 #[test]
 fn row_83_a_bound_window_holds_region_and_domain() {
-    let (lab, mut pair, mr) = connected(Rereg::None);
+    let (env, mut pair, mr) = connected(Rereg::None);
     let s = &mut pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
     s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
     // In flight, it pins the region.
     let (mr, error) = mr.deregister().unwrap_err();
-    refused(error, Why::InFlight);
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    refused(error, RefuseReason::InFlight);
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     // Bound, it makes the device keep it.
     let (mr, error) = mr.deregister().unwrap_err();
     assert_eq!(error.to_string(), "ibv_dereg_mr: EINVAL; the old registration is valid");
     assert_eq!(mr.state(), MrState::Registered);
-    refused(s.pd.dealloc().unwrap_err(), Why::InUse(3));
+    refused(s.pd.dealloc().unwrap_err(), RefuseReason::InUse(3));
     mw.dealloc().unwrap();
     assert_eq!(returned(mr).buffer.len(), 64);
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (1, Some(1)));
@@ -54,34 +54,34 @@ fn row_83_a_bound_window_holds_region_and_domain() {
 
 #[test]
 fn a_peer_reaches_what_the_window_shows() {
-    let (lab, mut pair, mr) = connected(Rereg::None);
+    let (env, mut pair, mr) = connected(Rereg::None);
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let mut mw = s.pd.alloc_mw().unwrap();
     let unbound = mw.rkey();
     s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     assert_ne!(mw.rkey(), unbound);
     let here = c.pd.register([0; 8], RW).unwrap();
     c.qp.post_read(2, &here, 0..8, Remote { addr: mr.addr() + 8, rkey: mw.rkey() }).unwrap();
-    assert_eq!(ended(&lab, &mut c.send_cq).0, WcStatus::SUCCESS);
+    assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::SUCCESS);
     let mut bytes = [0; 8];
     here.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [8, 9, 10, 11, 12, 13, 14, 15]);
     // Rights are its own.
     c.qp.post_write(3, &here, 0..8, Remote { addr: mr.addr() + 8, rkey: mw.rkey() }).unwrap();
-    assert_eq!(ended(&lab, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
+    assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
 }
 
 #[test]
 fn a_peer_reaches_nothing_else() {
     // Beyond the window; by the key of before; through a window that is bound to nothing any more, or is gone.
     for case in 0..4 {
-        let (lab, mut pair, mr) = connected(Rereg::None);
+        let (env, mut pair, mr) = connected(Rereg::None);
         let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
         let mut mw = s.pd.alloc_mw().unwrap();
         let mut rkey = mw.rkey();
         s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
-        assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+        assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
         let mut addr = mr.addr() + 8;
         match case {
             0 => (rkey, addr) = (mw.rkey(), addr + 1),
@@ -89,7 +89,7 @@ fn a_peer_reaches_nothing_else() {
             2 => {
                 rkey = mw.rkey();
                 s.qp.post_invalidate(2, &mut mw).unwrap();
-                assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
+                assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
             }
             _ => {
                 rkey = mw.rkey();
@@ -98,29 +98,29 @@ fn a_peer_reaches_nothing_else() {
         }
         let here = c.pd.register([0; 8], RW).unwrap();
         c.qp.post_read(3, &here, 0..8, Remote { addr, rkey }).unwrap();
-        assert_eq!(ended(&lab, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR, "case {case}");
+        assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR, "case {case}");
     }
 }
 
 #[test]
 fn a_window_is_bound_again_after_it_was_invalidated() {
-    let (lab, mut pair, mr) = connected(Rereg::None);
+    let (env, mut pair, mr) = connected(Rereg::None);
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let mut mw = s.pd.alloc_mw().unwrap();
     let mut keys = vec![mw.rkey()];
     let here = c.pd.register([0; 8], RW).unwrap();
     for start in [8, 32] {
         s.qp.post_bind(1, &mut mw, &mr, start..start + 8, Access::REMOTE_READ).unwrap();
-        assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+        assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
         assert!(!keys.contains(&mw.rkey()));
         keys.push(mw.rkey());
         c.qp.post_read(2, &here, 0..8, Remote { addr: mr.addr() + start as u64, rkey: mw.rkey() }).unwrap();
-        assert_eq!(ended(&lab, &mut c.send_cq).0, WcStatus::SUCCESS);
+        assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::SUCCESS);
         let mut byte = [0];
         here.read(0, &mut byte).unwrap();
         assert_eq!(usize::from(byte[0]), start);
         s.qp.post_invalidate(3, &mut mw).unwrap();
-        assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
+        assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
         assert_eq!(Some(&mw.rkey()), keys.last());
     }
     // Bound to nothing, it holds nothing.
@@ -129,14 +129,14 @@ fn a_window_is_bound_again_after_it_was_invalidated() {
 
 /// How binding ends, and what it does to the QP.
 #[track_caller]
-fn objects(lab: &Lab, s: &mut Equipment) {
-    assert_eq!(ended(lab, &mut s.send_cq), (WcStatus::MW_BIND_ERR, BIND));
+fn objects(env: &Env, s: &mut Equipment) {
+    assert_eq!(ended(env, &mut s.send_cq), (WcStatus::MW_BIND_ERR, BIND));
     assert_eq!(s.qp.state(), Ok(QpState::Err));
 }
 
 #[test]
 fn a_bind_needs_the_rights_that_it_lends() {
-    let (lab, mut pair, _) = connected(Rereg::PdAccess);
+    let (env, mut pair, _) = connected(Rereg::PdAccess);
     let s = &mut pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();
     let bindable = Access::MW_BIND | Access::REMOTE_READ;
@@ -155,22 +155,22 @@ fn a_bind_needs_the_rights_that_it_lends() {
     let ended_well = mr.reregister(cmid_sim::Change::default().to_access(RW | Access::MW_BIND), Policy::default());
     assert_eq!(ended_well.result, Ok(cmid_sim::Way::InPlace));
     s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_WRITE).unwrap();
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
 }
 
 #[test]
 fn the_device_checks_binds() {
     // To nothing; and one that is bound.
     for bound in [false, true] {
-        let (lab, mut pair, mr) = connected(Rereg::None);
+        let (env, mut pair, mr) = connected(Rereg::None);
         let s = &mut pair.server_qp;
         let mut mw = s.pd.alloc_mw().unwrap();
         if bound {
             s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-            assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+            assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
         }
         s.qp.post_bind(2, &mut mw, &mr, 0..if bound { 8 } else { 0 }, Access::REMOTE_READ).unwrap();
-        objects(&lab, s);
+        objects(&env, s);
         // It is as it was before.
         let mr = mr.deregister();
         assert_eq!(mr.is_err(), bound);
@@ -180,14 +180,14 @@ fn the_device_checks_binds() {
 #[test]
 fn only_a_bound_window_can_be_invalidated() {
     for times in [0, 1] {
-        let (lab, mut pair, mr) = connected(Rereg::None);
+        let (env, mut pair, mr) = connected(Rereg::None);
         let s = &mut pair.server_qp;
         let mut mw = s.pd.alloc_mw().unwrap();
         for _ in 0..times {
             s.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ).unwrap();
-            assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+            assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
             s.qp.post_invalidate(2, &mut mw).unwrap();
-            assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
+            assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, INVALIDATE));
         }
         assert_eq!(s.qp.post_invalidate(3, &mut mw), Err(Errno::EINVAL));
         assert_eq!(s.qp.state(), Ok(QpState::Rts));
@@ -196,8 +196,8 @@ fn only_a_bound_window_can_be_invalidated() {
 
 #[test]
 fn what_is_of_another_domain_or_a_datagram_qp_is_refused() {
-    let (lab, mut pair, mr) = connected(Rereg::None);
-    let other = lab.server.device.alloc_pd(pair.new).unwrap();
+    let (env, mut pair, mr) = connected(Rereg::None);
+    let other = env.server.device.alloc_pd(pair.new).unwrap();
     let (mut foreign, foreign_mr) = (other.alloc_mw().unwrap(), other.register([0; 8], BINDABLE).unwrap());
     let s = &mut pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();
@@ -213,10 +213,10 @@ fn what_is_of_another_domain_or_a_datagram_qp_is_refused() {
     assert_eq!(far.server_qp.qp.post_invalidate(1, &mut mw), Err(Errno::EINVAL));
     returned(mr);
 
-    let mut lab = Lab::new();
-    let id = lab.client.id_in(cmid_proto::PortSpace::Udp, lab.cc);
-    lab.client.bind(id, "10.0.0.1:0").unwrap();
-    let mut d = lab.client.qp(id);
+    let mut env = Env::new();
+    let id = env.client.id_in(cmid_proto::PortSpace::Udp, env.cc);
+    env.client.bind(id, "10.0.0.1:0").unwrap();
+    let mut d = env.client.qp(id);
     let (mut mw, mr) = (d.pd.alloc_mw().unwrap(), d.pd.register([0; 8], BINDABLE).unwrap());
     assert_eq!(d.qp.post_bind(1, &mut mw, &mr, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
     assert_eq!(d.qp.post_invalidate(1, &mut mw), Err(Errno::EINVAL));
@@ -224,28 +224,28 @@ fn what_is_of_another_domain_or_a_datagram_qp_is_refused() {
 
 #[test]
 fn a_re_registration_does_not_look_at_windows() {
-    let (lab, mut pair, mut mr) = connected(Rereg::All);
+    let (env, mut pair, mut mr) = connected(Rereg::All);
     let (c, s) = (&mut pair.client_qp, &mut pair.server_qp);
     let mut mw = s.pd.alloc_mw().unwrap();
     s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     let addr = mr.addr() + 8;
     let ended_well = mr.reregister(Change::default().to_buffer([0; 64]), Policy::default());
     assert_eq!(ended_well.result, Ok(cmid_sim::Way::InPlace));
-    assert_eq!(lab.fabric.counters().freed_in_use, 0);
+    assert_eq!(env.fabric.counters().freed_in_use, 0);
     // The window does not show memory that is the program's again.
     let here = c.pd.register([0; 8], RW).unwrap();
     c.qp.post_read(2, &here, 0..8, Remote { addr, rkey: mw.rkey() }).unwrap();
-    assert_eq!(ended(&lab, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
+    assert_eq!(ended(&env, &mut c.send_cq).0, WcStatus::REM_ACCESS_ERR);
 }
 
 #[test]
 fn a_dropped_region_waits_for_its_window() {
-    let (lab, mut pair, mr) = connected(Rereg::None);
+    let (env, mut pair, mr) = connected(Rereg::None);
     let s = &mut pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();
     s.qp.post_bind(1, &mut mw, &mr, 8..16, Access::REMOTE_READ).unwrap();
-    assert_eq!(ended(&lab, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
+    assert_eq!(ended(&env, &mut s.send_cq), (WcStatus::SUCCESS, BIND));
     drop(mr);
     assert_eq!((s.pd.users(), s.pd.users_at_device()), (3, Some(3)));
     drop(mw);

@@ -4,105 +4,105 @@ use std::time::Duration;
 
 use cmid_proto::{Acks, Call, CmEvent, Device, Errno, EventKind, PortSpace, Progress, State, Time};
 
-use crate::bench::{Who, pdl};
 use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Failure, Lab, TestDevice};
+use crate::fixture::{Side, pdl};
+use crate::{Check, Env, Failure, Fixture, TestDevice};
 
 /// An id of the client with ROUTE_RESOLVED delivered and not acked.
-fn owing<L: Lab>(b: &mut Bench<'_, L>) -> Check<(cmid_proto::IdKey, cmid_proto::Receipt)> {
+fn owing<L: Env>(b: &mut Fixture<'_, L>) -> Check<(cmid_proto::IdKey, cmid_proto::AckToken)> {
     let id = b.addr_resolved()?;
     b.client.drive().resolve_route(id, Time::NEVER)?;
     let channel = b.client.channel;
-    let event = b.next(Who::Client, channel, &CmEvent::RouteResolved)?;
+    let event = b.next(Side::Client, channel, &CmEvent::RouteResolved)?;
     same("owed", b.client.drive().core().owed(id), 1)?;
-    let receipt = event.receipt.ok_or_else(|| Failure("an event without a receipt".into()))?;
-    Ok((id, receipt))
+    let ack_token = event.ack_token.ok_or_else(|| Failure("an event without an ack token".into()))?;
+    Ok((id, ack_token))
 }
 
-pub(super) fn row_48_destroy_waits_for_acks_and_nobody_waits<L: Lab>(b: &mut Bench<'_, L>) -> Check {
-    let (id, receipt) = owing(b)?;
+pub(super) fn row_48_destroy_waits_for_acks_and_nobody_waits<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let (id, ack_token) = owing(b)?;
     let progress = b.client.drive().destroy(id, Time::NEVER)?;
     same("destroy", progress, Progress::WhenAcked)?;
     same("client", b.client.drive().core().state(id), Some(State::Destroying))?;
-    b.quiet(Who::Client)?;
-    b.client.drive().ack(receipt)?;
+    b.quiet(Side::Client)?;
+    b.client.drive().ack(ack_token)?;
     let channel = b.client.channel;
-    let event = b.next(Who::Client, channel, &EventKind::Destroyed)?;
+    let event = b.next(Side::Client, channel, &EventKind::Destroyed)?;
     same("client", (event.id, event.kind, event.status), (id, EventKind::Destroyed, 0))?;
     same("ids", b.client.drive().core().ids(), 0)
 }
 
-pub(super) fn row_49_a_request_counts_on_its_listener<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_49_a_request_counts_on_its_listener<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
     let channel = b.server.channel;
-    let event = b.next(Who::Server, channel, &CmEvent::ConnectRequest)?;
-    let (server, receipt) = (event.id, event.receipt.ok_or_else(|| Failure("no receipt".into()))?);
-    b.destroy(Who::Server, server)?;
-    b.expect(Who::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    let event = b.next(Side::Server, channel, &CmEvent::ConnectRequest)?;
+    let (server, ack_token) = (event.id, event.ack_token.ok_or_else(|| Failure("no ack token".into()))?);
+    b.destroy(Side::Server, server)?;
+    b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
     let progress = b.server.drive().destroy(listener, Time::NEVER)?;
     same("destroy of the listener", progress, Progress::WhenAcked)?;
-    b.server.drive().ack(receipt)?;
-    let event = b.next(Who::Server, channel, &EventKind::Destroyed)?;
+    b.server.drive().ack(ack_token)?;
+    let event = b.next(Side::Server, channel, &EventKind::Destroyed)?;
     same("server", (event.id, event.kind), (listener, EventKind::Destroyed))
 }
 
-pub(super) fn row_52_migrate_waits_for_acks_and_nobody_waits<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_52_migrate_waits_for_acks_and_nobody_waits<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (id, receipt) = owing(b)?;
+    let (id, ack_token) = owing(b)?;
     let new = b.client.drive().open_channel(Acks::OnDelivery)?;
     let progress = b.client.drive().migrate(id, Some(new), Time::NEVER)?;
     same("migrate", progress, Progress::WhenAcked)?;
     let param = b.param();
     let busy = b.client.drive().connect(id, param, &[], Time::NEVER);
     fails("connect meanwhile", busy, Errno::EBUSY)?;
-    b.quiet(Who::Client)?;
-    b.client.drive().ack(receipt)?;
-    let event = b.next(Who::Client, new, &EventKind::Migrated)?;
+    b.quiet(Side::Client)?;
+    b.client.drive().ack(ack_token)?;
+    let event = b.next(Side::Client, new, &EventKind::Migrated)?;
     same("client", (event.id, event.kind, event.status), (id, EventKind::Migrated, 0))?;
     b.connect(id, &[])?;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     b.accept(server, &[])?;
-    b.expect_on(Who::Client, new, id, CmEvent::ConnectResponse, 0, pdl::RESPONSE).map(drop)
+    b.expect_on(Side::Client, new, id, CmEvent::ConnectResponse, 0, pdl::RESPONSE).map(drop)
 }
 
-pub(super) fn row_58_a_child_whose_request_is_not_acked<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_58_a_child_whose_request_is_not_acked<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
     let channel = b.server.channel;
-    let event = b.next(Who::Server, channel, &CmEvent::ConnectRequest)?;
-    let (server, receipt) = (event.id, event.receipt.ok_or_else(|| Failure("no receipt".into()))?);
+    let event = b.next(Side::Server, channel, &CmEvent::ConnectRequest)?;
+    let (server, ack_token) = (event.id, event.ack_token.ok_or_else(|| Failure("no ack token".into()))?);
     let other = b.server.drive().open_channel(Acks::OnDelivery)?;
     same("migrate", b.server.drive().migrate(server, Some(other), Time::NEVER)?, Progress::Done)?;
     b.accept(server, &[])?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.client.drive().establish(client)?;
-    b.expect_on(Who::Server, other, server, CmEvent::Established, 0, pdl::NONE)?;
-    b.server.drive().ack(receipt)?;
-    b.quiet(Who::Server)
+    b.expect_on(Side::Server, other, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.server.drive().ack(ack_token)?;
+    b.quiet(Side::Server)
 }
 
-pub(super) fn deadlines_end_what_waits_for_acks<L: Lab>(b: &mut Bench<'_, L>) -> Check {
-    let (id, receipt) = owing(b)?;
+pub(super) fn deadlines_end_what_waits_for_acks<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let (id, ack_token) = owing(b)?;
     let channel = b.client.channel;
     let new = b.client.drive().open_channel(Acks::OnDelivery)?;
     let deadline = b.client.drive().within(Duration::from_millis(100));
     b.client.drive().migrate(id, Some(new), deadline)?;
-    let event = b.next(Who::Client, channel, &EventKind::Migrated)?;
+    let event = b.next(Side::Client, channel, &EventKind::Migrated)?;
     same("migrate", (event.kind, event.status), (EventKind::Migrated, -Errno::ETIMEDOUT.0))?;
-    same("still", b.client.drive().core().home(id), Some(channel))?;
+    same("still", b.client.drive().core().channel(id), Some(channel))?;
     let deadline = b.client.drive().within(Duration::from_millis(100));
     b.client.drive().destroy(id, deadline)?;
-    let event = b.next(Who::Client, channel, &EventKind::Destroyed)?;
+    let event = b.next(Side::Client, channel, &EventKind::Destroyed)?;
     same("destroy", (event.kind, event.status), (EventKind::Destroyed, -Errno::ETIMEDOUT.0))?;
-    b.client.drive().ack(receipt)?;
+    b.client.drive().ack(ack_token)?;
     same("destroy", b.client.drive().destroy(id, Time::NEVER)?, Progress::Done)
 }
 
-pub(super) fn a_driver_refuses_keys_and_receipts_of_another<L: Lab>(b: &mut Bench<'_, L>) -> Check {
-    let (id, receipt) = owing(b)?;
+pub(super) fn a_driver_refuses_keys_and_receipts_of_another<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let (id, ack_token) = owing(b)?;
     let (listener, channel, address) = (b.listen()?, b.client.channel, b.address);
     same("slots", (id.slot(), id.generation()), (listener.slot(), listener.generation()))?;
     let numbers = [b.client.drive().core().number(), b.server.drive().core().number()];
@@ -121,15 +121,16 @@ pub(super) fn a_driver_refuses_keys_and_receipts_of_another<L: Lab>(b: &mut Benc
     same("a bare close", b.server.bare(&Call::CloseChannel { channel }, &[]), Err(Errno::EBADF))?;
 
     let server = b.server.drive();
-    let refused = server.ack(receipt).err().ok_or_else(|| Failure("it took a receipt of another driver".into()))?;
+    let refused =
+        server.ack(ack_token).err().ok_or_else(|| Failure("it took an ack token of another driver".into()))?;
     same("listener", server.core().state(listener), Some(State::Listening))?;
     same("owed", b.client.drive().core().owed(id), 1)?;
-    b.client.drive().ack(refused.receipt)?;
-    b.destroy(Who::Client, id)?;
-    b.destroy(Who::Server, listener)
+    b.client.drive().ack(refused.ack_token)?;
+    b.destroy(Side::Client, id)?;
+    b.destroy(Side::Server, listener)
 }
 
-pub(super) fn a_lost_receipt_does_not_make_an_id_immortal<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn a_lost_receipt_does_not_make_an_id_immortal<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (connected, lost) = owing(b)?;
     let (waiting, lost_too) = owing(b)?;
     same("destroy", b.client.drive().destroy(waiting, Time::NEVER)?, Progress::WhenAcked)?;
@@ -140,22 +141,22 @@ pub(super) fn a_lost_receipt_does_not_make_an_id_immortal<L: Lab>(b: &mut Bench<
     let listener = b.listen()?;
     b.connect(connected, &[])?;
     let channel = b.server.channel;
-    let event = b.next(Who::Server, channel, &CmEvent::ConnectRequest)?;
-    let (server, of_listener) = (event.id, event.receipt.ok_or_else(|| Failure("no receipt".into()))?);
+    let event = b.next(Side::Server, channel, &CmEvent::ConnectRequest)?;
+    let (server, of_listener) = (event.id, event.ack_token.ok_or_else(|| Failure("no ack token".into()))?);
     same("destroy of the listener", b.server.drive().destroy(listener, Time::NEVER)?, Progress::WhenAcked)?;
     b.server.drive().destroy_now(listener)?;
-    b.destroy(Who::Server, server)?;
+    b.destroy(Side::Server, server)?;
     same("ids of the server", b.server.drive().core().ids(), 0)?;
-    b.expect(Who::Client, connected, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    b.expect(Side::Client, connected, CmEvent::Rejected, 28, pdl::REJECTED)?;
 
     b.client.drive().destroy_now(connected)?;
     b.client.drive().destroy_now(waiting)?;
     same("ids of the client", b.client.drive().core().ids(), 0)?;
-    b.quiet(Who::Client)?;
-    for (who, receipt) in [(Who::Client, lost), (Who::Client, lost_too), (Who::Server, of_listener)] {
-        let owner = receipt.owner();
-        let refused = b.side(who).drive().ack(receipt).err().map(|refused| refused.receipt.owner());
-        same("a receipt that comes too late is given back", refused, Some(owner))?;
+    b.quiet(Side::Client)?;
+    for (side, ack_token) in [(Side::Client, lost), (Side::Client, lost_too), (Side::Server, of_listener)] {
+        let owner = ack_token.owner();
+        let refused = b.endpoint(side).drive().ack(ack_token).err().map(|refused| refused.ack_token.owner());
+        same("an ack token that comes too late is given back", refused, Some(owner))?;
     }
     Ok(())
 }

@@ -3,18 +3,18 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use cmid_proto::{Call, CmEvent, CmOption, Errno, Error, EventKind, PortSpace, Refused, State, Time, Verb};
+use cmid_proto::{Call, CmEvent, CmOption, Errno, Error, EventKind, PortSpace, Refused, RequestKind, State, Time};
 
-use crate::bench::{Who, pdl};
 use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Lab};
+use crate::fixture::{Side, pdl};
+use crate::{Check, Env, Fixture};
 
-fn new_id<L: Lab>(b: &mut Bench<'_, L>) -> Check<cmid_proto::IdKey> {
+fn new_id<L: Env>(b: &mut Fixture<'_, L>) -> Check<cmid_proto::IdKey> {
     let channel = b.client.channel;
     Ok(b.client.drive().create_id(Some(channel), PortSpace::Tcp)?)
 }
 
-pub(super) fn row_39_bind<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_39_bind<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let net = b.net();
     let at = |ip| SocketAddr::new(ip, b.address.port());
     let (server, other, foreign, plain) = (at(net.server), at(net.client), at(net.no_route), at(net.no_rdma));
@@ -43,7 +43,7 @@ pub(super) fn row_39_bind<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     fails("IPOIB on RoCE", drive.bind(infiniband, free), Errno::EINVAL)
 }
 
-pub(super) fn row_40_listen<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_40_listen<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = new_id(b)?;
     b.client.drive().listen(id, 0)?;
     let local = cmid_proto::Device::local_addr(b.client.drive().device(), id)?;
@@ -51,7 +51,7 @@ pub(super) fn row_40_listen<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     fails("listen again", b.client.drive().listen(id, 0), Errno::EINVAL)
 }
 
-pub(super) fn row_40_an_address_that_is_used_twice<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_40_an_address_that_is_used_twice<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let there = b.address;
     let pair = [new_id(b)?, new_id(b)?];
     for id in pair {
@@ -65,7 +65,7 @@ pub(super) fn row_40_an_address_that_is_used_twice<L: Lab>(b: &mut Bench<'_, L>)
     Ok(())
 }
 
-pub(super) fn row_41_no_route_and_out_of_order<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_41_no_route_and_out_of_order<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (far, here, there) = (SocketAddr::new(b.net().no_route, 1), SocketAddr::new(b.net().client, 0), b.address);
     let id = new_id(b)?;
     let drive = b.client.drive();
@@ -73,57 +73,57 @@ pub(super) fn row_41_no_route_and_out_of_order<L: Lab>(b: &mut Bench<'_, L>) -> 
     same("which binds it", drive.core().state(id), Some(State::Bound))?;
     fails("bind", drive.bind(id, here), Errno::EINVAL)?;
     drive.resolve_addr(id, None, there, Time::NEVER)?;
-    b.expect(Who::Client, id, CmEvent::AddrResolved, 0, pdl::NONE)?;
+    b.expect(Side::Client, id, CmEvent::AddrResolved, 0, pdl::NONE)?;
     let drive = b.client.drive();
     fails("resolve again", drive.resolve_addr(id, None, there, Time::NEVER), Errno::EINVAL)?;
     let no_time = Call::ResolveRoute { id, timeout_ms: 0 };
     same("a route without time, on the bare device", b.client.bare(&no_time, &[]), Err(Errno::EINVAL))?;
     let drive = b.client.drive();
     drive.resolve_route(id, Time::NEVER)?;
-    b.expect(Who::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;
+    b.expect(Side::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;
     let drive = b.client.drive();
     fails("route again", drive.resolve_route(id, Time::NEVER), Errno::EINVAL)
 }
 
-pub(super) fn row_42_nobody_answers<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_42_nobody_answers<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (nobody, there) = (SocketAddr::new(b.net().nobody, 1), b.address);
     let id = new_id(b)?;
     let drive = b.client.drive();
     let deadline = drive.within(Duration::from_secs(2));
     drive.resolve_addr(id, None, nobody, deadline)?;
     fails("meanwhile", drive.resolve_addr(id, None, nobody, Time::NEVER), Errno::EINVAL)?;
-    b.expect(Who::Client, id, CmEvent::AddrError, -Errno::ETIMEDOUT.0, pdl::NONE)?;
+    b.expect(Side::Client, id, CmEvent::AddrError, -Errno::ETIMEDOUT.0, pdl::NONE)?;
     same("which allows another try", b.client.drive().core().state(id), Some(State::Bound))?;
     b.client.drive().resolve_addr(id, None, there, Time::NEVER)?;
-    b.expect(Who::Client, id, CmEvent::AddrResolved, 0, pdl::NONE).map(drop)
+    b.expect(Side::Client, id, CmEvent::AddrResolved, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_44_the_loopback_address_has_no_route<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_44_the_loopback_address_has_no_route<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let loopback = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);
     let id = new_id(b)?;
     b.client.drive().resolve_addr(id, None, loopback, Time::NEVER)?;
-    b.expect(Who::Client, id, CmEvent::AddrResolved, 0, pdl::NONE)?;
+    b.expect(Side::Client, id, CmEvent::AddrResolved, 0, pdl::NONE)?;
     fails("resolve_route", b.client.drive().resolve_route(id, Time::NEVER), Errno::ENODEV)
 }
 
-pub(super) fn row_45_destroyed_while_resolving<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_45_destroyed_while_resolving<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let nobody = SocketAddr::new(b.net().nobody, 1);
     let id = new_id(b)?;
     b.client.drive().resolve_addr(id, None, nobody, Time::NEVER)?;
-    b.destroy(Who::Client, id)?;
-    b.quiet(Who::Client)
+    b.destroy(Side::Client, id)?;
+    b.quiet(Side::Client)
 }
 
-pub(super) fn stale_keys_and_long_private_data<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn stale_keys_and_long_private_data<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = b.resolved()?;
     let param = b.param();
     let error = b.client.drive().connect(id, param, &[0; 57], Time::NEVER).err().map(|error| error.to_string());
     let text = format!("refused: connect on {id} while route resolved: 57 bytes of private data where 56 fit");
     same("too long", error, Some(text))?;
-    b.destroy(Who::Client, id)?;
+    b.destroy(Side::Client, id)?;
     let drive = b.client.drive();
     let stale = drive.connect(id, param, &[], Time::NEVER);
-    same("a stale key", stale, Err(Error::Refused(Refused::NoSuchId { id, request: Verb::Connect })))?;
+    same("a stale key", stale, Err(Error::Refused(Refused::NoSuchId { id, request: RequestKind::Connect })))?;
     fails("and again", drive.destroy(id, Time::NEVER), Errno::ENOENT)?;
     // The slot has a new tenant; the old key does not reach it.
     let tenant = new_id(b)?;
@@ -132,23 +132,23 @@ pub(super) fn stale_keys_and_long_private_data<L: Lab>(b: &mut Bench<'_, L>) -> 
 }
 
 /// The core's own deadline: nobody answers the request, and the kernel would wait for minutes.
-pub(super) fn deadlines_end_requests<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn deadlines_end_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     let param = b.param();
     let drive = b.client.drive();
     let deadline = drive.within(Duration::from_millis(300));
     drive.connect(client, param, &[], deadline)?;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     let channel = b.client.channel;
-    let event = b.next(Who::Client, channel, &"the deadline")?;
-    same("client", (event.id, event.kind), (client, EventKind::DeadlinePassed(Verb::Connect)))?;
+    let event = b.next(Side::Client, channel, &"the deadline")?;
+    same("client", (event.id, event.kind), (client, EventKind::DeadlinePassed(RequestKind::Connect)))?;
     same("client", b.client.drive().core().state(client), Some(State::Failed))?;
     // The server is late: its answer changes nothing any more, and is counted.
     let late = b.client.drive().core().counters().late;
     b.accept(server, &[])?;
-    b.quiet(Who::Client)?;
+    b.quiet(Side::Client)?;
     same("late events", b.client.drive().core().counters().late, late + 1)?;
-    b.destroy(Who::Client, client)?;
-    b.expect(Who::Server, server, CmEvent::Rejected, 28, pdl::REJECTED).map(drop)
+    b.destroy(Side::Client, client)?;
+    b.expect(Side::Server, server, CmEvent::Rejected, 28, pdl::REJECTED).map(drop)
 }

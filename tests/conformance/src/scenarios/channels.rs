@@ -4,24 +4,24 @@ use std::time::{Duration, Instant};
 
 use cmid_proto::{CmEvent, Device, Errno, PortSpace, Time};
 
-use crate::bench::{SOON, Who, pdl};
 use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Lab};
+use crate::fixture::{SOON, Side, pdl};
+use crate::{Check, Env, Fixture};
 
-pub(super) fn two_ids_on_one_channel_keep_their_orders<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn two_ids_on_one_channel_keep_their_orders<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let one = b.connected()?;
     let two = b.connected()?;
     // The peer ends the second first; nobody reads in between, then both orders must still be right.
-    b.frozen = Some(Who::Client);
+    b.frozen = Some(Side::Client);
     for (_, server) in [two, one] {
         b.server.drive().disconnect(server, Time::NEVER)?;
-        std::thread::sleep(b.lab.quiet());
+        std::thread::sleep(b.env.quiet());
     }
     for (client, _) in [two, one] {
         b.client.drive().disconnect(client, Time::NEVER)?;
     }
-    std::thread::sleep(b.lab.time_wait());
+    std::thread::sleep(b.env.time_wait());
     b.frozen = None;
     let channel = b.client.channel;
     let mut seen = Vec::new();
@@ -41,19 +41,19 @@ pub(super) fn two_ids_on_one_channel_keep_their_orders<L: Lab>(b: &mut Bench<'_,
     Ok(())
 }
 
-pub(super) fn a_channel_in_use_is_not_closed<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn a_channel_in_use_is_not_closed<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = b.addr_resolved()?;
     let channel = b.client.channel;
     fails("with an id on it", b.client.drive().close_channel(channel), Errno::EBUSY)?;
     b.client.drive().resolve_route(id, Time::NEVER)?;
-    b.expect(Who::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;
-    b.destroy(Who::Client, id)?;
+    b.expect(Side::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;
+    b.destroy(Side::Client, id)?;
     b.client.drive().close_channel(channel)?;
     fails("twice", b.client.drive().close_channel(channel), Errno::EBADF)?;
     same("channels", b.client.drive().core().channels(), 0)
 }
 
-pub(super) fn row_46_reading_an_empty_channel_returns_at_once<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_46_reading_an_empty_channel_returns_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let channel = b.client.channel;
     let drive = b.client.drive();
     // A key that the core does not give out any more, for the child that does not come.
@@ -66,14 +66,14 @@ pub(super) fn row_46_reading_an_empty_channel_returns_at_once<L: Lab>(b: &mut Be
 }
 
 /// The core closes no channel that has ids; all of a driver's are closed when it goes, and the ids end with them.
-pub(super) fn row_47_a_channel_is_closed_below_its_ids<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_47_a_channel_is_closed_below_its_ids<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, _) = b.connected()?;
     let channel = b.server.channel;
     fails("with ids on it", b.server.drive().close_channel(channel), Errno::EBUSY)?;
-    b.restart(Who::Server)?;
-    b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.restart(Side::Server)?;
+    b.expect(Side::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
     let late = b.resolved()?;
     b.connect(late, &[])?;
-    b.expect(Who::Client, late, CmEvent::Rejected, 8, pdl::REJECTED).map(drop)
+    b.expect(Side::Client, late, CmEvent::Rejected, 8, pdl::REJECTED).map(drop)
 }

@@ -4,9 +4,9 @@ use cmid_proto::memory::{Access, Change, Fallback, Policy};
 use cmid_proto::{Acks, CmEvent, Time};
 
 use super::memory;
-use crate::bench::{PdOf, Who, pdl};
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Lab, TestMr, TestPd, TestQp};
+use crate::fixture::{PdOf, Side, pdl};
+use crate::{Check, Env, Fixture, TestMr, TestPd, TestQp};
 
 /// Cycles before measuring: allocators and tables grow to what they need.
 const WARM_UP: u32 = 40;
@@ -15,7 +15,7 @@ const CYCLES: u32 = 200;
 const SLACK: u64 = 8 * 1024;
 
 /// Connections that end in every way, failures included: as many descriptors, and as much heap, as before.
-pub(super) fn nothing_is_left_after_200_cycles<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn nothing_is_left_after_200_cycles<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     repeatedly(b, one)?;
     same("client ids", b.client.drive().core().ids(), 0)?;
@@ -24,29 +24,29 @@ pub(super) fn nothing_is_left_after_200_cycles<L: Lab>(b: &mut Bench<'_, L>) -> 
 
 /// PDs and memory that come and go in every way that needs no fault: given back, refused, registered anew, dropped while
 /// pinned.
-pub(super) fn nothing_is_left_of_memory_after_200_cycles<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn nothing_is_left_of_memory_after_200_cycles<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let own = b.pd(Who::Client)?;
+    let own = b.pd(Side::Client)?;
     repeatedly(b, |b, cycle| one_of_memory(b, &own, cycle))
 }
 
 /// As many descriptors, and as much heap, after the cycles as before.
-fn repeatedly<L: Lab>(b: &mut Bench<'_, L>, mut one: impl FnMut(&mut Bench<'_, L>, u32) -> Check) -> Check {
+fn repeatedly<L: Env>(b: &mut Fixture<'_, L>, mut one: impl FnMut(&mut Fixture<'_, L>, u32) -> Check) -> Check {
     for cycle in 0..WARM_UP {
         one(b, cycle)?;
     }
-    let before = (descriptors()?, b.lab.heap());
+    let before = (descriptors()?, b.env.heap());
     for cycle in 0..CYCLES {
         one(b, cycle)?;
     }
-    let after = (descriptors()?, b.lab.heap());
+    let after = (descriptors()?, b.env.heap());
     same("descriptors", after.0, before.0)?;
     ensure(before.1 > 0, || "the heap could not be measured".into())?;
     ensure(after.1 <= before.1 + SLACK, || format!("heap: {} bytes before, {} after", before.1, after.1))
 }
 
-fn one_of_memory<L: Lab>(b: &mut Bench<'_, L>, own: &PdOf<L>, cycle: u32) -> Check {
-    let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+fn one_of_memory<L: Env>(b: &mut Fixture<'_, L>, own: &PdOf<L>, cycle: u32) -> Check {
+    let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = memory::register(&pd, memory::bytes(1), memory::READABLE)?;
     let wanted = Change::default().to_buffer(memory::bytes(2)).to_pd(new.clone());
     match cycle % 4 {
@@ -68,7 +68,7 @@ fn one_of_memory<L: Lab>(b: &mut Bench<'_, L>, own: &PdOf<L>, cycle: u32) -> Che
     Ok(new.dealloc()?)
 }
 
-fn one<L: Lab>(b: &mut Bench<'_, L>, cycle: u32) -> Check {
+fn one<L: Env>(b: &mut Fixture<'_, L>, cycle: u32) -> Check {
     let (client, server) = match cycle % 4 {
         // A whole life, with a migration into synchronous mode and out again.
         0 => {
@@ -78,7 +78,7 @@ fn one<L: Lab>(b: &mut Bench<'_, L>, cycle: u32) -> Check {
             drive.migrate(client, None, Time::NEVER)?;
             drive.migrate(client, Some(channel), Time::NEVER)?;
             drive.disconnect(client, Time::NEVER)?;
-            b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+            b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
             (client, server)
         }
         // Migrated to a channel that lives no longer than the id; destroyed with events pending.
@@ -88,31 +88,31 @@ fn one<L: Lab>(b: &mut Bench<'_, L>, cycle: u32) -> Check {
             let passing = drive.open_channel(Acks::OnDelivery)?;
             drive.migrate(server, Some(passing), Time::NEVER)?;
             b.client.drive().disconnect(client, Time::NEVER)?;
-            b.destroy(Who::Server, server)?;
+            b.destroy(Side::Server, server)?;
             b.server.drive().close_channel(passing)?;
-            return b.destroy(Who::Client, client).and_then(|()| settle(b));
+            return b.destroy(Side::Client, client).and_then(|()| settle(b));
         }
         // Rejected.
         2 => {
             let (client, server) = b.requested()?;
             b.server.drive().reject(server, b"no")?;
-            b.expect(Who::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+            b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
             (client, server)
         }
         // Given up on both sides before it is answered.
         _ => b.requested()?,
     };
-    b.destroy(Who::Client, client)?;
-    b.destroy(Who::Server, server)?;
+    b.destroy(Side::Client, client)?;
+    b.destroy(Side::Server, server)?;
     settle(b)
 }
 
 /// What the ends of a connection still have to say has been said.
-fn settle<L: Lab>(b: &mut Bench<'_, L>) -> Check {
-    for who in [Who::Client, Who::Server] {
-        let channel = b.side(who).channel;
+fn settle<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    for side in [Side::Client, Side::Server] {
+        let channel = b.endpoint(side).channel;
         b.pump(std::time::Duration::ZERO)?;
-        while b.side(who).drive().next_event(channel).is_some() {}
+        while b.endpoint(side).drive().next_event(channel).is_some() {}
     }
     Ok(())
 }

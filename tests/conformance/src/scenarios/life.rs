@@ -2,19 +2,19 @@
 
 use cmid_proto::{CmEvent, ConnParam, Errno, State, Time};
 
-use crate::bench::pdl;
 use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Lab, QpState, bench::Who};
+use crate::fixture::pdl;
+use crate::{Check, Env, Fixture, QpState, fixture::Side};
 
 /// What soft-RoCE allows in each direction, and the simulated device.
 const DEVICE_DEPTH: u8 = 128;
 
-pub(super) fn row_01_connect_with_qps<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_01_connect_with_qps<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = b.resolved()?;
-    b.attach_qp(Who::Client, client)?;
+    b.attach_qp(Side::Client, client)?;
     b.connect(client, &[7])?;
-    let request = b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
+    let request = b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
     same("the listener of the request", request.listener, Some(listener))?;
     let p = request.param;
     let seen = (p.responder_resources, p.initiator_depth, p.retry_count, p.rnr_retry_count);
@@ -22,88 +22,88 @@ pub(super) fn row_01_connect_with_qps<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     ensure(p.qp_num != 0, || "the request has no QP number".into())?;
     same("the request's private data", (request.private_data.len(), request.private_data[0]), (pdl::REQUEST, 7))?;
     let server = request.id;
-    b.attach_qp(Who::Server, server)?;
+    b.attach_qp(Side::Server, server)?;
     b.accept(server, &[9, 9])?;
-    let answer = b.expect(Who::Client, client, CmEvent::Established, 0, pdl::RESPONSE)?;
+    let answer = b.expect(Side::Client, client, CmEvent::Established, 0, pdl::RESPONSE)?;
     let p = answer.param;
     let seen = (p.responder_resources, p.initiator_depth, p.retry_count, p.rnr_retry_count);
     same("the answer's depths and retries", seen, (1, 1, 0, 6))?;
     same("the answer's private data", &answer.private_data[..3], &[9, 9, 0])?;
-    let up = b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    let up = b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
     same("the server's ESTABLISHED has no parameters", up.param, Default::default())?;
     same("client", b.client.drive().core().state(client), Some(State::Connected))?;
     same("server", b.server.drive().core().state(server), Some(State::Connected))?;
-    b.qp_is(Who::Client, client, QpState::Rts)?;
-    b.qp_is(Who::Server, server, QpState::Rts)
+    b.qp_is(Side::Client, client, QpState::Rts)?;
+    b.qp_is(Side::Server, server, QpState::Rts)
 }
 
-pub(super) fn row_02_disconnect_answered_then_time_wait<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_02_disconnect_answered_then_time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
-    b.qp_is(Who::Client, client, QpState::Err)?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.qp_is(Who::Server, server, QpState::Rts)?;
-    b.quiet(Who::Client)?;
+    b.qp_is(Side::Client, client, QpState::Err)?;
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.qp_is(Side::Server, server, QpState::Rts)?;
+    b.quiet(Side::Client)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
-    b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE)?;
-    b.expect(Who::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE)?;
+    b.expect(Side::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.expect(Side::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE)?;
+    b.expect(Side::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE)?;
     b.client.drive().disconnect(client, Time::NEVER)?;
-    b.quiet(Who::Client)?;
+    b.quiet(Side::Client)?;
     let param = b.param();
     fails("connect again", b.client.drive().connect(client, param, &[], Time::NEVER), Errno::EINVAL)?;
-    b.destroy(Who::Client, client)?;
-    b.destroy(Who::Server, server)
+    b.destroy(Side::Client, client)?;
+    b.destroy(Side::Server, server)
 }
 
-pub(super) fn row_03_disconnect_answered_by_destroy<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_03_disconnect_answered_by_destroy<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.quiet(Who::Client)?;
-    b.destroy(Who::Server, server)?;
-    b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.quiet(Side::Client)?;
+    b.destroy(Side::Server, server)?;
+    b.expect(Side::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.expect(Side::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_04_disconnect_answered_before_it_is_read<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_04_disconnect_answered_before_it_is_read<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
     // The server's kernel has the DREQ, its program has not looked.
-    std::thread::sleep(b.lab.quiet());
+    std::thread::sleep(b.env.quiet());
     b.server.drive().disconnect(server, Time::NEVER)?;
-    for (who, id) in [(Who::Client, client), (Who::Server, server)] {
-        b.expect(who, id, CmEvent::Disconnected, 0, pdl::NONE)?;
+    for (side, id) in [(Side::Client, client), (Side::Server, server)] {
+        b.expect(side, id, CmEvent::Disconnected, 0, pdl::NONE)?;
     }
-    for (who, id) in [(Who::Client, client), (Who::Server, server)] {
-        b.expect(who, id, CmEvent::TimewaitExit, 0, pdl::NONE)?;
+    for (side, id) in [(Side::Client, client), (Side::Server, server)] {
+        b.expect(side, id, CmEvent::TimewaitExit, 0, pdl::NONE)?;
     }
     Ok(())
 }
 
-pub(super) fn row_06_connect_without_qps<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_06_connect_without_qps<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
-    b.quiet(Who::Server)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.quiet(Side::Server)?;
     b.client.drive().establish(client)?;
-    b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
     fails("establish again", b.client.drive().establish(client), Errno::EINVAL)?;
-    b.quiet(Who::Client)?;
-    b.quiet(Who::Server)?;
+    b.quiet(Side::Client)?;
+    b.quiet(Side::Server)?;
     b.client.drive().disconnect(client, Time::NEVER)?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
-    b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE)?;
-    b.expect(Who::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
+    b.expect(Side::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.expect(Side::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE)?;
+    b.expect(Side::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_07_parameters_are_mirrored_and_clamped<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_07_parameters_are_mirrored_and_clamped<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     let sent = ConnParam {
@@ -116,7 +116,7 @@ pub(super) fn row_07_parameters_are_mirrored_and_clamped<L: Lab>(b: &mut Bench<'
         ..b.param()
     };
     b.client.drive().connect(client, sent, &[], Time::NEVER)?;
-    let request = b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
+    let request = b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
     let received = ConnParam { responder_resources: 3, initiator_depth: 7, retry_count: 7, rnr_retry_count: 7, ..sent };
     same("request", *request.param, received)?;
     let answer = ConnParam {
@@ -126,43 +126,43 @@ pub(super) fn row_07_parameters_are_mirrored_and_clamped<L: Lab>(b: &mut Bench<'
         ..b.param()
     };
     b.server.drive().accept(request.id, answer, &[], Time::NEVER)?;
-    let response = b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?.param;
+    let response = b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?.param;
     let seen = (response.responder_resources, response.initiator_depth, response.rnr_retry_count);
     same("response", seen, (7, 3, 2))?;
     same("the server's QP number", response.qp_num, answer.qp_num)
 }
 
-pub(super) fn row_08_defaults_are_the_devices_maxima<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_08_defaults_are_the_devices_maxima<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
-    b.attach_qp(Who::Client, client)?;
+    b.attach_qp(Side::Client, client)?;
     b.client.drive().connect(client, ConnParam::default(), &[], Time::NEVER)?;
-    let request = b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
+    let request = b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
     let p = request.param;
     let seen = (p.responder_resources, p.initiator_depth, p.retry_count, p.rnr_retry_count);
     same("request", seen, (DEVICE_DEPTH, DEVICE_DEPTH, 7, 7))?;
-    b.attach_qp(Who::Server, request.id)?;
+    b.attach_qp(Side::Server, request.id)?;
     b.server.drive().accept(request.id, ConnParam::default(), &[], Time::NEVER)?;
-    let answer = b.expect(Who::Client, client, CmEvent::Established, 0, pdl::RESPONSE)?.param;
+    let answer = b.expect(Side::Client, client, CmEvent::Established, 0, pdl::RESPONSE)?.param;
     same("answer", (answer.responder_resources, answer.initiator_depth), (DEVICE_DEPTH, DEVICE_DEPTH))
 }
 
-pub(super) fn row_09_destroyed_while_established<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_09_destroyed_while_established<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
-    b.destroy(Who::Server, server)?;
-    b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.qp_is(Who::Client, client, QpState::Rts)?;
+    b.destroy(Side::Server, server)?;
+    b.expect(Side::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.qp_is(Side::Client, client, QpState::Rts)?;
     b.client.drive().disconnect(client, Time::NEVER)?;
-    b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
+    b.expect(Side::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
 /// Every channel of a process is closed when it ends; so does a driver that is dropped.
-pub(super) fn row_10_the_client_ends_while_established<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_10_the_client_ends_while_established<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (_, server) = b.connected_with_qps()?;
-    b.restart(Who::Client)?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.restart(Side::Client)?;
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
-    b.expect(Who::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
+    b.expect(Side::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }

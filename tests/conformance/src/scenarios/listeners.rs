@@ -4,104 +4,104 @@ use std::time::Instant;
 
 use cmid_proto::{Acks, Call, CmEvent, Device, Errno, IdKey, PortSpace, Progress, Time};
 
-use crate::bench::{SOON, Who, pdl};
 use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Failure, Lab};
+use crate::fixture::{SOON, Side, pdl};
+use crate::{Check, Env, Failure, Fixture};
 
 /// A client that has asked to connect, and nobody has read it.
-fn unread<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+fn unread<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let client = b.resolved()?;
-    b.frozen = Some(Who::Server);
+    b.frozen = Some(Side::Server);
     b.connect(client, &[])?;
-    std::thread::sleep(b.lab.quiet());
+    std::thread::sleep(b.env.quiet());
     Ok(client)
 }
 
-pub(super) fn row_34_a_second_listen_is_refused_and_the_backlog_stays<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_34_a_second_listen_is_refused_and_the_backlog_stays<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen_in(PortSpace::Tcp, -1)?;
     fails("listen again", b.server.drive().listen(listener, 1), Errno::EINVAL)?;
     unread(b)?;
     b.frozen = None;
     unread(b)?;
     b.frozen = None;
-    b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
-    b.expect_any(Who::Server, CmEvent::ConnectRequest).map(drop)
+    b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
+    b.expect_any(Side::Server, CmEvent::ConnectRequest).map(drop)
 }
 
 /// Past the core: a listen that fails has overwritten the backlog (`ucma_listen`).
-pub(super) fn row_34_what_a_second_listen_does<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_34_what_a_second_listen_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen_in(PortSpace::Tcp, -1)?;
     let again = b.server.bare(&Call::Listen { id: listener, backlog: 1 }, &[]);
     same("listen again", again, Err(Errno::EINVAL))?;
     let clients = [b.resolved()?, b.resolved()?];
-    b.frozen = Some(Who::Server);
+    b.frozen = Some(Side::Server);
     for client in clients {
         b.connect(client, &[])?;
     }
-    std::thread::sleep(b.lab.quiet());
+    std::thread::sleep(b.env.quiet());
     b.frozen = None;
-    b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
-    b.quiet(Who::Server)
+    b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
+    b.quiet(Side::Server)
 }
 
-pub(super) fn row_35_a_listener_goes_with_its_unread_requests<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_35_a_listener_goes_with_its_unread_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = unread(b)?;
-    b.destroy(Who::Server, listener)?;
+    b.destroy(Side::Server, listener)?;
     b.frozen = None;
-    b.expect(Who::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
-    b.quiet(Who::Server)
+    b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    b.quiet(Side::Server)
 }
 
 /// The driver has read the request, and the application has not taken it.
-pub(super) fn row_35_a_listener_goes_with_requests_that_were_not_taken<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_35_a_listener_goes_with_requests_that_were_not_taken<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
     let last = Instant::now() + SOON;
     while b.server.drive().core().ids() < 2 {
         ensure(Instant::now() < last, || "the request was not read".into())?;
-        b.pump(b.lab.quiet() / 10)?;
+        b.pump(b.env.quiet() / 10)?;
     }
-    b.destroy(Who::Server, listener)?;
+    b.destroy(Side::Server, listener)?;
     same("ids after the listener", b.server.drive().core().ids(), 0)?;
-    b.expect(Who::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
-    b.quiet(Who::Server)
+    b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    b.quiet(Side::Server)
 }
 
-pub(super) fn row_35_requests_that_were_read_outlive_their_listener<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_35_requests_that_were_read_outlive_their_listener<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let (client, server) = b.requested()?;
-    b.destroy(Who::Server, listener)?;
-    b.quiet(Who::Client)?;
+    b.destroy(Side::Server, listener)?;
+    b.quiet(Side::Client)?;
     b.accept(server, &[])?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.client.drive().establish(client)?;
-    b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE).map(drop)
+    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_54_a_listener_takes_its_unread_requests_along<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_54_a_listener_takes_its_unread_requests_along<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = unread(b)?;
     let new = b.server.drive().open_channel(Acks::OnDelivery)?;
     let progress = b.server.drive().migrate(listener, Some(new), Time::NEVER)?;
     same("migrate", progress, Progress::Done)?;
     b.frozen = None;
-    let request = b.next(Who::Server, new, &CmEvent::ConnectRequest)?;
+    let request = b.next(Side::Server, new, &CmEvent::ConnectRequest)?;
     same("on the new channel", (request.cm(), request.listener), (Some(CmEvent::ConnectRequest), Some(listener)))?;
     b.accept(request.id, &[])?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     // And so do those that come later.
     let later = b.resolved()?;
     b.connect(later, &[])?;
-    let request = b.next(Who::Server, new, &CmEvent::ConnectRequest)?;
+    let request = b.next(Side::Server, new, &CmEvent::ConnectRequest)?;
     same("later", (request.cm(), request.listener), (Some(CmEvent::ConnectRequest), Some(listener)))?;
-    b.quiet(Who::Server)
+    b.quiet(Side::Server)
 }
 
 /// Past the core, which does not know that the id listens: the event moves, the new connection does not, the library
 /// swallows the event, and the client waits until the old channel is closed (`ucma_migrate_id`).
-pub(super) fn row_54_what_the_kernel_does_to_unread_requests<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_54_what_the_kernel_does_to_unread_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (address, old) = (b.address, b.server.channel);
     let drive = b.server.drive();
     let listener = drive.create_id(Some(old), PortSpace::Tcp)?;
@@ -117,7 +117,7 @@ pub(super) fn row_54_what_the_kernel_does_to_unread_requests<L: Lab>(b: &mut Ben
         let read = b.server.drive().device_mut().fetch(channel, child)?.map(|raw| raw.kind);
         same("what is there to be read", read, None)?;
     }
-    b.quiet(Who::Client)?;
+    b.quiet(Side::Client)?;
     let second = b.resolved()?;
     b.connect(second, &[])?;
     let end = Instant::now() + SOON;
@@ -130,11 +130,11 @@ pub(super) fn row_54_what_the_kernel_does_to_unread_requests<L: Lab>(b: &mut Ben
     };
     same("the second request", read, CmEvent::ConnectRequest)?;
     b.frozen = None;
-    b.restart(Who::Server)?;
+    b.restart(Side::Server)?;
     let channel = b.client.channel;
     let mut rejected = Vec::new();
     for _ in 0..2 {
-        let event = b.next(Who::Client, channel, &"REJECTED")?;
+        let event = b.next(Side::Client, channel, &"REJECTED")?;
         same("client", (event.cm(), event.status), (Some(CmEvent::Rejected), 28))?;
         rejected.push(event.id);
     }
@@ -142,7 +142,7 @@ pub(super) fn row_54_what_the_kernel_does_to_unread_requests<L: Lab>(b: &mut Ben
     same("who is rejected", rejected, vec![first.min(second), first.max(second)])
 }
 
-pub(super) fn row_56_a_synchronous_listener_takes_its_unread_requests_along<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_56_a_synchronous_listener_takes_its_unread_requests_along<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (address, channel) = (b.address, b.server.channel);
     let drive = b.server.drive();
     let listener = drive.create_id(None, PortSpace::Tcp)?;
@@ -151,14 +151,14 @@ pub(super) fn row_56_a_synchronous_listener_takes_its_unread_requests_along<L: L
     let client = unread(b)?;
     let progress = b.server.drive().migrate(listener, Some(channel), Time::NEVER)?;
     same("migrate", progress, Progress::Done)?;
-    b.quiet(Who::Client)?;
+    b.quiet(Side::Client)?;
     b.frozen = None;
-    let request = b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
+    let request = b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
     let listens = request.listener.ok_or_else(|| Failure("a request without a listener".into()))?;
     same("the listener", listens, listener)?;
     b.accept(request.id, &[])?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     let later = b.resolved()?;
     b.connect(later, &[])?;
-    b.expect_any(Who::Server, CmEvent::ConnectRequest).map(drop)
+    b.expect_any(Side::Server, CmEvent::ConnectRequest).map(drop)
 }

@@ -4,12 +4,12 @@ use std::fmt::Debug;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
-    Access, Change, Changes, Error, Failure as Failed, MrState, Policy, Refused, Step, Valid, Way, Why,
+    Access, Change, Changes, Error, Failure as Failed, MrState, Policy, RefuseReason, Refused, Step, Valid, Way,
 };
 
-use crate::bench::{MrOf, PdOf};
 use crate::failure::same;
-use crate::{Check, Failure, Lab, TestMr, TestPd};
+use crate::fixture::{MrOf, PdOf};
+use crate::{Check, Env, Failure, TestMr, TestPd};
 
 /// A region has this many bytes.
 pub(super) const LEN: usize = 4096;
@@ -30,9 +30,9 @@ pub(super) fn deregister(mr: impl TestMr) -> Check<Vec<u8>> {
 }
 
 /// Fails unless it was refused for this reason.
-pub(super) fn refused<T: Debug>(what: &str, seen: Result<T, Error>, expected: Why) -> Check {
+pub(super) fn refused<T: Debug>(what: &str, seen: Result<T, Error>, expected: RefuseReason) -> Check {
     match seen {
-        Err(Error::Refused(Refused { why, .. })) if why == expected => Ok(()),
+        Err(Error::Refused(Refused { reason, .. })) if reason == expected => Ok(()),
         other => Err(Failure(format!("{what}: {other:?}, expected a refusal: {expected}"))),
     }
 }
@@ -106,7 +106,7 @@ pub(super) fn unused(pd: &impl TestPd) -> Check {
 }
 
 /// A re-registration that must succeed, in place; the buffer that came back.
-pub(super) fn changed<L: Lab>(mr: &mut MrOf<L>, change: Change<PdOf<L>, Vec<u8>>) -> Check<Option<Vec<u8>>> {
+pub(super) fn changed<L: Env>(mr: &mut MrOf<L>, change: Change<PdOf<L>, Vec<u8>>) -> Check<Option<Vec<u8>>> {
     let (result, buffer) = mr.reregister(change, Policy::default());
     same("way", result?, Way::InPlace)?;
     Ok(buffer)

@@ -1,24 +1,24 @@
 //! Where the provider cannot re-register: registering anew, on request.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Access, Change, Fallback, Policy, Step, Valid, Way, Why};
+use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Step, Valid, Way};
 
 use super::memory::{
     LEN, READABLE, bytes, change, combinations, contents, deregister, failed, fields, refused, register, unused,
     users_are,
 };
-use crate::bench::{Who, remote};
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Lab, MemoryFault, Status, TestMr, TestPd};
+use crate::fixture::{Side, remote};
+use crate::{Check, Env, Fixture, MemoryFault, Status, TestMr, TestPd};
 
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: cmid_proto::memory::Provider::Unknown };
 
 /// Every combination of flags: the keys are others, the old ones are dead, and the MR says which way it went.
-pub(super) fn row_100_a_fallback_registers_anew<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_100_a_fallback_registers_anew<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for flags in combinations() {
         let what = format!("{flags:?}");
-        let (old, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+        let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
         let mut mr = register(&old, bytes(1), READABLE)?;
         let there = remote(&mr);
         let wanted = change(flags, &bytes(2), &new, READABLE | Access::REMOTE_WRITE);
@@ -30,7 +30,7 @@ pub(super) fn row_100_a_fallback_registers_anew<L: Lab>(b: &mut Bench<'_, L>) ->
         same(&what, (back, mr.access()), (other_buffer.then(|| bytes(1)), Some(rights)))?;
         ensure(mr.rkey() != there.rkey, || format!("{what}: the key is still {:#x}", mr.rkey()))?;
         unused(left)?;
-        refused(&what, pd.dealloc(), Why::InUse(1))?;
+        refused(&what, pd.dealloc(), RefuseReason::InUse(1))?;
         same(&what, b.peer_reads(pd, there, LEN)?, Err(Status::RemoteAccess))?;
         same(&what, b.peer_reads(pd, remote(&mr), LEN)?, Ok(held.clone()))?;
         same(&what, deregister(mr)?, held)?;
@@ -40,9 +40,9 @@ pub(super) fn row_100_a_fallback_registers_anew<L: Lab>(b: &mut Bench<'_, L>) ->
 }
 
 /// What cannot be registered leaves the old registration, and its keys.
-pub(super) fn row_100_a_fallback_that_fails_leaves_the_old_one<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_100_a_fallback_that_fails_leaves_the_old_one<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
     let wanted = Change::default()
@@ -60,16 +60,16 @@ pub(super) fn row_100_a_fallback_that_fails_leaves_the_old_one<L: Lab>(b: &mut B
 }
 
 /// Each step of it fails in turn.
-pub(super) fn every_step_of_a_fallback_fails<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn every_step_of_a_fallback_fails<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for (fault, step, errno) in [
         (MemoryFault::Register(Errno::ENOMEM), Step::RegisterAnew, Errno::ENOMEM),
         (MemoryFault::Deregister(Errno::EBUSY), Step::DeregisterOld, Errno::EBUSY),
     ] {
-        let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+        let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
         let mut mr = register(&pd, bytes(1), READABLE)?;
         let before = fields(&mr);
-        b.lab.fail_next(fault)?;
+        b.env.fail_next(fault)?;
         let (result, back) = mr.reregister(Change::default().to_buffer(bytes(2)).to_pd(new.clone()), ANEW);
         failed("the fallback", result, step, errno, Valid::Old)?;
         same("what comes back", (back, fields(&mr)), (Some(bytes(2)), before))?;

@@ -1,18 +1,18 @@
 //! Re-registrations and deregistrations that go wrong, and which registration is valid then: rows 94 to 98, 107, 124 and 126.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Change, Code, Error, MrState, PdState, Policy, Provider, Step, Valid, Why};
+use cmid_proto::memory::{Change, Code, Error, MrState, PdState, Policy, Provider, RefuseReason, Step, Valid};
 
 use super::memory::{
     LEN, READABLE, bytes, contents, deregister, failed, fields, refused, register, unused, used, users_are,
 };
-use crate::bench::{MrOf, PdOf, Who, remote};
 use crate::failure::same;
-use crate::{Bench, Check, Failure, Lab, MemoryFault, Status, TestMr, TestPd};
+use crate::fixture::{MrOf, PdOf, Side, remote};
+use crate::{Check, Env, Failure, Fixture, MemoryFault, Status, TestMr, TestPd};
 
 /// A region of the server in the first PD, which a re-registration with this fault was to move to the second one and to other
 /// memory; and what came of that.
-struct Tried<L: Lab> {
+struct Tried<L: Env> {
     old: PdOf<L>,
     new: PdOf<L>,
     mr: MrOf<L>,
@@ -21,12 +21,12 @@ struct Tried<L: Lab> {
     ended: crate::Reregistered,
 }
 
-impl<L: Lab> Tried<L> {
-    fn with(b: &mut Bench<'_, L>, fault: MemoryFault, provider: Provider) -> Check<Self> {
-        let (old, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+impl<L: Env> Tried<L> {
+    fn with(b: &mut Fixture<'_, L>, fault: MemoryFault, provider: Provider) -> Check<Self> {
+        let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
         let mut mr = register(&old, bytes(1), READABLE)?;
         let (before, there) = (fields(&mr), remote(&mr));
-        b.lab.fail_next(fault)?;
+        b.env.fail_next(fault)?;
         let wanted = Change::default().to_buffer(bytes(2)).to_pd(new.clone());
         let ended = mr.reregister(wanted, Policy { provider, ..Policy::default() });
         Ok(Tried { old, new, mr, before, there, ended })
@@ -34,14 +34,14 @@ impl<L: Lab> Tried<L> {
 
     /// The old registration is as good as before. The new buffer has come back, unless the device may know it: then it does
     /// when nothing is registered any more, and another one is refused until then.
-    fn old_is_valid(self, b: &mut Bench<'_, L>, what: &str, code: Code, errno: Errno) -> Check {
+    fn old_is_valid(self, b: &mut Fixture<'_, L>, what: &str, code: Code, errno: Errno) -> Check {
         let Tried { old, new, mut mr, before, there, ended } = self;
         failed(what, ended.0, Step::Reregister(code), errno, Valid::Old)?;
         let kept = code == Code::Cmd;
         same(what, ended.1, (!kept).then(|| bytes(2)))?;
         if kept {
             let (again, back) = mr.reregister(Change::default().to_buffer(bytes(3)), Policy::default());
-            refused(what, again, Why::InDoubt)?;
+            refused(what, again, RefuseReason::InDoubt)?;
             same(what, back, Some(bytes(3)))?;
         }
         same(what, fields(&mr), before)?;
@@ -54,7 +54,7 @@ impl<L: Lab> Tried<L> {
     }
 
     /// Neither can be relied on: all is kept until the one thing has been done that is legal, once.
-    fn neither_is_valid(self, b: &mut Bench<'_, L>, what: &str, code: Code) -> Check {
+    fn neither_is_valid(self, b: &mut Fixture<'_, L>, what: &str, code: Code) -> Check {
         let Tried { old, new, mut mr, there, ended, .. } = self;
         match ended {
             (Err(Error::Failed(failed)), None)
@@ -63,10 +63,10 @@ impl<L: Lab> Tried<L> {
         }
         same(what, (mr.state(), mr.access(), mr.pd().is_some()), (MrState::Unusable, None, false))?;
         for pd in [&old, &new] {
-            refused(what, pd.dealloc(), Why::InUse(1))?;
+            refused(what, pd.dealloc(), RefuseReason::InUse(1))?;
         }
         let (again, back) = mr.reregister(Change::default().to_access(READABLE), Policy::default());
-        refused(what, again, Why::OnlyDeregister)?;
+        refused(what, again, RefuseReason::OnlyDeregister)?;
         same(what, back, None)?;
         let status = b.peer_reads(&old, there, LEN)?;
         same(what, status, Err(Status::RemoteAccess))?;
@@ -77,14 +77,14 @@ impl<L: Lab> Tried<L> {
     }
 }
 
-pub(super) fn row_94_new_memory_that_cannot_be_kept_from_children<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_94_new_memory_that_cannot_be_kept_from_children<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let tried = Tried::with(b, MemoryFault::DontForkNew, Provider::Unknown)?;
     tried.old_is_valid(b, "DONT_FORK_NEW", Code::DontForkNew, Errno::ENOMEM)
 }
 
 /// An error, and yet the new registration is the valid one: the fields are the new ones, and the old buffer comes back.
-pub(super) fn row_98_old_memory_that_cannot_be_given_back_to_children<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_98_old_memory_that_cannot_be_given_back_to_children<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let Tried { old, new, mr, there, ended, .. } = Tried::with(b, MemoryFault::DoForkOld, Provider::Unknown)?;
     failed("DO_FORK_OLD", ended.0, Step::Reregister(Code::DoForkOld), Errno::ENOMEM, Valid::New)?;
@@ -100,7 +100,7 @@ pub(super) fn row_98_old_memory_that_cannot_be_given_back_to_children<L: Lab>(b:
 
 /// ERR_CMD stands for everything from below: what the kernel refuses, EINVAL, leaves the old registration valid. So does
 /// anything else if the provider is known to check first.
-pub(super) fn row_95_refused_before_anything_was_touched<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_95_refused_before_anything_was_touched<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let tried = Tried::with(b, MemoryFault::Untouched(Errno::EINVAL), Provider::Unknown)?;
     tried.old_is_valid(b, "EINVAL", Code::Cmd, Errno::EINVAL)?;
@@ -111,7 +111,7 @@ pub(super) fn row_95_refused_before_anything_was_touched<L: Lab>(b: &mut Bench<'
     Ok(())
 }
 
-pub(super) fn row_95_a_driver_that_has_lost_the_registration<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_95_a_driver_that_has_lost_the_registration<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for errno in [Errno::ENOMEM, Errno::EIO] {
         let tried = Tried::with(b, MemoryFault::Lost(errno), Provider::Unknown)?;
@@ -122,7 +122,7 @@ pub(super) fn row_95_a_driver_that_has_lost_the_registration<L: Lab>(b: &mut Ben
 
 /// The kernel counts what is left of the MR for the new PD, and takes it off there: the old PD stays in use for ever, and says
 /// so.
-pub(super) fn row_124_a_driver_that_has_switched_the_pd<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_124_a_driver_that_has_switched_the_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let fault = MemoryFault::LostAndPdSwitched(Errno::ENOMEM);
     let Tried { old, new, mr, ended, .. } = Tried::with(b, fault, Provider::Unknown)?;
     same("errno", ended.0.map_err(|error| error.errno()), Err(Errno::ENOMEM))?;
@@ -133,13 +133,13 @@ pub(super) fn row_124_a_driver_that_has_switched_the_pd<L: Lab>(b: &mut Bench<'_
     same("lives on", old.state(), PdState::Live)
 }
 
-pub(super) fn row_96_and_the_advice_cannot_be_undone<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_96_and_the_advice_cannot_be_undone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let tried = Tried::with(b, MemoryFault::LostAndDoForkNew(Errno::ENOMEM), Provider::Unknown)?;
     tried.neither_is_valid(b, "ERR_CMD_AND_DO_FORK_NEW", Code::CmdAndDoForkNew)
 }
 
-pub(super) fn a_code_that_is_not_documented<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn a_code_that_is_not_documented<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let tried = Tried::with(b, MemoryFault::Undocumented, Provider::ChecksFirst)?;
     let code = match &tried.ended.0 {
@@ -152,17 +152,17 @@ pub(super) fn a_code_that_is_not_documented<L: Lab>(b: &mut Bench<'_, L>) -> Che
 
 /// A deregistration that was refused has changed nothing; after one that failed otherwise it can only be tried again. Each
 /// registration is deregistered once.
-pub(super) fn row_126_a_deregistration_that_fails<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_126_a_deregistration_that_fails<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let pd = b.pd(Who::Server)?;
+    let pd = b.pd(Side::Server)?;
     let mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
-    b.lab.fail_next(MemoryFault::Deregister(Errno::EBUSY))?;
+    b.env.fail_next(MemoryFault::Deregister(Errno::EBUSY))?;
     let Err((mr, error)) = mr.deregister() else { return Err(Failure("EBUSY: deregistered".into())) };
     failed::<()>("EBUSY", Err(error), Step::Deregister, Errno::EBUSY, Valid::Old)?;
     same("the MR", fields(&mr), before)?;
     same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
-    b.lab.fail_next(MemoryFault::Deregister(Errno::EIO))?;
+    b.env.fail_next(MemoryFault::Deregister(Errno::EIO))?;
     let Err((mr, error)) = mr.deregister() else { return Err(Failure("EIO: deregistered".into())) };
     failed::<()>("EIO", Err(error), Step::Deregister, Errno::EIO, Valid::Neither)?;
     same("the MR", mr.state(), MrState::Unusable)?;

@@ -1,24 +1,24 @@
 //! Work requests in flight pin the memory that they name, until their completions have been polled or the QP is gone.
 
-use cmid_proto::memory::{Access, Change, Code, Policy, Step, Valid, Why};
+use cmid_proto::memory::{Access, Change, Code, Policy, RefuseReason, Step, Valid};
 use cmid_proto::{CmEvent, Errno, Time};
 
 use super::memory::{LEN, READABLE, bytes, deregister, failed, fields, refused, register, unused};
-use crate::bench::{Who, pdl, remote};
 use crate::failure::same;
-use crate::{Bench, Check, Failure, Lab, Status, TestMr, TestPd, TestQp};
+use crate::fixture::{Side, pdl, remote};
+use crate::{Check, Env, Failure, Fixture, Status, TestMr, TestPd, TestQp};
 
 /// It can be neither re-registered nor deregistered; nothing has changed and everything is given back.
 fn pinned<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check<M> {
     let before = fields(&mr);
     let (result, back) = mr.reregister(Change::default().to_buffer(bytes(9)), Policy::default());
-    refused(what, result, Why::InFlight)?;
+    refused(what, result, RefuseReason::InFlight)?;
     same(what, back, Some(bytes(9)))?;
     let (mr, error) = match mr.deregister() {
         Err(refused) => refused,
         Ok(_) => return Err(Failure(format!("{what}: deregistered"))),
     };
-    refused::<()>(what, Err(error), Why::InFlight)?;
+    refused::<()>(what, Err(error), RefuseReason::InFlight)?;
     same(what, fields(&mr), before)?;
     Ok(mr)
 }
@@ -30,9 +30,9 @@ fn free<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check {
     deregister(mr).map(drop)
 }
 
-pub(super) fn until_the_completion_is_polled<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn until_the_completion_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (from, to) = (register(&own, bytes(1), READABLE)?, register(&pd, bytes(2), READABLE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
     server.qp.post_recv(1, &to, 0..LEN)?;
@@ -50,9 +50,9 @@ pub(super) fn until_the_completion_is_polled<L: Lab>(b: &mut Bench<'_, L>) -> Ch
 }
 
 /// Reads and writes pin their own side's memory. What the peer does with memory nobody here can know.
-pub(super) fn reads_and_writes_pin_as_well<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn reads_and_writes_pin_as_well<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let there = register(&pd, bytes(2), READABLE | Access::REMOTE_WRITE)?;
     let (mut client, server) = b.join(&own, &pd)?;
     for read in [true, false] {
@@ -72,15 +72,15 @@ pub(super) fn reads_and_writes_pin_as_well<L: Lab>(b: &mut Bench<'_, L>) -> Chec
     unused(&pd)
 }
 
-pub(super) fn until_the_flush_is_polled<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn until_the_flush_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let mr = register(&pd, bytes(1), READABLE)?;
     let (client, mut server) = b.join(&own, &pd)?;
     server.qp.post_recv(1, &mr, 0..LEN)?;
     server.qp.post_recv(2, &mr, 0..LEN / 2)?;
     b.server.drive().disconnect(server.id, Time::NEVER)?;
-    b.expect(Who::Client, client.id, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.expect(Side::Client, client.id, CmEvent::Disconnected, 0, pdl::NONE)?;
     let mr = pinned("flushed, not polled", mr)?;
     b.ends(&mut server, 1, Status::Flushed)?;
     let mr = pinned("one of two polled", mr)?;
@@ -91,10 +91,10 @@ pub(super) fn until_the_flush_is_polled<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     unused(&pd)
 }
 
-pub(super) fn until_the_qp_is_gone<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn until_the_qp_is_gone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
-    let other = b.pd(Who::Server)?;
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
+    let other = b.pd(Side::Server)?;
     let (mr, foreign) = (register(&pd, bytes(1), READABLE)?, register(&other, bytes(2), READABLE)?);
     let ends = {
         let (client, mut server) = b.join(&own, &pd)?;
@@ -113,15 +113,15 @@ pub(super) fn until_the_qp_is_gone<L: Lab>(b: &mut Bench<'_, L>) -> Check {
 }
 
 /// Whoever drops pinned memory waits for nothing: the message still arrives, and the memory goes when it can.
-pub(super) fn dropped_memory_goes_later<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn dropped_memory_goes_later<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let from = register(&own, bytes(1), READABLE)?;
     let to = register(&pd, bytes(2), READABLE)?;
     let (mut client, mut server) = b.join(&own, &pd)?;
     server.qp.post_recv(1, &to, 0..LEN)?;
     drop(to);
-    refused("the QP and the memory", pd.dealloc(), Why::InUse(2))?;
+    refused("the QP and the memory", pd.dealloc(), RefuseReason::InUse(2))?;
     client.qp.post_send(2, &from, 0..LEN)?;
     b.ends(&mut client, 2, Status::Success)?;
     b.ends(&mut server, 1, Status::Success)?;

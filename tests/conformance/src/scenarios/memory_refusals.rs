@@ -1,35 +1,39 @@
 //! Re-registrations that are not tried, and those of a provider that cannot: rows 81 and 101.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Access, Change, Code, Policy, Step, Valid, Why};
+use cmid_proto::memory::{Access, Change, Code, Policy, RefuseReason, Step, Valid};
 
 use super::memory::{
     LEN, READABLE, bytes, change, combinations, contents, deregister, failed, fields, refused, register, unused,
     users_are,
 };
-use crate::bench::{Who, remote};
 use crate::failure::same;
-use crate::{Bench, Check, Lab, TestMr, TestPd};
+use crate::fixture::{Side, remote};
+use crate::{Check, Env, Fixture, TestMr, TestPd};
 
 /// What the library or the kernel would refuse, misreport or crash on is refused before it is asked, and all is given back.
-pub(super) fn row_81_what_makes_no_sense_is_refused<L: Lab>(b: &mut Bench<'_, L>) -> Check {
-    let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+pub(super) fn row_81_what_makes_no_sense_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
-    for (what, change, why) in [
-        ("no flag", Change::default(), Why::NothingToChange),
-        ("no memory", Change::default().to_buffer(Vec::new()).to_pd(new.clone()), Why::Empty),
-        ("remote write alone", Change::default().to_access(Access::REMOTE_WRITE), Why::RemoteWithoutLocalWrite),
+    for (what, change, reason) in [
+        ("no flag", Change::default(), RefuseReason::NothingToChange),
+        ("no memory", Change::default().to_buffer(Vec::new()).to_pd(new.clone()), RefuseReason::Empty),
+        (
+            "remote write alone",
+            Change::default().to_access(Access::REMOTE_WRITE),
+            RefuseReason::RemoteWithoutLocalWrite,
+        ),
         (
             "remote atomic alone",
             Change::default().to_buffer(bytes(2)).to_access(Access::REMOTE_ATOMIC),
-            Why::RemoteWithoutLocalWrite,
+            RefuseReason::RemoteWithoutLocalWrite,
         ),
     ] {
         let given = change.buffer.clone();
         let (result, back) = mr.reregister(change, Policy::default());
         same(what, result.as_ref().map_err(cmid_proto::memory::Error::errno).err(), Some(Errno::EINVAL))?;
-        refused(what, result, why)?;
+        refused(what, result, reason)?;
         same(what, (back, &fields(&mr)), (given, &before))?;
         users_are(what, (&pd, &new), (1, 0))?;
     }
@@ -39,9 +43,9 @@ pub(super) fn row_81_what_makes_no_sense_is_refused<L: Lab>(b: &mut Bench<'_, L>
 }
 
 /// ERR_CMD and EOPNOTSUPP, for every combination of flags: nothing has changed, and nothing is lost.
-pub(super) fn row_81_a_provider_without_it_changes_nothing<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_81_a_provider_without_it_changes_nothing<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
     for flags in combinations() {
@@ -55,21 +59,21 @@ pub(super) fn row_81_a_provider_without_it_changes_nothing<L: Lab>(b: &mut Bench
     }
     same("what it holds", contents(&mr)?, bytes(1))?;
     same("a peer's read", b.peer_reads(&pd, remote(&mr), LEN)?, Ok(bytes(1)))?;
-    refused("dealloc", pd.dealloc(), Why::InUse(1))?;
+    refused("dealloc", pd.dealloc(), RefuseReason::InUse(1))?;
     unused(&new)?;
     deregister(mr)?;
     unused(&pd)
 }
 
 /// The library would take the other device's PD, and the kernel its number for one of the MR's own.
-pub(super) fn row_101_a_pd_of_another_device_is_refused<L: Lab>(b: &mut Bench<'_, L>) -> Check {
-    let pd = b.pd(Who::Server)?;
+pub(super) fn row_101_a_pd_of_another_device_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let pd = b.pd(Side::Server)?;
     let foreign = b.foreign_pd()?;
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
     let wanted = Change::default().to_buffer(bytes(2)).to_pd(foreign.clone());
     let (result, back) = mr.reregister(wanted, Policy::default());
-    refused("another device's", result, Why::OtherDevice)?;
+    refused("another device's", result, RefuseReason::OtherDevice)?;
     same("what is given back", (back, foreign.users()), (Some(bytes(2)), 0))?;
     same("the MR", fields(&mr), before)?;
     deregister(mr)?;

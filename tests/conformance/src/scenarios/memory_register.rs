@@ -1,12 +1,12 @@
 //! PDs and registrations: rows 80 and 84 to 88.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Access, Error, MrState, PdState, Way, Why};
+use cmid_proto::memory::{Access, Error, MrState, PdState, RefuseReason, Way};
 
 use super::memory::{LEN, READABLE, bytes, contents, deregister, refused, register, unused, used};
-use crate::bench::{Who, remote};
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Failure, Lab, MemoryFault, Status, TestMr, TestPd, TestQp};
+use crate::fixture::{Side, remote};
+use crate::{Check, Env, Failure, Fixture, MemoryFault, Status, TestMr, TestPd, TestQp};
 
 /// A bit that no kernel knows and that is not among those it may ignore.
 const UNKNOWN: Access = Access::from_bits_retain(1 << 15);
@@ -19,21 +19,21 @@ fn not_registered<P: TestPd>(what: &str, pd: &P, buffer: Vec<u8>, access: Access
     Ok(error)
 }
 
-pub(super) fn row_80_what_cannot_be_registered<L: Lab>(b: &mut Bench<'_, L>) -> Check {
-    let pd = b.pd(Who::Server)?;
-    for (what, buffer, access, why) in [
-        ("no memory", Vec::new(), Access::LOCAL_WRITE, Why::Empty),
-        ("remote write alone", bytes(1), Access::REMOTE_WRITE, Why::RemoteWithoutLocalWrite),
+pub(super) fn row_80_what_cannot_be_registered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let pd = b.pd(Side::Server)?;
+    for (what, buffer, access, reason) in [
+        ("no memory", Vec::new(), Access::LOCAL_WRITE, RefuseReason::Empty),
+        ("remote write alone", bytes(1), Access::REMOTE_WRITE, RefuseReason::RemoteWithoutLocalWrite),
         (
             "remote atomic alone",
             bytes(1),
             READABLE.difference(Access::LOCAL_WRITE) | Access::REMOTE_ATOMIC,
-            Why::RemoteWithoutLocalWrite,
+            RefuseReason::RemoteWithoutLocalWrite,
         ),
     ] {
         let error = not_registered(what, &pd, buffer, access)?;
         same(what, error.errno(), Errno::EINVAL)?;
-        refused::<()>(what, Err(error), why)?;
+        refused::<()>(what, Err(error), reason)?;
     }
     for (what, access, errnos) in [
         ("an unknown right", UNKNOWN, [Errno::EINVAL; 2]),
@@ -49,24 +49,24 @@ pub(super) fn row_80_what_cannot_be_registered<L: Lab>(b: &mut Bench<'_, L>) -> 
     unused(&pd)
 }
 
-pub(super) fn row_80_no_memory_left_to_lock<L: Lab>(b: &mut Bench<'_, L>) -> Check {
-    let pd = b.pd(Who::Server)?;
-    b.lab.fail_next(MemoryFault::Register(Errno::ENOMEM))?;
+pub(super) fn row_80_no_memory_left_to_lock<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let pd = b.pd(Side::Server)?;
+    b.env.fail_next(MemoryFault::Register(Errno::ENOMEM))?;
     same("the limit", not_registered("the limit", &pd, bytes(1), READABLE)?, Error::Register(Errno::ENOMEM))?;
     let mr = register(&pd, bytes(1), READABLE)?;
     deregister(mr)?;
     unused(&pd)
 }
 
-pub(super) fn row_84_a_pd_in_use_stays<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     same("a fresh one", (pd.state(), pd.users()), (PdState::Live, 0))?;
     let mr = register(&pd, bytes(1), READABLE)?;
     let ends = b.join(&own, &pd)?;
     let in_use = |users| {
         used("users", &pd, users)?;
-        refused("dealloc", pd.dealloc(), Why::InUse(users))
+        refused("dealloc", pd.dealloc(), RefuseReason::InUse(users))
     };
     in_use(2)?;
     b.part(ends)?;
@@ -75,13 +75,13 @@ pub(super) fn row_84_a_pd_in_use_stays<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     let other = pd.clone();
     unused(&pd)?;
     same("another handle", other.state(), PdState::Gone)?;
-    refused("dealloc again", other.dealloc(), Why::Gone)?;
-    refused("register", other.register(bytes(1), READABLE).map_err(|(_, error)| error), Why::Gone)
+    refused("dealloc again", other.dealloc(), RefuseReason::Gone)?;
+    refused("register", other.register(bytes(1), READABLE).map_err(|(_, error)| error), RefuseReason::Gone)
 }
 
-pub(super) fn row_86_what_a_registration_has<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let pd = b.pd(Who::Server)?;
+    let pd = b.pd(Side::Server)?;
     let mut mr = register(&pd, bytes(1), READABLE)?;
     same(
         "what it says",
@@ -105,9 +105,9 @@ pub(super) fn row_86_what_a_registration_has<L: Lab>(b: &mut Bench<'_, L>) -> Ch
     unused(&pd)
 }
 
-pub(super) fn row_87_no_rights_are_the_right_to_read_locally<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_87_no_rights_are_the_right_to_read_locally<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (from, to) = (register(&own, bytes(1), Access::empty())?, register(&pd, bytes(2), Access::LOCAL_WRITE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
     server.qp.post_recv(1, &to, 0..LEN)?;
@@ -127,9 +127,9 @@ pub(super) fn row_87_no_rights_are_the_right_to_read_locally<L: Lab>(b: &mut Ben
 }
 
 /// A device that does not know a right that is optional has its memory registered all the same.
-pub(super) fn row_88_optional_rights_are_taken<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_88_optional_rights_are_taken<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let pd = b.pd(Who::Server)?;
+    let pd = b.pd(Side::Server)?;
     let rights = READABLE | Access::RELAXED_ORDERING;
     let mr = register(&pd, bytes(1), rights)?;
     same("rights", mr.access(), Some(rights))?;

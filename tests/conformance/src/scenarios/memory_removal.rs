@@ -1,37 +1,37 @@
 //! The device goes while memory is registered on it.
 
-use cmid_proto::memory::{Change, MrState, PdState, Policy, Step, Valid, Why};
+use cmid_proto::memory::{Change, MrState, PdState, Policy, RefuseReason, Step, Valid};
 use cmid_proto::{CmEvent, Errno};
 
 use super::memory::{LEN, READABLE, bytes, contents, failed, refused, register};
-use crate::bench::Who;
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Disturbance, Failure, Lab, Status, TestMr, TestPd, TestQp};
+use crate::fixture::Side;
+use crate::{Check, Disturbance, Env, Failure, Fixture, Status, TestMr, TestPd, TestQp};
 
 /// Once the removal has been read, memory can only be deregistered, when it is not pinned, and nothing more can be made.
-pub(super) fn the_device_goes_with_memory_registered<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
-    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (from, mut mr) = (register(&own, bytes(4), READABLE)?, register(&pd, bytes(1), READABLE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
     server.qp.post_recv(1, &mr, 0..LEN)?;
     client.qp.post_send(3, &from, 0..LEN)?;
     b.ends(&mut client, 3, Status::Success)?;
-    b.lab.disturb(Disturbance::DeviceGoes)?;
+    b.env.disturb(Disturbance::DeviceGoes)?;
     let mut untold = vec![listener, server.id];
     while !untold.is_empty() {
         let channel = b.server.channel;
-        let event = b.next(Who::Server, channel, &CmEvent::DeviceRemoval)?;
+        let event = b.next(Side::Server, channel, &CmEvent::DeviceRemoval)?;
         // The end of the peer, which the same thing happens to, may be heard of before.
         let of_the_peer = event.cm() == Some(CmEvent::Disconnected) && event.id == server.id;
         ensure(of_the_peer || event.cm() == Some(CmEvent::DeviceRemoval), || format!("{event:?}"))?;
         untold.retain(|id| of_the_peer || *id != event.id);
     }
     let (result, back) = mr.reregister(Change::default().to_buffer(bytes(2)), Policy::default());
-    refused("re-register", result, Why::DeviceGone)?;
+    refused("re-register", result, RefuseReason::DeviceGone)?;
     same("what comes back", back, Some(bytes(2)))?;
     same("the MR", (mr.state(), mr.access()), (MrState::Unusable, None))?;
-    refused("register", pd.register(bytes(3), READABLE).map_err(|(_, error)| error), Why::DeviceGone)?;
+    refused("register", pd.register(bytes(3), READABLE).map_err(|(_, error)| error), RefuseReason::DeviceGone)?;
     same("the PD", pd.state(), PdState::Stranded)?;
     same("posting", server.qp.post_recv(2, &mr, 0..LEN), Err(Errno::EINVAL))?;
     // The message has arrived and nobody has polled: the poll may be what writes to the memory.
@@ -39,7 +39,7 @@ pub(super) fn the_device_goes_with_memory_registered<L: Lab>(b: &mut Bench<'_, L
         Err(kept) => kept,
         Ok(_) => return Err(Failure("deregistered in flight".into())),
     };
-    refused::<()>("deregister", Err(error), Why::InFlight)?;
+    refused::<()>("deregister", Err(error), RefuseReason::InFlight)?;
     b.ends(&mut server, 1, Status::Success)?;
     same("what has arrived", contents(&mr)?, bytes(4))?;
     // rxe waits for its users to go, and serves them until then. Of a device that does not wait it is not known whether it is

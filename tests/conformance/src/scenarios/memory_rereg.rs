@@ -1,29 +1,29 @@
 //! Re-registration by a kernel's driver that can change PD and rights (rxe): rows 82, 106 and 114 to 121.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Access, Change, Changes, Code, Policy, Step, Valid, Why};
+use cmid_proto::memory::{Access, Change, Changes, Code, Policy, RefuseReason, Step, Valid};
 
 use super::memory::{
     LEN, READABLE, bytes, change, changed, combinations, contents, deregister, failed, fields, refused, register,
     unused, used, users_are,
 };
-use crate::bench::{Who, remote};
 use crate::failure::same;
-use crate::{Bench, Check, Lab, Status, TestMr, TestPd, TestQp};
+use crate::fixture::{Side, remote};
+use crate::{Check, Env, Fixture, Status, TestMr, TestPd, TestQp};
 
 const CMD: Step = Step::Reregister(Code::Cmd);
 
 /// The old PD can be deallocated and the new one cannot; the keys are the same; a peer reads by a QP of the new PD only.
-pub(super) fn row_82_another_pd<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_82_another_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (old, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&old, bytes(1), READABLE)?;
     let there = remote(&mr);
     same("before", b.peer_reads(&old, there, LEN)?, Ok(bytes(1)))?;
     same("nothing comes back", changed::<L>(&mut mr, Change::default().to_pd(new.clone()))?, None)?;
     same("the keys of rxe", (remote(&mr), mr.lkey()), (there, there.rkey))?;
     users_are("users", (&old, &new), (0, 1))?;
-    refused("the new one", new.dealloc(), Why::InUse(1))?;
+    refused("the new one", new.dealloc(), RefuseReason::InUse(1))?;
     same("by the new PD", b.peer_reads(&new, there, LEN)?, Ok(bytes(1)))?;
     same("by the old PD", b.peer_reads(&old, there, LEN)?, Err(Status::RemoteAccess))?;
     unused(&old)?;
@@ -33,9 +33,9 @@ pub(super) fn row_82_another_pd<L: Lab>(b: &mut Bench<'_, L>) -> Check {
 }
 
 /// Nor can it be posted locally, on a QP of another PD.
-pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, new, pd) = (b.pd(Who::Client)?, b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (own, new, pd) = (b.pd(Side::Client)?, b.pd(Side::Client)?, b.pd(Side::Server)?);
     let mut from = register(&own, bytes(1), Access::LOCAL_WRITE)?;
     let to = register(&pd, bytes(2), READABLE | Access::REMOTE_WRITE)?;
     let (mut client, server) = b.join(&own, &pd)?;
@@ -55,9 +55,9 @@ pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Lab>(b: &m
 }
 
 /// A read that worked before fails after its right was taken away, and works again when it is given back.
-pub(super) fn row_106_rights_are_taken_and_given<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_106_rights_are_taken_and_given<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let pd = b.pd(Who::Server)?;
+    let pd = b.pd(Side::Server)?;
     let all = READABLE | Access::REMOTE_WRITE;
     let mut mr = register(&pd, bytes(1), all)?;
     let there = remote(&mr);
@@ -80,9 +80,9 @@ pub(super) fn row_106_rights_are_taken_and_given<L: Lab>(b: &mut Bench<'_, L>) -
 }
 
 /// Over a connection that stands: what was possible a moment ago ends the connection now.
-pub(super) fn row_106_a_connection_feels_it_at_once<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_106_a_connection_feels_it_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let into = register(&own, bytes(0), Access::LOCAL_WRITE)?;
     let (mut client, server) = b.join(&own, &pd)?;
@@ -100,8 +100,8 @@ pub(super) fn row_106_a_connection_feels_it_at_once<L: Lab>(b: &mut Bench<'_, L>
     unused(&pd)
 }
 
-pub(super) fn row_115_the_pd_that_it_has<L: Lab>(b: &mut Bench<'_, L>) -> Check {
-    let pd = b.pd(Who::Server)?;
+pub(super) fn row_115_the_pd_that_it_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    let pd = b.pd(Side::Server)?;
     let mut mr = register(&pd, bytes(1), READABLE)?;
     changed::<L>(&mut mr, Change::default().to_pd(pd.clone()).to_access(Access::LOCAL_WRITE))?;
     used("users", &pd, 1)?;
@@ -110,9 +110,9 @@ pub(super) fn row_115_the_pd_that_it_has<L: Lab>(b: &mut Bench<'_, L>) -> Check 
     unused(&pd)
 }
 
-pub(super) fn row_117_pd_and_rights_at_once<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_117_pd_and_rights_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (old, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&old, bytes(1), Access::LOCAL_WRITE)?;
     changed::<L>(&mut mr, Change::default().to_pd(new.clone()).to_access(READABLE))?;
     users_are("users", (&old, &new), (0, 1))?;
@@ -123,9 +123,9 @@ pub(super) fn row_117_pd_and_rights_at_once<L: Lab>(b: &mut Bench<'_, L>) -> Che
 }
 
 /// Other memory is more than the driver can, and so is everything that goes with it: nothing of it has happened.
-pub(super) fn row_121_other_memory_is_not_supported<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_121_other_memory_is_not_supported<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
     for flags in combinations().filter(|flags| flags.contains(Changes::TRANSLATION)) {
@@ -142,9 +142,9 @@ pub(super) fn row_121_other_memory_is_not_supported<L: Lab>(b: &mut Bench<'_, L>
 }
 
 /// The kernel looks at rights as it does when memory is registered: the old ones stay.
-pub(super) fn row_114_rights_that_the_device_has_not<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_114_rights_that_the_device_has_not<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
     // The driver refuses them, where the kernel itself refuses what nobody knows.

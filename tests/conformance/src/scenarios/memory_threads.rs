@@ -3,22 +3,22 @@
 use std::sync::mpsc;
 use std::thread;
 
-use cmid_proto::memory::{Access, Change, Fallback, Policy, Way, Why};
+use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Way};
 use cmid_proto::{CmEvent, Time};
 
 use super::memory::{READABLE, bytes, deregister, refused, register, unused, used};
-use crate::bench::{SOON, Who, pdl, remote};
 use crate::failure::same;
-use crate::{Bench, Check, Failure, Lab, TestMr, TestPd};
+use crate::fixture::{SOON, Side, pdl, remote};
+use crate::{Check, Env, Failure, Fixture, TestMr, TestPd};
 
 /// Much memory: a kernel takes its time to pin it.
 const MUCH: usize = 8 << 20;
 
 /// Another thread registers, re-registers and deregisters, and takes its time: the loop goes through lives of connections
 /// meanwhile, and the PD stays in use until the thread is done.
-pub(super) fn slow_calls_are_another_threads<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn slow_calls_are_another_threads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (pd, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let (theirs, their_new) = (pd.clone(), new.clone());
     let (tell, told) = mpsc::channel();
     let (allow, allowed) = mpsc::channel();
@@ -36,7 +36,7 @@ pub(super) fn slow_calls_are_another_threads<L: Lab>(b: &mut Bench<'_, L>) -> Ch
         // It may be registering now: the life goes on all the same.
         life(b)?;
         told.recv_timeout(SOON).map_err(|_| Failure("the other thread did not get there".into()))?;
-        refused("dealloc", in_use.dealloc(), Why::InUse(1))?;
+        refused("dealloc", in_use.dealloc(), RefuseReason::InUse(1))?;
         used("the other PD", other, 0)?;
         life(b)?;
         allow.send(()).map_err(|_| Failure("the other thread is gone".into()))?;
@@ -48,9 +48,9 @@ pub(super) fn slow_calls_are_another_threads<L: Lab>(b: &mut Bench<'_, L>) -> Ch
 }
 
 /// Memory that was registered here is re-registered and given back there, and serves peers afterwards.
-pub(super) fn memory_goes_to_another_thread_and_comes_back<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn memory_goes_to_another_thread_and_comes_back<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let pd = b.pd(Who::Server)?;
+    let pd = b.pd(Side::Server)?;
     let mut mr = register(&pd, bytes(1), Access::LOCAL_WRITE)?;
     let worker = thread::spawn(move || {
         let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
@@ -72,10 +72,10 @@ fn step(tell: &mpsc::Sender<()>, allowed: &mpsc::Receiver<()>) -> Check {
 }
 
 /// A connection from its beginning to its end.
-fn life<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+fn life<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (client, server) = b.connected()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.destroy(Who::Server, server)?;
-    b.destroy(Who::Client, client)
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.destroy(Side::Server, server)?;
+    b.destroy(Side::Client, client)
 }

@@ -6,16 +6,16 @@ use super::memory::{
     LEN, READABLE, bytes, change, changed, combinations, contents, deregister, fields, refused, register, unused,
     users_are,
 };
-use crate::bench::{Who, remote};
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Lab, Status, TestMr, TestPd};
+use crate::fixture::{Side, remote};
+use crate::{Check, Env, Fixture, Status, TestMr, TestPd};
 
 /// Each flag changes what it is for, and nothing else; the old buffer comes back as it was.
-pub(super) fn row_97_every_combination_of_flags<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_97_every_combination_of_flags<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for flags in combinations() {
         let what = format!("{flags:?}");
-        let (old, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+        let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
         let mut mr = register(&old, bytes(1), READABLE)?;
         let there = remote(&mr);
         let back = changed::<L>(&mut mr, change(flags, &bytes(2)[..LEN / 2], &new, Access::LOCAL_WRITE))?;
@@ -39,9 +39,9 @@ pub(super) fn row_97_every_combination_of_flags<L: Lab>(b: &mut Bench<'_, L>) ->
 }
 
 /// The old place is as if it had never been registered.
-pub(super) fn row_97_other_memory<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_97_other_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let pd = b.pd(Who::Server)?;
+    let pd = b.pd(Side::Server)?;
     let mut mr = register(&pd, bytes(1), READABLE | Access::REMOTE_WRITE)?;
     let there = remote(&mr);
     same("the old memory", changed::<L>(&mut mr, Change::default().to_buffer(bytes(2)))?, Some(bytes(1)))?;
@@ -49,15 +49,15 @@ pub(super) fn row_97_other_memory<L: Lab>(b: &mut Bench<'_, L>) -> Check {
     same("the old place", b.peer_reads(&pd, there, LEN)?, Err(Status::RemoteAccess))?;
     same("a peer's write", b.peer_writes(&pd, remote(&mr), b"abc")?, Status::Success)?;
     same("which is here", &contents(&mr)?[..4], &[b"abc", &bytes(2)[3..4]].concat()[..])?;
-    refused("dealloc", pd.dealloc(), cmid_proto::memory::Why::InUse(1))?;
+    refused("dealloc", pd.dealloc(), cmid_proto::memory::RefuseReason::InUse(1))?;
     deregister(mr)?;
     unused(&pd)
 }
 
 /// The driver makes a new registration behind the same handle: keys are to be read again, and the old ones are dead.
-pub(super) fn row_118_new_keys<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_118_new_keys<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (old, new) = (b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&old, bytes(1), READABLE)?;
     for (pd, other) in [(&new, &old), (&old, &new)] {
         let (there, before) = (remote(&mr), fields(&mr));

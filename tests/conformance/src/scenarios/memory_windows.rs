@@ -1,21 +1,21 @@
 //! Row 83: a memory window that is bound.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Access, Change, Fallback, Policy, Step, Valid, Why};
+use cmid_proto::memory::{Access, Change, Fallback, Policy, RefuseReason, Step, Valid};
 
 use super::memory::{
     LEN, READABLE, bytes, changed, contents, deregister, failed, fields, refused, register, unused, used,
 };
-use crate::bench::{Who, remote};
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Failure, Lab, Remote, Status, TestMr, TestMw, TestPd, TestQp};
+use crate::fixture::{Side, remote};
+use crate::{Check, Env, Failure, Fixture, Remote, Status, TestMr, TestMw, TestPd, TestQp};
 
 /// Nobody may read it but through a window.
 const BINDABLE: Access = Access::LOCAL_WRITE.union(Access::MW_BIND);
 
-pub(super) fn row_83_a_bound_window_holds_its_memory<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (into, mr) = (register(&own, bytes(0), READABLE)?, register(&pd, bytes(1), BINDABLE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
     let mut window = pd.alloc_mw()?;
@@ -30,7 +30,7 @@ pub(super) fn row_83_a_bound_window_holds_its_memory<L: Lab>(b: &mut Bench<'_, L
     let Err((mr, error)) = mr.deregister() else { return Err(Failure("deregistered".into())) };
     failed::<()>("deregister", Err(error), Step::Deregister, Errno::EINVAL, Valid::Old)?;
     same("the MR", fields(&mr), before)?;
-    refused("dealloc", pd.dealloc(), Why::InUse(3))?;
+    refused("dealloc", pd.dealloc(), RefuseReason::InUse(3))?;
     // Taken back, it can be bound again, and has another key.
     server.qp.post_invalidate(3, &mut window)?;
     b.ends(&mut server, 3, Status::Success)?;
@@ -53,9 +53,9 @@ pub(super) fn row_83_a_bound_window_holds_its_memory<L: Lab>(b: &mut Bench<'_, L
 
 /// rxe does not look at windows when it re-registers, and a peer goes on reading through one; that the memory cannot be
 /// deregistered does not change.
-pub(super) fn row_121_a_bound_window_does_not_hold_a_re_registration<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_121_a_bound_window_does_not_hold_a_re_registration<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, pd) = (b.pd(Who::Client)?, b.pd(Who::Server)?);
+    let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (into, mut mr) = (register(&own, bytes(0), READABLE)?, register(&pd, bytes(1), BINDABLE)?);
     let (mut client, mut server) = b.join(&own, &pd)?;
     let mut window = pd.alloc_mw()?;
@@ -75,9 +75,9 @@ pub(super) fn row_121_a_bound_window_does_not_hold_a_re_registration<L: Lab>(b: 
 }
 
 /// The fallback registers anew and cannot deregister the old registration: it undoes the new one.
-pub(super) fn a_fallback_that_fails_at_its_end_is_undone<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn a_fallback_that_fails_at_its_end_is_undone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
-    let (own, pd, new) = (b.pd(Who::Client)?, b.pd(Who::Server)?, b.pd(Who::Server)?);
+    let (own, pd, new) = (b.pd(Side::Client)?, b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), BINDABLE | READABLE)?;
     let (client, mut server) = b.join(&own, &pd)?;
     let mut window = pd.alloc_mw()?;

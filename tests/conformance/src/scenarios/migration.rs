@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, EventKind, PortSpace, Progress, Time};
 
-use crate::bench::{Who, pdl};
 use crate::failure::{ensure, fails, same};
-use crate::scenarios::states::{Ids, Stage, stages};
-use crate::{Bench, Check, Failure, Lab, Subject};
+use crate::fixture::{Side, pdl};
+use crate::scenarios::states::{Ids, IdsInState, all_states};
+use crate::{Check, Driver, Env, Failure, Fixture};
 
 /// Where an event is when its id migrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,82 +21,88 @@ enum Pending {
     InCore,
 }
 
-pub(super) fn row_50_in_every_state<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_50_in_every_state<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     each_stage(b, Pending::Not)
 }
 
-pub(super) fn row_50_in_every_state_with_an_event_pending<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_50_in_every_state_with_an_event_pending<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     each_stage(b, Pending::InKernel)?;
     each_stage(b, Pending::InCore)
 }
 
-fn each_stage<L: Lab>(b: &mut Bench<'_, L>, pending: Pending) -> Check {
-    for stage in stages::<L>() {
-        let mut fresh = Bench::new(b.lab, Acks::OnDelivery)?;
-        through(&mut fresh, &stage, pending)
+fn each_stage<L: Env>(b: &mut Fixture<'_, L>, pending: Pending) -> Check {
+    for ids_in_state in all_states::<L>() {
+        let mut fresh = Fixture::new(b.env, Acks::OnDelivery)?;
+        through(&mut fresh, &ids_in_state, pending)
             .and_then(|()| fresh.clean())
-            .map_err(|Failure(text)| Failure(format!("{}, {pending:?}: {text}", stage.name)))?;
+            .map_err(|Failure(text)| Failure(format!("{}, {pending:?}: {text}", ids_in_state.name)))?;
     }
     Ok(())
 }
 
-fn through<L: Lab>(b: &mut Bench<'_, L>, stage: &Stage<L>, pending: Pending) -> Check {
-    let who = stage.who;
-    let ids = (stage.make)(b)?;
-    let old = b.side(who).channel;
-    let new = b.side(who).drive().open_channel(Acks::OnDelivery)?;
-    match (pending, stage.event) {
+fn through<L: Env>(b: &mut Fixture<'_, L>, ids_in_state: &IdsInState<L>, pending: Pending) -> Check {
+    let side = ids_in_state.side;
+    let ids = (ids_in_state.make)(b)?;
+    let old = b.endpoint(side).channel;
+    let new = b.endpoint(side).drive().open_channel(Acks::OnDelivery)?;
+    match (pending, ids_in_state.event) {
         (Pending::Not, _) | (_, None) => {}
         (Pending::InKernel, Some((event, _))) => {
-            b.frozen = Some(who);
-            (stage.trigger)(b, ids)?;
-            let lab = b.lab;
-            std::thread::sleep(if event == CmEvent::TimewaitExit { lab.time_wait() } else { lab.quiet() });
+            b.frozen = Some(side);
+            (ids_in_state.trigger)(b, ids)?;
+            let env = b.env;
+            std::thread::sleep(if event == CmEvent::TimewaitExit { env.time_wait() } else { env.quiet() });
         }
         (Pending::InCore, Some(_)) => {
-            let news = b.side(who).drive().core().news();
-            (stage.trigger)(b, ids)?;
-            let end = Instant::now() + crate::bench::SOON;
-            while b.side(who).drive().core().news() == news {
+            let activity = b.endpoint(side).drive().core().activity();
+            (ids_in_state.trigger)(b, ids)?;
+            let end = Instant::now() + crate::fixture::SOON;
+            while b.endpoint(side).drive().core().activity() == activity {
                 ensure(Instant::now() < end, || "the event never reached the driver".into())?;
                 b.pump(Duration::from_millis(5))?;
             }
         }
     }
-    let progress = b.side(who).drive().migrate(ids.id, Some(new), Time::NEVER)?;
+    let progress = b.endpoint(side).drive().migrate(ids.id, Some(new), Time::NEVER)?;
     same("migrate", progress, Progress::Done)?;
     b.frozen = None;
     if pending == Pending::Not {
-        (stage.trigger)(b, ids)?;
+        (ids_in_state.trigger)(b, ids)?;
     }
-    arrives(b, stage, ids, old, new)
+    arrives(b, ids_in_state, ids, old, new)
 }
 
 /// The event arrives on the new channel, once, and the old one stays empty.
-fn arrives<L: Lab>(b: &mut Bench<'_, L>, stage: &Stage<L>, ids: Ids, old: ChannelKey, new: ChannelKey) -> Check {
-    let who = stage.who;
-    if let Some((kind, len)) = stage.event {
-        let event = b.next(who, new, &kind)?;
+fn arrives<L: Env>(
+    b: &mut Fixture<'_, L>,
+    ids_in_state: &IdsInState<L>,
+    ids: Ids,
+    old: ChannelKey,
+    new: ChannelKey,
+) -> Check {
+    let side = ids_in_state.side;
+    if let Some((kind, len)) = ids_in_state.event {
+        let event = b.next(side, new, &kind)?;
         let seen = (event.kind, event.status, event.private_data.len());
         same("on the new channel", seen, (EventKind::Cm(kind), 0, len))?;
         same("the id of the event", event.listener.unwrap_or(event.id), ids.id)?;
     }
-    b.quiet_on(who, old, Duration::from_millis(50))?;
+    b.quiet_on(side, old, Duration::from_millis(50))?;
     // A later TIMEWAIT_EXIT is another event; everything else would be the same one twice.
-    let again = b.side(who).drive().next_event(new);
+    let again = b.endpoint(side).drive().next_event(new);
     ensure(again.as_ref().is_none_or(|event| event.cm() == Some(CmEvent::TimewaitExit)), || {
         format!("a second event on the new channel: {again:?}")
     })
 }
 
-pub(super) fn row_51_a_pending_event_is_delivered_without_another_wake_up<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_51_a_pending_event_is_delivered_without_another_wake_up<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = b.addr_resolved()?;
     let new = b.client.drive().open_channel(Acks::OnDelivery)?;
     // The driver has waited for the new channel before, as one that is blocked there would.
     b.pump(Duration::from_millis(10))?;
-    b.frozen = Some(Who::Client);
+    b.frozen = Some(Side::Client);
     b.client.drive().resolve_route(id, Time::NEVER)?;
-    std::thread::sleep(b.lab.quiet());
+    std::thread::sleep(b.env.quiet());
     b.client.drive().migrate(id, Some(new), Time::NEVER)?;
     b.frozen = None;
     // The kernel wakes nobody (semantics of ucma_migrate_id); one wait of the driver must do all the same.
@@ -107,21 +113,21 @@ pub(super) fn row_51_a_pending_event_is_delivered_without_another_wake_up<L: Lab
     ensure(begun.elapsed() < Duration::from_secs(4), || format!("it took {:?}", begun.elapsed()))
 }
 
-pub(super) fn row_53_to_the_same_channel_goes_last<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_53_to_the_same_channel_goes_last<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (first, second) = (b.addr_resolved()?, b.addr_resolved()?);
     let channel = b.client.channel;
-    b.frozen = Some(Who::Client);
+    b.frozen = Some(Side::Client);
     for id in [first, second] {
         b.client.drive().resolve_route(id, Time::NEVER)?;
-        std::thread::sleep(b.lab.quiet());
+        std::thread::sleep(b.env.quiet());
     }
     b.client.drive().migrate(first, Some(channel), Time::NEVER)?;
     b.frozen = None;
-    b.expect(Who::Client, second, CmEvent::RouteResolved, 0, pdl::NONE)?;
-    b.expect(Who::Client, first, CmEvent::RouteResolved, 0, pdl::NONE).map(drop)
+    b.expect(Side::Client, second, CmEvent::RouteResolved, 0, pdl::NONE)?;
+    b.expect(Side::Client, first, CmEvent::RouteResolved, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_57_to_a_channel_that_is_not_there<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_57_to_a_channel_that_is_not_there<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = b.addr_resolved()?;
     let drive = b.client.drive();
     let gone = drive.open_channel(Acks::OnDelivery)?;
@@ -133,27 +139,27 @@ pub(super) fn row_57_to_a_channel_that_is_not_there<L: Lab>(b: &mut Bench<'_, L>
     let drive = b.client.drive();
     drive.migrate(id, Some(channel), Time::NEVER)?;
     drive.resolve_route(id, Time::NEVER)?;
-    b.expect(Who::Client, id, CmEvent::RouteResolved, 0, pdl::NONE).map(drop)
+    b.expect(Side::Client, id, CmEvent::RouteResolved, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_58_a_child_before_its_accept<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_58_a_child_before_its_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     let other = b.server.drive().open_channel(Acks::OnDelivery)?;
     b.server.drive().migrate(server, Some(other), Time::NEVER)?;
     b.accept(server, &[])?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.client.drive().establish(client)?;
-    b.expect_on(Who::Server, other, server, CmEvent::Established, 0, pdl::NONE)?;
-    b.quiet(Who::Server)?;
+    b.expect_on(Side::Server, other, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.quiet(Side::Server)?;
     // The listener stays where it is, and goes on.
     let (address, here, channel) = (b.address, SocketAddr::new(b.net().client, 0), b.client.channel);
     let drive = b.client.drive();
     let second = drive.create_id(Some(channel), PortSpace::Tcp)?;
     drive.resolve_addr(second, Some(here), address, Time::NEVER)?;
-    b.expect(Who::Client, second, CmEvent::AddrResolved, 0, pdl::NONE)?;
+    b.expect(Side::Client, second, CmEvent::AddrResolved, 0, pdl::NONE)?;
     b.client.drive().resolve_route(second, Time::NEVER)?;
-    b.expect(Who::Client, second, CmEvent::RouteResolved, 0, pdl::NONE)?;
+    b.expect(Side::Client, second, CmEvent::RouteResolved, 0, pdl::NONE)?;
     b.connect(second, &[])?;
-    b.expect_any(Who::Server, CmEvent::ConnectRequest).map(drop)
+    b.expect_any(Side::Server, CmEvent::ConnectRequest).map(drop)
 }

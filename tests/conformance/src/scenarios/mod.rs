@@ -38,7 +38,7 @@ mod wrong_state;
 use cmid_proto::Acks;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bench, Check, Disturbance, Failure, Lab, Rereg};
+use crate::{Check, Disturbance, Env, Failure, Fixture, Rereg};
 
 /// How long a scenario takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub struct Entry {
     /// Its name: what is shown, after `row_N_` where there is a row.
     pub name: &'static str,
     /// The rows that it shows: all of one, or a part.
-    pub rows: &'static [u8],
+    pub behaviours: &'static [u8],
     /// How long it takes.
     pub speed: Speed,
     /// What the lab must be able to do.
@@ -66,40 +66,40 @@ pub struct Entry {
 }
 
 /// One thing to show, on any lab.
-pub struct Scenario<L: Lab> {
+pub struct Scenario<L: Env> {
     /// What is known of it.
     pub entry: Entry,
     acks: Acks,
-    steps: fn(&mut Bench<'_, L>) -> Check,
+    steps: fn(&mut Fixture<'_, L>) -> Check,
 }
 
-impl<L: Lab> std::fmt::Debug for Scenario<L> {
+impl<L: Env> std::fmt::Debug for Scenario<L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.entry.name)
     }
 }
 
-impl<L: Lab> Scenario<L> {
+impl<L: Env> Scenario<L> {
     /// Whether the lab can do what it needs.
-    pub fn fits(&self, lab: &L) -> bool {
-        let rereg = self.entry.rereg.is_none_or(|rereg| lab.with_rereg(rereg).is_some());
-        rereg && self.entry.needs.iter().all(|&need| lab.can(need))
+    pub fn fits(&self, env: &L) -> bool {
+        let rereg = self.entry.rereg.is_none_or(|rereg| env.with_rereg(rereg).is_some());
+        rereg && self.entry.needs.iter().all(|&need| env.can(need))
     }
 
     /// Goes through the steps with two fresh drivers; afterwards neither has a complaint.
     ///
     /// # Errors
     /// The first difference from what is expected.
-    pub fn run(&self, lab: &L) -> Result<(), Failure> {
+    pub fn run(&self, env: &L) -> Result<(), Failure> {
         let own = match self.entry.rereg {
-            Some(rereg) => Some(lab.with_rereg(rereg).ok_or_else(|| Failure(format!("no such devices: {rereg:?}")))?),
+            Some(rereg) => Some(env.with_rereg(rereg).ok_or_else(|| Failure(format!("no such devices: {rereg:?}")))?),
             None => None,
         };
-        let lab = own.as_ref().unwrap_or(lab);
-        let mut bench = Bench::new(lab, self.acks)?;
-        (self.steps)(&mut bench)?;
-        bench.clean()?;
-        lab.sound()
+        let env = own.as_ref().unwrap_or(env);
+        let mut fixture = Fixture::new(env, self.acks)?;
+        (self.steps)(&mut fixture)?;
+        fixture.clean()?;
+        env.sound()
     }
 }
 
@@ -113,15 +113,15 @@ macro_rules! list {
         const ENTRIES: &[Entry] = &[$($(
             Entry {
                 name: stringify!($name),
-                rows: &[$($row),*],
+                behaviours: &[$($row),*],
                 speed: Speed::$speed,
                 needs: &[$($(Disturbance::$need),+)?],
                 rereg: only(&[$(Rereg::$rereg)?]),
             },
         )+)+];
 
-        fn steps<L: Lab>() -> Vec<(Acks, fn(&mut Bench<'_, L>) -> Check)> {
-            vec![$($((Acks::$acks, $module::$name as fn(&mut Bench<'_, L>) -> Check),)+)+]
+        fn steps<L: Env>() -> Vec<(Acks, fn(&mut Fixture<'_, L>) -> Check)> {
+            vec![$($((Acks::$acks, $module::$name as fn(&mut Fixture<'_, L>) -> Check),)+)+]
         }
     };
 }
@@ -134,7 +134,7 @@ pub fn entries() -> &'static [Entry] {
 
 /// All scenarios, in the same order: those that disturb the lab come last.
 #[must_use]
-pub fn scenarios<L: Lab>() -> Vec<Scenario<L>> {
+pub fn scenarios<L: Env>() -> Vec<Scenario<L>> {
     let with = |(&entry, (acks, steps))| Scenario { entry, acks, steps };
     ENTRIES.iter().zip(steps::<L>()).map(with).collect()
 }
@@ -315,9 +315,9 @@ mod tests {
         for (at, entry) in ENTRIES.iter().enumerate() {
             assert!(ENTRIES[..at].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
             let said = entry.name.strip_prefix("row_").map(|rest| rest.split('_').next().and_then(|n| n.parse().ok()));
-            assert!(said.is_none_or(|row| row.is_some_and(|row| entry.rows.contains(&row))), "{}", entry.name);
+            assert!(said.is_none_or(|row| row.is_some_and(|row| entry.behaviours.contains(&row))), "{}", entry.name);
             assert!(
-                entry.rows.iter().all(|row| crate::ROWS.iter().any(|known| known.number == *row)),
+                entry.behaviours.iter().all(|row| crate::BEHAVIOURS.iter().any(|known| known.number == *row)),
                 "{}",
                 entry.name
             );

@@ -2,23 +2,23 @@
 
 use cmid_proto::{Call, CmEvent, Errno};
 
-use crate::bench::{Who, pdl};
 use crate::failure::{fails, same};
-use crate::{Bench, Check, Lab};
+use crate::fixture::{Side, pdl};
+use crate::{Check, Env, Fixture};
 
-pub(super) fn row_76_notify_establishes<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_76_notify_establishes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
-    for (who, id) in [(Who::Server, server), (Who::Client, client)] {
-        fails("not accepted, or active", b.side(who).drive().notify_established(id), Errno::EINVAL)?;
-        same("on the bare device", b.side(who).bare(&Call::Notify { id }, &[]), Err(Errno::EINVAL))?;
+    for (side, id) in [(Side::Server, server), (Side::Client, client)] {
+        fails("not accepted, or active", b.endpoint(side).drive().notify_established(id), Errno::EINVAL)?;
+        same("on the bare device", b.endpoint(side).bare(&Call::Notify { id }, &[]), Err(Errno::EINVAL))?;
     }
     b.accept(server, &[])?;
     b.server.drive().notify_established(server)?;
-    b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
     fails("again", b.server.drive().notify_established(server), Errno::EISCONN)?;
     same("on the bare device", b.server.bare(&Call::Notify { id: server }, &[]), Err(Errno::EISCONN))?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.client.drive().establish(client)?;
-    b.quiet(Who::Server)
+    b.quiet(Side::Server)
 }

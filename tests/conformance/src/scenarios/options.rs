@@ -2,35 +2,35 @@
 
 use cmid_proto::{Call, CmOption, Errno, IdKey, PortSpace};
 
-use crate::bench::Who;
 use crate::failure::{fails, same};
-use crate::{Bench, Check, Lab};
+use crate::fixture::Side;
+use crate::{Check, Env, Fixture};
 
-fn takes<L: Lab>(b: &mut Bench<'_, L>, who: Who, id: IdKey, option: CmOption) -> Check {
-    Ok(b.side(who).drive().set_option(id, option)?)
+fn takes<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey, option: CmOption) -> Check {
+    Ok(b.endpoint(side).drive().set_option(id, option)?)
 }
 
 /// Refused by the core, and by the kernel if it is asked past the core.
-fn refuses<L: Lab>(b: &mut Bench<'_, L>, who: Who, id: IdKey, option: CmOption) -> Check {
+fn refuses<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey, option: CmOption) -> Check {
     let what = format!("{option:?}");
-    fails(&what, b.side(who).drive().set_option(id, option), Errno::EINVAL)?;
-    same(&what, b.side(who).bare(&Call::SetOption { id, option }, &[]), Err(Errno::EINVAL))
+    fails(&what, b.endpoint(side).drive().set_option(id, option), Errno::EINVAL)?;
+    same(&what, b.endpoint(side).bare(&Call::SetOption { id, option }, &[]), Err(Errno::EINVAL))
 }
 
-pub(super) fn options_are_taken_where_they_are_for<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn options_are_taken_where_they_are_for<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let channel = b.client.channel;
     let idle = b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;
     for option in [CmOption::Tos(8), CmOption::ReuseAddr(true), CmOption::ReuseAddr(false), CmOption::AfOnly(true)] {
-        takes(b, Who::Client, idle, option)?;
+        takes(b, Side::Client, idle, option)?;
     }
     let listening = b.listen()?;
-    takes(b, Who::Server, listening, CmOption::Tos(8))?;
-    refuses(b, Who::Server, listening, CmOption::ReuseAddr(true))?;
-    refuses(b, Who::Server, listening, CmOption::AfOnly(true))?;
+    takes(b, Side::Server, listening, CmOption::Tos(8))?;
+    refuses(b, Side::Server, listening, CmOption::ReuseAddr(true))?;
+    refuses(b, Side::Server, listening, CmOption::AfOnly(true))?;
     let resolved = b.addr_resolved()?;
-    takes(b, Who::Client, resolved, CmOption::ReuseAddr(true))?;
-    refuses(b, Who::Client, resolved, CmOption::ReuseAddr(false))?;
-    takes(b, Who::Client, resolved, CmOption::AckTimeout(17))?;
+    takes(b, Side::Client, resolved, CmOption::ReuseAddr(true))?;
+    refuses(b, Side::Client, resolved, CmOption::ReuseAddr(false))?;
+    takes(b, Side::Client, resolved, CmOption::AckTimeout(17))?;
     let datagrams = b.client.drive().create_id(Some(channel), PortSpace::Udp)?;
-    refuses(b, Who::Client, datagrams, CmOption::AckTimeout(17))
+    refuses(b, Side::Client, datagrams, CmOption::AckTimeout(17))
 }

@@ -4,24 +4,24 @@ use std::net::SocketAddr;
 
 use cmid_proto::{Call, CmEvent, ConnParam, Errno, PortSpace, RejectReason, State, Time};
 
-use crate::bench::pdl;
 use crate::failure::{fails, same};
-use crate::{Bench, Check, Lab, QpState, bench::Who};
+use crate::fixture::pdl;
+use crate::{Check, Env, Fixture, QpState, fixture::Side};
 
 /// Reasons of the IB CM, as REJECTED carries them in its status.
 const INVALID_SERVICE_ID: i32 = 8;
 const CONSUMER_DEFINED: i32 = 28;
 const VENDOR_OPTIONS: i32 = 35;
 
-pub(super) fn row_11_no_listener<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_11_no_listener<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let client = b.resolved()?;
     b.connect(client, &[])?;
-    b.expect(Who::Client, client, CmEvent::Rejected, INVALID_SERVICE_ID, pdl::REJECTED)?;
-    b.quiet(Who::Client)?;
+    b.expect(Side::Client, client, CmEvent::Rejected, INVALID_SERVICE_ID, pdl::REJECTED)?;
+    b.quiet(Side::Client)?;
     same("client", b.client.drive().core().state(client), Some(State::Failed))
 }
 
-pub(super) fn row_12_listener_on_another_address<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_12_listener_on_another_address<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (other, channel) = (SocketAddr::new(b.net().client, b.address.port()), b.server.channel);
     let drive = b.server.drive();
     let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
@@ -29,23 +29,23 @@ pub(super) fn row_12_listener_on_another_address<L: Lab>(b: &mut Bench<'_, L>) -
     drive.listen(id, 10)?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
-    b.expect(Who::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED).map(drop)
+    b.expect(Side::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED).map(drop)
 }
 
-pub(super) fn row_13_reject_with_private_data<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_13_reject_with_private_data<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
-    b.attach_qp(Who::Client, client)?;
+    b.attach_qp(Side::Client, client)?;
     b.connect(client, &[])?;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     fails("reject with 149 bytes", b.server.drive().reject(server, &[1; 149]), Errno::EINVAL)?;
     let reject = Call::Reject { id: server, reason: RejectReason::Consumer };
     same("and on the bare device", b.server.bare(&reject, &[1; 149]), Err(Errno::EINVAL))?;
-    b.quiet(Who::Client)?;
+    b.quiet(Side::Client)?;
     b.server.drive().reject(server, b"no, and here is why.")?;
-    let event = b.expect(Who::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
+    let event = b.expect(Side::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
     same("the reason", &event.private_data[..21], b"no, and here is why.\0")?;
-    b.qp_is(Who::Client, client, QpState::Err)?;
+    b.qp_is(Side::Client, client, QpState::Err)?;
     fails("reject again", b.server.drive().reject(server, &[]), Errno::EINVAL)?;
     same("and on the bare device", b.server.bare(&reject, &[]), Err(Errno::EINVAL))?;
     let param = b.param();
@@ -60,25 +60,25 @@ pub(super) fn row_13_reject_with_private_data<L: Lab>(b: &mut Bench<'_, L>) -> C
     fails("bind", drive.bind(client, here), Errno::EINVAL)?;
     fails("listen", drive.listen(client, 1), Errno::EINVAL)?;
     drive.disconnect(client, Time::NEVER)?;
-    b.quiet(Who::Client)?;
-    b.quiet(Who::Server)
+    b.quiet(Side::Client)?;
+    b.quiet(Side::Server)
 }
 
-pub(super) fn row_14_reject_because_of_enhanced_connection_establishment<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_14_reject_because_of_enhanced_connection_establishment<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.server.drive().reject_ece(server, &[])?;
-    b.expect(Who::Client, client, CmEvent::Rejected, VENDOR_OPTIONS, pdl::REJECTED).map(drop)
+    b.expect(Side::Client, client, CmEvent::Rejected, VENDOR_OPTIONS, pdl::REJECTED).map(drop)
 }
 
-pub(super) fn row_15_a_request_that_is_destroyed_is_rejected<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_15_a_request_that_is_destroyed_is_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
-    b.destroy(Who::Server, server)?;
-    b.expect(Who::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED).map(drop)
+    b.destroy(Side::Server, server)?;
+    b.expect(Side::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED).map(drop)
 }
 
-pub(super) fn row_16_private_data_too_long<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_16_private_data_too_long<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     let param = b.param();
@@ -88,42 +88,42 @@ pub(super) fn row_16_private_data_too_long<L: Lab>(b: &mut Bench<'_, L>) -> Chec
         same("client", drive.core().state(client), Some(State::RouteResolved))?;
     }
     b.client.drive().connect(client, param, &[3; 56], Time::NEVER)?;
-    let request = b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
+    let request = b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
     same("the request's private data", &request.private_data[..], &[3; 56])?;
     // The kernel would reject the peer for this; the core does not let it come to that, and the request still stands.
     let param = b.param();
     let drive = b.server.drive();
     fails("accept", drive.accept(request.id, param, &[1; 197], Time::NEVER), Errno::EINVAL)?;
     drive.accept(request.id, param, &[5; 196], Time::NEVER)?;
-    let answer = b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    let answer = b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     same("the answer's private data", &answer.private_data[..], &[5; 196])
 }
 
 /// Past the core: the accept that fails has rejected the peer.
-pub(super) fn row_16_what_the_kernel_does_about_too_long_an_answer<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_16_what_the_kernel_does_about_too_long_an_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     let accept = Call::Accept { id: server, param: b.param() };
     same("197 bytes", b.server.bare(&accept, &[1; 197]), Err(Errno::EINVAL))?;
-    b.expect(Who::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
+    b.expect(Side::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
     same("10 bytes", b.server.bare(&accept, &[1; 10]), Err(Errno::EINVAL))?;
-    b.quiet(Who::Server)
+    b.quiet(Side::Server)
 }
 
-pub(super) fn row_21_the_client_rejects_the_answer<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_21_the_client_rejects_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.client.drive().reject(client, b"no")?;
-    let event = b.expect(Who::Server, server, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
+    let event = b.expect(Side::Server, server, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED)?;
     same("the reason", &event.private_data[..3], b"no\0")?;
     fails("reject again", b.client.drive().reject(client, &[]), Errno::EINVAL)?;
-    b.destroy(Who::Client, client)?;
-    b.destroy(Who::Server, server)
+    b.destroy(Side::Client, client)?;
+    b.destroy(Side::Server, server)
 }
 
-pub(super) fn row_22_depths_beyond_the_device<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_22_depths_beyond_the_device<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     // One more than soft-RoCE has; 255 would mean "as many as there are".
@@ -135,5 +135,5 @@ pub(super) fn row_22_depths_beyond_the_device<L: Lab>(b: &mut Bench<'_, L>) -> C
     fails("neither a QP nor its number", b.client.drive().connect(client, nothing, &[], Time::NEVER), Errno::EINVAL)?;
     same("client", b.client.drive().core().state(client), Some(State::RouteResolved))?;
     b.connect(client, &[])?;
-    b.expect_any(Who::Server, CmEvent::ConnectRequest).map(drop)
+    b.expect_any(Side::Server, CmEvent::ConnectRequest).map(drop)
 }

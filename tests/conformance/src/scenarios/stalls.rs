@@ -4,15 +4,15 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, Refused, RejectReason, Time, Why};
+use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, RefuseReason, Refused, RejectReason, Time};
 
-use crate::bench::{Who, pdl};
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Failure, Lab};
+use crate::fixture::{Side, pdl};
+use crate::{Check, Env, Failure, Fixture};
 
 const REJECT: RejectReason = RejectReason::Consumer;
 
-pub(super) fn row_17_a_second_accept_is_refused<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_17_a_second_accept_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
@@ -21,7 +21,7 @@ pub(super) fn row_17_a_second_accept_is_refused<L: Lab>(b: &mut Bench<'_, L>) ->
     stands_all_the_same(b, client, server)
 }
 
-pub(super) fn row_19_a_reject_before_the_answer_is_refused<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_19_a_reject_before_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     stalls(b.client.drive().reject(client, &[]))?;
@@ -29,7 +29,7 @@ pub(super) fn row_19_a_reject_before_the_answer_is_refused<L: Lab>(b: &mut Bench
     stands_all_the_same(b, client, server)
 }
 
-pub(super) fn row_20_a_reject_after_the_answer_is_refused<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_20_a_reject_after_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
@@ -39,56 +39,56 @@ pub(super) fn row_20_a_reject_after_the_answer_is_refused<L: Lab>(b: &mut Bench<
 
 fn stalls(seen: Result<(), Error>) -> Check {
     match seen {
-        Err(Error::Refused(Refused::Request { why: Why::Stalls, .. })) => Ok(()),
+        Err(Error::Refused(Refused::Request { reason: RefuseReason::Stalls, .. })) => Ok(()),
         other => Err(Failure(format!("{other:?}, expected a refusal because it stalls"))),
     }
 }
 
-fn stands_all_the_same<L: Lab>(b: &mut Bench<'_, L>, client: IdKey, server: IdKey) -> Check {
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+fn stands_all_the_same<L: Env>(b: &mut Fixture<'_, L>, client: IdKey, server: IdKey) -> Check {
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.client.drive().establish(client)?;
-    b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
-    b.destroy(Who::Client, client)?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE).map(drop)
+    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.destroy(Side::Client, client)?;
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_17_what_a_second_accept_does<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_17_what_a_second_accept_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
     let again = Call::Accept { id: server, param: b.param() };
     same("accept again", b.server.bare(&again, &[]), Err(Errno::EINVAL))?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
-    b.expect(Who::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
-    b.quiet(Who::Server)?;
-    destroy_takes_a_minute(b, Who::Server, server)
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    b.quiet(Side::Server)?;
+    destroy_takes_a_minute(b, Side::Server, server)
 }
 
-pub(super) fn row_19_what_a_reject_before_the_answer_does<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_19_what_a_reject_before_the_answer_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
     same("reject", b.client.bare(&Call::Reject { id: client, reason: REJECT }, &[]), Ok(()))?;
-    b.quiet(Who::Client)?;
-    b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
-    destroy_takes_a_minute(b, Who::Client, client)
+    b.quiet(Side::Client)?;
+    b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
+    destroy_takes_a_minute(b, Side::Client, client)
 }
 
-pub(super) fn row_20_what_a_reject_after_the_answer_does<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_20_what_a_reject_after_the_answer_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     same("reject", b.server.bare(&Call::Reject { id: server, reason: REJECT }, b"late"), Ok(()))?;
-    let event = b.expect(Who::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    let event = b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
     same("the reason", &event.private_data[..5], b"late\0")?;
     same("establish", b.client.bare(&Call::Establish { id: client }, &[]), Err(Errno::EINVAL))?;
-    destroy_takes_a_minute(b, Who::Server, server)
+    destroy_takes_a_minute(b, Side::Server, server)
 }
 
-fn destroy_takes_a_minute<L: Lab>(b: &mut Bench<'_, L>, who: Who, id: IdKey) -> Check {
+fn destroy_takes_a_minute<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey) -> Check {
     let begun = Instant::now();
-    b.destroy(who, id)?;
+    b.destroy(side, id)?;
     let took = begun.elapsed();
     let expected = Duration::from_secs(60)..Duration::from_secs(110);
     ensure(expected.contains(&took), || format!("destroy took {took:?}, expected {expected:?}"))

@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 
 use cmid_proto::{CmEvent, Errno, IdKey, PortSpace, State, Time};
 
-use crate::bench::{SOON, Who, pdl};
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Lab};
+use crate::fixture::{SOON, Side, pdl};
+use crate::{Check, Env, Fixture};
 
 /// Waits until the request on a synchronous id has ended, and tells how and by which event.
-pub(super) fn ended<L: Lab>(
-    b: &mut Bench<'_, L>,
-    who: Who,
+pub(super) fn ended<L: Env>(
+    b: &mut Fixture<'_, L>,
+    side: Side,
     id: IdKey,
 ) -> Check<(Result<(), Errno>, Option<CmEvent>, i32)> {
     let end = Instant::now() + SOON;
     loop {
-        let core = b.side(who).drive().core();
+        let core = b.endpoint(side).drive().core();
         if let Some(result) = core.sync_result(id) {
             let event = core.sync_event(id);
             let again = core.sync_event(id);
@@ -31,112 +31,112 @@ pub(super) fn ended<L: Lab>(
 }
 
 /// A synchronous client id with its route resolved.
-pub(super) fn resolved<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+pub(super) fn resolved<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let (address, here) = (b.address, SocketAddr::new(b.net().client, 0));
     let drive = b.client.drive();
     let id = drive.create_id(None, PortSpace::Tcp)?;
     same("before the first request", drive.core().sync_result(id), None)?;
     drive.resolve_addr(id, Some(here), address, Time::NEVER)?;
-    same("resolve_addr", ended(b, Who::Client, id)?, (Ok(()), Some(CmEvent::AddrResolved), 0))?;
+    same("resolve_addr", ended(b, Side::Client, id)?, (Ok(()), Some(CmEvent::AddrResolved), 0))?;
     b.client.drive().resolve_route(id, Time::NEVER)?;
-    same("resolve_route", ended(b, Who::Client, id)?, (Ok(()), Some(CmEvent::RouteResolved), 0))?;
+    same("resolve_route", ended(b, Side::Client, id)?, (Ok(()), Some(CmEvent::RouteResolved), 0))?;
     Ok(id)
 }
 
-fn connect<L: Lab>(b: &mut Bench<'_, L>, id: IdKey) -> Check {
+fn connect<L: Env>(b: &mut Fixture<'_, L>, id: IdKey) -> Check {
     let param = b.param();
     Ok(b.client.drive().connect(id, param, &[], Time::NEVER)?)
 }
 
-pub(super) fn row_59_a_child_is_accepted_synchronously<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_59_a_child_is_accepted_synchronously<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.server.drive().migrate(server, None, Time::NEVER)?;
     b.accept(server, &[])?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     same("still open", b.server.drive().core().sync_result(server), None)?;
     b.client.drive().establish(client)?;
-    same("accept", ended(b, Who::Server, server)?, (Ok(()), Some(CmEvent::Established), 0))?;
-    b.quiet(Who::Server)
+    same("accept", ended(b, Side::Server, server)?, (Ok(()), Some(CmEvent::Established), 0))?;
+    b.quiet(Side::Server)
 }
 
-pub(super) fn row_61_refused_connections<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_61_refused_connections<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let nobody = resolved(b)?;
     connect(b, nobody)?;
     let no_listener = (Err(Errno::ECONNREFUSED), Some(CmEvent::Rejected), 8);
-    same("no listener", ended(b, Who::Client, nobody)?, no_listener)?;
+    same("no listener", ended(b, Side::Client, nobody)?, no_listener)?;
     b.listen()?;
     let id = resolved(b)?;
     connect(b, id)?;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     b.server.drive().reject(server, &[])?;
-    same("rejected", ended(b, Who::Client, id)?, (Err(Errno::ECONNREFUSED), Some(CmEvent::Rejected), 28))
+    same("rejected", ended(b, Side::Client, id)?, (Err(Errno::ECONNREFUSED), Some(CmEvent::Rejected), 28))
 }
 
-pub(super) fn row_62_a_dead_address<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_62_a_dead_address<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let nobody = SocketAddr::new(b.net().nobody, 1);
     let drive = b.client.drive();
     let id = drive.create_id(None, PortSpace::Tcp)?;
     let deadline = drive.within(Duration::from_secs(2));
     drive.resolve_addr(id, None, nobody, deadline)?;
     let dead = (Err(Errno::ETIMEDOUT), Some(CmEvent::AddrError), -Errno::ETIMEDOUT.0);
-    same("resolve_addr", ended(b, Who::Client, id)?, dead)
+    same("resolve_addr", ended(b, Side::Client, id)?, dead)
 }
 
-pub(super) fn row_63_connect_without_a_qp<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_63_connect_without_a_qp<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let id = resolved(b)?;
     connect(b, id)?;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     b.accept(server, &[])?;
-    same("connect", ended(b, Who::Client, id)?, (Ok(()), Some(CmEvent::ConnectResponse), 0))?;
+    same("connect", ended(b, Side::Client, id)?, (Ok(()), Some(CmEvent::ConnectResponse), 0))?;
     b.client.drive().establish(id)?;
-    b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
     same("client", b.client.drive().core().state(id), Some(State::Connected))
 }
 
-pub(super) fn row_64_the_peer_was_first<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_64_the_peer_was_first<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let id = resolved(b)?;
     connect(b, id)?;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     b.accept(server, &[])?;
-    same("connect", ended(b, Who::Client, id)?.0, Ok(()))?;
+    same("connect", ended(b, Side::Client, id)?.0, Ok(()))?;
     b.client.drive().establish(id)?;
-    b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
-    b.until(Who::Client, id, State::PeerClosed)?;
+    b.until(Side::Client, id, State::PeerClosed)?;
     b.client.drive().disconnect(id, Time::NEVER)?;
-    same("disconnect", ended(b, Who::Client, id)?, (Ok(()), Some(CmEvent::Disconnected), 0))?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    same("disconnect", ended(b, Side::Client, id)?, (Ok(()), Some(CmEvent::Disconnected), 0))?;
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
     // A second one waits for nothing: librdmacm's would return with whatever event comes next.
     b.client.drive().disconnect(id, Time::NEVER)?;
-    same("disconnect again", ended(b, Who::Client, id)?, (Ok(()), None, 0))?;
-    b.destroy(Who::Client, id)
+    same("disconnect again", ended(b, Side::Client, id)?, (Ok(()), None, 0))?;
+    b.destroy(Side::Client, id)
 }
 
 /// Into synchronous mode with an event unread: the next call is not completed by it, nor is the event lost.
-pub(super) fn in_and_out_with_an_event_pending<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn in_and_out_with_an_event_pending<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let id = b.addr_resolved()?;
-    b.frozen = Some(Who::Client);
+    b.frozen = Some(Side::Client);
     b.client.drive().resolve_route(id, Time::NEVER)?;
-    std::thread::sleep(b.lab.quiet());
+    std::thread::sleep(b.env.quiet());
     b.client.drive().migrate(id, None, Time::NEVER)?;
     b.frozen = None;
-    b.until(Who::Client, id, State::RouteResolved)?;
+    b.until(Side::Client, id, State::RouteResolved)?;
     connect(b, id)?;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     same("connect is still open", b.client.drive().core().sync_result(id), None)?;
     b.accept(server, &[])?;
-    same("connect", ended(b, Who::Client, id)?, (Ok(()), Some(CmEvent::ConnectResponse), 0))?;
+    same("connect", ended(b, Side::Client, id)?, (Ok(()), Some(CmEvent::ConnectResponse), 0))?;
     // Out again: ROUTE_RESOLVED, which no call waited for, moves along; the completing event has been read.
     let channel = b.client.channel;
     b.client.drive().migrate(id, Some(channel), Time::NEVER)?;
-    b.expect(Who::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;
+    b.expect(Side::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;
     b.client.drive().establish(id)?;
-    b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
-    b.expect(Who::Client, id, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.expect(Side::Client, id, CmEvent::Disconnected, 0, pdl::NONE)?;
     same("channels", b.client.drive().core().channels(), 1)
 }

@@ -3,15 +3,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, PortSpace, Progress, Refused, Time, Why};
+use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, PortSpace, Progress, RefuseReason, Refused, Time};
 
 use super::sync::{ended, resolved};
-use crate::bench::{Who, pdl};
 use crate::failure::{ensure, fails, same};
-use crate::{Bench, Check, Failure, Lab, QpState};
+use crate::fixture::{Side, pdl};
+use crate::{Check, Env, Failure, Fixture, QpState};
 
 /// A synchronous server id that listens on the bench's address.
-fn listen<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+fn listen<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let address = b.address;
     let drive = b.server.drive();
     let id = drive.create_id(None, PortSpace::Tcp)?;
@@ -21,78 +21,78 @@ fn listen<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
 }
 
 /// `rdma_get_request`: the next new id of a synchronous listener.
-fn get_request<L: Lab>(b: &mut Bench<'_, L>, listener: IdKey) -> Check<IdKey> {
+fn get_request<L: Env>(b: &mut Fixture<'_, L>, listener: IdKey) -> Check<IdKey> {
     b.server.drive().get_request(listener, Time::NEVER)?;
-    same("get_request", ended(b, Who::Server, listener)?, (Ok(()), Some(CmEvent::ConnectRequest), 0))?;
+    same("get_request", ended(b, Side::Server, listener)?, (Ok(()), Some(CmEvent::ConnectRequest), 0))?;
     let event = b.server.drive().core().sync_event(listener);
     event.map(|event| event.id).ok_or_else(|| Failure("get_request without an event".into()))
 }
 
-pub(super) fn row_60_a_whole_life_in_synchronous_mode<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_60_a_whole_life_in_synchronous_mode<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let client = resolved(b)?;
-    b.attach_qp(Who::Client, client)?;
-    b.qp_is(Who::Client, client, QpState::Init)?;
+    b.attach_qp(Side::Client, client)?;
+    b.qp_is(Side::Client, client, QpState::Init)?;
     let param = b.param();
     b.client.drive().connect(client, param, &[], Time::NEVER)?;
     let server = get_request(b, listener)?;
     b.server.drive().migrate(server, None, Time::NEVER)?;
-    b.attach_qp(Who::Server, server)?;
-    b.qp_is(Who::Server, server, QpState::Init)?;
+    b.attach_qp(Side::Server, server)?;
+    b.qp_is(Side::Server, server, QpState::Init)?;
     b.accept(server, &[])?;
-    for (who, id) in [(Who::Client, client), (Who::Server, server)] {
-        same("connect and accept", ended(b, who, id)?, (Ok(()), Some(CmEvent::Established), 0))?;
-        b.qp_is(who, id, QpState::Rts)?;
+    for (side, id) in [(Side::Client, client), (Side::Server, server)] {
+        same("connect and accept", ended(b, side, id)?, (Ok(()), Some(CmEvent::Established), 0))?;
+        b.qp_is(side, id, QpState::Rts)?;
     }
     b.client.drive().disconnect(client, Time::NEVER)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
-    for (who, id) in [(Who::Client, client), (Who::Server, server)] {
-        same("disconnect", ended(b, who, id)?, (Ok(()), Some(CmEvent::Disconnected), 0))?;
+    for (side, id) in [(Side::Client, client), (Side::Server, server)] {
+        same("disconnect", ended(b, side, id)?, (Ok(()), Some(CmEvent::Disconnected), 0))?;
     }
-    b.destroy(Who::Client, client)?;
-    b.destroy(Who::Server, server)?;
-    b.destroy(Who::Server, listener)
+    b.destroy(Side::Client, client)?;
+    b.destroy(Side::Server, server)?;
+    b.destroy(Side::Server, listener)
 }
 
-pub(super) fn row_65_the_client_goes_during_a_synchronous_accept<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_65_the_client_goes_during_a_synchronous_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.server.drive().migrate(server, None, Time::NEVER)?;
     b.accept(server, &[])?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     same("still open", b.server.drive().core().sync_result(server), None)?;
-    b.destroy(Who::Client, client)?;
-    same("accept", ended(b, Who::Server, server)?, (Err(Errno::ECONNREFUSED), Some(CmEvent::Rejected), 28))
+    b.destroy(Side::Client, client)?;
+    same("accept", ended(b, Side::Server, server)?, (Err(Errno::ECONNREFUSED), Some(CmEvent::Rejected), 28))
 }
 
-pub(super) fn row_65_the_client_goes_before_a_synchronous_accept<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_65_the_client_goes_before_a_synchronous_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
     let server = get_request(b, listener)?;
     b.server.drive().migrate(server, None, Time::NEVER)?;
-    b.destroy(Who::Client, client)?;
-    b.quiet(Who::Server)?;
+    b.destroy(Side::Client, client)?;
+    b.quiet(Side::Server)?;
     let param = b.param();
     fails("accept", b.server.drive().accept(server, param, &[], Time::NEVER), Errno::EINVAL)?;
-    same("the listener's event", ended(b, Who::Server, listener)?.1, Some(CmEvent::ConnectRequest))
+    same("the listener's event", ended(b, Side::Server, listener)?.1, Some(CmEvent::ConnectRequest))
 }
 
 /// With librdmacm the listener waits for an ack that only the new id's end can give; here it does not.
-pub(super) fn row_67_a_listener_goes_after_its_request_was_rejected<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_67_a_listener_goes_after_its_request_was_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
     let server = get_request(b, listener)?;
     b.server.drive().reject(server, &[])?;
     same("destroy", b.server.drive().destroy(listener, Time::NEVER)?, Progress::Done)?;
-    b.expect(Who::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
-    b.destroy(Who::Server, server)?;
+    b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    b.destroy(Side::Server, server)?;
     same("ids", b.server.drive().core().ids(), 0)
 }
 
 /// librdmacm would wait for an event that never comes.
-pub(super) fn row_68_a_disconnect_that_would_hang_is_refused<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_68_a_disconnect_that_would_hang_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let here = SocketAddr::new(b.net().client, 0);
     let drive = b.server.drive();
@@ -100,7 +100,7 @@ pub(super) fn row_68_a_disconnect_that_would_hang_is_refused<L: Lab>(b: &mut Ben
     drive.bind(bound, here)?;
     for id in [listener, bound] {
         match drive.disconnect(id, Time::NEVER) {
-            Err(Error::Refused(Refused::Request { why: Why::NotConnected, .. })) => {}
+            Err(Error::Refused(Refused::Request { reason: RefuseReason::NotConnected, .. })) => {}
             other => return Err(Failure(format!("disconnect: {other:?}, expected a refusal"))),
         }
     }
@@ -113,16 +113,16 @@ pub(super) fn row_68_a_disconnect_that_would_hang_is_refused<L: Lab>(b: &mut Ben
 }
 
 /// The private channel never blocks: calls return at once, and their events are there later.
-pub(super) fn row_69_calls_return_before_their_events<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_69_calls_return_before_their_events<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let deadline = b.server.drive().within(Duration::from_millis(50));
     b.server.drive().get_request(listener, deadline)?;
     same("get_request", b.server.drive().core().sync_result(listener), None)?;
-    same("get_request", ended(b, Who::Server, listener)?, (Err(Errno::ETIMEDOUT), None, 0))?;
+    same("get_request", ended(b, Side::Server, listener)?, (Err(Errno::ETIMEDOUT), None, 0))?;
     let address = b.address;
     let drive = b.client.drive();
     let id = drive.create_id(None, PortSpace::Tcp)?;
     drive.resolve_addr(id, None, address, Time::NEVER)?;
     ensure(drive.core().sync_result(id).is_none(), || "resolve_addr has waited".into())?;
-    same("resolve_addr", ended(b, Who::Client, id)?, (Ok(()), Some(CmEvent::AddrResolved), 0))
+    same("resolve_addr", ended(b, Side::Client, id)?, (Ok(()), Some(CmEvent::AddrResolved), 0))
 }

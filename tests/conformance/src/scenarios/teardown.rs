@@ -1,90 +1,90 @@
 //! The barrier after which memory may be used again: TIMEWAIT_EXIT, or the deadline.
 
-use cmid_proto::{CmEvent, Error, EventKind, IdKey, Refused, State, Time, Verb, Why};
+use cmid_proto::{CmEvent, Error, EventKind, IdKey, RefuseReason, Refused, RequestKind, State, Time};
 
-use crate::bench::{Who, pdl};
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Lab};
+use crate::fixture::{Side, pdl};
+use crate::{Check, Env, Fixture};
 
 /// The ordinary end: the peer answers, and the time wait passes.
-pub(super) fn a_teardown_ends_with_the_time_wait<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn a_teardown_ends_with_the_time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected()?;
     b.client.drive().teardown(client, Time::NEVER)?;
     same("client", b.client.drive().core().state(client), Some(State::Closing))?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.quiet(Who::Client)?;
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.quiet(Side::Client)?;
     b.server.drive().teardown(server, Time::NEVER)?;
-    closes(b, Who::Client, client, true)?;
-    closes(b, Who::Server, server, false)?;
+    closes(b, Side::Client, client, true)?;
+    closes(b, Side::Server, server, false)?;
     let again = b.client.drive().teardown(client, Time::NEVER);
-    let is_over = |error| matches!(error, Error::Refused(Refused::Request { why: Why::IsOver, .. }));
+    let is_over = |error| matches!(error, Error::Refused(Refused::Request { reason: RefuseReason::IsOver, .. }));
     ensure(again.is_err_and(is_over), || "a teardown of what is over".into())
 }
 
 /// Both sides end the connection before either hears of the other: without a second disconnect the kernel reports no
 /// TIMEWAIT_EXIT to anybody (`cm_dreq_handler`).
-pub(super) fn a_teardown_from_both_sides_at_once_ends_for_both<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn a_teardown_from_both_sides_at_once_ends_for_both<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for _ in 0..8 {
         let (client, server) = b.connected()?;
         b.client.drive().teardown(client, Time::NEVER)?;
         b.server.drive().teardown(server, Time::NEVER)?;
-        closes(b, Who::Client, client, true)?;
-        closes(b, Who::Server, server, true)?;
-        b.destroy(Who::Client, client)?;
-        b.destroy(Who::Server, server)?;
+        closes(b, Side::Client, client, true)?;
+        closes(b, Side::Server, server, true)?;
+        b.destroy(Side::Client, client)?;
+        b.destroy(Side::Server, server)?;
     }
     Ok(())
 }
 
 /// The peer does not answer; the deadline ends it, and what comes later is late.
-pub(super) fn a_teardown_ends_at_its_deadline<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn a_teardown_ends_at_its_deadline<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected()?;
-    let deadline = b.client.drive().within(b.lab.quiet());
+    let deadline = b.client.drive().within(b.env.quiet());
     b.client.drive().teardown(client, deadline)?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
     let channel = b.client.channel;
-    let event = b.next(Who::Client, channel, &"the deadline")?;
-    same("client", (event.id, event.kind), (client, EventKind::DeadlinePassed(Verb::Teardown)))?;
+    let event = b.next(Side::Client, channel, &"the deadline")?;
+    same("client", (event.id, event.kind), (client, EventKind::DeadlinePassed(RequestKind::Teardown)))?;
     same("client", b.client.drive().core().state(client), Some(State::Closed))?;
     let late = b.client.drive().core().counters().late;
     b.server.drive().disconnect(server, Time::NEVER)?;
-    b.expect(Who::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE)?;
-    b.quiet(Who::Client)?;
+    b.expect(Side::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE)?;
+    b.quiet(Side::Client)?;
     ensure(b.client.drive().core().counters().late > late, || "the peer's answer was not counted as late".into())
 }
 
 /// In synchronous mode the call ends with the time wait.
-pub(super) fn a_synchronous_teardown_ends_with_the_time_wait<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn a_synchronous_teardown_ends_with_the_time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected()?;
     b.client.drive().migrate(client, None, Time::NEVER)?;
     b.client.drive().teardown(client, Time::NEVER)?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
     same("not yet", b.client.drive().core().sync_result(client), None)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
-    b.until(Who::Client, client, State::Closed)?;
+    b.until(Side::Client, client, State::Closed)?;
     same("teardown", b.client.drive().core().sync_result(client), Some(Ok(())))?;
     let event = b.client.drive().core().sync_event(client).and_then(|event| event.cm());
     same("the event that ended it", event, Some(CmEvent::TimewaitExit))
 }
 
 /// The peer is gone before it answers: its destroy is the answer.
-pub(super) fn a_teardown_ends_when_the_peer_is_destroyed<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn a_teardown_ends_when_the_peer_is_destroyed<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected()?;
     b.client.drive().teardown(client, Time::NEVER)?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.destroy(Who::Server, server)?;
-    closes(b, Who::Client, client, true)
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.destroy(Side::Server, server)?;
+    closes(b, Side::Client, client, true)
 }
 
-fn closes<L: Lab>(b: &mut Bench<'_, L>, who: Who, id: IdKey, disconnected: bool) -> Check {
+fn closes<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey, disconnected: bool) -> Check {
     if disconnected {
-        b.expect(who, id, CmEvent::Disconnected, 0, pdl::NONE)?;
+        b.expect(side, id, CmEvent::Disconnected, 0, pdl::NONE)?;
     }
-    b.expect(who, id, CmEvent::TimewaitExit, 0, pdl::NONE)?;
-    same("state", b.side(who).drive().core().state(id), Some(State::Closed))
+    b.expect(side, id, CmEvent::TimewaitExit, 0, pdl::NONE)?;
+    same("state", b.endpoint(side).drive().core().state(id), Some(State::Closed))
 }

@@ -3,28 +3,28 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cmid_proto::{Acks, ChannelKey, CmEvent, Device, Event, IdKey, Loose, Time};
+use cmid_proto::{Acks, ChannelKey, CmEvent, Device, Event, IdKey, ReleasedId, Time};
 
-use crate::bench::{SOON, Who, pdl};
 use crate::failure::{ensure, same};
-use crate::{Bench, Check, Failure, Lab, Subject};
+use crate::fixture::{SOON, Side, pdl};
+use crate::{Check, Driver, Env, Failure, Fixture};
 
 /// Accepted on one thread; released while its ESTABLISHED is pending in the kernel; adopted by another thread's core and
 /// migrated to one of its channels, where the event arrives, once.
-pub(super) fn an_accepted_id_goes_to_another_thread<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn an_accepted_id_goes_to_another_thread<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
-    b.frozen = Some(Who::Server);
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.frozen = Some(Side::Server);
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.client.drive().establish(client)?;
-    thread::sleep(b.lab.quiet());
+    thread::sleep(b.env.quiet());
     // ESTABLISHED is in the kernel now, on the channel of this thread.
     b.server.drive().migrate(server, None, Time::NEVER)?;
-    let loose = b.server.drive().release(server)?;
+    let released_id = b.server.drive().release(server)?;
     same("the old key", b.server.drive().core().state(server), None)?;
-    let quiet = b.lab.quiet();
-    on_another_thread(b.lab, loose, |driver, channel, id| {
+    let quiet = b.env.quiet();
+    on_another_thread(b.env, released_id, |driver, channel, id| {
         let event = next(driver, channel, SOON)?.ok_or_else(|| Failure("no event after the adoption".into()))?;
         same("on the other thread", (event.id, event.cm(), event.status), (id, Some(CmEvent::Established), 0))?;
         let again = next(driver, channel, quiet)?;
@@ -33,26 +33,26 @@ pub(super) fn an_accepted_id_goes_to_another_thread<L: Lab>(b: &mut Bench<'_, L>
         Ok(driver.drive().disconnect(id, Time::NEVER)?)
     })?;
     b.frozen = None;
-    b.expect(Who::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
-    b.quiet(Who::Server)
+    b.expect(Side::Client, client, CmEvent::Disconnected, 0, pdl::NONE)?;
+    b.quiet(Side::Server)
 }
 
 /// An id on its way between two drivers of a lab.
-type InTransit<L> = Loose<<<<L as Lab>::Subject as Subject>::Device as Device>::Handle>;
+type InTransit<L> = ReleasedId<<<<L as Env>::Driver as Driver>::Device as Device>::Handle>;
 
 /// A fresh driver on a thread of its own adopts an id in the state that it was released in and migrates it to a channel, takes
 /// the steps with it, and destroys it; nothing is left to complain about.
-pub(super) fn on_another_thread<L: Lab>(
-    lab: &L,
-    loose: InTransit<L>,
-    steps: impl FnOnce(&mut L::Subject, ChannelKey, IdKey) -> Check + Send,
+pub(super) fn on_another_thread<L: Env>(
+    env: &L,
+    released_id: InTransit<L>,
+    steps: impl FnOnce(&mut L::Driver, ChannelKey, IdKey) -> Check + Send,
 ) -> Check {
     thread::scope(|scope| {
         let thread = scope.spawn(move || -> Check {
-            let mut driver = lab.subject()?;
+            let mut driver = env.driver()?;
             let channel = driver.drive().open_channel(Acks::OnDelivery)?;
-            let state = Some(loose.state());
-            let id = driver.drive().adopt(loose).map_err(|not| Failure(not.to_string()))?;
+            let state = Some(released_id.state());
+            let id = driver.drive().adopt(released_id).map_err(|not| Failure(not.to_string()))?;
             same("adopted", driver.drive().core().state(id), state)?;
             driver.drive().migrate(id, Some(channel), Time::NEVER)?;
             same("migrated", driver.drive().core().state(id), state)?;
@@ -67,7 +67,7 @@ pub(super) fn on_another_thread<L: Lab>(
 }
 
 /// The next event of a channel, if there is one within this time.
-pub(super) fn next<S: Subject>(driver: &mut S, on: ChannelKey, at_most: Duration) -> Check<Option<Event>> {
+pub(super) fn next<S: Driver>(driver: &mut S, on: ChannelKey, at_most: Duration) -> Check<Option<Event>> {
     let end = Instant::now() + at_most;
     loop {
         if let Some(event) = driver.drive().next_event(on) {

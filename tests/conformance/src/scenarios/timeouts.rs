@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use cmid_proto::{CmEvent, Errno, PortSpace, Time};
 
-use crate::bench::{Who, pdl};
 use crate::failure::{ensure, fails};
-use crate::{Bench, Check, Disturbance, Lab, QpState};
+use crate::fixture::{Side, pdl};
+use crate::{Check, Disturbance, Env, Fixture, QpState};
 
 const TIMED_OUT: i32 = -Errno::ETIMEDOUT.0;
 
@@ -19,84 +19,84 @@ pub(super) const SENT_IN_VAIN: Range<u64> = 55..125;
 const ASKED_TO_WAIT: Range<u64> = 900..1150;
 
 /// Runs `steps`, which may take as long as the upper bound, and takes at least as long as the lower one.
-pub(super) fn takes<L: Lab>(
-    b: &mut Bench<'_, L>,
+pub(super) fn takes<L: Env>(
+    b: &mut Fixture<'_, L>,
     seconds: Range<u64>,
-    steps: impl FnOnce(&mut Bench<'_, L>) -> Check,
+    steps: impl FnOnce(&mut Fixture<'_, L>) -> Check,
 ) -> Check {
     b.be_patient(Duration::from_secs(seconds.end));
     let begun = Instant::now();
     steps(b)?;
     let took = begun.elapsed().as_secs();
-    b.be_patient(crate::bench::SOON);
+    b.be_patient(crate::fixture::SOON);
     ensure(seconds.contains(&took), || format!("it took {took} s, expected {seconds:?}"))
 }
 
-pub(super) fn row_29_nobody_there<L: Lab>(b: &mut Bench<'_, L>) -> Check {
-    b.lab.disturb(Disturbance::SilentHost)?;
+pub(super) fn row_29_nobody_there<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+    b.env.disturb(Disturbance::SilentHost)?;
     let there = std::net::SocketAddr::new(b.net().silent, b.address.port());
     let client = b.resolved_in(PortSpace::Tcp, there)?;
-    b.attach_qp(Who::Client, client)?;
+    b.attach_qp(Side::Client, client)?;
     b.connect(client, &[])?;
-    takes(b, SENT_IN_VAIN, |b| b.expect(Who::Client, client, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))?;
-    b.qp_is(Who::Client, client, QpState::Init)?;
+    takes(b, SENT_IN_VAIN, |b| b.expect(Side::Client, client, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))?;
+    b.qp_is(Side::Client, client, QpState::Init)?;
     let param = b.param();
     fails("connect again", b.client.drive().connect(client, param, &[], Time::NEVER), Errno::EINVAL)
 }
 
-pub(super) fn row_30_the_server_never_reads<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_30_the_server_never_reads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
-    b.frozen = Some(Who::Server);
+    b.frozen = Some(Side::Server);
     b.connect(client, &[])?;
-    takes(b, ASKED_TO_WAIT, |b| b.expect(Who::Client, client, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))?;
+    takes(b, ASKED_TO_WAIT, |b| b.expect(Side::Client, client, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))?;
     b.frozen = None;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     b.accept(server, &[])?;
-    takes(b, SENT_IN_VAIN, |b| b.expect(Who::Server, server, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))
+    takes(b, SENT_IN_VAIN, |b| b.expect(Side::Server, server, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))
 }
 
 /// Half open: the client believes in a connection that the server has given up.
-pub(super) fn row_31_the_client_never_reads_the_answer<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_31_the_client_never_reads_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
-    b.frozen = Some(Who::Client);
+    b.frozen = Some(Side::Client);
     b.accept(server, &[])?;
-    takes(b, ASKED_TO_WAIT, |b| b.expect(Who::Server, server, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))?;
+    takes(b, ASKED_TO_WAIT, |b| b.expect(Side::Server, server, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))?;
     b.frozen = None;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
-    b.quiet(Who::Client)?;
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.quiet(Side::Client)?;
     b.client.drive().establish(client)?;
-    b.quiet(Who::Server)
+    b.quiet(Side::Server)
 }
 
-pub(super) fn row_32_a_disconnect_is_never_answered<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_32_a_disconnect_is_never_answered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
-    b.expect(Who::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
-    takes(b, SENT_IN_VAIN, |b| b.expect(Who::Client, client, CmEvent::Disconnected, TIMED_OUT, pdl::NONE).map(drop))?;
-    b.expect(Who::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
+    b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
+    takes(b, SENT_IN_VAIN, |b| b.expect(Side::Client, client, CmEvent::Disconnected, TIMED_OUT, pdl::NONE).map(drop))?;
+    b.expect(Side::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_33_a_full_backlog_makes_clients_wait<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_33_a_full_backlog_makes_clients_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen_in(PortSpace::Tcp, 1)?;
     let clients = [b.resolved()?, b.resolved()?, b.resolved()?];
-    b.frozen = Some(Who::Server);
+    b.frozen = Some(Side::Server);
     for client in clients {
         b.connect(client, &[])?;
-        std::thread::sleep(b.lab.quiet());
+        std::thread::sleep(b.env.quiet());
     }
     b.frozen = None;
-    b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
-    b.quiet(Who::Server)?;
+    b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
+    b.quiet(Side::Server)?;
     // Long enough for the second to be sent again, and for the third to be turned away once more because of it.
-    b.frozen = Some(Who::Server);
+    b.frozen = Some(Side::Server);
     std::thread::sleep(Duration::from_millis(6500));
     b.frozen = None;
-    b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
-    b.quiet(Who::Server)?;
+    b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
+    b.quiet(Side::Server)?;
     b.be_patient(Duration::from_secs(15));
-    b.expect_any(Who::Server, CmEvent::ConnectRequest)?;
-    b.quiet(Who::Client)
+    b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
+    b.quiet(Side::Client)
 }

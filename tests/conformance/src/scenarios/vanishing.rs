@@ -2,120 +2,120 @@
 
 use cmid_proto::{CmEvent, Errno, State, Time};
 
-use crate::bench::{Who, pdl};
 use crate::failure::{fails, same};
-use crate::{Bench, Check, Lab, QpState};
+use crate::fixture::{Side, pdl};
+use crate::{Check, Env, Fixture, QpState};
 
 /// Reason of the IB CM: somebody uses the QP number already.
 const STALE_CONNECTION: i32 = 10;
 
-pub(super) fn row_23_the_client_goes_before_the_accept<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_23_the_client_goes_before_the_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for with_qp in [false, true] {
         let (client, server) = b.requested()?;
         if with_qp {
-            b.attach_qp(Who::Server, server)?;
+            b.attach_qp(Side::Server, server)?;
         }
-        b.destroy(Who::Client, client)?;
-        b.quiet(Who::Server)?;
+        b.destroy(Side::Client, client)?;
+        b.quiet(Side::Server)?;
         if !with_qp {
             fails("a QP for it", b.server.attach_qp(server), Errno::EINVAL)?;
         }
         let param = b.param();
         fails("accept", b.server.drive().accept(server, param, &[], Time::NEVER), Errno::EINVAL)?;
-        b.quiet(Who::Server)?;
-        b.destroy(Who::Server, server)?;
+        b.quiet(Side::Server)?;
+        b.destroy(Side::Server, server)?;
     }
     Ok(())
 }
 
-pub(super) fn row_24_the_client_goes_before_its_request_is_read<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_24_the_client_goes_before_its_request_is_read<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
-    b.frozen = Some(Who::Server);
+    b.frozen = Some(Side::Server);
     b.connect(client, &[])?;
-    std::thread::sleep(b.lab.quiet());
-    b.destroy(Who::Client, client)?;
-    std::thread::sleep(b.lab.quiet());
+    std::thread::sleep(b.env.quiet());
+    b.destroy(Side::Client, client)?;
+    std::thread::sleep(b.env.quiet());
     b.frozen = None;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     let param = b.param();
     fails("accept", b.server.drive().accept(server, param, &[], Time::NEVER), Errno::EINVAL)
 }
 
-pub(super) fn row_25_the_client_goes_without_reading_the_answer<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_25_the_client_goes_without_reading_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
-    b.frozen = Some(Who::Client);
+    b.frozen = Some(Side::Client);
     b.accept(server, &[])?;
-    std::thread::sleep(b.lab.quiet());
-    b.destroy(Who::Client, client)?;
-    b.expect(Who::Server, server, CmEvent::Rejected, 28, pdl::REJECTED)?;
+    std::thread::sleep(b.env.quiet());
+    b.destroy(Side::Client, client)?;
+    b.expect(Side::Server, server, CmEvent::Rejected, 28, pdl::REJECTED)?;
     b.server.drive().disconnect(server, Time::NEVER)?;
-    b.quiet(Who::Server)
+    b.quiet(Side::Server)
 }
 
-pub(super) fn row_26_the_client_goes_after_reading_the_answer<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_26_the_client_goes_after_reading_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
-    b.expect(Who::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
-    b.destroy(Who::Client, client)?;
-    b.expect(Who::Server, server, CmEvent::Rejected, 28, pdl::REJECTED).map(drop)
+    b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.destroy(Side::Client, client)?;
+    b.expect(Side::Server, server, CmEvent::Rejected, 28, pdl::REJECTED).map(drop)
 }
 
-pub(super) fn row_27_the_server_goes_before_the_client_reads<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_27_the_server_goes_before_the_client_reads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
-    b.attach_qp(Who::Client, client)?;
+    b.attach_qp(Side::Client, client)?;
     b.connect(client, &[])?;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
-    b.frozen = Some(Who::Client);
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
+    b.frozen = Some(Side::Client);
     b.accept(server, &[])?;
-    std::thread::sleep(b.lab.quiet());
-    b.destroy(Who::Server, server)?;
-    std::thread::sleep(b.lab.quiet());
+    std::thread::sleep(b.env.quiet());
+    b.destroy(Side::Server, server)?;
+    std::thread::sleep(b.env.quiet());
     b.frozen = None;
     // The library finds out when it confirms, and keeps the REJECTED that follows to itself.
-    b.expect(Who::Client, client, CmEvent::ConnectError, -1, pdl::RESPONSE)?;
-    b.qp_is(Who::Client, client, QpState::Err)?;
-    b.quiet(Who::Client)?;
+    b.expect(Side::Client, client, CmEvent::ConnectError, -1, pdl::RESPONSE)?;
+    b.qp_is(Side::Client, client, QpState::Err)?;
+    b.quiet(Side::Client)?;
     same("client", b.client.drive().core().state(client), Some(State::Failed))
 }
 
-pub(super) fn row_37_a_qp_number_is_used_again<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_37_a_qp_number_is_used_again<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let param = b.param();
     let first = b.resolved()?;
     b.client.drive().connect(first, param, &[], Time::NEVER)?;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     b.accept(server, &[])?;
-    b.expect(Who::Client, first, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
+    b.expect(Side::Client, first, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
     b.client.drive().establish(first)?;
-    b.expect(Who::Server, server, CmEvent::Established, 0, pdl::NONE)?;
+    b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
     let second = b.resolved()?;
     b.client.drive().connect(second, param, &[], Time::NEVER)?;
     // Nothing orders two ids.
     let channel = b.client.channel;
     let mut seen = Vec::new();
     for _ in 0..2 {
-        let event = b.next(Who::Client, channel, &"REJECTED and DISCONNECTED")?;
+        let event = b.next(Side::Client, channel, &"REJECTED and DISCONNECTED")?;
         seen.push((event.cm(), event.id, event.status));
     }
     let rejected = (Some(CmEvent::Rejected), second, STALE_CONNECTION);
     let disconnected = (Some(CmEvent::Disconnected), first, 0);
     seen.sort_by_key(|(kind, ..)| *kind != Some(CmEvent::Rejected));
     same("client", seen, vec![rejected, disconnected])?;
-    b.quiet(Who::Server)
+    b.quiet(Side::Server)
 }
 
-pub(super) fn row_38_the_same_qp_number_on_both_sides<L: Lab>(b: &mut Bench<'_, L>) -> Check {
+pub(super) fn row_38_the_same_qp_number_on_both_sides<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let param = b.param();
     let client = b.resolved()?;
     b.client.drive().connect(client, param, &[], Time::NEVER)?;
-    let server = b.expect_any(Who::Server, CmEvent::ConnectRequest)?.id;
+    let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     b.server.drive().accept(server, param, &[], Time::NEVER)?;
-    b.expect(Who::Server, server, CmEvent::Rejected, STALE_CONNECTION, pdl::REJECTED)?;
-    b.quiet(Who::Client)
+    b.expect(Side::Server, server, CmEvent::Rejected, STALE_CONNECTION, pdl::REJECTED)?;
+    b.quiet(Side::Client)
 }

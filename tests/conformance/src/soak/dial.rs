@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use cmid_conformance::{Lab, Subject};
+use cmid_conformance::{Driver, Env};
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, PortSpace};
 
 /// How many connections are under way at a time.
@@ -14,10 +14,10 @@ const WINDOW: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes the connections, each with its number as private data. Each must be accepted and end in order.
-pub(crate) fn run<L: Lab>(lab: &L, address: SocketAddr, connections: u32) -> Result<()> {
-    let mut driver = lab.subject().map_err(|failure| anyhow::anyhow!("{failure}"))?;
+pub(crate) fn run<L: Env>(env: &L, address: SocketAddr, connections: u32) -> Result<()> {
+    let mut driver = env.driver().map_err(|failure| anyhow::anyhow!("{failure}"))?;
     let channel = driver.drive().open_channel(Acks::OnDelivery)?;
-    let source = SocketAddr::new(lab.net().client, 0);
+    let source = SocketAddr::new(env.net().client, 0);
     // Far from the numbers that the server gives.
     let mut dialler =
         Dialler { channel, source, address, next: 0, qp_num: 0x10_0000, connections, open: BTreeMap::new(), done: 0 };
@@ -51,7 +51,7 @@ struct Dialler {
 }
 
 impl Dialler {
-    fn fill(&mut self, driver: &mut impl Subject) -> Result<()> {
+    fn fill(&mut self, driver: &mut impl Driver) -> Result<()> {
         while self.next < self.connections && self.open.len() < WINDOW {
             let drive = driver.drive();
             let id = drive.create_id(Some(self.channel), PortSpace::Tcp)?;
@@ -62,7 +62,7 @@ impl Dialler {
         Ok(())
     }
 
-    fn handle(&mut self, driver: &mut impl Subject, event: &Event) -> Result<()> {
+    fn handle(&mut self, driver: &mut impl Driver, event: &Event) -> Result<()> {
         let (id, drive) = (event.id, driver.drive());
         let Some(&number) = self.open.get(&id) else { bail!("{} of {id}, which is gone", event.kind) };
         ensure!(event.status == 0, "connection {number}: {} with status {}", event.kind, event.status);
@@ -75,8 +75,8 @@ impl Dialler {
                 drive.connect(id, param, &number.to_be_bytes(), deadline)?;
             }
             Some(CmEvent::ConnectResponse) => {
-                let told: Option<&[u8]> = event.private_data.get(..4);
-                ensure!(told == Some(&number.to_be_bytes()[..]), "connection {number} got the answer of another");
+                let observed: Option<&[u8]> = event.private_data.get(..4);
+                ensure!(observed == Some(&number.to_be_bytes()[..]), "connection {number} got the answer of another");
                 drive.establish(id)?;
                 drive.disconnect(id, deadline)?;
             }

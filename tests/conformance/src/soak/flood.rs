@@ -9,11 +9,11 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
-use cmid_conformance::{Devices, Lab};
+use cmid_conformance::{Devices, Env};
 use cmid_epoll::{Config, Epoll};
 use cmid_proto::{
-    Acks, Around, Call, ChannelKey, CmEvent, ConnParam, Device, Errno, IdKey, Limits, Outcome, Pollable, PortSpace,
-    RawEvent, Time,
+    Acks, Call, ChannelKey, CmEvent, ConnParam, Device, DeviceLayer, Errno, IdKey, Limits, Outcome, Pollable,
+    PortSpace, RawEvent, Time,
 };
 
 /// No step takes longer, on an emulated machine either.
@@ -33,7 +33,7 @@ struct Counting<D> {
     calls: Rc<Cell<u32>>,
 }
 
-impl<D: Device> Around for Counting<D> {
+impl<D: Device> DeviceLayer for Counting<D> {
     type Inner = D;
     type Handle = D::Handle;
 
@@ -80,15 +80,15 @@ struct Figures {
 }
 
 /// Runs it with limits that the peers could exhaust, and with the usual ones.
-pub(crate) fn run<L: Lab + Devices>(lab: &L, peers: u32, backlog: u16) -> Result<()>
+pub(crate) fn run<L: Env + Devices>(env: &L, peers: u32, backlog: u16) -> Result<()>
 where
     L::Device: Pollable,
 {
     let tight = Limits { ids: 128, events: 64, ..Limits::LARGE };
     let mut wrong = Vec::new();
     for (name, limits) in [("128 ids and 64 events", tight), ("the usual limits", Limits::LARGE)] {
-        let mut stage = Stage::new(lab, limits, peers)?;
-        let figures = stage.measure(backlog)?;
+        let mut fixture = FloodFixture::new(env, limits, peers)?;
+        let figures = fixture.measure(backlog)?;
         println!("{peers} peers, backlog {backlog}, {name}:");
         println!("  ids held at most: {}; of requests that nobody has taken: {}", figures.ids, figures.untaken);
         println!("  wait returned {} times in {} ms in which nothing happened", figures.returns, QUIET.as_millis());
@@ -102,7 +102,7 @@ where
             figures.calls_at_once, figures.calls_in_a_turn
         );
         wrong.extend(figures.wrong(backlog).into_iter().map(|what| format!("with {name}: {what}")));
-        let answered = stage.answer()?;
+        let answered = fixture.answer()?;
         println!("  requests answered when the application takes them at last: {answered}");
         // As many as the backlog are in the core, and as many in the kernel; what came beyond, the kernel has dropped.
         if answered < (2 * usize::from(backlog)).min(peers as usize) {
@@ -128,7 +128,7 @@ impl Figures {
     }
 }
 
-struct Stage<D: Pollable> {
+struct FloodFixture<D: Pollable> {
     server: Epoll<Counting<D>>,
     calls: Rc<Cell<u32>>,
     busy: ChannelKey,
@@ -143,21 +143,21 @@ struct Stage<D: Pollable> {
     answered: BTreeSet<IdKey>,
 }
 
-impl<D: Pollable> Stage<D> {
-    fn new<L: Lab + Devices<Device = D>>(lab: &L, limits: Limits, peers: u32) -> Result<Self> {
-        let device = || lab.device().map_err(|failure| anyhow!("{failure}"));
+impl<D: Pollable> FloodFixture<D> {
+    fn new<L: Env + Devices<Device = D>>(env: &L, limits: Limits, peers: u32) -> Result<Self> {
+        let device = || env.device().map_err(|failure| anyhow!("{failure}"));
         let calls = Rc::new(Cell::new(0));
         let counting = Counting { device: device()?, calls: Rc::clone(&calls) };
         let mut server = Epoll::new(counting, Config { limits, ..Config::default() })?;
         let mut client = Epoll::new(device()?, Config::default())?;
-        let to = SocketAddr::new(lab.net().server, lab.fresh().0);
+        let to = SocketAddr::new(env.net().server, env.fresh().0);
         let busy = server.drive().open_channel(Acks::OnDelivery)?;
         let listener = server.drive().create_id(Some(busy), PortSpace::Tcp)?;
         server.drive().bind(listener, to)?;
         let dials = client.drive().open_channel(Acks::OnDelivery)?;
-        let from = SocketAddr::new(lab.net().client, 0);
+        let from = SocketAddr::new(env.net().client, 0);
         let (asked, answered) = (BTreeSet::new(), BTreeSet::new());
-        Ok(Stage { server, calls, busy, listener, client, dials, from, to, peers, asked, answered })
+        Ok(FloodFixture { server, calls, busy, listener, client, dials, from, to, peers, asked, answered })
     }
 
     fn measure(&mut self, backlog: u16) -> Result<Figures> {
@@ -166,15 +166,15 @@ impl<D: Pollable> Stage<D> {
         let peer = self.connect_one(calm)?;
         let mut figures = Figures::default();
         let (asked, mut left) = (self.asked.len() + self.peers as usize, self.peers);
-        self.until(|stage| {
-            figures.ids = figures.ids.max(stage.server.drive().core().ids());
+        self.until(|fixture| {
+            figures.ids = figures.ids.max(fixture.server.drive().core().ids());
             // No more at a time than the kernel keeps, or it drops them.
             let some = left.min(4);
             left -= some;
             for _ in 0..some {
-                stage.dial()?;
+                fixture.dial()?;
             }
-            Ok(stage.asked.len() == asked)
+            Ok(fixture.asked.len() == asked)
         })?;
         let end = Instant::now() + SOON;
         while Instant::now() < end {
@@ -216,14 +216,15 @@ impl<D: Pollable> Stage<D> {
     fn connect_one(&mut self, calm: ChannelKey) -> Result<IdKey> {
         let peer = self.dial()?;
         let mut child = None;
-        self.until(|stage| {
-            if let Some(event) = stage.server.drive().next_event(stage.busy) {
-                stage.server.drive().migrate(event.id, Some(calm), Time::NEVER)?;
+        self.until(|fixture| {
+            if let Some(event) = fixture.server.drive().next_event(fixture.busy) {
+                fixture.server.drive().migrate(event.id, Some(calm), Time::NEVER)?;
                 let param = ConnParam { qp_num: FIRST_QP - 1, ..ConnParam::default() };
-                stage.server.drive().accept(event.id, param, &[], Time::NEVER)?;
+                fixture.server.drive().accept(event.id, param, &[], Time::NEVER)?;
                 child = Some(event.id);
             }
-            Ok(child.is_some_and(|child| stage.server.drive().next_event(calm).is_some_and(|event| event.id == child)))
+            Ok(child
+                .is_some_and(|child| fixture.server.drive().next_event(calm).is_some_and(|event| event.id == child)))
         })?;
         self.answered.remove(&peer);
         Ok(peer)

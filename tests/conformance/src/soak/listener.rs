@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use cmid_conformance::{Lab, Subject};
-use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Device, Event, IdKey, Loose, PortSpace, Time};
+use cmid_conformance::{Driver, Env};
+use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Device, Event, IdKey, PortSpace, ReleasedId, Time};
 
 use crate::{On, dial};
 
@@ -27,7 +27,7 @@ pub(crate) enum Peer {
 }
 
 /// An id on its way from one reactor to the other.
-type InTransit<S> = Loose<<<S as Subject>::Device as Device>::Handle>;
+type InTransit<S> = ReleasedId<<<S as Driver>::Device as Device>::Handle>;
 
 /// What both reactors and the run agree on.
 struct Plan {
@@ -40,11 +40,11 @@ struct Plan {
 }
 
 /// Runs both reactors and the peer, and compares what was accepted with what was asked for.
-pub(crate) fn run<L: Lab>(lab: &L, moves: u32, connections: u32, peer: Peer) -> Result<()> {
+pub(crate) fn run<L: Env>(env: &L, moves: u32, connections: u32, peer: Peer) -> Result<()> {
     ensure!(moves > 0 && connections >= moves, "at least one connection for each move");
-    let (port, qp_num) = lab.fresh();
+    let (port, qp_num) = env.fresh();
     let plan = Plan {
-        address: SocketAddr::new(lab.net().server, port),
+        address: SocketAddr::new(env.net().server, port),
         // Those that are waiting when it is due to move are served first.
         requests_per_move: (connections / moves / 2).max(1),
         moves: AtomicU32::new(0),
@@ -56,10 +56,10 @@ pub(crate) fn run<L: Lab>(lab: &L, moves: u32, connections: u32, peer: Peer) -> 
     let (ready, listens) = channel();
     let began = Instant::now();
     let (first, second, dialled) = thread::scope(|scope| {
-        let first = scope.spawn(|| Reactor::new(lab, &plan)?.listen(ready)?.run(at_first, to_second));
-        let second = scope.spawn(|| Reactor::new(lab, &plan)?.run(at_second, to_first));
+        let first = scope.spawn(|| Reactor::new(env, &plan)?.listen(ready)?.run(at_first, to_second));
+        let second = scope.spawn(|| Reactor::new(env, &plan)?.run(at_second, to_first));
         let dialled = match listens.recv() {
-            Ok(()) => connect(lab, &plan, connections, peer),
+            Ok(()) => connect(env, &plan, connections, peer),
             Err(_) => Err(anyhow!("the listener could not be made")),
         };
         plan.over.store(true, Ordering::Relaxed);
@@ -85,8 +85,8 @@ pub(crate) fn run<L: Lab>(lab: &L, moves: u32, connections: u32, peer: Peer) -> 
     Ok(())
 }
 
-fn connect<L: Lab>(lab: &L, plan: &Plan, connections: u32, peer: Peer) -> Result<()> {
-    let Peer::Process(on) = peer else { return dial::run(lab, plan.address, connections) };
+fn connect<L: Env>(env: &L, plan: &Plan, connections: u32, peer: Peer) -> Result<()> {
+    let Peer::Process(on) = peer else { return dial::run(env, plan.address, connections) };
     let itself = std::env::current_exe().context("the program's own path")?;
     let (driver, device) = (format!("{:?}", on.driver).to_lowercase(), format!("{:?}", on.device).to_lowercase());
     let status = Command::new(itself)
@@ -111,9 +111,9 @@ struct Reactor<'plan, S> {
     accepted: Vec<u32>,
 }
 
-impl<'plan, S: Subject> Reactor<'plan, S> {
-    fn new<L: Lab<Subject = S>>(lab: &L, plan: &'plan Plan) -> Result<Self> {
-        let mut driver = lab.subject().map_err(|failure| anyhow!("{failure}"))?;
+impl<'plan, S: Driver> Reactor<'plan, S> {
+    fn new<L: Env<Driver = S>>(env: &L, plan: &'plan Plan) -> Result<Self> {
+        let mut driver = env.driver().map_err(|failure| anyhow!("{failure}"))?;
         let channel = driver.drive().open_channel(Acks::OnDelivery)?;
         Ok(Reactor { driver, channel, listener: None, plan, requests: 0, open: 0, accepted: Vec::new() })
     }
@@ -132,8 +132,8 @@ impl<'plan, S: Subject> Reactor<'plan, S> {
     fn run(mut self, inbox: Receiver<InTransit<S>>, outbox: Sender<InTransit<S>>) -> Result<Vec<u32>> {
         let mut last = Instant::now();
         loop {
-            if let Ok(loose) = inbox.try_recv() {
-                let id = self.driver.drive().adopt(loose).map_err(|not| not.error)?;
+            if let Ok(released_id) = inbox.try_recv() {
+                let id = self.driver.drive().adopt(released_id).map_err(|not| not.error)?;
                 self.driver.drive().migrate(id, Some(self.channel), Time::NEVER)?;
                 (self.listener, self.requests) = (Some(id), 0);
             }
@@ -147,10 +147,10 @@ impl<'plan, S: Subject> Reactor<'plan, S> {
                 && self.requests >= self.plan.requests_per_move
             {
                 self.listener = None;
-                let loose = self.let_go(listener)?;
+                let released_id = self.let_go(listener)?;
                 self.plan.moves.fetch_add(1, Ordering::Relaxed);
                 // Nobody takes it any more once the run is over: it is dropped, and with it the listener.
-                let _ = outbox.send(loose);
+                let _ = outbox.send(released_id);
             }
             if over && self.open == 0 {
                 return Ok(self.accepted);
@@ -163,7 +163,7 @@ impl<'plan, S: Subject> Reactor<'plan, S> {
     fn let_go(&mut self, listener: IdKey) -> Result<InTransit<S>> {
         let drive = self.driver.drive();
         drive.migrate(listener, None, Time::NEVER)?;
-        let Some(home) = drive.core().home(listener) else { bail!("the listener is gone") };
+        let Some(home) = drive.core().channel(listener) else { bail!("the listener is gone") };
         while let Some(event) = self.driver.drive().next_event(home) {
             self.driver.drive().migrate(event.id, Some(self.channel), Time::NEVER)?;
             self.handle(&event)?;

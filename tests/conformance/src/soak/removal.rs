@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use cmid_conformance::{Bench, Check, Lab, Subject, Who};
-use cmid_proto::{Acks, CmEvent, EventKind, IdKey, PortSpace, State, Time, Verb};
+use cmid_conformance::{Check, Driver, Env, Fixture, Side};
+use cmid_proto::{Acks, CmEvent, EventKind, IdKey, PortSpace, RequestKind, State, Time};
 
 use crate::cycles;
 
@@ -22,14 +22,15 @@ const CYCLES_BEFORE: u32 = 20;
 const CYCLES_AFTER: u32 = 50;
 
 /// Brings ids into every state, takes the device away under load, and checks what each was told.
-pub(crate) fn run<L: Lab>(lab: &L) -> Result<()> {
+pub(crate) fn run<L: Env>(env: &L) -> Result<()> {
     for round in 1..=2 {
         let mut going = {
-            let mut benches = stages().into_iter().map(|stage| Staged::new(lab, stage)).collect::<Result<Vec<_>>>()?;
+            let mut benches =
+                stages().into_iter().map(|fixture| Staged::new(env, fixture)).collect::<Result<Vec<_>>>()?;
             let loaded = AtomicBool::new(false);
             let (gone, over) = (AtomicBool::new(false), AtomicBool::new(false));
             thread::scope(|scope| -> Result<Child> {
-                let load = scope.spawn(|| load(lab, &loaded, &gone, &over));
+                let load = scope.spawn(|| load(env, &loaded, &gone, &over));
                 let result = (|| {
                     let began = Instant::now();
                     while !loaded.load(Ordering::Relaxed) {
@@ -40,7 +41,7 @@ pub(crate) fn run<L: Lab>(lab: &L) -> Result<()> {
                     // It comes back only when every program has let go of the device.
                     let going = rdma(&["link", "delete", DEVICE])?;
                     for staged in &mut benches {
-                        staged.told()?;
+                        staged.observed()?;
                     }
                     Ok(going)
                 })();
@@ -67,7 +68,7 @@ pub(crate) fn run<L: Lab>(lab: &L) -> Result<()> {
             ensure!(began.elapsed() < SOON, "the device has not come back within {SOON:?}");
             thread::sleep(Duration::from_millis(20));
         }
-        cycles::some(lab, CYCLES_AFTER)?;
+        cycles::some(env, CYCLES_AFTER)?;
         println!("round {round}: the device is back, and {CYCLES_AFTER} connections were made on it");
     }
     Ok(())
@@ -92,12 +93,12 @@ fn rdma(arguments: &[&str]) -> Result<Child> {
 }
 
 /// Connects and disconnects until that fails because the device is gone; then everything must still be destroyed.
-fn load<L: Lab>(lab: &L, loaded: &AtomicBool, gone: &AtomicBool, over: &AtomicBool) -> Result<u32> {
-    let mut bench = Bench::new(lab, Acks::OnDelivery).map_err(|failure| anyhow!("{failure}"))?;
-    bench.listen().map_err(|failure| anyhow!("{failure}"))?;
+fn load<L: Env>(env: &L, loaded: &AtomicBool, gone: &AtomicBool, over: &AtomicBool) -> Result<u32> {
+    let mut fixture = Fixture::new(env, Acks::OnDelivery).map_err(|failure| anyhow!("{failure}"))?;
+    fixture.listen().map_err(|failure| anyhow!("{failure}"))?;
     let mut made = 0;
     let failure = loop {
-        if let Err(failure) = cycles::plain(&mut bench) {
+        if let Err(failure) = cycles::plain(&mut fixture) {
             break failure;
         }
         made += 1;
@@ -109,8 +110,8 @@ fn load<L: Lab>(lab: &L, loaded: &AtomicBool, gone: &AtomicBool, over: &AtomicBo
     while !over.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(5));
     }
-    for who in [Who::Client, Who::Server] {
-        destroy_all(bench.side(who).drive())?;
+    for side in [Side::Client, Side::Server] {
+        destroy_all(fixture.endpoint(side).drive())?;
     }
     Ok(made)
 }
@@ -125,12 +126,12 @@ fn destroy_all<D: cmid_proto::Device>(drive: &mut cmid_proto::Drive<D>) -> Resul
 }
 
 /// How an id gets into a state.
-type Make<L> = fn(&mut Bench<'_, L>) -> Check<IdKey>;
+type Make<L> = fn(&mut Fixture<'_, L>) -> Check<IdKey>;
 
 /// A state, whose side the id is on, how it gets there, and whether the kernel tells it of the removal: it does if the id
 /// is bound to the device and, on the passive side, accepted (`cma_process_remove`, `ucma_event_handler`).
-fn stages<L: Lab>() -> Vec<(State, Who, Make<L>, bool)> {
-    use Who::{Client, Server};
+fn stages<L: Env>() -> Vec<(State, Side, Make<L>, bool)> {
+    use Side::{Client, Server};
     vec![
         (State::Idle, Client, |b| create(b), false),
         (State::Bound, Client, |b| bound(b), true),
@@ -151,25 +152,25 @@ fn stages<L: Lab>() -> Vec<(State, Who, Make<L>, bool)> {
     ]
 }
 
-fn create<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+fn create<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let channel = b.client.channel;
     Ok(b.client.drive().create_id(Some(channel), PortSpace::Tcp)?)
 }
 
-fn bound<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+fn bound<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let (id, here) = (create(b)?, SocketAddr::new(b.net().client, 0));
     b.client.drive().bind(id, here)?;
     Ok(id)
 }
 
-fn resolving<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+fn resolving<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let (id, nobody) = (bound(b)?, SocketAddr::new(b.net().nobody, 7471));
     let drive = b.client.drive();
     drive.resolve_addr(id, None, nobody, drive.within(Duration::from_secs(600)))?;
     Ok(id)
 }
 
-fn wildcard<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+fn wildcard<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let channel = b.server.channel;
     let drive = b.server.drive();
     let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
@@ -177,89 +178,89 @@ fn wildcard<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
     Ok(id)
 }
 
-fn requested<L: Lab>(b: &mut Bench<'_, L>) -> Check<(IdKey, IdKey)> {
+fn requested<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
     b.listen()?;
     b.requested()
 }
 
-fn accepted<L: Lab>(b: &mut Bench<'_, L>) -> Check<(IdKey, IdKey)> {
+fn accepted<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
     let (client, server) = requested(b)?;
     b.accept(server, &[])?;
     Ok((client, server))
 }
 
-fn responded<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+fn responded<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let (client, _) = accepted(b)?;
-    b.until(Who::Client, client, State::Responded)?;
+    b.until(Side::Client, client, State::Responded)?;
     Ok(client)
 }
 
-fn connected<L: Lab>(b: &mut Bench<'_, L>) -> Check<(IdKey, IdKey)> {
+fn connected<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
     b.listen()?;
     b.connected()
 }
 
-fn disconnecting<L: Lab>(b: &mut Bench<'_, L>) -> Check<(IdKey, IdKey)> {
+fn disconnecting<L: Env>(b: &mut Fixture<'_, L>) -> Check<(IdKey, IdKey)> {
     let (client, server) = connected(b)?;
     b.client.drive().disconnect(client, Time::NEVER)?;
-    b.until(Who::Server, server, State::PeerClosed)?;
+    b.until(Side::Server, server, State::PeerClosed)?;
     Ok((client, server))
 }
 
-fn rejected<L: Lab>(b: &mut Bench<'_, L>) -> Check<IdKey> {
+fn rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let (client, server) = requested(b)?;
     b.server.drive().reject(server, &[])?;
-    b.until(Who::Client, client, State::Failed)?;
+    b.until(Side::Client, client, State::Failed)?;
     Ok(client)
 }
 
 /// An id in a state, with drivers of its own.
-struct Staged<'lab, L: Lab> {
-    bench: Bench<'lab, L>,
+struct Staged<'env, L: Env> {
+    fixture: Fixture<'env, L>,
     state: State,
-    who: Who,
+    side: Side,
     id: IdKey,
     is_told: bool,
 }
 
-impl<'lab, L: Lab> Staged<'lab, L> {
-    fn new(lab: &'lab L, (state, who, make, is_told): (State, Who, Make<L>, bool)) -> Result<Self> {
-        let told = |failure| anyhow!("making an id {state}: {failure}");
-        let mut bench = Bench::new(lab, Acks::OnDelivery).map_err(told)?;
-        let id = make(&mut bench).map_err(told)?;
-        let is = bench.side(who).drive().core().state(id);
+impl<'env, L: Env> Staged<'env, L> {
+    fn new(env: &'env L, (state, side, make, is_told): (State, Side, Make<L>, bool)) -> Result<Self> {
+        let observed = |failure| anyhow!("making an id {state}: {failure}");
+        let mut fixture = Fixture::new(env, Acks::OnDelivery).map_err(observed)?;
+        let id = make(&mut fixture).map_err(observed)?;
+        let is = fixture.endpoint(side).drive().core().state(id);
         ensure!(is == Some(state), "an id that should be {state} is {is:?}");
-        Ok(Staged { bench, state, who, id, is_told })
+        Ok(Staged { fixture, state, side, id, is_told })
     }
 
     /// The id hears of the removal, once, or not at all.
-    fn told(&mut self) -> Result<()> {
+    fn observed(&mut self) -> Result<()> {
         let (began, mut removals) = (Instant::now(), 0);
-        let channel = self.bench.side(self.who).channel;
+        let channel = self.fixture.endpoint(self.side).channel;
         // After the first a second one would come at once.
         let patience = |removals| if removals == 0 && self.is_told { SOON } else { Duration::from_millis(200) };
         while began.elapsed() < patience(removals) {
-            let side = self.bench.side(self.who);
-            side.driver.wait(Duration::from_millis(10))?;
-            while let Some(event) = side.drive().next_event(channel) {
+            let endpoint = self.fixture.endpoint(self.side);
+            endpoint.driver.wait(Duration::from_millis(10))?;
+            while let Some(event) = endpoint.drive().next_event(channel) {
                 let is_removal = event.kind == EventKind::Cm(CmEvent::DeviceRemoval);
                 removals += u32::from(is_removal && event.id == self.id);
             }
         }
-        let state = self.bench.side(self.who).drive().core().state(self.id);
+        let state = self.fixture.endpoint(self.side).drive().core().state(self.id);
         ensure!(removals == u32::from(self.is_told), "an id {}: {removals} times told", self.state);
         let expected = if self.is_told { State::Removed } else { self.state };
         ensure!(state == Some(expected), "an id that was {} is {state:?}", self.state);
         if self.is_told {
-            let refused = self.bench.side(self.who).drive().disconnect(self.id, Time::NEVER);
-            ensure!(refused.is_err(), "{} on an id whose device is gone", Verb::Disconnect);
+            let refused = self.fixture.endpoint(self.side).drive().disconnect(self.id, Time::NEVER);
+            ensure!(refused.is_err(), "{} on an id whose device is gone", RequestKind::Disconnect);
         }
         Ok(())
     }
 
     fn destroy(mut self) -> Result<()> {
-        for who in [Who::Client, Who::Server] {
-            destroy_all(self.bench.side(who).drive()).with_context(|| format!("after {}", self.state))?;
+        for side in [Side::Client, Side::Server] {
+            destroy_all(self.fixture.endpoint(side).drive()).with_context(|| format!("after {}", self.state))?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use cmid_conformance::Lab;
+use cmid_conformance::Env;
 
 use crate::ALLOCATOR;
 
@@ -28,10 +28,10 @@ const HEAP_SLACK: u64 = 4 * 1024;
 
 impl Usage {
     /// Now.
-    pub(crate) fn now(lab: &impl Lab, kernel: bool) -> Result<Self> {
+    pub(crate) fn now(env: &impl Env, kernel: bool) -> Result<Self> {
         let objects = if kernel { kernel_objects()? } else { String::new() };
         let descriptors = std::fs::read_dir("/proc/self/fd").context("/proc/self/fd")?.count();
-        Ok(Usage { descriptors, rust: ALLOCATOR.allocated(), heap: lab.heap(), objects })
+        Ok(Usage { descriptors, rust: ALLOCATOR.allocated(), heap: env.heap(), objects })
     }
 
     /// Fails if anything has grown since `before`.

@@ -2,12 +2,12 @@
 
 use cmid_proto::{Call, IdKey};
 
-use super::law::Law;
+use super::invariant::Invariant;
 use super::scene::Role;
 
 /// A request that has an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Asked {
+pub(super) enum OpenRequest {
     Create,
     Call,
     Migrate,
@@ -26,7 +26,7 @@ pub(super) struct Account {
     /// Events that the core has taken and not delivered, in order.
     expected: Vec<Expected>,
     /// Requests that have not ended.
-    open: Vec<Asked>,
+    open: Vec<OpenRequest>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,8 +41,8 @@ impl Account {
         Account { id, role, known, owed: 0, expected: Vec::new(), open: Vec::new() }
     }
 
-    pub(super) fn begin(&mut self, asked: Asked) {
-        if asked == Asked::Destroy {
+    pub(super) fn begin(&mut self, asked: OpenRequest) {
+        if asked == OpenRequest::Destroy {
             // All other requests end with it, and what is undelivered goes with the id.
             self.open.clear();
             self.expected.clear();
@@ -51,26 +51,26 @@ impl Account {
     }
 
     /// A request has ended; `gone` if its id has.
-    pub(super) fn end(&mut self, asked: Asked, gone: bool) -> Result<(), Law> {
+    pub(super) fn end(&mut self, asked: OpenRequest, gone: bool) -> Result<(), Invariant> {
         let ended = take(&mut self.open, asked)
             // A destroy ends with the creation that it overtook, if that fails.
-            || (gone && take(&mut self.open, Asked::Destroy));
-        if ended { Ok(()) } else { Err(Law::EndsTwice) }
+            || (gone && take(&mut self.open, OpenRequest::Destroy));
+        if ended { Ok(()) } else { Err(Invariant::EndsTwice) }
     }
 
     /// The request that ended with a call.
-    pub(super) fn asked_by(&self, call: &Call) -> Asked {
+    pub(super) fn asked_by(&self, call: &Call) -> OpenRequest {
         let has = |asked| self.open.contains(&asked);
         let opens = matches!(call, Call::OpenChannel { .. });
-        if matches!(call, Call::CreateId { .. }) || (opens && has(Asked::Create)) {
-            Asked::Create
+        if matches!(call, Call::CreateId { .. }) || (opens && has(OpenRequest::Create)) {
+            OpenRequest::Create
         } else if matches!(call, Call::Destroy { .. }) {
-            Asked::Destroy
-        } else if (opens || matches!(call, Call::Migrate { .. })) && has(Asked::Migrate) {
-            Asked::Migrate
+            OpenRequest::Destroy
+        } else if (opens || matches!(call, Call::Migrate { .. })) && has(OpenRequest::Migrate) {
+            OpenRequest::Migrate
         } else {
             // Also a listen, which opens a channel and moves the id there.
-            Asked::Call
+            OpenRequest::Call
         }
     }
 
@@ -78,7 +78,7 @@ impl Account {
         !self.open.is_empty()
     }
 
-    pub(super) fn is_open(&self, asked: Asked) -> bool {
+    pub(super) fn is_open(&self, asked: OpenRequest) -> bool {
         self.open.contains(&asked)
     }
 
@@ -92,9 +92,9 @@ impl Account {
     }
 
     /// It is delivered: in order, and once.
-    pub(super) fn deliver(&mut self, tag: i32) -> Result<(), Law> {
-        let at = self.expected.iter().position(|it| it.tag == tag).ok_or(Law::Order)?;
-        if self.expected.drain(..=at).rev().skip(1).all(|it| it.read) { Ok(()) } else { Err(Law::Order) }
+    pub(super) fn deliver(&mut self, tag: i32) -> Result<(), Invariant> {
+        let at = self.expected.iter().position(|it| it.tag == tag).ok_or(Invariant::Order)?;
+        if self.expected.drain(..=at).rev().skip(1).all(|it| it.read) { Ok(()) } else { Err(Invariant::Order) }
     }
 
     /// How many events are to be delivered, or can still be read.
@@ -108,6 +108,6 @@ impl Account {
     }
 }
 
-fn take(list: &mut Vec<Asked>, asked: Asked) -> bool {
+fn take(list: &mut Vec<OpenRequest>, asked: OpenRequest) -> bool {
     list.iter().position(|&other| other == asked).map(|at| list.remove(at)).is_some()
 }

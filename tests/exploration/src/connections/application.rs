@@ -1,21 +1,21 @@
 //! The application's steps.
 
-use cmid_proto::{ChannelKey, CmEvent, Errno, Event, EventKind, IdKey, Request, Time, Verb};
+use cmid_proto::{ChannelKey, CmEvent, Errno, Event, EventKind, IdKey, Request, RequestKind, Time};
 
-use super::account::{Account, Asked};
-use super::law::Law;
+use super::account::{Account, OpenRequest};
+use super::invariant::Invariant;
 use super::scene::{Role, Scene};
 use super::world::{NOW, World};
-use super::{Seen, Witness, mint};
+use super::{Seen, Witness, key_allocator};
 
 impl World {
-    pub(super) fn create(&mut self, scene: &Scene) -> Result<(), Law> {
-        let role = scene.roles[self.around.created];
-        let id = self.core.create_id(Some(self.around.channels[0]), role.port_space()).expect("there is room");
+    pub(super) fn create(&mut self, scene: &Scene) -> Result<(), Invariant> {
+        let role = scene.roles[self.environment.created];
+        let id = self.core.create_id(Some(self.environment.channels[0]), role.port_space()).expect("there is room");
         let mut account = Account::new(id, role, true);
-        account.begin(Asked::Create);
-        self.around.accounts.push(account);
-        self.around.created += 1;
+        account.begin(OpenRequest::Create);
+        self.environment.accounts.push(account);
+        self.environment.created += 1;
         Ok(())
     }
 
@@ -25,37 +25,37 @@ impl World {
         id: IdKey,
         request: Request<'static>,
         deadline: Time,
-    ) -> Result<(), Law> {
+    ) -> Result<(), Invariant> {
         let requests = self.account(id)?.undelivered();
-        let moving = self.account(id)?.is_open(Asked::Migrate);
+        let moving = self.account(id)?.is_open(OpenRequest::Migrate);
         let queued = self.queued().len();
         self.core.compare_request(NOW, id, &request, deadline);
         self.core.submit(NOW, id, request, deadline).expect("it would not be refused");
-        self.around.private_channels += u8::from(Scene::opens_channel(&request));
+        self.environment.private_channels += u8::from(Scene::opens_channel(&request));
         let listens = self.account(id)?.role == Role::Listener && requests > 0;
         let asked = match request {
             Request::GetRequest | Request::AttachQp | Request::DetachQp => return Ok(()),
             Request::Migrate { .. } => {
                 // That of a listener is the core's own business.
-                if !self.core.waits_for_acks(id, Verb::Migrate) && self.queued().len() == queued {
+                if !self.core.waits_for_acks(id, RequestKind::Migrate) && self.queued().len() == queued {
                     seen.note_if(listens, Witness::ListenerMovedWithRequests);
                     return Ok(());
                 }
-                Asked::Migrate
+                OpenRequest::Migrate
             }
             Request::DestroyNow => {
                 let lost = core::mem::take(&mut self.account(id)?.owed);
                 seen.note_if(lost > 0, Witness::DestroyedWithoutAcks);
                 let before = self.core.clone();
-                if self.core.ack(mint::receipt(id)).is_ok() || self.core != before {
-                    return Err(Law::TakesVoidReceipt);
+                if self.core.ack(key_allocator::ack_token(id)).is_ok() || self.core != before {
+                    return Err(Invariant::TakesVoidReceipt);
                 }
-                Asked::Destroy
+                OpenRequest::Destroy
             }
             Request::Destroy => {
                 seen.note_if(listens, Witness::RequestsDiscarded);
                 seen.note_if(moving, Witness::DestroyOvertookMove);
-                Asked::Destroy
+                OpenRequest::Destroy
             }
             Request::Bind { .. }
             | Request::ResolveAddr { .. }
@@ -71,24 +71,24 @@ impl World {
             | Request::Join { .. }
             | Request::Leave { .. }
             | Request::SetOption { .. }
-            | Request::SetEce { .. } => Asked::Call,
+            | Request::SetEce { .. } => OpenRequest::Call,
         };
         self.account(id)?.begin(asked);
         Ok(())
     }
 
     /// The application takes the next event of a channel.
-    pub(super) fn deliver(&mut self, seen: &Seen, channel: ChannelKey) -> Result<bool, Law> {
+    pub(super) fn deliver(&mut self, seen: &Seen, channel: ChannelKey) -> Result<bool, Invariant> {
         let Some(event) = self.core.poll_event(channel) else { return Ok(false) };
         let owner = event.listener.unwrap_or(event.id);
-        if [owner, event.id].into_iter().filter_map(|id| self.core.home(id)).any(|home| home != channel) {
-            return Err(Law::WrongChannel);
+        if [owner, event.id].into_iter().filter_map(|id| self.core.channel(id)).any(|home| home != channel) {
+            return Err(Invariant::WrongChannel);
         }
-        self.hear(seen, owner, &event)?;
+        self.observe(seen, owner, &event)?;
         if let Ok(account) = self.account(event.id) {
             account.known = true;
         }
-        if event.receipt.is_some() {
+        if event.ack_token.is_some() {
             self.account(owner)?.owed += 1;
         }
         if let EventKind::Destroyed = event.kind {
@@ -98,23 +98,23 @@ impl World {
         Ok(true)
     }
 
-    pub(super) fn hear(&mut self, seen: &Seen, owner: IdKey, event: &Event) -> Result<(), Law> {
+    pub(super) fn observe(&mut self, seen: &Seen, owner: IdKey, event: &Event) -> Result<(), Invariant> {
         let timed_out = event.status == -Errno::ETIMEDOUT.0;
         let account = self.account(owner)?;
         match event.kind {
             EventKind::Migrated => {
                 seen.note(if timed_out { Witness::MoveTimedOut } else { Witness::MovedAfterAcks });
-                account.end(Asked::Migrate, false)
+                account.end(OpenRequest::Migrate, false)
             }
             EventKind::Destroyed => {
                 seen.note(if timed_out { Witness::DestroyTimedOut } else { Witness::DestroyedAfterAcks });
-                account.end(Asked::Destroy, false)
+                account.end(OpenRequest::Destroy, false)
             }
             EventKind::DeadlinePassed(_) => {
                 seen.note(Witness::DeadlinePassed);
                 Ok(())
             }
-            EventKind::Left => Err(Law::EndsTwice),
+            EventKind::Left => Err(Invariant::EndsTwice),
             EventKind::Cm(kind) => {
                 seen.note_if(kind == CmEvent::ConnectRequest, Witness::ChildDelivered);
                 account.deliver(event.status)
@@ -122,8 +122,8 @@ impl World {
         }
     }
 
-    pub(super) fn ack(&mut self, id: IdKey) -> Result<(), Law> {
+    pub(super) fn ack(&mut self, id: IdKey) -> Result<(), Invariant> {
         self.account(id)?.owed -= 1;
-        self.core.ack(mint::receipt(id)).map_err(|_| Law::Order)
+        self.core.ack(key_allocator::ack_token(id)).map_err(|_| Invariant::Order)
     }
 }

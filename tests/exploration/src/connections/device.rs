@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use cmid_proto::{Call, ChannelKey, CmEvent, Errno, IdKey, Outcome, RawEvent};
 
 use super::kernel::Kernel;
-use crate::connections::law::Law;
+use crate::connections::invariant::Invariant;
 
 /// Everything that the kernel holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,7 +39,7 @@ struct Unread {
 
 impl Device {
     /// Makes a call; with an errno it fails.
-    pub(super) fn call(&mut self, call: &Call, errno: Option<Errno>) -> Result<Outcome, Law> {
+    pub(super) fn call(&mut self, call: &Call, errno: Option<Errno>) -> Result<Outcome, Invariant> {
         match *call {
             Call::OpenChannel { channel } if errno.is_none() => {
                 self.channels.push(Channel { key: channel, unread: VecDeque::new() });
@@ -47,7 +47,7 @@ impl Device {
             Call::CloseChannel { channel } => {
                 self.channel(channel)?;
                 if self.ids.iter().any(|id| id.on == channel) {
-                    return Err(Law::ClosesUnderIds);
+                    return Err(Invariant::ClosesUnderIds);
                 }
                 self.channels.retain(|it| it.key != channel);
             }
@@ -83,14 +83,14 @@ impl Device {
     }
 
     /// A call that takes an id from one state to another.
-    fn state_call(&mut self, call: &Call, errno: Option<Errno>) -> Result<Outcome, Law> {
+    fn state_call(&mut self, call: &Call, errno: Option<Errno>) -> Result<Outcome, Invariant> {
         if let Call::Accept { id, .. } = *call {
             let on = self.id(id)?.on;
             if self.ids.iter().any(|other| other.on == on && other.state == Kernel::Listening) {
-                return Err(Law::AcceptsOnListenersChannel);
+                return Err(Invariant::AcceptsOnListenersChannel);
             }
         }
-        let id = self.id(call.id().ok_or(Law::NamesWhatIsNotThere)?)?;
+        let id = self.id(call.id().ok_or(Invariant::NamesWhatIsNotThere)?)?;
         Ok(match id.state.after(call).filter(|_| errno.is_none()) {
             Some(next) => {
                 id.state = next;
@@ -104,14 +104,20 @@ impl Device {
     }
 
     /// `ucma_migrate_id`: the unread events go to the end of the other channel, and nobody is woken.
-    fn migrate(&mut self, id: IdKey, from: ChannelKey, to: ChannelKey, errno: Option<Errno>) -> Result<Outcome, Law> {
+    fn migrate(
+        &mut self,
+        id: IdKey,
+        from: ChannelKey,
+        to: ChannelKey,
+        errno: Option<Errno>,
+    ) -> Result<Outcome, Invariant> {
         self.channel(to)?;
         let it = self.id(id)?;
         if it.state == Kernel::Listening {
-            return Err(Law::MovesListener);
+            return Err(Invariant::MovesListener);
         }
         if it.on != from {
-            return Err(Law::NamesWhatIsNotThere);
+            return Err(Invariant::NamesWhatIsNotThere);
         }
         if let Some(errno) = errno {
             return Ok(Err(errno));
@@ -127,7 +133,7 @@ impl Device {
     }
 
     /// Reads one event; a request files its new id under `child`.
-    pub(super) fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'static>>, Law> {
+    pub(super) fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'static>>, Invariant> {
         let Some(event) = self.channel(on)?.unread.pop_front() else { return Ok(None) };
         let raw = RawEvent { status: event.tag, ..RawEvent::new(event.owner, event.kind) };
         if event.kind != CmEvent::ConnectRequest {
@@ -156,7 +162,13 @@ impl Device {
     }
 
     /// Something happens: the channel whose poller is woken.
-    pub(super) fn report(&mut self, key: IdKey, kind: CmEvent, next: Kernel, tag: i32) -> Result<ChannelKey, Law> {
+    pub(super) fn report(
+        &mut self,
+        key: IdKey,
+        kind: CmEvent,
+        next: Kernel,
+        tag: i32,
+    ) -> Result<ChannelKey, Invariant> {
         let id = self.id(key)?;
         id.state = next;
         let on = id.on;
@@ -177,11 +189,11 @@ impl Device {
         self.ids.is_empty() && self.channels.is_empty()
     }
 
-    fn channel(&mut self, key: ChannelKey) -> Result<&mut Channel, Law> {
-        self.channels.iter_mut().find(|channel| channel.key == key).ok_or(Law::NamesWhatIsNotThere)
+    fn channel(&mut self, key: ChannelKey) -> Result<&mut Channel, Invariant> {
+        self.channels.iter_mut().find(|channel| channel.key == key).ok_or(Invariant::NamesWhatIsNotThere)
     }
 
-    fn id(&mut self, key: IdKey) -> Result<&mut Id, Law> {
-        self.ids.iter_mut().find(|id| id.key == key).ok_or(Law::NamesWhatIsNotThere)
+    fn id(&mut self, key: IdKey) -> Result<&mut Id, Invariant> {
+        self.ids.iter_mut().find(|id| id.key == key).ok_or(Invariant::NamesWhatIsNotThere)
     }
 }

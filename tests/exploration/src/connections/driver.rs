@@ -1,10 +1,10 @@
 //! The steps of the driver and of the device: the contract of `cmid_proto`.
 
-use cmid_proto::{About, Admission, Call, CmEvent, Ended, Errno, Fault, IdKey};
+use cmid_proto::{Admission, Call, CmEvent, Ended, Errno, Fault, IdKey, Target};
 
-use super::account::{Account, Asked};
+use super::account::{Account, OpenRequest};
+use super::invariant::Invariant;
 use super::kernel::Kernel;
-use super::law::Law;
 use super::scene::{Role, Scene};
 use super::world::{UnderWay, World};
 use super::{Seen, Witness};
@@ -20,25 +20,25 @@ impl World {
     }
 
     /// The driver makes the next call.
-    pub(super) fn call(&mut self, seen: &Seen, fails: bool) -> Result<bool, Law> {
+    pub(super) fn call(&mut self, seen: &Seen, fails: bool) -> Result<bool, Invariant> {
         let Some((token, call)) = self.core.poll_call() else { return Ok(false) };
-        let account = call.id().and_then(|id| self.around.accounts.iter().find(|account| account.id == id));
+        let account = call.id().and_then(|id| self.environment.accounts.iter().find(|account| account.id == id));
         if let Call::Migrate { id, to, .. } = call {
-            seen.note_if(self.around.device.unread_of(id) > 0 && !fails, Witness::MovedWithUnread);
+            seen.note_if(self.environment.device.unread_of(id) > 0 && !fails, Witness::MovedWithUnread);
             seen.note_if(
-                account.is_some_and(|account| account.undelivered() > 0) && self.core.home(id) != Some(to) && !fails,
+                account.is_some_and(|account| account.undelivered() > 0) && self.core.channel(id) != Some(to) && !fails,
                 Witness::MovedWithUndelivered,
             );
         }
         if matches!(call, Call::Migrate { .. } | Call::Destroy { .. }) && account.is_some_and(|it| it.owed > 0) {
-            return Err(Law::CallsWhileAcksAreOwed);
+            return Err(Invariant::CallsWhileAcksAreOwed);
         }
         let asked = |asked| account.is_some_and(|it| it.is_open(asked));
         if matches!(call, Call::Migrate { .. })
             && account.is_some_and(|it| it.role == Role::Child)
-            && !(asked(Asked::Migrate) || asked(Asked::Call) || asked(Asked::Destroy))
+            && !(asked(OpenRequest::Migrate) || asked(OpenRequest::Call) || asked(OpenRequest::Destroy))
         {
-            return Err(Law::MovesUnasked);
+            return Err(Invariant::MovesUnasked);
         }
         // A channel that cannot be closed leaks, and so does a new id of which nobody knows; that is told as a fault.
         let must_succeed = matches!(call, Call::CloseChannel { .. })
@@ -46,20 +46,20 @@ impl World {
         if fails && must_succeed {
             return Ok(false);
         }
-        let outcome = self.around.device.call(&call, fails.then_some(ERRNO))?;
-        self.around.under_way = Some(UnderWay { token, call, outcome, arrived: false });
+        let outcome = self.environment.device.call(&call, fails.then_some(ERRNO))?;
+        self.environment.under_way = Some(UnderWay { token, call, outcome, arrived: false });
         Ok(true)
     }
 
-    pub(super) fn answer(&mut self, seen: &Seen) -> Result<(), Law> {
-        let Some(UnderWay { token, call, outcome, .. }) = self.around.under_way.take() else { return Ok(()) };
+    pub(super) fn answer(&mut self, seen: &Seen) -> Result<(), Invariant> {
+        let Some(UnderWay { token, call, outcome, .. }) = self.environment.under_way.take() else { return Ok(()) };
         let failed = outcome.is_err();
         seen.note_if(failed && matches!(call, Call::Migrate { .. }), Witness::NotMoved);
         seen.note_if(outcome == Err(Errno::EFAULT), Witness::MovedAllTheSame);
         seen.note_if(failed && matches!(call, Call::Destroy { .. }), Witness::NotDestroyed);
         let told = self.core.handle_outcome(token, outcome);
         match told {
-            Ok(Some(Ended { about: About::Id(id), .. })) => {
+            Ok(Some(Ended { target: Target::Id(id), .. })) => {
                 let gone = self.core.state(id).is_none();
                 let account = self.account(id)?;
                 account.end(account.asked_by(&call), gone)?;
@@ -67,42 +67,42 @@ impl World {
             }
             Ok(_) => Ok(()),
             Err(Fault::Leak { .. }) if failed => Ok(()),
-            Err(_) => Err(Law::Faults),
+            Err(_) => Err(Invariant::Faults),
         }
     }
 
     /// Whether a migration that was asked for is known to have been made, by an event on the new channel.
     pub(super) fn has_arrived(&self) -> bool {
-        self.around.under_way.is_some_and(|it| {
-            let account = self.around.accounts.iter().find(|account| Some(account.id) == it.call.id());
+        self.environment.under_way.is_some_and(|it| {
+            let account = self.environment.accounts.iter().find(|account| Some(account.id) == it.call.id());
             it.arrived
                 && it.outcome.is_ok()
-                && account.is_some_and(|account| account.asked_by(&it.call) == Asked::Migrate)
+                && account.is_some_and(|account| account.asked_by(&it.call) == OpenRequest::Migrate)
         })
     }
 
     /// The device says that such a migration has failed: `ucma_migrate_id` may say EFAULT after it has moved the id.
     pub(super) fn deny(&mut self) {
-        if let Some(under_way) = &mut self.around.under_way {
+        if let Some(under_way) = &mut self.environment.under_way {
             under_way.outcome = Err(Errno::EFAULT);
         }
     }
 
     /// The driver reads the next channel: steps 4 and 5 of the contract.
-    pub(super) fn read(&mut self, seen: &Seen) -> Result<bool, Law> {
+    pub(super) fn read(&mut self, seen: &Seen) -> Result<bool, Invariant> {
         let Some(channel) = self.core.poll_readable() else { return Ok(false) };
         let Some(child) = self.core.wants_event(channel) else {
             seen.note(Witness::NoRoom);
             self.core.wait_for_room(channel);
             return Ok(true);
         };
-        if let Some(raw) = self.around.device.fetch(channel, child)? {
-            let line = self.core.line(raw.id);
+        if let Some(raw) = self.environment.device.fetch(channel, child)? {
+            let line = self.core.device_channel(raw.id);
             self.core.compare_event(channel, &raw);
             match self.core.handle_event(channel, raw) {
                 Ok(Admission::Known) => {
                     if let Some(UnderWay { call: Call::Migrate { id, to, .. }, arrived, .. }) =
-                        &mut self.around.under_way
+                        &mut self.environment.under_way
                     {
                         *arrived |= *id == raw.id && *to == channel;
                     }
@@ -112,12 +112,12 @@ impl World {
                 }
                 Ok(Admission::Child(child)) => {
                     self.account(raw.listener.unwrap_or(child))?.expect(raw.status);
-                    self.around.accounts.push(Account::new(child, Role::Child, false));
+                    self.environment.accounts.push(Account::new(child, Role::Child, false));
                 }
                 Ok(Admission::Late | Admission::Stray) => {
                     seen.note(if raw.listener.is_some() { Witness::LateRequest } else { Witness::LateEvent });
                 }
-                Err(_) => return Err(Law::Faults),
+                Err(_) => return Err(Invariant::Faults),
             }
             self.core.handle_readable(channel);
         }
@@ -125,18 +125,18 @@ impl World {
         Ok(true)
     }
 
-    pub(super) fn happen(&mut self, scene: &Scene, seen: &Seen, id: IdKey, kind: CmEvent) -> Result<(), Law> {
+    pub(super) fn happen(&mut self, scene: &Scene, seen: &Seen, id: IdKey, kind: CmEvent) -> Result<(), Invariant> {
         let _ = seen;
-        let happenings = self.around.device.happenings(id, scene.removal);
+        let happenings = self.environment.device.happenings(id, scene.removal);
         let next = happenings.iter().find(|(other, _)| *other == kind).map_or(Kernel::Over, |&(_, next)| next);
-        self.around.children += u8::from(kind == CmEvent::ConnectRequest);
+        self.environment.children += u8::from(kind == CmEvent::ConnectRequest);
         self.next_tag += 1;
-        let woken = self.around.device.report(id, kind, next, self.next_tag)?;
+        let woken = self.environment.device.report(id, kind, next, self.next_tag)?;
         self.core.handle_readable(woken);
         Ok(())
     }
 
-    pub(super) fn make_all(&mut self, seen: &Seen) -> Result<(), Law> {
+    pub(super) fn make_all(&mut self, seen: &Seen) -> Result<(), Invariant> {
         self.answer(seen)?;
         while self.call(seen, false)? {
             self.answer(seen)?;

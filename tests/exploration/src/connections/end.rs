@@ -3,14 +3,14 @@
 use cmid_proto::{Request, State, Time};
 
 use super::account::Account;
-use super::law::Law;
+use super::invariant::Invariant;
 use super::scene::Scene;
 use super::world::{NOW, SOON, World};
 use super::{Seen, Witness};
 
 impl World {
     /// The driver works, the application takes events, until there is nothing to do. The device says nothing new.
-    fn come_to_rest(&mut self, seen: &Seen) -> Result<(), Law> {
+    fn come_to_rest(&mut self, seen: &Seen) -> Result<(), Invariant> {
         for _ in 0..200 {
             self.make_all(seen)?;
             let mut worked = self.read(seen)?;
@@ -22,19 +22,19 @@ impl World {
                 return Ok(());
             }
         }
-        Err(Law::NeverEnds)
+        Err(Invariant::NeverEnds)
     }
 
     /// From here everything ends: what was reported is delivered, and when all is acked and destroyed, in
     /// either order, nothing is left.
-    pub(super) fn end(mut self) -> Result<(), Law> {
+    pub(super) fn end(mut self) -> Result<(), Invariant> {
         let seen = Seen::default();
         self.come_to_rest(&seen)?;
-        if self.around.device.unread() > 0 {
-            return Err(Law::LosesWakeUp);
+        if self.environment.device.unread() > 0 {
+            return Err(Invariant::LosesWakeUp);
         }
-        if self.around.accounts.iter().any(Account::misses_event) {
-            return Err(Law::LosesEvent);
+        if self.environment.accounts.iter().any(Account::misses_event) {
+            return Err(Invariant::LosesEvent);
         }
         let mut other = self.clone();
         self.ack_all()?;
@@ -47,41 +47,43 @@ impl World {
     }
 
     /// All is acked and destroyed.
-    fn be_gone(mut self, seen: &Seen) -> Result<(), Law> {
+    fn be_gone(mut self, seen: &Seen) -> Result<(), Invariant> {
         self.come_to_rest(seen)?;
-        if self.around.accounts.iter().any(Account::has_open) {
-            return Err(Law::NeverEnds);
+        if self.environment.accounts.iter().any(Account::has_open) {
+            return Err(Invariant::NeverEnds);
         }
-        for channel in core::mem::take(&mut self.around.channels) {
-            self.core.close_channel(channel).map_err(|_| Law::Leaks)?;
+        for channel in core::mem::take(&mut self.environment.channels) {
+            self.core.close_channel(channel).map_err(|_| Invariant::Leaks)?;
         }
         self.make_all(seen)?;
         self.core.check();
         let core = &self.core;
         let empty = (core.ids(), core.channels(), core.groups()) == (0, 0, 0) && core.poll_timeout().is_none();
-        if empty && !core.has_work() && self.around.accounts.is_empty() && self.around.device.is_empty() {
+        if empty && !core.has_work() && self.environment.accounts.is_empty() && self.environment.device.is_empty() {
             Ok(())
         } else {
-            Err(Law::Leaks)
+            Err(Invariant::Leaks)
         }
     }
 
-    fn ack_all(&mut self) -> Result<(), Law> {
-        for at in 0..self.around.accounts.len() {
-            while self.around.accounts[at].owed > 0 {
-                self.ack(self.around.accounts[at].id)?;
+    fn ack_all(&mut self) -> Result<(), Invariant> {
+        for at in 0..self.environment.accounts.len() {
+            while self.environment.accounts[at].owed > 0 {
+                self.ack(self.environment.accounts[at].id)?;
             }
         }
         Ok(())
     }
 
-    fn destroy_all(&mut self, seen: &Seen) -> Result<(), Law> {
+    fn destroy_all(&mut self, seen: &Seen) -> Result<(), Invariant> {
         // Nobody destroys an id that nobody has heard of: it has to go by itself.
-        let known = self.around.accounts.iter().filter(|account| account.known);
+        let known = self.environment.accounts.iter().filter(|account| account.known);
         for id in known.map(|account| account.id).collect::<Vec<_>>() {
             let state = self.core.state(id);
             if state.is_some_and(|state| state != State::Destroying) {
-                self.core.would_refuse(NOW, id, &Request::Destroy, Time::NEVER).map_err(|_| Law::RefusesDestroy)?;
+                self.core
+                    .would_refuse(NOW, id, &Request::Destroy, Time::NEVER)
+                    .map_err(|_| Invariant::RefusesDestroy)?;
                 self.submit(seen, id, Request::Destroy, Time::NEVER)?;
             }
         }
@@ -90,16 +92,16 @@ impl World {
 
     /// How many calls about an id are queued or under way, at most.
     pub(super) fn calls_of_one_id(&self) -> usize {
-        let calls = self.around.under_way.iter().map(|it| it.call).chain(self.queued());
-        let about: Vec<_> = calls.filter_map(|call| call.id()).collect();
-        about.iter().map(|id| about.iter().filter(|&other| other == id).count()).max().unwrap_or(0)
+        let calls = self.environment.under_way.iter().map(|it| it.call).chain(self.queued());
+        let target: Vec<_> = calls.filter_map(|call| call.id()).collect();
+        target.iter().map(|id| target.iter().filter(|&other| other == id).count()).max().unwrap_or(0)
     }
 
     /// Whether a request that is refused changes nothing.
     pub(super) fn refusals_change_nothing(&self, scene: &Scene, seen: &Seen) -> bool {
         let mut core = self.core.clone();
-        for account in &self.around.accounts {
-            for request in scene.requests(&self.core, account.id, account.role, &self.around.channels) {
+        for account in &self.environment.accounts {
+            for request in scene.requests(&self.core, account.id, account.role, &self.environment.channels) {
                 if let Err(refused) = self.core.would_refuse(NOW, account.id, &request, SOON) {
                     seen.note(Witness::Refused);
                     if core.submit(NOW, account.id, request, SOON) != Err(refused) {

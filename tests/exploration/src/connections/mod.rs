@@ -5,9 +5,9 @@ mod application;
 mod device;
 mod driver;
 mod end;
+mod invariant;
 mod kernel;
-mod law;
-mod mint;
+mod key_allocator;
 mod scene;
 pub mod scenes;
 mod view;
@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use cmid_proto::{Request, State, Time};
 use stateright::{Model, Property};
 
-pub use law::Law;
+pub use invariant::Invariant;
 pub use scene::{Role, Scene};
 pub use world::{Action, World};
 
@@ -96,14 +96,14 @@ impl Searched for Connections {
         self.scene.name
     }
 
-    fn about(&self) -> &'static str {
-        self.scene.about
+    fn target(&self) -> &'static str {
+        self.scene.target
     }
 
     fn explain(&self, world: &World) -> String {
-        match (world.around.broken, world.clone().end()) {
-            (Some(law), _) => format!("the last step: {law:?}"),
-            (None, Err(law)) => format!("on the way from there to the end: {law:?}"),
+        match (world.environment.broken, world.clone().end()) {
+            (Some(invariant), _) => format!("the last step: {invariant:?}"),
+            (None, Err(invariant)) => format!("on the way from there to the end: {invariant:?}"),
             (None, Ok(())) => format!("{world:#?}"),
         }
     }
@@ -118,7 +118,7 @@ impl Model for Connections {
     }
 
     fn actions(&self, world: &World, all: &mut Vec<Action>) {
-        if world.around.broken.is_none() {
+        if world.environment.broken.is_none() {
             world.actions(&self.scene, all);
         }
     }
@@ -132,14 +132,14 @@ impl Model for Connections {
         match catch_unwind(AssertUnwindSafe(step)) {
             Ok((next, Ok(true))) => Some(next),
             Ok((_, Ok(false))) => None,
-            Ok((next, Err(law))) => Some(next.breaks(law)),
-            Err(_) => Some(last.clone().breaks(Law::Panics)),
+            Ok((next, Err(invariant))) => Some(next.breaks(invariant)),
+            Err(_) => Some(last.clone().breaks(Invariant::Panics)),
         }
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut all = vec![
-            Property::always("no step breaks a law", |_, world: &World| world.around.broken.is_none()),
+            Property::always("no step breaks a law", |_, world: &World| world.environment.broken.is_none()),
             Property::always("the invariants of the core hold", |_, world: &World| {
                 holds(|| {
                     world.core.check();
@@ -148,7 +148,7 @@ impl Model for Connections {
             }),
             Property::always("at most one call per id", |_, world: &World| world.calls_of_one_id() <= 1),
             Property::always("the core counts the acks that are owed", |_, world: &World| {
-                world.around.accounts.iter().all(|it| world.core.owed(it.id) == u32::from(it.owed))
+                world.environment.accounts.iter().all(|it| world.core.owed(it.id) == u32::from(it.owed))
             }),
             Property::always("a destroy is never refused while an id lives", |_, world: &World| {
                 let refused = |id| world.core.would_refuse(Time::ZERO, id, &Request::Destroy, Time::NEVER).is_err();
@@ -165,14 +165,14 @@ impl Model for Connections {
 }
 
 impl World {
-    fn breaks(mut self, law: Law) -> Self {
-        self.around.broken = Some(law);
+    fn breaks(mut self, invariant: Invariant) -> Self {
+        self.environment.broken = Some(invariant);
         self
     }
 
     /// A state that has broken a law has been reported already.
     fn ends(&self) -> bool {
-        self.around.broken.is_some() || holds(|| self.clone().end().is_ok())
+        self.environment.broken.is_some() || holds(|| self.clone().end().is_ok())
     }
 }
 

@@ -1,6 +1,6 @@
 //! The bounds of a world: who is in it and what may happen.
 
-use cmid_proto::{Acks, ChannelKey, ConnParam, Core, IdKey, Limits, PortSpace, RejectReason, Request, Verb};
+use cmid_proto::{Acks, ChannelKey, ConnParam, Core, IdKey, Limits, PortSpace, RejectReason, Request, RequestKind};
 
 use super::Witness;
 
@@ -23,7 +23,7 @@ pub struct Scene {
     /// What it is called in the report.
     pub name: &'static str,
     /// What it is about.
-    pub about: &'static str,
+    pub target: &'static str,
     /// The ids that the application creates, in this order.
     pub roles: &'static [Role],
     /// The channels that the application has opened.
@@ -50,7 +50,7 @@ pub struct Scene {
     pub removal: bool,
     /// Whether requests may have deadlines, which pass at any time.
     pub deadlines: bool,
-    /// Whether receipts may be lost: an id that owes acks may be destroyed without them.
+    /// Whether ack tokens may be lost: an id that owes acks may be destroyed without them.
     pub lost: bool,
     /// Whether an id may be moved to the channel that it is on.
     pub in_place: bool,
@@ -62,7 +62,7 @@ impl Scene {
     /// Two channels with explicit acks, and nothing that may go wrong.
     pub(super) const PLAIN: Scene = Scene {
         name: "",
-        about: "",
+        target: "",
         roles: &[],
         channels: &[Acks::Explicit, Acks::Explicit],
         limits: Limits { ids: 4, channels: 4, events: 16, groups: 0, core: Some(1), ..Limits::SINGLE },
@@ -90,7 +90,7 @@ impl Scene {
         channels: &[ChannelKey],
     ) -> Vec<Request<'static>> {
         let mut all = role.requests().to_vec();
-        let home = core.home(id);
+        let home = core.channel(id);
         if !self.still.contains(&role) {
             let elsewhere = channels.iter().filter(|&&channel| self.in_place || home != Some(channel));
             all.extend(elsewhere.map(|&to| Request::Migrate { to: Some(to) }));
@@ -108,18 +108,18 @@ impl Scene {
     }
 
     /// Whether a deadline means something to a request.
-    pub(super) const fn may_wait(verb: Verb) -> bool {
+    pub(super) const fn may_wait(request_kind: RequestKind) -> bool {
         matches!(
-            verb,
-            Verb::ResolveAddr
-                | Verb::ResolveRoute
-                | Verb::Connect
-                | Verb::Accept
-                | Verb::Disconnect
-                | Verb::Teardown
-                | Verb::GetRequest
-                | Verb::Migrate
-                | Verb::Destroy
+            request_kind,
+            RequestKind::ResolveAddr
+                | RequestKind::ResolveRoute
+                | RequestKind::Connect
+                | RequestKind::Accept
+                | RequestKind::Disconnect
+                | RequestKind::Teardown
+                | RequestKind::GetRequest
+                | RequestKind::Migrate
+                | RequestKind::Destroy
         )
     }
 }

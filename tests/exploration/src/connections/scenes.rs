@@ -7,7 +7,7 @@ use super::{Role, Scene, Witness};
 /// Two ids with events, on two channels, that move and go.
 pub const MOVERS: Scene = Scene {
     name: "movers",
-    about: "2 ids x 2 channels x 2 events, explicit acks: migrations, destructions",
+    target: "2 ids x 2 channels x 2 events, explicit acks: migrations, destructions",
     roles: &[Role::Mover, Role::Mover],
     shows: &[
         Witness::MovedWithUnread,
@@ -24,7 +24,7 @@ pub const MOVERS: Scene = Scene {
 /// The same when calls take time: events and requests come between a call and its outcome.
 pub const MOVERS_SLOW: Scene = Scene {
     name: "movers-slow",
-    about: "2 ids x 2 channels x 1 event; anything may come between a call and its outcome",
+    target: "2 ids x 2 channels x 1 event; anything may come between a call and its outcome",
     events: 1,
     events_in_all: 1,
     slow_calls: true,
@@ -35,7 +35,7 @@ pub const MOVERS_SLOW: Scene = Scene {
 /// One id to which everything happens.
 pub const MOVER_TROUBLE: Scene = Scene {
     name: "mover-trouble",
-    about: "1 id x 2 channels x 2 events; slow and failing calls, device removal, synchronous mode, moves in place, lost receipts",
+    target: "1 id x 2 channels x 2 events; slow and failing calls, device removal, synchronous mode, moves in place, lost ack tokens",
     roles: &[Role::Mover],
     lost: true,
     slow_calls: true,
@@ -61,7 +61,7 @@ pub const MOVER_TROUBLE: Scene = Scene {
 /// One id whose requests have deadlines.
 pub const MOVER_DEADLINES: Scene = Scene {
     name: "mover-deadlines",
-    about: "1 id x 2 channels x 2 events; slow and failing calls, deadlines on migrations and destructions",
+    target: "1 id x 2 channels x 2 events; slow and failing calls, deadlines on migrations and destructions",
     roles: &[Role::Mover],
     slow_calls: true,
     failures: true,
@@ -73,7 +73,7 @@ pub const MOVER_DEADLINES: Scene = Scene {
 /// More events than the core has room for.
 pub const MOVERS_FULL: Scene = Scene {
     name: "movers-full",
-    about: "2 ids x 2 channels x 2 events, acked on delivery, where the core has room for one",
+    target: "2 ids x 2 channels x 2 events, acked on delivery, where the core has room for one",
     channels: &[Acks::OnDelivery, Acks::OnDelivery],
     limits: cmid_proto::Limits { events: 1, ..Scene::PLAIN.limits },
     shows: &[Witness::NoRoom, Witness::MovedWithUnread, Witness::MovedWithUndelivered],
@@ -83,7 +83,7 @@ pub const MOVERS_FULL: Scene = Scene {
 /// A whole life of a connection, on the move.
 pub const DIALER: Scene = Scene {
     name: "dialer",
-    about: "an active connection, 2 channels x 2 events; slow and failing calls, device removal, migrations at any time",
+    target: "an active connection, 2 channels x 2 events; slow and failing calls, device removal, migrations at any time",
     roles: &[Role::Dialer],
     slow_calls: true,
     failures: true,
@@ -95,7 +95,7 @@ pub const DIALER: Scene = Scene {
 /// The same with deadlines.
 pub const DIALER_DEADLINES: Scene = Scene {
     name: "dialer-deadlines",
-    about: "an active connection, 2 events, explicit acks; slow and failing calls, deadlines on everything",
+    target: "an active connection, 2 events, explicit acks; slow and failing calls, deadlines on everything",
     roles: &[Role::Dialer],
     still: &[Role::Dialer],
     slow_calls: true,
@@ -108,7 +108,7 @@ pub const DIALER_DEADLINES: Scene = Scene {
 /// The same in synchronous mode, and out of it.
 pub const DIALER_SYNC: Scene = Scene {
     name: "dialer-sync",
-    about: "an active connection, 2 events; into synchronous mode and out of it, deadlines",
+    target: "an active connection, 2 events; into synchronous mode and out of it, deadlines",
     roles: &[Role::Dialer],
     channels: &[Acks::OnDelivery],
     deadlines: true,
@@ -121,7 +121,7 @@ pub const DIALER_SYNC: Scene = Scene {
 /// A listener that moves with its requests.
 pub const LISTENER: Scene = Scene {
     name: "listener",
-    about: "a listener and 1 request, 2 channels, explicit acks: migrations, destructions",
+    target: "a listener and 1 request, 2 channels, explicit acks: migrations, destructions",
     roles: &[Role::Listener],
     still: &[Role::Child],
     events: 1,
@@ -141,7 +141,7 @@ pub const LISTENER: Scene = Scene {
 /// The same when things go wrong.
 pub const LISTENER_TROUBLE: Scene = Scene {
     name: "listener-trouble",
-    about: "a listener and 1 request, 1 channel; slow and failing calls, device removal",
+    target: "a listener and 1 request, 1 channel; slow and failing calls, device removal",
     channels: &[Acks::Explicit],
     slow_calls: true,
     failures: true,
@@ -153,7 +153,7 @@ pub const LISTENER_TROUBLE: Scene = Scene {
 /// A listener in synchronous mode.
 pub const LISTENER_SYNC: Scene = Scene {
     name: "listener-sync",
-    about: "a listener and 1 request, into synchronous mode and out of it, deadlines",
+    target: "a listener and 1 request, into synchronous mode and out of it, deadlines",
     channels: &[Acks::OnDelivery],
     deadlines: true,
     sync: true,
@@ -165,7 +165,7 @@ pub const LISTENER_SYNC: Scene = Scene {
 /// A listener whose device goes, and which does not want to.
 pub const LISTENER_REMOVED: Scene = Scene {
     name: "listener-removed",
-    about: "a listener, 1 channel and synchronous mode; its device goes, calls fail",
+    target: "a listener, 1 channel and synchronous mode; its device goes, calls fail",
     channels: &[Acks::OnDelivery],
     children: 0,
     failures: true,

@@ -33,10 +33,10 @@ impl Words {
         self.0.push(Word::Plain(value));
     }
 
-    /// The counters of a core are its last words: `next_token`, those of [`Core::counters`], and [`Core::news`].
+    /// The counters of a core are its last words: `next_token`, those of [`Core::counters`], and [`Core::activity`].
     fn drop_counters(&mut self, core: &Core) {
         let counters = core.counters();
-        let known = [counters.late, counters.stray, counters.faults, counters.discarded, core.news()];
+        let known = [counters.late, counters.stray, counters.faults, counters.discarded, core.activity()];
         let tail = self.0.len() - known.len();
         assert_eq!(self.0[tail..], known.map(Word::Number), "the fields of Core are not in the order known here");
         assert!(matches!(self.0[tail - 1], Word::Number(_)), "the fields of Core are not in the order known here");
@@ -79,11 +79,11 @@ impl Hasher for Words {
 }
 
 /// Hashes a core and what is around it.
-pub(super) fn hash<H: Hasher>(core: &Core, around: &impl Hash, into: &mut H) {
+pub(super) fn hash<H: Hasher>(core: &Core, environment: &impl Hash, into: &mut H) {
     let mut words = Words(Vec::with_capacity(1024));
     core.hash(&mut words);
     words.drop_counters(core);
-    around.hash(&mut words);
+    environment.hash(&mut words);
     let mut names: Vec<Word> = Vec::with_capacity(16);
     for word in words.0 {
         let value = match word {
@@ -124,9 +124,9 @@ mod tests {
         (core, channel, id)
     }
 
-    fn hash_of(core: &Core, around: &impl Hash) -> u64 {
+    fn hash_of(core: &Core, environment: &impl Hash) -> u64 {
         let mut hasher = DefaultHasher::new();
-        hash(core, around, &mut hasher);
+        hash(core, environment, &mut hasher);
         hasher.finish()
     }
 

@@ -2,11 +2,11 @@
 
 use core::hash::{Hash, Hasher};
 
-use cmid_proto::{Call, ChannelKey, CmEvent, Core, IdKey, Outcome, Request, State, Time, Token, Verb};
+use cmid_proto::{Call, ChannelKey, CmEvent, Core, IdKey, Outcome, Request, RequestKind, State, Time, Token};
 
-use super::account::{Account, Asked};
+use super::account::{Account, OpenRequest};
 use super::device::Device;
-use super::law::Law;
+use super::invariant::Invariant;
 use super::scene::Scene;
 use super::view;
 use super::{Seen, Witness};
@@ -48,13 +48,13 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct World {
     pub(super) core: Core,
-    pub(super) around: Around,
+    pub(super) environment: Environment,
     pub(super) next_tag: i32,
 }
 
 /// What is around the core.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Around {
+pub(super) struct Environment {
     pub(super) device: Device,
     pub(super) accounts: Vec<Account>,
     /// Those that the application has opened.
@@ -63,7 +63,7 @@ pub(super) struct Around {
     pub(super) created: usize,
     pub(super) private_channels: u8,
     pub(super) children: u8,
-    pub(super) broken: Option<Law>,
+    pub(super) broken: Option<Invariant>,
 }
 
 /// A call between its making and the report of what it returned.
@@ -78,14 +78,14 @@ pub(super) struct UnderWay {
 
 impl Hash for World {
     fn hash<H: Hasher>(&self, into: &mut H) {
-        view::hash(&self.core, &self.around, into);
+        view::hash(&self.core, &self.environment, into);
     }
 }
 
 impl World {
     /// The channels are open, and nothing else has happened.
     pub(super) fn new(scene: &Scene) -> Self {
-        let around = Around {
+        let environment = Environment {
             device: Device::default(),
             accounts: Vec::new(),
             channels: Vec::new(),
@@ -95,10 +95,10 @@ impl World {
             children: 0,
             broken: None,
         };
-        let mut world = World { core: Core::new(scene.limits), around, next_tag: view::TAGS.start };
+        let mut world = World { core: Core::new(scene.limits), environment, next_tag: view::TAGS.start };
         for &acks in scene.channels {
             let channel = world.core.open_channel(acks).expect("the limits leave room for the channels");
-            world.around.channels.push(channel);
+            world.environment.channels.push(channel);
             world.make_all(&Seen::default()).expect("nothing goes wrong");
         }
         world
@@ -106,12 +106,12 @@ impl World {
 
     /// Everything that may happen next.
     pub(super) fn actions(&self, scene: &Scene, all: &mut Vec<Action>) {
-        let around = &self.around;
-        let in_all: usize = around.accounts.iter().map(|account| self.events_of(account)).sum();
-        if around.created < scene.roles.len() {
+        let environment = &self.environment;
+        let in_all: usize = environment.accounts.iter().map(|account| self.events_of(account)).sum();
+        if environment.created < scene.roles.len() {
             all.push(Action::Create);
         }
-        for account in &around.accounts {
+        for account in &environment.accounts {
             let id = account.id;
             if account.known && self.core.state(id).is_some() {
                 self.requests(scene, account, all);
@@ -120,13 +120,14 @@ impl World {
                 all.push(Action::Ack(id));
             }
             if self.events_of(account) < scene.events && in_all < scene.events_in_all {
-                let happenings = around.device.happenings(id, scene.removal).into_iter().map(|(kind, _)| kind);
-                let has_room = |kind: &CmEvent| *kind != CmEvent::ConnectRequest || around.children < scene.children;
+                let happenings = environment.device.happenings(id, scene.removal).into_iter().map(|(kind, _)| kind);
+                let has_room =
+                    |kind: &CmEvent| *kind != CmEvent::ConnectRequest || environment.children < scene.children;
                 all.extend(happenings.filter(has_room).map(|kind| Action::Happen(id, kind)));
             }
         }
         all.extend(self.homes().into_iter().map(Action::Deliver));
-        match around.under_way {
+        match environment.under_way {
             Some(_) => {
                 all.push(Action::Answer);
                 all.extend((scene.failures && self.has_arrived()).then_some(Action::Deny));
@@ -146,14 +147,14 @@ impl World {
 
     /// The events of an id that are unread, undelivered, or not acked.
     fn events_of(&self, account: &Account) -> usize {
-        self.around.device.unread_of(account.id) + account.undelivered() + usize::from(account.owed)
+        self.environment.device.unread_of(account.id) + account.undelivered() + usize::from(account.owed)
     }
 
     fn requests(&self, scene: &Scene, account: &Account, all: &mut Vec<Action>) {
         let id = account.id;
-        for request in scene.requests(&self.core, id, account.role, &self.around.channels) {
+        for request in scene.requests(&self.core, id, account.role, &self.environment.channels) {
             let is_bounded_out =
-                Scene::opens_channel(&request) && self.around.private_channels >= scene.private_channels;
+                Scene::opens_channel(&request) && self.environment.private_channels >= scene.private_channels;
             if is_bounded_out
                 || asks_again(account, &request)
                 || self.core.would_refuse(NOW, id, &request, SOON).is_err()
@@ -161,7 +162,7 @@ impl World {
                 continue;
             }
             all.push(Action::Submit(id, request, Time::NEVER));
-            if scene.deadlines && Scene::may_wait(request.verb()) {
+            if scene.deadlines && Scene::may_wait(request.request_kind()) {
                 all.push(Action::Submit(id, request, SOON));
             }
         }
@@ -169,8 +170,8 @@ impl World {
 
     /// Every channel that events may be delivered on.
     pub(super) fn homes(&self) -> Vec<ChannelKey> {
-        let mut homes = self.around.channels.clone();
-        for home in self.around.accounts.iter().filter_map(|account| self.core.home(account.id)) {
+        let mut homes = self.environment.channels.clone();
+        for home in self.environment.accounts.iter().filter_map(|account| self.core.channel(account.id)) {
             if !homes.contains(&home) {
                 homes.push(home);
             }
@@ -179,7 +180,7 @@ impl World {
     }
 
     /// Takes a step; false if there was nothing to do.
-    pub(super) fn step(&mut self, scene: &Scene, seen: &Seen, action: Action) -> Result<bool, Law> {
+    pub(super) fn step(&mut self, scene: &Scene, seen: &Seen, action: Action) -> Result<bool, Invariant> {
         match action {
             Action::Create => self.create(scene)?,
             Action::Submit(id, request, deadline) => self.submit(seen, id, request, deadline)?,
@@ -208,13 +209,13 @@ impl World {
 
     /// What the application sees without being told, and what it forgets.
     pub(super) fn look(&mut self, seen: &Seen) {
-        seen.note_if(self.around.created > 0 && self.core.ids() == 0, Witness::Ended);
-        for at in 0..self.around.accounts.len() {
-            let id = self.around.accounts[at].id;
+        seen.note_if(self.environment.created > 0 && self.core.ids() == 0, Witness::Ended);
+        for at in 0..self.environment.accounts.len() {
+            let id = self.environment.accounts[at].id;
             seen.note_if(self.core.state(id) == Some(State::Connected), Witness::Established);
             if let Some(event) = self.core.sync_event(id) {
                 seen.note(Witness::SyncEnded);
-                self.around.accounts[at].read(event.status);
+                self.environment.accounts[at].read(event.status);
                 if let (Some(_), Ok(child)) = (event.listener, self.account(event.id)) {
                     child.known = true;
                 }
@@ -223,28 +224,28 @@ impl World {
         // An id is gone without a report if the application never took its request, or if it could not be created and the
         // destroy that ended its creation has given up.
         let core = &self.core;
-        self.around.accounts.retain(|it| core.state(it.id).is_some() || (it.known && it.has_open()));
+        self.environment.accounts.retain(|it| core.state(it.id).is_some() || (it.known && it.has_open()));
     }
 
-    pub(super) fn forget_if_gone(&mut self, id: IdKey) -> Result<(), Law> {
+    pub(super) fn forget_if_gone(&mut self, id: IdKey) -> Result<(), Invariant> {
         if self.core.state(id).is_none() {
             if self.account(id)?.has_open() {
-                return Err(Law::NeverEnds);
+                return Err(Invariant::NeverEnds);
             }
-            self.around.accounts.retain(|account| account.id != id);
+            self.environment.accounts.retain(|account| account.id != id);
         }
         Ok(())
     }
 
-    pub(super) fn account(&mut self, id: IdKey) -> Result<&mut Account, Law> {
-        self.around.accounts.iter_mut().find(|account| account.id == id).ok_or(Law::Order)
+    pub(super) fn account(&mut self, id: IdKey) -> Result<&mut Account, Invariant> {
+        self.environment.accounts.iter_mut().find(|account| account.id == id).ok_or(Invariant::Order)
     }
 }
 
 /// Whether the application asks for what it has asked for and has not been told the end of. It might go on so without
 /// bounds, and the core would keep an event for each.
 fn asks_again(account: &Account, request: &Request<'_>) -> bool {
-    let verb = request.verb();
-    (verb == Verb::Migrate && account.is_open(Asked::Migrate))
-        || (verb == Verb::Destroy && account.is_open(Asked::Destroy))
+    let request_kind = request.request_kind();
+    (request_kind == RequestKind::Migrate && account.is_open(OpenRequest::Migrate))
+        || (request_kind == RequestKind::Destroy && account.is_open(OpenRequest::Destroy))
 }

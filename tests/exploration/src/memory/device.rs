@@ -4,8 +4,8 @@ use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Call, Code, Keys, Outcome, Provider, Reply};
 
 use super::Scene;
-use super::books::{Memory, Use};
-use super::law::Law;
+use super::invariant::Invariant;
+use super::ledger::{Memory, Use};
 
 /// Names a registration: the place in the table of registrations.
 pub(super) type Handle = usize;
@@ -91,7 +91,7 @@ impl Device {
         &mut self,
         call: &Call<'_, Use, Memory, Handle>,
         answer: Answer,
-    ) -> Result<Outcome<Handle>, Law> {
+    ) -> Result<Outcome<Handle>, Invariant> {
         match (call, answer) {
             (Call::Register { pd, buffer, access }, Answer::Well) => {
                 let handle = self.table.iter().position(Option::is_none).unwrap_or(self.table.len());
@@ -122,16 +122,16 @@ impl Device {
                 it.change(pd, buffer, change.access, truth);
                 Ok(Outcome::Reregistered(Reply { code, errno, keys: it.keys }))
             }
-            (Call::Register { .. } | Call::Deregister { .. }, Answer::Leaves(..)) => Err(Law::Panics),
+            (Call::Register { .. } | Call::Deregister { .. }, Answer::Leaves(..)) => Err(Invariant::Panics),
         }
     }
 
-    fn get(&mut self, handle: Handle) -> Result<&mut Registration, Law> {
-        self.table.get_mut(handle).and_then(Option::as_mut).ok_or(Law::UsesWhatIsFreed)
+    fn get(&mut self, handle: Handle) -> Result<&mut Registration, Invariant> {
+        self.table.get_mut(handle).and_then(Option::as_mut).ok_or(Invariant::UsesWhatIsFreed)
     }
 
-    fn take(&mut self, handle: Handle) -> Result<Registration, Law> {
-        let taken = self.table.get_mut(handle).and_then(Option::take).ok_or(Law::UsesWhatIsFreed);
+    fn take(&mut self, handle: Handle) -> Result<Registration, Invariant> {
+        let taken = self.table.get_mut(handle).and_then(Option::take).ok_or(Invariant::UsesWhatIsFreed);
         while self.table.pop_if(|last| last.is_none()).is_some() {}
         taken
     }

@@ -1,8 +1,8 @@
 //! Protection domains and memory regions: worlds around the real [`cmid_proto::memory`].
 
-mod books;
 mod device;
-mod law;
+mod invariant;
+mod ledger;
 pub mod scenes;
 mod world;
 
@@ -12,7 +12,7 @@ use cmid_proto::memory::{Fallback, Provider};
 use stateright::{Model, Property};
 
 pub use device::{Answer, Truth};
-pub use law::Law;
+pub use invariant::Invariant;
 pub use world::{Action, World};
 
 use crate::search::Searched;
@@ -25,7 +25,7 @@ pub struct Scene {
     /// What it is called in the report.
     pub name: &'static str,
     /// What it is about.
-    pub about: &'static str,
+    pub target: &'static str,
     /// How many PDs there are.
     pub pds: usize,
     /// How many regions may be there at a time.
@@ -95,14 +95,14 @@ impl Searched for Memory {
         self.scene.name
     }
 
-    fn about(&self) -> &'static str {
-        self.scene.about
+    fn target(&self) -> &'static str {
+        self.scene.target
     }
 
     fn explain(&self, world: &World) -> String {
         match (world.broken, world.clone().end(self.scene.buffers)) {
-            (Some(law), _) => format!("the last step: {law:?}"),
-            (None, Err(law)) => format!("on the way from there to the end: {law:?}"),
+            (Some(invariant), _) => format!("the last step: {invariant:?}"),
+            (None, Err(invariant)) => format!("on the way from there to the end: {invariant:?}"),
             (None, Ok(())) => format!("{world:#?}"),
         }
     }
@@ -130,7 +130,7 @@ impl Model for Memory {
         };
         Some(catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| {
             let mut panicked = last.clone();
-            panicked.broken = Some(Law::Panics);
+            panicked.broken = Some(Invariant::Panics);
             panicked
         }))
     }

@@ -7,7 +7,7 @@ use super::{Scene, Truth, Witness};
 /// One region, and all that can be changed of it.
 pub const ONE: Scene = Scene {
     name: "memory-one",
-    about: "2 PDs x 1 MR x 3 buffers: every change, every outcome, with and without a fallback, removal",
+    target: "2 PDs x 1 MR x 3 buffers: every change, every outcome, with and without a fallback, removal",
     pds: 2,
     mrs: 1,
     buffers: 3,
@@ -25,7 +25,7 @@ pub const ONE: Scene = Scene {
 /// Two regions, that share PDs and buffers.
 pub const TWO: Scene = Scene {
     name: "memory-two",
-    about: "2 PDs x 2 MRs x 2 buffers: PDs or memory exchanged, with a fallback",
+    target: "2 PDs x 2 MRs x 2 buffers: PDs or memory exchanged, with a fallback",
     mrs: 2,
     buffers: 2,
     truths: &[Truth::Either],
@@ -41,7 +41,7 @@ pub const TWO: Scene = Scene {
 /// A provider that checks before it changes anything.
 pub const CHECKS_FIRST: Scene = Scene {
     name: "memory-checks-first",
-    about: "2 PDs x 2 MRs x 3 buffers on a provider that checks first, without a fallback",
+    target: "2 PDs x 2 MRs x 3 buffers on a provider that checks first, without a fallback",
     provider: Provider::ChecksFirst,
     buffers: 3,
     fallbacks: &[Fallback::None],
@@ -61,6 +61,6 @@ pub const ALL: &[Scene] = &[ONE, TWO, CHECKS_FIRST];
 
 /// The same with wider bounds, for whoever has some minutes.
 pub const LARGE: &[Scene] = &[
-    Scene { name: "memory-two-3", about: "the same x 3 buffers", buffers: 3, ..TWO },
-    Scene { name: "memory-two-lost", about: "the same where deregistrations leave anything", losses: true, ..TWO },
+    Scene { name: "memory-two-3", target: "the same x 3 buffers", buffers: 3, ..TWO },
+    Scene { name: "memory-two-lost", target: "the same where deregistrations leave anything", losses: true, ..TWO },
 ];

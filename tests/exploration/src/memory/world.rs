@@ -5,9 +5,9 @@ use cmid_proto::memory::{
     Access, Change, Domain, Ended, Failure, MrState, PdState, Policy, Region, Returned, Settled, Traffic, Valid,
 };
 
-use super::books::{self, Memory, Note, Use};
 use super::device::{Answer, Device, Handle};
-use super::law::Law;
+use super::invariant::Invariant;
+use super::ledger::{self, Memory, Note, Use};
 use super::{Scene, Seen, Witness};
 
 type Mr = Region<Use, Memory, Handle>;
@@ -58,7 +58,7 @@ pub struct World {
     app: Vec<Memory>,
     device: Device,
     removed: bool,
-    pub(super) broken: Option<Law>,
+    pub(super) broken: Option<Invariant>,
 }
 
 impl World {
@@ -152,37 +152,37 @@ impl World {
     }
 
     /// Takes a step.
-    pub(super) fn step(&mut self, seen: &Seen, action: Action) -> Result<(), Law> {
-        let (result, notes) = books::keep(|| self.try_step(seen, action));
+    pub(super) fn step(&mut self, seen: &Seen, action: Action) -> Result<(), Invariant> {
+        let (result, notes) = ledger::keep(|| self.try_step(seen, action));
         result?;
         for note in notes {
             match note {
                 Note::Shared(pd) => self.domains[pd].share(),
                 Note::Released(pd) => self.domains[pd].release(),
-                Note::Lost => return Err(Law::LosesBuffer),
+                Note::Lost => return Err(Invariant::LosesBuffer),
             }
         }
         Ok(())
     }
 
-    fn try_step(&mut self, seen: &Seen, action: Action) -> Result<(), Law> {
+    fn try_step(&mut self, seen: &Seen, action: Action) -> Result<(), Invariant> {
         match action {
-            Action::PdAnswer(pd, outcome) => self.domains[pd].handle_outcome(outcome).map_err(|_| Law::Faults),
+            Action::PdAnswer(pd, outcome) => self.domains[pd].handle_outcome(outcome).map_err(|_| Invariant::Faults),
             Action::Dealloc(pd) => {
-                self.domains[pd].dealloc().map_err(|_| Law::Panics)?;
+                self.domains[pd].dealloc().map_err(|_| Invariant::Panics)?;
                 seen.note(Witness::Deallocated);
-                if self.device.all().any(|it| it.pds.contains(&pd)) { Err(Law::DeallocatesInUse) } else { Ok(()) }
+                if self.device.all().any(|it| it.pds.contains(&pd)) { Err(Invariant::DeallocatesInUse) } else { Ok(()) }
             }
             Action::Register { mr, pd, buffer } => {
-                self.domains[pd].acquire().map_err(|_| Law::Panics)?;
+                self.domains[pd].acquire().map_err(|_| Invariant::Panics)?;
                 let buffer = self.take(buffer);
                 self.regions[mr] = Region::register(Use(pd), buffer, Access::empty()).ok();
                 Ok(())
             }
             Action::Reregister { mr, pd, buffer, access, policy } => {
-                pd.map_or(Ok(()), |pd| self.domains[pd].acquire()).map_err(|_| Law::Panics)?;
+                pd.map_or(Ok(()), |pd| self.domains[pd].acquire()).map_err(|_| Invariant::Panics)?;
                 let change = Change { buffer: buffer.map(|buffer| self.take(buffer)), pd: pd.map(Use), access };
-                let Some(region) = &mut self.regions[mr] else { return Err(Law::Panics) };
+                let Some(region) = &mut self.regions[mr] else { return Err(Invariant::Panics) };
                 match region.reregister(change, policy, Traffic::Quiet) {
                     Ok(()) => Ok(()),
                     Err((change, _)) => {
@@ -193,8 +193,8 @@ impl World {
                 }
             }
             Action::Deregister(mr) => {
-                let Some(region) = &mut self.regions[mr] else { return Err(Law::Panics) };
-                region.deregister(Traffic::Quiet).map_err(|_| Law::RefusesDeregister)
+                let Some(region) = &mut self.regions[mr] else { return Err(Invariant::Panics) };
+                region.deregister(Traffic::Quiet).map_err(|_| Invariant::RefusesDeregister)
             }
             Action::Answer(mr, answer) => self.answer(seen, mr, answer),
             Action::Removal => {
@@ -212,13 +212,13 @@ impl World {
         self.app.remove(at)
     }
 
-    fn answer(&mut self, seen: &Seen, mr: usize, answer: Answer) -> Result<(), Law> {
-        let Some(region) = &mut self.regions[mr] else { return Err(Law::Panics) };
+    fn answer(&mut self, seen: &Seen, mr: usize, answer: Answer) -> Result<(), Invariant> {
+        let Some(region) = &mut self.regions[mr] else { return Err(Invariant::Panics) };
         let from = region.state();
-        let Some(call) = region.call() else { return Err(Law::Panics) };
+        let Some(call) = region.call() else { return Err(Invariant::Panics) };
         let outcome = self.device.call(&call, answer)?;
         seen.note_if(from == MrState::Replacing, Witness::Fallback);
-        let Some(ended) = region.handle_outcome(outcome).map_err(|_| Law::Faults)? else {
+        let Some(ended) = region.handle_outcome(outcome).map_err(|_| Invariant::Faults)? else {
             seen.note_if(from == MrState::Retiring, Witness::FallbackUndone);
             seen.note_if(from == MrState::Discarding, Witness::TwoDiscarded);
             return Ok(());
@@ -259,7 +259,7 @@ impl World {
         };
         self.app.sort_unstable();
         if gone != (state == MrState::Gone) || !expected {
-            return Err(Law::EndsWrong);
+            return Err(Invariant::EndsWrong);
         }
         if gone {
             self.regions[mr] = None;
@@ -336,7 +336,7 @@ impl World {
     }
 
     /// From here everything ends: each region can be deregistered, then each PD deallocated.
-    pub(super) fn end(mut self, buffers: usize) -> Result<(), Law> {
+    pub(super) fn end(mut self, buffers: usize) -> Result<(), Invariant> {
         let seen = Seen::default();
         for mr in 0..self.regions.len() {
             for _ in 0..9 {
@@ -351,7 +351,7 @@ impl World {
                 match self.domains[pd].state() {
                     PdState::Allocating | PdState::Deallocating => self.step(&seen, Action::PdAnswer(pd, Ok(())))?,
                     PdState::Live | PdState::Stranded => {
-                        self.domains[pd].clone().dealloc().map_err(|_| Law::Leaks)?;
+                        self.domains[pd].clone().dealloc().map_err(|_| Invariant::Leaks)?;
                         self.step(&seen, Action::Dealloc(pd))?;
                     }
                     PdState::Gone => {}
@@ -363,7 +363,7 @@ impl World {
         if all_back && gone && self.device.all().next().is_none() && self.regions.iter().all(Option::is_none) {
             Ok(())
         } else {
-            Err(Law::Leaks)
+            Err(Invariant::Leaks)
         }
     }
 }

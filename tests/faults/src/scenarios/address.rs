@@ -1,11 +1,11 @@
 //! An address is taken from its interface, and given back later.
 
-use cmid_conformance::{Check, Lab, Who};
+use cmid_conformance::{Check, Env, Side};
 
 use super::faults;
 use crate::Told::{Always, By};
 use crate::devices::{CLIENT, CLIENT_IS_DEAF, FINE, NONE, STANDS};
-use crate::{Phase, Stage};
+use crate::{FaultFixture, Phase};
 
 faults! { "An address is removed, and comes back";
     address_lost_while_bound [All Fast 90] "the client's, with an id that is bound to it" => [
@@ -13,20 +13,20 @@ faults! { "An address is removed, and comes back";
         Always("all is well again"),
         Always(FINE),
         Always(STANDS),
-    ] |s| { lost(s, Who::Client, Phase::Bound) }
+    ] |s| { lost(s, Side::Client, Phase::Bound) }
     address_lost_with_the_address_resolved [Epoll Fast 90] "the client's, with the peer's resolved" => [
         Always("client: resolve_route: ok"),
         Always("client: ROUTE_RESOLVED"),
         Always("all is well again"),
         Always(FINE),
         Always(STANDS),
-    ] |s| { lost(s, Who::Client, Phase::AddrResolved) }
+    ] |s| { lost(s, Side::Client, Phase::AddrResolved) }
     address_lost_with_the_route_resolved [Epoll Fast 90] "the client's, with the route resolved" => [
         Always("client: connect: EINVAL"),
         Always("all is well again"),
         Always(FINE),
         Always(STANDS),
-    ] |s| { lost(s, Who::Client, Phase::RouteResolved) }
+    ] |s| { lost(s, Side::Client, Phase::RouteResolved) }
     address_lost_with_a_request_unread [Epoll Fast 90] "the client's, with a request that the server has not read" => [
         Always("server: accept: ok"),
         By { v6_1: &["client: UNREACHABLE (-ETIMEDOUT)"], v6_12: &[] },
@@ -34,7 +34,7 @@ faults! { "An address is removed, and comes back";
         Always("all is well again"),
         By { v6_1: &[CLIENT_IS_DEAF], v6_12: &[CLIENT] },
         Always(NONE),
-    ] |s| { lost(s, Who::Client, Phase::Unread) }
+    ] |s| { lost(s, Side::Client, Phase::Unread) }
     address_lost_with_a_request_read [Epoll Fast 90] "the client's, with a request that is not answered" => [
         Always("server: accept: ok"),
         By { v6_1: &["client: UNREACHABLE (-ETIMEDOUT)"], v6_12: &[] },
@@ -42,27 +42,27 @@ faults! { "An address is removed, and comes back";
         Always("all is well again"),
         By { v6_1: &[CLIENT_IS_DEAF], v6_12: &[CLIENT] },
         Always(NONE),
-    ] |s| { lost(s, Who::Client, Phase::Requested) }
+    ] |s| { lost(s, Side::Client, Phase::Requested) }
     address_lost_with_an_answer_unread [Epoll Fast 90] "the client's, with an answer that it has not read" => [
         Always("client: looks"),
         Always("client: CONNECT_RESPONSE"),
         Always("all is well again"),
         Always(FINE),
         Always(STANDS),
-    ] |s| { lost(s, Who::Client, Phase::Accepted) }
+    ] |s| { lost(s, Side::Client, Phase::Accepted) }
     address_lost_with_an_answer_read [Epoll Fast 90] "the client's, with an answer that is not confirmed" => [
         Always("client: establish: EINVAL"),
         Always("all is well again"),
         Always(FINE),
         Always(STANDS),
-    ] |s| { lost(s, Who::Client, Phase::Responded) }
+    ] |s| { lost(s, Side::Client, Phase::Responded) }
     address_lost_while_connected [All Fast 90] "the client's, with a connection that stands" => [
         Always("client: disconnect: ok"),
         Always("client: DEADLINE_PASSED(disconnect)"),
         Always("all is well again"),
         Always(FINE),
         Always(STANDS),
-    ] |s| { lost(s, Who::Client, Phase::Connected) }
+    ] |s| { lost(s, Side::Client, Phase::Connected) }
     address_lost_while_disconnecting [Epoll Fast 90] "the client's, with a disconnect that is not answered" => [
         Always("server: disconnect: ok"),
         By { v6_1: &["client: DISCONNECTED (-ETIMEDOUT), TIMEWAIT_EXIT"], v6_12: &[] },
@@ -70,7 +70,7 @@ faults! { "An address is removed, and comes back";
         Always("all is well again"),
         By { v6_1: &[CLIENT_IS_DEAF], v6_12: &[CLIENT] },
         Always(NONE),
-    ] |s| { lost(s, Who::Client, Phase::Disconnecting) }
+    ] |s| { lost(s, Side::Client, Phase::Disconnecting) }
     servers_address_lost_while_listening [Epoll Fast 90] "the server's, while it listens" => [
         Always("client: connect: ok"),
         Always("client: DEADLINE_PASSED(connect)"),
@@ -78,14 +78,14 @@ faults! { "An address is removed, and comes back";
         Always("server: CONNECT_REQUEST"),
         Always(FINE),
         Always(STANDS),
-    ] |s| { lost(s, Who::Server, Phase::RouteResolved) }
+    ] |s| { lost(s, Side::Server, Phase::RouteResolved) }
     servers_address_lost_with_a_request_read [Epoll Fast 90] "the server's, with a request that is not answered" => [
         Always("server: accept: EINVAL"),
         Always("all is well again"),
         Always("server: CONNECT_REQUEST"),
         Always(FINE),
         Always(STANDS),
-    ] |s| { lost(s, Who::Server, Phase::Requested) }
+    ] |s| { lost(s, Side::Server, Phase::Requested) }
     servers_address_lost_while_connected [Epoll Fast 90] "the server's, with a connection that stands" => [
         Always("client: disconnect: ok"),
         Always("client: DEADLINE_PASSED(disconnect)"),
@@ -93,9 +93,9 @@ faults! { "An address is removed, and comes back";
         Always("server: DISCONNECTED"),
         Always(FINE),
         Always(STANDS),
-    ] |s| { lost(s, Who::Server, Phase::Connected) }
+    ] |s| { lost(s, Side::Server, Phase::Connected) }
 }
 
-fn lost<L: Lab>(s: &mut Stage<'_, L>, whose: Who, phase: Phase) -> Check {
-    s.fault_in(phase, |_, wire| wire.lose_address(whose), |_, wire| wire.regain_address(whose))
+fn lost<L: Env>(s: &mut FaultFixture<'_, L>, whose: Side, phase: Phase) -> Check {
+    s.fault_in(phase, |_, link| link.lose_address(whose), |_, link| link.regain_address(whose))
 }

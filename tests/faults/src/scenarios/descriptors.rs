@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 
-use cmid_conformance::{Check, Failure, TestDevice, Who};
+use cmid_conformance::{Check, Failure, Side, TestDevice};
 use cmid_proto::{Acks, Errno, PortSpace, Time};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -19,10 +19,10 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         Always("with too few: EMFILE; with enough: ok"),
         Always("a new connection: stands"),
     ] |s| {
-        let lab = s.b.lab;
+        let env = s.b.env;
         let mut few = 0;
         loop {
-            let made = with_free(few, || lab.subject())?;
+            let made = with_free(few, || env.driver())?;
             match made {
                 Ok(_) if few > 0 => break,
                 Ok(_) => return Err(Failure("made of nothing".into())),
@@ -115,7 +115,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         let (client, server) = s.b.connected()?;
         s.tell("connection: stands; it needs none");
         s.b.client.drive().disconnect(client, Time::NEVER)?;
-        s.sees(Who::Server, server, 0..=9)?;
+        s.sees(Side::Server, server, 0..=9)?;
         drop(hold);
         s.anew()
     }
@@ -124,7 +124,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         Always("with descriptors again: create_cq and create_qp: ok"),
     ] |s| {
         let id = s.b.listen().and_then(|_| s.b.resolved())?;
-        let pd = s.b.pd(Who::Client)?;
+        let pd = s.b.pd(Side::Client)?;
         let drive = s.b.client.drive();
         let made = with_free(0, || drive.attach_qp(id, |device, attaching| device.make_qp(attaching, &pd)))?;
         let made = s.tries("create_cq and create_qp", made).is_some();
@@ -150,7 +150,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.tell(format!("the id is {}", state.map_or("gone".to_owned(), |state| state.to_string())));
         let result = s.b.client.drive().bind(id, (UNOPENED[0], 0).into());
         s.tries("with descriptors again: bind", result);
-        s.b.destroy(Who::Client, id)?;
+        s.b.destroy(Side::Client, id)?;
         let id = s.b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;
         let result = s.b.client.drive().bind(id, (UNOPENED[0], 0).into());
         s.tries("another id: bind", result);
@@ -169,7 +169,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         let drive = s.b.client.drive();
         let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
         let hold = Held::all_but(0)?;
-        let deadline = s.patience(Who::Client);
+        let deadline = s.patience(Side::Client);
         let result = s.b.client.drive().resolve_addr(id, None, (UNOPENED[1], 7).into(), deadline);
         s.tries("resolve_addr", result);
         s.aftermath()?;
@@ -179,9 +179,9 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         drop(hold);
         s.tell("with descriptors again");
         s.aftermath()?;
-        s.b.destroy(Who::Client, id)?;
+        s.b.destroy(Side::Client, id)?;
         let id = s.b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;
-        let deadline = s.patience(Who::Client);
+        let deadline = s.patience(Side::Client);
         let result = s.b.client.drive().resolve_addr(id, None, (UNOPENED[1], 7).into(), deadline);
         s.tries("another id: resolve_addr", result);
         s.aftermath()?;

@@ -1,11 +1,11 @@
 //! The RDMA device is deleted, and added again later.
 
-use cmid_conformance::{Check, Disturbance, Lab, Who};
+use cmid_conformance::{Check, Disturbance, Env, Side};
 
 use super::faults;
 use crate::Told::{Always, By};
 use crate::devices::{CLIENT, CLIENT_IS_DEAF, FINE, STANDS};
-use crate::{Phase, Stage};
+use crate::{FaultFixture, Phase};
 
 faults! { "The client's RDMA device is deleted, and added again";
     device_gone_while_bound [All Fast 60] "with an id that is bound" => [
@@ -86,10 +86,10 @@ faults! { "The client's RDMA device is deleted, and added again";
         Always("it is deleted and added again"),
         Always(STANDS),
     ] |s| {
-        let (ids, wire) = (s.reach(Phase::Connected)?, s.wire);
-        wire.down(Who::Client)?;
+        let (ids, link) = (s.reach(Phase::Connected)?, s.link);
+        link.down(Side::Client)?;
         s.go_on(Phase::Connected, ids)?;
-        wire.up(Who::Client)?;
+        link.up(Side::Client)?;
         s.tell("all is well again");
         s.renew()?;
         s.tell("it is deleted and added again");
@@ -97,13 +97,13 @@ faults! { "The client's RDMA device is deleted, and added again";
     }
 }
 
-fn gone<L: Lab>(s: &mut Stage<'_, L>, phase: Phase) -> Check {
+fn gone<L: Env>(s: &mut FaultFixture<'_, L>, phase: Phase) -> Check {
     s.fault_in(
         phase,
-        |s, _| s.b.lab.disturb(Disturbance::DeviceGoes),
+        |s, _| s.b.env.disturb(Disturbance::DeviceGoes),
         |s, _| {
             s.destroy_all()?;
-            s.b.lab.disturb(Disturbance::DeviceComes)
+            s.b.env.disturb(Disturbance::DeviceComes)
         },
     )
 }

@@ -1,13 +1,13 @@
 //! The peer is a process, and is killed with SIGKILL.
 
-use cmid_conformance::{Check, Lab, Who};
+use cmid_conformance::{Check, Env, Side};
 use cmid_proto::Time;
 
 use super::faults;
 use crate::Told::{Always, OneOf};
+use crate::fixture::AT_ONCE;
 use crate::peer::{Killed, Peer, Role, hears};
-use crate::stage::AT_ONCE;
-use crate::{Phase, Stage};
+use crate::{FaultFixture, Phase};
 
 faults! { "The peer is killed (SIGKILL)";
     client_killed_while_bound [Epoll Fast 60] "a client that has bound an id" => [
@@ -143,29 +143,29 @@ faults! { "The peer is killed (SIGKILL)";
     }
 }
 
-fn client<L: Lab>(s: &mut Stage<'_, L>, phase: Phase) -> Check {
+fn client<L: Env>(s: &mut FaultFixture<'_, L>, phase: Phase) -> Check {
     client_in(s, Killed { role: Role::Client, phase, migrated: false })
 }
 
-fn server<L: Lab>(s: &mut Stage<'_, L>, phase: Phase) -> Check {
+fn server<L: Env>(s: &mut FaultFixture<'_, L>, phase: Phase) -> Check {
     server_in(s, Killed { role: Role::Server, phase, migrated: false })
 }
 
 /// The client is a process; we are the server.
-fn client_in<L: Lab>(s: &mut Stage<'_, L>, killed: Killed) -> Check {
+fn client_in<L: Env>(s: &mut FaultFixture<'_, L>, killed: Killed) -> Check {
     s.b.listen()?;
     let port = s.b.address.port();
-    let (peer, says) = Peer::start(s.wire, port, killed)?;
+    let (peer, says) = Peer::start(s.link, port, killed)?;
     let phase = killed.phase;
     let asks = !matches!(phase, Phase::Bound | Phase::AddrResolved | Phase::RouteResolved);
     let mut id = None;
     if asks && phase != Phase::Unread {
-        id = Some(s.sees_any(Who::Server, 0..=25)?);
+        id = Some(s.sees_any(Side::Server, 0..=25)?);
     }
     if let (Some(id), false) = (id, phase == Phase::Requested) {
         s.b.accept(id, &[])?;
         if matches!(phase, Phase::Connected | Phase::Disconnecting) {
-            s.sees(Who::Server, id, 0..=9)?;
+            s.sees(Side::Server, id, 0..=9)?;
         }
         if phase == Phase::Accepted {
             std::thread::sleep(AT_ONCE);
@@ -183,17 +183,17 @@ fn client_in<L: Lab>(s: &mut Stage<'_, L>, killed: Killed) -> Check {
     s.tell("it is killed");
     if phase == Phase::Unread {
         std::thread::sleep(AT_ONCE);
-        id = Some(s.sees_any(Who::Server, 0..=9)?);
+        id = Some(s.sees_any(Side::Server, 0..=9)?);
     } else {
         s.watch(2 * AT_ONCE)?;
     }
     if let Some(id) = id {
         if matches!(phase, Phase::Unread | Phase::Requested) {
-            let (param, deadline) = (s.b.param(), s.patience(Who::Server));
+            let (param, deadline) = (s.b.param(), s.patience(Side::Server));
             let result = s.b.server.drive().accept(id, param, &[], deadline);
             s.tries("server: accept", result);
         } else {
-            let deadline = s.patience(Who::Server);
+            let deadline = s.patience(Side::Server);
             let result = s.b.server.drive().disconnect(id, deadline);
             s.tries("server: disconnect", result);
         }
@@ -203,9 +203,9 @@ fn client_in<L: Lab>(s: &mut Stage<'_, L>, killed: Killed) -> Check {
 }
 
 /// The server is a process; we are the client.
-fn server_in<L: Lab>(s: &mut Stage<'_, L>, killed: Killed) -> Check {
+fn server_in<L: Env>(s: &mut FaultFixture<'_, L>, killed: Killed) -> Check {
     let port = s.b.address.port();
-    let (peer, says) = Peer::start(s.wire, port, killed)?;
+    let (peer, says) = Peer::start(s.link, port, killed)?;
     let phase = killed.phase;
     if phase == Phase::Bound {
         hears(&says, "there")?;
@@ -218,16 +218,16 @@ fn server_in<L: Lab>(s: &mut Stage<'_, L>, killed: Killed) -> Check {
     }
     match phase {
         Phase::Accepted => {
-            s.b.frozen = Some(Who::Client);
+            s.b.frozen = Some(Side::Client);
             hears(&says, "there")?;
             std::thread::sleep(AT_ONCE);
         }
         Phase::Responded => {
-            s.sees(Who::Client, id, 0..=9)?;
+            s.sees(Side::Client, id, 0..=9)?;
             hears(&says, "there")?;
         }
         Phase::Connected | Phase::Disconnecting => {
-            s.sees(Who::Client, id, 0..=9)?;
+            s.sees(Side::Client, id, 0..=9)?;
             s.b.client.drive().establish(id)?;
             if killed.migrated {
                 hears(&says, "connected")?;
@@ -249,7 +249,7 @@ fn server_in<L: Lab>(s: &mut Stage<'_, L>, killed: Killed) -> Check {
         s.b.connect(id, &[])?;
     }
     s.watch(2 * AT_ONCE)?;
-    let deadline = s.patience(Who::Client);
+    let deadline = s.patience(Side::Client);
     if phase == Phase::Responded {
         let result = s.b.client.drive().establish(id);
         s.tries("client: establish", result);

@@ -1,11 +1,11 @@
 //! The link goes down, and comes up again later.
 
-use cmid_conformance::{Check, Lab, Who};
+use cmid_conformance::{Check, Env, Side};
 
 use super::faults;
 use crate::Told::{Always, By};
 use crate::devices::{BOTH, CLIENT, CLIENT_IS_DEAF, FINE, NONE, SERVER, STANDS};
-use crate::{Phase, Stage};
+use crate::{FaultFixture, Phase};
 
 faults! { "The client's link goes down, and comes up again";
     link_down_while_bound [All Fast 90] "with an id that is bound" => [
@@ -80,14 +80,14 @@ faults! { "The client's link goes down, and comes up again";
         Always("client: DEADLINE_PASSED(disconnect)"),
         Always("server: DISCONNECTED"),
     ] |s| {
-        let (ids, wire) = (s.reach(Phase::Connected)?, s.wire);
-        wire.down(Who::Client)?;
-        wire.up(Who::Client)?;
-        s.watch(crate::stage::AT_ONCE)?;
+        let (ids, link) = (s.reach(Phase::Connected)?, s.link);
+        link.down(Side::Client)?;
+        link.up(Side::Client)?;
+        s.watch(crate::fixture::AT_ONCE)?;
         s.go_on(Phase::Connected, ids)
     }
 }
 
-fn down<L: Lab>(s: &mut Stage<'_, L>, phase: Phase) -> Check {
-    s.fault_in(phase, |_, wire| wire.down(Who::Client), |_, wire| wire.up(Who::Client))
+fn down<L: Env>(s: &mut FaultFixture<'_, L>, phase: Phase) -> Check {
+    s.fault_in(phase, |_, link| link.down(Side::Client), |_, link| link.up(Side::Client))
 }

@@ -1,6 +1,6 @@
 //! The process may not lock as much memory (RLIMIT_MEMLOCK, without CAP_IPC_LOCK).
 
-use cmid_conformance::{Bench, Check, Failure, TestDevice, TestMr, TestPd, Who};
+use cmid_conformance::{Check, Failure, Fixture, Side, TestDevice, TestMr, TestPd};
 use cmid_proto::Acks;
 use cmid_proto::memory::{Access, Change, Fallback, Policy};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -8,7 +8,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::faults;
 use crate::Told::Always;
-use crate::stage::in_words;
+use crate::fixture::in_words;
 
 /// The limit, and what fits into it once, and not twice.
 const LIMIT: u64 = 64 << 10;
@@ -21,7 +21,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
         Always("when the first is gone: ok"),
         Always("a new connection: stands"),
     ] |s| {
-        let pd = s.b.pd(Who::Client)?;
+        let pd = s.b.pd(Side::Client)?;
         let own = pd.clone();
         let lines = limited(move || -> Check<_> {
             let (first, second) = (registers(&own, HALF), registers(&own, HALF));
@@ -46,7 +46,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
         Always("the registration: Registered, 40 KiB"),
         Always("a new connection: stands"),
     ] |s| {
-        let pd = s.b.pd(Who::Client)?;
+        let pd = s.b.pd(Side::Client)?;
         let own = pd.clone();
         let lines = limited(move || -> Check<_> {
             let mut mr = registers(&own, HALF).map_err(Failure)?;
@@ -69,19 +69,19 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
         Always("create_cq and create_qp, when no more can be registered (true): ok"),
         Always("a new connection: stands"),
     ] |s| {
-        let lab = s.b.lab;
+        let env = s.b.env;
         // A channel is of use only to a thread with the rights that it was opened with (`ib_safe_file_access`): a driver of its own.
         let line = limited(|| -> Check<_> {
-            let mut b = Bench::new(lab, Acks::OnDelivery)?;
+            let mut b = Fixture::new(env, Acks::OnDelivery)?;
             let id = b.resolved()?;
-            let pd = b.pd(Who::Client)?;
+            let pd = b.pd(Side::Client)?;
             let hold = registers(&pd, HALF).map_err(Failure)?;
             let none = registers(&pd, HALF).is_err();
             let made = b.client.drive().attach_qp(id, |device, attaching| device.make_qp(attaching, &pd));
             let words = made.as_ref().map_or_else(in_words, |_| "ok".to_owned());
             drop(made);
             hold.deregister().map_err(|(_, error)| error)?;
-            b.destroy(Who::Client, id)?;
+            b.destroy(Side::Client, id)?;
             Ok(format!("create_cq and create_qp, when no more can be registered ({none}): {words}"))
         })?;
         s.tell(line);

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use cmid_conformance::{Check, Lab, Who};
+use cmid_conformance::{Check, Env, Side};
 use cmid_proto::{IdKey, PortSpace, Time};
 
 use super::faults;
 use crate::Told::Always;
 use crate::filter::{Loss, Message};
-use crate::stage::{AT_ONCE, SOON};
-use crate::{Phase, Stage};
+use crate::fixture::{AT_ONCE, SOON};
+use crate::{FaultFixture, Phase};
 
 /// After this the kernel sends again what was not answered: 4.6 s, on Linux 6.1 6.1 s.
 const RESENT: std::ops::RangeInclusive<u64> = 3..=24;
@@ -26,13 +26,13 @@ faults! { "Messages of the connection manager are lost";
         Always("client: CONNECT_RESPONSE"),
         Always("server: ESTABLISHED"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Server, Message::Req)?;
+        let loss = Loss::begin(s.link, Side::Server, Message::Req)?;
         s.b.listen()?;
         let client = s.b.resolved()?;
         s.from_now();
         s.b.connect(client, &[])?;
         once(s, loss)?;
-        let server = s.sees_any(Who::Server, RESENT)?;
+        let server = s.sees_any(Side::Server, RESENT)?;
         stands(s, client, server)
     }
     req_always [All Fast 60] "every REQ" => [
@@ -41,14 +41,14 @@ faults! { "Messages of the connection manager are lost";
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Server, Message::Req)?;
+        let loss = Loss::begin(s.link, Side::Server, Message::Req)?;
         s.b.listen()?;
         let client = s.b.resolved()?;
-        let (param, deadline) = (s.b.param(), s.patience(Who::Client));
+        let (param, deadline) = (s.b.param(), s.patience(Side::Client));
         s.b.client.drive().connect(client, param, &[], deadline)?;
         s.aftermath()?;
         // Or it asks again when it is heard.
-        gives_up(s, Who::Client, client)?;
+        gives_up(s, Side::Client, client)?;
         always(s, loss)
     }
     mra_once [Epoll Fast 60] "the first MRA, while the server takes its time" => [
@@ -57,7 +57,7 @@ faults! { "Messages of the connection manager are lost";
         Always("client: CONNECT_RESPONSE"),
         Always("server: ESTABLISHED"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::Mra)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::Mra)?;
         let ids = s.reach(Phase::Requested)?;
         loss.wait_for_one(PROVOKED)?;
         once(s, loss)?;
@@ -70,7 +70,7 @@ faults! { "Messages of the connection manager are lost";
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::Mra)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::Mra)?;
         let ids = s.reach(Phase::Requested)?;
         loss.wait_for(2, 2 * PROVOKED)?;
         accepted_late(s, ids.client, ids.server)?;
@@ -83,14 +83,14 @@ faults! { "Messages of the connection manager are lost";
         Always("server: reject: ok"),
         Always("client: REJECTED (reason 28)"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::Rej)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::Rej)?;
         let ids = s.reach(Phase::Requested)?;
         s.from_now();
         rejects(s, ids.server)?;
         once(s, loss)?;
-        let again = s.sees_any(Who::Server, RESENT)?;
+        let again = s.sees_any(Side::Server, RESENT)?;
         rejects(s, Some(again))?;
-        s.sees(Who::Client, ids.client, 0..=9).map(drop)
+        s.sees(Side::Client, ids.client, 0..=9).map(drop)
     }
     rej_always [Epoll Fast 60] "every REJ" => [
         Always("server: CONNECT_REQUEST"),
@@ -99,16 +99,16 @@ faults! { "Messages of the connection manager are lost";
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::Rej)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::Rej)?;
         s.b.listen()?;
         let client = s.b.resolved()?;
-        let (param, deadline) = (s.b.param(), s.patience(Who::Client));
+        let (param, deadline) = (s.b.param(), s.patience(Side::Client));
         s.b.client.drive().connect(client, param, &[], deadline)?;
-        let server = s.sees_any(Who::Server, 0..=9)?;
+        let server = s.sees_any(Side::Server, 0..=9)?;
         rejects(s, Some(server))?;
         s.aftermath()?;
         // Or it asks again.
-        s.b.destroy(Who::Client, client)?;
+        s.b.destroy(Side::Client, client)?;
         always(s, loss)
     }
     rep_once [Epoll Fast 60] "the first REP" => [
@@ -117,7 +117,7 @@ faults! { "Messages of the connection manager are lost";
         Always("client: CONNECT_RESPONSE, after 3 to 25 s"),
         Always("server: ESTABLISHED"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::Rep)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::Rep)?;
         let ids = s.reach(Phase::Requested)?;
         s.from_now();
         accepts(s, ids.server, Time::NEVER)?;
@@ -133,16 +133,16 @@ faults! { "Messages of the connection manager are lost";
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::Rep)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::Rep)?;
         s.b.listen()?;
         let client = s.b.resolved()?;
-        let (param, deadline) = (s.b.param(), s.patience(Who::Client));
+        let (param, deadline) = (s.b.param(), s.patience(Side::Client));
         s.b.client.drive().connect(client, param, &[], deadline)?;
-        let server = s.sees_any(Who::Server, 0..=9)?;
-        let deadline = s.patience(Who::Server);
+        let server = s.sees_any(Side::Server, 0..=9)?;
+        let deadline = s.patience(Side::Server);
         accepts(s, Some(server), deadline)?;
         s.aftermath()?;
-        gives_up(s, Who::Client, client)?;
+        gives_up(s, Side::Client, client)?;
         always(s, loss)
     }
     rep_always_to_the_end [Epoll Slow 300] "every REP, and nobody sets a deadline" => [
@@ -152,39 +152,39 @@ faults! { "Messages of the connection manager are lost";
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::Rep)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::Rep)?;
         let ids = s.reach(Phase::Requested)?;
         accepts(s, ids.server, Time::NEVER)?;
         let server = ids.server.unwrap_or(ids.client);
-        s.sees(Who::Server, server, GIVEN_UP)?;
-        s.sees(Who::Client, ids.client, 0..=124)?;
+        s.sees(Side::Server, server, GIVEN_UP)?;
+        s.sees(Side::Client, ids.client, 0..=124)?;
         always(s, loss)
     }
     rtu_once [Epoll Fast 60] "the first RTU" => [
         Always("it is lost"),
         Always("server: ESTABLISHED, after 3 to 25 s"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Server, Message::Rtu)?;
+        let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
         let ids = s.reach(Phase::Responded)?;
         s.from_now();
         s.b.client.drive().establish(ids.client)?;
         once(s, loss)?;
         let server = ids.server.unwrap_or(ids.client);
-        s.sees(Who::Server, server, RESENT).map(drop)
+        s.sees(Side::Server, server, RESENT).map(drop)
     }
     rtu_once_with_data [All Fast 60] "the first RTU; data arrives, and the server says so by notify_established" => [
         Always("it is lost"),
         Always("server: notify_established: ok"),
         Always("server: ESTABLISHED"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Server, Message::Rtu)?;
+        let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
         let ids = s.reach(Phase::Responded)?;
         s.b.client.drive().establish(ids.client)?;
         once(s, loss)?;
         let server = ids.server.unwrap_or(ids.client);
         let result = s.b.server.drive().notify_established(server);
         s.tries("server: notify_established", result);
-        s.sees(Who::Server, server, 0..=2).map(drop)
+        s.sees(Side::Server, server, 0..=2).map(drop)
     }
     rtu_always [All Fast 60] "every RTU" => [
         Always("server: accept: ok"),
@@ -195,14 +195,14 @@ faults! { "Messages of the connection manager are lost";
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Server, Message::Rtu)?;
+        let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
         let ids = s.reach(Phase::Requested)?;
-        let (deadline, server) = (s.patience(Who::Server), ids.server.unwrap_or(ids.client));
+        let (deadline, server) = (s.patience(Side::Server), ids.server.unwrap_or(ids.client));
         accepts(s, ids.server, deadline)?;
-        s.sees(Who::Client, ids.client, 0..=9)?;
+        s.sees(Side::Client, ids.client, 0..=9)?;
         s.b.client.drive().establish(ids.client)?;
         s.aftermath()?;
-        gives_up(s, Who::Server, server)?;
+        gives_up(s, Side::Server, server)?;
         always(s, loss)
     }
     rtu_always_to_the_end [Epoll Slow 300] "every RTU, and nobody sets a deadline" => [
@@ -210,11 +210,11 @@ faults! { "Messages of the connection manager are lost";
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Server, Message::Rtu)?;
+        let loss = Loss::begin(s.link, Side::Server, Message::Rtu)?;
         let ids = s.reach(Phase::Responded)?;
         s.b.client.drive().establish(ids.client)?;
         let server = ids.server.unwrap_or(ids.client);
-        s.sees(Who::Server, server, GIVEN_UP)?;
+        s.sees(Side::Server, server, GIVEN_UP)?;
         s.watch(SOON)?;
         always(s, loss)
     }
@@ -223,15 +223,15 @@ faults! { "Messages of the connection manager are lost";
         Always("server: DISCONNECTED, after 3 to 25 s"),
         Always("client: DISCONNECTED"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Server, Message::Dreq)?;
+        let loss = Loss::begin(s.link, Side::Server, Message::Dreq)?;
         let ids = s.reach(Phase::Connected)?;
         s.from_now();
         s.b.client.drive().disconnect(ids.client, Time::NEVER)?;
         once(s, loss)?;
         let server = ids.server.unwrap_or(ids.client);
-        s.sees(Who::Server, server, RESENT)?;
+        s.sees(Side::Server, server, RESENT)?;
         s.b.server.drive().disconnect(server, Time::NEVER)?;
-        s.sees(Who::Client, ids.client, 0..=9).map(drop)
+        s.sees(Side::Client, ids.client, 0..=9).map(drop)
     }
     dreq_always [All Fast 60] "every DREQ" => [
         Always("client: DEADLINE_PASSED(disconnect)"),
@@ -239,40 +239,40 @@ faults! { "Messages of the connection manager are lost";
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Server, Message::Dreq)?;
+        let loss = Loss::begin(s.link, Side::Server, Message::Dreq)?;
         let ids = s.reach(Phase::Connected)?;
-        let deadline = s.patience(Who::Client);
+        let deadline = s.patience(Side::Client);
         s.b.client.drive().disconnect(ids.client, deadline)?;
         s.aftermath()?;
-        gives_up(s, Who::Client, ids.client)?;
+        gives_up(s, Side::Client, ids.client)?;
         always(s, loss)
     }
     drep_once [Epoll Fast 60] "the first DREP; the server then destroys its id" => [
         Always("it is lost"),
         Always("client: DISCONNECTED, after 3 to 25 s"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::Drep)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
         let ids = s.reach(Phase::Disconnecting)?;
         let server = ids.server.unwrap_or(ids.client);
         s.from_now();
         s.b.server.drive().disconnect(server, Time::NEVER)?;
         once(s, loss)?;
         // Of an id that it does not know the kernel answers a DREQ.
-        s.b.destroy(Who::Server, server)?;
-        s.sees(Who::Client, ids.client, RESENT).map(drop)
+        s.b.destroy(Side::Server, server)?;
+        s.sees(Side::Client, ids.client, RESENT).map(drop)
     }
     drep_once_and_the_id_is_kept [Epoll Slow 300] "the first DREP; the server keeps its id" => [
         Always("it is lost"),
         Always("server: TIMEWAIT_EXIT"),
         Always("client: DISCONNECTED (-ETIMEDOUT), after 55 to 125 s"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::Drep)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
         let ids = s.reach(Phase::Disconnecting)?;
         let server = ids.server.unwrap_or(ids.client);
         s.b.server.drive().disconnect(server, Time::NEVER)?;
         once(s, loss)?;
-        s.sees(Who::Server, server, 0..=9)?;
-        s.sees(Who::Client, ids.client, GIVEN_UP).map(drop)
+        s.sees(Side::Server, server, 0..=9)?;
+        s.sees(Side::Client, ids.client, GIVEN_UP).map(drop)
     }
     drep_always [All Fast 60] "every DREP" => [
         Always("server: DISCONNECTED"),
@@ -281,11 +281,11 @@ faults! { "Messages of the connection manager are lost";
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::Drep)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
         let ids = s.reach(Phase::Connected)?;
-        let (deadline, server) = (s.patience(Who::Client), ids.server.unwrap_or(ids.client));
+        let (deadline, server) = (s.patience(Side::Client), ids.server.unwrap_or(ids.client));
         s.b.client.drive().disconnect(ids.client, deadline)?;
-        s.sees(Who::Server, server, 0..=9)?;
+        s.sees(Side::Server, server, 0..=9)?;
         s.b.server.drive().disconnect(server, Time::NEVER)?;
         s.aftermath()?;
         always(s, loss)
@@ -298,11 +298,11 @@ faults! { "Messages of the connection manager are lost";
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::Drep)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::Drep)?;
         let ids = s.reach(Phase::Connected)?;
-        let (deadline, server) = (s.patience(Who::Client), ids.server.unwrap_or(ids.client));
+        let (deadline, server) = (s.patience(Side::Client), ids.server.unwrap_or(ids.client));
         s.b.client.drive().teardown(ids.client, deadline)?;
-        s.sees(Who::Server, server, 0..=9)?;
+        s.sees(Side::Server, server, 0..=9)?;
         s.b.server.drive().disconnect(server, Time::NEVER)?;
         s.aftermath()?;
         let state = s.b.client.drive().core().state(ids.client);
@@ -315,14 +315,14 @@ faults! { "Messages of the connection manager are lost";
         Always("server: accept: ok"),
         Always("client: ESTABLISHED"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Server, Message::SidrReq)?;
+        let loss = Loss::begin(s.link, Side::Server, Message::SidrReq)?;
         let client = asks(s)?;
         s.from_now();
         s.b.connect(client, &[])?;
         once(s, loss)?;
-        let server = s.sees_any(Who::Server, RESENT)?;
+        let server = s.sees_any(Side::Server, RESENT)?;
         accepts(s, Some(server), Time::NEVER)?;
-        s.sees(Who::Client, client, 0..=9).map(drop)
+        s.sees(Side::Client, client, 0..=9).map(drop)
     }
     sidr_rep_once [Epoll Fast 60] "the first answer to a lookup (SIDR_REP)" => [
         Always("server: CONNECT_REQUEST"),
@@ -332,17 +332,17 @@ faults! { "Messages of the connection manager are lost";
         Always("server: accept: ok"),
         Always("client: ESTABLISHED"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::SidrRep)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::SidrRep)?;
         let client = asks(s)?;
         s.b.connect(client, &[])?;
-        let server = s.sees_any(Who::Server, 0..=9)?;
+        let server = s.sees_any(Side::Server, 0..=9)?;
         s.from_now();
         accepts(s, Some(server), Time::NEVER)?;
         once(s, loss)?;
         // The kernel has forgotten that it has answered: the lookup that is sent again is a new one.
-        let again = s.sees_any(Who::Server, RESENT)?;
+        let again = s.sees_any(Side::Server, RESENT)?;
         accepts(s, Some(again), Time::NEVER)?;
-        s.sees(Who::Client, client, 0..=9).map(drop)
+        s.sees(Side::Client, client, 0..=9).map(drop)
     }
     sidr_rep_always [All Fast 60] "every answer to a lookup (SIDR_REP)" => [
         Always("server: CONNECT_REQUEST"),
@@ -351,21 +351,21 @@ faults! { "Messages of the connection manager are lost";
         Always("server: CONNECT_REQUEST"),
         Always("client: destroy: ok"),
     ] |s| {
-        let loss = Loss::begin(s.wire, Who::Client, Message::SidrRep)?;
+        let loss = Loss::begin(s.link, Side::Client, Message::SidrRep)?;
         let client = asks(s)?;
-        let (param, deadline) = (s.b.param(), s.patience(Who::Client));
+        let (param, deadline) = (s.b.param(), s.patience(Side::Client));
         s.b.client.drive().connect(client, param, &[], deadline)?;
-        let server = s.sees_any(Who::Server, 0..=9)?;
+        let server = s.sees_any(Side::Server, 0..=9)?;
         accepts(s, Some(server), Time::NEVER)?;
         // Until it is asked again, by a lookup that is a new one to it.
         s.aftermath()?;
-        gives_up(s, Who::Client, client)?;
+        gives_up(s, Side::Client, client)?;
         loss.lift().map(drop)
     }
 }
 
 /// From now on nothing is lost any more; one was.
-fn once<L: Lab>(s: &mut Stage<'_, L>, loss: Loss) -> Check {
+fn once<L: Env>(s: &mut FaultFixture<'_, L>, loss: Loss) -> Check {
     loss.wait_for_one(SOON)?;
     loss.lift()?;
     s.tell("it is lost");
@@ -373,13 +373,13 @@ fn once<L: Lab>(s: &mut Stage<'_, L>, loss: Loss) -> Check {
 }
 
 /// Nothing is lost any more, and the next connection stands.
-fn always<L: Lab>(s: &mut Stage<'_, L>, loss: Loss) -> Check {
+fn always<L: Env>(s: &mut FaultFixture<'_, L>, loss: Loss) -> Check {
     loss.lift()?;
     s.tell("all is well again");
     s.anew()
 }
 
-fn accepts<L: Lab>(s: &mut Stage<'_, L>, id: Option<IdKey>, deadline: Time) -> Check {
+fn accepts<L: Env>(s: &mut FaultFixture<'_, L>, id: Option<IdKey>, deadline: Time) -> Check {
     if let Some(id) = id {
         let param = s.b.param();
         let result = s.b.server.drive().accept(id, param, &[], deadline);
@@ -388,46 +388,46 @@ fn accepts<L: Lab>(s: &mut Stage<'_, L>, id: Option<IdKey>, deadline: Time) -> C
     Ok(())
 }
 
-fn rejects<L: Lab>(s: &mut Stage<'_, L>, id: Option<IdKey>) -> Check {
+fn rejects<L: Env>(s: &mut FaultFixture<'_, L>, id: Option<IdKey>) -> Check {
     if let Some(id) = id {
         let result = s.b.server.drive().reject(id, &[]);
         s.tries("server: reject", result);
-        s.b.destroy(Who::Server, id)?;
+        s.b.destroy(Side::Server, id)?;
     }
     Ok(())
 }
 
-fn gives_up<L: Lab>(s: &mut Stage<'_, L>, who: Who, id: IdKey) -> Check {
-    s.b.destroy(who, id)?;
-    let name = s.b.side(who).name;
+fn gives_up<L: Env>(s: &mut FaultFixture<'_, L>, side: Side, id: IdKey) -> Check {
+    s.b.destroy(side, id)?;
+    let name = s.b.endpoint(side).name;
     s.tell(format!("{name}: destroy: ok"));
     s.watch(AT_ONCE)
 }
 
 /// The rest of a connection whose request has been read.
-fn stands<L: Lab>(s: &mut Stage<'_, L>, client: IdKey, server: IdKey) -> Check {
+fn stands<L: Env>(s: &mut FaultFixture<'_, L>, client: IdKey, server: IdKey) -> Check {
     accepts(s, Some(server), Time::NEVER)?;
     confirmed(s, client, Some(server), 0..=9)
 }
 
-fn confirmed<L: Lab>(
-    s: &mut Stage<'_, L>,
+fn confirmed<L: Env>(
+    s: &mut FaultFixture<'_, L>,
     client: IdKey,
     server: Option<IdKey>,
     seconds: std::ops::RangeInclusive<u64>,
 ) -> Check {
-    s.sees(Who::Client, client, seconds)?;
+    s.sees(Side::Client, client, seconds)?;
     s.b.client.drive().establish(client)?;
-    s.sees(Who::Server, server.unwrap_or(client), 0..=9).map(drop)
+    s.sees(Side::Server, server.unwrap_or(client), 0..=9).map(drop)
 }
 
-fn accepted_late<L: Lab>(s: &mut Stage<'_, L>, client: IdKey, server: Option<IdKey>) -> Check {
+fn accepted_late<L: Env>(s: &mut FaultFixture<'_, L>, client: IdKey, server: Option<IdKey>) -> Check {
     accepts(s, server, Time::NEVER)?;
     confirmed(s, client, server, 0..=9)
 }
 
 /// A datagram id that can look a server up, which listens.
-fn asks<L: Lab>(s: &mut Stage<'_, L>) -> Check<IdKey> {
+fn asks<L: Env>(s: &mut FaultFixture<'_, L>) -> Check<IdKey> {
     s.b.listen_in(PortSpace::Udp, 10)?;
     let there = s.b.address;
     s.b.resolved_in(PortSpace::Udp, there)

@@ -11,32 +11,32 @@ mod network;
 
 use std::sync::LazyLock;
 
-use cmid_conformance::{Check, Lab};
+use cmid_conformance::{Check, Env};
 
-use crate::{Entry, Scenario, Stage};
+use crate::{Entry, FaultFixture, Scenario};
 
 /// What a scenario does.
-type Steps<L> = fn(&mut Stage<'_, L>) -> Check;
+type Steps<L> = fn(&mut FaultFixture<'_, L>) -> Check;
 
 /// Defines a module's `ENTRIES` and `steps`. A scenario is
-/// `name [drivers speed bound] "what goes wrong" => [what is told] |stage| { steps }`.
+/// `name [drivers speed bound] "what goes wrong" => [what is observed] |fixture| { steps }`.
 macro_rules! faults {
     ($group:literal; $($name:ident [$drivers:ident $speed:ident $bound:literal] $fault:literal
-        => [$($told:expr),* $(,)?] |$stage:ident| $steps:block)+) => {
+        => [$($observed:expr),* $(,)?] |$fixture:ident| $steps:block)+) => {
         pub(super) const ENTRIES: &[$crate::Entry] = &[$(
             $crate::Entry {
                 name: stringify!($name),
                 group: $group,
                 fault: $fault,
-                told: &[$($told),*],
+                observed: &[$($observed),*],
                 drivers: $crate::Drivers::$drivers,
                 speed: $crate::entry::Speed::$speed,
                 bound: $bound,
             },
         )+];
 
-        pub(super) fn steps<L: cmid_conformance::Lab>() -> Vec<super::Steps<L>> {
-            vec![$(|$stage: &mut $crate::Stage<'_, L>| -> cmid_conformance::Check { $steps },)+]
+        pub(super) fn steps<L: cmid_conformance::Env>() -> Vec<super::Steps<L>> {
+            vec![$(|$fixture: &mut $crate::FaultFixture<'_, L>| -> cmid_conformance::Check { $steps },)+]
         }
     };
 }
@@ -48,7 +48,7 @@ macro_rules! modules {
 
         /// All scenarios, in the order of the table.
         #[must_use]
-        pub fn scenarios<L: Lab>() -> Vec<Scenario<L>> {
+        pub fn scenarios<L: Env>() -> Vec<Scenario<L>> {
             let steps = [$($module::steps::<L>()),+].concat();
             entries().iter().zip(steps).map(|(&entry, steps)| Scenario { entry, steps }).collect()
         }
@@ -82,7 +82,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), entries().len());
         for entry in entries() {
-            assert!(!entry.told.is_empty(), "{} says nothing of what is told", entry.name);
+            assert!(!entry.observed.is_empty(), "{} says nothing of what is told", entry.name);
             assert!(entry.bound <= 300, "{} may take too long", entry.name);
         }
     }

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use cmid_conformance::{Check, Failure, Lab, Status, TestDevice, TestMr, TestPd, TestQp, Who};
+use cmid_conformance::{Check, Env, Failure, Side, Status, TestDevice, TestMr, TestPd, TestQp};
 use cmid_proto::memory::Access;
 use cmid_proto::{CmEvent, Time};
 
 use super::faults;
-use crate::Stage;
+use crate::FaultFixture;
 use crate::Told::Always;
-use crate::stage::{DeviceOf, SOON};
+use crate::fixture::{DeviceOf, SOON};
 
 /// `IBV_WC_RETRY_EXC_ERR`: sent again and again, and never acknowledged.
 const RETRIES_EXCEEDED: Status = Status::Other(12);
@@ -25,12 +25,12 @@ faults! { "The network loses, delays, repeats or reorders packets";
         Always("all is well again"),
         Always("a new connection: stands"),
     ] |s| {
-        let (pd, channel) = (s.b.pd(Who::Client)?, s.b.client.channel);
+        let (pd, channel) = (s.b.pd(Side::Client)?, s.b.client.channel);
         s.b.listen()?;
-        let other = s.b.pd(Who::Server)?;
+        let other = s.b.pd(Side::Server)?;
         let (mut client, server) = s.b.join(&pd, &other)?;
         let mr = pd.register(vec![1; LEN], Access::LOCAL_WRITE).map_err(|(_, error)| error)?;
-        s.wire.disturb("loss 100%")?;
+        s.link.disturb("loss 100%")?;
         client.qp.post_send(1, &mr, 0..LEN)?;
         let (begun, limit) = (Instant::now(), Duration::from_secs(60));
         let done = loop {
@@ -49,14 +49,14 @@ faults! { "The network loses, delays, repeats or reorders packets";
             format!("client: the send ends with {:?}", done.status)
         });
         if let Some(event) = s.b.client.drive().next_event(channel) {
-            s.tell(format!("client: {}", crate::stage::in_brief(&event)));
+            s.tell(format!("client: {}", crate::fixture::in_brief(&event)));
         }
-        let deadline = s.patience(Who::Client);
+        let deadline = s.patience(Side::Client);
         let result = s.b.client.drive().disconnect(client.id, deadline);
         s.tries("client: disconnect", result);
         s.aftermath()?;
         s.dropped()?;
-        s.wire.calm()?;
+        s.link.calm()?;
         s.b.part((client, server))?;
         mr.deregister().map_err(|(_, error)| error)?;
         for pd in [pd, other] {
@@ -73,13 +73,13 @@ faults! { "The network loses, delays, repeats or reorders packets";
         for _ in 0..8 {
             clients.push(s.b.resolved()?);
         }
-        s.wire.disturb("loss 20%")?;
+        s.link.disturb("loss 20%")?;
         for client in &clients {
             s.b.connect(*client, &[])?;
         }
         s.all_stand(&clients, Duration::from_secs(80))?;
         s.dropped()?;
-        s.wire.calm()
+        s.link.calm()
     }
     delayed [Epoll Fast 60] "every packet arrives 300 ms late" => [
         Always("server: CONNECT_REQUEST"),
@@ -90,7 +90,7 @@ faults! { "The network loses, delays, repeats or reorders packets";
         Always("client: TIMEWAIT_EXIT"),
         Always("server: TIMEWAIT_EXIT"),
     ] |s| {
-        s.wire.disturb("delay 300ms")?;
+        s.link.disturb("delay 300ms")?;
         whole_life(s)
     }
     delayed_beyond_a_retry [Epoll Fast 120] "every packet arrives 7 s late, when it has been sent again already" => [
@@ -102,7 +102,7 @@ faults! { "The network loses, delays, repeats or reorders packets";
         Always("client: TIMEWAIT_EXIT"),
         Always("server: TIMEWAIT_EXIT"),
     ] |s| {
-        s.wire.disturb("delay 7s")?;
+        s.link.disturb("delay 7s")?;
         whole_life(s)
     }
     repeated [Epoll Fast 60] "every packet arrives twice" => [
@@ -115,7 +115,7 @@ faults! { "The network loses, delays, repeats or reorders packets";
         Always("server: TIMEWAIT_EXIT"),
         Always("messages: each once, in order, whole"),
     ] |s| {
-        s.wire.disturb("duplicate 100%")?;
+        s.link.disturb("duplicate 100%")?;
         whole_life(s)?;
         data(s)
     }
@@ -129,13 +129,13 @@ faults! { "The network loses, delays, repeats or reorders packets";
         Always("server: TIMEWAIT_EXIT"),
         Always("messages: each once, in order, whole"),
     ] |s| {
-        s.wire.disturb("delay 40ms reorder 50%")?;
+        s.link.disturb("delay 40ms reorder 50%")?;
         whole_life(s)?;
         data(s)
     }
     damaged [Epoll Fast 90] "every third packet is damaged" => [Always("all connections stand; nothing else is told")] |s| {
         s.b.listen()?;
-        s.wire.disturb("corrupt 33%")?;
+        s.link.disturb("corrupt 33%")?;
         let mut clients = Vec::new();
         for _ in 0..4 {
             let client = s.b.resolved()?;
@@ -143,14 +143,14 @@ faults! { "The network loses, delays, repeats or reorders packets";
             clients.push(client);
         }
         s.all_stand(&clients, Duration::from_secs(80))?;
-        s.wire.calm()
+        s.link.calm()
     }
 }
 
-impl<L: Lab> Stage<'_, L> {
+impl<L: Env> FaultFixture<'_, L> {
     /// The disturbance was one.
     fn dropped(&mut self) -> Check {
-        if self.wire.dropped()? == 0 { Err(Failure("no packet was lost".into())) } else { Ok(()) }
+        if self.link.dropped()? == 0 { Err(Failure("no packet was lost".into())) } else { Ok(()) }
     }
 
     /// All of these that have asked to connect are connected within this time, and nothing else is told.
@@ -164,7 +164,7 @@ impl<L: Lab> Stage<'_, L> {
             while let Some(event) = self.b.client.drive().next_event(channels[0]) {
                 match event.cm() {
                     Some(CmEvent::ConnectResponse) => self.b.client.drive().establish(event.id)?,
-                    _ => return Err(Failure(format!("client: {}", crate::stage::in_brief(&event)))),
+                    _ => return Err(Failure(format!("client: {}", crate::fixture::in_brief(&event)))),
                 }
                 confirmed += 1;
             }
@@ -172,7 +172,7 @@ impl<L: Lab> Stage<'_, L> {
                 match event.cm() {
                     Some(CmEvent::ConnectRequest) => self.b.accept(event.id, &[])?,
                     Some(CmEvent::Established) => established += 1,
-                    _ => return Err(Failure(format!("server: {}", crate::stage::in_brief(&event)))),
+                    _ => return Err(Failure(format!("server: {}", crate::fixture::in_brief(&event)))),
                 }
             }
             self.b.pump(Duration::from_millis(25))?;
@@ -183,29 +183,29 @@ impl<L: Lab> Stage<'_, L> {
 }
 
 /// A connection, from its first step to its end; each event once.
-fn whole_life<L: Lab>(s: &mut Stage<'_, L>) -> Check {
+fn whole_life<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
     let seconds = 0..=25;
     s.b.listen()?;
     let client = s.b.resolved()?;
     s.b.connect(client, &[])?;
-    let server = s.sees_any(Who::Server, seconds.clone())?;
+    let server = s.sees_any(Side::Server, seconds.clone())?;
     s.b.accept(server, &[])?;
-    s.sees(Who::Client, client, seconds.clone())?;
+    s.sees(Side::Client, client, seconds.clone())?;
     s.b.client.drive().establish(client)?;
-    s.sees(Who::Server, server, seconds.clone())?;
+    s.sees(Side::Server, server, seconds.clone())?;
     s.b.client.drive().disconnect(client, Time::NEVER)?;
-    s.sees(Who::Server, server, seconds.clone())?;
+    s.sees(Side::Server, server, seconds.clone())?;
     s.b.server.drive().disconnect(server, Time::NEVER)?;
-    s.sees(Who::Client, client, seconds.clone())?;
-    for (who, id) in [(Who::Client, client), (Who::Server, server)] {
-        s.sees(who, id, seconds.clone())?;
+    s.sees(Side::Client, client, seconds.clone())?;
+    for (side, id) in [(Side::Client, client), (Side::Server, server)] {
+        s.sees(side, id, seconds.clone())?;
     }
     s.watch(SOON / 4)
 }
 
 /// Messages arrive once, in order and whole.
-fn data<L: Lab>(s: &mut Stage<'_, L>) -> Check {
-    let (client_pd, server_pd) = (s.b.pd(Who::Client)?, s.b.pd(Who::Server)?);
+fn data<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
+    let (client_pd, server_pd) = (s.b.pd(Side::Client)?, s.b.pd(Side::Server)?);
     let register = |pd: &<DeviceOf<L> as TestDevice>::Pd, bytes: Vec<u8>| {
         pd.register(bytes, Access::LOCAL_WRITE).map_err(|(_, error)| Failure::from(error))
     };
@@ -231,5 +231,5 @@ fn data<L: Lab>(s: &mut Stage<'_, L>) -> Check {
         mr.deregister().map_err(|(_, error)| error)?;
     }
     s.tell(if whole { "messages: each once, in order, whole" } else { "messages: damaged" });
-    s.wire.calm()
+    s.link.calm()
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use cmid_proto::{Call, Device, Errno, PortSpace, RejectReason};
 use cmid_verbs::Verbs;
 
-use crate::lab::{CAPS, CLIENT, Pair, SERVER, Side, channel_key, id_key, param};
+use crate::env::{CAPS, CLIENT, Pair, SERVER, Side, channel_key, id_key, param};
 
 /// Without a device librdmacm would follow a null pointer.
 pub(crate) fn guards() {

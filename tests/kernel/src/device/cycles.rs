@@ -3,7 +3,7 @@
 use cmid_proto::{Call, CmEvent};
 use cmid_verbs::Access;
 
-use crate::lab::{Side, connect};
+use crate::env::{Side, connect};
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("/proc").count()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Completion, Cq, Mr, QpState, Remote, WcStatus};
 
-use crate::lab::{End, Pair, readable};
+use crate::env::{End, Pair, readable};
 
 const PAGE: usize = 4096;
 const LIMIT: Duration = Duration::from_secs(10);

@@ -6,7 +6,7 @@ use cmid_proto::{AhAttr, Errno, GlobalRoute, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, Mr, Remote, To, WcStatus};
 
 use crate::data::{bytes, polled, register, success};
-use crate::lab::{Pair, Side};
+use crate::env::{Pair, Side};
 use crate::lookup::{QKEY, found};
 
 /// A question over the path that the lookup told, and the answer to whoever sent it.
@@ -27,20 +27,21 @@ pub(crate) fn there_and_back() {
         let len = if round % 2 == 0 { 34 } else { 3 };
         c.qp.post_send_to(3, &asks, 0..len, To { ah: &there, qp_num: to.qp_num, qkey: to.qkey }).expect("post_send_to");
         success(polled(&mut c.cq), 3, Completion::SEND);
-        let heard = success(polled(&mut s.cq), 1, Completion::RECV);
-        assert_eq!((heard.byte_len as usize, heard.src_qp, heard.qp_num), (GRH_LEN + len, c.qp.num(), s.qp.num()));
-        assert!(heard.has_grh());
+        let record = success(polled(&mut s.cq), 1, Completion::RECV);
+        assert_eq!((record.byte_len as usize, record.src_qp, record.qp_num), (GRH_LEN + len, c.qp.num(), s.qp.num()));
+        assert!(record.has_grh());
         assert_eq!(&bytes::<3>(&hears, 8 + GRH_LEN), b"a q");
 
-        let back = s.pd.create_ah_from(&heard, &hears, 8).expect("create_ah_from");
-        s.qp.post_send_to(4, &answers, 0..3, To { ah: &back, qp_num: heard.src_qp, qkey: QKEY }).expect("post_send_to");
+        let back = s.pd.create_ah_from(&record, &hears, 8).expect("create_ah_from");
+        s.qp.post_send_to(4, &answers, 0..3, To { ah: &back, qp_num: record.src_qp, qkey: QKEY })
+            .expect("post_send_to");
         success(polled(&mut s.cq), 4, Completion::SEND);
         let got = success(polled(&mut c.cq), 2, Completion::RECV);
         assert_eq!((got.byte_len as usize, got.src_qp), (GRH_LEN + 3, s.qp.num()));
         assert_eq!(&bytes::<3>(&gets, GRH_LEN), b"yes");
-        last = heard;
+        last = record;
     }
-    let heard = last;
+    let record = last;
 
     // A wrong key, a wrong number, more than a packet: nothing arrives, and the sender does not learn of it.
     s.qp.post_recv(5, &hears, 0..4096).expect("post_recv");
@@ -53,18 +54,18 @@ pub(crate) fn there_and_back() {
 
     // Where there is no header, there is no way back.
     let back = |completion: &Completion, memory: &Mr, offset| s.pd.create_ah_from(completion, memory, offset).map(drop);
-    assert_eq!(back(&heard, &hears, 4096 - GRH_LEN + 1), Err(Errno::EINVAL));
-    assert_eq!(back(&heard, &hears, usize::MAX), Err(Errno::EINVAL));
+    assert_eq!(back(&record, &hears, 4096 - GRH_LEN + 1), Err(Errno::EINVAL));
+    assert_eq!(back(&record, &hears, usize::MAX), Err(Errno::EINVAL));
     let mut header = register(&s, 0, Access::empty());
-    assert_eq!(back(&heard, &header, 0), Err(Errno::EPROTONOSUPPORT));
+    assert_eq!(back(&record, &header, 0), Err(Errno::EPROTONOSUPPORT));
     let none = Completion::default();
     assert!(!none.has_grh());
     assert_eq!(back(&none, &header, 0), Err(Errno::EINVAL), "RoCE has always one");
     // Sent to an address that is not of this device.
     header.write(0, &bytes::<GRH_LEN>(&hears, 8)).expect("inside");
-    assert_eq!(back(&heard, &header, 0), Ok(()));
+    assert_eq!(back(&record, &header, 0), Ok(()));
     header.write(36, &[10, 97, 0, 1]).expect("inside");
-    assert!(back(&heard, &header, 0).is_err());
+    assert!(back(&record, &header, 0).is_err());
 }
 
 /// Calls that would make a provider follow a handle that is not there, or one of another device.

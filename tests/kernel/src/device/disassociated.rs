@@ -11,7 +11,7 @@ use cmid_proto::memory::Error;
 use cmid_proto::{Call, Errno};
 use cmid_verbs::Access;
 
-use crate::lab::{CLIENT, Side};
+use crate::env::{CLIENT, Side};
 
 const VARIABLE: &str = "RDMAV_ALLOW_DISASSOC_DESTROY";
 /// `RDMA_VERBS_IOCTL` (rdma/rdma_user_ioctl_cmds.h).

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cmid_proto::{Call, CmEvent, Device, Errno};
 use rdma_sys::rdma_cm_id;
 
-use crate::lab::{Side, channel_key, id_key};
+use crate::env::{Side, channel_key, id_key};
 
 /// How many calls of `rdma_destroy_id` fail from now on.
 static FAILING: AtomicU32 = AtomicU32::new(0);
@@ -49,7 +49,7 @@ pub(crate) fn make_room() {
 
     // A child that the application has not seen, as when its listener goes.
     let client = side.resolved(addr);
-    side.ok(&Call::Connect { id: client, param: crate::lab::param() });
+    side.ok(&Call::Connect { id: client, param: crate::env::param() });
     let seen = wait(&mut side, child(1));
     assert_eq!((seen, side.device.set_aside()), ((child(1), CmEvent::ConnectRequest), (0, 0)));
     failing(1);

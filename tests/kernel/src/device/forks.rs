@@ -10,7 +10,7 @@ use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Policy, Provid
 use cmid_verbs::{Access, Change, Reregistered};
 
 use crate::data::bytes;
-use crate::lab::{SERVER, Side};
+use crate::env::{SERVER, Side};
 use crate::memory::{PAGE, mapped, unmapped};
 
 /// Whether libibverbs does it is decided once in a process, so this is another one.
@@ -27,8 +27,8 @@ pub(crate) fn in_a_process_that_asked() {
     let pd = side.device.alloc_pd(id).expect("alloc_pd");
     let mut mr = pd.register(mapped(PAGE).0, Access::LOCAL_WRITE).expect("register");
     let advises = kept_from_children(mr.addr());
-    let why = "libibverbs does not look after forks, and the kernel does not copy: is RDMAV_FORK_SAFE set?";
-    assert!(advises || kernel_copies(), "{why}");
+    let reason = "libibverbs does not look after forks, and the kernel does not copy: is RDMAV_FORK_SAFE set?";
+    assert!(advises || kernel_copies(), "{reason}");
 
     // Memory that can be advised on gets as far as the provider, which cannot; the advice is taken back.
     let failure = |code, errno| Error::Failed(Failure { step: Step::Reregister(code), errno, valid: Valid::Old });

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use cmid_proto::{Acks, Call, CmEvent, Drive, Errno, EventKind, Limits, Pollable, PortSpace, Time};
 use cmid_verbs::Verbs;
 
-use crate::lab::{CLIENT, Pair, Side, channel_key};
+use crate::env::{CLIENT, Pair, Side, channel_key};
 
 const SOCKET: &str = "/run/ibacm.sock";
 /// What a call takes that does not wait, on an emulated machine.
@@ -109,10 +109,10 @@ fn by_deadline() {
     drive.resolve_addr(id, None, dst, Time::NEVER).expect("resolve_addr");
     let turn = |drive: &mut Drive<Verbs>| {
         let fd = drive.device().fd(channel).expect("known");
-        if crate::lab::readable(fd, Instant::now() + Duration::from_millis(100)) {
+        if crate::env::readable(fd, Instant::now() + Duration::from_millis(100)) {
             drive.readable(channel);
         }
-        _ = drive.settle(64);
+        _ = drive.run(64);
         drive.next_event(channel).map(|event| event.kind)
     };
     let resolved = (0..50).find_map(|_| turn(&mut drive));
@@ -148,7 +148,7 @@ impl Side {
     fn with_addr(&mut self) -> cmid_proto::IdKey {
         let id = self.id();
         let src = Some(SocketAddr::from((CLIENT, 0)));
-        let dst = SocketAddr::from((crate::lab::SERVER, 7));
+        let dst = SocketAddr::from((crate::env::SERVER, 7));
         self.ok(&Call::ResolveAddr { id, src, dst, timeout_ms: 2_000 });
         assert_eq!(self.expect(CmEvent::AddrResolved).id, id);
         id

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use cmid_proto::{Call, CmEvent, Errno, PortSpace, Service};
 use cmid_verbs::{AddrInfo, AddrInfoError, Family, Hints, addr_info};
 
-use crate::lab::{CLIENT, Side, param};
+use crate::env::{CLIENT, Side, param};
 
 const EAI_NONAME: i32 = -2;
 const EAI_SERVICE: i32 = -8;

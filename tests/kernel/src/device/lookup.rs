@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmid_proto::{Call, CmEvent, Datagram, Errno, IdKey, PortSpace, RejectReason};
 use cmid_verbs::QpState;
 
-use crate::lab::{End, SERVER, Seen, Side, param};
+use crate::env::{End, SERVER, Seen, Side, param};
 
 /// `RDMA_UDP_QKEY`.
 pub(crate) const QKEY: u32 = 0x0123_4567;

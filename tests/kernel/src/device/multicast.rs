@@ -7,7 +7,7 @@ use cmid_proto::{AhAttr, Call, CmEvent, Errno, GroupKey, IdKey, PortSpace};
 use cmid_verbs::{Access, Completion, GRH_LEN, To};
 
 use crate::data::{bytes, polled, register, success};
-use crate::lab::{CLIENT, End, SERVER, Seen, Side, group_key};
+use crate::env::{CLIENT, End, SERVER, Seen, Side, group_key};
 use crate::lookup::QKEY;
 
 const GROUP: [u8; 4] = [239, 1, 2, 3];
@@ -110,11 +110,11 @@ pub(crate) fn delivered() {
     s.qp.post_recv(1, &hears, 0..GRH_LEN + 6).expect("post_recv");
     c.qp.post_send_to(2, &says, 0..6, to).expect("post_send_to");
     success(polled(&mut c.cq), 2, Completion::SEND);
-    let heard = success(polled(&mut s.cq), 1, Completion::RECV);
-    assert_eq!((heard.src_qp, heard.byte_len as usize), (c.qp.num(), GRH_LEN + 6));
+    let record = success(polled(&mut s.cq), 1, Completion::RECV);
+    assert_eq!((record.src_qp, record.byte_len as usize), (c.qp.num(), GRH_LEN + 6));
     assert_eq!(&bytes::<6>(&hears, GRH_LEN), b"to all");
     // Whose address the answer should have cannot be told from the group's.
-    assert_eq!(s.pd.create_ah_from(&heard, &hears, 0).map(drop), Err(Errno::EINVAL));
+    assert_eq!(s.pd.create_ah_from(&record, &hears, 0).map(drop), Err(Errno::EINVAL));
     // But the receiver knows its own path to the group.
     let mut route = own.path.grh.expect("RoCE");
     route.dgid[12..].copy_from_slice(&bytes::<4>(&hears, 32));
@@ -122,7 +122,7 @@ pub(crate) fn delivered() {
     let gets = register(&c, 0, Access::LOCAL_WRITE);
     c.qp.post_recv(5, &gets, 0..GRH_LEN + 3).expect("post_recv");
     let answer = register(&s, b'y', Access::empty());
-    s.qp.post_send_to(6, &answer, 0..3, To { ah: &back, qp_num: heard.src_qp, qkey: QKEY }).expect("post_send_to");
+    s.qp.post_send_to(6, &answer, 0..3, To { ah: &back, qp_num: record.src_qp, qkey: QKEY }).expect("post_send_to");
     success(polled(&mut s.cq), 6, Completion::SEND);
     assert_eq!(success(polled(&mut c.cq), 5, Completion::RECV).src_qp, s.qp.num());
     assert_eq!(&bytes::<3>(&gets, GRH_LEN), b"yyy");
@@ -158,12 +158,12 @@ pub(crate) fn heard_by_all() {
         let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
         from.qp.post_send_to(2, says, 100..106, to).expect("post_send_to");
         std::thread::sleep(Duration::from_millis(200));
-        let heard = ends.iter_mut().map(|(end, _, _)| {
+        let record = ends.iter_mut().map(|(end, _, _)| {
             let mut done = [Completion::default(); 4];
             let count = end.cq.poll(&mut done).expect("poll");
             done[..count].iter().filter(|one| one.opcode == Completion::RECV).count()
         });
-        assert_eq!(heard.collect::<Vec<_>>(), [1, 1, 0]);
+        assert_eq!(record.collect::<Vec<_>>(), [1, 1, 0]);
     }
 }
 

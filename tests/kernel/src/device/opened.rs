@@ -12,7 +12,7 @@ use rdma_sys::{ibv_alloc_pd, rdma_bind_addr, rdma_create_event_channel, rdma_cre
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::data::returned;
-use crate::lab::{CLIENT, Side};
+use crate::env::{CLIENT, Side};
 
 /// The address of a device that is deleted.
 const VETH: [u8; 4] = [10, 98, 0, 1];

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmid_proto::{Call, CmEvent, CmOption, Device, Ece, Errno, IdKey, PortSpace, RejectReason};
 
-use crate::lab::{SERVER, Side, param};
+use crate::env::{SERVER, Side, param};
 
 const TOS: CmOption = CmOption::Tos(0x28);
 const REUSE: CmOption = CmOption::ReuseAddr(true);

@@ -1,11 +1,11 @@
 //! Work in flight pins the memory that it names.
 
-use cmid_proto::memory::{Error, Fallback, Policy, Provider, Why};
+use cmid_proto::memory::{Error, Fallback, Policy, Provider, RefuseReason};
 use cmid_proto::{Call, Errno};
 use cmid_verbs::{Access, Caps, Change, Completion, Mr, Remote, WcStatus};
 
 use crate::data::{polled, register, success};
-use crate::lab::Pair;
+use crate::env::Pair;
 use crate::memory::{PAGE, kernel_mrs};
 
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
@@ -14,14 +14,14 @@ const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: Provider::Unkn
 fn pinned(mut mr: Mr) -> Mr {
     let before = (mr.rkey(), mr.addr(), mr.state(), kernel_mrs());
     let outcome = mr.reregister(Change::default().to_buffer(vec![3; 8]), ANEW);
-    let why = |error| match error {
-        Error::Refused(refused) => Some((refused.why, refused.errno())),
+    let reason = |error| match error {
+        Error::Refused(refused) => Some((refused.reason, refused.errno())),
         Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
     };
-    assert_eq!(outcome.result.map_err(why), Err(Some((Why::InFlight, Errno::EBUSY))));
+    assert_eq!(outcome.result.map_err(reason), Err(Some((RefuseReason::InFlight, Errno::EBUSY))));
     assert_eq!(outcome.buffer.and_then(|buffer| buffer.into_vec().ok()), Some(vec![3; 8]));
     let (mr, error) = mr.deregister().map(drop).expect_err("it is pinned");
-    assert_eq!(why(error), Some((Why::InFlight, Errno::EBUSY)));
+    assert_eq!(reason(error), Some((RefuseReason::InFlight, Errno::EBUSY)));
     assert_eq!((mr.rkey(), mr.addr(), mr.state(), kernel_mrs()), before);
     mr
 }
@@ -114,7 +114,7 @@ pub(crate) fn read_only() {
 /// The CQ must have room for all work requests of the queues that report to it; a QP that is gone keeps its room as long as it may
 /// have left completions.
 pub(crate) fn cq_room() {
-    let mut side = crate::lab::Side::new();
+    let mut side = crate::env::Side::new();
     let (_listener, addr) = side.listener();
     let (first, second) = (side.resolved(addr), side.resolved(addr));
     let pd = side.device.alloc_pd(first).expect("alloc_pd");
@@ -157,7 +157,7 @@ pub(crate) fn first_post() {
     const EACH: u32 = 2048;
     /// At least: of each work request a number and a key.
     const RING: usize = 12 * EACH as usize;
-    let mut side = crate::lab::Side::new();
+    let mut side = crate::env::Side::new();
     let (_listener, addr) = side.listener();
     let (warm, id) = (side.resolved(addr), side.resolved(addr));
     let pd = side.device.alloc_pd(id).expect("alloc_pd");

@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Error, PdState, Refused, Why};
+use cmid_proto::memory::{Error, PdState, RefuseReason, Refused};
 use cmid_verbs::{Access, Buffer, Mr, Pd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-use crate::lab::{CLIENT, SERVER, Side};
+use crate::env::{CLIENT, SERVER, Side};
 use crate::memory::{PAGE, kernel_mrs, mapped, mapped_read_only, mislabelled, unmapped};
 
 /// `IBV_ACCESS_ZERO_BASED`.
@@ -39,9 +39,9 @@ fn end(mr: Mr) -> Buffer {
     mr.deregister().map_err(|(_, error)| error).expect("deregistered").buffer
 }
 
-fn refused(error: Error) -> Why {
+fn refused(error: Error) -> RefuseReason {
     match error {
-        Error::Refused(Refused { why, .. }) => why,
+        Error::Refused(Refused { reason, .. }) => reason,
         Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => {
             panic!("not refused: {error}")
         }
@@ -50,7 +50,7 @@ fn refused(error: Error) -> Why {
 
 pub(crate) fn bad_memory() {
     let (_side, pd) = side_with_pd();
-    assert_eq!(refused(fails(&pd, Vec::new(), Access::LOCAL_WRITE).1), Why::Empty);
+    assert_eq!(refused(fails(&pd, Vec::new(), Access::LOCAL_WRITE).1), RefuseReason::Empty);
     assert_eq!(fails(&pd, unmapped(), Access::LOCAL_WRITE).1, Error::Register(Errno::EFAULT));
     assert_eq!(fails(&pd, unmapped(), Access::empty()).1, Error::Register(Errno::EFAULT));
 
@@ -80,7 +80,7 @@ pub(crate) fn bad_memory() {
 pub(crate) fn bad_rights() {
     let (_side, pd) = side_with_pd();
     for remote in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::REMOTE_ATOMIC | Access::REMOTE_READ] {
-        assert_eq!(refused(fails(&pd, vec![0; PAGE], remote).1), Why::RemoteWithoutLocalWrite);
+        assert_eq!(refused(fails(&pd, vec![0; PAGE], remote).1), RefuseReason::RemoteWithoutLocalWrite);
     }
     let old = std::env::var("CMID_KERNEL").is_ok_and(|kernel| kernel.starts_with("6.1."));
     let by_age = |on_old, on_new| if old { on_old } else { on_new };
@@ -140,14 +140,17 @@ pub(crate) fn domains() {
     assert_eq!((pd.users(), pd.state()), (0, PdState::Live));
     let in_use = |users| {
         let error = pd.dealloc().expect_err("in use");
-        assert_eq!((refused(error), error.errno(), pd.state()), (Why::InUse(users), Errno::EBUSY, PdState::Live));
+        assert_eq!(
+            (refused(error), error.errno(), pd.state()),
+            (RefuseReason::InUse(users), Errno::EBUSY, PdState::Live)
+        );
     };
     let mr = pd.register(vec![0; PAGE], Access::LOCAL_WRITE).expect("register");
     in_use(1);
     let id = side.bound(CLIENT);
     let cq = side.device.create_cq(id, 32).expect("create_cq");
     let qp =
-        side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, crate::lab::CAPS).expect("create_qp");
+        side.device.create_qp(cmid_proto::Attaching::bare(id), &pd, &cq, &cq, crate::env::CAPS).expect("create_qp");
     in_use(2);
     side.device.destroy_qp(id).expect("it has one");
     in_use(2);
@@ -160,10 +163,10 @@ pub(crate) fn domains() {
 
     let other = pd.clone();
     assert_eq!(pd.dealloc(), Ok(()));
-    assert_eq!((other.state(), other.dealloc().map_err(refused)), (PdState::Gone, Err(Why::Gone)));
+    assert_eq!((other.state(), other.dealloc().map_err(refused)), (PdState::Gone, Err(RefuseReason::Gone)));
     let (far, error) = other.register(far, Access::LOCAL_WRITE).map(drop).expect_err("gone");
-    assert_eq!((far.len(), refused(error)), (PAGE, Why::Gone));
-    let made = side.device.create_qp(cmid_proto::Attaching::bare(id), &other, &cq, &cq, crate::lab::CAPS).map(drop);
+    assert_eq!((far.len(), refused(error)), (PAGE, RefuseReason::Gone));
+    let made = side.device.create_qp(cmid_proto::Attaching::bare(id), &other, &cq, &cq, crate::env::CAPS).map(drop);
     assert_eq!(made, Err(Errno::EINVAL));
 
     // An MR keeps the PD that nobody has a handle of, and says which it is.

@@ -7,13 +7,13 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cmid_proto::memory::{Error, MrState, PdState, Policy, Why};
+use cmid_proto::memory::{Error, MrState, PdState, Policy, RefuseReason};
 use cmid_proto::{Call, CmEvent, Device, Errno, IdKey};
 use cmid_verbs::{Access, Change, Completion};
 use rdma_sys::rdma_cm_id;
 
 use crate::data::{polled, returned, success};
-use crate::lab::{End, Pair, SERVER, Side, group_key, param};
+use crate::env::{End, Pair, SERVER, Side, group_key, param};
 use crate::memory::mapped;
 
 /// What happens to memory then. On Linux 6.1 and 6.12 alike the kernel lets a program end what it has on a device that is
@@ -62,10 +62,10 @@ pub(crate) fn device_removed() {
     pair.client.fails(&Call::Connect { id: pair.c.id, param: param() }, Errno::ENXIO);
     // What is known of the device reaches its memory: only an end is left, whatever is in flight.
     let refused = |error: Error| match error {
-        Error::Refused(refused) => Some((refused.why, refused.errno())),
+        Error::Refused(refused) => Some((refused.reason, refused.errno())),
         Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
     };
-    let gone = Some((Why::DeviceGone, Errno::EIO));
+    let gone = Some((RefuseReason::DeviceGone, Errno::EIO));
     assert_eq!(pair.s.pd.state(), PdState::Stranded);
     let (_, error) = pair.s.pd.register(vec![0; 8], Access::empty()).map(drop).expect_err("the device is gone");
     assert_eq!(refused(error), gone);
@@ -79,7 +79,7 @@ pub(crate) fn device_removed() {
     // What is in flight may still be written to, by a poll: it is kept until the QP is gone and the CQ was polled empty.
     let users = pair.s.pd.users();
     let (memory, error) = memory.deregister().map(drop).expect_err("it is in flight");
-    assert_eq!(refused(error), Some((Why::InFlight, Errno::EBUSY)));
+    assert_eq!(refused(error), Some((RefuseReason::InFlight, Errno::EBUSY)));
     drop(other);
     assert_eq!((pair.s.pd.users(), freed.load(Ordering::Relaxed)), (users, 0));
     // With a window bound to it memory has to wait for that, as ever.

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Policy, Step, Valid, Way, Why};
+use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Policy, RefuseReason, Step, Valid, Way};
 use cmid_verbs::{Access, Change, Completion, Mr, QpState, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success};
-use crate::lab::{End, Pair, Side};
+use crate::env::{End, Pair, Side};
 use crate::memory::{PAGE, kernel_mrs, mapped, mapped_read_only, unmapped};
 
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: cmid_verbs::Provider::Unknown };
@@ -31,9 +31,9 @@ fn write(c: &mut End, from: &Mr, to: Remote) -> WcStatus {
     done.status
 }
 
-fn refusal(outcome: &Reregistered) -> Why {
+fn refusal(outcome: &Reregistered) -> RefuseReason {
     match outcome.result {
-        Err(Error::Refused(refused)) => refused.why,
+        Err(Error::Refused(refused)) => refused.reason,
         ref other => panic!("not refused: {other:?}"),
     }
 }
@@ -49,16 +49,16 @@ pub(crate) fn unsupported() {
 
     // What the machine sees to be wrong.
     let outcome = mr.reregister(Change::default(), Policy::default());
-    assert_eq!((refusal(&outcome), outcome.buffer.is_none()), (Why::NothingToChange, true));
+    assert_eq!((refusal(&outcome), outcome.buffer.is_none()), (RefuseReason::NothingToChange, true));
     let outcome = mr.reregister(Change::default().to_buffer(Vec::new()), Policy::default());
-    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (Why::Empty, Some(0)));
+    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (RefuseReason::Empty, Some(0)));
     let outcome = mr.reregister(Change::default().to_access(Access::REMOTE_WRITE), ANEW);
-    assert_eq!(refusal(&outcome), Why::RemoteWithoutLocalWrite);
+    assert_eq!(refusal(&outcome), RefuseReason::RemoteWithoutLocalWrite);
     let outcome = mr.reregister(Change::default().to_pd(foreign.clone()).to_buffer(vec![0; PAGE]), ANEW);
-    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (Why::OtherDevice, Some(PAGE)));
+    assert_eq!((refusal(&outcome), outcome.buffer.map(|buffer| buffer.len())), (RefuseReason::OtherDevice, Some(PAGE)));
     assert_eq!((foreign.users(), foreign.dealloc()), (0, Ok(())));
     let outcome = mr.reregister(Change::default().to_pd(foreign), ANEW);
-    assert_eq!(refusal(&outcome), Why::Gone);
+    assert_eq!(refusal(&outcome), RefuseReason::Gone);
     assert_eq!(looks(&mr), before);
 
     // All seven combinations: the provider says EOPNOTSUPP, which is no reason to give the MR up.
@@ -134,7 +134,7 @@ pub(crate) fn anew_fails() {
 /// What is only to be read gets no right to write, and does not come under one.
 pub(crate) fn read_only() {
     let mut side = Side::new();
-    let id = side.bound(crate::lab::SERVER);
+    let id = side.bound(crate::env::SERVER);
     let pd = side.device.alloc_pd(id).expect("alloc_pd");
     let eacces = Failure { step: Step::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
     let mut mr = pd.register(mapped_read_only(PAGE).0, Access::REMOTE_READ).expect("register");
@@ -155,7 +155,7 @@ pub(crate) fn read_only() {
 
 pub(crate) fn anew_elsewhere() {
     let mut side = Side::new();
-    let id = side.bound(crate::lab::SERVER);
+    let id = side.bound(crate::env::SERVER);
     let (from, to) = (side.device.alloc_pd(id).expect("alloc_pd"), side.device.alloc_pd(id).expect("alloc_pd"));
     let mut mr = from.register(vec![1; PAGE], ALL).expect("register");
     let outcome = mr.reregister(Change::default().to_pd(to.clone()).to_access(Access::LOCAL_WRITE), ANEW);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmid_proto::{Call, CmEvent, Device, Errno, RejectReason};
 use cmid_verbs::QpState;
 
-use crate::lab::{Pair, Side, channel_key, param};
+use crate::env::{Pair, Side, channel_key, param};
 
 /// The time until TIMEWAIT_EXIT is half a second on Linux 6.12 and two on 6.1.
 fn timewait_exit(side: &mut Side) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cmid_proto::{Call, CmEvent, Device, Pollable};
 use cmid_verbs::{Access, Completion, Handle, Verbs};
 
-use crate::lab::{CAPS, Side, channel_key, id_key, param};
+use crate::env::{CAPS, Side, channel_key, id_key, param};
 
 /// Takes an id off a side, with a channel that only it uses.
 fn take(side: &mut Side, id: cmid_proto::IdKey) -> Handle {
@@ -85,7 +85,7 @@ pub(crate) fn abandoned() {
     let answer = client.event_within(Duration::from_secs(10)).expect("an answer");
     assert_eq!((answer.kind, answer.status), (CmEvent::Rejected, 28));
 
-    let (_c, s) = crate::lab::connect(&mut client, &mut server, addr);
+    let (_c, s) = crate::env::connect(&mut client, &mut server, addr);
     let handle = take(&mut server, s.id);
     thread::spawn(move || drop(handle)).join().expect("the thread");
     client.expect(CmEvent::Disconnected);

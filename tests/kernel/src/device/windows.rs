@@ -7,7 +7,7 @@ use cmid_proto::memory::{Error, Failure, Fallback, MrState, Policy, Provider, St
 use cmid_verbs::{Access, Change, Completion, Mw, Remote, Reregistered, WcStatus};
 
 use crate::data::{bytes, polled, register, success};
-use crate::lab::Pair;
+use crate::env::Pair;
 use crate::memory::{PAGE, kernel_mrs, mapped};
 
 pub(crate) fn bound() {
@@ -156,14 +156,14 @@ pub(crate) fn outlives_both() {
     let Pair { mut client, mut server, addr, c: _c, mut s, .. } = Pair::connected();
     let id = client.resolved(addr);
     let _c2 = client.end(id);
-    client.ok(&Call::Connect { id, param: crate::lab::param() });
+    client.ok(&Call::Connect { id, param: crate::env::param() });
     let request = server.expect(CmEvent::ConnectRequest);
     let mut cq = server.device.create_cq(request.id, 64).expect("create_cq");
     let mut second = server
         .device
-        .create_qp(cmid_proto::Attaching::bare(request.id), &s.pd, &cq, &cq, crate::lab::CAPS)
+        .create_qp(cmid_proto::Attaching::bare(request.id), &s.pd, &cq, &cq, crate::env::CAPS)
         .expect("create_qp");
-    server.ok(&Call::Accept { id: request.id, param: crate::lab::param() });
+    server.ok(&Call::Accept { id: request.id, param: crate::env::param() });
     client.expect(CmEvent::Established);
     server.expect(CmEvent::Established);
 

@@ -4,8 +4,8 @@ use cmid_proto::Errno;
 use cmid_proto::memory::{Code, Failure, Fallback, Step, Valid};
 use cmid_verbs::{Access, Change, Policy, Way, WcStatus};
 
-use crate::bench::{PAGE, READABLE, another_pd, facts, failure, peer_reads, region, remote, reregister};
-use crate::lab::Pair;
+use crate::env::Pair;
+use crate::fixture::{PAGE, READABLE, another_pd, facts, failure, peer_reads, region, remote, reregister};
 
 /// All seven, by providers of which nothing is known.
 pub(crate) fn all_flags() {

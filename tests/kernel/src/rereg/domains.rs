@@ -1,19 +1,22 @@
 //! Another PD.
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Error, PdState, Why};
+use cmid_proto::memory::{Error, PdState, RefuseReason};
 use cmid_verbs::{Access, Change, Completion, Pd, QpState, WcStatus};
 
-use crate::bench::{
+use crate::env::{CAPS, Pair, connect};
+use crate::fixture::{
     READABLE, another_pd, completion, end, facts, in_place, kernel_deallocs, peer_reads, region, remote,
 };
-use crate::lab::{CAPS, Pair, connect};
 
 /// How many use it, by the words with which a deallocation is refused.
 fn in_use(pd: &Pd) -> u32 {
     let refused = pd.dealloc();
     let users = pd.users();
-    assert!(matches!(refused, Err(Error::Refused(refused)) if refused.why == Why::InUse(users)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::Refused(refused)) if refused.reason == RefuseReason::InUse(users)),
+        "{refused:?}"
+    );
     users
 }
 

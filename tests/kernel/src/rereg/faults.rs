@@ -3,11 +3,13 @@
 use std::ptr::{self, NonNull};
 
 use cmid_proto::Errno;
-use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Provider, Step, Valid, Why};
+use cmid_proto::memory::{Code, Error, Failure, Fallback, MrState, Provider, RefuseReason, Step, Valid};
 use cmid_verbs::{Access, Buffer, Change, Policy, Way, WcStatus};
 
-use crate::bench::{PAGE, READABLE, another_pd, end, facts, failure, in_place, peer_reads, region, remote, reregister};
-use crate::lab::Pair;
+use crate::env::Pair;
+use crate::fixture::{
+    PAGE, READABLE, another_pd, end, facts, failure, in_place, peer_reads, region, remote, reregister,
+};
 
 const CHECKS_FIRST: Policy = Policy { fallback: Fallback::None, provider: Provider::ChecksFirst };
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
@@ -84,7 +86,10 @@ pub(crate) fn pinned_to_be_read() {
     assert_eq!((mr.state(), mr.access(), done.buffer.is_none()), (MrState::Unusable, None, true));
     assert_eq!((mr.lkey(), mr.rkey()), (0, 0), "there is no key that could be relied on");
     let refused = mr.reregister(Change::default().to_access(READABLE), Policy::default()).result;
-    assert!(matches!(refused, Err(Error::Refused(refused)) if refused.why == Why::OnlyDeregister), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::Refused(refused)) if refused.reason == RefuseReason::OnlyDeregister),
+        "{refused:?}"
+    );
     // Here the caution was not needed: the old registration is there until it is deregistered.
     assert_eq!(peer_reads(&mut pair.c, at), Ok([5; 8]));
     let returned = mr.deregister().map_err(|(_, error)| error).expect("deregistered");
@@ -149,23 +154,23 @@ pub(crate) fn read_only_mapping() {
 
 /// One that could not be relied on before either hears of a removal. Takes a device away, so it comes last.
 pub(crate) fn unusable_without_its_device() {
-    let mut side = crate::lab::Side::new();
+    let mut side = crate::env::Side::new();
     let id = side.bound([10, 98, 0, 1]);
     let pd = another_pd(&mut side, id);
     let mut mr = region(&pd, 5, Access::REMOTE_READ);
     let done = reregister(&mut mr, Change::default().to_access(READABLE), Policy::default(), 1);
     assert_eq!(failure(&done), cmd(Errno::EACCES, Valid::Neither));
-    let mut why = || match mr.reregister(Change::default().to_access(READABLE), Policy::default()).result {
-        Err(Error::Refused(refused)) => refused.why,
+    let mut reason = || match mr.reregister(Change::default().to_access(READABLE), Policy::default()).result {
+        Err(Error::Refused(refused)) => refused.reason,
         other => panic!("not refused: {other:?}"),
     };
-    assert_eq!(why(), Why::OnlyDeregister);
+    assert_eq!(reason(), RefuseReason::OnlyDeregister);
     // It ends with this process: the device is open.
     // The shim is not for it; a sanitizer's would not even load.
     let mut delete = std::process::Command::new("rdma");
     let deleting = delete.args(["link", "delete", "rxe1"]).env_remove("LD_PRELOAD").spawn().expect("rdma(8)");
     side.expect(cmid_proto::CmEvent::DeviceRemoval);
-    assert_eq!((why(), mr.state()), (Why::DeviceGone, MrState::Unusable));
+    assert_eq!((reason(), mr.state()), (RefuseReason::DeviceGone, MrState::Unusable));
     drop(deleting);
     end(mr);
 }
@@ -177,22 +182,22 @@ pub(crate) fn refused_before() {
     // The kernel would take its number for one of rxe0's, and may find another PD under it.
     let on_rxe1 = pair.server.bound([10, 98, 0, 1]);
     let foreign = another_pd(&mut pair.server, on_rxe1);
-    for (change, why) in [
-        (Change::default(), Why::NothingToChange),
-        (Change::default().to_buffer(Vec::new()), Why::Empty),
-        (Change::default().to_pd(foreign.clone()), Why::OtherDevice),
-        (Change::default().to_access(Access::REMOTE_WRITE), Why::RemoteWithoutLocalWrite),
+    for (change, reason) in [
+        (Change::default(), RefuseReason::NothingToChange),
+        (Change::default().to_buffer(Vec::new()), RefuseReason::Empty),
+        (Change::default().to_pd(foreign.clone()), RefuseReason::OtherDevice),
+        (Change::default().to_access(Access::REMOTE_WRITE), RefuseReason::RemoteWithoutLocalWrite),
     ] {
         let given = change.buffer.is_some();
         let done = reregister(&mut mr, change, ANEW, 0);
-        assert!(matches!(done.result, Err(Error::Refused(refused)) if refused.why == why), "{why}");
+        assert!(matches!(done.result, Err(Error::Refused(refused)) if refused.reason == reason), "{reason}");
         assert_eq!(done.buffer.is_some(), given);
         assert_eq!((facts(&mr), foreign.users()), (before, 0));
     }
     // The work request pins it until its completion has been polled; here it never is, and the QP goes.
     pair.s.qp.post_recv(1, &mr, 0..8).expect("post_recv");
     let done = reregister(&mut mr, Change::default().to_access(Access::LOCAL_WRITE), ANEW, 0);
-    assert!(matches!(done.result, Err(Error::Refused(refused)) if refused.why == Why::InFlight));
+    assert!(matches!(done.result, Err(Error::Refused(refused)) if refused.reason == RefuseReason::InFlight));
     assert_eq!(facts(&mr), before);
     let Pair { client, server, c, s, .. } = pair;
     drop((client, server, c, s));

@@ -12,14 +12,14 @@
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
-mod bench;
 mod cannot;
 mod domains;
 mod faults;
+mod fixture;
 // The connections are made as in the device's own check, which needs more of it.
 #[allow(dead_code, reason = "shared with another program")]
-#[path = "../device/lab.rs"]
-mod lab;
+#[path = "../device/env.rs"]
+mod env;
 mod rights;
 mod shim;
 

@@ -2,8 +2,8 @@
 
 use cmid_verbs::{Access, Change, WcStatus};
 
-use crate::bench::{READABLE, facts, in_place, peer_reads, peer_writes, region, remote};
-use crate::lab::{Pair, connect};
+use crate::env::{Pair, connect};
+use crate::fixture::{READABLE, facts, in_place, peer_reads, peer_writes, region, remote};
 
 const ALL: Access = READABLE.union(Access::REMOTE_WRITE);
 

@@ -2,39 +2,39 @@
 
 use cmid_proto::State;
 
-use super::kernel::{Id, Stage};
+use super::kernel::{Id, Phase};
 
 /// Whether the core's view can be that of an id in this stage.
 pub(crate) fn agrees(id: &Id, state: State) -> bool {
     if id.removed {
         // Nobody has told of it what was not accepted.
-        let unheard = id.deaf && matches!(state, State::Requested | State::Asked | State::Failed);
+        let unheard = id.deaf && matches!(state, State::Requested | State::SidrReqReceived | State::Failed);
         return unheard || state == State::Removed;
     }
     match id.stage {
-        Stage::Idle => state == State::Idle,
-        Stage::Bound => state == State::Bound,
-        Stage::AddrQuery => state == State::AddrResolving,
-        Stage::AddrResolved => state == State::AddrResolved,
-        Stage::RouteQuery => state == State::RouteResolving,
-        Stage::RouteResolved => state == State::RouteResolved,
-        Stage::Listen => state == State::Listening,
-        Stage::ReqSent => state == State::Connecting,
-        Stage::RepRcvd => state == State::Responded,
-        Stage::ReqRcvd => state == State::Requested,
-        Stage::RepSent => state == State::Accepting,
-        Stage::Established => state == State::Connected,
-        Stage::DreqSent => matches!(state, State::Disconnecting | State::Closing),
+        Phase::Idle => state == State::Idle,
+        Phase::Bound => state == State::Bound,
+        Phase::AddrQuery => state == State::AddrResolving,
+        Phase::AddrResolved => state == State::AddrResolved,
+        Phase::RouteQuery => state == State::RouteResolving,
+        Phase::RouteResolved => state == State::RouteResolved,
+        Phase::Listen => state == State::Listening,
+        Phase::ReqSent => state == State::Connecting,
+        Phase::RepRcvd => state == State::Responded,
+        Phase::ReqRcvd => state == State::Requested,
+        Phase::RepSent => state == State::Accepting,
+        Phase::Established => state == State::Connected,
+        Phase::DreqSent => matches!(state, State::Disconnecting | State::Closing),
         // After requests that crossed each side takes the other's for the answer; a teardown answers it all the same.
-        Stage::DreqRcvd => matches!(state, State::PeerClosed | State::TimeWait),
-        Stage::TimeWait => matches!(state, State::TimeWait | State::Closing),
-        Stage::SidrSent => state == State::Asking,
-        Stage::SidrRcvd => state == State::Asked,
-        Stage::Over if id.disconnected => state == State::Closed,
+        Phase::DreqRcvd => matches!(state, State::PeerClosed | State::TimeWait),
+        Phase::TimeWait => matches!(state, State::TimeWait | State::Closing),
+        Phase::SidrSent => state == State::SidrReqSent,
+        Phase::SidrRcvd => state == State::SidrReqReceived,
+        Phase::Over if id.disconnected => state == State::Closed,
         // Nobody has told it that the peer has gone.
-        Stage::Over if id.deaf => matches!(state, State::Requested | State::Asked | State::Failed),
-        Stage::Over if id.datagram => matches!(state, State::Answered | State::Failed),
+        Phase::Over if id.deaf => matches!(state, State::Requested | State::SidrReqReceived | State::Failed),
+        Phase::Over if id.datagram => matches!(state, State::SidrResolved | State::Failed),
         // A teardown that the peer has cut short waits for its deadline.
-        Stage::Over => matches!(state, State::Failed | State::Closing),
+        Phase::Over => matches!(state, State::Failed | State::Closing),
     }
 }

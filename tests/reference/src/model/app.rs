@@ -1,20 +1,22 @@
 //! The application of a host: what it asks, takes and gives back.
 
-use cmid_proto::{Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, PortSpace, Released, Request, State, Time, Verb};
+use cmid_proto::{
+    Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, PortSpace, Released, Request, RequestKind, State, Time,
+};
 
 use super::host::{Held, Host};
 use super::kernel::{File, Kernel, No};
-use super::ledger::Letter;
+use super::ledger::ExpectedEvent;
 use super::requests::{Deadline, Travelling};
 use crate::say::say;
 
 /// An id between two hosts.
 #[derive(Debug)]
-pub(crate) struct Loose {
+pub(crate) struct DetachedId {
     released: Released,
     no: No,
     file: File,
-    letters: Vec<Letter>,
+    letters: Vec<ExpectedEvent>,
     open: Travelling,
     /// The event that ended its last synchronous request.
     result: Option<Event>,
@@ -48,7 +50,7 @@ impl Host {
             self.ledger.track(&self.core, id);
             let called = self.take_calls(Some(id));
             // Creating is no request with a column; it is called what takes its place in the accounts.
-            let asked = Deadline { id, verb: Verb::Bind, group: None, due: Time::NEVER, sync: false };
+            let asked = Deadline { id, request_kind: RequestKind::Bind, group: None, due: Time::NEVER, sync: false };
             self.requests.accepted(&self.core, asked, called);
             self.look();
         }
@@ -60,12 +62,12 @@ impl Host {
             return;
         }
         say(|| format!("asks {request:?} of {id} until {deadline:?}: {:?}", self.core.state(id)));
-        let verb = match request.verb() {
-            Verb::DestroyNow => {
+        let request_kind = match request.request_kind() {
+            RequestKind::DestroyNow => {
                 self.void.extend(self.held.extract_if(.., |held| held.owner == id));
-                Verb::Destroy
+                RequestKind::Destroy
             }
-            verb => verb,
+            request_kind => request_kind,
         };
         let group = match request {
             Request::Join { addr, .. } => self.core.group_at(id, addr),
@@ -80,22 +82,22 @@ impl Host {
                 self.backlogs.insert(id, kept as usize);
             }
         } else if let Some(&no) = self.ids.get(&id) {
-            kernel.id_mut(no).qp = verb == Verb::AttachQp;
+            kernel.id_mut(no).qp = request_kind == RequestKind::AttachQp;
         }
-        if verb == Verb::Destroy {
+        if request_kind == RequestKind::Destroy {
             self.excused.insert(id);
             let gone = self.ledger.discard(|letter| letter.owner == id);
             self.excused.extend(gone.iter().filter(|it| it.kind == CmEvent::ConnectRequest).map(|it| it.id));
         }
-        if let (Verb::Leave, Some(group)) = (verb, group) {
+        if let (RequestKind::Leave, Some(group)) = (request_kind, group) {
             self.excused_groups.insert(group);
             self.requests.answered(group);
             self.ledger.discard(|letter| letter.group == Some(group));
         }
         let called = self.take_calls(Some(id));
-        let asked = Deadline { id, verb, group, due: deadline, sync: false };
+        let asked = Deadline { id, request_kind, group, due: deadline, sync: false };
         self.requests.accepted(&self.core, asked, called);
-        if verb == Verb::Migrate && !called && !self.core.waits_for_acks(id, verb) {
+        if request_kind == RequestKind::Migrate && !called && !self.core.waits_for_acks(id, request_kind) {
             self.moved_without_device(id);
         }
         self.look();
@@ -109,7 +111,7 @@ impl Host {
             return false;
         };
         say(|| format!("takes {} of {} off {on}, status {}", event.kind, event.id, event.status));
-        let receipt = event.receipt.take();
+        let ack_token = event.ack_token.take();
         let (id, owner) = (event.id, event.listener.unwrap_or(event.id));
         match event.kind {
             EventKind::Cm(_) => {
@@ -117,15 +119,15 @@ impl Host {
                 assert!(!self.is_moving(owner), "{event:?} is delivered while its id moves");
                 self.ledger.track(&self.core, id);
             }
-            EventKind::Migrated => self.requests.ended_by_event(id, Verb::Migrate),
-            EventKind::Destroyed => self.requests.ended_by_event(id, Verb::Destroy),
-            EventKind::Left => self.requests.ended_by_event(id, Verb::Leave),
-            EventKind::DeadlinePassed(verb) => self.requests.told_of(id, verb, event.group),
+            EventKind::Migrated => self.requests.ended_by_event(id, RequestKind::Migrate),
+            EventKind::Destroyed => self.requests.ended_by_event(id, RequestKind::Destroy),
+            EventKind::Left => self.requests.ended_by_event(id, RequestKind::Leave),
+            EventKind::DeadlinePassed(request_kind) => self.requests.told_of(id, request_kind, event.group),
         }
-        match receipt {
-            Some(receipt) => {
+        match ack_token {
+            Some(ack_token) => {
                 assert!(event.cm().is_some(), "{event:?} is to be acked");
-                self.held.push(Held { receipt, owner, group: event.group });
+                self.held.push(Held { ack_token, owner, group: event.group });
             }
             None => {
                 // Of an id that is gone nobody can tell.
@@ -142,21 +144,21 @@ impl Host {
     }
 
     pub(crate) fn ack(&mut self, at: usize) -> bool {
-        if let Some(Held { receipt, owner, .. }) = self.void.pop() {
+        if let Some(Held { ack_token, owner, .. }) = self.void.pop() {
             let before = self.core.clone();
-            let refused = self.core.ack(receipt).expect_err("nothing is owed any more");
-            assert_eq!(refused.receipt.owner(), owner, "another receipt is given back");
-            assert!(self.core == before, "a receipt of {owner} was refused and something changed");
+            let refused = self.core.ack(ack_token).expect_err("nothing is owed any more");
+            assert_eq!(refused.ack_token.owner(), owner, "another ack token is given back");
+            assert!(self.core == before, "an ack token of {owner} was refused and something changed");
         }
         if self.held.is_empty() {
             return false;
         }
-        let Held { receipt, owner, .. } = self.held.remove(at % self.held.len());
+        let Held { ack_token, owner, .. } = self.held.remove(at % self.held.len());
         say(|| format!("acks an event of {owner}"));
-        let waited = self.core.waits_for_acks(owner, Verb::Migrate);
-        assert_eq!(self.core.ack(receipt), Ok(()), "an ack that is owed for {owner}");
+        let waited = self.core.waits_for_acks(owner, RequestKind::Migrate);
+        assert_eq!(self.core.ack(ack_token), Ok(()), "an ack that is owed for {owner}");
         let called = self.take_calls(Some(owner));
-        if waited && !called && !self.core.waits_for_acks(owner, Verb::Migrate) {
+        if waited && !called && !self.core.waits_for_acks(owner, RequestKind::Migrate) {
             self.moved_without_device(owner);
         }
         self.look();
@@ -174,7 +176,7 @@ impl Host {
             say(|| format!("{deadline:?} has passed"));
             match deadline.group {
                 Some(group) => self.excused_groups.extend([group]),
-                None if matches!(deadline.verb, Verb::Migrate | Verb::GetRequest) => {}
+                None if matches!(deadline.request_kind, RequestKind::Migrate | RequestKind::GetRequest) => {}
                 None => self.excused.extend([deadline.id]),
             }
         }
@@ -184,7 +186,7 @@ impl Host {
         self.look();
     }
 
-    pub(crate) fn release(&mut self, id: IdKey) -> Option<Loose> {
+    pub(crate) fn release(&mut self, id: IdKey) -> Option<DetachedId> {
         let state = self.core.state(id);
         // A request of a listener stays.
         let result = self.core.sync_event(id).filter(|event| event.listener.is_none());
@@ -197,7 +199,7 @@ impl Host {
         self.ledger.homes.remove(&id);
         let open = self.requests.release(id);
         self.look();
-        Some(Loose {
+        Some(DetachedId {
             released,
             no,
             file,
@@ -210,27 +212,27 @@ impl Host {
     }
 
     /// Takes an id in; gives it back if there is no room.
-    pub(crate) fn adopt(&mut self, kernel: &mut Kernel, loose: Loose) -> Option<Loose> {
-        let (id, channel) = match self.core.adopt(loose.released) {
+    pub(crate) fn adopt(&mut self, kernel: &mut Kernel, released_id: DetachedId) -> Option<DetachedId> {
+        let (id, channel) = match self.core.adopt(released_id.released) {
             Ok(keys) => keys,
-            Err((_, released)) => return Some(Loose { released, ..loose }),
+            Err((_, released)) => return Some(DetachedId { released, ..released_id }),
         };
         say(|| format!("adopts {id} on {channel}"));
-        kernel.id_mut(loose.no).key = Some(id);
-        self.ids.insert(id, loose.no);
-        self.files.insert(channel, loose.file);
+        kernel.id_mut(released_id.no).key = Some(id);
+        self.ids.insert(id, released_id.no);
+        self.files.insert(channel, released_id.file);
         self.ledger.track(&self.core, id);
-        for letter in loose.letters {
-            self.ledger.admit(Letter { owner: id, id, ..letter });
+        for letter in released_id.letters {
+            self.ledger.admit(ExpectedEvent { owner: id, id, ..letter });
         }
-        self.requests.adopt(id, loose.open);
-        if let Some(backlog) = loose.backlog {
+        self.requests.adopt(id, released_id.open);
+        if let Some(backlog) = released_id.backlog {
             self.backlogs.insert(id, backlog);
         }
-        if loose.excused {
+        if released_id.excused {
             self.excused.insert(id);
         }
-        let result = loose.result.map(|event| Event { id, ..event });
+        let result = released_id.result.map(|event| Event { id, ..event });
         assert_eq!(self.core.sync_event(id), result, "how the last request of {id} ended");
         assert!(self.core.state(id) != Some(State::Destroying) && self.core.is_sync(id));
         self.look();

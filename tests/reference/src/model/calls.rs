@@ -5,7 +5,7 @@
 
 use cmid_proto::{Call, Errno, Outcome};
 
-use super::kernel::{File, Id, Kernel, Membership, No, Stage};
+use super::kernel::{File, Id, Kernel, Membership, No, Phase};
 
 impl Kernel {
     /// Makes a call about an id. `refused` is an errno for which the world is to blame, where it can be.
@@ -53,35 +53,35 @@ impl Kernel {
     fn judge(&mut self, no: No, call: &Call, refused: Option<Errno>) -> Outcome {
         let stage = self.id(no).stage;
         let legal = match call {
-            Call::Bind { .. } => stage == Stage::Idle,
-            Call::ResolveAddr { .. } | Call::Listen { .. } => matches!(stage, Stage::Idle | Stage::Bound),
-            Call::ResolveRoute { .. } => self.with_device(no, call) && stage == Stage::AddrResolved,
-            Call::Connect { .. } => self.with_device(no, call) && stage == Stage::RouteResolved,
+            Call::Bind { .. } => stage == Phase::Idle,
+            Call::ResolveAddr { .. } | Call::Listen { .. } => matches!(stage, Phase::Idle | Phase::Bound),
+            Call::ResolveRoute { .. } => self.with_device(no, call) && stage == Phase::AddrResolved,
+            Call::Connect { .. } => self.with_device(no, call) && stage == Phase::RouteResolved,
             Call::Accept { .. } => {
                 self.with_device(no, call)
                     && self.is_no_hazard(no, call)
-                    && matches!(stage, Stage::ReqRcvd | Stage::SidrRcvd)
+                    && matches!(stage, Phase::ReqRcvd | Phase::SidrRcvd)
             }
             Call::Reject { .. } => {
-                self.is_no_hazard(no, call) && matches!(stage, Stage::ReqRcvd | Stage::SidrRcvd | Stage::RepRcvd)
+                self.is_no_hazard(no, call) && matches!(stage, Phase::ReqRcvd | Phase::SidrRcvd | Phase::RepRcvd)
             }
             Call::Establish { .. } => {
-                assert!(!matches!(stage, Stage::ReqRcvd | Stage::SidrRcvd), "{call:?} breaks the connection");
-                self.is_no_hazard(no, call) && stage == Stage::RepRcvd
+                assert!(!matches!(stage, Phase::ReqRcvd | Phase::SidrRcvd), "{call:?} breaks the connection");
+                self.is_no_hazard(no, call) && stage == Phase::RepRcvd
             }
             Call::Notify { .. } => {
-                if stage == Stage::Established {
+                if stage == Phase::Established {
                     return Err(Errno::EISCONN);
                 }
-                stage == Stage::RepSent
+                stage == Phase::RepSent
             }
             Call::Join { .. } => {
                 self.with_device(no, call)
                     && self.id(no).datagram
-                    && matches!(stage, Stage::Bound | Stage::AddrResolved)
+                    && matches!(stage, Phase::Bound | Phase::AddrResolved)
             }
             Call::Migrate { .. } => {
-                assert!(stage != Stage::Listen, "{call:?}: no kernel can migrate a listener without losing requests");
+                assert!(stage != Phase::Listen, "{call:?}: no kernel can migrate a listener without losing requests");
                 true
             }
             Call::Disconnect { .. } | Call::Leave { .. } | Call::SetOption { .. } | Call::SetEce { .. } => true,
@@ -102,7 +102,7 @@ impl Kernel {
     }
 
     fn is_no_hazard(&self, no: No, call: &Call) -> bool {
-        let own_message_is_out = matches!(self.id(no).stage, Stage::ReqSent | Stage::RepSent);
+        let own_message_is_out = matches!(self.id(no).stage, Phase::ReqSent | Phase::RepSent);
         assert!(!own_message_is_out, "{call:?}: a later destroy would take 70 seconds");
         true
     }
@@ -111,9 +111,9 @@ impl Kernel {
     fn refuse(&mut self, no: No, call: &Call, errno: Errno) {
         let id = self.id_mut(no);
         if matches!(call, Call::Accept { .. }) {
-            id.stage = Stage::Over;
-        } else if matches!(call, Call::ResolveAddr { .. }) && id.stage == Stage::Idle && errno == Errno::ENETUNREACH {
-            id.stage = Stage::Bound;
+            id.stage = Phase::Over;
+        } else if matches!(call, Call::ResolveAddr { .. }) && id.stage == Phase::Idle && errno == Errno::ENETUNREACH {
+            id.stage = Phase::Bound;
         } else if matches!(call, Call::Leave { .. }) {
             self.leave(no, call);
         }
@@ -123,28 +123,28 @@ impl Kernel {
         let id = self.id_mut(no);
         match *call {
             Call::Bind { addr, .. } => {
-                id.stage = Stage::Bound;
+                id.stage = Phase::Bound;
                 let of_a_device = !addr.ip().is_unspecified() && !addr.ip().is_loopback();
                 (id.device, id.verbs) = (of_a_device, of_a_device);
             }
-            Call::ResolveAddr { .. } => id.stage = Stage::AddrQuery,
-            Call::ResolveRoute { .. } => (id.stage, id.watched) = (Stage::RouteQuery, true),
-            Call::Listen { .. } => id.stage = Stage::Listen,
-            Call::Connect { .. } => id.stage = if id.datagram { Stage::SidrSent } else { Stage::ReqSent },
+            Call::ResolveAddr { .. } => id.stage = Phase::AddrQuery,
+            Call::ResolveRoute { .. } => (id.stage, id.watched) = (Phase::RouteQuery, true),
+            Call::Listen { .. } => id.stage = Phase::Listen,
+            Call::Connect { .. } => id.stage = if id.datagram { Phase::SidrSent } else { Phase::ReqSent },
             Call::Accept { .. } => {
-                id.stage = if id.datagram { Stage::Over } else { Stage::RepSent };
+                id.stage = if id.datagram { Phase::Over } else { Phase::RepSent };
                 id.deaf = false;
             }
-            Call::Reject { .. } => id.stage = Stage::Over,
-            Call::Establish { .. } => id.stage = Stage::Established,
+            Call::Reject { .. } => id.stage = Phase::Over,
+            Call::Establish { .. } => id.stage = Phase::Established,
             Call::Disconnect { .. } => match id.stage {
-                Stage::Established => id.stage = Stage::DreqSent,
-                Stage::DreqRcvd => id.stage = Stage::TimeWait,
+                Phase::Established => id.stage = Phase::DreqSent,
+                Phase::DreqRcvd => id.stage = Phase::TimeWait,
                 // Nothing happens.
                 _ => {}
             },
             Call::Notify { .. } => {
-                id.stage = Stage::Established;
+                id.stage = Phase::Established;
                 self.report(no, cmid_proto::CmEvent::Established, 0);
             }
             Call::Join { group, .. } => id.groups.push(Membership { key: group, joining: true, lost: false }),

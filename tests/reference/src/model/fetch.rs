@@ -2,7 +2,7 @@
 
 use cmid_proto::{CmEvent, IdKey};
 
-use super::kernel::{File, Kernel, No, Stage, Unread};
+use super::kernel::{File, Kernel, No, Phase, Unread};
 
 /// An event as the library reports it.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +37,11 @@ impl Kernel {
             CmEvent::RouteResolved if id.removed => return fails(CmEvent::RouteError),
             CmEvent::AddrResolved => id.verbs = true,
             CmEvent::ConnectResponse if id.qp => {
-                if id.stage != Stage::RepRcvd || id.removed {
+                if id.stage != Phase::RepRcvd || id.removed {
                     id.connect_error = true;
                     return fails(CmEvent::ConnectError);
                 }
-                id.stage = Stage::Established;
+                id.stage = Phase::Established;
                 return Some(Unread { kind: CmEvent::Established, ..event });
             }
             CmEvent::Rejected | CmEvent::Disconnected if id.connect_error => return None,

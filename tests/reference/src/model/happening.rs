@@ -2,7 +2,7 @@
 
 use cmid_proto::CmEvent;
 
-use super::kernel::{Id, Kernel, No, Stage, Unread};
+use super::kernel::{Id, Kernel, No, Phase, Unread};
 
 /// What may happen to an id without a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Happening {
 }
 
 /// Where an id goes and what is told of it.
-type Effect = (Stage, Option<(CmEvent, i32)>);
+type Effect = (Phase, Option<(CmEvent, i32)>);
 
 const NO_ANSWER: i32 = -110;
 const CONSUMER_REJECT: i32 = 28;
@@ -58,30 +58,30 @@ fn step(id: &Id, what: Happening) -> Option<Effect> {
     use Happening::{Answer, PeerDisconnects, Refusal, Silence, TimeWaitEnds};
     let tell = |event, status| Some((event, status));
     Some(match (what, id.stage) {
-        (Answer, Stage::AddrQuery) => (Stage::AddrResolved, tell(CmEvent::AddrResolved, 0)),
-        (Refusal | Silence, Stage::AddrQuery) => (Stage::Bound, tell(CmEvent::AddrError, NO_ANSWER)),
-        (Answer, Stage::RouteQuery) => (Stage::RouteResolved, tell(CmEvent::RouteResolved, 0)),
-        (Refusal | Silence, Stage::RouteQuery) => (Stage::AddrResolved, tell(CmEvent::RouteError, NO_ANSWER)),
-        (Answer, Stage::ReqSent) => (Stage::RepRcvd, tell(CmEvent::ConnectResponse, 0)),
-        (Answer, Stage::RepSent) => (Stage::Established, tell(CmEvent::Established, 0)),
-        (Answer, Stage::SidrSent) => (Stage::Over, tell(CmEvent::Established, 0)),
-        (Answer, Stage::DreqSent) => (Stage::TimeWait, tell(CmEvent::Disconnected, 0)),
-        (Refusal, Stage::ReqSent | Stage::RepRcvd | Stage::RepSent | Stage::Established) => {
-            (Stage::Over, tell(CmEvent::Rejected, CONSUMER_REJECT))
+        (Answer, Phase::AddrQuery) => (Phase::AddrResolved, tell(CmEvent::AddrResolved, 0)),
+        (Refusal | Silence, Phase::AddrQuery) => (Phase::Bound, tell(CmEvent::AddrError, NO_ANSWER)),
+        (Answer, Phase::RouteQuery) => (Phase::RouteResolved, tell(CmEvent::RouteResolved, 0)),
+        (Refusal | Silence, Phase::RouteQuery) => (Phase::AddrResolved, tell(CmEvent::RouteError, NO_ANSWER)),
+        (Answer, Phase::ReqSent) => (Phase::RepRcvd, tell(CmEvent::ConnectResponse, 0)),
+        (Answer, Phase::RepSent) => (Phase::Established, tell(CmEvent::Established, 0)),
+        (Answer, Phase::SidrSent) => (Phase::Over, tell(CmEvent::Established, 0)),
+        (Answer, Phase::DreqSent) => (Phase::TimeWait, tell(CmEvent::Disconnected, 0)),
+        (Refusal, Phase::ReqSent | Phase::RepRcvd | Phase::RepSent | Phase::Established) => {
+            (Phase::Over, tell(CmEvent::Rejected, CONSUMER_REJECT))
         }
-        (Refusal, Stage::SidrSent) => (Stage::Over, tell(CmEvent::Unreachable, 2)),
+        (Refusal, Phase::SidrSent) => (Phase::Over, tell(CmEvent::Unreachable, 2)),
         // The peer has gone, and the application has not accepted.
-        (Refusal, Stage::ReqRcvd | Stage::SidrRcvd) => (Stage::Over, None),
-        (Silence, Stage::ReqSent | Stage::RepSent | Stage::SidrSent) => {
-            (Stage::Over, tell(CmEvent::Unreachable, NO_ANSWER))
+        (Refusal, Phase::ReqRcvd | Phase::SidrRcvd) => (Phase::Over, None),
+        (Silence, Phase::ReqSent | Phase::RepSent | Phase::SidrSent) => {
+            (Phase::Over, tell(CmEvent::Unreachable, NO_ANSWER))
         }
-        (Silence, Stage::DreqSent) => (Stage::TimeWait, tell(CmEvent::Disconnected, NO_ANSWER)),
-        (PeerDisconnects, Stage::RepSent | Stage::Established | Stage::DreqSent) => {
-            (Stage::DreqRcvd, tell(CmEvent::Disconnected, 0))
+        (Silence, Phase::DreqSent) => (Phase::TimeWait, tell(CmEvent::Disconnected, NO_ANSWER)),
+        (PeerDisconnects, Phase::RepSent | Phase::Established | Phase::DreqSent) => {
+            (Phase::DreqRcvd, tell(CmEvent::Disconnected, 0))
         }
         // An answer in a lookup that the library cannot use.
-        (PeerDisconnects, Stage::SidrSent) => (Stage::Over, tell(CmEvent::AddrError, -22)),
-        (TimeWaitEnds, Stage::TimeWait) => (Stage::Over, tell(CmEvent::TimewaitExit, 0)),
+        (PeerDisconnects, Phase::SidrSent) => (Phase::Over, tell(CmEvent::AddrError, -22)),
+        (TimeWaitEnds, Phase::TimeWait) => (Phase::Over, tell(CmEvent::TimewaitExit, 0)),
         _ => return None,
     })
 }
@@ -103,7 +103,7 @@ impl Kernel {
             | Happening::Silence
             | Happening::PeerDisconnects
             | Happening::TimeWaitEnds => step(id, what).is_some(),
-            Happening::Request => id.stage == Stage::Listen,
+            Happening::Request => id.stage == Phase::Listen,
             Happening::NeighbourMoves => id.watched,
             Happening::AddrChanges => id.device && !id.deaf,
             Happening::Joined => id.groups.iter().any(|group| group.joining),
@@ -139,12 +139,12 @@ impl Kernel {
         let Some((stage, event)) = step(self.id(no), what) else { return };
         let id = self.id_mut(no);
         // A TIMEWAIT_EXIT is for a connection that was seen to end, everything else for one that was not.
-        let heard = if what == Happening::TimeWaitEnds { id.disconnected } else { !id.disconnected };
+        let record = if what == Happening::TimeWaitEnds { id.disconnected } else { !id.disconnected };
         id.stage = stage;
-        id.device |= stage == Stage::AddrResolved;
+        id.device |= stage == Phase::AddrResolved;
         id.disconnected |= matches!(event, Some((CmEvent::Disconnected, _)));
         if let Some((event, status)) = event
-            && heard
+            && record
         {
             self.report(no, event, status);
         }
@@ -158,7 +158,7 @@ impl Kernel {
 
     fn request(&mut self, listener: No) {
         let &Id { file, datagram, .. } = self.id(listener);
-        let stage = if datagram { Stage::SidrRcvd } else { Stage::ReqRcvd };
+        let stage = if datagram { Phase::SidrRcvd } else { Phase::ReqRcvd };
         let child = self.insert(Id { stage, device: true, deaf: true, ..Id::new(file, datagram) });
         let kind = CmEvent::ConnectRequest;
         self.push(Unread { owner: listener, kind, status: 0, child: Some(child), group: None });
@@ -182,7 +182,7 @@ impl Id {
             key: None,
             file,
             datagram,
-            stage: Stage::Idle,
+            stage: Phase::Idle,
             disconnected: false,
             device: false,
             verbs: false,

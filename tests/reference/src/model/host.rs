@@ -3,22 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use cmid_proto::{
-    About, Admission, Call, ChannelKey, CmEvent, Core, Errno, GroupKey, IdKey, Limits, Outcome, RawEvent, Receipt,
-    ReceivedParam, Request, State, Time, Token, Verb,
+    AckToken, Admission, Call, ChannelKey, CmEvent, Core, Errno, GroupKey, IdKey, Limits, Outcome, RawEvent,
+    ReceivedParam, Request, RequestKind, State, Target, Time, Token,
 };
 
 use super::agreement::agrees;
 use super::asked::check_asked;
 use super::fetch::Fetched;
 use super::kernel::{File, Kernel, No};
-use super::ledger::{Ledger, Letter};
+use super::ledger::{ExpectedEvent, Ledger};
 use super::requests::Requests;
 use crate::say::say;
 
 /// An event that the application has taken and not acked.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) receipt: Receipt,
+    pub(crate) ack_token: AckToken,
     pub(crate) owner: IdKey,
     pub(crate) group: Option<GroupKey>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Host {
     /// What the application has asked of each id last.
     pub(crate) asked: BTreeMap<IdKey, (Request<'static>, Time)>,
     pub(crate) held: Vec<Held>,
-    /// Receipts of ids that were destroyed without them.
+    /// Ack tokens of ids that were destroyed without them.
     pub(crate) void: Vec<Held>,
     /// Calls to be made, in order.
     queue: VecDeque<(Token, Call)>,
@@ -123,8 +123,8 @@ impl Host {
             assert!(self.held.iter().all(|held| held.owner != id), "{call:?} while acks are owed");
         }
         match *call {
-            Call::Migrate { .. } => self.requests.begun(id, Verb::Migrate),
-            Call::Destroy { .. } => self.requests.begun(id, Verb::Destroy),
+            Call::Migrate { .. } => self.requests.begun(id, RequestKind::Migrate),
+            Call::Destroy { .. } => self.requests.begun(id, RequestKind::Destroy),
             Call::Leave { group, .. } => {
                 assert!(self.held.iter().all(|held| held.group != Some(group)), "{call:?} while acks are owed");
             }
@@ -193,7 +193,7 @@ impl Host {
         // Unless an event has told before, it moves now: at the end of its new channel even if it was to be delivered there.
         let arrives = match call {
             Call::Migrate { id, from, to } => {
-                let stays = self.core.home(id) == Some(to) && self.core.line(id) == Some(from);
+                let stays = self.core.channel(id) == Some(to) && self.core.device_channel(id) == Some(from);
                 (stays && outcome.is_ok()).then_some(id)
             }
             _ => None,
@@ -219,9 +219,9 @@ impl Host {
                 Ok(()) => {}
                 Err(failure) => assert!(outcome.is_ok() || outcome == Err(failure.errno), "{outcome:?}, {failure:?}"),
             }
-            match ended.about {
-                About::Id(id) => self.requests.ended(&self.core, id, ended.result.is_err()),
-                About::Channel(channel) => {
+            match ended.target {
+                Target::Id(id) => self.requests.ended(&self.core, id, ended.result.is_err()),
+                Target::Channel(channel) => {
                     let failed_to_open = matches!(call, Call::OpenChannel { .. }) && outcome.is_err();
                     self.open.retain(|&open| open != channel || !failed_to_open);
                 }
@@ -274,7 +274,7 @@ impl Host {
         if listener.is_some() {
             self.ids.insert(child, fetched.id);
         }
-        let data = Letter::data(number, event.kind);
+        let data = ExpectedEvent::data(number, event.kind);
         let mut param = ReceivedParam::default();
         param.0.qp_num = number;
         let raw = RawEvent {
@@ -285,8 +285,8 @@ impl Host {
             private_data: &data,
             ..RawEvent::new(id, event.kind)
         };
-        let (before, counters, news) = (self.core.state(id), self.core.counters(), self.core.news());
-        let (home, line) = (self.core.home(id), self.core.line(id));
+        let (before, counters, activity) = (self.core.state(id), self.core.counters(), self.core.activity());
+        let (home, line) = (self.core.channel(id), self.core.device_channel(id));
         self.core.compare_event(on, &raw);
         let admission = match self.core.handle_event(on, raw) {
             Ok(admission) => admission,
@@ -305,13 +305,13 @@ impl Host {
         }
         self.ledger.follow(&self.core);
         // The event tells that it has moved to where it was to be delivered already.
-        if line.is_some() && self.core.line(id) != line && self.core.home(id) == home {
+        if line.is_some() && self.core.device_channel(id) != line && self.core.channel(id) == home {
             self.ledger.requeue(id);
         }
         match admission {
             Admission::Known | Admission::Child(_) => {
-                assert!(self.core.news() > news, "{raw:?} is no news");
-                self.admit(Letter {
+                assert!(self.core.activity() > activity, "{raw:?} is no news");
+                self.admit(ExpectedEvent {
                     number,
                     owner,
                     id,
@@ -321,8 +321,10 @@ impl Host {
                     group: event.group,
                 });
                 // The same event tells that the peer does not answer and that its link address has changed.
-                let connecting =
-                    matches!(before, Some(State::Connecting | State::Accepting | State::Asking | State::Responded));
+                let connecting = matches!(
+                    before,
+                    Some(State::Connecting | State::Accepting | State::SidrReqSent | State::Responded)
+                );
                 if event.kind == CmEvent::DeviceRemoval || (event.kind == CmEvent::Unreachable && connecting) {
                     self.excused.insert(id);
                 }
@@ -352,7 +354,7 @@ impl Host {
         }
     }
 
-    fn admit(&mut self, letter: Letter) {
+    fn admit(&mut self, letter: ExpectedEvent) {
         self.ledger.admit(letter);
         if let Some(group) = letter.group {
             self.requests.answered(group);

@@ -17,7 +17,7 @@ pub(crate) struct No(u32);
 
 /// Where an id is: the states of the RDMA CM up to a route, then those of the IB CM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum Phase {
     Idle,
     Bound,
     AddrQuery,
@@ -51,7 +51,7 @@ pub(crate) struct Id {
     pub(crate) key: Option<IdKey>,
     pub(crate) file: File,
     pub(crate) datagram: bool,
-    pub(crate) stage: Stage,
+    pub(crate) stage: Phase,
     /// The RDMA CM has seen the end of the connection: its state is DISCONNECT.
     pub(crate) disconnected: bool,
     /// The kernel knows the device.

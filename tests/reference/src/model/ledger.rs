@@ -8,7 +8,7 @@ use crate::say::say;
 
 /// An event that the core has taken.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Letter {
+pub(crate) struct ExpectedEvent {
     /// What tells it from all others; it travels as the QP number and in the private data.
     pub(crate) number: u32,
     pub(crate) owner: IdKey,
@@ -19,7 +19,7 @@ pub(crate) struct Letter {
     pub(crate) group: Option<GroupKey>,
 }
 
-impl Letter {
+impl ExpectedEvent {
     /// The private data that an event of this kind carries, marked with its number.
     pub(crate) fn data(number: u32, kind: CmEvent) -> Vec<u8> {
         let len = match kind {
@@ -45,7 +45,7 @@ impl Letter {
 /// All undelivered events of one core.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    channels: BTreeMap<ChannelKey, VecDeque<Letter>>,
+    channels: BTreeMap<ChannelKey, VecDeque<ExpectedEvent>>,
     /// Where the application expects the events of each id.
     pub(crate) homes: BTreeMap<IdKey, ChannelKey>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// An id is there.
     pub(crate) fn track(&mut self, core: &Core, id: IdKey) {
-        if let Some(home) = core.home(id) {
+        if let Some(home) = core.channel(id) {
             self.homes.insert(id, home);
         }
     }
@@ -61,10 +61,10 @@ impl Ledger {
     /// Follows the ids: their events go to the end of their new channels, or vanish with them.
     pub(crate) fn follow(&mut self, core: &Core) {
         let moved: Vec<_> =
-            self.homes.iter().filter(|&(&id, &home)| core.home(id) != Some(home)).map(|(&id, _)| id).collect();
+            self.homes.iter().filter(|&(&id, &home)| core.channel(id) != Some(home)).map(|(&id, _)| id).collect();
         for id in moved {
             let letters = self.discard(|letter| letter.owner == id);
-            match core.home(id) {
+            match core.channel(id) {
                 Some(home) => {
                     self.homes.insert(id, home);
                     self.channels.entry(home).or_default().extend(letters);
@@ -76,7 +76,7 @@ impl Ledger {
 
     /// An id was moved to where it is: its events go to the end even so.
     pub(crate) fn requeue(&mut self, id: IdKey) {
-        let numbers = |letters: Option<&VecDeque<Letter>>| -> Vec<_> {
+        let numbers = |letters: Option<&VecDeque<ExpectedEvent>>| -> Vec<_> {
             letters.into_iter().flatten().map(|letter| letter.number).collect()
         };
         let before = self.homes.get(&id).map(|home| numbers(self.channels.get(home)));
@@ -90,7 +90,7 @@ impl Ledger {
     }
 
     /// The core has taken an event.
-    pub(crate) fn admit(&mut self, letter: Letter) {
+    pub(crate) fn admit(&mut self, letter: ExpectedEvent) {
         let home = self.homes[&letter.owner];
         self.channels.entry(home).or_default().push_back(letter);
     }
@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     /// The device's next event of a channel, delivered.
-    pub(crate) fn deliver(&mut self, on: ChannelKey, event: &Event) -> Letter {
+    pub(crate) fn deliver(&mut self, on: ChannelKey, event: &Event) -> ExpectedEvent {
         let next = self.channels.get_mut(&on).and_then(VecDeque::pop_front);
         match next {
             Some(letter) if letter.is(event) => letter,
@@ -122,17 +122,17 @@ impl Ledger {
     }
 
     /// What is to be delivered on a channel.
-    pub(crate) fn on(&self, channel: ChannelKey) -> impl Iterator<Item = &Letter> {
+    pub(crate) fn on(&self, channel: ChannelKey) -> impl Iterator<Item = &ExpectedEvent> {
         self.channels.get(&channel).into_iter().flatten()
     }
 
     /// What has not been delivered.
-    pub(crate) fn undelivered(&self) -> impl Iterator<Item = &Letter> {
+    pub(crate) fn undelivered(&self) -> impl Iterator<Item = &ExpectedEvent> {
         self.channels.values().flatten()
     }
 
     /// Takes what is never to be delivered here.
-    pub(crate) fn discard(&mut self, which: impl Fn(&Letter) -> bool) -> Vec<Letter> {
+    pub(crate) fn discard(&mut self, which: impl Fn(&ExpectedEvent) -> bool) -> Vec<ExpectedEvent> {
         let mut gone = Vec::new();
         for letters in self.channels.values_mut() {
             letters.retain(|letter| {

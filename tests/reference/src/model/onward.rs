@@ -22,7 +22,7 @@ pub(crate) fn lead(world: &mut World, at: usize, input: &mut Input<'_>) {
         if !quiet {
             world.read(at);
             world.look();
-            if let Some(home) = world.hosts[at].core.home(id) {
+            if let Some(home) = world.hosts[at].core.channel(id) {
                 world.hosts[at].take_event(home);
             }
         }
@@ -40,10 +40,10 @@ fn one_step(world: &mut World, at: usize, id: IdKey, input: &mut Input<'_>) {
         State::Idle | State::Bound => Request::ResolveAddr { src: None, dst: script::addr(input) },
         State::AddrResolved => Request::ResolveRoute,
         State::RouteResolved => Request::Connect { param, private_data: b"hello" },
-        State::Requested | State::Asked if input.once_in(6) => {
+        State::Requested | State::SidrReqReceived if input.once_in(6) => {
             Request::Reject { reason: RejectReason::Consumer, private_data: b"no" }
         }
-        State::Requested | State::Asked => Request::Accept { param, private_data: b"welcome" },
+        State::Requested | State::SidrReqReceived => Request::Accept { param, private_data: b"welcome" },
         State::Responded => Request::Establish,
         State::Connected | State::PeerClosed if input.once_in(3) => Request::Teardown,
         State::Connected if input.once_in(4) => {
@@ -57,13 +57,13 @@ fn one_step(world: &mut World, at: usize, id: IdKey, input: &mut Input<'_>) {
         | State::Connecting
         | State::Accepting
         | State::Disconnecting
-        | State::Asking => return world.happen_to(no, Happening::Answer),
+        | State::SidrReqSent => return world.happen_to(no, Happening::Answer),
         State::Closing | State::TimeWait => {
             world.happen_to(no, Happening::Answer);
             return world.happen_to(no, Happening::TimeWaitEnds);
         }
-        State::Closed | State::Answered | State::Failed | State::Removed if input.once_in(4) => Request::Destroy,
-        State::Closed | State::Answered | State::Failed | State::Removed | State::Destroying => return,
+        State::Closed | State::SidrResolved | State::Failed | State::Removed if input.once_in(4) => Request::Destroy,
+        State::Closed | State::SidrResolved | State::Failed | State::Removed | State::Destroying => return,
     };
     let due = if input.once_in(3) { deadline } else { Time::NEVER };
     world.hosts[at].submit(&mut world.kernel, id, request, due);

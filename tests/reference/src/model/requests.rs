@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use cmid_proto::{Core, Errno, GroupKey, IdKey, State, Time, Verb};
+use cmid_proto::{Core, Errno, GroupKey, IdKey, RequestKind, State, Time};
 
 /// Until when something is to have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
     pub(crate) id: IdKey,
-    pub(crate) verb: Verb,
+    pub(crate) request_kind: RequestKind,
     pub(crate) group: Option<GroupKey>,
     pub(crate) due: Time,
     /// Of a request of synchronous mode: it ends by result, unless the id has left that mode.
@@ -19,9 +19,9 @@ pub(crate) struct Deadline {
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// Calls are made for it; one of them ends it.
-    called: BTreeMap<IdKey, Verb>,
+    called: BTreeMap<IdKey, RequestKind>,
     /// It waits for acks and ends by event.
-    waiting: Vec<(IdKey, Verb)>,
+    waiting: Vec<(IdKey, RequestKind)>,
     deadlines: Vec<Deadline>,
     /// What an accepted request has replaced, should the device refuse it.
     replaced: BTreeMap<IdKey, Deadline>,
@@ -34,18 +34,18 @@ pub(crate) struct Requests {
 pub(crate) struct Travelling {
     deadlines: Vec<Deadline>,
     passed: Vec<Deadline>,
-    waiting: Vec<Verb>,
+    waiting: Vec<RequestKind>,
 }
 
 /// The state in which a request waits for its event.
-fn waits_in(verb: Verb, state: Option<State>) -> bool {
-    match verb {
-        Verb::ResolveAddr => state == Some(State::AddrResolving),
-        Verb::ResolveRoute => state == Some(State::RouteResolving),
-        Verb::Connect => matches!(state, Some(State::Connecting | State::Asking)),
-        Verb::Accept => state == Some(State::Accepting),
-        Verb::Disconnect => state == Some(State::Disconnecting),
-        Verb::Teardown => state == Some(State::Closing),
+fn waits_in(request_kind: RequestKind, state: Option<State>) -> bool {
+    match request_kind {
+        RequestKind::ResolveAddr => state == Some(State::AddrResolving),
+        RequestKind::ResolveRoute => state == Some(State::RouteResolving),
+        RequestKind::Connect => matches!(state, Some(State::Connecting | State::SidrReqSent)),
+        RequestKind::Accept => state == Some(State::Accepting),
+        RequestKind::Disconnect => state == Some(State::Disconnecting),
+        RequestKind::Teardown => state == Some(State::Closing),
         _ => false,
     }
 }
@@ -53,32 +53,34 @@ fn waits_in(verb: Verb, state: Option<State>) -> bool {
 impl Requests {
     /// A request was accepted. `called`: a call was made for it.
     pub(crate) fn accepted(&mut self, core: &Core, asked: Deadline, called: bool) {
-        let Deadline { id, verb, .. } = asked;
-        let asked = Deadline { sync: core.sync_open(id) == Some(verb), ..asked };
-        if verb == Verb::Destroy {
+        let Deadline { id, request_kind, .. } = asked;
+        let asked = Deadline { sync: core.sync_open(id) == Some(request_kind), ..asked };
+        if request_kind == RequestKind::Destroy {
             self.end_all(id);
         }
-        let waits = core.waits_for_acks(id, verb) && !called;
-        let ends_at_once = matches!(verb, Verb::AttachQp | Verb::DetachQp | Verb::GetRequest);
+        let waits = core.waits_for_acks(id, request_kind) && !called;
+        let ends_at_once =
+            matches!(request_kind, RequestKind::AttachQp | RequestKind::DetachQp | RequestKind::GetRequest);
         if waits {
-            let untold = verb == Verb::Migrate && self.waiting.contains(&(id, verb));
-            assert!(!untold, "{verb} on {id} waits, and the end of the one before is untold");
-            self.waiting.push((id, verb));
+            let untold = request_kind == RequestKind::Migrate && self.waiting.contains(&(id, request_kind));
+            assert!(!untold, "{request_kind} on {id} waits, and the end of the one before is untold");
+            self.waiting.push((id, request_kind));
         } else if called {
-            let before = self.called.insert(id, verb);
-            assert_eq!(before, None, "{verb} on {id} while another is under way");
+            let before = self.called.insert(id, request_kind);
+            assert_eq!(before, None, "{request_kind} on {id} while another is under way");
         } else {
-            assert!(ends_at_once || verb == Verb::Migrate, "{verb} on {id} has come to nothing");
+            assert!(ends_at_once || request_kind == RequestKind::Migrate, "{request_kind} on {id} has come to nothing");
         }
-        let counts = match verb {
-            Verb::Migrate | Verb::Destroy => waits,
-            Verb::GetRequest => core.sync_open(id) == Some(verb),
-            Verb::Join => true,
-            verb => waits_in(verb, core.state(id)),
+        let counts = match request_kind {
+            RequestKind::Migrate | RequestKind::Destroy => waits,
+            RequestKind::GetRequest => core.sync_open(id) == Some(request_kind),
+            RequestKind::Join => true,
+            request_kind => waits_in(request_kind, core.state(id)),
         };
         if counts {
-            if is_operation(verb)
-                && let Some(at) = self.deadlines.iter().position(|other| other.id == id && is_operation(other.verb))
+            if is_operation(request_kind)
+                && let Some(at) =
+                    self.deadlines.iter().position(|other| other.id == id && is_operation(other.request_kind))
             {
                 let before = self.deadlines.swap_remove(at);
                 self.replaced.insert(id, before);
@@ -96,32 +98,34 @@ impl Requests {
 
     /// The core says that a request has ended by a call.
     pub(crate) fn ended(&mut self, core: &Core, id: IdKey, failed: bool) {
-        if let Some(verb) = self.called.remove(&id) {
-            if failed && let Some(at) = self.deadlines.iter().rposition(|it| it.id == id && it.verb == verb) {
+        if let Some(request_kind) = self.called.remove(&id) {
+            if failed
+                && let Some(at) = self.deadlines.iter().rposition(|it| it.id == id && it.request_kind == request_kind)
+            {
                 self.deadlines.swap_remove(at);
                 self.deadlines.extend(self.replaced.remove(&id));
             }
             self.replaced.remove(&id);
         } else {
             // A destroy ends with the creation that it overtook, if that fails.
-            let ended = core.state(id).is_none() && self.take_waiting(id, Verb::Destroy);
+            let ended = core.state(id).is_none() && self.take_waiting(id, RequestKind::Destroy);
             assert!(ended, "something on {id} has ended twice");
         }
     }
 
     /// The core says so by event.
-    pub(crate) fn ended_by_event(&mut self, id: IdKey, verb: Verb) {
-        assert!(self.take_waiting(id, verb), "{verb} on {id} has ended twice, or was never asked for");
+    pub(crate) fn ended_by_event(&mut self, id: IdKey, request_kind: RequestKind) {
+        assert!(self.take_waiting(id, request_kind), "{request_kind} on {id} has ended twice, or was never asked for");
     }
 
-    fn take_waiting(&mut self, id: IdKey, verb: Verb) -> bool {
-        let at = self.waiting.iter().position(|&it| it == (id, verb));
+    fn take_waiting(&mut self, id: IdKey, request_kind: RequestKind) -> bool {
+        let at = self.waiting.iter().position(|&it| it == (id, request_kind));
         at.map(|at| self.waiting.swap_remove(at)).is_some()
     }
 
     /// The core has begun what waited for acks: its deadline is over.
-    pub(crate) fn begun(&mut self, id: IdKey, verb: Verb) {
-        self.forget(|deadline| deadline.id == id && deadline.verb == verb);
+    pub(crate) fn begun(&mut self, id: IdKey, request_kind: RequestKind) {
+        self.forget(|deadline| deadline.id == id && deadline.request_kind == request_kind);
     }
 
     /// A membership is left, or its join was answered.
@@ -133,7 +137,7 @@ impl Requests {
 
     /// No join of the id will be answered any more.
     pub(crate) fn removed(&mut self, id: IdKey) {
-        self.forget(|deadline| deadline.id == id && deadline.verb == Verb::Join);
+        self.forget(|deadline| deadline.id == id && deadline.request_kind == RequestKind::Join);
     }
 
     fn forget(&mut self, which: impl Fn(&Deadline) -> bool) {
@@ -144,8 +148,8 @@ impl Requests {
     pub(crate) fn follow(&mut self, core: &Core) {
         self.deadlines.retain(|deadline| is_pending(core, deadline));
         self.passed.retain(|deadline| core.state(deadline.id).is_some_and(|state| state != State::Destroying));
-        if let Some((id, verb)) = self.called.iter().find(|(id, _)| core.state(**id).is_none()) {
-            panic!("{id} is gone and its {verb} has not ended");
+        if let Some((id, request_kind)) = self.called.iter().find(|(id, _)| core.state(**id).is_none()) {
+            panic!("{id} is gone and its {request_kind} has not ended");
         }
     }
 
@@ -160,21 +164,23 @@ impl Requests {
         let (passed, left): (Vec<_>, _) = self.deadlines.drain(..).partition(|deadline| deadline.due <= now);
         self.deadlines = left;
         for deadline in &passed {
-            let lingers = deadline.verb != Verb::Join && is_pending(core, deadline);
+            let lingers = deadline.request_kind != RequestKind::Join && is_pending(core, deadline);
             assert!(!lingers, "{deadline:?} has passed at {now:?} and nothing has happened");
         }
         for deadline in told {
             let result = core.sync_result(deadline.id);
             assert_eq!(result, Some(Err(Errno::ETIMEDOUT)), "{deadline:?} has passed at {now:?}");
         }
-        let by_event = |it: &&Deadline| (is_operation(it.verb) || it.verb == Verb::Join) && !told.contains(it);
+        let by_event = |it: &&Deadline| {
+            (is_operation(it.request_kind) || it.request_kind == RequestKind::Join) && !told.contains(it)
+        };
         self.passed.extend(passed.iter().filter(by_event));
         passed
     }
 
     /// What synchronous mode will tell by result if it passes: of ids that do not move.
     pub(crate) fn synchronous(&self, core: &Core, now: Time) -> Vec<Deadline> {
-        let open = |it: &&Deadline| it.sync && it.due <= now && core.sync_open(it.id) == Some(it.verb);
+        let open = |it: &&Deadline| it.sync && it.due <= now && core.sync_open(it.id) == Some(it.request_kind);
         self.deadlines.iter().filter(open).copied().collect()
     }
 
@@ -190,9 +196,9 @@ impl Requests {
     }
 
     /// The application is told that a deadline has passed: `of` an id and request, for a join of this group.
-    pub(crate) fn told_of(&mut self, id: IdKey, verb: Verb, group: Option<GroupKey>) {
-        let at = self.passed.iter().position(|it| (it.id, it.verb, it.group) == (id, verb, group));
-        assert!(at.is_some(), "the deadline of {verb} on {id} is said to have passed");
+    pub(crate) fn told_of(&mut self, id: IdKey, request_kind: RequestKind, group: Option<GroupKey>) {
+        let at = self.passed.iter().position(|it| (it.id, it.request_kind, it.group) == (id, request_kind, group));
+        assert!(at.is_some(), "the deadline of {request_kind} on {id} is said to have passed");
         at.map(|at| self.passed.swap_remove(at));
     }
 
@@ -203,14 +209,14 @@ impl Requests {
         let (passed, told) = self.passed.drain(..).partition(|deadline| deadline.id == id);
         let (waiting, stay): (Vec<_>, _) = self.waiting.drain(..).partition(|(of, _)| *of == id);
         (self.deadlines, self.passed, self.waiting) = (left, told, stay);
-        Travelling { deadlines, passed, waiting: waiting.into_iter().map(|(_, verb)| verb).collect() }
+        Travelling { deadlines, passed, waiting: waiting.into_iter().map(|(_, request_kind)| request_kind).collect() }
     }
 
     pub(crate) fn adopt(&mut self, id: IdKey, gone: Travelling) {
         let renamed = |deadline| Deadline { id, ..deadline };
         self.deadlines.extend(gone.deadlines.into_iter().map(renamed));
         self.passed.extend(gone.passed.into_iter().map(renamed));
-        self.waiting.extend(gone.waiting.into_iter().map(|verb| (id, verb)));
+        self.waiting.extend(gone.waiting.into_iter().map(|request_kind| (id, request_kind)));
     }
 
     /// Everything has ended.
@@ -225,18 +231,23 @@ impl Requests {
     }
 }
 
-fn is_operation(verb: Verb) -> bool {
+fn is_operation(request_kind: RequestKind) -> bool {
     matches!(
-        verb,
-        Verb::ResolveAddr | Verb::ResolveRoute | Verb::Connect | Verb::Accept | Verb::Disconnect | Verb::Teardown
+        request_kind,
+        RequestKind::ResolveAddr
+            | RequestKind::ResolveRoute
+            | RequestKind::Connect
+            | RequestKind::Accept
+            | RequestKind::Disconnect
+            | RequestKind::Teardown
     )
 }
 
 fn is_pending(core: &Core, deadline: &Deadline) -> bool {
-    match deadline.verb {
-        Verb::Migrate | Verb::Destroy => core.waits_for_acks(deadline.id, deadline.verb),
-        Verb::GetRequest => core.sync_open(deadline.id) == Some(Verb::GetRequest),
-        Verb::Join => core.state(deadline.id).is_some(),
-        verb => waits_in(verb, core.state(deadline.id)),
+    match deadline.request_kind {
+        RequestKind::Migrate | RequestKind::Destroy => core.waits_for_acks(deadline.id, deadline.request_kind),
+        RequestKind::GetRequest => core.sync_open(deadline.id) == Some(RequestKind::GetRequest),
+        RequestKind::Join => core.state(deadline.id).is_some(),
+        request_kind => waits_in(request_kind, core.state(deadline.id)),
     }
 }

@@ -3,7 +3,7 @@
 use cmid_proto::{ChannelKey, IdKey, Limits, State};
 
 use super::host::Host;
-use super::ledger::Letter;
+use super::ledger::ExpectedEvent;
 use crate::say::say;
 
 impl Host {
@@ -31,12 +31,12 @@ impl Host {
         if self.paused.contains(&channel) {
             return false;
         }
-        let is_request = |letter: &&Letter| letter.listener.is_some();
+        let is_request = |letter: &&ExpectedEvent| letter.listener.is_some();
         let all = self.ledger.undelivered().count();
         let less = |limit: u32, reserved: u32| (limit - reserved.min(limit / 2)) as usize;
         let listens = |id: &IdKey| {
             self.core.is_private(channel)
-                && self.core.line(*id) == Some(channel)
+                && self.core.device_channel(*id) == Some(channel)
                 && self.core.state(*id) == Some(State::Listening)
         };
         let Limits { ids, reserved_ids, events, reserved_events, channel_events, .. } = self.limits;

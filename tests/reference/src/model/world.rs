@@ -2,7 +2,7 @@
 
 use cmid_proto::{ChannelKey, CmEvent, Errno, IdKey, Limits, Request, State, Time};
 
-use super::app::Loose;
+use super::app::DetachedId;
 use super::happening::Happening;
 use super::host::Host;
 use super::kernel::{Kernel, No};
@@ -21,7 +21,7 @@ const STEPS: usize = 10_000;
 pub(crate) struct World {
     pub(crate) kernel: Kernel,
     pub(crate) hosts: Vec<Host>,
-    pub(crate) loose: Vec<Loose>,
+    pub(crate) released_id: Vec<DetachedId>,
     now: Time,
     /// Calls are made and answered at once, as by the drivers; otherwise anything may come in between.
     prompt: bool,
@@ -33,7 +33,7 @@ impl World {
         World {
             kernel: Kernel::default(),
             hosts: (0..hosts).map(|at| Host::new(limits, at as u32 * 1_000_000)).collect(),
-            loose: Vec::new(),
+            released_id: Vec::new(),
             now: Time(1),
             prompt,
         }
@@ -80,7 +80,7 @@ impl World {
         if input.once_in(2) {
             self.some_channel(at, input)
         } else {
-            self.some_id(at, input).and_then(|id| self.hosts[at].core.line(id))
+            self.some_id(at, input).and_then(|id| self.hosts[at].core.device_channel(id))
         }
     }
 
@@ -89,7 +89,7 @@ impl World {
         if input.once_in(4) {
             self.some_channel(at, input)
         } else {
-            self.some_id(at, input).and_then(|id| self.hosts[at].core.home(id))
+            self.some_id(at, input).and_then(|id| self.hosts[at].core.channel(id))
         }
     }
 
@@ -147,19 +147,20 @@ impl World {
         let core = &self.hosts[at].core;
         if core.is_sync(id) {
             // What is on a listener's channel leaves it first.
-            let away: Vec<_> = core.line(id).into_iter().flat_map(|line| core.ids_away_on(line)).collect();
+            let away: Vec<_> =
+                core.device_channel(id).into_iter().flat_map(|line| core.ids_awaiting_migrate(line)).collect();
             for (child, home) in away {
                 self.hosts[at].submit(&mut self.kernel, child, Request::Migrate { to: Some(home) }, Time::NEVER);
             }
             self.look();
         }
-        self.loose.extend(self.hosts[at].release(id));
+        self.released_id.extend(self.hosts[at].release(id));
     }
 
     pub(crate) fn adopt(&mut self, at: usize) {
-        let Some(loose) = self.loose.pop() else { return };
-        if let Some(loose) = self.hosts[at].adopt(&mut self.kernel, loose) {
-            self.loose.insert(0, loose);
+        let Some(released_id) = self.released_id.pop() else { return };
+        if let Some(released_id) = self.hosts[at].adopt(&mut self.kernel, released_id) {
+            self.released_id.insert(0, released_id);
         }
     }
 
@@ -193,7 +194,7 @@ impl World {
             }
             for id in host.core.id_keys() {
                 // Only what listens has a channel of its own at the device; requests to it are on it too.
-                let (home, line) = (host.core.home(id), host.core.line(id));
+                let (home, line) = (host.core.channel(id), host.core.device_channel(id));
                 let apart = line.is_some_and(|line| host.core.is_private(line)) || host.unmoved.contains(&id);
                 assert!(home == line || apart, "{id} is at {home:?} and the device has it at {line:?}");
             }
@@ -207,7 +208,7 @@ impl World {
         say(|| "it comes to rest".to_owned());
         self.hosts.iter_mut().for_each(Host::resume);
         self.settle();
-        let most = ROUNDS + self.loose.len();
+        let most = ROUNDS + self.released_id.len();
         for round in 0.. {
             assert!(round < most, "it does not come to an end");
             for at in 0..self.hosts.len() {
@@ -225,7 +226,7 @@ impl World {
             }
             self.settle();
             let over = |host: &Host| host.core.ids() == 0 && host.core.channels() == 0;
-            if self.loose.is_empty() && self.hosts.iter().all(over) {
+            if self.released_id.is_empty() && self.hosts.iter().all(over) {
                 break;
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use cmid_proto::{
-    Around, ChannelKey, CmEvent, Datagram, Device, Errno, GroupKey, IdKey, Outcome, RawEvent, ReceivedParam,
+    ChannelKey, CmEvent, Datagram, Device, DeviceLayer, Errno, GroupKey, IdKey, Outcome, RawEvent, ReceivedParam,
 };
 use cmid_sim::{SimDevice, SimHandle};
 
@@ -55,7 +55,7 @@ impl Unreliable {
     }
 }
 
-impl Around for Unreliable {
+impl DeviceLayer for Unreliable {
     type Inner = SimDevice;
     type Handle = SimHandle;
 

@@ -1,0 +1,44 @@
+//! Telling what happens, for the demo: who did what, and in which state the id then is.
+
+use cmid_proto::{Core, Device, Drive, Event, IdKey};
+
+use crate::agent::describe;
+
+/// The name under which a side speaks; none: it is silent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Log(pub(crate) Option<&'static str>);
+
+impl Log {
+    pub(crate) const SILENT: Log = Log(None);
+
+    /// The side does something with an id.
+    pub(crate) fn says<D: Device>(self, drive: &Drive<D>, id: IdKey, what: &str) {
+        self.line(drive.core(), id, what);
+    }
+
+    /// The side gets an event.
+    pub(crate) fn hears<D: Device>(self, drive: &Drive<D>, event: &Event) {
+        self.line(drive.core(), event.id, &format!("<- {}", describe(event.kind, event.status)));
+    }
+
+    /// The side does something for which there is no id to show.
+    pub(crate) fn tells(self, what: &str) {
+        if let Some(name) = self.0 {
+            say!("  {name:<7} {what}");
+        }
+    }
+
+    /// An id is gone.
+    pub(crate) fn ends(self, id: IdKey) {
+        if let Some(name) = self.0 {
+            say!("  {name:<7} {:<4} {:<52} [gone]", id.to_string(), "is destroyed");
+        }
+    }
+
+    fn line(self, core: &Core, id: IdKey, what: &str) {
+        if let Some(name) = self.0 {
+            let state = core.state(id).map_or("gone", cmid_proto::State::name);
+            say!("  {name:<7} {:<4} {what:<52} [{state}]", id.to_string());
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Devices around a device: everything is passed on, but for what the one around does in its own way.
+
+use core::net::SocketAddr;
+
+use crate::device::{Call, Device, Outcome};
+use crate::drive::StepRecord;
+use crate::errno::Errno;
+use crate::event::{Ece, RawEvent};
+use crate::key::{ChannelKey, IdKey};
+use crate::time::Time;
+
+/// A device around a device. Whatever implements this is a [`Device`]; what it does not do itself is passed on to the one
+/// inside.
+///
+/// ```
+/// use cmid_proto::{DeviceLayer, Call, ChannelKey, Device, Errno, IdKey, Outcome};
+///
+/// /// Counts the calls.
+/// struct Counting<D> {
+///     device: D,
+///     calls: usize,
+/// }
+///
+/// impl<D: Device> DeviceLayer for Counting<D> {
+///     type Inner = D;
+///     type Handle = D::Handle;
+///
+///     fn inner(&self) -> &D {
+///         &self.device
+///     }
+///     fn inner_mut(&mut self) -> &mut D {
+///         &mut self.device
+///     }
+///     fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+///         self.calls += 1;
+///         self.device.call(call, private_data)
+///     }
+///     fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<D::Handle, Errno> {
+///         self.device.release(id, channel)
+///     }
+///     fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: D::Handle) -> Outcome {
+///         self.device.adopt(id, channel, handle)
+///     }
+/// }
+/// ```
+pub trait DeviceLayer {
+    /// The device inside.
+    type Inner: Device;
+    /// What a released id is here: mostly what it is inside.
+    type Handle: Send;
+
+    /// The device inside.
+    fn inner(&self) -> &Self::Inner;
+
+    /// The device inside.
+    fn inner_mut(&mut self) -> &mut Self::Inner;
+
+    /// As [`Device::fetch`].
+    ///
+    /// # Errors
+    /// As there.
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        self.inner_mut().fetch(on, child)
+    }
+
+    /// As [`Device::call`].
+    ///
+    /// # Errors
+    /// As there.
+    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        self.inner_mut().call(call, private_data)
+    }
+
+    /// As [`Device::release`].
+    ///
+    /// # Errors
+    /// As there.
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno>;
+
+    /// As [`Device::adopt`].
+    ///
+    /// # Errors
+    /// As there.
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome;
+
+    /// As [`Device::LEVEL_TRIGGERED`].
+    const LAYER_LEVEL_TRIGGERED: bool = <Self::Inner as Device>::LEVEL_TRIGGERED;
+
+    /// As [`Device::clock`].
+    fn on_clock(&self) -> Option<Time> {
+        self.inner().clock()
+    }
+
+    /// As [`Device::leave_unread`].
+    fn on_leave_unread(&mut self, channel: ChannelKey) {
+        self.inner_mut().leave_unread(channel);
+    }
+
+    /// As [`Device::OBSERVES`].
+    const LAYER_OBSERVES: bool = <Self::Inner as Device>::OBSERVES;
+
+    /// As [`Device::observe`]. One that overrides it passes on what it has heard.
+    fn on_observe(&mut self, record: &StepRecord<'_>) {
+        self.inner_mut().observe(record);
+    }
+}
+
+impl<A: DeviceLayer> Device for A {
+    type Handle = A::Handle;
+
+    const OBSERVES: bool = A::LAYER_OBSERVES;
+    const LEVEL_TRIGGERED: bool = A::LAYER_LEVEL_TRIGGERED;
+
+    fn clock(&self) -> Option<Time> {
+        self.on_clock()
+    }
+
+    fn leave_unread(&mut self, channel: ChannelKey) {
+        self.on_leave_unread(channel);
+    }
+
+    #[inline]
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        self.on_fetch(on, child)
+    }
+
+    #[inline]
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        self.on_call(call, private_data)
+    }
+
+    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.inner().local_addr(id)
+    }
+
+    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.inner().peer_addr(id)
+    }
+
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        self.inner().remote_ece(id)
+    }
+
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<A::Handle, Errno> {
+        self.on_release(id, channel)
+    }
+
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, handle: A::Handle) -> Outcome {
+        self.on_adopt(id, channel, handle)
+    }
+
+    fn observe(&mut self, record: &StepRecord<'_>) {
+        self.on_observe(record);
+    }
+}

@@ -1,0 +1,332 @@
+//! A device that listens hears of everything that goes into the core and comes out of it: a second core that is given the
+//! same says the same.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use cmid_proto::{
+    AckToken, Acks, ChannelKey, CmEvent, Core, Device, DeviceLayer, Drive, Errno, IdKey, Limits, Next, Outcome,
+    Pollable, PolledDevice, PortSpace, RawEvent, Refused, Step, StepRecord, Time, Token, Turn,
+};
+
+use crate::device::{PARAM, RecordingPoller, Script, addr};
+
+/// Around the device: a second core, and what it was told.
+#[derive(Debug)]
+struct Twin {
+    device: Script,
+    core: Core,
+    token: Option<Token>,
+    ack_tokens: Vec<AckToken>,
+    /// A channel that an event was read from stays readable, which is not told.
+    read_on: Option<ChannelKey>,
+    /// The kinds of steps so far.
+    told: Rc<RefCell<BTreeSet<&'static str>>>,
+}
+
+impl DeviceLayer for Twin {
+    type Inner = Script;
+    type Handle = u32;
+
+    const LAYER_OBSERVES: bool = true;
+
+    fn inner(&self) -> &Script {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut Script {
+        &mut self.device
+    }
+
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<u32, Errno> {
+        self.device.release(id, channel)
+    }
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: u32) -> Outcome {
+        self.device.adopt(id, channel, handle)
+    }
+
+    fn on_observe(&mut self, observed: &StepRecord<'_>) {
+        // A test that has failed drops its driver, which tells of that: a second panic would hide the first.
+        if std::thread::panicking() {
+            return;
+        }
+        if let Some(channel) = self.read_on.take() {
+            self.core.handle_readable(channel);
+        }
+        let name = self.follow(observed);
+        self.told.borrow_mut().insert(name);
+        assert_eq!(self.core, *observed.core, "after {:?}", observed.step);
+        // The one inside may listen too.
+        self.device.observe(observed);
+    }
+}
+
+impl Pollable for Twin {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.device.fd(on)
+    }
+
+    fn sibling(&self) -> Self {
+        Twin::new()
+    }
+}
+
+impl Twin {
+    fn new() -> Self {
+        Twin {
+            device: Script::new(),
+            core: Core::new(LIMITS),
+            token: None,
+            ack_tokens: Vec::new(),
+            read_on: None,
+            told: Rc::default(),
+        }
+    }
+
+    /// Does the same, and looks at what comes of it.
+    fn follow(&mut self, observed: &StepRecord<'_>) -> &'static str {
+        let core = &mut self.core;
+        match observed.step {
+            Step::Begin { limits } => {
+                *core = Core::new(limits);
+                "begin"
+            }
+            Step::OpenChannel { acks, result } => {
+                assert_eq!(core.open_channel(acks), result);
+                "open channel"
+            }
+            Step::CloseChannel { channel, result } => {
+                assert_eq!(core.close_channel(channel), result);
+                "close channel"
+            }
+            Step::CreateId { channel, port_space, result } => {
+                assert_eq!(core.create_id(channel, port_space), result);
+                "create id"
+            }
+            Step::Submit { id, request, deadline, result } => {
+                assert_eq!(core.submit(observed.now, id, request, deadline), result);
+                "submit"
+            }
+            Step::Join { id, addr, send_only, deadline, result } => {
+                assert_eq!(core.join(observed.now, id, addr, send_only, deadline), result);
+                "join"
+            }
+            Step::Ack { owner, group, result } => {
+                let is_it = |ack_token: &AckToken| (ack_token.owner(), ack_token.group()) == (owner, group);
+                let at = self.ack_tokens.iter().position(is_it).unwrap();
+                assert_eq!(core.ack(self.ack_tokens.swap_remove(at)).map_err(Refused::from), result);
+                "ack"
+            }
+            Step::Call { call, private_data } => {
+                let (token, same) = core.poll_call().unwrap();
+                assert_eq!((&same, core.call_data(token)), (call, private_data));
+                self.token = Some(token);
+                "call"
+            }
+            Step::Outcome { outcome, fault, .. } => {
+                assert_eq!(core.handle_outcome(self.token.take().unwrap(), outcome).err(), fault);
+                "outcome"
+            }
+            Step::Readable { channel } => {
+                core.handle_readable(channel);
+                "readable"
+            }
+            Step::Look { channel, child } => {
+                assert_eq!(core.poll_readable(), Some(channel));
+                assert_eq!(core.wants_event(channel), child);
+                "look"
+            }
+            Step::Event { channel, event, result, reads_on } => {
+                assert_eq!(core.handle_event(channel, event), result);
+                self.read_on = reads_on.then_some(channel);
+                "event"
+            }
+            Step::Unreadable { channel, .. } => {
+                core.handle_unreadable(channel);
+                "unreadable"
+            }
+            Step::Child { id } => {
+                assert_eq!(core.poll_child(), Some(id));
+                "child"
+            }
+            Step::PauseChannel { channel, result } => {
+                assert_eq!(core.pause_channel(channel), result);
+                "pause"
+            }
+            Step::ResumeChannel { channel, result } => {
+                assert_eq!(core.resume_channel(channel), result);
+                "resume"
+            }
+            Step::WaitForRoom { channel } => {
+                core.wait_for_room(channel);
+                "wait for room"
+            }
+            Step::Timeout => {
+                core.handle_timeout(observed.now);
+                "timeout"
+            }
+            Step::Deliver { channel, event } => {
+                let mut same = core.poll_event(channel).unwrap();
+                assert_eq!(&same, event);
+                self.ack_tokens.extend(same.ack_token.take());
+                "deliver"
+            }
+            Step::Release { id, result } => {
+                assert_eq!(core.release(id).is_ok(), result.is_ok());
+                "release"
+            }
+            Step::Adopt { .. } => "adopt",
+            Step::Yield => "rest",
+            Step::End => "end",
+        }
+    }
+}
+
+const LIMITS: Limits = Limits { ids: 3, channels: 8, events: 4, groups: 1, ..Limits::SINGLE };
+
+/// The poller's device is around the one that listens, and passes on what it hears.
+type Followed = Drive<PolledDevice<Twin, RecordingPoller>>;
+
+fn followed() -> Followed {
+    Drive::new(PolledDevice::new(Twin::new(), RecordingPoller::default()), LIMITS)
+}
+
+/// The device says something, and a turn reads it.
+fn says(drive: &mut Followed, raw: RawEvent<'static>) {
+    let on = drive.core().device_channel(raw.listener.unwrap_or(raw.id)).unwrap();
+    drive.device_mut().device.events.push_back((on, raw));
+    drive.readable(on);
+    let _ = drive.turn(8);
+}
+
+/// All events of a channel are taken, and dealt with.
+fn takes(drive: &mut Followed, on: ChannelKey) -> usize {
+    let mut taken = 0;
+    while let Some(event) = drive.next_event(on) {
+        taken += 1;
+        if let Some(ack_token) = event.ack_token {
+            drive.ack(ack_token).unwrap();
+        }
+    }
+    taken
+}
+
+#[test]
+fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
+    let mut drive = followed();
+    let channel = drive.open_channel(Acks::Explicit).unwrap();
+    let other = drive.open_channel(Acks::OnDelivery).unwrap();
+    assert_eq!(drive.core().channel_keys().collect::<Vec<_>>(), [channel, other]);
+    // A call with private data.
+    let id = drive.create_id(Some(other), PortSpace::Tcp).unwrap();
+    drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
+    says(&mut drive, RawEvent::new(id, CmEvent::AddrResolved));
+    drive.resolve_route(id, Time::NEVER).unwrap();
+    says(&mut drive, RawEvent::new(id, CmEvent::RouteResolved));
+    drive.attach_qp(id, |_, _| Ok(())).unwrap();
+    drive.detach_qp(id, |_, _| Ok(())).unwrap();
+    drive.connect(id, PARAM, b"hello", Time::NEVER).unwrap();
+    drive.destroy(id, Time::NEVER).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Udp).unwrap();
+    drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
+    drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap_err();
+    says(&mut drive, RawEvent { private_data: b"told too", ..RawEvent::new(id, CmEvent::AddrResolved) });
+    drive.join(id, addr(9), false, Time::NEVER).unwrap();
+    drive.join(id, addr(8), false, Time::NEVER).unwrap_err();
+    says(&mut drive, RawEvent::new(id, CmEvent::ConnectError));
+    // A deadline that passes, and a call that fails.
+    let due = drive.within(Duration::from_secs(1));
+    drive.resolve_route(id, due).unwrap();
+    drive.set_now(due);
+    assert!(matches!(drive.run(8), Next::Deliver));
+    drive.device_mut().device.fails = Some(("migrate_id", Errno::ENOMEM));
+    assert_eq!(takes(&mut drive, channel), 2);
+    drive.migrate(id, Some(other), Time::NEVER).unwrap_err();
+    drive.device_mut().device.unreadable = Some(Errno::EIO);
+    drive.readable(channel);
+    assert_eq!(drive.turn(8), Turn::More);
+    drive.pause_channel(other).unwrap();
+    drive.resume_channel(other).unwrap();
+    let _ = drive.run(8);
+    // At the limit on ids a listener's channel waits.
+    let listener = drive.create_id(None, PortSpace::Tcp).unwrap();
+    drive.listen(listener, 1).unwrap();
+    let released_id = drive.create_id(None, PortSpace::Tcp).unwrap();
+    says(&mut drive, RawEvent::new(listener, CmEvent::AddrChange));
+    let released_id = drive.release(released_id).unwrap();
+    drive.release(id).unwrap_err();
+    let _ = drive.run(8);
+    drive.destroy(listener, Time::NEVER).unwrap();
+    drive.destroy(id, Time::NEVER).unwrap();
+    drive.close_channel(channel).unwrap();
+    let observed = [
+        "ack",
+        "begin",
+        "call",
+        "close channel",
+        "create id",
+        "deliver",
+        "event",
+        "join",
+        "look",
+        "open channel",
+        "outcome",
+        "pause",
+        "readable",
+        "release",
+        "rest",
+        "resume",
+        "submit",
+        "timeout",
+        "unreadable",
+        "wait for room",
+    ];
+    assert_eq!(drive.device().told.borrow().iter().copied().collect::<Vec<_>>(), observed);
+    drop(released_id);
+}
+
+#[test]
+fn it_hears_of_ids_that_are_destroyed_after_their_listener() {
+    let mut drive = Drive::new(
+        PolledDevice::new(Twin::new(), RecordingPoller::default()),
+        Limits { ids: 32, events: 32, ..LIMITS },
+    );
+    let [here, there] = [(); 2].map(|()| drive.open_channel(Acks::OnDelivery).unwrap());
+    let listener = drive.create_id(Some(here), PortSpace::Tcp).unwrap();
+    drive.listen(listener, 0).unwrap();
+    let device_channel = drive.core().device_channel(listener).unwrap();
+    drive.device_mut().device.requests = Some((device_channel, listener, 20));
+    drive.readable(device_channel);
+    while drive.run(64) != Next::Wait(None) {}
+    drive.migrate(listener, Some(there), Time::NEVER).unwrap();
+    let _ = drive.run(64);
+    assert!(!drive.device().told.borrow().contains("child"), "nothing is done for them");
+    assert_eq!(takes(&mut drive, there), 20);
+    drive.device_mut().device.requests = Some((device_channel, listener, 20));
+    drive.readable(device_channel);
+    while drive.run(64) != Next::Wait(None) {}
+    drive.destroy(listener, Time::NEVER).unwrap();
+    let _ = drive.run(64);
+    assert!(drive.device().told.borrow().contains("child"));
+}
+
+#[test]
+fn a_listening_device_hears_of_deadlines_that_pass_and_of_the_end_and_of_no_others() {
+    let mut drive = followed();
+    let told = Rc::clone(&drive.device().told);
+    let hears = |step| told.borrow().contains(step);
+    assert_eq!(drive.turn(8), Turn::Idle);
+    assert!(!hears("timeout"), "no deadline has passed");
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    drive.resolve_addr(id, None, addr(2), Time(1)).unwrap();
+    drive.set_now(Time(1));
+    let _ = drive.turn(8);
+    assert!(hears("timeout") && !hears("end"));
+    drop(drive);
+    assert!(hears("end"));
+}

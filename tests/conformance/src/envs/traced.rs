@@ -1,0 +1,168 @@
+//! A lab whose drivers are recorded.
+
+use std::marker::PhantomData;
+use std::net::{IpAddr, SocketAddr};
+use std::process::Child;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cmid_proto::{Attaching, Core, Drive, Errno, IdKey, Pollable};
+use cmid_trace::{Trace, TraceSink};
+
+use crate::{Check, Disturbance, Driver, Env, Failure, Make, MemoryFault, Net, Rereg, TestDevice};
+
+/// A lab that hands out its devices.
+pub trait Devices: Env {
+    /// What its drivers are on.
+    type Device: TestDevice + Pollable;
+
+    /// A fresh one.
+    ///
+    /// # Errors
+    /// What making it failed with.
+    fn device(&self) -> Check<Self::Device>;
+
+    /// As [`Env::other_device`], without a driver.
+    ///
+    /// # Errors
+    /// As there.
+    fn bare_other_device(&self) -> Check<(Self::Device, IpAddr)>;
+}
+
+/// A lab around another one. Each driver is recorded at the next place of a reel.
+#[derive(Debug)]
+pub struct TracedLab<L, S> {
+    env: L,
+    reel: Arc<dyn TraceSink>,
+    ends: Ends,
+    driver: PhantomData<fn() -> S>,
+}
+
+/// Drivers that went: their places on the reel, and their cores at the end.
+type Ends = Arc<Mutex<Vec<(usize, Core)>>>;
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<L: Devices, S: Make<Trace<L::Device>>> TracedLab<L, S> {
+    /// The same lab, recorded.
+    #[must_use]
+    pub fn new(env: L, reel: Arc<dyn TraceSink>) -> Self {
+        TracedLab { env, reel, ends: Ends::default(), driver: PhantomData }
+    }
+
+    /// The drivers that have gone, as they were: their places on the reel, from 0, and their cores.
+    #[must_use]
+    pub fn ends(&self) -> Vec<(usize, Core)> {
+        lock(&self.ends).clone()
+    }
+
+    fn on(&self, device: L::Device) -> Check<OnTraced<S>> {
+        let trace = Trace::new(device, Arc::clone(&self.reel))?;
+        let place = trace.stream().ok_or_else(|| Failure("a trace without a place".into()))?;
+        Ok(OnTraced { driver: S::make(trace)?, place, ends: Arc::clone(&self.ends) })
+    }
+}
+
+/// A driver that leaves a copy of its core behind.
+#[derive(Debug)]
+pub struct OnTraced<S: Driver> {
+    driver: S,
+    place: usize,
+    ends: Ends,
+}
+
+impl<S: Driver> Driver for OnTraced<S> {
+    type Device = S::Device;
+
+    fn drive(&mut self) -> &mut Drive<S::Device> {
+        self.driver.drive()
+    }
+
+    fn wait(&mut self, at_most: Duration) -> Result<(), Errno> {
+        self.driver.wait(at_most)
+    }
+}
+
+impl<S: Driver> Drop for OnTraced<S> {
+    fn drop(&mut self) {
+        let core = self.driver.drive().core().clone();
+        lock(&self.ends).push((self.place, core));
+    }
+}
+
+impl<L: Devices, S: Make<Trace<L::Device>>> Env for TracedLab<L, S> {
+    type Driver = OnTraced<S>;
+
+    fn driver(&self) -> Check<OnTraced<S>> {
+        self.on(self.env.device()?)
+    }
+
+    fn other_device(&self) -> Check<(OnTraced<S>, IpAddr)> {
+        let (device, address) = self.env.bare_other_device()?;
+        Ok((self.on(device)?, address))
+    }
+
+    fn net(&self) -> Net {
+        self.env.net()
+    }
+
+    fn fresh(&self) -> (u16, u32) {
+        self.env.fresh()
+    }
+
+    fn quiet(&self) -> Duration {
+        self.env.quiet()
+    }
+
+    fn time_wait(&self) -> Duration {
+        self.env.time_wait()
+    }
+
+    fn heap(&self) -> u64 {
+        self.env.heap()
+    }
+
+    fn can(&self, what: Disturbance) -> bool {
+        self.env.can(what)
+    }
+
+    fn client_process(&self, there: SocketAddr) -> Check<Child> {
+        self.env.client_process(there)
+    }
+
+    fn disturb(&self, what: Disturbance) -> Check {
+        self.env.disturb(what)
+    }
+
+    /// Recorded at the same reel, which goes on there.
+    fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
+        let env = self.env.with_rereg(rereg)?;
+        let (reel, ends) = (Arc::clone(&self.reel), Arc::clone(&self.ends));
+        Some(TracedLab { env, reel, ends, driver: PhantomData })
+    }
+
+    fn fail_next(&self, fault: MemoryFault) -> Check {
+        self.env.fail_next(fault)
+    }
+}
+
+impl<D: TestDevice> TestDevice for Trace<D> {
+    type Pd = D::Pd;
+    type Mr = D::Mr;
+    type Mw = D::Mw;
+    type Qp = D::Qp;
+
+    fn make_pd(&mut self, id: IdKey) -> Result<D::Pd, Errno> {
+        D::make_pd(self, id)
+    }
+
+    fn make_qp(&mut self, attaching: Attaching<'_>, pd: &D::Pd) -> Result<D::Qp, Errno> {
+        D::make_qp(self, attaching, pd)
+    }
+
+    fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno> {
+        D::unmake_qp(self, id)
+    }
+}

@@ -1,0 +1,116 @@
+//! librdmacm on a real kernel.
+
+use std::marker::PhantomData;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::Child;
+use std::time::Duration;
+
+use super::{Devices, fresh, guest, net};
+use crate::{Check, Disturbance, Env, Failure, Make, Net, Rereg};
+
+/// librdmacm on the kernel of the project's VM (soft-RoCE on a dummy interface with two addresses).
+#[derive(Debug)]
+pub struct VerbsLab<S> {
+    rereg: Rereg,
+    driver: PhantomData<fn() -> S>,
+}
+
+impl<S: Make<cmid_verbs::Verbs>> VerbsLab<S> {
+    /// The lab. That there is a device shows when the first driver is made.
+    #[must_use]
+    pub fn new() -> Self {
+        VerbsLab::with(Rereg::No)
+    }
+
+    /// The lab in a process where `ibv_rereg_mr` is not rdma-core's own, but does this much.
+    #[must_use]
+    pub fn with(rereg: Rereg) -> Self {
+        VerbsLab { rereg, driver: PhantomData }
+    }
+}
+
+impl<S: Make<cmid_verbs::Verbs>> Default for VerbsLab<S> {
+    fn default() -> Self {
+        VerbsLab::new()
+    }
+}
+
+impl<S: Make<cmid_verbs::Verbs>> Devices for VerbsLab<S> {
+    type Device = cmid_verbs::Verbs;
+
+    fn device(&self) -> Check<cmid_verbs::Verbs> {
+        Ok(cmid_verbs::Verbs::open()?)
+    }
+
+    fn bare_other_device(&self) -> Check<(cmid_verbs::Verbs, IpAddr)> {
+        // rxe1, on a wire.
+        Ok((self.device()?, Ipv4Addr::new(10, 98, 0, 1).into()))
+    }
+}
+
+impl<S: Make<cmid_verbs::Verbs>> Env for VerbsLab<S> {
+    type Driver = S;
+
+    fn driver(&self) -> Check<S> {
+        S::make(self.device()?)
+    }
+
+    fn other_device(&self) -> Check<(S, IpAddr)> {
+        let (device, address) = self.bare_other_device()?;
+        Ok((S::make(device)?, address))
+    }
+
+    fn net(&self) -> Net {
+        net()
+    }
+
+    fn fresh(&self) -> (u16, u32) {
+        fresh()
+    }
+
+    fn quiet(&self) -> Duration {
+        Duration::from_millis(400)
+    }
+
+    fn time_wait(&self) -> Duration {
+        // Linux 6.1 takes 2.1 s, and the emulated machine its time.
+        Duration::from_millis(2500)
+    }
+
+    fn heap(&self) -> u64 {
+        cmid_heap::allocated()
+    }
+
+    fn can(&self, what: Disturbance) -> bool {
+        match what {
+            Disturbance::SilentHost
+            | Disturbance::NeighbourMoves
+            | Disturbance::DeviceGoes
+            | Disturbance::DeviceComes
+            | Disturbance::ProcessDies
+            | Disturbance::FailOver => true,
+            // The kernel can, but Debian's is built without it.
+            Disturbance::MemoryFails => false,
+        }
+    }
+
+    fn client_process(&self, there: SocketAddr) -> Check<Child> {
+        guest::client_process(there)
+    }
+
+    fn disturb(&self, what: Disturbance) -> Check {
+        match what {
+            Disturbance::SilentHost => guest::silent_host(),
+            Disturbance::NeighbourMoves => guest::move_neighbour(),
+            Disturbance::DeviceGoes => guest::remove_device(),
+            Disturbance::DeviceComes => guest::add_device(),
+            Disturbance::FailOver => guest::fail_over(),
+            Disturbance::ProcessDies => Err(Failure("which process is to be killed?".into())),
+            Disturbance::MemoryFails => Err(Failure("calls cannot be made to fail".into())),
+        }
+    }
+
+    fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
+        (rereg == self.rereg).then(|| VerbsLab::with(rereg))
+    }
+}

@@ -1,0 +1,320 @@
+//! A side whose calls go to the core, as an application's do.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use cmid_datapath::DataPath;
+use cmid_proto::{
+    AckToken, Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, GroupKey, IdKey, Limits, Next, Progress, Time,
+};
+
+use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, Numbers, Slot};
+use crate::recorder::Recorder;
+use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
+use crate::trace::{Line, Seen, SideTrace, address, contents, result_of};
+
+/// More turns than a core can have use for.
+const TURNS_MAX: usize = 64;
+/// Events of one turn.
+const BUDGET: usize = 256;
+
+/// A side on a core. It is never told the time: all deadlines are the kernel's.
+pub(crate) struct CoreRunner<D: DataPath> {
+    // Dropped before the device that they are from.
+    paths: BTreeMap<Slot, Path<D>>,
+    drive: Drive<Recorder<D>>,
+    numbers: Numbers,
+    ids: BTreeMap<Slot, IdKey>,
+    channels: BTreeMap<ChannelNo, ChannelKey>,
+    groups: BTreeMap<(Slot, u8), GroupKey>,
+    ack_tokens: VecDeque<AckToken>,
+    next_child: Slot,
+    trace: SideTrace,
+}
+
+impl<D: DataPath> CoreRunner<D> {
+    pub(crate) fn new(device: D, numbers: Numbers, before_read: BeforeRead) -> Self {
+        CoreRunner {
+            paths: BTreeMap::new(),
+            drive: Drive::new(Recorder::new(device, numbers, before_read), Limits::default()),
+            numbers,
+            ids: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            ack_tokens: VecDeque::new(),
+            next_child: CHILDREN,
+            trace: SideTrace::new(),
+        }
+    }
+
+    fn note(&mut self, at: usize, what: Seen) {
+        self.trace.push(Line { step: at, what });
+    }
+
+    /// What the device was asked and has said, before what the application hears.
+    fn note_device(&mut self, at: usize) {
+        for what in std::mem::take(&mut self.drive.device_mut().seen) {
+            self.note(at, what);
+        }
+        while let Some(fault) = self.drive.next_fault() {
+            self.note(at, Seen::State(format!("fault: {fault}")));
+        }
+    }
+
+    fn note_result(&mut self, at: usize, request_kind: &'static str, action: &Action, result: Result<(), Error>) {
+        self.note_device(at);
+        let result = result_of(&result);
+        self.note(at, Seen::Call { name: request_kind, text: format!("{action:?}"), result });
+    }
+
+    /// What the core finds wrong with itself goes into the trace, where it is told with the program.
+    fn check(&mut self, at: usize) {
+        let core = self.drive.core();
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| core.check())) {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            self.note(at, Seen::Broken(text.unwrap_or_else(|| "a panic".to_owned())));
+        }
+    }
+
+    fn id(&self, slot: Slot) -> Option<IdKey> {
+        self.ids.get(&slot).copied()
+    }
+
+    fn act(&mut self, at: usize, action: &Action) -> Option<()> {
+        let numbers = self.numbers;
+        let endpoint = |endpoint: Endpoint| endpoint.resolve(numbers);
+        let drive = &mut self.drive;
+        // Far enough for the kernel, and never reached by a clock that stands still.
+        let deadline = Time::NEVER;
+        let key = |slot: Slot| self.ids.get(&slot).copied();
+        let (request_kind, result) = match *action {
+            Action::OpenChannel { channel, explicit_acks } => {
+                let acks = if explicit_acks { Acks::Explicit } else { Acks::OnDelivery };
+                let opened = drive.open_channel(acks).map(|key| _ = self.channels.insert(channel, key));
+                ("open_channel", opened)
+            }
+            Action::CloseChannel { channel } => {
+                let open = *self.channels.get(&channel)?;
+                let closed = drive.close_channel(open);
+                if closed.is_ok() {
+                    self.channels.remove(&channel);
+                }
+                ("close_channel", closed)
+            }
+            Action::Create { id, channel, space } => {
+                let on = match channel {
+                    Some(channel) => Some(*self.channels.get(&channel)?),
+                    None => None,
+                };
+                ("create_id", drive.create_id(on, space.into()).map(|key| _ = self.ids.insert(id, key)))
+            }
+            Action::Bind { id, at } => ("bind_addr", drive.bind(key(id)?, endpoint(at))),
+            Action::ResolveAddr { id, src, dst } => {
+                // Longer than any program: what is not found at once is not found.
+                let soon = drive.within(std::time::Duration::from_secs(30));
+                ("resolve_addr", drive.resolve_addr(key(id)?, src.map(endpoint), endpoint(dst), soon))
+            }
+            Action::ResolveRoute { id } => ("resolve_route", drive.resolve_route(key(id)?, deadline)),
+            Action::Listen { id, backlog } => ("listen", drive.listen(key(id)?, backlog)),
+            Action::AttachQp { id } | Action::AttachHugeQp { id } => {
+                let most = if matches!(action, Action::AttachHugeQp { .. }) { HUGE } else { 1 };
+                let attached = drive
+                    .attach_qp(key(id)?, |recorder, attaching| Path::attach(&mut recorder.device, attaching, most));
+                ("create_qp", attached.map(|path| drop(self.paths.insert(id, path))))
+            }
+            Action::DetachQp { id } => {
+                let detached = drive.detach_qp(key(id)?, |recorder, id| recorder.device.destroy_qp(id));
+                self.paths.remove(&id);
+                ("destroy_qp", detached)
+            }
+            Action::Connect { id, offer } => {
+                let data = data(at, id, offer.data);
+                ("connect", drive.connect(key(id)?, param(offer, numbers), &data, deadline))
+            }
+            Action::Accept { id, offer } => {
+                let data = data(at, id, offer.data);
+                ("accept", drive.accept(key(id)?, param(offer, numbers), &data, deadline))
+            }
+            Action::Reject { id, ece, data: len } => {
+                let data = data(at, id, len);
+                let id = key(id)?;
+                ("reject", if ece { drive.reject_ece(id, &data) } else { drive.reject(id, &data) })
+            }
+            Action::Establish { id } => ("establish", drive.establish(key(id)?)),
+            Action::Disconnect { id } => ("disconnect", drive.disconnect(key(id)?, deadline)),
+            Action::Teardown { id } => ("teardown", drive.teardown(key(id)?, deadline)),
+            Action::Notify { id } => ("notify", drive.notify_established(key(id)?)),
+            Action::GetRequest { id } => ("get_request", drive.get_request(key(id)?, deadline)),
+            Action::Join { id, group, send_only } => {
+                let addr = endpoint(Endpoint(Ip::group(group), 0));
+                let joined = drive.join(key(id)?, addr, send_only, deadline);
+                ("join_multicast", joined.map(|key| _ = self.groups.insert((id, group), key)))
+            }
+            Action::Leave { id, group } => {
+                let membership = *self.groups.get(&(id, group))?;
+                ("leave_multicast", drive.leave(key(id)?, membership).map(drop))
+            }
+            Action::SetOption { id, option } => ("set_option", drive.set_option(key(id)?, option.into())),
+            Action::SetEce { id, options } => {
+                ("set_local_ece", drive.set_ece(key(id)?, cmid_proto::Ece { vendor_id: 0x1234, options }))
+            }
+            Action::Migrate { id, to } => {
+                let to = match to {
+                    Some(channel) => Some(*self.channels.get(&channel)?),
+                    None => None,
+                };
+                let moved = drive.migrate(key(id)?, to, deadline);
+                let later = moved == Ok(Progress::WhenAcked);
+                (if later { "migrate_id later" } else { "migrate_id" }, moved.map(drop))
+            }
+            Action::Destroy { id } => {
+                let gone = drive.destroy(key(id)?, deadline);
+                if gone == Ok(Progress::Done) {
+                    self.ids.remove(&id);
+                    self.paths.remove(&id);
+                }
+                let later = gone == Ok(Progress::WhenAcked);
+                (if later { "destroy_id later" } else { "destroy_id" }, gone.map(drop))
+            }
+            Action::Turn => {
+                self.turn(at);
+                return Some(());
+            }
+            Action::Read { channel, most } => {
+                self.read(at, channel, most.map_or(usize::MAX, usize::from));
+                return Some(());
+            }
+            Action::Ack { most } => {
+                for _ in 0..most {
+                    let ack_token = self.ack_tokens.pop_front()?;
+                    let result = self.drive.ack(ack_token).map_err(Error::from);
+                    self.note_result(at, "ack", action, result);
+                }
+                return Some(());
+            }
+            Action::LetTimePass => return Some(()),
+        };
+        self.note_result(at, request_kind, action, result);
+        Some(())
+    }
+
+    /// Every channel is looked at, whether its descriptor says so or not: what it says is written down.
+    fn turn(&mut self, at: usize) {
+        for channel in self.drive.device().channels.clone() {
+            self.drive.readable(channel);
+        }
+        for _ in 0..TURNS_MAX {
+            if matches!(self.drive.run(BUDGET), Next::Wait(_)) {
+                break;
+            }
+        }
+        self.note_device(at);
+        let synchronous: Vec<(Slot, IdKey)> =
+            self.ids.iter().map(|(&slot, &id)| (slot, id)).filter(|&(_, id)| self.drive.core().is_sync(id)).collect();
+        for (slot, id) in synchronous {
+            let core = self.drive.core();
+            let (open, result, event) = (core.sync_open(id), core.sync_result(id), core.sync_event(id));
+            if result.is_none() && open.is_none() {
+                continue;
+            }
+            if let Some(Event { id: child, .. }) = event.filter(|event| event.cm() == Some(CmEvent::ConnectRequest))
+                && !self.ids.values().any(|&known| known == child)
+                && child != id
+            {
+                self.ids.insert(self.next_child, child);
+                self.next_child += 1;
+            }
+            self.note(at, Seen::State(format!("sync {} {open:?} {result:?}", name(slot))));
+        }
+    }
+
+    fn read(&mut self, at: usize, channel: ChannelNo, most: usize) {
+        let Some(&key) = self.channels.get(&channel) else { return };
+        for _ in 0..most {
+            let Some(event) = self.drive.next_event(key) else { return };
+            if event.cm() == Some(CmEvent::ConnectRequest) {
+                self.ids.insert(self.next_child, event.id);
+                self.next_child += 1;
+            }
+            let called = |id: IdKey| {
+                let slot = self.ids.iter().find(|&(_, &key)| key == id);
+                slot.map_or_else(|| id.to_string(), |(&slot, _)| name(slot))
+            };
+            let group = event.group.map(|group| group.slot() as u64);
+            let mut rest = contents(event.param, event.datagram, group, &event.private_data, self.numbers);
+            if let Some(listener) = event.listener {
+                rest += &format!(" at {}", called(listener));
+            }
+            let id = called(event.id);
+            self.note(at, Seen::Event { channel, kind: event.kind.to_string(), status: event.status, id, rest });
+            self.ack_tokens.extend(event.ack_token);
+        }
+    }
+
+    fn ack_all(&mut self, at: usize) {
+        while let Some(ack_token) = self.ack_tokens.pop_front() {
+            let result = self.drive.ack(ack_token).map_err(Error::from);
+            self.note_result(at, "ack", &Action::Ack { most: 1 }, result);
+        }
+    }
+}
+
+impl<D: DataPath> Runner for CoreRunner<D> {
+    fn perform(&mut self, at: usize, action: &Action) {
+        // A step about an id or channel that this run does not have says nothing.
+        let _ = self.act(at, action);
+    }
+
+    fn drain(&mut self, at: usize) {
+        self.turn(at);
+        let channels: Vec<ChannelNo> = self.channels.keys().copied().collect();
+        for channel in channels {
+            self.read(at, channel, usize::MAX);
+        }
+    }
+
+    fn tell_state(&mut self, at: usize) {
+        let mut lines = Vec::new();
+        for (&slot, &id) in &self.ids {
+            let observed =
+                |addr: Result<_, Errno>| addr.map_or_else(|e| e.to_string(), |addr| address(addr, self.numbers));
+            let (recorder, state) = (self.drive.device(), self.drive.core().state(id));
+            let (local, peer) = (observed(recorder.device.local_addr(id)), observed(recorder.device.peer_addr(id)));
+            lines.push(format!("{} {state:?} local {local} peer {peer}", name(slot)));
+        }
+        for text in lines {
+            self.note(at, Seen::State(text));
+        }
+        self.check(at);
+    }
+
+    fn destroy_all(&mut self, at: usize) {
+        self.ack_all(at);
+        // Children that the application has not heard of go with their listener.
+        let ids: Vec<Slot> = self.ids.keys().copied().filter(|&slot| self.id(slot).is_some()).collect();
+        for id in ids {
+            self.perform(at, &Action::Destroy { id });
+        }
+    }
+
+    fn close_all(&mut self, at: usize) {
+        self.ack_all(at);
+        let channels: Vec<ChannelNo> = self.channels.keys().copied().collect();
+        for channel in channels {
+            self.perform(at, &Action::CloseChannel { channel });
+        }
+        let core = self.drive.core();
+        let left = format!("left: {} ids, {} channels", core.ids(), core.channels());
+        self.note(at, Seen::State(left));
+        self.check(at);
+    }
+
+    fn trace(&self) -> &SideTrace {
+        &self.trace
+    }
+
+    fn observed(&self) -> Observed {
+        Observed::default()
+    }
+}

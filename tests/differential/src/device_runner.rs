@@ -1,0 +1,257 @@
+//! A side whose calls go to the bare device.
+
+use std::collections::BTreeMap;
+
+use cmid_datapath::DataPath;
+use cmid_proto::{Attaching, Call, ChannelKey, CmEvent, Errno, GroupKey, IdKey, Outcome, RejectReason};
+
+use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, Numbers, Slot};
+use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
+use crate::trace::{Line, Seen, SideTrace, address, contents_of, is_readable, readable, result_of, value_of};
+
+/// Longer than any program: what is not found at once is not found.
+const LOOKUP_MS: i32 = 30_000;
+
+/// More events than a program can cause. What goes on for ever must not make a run do so.
+const EVENTS_MAX: usize = 256;
+
+/// A side on the bare device.
+pub(crate) struct DeviceRunner<D: DataPath> {
+    // Dropped before the device that they are from.
+    paths: BTreeMap<Slot, Path<D>>,
+    device: D,
+    numbers: Numbers,
+    /// The ids that live, and where.
+    ids: BTreeMap<Slot, ChannelNo>,
+    channels: Vec<ChannelNo>,
+    next_child: Slot,
+    trace: SideTrace,
+    observed: Observed,
+    before_read: BeforeRead,
+}
+
+/// Keys are numbered densely, as a core does it; every slot has one tenant only.
+fn id_key(id: Slot) -> Result<IdKey, Errno> {
+    IdKey::from_parts(0, u32::from(id), 1).ok_or(Errno::EINVAL)
+}
+
+fn channel_key(channel: ChannelNo) -> Result<ChannelKey, Errno> {
+    ChannelKey::from_parts(0, u32::from(channel), 1).ok_or(Errno::EINVAL)
+}
+
+fn group_key(id: Slot, group: u8) -> Result<GroupKey, Errno> {
+    GroupKey::from_parts(0, u32::from(id) << 8 | u32::from(group), 1).ok_or(Errno::EINVAL)
+}
+
+impl<D: DataPath> DeviceRunner<D> {
+    pub(crate) fn new(device: D, numbers: Numbers, before_read: BeforeRead) -> Self {
+        DeviceRunner {
+            paths: BTreeMap::new(),
+            device,
+            numbers,
+            ids: BTreeMap::new(),
+            channels: Vec::new(),
+            next_child: CHILDREN,
+            trace: SideTrace::new(),
+            observed: Observed::default(),
+            before_read,
+        }
+    }
+
+    fn note_call(&mut self, at: usize, name: &'static str, text: String, result: &Outcome) {
+        self.trace.push(Line { step: at, what: Seen::Call { name, text, result: result_of(result) } });
+    }
+
+    fn call(&mut self, at: usize, action: &Action, call: Call, data: &[u8]) -> bool {
+        let result = self.device.call(&call, data);
+        self.note_call(at, call.name(), format!("{action:?}"), &result);
+        result.is_ok()
+    }
+
+    fn act(&mut self, at: usize, action: &Action) -> Result<(), Errno> {
+        let numbers = self.numbers;
+        let endpoint = |endpoint: Endpoint| endpoint.resolve(numbers);
+        let group = |number| endpoint(Endpoint(Ip::group(number), 0));
+        let mut private = Vec::new();
+        let call = match *action {
+            Action::OpenChannel { channel, explicit_acks: _ } => {
+                if self.call(at, action, Call::OpenChannel { channel: channel_key(channel)? }, &[]) {
+                    self.channels.push(channel);
+                }
+                return Ok(());
+            }
+            // What librdmacm does with the ids of a channel that is closed is to follow dangling pointers.
+            Action::CloseChannel { channel } if self.ids.values().any(|&on| on == channel) => return Ok(()),
+            Action::CloseChannel { channel } => {
+                if self.call(at, action, Call::CloseChannel { channel: channel_key(channel)? }, &[]) {
+                    self.channels.retain(|&open| open != channel);
+                }
+                return Ok(());
+            }
+            Action::Create { id, channel, space } => {
+                let Some(on) = channel else { return Ok(()) };
+                let call = Call::CreateId { id: id_key(id)?, channel: channel_key(on)?, port_space: space.into() };
+                if self.call(at, action, call, &[]) {
+                    self.ids.insert(id, on);
+                }
+                return Ok(());
+            }
+            Action::Migrate { id, to } => {
+                let (Some(to), Some(&from)) = (to, self.ids.get(&id)) else { return Ok(()) };
+                let before = self.is_readable(to);
+                let call = Call::Migrate { id: id_key(id)?, from: channel_key(from)?, to: channel_key(to)? };
+                if self.call(at, action, call, &[]) {
+                    self.ids.insert(id, to);
+                    self.observed.moved_unread += u32::from(!before && self.is_readable(to));
+                }
+                return Ok(());
+            }
+            Action::Destroy { id } => {
+                if self.call(at, action, Call::Destroy { id: id_key(id)? }, &[]) {
+                    self.ids.remove(&id);
+                    self.paths.remove(&id);
+                }
+                return Ok(());
+            }
+            Action::AttachQp { id } | Action::AttachHugeQp { id } => {
+                let most = if matches!(action, Action::AttachHugeQp { .. }) { HUGE } else { 1 };
+                let result = Path::attach(&mut self.device, Attaching::bare(id_key(id)?), most);
+                let result = result.map(|path| drop(self.paths.insert(id, path)));
+                self.note_call(at, "create_qp", format!("{action:?}"), &result);
+                return Ok(());
+            }
+            Action::DetachQp { id } => {
+                let result = self.device.destroy_qp(id_key(id)?);
+                self.note_call(at, "destroy_qp", format!("{action:?}"), &result);
+                self.paths.remove(&id);
+                return Ok(());
+            }
+            Action::Read { channel, most } => {
+                self.read(at, channel, most.map_or(EVENTS_MAX, usize::from));
+                return Ok(());
+            }
+            Action::Turn
+            | Action::Ack { .. }
+            | Action::Teardown { .. }
+            | Action::GetRequest { .. }
+            | Action::LetTimePass => return Ok(()),
+            Action::Bind { id, at } => Call::Bind { id: id_key(id)?, addr: endpoint(at) },
+            Action::ResolveAddr { id, src, dst } => {
+                Call::ResolveAddr { id: id_key(id)?, src: src.map(endpoint), dst: endpoint(dst), timeout_ms: LOOKUP_MS }
+            }
+            Action::ResolveRoute { id } => Call::ResolveRoute { id: id_key(id)?, timeout_ms: 2000 },
+            Action::Listen { id, backlog } => Call::Listen { id: id_key(id)?, backlog },
+            Action::Connect { id, offer } => {
+                private = data(at, id, offer.data);
+                Call::Connect { id: id_key(id)?, param: param(offer, numbers) }
+            }
+            Action::Accept { id, offer } => {
+                private = data(at, id, offer.data);
+                Call::Accept { id: id_key(id)?, param: param(offer, numbers) }
+            }
+            Action::Reject { id, ece, data: len } => {
+                private = data(at, id, len);
+                let reason = if ece { RejectReason::Ece } else { RejectReason::Consumer };
+                Call::Reject { id: id_key(id)?, reason }
+            }
+            Action::Establish { id } => Call::Establish { id: id_key(id)? },
+            Action::Disconnect { id } => Call::Disconnect { id: id_key(id)? },
+            Action::Notify { id } => Call::Notify { id: id_key(id)? },
+            Action::Join { id, group: number, send_only } => {
+                Call::Join { id: id_key(id)?, group: group_key(id, number)?, addr: group(number), send_only }
+            }
+            Action::Leave { id, group: number } => {
+                Call::Leave { id: id_key(id)?, group: group_key(id, number)?, addr: group(number) }
+            }
+            Action::SetOption { id, option } => Call::SetOption { id: id_key(id)?, option: option.into() },
+            Action::SetEce { id, options } => {
+                let ece = cmid_proto::Ece { vendor_id: 0x1234, options };
+                Call::SetEce { id: id_key(id)?, ece }
+            }
+        };
+        self.call(at, action, call, &private);
+        Ok(())
+    }
+
+    fn is_readable(&self, channel: ChannelNo) -> bool {
+        channel_key(channel).is_ok_and(|key| is_readable(&self.device, key))
+    }
+
+    fn read(&mut self, at: usize, channel: ChannelNo, most: usize) {
+        let Ok(key) = channel_key(channel) else { return };
+        for _ in 0..most {
+            let Ok(child) = id_key(self.next_child) else { return };
+            (self.before_read)();
+            self.trace.push(Line { step: at, what: readable(&self.device, key, channel) });
+            let numbers = self.numbers;
+            match self.device.fetch(key, child) {
+                Ok(Some(raw)) => {
+                    let slot = |id: IdKey| (id.slot() & 0xff) as Slot;
+                    let mut rest = contents_of(&raw, numbers);
+                    if let Some(listener) = raw.listener {
+                        rest += &format!(" at {}", name(slot(listener)));
+                    }
+                    let (kind, status, id) = (raw.kind, raw.status, slot(raw.id));
+                    let what = Seen::Event { channel, kind: kind.to_string(), status, id: name(id), rest };
+                    self.trace.push(Line { step: at, what });
+                    if kind == CmEvent::ConnectRequest {
+                        self.ids.insert(id, channel);
+                        self.next_child += 1;
+                    }
+                }
+                Ok(None) => return,
+                Err(errno) => {
+                    self.note_call(at, "get_cm_event", format!("Read {{ channel: {channel} }}"), &Err(errno));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl<D: DataPath> Runner for DeviceRunner<D> {
+    fn perform(&mut self, at: usize, action: &Action) {
+        if let Err(errno) = self.act(at, action) {
+            self.note_call(at, "key", format!("{action:?}"), &Err(errno));
+        }
+    }
+
+    fn drain(&mut self, at: usize) {
+        for channel in self.channels.clone() {
+            self.read(at, channel, EVENTS_MAX);
+        }
+    }
+
+    fn tell_state(&mut self, at: usize) {
+        for &id in self.ids.keys() {
+            let Ok(key) = id_key(id) else { continue };
+            let observed =
+                |addr: Result<_, Errno>| addr.map_or_else(|e| e.to_string(), |addr| address(addr, self.numbers));
+            let (local, peer) = (observed(self.device.local_addr(key)), observed(self.device.peer_addr(key)));
+            let ece = value_of(self.device.remote_ece(key));
+            let what = Seen::State(format!("{} local {local} peer {peer} ece {ece}", name(id)));
+            self.trace.push(Line { step: at, what });
+        }
+    }
+
+    fn destroy_all(&mut self, at: usize) {
+        let ids: Vec<Slot> = self.ids.keys().copied().collect();
+        for id in ids {
+            self.perform(at, &Action::Destroy { id });
+        }
+    }
+
+    fn close_all(&mut self, at: usize) {
+        for channel in self.channels.clone() {
+            self.perform(at, &Action::CloseChannel { channel });
+        }
+    }
+
+    fn trace(&self) -> &SideTrace {
+        &self.trace
+    }
+
+    fn observed(&self) -> Observed {
+        self.observed
+    }
+}

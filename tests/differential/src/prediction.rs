@@ -1,0 +1,278 @@
+//! What the maker of programs believes of the ids: as if every call succeeded.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, SideName, Slot, Space};
+
+/// How far an id is believed to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Idle,
+    Bound,
+    Listening,
+    /// For an event.
+    Waits,
+    Resolved,
+    Routed,
+    Requested,
+    /// Has accepted.
+    Accepted,
+    /// CONNECT_RESPONSE has been read.
+    Answered,
+    Up,
+    /// A side has disconnected.
+    Down,
+    /// Rejected, or looked up, or gone.
+    Over,
+}
+
+/// What is believed of an id.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Believed {
+    pub(crate) phase: Phase,
+    pub(crate) space: Space,
+    pub(crate) has_qp: bool,
+    pub(crate) has_listened: bool,
+    /// A lookup of an address has been called that no request can be sent to.
+    pub(crate) sought_nobody: bool,
+    /// Waits for a request.
+    pub(crate) has_asked: bool,
+    pub(crate) joined: [bool; 8],
+    on: Option<ChannelNo>,
+    at: Option<Endpoint>,
+    peer: Option<Slot>,
+}
+
+impl Believed {
+    pub(crate) fn is_synchronous(&self) -> bool {
+        self.on.is_none()
+    }
+}
+
+/// What is believed of a side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Side {
+    pub(crate) ids: BTreeMap<Slot, Believed>,
+    pub(crate) channels: Vec<ChannelNo>,
+    made: Slot,
+    children: Slot,
+    /// Events that wait: whose, and what it leads to. A request names the client.
+    unread: VecDeque<(Slot, News)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Now(Phase),
+    Request(Slot),
+}
+
+impl Side {
+    pub(crate) fn next_own(&self) -> Slot {
+        self.made
+    }
+
+    pub(crate) fn last_made(&self) -> Slot {
+        self.made.saturating_sub(1)
+    }
+
+    /// A channel with events; of an id in synchronous mode none. `None` if there are no events.
+    pub(crate) fn waiting(&self) -> Option<Option<ChannelNo>> {
+        self.unread.iter().find_map(|(id, _)| Some(self.ids.get(id)?.on))
+    }
+
+    /// Where somebody listens.
+    pub(crate) fn listening(&self, space: Space) -> Option<Endpoint> {
+        let mut listeners = self.ids.values().filter(|id| id.phase == Phase::Listening && id.space == space);
+        let Endpoint(ip, port) = listeners.next_back()?.at?;
+        let own = if ip.is_ipv6() { Ip::OfB6 } else { Ip::OfB };
+        Some(Endpoint(if ip == Ip::Link6 { ip } else { own }, port))
+    }
+}
+
+/// What is believed of both sides.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beliefs {
+    a: Side,
+    b: Side,
+}
+
+impl Beliefs {
+    pub(crate) fn side(&self, side: SideName) -> &Side {
+        match side {
+            SideName::A => &self.a,
+            SideName::B => &self.b,
+        }
+    }
+
+    fn side_mut(&mut self, side: SideName) -> &mut Side {
+        match side {
+            SideName::A => &mut self.a,
+            SideName::B => &mut self.b,
+        }
+    }
+
+    /// The step is taken, and has succeeded.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the rest is looked at there")]
+    pub(crate) fn assume(&mut self, name: SideName, action: &Action) {
+        match *action {
+            Action::OpenChannel { channel, .. } => self.side_mut(name).channels.push(channel),
+            Action::Create { id, channel, space } => {
+                let new = Believed {
+                    phase: Phase::Idle,
+                    space,
+                    has_qp: false,
+                    has_listened: false,
+                    sought_nobody: false,
+                    has_asked: false,
+                    joined: [false; 8],
+                    on: channel,
+                    at: None,
+                    peer: None,
+                };
+                let side = self.side_mut(name);
+                side.made = side.made.max(id + 1);
+                side.ids.insert(id, new);
+            }
+            Action::Read { channel, most } => self.read(name, Some(channel), most.map_or(usize::MAX, usize::from)),
+            // What an id in synchronous mode waits for.
+            Action::Turn => self.read(name, None, usize::MAX),
+            Action::Destroy { id } => {
+                let side = self.side_mut(name);
+                let gone = side.ids.remove(&id);
+                side.unread.retain(|(whose, _)| *whose != id);
+                if let Some(peer) = gone.and_then(|gone| gone.peer) {
+                    self.tell(name.other(), peer, News::Now(Phase::Down));
+                }
+            }
+            _ => self.on_id(name, action),
+        }
+    }
+
+    #[allow(clippy::wildcard_enum_match_arm, reason = "what is not believed to change anything is the rule")]
+    fn on_id(&mut self, name: SideName, action: &Action) {
+        let Some((id, was)) = action.id().and_then(|id| Some((id, *self.side(name).ids.get(&id)?))) else { return };
+        let (other, udp) = (name.other(), was.space == Space::Udp);
+        let mut now = was;
+        now.sought_nobody |= matches!(action, Action::ResolveAddr { dst, .. } if dst.0.is_nobody());
+        match *action {
+            Action::Bind { at, .. } if was.phase == Phase::Idle => (now.phase, now.at) = (Phase::Bound, Some(at)),
+            Action::Listen { .. } => {
+                now.has_listened = true;
+                if matches!(was.phase, Phase::Idle | Phase::Bound) {
+                    now.phase = Phase::Listening;
+                }
+            }
+            Action::ResolveAddr { dst, .. } if matches!(was.phase, Phase::Idle | Phase::Bound) => {
+                (now.phase, now.at) = (Phase::Waits, Some(dst));
+                self.tell(name, id, News::Now(Phase::Resolved));
+            }
+            Action::ResolveRoute { .. } if was.phase == Phase::Resolved => {
+                now.phase = Phase::Waits;
+                self.tell(name, id, News::Now(Phase::Routed));
+            }
+            Action::Connect { .. } if was.phase == Phase::Routed => {
+                now.phase = Phase::Waits;
+                let port = was.at.map(|Endpoint(_, port)| port);
+                let record = |one: &Believed| {
+                    one.phase == Phase::Listening
+                        && one.space == was.space
+                        && one.at.map(|Endpoint(_, port)| port) == port
+                };
+                let listener = self.side(other).ids.iter().find(|(_, one)| record(one)).map(|(&slot, _)| slot);
+                match listener {
+                    Some(listener) => self.tell(other, listener, News::Request(id)),
+                    None => self.tell(name, id, News::Now(Phase::Over)),
+                }
+            }
+            Action::Accept { .. } if was.phase == Phase::Requested => {
+                now.phase = if udp { Phase::Over } else { Phase::Accepted };
+                let client = was.peer.and_then(|peer| self.side(other).ids.get(&peer));
+                let confirms = client.is_some_and(|client| client.has_qp);
+                self.tell_peer(
+                    other,
+                    was,
+                    if udp {
+                        Phase::Over
+                    } else if confirms {
+                        Phase::Up
+                    } else {
+                        Phase::Answered
+                    },
+                );
+                if confirms {
+                    self.tell(name, id, News::Now(Phase::Up));
+                }
+            }
+            Action::Reject { .. } if matches!(was.phase, Phase::Requested | Phase::Answered) => {
+                now.phase = Phase::Over;
+                self.tell_peer(other, was, Phase::Over);
+            }
+            Action::Establish { .. } if was.phase == Phase::Answered => {
+                now.phase = Phase::Up;
+                self.tell_peer(other, was, Phase::Up);
+            }
+            Action::Disconnect { .. } | Action::Teardown { .. } if matches!(was.phase, Phase::Up | Phase::Down) => {
+                now.phase = if was.phase == Phase::Up { Phase::Waits } else { Phase::Over };
+                self.tell_peer(other, was, Phase::Down);
+                self.tell(name, id, News::Now(Phase::Over));
+            }
+            Action::GetRequest { .. } => now.has_asked = true,
+            Action::AttachQp { .. } => now.has_qp = true,
+            Action::DetachQp { .. } => now.has_qp = false,
+            Action::Leave { group, .. } => now.joined[usize::from(group)] = false,
+            Action::Join { group, .. } => now.joined[usize::from(group)] = true,
+            Action::Migrate { to, .. } => now.on = to,
+            _ => {}
+        }
+        self.side_mut(name).ids.insert(id, now);
+    }
+
+    fn tell(&mut self, side: SideName, id: Slot, activity: News) {
+        self.side_mut(side).unread.push_back((id, activity));
+    }
+
+    fn tell_peer(&mut self, side: SideName, id: Believed, phase: Phase) {
+        if let Some(peer) = id.peer {
+            self.tell(side, peer, News::Now(phase));
+        }
+    }
+
+    fn read(&mut self, name: SideName, channel: Option<ChannelNo>, most: usize) {
+        let side = self.side_mut(name);
+        let on = |side: &Side, id: Slot| side.ids.get(&id).map(|id| id.on) == Some(channel);
+        let mut requests = Vec::new();
+        for _ in 0..most {
+            let Some(first) = side.unread.iter().position(|&(id, _)| on(side, id)) else { break };
+            let Some((id, activity)) = side.unread.remove(first) else { break };
+            match activity {
+                News::Now(phase) => {
+                    if let Some(id) = side.ids.get_mut(&id) {
+                        id.phase = phase;
+                    }
+                }
+                News::Request(client) => {
+                    let Some(listener) = side.ids.get_mut(&id) else { continue };
+                    listener.has_asked = false;
+                    let listener = *listener;
+                    let child = CHILDREN + side.children;
+                    side.children += 1;
+                    let new = Believed {
+                        phase: Phase::Requested,
+                        has_qp: false,
+                        has_listened: false,
+                        has_asked: false,
+                        peer: Some(client),
+                        ..listener
+                    };
+                    side.ids.insert(child, new);
+                    requests.push((client, child));
+                }
+            }
+        }
+        for (client, child) in requests {
+            if let Some(client) = self.side_mut(name.other()).ids.get_mut(&client) {
+                client.peer = Some(child);
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A device around a device that writes down what the core does with it.
+
+use std::net::SocketAddr;
+
+use cmid_proto::{Call, ChannelKey, Device, DeviceLayer, Errno, IdKey, Outcome, Pollable, RawEvent};
+
+use crate::program::{ChannelNo, Numbers};
+use crate::runner::BeforeRead;
+use crate::trace::{Seen, address, contents_of, readable, result_of};
+
+/// Channels are written with this much added, to tell what the device said from what the application was told.
+pub(crate) const BELOW: ChannelNo = 100;
+
+/// The device below a core, and what has been written down.
+pub(crate) struct Recorder<D> {
+    pub(crate) device: D,
+    pub(crate) seen: Vec<Seen>,
+    /// The channels that are open, private ones included.
+    pub(crate) channels: Vec<ChannelKey>,
+    numbers: Numbers,
+    before_read: BeforeRead,
+}
+
+impl<D: Device> Recorder<D> {
+    pub(crate) fn new(device: D, numbers: Numbers, before_read: BeforeRead) -> Self {
+        Recorder { device, seen: Vec::new(), channels: Vec::new(), numbers, before_read }
+    }
+
+    /// With the addresses as they are compared.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "all others are written as they are")]
+    fn text(&self, call: &Call) -> String {
+        let at = |addr: SocketAddr| address(addr, self.numbers);
+        match *call {
+            Call::Bind { id, addr } => format!("device: bind {id} {}", at(addr)),
+            Call::ResolveAddr { id, src, dst, timeout_ms } => {
+                format!("device: resolve_addr {id} {:?} {} {timeout_ms}", src.map(at), at(dst))
+            }
+            // Its parameters are the application's, or what is told by the peer's event.
+            Call::Connect { id, .. } => format!("device: connect {id}"),
+            Call::Accept { id, .. } => format!("device: accept {id}"),
+            ref other => format!("device: {other:?}"),
+        }
+    }
+}
+
+impl<D: Pollable> DeviceLayer for Recorder<D> {
+    type Inner = D;
+    type Handle = D::Handle;
+
+    fn inner(&self) -> &D {
+        &self.device
+    }
+
+    fn inner_mut(&mut self) -> &mut D {
+        &mut self.device
+    }
+
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        (self.before_read)();
+        let channel = BELOW.saturating_add(on.slot() as ChannelNo);
+        self.seen.push(readable(&self.device, on, channel));
+        let fetched = self.device.fetch(on, child);
+        if let Ok(Some(raw)) = &fetched {
+            let rest = contents_of(raw, self.numbers);
+            let (kind, id) = (raw.kind.to_string(), raw.id.to_string());
+            self.seen.push(Seen::Event { channel, kind, status: raw.status, id, rest });
+        }
+        fetched
+    }
+
+    fn on_call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        let result = self.device.call(call, private_data);
+        let text = self.text(call);
+        self.seen.push(Seen::Call { name: call.name(), text, result: result_of(&result) });
+        if let Call::OpenChannel { channel } = *call
+            && result.is_ok()
+        {
+            self.channels.push(channel);
+        }
+        if let Call::CloseChannel { channel } = *call {
+            self.channels.retain(|&open| open != channel);
+        }
+        result
+    }
+
+    fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<Self::Handle, Errno> {
+        self.channels.retain(|&open| open != channel);
+        self.device.release(id, channel)
+    }
+
+    fn on_adopt(&mut self, id: IdKey, channel: ChannelKey, handle: Self::Handle) -> Outcome {
+        self.device.adopt(id, channel, handle)?;
+        self.channels.push(channel);
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Ack tokens for states that are cloned.
+//!
+//! A ack token cannot be cloned, so that an application acks once. A checker goes on from one state in many ways and acks
+//! in each. What an ack token says is whose ack it is and nothing else; so one is had from another core, in which an id of the
+//! same key lives.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use cmid_proto::{AckToken, Acks, ChannelKey, CmEvent, Core, IdKey, Limits, PortSpace, RawEvent, Request, Time};
+
+/// A core in which an id of one key lives.
+struct KeyAllocator {
+    core: Core,
+    channel: ChannelKey,
+    id: IdKey,
+}
+
+thread_local! {
+    static MINTS: RefCell<HashMap<IdKey, KeyAllocator>> = RefCell::new(HashMap::new());
+}
+
+/// A ack token for an event of an id.
+pub(super) fn ack_token(id: IdKey) -> AckToken {
+    MINTS.with_borrow_mut(|mints| mints.entry(id).or_insert_with(|| KeyAllocator::new(id)).make())
+}
+
+impl KeyAllocator {
+    /// Creates ids, and destroys those that are not the one, until it is.
+    fn new(id: IdKey) -> KeyAllocator {
+        let mut core = Core::new(Limits { core: Some(id.core()), ..Limits::LARGE });
+        let channel = core.open_channel(Acks::Explicit).expect("an empty core has room");
+        well(&mut core);
+        loop {
+            let fresh = core.create_id(Some(channel), PortSpace::Tcp).expect("keys are small");
+            well(&mut core);
+            if fresh == id {
+                return KeyAllocator { core, channel, id };
+            }
+            // Same slot, an earlier tenant.
+            if fresh.slot() == id.slot() {
+                core.submit(Time::ZERO, fresh, Request::Destroy, Time::NEVER).expect("it lives");
+                well(&mut core);
+            }
+        }
+    }
+
+    fn make(&mut self) -> AckToken {
+        self.core
+            .handle_event(self.channel, RawEvent::new(self.id, CmEvent::User))
+            .expect("any id may have this event");
+        self.core.poll_event(self.channel).and_then(|event| event.ack_token).expect("the channel has explicit acks")
+    }
+}
+
+/// All calls succeed.
+fn well(core: &mut Core) {
+    while let Some((token, _)) = core.poll_call() {
+        core.handle_outcome(token, Ok(())).expect("the call is under way");
+    }
+}

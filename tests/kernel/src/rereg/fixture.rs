@@ -1,0 +1,129 @@
+//! What the checks have in common.
+
+use std::time::{Duration, Instant};
+
+use cmid_proto::memory::{Error, Failure, Keys, MrState};
+use cmid_proto::{Errno, IdKey};
+use cmid_verbs::{Access, Change, Completion, Mr, Pd, Policy, Remote, Reregistered, Way, WcStatus};
+
+use crate::env::{End, Side};
+use crate::shim;
+
+pub(crate) const PAGE: usize = 4096;
+const LIMIT: Duration = Duration::from_secs(10);
+
+pub(crate) const READABLE: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ);
+
+/// A region that is full of one byte.
+pub(crate) fn region(pd: &Pd, fill: u8, access: Access) -> Mr {
+    pd.register(vec![fill; PAGE], access).map_err(|(_, error)| error).expect("registered")
+}
+
+/// Another PD on the device of an id.
+pub(crate) fn another_pd(side: &mut Side, id: IdKey) -> Pd {
+    side.device.alloc_pd(id).expect("alloc_pd")
+}
+
+/// Re-registers; the kernel must have been asked just so often.
+pub(crate) fn reregister(mr: &mut Mr, change: Change, policy: Policy, asked: u32) -> Reregistered {
+    let before = shim::asked();
+    let done = mr.reregister(change, policy);
+    match &done.result {
+        Ok(way) => print!("   re-registered {way:?}"),
+        Err(error) => print!("   {error}"),
+    }
+    println!("{}", if done.buffer.is_some() { "; a buffer comes back" } else { "" });
+    assert_eq!(shim::asked() - before, asked, "how often the kernel was asked");
+    done
+}
+
+/// Re-registers as it is, which must work in place, with nothing to give back.
+pub(crate) fn in_place(mr: &mut Mr, change: Change) {
+    let done = reregister(mr, change, Policy::default(), 1);
+    assert_eq!(done.result, Ok(Way::InPlace));
+    assert!(done.buffer.is_none());
+    assert_eq!((mr.state(), mr.way()), (MrState::Registered, Way::InPlace));
+}
+
+/// How a re-registration failed at the device.
+pub(crate) fn failure(done: &Reregistered) -> Failure {
+    match done.result {
+        Err(Error::Failed(failure)) => failure,
+        ref other => panic!("no failure of the device: {other:?}"),
+    }
+}
+
+/// All that a user can see of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) addr: u64,
+    pub(crate) len: usize,
+    pub(crate) keys: Keys,
+    pub(crate) access: Option<Access>,
+    pub(crate) state: MrState,
+    pub(crate) way: Way,
+}
+
+pub(crate) fn facts(mr: &Mr) -> Facts {
+    let keys = Keys { lkey: mr.lkey(), rkey: mr.rkey() };
+    Facts { addr: mr.addr(), len: mr.len(), keys, access: mr.access(), state: mr.state(), way: mr.way() }
+}
+
+/// Where a peer finds it now.
+pub(crate) fn remote(mr: &Mr) -> Remote {
+    Remote { addr: mr.addr(), rkey: mr.rkey() }
+}
+
+/// Reads 8 bytes of the peer's memory: them, or how it ended.
+pub(crate) fn peer_reads(end: &mut End, from: Remote) -> Result<[u8; 8], WcStatus> {
+    let into = region(&end.pd, 0xaa, Access::LOCAL_WRITE);
+    end.qp.post_read(1, &into, 0..8, from).expect("post_read");
+    let done = completion(end);
+    assert_eq!(done.wr_id, 1);
+    let mut bytes = [0; 8];
+    into.read(0, &mut bytes).expect("inside");
+    println!("   an RDMA read: {}", words(done.status));
+    if done.status == WcStatus::SUCCESS { Ok(bytes) } else { Err(done.status) }
+}
+
+/// Writes 8 bytes into the peer's memory.
+pub(crate) fn peer_writes(end: &mut End, fill: u8, to: Remote) -> WcStatus {
+    let from = region(&end.pd, fill, Access::empty());
+    end.qp.post_write(2, &from, 0..8, to).expect("post_write");
+    let done = completion(end);
+    assert_eq!(done.wr_id, 2);
+    println!("   an RDMA write: {}", words(done.status));
+    done.status
+}
+
+/// A status as people say it.
+fn words(status: WcStatus) -> String {
+    match status {
+        WcStatus::SUCCESS => "success".to_owned(),
+        WcStatus::REM_ACCESS_ERR => "remote access error".to_owned(),
+        WcStatus::WR_FLUSH_ERR => "flushed".to_owned(),
+        WcStatus(other) => format!("status {other}"),
+    }
+}
+
+/// The next completion, by busy polling.
+pub(crate) fn completion(end: &mut End) -> Completion {
+    let started = Instant::now();
+    let mut one = [Completion::default()];
+    while end.cq.poll(&mut one).expect("poll") == 0 {
+        assert!(started.elapsed() < LIMIT, "no completion");
+    }
+    one[0]
+}
+
+/// The region goes, in an orderly way.
+pub(crate) fn end(mr: Mr) {
+    mr.deregister().map_err(|(_, error)| error).expect("deregistered");
+}
+
+/// What the kernel says on its own to a wish to deallocate the PD that an MR was moved to last.
+pub(crate) fn kernel_deallocs() -> Errno {
+    let errno = Errno(shim::dealloc_pd());
+    println!("   the kernel, asked past cmid to deallocate the new PD: {errno}");
+    errno
+}
