@@ -149,9 +149,13 @@ impl Visit<'_> for Module {
 fn definition(modules: &Modules, path: &[String], depth: u32) -> Option<(Names, String)> {
     let file = (0..=path.len()).rev().find(|&end| modules.contains_key(&path[..end]))?;
     let (name, rest) = path[file..].split_first()?;
-    match modules[&path[..file]].imports.get(name) {
-        Some(target) if depth > 0 => definition(modules, &[target, rest].concat(), depth - 1),
-        Some(_) | None => Some((path[..file].to_vec(), name.clone())),
+    let here = &path[..file];
+    match modules[here].imports.get(name) {
+        // What leads nowhere else is imported from another crate.
+        Some(target) if depth > 0 => {
+            definition(modules, &[target, rest].concat(), depth - 1).filter(|(found, _)| found != here)
+        }
+        Some(_) | None => Some((here.to_vec(), name.clone())),
     }
 }
 
@@ -225,6 +229,16 @@ mod tests {
         assert_eq!(found(&[lib, ("a", &format!("{a} fn help() {{}}")), x, helper]), [[""; 0]; 0]);
         let both = [["a uses f of a/y", "a/y uses help of a"]];
         assert_eq!(found(&[lib, ("a", &format!("{a} fn help() {{ y::f() }}")), x, helper]), both);
+    }
+
+    #[test]
+    fn what_is_of_another_crate_does_not_count() {
+        let files = [
+            ("lib", "mod a;"),
+            ("a", "mod b; pub use other::Other; use b::B;"),
+            ("a/b", "pub struct B(super::Other);"),
+        ];
+        assert_eq!(found(&files), [[""; 0]; 0]);
     }
 
     #[test]
