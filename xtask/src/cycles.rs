@@ -54,7 +54,11 @@ fn read(folder: &Path, module: &[String], into: &mut Modules) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str()).context("a file name")?.to_owned();
-        let here = if matches!(&*stem, "lib" | "mod") { module.to_vec() } else { [module, &[stem.clone()]].concat() };
+        let here = if matches!(&*stem, "lib" | "mod") {
+            module.to_vec()
+        } else {
+            [module, std::slice::from_ref(&stem)].concat()
+        };
         if path.is_dir() {
             read(&path, &here, into)?;
         } else if stem != "tests" && !stem.ends_with("_tests") {
