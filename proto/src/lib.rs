@@ -131,6 +131,8 @@ mod plain;
 mod polled_device;
 mod private_data;
 mod request;
+mod request_kind;
+mod slab_index;
 mod state;
 mod stored;
 pub mod table;
@@ -156,6 +158,7 @@ pub use machine::{Admission, Core, Counters, Ended, Released};
 #[cfg(feature = "std")]
 pub use polled_device::{PolledDevice, Poller};
 pub use private_data::{PRIVATE_DATA_MAX, PrivateData};
-pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, RequestKind, Service};
+pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
+pub use request_kind::RequestKind;
 pub use state::State;
 pub use time::Time;

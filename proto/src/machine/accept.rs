@@ -12,7 +12,8 @@ use crate::guard;
 use crate::id::{Id, PendingCall, unanswered};
 use crate::key::{ChannelKey, IdKey};
 use crate::plain::{self, PlainCell};
-use crate::request::{Request, RequestKind};
+use crate::request::Request;
+use crate::request_kind::RequestKind;
 use crate::table;
 use crate::time::Time;
 

@@ -7,7 +7,8 @@ use crate::channel::{Channel, Phase};
 use crate::device::Call;
 use crate::error::Refused;
 use crate::key::{ChannelKey, IdKey, Target};
-use crate::request::{Acks, RequestKind};
+use crate::request::Acks;
+use crate::request_kind::RequestKind;
 use crate::table;
 use crate::time::Time;
 

@@ -8,7 +8,7 @@ use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
 use crate::id::{DestroyWaiter, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey, Target};
-use crate::request::RequestKind;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
 use crate::time::Time;

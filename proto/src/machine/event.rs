@@ -6,7 +6,7 @@ use crate::error::Fault;
 use crate::event::{CmEvent, EventKind, RawEvent};
 use crate::id::{DestroyWaiter, Id, SyncState};
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::request::RequestKind;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
 use crate::table::{self, EventColumn, EventRule};

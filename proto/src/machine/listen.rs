@@ -18,7 +18,8 @@ use crate::error::Failure;
 use crate::id::{Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::requests_of;
-use crate::request::{Acks, RequestKind};
+use crate::request::Acks;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::time::Time;
 

@@ -7,8 +7,9 @@ use crate::error::{Failure, Refused};
 use crate::event::EventKind;
 use crate::id::{Id, PendingCall, PendingMigrate, SyncState};
 use crate::key::{ChannelKey, IdKey};
-use crate::pending_events::EventRef;
-use crate::request::{Acks, RequestKind};
+use crate::request::Acks;
+use crate::request_kind::RequestKind;
+use crate::slab_index::EventRef;
 use crate::stored::Stored;
 use crate::time::Time;
 

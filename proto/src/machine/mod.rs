@@ -35,8 +35,9 @@ use crate::error::{Failure, Refused};
 use crate::id::{Group, Id, PendingCall};
 use crate::key::{ChannelKey, GroupKey, IdKey, Target, Token};
 use crate::limits::Limits;
-use crate::pending_events::{PendingEvents, PrivateDataRef};
-use crate::request::RequestKind;
+use crate::pending_events::PendingEvents;
+use crate::request_kind::RequestKind;
+use crate::slab_index::PrivateDataRef;
 use crate::state::State;
 use crate::time::Time;
 

@@ -18,7 +18,8 @@ use crate::id::{Id, PendingCall, Plain};
 use crate::key::{ChannelKey, IdKey, Target, Token};
 use crate::pending_events::Queue;
 use crate::plain::{self, PlainCell};
-use crate::request::{PortSpace, Request, RequestKind};
+use crate::request::{PortSpace, Request};
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::time::Time;
 

@@ -10,10 +10,10 @@
 use super::Core;
 use crate::event::{AckToken, CmEvent, Event, EventKind, RawEvent, ReceivedParam};
 use crate::key::{ChannelKey, IdKey};
-use crate::pending_events::PrivateDataRef;
 use crate::plain;
 use crate::private_data::PrivateData;
 use crate::request::Acks;
+use crate::slab_index::PrivateDataRef;
 use crate::stored::Stored;
 use crate::table::EventColumn;
 use crate::time::Time;
