@@ -108,6 +108,7 @@ extern crate alloc;
 extern crate std;
 
 mod arena;
+mod call;
 mod channel;
 mod columns;
 mod cq_room;
@@ -138,11 +139,12 @@ mod stored;
 pub mod table;
 mod time;
 
+pub use call::{Call, Outcome};
 pub use channel::READ_FAILURES_MAX;
 pub use cq_room::{CqRoom, Overrun};
+pub use device::Device;
 #[cfg(feature = "std")]
 pub use device::Pollable;
-pub use device::{Call, Device, Outcome};
 pub use device_layer::DeviceLayer;
 pub use drive::{AdoptError, Attaching, Drive, Next, Progress, ReleasedId, Step, StepRecord, Turn};
 pub use errno::Errno;

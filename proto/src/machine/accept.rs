@@ -4,7 +4,7 @@
 use super::Core;
 use super::perform::count_call;
 use super::submit::one_call;
-use crate::device::{Call, Outcome};
+use crate::call::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::Failure;
 use crate::event::ConnParam;

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::Core;
+use crate::call::Call;
 use crate::channel::{Channel, Phase};
-use crate::device::Call;
 use crate::error::Refused;
 use crate::key::{ChannelKey, IdKey, Target};
 use crate::request::Acks;

@@ -2,8 +2,8 @@
 //! [`Request::DestroyNow`](crate::Request::DestroyNow) for nothing.
 
 use super::{Core, Ended};
+use crate::call::{Call, Outcome};
 use crate::channel::Phase;
-use crate::device::{Call, Outcome};
 use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
 use crate::id::{DestroyWaiter, PendingCall, SyncState};

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use super::Core;
-use crate::device::{Call, Outcome};
+use crate::call::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Failure, RefuseReason, Refused};
 use crate::event::{CmEvent, EventKind, RawEvent};

@@ -1,7 +1,7 @@
 //! Migration: settled, quiescing (the application owes acks), moving (the device is at it), settled.
 
 use super::Core;
-use crate::device::{Call, Outcome};
+use crate::call::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::event::EventKind;

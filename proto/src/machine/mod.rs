@@ -27,9 +27,9 @@ use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 
 use crate::arena::Arena;
+use crate::call::Call;
 use crate::channel::Channel;
 use crate::deadlines::Deadlines;
-use crate::device::Call;
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::id::{Group, Id, PendingCall};

@@ -1,8 +1,8 @@
 //! What the device's calls returned.
 
 use super::{Core, Ended};
+use crate::call::{Call, Outcome};
 use crate::channel::Phase;
-use crate::device::{Call, Outcome};
 use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
 use crate::id::{DestroyWaiter, Id, PendingCall, SyncState};

@@ -1,7 +1,7 @@
 //! Requests in: the table decides, then the guards; only then does anything change.
 
 use super::Core;
-use crate::device::Call;
+use crate::call::Call;
 use crate::error::{RefuseReason, Refused};
 use crate::event::CmEvent;
 use crate::guard;
