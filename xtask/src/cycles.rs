@@ -103,7 +103,12 @@ impl Module {
             syn::UseTree::Name(name) => (name.ident.to_string(), name.ident.to_string()),
             syn::UseTree::Rename(rename) => (rename.ident.to_string(), rename.rename.to_string()),
         };
-        let path = self.absolute(&[prefix, &[name]].concat());
+        // `use a::{self, B}` imports the module `a`.
+        let (mut path, mut alias) = (self.absolute(&[prefix, &[name]].concat()), alias);
+        if path.last().is_some_and(|last| last == "self") {
+            path.pop();
+            alias = path.last().filter(|_| alias == "self").cloned().unwrap_or(alias);
+        }
         if !exported {
             self.named.insert(path.clone());
         }
@@ -216,7 +221,12 @@ mod tests {
     fn a_cycle_is_found_however_the_files_name_one_another() {
         let lib = ("lib", "mod a; mod b; mod c; pub use c::{d::D, C};");
         let d = ("c/d", "use super::C; pub struct D(C);");
-        for a in ["use crate::b::B; fn f() { g!(B) }", "fn f(b: crate::b::B) {}", "fn f() { g!(crate::b::B) }"] {
+        for a in [
+            "use crate::b::{self}; fn f(b: b::B) {}",
+            "use crate::b::B; fn f() { g!(B) }",
+            "fn f(b: crate::b::B) {}",
+            "fn f() { g!(crate::b::B) }",
+        ] {
             let files =
                 [lib, ("a", a), ("b", "pub struct B(crate::D);"), ("c", "pub(crate) mod d; pub use crate::a::C;"), d];
             assert_eq!(found(&files), [["a uses B of b", "b uses D of c/d", "c/d uses C of a"]], "{a}");
