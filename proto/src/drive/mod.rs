@@ -4,6 +4,8 @@ mod attach;
 mod requests;
 mod step;
 mod turn;
+#[cfg(test)]
+mod turn_tests;
 
 use alloc::collections::VecDeque;
 use core::cell::Cell;

@@ -5,6 +5,7 @@ use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::Fault;
 use crate::key::ChannelKey;
+use crate::machine::Read;
 use crate::time::Time;
 
 /// What is left to do after a turn.
@@ -50,16 +51,51 @@ impl<D: Device> Drive<D> {
     }
 
     /// `to_look`: ends once each channel was read, if there is something for the application to look at.
-    fn take_turn(&mut self, budget: usize, to_look: bool) -> Turn {
+    #[inline]
+    pub(super) fn take_turn(&mut self, budget: usize, to_look: bool) -> Turn {
+        if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 {
+            let Drive { core, device, now, .. } = self;
+            match core.read_short(now.get(), |channel, child| device.fetch(channel, child)) {
+                Some(Read::Done) => return Turn::Idle,
+                Some(read) => return self.go_on(read, budget - 1, to_look),
+                None => {}
+            }
+        }
+        self.take_any_turn(budget, to_look)
+    }
+
+    /// What the long path does after a read.
+    #[inline(never)]
+    fn go_on(&mut self, read: Read, left: usize, to_look: bool) -> Turn {
+        let unreadable = match read {
+            Read::Done => None,
+            Read::Taken(result) => {
+                if let Err(fault) = result {
+                    self.note(fault);
+                }
+                self.make_calls();
+                None
+            }
+            Read::Failed(channel, errno) => self.is_unreadable(channel, errno).then_some(channel),
+        };
+        self.serve(left, to_look, 0, unreadable)
+    }
+
+    #[inline(never)]
+    pub(super) fn take_any_turn(&mut self, budget: usize, to_look: bool) -> Turn {
         let is_due = D::OBSERVES && self.is_due();
         self.core.handle_timeout(self.now.get());
         if is_due {
             self.record(Step::Timeout);
         }
         self.make_calls();
-        let mut left = budget;
-        let mut unreadable = None;
-        let mut unread = self.core.readable_channels();
+        let unread = self.core.readable_channels();
+        self.serve(budget, to_look, unread, None)
+    }
+
+    /// The reads and the children of a turn.
+    #[inline(never)]
+    fn serve(&mut self, mut left: usize, to_look: bool, mut unread: usize, mut unreadable: Option<ChannelKey>) -> Turn {
         while left > 0 {
             let served = self.serve_child();
             left -= usize::from(served);

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::Core;
+use super::{Core, Read};
 use crate::call::Outcome;
 use crate::errno::Errno;
 use crate::event::RawEvent;
@@ -84,6 +84,9 @@ impl Core {
     /// # Panics
     /// As [`compare_request`](Core::compare_request).
     pub fn compare_event(&self, on: ChannelKey, raw: &RawEvent<'_>) -> bool {
+        for fetched in [Ok(Some(*raw)), Ok(None), Err(Errno::EIO)] {
+            self.compare_read(on, fetched);
+        }
         let (mut short, mut long) = (self.clone(), self.clone());
         if !short.admit_short(on, raw) {
             self.assert_same(&short, "not admitted");
@@ -96,6 +99,49 @@ impl Core {
         let [ours, theirs] = [&mut short, &mut long].map(|core| core.poll_event(on));
         assert!(ours.is_some() && ours == theirs, "{ours:?} and {theirs:?}");
         long.assert_same(&short, "delivered");
+        true
+    }
+
+    /// Whether there is a short path for a turn that reads this channel, where the device answers so. This core does not
+    /// change. For tests.
+    ///
+    /// # Panics
+    /// As [`compare_request`](Core::compare_request).
+    pub fn compare_read(&self, on: ChannelKey, fetched: Result<Option<RawEvent<'_>>, Errno>) -> bool {
+        let mut before = self.clone();
+        before.handle_readable(on);
+        let (mut short, mut long) = (before.clone(), before.clone());
+        let mut asked = None;
+        let read = short.read_short(Time::ZERO, |channel, child| {
+            asked = Some((channel, child));
+            fetched
+        });
+        let Some(read) = read else {
+            assert_eq!(asked, None, "{on}: it was read");
+            before.assert_same(&short, "not read");
+            return false;
+        };
+        // Where there is no such channel, it is another that was readable before.
+        let on = asked.map_or(on, |(channel, _)| channel);
+        long.handle_timeout(Time::ZERO);
+        assert!(!long.has_calls() && long.poll_child().is_none(), "{on}: something else is to be done");
+        let looked = long.poll_readable().and_then(|channel| Some((channel, long.wants_event(channel)?)));
+        assert_eq!((asked, long.poll_readable()), (looked, None), "{on}: what is read");
+        match (read, fetched) {
+            (Read::Done, Ok(Some(raw))) => {
+                assert_eq!(long.take_any_event(on, &raw), Ok(super::Admission::Known), "{raw:?} on {on}");
+                assert!(!short.has_work(), "{raw:?} on {on} is not all");
+            }
+            (Read::Taken(result), Ok(Some(raw))) => {
+                assert_eq!(result, long.take_any_event(on, &raw), "{raw:?} on {on}");
+            }
+            (Read::Done, Ok(None)) => assert!(!short.has_work(), "there is more than {on}"),
+            (read, fetched) => assert!(
+                matches!((&read, fetched), (&Read::Failed(channel, errno), Err(why)) if (channel, errno) == (on, why)),
+                "{read:?} of {fetched:?}"
+            ),
+        }
+        long.assert_same(&short, "read");
         true
     }
 

@@ -1,11 +1,13 @@
 //! Raw events in.
 
 use super::Core;
+use super::short::Single;
 use crate::channel::{Channel, Phase};
 use crate::error::Fault;
 use crate::event::{CmEvent, EventKind, RawEvent};
 use crate::id::{DestroyWaiter, Id, SyncState};
 use crate::key::{ChannelKey, GroupKey, IdKey};
+use crate::limits::Limits;
 use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
@@ -65,9 +67,7 @@ impl Core {
 
     #[inline]
     fn has_room_for_event(&self, on: ChannelKey, channel: &Channel) -> bool {
-        let single = self.single.as_ref().is_some_and(|single| single.on == on);
-        let link_owner = channel.pending.counted() + u32::from(single);
-        link_owner == 0 || (link_owner < self.limits.channel_events && self.undelivered() < self.limits.events)
+        has_room(on, channel, self.single.as_ref(), self.pending.of_device(), &self.limits)
     }
 
     /// Takes one event that the device reported on a channel.
@@ -220,6 +220,19 @@ impl Core {
             (None, None) => stored,
         }
     }
+}
+
+/// Whether an event of this channel keeps the limits; `linked` events of the device are on the lists.
+#[inline(always)]
+pub(super) fn has_room(
+    on: ChannelKey,
+    channel: &Channel,
+    single: Option<&Single>,
+    linked: u32,
+    limits: &Limits,
+) -> bool {
+    let on_channel = channel.pending.counted() + u32::from(single.is_some_and(|single| single.on == on));
+    on_channel == 0 || (on_channel < limits.channel_events && linked + u32::from(single.is_some()) < limits.events)
 }
 
 /// Whether an event ends a request of synchronous mode: it takes the id out of the request's own state, or answers a join.

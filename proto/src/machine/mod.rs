@@ -43,6 +43,7 @@ use crate::time::Time;
 
 pub use event::Admission;
 pub use release::Released;
+pub(crate) use short::Read;
 
 use queue::Queue;
 use short::Single;

@@ -30,6 +30,18 @@ impl<T> Queue<T> {
         self.first.as_ref()
     }
 
+    /// The entry of a queue of one.
+    #[inline]
+    pub(super) fn only(&self) -> Option<&T> {
+        if self.others.is_empty() { self.first.as_ref() } else { None }
+    }
+
+    /// Empties a queue of one.
+    #[inline]
+    pub(super) fn take_only(&mut self) {
+        self.first = None;
+    }
+
     #[inline]
     pub(super) fn push_back(&mut self, entry: T) {
         if self.first.is_none() {
@@ -97,6 +109,11 @@ mod tests {
                 plain.retain(|entry| entry % 3 > 0);
             }
             assert_eq!((queue.is_empty(), queue.front()), (plain.is_empty(), plain.front()));
+            assert_eq!(queue.only(), plain.front().filter(|_| plain.len() == 1));
+            if step % 31 == 0 && queue.only().is_some() {
+                queue.take_only();
+                plain.clear();
+            }
             assert_eq!(queue.iter().collect::<Vec<_>>(), plain.iter().collect::<Vec<_>>());
         }
     }

@@ -8,7 +8,13 @@
 //! at the list of a plain id, or makes an id less plain.
 
 use super::Core;
+use super::event::{Admission, has_room};
+use crate::arena::Arena;
+use crate::channel::Channel;
+use crate::errno::Errno;
+use crate::error::Fault;
 use crate::event::{AckToken, CmEvent, Event, EventKind, RawEvent, ReceivedParam};
+use crate::id::Id;
 use crate::key::{ChannelKey, IdKey};
 use crate::plain;
 use crate::private_data::PrivateData;
@@ -54,35 +60,105 @@ impl Single {
     }
 }
 
+/// What became of a channel that was read on the short path.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// The core has no work left.
+    Done,
+    /// Its event took the long path.
+    Taken(Result<Admission, Fault>),
+    /// The read failed.
+    Failed(ChannelKey, Errno),
+}
+
+/// What a plain event does to its id and to its channel, on which no event is undelivered; and whether a deadline ends with
+/// it. `None`: it is not plain, and nothing has changed.
+#[inline(always)]
+fn admit_to(
+    channel: &mut Channel,
+    ids: &mut Arena<IdKey, Id>,
+    on: ChannelKey,
+    raw: &RawEvent<'_>,
+) -> Option<(Single, bool)> {
+    let id = ids.get_untouched(raw.id)?;
+    let next = plain::event(id.state, EventColumn::of(raw.kind))?;
+    if id.channel != on || !id.is_plain() {
+        return None;
+    }
+    channel.failures = 0;
+    id.state = next.state;
+    if next.ends {
+        // It is plain only where it is waited for.
+        id.has_device |= raw.kind == CmEvent::AddrResolved;
+    }
+    let ends = next.ends && id.deadline != Time::NEVER;
+    let (acks, kind, status, param) = (channel.acks, raw.kind, raw.status, raw.param);
+    Some((Single { on, acks, id: raw.id, kind, status, param, private_data_ref: None }, ends))
+}
+
 impl Core {
     /// The short path of [`admit`](Core::admit). `false`: it is none for this event, and nothing has changed.
     #[inline(always)]
     pub(super) fn admit_short(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> bool {
-        let Some(id) = self.ids.get_untouched(raw.id) else { return false };
-        let Some(next) = plain::event(id.state, EventColumn::of(raw.kind)) else { return false };
-        if id.channel != on || self.single.is_some() || !id.is_plain() {
+        if self.single.is_some() {
             return false;
         }
         let Some(channel) = self.channels.get_mut(on).filter(|channel| channel.pending.head().is_none()) else {
             return false;
         };
-        channel.failures = 0;
-        let acks = channel.acks;
-        let (kind, status, param) = (raw.kind, raw.status, raw.param);
-        self.single = Some(Single { on, acks, id: raw.id, kind, status, param, private_data_ref: None });
+        let Some((single, ends)) = admit_to(channel, &mut self.ids, on, raw) else { return false };
+        self.keep_single(single, ends, raw);
+        true
+    }
+
+    #[inline(always)]
+    fn keep_single(&mut self, single: Single, ends: bool, raw: &RawEvent<'_>) {
+        self.single = Some(single);
         self.activity += 1;
-        id.state = next.state;
-        if next.ends {
-            // It is plain only where it is waited for.
-            id.has_device |= kind == CmEvent::AddrResolved;
-            if id.deadline != Time::NEVER {
-                self.set_deadline_short(raw.id, Time::NEVER);
-            }
+        if ends {
+            self.set_deadline_short(raw.id, Time::NEVER);
         }
         if !raw.private_data.is_empty() || raw.datagram.is_some() {
             self.enclose_single(raw);
         }
-        true
+    }
+
+    /// The short path of a turn: reads the only channel that is to be read, where nothing else is to be done, and the
+    /// channel is no listener's. One look-up of the channel serves all that the long path looks it up for. `None`: it is none, and nothing has changed.
+    #[inline(always)]
+    pub(crate) fn read_short<'d>(
+        &mut self,
+        now: Time,
+        fetch: impl FnOnce(ChannelKey, IdKey) -> Result<Option<RawEvent<'d>>, Errno>,
+    ) -> Option<Read> {
+        let &on = self.readable.only()?;
+        let is_due = self.deadlines.first().is_some_and(|(due, _)| due <= now);
+        if is_due || !self.calls.is_empty() || !self.children.is_empty() || !self.parked.is_empty() {
+            return None;
+        }
+        let channel = self.channels.get_mut(on)?;
+        if !channel.is_read() || channel.listener.is_some() {
+            return None;
+        }
+        let is_empty = self.single.is_none() && channel.pending.head().is_none();
+        if !is_empty && !has_room(on, channel, self.single.as_ref(), self.pending.of_device(), &self.limits) {
+            return None;
+        }
+        let child = self.ids.next_key()?;
+        self.readable.take_only();
+        channel.readable = false;
+        Some(match fetch(on, child) {
+            Ok(Some(raw)) => {
+                if is_empty && let Some((single, ends)) = admit_to(channel, &mut self.ids, on, &raw) {
+                    self.keep_single(single, ends, &raw);
+                    Read::Done
+                } else {
+                    Read::Taken(self.take_any_event(on, &raw))
+                }
+            }
+            Ok(None) => Read::Done,
+            Err(errno) => Read::Failed(on, errno),
+        })
     }
 
     #[inline(never)]

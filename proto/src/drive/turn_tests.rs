@@ -1,0 +1,126 @@
+//! The short path of a turn against the long one.
+
+use alloc::collections::VecDeque;
+use core::net::SocketAddr;
+
+use super::Drive;
+use crate::device::{Call, Device, Outcome};
+use crate::errno::Errno;
+use crate::event::{CmEvent, Ece, RawEvent};
+use crate::key::{ChannelKey, IdKey};
+use crate::limits::Limits;
+use crate::request::{Acks, PortSpace};
+use crate::time::Time;
+
+type Fetched = Result<Option<RawEvent<'static>>, Errno>;
+
+/// What its reads return.
+#[derive(Debug, Default)]
+struct Script {
+    next: VecDeque<Fetched>,
+    read: usize,
+}
+
+impl Device for Script {
+    type Handle = ();
+
+    const LEVEL_TRIGGERED: bool = true;
+
+    fn fetch(&mut self, _: ChannelKey, _: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        self.read += 1;
+        self.next.pop_front().unwrap_or(Ok(None))
+    }
+
+    fn call(&mut self, _: &Call, _: &[u8]) -> Outcome {
+        Ok(())
+    }
+
+    fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::ENOENT)
+    }
+
+    fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> {
+        Err(Errno::ENOENT)
+    }
+
+    fn remote_ece(&self, _: IdKey) -> Result<Ece, Errno> {
+        Err(Errno::ENOENT)
+    }
+
+    fn release(&mut self, _: IdKey, _: ChannelKey) -> Result<(), Errno> {
+        Err(Errno::ENOENT)
+    }
+
+    fn adopt(&mut self, _: IdKey, _: ChannelKey, (): ()) -> Result<(), Errno> {
+        Err(Errno::ENOENT)
+    }
+}
+
+/// What is the case before the turn.
+type Before = fn(&mut Drive<Script>, ChannelKey, ChannelKey, IdKey);
+
+const BEFORE: [Before; 7] = [
+    |_, _, _, _| {},
+    |drive, on, _, _| drive.readable(on),
+    |drive, on, other, _| [on, other].into_iter().for_each(|channel| drive.readable(channel)),
+    |drive, on, _, _| {
+        drive.readable(on);
+        drive.pause_channel(on).unwrap();
+    },
+    |drive, on, _, id| {
+        drive.core.handle_event(on, RawEvent::new(id, CmEvent::AddrChange)).unwrap();
+        drive.readable(on);
+    },
+    |drive, on, other, _| {
+        drive.readable(on);
+        // A call is to be made.
+        drive.core.close_channel(other).unwrap();
+    },
+    |drive, on, _, id| {
+        drive.resolve_addr(id, None, SocketAddr::from(([10, 0, 0, 2], 7)), Time(5)).unwrap();
+        drive.readable(on);
+        drive.set_now(Time(6));
+    },
+];
+
+fn prepared(before: Before, fetched: impl Fn(IdKey) -> [Fetched; 2]) -> Drive<Script> {
+    let mut drive = Drive::new(Script::default(), Limits::LARGE);
+    let [on, other] = [(); 2].map(|()| drive.open_channel(Acks::Explicit).unwrap());
+    let id = drive.create_id(Some(on), PortSpace::Tcp).unwrap();
+    drive.device.next.extend(fetched(id));
+    before(&mut drive, on, other, id);
+    drive
+}
+
+const READS: [fn(IdKey) -> [Fetched; 2]; 6] = [
+    |_| [Ok(None), Err(Errno::EIO)],
+    |_| [Err(Errno::EIO), Ok(None)],
+    |id| [Ok(Some(RawEvent::new(id, CmEvent::AddrChange))), Ok(Some(RawEvent::new(id, CmEvent::Unknown(77))))],
+    |id| [Ok(Some(RawEvent::new(id, CmEvent::DeviceRemoval))), Err(Errno::EIO)],
+    // The device cannot mean these.
+    |id| [Ok(Some(RawEvent::new(id, CmEvent::Established))), Ok(None)],
+    |id| [Ok(Some(RawEvent::new(id, CmEvent::ConnectRequest))), Err(Errno::EIO)],
+];
+
+#[test]
+fn a_turn_is_the_same_on_both_paths() {
+    let mut read = 0;
+    for (at, before) in BEFORE.into_iter().enumerate() {
+        for (from, fetched) in READS.into_iter().enumerate() {
+            for (budget, to_look) in [0, 1, 2, 9].into_iter().flat_map(|budget| [(budget, false), (budget, true)]) {
+                let [mut short, mut long] = [(); 2].map(|()| prepared(before, fetched));
+                for turn in 0..3 {
+                    let name = alloc::format!("before {at}, read {from}, budget {budget}, {to_look}, turn {turn}");
+                    assert_eq!(short.take_turn(budget, to_look), long.take_any_turn(budget, to_look), "{name}");
+                    assert_eq!(short.core, long.core, "{name}");
+                    assert_eq!(short.faults, long.faults, "{name}");
+                    assert_eq!(short.device.next.len(), long.device.next.len(), "{name}");
+                    assert_eq!(short.device.read, long.device.read, "{name}");
+                    short.core.check();
+                }
+                read += short.device.read;
+            }
+        }
+    }
+    assert!(read > 200, "{read} reads");
+}
