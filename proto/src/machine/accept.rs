@@ -1,9 +1,8 @@
 //! The id of a request is on its listener's channel at the device until it is accepted, see `listen`. An accept migrates it to
 //! its home first: a call after the other, as one request.
 
-use super::Core;
-use super::perform::count_call;
 use super::submit::one_call;
+use super::{Core, count_call};
 use crate::call::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::Failure;

@@ -1,7 +1,7 @@
 //! Raw events in.
 
 use super::Core;
-use super::short::Single;
+use super::single::Single;
 use crate::channel::{Channel, Phase};
 use crate::error::Fault;
 use crate::event::{CmEvent, EventKind, RawEvent};

@@ -5,10 +5,8 @@
 //! [`Core::perform`] makes the call between the decision and the change: nothing can come in between, so that nothing has to be
 //! stored for it. For devices that observe each step, `submit_short` and `end_short` do the same in steps.
 
-use core::num::NonZeroU64;
-
-use super::Core;
 use super::submit::{binds, one_call};
+use super::{Core, count_call};
 use crate::arena::{Arena, Tenant as _};
 use crate::call::{Call, Outcome};
 use crate::channel::Channel;
@@ -292,12 +290,4 @@ fn allowed(id: &mut Id, channels: &Arena<ChannelKey, Channel>, request: &Request
         }
     }
     Some(next)
-}
-
-/// The number of the next call.
-#[inline]
-pub(super) fn count_call(last: &mut NonZeroU64) -> NonZeroU64 {
-    // After a call in each nanosecond of 584 years one could come back; no call takes that long.
-    *last = last.checked_add(1).unwrap_or(NonZeroU64::MIN);
-    *last
 }
