@@ -46,7 +46,6 @@ pub use cq::Cq;
 pub use mr::Mr;
 pub use mw::Mw;
 pub use pd::Pd;
-pub(crate) use pd::lock;
 pub use post::Remote;
 pub(crate) use qp::QpInner;
 pub use qp::{Caps, Qp, QpState};
