@@ -14,6 +14,7 @@ mod completion;
 mod context;
 mod cq;
 mod cq_slots;
+mod create_qp;
 mod in_flight;
 mod mr;
 mod mw;
