@@ -14,7 +14,6 @@ mod compile_fail;
 mod conformance;
 mod context;
 mod coverage;
-mod cycles;
 mod datagrams;
 mod deny;
 mod differential;

@@ -3,8 +3,8 @@
 use cmid_softroce::Kernel;
 
 use crate::{
-    bench, blocking, checks, chroot, cmtime, compile_fail, conformance, coverage, cycles, datagrams, deny,
-    differential, faults, hazards, host, interop, kernel_rereg, memory, mutants, rows,
+    bench, blocking, checks, chroot, cmtime, compile_fail, conformance, coverage, datagrams, deny, differential,
+    faults, hazards, host, interop, kernel_rereg, memory, mutants, rows,
     sanitize::Extent,
     step::{
         On, Step,
@@ -78,7 +78,6 @@ const STEPS: &[Step] = &[
     Step { name: "docs/faults.md", work: Host(faults::check) },
     Step { name: "docs/hazards.md", work: Host(hazards::check) },
     Step { name: "dependencies of cmid-proto", work: Host(checks::proto_dependencies) },
-    Step { name: "no import cycles in product crates", work: Host(cycles::check) },
     Step { name: "licences, bans and sources of dependencies", work: Host(deny::licences) },
     Step { name: "advisories of dependencies", work: Host(deny::advisories) },
     Step { name: "cmid-mio without rdma-core", work: Host(checks::mio_without_rdma_core) },
