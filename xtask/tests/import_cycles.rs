@@ -5,6 +5,8 @@
 //! their children, and a child depends on its parent only if the parent's own file defines what the child names.
 //! Not counted: `mod` declarations, paths that name only a module, method calls, documentation, test code.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, path::Path, slice::from_ref};
 
