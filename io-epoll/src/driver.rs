@@ -10,6 +10,7 @@ use rustix::time::Timespec;
 
 use crate::clock::now;
 use crate::poller::{Interest, errno};
+use crate::read_on::ReadOn;
 use crate::timer_fd::TimerFd;
 
 /// Events read off the channels in one turn, before others get theirs.
@@ -33,6 +34,7 @@ pub struct Epoll<D: Pollable> {
     drive: Drive<PolledDevice<D, Interest>>,
     timer_fd: TimerFd,
     busy_poll: Duration,
+    read_on: ReadOn,
 }
 
 /// What one look at the epoll instance gave.
@@ -54,7 +56,7 @@ impl<D: Pollable> Epoll<D> {
         let Config { limits, busy_poll } = config;
         let mut drive = Drive::new(PolledDevice::new(device, interest), limits.numbered());
         drive.set_now(now());
-        Ok(Epoll { drive, timer_fd, busy_poll })
+        Ok(Epoll { drive, timer_fd, busy_poll, read_on: ReadOn::default() })
     }
 
     /// The requests, the events and the core. Its time is that of the last wait or turn; [`Drive::within`] reads the clock.
@@ -72,26 +74,51 @@ impl<D: Pollable> Epoll<D> {
     pub fn wait(&mut self, at_most: Option<Duration>) -> Result<(), Errno> {
         // One that a turn has set would end each sleep once it has passed.
         self.timer_fd.set(Time::NEVER)?;
+        if let Some(channel) = self.read_on.next()
+            && self.reads_on(channel)
+        {
+            return Ok(());
+        }
         let end = self.end(at_most);
         let spin_end = self.end(Some(self.busy_poll));
+        // Whether the time is that of this wait: the clock is read once before each sleep, and once after it.
+        let mut is_now = at_most.is_some();
         loop {
             let sleep = match self.drive.run(BUDGET) {
                 Next::Deliver => return Ok(()),
                 Next::Again => Some(Duration::ZERO),
                 Next::Wait(_) if self.drive.now() < spin_end => Some(Duration::ZERO),
-                Next::Wait(due) => {
-                    let wake = due.map_or(end, |due| due.min(end));
-                    (wake != Time::NEVER).then(|| wake.since(now()))
-                }
+                Next::Wait(due) => self.span_until(due.map_or(end, |due| due.min(end)), is_now),
             };
             let woken = self.collect(sleep)?;
             self.drive.set_now(now());
+            is_now = true;
             if woken == Woken::Signal || self.drive.now() >= end {
                 // What was there at the end is not left for the next wait.
                 let _over = self.drive.run(BUDGET);
                 return Ok(());
             }
         }
+    }
+
+    /// Reads a channel that had an event a moment ago. True: the application has something to look at.
+    fn reads_on(&mut self, channel: ChannelKey) -> bool {
+        self.drive.readable(channel);
+        self.drive.set_now(now());
+        let has_found = self.drive.run(BUDGET) == Next::Deliver;
+        self.read_on.found(has_found);
+        has_found
+    }
+
+    /// How long to sleep; `None` for as long as nothing happens.
+    fn span_until(&mut self, wake: Time, is_now: bool) -> Option<Duration> {
+        if wake == Time::NEVER {
+            return None;
+        }
+        if !is_now {
+            self.drive.set_now(now());
+        }
+        Some(wake.since(self.drive.now()))
     }
 
     /// When a span from now is over; no clock is read for one that is empty or endless.
@@ -129,6 +156,7 @@ impl<D: Pollable> Epoll<D> {
     }
 
     /// Takes reports of the epoll instance: which channels are readable.
+    #[inline(always)]
     fn collect(&mut self, at_most: Option<Duration>) -> Result<Woken, Errno> {
         let timeout = at_most.map(|span| Timespec {
             tv_sec: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
@@ -142,11 +170,14 @@ impl<D: Pollable> Epoll<D> {
             Err(error) => return Err(errno(error)),
         };
         // Without a key it is the alarm, which needs no more than to have woken us, and is reported for as long as it rings.
-        let mut woken = Woken::Nothing;
-        for channel in reported.iter().filter_map(|report| ChannelKey::from_bits(report.data.u64())) {
+        let (mut woken, mut only) = (Woken::Nothing, None);
+        for report in reported.iter() {
+            let Some(channel) = ChannelKey::from_bits(report.data.u64()) else { continue };
             self.drive.readable(channel);
+            only = if woken == Woken::Nothing { Some(channel) } else { None };
             woken = Woken::Reports;
         }
+        self.read_on.reported(only);
         Ok(woken)
     }
 }

@@ -31,6 +31,7 @@
 mod clock;
 mod driver;
 mod poller;
+mod read_on;
 mod timer_fd;
 
 #[cfg(feature = "verbs")]

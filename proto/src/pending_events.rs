@@ -69,7 +69,7 @@ pub(crate) struct StoredPrivateData {
 impl StoredPrivateData {
     /// Puts a copy into an event.
     fn copy_to(&self, event: &mut Event) {
-        event.private_data = self.private_data.clone();
+        event.private_data.set(&self.private_data);
         event.datagram = self.datagram;
     }
 }
@@ -135,8 +135,12 @@ impl PendingEvents {
 
     #[inline(never)]
     fn file(&mut self, private_data: &[u8], datagram: Option<Datagram>) -> PrivateDataRef {
-        let private_data_of = StoredPrivateData { private_data: PrivateData::copy_of(private_data), datagram };
-        PrivateDataRef(SlabIndex::new(self.private_data.insert(private_data_of)))
+        let at = self.private_data.insert(StoredPrivateData { private_data: PrivateData::empty(), datagram });
+        // Where it stays: it is large.
+        if let Some(private_data_of) = self.private_data.get_mut(at) {
+            private_data_of.private_data.set(private_data);
+        }
+        PrivateDataRef(SlabIndex::new(at))
     }
 
     /// What is enclosed; `None` if nothing is.

@@ -46,12 +46,15 @@ pub struct PolledDevice<D, P> {
     poller: P,
     /// Channels that are disarmed until they are read.
     disarmed: Vec<ChannelKey>,
+    /// The id that was migrated last, and the channel that it has moved to: events may have come there that woke nobody. Until
+    /// the channel is read, which shows whether there are any, or the id is accepted, which shows that there were none.
+    moved: Option<(IdKey, ChannelKey)>,
 }
 
 impl<D: Pollable, P: Poller> PolledDevice<D, P> {
     /// A device without channels.
     pub fn new(device: D, poller: P) -> Self {
-        PolledDevice { device, poller, disarmed: Vec::new() }
+        PolledDevice { device, poller, disarmed: Vec::new(), moved: None }
     }
 
     /// The poller.
@@ -82,14 +85,25 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
     }
 
     #[inline(never)]
-    fn migrate(&mut self, call: &Call, to: ChannelKey, private_data: &[u8]) -> Outcome {
+    fn migrate(&mut self, call: &Call, id: IdKey, to: ChannelKey, private_data: &[u8]) -> Outcome {
         self.device.call(call, private_data)?;
-        self.arm(to);
+        if let Some((_, before)) = self.moved.replace((id, to)) {
+            self.arm(before);
+        }
         Ok(())
+    }
+
+    /// The id of a request has no events before it is accepted (`ucma_event_handler`), so none have moved with it.
+    fn accept(&mut self, call: &Call, id: IdKey, private_data: &[u8]) -> Outcome {
+        if self.moved.is_some_and(|(moved, _)| moved == id) {
+            self.moved = None;
+        }
+        self.device.call(call, private_data)
     }
 
     fn remove(&mut self, channel: ChannelKey) {
         self.disarmed.retain(|&disarmed| disarmed != channel);
+        self.moved = self.moved.filter(|&(_, to)| to != channel);
         if let Some(fd) = self.device.fd(channel) {
             self.poller.remove(channel, fd);
         }
@@ -100,6 +114,15 @@ impl<D: Pollable, P: Poller> PolledDevice<D, P> {
     fn arm(&mut self, channel: ChannelKey) {
         if let Some(fd) = self.device.fd(channel) {
             self.poller.arm(channel, fd);
+        }
+    }
+
+    /// A channel is read that events may have moved to: what is left there after this read is to be reported.
+    #[cold]
+    fn arm_moved(&mut self, channel: ChannelKey) {
+        if self.moved.is_some_and(|(_, to)| to == channel) {
+            self.moved = None;
+            self.arm(channel);
         }
     }
 
@@ -158,6 +181,9 @@ impl<D: Pollable, P: Poller> DeviceLayer for PolledDevice<D, P> {
         if !self.disarmed.is_empty() {
             self.arm_again(on);
         }
+        if self.moved.is_some() {
+            self.arm_moved(on);
+        }
         self.device.fetch(on, child)
     }
 
@@ -166,7 +192,8 @@ impl<D: Pollable, P: Poller> DeviceLayer for PolledDevice<D, P> {
         match *call {
             Call::CloseChannel { channel } => self.close(channel, private_data),
             Call::OpenChannel { channel } => self.open(channel, private_data),
-            Call::Migrate { to, .. } if P::LEVEL_TRIGGERED => self.migrate(call, to, private_data),
+            Call::Migrate { id, to, .. } if P::LEVEL_TRIGGERED => self.migrate(call, id, to, private_data),
+            Call::Accept { id, .. } if P::LEVEL_TRIGGERED => self.accept(call, id, private_data),
             Call::Migrate { .. }
             | Call::CreateId { .. }
             | Call::Bind { .. }

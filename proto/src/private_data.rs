@@ -33,13 +33,23 @@ impl PrivateData {
     /// A copy of `data`, cut at [`PRIVATE_DATA_MAX`], which no transport exceeds.
     #[must_use]
     pub fn copy_of(data: &[u8]) -> Self {
+        let mut copy = Self::empty();
+        copy.set(data);
+        copy
+    }
+
+    /// Puts a copy of `data` in the place of what it is, as [`copy_of`](Self::copy_of) does: it is copied once.
+    #[inline]
+    pub(crate) fn set(&mut self, data: &[u8]) {
         if data.is_empty() {
-            return Self::EMPTY;
+            self.0 = Content::Nothing;
+            return;
         }
         let data = &data[..data.len().min(PRIVATE_DATA_MAX)];
-        let mut bytes = [0; PRIVATE_DATA_MAX];
-        bytes[..data.len()].copy_from_slice(data);
-        PrivateData(Content::Bytes { len: data.len() as u8, bytes })
+        self.0 = Content::Bytes { len: data.len() as u8, bytes: [0; PRIVATE_DATA_MAX] };
+        if let Content::Bytes { bytes, .. } = &mut self.0 {
+            bytes[..data.len()].copy_from_slice(data);
+        }
     }
 }
 

@@ -104,9 +104,10 @@ impl<W: Backend> Client<W> {
     /// Takes every event that is there, and does what follows. True if there was one.
     pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
         let mut any = false;
-        while let Some(event) = drive.next_event(self.channel) {
+        // It is large: it is looked at where it is.
+        while let Some(event) = &drive.next_event(self.channel) {
             any = true;
-            self.on_event(drive, &event);
+            self.on_event(drive, event);
             if self.plan.in_flight.is_some() {
                 self.work(drive);
             }
@@ -217,15 +218,14 @@ impl<W: Backend> Client<W> {
     /// Makes the request of a phase. True: the phase is over; else an event ends it.
     fn ask(&mut self, drive: &mut Drive<W>, place: usize, phase: Phase, id: IdKey) -> Result<bool, Error> {
         let source = self.plan.bind.map(|ip| SocketAddr::new(ip, 0));
-        let patience = drive.within(self.plan.patience);
+        // The clock was read when the phase began, or when the wait ended that a phase is tried again after.
+        let [patience, timeout] = [self.plan.patience, self.plan.timeout].map(|span| drive.now().after(span));
         match phase {
             // There is an id already.
             Phase::CreateId => Ok(true),
             Phase::Bind => source.map_or(Ok(()), |source| drive.bind(id, source)).map(|()| true),
-            Phase::ResolveAddr => {
-                drive.resolve_addr(id, None, self.server, drive.within(self.plan.timeout)).map(|()| false)
-            }
-            Phase::ResolveRoute => drive.resolve_route(id, drive.within(self.plan.timeout)).map(|()| false),
+            Phase::ResolveAddr => drive.resolve_addr(id, None, self.server, timeout).map(|()| false),
+            Phase::ResolveRoute => drive.resolve_route(id, timeout).map(|()| false),
             Phase::CreateQp => {
                 let qp = self.equipment.attach(drive, id)?;
                 self.conns[place].qp = qp;

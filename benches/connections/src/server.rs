@@ -7,7 +7,7 @@ use cmid_datapath::DataPath;
 use cmid_proto::{Acks, ChannelKey, CmEvent, Drive, Errno, Error, Event, IdKey, KeyTable, PortSpace};
 
 use crate::args::Plan;
-use crate::backend::{Backend, now};
+use crate::backend::Backend;
 use crate::equipment::Equipment;
 use crate::failure_text::failure_text;
 use crate::side::Point;
@@ -98,10 +98,10 @@ impl<W: Backend> Server<W> {
     pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
         let mut any = false;
         while !self.is_over()
-            && let Some(event) = drive.next_event(self.channel)
+            && let Some(event) = &drive.next_event(self.channel)
         {
             any = true;
-            if let Err(reason) = self.on_event(drive, &event) {
+            if let Err(reason) = self.on_event(drive, event) {
                 self.fail(drive, event.id, reason);
             }
         }
@@ -138,13 +138,11 @@ impl<W: Backend> Server<W> {
         if let Some(child) = self.children.get_mut(id) {
             *child = qp;
         }
-        now(drive);
         drive.accept(id, self.equipment.param(), &[], drive.within(self.plan.patience))
     }
 
     /// The client has ended a connection: this side answers, and clears up.
     fn end(&mut self, drive: &mut Drive<W>, id: IdKey) -> Result<(), Error> {
-        now(drive);
         let patience = drive.within(self.plan.patience);
         drive.disconnect(id, patience)?;
         Equipment::detach(drive, id, self.children.get_mut(id).and_then(Option::take))?;

@@ -47,8 +47,9 @@ impl<W: Waits<Device = Verbs>> Active<W> {
         }
         while self.to_end > 0 {
             self.driver.wait()?;
-            while let Some(event) = self.driver.drive().next_event(self.channel) {
-                self.handle(&event)?;
+            // It is large: it is looked at where it is.
+            while let Some(event) = &self.driver.drive().next_event(self.channel) {
+                self.handle(event)?;
             }
         }
         Ok(())

@@ -35,8 +35,9 @@ pub(crate) fn run<W: Waits<Device = Verbs>>(at: SocketAddr, count: u32) -> Resul
         until += count;
         while passive.ended < until {
             passive.driver.wait()?;
-            while let Some(event) = passive.driver.drive().next_event(passive.channel) {
-                passive.handle(&event)?;
+            // It is large: it is looked at where it is.
+            while let Some(event) = &passive.driver.drive().next_event(passive.channel) {
+                passive.handle(event)?;
             }
         }
         Ok(())

@@ -34,6 +34,7 @@ pub enum Next {
 impl<D: Device> Drive<D> {
     /// Whether a turn would do something without waiting for anything.
     #[must_use]
+    #[inline]
     pub fn has_work(&self) -> bool {
         self.core.has_work() || self.is_due()
     }
@@ -47,16 +48,16 @@ impl<D: Device> Drive<D> {
     /// One turn of the loop: deadlines, calls, and at most `budget` events off the channels that are readable. A read that
     /// fails counts against the budget as well, and so does an id that is destroyed after its listener.
     pub fn turn(&mut self, budget: usize) -> Turn {
-        self.take_turn(budget, false)
+        if self.take_turn(budget, false) && self.core.has_work() { Turn::More } else { Turn::Idle }
     }
 
-    /// `to_look`: ends once each channel was read, if there is something for the application to look at.
+    /// Returns false if nothing is left to do. `to_look`: ends once each channel was read, if an event can be delivered.
     #[inline]
-    pub(super) fn take_turn(&mut self, budget: usize, to_look: bool) -> Turn {
+    pub(super) fn take_turn(&mut self, budget: usize, to_look: bool) -> bool {
         if !D::OBSERVES && D::LEVEL_TRIGGERED && budget > 0 {
             let Drive { core, device, now, .. } = self;
             match core.read_short(now.get(), |channel, child| device.fetch(channel, child)) {
-                Some(Read::Done) => return Turn::Idle,
+                Some(Read::Done) => return false,
                 Some(read) => return self.go_on(read, budget - 1, to_look),
                 None => {}
             }
@@ -66,7 +67,7 @@ impl<D: Device> Drive<D> {
 
     /// What the long path does after a read.
     #[inline(never)]
-    fn go_on(&mut self, read: Read, left: usize, to_look: bool) -> Turn {
+    fn go_on(&mut self, read: Read, left: usize, to_look: bool) -> bool {
         let unreadable = match read {
             Read::Done => None,
             Read::Taken(result) => {
@@ -82,7 +83,7 @@ impl<D: Device> Drive<D> {
     }
 
     #[inline(never)]
-    pub(super) fn take_any_turn(&mut self, budget: usize, to_look: bool) -> Turn {
+    pub(super) fn take_any_turn(&mut self, budget: usize, to_look: bool) -> bool {
         let is_due = D::OBSERVES && self.is_due();
         self.core.handle_timeout(self.now.get());
         if is_due {
@@ -95,7 +96,7 @@ impl<D: Device> Drive<D> {
 
     /// The reads and the children of a turn.
     #[inline(never)]
-    fn serve(&mut self, mut left: usize, to_look: bool, mut unread: usize, mut unreadable: Option<ChannelKey>) -> Turn {
+    fn serve(&mut self, mut left: usize, to_look: bool, mut unread: usize, mut unreadable: Option<ChannelKey>) -> bool {
         while left > 0 {
             let served = self.serve_child();
             left -= usize::from(served);
@@ -113,10 +114,10 @@ impl<D: Device> Drive<D> {
                     }
                 }
                 None if served => {}
-                None => return Turn::Idle,
+                None => return false,
             }
         }
-        if self.core.has_work() { Turn::More } else { Turn::Idle }
+        true
     }
 
     /// Makes the call for one of the ids that are to be destroyed after their listener; false if there is none.
@@ -130,15 +131,25 @@ impl<D: Device> Drive<D> {
     /// One turn, and what to do next: the part of every driver's loop that is not waiting. Other than [`turn`](Drive::turn) it
     /// ends as soon as the application has something to look at and each readable channel was read once: events are
     /// delivered before a channel is read again.
+    #[inline]
     pub fn run(&mut self, budget: usize) -> Next {
-        let turn = if self.has_work() { self.take_turn(budget, true) } else { Turn::Idle };
+        let has_work = self.has_work();
+        // An observing device gets the end of each turn.
+        if !D::OBSERVES && !has_work && self.activity_seen == self.core.activity() {
+            return Next::Wait(self.next_timeout());
+        }
+        self.run_work(budget, has_work)
+    }
+
+    #[inline(never)]
+    fn run_work(&mut self, budget: usize, has_work: bool) -> Next {
+        let may_be_left = has_work && self.take_turn(budget, true);
         let rest = if self.activity_seen != self.core.activity() {
             Next::Deliver
+        } else if may_be_left && self.core.has_work() {
+            Next::Again
         } else {
-            match turn {
-                Turn::More => Next::Again,
-                Turn::Idle => Next::Wait(self.next_timeout()),
-            }
+            Next::Wait(self.next_timeout())
         };
         self.activity_seen = self.core.activity();
         self.record(Step::Yield);
@@ -225,6 +236,7 @@ impl<D: Device> Drive<D> {
         again
     }
 
+    #[inline]
     fn is_due(&self) -> bool {
         self.core.poll_timeout().is_some_and(|(due, _)| due <= self.now.get())
     }

@@ -90,12 +90,17 @@ impl Core {
 
     /// Whether a call, a channel to be read, or a child is waiting for the driver.
     #[must_use]
+    #[inline(always)]
     pub fn has_work(&self) -> bool {
-        let has_room = |&key: &ChannelKey| self.wants_event(key).is_some();
         !self.calls.is_empty()
             || !self.readable.is_empty()
             || !self.children.is_empty()
-            || self.parked.iter().any(has_room)
+            || (!self.parked.is_empty() && self.has_room_for_parked())
+    }
+
+    #[inline(never)]
+    fn has_room_for_parked(&self) -> bool {
+        self.parked.iter().any(|&key| self.wants_event(key).is_some())
     }
 
     /// Every id there is, requests that the application has not heard of included: for a program that ends.

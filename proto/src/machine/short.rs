@@ -143,7 +143,8 @@ impl Core {
             ack_token = Some(AckToken { owner: single.id, group: None });
         }
         if single.private_data_ref.is_some() {
-            return self.open_single(ack_token);
+            let single = *single;
+            return self.open_single(&single, ack_token);
         }
         let event = single.bare(ack_token);
         self.single = None;
@@ -151,12 +152,15 @@ impl Core {
     }
 
     #[inline(never)]
-    fn open_single(&mut self, ack_token: Option<AckToken>) -> Option<Event> {
-        let single = self.single.take()?;
-        let mut event = single.bare(ack_token);
-        self.pending.fill_private_data(single.private_data_ref, &mut event);
+    fn open_single(&mut self, single: &Single, ack_token: Option<AckToken>) -> Option<Event> {
+        self.single = None;
+        // Filled in where it is returned.
+        let mut opened = Some(single.bare(ack_token));
+        if let Some(event) = &mut opened {
+            self.pending.fill_private_data(single.private_data_ref, event);
+        }
         self.pending.discard(single.private_data_ref);
-        Some(event)
+        opened
     }
 
     /// Puts the single event, if there is one, on the lists.

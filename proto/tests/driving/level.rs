@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
 
 use cmid_proto::{
-    Acks, ChannelKey, CmEvent, Drive, Errno, IdKey, Next, PolledDevice, Poller, PortSpace, RawEvent, Time, Turn,
+    Acks, ChannelKey, CmEvent, ConnParam, Drive, Errno, IdKey, Next, PolledDevice, Poller, PortSpace, RawEvent, Time,
+    Turn,
 };
 
 use crate::device::{LIMITS, Script, channel_and_id, driven, has};
@@ -121,10 +122,62 @@ fn where_an_id_has_moved_the_poller_looks_again() {
     let other = drive.open_channel(Acks::OnDelivery).unwrap();
     drive.migrate(id, Some(other), Time::NEVER).unwrap();
     unread(&mut drive, id, 2);
-    assert_eq!(done(&drive), [("arm", other)]);
     // The first is read without a report; the poller reports the second.
     assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(done(&drive), [("arm", other)]);
     assert_eq!((drive.device().events.len(), drive.has_work()), (1, false));
+    drive.readable(other);
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!(done(&drive), [], "once");
+}
+
+#[test]
+fn where_several_ids_have_moved_the_poller_looks_again_at_each_channel() {
+    let (mut drive, channel, first) = level();
+    let second = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+    let others = [first, second].map(|id| {
+        let other = drive.open_channel(Acks::OnDelivery).unwrap();
+        drive.migrate(id, Some(other), Time::NEVER).unwrap();
+        unread(&mut drive, id, 2);
+        other
+    });
+    assert_eq!(drive.run(8), Next::Deliver);
+    assert_eq!((done(&drive), drive.device().events.len()), (others.map(|other| ("arm", other)).to_vec(), 2));
+    // A channel that is gone is not looked at.
+    drive.migrate(first, Some(channel), Time::NEVER).unwrap();
+    drive.destroy(first, Time::NEVER).unwrap();
+    drive.destroy(second, Time::NEVER).unwrap();
+    drive.close_channel(channel).unwrap();
+    let _rest = drive.run(8);
+    assert_eq!(done(&drive), []);
+}
+
+/// The id of a request moves to its channel before it is accepted, with no event.
+#[test]
+fn where_an_id_has_moved_to_be_accepted_the_poller_need_not_look_again() {
+    let (mut drive, channel, listener) = level();
+    drive.listen(listener, 4).unwrap();
+    let device_channel = drive.core().device_channel(listener).unwrap();
+    assert_ne!(device_channel, channel);
+    let _rest = drive.run(8);
+    done(&drive);
+    for _ in 0..2 {
+        let child = drive.core().wants_event(device_channel).unwrap();
+        let request = RawEvent { listener: Some(listener), ..RawEvent::new(child, CmEvent::ConnectRequest) };
+        drive.device_mut().events.push_back((device_channel, request));
+        drive.readable(device_channel);
+        assert_eq!(drive.run(8), Next::Deliver);
+        assert_eq!(drive.next_event(channel).unwrap().id, child);
+        drive.accept(child, ConnParam { qp_num: 9, ..ConnParam::default() }, &[], Time::NEVER).unwrap();
+        assert_eq!(drive.core().device_channel(child), Some(channel));
+        unread(&mut drive, child, 2);
+        drive.readable(channel);
+        assert_eq!(drive.run(8), Next::Deliver);
+        drive.readable(channel);
+        assert_eq!(drive.run(8), Next::Deliver);
+        while drive.next_event(channel).is_some() {}
+    }
+    assert_eq!(done(&drive), []);
 }
 
 #[test]

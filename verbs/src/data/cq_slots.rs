@@ -96,24 +96,24 @@ impl CqSlots {
         lock(&self.plan).room
     }
 
-    /// A share of the depth for a queue of so many work requests, and the right to a seat.
+    /// A share of the depth for so many queues, of so many work requests together, and for each of them the right to a seat.
     ///
     /// # Errors
-    /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if as many queues have a reservation as there
-    /// are seats.
-    pub(crate) fn reserve(&self, capacity: u32) -> Result<(), Errno> {
+    /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if more queues had a reservation than there
+    /// are seats. Nothing is reserved then.
+    pub(crate) fn reserve(&self, queues: u32, capacity: u32) -> Result<(), Errno> {
         let mut plan = lock(&self.plan);
         plan.room.check(capacity).map_err(|_| Errno::EOVERFLOW)?;
-        if plan.queues > INDEX {
+        if queues > INDEX + 1 - plan.queues {
             return Err(Errno::ENOMEM);
         }
-        plan.queues += 1;
+        plan.queues += queues;
         plan.room.reserve(capacity).map_err(|_| Errno::EOVERFLOW)
     }
 
-    /// Gives up the reservation of a queue that has no seat.
-    pub(crate) fn cancel(&self, capacity: u32) {
-        lock(&self.plan).cancel(capacity);
+    /// Gives up the reservations of queues that have no seat.
+    pub(crate) fn cancel(&self, queues: u32, capacity: u32) {
+        lock(&self.plan).cancel(queues, capacity);
     }
 
     /// A seat for a queue that has a reservation; nobody is looked for there before it is filled.
@@ -172,15 +172,15 @@ impl Gone {
 }
 
 impl Plan {
-    fn cancel(&mut self, capacity: u32) {
-        self.queues = self.queues.saturating_sub(1);
+    fn cancel(&mut self, queues: u32, capacity: u32) {
+        self.queues = self.queues.saturating_sub(queues);
         self.room.release(capacity);
     }
 
     /// The seat is free, and the reservation is given up.
     fn release(&mut self, gone: &Gone) {
         self.free.push((gone.seat & INDEX) as usize);
-        self.cancel(gone.capacity);
+        self.cancel(1, gone.capacity);
     }
 
     fn fill(&mut self, seat: u32, wr_ring: Option<Arc<WrRing>>) {

@@ -22,8 +22,8 @@ impl QpInner {
         caps: Caps,
     ) -> Result<Arc<Self>, Errno> {
         let pd = pd.enter().map_err(|refused| refused.errno())?;
-        let send = WorkQueue::reserve(send_cq.inner(), caps.max_send_wr)?;
-        let recv = WorkQueue::reserve(recv_cq.inner(), caps.max_recv_wr)?;
+        let [send, recv] =
+            WorkQueue::reserve([send_cq.inner(), recv_cq.inner()], [caps.max_send_wr, caps.max_recv_wr])?;
         let (send_cq, recv_cq) = (send.cq(), recv.cq());
         if id.qp.is_some() || !pd.is_on(verbs) || !send_cq.is_on(verbs) || !recv_cq.is_on(verbs) {
             return Err(Errno::EINVAL);

@@ -181,8 +181,11 @@ impl Drop for QpInner {
         // that its work requests name with it.
         let destroyed = errno::of_ibv(unsafe { ffi::ibv_destroy_qp(self.raw.as_ptr()) }).is_ok();
         let pd = self.pd.inner();
-        for queue in [&mut self.send, &mut self.recv] {
-            if destroyed { queue.close(pd) } else { queue.leak(pd) }
+        if destroyed {
+            WorkQueue::close_both(&mut self.send, &mut self.recv, pd);
+        } else {
+            self.send.leak(pd);
+            self.recv.leak(pd);
         }
         self.pd.inner().parked().released();
     }

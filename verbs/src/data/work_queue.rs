@@ -32,13 +32,25 @@ struct Ring {
 }
 
 impl WorkQueue {
-    /// A queue of so many work requests that is to report to this CQ.
+    /// Queues of so many work requests that are to report to these CQs: of sends, and of receives. Mostly it is one CQ, and then
+    /// one reservation.
     ///
     /// # Errors
-    /// `EOVERFLOW` if the CQ has no room for so many completions more, `ENOMEM` if it has as many queues as it can have.
-    pub(crate) fn reserve(cq: &Arc<CqInner>, capacity: u32) -> Result<Self, Errno> {
-        cq.cq_slots().reserve(capacity)?;
-        Ok(WorkQueue { cq: Arc::clone(cq), capacity, ring: OnceLock::new(), is_reserved: true })
+    /// `EOVERFLOW` if a CQ has no room for so many completions more, `ENOMEM` if it has as many queues as it can have.
+    pub(crate) fn reserve(cqs: [&Arc<CqInner>; 2], capacities: [u32; 2]) -> Result<[Self; 2], Errno> {
+        let ([send_cq, recv_cq], [sends, recvs]) = (cqs, capacities);
+        if Arc::ptr_eq(send_cq, recv_cq) {
+            send_cq.cq_slots().reserve(2, sends.checked_add(recvs).ok_or(Errno::EOVERFLOW)?)?;
+            return Ok([WorkQueue::reserved(send_cq, sends), WorkQueue::reserved(recv_cq, recvs)]);
+        }
+        send_cq.cq_slots().reserve(1, sends)?;
+        let send = WorkQueue::reserved(send_cq, sends);
+        recv_cq.cq_slots().reserve(1, recvs)?;
+        Ok([send, WorkQueue::reserved(recv_cq, recvs)])
+    }
+
+    fn reserved(cq: &Arc<CqInner>, capacity: u32) -> Self {
+        WorkQueue { cq: Arc::clone(cq), capacity, ring: OnceLock::new(), is_reserved: true }
     }
 
     pub(crate) fn cq(&self) -> &CqInner {
@@ -65,8 +77,20 @@ impl WorkQueue {
         Ring { seat, wr_ring, place }
     }
 
+    /// The QP of both is destroyed.
+    pub(crate) fn close_both(send: &mut Self, recv: &mut Self, pd: &Arc<PdInner>) {
+        if send.ring.get().is_none() && recv.ring.get().is_none() && Arc::ptr_eq(&send.cq, &recv.cq) {
+            // They have left no completions. Their reservation is given up at once.
+            (send.is_reserved, recv.is_reserved) = (false, false);
+            send.cq.cq_slots().cancel(2, send.capacity.saturating_add(recv.capacity));
+            return;
+        }
+        send.close(pd);
+        recv.close(pd);
+    }
+
     /// Its QP is destroyed.
-    pub(crate) fn close(&mut self, pd: &Arc<PdInner>) {
+    fn close(&mut self, pd: &Arc<PdInner>) {
         // Without a ring it has left no completions.
         let Some(Ring { seat, wr_ring, place }) = self.ring.take() else { return };
         // Also if a buffer's owner panics below.
@@ -88,7 +112,7 @@ impl Drop for WorkQueue {
     fn drop(&mut self) {
         // With a ring it was not closed, because a buffer's owner has panicked: completions may be left.
         if self.is_reserved && self.ring.get().is_none() {
-            self.cq.cq_slots().cancel(self.capacity);
+            self.cq.cq_slots().cancel(1, self.capacity);
         }
     }
 }

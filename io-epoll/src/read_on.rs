@@ -1,0 +1,107 @@
+//! Whether a channel is read on without a look at the epoll instance.
+
+use cmid_proto::ChannelKey;
+
+/// Reads in a row, before other channels get theirs.
+const IN_A_ROW: u8 = 16;
+
+/// How many reports are let pass after a read that found nothing, before another one is tried.
+const PAUSE: core::ops::RangeInclusive<u8> = 7..=63;
+
+/// After an event the channel that it came from may have another. To read it at once saves an `epoll_wait` where events come in
+/// bursts; where they come one by one the read finds nothing, and costs more than the `epoll_wait`. What the reads before found
+/// decides: each that finds nothing doubles the pause before the next try, and each that finds an event takes one report off it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadOn {
+    /// The channel that was reported last, if no other was with it.
+    channel: Option<ChannelKey>,
+    /// How often it may be read before the next look at the epoll instance.
+    left: u8,
+    /// How many reports are left of the pause.
+    pause: u8,
+    /// How long the pause was, in reports.
+    paused: u8,
+}
+
+impl ReadOn {
+    /// The epoll instance has reported this channel alone; `None` for nothing, and for several.
+    #[inline]
+    pub(crate) fn reported(&mut self, channel: Option<ChannelKey>) {
+        if self.pause > 0 {
+            self.pause -= 1;
+        }
+        (self.channel, self.left) = (channel, IN_A_ROW);
+    }
+
+    /// The channel to be read on now, if one is.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<ChannelKey> {
+        if self.pause > 0 || self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        self.channel
+    }
+
+    /// What the read found.
+    #[inline]
+    pub(crate) fn found(&mut self, event: bool) {
+        if event {
+            self.paused = self.paused.saturating_sub(1);
+        } else {
+            self.paused = (2 * self.paused + 1).clamp(*PAUSE.start(), *PAUSE.end());
+            self.pause = self.paused;
+            self.channel = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel() -> ChannelKey {
+        ChannelKey::from_bits(1).unwrap()
+    }
+
+    /// So many reports of one channel, each with so many events: how many were read on, and how often in vain.
+    fn read(read_on: &mut ReadOn, reports: u32, each: u32) -> (u32, u32) {
+        let (mut found, mut in_vain) = (0, 0);
+        for _ in 0..reports {
+            read_on.reported(Some(channel()));
+            let mut left = each - 1;
+            while read_on.next().is_some() {
+                read_on.found(left > 0);
+                if left == 0 {
+                    in_vain += 1;
+                } else {
+                    (found, left) = (found + 1, left - 1);
+                }
+            }
+        }
+        (found, in_vain)
+    }
+
+    #[test]
+    fn a_busy_channel_is_read_on_until_others_get_theirs() {
+        assert_eq!(read(&mut ReadOn::default(), 1, 1000), (u32::from(IN_A_ROW), 0));
+        assert_eq!(read(&mut ReadOn::default(), 10, 1000), (10 * u32::from(IN_A_ROW), 0));
+    }
+
+    #[test]
+    fn where_events_come_one_by_one_few_reads_are_in_vain() {
+        let mut read_on = ReadOn::default();
+        assert_eq!(read(&mut read_on, 64, 1), (0, 4));
+        assert_eq!(read(&mut read_on, 630, 1), (0, 10));
+        // A burst is found after the pause.
+        let (found, in_vain) = read(&mut read_on, 63 + 16, 1000);
+        assert!(found >= 15 * u32::from(IN_A_ROW) && in_vain == 0, "{found} found, {in_vain} in vain");
+    }
+
+    #[test]
+    fn no_channel_is_preferred_to_another() {
+        let mut read_on = ReadOn::default();
+        read_on.reported(None);
+        assert_eq!(read_on.next(), None);
+    }
+}
