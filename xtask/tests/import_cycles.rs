@@ -47,7 +47,8 @@ fn read(folder: &Path, module: &[String], into: &mut BTreeMap<Names, Module>) {
         let here = if matches!(&*name, "lib" | "mod") { module.to_vec() } else { [module, from_ref(&name)].concat() };
         if path.is_dir() {
             read(&path, &here, into);
-        } else if name != "tests" && !name.ends_with("_tests") {
+        } else if path.extension().is_some_and(|suffix| suffix == "rs") && name != "tests" && !name.ends_with("_tests")
+        {
             into.insert(here.clone(), parse(here, &fs::read_to_string(&path).unwrap()));
         }
     }
