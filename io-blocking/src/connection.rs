@@ -10,7 +10,7 @@ use cmid_proto::{
 };
 
 use crate::cancel::Canceller;
-use crate::driver::Blocking;
+use crate::driver::{Blocking, Ready};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
@@ -47,15 +47,6 @@ impl Default for Options<'_> {
             canceller: None,
         }
     }
-}
-
-/// What [`Connection::wait_for`] waited for.
-#[derive(Debug)]
-pub enum Ready {
-    /// The user's own descriptor is readable.
-    Descriptor,
-    /// An event came.
-    Event(Box<Event>),
 }
 
 /// A connection, with an id in synchronous mode on a driver of its own: it can be used from any one thread.
@@ -249,14 +240,6 @@ impl<D: Pollable> Connection<D> {
     fn note_teardown(&mut self) {
         self.unsure |= self.driver.view().core().sync_result(self.id) == Some(Err(Errno::ETIMEDOUT));
     }
-}
-
-/// Sets options of an id.
-pub(crate) fn set<D: Pollable>(driver: &mut Blocking<D>, id: IdKey, settings: &[CmOption]) -> Result<(), Error> {
-    for &option in settings {
-        driver.drive().set_option(id, option)?;
-    }
-    Ok(())
 }
 
 pub(crate) fn canceller(given: Option<&Canceller>) -> Result<Canceller, Error> {

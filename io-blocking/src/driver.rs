@@ -14,7 +14,6 @@ use rustix::time::Timespec;
 use crate::begun;
 use crate::cancel::Canceller;
 use crate::clock::now;
-use crate::connection::Ready;
 use crate::error::Error;
 use crate::poller::Channels;
 
@@ -35,6 +34,15 @@ pub struct Blocking<D: Pollable> {
     open: Option<RequestKind>,
     /// What the device did wrong and no wait ended for.
     faults: VecDeque<Fault>,
+}
+
+/// What [`Connection::wait_for`](crate::Connection::wait_for) waited for.
+#[derive(Debug)]
+pub enum Ready {
+    /// The user's own descriptor is readable.
+    Descriptor,
+    /// An event came.
+    Event(Box<Event>),
 }
 
 /// What ended a sleep.

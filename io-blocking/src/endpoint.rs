@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use cmid_proto::{CmOption, IdKey, Pollable, PortSpace, RequestKind, Time};
 
-use crate::connection::set;
 use crate::driver::Blocking;
 use crate::error::Error;
 
@@ -71,4 +70,12 @@ impl<D: Pollable> Blocking<D> {
         self.drive().destroy(id, Time::NEVER)?;
         Ok(())
     }
+}
+
+/// Sets options of an id.
+pub(crate) fn set<D: Pollable>(driver: &mut Blocking<D>, id: IdKey, settings: &[CmOption]) -> Result<(), Error> {
+    for &option in settings {
+        driver.drive().set_option(id, option)?;
+    }
+    Ok(())
 }

@@ -72,8 +72,8 @@ mod poller;
 pub use cancel::Canceller;
 #[cfg(feature = "verbs")]
 pub use cmid_verbs as verbs;
-pub use connection::{Connection, Options, Ready};
-pub use driver::Blocking;
+pub use connection::{Connection, Options};
+pub use driver::{Blocking, Ready};
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use listener::{Incoming, ListenOptions, Listener};

@@ -9,9 +9,9 @@ use cmid_proto::{
 };
 
 use crate::cancel::Canceller;
-use crate::connection::{Connection, Options, Ready, canceller, set};
-use crate::driver::Blocking;
-use crate::endpoint::Endpoint;
+use crate::connection::{Connection, Options, canceller};
+use crate::driver::{Blocking, Ready};
+use crate::endpoint::{Endpoint, set};
 use crate::error::Error;
 
 /// Requests that a listener has taken from the kernel and nobody has asked for yet.

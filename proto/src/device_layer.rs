@@ -2,7 +2,8 @@
 
 use core::net::SocketAddr;
 
-use crate::device::{Call, Device, Outcome};
+use crate::call::{Call, Outcome};
+use crate::device::Device;
 use crate::drive::StepRecord;
 use crate::errno::Errno;
 use crate::event::{Ece, RawEvent};

@@ -3,7 +3,7 @@
 use crate::errno::Errno;
 use crate::event::{AckToken, CmEvent};
 use crate::key::{ChannelKey, IdKey, Token};
-use crate::request::RequestKind;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 
 /// The caller asked for something that makes no sense now. Nothing has changed and nothing was sent.

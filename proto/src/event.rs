@@ -4,10 +4,9 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::errno::Errno;
-use crate::id::foreign_end;
 use crate::key::{GroupKey, IdKey};
 use crate::private_data::PrivateData;
-use crate::request::RequestKind;
+use crate::request_kind::RequestKind;
 
 macro_rules! cm_events {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)+) => {
@@ -377,5 +376,35 @@ impl AckToken {
     #[must_use]
     pub const fn group(&self) -> Option<GroupKey> {
         self.group
+    }
+}
+
+/// The errno of an event that ends an operation although it is not the operation's own and says status 0.
+const fn foreign_end(request_kind: RequestKind, event: CmEvent) -> Option<Errno> {
+    match event {
+        CmEvent::Disconnected if !matches!(request_kind, RequestKind::Disconnect | RequestKind::Teardown) => {
+            Some(Errno::ECONNRESET)
+        }
+        CmEvent::DeviceRemoval => Some(Errno::ENODEV),
+        CmEvent::Disconnected
+        | CmEvent::AddrResolved
+        | CmEvent::AddrError
+        | CmEvent::RouteResolved
+        | CmEvent::RouteError
+        | CmEvent::ConnectRequest
+        | CmEvent::ConnectResponse
+        | CmEvent::ConnectError
+        | CmEvent::Unreachable
+        | CmEvent::Rejected
+        | CmEvent::Established
+        | CmEvent::MulticastJoin
+        | CmEvent::MulticastError
+        | CmEvent::AddrChange
+        | CmEvent::TimewaitExit
+        | CmEvent::AddrinfoResolved
+        | CmEvent::AddrinfoError
+        | CmEvent::User
+        | CmEvent::Internal
+        | CmEvent::Unknown(_) => None,
     }
 }

@@ -4,7 +4,8 @@ use core::net::SocketAddr;
 
 use crate::error::RefuseReason;
 use crate::id::Id;
-use crate::request::{CmOption, Request, RequestKind, Service};
+use crate::request::{CmOption, Request, Service};
+use crate::request_kind::RequestKind;
 
 /// The private data that each message has room for (rdma_connect(3), rdma_accept(3); `cma_user_data_offset` of the kernel:
 /// a request over IP gives 36 bytes, of 92 or for datagrams of 216, to the address header).

@@ -6,12 +6,13 @@ use core::num::NonZeroU64;
 
 use crate::arena::Tenant;
 use crate::deadlines::Armed;
-use crate::errno::Errno;
 use crate::error::RefuseReason;
-use crate::event::{CmEvent, ConnParam};
+use crate::event::ConnParam;
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::pending_events::{EventList, EventRef, PrivateDataRef};
-use crate::request::{PortSpace, RequestKind, Service};
+use crate::pending_events::EventList;
+use crate::request::{PortSpace, Service};
+use crate::request_kind::RequestKind;
+use crate::slab_index::{EventRef, PrivateDataRef};
 use crate::state::State;
 use crate::table;
 use crate::time::Time;
@@ -411,35 +412,5 @@ pub(crate) const fn unanswered(service: Service) -> State {
     match service {
         Service::Connected => State::Requested,
         Service::Datagram => State::SidrReqReceived,
-    }
-}
-
-/// The errno of an event that ends an operation although it is not the operation's own and says status 0.
-pub(crate) const fn foreign_end(request_kind: RequestKind, event: CmEvent) -> Option<Errno> {
-    match event {
-        CmEvent::Disconnected if !matches!(request_kind, RequestKind::Disconnect | RequestKind::Teardown) => {
-            Some(Errno::ECONNRESET)
-        }
-        CmEvent::DeviceRemoval => Some(Errno::ENODEV),
-        CmEvent::Disconnected
-        | CmEvent::AddrResolved
-        | CmEvent::AddrError
-        | CmEvent::RouteResolved
-        | CmEvent::RouteError
-        | CmEvent::ConnectRequest
-        | CmEvent::ConnectResponse
-        | CmEvent::ConnectError
-        | CmEvent::Unreachable
-        | CmEvent::Rejected
-        | CmEvent::Established
-        | CmEvent::MulticastJoin
-        | CmEvent::MulticastError
-        | CmEvent::AddrChange
-        | CmEvent::TimewaitExit
-        | CmEvent::AddrinfoResolved
-        | CmEvent::AddrinfoError
-        | CmEvent::User
-        | CmEvent::Internal
-        | CmEvent::Unknown(_) => None,
     }
 }

@@ -108,6 +108,7 @@ extern crate alloc;
 extern crate std;
 
 mod arena;
+mod call;
 mod channel;
 mod columns;
 mod cq_room;
@@ -131,16 +132,19 @@ mod plain;
 mod polled_device;
 mod private_data;
 mod request;
+mod request_kind;
+mod slab_index;
 mod state;
 mod stored;
 pub mod table;
 mod time;
 
+pub use call::{Call, Outcome};
 pub use channel::READ_FAILURES_MAX;
 pub use cq_room::{CqRoom, Overrun};
+pub use device::Device;
 #[cfg(feature = "std")]
 pub use device::Pollable;
-pub use device::{Call, Device, Outcome};
 pub use device_layer::DeviceLayer;
 pub use drive::{AdoptError, Attaching, Drive, Next, Progress, ReleasedId, Step, StepRecord, Turn};
 pub use errno::Errno;
@@ -156,6 +160,7 @@ pub use machine::{Admission, Core, Counters, Ended, Released};
 #[cfg(feature = "std")]
 pub use polled_device::{PolledDevice, Poller};
 pub use private_data::{PRIVATE_DATA_MAX, PrivateData};
-pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, RequestKind, Service};
+pub use request::{Acks, CmOption, PortSpace, RejectReason, Request, Service};
+pub use request_kind::RequestKind;
 pub use state::State;
 pub use time::Time;

@@ -3,31 +3,15 @@
 //! Both lists run through one slab, so that moving the k events of an id costs k steps whatever else there is.
 
 use core::hash::{Hash, Hasher};
-use core::num::NonZeroU32;
 
 use slab::Slab;
 
 use crate::event::{Datagram, Event};
 use crate::private_data::PrivateData;
+use crate::slab_index::EventRef;
+use crate::slab_index::PrivateDataRef;
+use crate::slab_index::SlabIndex;
 use crate::stored::Stored;
-
-/// A place in a slab, such that an `Option` of it takes no more room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct SlabIndex(NonZeroU32);
-
-impl SlabIndex {
-    fn new(index: usize) -> Self {
-        SlabIndex(NonZeroU32::MIN.saturating_add(index as u32))
-    }
-
-    fn index(self) -> usize {
-        self.0.get() as usize - 1
-    }
-}
-
-/// The place of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct EventRef(SlabIndex);
 
 /// A list through the slab: its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,10 +58,6 @@ impl Queue {
         self.counted
     }
 }
-
-/// The place of an enclosure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PrivateDataRef(SlabIndex);
 
 /// What is kept apart from events and calls because few have any: it is larger than all the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

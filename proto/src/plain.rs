@@ -1,7 +1,8 @@
 //! Tables of plain cells, made from [`EVENTS`] and [`REQUESTS`] when the crate is compiled: for the short paths of
 //! `machine/short`. A cell is plain if the state that it leads to is all that it changes in the core.
 
-use crate::request::{RequestKind, Service};
+use crate::request::Service;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::table::{self, EVENTS, EventColumn, EventRule};
 

@@ -4,7 +4,8 @@ use core::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
 use std::vec::Vec;
 
-use crate::device::{Call, Outcome, Pollable};
+use crate::call::{Call, Outcome};
+use crate::device::Pollable;
 use crate::device_layer::DeviceLayer;
 use crate::errno::Errno;
 use crate::event::RawEvent;

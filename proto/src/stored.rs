@@ -4,8 +4,8 @@ use core::num::NonZeroU64;
 
 use crate::event::{AckToken, CmEvent, Event, EventKind, ReceivedParam};
 use crate::key::{GroupKey, IdKey};
-use crate::pending_events::PrivateDataRef;
 use crate::private_data::PrivateData;
+use crate::slab_index::PrivateDataRef;
 
 /// An event as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

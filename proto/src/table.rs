@@ -8,7 +8,8 @@ use crate::columns::columns;
 use crate::errno::Errno;
 use crate::error::RefuseReason;
 use crate::event::CmEvent;
-use crate::request::{RequestKind, Service};
+use crate::request::Service;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 
 /// What a request does in a state.

@@ -119,51 +119,27 @@
 //! - Memory windows are of type 2, and show their part of a region only; rxe's show all of it (`check_rkey`).
 #![forbid(unsafe_code)]
 
-mod address;
-mod bind;
-mod channel;
-mod config;
-mod conn;
-mod connect;
-mod counters;
 mod data;
-mod device;
 mod fabric;
-mod fetch;
-mod gid;
-mod host;
-mod ib_cm;
-mod ib_send;
-mod id;
-mod lifetime;
-mod listener;
-mod multicast;
-mod neighbour;
-mod options;
-mod ports;
-mod removal;
-mod resolve;
-mod rng;
-mod sidr;
-mod table;
-mod timers;
-mod wire;
-mod world;
+mod index;
+mod kernel;
 
 pub use cmid_proto::memory::{
     self, Access, Changes, Failure, Fallback, MrState, PdState, Policy, Provider, RefuseReason, Returned, Valid, Way,
 };
-pub use config::{Clock, Config, Flavour, Rereg};
-pub use counters::Counters;
 pub use data::ah::{Ah, To};
 pub use data::bytes::{Slice, SliceMut, View};
-pub use data::cq::{Completion, Cq, WcStatus};
+pub use data::completion::{Completion, WcStatus};
+pub use data::cq::Cq;
 pub use data::datagram::GRH_LEN;
 pub use data::fault::{Left, ReregFault};
 pub use data::mr::{Buffer, Change, Mr, Reregistered};
 pub use data::mw::Mw;
 pub use data::pd::Pd;
-pub use data::qp::{Caps, Qp, QpState, Remote};
-pub use device::{SimDevice, SimHandle};
+pub use data::qp::{Qp, Remote};
+pub use data::queues::{Caps, QpState};
 pub use fabric::Fabric;
-pub use host::Host;
+pub use fabric::config::{Clock, Config, Flavour, Rereg};
+pub use fabric::counters::Counters;
+pub use fabric::device::{SimDevice, SimHandle};
+pub use fabric::host::Host;

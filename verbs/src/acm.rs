@@ -14,13 +14,14 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use cmid_proto::{Errno, IdKey, Outcome};
+use cmid_proto::{Errno, IdKey};
 
 use crate::addr_info::{Hints, addr_info};
-use crate::channel::{Bell, RawChannel};
-use crate::data::lock;
+use crate::bell::Bell;
 use crate::errno;
 use crate::ffi::{self, rdma_cm_id};
+use crate::lock::lock;
+use crate::raw_channel::RawChannel;
 
 /// Where librdmacm looks for ibacm, as rdma-core and its distributions configure it: its port, then its socket.
 const PLACES: [&str; 4] = ["/run/ibacm.port", "/run/ibacm.sock", "/var/run/ibacm.port", "/var/run/ibacm.sock"];
@@ -178,6 +179,3 @@ fn serve(queries: &Receiver<Arc<Query>>) {
         query.make();
     }
 }
-
-/// What came of a call, for whoever reads the channel.
-pub(crate) type Answer = (IdKey, Outcome);

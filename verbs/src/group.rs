@@ -12,23 +12,8 @@ use cmid_proto::{AhAttr, Errno, GroupKey, Outcome};
 use crate::errno;
 use crate::ffi::{self, ibv_gid, rdma_cm_join_mc_attr_ex, rdma_cm_join_mc_attr_mask, rdma_cm_mc_join_flags};
 use crate::id::{Id, as_context};
+use crate::membership::{Group, Membership};
 use crate::sockaddr::CAddr;
-
-/// One membership of an id.
-pub(crate) struct Membership {
-    key: GroupKey,
-    addr: SocketAddr,
-    send_only: bool,
-    /// The group that librdmacm has attached the id's QP to, when it read MULTICAST_JOIN.
-    attached: Option<Group>,
-}
-
-/// A group as libibverbs names it.
-#[derive(Clone, Copy)]
-struct Group {
-    gid: [u8; 16],
-    lid: u16,
-}
 
 impl Id {
     /// `rdma_join_multicast_ex`. The key comes back with the events of the membership.

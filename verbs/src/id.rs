@@ -6,11 +6,13 @@ use std::sync::Arc;
 use cmid_proto::{ChannelKey, Errno, IdKey, PortSpace};
 
 use crate::acm::Query;
-use crate::channel::{Bell, Channel, RawChannel};
+use crate::bell::Bell;
+use crate::channel::Channel;
 use crate::data::QpInner;
 use crate::errno;
 use crate::ffi::{self, c_void, ibv_context, ibv_qp_type, rdma_cm_id};
-use crate::group::Membership;
+use crate::membership::Membership;
+use crate::raw_channel::RawChannel;
 
 /// An `rdma_cm_id` that this device owns; dropping it destroys it.
 ///

@@ -88,6 +88,7 @@
 mod acm;
 mod addr_info;
 mod aside;
+mod bell;
 mod calls;
 mod channel;
 mod data;
@@ -98,7 +99,10 @@ mod ffi;
 mod group;
 mod id;
 mod inventory;
+mod lock;
 mod macros;
+mod membership;
+mod raw_channel;
 mod sockaddr;
 
 pub use addr_info::{AddrInfo, AddrInfoError, Family, Hints, addr_info};

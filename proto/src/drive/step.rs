@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-use crate::device::{Call, Outcome};
+use crate::call::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Error, Fault, Refused};
 use crate::event::{Datagram, Event, RawEvent, ReceivedParam};

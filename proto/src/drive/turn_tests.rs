@@ -4,7 +4,8 @@ use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 
 use super::Drive;
-use crate::device::{Call, Device, Outcome};
+use crate::call::{Call, Outcome};
+use crate::device::Device;
 use crate::errno::Errno;
 use crate::event::{CmEvent, Ece, RawEvent};
 use crate::key::{ChannelKey, IdKey};

@@ -1,10 +1,9 @@
 //! The id of a request is on its listener's channel at the device until it is accepted, see `listen`. An accept migrates it to
 //! its home first: a call after the other, as one request.
 
-use super::Core;
-use super::perform::count_call;
 use super::submit::one_call;
-use crate::device::{Call, Outcome};
+use super::{Core, count_call};
+use crate::call::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::Failure;
 use crate::event::ConnParam;
@@ -12,7 +11,8 @@ use crate::guard;
 use crate::id::{Id, PendingCall, unanswered};
 use crate::key::{ChannelKey, IdKey};
 use crate::plain::{self, PlainCell};
-use crate::request::{Request, RequestKind};
+use crate::request::Request;
+use crate::request_kind::RequestKind;
 use crate::table;
 use crate::time::Time;
 

@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 
 use super::Core;
+use crate::call::Call;
 use crate::channel::{Channel, Phase};
-use crate::device::Call;
 use crate::error::Refused;
 use crate::key::{ChannelKey, IdKey, Target};
-use crate::request::{Acks, RequestKind};
+use crate::request::Acks;
+use crate::request_kind::RequestKind;
 use crate::table;
 use crate::time::Time;
 

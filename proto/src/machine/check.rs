@@ -4,7 +4,7 @@ use super::Core;
 use crate::channel::{Channel, Phase};
 use crate::id::{Group, GroupPhase, Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, GroupKey, IdKey};
-use crate::request::RequestKind;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::table;
 use crate::time::Time;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{Core, Read};
-use crate::device::Outcome;
+use crate::call::Outcome;
 use crate::errno::Errno;
 use crate::event::RawEvent;
 use crate::key::{ChannelKey, IdKey};

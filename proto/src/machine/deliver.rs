@@ -5,8 +5,8 @@ use crate::error::AckError;
 use crate::event::{AckToken, CmEvent, Event, EventKind};
 use crate::id::Id;
 use crate::key::ChannelKey;
-use crate::pending_events::EventRef;
 use crate::request::Acks;
+use crate::slab_index::EventRef;
 use crate::stored::Stored;
 
 impl Core {

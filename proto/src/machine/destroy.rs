@@ -2,13 +2,13 @@
 //! [`Request::DestroyNow`](crate::Request::DestroyNow) for nothing.
 
 use super::{Core, Ended};
+use crate::call::{Call, Outcome};
 use crate::channel::Phase;
-use crate::device::{Call, Outcome};
 use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
 use crate::id::{DestroyWaiter, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey, Target};
-use crate::request::RequestKind;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
 use crate::time::Time;

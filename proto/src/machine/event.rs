@@ -1,14 +1,14 @@
 //! Raw events in.
 
 use super::Core;
-use super::short::Single;
+use super::single::Single;
 use crate::channel::{Channel, Phase};
 use crate::error::Fault;
 use crate::event::{CmEvent, EventKind, RawEvent};
 use crate::id::{DestroyWaiter, Id, SyncState};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::limits::Limits;
-use crate::request::RequestKind;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
 use crate::table::{self, EventColumn, EventRule};

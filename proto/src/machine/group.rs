@@ -3,13 +3,14 @@
 use core::net::SocketAddr;
 
 use super::Core;
-use crate::device::{Call, Outcome};
+use crate::call::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Failure, RefuseReason, Refused};
 use crate::event::{CmEvent, EventKind, RawEvent};
 use crate::id::{Group, GroupPhase, PendingCall, SyncState};
 use crate::key::{GroupKey, IdKey};
-use crate::request::{Request, RequestKind};
+use crate::request::Request;
+use crate::request_kind::RequestKind;
 use crate::stored::Stored;
 use crate::time::Time;
 

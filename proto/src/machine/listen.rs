@@ -13,12 +13,13 @@
 //! migrates the id before it accepts it. A listener that moves takes the ids of its undelivered requests along without a call.
 
 use super::Core;
-use crate::device::{Call, Outcome};
+use crate::call::{Call, Outcome};
 use crate::error::Failure;
 use crate::id::{Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::requests_of;
-use crate::request::{Acks, RequestKind};
+use crate::request::Acks;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::time::Time;
 

@@ -5,7 +5,8 @@ use crate::errno::Errno;
 use crate::event::Event;
 use crate::id::SyncState;
 use crate::key::{ChannelKey, IdKey};
-use crate::request::{PortSpace, RequestKind};
+use crate::request::PortSpace;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 
 impl Core {

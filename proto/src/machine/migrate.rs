@@ -1,14 +1,15 @@
 //! Migration: settled, quiescing (the application owes acks), moving (the device is at it), settled.
 
 use super::Core;
-use crate::device::{Call, Outcome};
+use crate::call::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::event::EventKind;
 use crate::id::{Id, PendingCall, PendingMigrate, SyncState};
 use crate::key::{ChannelKey, IdKey};
-use crate::pending_events::EventRef;
-use crate::request::{Acks, RequestKind};
+use crate::request::Acks;
+use crate::request_kind::RequestKind;
+use crate::slab_index::EventRef;
 use crate::stored::Stored;
 use crate::time::Time;
 

@@ -18,6 +18,7 @@ mod release;
 mod short;
 #[cfg(test)]
 mod short_tests;
+mod single;
 mod submit;
 mod teardown;
 mod timeout;
@@ -27,16 +28,17 @@ use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 
 use crate::arena::Arena;
+use crate::call::Call;
 use crate::channel::Channel;
 use crate::deadlines::Deadlines;
-use crate::device::Call;
 use crate::errno::Errno;
 use crate::error::{Failure, Refused};
 use crate::id::{Group, Id, PendingCall};
 use crate::key::{ChannelKey, GroupKey, IdKey, Target, Token};
 use crate::limits::Limits;
-use crate::pending_events::{PendingEvents, PrivateDataRef};
-use crate::request::RequestKind;
+use crate::pending_events::PendingEvents;
+use crate::request_kind::RequestKind;
+use crate::slab_index::PrivateDataRef;
 use crate::state::State;
 use crate::time::Time;
 
@@ -45,7 +47,7 @@ pub use release::Released;
 pub(crate) use short::Read;
 
 use queue::Queue;
-use short::Single;
+use single::Single;
 
 /// The state of every id and channel of one event loop. See the [crate's first page](crate) for how it is driven.
 #[derive(Clone, Debug)]
@@ -296,7 +298,7 @@ impl Core {
     }
 
     fn token(&mut self, target: Target) -> Token {
-        Token { number: perform::count_call(&mut self.last_token), target }
+        Token { number: count_call(&mut self.last_token), target }
     }
 
     /// Queues a call about an id and notes what for.
@@ -324,4 +326,12 @@ impl Core {
     fn get(&self, key: IdKey, request: RequestKind) -> Result<&Id, Refused> {
         self.ids.get(key).ok_or(Refused::NoSuchId { id: key, request })
     }
+}
+
+/// The number of the next call.
+#[inline]
+fn count_call(last: &mut NonZeroU64) -> NonZeroU64 {
+    // After a call in each nanosecond of 584 years one could come back; no call takes that long.
+    *last = last.checked_add(1).unwrap_or(NonZeroU64::MIN);
+    *last
 }

@@ -1,13 +1,14 @@
 //! What the device's calls returned.
 
 use super::{Core, Ended};
+use crate::call::{Call, Outcome};
 use crate::channel::Phase;
-use crate::device::{Call, Outcome};
 use crate::error::{Failure, Fault};
 use crate::event::{CmEvent, EventKind};
 use crate::id::{DestroyWaiter, Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey, Target, Token};
-use crate::request::{RequestKind, Service};
+use crate::request::Service;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::table;
 use crate::time::Time;

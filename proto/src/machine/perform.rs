@@ -5,20 +5,19 @@
 //! [`Core::perform`] makes the call between the decision and the change: nothing can come in between, so that nothing has to be
 //! stored for it. For devices that observe each step, `submit_short` and `end_short` do the same in steps.
 
-use core::num::NonZeroU64;
-
-use super::Core;
 use super::submit::{binds, one_call};
+use super::{Core, count_call};
 use crate::arena::{Arena, Tenant as _};
+use crate::call::{Call, Outcome};
 use crate::channel::Channel;
-use crate::device::{Call, Outcome};
 use crate::error::Failure;
 use crate::guard;
 use crate::id::{Id, PendingCall, Plain};
 use crate::key::{ChannelKey, IdKey, Target, Token};
 use crate::pending_events::Queue;
 use crate::plain::{self, PlainCell};
-use crate::request::{PortSpace, Request, RequestKind};
+use crate::request::{PortSpace, Request};
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::time::Time;
 
@@ -291,12 +290,4 @@ fn allowed(id: &mut Id, channels: &Arena<ChannelKey, Channel>, request: &Request
         }
     }
     Some(next)
-}
-
-/// The number of the next call.
-#[inline]
-pub(super) fn count_call(last: &mut NonZeroU64) -> NonZeroU64 {
-    // After a call in each nanosecond of 584 years one could come back; no call takes that long.
-    *last = last.checked_add(1).unwrap_or(NonZeroU64::MIN);
-    *last
 }

@@ -9,56 +9,18 @@
 
 use super::Core;
 use super::event::{Admission, has_room};
+use super::single::Single;
 use crate::arena::Arena;
 use crate::channel::Channel;
 use crate::errno::Errno;
 use crate::error::Fault;
-use crate::event::{AckToken, CmEvent, Event, EventKind, RawEvent, ReceivedParam};
+use crate::event::{AckToken, CmEvent, Event, RawEvent};
 use crate::id::Id;
 use crate::key::{ChannelKey, IdKey};
-use crate::pending_events::PrivateDataRef;
 use crate::plain;
-use crate::private_data::PrivateData;
 use crate::request::Acks;
-use crate::stored::Stored;
 use crate::table::EventColumn;
 use crate::time::Time;
-
-/// An undelivered event that is on no list: the only one of its channel. It is of the device, of no group and no request, and
-/// its id was plain when it came.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Single {
-    pub(super) on: ChannelKey,
-    /// The acks of the channel.
-    acks: Acks,
-    pub(super) id: IdKey,
-    kind: CmEvent,
-    status: i32,
-    param: ReceivedParam,
-    private_data_ref: Option<PrivateDataRef>,
-}
-
-impl Single {
-    #[inline(always)]
-    fn bare(&self, ack_token: Option<AckToken>) -> Event {
-        Event {
-            id: self.id,
-            listener: None,
-            kind: EventKind::Cm(self.kind),
-            status: self.status,
-            param: self.param,
-            datagram: None,
-            group: None,
-            private_data: PrivateData::empty(),
-            ack_token,
-        }
-    }
-
-    /// As it is stored on the lists.
-    fn stored(&self) -> Stored {
-        Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, self.private_data_ref)
-    }
-}
 
 /// What became of a channel that was read on the short path.
 #[derive(Debug)]

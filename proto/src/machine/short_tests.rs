@@ -10,7 +10,8 @@ use crate::id::{Id, PendingCall, PendingMigrate, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::Limits;
 use crate::plain;
-use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request, RequestKind};
+use crate::request::{Acks, CmOption, PortSpace, RejectReason, Request};
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::table::{self, EventColumn};
 use crate::time::Time;
@@ -369,7 +370,7 @@ fn an_accept_that_migrates_the_id_first() {
             fixture.core.handle_event(device_channel, RawEvent::new(fixture.id, CmEvent::Unknown(77))).unwrap();
             assert!(fixture.core.compare_request(NOW, fixture.id, &accept, DUE), "{space:?}");
             let mut made = Vec::new();
-            let make = |call: &crate::device::Call, _: &[u8]| {
+            let make = |call: &crate::call::Call, _: &[u8]| {
                 made.push(call.name());
                 Ok(())
             };

@@ -1,14 +1,15 @@
 //! Requests in: the table decides, then the guards; only then does anything change.
 
 use super::Core;
-use crate::device::Call;
+use crate::call::Call;
 use crate::error::{RefuseReason, Refused};
 use crate::event::CmEvent;
 use crate::guard;
 use crate::id::{DestroyWaiter, Id, PendingCall, SyncState};
 use crate::key::{ChannelKey, IdKey};
 use crate::limits::requests_of;
-use crate::request::{Acks, PortSpace, Request, RequestKind};
+use crate::request::{Acks, PortSpace, Request};
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::table;
 use crate::time::Time;

@@ -1,7 +1,7 @@
 //! The end of a connection after which memory may be used again.
 
 use super::Core;
-use crate::device::Call;
+use crate::call::Call;
 use crate::id::PendingCall;
 use crate::key::IdKey;
 use crate::state::State;

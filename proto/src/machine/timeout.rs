@@ -5,7 +5,7 @@ use crate::errno::Errno;
 use crate::event::EventKind;
 use crate::id::{DestroyWaiter, SyncState};
 use crate::key::IdKey;
-use crate::request::RequestKind;
+use crate::request_kind::RequestKind;
 use crate::state::State;
 use crate::stored::Stored;
 use crate::table::{self, EventColumn, EventRule};

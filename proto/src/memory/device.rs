@@ -1,13 +1,6 @@
-//! What the device is asked, and what names its things.
+//! The calls to the device, and what names its things.
 
 use crate::memory::{Access, Change};
-
-/// The use of a PD by one registration. A clone is one more use ([`Domain::share`](crate::memory::Domain::share)), a drop one
-/// less.
-pub trait Pd: Clone {
-    /// Whether both are of the same device.
-    fn same_device(&self, other: &Self) -> bool;
-}
 
 /// The keys of a registration. A re-registration may change them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -56,35 +56,22 @@ mod ended;
 mod error;
 mod flag;
 mod outcome;
+mod owned;
 mod policy;
+mod refuse_reason;
 mod region;
 pub mod table;
 
 pub use access::Access;
 pub use change::{Change, Changes};
-pub use device::{Call, Keys, Pd};
+pub use device::{Call, Keys};
 pub use domain::Domain;
 pub use ended::{Ended, Returned, Settled};
-pub use error::{Error, Failure, Fault, RefuseReason, Refused, Step, Target};
+pub use error::{Error, Failure, Fault, Refused, Step, Target};
 pub use flag::Flag;
 pub use outcome::{Code, Outcome, Provider, Reply, Valid, valid_after};
+pub use owned::{Buffer, Pd};
 pub use policy::{Fallback, Policy, Traffic, Way};
+pub use refuse_reason::RefuseReason;
 pub use region::Region;
 pub use table::{MrState, PdState, RequestKind};
-
-/// What a region keeps alive for the device.
-pub trait Buffer {
-    /// How many bytes it has.
-    fn len(&self) -> usize;
-
-    /// Whether it has none: then it cannot be registered.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl Buffer for alloc::vec::Vec<u8> {
-    fn len(&self) -> usize {
-        Self::len(self)
-    }
-}

@@ -2,12 +2,12 @@
 
 use cmid_proto::{AhAttr, Errno, GlobalRoute};
 
-use crate::data::cq::Completion;
+use crate::data::completion::Completion;
 use crate::data::datagram::{GRH_LEN, route_back};
 use crate::data::mr::Mr;
 use crate::data::pd::{Pd, PdUse};
 use crate::fabric::Fabric;
-use crate::gid::PORT;
+use crate::kernel::gid::PORT;
 
 /// An address handle of a protection domain (ibv_create_ah(3)).
 #[derive(Debug)]
@@ -72,6 +72,6 @@ impl Pd {
             let host = world.hosts.get(self.device.host.0).ok_or(Errno::ENODEV)?;
             if host.rdma.contains(&own) { Ok(world.gid_index(self.device.host, own)) } else { Err(Errno::EINVAL) }
         })?;
-        self.create_ah(&crate::gid::path(sgid_index, sender))
+        self.create_ah(&crate::kernel::gid::path(sgid_index, sender))
     }
 }

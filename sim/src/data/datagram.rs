@@ -2,16 +2,17 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use cmid_proto::{GlobalRoute, Service};
+use cmid_proto::Service;
 
-use crate::data::cq::WcStatus;
-use crate::data::qp::{QpNo, QpState};
-use crate::data::queues::Pair;
+use crate::data::completion::WcStatus;
+use crate::data::packet::Datagram;
+use crate::data::queues::{Pair, QpState};
 use crate::data::space::KeyedRange;
-use crate::gid::ip_of;
-use crate::multicast::MULTICAST_QP;
-use crate::sidr::UDP_QKEY;
-use crate::world::World;
+use crate::fabric::world::World;
+use crate::index::QpNo;
+use crate::kernel::gid::ip_of;
+use crate::kernel::multicast::MULTICAST_QP;
+use crate::kernel::sidr::UDP_QKEY;
 
 /// Bytes of global route header before a received datagram, in the same buffer; its length includes them.
 pub const GRH_LEN: usize = 40;
@@ -21,17 +22,6 @@ const IPV4_AT: usize = 20;
 
 /// The protocol of RoCEv2 packets.
 const UDP: u8 = 17;
-
-#[derive(Debug)]
-pub(crate) struct Datagram {
-    pub(crate) from: QpNo,
-    /// The sender's address.
-    pub(crate) source: IpAddr,
-    pub(crate) route: GlobalRoute,
-    pub(crate) to_qp: u32,
-    pub(crate) qkey: u32,
-    pub(crate) bytes: Vec<u8>,
-}
 
 impl World {
     /// A datagram is where it was sent to. Who does not want it is not asked why.
@@ -97,8 +87,8 @@ fn header_of(datagram: &Datagram) -> [u8; GRH_LEN] {
             header[..4].copy_from_slice(&first.to_be_bytes());
             header[6] = UDP;
             header[7] = route.hop_limit;
-            header[8..24].copy_from_slice(&crate::gid::gid_of(from));
-            header[24..40].copy_from_slice(&crate::gid::gid_of(to));
+            header[8..24].copy_from_slice(&crate::kernel::gid::gid_of(from));
+            header[24..40].copy_from_slice(&crate::kernel::gid::gid_of(to));
         }
     }
     header
@@ -121,8 +111,9 @@ pub(crate) fn route_back(header: &[u8; GRH_LEN]) -> Option<(IpAddr, IpAddr)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gid::{HOP_LIMIT, gid_of};
-    use crate::host::HostNo;
+    use crate::index::HostNo;
+    use crate::kernel::gid::{HOP_LIMIT, gid_of};
+    use cmid_proto::GlobalRoute;
 
     #[test]
     fn a_header_tells_the_way_back() {

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use cmid_proto::{Attaching, Ece, Errno, IdKey, PortSpace};
 
-use crate::channel::new_eventfd;
 use crate::data::cq::Cq;
-use crate::data::memory::PdNo;
 use crate::data::pd::Pd;
-use crate::data::qp::{Caps, Qp, QpNo};
-use crate::data::queues::Pair;
-use crate::device::SimDevice;
-use crate::host::HostNo;
-use crate::id::{CmState, IdNo};
-use crate::world::World;
+use crate::data::qp::Qp;
+use crate::data::queues::{Caps, Pair};
+use crate::fabric::device::SimDevice;
+use crate::fabric::world::World;
+use crate::index::{HostNo, IdNo, PdNo, QpNo};
+use crate::kernel::channel::new_eventfd;
+use crate::kernel::id::CmState;
 
 /// The most work requests of a queue (`RXE_MAX_QP_WR`).
 const MAX_QP_WR: u32 = 1 << 20;

@@ -1,10 +1,8 @@
-//! How calls about memory are made to fail.
+//! The faults that calls about memory can be made to have.
 
 use std::collections::VecDeque;
 
 use cmid_proto::Errno;
-
-use crate::host::{Host, HostState};
 
 /// What a driver leaves behind that fails after it has begun to change a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,27 +68,5 @@ impl MemoryFaults {
         let found = wanted(*self.reregister.front()?)?;
         self.reregister.pop_front();
         Some(found)
-    }
-}
-
-impl Host {
-    /// The next `ibv_reg_mr` on this host that has no such fault before it fails in the provider, with that errno.
-    pub fn fail_next_registration(&self, errno: Errno) {
-        self.with_state(|host| host.faults.register.push_back(errno));
-    }
-
-    /// The next `ibv_dereg_mr` on this host that has no such fault before it fails with that errno and changes nothing.
-    pub fn fail_next_deregistration(&self, errno: Errno) {
-        self.with_state(|host| host.faults.deregister.push_back(errno));
-    }
-
-    /// The next `ibv_rereg_mr` on this host that gets to the stage of the fault, and has no fault before it, fails
-    /// there.
-    pub fn fail_next_reregistration(&self, fault: ReregFault) {
-        self.with_state(|host| host.faults.reregister.push_back(fault));
-    }
-
-    fn with_state(&self, action: impl FnOnce(&mut HostState)) {
-        self.fabric.with(|world| world.hosts.get_mut(self.no.0).map(action));
     }
 }

@@ -6,21 +6,12 @@ use std::collections::BTreeMap;
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Changes, Keys};
 
-use crate::config::{Config, Flavour, Rereg};
 use crate::data::fault::Left;
-use crate::data::qp::QpNo;
-use crate::data::rereg::Request;
+use crate::data::ib_mw::Window;
+use crate::data::library::Request;
 use crate::data::space::{KeyedRange, Space, Stretch};
-use crate::data::window::{MwNo, Window};
-use crate::host::HostNo;
-
-/// Names one protection domain; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct PdNo(pub(crate) u64);
-
-/// Names one memory region; never used twice. A re-registration keeps it, even where the kernel makes a new object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct MrHandle(pub(crate) u32);
+use crate::fabric::config::{Config, Flavour, Rereg};
+use crate::index::{HostNo, MrHandle, MwNo, PdNo, QpNo};
 
 /// `struct ib_pd`.
 #[derive(Debug)]

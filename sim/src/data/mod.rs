@@ -3,14 +3,20 @@
 
 pub(crate) mod ah;
 pub(crate) mod bytes;
+pub(crate) mod completion;
 pub(crate) mod cq;
 pub(crate) mod datagram;
 mod device;
+pub(crate) mod domains;
 pub(crate) mod fault;
 pub(crate) mod fork;
+pub(crate) mod ib_mw;
+mod inject;
+pub(crate) mod library;
 pub(crate) mod memory;
 pub(crate) mod mr;
 pub(crate) mod mw;
+pub(crate) mod packet;
 pub(crate) mod parked;
 pub(crate) mod pd;
 pub(crate) mod qp;

@@ -9,12 +9,12 @@ use cmid_proto::memory::{
     Traffic, Way,
 };
 
-use crate::data::memory::{MrHandle, PdNo};
+use crate::data::library::Request;
 use crate::data::pd::{Pd, PdUse};
-use crate::data::rereg::Request;
 use crate::data::space::{KeyedRange, Lent, Stretch};
-use crate::fabric::{Fabric, Shared};
-use crate::host::DeviceNo;
+use crate::fabric::Fabric;
+use crate::fabric::shared::Shared;
+use crate::index::{DeviceNo, MrHandle, PdNo};
 
 /// What is registered: plain memory.
 pub type Buffer = Vec<u8>;

@@ -5,14 +5,15 @@ use std::ops::Range;
 use cmid_proto::Errno;
 use cmid_proto::memory::Access;
 
-use crate::data::cq::{WcStatus, opcode};
+use crate::data::completion::{WcStatus, opcode};
 use crate::data::memory::Memory;
 use crate::data::mr::Mr;
 use crate::data::pd::{Pd, PdUse};
-use crate::data::qp::{Local, Posted, Qp, QpNo, Work};
-use crate::data::window::{Bind, MwNo, next_rkey};
+use crate::data::qp::{Local, Posted, Qp, Work};
+use crate::data::window::{Bind, next_rkey};
 use crate::fabric::Fabric;
-use crate::world::World;
+use crate::fabric::world::World;
+use crate::index::{MwNo, QpNo};
 
 /// A memory window of type 2 (ibv_alloc_mw(3)): lends a part of a region to the peer of a QP, with rights and a key of
 /// its own. Dropping it deallocates it, which also takes back what it is bound to.

@@ -1,36 +1,15 @@
 //! Protection domains.
 
-use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{self, Domain, Error, PdState, Refused};
 
-use crate::data::memory::PdNo;
-use crate::fabric::{Fabric, Shared};
-use crate::host::DeviceNo;
-use crate::world::World;
-
-/// The machines of all protection domains, each with the number of its handles.
-#[derive(Debug, Default)]
-pub(crate) struct Domains {
-    live: BTreeMap<PdNo, Held>,
-}
-
-#[derive(Debug)]
-struct Held {
-    device: DeviceNo,
-    domain: Domain,
-    handles: u32,
-}
-
-impl Domains {
-    pub(crate) fn handle_removal(&mut self, device: DeviceNo) {
-        for held in self.live.values_mut().filter(|held| held.device == device) {
-            held.domain.handle_removal();
-        }
-    }
-}
+use crate::data::domains::Held;
+use crate::fabric::Fabric;
+use crate::fabric::shared::Shared;
+use crate::fabric::world::World;
+use crate::index::{DeviceNo, PdNo};
 
 impl World {
     /// A domain with its first handle.
@@ -212,7 +191,7 @@ impl Drop for PdUse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::fabric::config::Config;
 
     fn domain(fabric: &Fabric) -> Pd {
         let host = fabric.host(&["10.0.0.1".parse().unwrap()]).no;

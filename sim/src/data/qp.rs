@@ -7,52 +7,16 @@ use cmid_proto::memory::Access;
 use cmid_proto::{Errno, Service};
 
 use crate::data::ah::To;
-use crate::data::cq::{WcStatus, opcode};
-use crate::data::datagram::Datagram;
-use crate::data::memory::{Memory, PdNo};
+use crate::data::completion::{WcStatus, opcode};
+use crate::data::memory::Memory;
 use crate::data::mr::Mr;
-use crate::data::queues::{Pending, Receive, Sent};
+use crate::data::packet::{Datagram, Operation, Packet, Transfer};
+use crate::data::queues::{Caps, Pending, QpState, Receive, Sent};
 use crate::data::space::KeyedRange;
-use crate::data::transfer::{Operation, Packet, Transfer};
 use crate::fabric::Fabric;
-use crate::host::HostNo;
-use crate::timers::Due;
-use crate::world::{LOCAL_WORK, World};
-
-/// Names one queue pair: its number is its host's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct QpNo {
-    pub(crate) host: HostNo,
-    pub(crate) num: u32,
-}
-
-/// The states that librdmacm moves a QP through; it creates them in INIT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum QpState {
-    /// May be posted receives.
-    Init,
-    /// Receives.
-    Rtr,
-    /// Receives and sends.
-    Rts,
-    /// Flushes everything that is posted.
-    Err,
-}
-
-/// How much a QP takes (`struct ibv_qp_cap`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Caps {
-    /// Sends, reads and writes that have not completed.
-    pub max_send_wr: u32,
-    /// Receives that have not completed.
-    pub max_recv_wr: u32,
-    /// Ranges of memory per send; this interface gives one.
-    pub max_send_sge: u32,
-    /// Ranges of memory per receive; this interface gives one.
-    pub max_recv_sge: u32,
-    /// Sends and writes of up to this many bytes are copied when they are posted: no key is asked, and no region pinned.
-    pub max_inline: u32,
-}
+use crate::fabric::world::{LOCAL_WORK, World};
+use crate::index::{PdNo, QpNo};
+use crate::kernel::due::Due;
 
 impl Default for Caps {
     /// 16 of each, one range of memory, nothing inline.

@@ -6,15 +6,12 @@ use std::sync::Arc;
 
 use cmid_proto::{Errno, Service};
 
-use crate::data::cq::{Completion, CqNo, CqState, Pin, Ready, WcStatus, opcode};
-use crate::data::memory::PdNo;
-use crate::data::qp::{Caps, QpNo, QpState};
+use crate::data::completion::{Completion, CqState, Pin, Ready, WcStatus, opcode};
+use crate::data::packet::Packet;
 use crate::data::space::{KeyedRange, Scatter};
-use crate::data::transfer::Packet;
-use crate::data::window::MwNo;
-use crate::gid::Gid;
-use crate::host::HostNo;
-use crate::table::Table;
+use crate::fabric::table::Table;
+use crate::index::{CqNo, HostNo, MwNo, PdNo, QpNo};
+use crate::kernel::gid::Gid;
 
 /// A posted receive.
 #[derive(Debug)]
@@ -315,6 +312,34 @@ impl Queues {
         }
         Ok(taken)
     }
+}
+
+/// The states that librdmacm moves a QP through; it creates them in INIT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QpState {
+    /// May be posted receives.
+    Init,
+    /// Receives.
+    Rtr,
+    /// Receives and sends.
+    Rts,
+    /// Flushes everything that is posted.
+    Err,
+}
+
+/// How much a QP takes (`struct ibv_qp_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Caps {
+    /// Sends, reads and writes that have not completed.
+    pub max_send_wr: u32,
+    /// Receives that have not completed.
+    pub max_recv_wr: u32,
+    /// Ranges of memory per send; this interface gives one.
+    pub max_send_sge: u32,
+    /// Ranges of memory per receive; this interface gives one.
+    pub max_recv_sge: u32,
+    /// Sends and writes of up to this many bytes are copied when they are posted: no key is asked, and no region pinned.
+    pub max_inline: u32,
 }
 
 #[cfg(test)]

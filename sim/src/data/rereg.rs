@@ -1,45 +1,15 @@
 //! The library's side of memory (libibverbs, `verbs.c`, and a provider): what it checks, advises and keeps before and
 //! after the kernel is asked. Functions are named after the library's.
 
-use std::collections::BTreeMap;
-
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Changes, Code, Keys, Reply};
 
-use crate::config::Rereg;
 use crate::data::fault::ReregFault;
-use crate::data::fork::ForkAdvice;
-use crate::data::memory::{MrHandle, PdNo};
+use crate::data::library::{IbvMr, Request};
 use crate::data::space::Stretch;
-use crate::data::window::MwNo;
-use crate::host::DeviceNo;
-use crate::world::World;
-
-/// `struct ibv_mr`, as far as the library looks at it itself.
-#[derive(Clone, Copy, Debug)]
-struct IbvMr {
-    range: Stretch,
-    keys: Keys,
-    /// Its private copy of the first access rights, which decides whether the memory was kept from children of a fork.
-    on_demand: bool,
-}
-
-/// What the library keeps.
-#[derive(Debug, Default)]
-pub(crate) struct Library {
-    mrs: BTreeMap<MrHandle, IbvMr>,
-    pub(crate) fork: ForkAdvice,
-}
-
-/// The arguments of `ibv_rereg_mr`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    pub(crate) flags: Changes,
-    pub(crate) pd: Option<PdNo>,
-    /// Address 0 is NULL.
-    pub(crate) range: Stretch,
-    pub(crate) access: Access,
-}
+use crate::fabric::config::Rereg;
+use crate::fabric::world::World;
+use crate::index::{DeviceNo, MrHandle, MwNo, PdNo};
 
 impl World {
     /// `ibv_alloc_pd`.

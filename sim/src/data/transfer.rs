@@ -5,48 +5,13 @@ use std::time::Duration;
 use cmid_proto::Errno;
 use cmid_proto::memory::Access;
 
-use crate::data::cq::{Completion, CqNo, WcStatus};
-use crate::data::datagram::Datagram;
-use crate::data::memory::PdNo;
-use crate::data::qp::{QpNo, QpState};
-use crate::data::queues::{Pair, Pending, Receive, Received, Sent};
+use crate::data::completion::{Completion, WcStatus};
+use crate::data::packet::{Operation, Packet, Transfer};
+use crate::data::queues::{Pair, Pending, QpState, Receive, Received, Sent};
 use crate::data::space::{KeyedRange, Scatter, Stretch};
-use crate::timers::Due;
-use crate::world::World;
-
-/// Something of the data path that is under way.
-#[derive(Debug)]
-pub(crate) enum Transfer {
-    Packet(Packet),
-    /// The answer to a packet: what a read got, or how it failed.
-    Answer {
-        to: QpNo,
-        sequence: u64,
-        result: Result<Vec<u8>, WcStatus>,
-    },
-    /// A datagram is where it was sent to.
-    Datagram(Datagram),
-    /// All retries of a packet are used up.
-    GiveUp {
-        qp: QpNo,
-        sequence: u64,
-    },
-}
-
-#[derive(Debug)]
-pub(crate) struct Packet {
-    pub(crate) from: QpNo,
-    pub(crate) to: Option<QpNo>,
-    pub(crate) sequence: u64,
-    pub(crate) operation: Operation,
-}
-
-#[derive(Debug)]
-pub(crate) enum Operation {
-    Send(Vec<u8>),
-    Write(KeyedRange, Vec<u8>),
-    Read(KeyedRange),
-}
+use crate::fabric::world::World;
+use crate::index::{CqNo, PdNo, QpNo};
+use crate::kernel::due::Due;
 
 /// What became of a packet at its receiver.
 enum Handled {

@@ -3,35 +3,10 @@
 use cmid_proto::Errno;
 use cmid_proto::memory::Access;
 
-use crate::data::memory::{Keyed, Memory, MrHandle, PdNo};
-use crate::data::qp::QpNo;
+use crate::data::ib_mw::{Bound, Window};
+use crate::data::memory::{Keyed, Memory};
 use crate::data::space::{KeyedRange, Stretch};
-use crate::host::HostNo;
-
-/// Names one memory window; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct MwNo(pub(crate) u64);
-
-/// `struct ib_mw`, of type 2.
-#[derive(Debug)]
-pub(crate) struct Window {
-    pub(crate) host: HostNo,
-    pd: PdNo,
-    rkey: u32,
-    bound: Option<Bound>,
-}
-
-/// What a window is bound to.
-#[derive(Debug)]
-struct Bound {
-    /// Whose peer may use it.
-    qp: QpNo,
-    mr: MrHandle,
-    /// The MR's key then: a new object under its handle is another MR.
-    lkey: u32,
-    range: Stretch,
-    access: Access,
-}
+use crate::index::{HostNo, MwNo, PdNo, QpNo};
 
 /// A work request that binds a window.
 #[derive(Clone, Copy, Debug)]
@@ -41,12 +16,6 @@ pub(crate) struct Bind {
     pub(crate) rkey: u32,
     pub(crate) keyed_range: KeyedRange,
     pub(crate) access: Access,
-}
-
-impl Window {
-    pub(crate) fn is_bound_to(&self, mr: MrHandle, lkey: u32) -> bool {
-        self.bound.as_ref().is_some_and(|bound| (bound.mr, bound.lkey) == (mr, lkey))
-    }
 }
 
 /// The key after the next bind (`ibv_inc_rkey`).
@@ -123,8 +92,8 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Rereg};
-    use crate::data::rereg::Request;
+    use crate::data::library::Request;
+    use crate::fabric::config::{Config, Rereg};
     use cmid_proto::memory::Changes;
 
     #[test]

@@ -9,9 +9,9 @@ use cmid_proto::Errno;
 
 use crate::channel::Channel;
 use crate::data::anchor::{Anchor, Home};
-use crate::data::pd::lock;
 use crate::errno;
 use crate::ffi::{self, ibv_context};
+use crate::lock::lock;
 
 /// A reference to one of librdmacm's device contexts.
 ///

@@ -19,8 +19,9 @@ use cmid_proto::{CqRoom, Errno};
 
 use crate::data::Completion;
 use crate::data::in_flight::InFlightIndex;
-use crate::data::pd::{PdInner, lock};
+use crate::data::pd::PdInner;
 use crate::data::wr_ring::{Retired, WrRing};
+use crate::lock::lock;
 
 /// Bits of a seat that are an index.
 const INDEX_BITS: u32 = 16;

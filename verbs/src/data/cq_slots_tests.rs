@@ -3,6 +3,7 @@
 use super::*;
 use crate::data::in_flight::InFlightSet;
 use crate::data::wr_ring::Cursor;
+use crate::lock::lock;
 
 /// A queue that something is posted to.
 fn queue(cq_slots: &CqSlots) -> (u32, Arc<WrRing>, Cursor) {

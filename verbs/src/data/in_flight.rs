@@ -35,8 +35,8 @@ use std::sync::{Arc, Mutex};
 
 use slab::Slab;
 
-use crate::data::pd::lock;
 use crate::data::wr_ring::{Cursor, WrRing};
+use crate::lock::lock;
 
 /// The work queues that belong to one PD.
 pub(crate) struct InFlightSet {

@@ -207,6 +207,24 @@ unsafe impl Send for Mr {}
 // SAFETY: through `&Mr` this program only reads fields that do not change, and the memory, by atomics.
 unsafe impl Sync for Mr {}
 
+impl Pd {
+    /// Registers memory (ibv_reg_mr(3)): all of it. [`Mr::deregister`] gives it back. It takes as long as pinning the pages
+    /// takes, so a thread with an event loop may want to leave it to another one.
+    ///
+    /// # Errors
+    /// The buffer comes back with one of
+    /// - [`memory::RefuseReason::Empty`], [`memory::RefuseReason::RemoteWithoutLocalWrite`]: the device was not asked;
+    /// - [`memory::RefuseReason::Gone`] after [`Pd::dealloc`], [`memory::RefuseReason::DeviceGone`] after a DEVICE_REMOVAL;
+    /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not
+    ///   mapped, or mapped read-only and [`Access::LOCAL_WRITE`] was asked for, `EOPNOTSUPP` for a right that the device
+    ///   cannot give, `EINVAL` for one that the kernel does not know; else what the provider leaves. Without asking the
+    ///   device, `EACCES` for a right to write to memory of [`Buffer::from_raw_read_only`].
+    pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
+        self.0.parked().retry();
+        Mr::register(self, buffer.into(), access)
+    }
+}
+
 impl Mr {
     pub(crate) fn register(pd: &Pd, buffer: Buffer, access: Access) -> Result<Self, (Buffer, memory::Error)> {
         let registration = Registration::register(pd, buffer, access)?;

@@ -8,24 +8,24 @@
 
 use std::sync::Mutex;
 
-use crate::data::pd::lock;
+use crate::lock::lock;
 
-/// What can be ended, perhaps not now.
-pub(crate) trait TryDeregister: Sized {
-    /// Comes back if it cannot be done now, but perhaps later.
-    fn try_deregister(self) -> Option<Self>;
+/// A registration that nobody has any more.
+pub(crate) trait TryDeregister {
+    /// Deregisters it. False if that cannot be done now, but perhaps later.
+    fn try_deregister(&mut self) -> bool;
 }
 
 /// Those of one PD.
-pub(crate) struct Parked<R>(Mutex<DeferredDeregistrations<R>>);
+pub(crate) struct Parked<R: ?Sized>(Mutex<DeferredDeregistrations<R>>);
 
-struct DeferredDeregistrations<R> {
-    waiting: Vec<R>,
+struct DeferredDeregistrations<R: ?Sized> {
+    waiting: Vec<Box<R>>,
     /// Counts what has gone that may have held one up.
     released: u64,
 }
 
-impl<R: TryDeregister> Parked<R> {
+impl<R: TryDeregister + ?Sized> Parked<R> {
     pub(crate) fn new() -> Self {
         Parked(Mutex::new(DeferredDeregistrations { waiting: Vec::new(), released: 0 }))
     }
@@ -36,14 +36,12 @@ impl<R: TryDeregister> Parked<R> {
     /// [`Parked::released`] then. If that finds the registration here, it tries again. If not, it has counted before
     /// the registration was put here, which is noticed, and it is tried again, after that thing has gone. So the loop goes
     /// round once for each thing that goes meanwhile.
-    pub(crate) fn end(&self, registration: R) {
-        let mut left = registration;
+    pub(crate) fn end(&self, mut registration: Box<R>) {
         let mut released = lock(&self.0).released;
-        while let Some(back) = left.try_deregister() {
-            left = back;
+        while !registration.try_deregister() {
             let mut deferred = lock(&self.0);
             if deferred.released == released {
-                deferred.waiting.push(left);
+                deferred.waiting.push(registration);
                 return;
             }
             released = deferred.released;
@@ -70,17 +68,17 @@ impl<R: TryDeregister> Parked<R> {
     }
 
     #[cold]
-    fn end_all(&self, waiting: Vec<R>) {
+    fn end_all(&self, waiting: Vec<Box<R>>) {
         for registration in waiting {
             self.end(registration);
         }
     }
 }
 
-impl<R> DeferredDeregistrations<R> {
+impl<R: ?Sized> DeferredDeregistrations<R> {
     /// Those that wait; `None` is the usual case.
     #[inline]
-    fn take(&mut self) -> Option<Vec<R>> {
+    fn take(&mut self) -> Option<Vec<Box<R>>> {
         if self.waiting.is_empty() { None } else { Some(core::mem::take(&mut self.waiting)) }
     }
 }
@@ -99,7 +97,7 @@ mod tests {
     }
 
     impl TryDeregister for Held<'_> {
-        fn try_deregister(mut self) -> Option<Self> {
+        fn try_deregister(&mut self) -> bool {
             self.tries += 1;
             let held = self.by.get() > 0;
             if self.by.get() == self.tries {
@@ -107,7 +105,7 @@ mod tests {
                 self.by.set(0);
                 self.parked.released();
             }
-            held.then_some(self)
+            !held
         }
     }
 
@@ -118,8 +116,8 @@ mod tests {
     #[test]
     fn it_waits_for_what_holds_it_up() {
         let (by, other, parked) = (Cell::new(u32::MAX), Cell::new(u32::MAX), Parked::new());
-        parked.end(Held { by: &by, parked: &parked, tries: 0 });
-        parked.end(Held { by: &other, parked: &parked, tries: 0 });
+        parked.end(Box::new(Held { by: &by, parked: &parked, tries: 0 }));
+        parked.end(Box::new(Held { by: &other, parked: &parked, tries: 0 }));
         parked.retry();
         assert_eq!(waiting(&parked), 2);
         by.set(0);
@@ -134,10 +132,10 @@ mod tests {
     #[test]
     fn nothing_goes_unnoticed_between_trying_and_waiting() {
         let (by, parked) = (Cell::new(1), Parked::new());
-        parked.end(Held { by: &by, parked: &parked, tries: 0 });
+        parked.end(Box::new(Held { by: &by, parked: &parked, tries: 0 }));
         assert_eq!(waiting(&parked), 0, "when it was put there");
         by.set(3);
-        parked.end(Held { by: &by, parked: &parked, tries: 0 });
+        parked.end(Box::new(Held { by: &by, parked: &parked, tries: 0 }));
         assert_eq!(waiting(&parked), 1);
         parked.retry();
         assert_eq!((waiting(&parked), by.get()), (1, 3));

@@ -2,17 +2,17 @@
 
 use core::fmt;
 use core::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{self, Domain, PdState, Refused};
 
+use crate::data::Context;
 use crate::data::in_flight::InFlightSet;
-use crate::data::parked::Parked;
-use crate::data::registration::Registration;
-use crate::data::{Access, Buffer, Context, Mr};
+use crate::data::parked::{Parked, TryDeregister};
 use crate::errno;
 use crate::ffi::{self, ibv_context, ibv_pd};
+use crate::lock::lock;
 
 /// A handle of a protection domain: memory of it can be used by QPs of it. Cheap to clone; any thread may use it.
 ///
@@ -29,7 +29,7 @@ pub(crate) struct PdInner {
     domain: Mutex<Domain>,
     /// Of the QPs that belong to it.
     in_flight: InFlightSet,
-    parked: Parked<Box<Registration>>,
+    parked: Parked<dyn TryDeregister + Send>,
     // Dropped after the PD.
     context: Arc<Context>,
 }
@@ -51,22 +51,6 @@ impl Pd {
         domain.handle_outcome(Ok(())).map_err(|_| Errno::EIO)?;
         let (domain, in_flight, parked) = (Mutex::new(domain), InFlightSet::new(), Parked::new());
         Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, context })))
-    }
-
-    /// Registers memory (ibv_reg_mr(3)): all of it. [`Mr::deregister`] gives it back. It takes as long as pinning the pages
-    /// takes, so a thread with an event loop may want to leave it to another one.
-    ///
-    /// # Errors
-    /// The buffer comes back with one of
-    /// - [`memory::RefuseReason::Empty`], [`memory::RefuseReason::RemoteWithoutLocalWrite`]: the device was not asked;
-    /// - [`memory::RefuseReason::Gone`] after [`Pd::dealloc`], [`memory::RefuseReason::DeviceGone`] after a DEVICE_REMOVAL;
-    /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not
-    ///   mapped, or mapped read-only and [`Access::LOCAL_WRITE`] was asked for, `EOPNOTSUPP` for a right that the device
-    ///   cannot give, `EINVAL` for one that the kernel does not know; else what the provider leaves. Without asking the
-    ///   device, `EACCES` for a right to write to memory of [`Buffer::from_raw_read_only`].
-    pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
-        self.0.parked.retry();
-        Mr::register(self, buffer.into(), access)
     }
 
     /// How many MRs, QPs, address handles and memory windows belong to it. An [`Mr`] that was dropped while work requests
@@ -132,7 +116,7 @@ impl PdInner {
     }
 
     /// Registrations that nobody has any more.
-    pub(crate) fn parked(&self) -> &Parked<Box<Registration>> {
+    pub(crate) fn parked(&self) -> &Parked<dyn TryDeregister + Send> {
         &self.parked
     }
 
@@ -202,11 +186,6 @@ impl Drop for PdInner {
         // Every user holds it, so there is none. It may be gone already; if the kernel refuses, it is leaked.
         let _ = self.dealloc();
     }
-}
-
-/// Nothing here is left half done by a panic.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Pd {

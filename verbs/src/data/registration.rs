@@ -208,15 +208,15 @@ impl Registration {
     }
 }
 
-impl TryDeregister for Box<Registration> {
+impl TryDeregister for Registration {
     /// Nobody wants it any more: it is deregistered.
-    fn try_deregister(mut self) -> Option<Self> {
-        let errno = self.deregister().err()?.errno();
+    fn try_deregister(&mut self) -> bool {
+        let Err(error) = self.deregister() else { return true };
         // A window is bound to it, work in flight names it, or something else uses it: that passes. Anything else does not
         // once the device is gone: the memory is leaked. The use of the PD ends, which is gone too, so that librdmacm can close
         // the device.
-        let passes = matches!(errno, Errno::EINVAL | Errno::EBUSY) && !self.is_lost();
-        (passes || !self.pd.is_gone()).then_some(self)
+        let passes = matches!(error.errno(), Errno::EINVAL | Errno::EBUSY) && !self.is_lost();
+        !passes && self.pd.is_gone()
     }
 }
 

@@ -1,5 +1,7 @@
 use super::*;
+use crate::data::library::Request;
 use crate::data::space::Lent;
+use crate::index::{HostNo, MrHandle, PdNo, QpNo};
 
 const HOST: HostNo = HostNo(0);
 const RW: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);

@@ -1,7 +1,9 @@
 use super::*;
-use crate::config::Config;
 use crate::data::fault::Left;
-use crate::host::{HostNo, HostState};
+use crate::data::library::Request;
+use crate::fabric::config::Config;
+use crate::index::{DeviceNo, HostNo, MrHandle, PdNo};
+use crate::kernel::host::HostState;
 
 const DEVICE: DeviceNo = DeviceNo { host: HostNo(0), incarnation: 0 };
 const RW: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ);

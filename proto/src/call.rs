@@ -1,0 +1,205 @@
+//! The calls that the core makes to a device.
+
+use core::net::SocketAddr;
+
+use crate::errno::Errno;
+use crate::event::{ConnParam, Ece};
+use crate::key::{ChannelKey, GroupKey, IdKey};
+use crate::request::{CmOption, PortSpace, RejectReason};
+
+/// One device call. None of them may wait for anything but locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// Open a non-blocking event channel (`rdma_create_event_channel`).
+    OpenChannel {
+        /// Its key from now on.
+        channel: ChannelKey,
+    },
+    /// Close it (`rdma_destroy_event_channel`). No id is on it.
+    CloseChannel {
+        /// Which.
+        channel: ChannelKey,
+    },
+    /// `rdma_create_id`, on a channel that is never NULL.
+    CreateId {
+        /// Its key from now on.
+        id: IdKey,
+        /// Where its events go.
+        channel: ChannelKey,
+        /// Its port space.
+        port_space: PortSpace,
+    },
+    /// `rdma_bind_addr`.
+    Bind {
+        /// Which id.
+        id: IdKey,
+        /// The local address.
+        addr: SocketAddr,
+    },
+    /// `rdma_resolve_addr`.
+    ResolveAddr {
+        /// Which id.
+        id: IdKey,
+        /// The local address, unless bound already.
+        src: Option<SocketAddr>,
+        /// The peer.
+        dst: SocketAddr,
+        /// The kernel's own deadline, in milliseconds, at least 1.
+        timeout_ms: i32,
+    },
+    /// `rdma_resolve_route`.
+    ResolveRoute {
+        /// Which id.
+        id: IdKey,
+        /// The kernel's own deadline, in milliseconds, at least 1.
+        timeout_ms: i32,
+    },
+    /// `rdma_listen`.
+    Listen {
+        /// Which id.
+        id: IdKey,
+        /// Unread requests that the kernel holds.
+        backlog: i32,
+    },
+    /// `rdma_connect`, with the private data that goes with the call.
+    Connect {
+        /// Which id.
+        id: IdKey,
+        /// Parameters.
+        param: ConnParam,
+    },
+    /// `rdma_accept`, with the private data that goes with the call.
+    Accept {
+        /// Which id.
+        id: IdKey,
+        /// Parameters.
+        param: ConnParam,
+    },
+    /// `rdma_reject` or `rdma_reject_ece`, with the private data that goes with the call.
+    Reject {
+        /// Which id.
+        id: IdKey,
+        /// Which of the two.
+        reason: RejectReason,
+    },
+    /// `rdma_establish`.
+    Establish {
+        /// Which id.
+        id: IdKey,
+    },
+    /// `rdma_disconnect`.
+    Disconnect {
+        /// Which id.
+        id: IdKey,
+    },
+    /// `rdma_notify` with `IBV_EVENT_COMM_EST`.
+    Notify {
+        /// Which id.
+        id: IdKey,
+    },
+    /// `rdma_join_multicast_ex`. MULTICAST_JOIN and MULTICAST_ERROR are reported with the key.
+    Join {
+        /// Which id.
+        id: IdKey,
+        /// The membership's key from now on.
+        group: GroupKey,
+        /// The address of the group.
+        addr: SocketAddr,
+        /// Only to send.
+        send_only: bool,
+    },
+    /// `rdma_leave_multicast`. Unread events of the membership vanish.
+    Leave {
+        /// Which id.
+        id: IdKey,
+        /// The membership.
+        group: GroupKey,
+        /// Its address, by which librdmacm finds it.
+        addr: SocketAddr,
+    },
+    /// `rdma_set_option`, level `RDMA_OPTION_ID`.
+    SetOption {
+        /// Which id.
+        id: IdKey,
+        /// Which option, and to what.
+        option: CmOption,
+    },
+    /// `rdma_set_local_ece`.
+    SetEce {
+        /// Which id.
+        id: IdKey,
+        /// What to tell.
+        ece: Ece,
+    },
+    /// `rdma_migrate_id`. Afterwards the driver drains `to`: the kernel does not wake it (semantics of
+    /// `ucma_migrate_id`). After that of the id of a request that is not accepted there is nothing to drain.
+    Migrate {
+        /// Which id.
+        id: IdKey,
+        /// The channel that it is on.
+        from: ChannelKey,
+        /// The channel that it moves to.
+        to: ChannelKey,
+    },
+    /// `rdma_destroy_id`.
+    Destroy {
+        /// Which id.
+        id: IdKey,
+    },
+}
+
+impl Call {
+    /// The id that the call is about; `None` for calls on a channel.
+    #[must_use]
+    pub const fn id(&self) -> Option<IdKey> {
+        match *self {
+            Call::OpenChannel { .. } | Call::CloseChannel { .. } => None,
+            Call::CreateId { id, .. }
+            | Call::Bind { id, .. }
+            | Call::ResolveAddr { id, .. }
+            | Call::ResolveRoute { id, .. }
+            | Call::Listen { id, .. }
+            | Call::Connect { id, .. }
+            | Call::Accept { id, .. }
+            | Call::Reject { id, .. }
+            | Call::Establish { id }
+            | Call::Disconnect { id }
+            | Call::Notify { id }
+            | Call::Join { id, .. }
+            | Call::Leave { id, .. }
+            | Call::SetOption { id, .. }
+            | Call::SetEce { id, .. }
+            | Call::Migrate { id, .. }
+            | Call::Destroy { id } => Some(id),
+        }
+    }
+
+    /// The name of the function that it stands for, without its prefix.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Call::OpenChannel { .. } => "create_event_channel",
+            Call::CloseChannel { .. } => "destroy_event_channel",
+            Call::CreateId { .. } => "create_id",
+            Call::Bind { .. } => "bind_addr",
+            Call::ResolveAddr { .. } => "resolve_addr",
+            Call::ResolveRoute { .. } => "resolve_route",
+            Call::Listen { .. } => "listen",
+            Call::Connect { .. } => "connect",
+            Call::Accept { .. } => "accept",
+            Call::Reject { .. } => "reject",
+            Call::Establish { .. } => "establish",
+            Call::Disconnect { .. } => "disconnect",
+            Call::Notify { .. } => "notify",
+            Call::Join { .. } => "join_multicast",
+            Call::Leave { .. } => "leave_multicast",
+            Call::SetOption { .. } => "set_option",
+            Call::SetEce { .. } => "set_local_ece",
+            Call::Migrate { .. } => "migrate_id",
+            Call::Destroy { .. } => "destroy_id",
+        }
+    }
+}
+
+/// What a call returned: success, or the errno that it left.
+pub type Outcome = Result<(), Errno>;

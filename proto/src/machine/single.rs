@@ -1,0 +1,44 @@
+//! The only undelivered event of a channel, beside the lists.
+
+use crate::event::{AckToken, CmEvent, Event, EventKind, ReceivedParam};
+use crate::key::{ChannelKey, IdKey};
+use crate::private_data::PrivateData;
+use crate::request::Acks;
+use crate::slab_index::PrivateDataRef;
+use crate::stored::Stored;
+
+/// An undelivered event that is on no list: the only one of its channel. It is of the device, of no group and no request, and
+/// its id was plain when it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Single {
+    pub(super) on: ChannelKey,
+    /// The acks of the channel.
+    pub(super) acks: Acks,
+    pub(super) id: IdKey,
+    pub(super) kind: CmEvent,
+    pub(super) status: i32,
+    pub(super) param: ReceivedParam,
+    pub(super) private_data_ref: Option<PrivateDataRef>,
+}
+
+impl Single {
+    #[inline(always)]
+    pub(super) fn bare(&self, ack_token: Option<AckToken>) -> Event {
+        Event {
+            id: self.id,
+            listener: None,
+            kind: EventKind::Cm(self.kind),
+            status: self.status,
+            param: self.param,
+            datagram: None,
+            group: None,
+            private_data: PrivateData::empty(),
+            ack_token,
+        }
+    }
+
+    /// As it is stored on the lists.
+    pub(super) fn stored(&self) -> Stored {
+        Stored::of(self.id, EventKind::Cm(self.kind), self.status, self.param, self.private_data_ref)
+    }
+}

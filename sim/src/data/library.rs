@@ -1,0 +1,35 @@
+//! What libibverbs keeps of memory regions, and the arguments of a re-registration.
+
+use std::collections::BTreeMap;
+
+use cmid_proto::memory::{Access, Changes, Keys};
+
+use crate::data::fork::ForkAdvice;
+use crate::data::space::Stretch;
+use crate::index::{MrHandle, PdNo};
+
+/// `struct ibv_mr`, as far as the library looks at it itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IbvMr {
+    pub(super) range: Stretch,
+    pub(super) keys: Keys,
+    /// Its private copy of the first access rights, which decides whether the memory was kept from children of a fork.
+    pub(super) on_demand: bool,
+}
+
+/// What the library keeps.
+#[derive(Debug, Default)]
+pub(crate) struct Library {
+    pub(super) mrs: BTreeMap<MrHandle, IbvMr>,
+    pub(crate) fork: ForkAdvice,
+}
+
+/// The arguments of `ibv_rereg_mr`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) flags: Changes,
+    pub(crate) pd: Option<PdNo>,
+    /// Address 0 is NULL.
+    pub(crate) range: Stretch,
+    pub(crate) access: Access,
+}

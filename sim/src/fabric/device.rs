@@ -1,0 +1,275 @@
+//! The device of one process on one host: the seam to the core.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use cmid_proto::{Call, ChannelKey, Device, Ece, Errno, IdKey, KeyTable, Outcome, Pollable, RawEvent};
+
+use crate::fabric::Fabric;
+use crate::fabric::host::Host;
+use crate::fabric::world::World;
+use crate::index::{FileNo, IdNo};
+use crate::kernel::fetch::Fetched;
+use crate::kernel::host::HostState;
+use crate::kernel::id::Id;
+
+/// One process's view of a host's RDMA device. Dropping it is the process's exit: its channels are closed, its ids
+/// destroyed, and peers see what they would then.
+#[derive(Debug)]
+pub struct SimDevice {
+    host: Host,
+    channels: KeyTable<ChannelKey, Channel>,
+    ids: KeyTable<IdKey, IdNo>,
+    /// The library has seen that the host has an RDMA device; it looks only once (`ucma_init`).
+    has_seen_device: bool,
+    /// The event that was fetched last, whose private data is lent out.
+    fetched: Option<Fetched>,
+}
+
+#[derive(Debug)]
+struct Channel {
+    file: FileNo,
+    fd: Arc<OwnedFd>,
+}
+
+/// An id and its channel between two devices. Dropping it destroys both.
+#[derive(Debug)]
+pub struct SimHandle {
+    host: Host,
+    id: IdNo,
+    /// Taken by the device that adopts it.
+    channel: Option<Channel>,
+}
+
+impl Host {
+    /// A device of this host: what one process has of it. All devices of a host share its port tables.
+    #[must_use]
+    pub fn device(&self) -> SimDevice {
+        SimDevice::new(self.clone())
+    }
+}
+
+impl Drop for SimHandle {
+    fn drop(&mut self) {
+        if let Some(channel) = &self.channel {
+            self.host.fabric.with(|world| world.close_file(channel.file));
+        }
+    }
+}
+
+impl SimDevice {
+    pub(crate) fn new(host: Host) -> Self {
+        SimDevice {
+            host,
+            channels: KeyTable::default(),
+            ids: KeyTable::default(),
+            has_seen_device: false,
+            fetched: None,
+        }
+    }
+
+    /// The fabric that it is on.
+    #[must_use]
+    pub fn fabric(&self) -> &Fabric {
+        &self.host.fabric
+    }
+
+    /// The host that it is on.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub(crate) fn id_no(&self, key: IdKey) -> Result<IdNo, Errno> {
+        self.ids.get(key).copied().ok_or(Errno::ENOENT)
+    }
+
+    fn file(&self, key: ChannelKey, otherwise: Errno) -> Result<FileNo, Errno> {
+        self.channels.get(key).map(|channel| channel.file).ok_or(otherwise)
+    }
+
+    fn open_channel(&mut self, key: ChannelKey) -> Outcome {
+        self.channels.reserve(key)?;
+        let seen = self.has_seen_device;
+        let channel = self.host.fabric.with(|world| {
+            if !seen && !world.hosts.get(self.host.no.0).is_some_and(HostState::has_device) {
+                return Err(Errno::ENODEV);
+            }
+            let file = world.open_file()?;
+            let fd = world.files.get(&file).ok_or(Errno::EBADF)?.fd();
+            Ok(Channel { file, fd })
+        })?;
+        self.has_seen_device = true;
+        self.channels.insert(key, channel).map_err(|_| Errno::EINVAL)
+    }
+
+    fn close_channel(&mut self, key: ChannelKey) -> Outcome {
+        let channel = self.channels.remove(key).ok_or(Errno::EBADF)?;
+        self.host.fabric.with(|world| world.close_file(channel.file));
+        Ok(())
+    }
+
+    fn create_id(&mut self, key: IdKey, on: ChannelKey, port_space: cmid_proto::PortSpace) -> Outcome {
+        self.ids.reserve(key)?;
+        let file = self.file(on, Errno::EBADF)?;
+        let no = self.host.fabric.with(|world| {
+            let no = world.create_id(self.host.no, file, port_space)?;
+            world.id(no)?.key = Some(key);
+            Ok(no)
+        })?;
+        self.ids.insert(key, no).map_err(|_| Errno::EINVAL)
+    }
+
+    fn destroy(&mut self, key: IdKey) -> Outcome {
+        let no = self.id_no(key)?;
+        self.host.fabric.with(|world| {
+            world.id(no)?;
+            world.destroy_id(no);
+            Ok(())
+        })?;
+        self.ids.remove(key);
+        Ok(())
+    }
+
+    fn migrate(&self, id: IdKey, from: ChannelKey, to: ChannelKey) -> Outcome {
+        // The command is written to the target, and names the source.
+        let to = self.file(to, Errno::EBADF)?;
+        let from = self.file(from, Errno::ENOENT)?;
+        self.command(id, |world, no| world.migrate(no, from, to))
+    }
+
+    /// A command to the kernel, which knows none but destroy for an id whose device is gone (`ucma_get_ctx`).
+    fn command(&self, key: IdKey, action: impl FnOnce(&mut World, IdNo) -> Outcome) -> Outcome {
+        self.on_id(key, |world, no| if world.id(no)?.removed { Err(Errno::ENXIO) } else { action(world, no) })
+    }
+
+    /// Something that the library does by itself.
+    fn on_id<T>(&self, key: IdKey, action: impl FnOnce(&mut World, IdNo) -> Result<T, Errno>) -> Result<T, Errno> {
+        let no = self.id_no(key)?;
+        self.host.fabric.with(|world| action(world, no))
+    }
+
+    fn address_of(&self, key: IdKey, which: impl FnOnce(&Id) -> Option<SocketAddr>) -> Result<SocketAddr, Errno> {
+        self.on_id(key, |world, no| {
+            let id = world.ids.get(&no).ok_or(Errno::ENOENT)?;
+            which(id).ok_or(Errno::EADDRNOTAVAIL)
+        })
+    }
+}
+
+impl Device for SimDevice {
+    type Handle = SimHandle;
+
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+        // Before anything is read, so that a request is not lost for want of a slot.
+        self.ids.reserve(child)?;
+        let file = self.file(on, Errno::EBADF)?;
+        let Some(fetched) = self.host.fabric.with(|world| world.fetch(file, child)) else { return Ok(None) };
+        if let Some(no) = fetched.child {
+            self.ids.insert(child, no).map_err(|_| Errno::EINVAL)?;
+        }
+        Ok(Some(self.fetched.insert(fetched).raw()))
+    }
+
+    fn call(&mut self, call: &Call, private_data: &[u8]) -> Outcome {
+        match *call {
+            Call::OpenChannel { channel } => self.open_channel(channel),
+            Call::CloseChannel { channel } => self.close_channel(channel),
+            Call::CreateId { id, channel, port_space } => self.create_id(id, channel, port_space),
+            Call::Bind { id, addr } => self.command(id, |world, no| world.bind(no, addr)),
+            Call::ResolveAddr { id, src, dst, timeout_ms } => {
+                self.command(id, |world, no| world.resolve_addr(no, src, dst, timeout_ms))
+            }
+            Call::ResolveRoute { id, timeout_ms } => self.command(id, |world, no| world.resolve_route(no, timeout_ms)),
+            Call::Listen { id, backlog } => self.command(id, |world, no| world.listen(no, backlog)),
+            Call::Connect { id, param } => self.command(id, |world, no| world.connect(no, &param, private_data)),
+            Call::Accept { id, param } => self.command(id, |world, no| world.accept(no, &param, private_data)),
+            Call::Reject { id, reason } => self.command(id, |world, no| world.reject(no, reason, private_data)),
+            Call::Establish { id } => self.command(id, |world, no| world.establish(no)),
+            Call::Disconnect { id } => self.command(id, |world, no| world.disconnect(no)),
+            Call::Notify { id } => self.command(id, |world, no| world.notify(no)),
+            Call::Join { id, group, addr, send_only } => {
+                self.command(id, |world, no| world.join(no, group, addr, send_only))
+            }
+            Call::Leave { id, group, addr } => self.on_id(id, |world, no| world.leave(no, group, addr)),
+            Call::SetOption { id, option } => self.command(id, |world, no| world.set_option(no, option)),
+            Call::SetEce { id, ece } => self.on_id(id, |world, no| world.set_ece(no, ece)),
+            Call::Migrate { id, from, to } => self.migrate(id, from, to),
+            Call::Destroy { id } => self.destroy(id),
+        }
+    }
+
+    fn local_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        self.address_of(id, |id| id.known_src)
+    }
+
+    fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
+        // The wildcard stands for none.
+        let none = |peer: &SocketAddr| peer.ip().is_unspecified() && peer.port() == 0;
+        self.address_of(id, |id| id.known_dst.filter(|peer| !none(peer)))
+    }
+
+    fn remote_ece(&self, id: IdKey) -> Result<Ece, Errno> {
+        self.on_id(id, |world, no| world.remote_ece(no))
+    }
+
+    fn release(&mut self, id: IdKey, channel: ChannelKey) -> Result<SimHandle, Errno> {
+        let no = self.id_no(id)?;
+        let file = self.file(channel, Errno::ENOENT)?;
+        let shared = |world: &World| {
+            let on_it = world.files.get(&file).map(|file| &file.ids);
+            let mut others = on_it.into_iter().flatten().filter(|&&other| other != no);
+            others.any(|other| world.ids.get(other).is_some_and(|id| id.key.is_some()))
+        };
+        self.host.fabric.with(|world| {
+            if world.id(no)?.file != file || shared(world) {
+                return Err(Errno::EINVAL);
+            }
+            world.id(no)?.key = None;
+            Ok(())
+        })?;
+        self.ids.remove(id);
+        Ok(SimHandle { host: self.host.clone(), id: no, channel: self.channels.remove(channel) })
+    }
+
+    /// An id cannot leave its hardware: one of another host is destroyed, and the answer is `EINVAL`.
+    fn adopt(&mut self, id: IdKey, channel: ChannelKey, mut handle: SimHandle) -> Result<(), Errno> {
+        if handle.host.no != self.host.no {
+            return Err(Errno::EINVAL);
+        }
+        self.ids.reserve(id)?;
+        self.channels.reserve(channel)?;
+        let taken = handle.channel.take().ok_or(Errno::EINVAL)?;
+        self.host.fabric.with(|world| {
+            if let Ok(state) = world.id(handle.id) {
+                state.key = Some(id);
+            }
+        });
+        self.ids.insert(id, handle.id).map_err(|_| Errno::EINVAL)?;
+        self.channels.insert(channel, taken).map_err(|_| Errno::EINVAL)
+    }
+}
+
+impl Pollable for SimDevice {
+    fn fd(&self, on: ChannelKey) -> Option<BorrowedFd<'_>> {
+        self.channels.get(on).map(|channel| channel.fd.as_fd())
+    }
+
+    fn sibling(&self) -> Self {
+        let mut sibling = self.host.device();
+        sibling.has_seen_device = self.has_seen_device;
+        sibling
+    }
+}
+
+impl Drop for SimDevice {
+    fn drop(&mut self) {
+        let files: Vec<FileNo> = self.channels.iter().map(|(_, channel)| channel.file).collect();
+        self.host.fabric.with(|world| {
+            for file in files {
+                world.close_file(file);
+            }
+        });
+    }
+}

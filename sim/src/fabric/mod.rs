@@ -1,0 +1,152 @@
+//! The fabric: what hosts are connected by, and its clock.
+
+pub(crate) mod config;
+pub(crate) mod counters;
+pub(crate) mod device;
+pub(crate) mod host;
+pub(crate) mod rng;
+pub(crate) mod shared;
+pub(crate) mod table;
+pub(crate) mod timers;
+pub(crate) mod world;
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use cmid_proto::Time;
+
+use crate::fabric::config::{Clock, Config};
+use crate::fabric::counters::Counters;
+use crate::fabric::shared::Shared;
+use crate::fabric::world::World;
+
+/// A simulated fabric. Clones are the same fabric; it ends with the last of them and of its hosts and devices.
+#[derive(Clone)]
+pub struct Fabric {
+    owner: Arc<Owner>,
+}
+
+/// Ends the background thread when the last handle goes.
+struct Owner {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.stop();
+    }
+}
+
+impl Fabric {
+    /// A fabric without hosts.
+    ///
+    /// # Panics
+    /// With [`Clock::Real`], if the system refuses a thread.
+    #[must_use]
+    #[allow(clippy::disallowed_methods, reason = "the one clock of the simulator")]
+    pub fn new(config: Config) -> Self {
+        let epoch = match config.clock {
+            Clock::Virtual => None,
+            Clock::Real => Some(Instant::now()),
+        };
+        let shared = Arc::new(Shared::new(config, epoch));
+        if shared.has_real_clock() {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name("cmid-sim".into()).spawn(move || shared.run());
+            assert!(thread.is_ok(), "no thread for the fabric's clock");
+        }
+        Fabric { owner: Arc::new(Owner { shared }) }
+    }
+
+    /// The fabric's time, since it was made.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.with(|world| world.now)
+    }
+
+    /// When something happens next; `None` if the fabric is at rest.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Time> {
+        self.with(|world| world.timers.next_due())
+    }
+
+    /// Lets a virtual clock go on to `until`, and everything happen that is due by then, in order. A time that has
+    /// passed changes nothing, and neither does the call with [`Clock::Real`].
+    pub fn advance_to(&self, until: Time) {
+        let shared = &self.owner.shared;
+        if !shared.has_real_clock() {
+            shared.lock().advance_to(until);
+        }
+    }
+
+    /// As [`Fabric::advance_to`], by a span.
+    pub fn advance_by(&self, span: Duration) {
+        self.advance_to(self.now().after(span));
+    }
+
+    /// What has been counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.with(|world| world.counters)
+    }
+
+    /// How many pages of memory are kept from children of a fork ([`Config::fork`]). One that several regions share
+    /// counts once.
+    #[must_use]
+    pub fn pages_kept_from_fork(&self) -> usize {
+        self.with(|world| world.library.fork.count())
+    }
+
+    /// Changes the probability that a message is lost, from now on; see [`Config::loss`].
+    pub fn set_loss(&self, loss: f64) {
+        self.with(|world| world.config.loss = loss);
+    }
+
+    /// Does something with the world, at the clock's time.
+    pub(crate) fn with<T>(&self, action: impl FnOnce(&mut World) -> T) -> T {
+        self.owner.shared.with(action)
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.owner.shared
+    }
+
+    pub(crate) fn weak(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.owner.shared)
+    }
+
+    /// Whether both are the same fabric.
+    pub(crate) fn is(&self, other: &Fabric) -> bool {
+        Arc::ptr_eq(&self.owner, &other.owner)
+    }
+}
+
+/// Without what is in it: every handle has a fabric, and prints it.
+impl fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fabric").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_time_stands_still_and_never_goes_back() {
+        let fabric = Fabric::new(Config::default());
+        assert_eq!((fabric.now(), fabric.next_due()), (Time::ZERO, None));
+        fabric.advance_by(Duration::from_secs(1));
+        fabric.advance_to(Time(5));
+        assert_eq!(fabric.now(), Time(1_000_000_000));
+    }
+
+    #[test]
+    fn real_time_cannot_be_advanced() {
+        let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
+        fabric.advance_by(Duration::from_secs(1000));
+        let now = fabric.now();
+        assert!(now < Time(900_000_000_000) && fabric.now() >= now);
+    }
+}

@@ -1,0 +1,160 @@
+//! Everything that a fabric consists of, behind one lock.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use cmid_proto::{Errno, PortSpace, Time};
+
+use crate::data::domains::Domains;
+use crate::data::library::Library;
+use crate::data::memory::Memory;
+use crate::data::queues::Queues;
+use crate::fabric::config::Config;
+use crate::fabric::counters::Counters;
+use crate::fabric::rng::Rng;
+use crate::fabric::table::Table;
+use crate::fabric::timers::{TimerKey, Timers};
+use crate::index::{CommId, DeviceNo, FileNo, HostNo, IdNo};
+use crate::kernel::channel::File;
+use crate::kernel::due::Due;
+use crate::kernel::host::HostState;
+use crate::kernel::id::Id;
+
+/// How long work takes that the kernel hands to a queue of its own and that needs no message.
+pub(crate) const LOCAL_WORK: Duration = Duration::from_micros(1);
+
+/// Every collection is ordered, or is gone through in the order of its keys only, so that a seed decides everything.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) config: Config,
+    pub(crate) now: Time,
+    pub(crate) rng: Rng,
+    pub(crate) counters: Counters,
+    pub(crate) timers: Timers<Due>,
+    /// The time wait of each length that began last.
+    pub(crate) last_time_wait: BTreeMap<Duration, TimerKey>,
+    pub(crate) hosts: Vec<HostState>,
+    pub(crate) files: BTreeMap<FileNo, File>,
+    pub(crate) ids: Table<IdNo, Box<Id>>,
+    pub(crate) comms: Table<CommId, IdNo>,
+    pub(crate) memory: Memory,
+    pub(crate) library: Library,
+    pub(crate) domains: Domains,
+    /// Something has changed that regions without a handle may wait for.
+    pub(crate) sweep: bool,
+    pub(crate) queues: Queues,
+    next_file: u64,
+    next_id: u64,
+    next_comm: u32,
+    /// The last handle is gone; the thread of a real clock ends.
+    pub(crate) stopped: bool,
+}
+
+impl World {
+    pub(crate) fn new(config: Config) -> Self {
+        World {
+            now: Time::ZERO,
+            rng: Rng::new(config.seed),
+            config,
+            counters: Counters::default(),
+            timers: Timers::default(),
+            last_time_wait: BTreeMap::new(),
+            hosts: Vec::new(),
+            files: BTreeMap::new(),
+            ids: Table::default(),
+            comms: Table::default(),
+            memory: Memory::default(),
+            library: Library::default(),
+            domains: Domains::default(),
+            sweep: false,
+            queues: Queues::default(),
+            next_file: 0,
+            next_id: 0,
+            next_comm: 0,
+            stopped: false,
+        }
+    }
+
+    /// Lets everything happen that is due until then.
+    pub(crate) fn advance_to(&mut self, until: Time) {
+        while let Some((due, what)) = self.timers.pop(until) {
+            self.now = self.now.max(due);
+            match what {
+                Due::Message(message) => self.deliver(message),
+                Due::Address { id, outcome } => self.address_found(id, outcome),
+                Due::Route { id } => self.route_found(id),
+                Due::Joined { id, group } => self.joined(id, group),
+                Due::Unanswered { id } => self.unanswered(id),
+                Due::TimeWaitOver { id } => self.time_wait_over(id),
+                Due::Data(transfer) => self.transfer(transfer),
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// Opens a channel (`ucma_open`).
+    pub(crate) fn open_file(&mut self) -> Result<FileNo, Errno> {
+        let file = File::open()?;
+        let no = FileNo(self.next_file);
+        self.next_file += 1;
+        self.files.insert(no, file);
+        Ok(no)
+    }
+
+    /// The device that a host has now, or will have next.
+    pub(crate) fn device_of(&self, host: HostNo) -> DeviceNo {
+        DeviceNo { host, incarnation: self.hosts.get(host.0).map_or(0, |host| host.incarnation) }
+    }
+
+    /// Whether a device is still there.
+    pub(crate) fn lives(&self, device: DeviceNo) -> bool {
+        self.hosts.get(device.host.0).is_some_and(HostState::has_device) && self.device_of(device.host) == device
+    }
+
+    /// `rdma_create_id`.
+    pub(crate) fn create_id(&mut self, host: HostNo, file: FileNo, port_space: PortSpace) -> Result<IdNo, Errno> {
+        if !self.files.contains_key(&file) {
+            return Err(Errno::EBADF);
+        }
+        Ok(self.add_id(Id::new(host, file, port_space)))
+    }
+
+    pub(crate) fn add_id(&mut self, id: Id) -> IdNo {
+        let no = IdNo(self.next_id);
+        self.next_id += 1;
+        if let Some(file) = self.files.get_mut(&id.file) {
+            file.ids.insert(no);
+        }
+        self.ids.insert(no, Box::new(id));
+        no
+    }
+
+    /// An id that a call names; its channel may have been closed under it.
+    pub(crate) fn id(&mut self, no: IdNo) -> Result<&mut Id, Errno> {
+        self.ids.get_mut(&no).map(Box::as_mut).ok_or(Errno::EBADF)
+    }
+
+    /// A name for a connection that no live one has.
+    pub(crate) fn new_comm(&mut self) -> CommId {
+        loop {
+            self.next_comm = self.next_comm.wrapping_add(1);
+            let comm = CommId(self.next_comm);
+            if comm != CommId::NONE && !self.comms.contains_key(&comm) {
+                return comm;
+            }
+        }
+    }
+
+    /// Where one of a host's addresses stands in the table of its port. The simulated table has nothing but them.
+    pub(crate) fn gid_index(&self, host: HostNo, ip: IpAddr) -> u8 {
+        let table = self.hosts.get(host.0).map_or(&[][..], |host| &host.rdma);
+        let at = table.iter().position(|&own| own == ip).unwrap_or(0);
+        u8::try_from(at).unwrap_or(u8::MAX)
+    }
+
+    /// The address at an index of that table.
+    pub(crate) fn address_at(&self, host: HostNo, sgid_index: u8) -> Option<IpAddr> {
+        self.hosts.get(host.0)?.rdma.get(usize::from(sgid_index)).copied()
+    }
+}

@@ -1,0 +1,124 @@
+//! `rdma_bind_addr` and `rdma_listen`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+use cmid_proto::{Errno, PortSpace};
+
+use crate::fabric::world::World;
+use crate::index::IdNo;
+use crate::kernel::address::{is_any, lacks_scope};
+use crate::kernel::id::CmState;
+use crate::kernel::ports::Owner;
+
+impl World {
+    /// `rdma_bind_addr`: afterwards the library knows the address, and the device if the address is specific.
+    pub(crate) fn bind(&mut self, no: IdNo, addr: SocketAddr) -> Result<(), Errno> {
+        self.bind_kernel(no, addr, None)?;
+        let id = self.id(no)?;
+        id.query_addresses();
+        id.verbs = id.device;
+        Ok(())
+    }
+
+    /// The kernel's part (`rdma_bind_addr_dst`), by itself or on the way to a destination. The kernel keeps that if there is no
+    /// port; one of another family gets the family of the address, and is thereby misread.
+    pub(crate) fn bind_kernel(&mut self, no: IdNo, addr: SocketAddr, to: Option<SocketAddr>) -> Result<(), Errno> {
+        let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
+        if id.state != CmState::Idle || lacks_scope(addr) {
+            return Err(Errno::EINVAL);
+        }
+        let host = self.hosts.get_mut(id.host.0).ok_or(Errno::ENODEV)?;
+        let ip = addr.ip();
+        let specific = !is_any(ip);
+        if specific {
+            // An interface that an earlier attempt found is never looked for again, even if the address is another's.
+            let interface = match id.interface {
+                Some(interface) => interface,
+                None => host.interface_of(ip).ok_or(Errno::EADDRNOTAVAIL)?,
+            };
+            id.interface = Some(interface);
+            // It would have to be an InfiniBand one, with a device or not (`cma_acquire_dev_by_src_ip`).
+            if id.port_space == PortSpace::Ipoib {
+                return Err(Errno::EINVAL);
+            }
+            if !interface.rdma || !host.rdma.contains(&ip) || !host.has_device() {
+                return Err(Errno::ENODEV);
+            }
+        }
+        id.dst = to.or(id.dst).map(|to| read_as(addr, to));
+        let port = host.ports.take(id.port_space, addr.port(), id.options.owner(no, ip), &mut self.rng)?;
+        id.state = CmState::AddrBound;
+        id.device = specific;
+        id.port = Some(port);
+        id.src = Some(with_port(addr, port));
+        Ok(())
+    }
+
+    /// `rdma_listen`. The backlog is written before anything is checked (`ucma_listen`).
+    pub(crate) fn listen(&mut self, no: IdNo, backlog: i32) -> Result<(), Errno> {
+        let most = self.config.max_backlog;
+        let id = self.id(no)?;
+        id.backlog = u32::try_from(backlog).ok().filter(|asked| (1..=most).contains(asked)).unwrap_or(most);
+        match id.state {
+            CmState::Idle => self.bind_kernel(no, SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), None)?,
+            CmState::AddrBound => {}
+            CmState::AddrQuery
+            | CmState::AddrResolved
+            | CmState::RouteQuery
+            | CmState::RouteResolved
+            | CmState::Connect
+            | CmState::Disconnect
+            | CmState::Listen => return Err(Errno::EINVAL),
+        }
+        self.own_port(no)?;
+        let id = self.id(no)?;
+        id.state = CmState::Listen;
+        id.query_addresses();
+        // It may be the first time that the library sees the device: a lookup that failed has bound the id.
+        id.verbs |= id.device;
+        Ok(())
+    }
+
+    /// Who listens shares its port with nobody, and never will again (`cma_bind_listen`).
+    fn own_port(&mut self, no: IdNo) -> Result<(), Errno> {
+        let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
+        if !id.options.reuse_addr {
+            return Ok(());
+        }
+        if let (Some(src), Some(port), Some(host)) = (id.src, id.port, self.hosts.get(id.host.0)) {
+            let alone = Owner { reuse_addr: false, ..id.options.owner(no, src.ip()) };
+            host.ports.check(id.port_space, port, alone)?;
+        }
+        id.options.reuse_addr = false;
+        self.tell_ports(no);
+        Ok(())
+    }
+
+    /// The port of an id that goes.
+    pub(crate) fn release_port(&mut self, no: IdNo) {
+        let Some(id) = self.ids.get_mut(&no) else { return };
+        if let (Some(port), Some(host)) = (id.port.take(), self.hosts.get_mut(id.host.0)) {
+            host.ports.release(id.port_space, port, no);
+        }
+    }
+}
+
+/// An address in the family of another one, as the kernel has it that changes nothing else: an IPv4 address becomes the flow
+/// information of IPv6, and the other way round.
+fn read_as(like: SocketAddr, addr: SocketAddr) -> SocketAddr {
+    match (like, addr) {
+        (SocketAddr::V4(_), SocketAddr::V6(v6)) => {
+            SocketAddrV4::new(Ipv4Addr::from_bits(v6.flowinfo()), v6.port()).into()
+        }
+        (SocketAddr::V6(_), SocketAddr::V4(v4)) => {
+            SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, v4.port(), v4.ip().to_bits(), 0).into()
+        }
+        (SocketAddr::V4(_), SocketAddr::V4(_)) | (SocketAddr::V6(_), SocketAddr::V6(_)) => addr,
+    }
+}
+
+/// The same address with another port; keeps an IPv6 scope.
+pub(crate) fn with_port(mut addr: SocketAddr, port: u16) -> SocketAddr {
+    addr.set_port(port);
+    addr
+}

@@ -1,0 +1,302 @@
+//! Event channels as the kernel has them (`ucma_file`): one queue of events and one file descriptor.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use cmid_proto::{CmEvent, Datagram, Ece, Errno, GroupKey, ReceivedParam};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::fabric::table::Table;
+use crate::index::IdNo;
+
+/// What an unread event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    AddrResolved,
+    AddrError,
+    RouteResolved,
+    /// The new id. The event itself belongs to the listener.
+    ConnectRequest(IdNo),
+    ConnectResponse,
+    Unreachable,
+    Rejected,
+    Established,
+    Disconnected,
+    TimewaitExit,
+    DeviceRemoval,
+    AddrChange,
+    /// The membership that was asked for.
+    MulticastJoin(GroupKey),
+    /// The membership that failed or was lost.
+    MulticastError(GroupKey),
+}
+
+impl Kind {
+    pub(crate) const fn cm(self) -> CmEvent {
+        match self {
+            Kind::AddrResolved => CmEvent::AddrResolved,
+            Kind::AddrError => CmEvent::AddrError,
+            Kind::RouteResolved => CmEvent::RouteResolved,
+            Kind::ConnectRequest(_) => CmEvent::ConnectRequest,
+            Kind::ConnectResponse => CmEvent::ConnectResponse,
+            Kind::Unreachable => CmEvent::Unreachable,
+            Kind::Rejected => CmEvent::Rejected,
+            Kind::Established => CmEvent::Established,
+            Kind::Disconnected => CmEvent::Disconnected,
+            Kind::TimewaitExit => CmEvent::TimewaitExit,
+            Kind::DeviceRemoval => CmEvent::DeviceRemoval,
+            Kind::AddrChange => CmEvent::AddrChange,
+            Kind::MulticastJoin(_) => CmEvent::MulticastJoin,
+            Kind::MulticastError(_) => CmEvent::MulticastError,
+        }
+    }
+
+    /// The new id, if it is a request's.
+    pub(crate) const fn child(self) -> Option<IdNo> {
+        match self {
+            Kind::ConnectRequest(child) => Some(child),
+            Kind::AddrResolved
+            | Kind::AddrError
+            | Kind::RouteResolved
+            | Kind::ConnectResponse
+            | Kind::Unreachable
+            | Kind::Rejected
+            | Kind::Established
+            | Kind::Disconnected
+            | Kind::TimewaitExit
+            | Kind::DeviceRemoval
+            | Kind::AddrChange
+            | Kind::MulticastJoin(_)
+            | Kind::MulticastError(_) => None,
+        }
+    }
+
+    /// The membership, if it is about one.
+    pub(crate) const fn group(self) -> Option<GroupKey> {
+        match self {
+            Kind::MulticastJoin(group) | Kind::MulticastError(group) => Some(group),
+            Kind::AddrResolved
+            | Kind::AddrError
+            | Kind::RouteResolved
+            | Kind::ConnectRequest(_)
+            | Kind::ConnectResponse
+            | Kind::Unreachable
+            | Kind::Rejected
+            | Kind::Established
+            | Kind::Disconnected
+            | Kind::TimewaitExit
+            | Kind::DeviceRemoval
+            | Kind::AddrChange => None,
+        }
+    }
+}
+
+/// An event that nobody has read yet (`ucma_event`).
+#[derive(Debug)]
+pub(crate) struct Unread {
+    /// The id that it belongs to; for a CONNECT_REQUEST the listener.
+    pub(crate) owner: IdNo,
+    pub(crate) kind: Kind,
+    pub(crate) status: i32,
+    pub(crate) param: ReceivedParam,
+    /// Where datagrams go.
+    pub(crate) datagram: Option<Datagram>,
+    /// What the peer told of ECE.
+    pub(crate) ece: Ece,
+    /// The whole field of the message, zero padded.
+    pub(crate) private_data: Vec<u8>,
+}
+
+impl Unread {
+    /// An event with nothing but its type and status.
+    pub(crate) fn new(owner: IdNo, kind: Kind, status: i32) -> Self {
+        Unread {
+            owner,
+            kind,
+            status,
+            param: ReceivedParam::default(),
+            datagram: None,
+            ece: Ece::default(),
+            private_data: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct File {
+    queue: VecDeque<Unread>,
+    /// How many events of each id are in the queue; ids without any are not here.
+    unread: Table<IdNo, usize>,
+    /// Readable while `signalled`.
+    fd: Arc<OwnedFd>,
+    signalled: bool,
+    /// The ids on it, in the order of their creation.
+    pub(crate) ids: BTreeSet<IdNo>,
+}
+
+impl File {
+    pub(crate) fn open() -> Result<Self, Errno> {
+        Ok(File {
+            queue: VecDeque::new(),
+            unread: Table::default(),
+            fd: Arc::new(new_eventfd()?),
+            signalled: false,
+            ids: BTreeSet::new(),
+        })
+    }
+
+    pub(crate) fn fd(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.fd)
+    }
+
+    /// A new event: each one wakes, also those who wait for edges.
+    pub(crate) fn push(&mut self, event: Unread) {
+        self.count(&event);
+        self.queue.push_back(event);
+        self.signal();
+    }
+
+    /// Events that moved here: they go last, and wake nobody unless told to.
+    pub(crate) fn push_moved(&mut self, events: Vec<Unread>, wake: bool) {
+        let any = !events.is_empty();
+        events.iter().for_each(|event| self.count(event));
+        self.queue.extend(events);
+        if any && wake {
+            self.signal();
+        }
+    }
+
+    /// The next event. What is left afterwards can be seen by a poll, also if it was moved here silently.
+    pub(crate) fn pop(&mut self) -> Option<Unread> {
+        let event = self.queue.pop_front();
+        if let Some(event) = &event {
+            self.discount(event.owner, 1);
+        }
+        if self.queue.is_empty() {
+            self.settle();
+        } else if !self.signalled {
+            self.signal();
+        }
+        event
+    }
+
+    /// Takes the events of one id out, in order.
+    pub(crate) fn take_of(&mut self, owner: IdNo) -> Vec<Unread> {
+        self.take(owner, |_| true)
+    }
+
+    /// Drops the events of one membership of an id (`ucma_cleanup_mc_events`).
+    pub(crate) fn drop_group(&mut self, owner: IdNo, group: GroupKey) {
+        self.take(owner, |event| event.kind.group() == Some(group));
+        self.settle();
+    }
+
+    /// Of an id that has none, as most have at most times, it finds that out without going through the queue.
+    fn take(&mut self, owner: IdNo, which: impl Fn(&Unread) -> bool) -> Vec<Unread> {
+        if !self.unread.contains_key(&owner) {
+            return Vec::new();
+        }
+        let (taken, kept) = self.queue.drain(..).partition::<Vec<_>, _>(|event| event.owner == owner && which(event));
+        self.queue = kept.into();
+        self.discount(owner, taken.len());
+        taken
+    }
+
+    fn count(&mut self, event: &Unread) {
+        *self.unread.or_default(event.owner) += 1;
+    }
+
+    fn discount(&mut self, owner: IdNo, events: usize) {
+        if let Some(count) = self.unread.get_mut(&owner) {
+            *count = count.saturating_sub(events);
+            if *count == 0 {
+                self.unread.remove(&owner);
+            }
+        }
+    }
+
+    /// Makes the descriptor unreadable if no event is left.
+    pub(crate) fn settle(&mut self) {
+        if self.queue.is_empty() && self.signalled {
+            take_eventfd(&self.fd);
+            self.signalled = false;
+        }
+    }
+
+    fn signal(&mut self) {
+        signal_eventfd(&self.fd);
+        self.signalled = true;
+    }
+}
+
+pub(crate) fn new_eventfd() -> Result<OwnedFd, Errno> {
+    eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))
+}
+
+/// Adds 1. It can only fail at 2^64 − 2 unread signals, and then the descriptor is readable anyway.
+pub(crate) fn signal_eventfd(fd: &OwnedFd) {
+    let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
+}
+
+/// Takes the count and makes the descriptor unreadable; 0 if it was.
+pub(crate) fn take_eventfd(fd: &OwnedFd) -> u64 {
+    let mut count = [0; 8];
+    match rustix::io::read(fd, &mut count) {
+        Ok(8) => u64::from_ne_bytes(count),
+        Ok(_) | Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::time::Timespec;
+
+    fn event(owner: u64, kind: Kind) -> Unread {
+        Unread::new(IdNo(owner), kind, 0)
+    }
+
+    fn readable(file: &File) -> bool {
+        let mut fds = [PollFd::new(&*file.fd, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    #[test]
+    fn the_descriptor_follows_the_queue() {
+        let mut file = File::open().unwrap();
+        assert!(!readable(&file));
+        file.push(event(1, Kind::AddrResolved));
+        file.push(event(2, Kind::AddrResolved));
+        assert!(readable(&file));
+        assert!(file.pop().is_some());
+        assert!(readable(&file));
+        assert!(file.pop().is_some());
+        assert!(!readable(&file));
+        assert!(file.pop().is_none());
+    }
+
+    #[test]
+    fn moved_events_wake_nobody_until_somebody_reads() {
+        let mut file = File::open().unwrap();
+        file.push_moved(vec![event(1, Kind::AddrResolved), event(1, Kind::RouteResolved)], false);
+        assert!(!readable(&file));
+        assert_eq!(file.pop().map(|event| event.kind), Some(Kind::AddrResolved));
+        assert!(readable(&file));
+        file.push_moved(vec![event(1, Kind::Established)], true);
+        assert!(readable(&file));
+    }
+
+    #[test]
+    fn events_of_one_id_are_taken_in_order() {
+        let mut file = File::open().unwrap();
+        for (owner, kind) in [(1, Kind::AddrResolved), (2, Kind::AddrError), (1, Kind::RouteResolved)] {
+            file.push(event(owner, kind));
+        }
+        let taken: Vec<Kind> = file.take_of(IdNo(1)).into_iter().map(|event| event.kind).collect();
+        assert_eq!(taken, [Kind::AddrResolved, Kind::RouteResolved]);
+        assert_eq!(file.pop().map(|event| event.owner), Some(IdNo(2)));
+        assert!(!readable(&file));
+    }
+}

@@ -1,0 +1,234 @@
+//! The calls that make and end a connection: connect, accept, reject, establish, disconnect.
+
+use std::net::SocketAddr;
+
+use cmid_proto::{ConnParam, Ece, Errno, PortSpace, RejectReason};
+
+use crate::data::queues::QpState;
+use crate::fabric::config::LifeTime;
+use crate::fabric::world::World;
+use crate::index::IdNo;
+use crate::kernel::conn::{Conn, IbState};
+use crate::kernel::id::{CmState, Depths, Id, with_qp};
+use crate::kernel::wire::{Body, REJ_DATA, REP_DATA, REQ_DATA, Rep, Req, padded, reason};
+
+/// What librdmacm checks itself, for the TCP port space only (`ucma_valid_param`).
+fn valid_param(id: &Id, device: Depths, param: &ConnParam) -> Result<(), Errno> {
+    match id.port_space {
+        PortSpace::Tcp if !device.allow(param) => Err(Errno::EINVAL),
+        PortSpace::Tcp | PortSpace::Ib | PortSpace::Udp | PortSpace::Ipoib => Ok(()),
+    }
+}
+
+/// Parameters as they go on the wire: depths as the library stored them, the rest from the caller and the QP.
+fn wire_param(id: &Id, param: &ConnParam) -> ConnParam {
+    ConnParam {
+        responder_resources: id.depths.responder_resources,
+        initiator_depth: id.depths.initiator_depth,
+        ..with_qp(id, param)
+    }
+}
+
+impl World {
+    /// `rdma_connect`.
+    pub(crate) fn connect(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
+        let device = Depths::of_device(&self.config);
+        let comm = self.new_comm();
+        let id = self.id(no)?;
+        if !id.verbs {
+            return Err(Errno::EINVAL);
+        }
+        valid_param(id, device, param)?;
+        if id.is_datagram() {
+            return self.look_up_service(no, data);
+        }
+        id.depths = device.unless_given(param);
+        // A failure here leaves the state as it was: a corrected call works.
+        if id.state != CmState::RouteResolved || data.len() > REQ_DATA {
+            return Err(Errno::EINVAL);
+        }
+        let (src, dst, life_time) = self.way(no)?;
+        let id = self.id(no)?;
+        let param = wire_param(id, param);
+        let req = Req {
+            service: (id.port_space, dst.port()),
+            src,
+            dst,
+            param,
+            life_time,
+            ece: id.local_ece,
+            private_data: padded(data, REQ_DATA),
+        };
+        let mut conn = Conn::new(IbState::ReqSent, src.ip(), dst.ip(), comm, life_time);
+        conn.local_qp_num = param.qp_num;
+        conn.retry_count = param.retry_count;
+        conn.interval = life_time.request_interval();
+        id.conn = Some(conn);
+        id.state = CmState::Connect;
+        self.comms.insert(comm, no);
+        self.send_and_wait(no, Body::Req(Box::new(req)));
+        Ok(())
+    }
+
+    /// Where a request of an id comes from, where it goes, and how long a packet lives. The loopback address, from which an id
+    /// goes that asks for a wildcard, is no GID of the device (`cm_init_av_by_path`).
+    pub(crate) fn way(&mut self, no: IdNo) -> Result<(SocketAddr, SocketAddr, LifeTime), Errno> {
+        let id = self.id(no)?;
+        let (Some(src), Some(dst), Some(life_time)) = (id.src, id.dst, id.life_time) else {
+            return Err(Errno::EINVAL);
+        };
+        let host = id.host;
+        let named = self.hosts.get(host.0).is_some_and(|host| host.rdma.contains(&src.ip()));
+        if named { Ok((src, dst, life_time)) } else { Err(Errno::EINVAL) }
+    }
+
+    /// `rdma_accept`: the QP first, then the answer.
+    pub(crate) fn accept(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
+        let device = Depths::of_device(&self.config);
+        let id = self.id(no)?;
+        if !id.verbs {
+            return Err(Errno::EINVAL);
+        }
+        valid_param(id, device, param)?;
+        id.depths = id.depths.lowered(device, param);
+        let answered = if id.is_datagram() {
+            self.answer_lookup(no, Some(param), data)
+        } else {
+            if id.qp.is_some() {
+                self.ready_qp(no)?;
+            }
+            self.accept_kernel(no, param, data)
+        };
+        answered.inspect_err(|_| self.qp_of_id_to_error(no))?;
+        self.id(no)?.uid = true;
+        Ok(())
+    }
+
+    /// The kernel's part: a failure refuses the peer (`rdma_accept` of `cma.c`).
+    fn accept_kernel(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        let wire = wire_param(id, param);
+        if id.state != CmState::Connect {
+            return Err(Errno::EINVAL);
+        }
+        if self.ib_state(no) != Some(IbState::MraReqSent) || data.len() > REP_DATA {
+            let _ = self.send_rej(no, reason::CONSUMER_DEFINED, &[]);
+            return Err(Errno::EINVAL);
+        }
+        if let Some(conn) = self.conn(no) {
+            conn.local_qp_num = wire.qp_num;
+            conn.state = IbState::RepSent;
+        }
+        let ece = self.id(no)?.answered_ece();
+        let private_data = padded(data, REP_DATA);
+        self.send_and_wait(no, Body::Rep(Box::new(Rep { param: wire, ece, private_data })));
+        Ok(())
+    }
+
+    /// `rdma_reject` and `rdma_reject_ece`; a lookup knows no reasons.
+    pub(crate) fn reject(&mut self, no: IdNo, reason: RejectReason, data: &[u8]) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        if id.conn.is_some() && id.is_datagram() {
+            return self.reject_lookup(no, data);
+        }
+        if id.conn.is_none() || data.len() > REJ_DATA {
+            return Err(Errno::EINVAL);
+        }
+        let reason = match reason {
+            RejectReason::Consumer => reason::CONSUMER_DEFINED,
+            RejectReason::Ece => reason::VENDOR_OPTION_NOT_SUPPORTED,
+        };
+        self.send_rej(no, reason, data)
+    }
+
+    /// `rdma_set_local_ece`: the library's own, as long as there is no QP to ask.
+    pub(crate) fn set_ece(&mut self, no: IdNo, ece: Ece) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        if id.qp.is_some() || ece.vendor_id == 0 {
+            return Err(Errno::EINVAL);
+        }
+        id.local_ece = ece;
+        Ok(())
+    }
+
+    /// `rdma_get_remote_ece`: for those who bring a QP of their own.
+    pub(crate) fn remote_ece(&self, no: IdNo) -> Result<Ece, Errno> {
+        let id = self.ids.get(&no).ok_or(Errno::ENOENT)?;
+        if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok(id.remote_ece) }
+    }
+
+    /// `rdma_establish`.
+    pub(crate) fn establish(&mut self, no: IdNo) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        if id.qp.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        if id.conn.is_some() && id.is_datagram() {
+            return self.answer_lookup(no, None, &[]);
+        }
+        self.confirm(no)
+    }
+
+    /// Sends RTU; where that makes no sense the kernel refuses the peer (`cma_rep_recv`, `rdma_accept`).
+    pub(crate) fn confirm(&mut self, no: IdNo) -> Result<(), Errno> {
+        if self.id(no)?.state != CmState::Connect {
+            return Err(Errno::EINVAL);
+        }
+        if self.ib_state(no) != Some(IbState::MraRepSent) {
+            let _ = self.send_rej(no, reason::CONSUMER_DEFINED, &[]);
+            return Err(Errno::EINVAL);
+        }
+        self.set_ib_state(no, IbState::Established);
+        self.send(no, Body::Rtu);
+        Ok(())
+    }
+
+    /// `rdma_disconnect`: nearly always 0, and asks or answers where there is something to.
+    pub(crate) fn disconnect(&mut self, no: IdNo) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        if !id.verbs {
+            return Err(Errno::EINVAL);
+        }
+        let listens_on_device = id.state == CmState::Listen && id.device;
+        let connects = id.conn.is_some();
+        self.qp_of_id_to_error(no);
+        if !connects && !listens_on_device {
+            return Err(Errno::EINVAL);
+        }
+        if !self.send_dreq(no) {
+            self.send_drep(no);
+        }
+        Ok(())
+    }
+
+    /// INIT, RTR, RTS, as accept and the reader of a REP do it; each with the kernel's attributes.
+    pub(crate) fn ready_qp(&mut self, no: IdNo) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        let qp = id.qp.ok_or(Errno::EINVAL)?;
+        let (init, ready) = match &id.conn {
+            Some(conn) => (conn.state.gives_init(), conn.state.gives_ready()),
+            // Before there is something to connect any state yields the attributes of INIT.
+            None => (true, false),
+        };
+        let peer = id.conn.as_ref().and_then(|conn| Some((conn.remote_host?, conn.remote_qp_num)));
+        let retry_count = id.conn.as_ref().map_or(7, |conn| conn.retry_count);
+        if !init {
+            return Err(Errno::EINVAL);
+        }
+        self.queues.modify(qp, QpState::Init)?;
+        if !ready {
+            return Err(Errno::EINVAL);
+        }
+        self.queues.set_peer(qp, peer, retry_count);
+        self.queues.modify(qp, QpState::Rtr)?;
+        self.queues.modify(qp, QpState::Rts)?;
+        self.run_inbound(qp);
+        Ok(())
+    }
+
+    pub(crate) fn qp_of_id_to_error(&mut self, no: IdNo) {
+        if let Some(qp) = self.ids.get(&no).and_then(|id| id.qp) {
+            self.qp_to_error(qp);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Reading an event: an action with effects of its own, as in librdmacm (`rdma_get_cm_event`).
+
+use cmid_proto::{CmEvent, Ece, Errno, IdKey, RawEvent};
+
+use crate::fabric::world::World;
+use crate::index::{FileNo, IdNo};
+use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::id::{Depths, Id};
+
+/// An event that the library reports.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    id: IdKey,
+    listener: Option<IdKey>,
+    /// The new id of a CONNECT_REQUEST, which its device is to file.
+    pub(crate) child: Option<IdNo>,
+    kind: CmEvent,
+    status: i32,
+    event: Unread,
+}
+
+impl Fetched {
+    /// As the device reports it.
+    pub(crate) fn raw(&self) -> RawEvent<'_> {
+        RawEvent {
+            listener: self.listener,
+            status: self.status,
+            param: self.event.param,
+            datagram: self.event.datagram,
+            group: self.event.kind.group(),
+            private_data: &self.event.private_data,
+            ..RawEvent::new(self.id, self.kind)
+        }
+    }
+}
+
+/// The status of errors that the library makes itself: it loses the errno.
+const LIBRARY_ERROR: i32 = -1;
+
+impl World {
+    /// The next event that the library reports; it may take and swallow others before. `child` becomes the key of a
+    /// new id.
+    pub(crate) fn fetch(&mut self, file: FileNo, child: IdKey) -> Option<Fetched> {
+        loop {
+            let event = self.files.get_mut(&file)?.pop()?;
+            match self.process(file, event, child) {
+                Some(fetched) => return Some(fetched),
+                None => self.counters.swallowed += 1,
+            }
+        }
+    }
+
+    fn process(&mut self, file: FileNo, event: Unread, child_key: IdKey) -> Option<Fetched> {
+        let id = self.ids.get_mut(&event.owner)?;
+        let mut kind = event.kind.cm();
+        let mut status = event.status;
+        let mut named = (id.key, None, None);
+        match event.kind {
+            // The library asks the kernel for more, which answers for no id whose device is gone.
+            Kind::AddrResolved if id.removed => (kind, status) = (CmEvent::AddrError, LIBRARY_ERROR),
+            Kind::RouteResolved if id.removed => (kind, status) = (CmEvent::RouteError, LIBRARY_ERROR),
+            Kind::AddrResolved => {
+                id.verbs = true;
+                id.query_addresses();
+            }
+            Kind::ConnectRequest(child) => {
+                // Read is read, whatever comes of it (`ucma_get_event`).
+                id.backlog = id.backlog.saturating_add(1);
+                let listener = id.key;
+                self.meet_child(file, child, child_key, &event)?;
+                named = (Some(child_key), listener, Some(child));
+            }
+            Kind::ConnectResponse => {
+                if id.qp.is_some() {
+                    (kind, status) = self.finish(event.owner, event.ece);
+                } else {
+                    id.remote_ece = event.ece;
+                }
+            }
+            Kind::Rejected => {
+                if id.connect_error {
+                    return None;
+                }
+                self.qp_of_id_to_error(event.owner);
+            }
+            Kind::Disconnected => {
+                if id.connect_error {
+                    return None;
+                }
+            }
+            Kind::MulticastJoin(group) => {
+                if !self.attach_on_read(event.owner, group) {
+                    (kind, status) = (CmEvent::MulticastError, LIBRARY_ERROR);
+                }
+            }
+            Kind::AddrError
+            | Kind::RouteResolved
+            | Kind::Unreachable
+            | Kind::Established
+            | Kind::TimewaitExit
+            | Kind::DeviceRemoval
+            | Kind::AddrChange
+            | Kind::MulticastError(_) => {}
+        }
+        let (id, listener, child) = named;
+        Some(Fetched { id: id?, listener, child, kind, status, event })
+    }
+
+    /// The library asks the kernel about the new id through the channel that it read from. If the id is on another one,
+    /// since its listener migrated, or its device is gone, that fails and the request is lost
+    /// (`ucma_process_conn_req`).
+    fn meet_child(&mut self, file: FileNo, child: IdNo, key: IdKey, event: &Unread) -> Option<()> {
+        let id = self.ids.get_mut(&child).filter(|id| id.file == file)?;
+        if id.removed {
+            self.destroy_id(child);
+            return None;
+        }
+        id.key = Some(key);
+        id.verbs = true;
+        id.query_addresses();
+        id.depths = Depths {
+            responder_resources: event.param.responder_resources,
+            initiator_depth: event.param.initiator_depth,
+        };
+        id.remote_ece = event.ece;
+        Some(())
+    }
+
+    /// The peer accepted and the id has a QP: the reader makes it ready and confirms (`ucma_process_conn_resp`).
+    /// The options have to be of the vendor of the QP, which may have come after the request (`ucma_process_conn_resp_ece`).
+    fn finish(&mut self, no: IdNo, answered: Ece) -> (CmEvent, i32) {
+        let foreign = |id: &Id| answered.vendor_id != 0 && answered.vendor_id != id.local_ece.vendor_id;
+        let done = match self.ids.get(&no) {
+            Some(id) if foreign(id) => Err(Errno::EINVAL),
+            Some(_) | None => self.ready_qp(no).and_then(|()| self.confirm(no)),
+        };
+        match done {
+            Ok(()) => (CmEvent::Established, 0),
+            Err(_) => {
+                self.qp_of_id_to_error(no);
+                if let Some(id) = self.ids.get_mut(&no) {
+                    id.connect_error = true;
+                }
+                (CmEvent::ConnectError, LIBRARY_ERROR)
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! A host: its addresses, its port tables, and its device's tables of live connections.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use crate::data::fault::MemoryFaults;
+use crate::fabric::table::Table;
+use crate::index::{CommId, HostNo, IdNo};
+use crate::kernel::address::{Interface, Subnet, is_link_local};
+use crate::kernel::ports::Ports;
+
+#[derive(Debug)]
+pub(crate) struct HostState {
+    /// Addresses with an RDMA device.
+    pub(crate) rdma: Vec<IpAddr>,
+    /// Addresses without.
+    pub(crate) plain: Vec<IpAddr>,
+    /// Those of `plain` that are on interfaces without ARP.
+    pub(crate) noarp: BTreeSet<IpAddr>,
+    pub(crate) link_up: bool,
+    /// Its RDMA device is there.
+    device: bool,
+    /// How many devices it has had.
+    pub(crate) incarnation: u32,
+    /// How calls about memory are to fail.
+    pub(crate) faults: MemoryFaults,
+    /// How the next join of a multicast group fails, if it is to.
+    pub(crate) refused_join: Option<i32>,
+    pub(crate) ports: Ports,
+    /// Addresses whose link address is cached.
+    pub(crate) neighbours: BTreeSet<IpAddr>,
+    /// Connections by their peer's device and its name for them.
+    pub(crate) remote_ids: Table<(HostNo, CommId), IdNo>,
+    /// Connections by their peer's device and QP number, each of which may be used once at a time.
+    pub(crate) remote_qps: Table<(HostNo, u32), IdNo>,
+    pub(crate) next_qp_num: u32,
+}
+
+impl HostState {
+    pub(crate) fn new(addresses: &[IpAddr]) -> Self {
+        HostState {
+            rdma: addresses.to_vec(),
+            plain: Vec::new(),
+            noarp: BTreeSet::new(),
+            link_up: true,
+            device: true,
+            incarnation: 0,
+            faults: MemoryFaults::default(),
+            refused_join: None,
+            ports: Ports::default(),
+            neighbours: BTreeSet::new(),
+            remote_ids: Table::default(),
+            remote_qps: Table::default(),
+            // Far from what a program without QPs would choose.
+            next_qp_num: 0x10_0000,
+        }
+    }
+
+    /// Whether the host has an RDMA device at this time.
+    pub(crate) fn has_device(&self) -> bool {
+        self.device && !self.rdma.is_empty()
+    }
+
+    /// The device goes, or one like it comes; false if it was so before.
+    pub(crate) fn set_device(&mut self, present: bool) -> bool {
+        let changed = std::mem::replace(&mut self.device, present) != present;
+        if changed && present {
+            self.incarnation += 1;
+        }
+        changed
+    }
+
+    /// The interface of one of the host's own addresses.
+    pub(crate) fn interface_of(&self, ip: IpAddr) -> Option<Interface> {
+        if self.rdma.contains(&ip) {
+            Some(Interface::rdma(ip))
+        } else if self.noarp.contains(&ip) {
+            Some(Interface::without_arp(ip))
+        } else if self.plain.contains(&ip) {
+            Some(Interface::plain(ip))
+        } else {
+            None
+        }
+    }
+
+    /// The host's own address from which it reaches another one: of the same network if there is one, else of any of
+    /// the family, as by a router. IPv4 takes the first (`fib_add_ifaddr`), IPv6 the last (`ipv6_link_dev_addr`), and a
+    /// link-local one where that is enough, and only there (RFC 6724, rule 2).
+    pub(crate) fn source_for(&self, dst: IpAddr) -> Option<IpAddr> {
+        source_among(self.rdma.iter().chain(&self.plain), dst)
+    }
+
+    /// The host's own address from which a packet to a group leaves by an interface. An IPv4 one is the first of it
+    /// (`inet_select_addr`). The addresses of the RDMA device, of both families, are all on one interface.
+    pub(crate) fn source_on(&self, interface: Interface, group: IpAddr) -> Option<IpAddr> {
+        let on = |ip: &&IpAddr| self.interface_of(**ip) == Some(interface);
+        match (interface.rdma, group) {
+            (false, IpAddr::V4(_) | IpAddr::V6(_)) => source_among(self.plain.iter().filter(on), group),
+            (true, IpAddr::V4(_)) => {
+                source_among(self.rdma.iter().filter(on), group).or_else(|| source_among(self.rdma.iter(), group))
+            }
+            (true, IpAddr::V6(_)) => source_among(self.rdma.iter(), group),
+        }
+    }
+}
+
+fn source_among<'a>(own: impl DoubleEndedIterator<Item = &'a IpAddr> + Clone, dst: IpAddr) -> Option<IpAddr> {
+    let near = |ip: &&IpAddr| Subnet::of(**ip) == Subnet::of(dst);
+    let scope = |ip: &&IpAddr| is_link_local(**ip) == is_link_local(dst);
+    let own = || own.clone().filter(|ip| ip.is_ipv4() == dst.is_ipv4());
+    let found = match dst {
+        IpAddr::V4(_) => own().find(near).or_else(|| own().next()),
+        IpAddr::V6(_) => own().rfind(near).or_else(|| own().rfind(scope)).or_else(|| own().next_back()),
+    };
+    found.copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_near_source_is_preferred_and_a_far_one_of_the_same_family_will_do() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut host = HostState::new(&[ip("10.0.0.1"), ip("10.1.0.1"), ip("fd00::1"), ip("fd00::2"), ip("fe80::1")]);
+        host.plain.push(ip("172.16.0.1"));
+        assert_eq!(host.source_for(ip("10.1.0.9")), Some(ip("10.1.0.1")));
+        assert_eq!(host.source_for(ip("10.9.0.9")), Some(ip("10.0.0.1")));
+        assert_eq!(host.source_for(ip("172.16.0.9")), Some(ip("172.16.0.1")));
+        for (dst, src) in
+            [("fd00::9", "fd00::2"), ("fd09::9", "fd00::2"), ("ff0e::9", "fd00::2"), ("ff02::9", "fe80::1")]
+        {
+            assert_eq!(host.source_for(ip(dst)), Some(ip(src)), "{dst}");
+        }
+        assert_eq!(HostState::new(&[ip("10.0.0.1")]).source_for(ip("fd00::1")), None);
+    }
+}

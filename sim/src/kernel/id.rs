@@ -1,0 +1,221 @@
+//! One `rdma_cm_id`: the four state variables of the real stack side by side, because what an application sees comes
+//! from their disagreement.
+
+use std::net::SocketAddr;
+
+use cmid_proto::{ConnParam, Ece, IdKey, PortSpace, Service};
+
+use crate::fabric::config::{Config, LifeTime};
+use crate::fabric::timers::TimerKey;
+use crate::index::{FileNo, HostNo, QpNo};
+use crate::kernel::address::Interface;
+use crate::kernel::conn::Conn;
+use crate::kernel::id_options::Options;
+use crate::kernel::membership::Membership;
+
+/// The RDMA CM's state (`enum rdma_cm_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CmState {
+    Idle,
+    AddrBound,
+    AddrQuery,
+    AddrResolved,
+    RouteQuery,
+    RouteResolved,
+    /// From connect, or from a request's arrival, until disconnected; also after a refusal or a timeout.
+    Connect,
+    Disconnect,
+    Listen,
+}
+
+/// RDMA reads and atomics at once, as librdmacm keeps them for an id.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Depths {
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+}
+
+impl Depths {
+    /// What the device can (`ibv_query_device`).
+    pub(crate) fn of_device(config: &Config) -> Depths {
+        Depths { responder_resources: config.max_responder_resources, initiator_depth: config.max_initiator_depth }
+    }
+
+    /// Whether the device can do what is asked for (`ucma_valid_param`).
+    pub(crate) fn allow(self, param: &ConnParam) -> bool {
+        let fits = |asked, can| asked == ConnParam::DEVICE_MAX || asked <= can;
+        fits(param.responder_resources, self.responder_resources) && fits(param.initiator_depth, self.initiator_depth)
+    }
+
+    /// What accept stores: "as much as the device can" is the request's, at most the device's maximum.
+    pub(crate) fn lowered(self, device: Depths, param: &ConnParam) -> Depths {
+        Depths {
+            responder_resources: self.responder_resources.min(device.responder_resources),
+            initiator_depth: self.initiator_depth.min(device.initiator_depth),
+        }
+        .unless_given(param)
+    }
+
+    /// What connect stores: "as much as the device can" is `self`, the device's maximum.
+    pub(crate) fn unless_given(self, param: &ConnParam) -> Depths {
+        let pick = |given, otherwise| if given == ConnParam::DEVICE_MAX { otherwise } else { given };
+        Depths {
+            responder_resources: pick(param.responder_resources, self.responder_resources),
+            initiator_depth: pick(param.initiator_depth, self.initiator_depth),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Id {
+    pub(crate) host: HostNo,
+    /// What its device calls it; `None` while a request is unread, and while the id is between two devices.
+    pub(crate) key: Option<IdKey>,
+    /// The channel that the kernel has it on.
+    pub(crate) file: FileNo,
+    pub(crate) port_space: PortSpace,
+
+    // The RDMA CM's (`rdma_id_private`).
+    pub(crate) state: CmState,
+    pub(crate) src: Option<SocketAddr>,
+    pub(crate) dst: Option<SocketAddr>,
+    pub(crate) port: Option<u16>,
+    /// It has an RDMA device.
+    pub(crate) device: bool,
+    /// The interface that an address lookup chose; later lookups are confined to it.
+    pub(crate) interface: Option<Interface>,
+    /// An address or a route is being looked up.
+    pub(crate) lookup: Option<TimerKey>,
+    /// The neighbour of its destination is watched (`cma_netevent_callback`).
+    pub(crate) watched: bool,
+    /// Of its path, once a route was asked for.
+    pub(crate) life_time: Option<LifeTime>,
+    /// The traffic class of its route.
+    pub(crate) traffic_class: u8,
+    pub(crate) options: Options,
+
+    // The user context's (`ucma_context`).
+    /// Whether events are delivered; not so for a connection that was not accepted.
+    pub(crate) uid: bool,
+    pub(crate) backlog: u32,
+    /// Its device is gone (`ctx->closing`): nothing can be done with it but destroying it.
+    pub(crate) removed: bool,
+    /// In the order in which they were joined.
+    pub(crate) groups: Vec<Membership>,
+
+    // The library's (`cma_id_private`).
+    /// The library knows the id's device.
+    pub(crate) verbs: bool,
+    pub(crate) known_src: Option<SocketAddr>,
+    pub(crate) known_dst: Option<SocketAddr>,
+    pub(crate) depths: Depths,
+    /// A CONNECT_ERROR was reported: REJECTED and DISCONNECTED no longer are.
+    pub(crate) connect_error: bool,
+    pub(crate) qp: Option<QpNo>,
+    /// What is told the peer of ECE, and what it has told.
+    pub(crate) local_ece: Ece,
+    pub(crate) remote_ece: Ece,
+
+    /// The IB CM's (`cm_id_private`), once there is something to connect.
+    pub(crate) conn: Option<Conn>,
+}
+
+impl Id {
+    /// What an accept tells of ECE: the peer's vendor, and options of its own (`ucma_copy_ece_param_to_kern_rep`).
+    pub(crate) fn answered_ece(&self) -> Ece {
+        Ece { vendor_id: self.remote_ece.vendor_id, options: self.local_ece.options }
+    }
+
+    pub(crate) fn new(host: HostNo, file: FileNo, port_space: PortSpace) -> Self {
+        Id {
+            host,
+            key: None,
+            file,
+            port_space,
+            state: CmState::Idle,
+            src: None,
+            dst: None,
+            port: None,
+            device: false,
+            interface: None,
+            lookup: None,
+            watched: false,
+            life_time: None,
+            traffic_class: 0,
+            options: Options::default(),
+            uid: true,
+            backlog: 0,
+            removed: false,
+            groups: Vec::new(),
+            verbs: false,
+            known_src: None,
+            known_dst: None,
+            depths: Depths::default(),
+            connect_error: false,
+            qp: None,
+            local_ece: Ece::default(),
+            remote_ece: Ece::default(),
+            conn: None,
+        }
+    }
+
+    /// Whether it is about datagrams: the type of its QP (`rdma_create_id`).
+    pub(crate) fn is_datagram(&self) -> bool {
+        match self.port_space.service() {
+            Service::Datagram => true,
+            Service::Connected => false,
+        }
+    }
+
+    /// The library sees its addresses (`ucma_query_addr`).
+    pub(crate) fn query_addresses(&mut self) {
+        self.known_src = self.src;
+        self.known_dst = self.dst.or(self.known_dst);
+    }
+}
+
+/// The QP number and the shared receive queue come from the QP if there is one.
+pub(crate) fn with_qp(id: &Id, param: &ConnParam) -> ConnParam {
+    let (qp_num, srq) = match id.qp {
+        Some(qp) => (qp.num, false),
+        None => (param.qp_num & 0x00ff_ffff, param.srq),
+    };
+    ConnParam {
+        retry_count: param.retry_count.min(7),
+        rnr_retry_count: param.rnr_retry_count.min(7),
+        qp_num,
+        srq,
+        ..*param
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accept_lowers_what_connect_takes_from_the_device() {
+        let device = Depths::of_device(&Config::default());
+        let asked = ConnParam { responder_resources: 255, initiator_depth: 9, ..ConnParam::default() };
+        let given = device.unless_given(&asked);
+        assert_eq!((given.responder_resources, given.initiator_depth), (128, 9));
+        let request = Depths { responder_resources: 3, initiator_depth: 200 };
+        let lowered = request.lowered(device, &ConnParam::default());
+        assert_eq!((lowered.responder_resources, lowered.initiator_depth), (3, 128));
+        let request = Depths { responder_resources: 200, initiator_depth: 2 };
+        let lowered = request.lowered(device, &ConnParam::default());
+        assert_eq!((lowered.responder_resources, lowered.initiator_depth), (128, 2));
+    }
+
+    #[test]
+    fn numbers_are_clamped_and_masked() {
+        let id = Id::new(HostNo(0), FileNo(0), PortSpace::Tcp);
+        let param =
+            ConnParam { retry_count: 9, rnr_retry_count: 8, qp_num: u32::MAX, srq: true, ..ConnParam::default() };
+        let sent = with_qp(&id, &param);
+        assert_eq!((sent.retry_count, sent.rnr_retry_count, sent.qp_num, sent.srq), (7, 7, 0x00ff_ffff, true));
+        let qp = crate::index::QpNo { host: HostNo(0), num: 5 };
+        let sent = with_qp(&Id { qp: Some(qp), ..id }, &param);
+        assert_eq!((sent.qp_num, sent.srq), (5, false));
+    }
+}

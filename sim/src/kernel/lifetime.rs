@@ -1,0 +1,147 @@
+//! The end of ids and channels, and their moves: `rdma_destroy_id`, closing a channel, `rdma_migrate_id`.
+
+use cmid_proto::Errno;
+
+use crate::fabric::world::World;
+use crate::index::{FileNo, IdNo};
+
+impl World {
+    /// `rdma_destroy_id`: tells the peer what the protocol state calls for, and drops what was not read; for a listener
+    /// that includes the connections of unread requests (`ucma_destroy_private_ctx`).
+    pub(crate) fn destroy_id(&mut self, no: IdNo) {
+        self.release_port(no);
+        self.destroy_conn(no);
+        self.cancel_joins(no);
+        let Some(id) = self.ids.remove(&no) else { return };
+        if let Some(lookup) = id.lookup {
+            self.timers.cancel(lookup);
+        }
+        if let Some(qp) = id.qp {
+            self.detach_qp(qp);
+        }
+        let Some(file) = self.files.get_mut(&id.file) else { return };
+        file.ids.remove(&no);
+        let unread = file.take_of(no);
+        file.settle();
+        for child in unread.iter().filter_map(|event| event.kind.child()) {
+            self.destroy_id(child);
+        }
+    }
+
+    /// Closes a channel; every id that is still on it goes with it (`ucma_close`).
+    pub(crate) fn close_file(&mut self, no: FileNo) {
+        while let Some(id) = self.files.get(&no).and_then(|file| file.ids.first().copied()) {
+            self.destroy_id(id);
+            // It has taken itself off already, unless it did not exist any more.
+            if let Some(file) = self.files.get_mut(&no) {
+                file.ids.remove(&id);
+            }
+        }
+        self.files.remove(&no);
+    }
+
+    /// `rdma_migrate_id`: the id's unread events go to the end of the target's queue, in order (`ucma_migrate_id`).
+    pub(crate) fn migrate(&mut self, no: IdNo, from: FileNo, to: FileNo) -> Result<(), Errno> {
+        if self.id(no)?.file != from {
+            return Err(Errno::EINVAL);
+        }
+        let wake = self.config.wake_on_migrate;
+        let source = self.files.get_mut(&from).ok_or(Errno::ENOENT)?;
+        let moved = source.take_of(no);
+        source.ids.remove(&no);
+        let mut moving = vec![no];
+        if !self.config.listener_migrate_bug {
+            moving.extend(moved.iter().filter_map(|event| event.kind.child()));
+        }
+        for id in &moving {
+            if let Some(source) = self.files.get_mut(&from) {
+                source.ids.remove(id);
+            }
+            if let Some(target) = self.files.get_mut(&to) {
+                target.ids.insert(*id);
+            }
+            if let Some(id) = self.ids.get_mut(id) {
+                id.file = to;
+            }
+        }
+        if let Some(target) = self.files.get_mut(&to) {
+            target.push_moved(moved, wake);
+        }
+        if let Some(source) = self.files.get_mut(&from) {
+            source.settle();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cmid_proto::{ConnParam, IdKey, PortSpace, Time};
+
+    use super::*;
+    use crate::fabric::config::Config;
+    use crate::index::HostNo;
+    use crate::kernel::host::HostState;
+
+    const HERE: HostNo = HostNo(0);
+
+    fn at_rest(world: &World) -> bool {
+        let host = &world.hosts[0];
+        world.comms.is_empty()
+            && world.ids.is_empty()
+            && world.timers.next_due().is_none()
+            && host.remote_ids.is_empty()
+            && host.remote_qps.is_empty()
+            && host.ports.owners(PortSpace::Tcp, 7).next().is_none()
+    }
+
+    /// Ends everything at each moment of a connection's life; nothing is left, in whatever state it was.
+    #[test]
+    fn nothing_is_left_of_what_is_destroyed() {
+        for moments in 0..9 {
+            let mut world = World::new(Config::default());
+            world.hosts.push(HostState::new(&["10.0.0.1".parse().unwrap()]));
+            let file = world.open_file().unwrap();
+            let listener = world.create_id(HERE, file, PortSpace::Tcp).unwrap();
+            let client = world.create_id(HERE, file, PortSpace::Tcp).unwrap();
+            for (no, key) in [(listener, 1), (client, 2)] {
+                world.id(no).unwrap().key = IdKey::from_parts(0, key, 1);
+            }
+            let addr = "10.0.0.1:7".parse().unwrap();
+            world.bind(listener, addr).unwrap();
+            world.listen(listener, 1).unwrap();
+            let param = |qp_num| ConnParam { qp_num, ..ConnParam::default() };
+            let settle = |world: &mut World| {
+                world.advance_to(Time(world.now.0 + 1_000_000));
+                world.fetch(file, IdKey::from_parts(0, 0, 3).unwrap()).and_then(|event| event.child)
+            };
+            let mut child = None;
+            for moment in 0..moments {
+                match moment {
+                    0 => world.resolve_addr(client, None, addr, 100).unwrap(),
+                    1 => world.resolve_route(client, 100).unwrap(),
+                    2 => {
+                        world.connect(client, &param(1), &[]).unwrap();
+                        child = settle(&mut world);
+                    }
+                    3 => world.accept(child.unwrap(), &param(2), &[]).unwrap(),
+                    4 => world.establish(client).unwrap(),
+                    5 => world.disconnect(client).unwrap(),
+                    6 => world.disconnect(child.unwrap()).unwrap(),
+                    _ => {}
+                }
+                settle(&mut world);
+            }
+            if moments % 2 == 0 {
+                world.close_file(file);
+            } else {
+                for no in [client, listener].into_iter().chain(child) {
+                    world.destroy_id(no);
+                }
+            }
+            // What the end has still sent finds nobody.
+            world.advance_to(Time(world.now.0 + 1_000_000));
+            assert!(at_rest(&world), "after {moments} steps: {world:?}");
+        }
+    }
+}

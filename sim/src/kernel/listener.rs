@@ -1,0 +1,111 @@
+//! A request arrives: is it known, is it stale, does somebody listen (`cm_req_handler`, `cma_ib_req_handler`,
+//! `ucma_connect_event_handler`, in this order).
+
+use std::net::{IpAddr, SocketAddr};
+
+use cmid_proto::PortSpace;
+
+use crate::fabric::config::LifeTime;
+use crate::fabric::world::World;
+use crate::index::{FileNo, HostNo, IdNo};
+use crate::kernel::address::{is_any, without_scope};
+use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::conn::{Conn, IbState, Listed};
+use crate::kernel::ib_cm::mirrored;
+use crate::kernel::id::{CmState, Id};
+use crate::kernel::wire::{Body, Head, Req, reason};
+
+/// What the id of a request starts life with.
+pub(crate) struct Newcomer {
+    pub(crate) service: (PortSpace, u16),
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    /// Its listener's channel.
+    pub(crate) file: FileNo,
+    pub(crate) life_time: LifeTime,
+}
+
+impl World {
+    pub(crate) fn receive_req(&mut self, at: HostNo, head: &Head, req: &Req) {
+        let Some(host) = self.hosts.get(at.0) else { return };
+        if let Some(&no) = host.remote_ids.get(&(head.from, head.from_comm)) {
+            // A duplicate: while the application has not answered, ask the peer for time.
+            if self.ib_state(no) == Some(IbState::MraReqSent) {
+                self.send(no, Body::Mra);
+            }
+            return;
+        }
+        if let Some(&live) = host.remote_qps.get(&(head.from, req.param.qp_num)) {
+            self.refuse(at, head, reason::STALE_CONNECTION);
+            self.send_dreq(live);
+            return;
+        }
+        let listener = match self.listener(at, req.service, req.dst.ip()) {
+            Ok(listener) => listener,
+            Err(reason) => return self.refuse(at, head, reason),
+        };
+        // Otherwise silence: the peer tries again, and may succeed then.
+        let Some(file) = self.take_backlog(listener) else { return };
+        let newcomer = Newcomer { service: req.service, src: req.dst, dst: req.src, file, life_time: req.life_time };
+        let child = self.child_of(at, head, IbState::MraReqSent, newcomer);
+        if let Some(conn) = self.conn(child) {
+            conn.retry_count = req.param.retry_count;
+        }
+        let listed = self.remember_remote(child, at, head.from, head.from_comm, req.param.qp_num);
+        debug_assert_eq!(listed, Listed::New, "both were looked up before");
+        self.report(Unread {
+            param: mirrored(&req.param),
+            ece: req.ece,
+            private_data: req.private_data.clone(),
+            ..Unread::new(listener, Kind::ConnectRequest(child), 0)
+        });
+    }
+
+    /// Who takes requests for this service at this address, or the reason for which nobody does
+    /// (`cm_find_listen`, `cma_ib_id_from_event`, `cma_match_private_data`).
+    pub(crate) fn listener(&self, at: HostNo, service: (PortSpace, u16), ip: IpAddr) -> Result<IdNo, i32> {
+        let Some(host) = self.hosts.get(at.0) else { return Err(reason::INVALID_SERVICE_ID) };
+        let mut service_known = false;
+        for no in host.ports.owners(service.0, service.1) {
+            let Some(id) = self.ids.get(&no).filter(|id| id.state == CmState::Listen) else { continue };
+            let Some(src) = id.src.map(|src| src.ip()) else { continue };
+            service_known = true;
+            let family = src.is_ipv4() == ip.is_ipv4() || !id.options.takes_only_its_family(src);
+            if (is_any(src) && family) || src == ip {
+                return Ok(no);
+            }
+        }
+        Err(if service_known { reason::CONSUMER_DEFINED } else { reason::INVALID_SERVICE_ID })
+    }
+
+    /// Takes one of the places for unread requests; the listener's channel, or `None` if there is no place left
+    /// (`ucma_connect_event_handler`).
+    pub(crate) fn take_backlog(&mut self, listener: IdNo) -> Option<FileNo> {
+        let id = self.ids.get_mut(&listener)?;
+        let Some(left) = id.backlog.checked_sub(1) else {
+            self.counters.backlog_full += 1;
+            return None;
+        };
+        id.backlog = left;
+        Some(id.file)
+    }
+
+    /// The id of a new connection or lookup: it starts life in CONNECT, on its listener's channel
+    /// (`cma_ib_new_conn_id`, `cma_ib_new_udp_id`).
+    pub(crate) fn child_of(&mut self, at: HostNo, head: &Head, state: IbState, newcomer: Newcomer) -> IdNo {
+        let comm = self.new_comm();
+        let conn = Conn::new(state, head.to_ip, head.from_ip, comm, newcomer.life_time);
+        let id = Id {
+            state: CmState::Connect,
+            src: Some(without_scope(newcomer.src)),
+            dst: Some(without_scope(newcomer.dst)),
+            device: true,
+            uid: false,
+            conn: Some(conn),
+            ..Id::new(at, newcomer.file, newcomer.service.0)
+        };
+        let no = self.add_id(id);
+        self.comms.insert(comm, no);
+        no
+    }
+}

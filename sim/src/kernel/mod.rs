@@ -1,0 +1,27 @@
+//! The connection managers of librdmacm and the kernel, and the messages between them. Modules are named after parts of those.
+
+pub(crate) mod address;
+mod bind;
+pub(crate) mod channel;
+pub(crate) mod conn;
+mod connect;
+pub(crate) mod due;
+pub(crate) mod fetch;
+pub(crate) mod gid;
+pub(crate) mod host;
+pub(crate) mod ib_cm;
+mod ib_send;
+pub(crate) mod id;
+pub(crate) mod id_options;
+mod lifetime;
+mod link;
+mod listener;
+pub(crate) mod membership;
+pub(crate) mod multicast;
+mod neighbour;
+mod options;
+pub(crate) mod ports;
+mod removal;
+mod resolve;
+pub(crate) mod sidr;
+pub(crate) mod wire;

@@ -1,0 +1,124 @@
+//! `rdma_join_multicast`, `rdma_leave_multicast`, and what reading their events does. On RoCE nobody is asked: the host
+//! announces its membership to the network (IGMP) and goes on (`cma_iboe_join_multicast`).
+
+use std::net::{IpAddr, SocketAddr};
+
+use cmid_proto::{Datagram, Errno, GroupKey};
+
+use crate::fabric::world::{LOCAL_WORK, World};
+use crate::index::{HostNo, IdNo};
+use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::due::Due;
+use crate::kernel::gid::{gid_of, path};
+use crate::kernel::id::CmState;
+use crate::kernel::membership::Membership;
+use crate::kernel::sidr::UDP_QKEY;
+
+/// The kernel's own `ENOTSUPP`, which is no errno of user space; it gets out all the same.
+const ENOTSUPP: Errno = Errno(524);
+
+/// `-ENETRESET`: the status of a group that is lost (`cma_ib_mc_handler`).
+const LOST: i32 = -102;
+
+/// What stands for "all members" in place of a QP number (`IB_MULTICAST_QPN`).
+pub(crate) const MULTICAST_QP: u32 = 0x00ff_ffff;
+
+impl World {
+    /// `rdma_join_multicast_ex`. The same address may be joined again: each join is a membership of its own.
+    pub(crate) fn join(&mut self, no: IdNo, key: GroupKey, addr: SocketAddr, send_only: bool) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        let bound = matches!(id.state, CmState::AddrBound | CmState::AddrResolved);
+        if !id.device || !bound || !id.is_datagram() || addr.ip().is_unspecified() {
+            return Err(Errno::EINVAL);
+        }
+        // As for a route.
+        if id.interface.is_none() {
+            return Err(Errno::ENODEV);
+        }
+        if addr.is_ipv6() {
+            return Err(ENOTSUPP);
+        }
+        let timer = self.timers.arm(self.now.after(LOCAL_WORK), Due::Joined { id: no, group: key });
+        self.id(no)?.groups.push(Membership { key, addr, send_only, pending: Some(timer), read: false });
+        Ok(())
+    }
+
+    /// The join is done (`cma_iboe_join_work_handler`).
+    pub(crate) fn joined(&mut self, no: IdNo, key: GroupKey) {
+        let Some(id) = self.ids.get_mut(&no) else { return };
+        let (host, src) = (id.host, id.src);
+        let Some(membership) = id.groups.iter_mut().find(|group| group.key == key) else { return };
+        membership.pending = None;
+        let group = membership.addr.ip();
+        let refused = self.hosts.get_mut(host.0).and_then(|host| host.refused_join.take());
+        let event = match refused {
+            Some(status) => Unread::new(no, Kind::MulticastError(key), status),
+            None => {
+                let path = src.map(|src| path(self.gid_index(host, src.ip()), group)).unwrap_or_default();
+                let datagram = Datagram { qp_num: MULTICAST_QP, qkey: UDP_QKEY, path };
+                Unread { datagram: Some(datagram), ..Unread::new(no, Kind::MulticastJoin(key), 0) }
+            }
+        };
+        self.report(event);
+    }
+
+    /// MULTICAST_JOIN is read: the QP hears the group from now on (`ucma_process_join`). False if the QP refuses.
+    pub(crate) fn attach_on_read(&mut self, no: IdNo, key: GroupKey) -> bool {
+        let Some(id) = self.ids.get_mut(&no) else { return true };
+        let Some(membership) = id.groups.iter_mut().find(|group| group.key == key) else { return true };
+        membership.read = true;
+        let Some(qp) = id.qp.filter(|_| !membership.send_only) else { return true };
+        let group = membership.addr.ip();
+        // `ib_attach_mcast` wants a multicast address, `rdma_join_multicast` does not ask for one.
+        group.is_multicast() && !id.removed && self.queues.attach(qp, gid_of(group)).is_ok()
+    }
+
+    /// `rdma_leave_multicast`. The library finds the membership by its address, the latest one first; here the key
+    /// decides which of several it is. A QP leaves the group however many memberships of it there still are: it was
+    /// attached once (`ib_uverbs_attach_mcast`).
+    pub(crate) fn leave(&mut self, no: IdNo, key: GroupKey, addr: SocketAddr) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        let known = |group: &Membership| group.key == key && group.addr == addr;
+        let at = id.groups.iter().position(known).ok_or(Errno::EADDRNOTAVAIL)?;
+        let membership = id.groups.remove(at);
+        let (file, qp, removed) = (id.file, id.qp, id.removed);
+        if let Some(qp) = qp.filter(|_| membership.read && !membership.send_only) {
+            self.queues.detach(qp, gid_of(membership.addr.ip()));
+        }
+        if let Some(timer) = membership.pending {
+            self.timers.cancel(timer);
+        }
+        // The record goes, whatever the kernel says.
+        if removed {
+            return Err(Errno::ENXIO);
+        }
+        if let Some(file) = self.files.get_mut(&file) {
+            file.drop_group(no, key);
+        }
+        Ok(())
+    }
+
+    /// The end of the kernel's id ends its memberships (`destroy_mc`); its QP stays attached, and the library keeps its
+    /// records.
+    pub(crate) fn cancel_joins(&mut self, no: IdNo) {
+        let Some(id) = self.ids.get_mut(&no) else { return };
+        for timer in id.groups.iter_mut().filter_map(|membership| membership.pending.take()) {
+            self.timers.cancel(timer);
+        }
+    }
+
+    /// A group is gone for the ids of a host, as an InfiniBand subnet manager would have it.
+    pub(crate) fn lose_group(&mut self, host: HostNo, group: IpAddr) {
+        let here = self.ids.keys_of(|_, id| id.host == host && !id.removed);
+        let lost: Vec<(IdNo, GroupKey)> = here
+            .into_iter()
+            .filter_map(|no| Some((no, self.ids.get(&no)?)))
+            .flat_map(|(no, id)| id.groups.iter().map(move |membership| (no, membership)))
+            .filter(|(_, membership)| membership.pending.is_none() && membership.addr.ip() == group)
+            .map(|(no, membership)| (no, membership.key))
+            .collect();
+        for (no, key) in lost {
+            self.report(Unread::new(no, Kind::MulticastError(key), LOST));
+        }
+    }
+}

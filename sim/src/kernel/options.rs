@@ -1,0 +1,44 @@
+//! `rdma_set_option`, level `RDMA_OPTION_ID` (`ucma_set_option_id`).
+
+use cmid_proto::{CmOption, Errno};
+
+use crate::fabric::world::World;
+use crate::index::IdNo;
+use crate::kernel::id::CmState;
+
+impl World {
+    /// `rdma_set_option`.
+    pub(crate) fn set_option(&mut self, no: IdNo, option: CmOption) -> Result<(), Errno> {
+        let id = self.id(no)?;
+        match option {
+            CmOption::Tos(tos) => id.options.tos = tos,
+            CmOption::ReuseAddr(on) => {
+                let allowed = if on { id.state != CmState::Listen } else { id.state == CmState::Idle };
+                ensure(allowed)?;
+                id.options.reuse_addr = on;
+            }
+            CmOption::AfOnly(on) => {
+                ensure(matches!(id.state, CmState::Idle | CmState::AddrBound))?;
+                id.options.af_only = Some(on);
+            }
+            CmOption::AckTimeout(value) => {
+                ensure(!id.is_datagram())?;
+                id.options.ack_timeout = value;
+            }
+        }
+        self.tell_ports(no);
+        Ok(())
+    }
+
+    /// The port table sees what an id that is bound shares now.
+    pub(crate) fn tell_ports(&mut self, no: IdNo) {
+        let Some(id) = self.ids.get(&no) else { return };
+        if let (Some(port), Some(src), Some(host)) = (id.port, id.src, self.hosts.get_mut(id.host.0)) {
+            host.ports.update(id.port_space, port, id.options.owner(no, src.ip()));
+        }
+    }
+}
+
+fn ensure(allowed: bool) -> Result<(), Errno> {
+    if allowed { Ok(()) } else { Err(Errno::EINVAL) }
+}

@@ -1,0 +1,42 @@
+//! A device goes (`cma_process_remove`).
+
+use crate::fabric::world::World;
+use crate::index::{HostNo, IdNo};
+use crate::kernel::channel::Kind;
+
+impl World {
+    /// Every id with that device is closed, and told so if events are delivered for it. Ids without one, wildcard
+    /// listeners among them, notice nothing.
+    pub(crate) fn remove_device(&mut self, host: HostNo) {
+        let device = self.device_of(host);
+        if !self.hosts.get_mut(host.0).is_some_and(|host| host.set_device(false)) {
+            return;
+        }
+        let closed = self.ids.keys_of(|_, id| id.host == host && id.device && !id.removed);
+        for no in closed {
+            self.close_id(no);
+        }
+        self.queues.drop_windows(host);
+        let orphans = self.queues.pairs.keys_of(|qp, _| qp.host == host);
+        for qp in orphans {
+            self.qp_to_error(qp);
+            self.end_qp(qp, false);
+        }
+        self.memory.disassociate(host);
+        self.domains.handle_removal(device);
+        self.sweep = true;
+    }
+
+    /// The kernel's part of an id ends, the user's stays (`ucma_close_id`).
+    fn close_id(&mut self, no: IdNo) {
+        self.release_port(no);
+        self.drop_conn(no);
+        self.cancel_joins(no);
+        let Some(id) = self.ids.get_mut(&no) else { return };
+        id.removed = true;
+        if let Some(lookup) = id.lookup.take() {
+            self.timers.cancel(lookup);
+        }
+        self.report_plain(no, Kind::DeviceRemoval, 0);
+    }
+}

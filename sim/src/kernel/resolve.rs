@@ -1,0 +1,268 @@
+//! `rdma_resolve_addr` and `rdma_resolve_route`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use cmid_proto::{Errno, PortSpace};
+
+use crate::fabric::config::LifeTime;
+use crate::fabric::world::{LOCAL_WORK, World};
+use crate::index::IdNo;
+use crate::kernel::address::{
+    Interface, Subnet, is_any, is_for_many, is_link_local, is_subnet_broadcast, lacks_scope, loopback_like,
+    wildcard_like,
+};
+use crate::kernel::channel::{Kind, Unread};
+use crate::kernel::due::{Due, Lookup};
+use crate::kernel::host::HostState;
+use crate::kernel::ib_cm::TIMED_OUT;
+use crate::kernel::id::CmState;
+
+/// `-ENODEV`.
+const NO_DEVICE: i32 = -19;
+
+/// `-EINVAL`.
+const INVALID: i32 = -22;
+
+impl World {
+    /// `rdma_resolve_addr`.
+    pub(crate) fn resolve_addr(
+        &mut self,
+        no: IdNo,
+        src: Option<SocketAddr>,
+        dst: SocketAddr,
+        timeout_ms: i32,
+    ) -> Result<(), Errno> {
+        // The kernel keeps the destination of a lookup that fails, and shows it when it is asked next.
+        match self.id(no)?.state {
+            CmState::Idle => {
+                if src.is_none() && is_link_local(dst.ip()) {
+                    self.confine_to_link(no, dst)?;
+                }
+                self.bind_kernel(no, src.unwrap_or_else(|| wildcard_like(dst)), Some(dst))?;
+            }
+            // The address that it is bound to counts, not `src`.
+            CmState::AddrBound => self.id(no)?.dst = Some(dst),
+            CmState::AddrQuery
+            | CmState::AddrResolved
+            | CmState::RouteQuery
+            | CmState::RouteResolved
+            | CmState::Connect
+            | CmState::Disconnect
+            | CmState::Listen => return Err(Errno::EINVAL),
+        }
+        let (outcome, after) = self.look_up(no, dst, timeout_ms)?;
+        let lookup = self.timers.arm(self.now.after(after), Due::Address { id: no, outcome });
+        let id = self.id(no)?;
+        id.state = CmState::AddrQuery;
+        id.known_dst = Some(dst);
+        id.lookup = Some(lookup);
+        Ok(())
+    }
+
+    /// The link that a destination names counts from here on, whatever interface an earlier attempt found (`cma_bind_addr`).
+    fn confine_to_link(&mut self, no: IdNo, dst: SocketAddr) -> Result<(), Errno> {
+        let host = self.id(no)?.host;
+        let host = self.hosts.get(host.0).ok_or(Errno::ENODEV)?;
+        let own = host.source_for(dst.ip()).filter(|own| is_link_local(*own) && !lacks_scope(dst));
+        let link = own.and_then(|own| host.interface_of(own));
+        self.id(no)?.interface = link;
+        Ok(())
+    }
+
+    /// How the lookup will end, and when. An error is one that the call itself reports.
+    fn look_up(&mut self, no: IdNo, dst: SocketAddr, timeout_ms: i32) -> Result<(Lookup, Duration), Errno> {
+        let id = self.id(no)?;
+        let (host_no, bound, confined) = (id.host, id.src.ok_or(Errno::EINVAL)?, id.interface);
+        let host = self.hosts.get(host_no.0).ok_or(Errno::ENODEV)?;
+        let ip = dst.ip();
+        if bound.is_ipv4() != dst.is_ipv4() {
+            return Err(Errno::EINVAL);
+        }
+        if is_any(ip) {
+            // Any device will do; the route then fails. An id that is bound to none goes from the loopback address, also
+            // where it asks for the wildcard (`cma_bind_loopback`).
+            if !host.has_device() {
+                return Err(Errno::ENODEV);
+            }
+            let own = if is_any(bound.ip()) { loopback_like(ip) } else { bound.ip() };
+            return Ok((Ok(own), LOCAL_WORK));
+        }
+        if is_for_many(ip) {
+            // An interface without a device has a link-local address of IPv6, as all have, if no other one.
+            if ip.is_ipv6() && is_any(bound.ip()) && confined.is_some_and(|chosen| !chosen.rdma) {
+                return Ok((Err(NO_DEVICE), LOCAL_WORK));
+            }
+            let own = source_for_many(host, bound.ip(), ip, confined)?;
+            let way_out = host.interface_of(own).ok_or(Errno::ENETUNREACH)?;
+            self.id(no)?.interface.get_or_insert(way_out);
+            // No device has the loopback address of IPv6, which such a packet may come from.
+            let named = way_out.rdma && !bound.ip().is_loopback();
+            return Ok((if named { Ok(own) } else { Err(NO_DEVICE) }, LOCAL_WORK));
+        }
+        let local = host.interface_of(ip);
+        // The host itself has the broadcast address of each of its networks.
+        let local = match host.source_for(ip).filter(|_| is_subnet_broadcast(ip)) {
+            Some(near) if Subnet::of(near) == Subnet::of(ip) => host.interface_of(near),
+            Some(_) | None => local,
+        };
+        let broadcast = local.is_some() && host.interface_of(ip).is_none();
+        if bound.ip().is_loopback() {
+            // No packet of a loopback address leaves by the interface that the id is confined to (`__mkroute_output`).
+            if broadcast || confined.is_some_and(|chosen| local.is_none_or(|local| local != chosen)) {
+                return Err(Errno::EINVAL);
+            }
+            return match self.is_routed(ip) {
+                false => Err(Errno::ENETUNREACH),
+                true if local.is_none() && ip.is_ipv4() => Err(Errno::EINVAL),
+                true => {
+                    let chosen = &mut self.id(no)?.interface;
+                    *chosen = chosen.or(local);
+                    Ok((Err(NO_DEVICE), LOCAL_WORK))
+                }
+            };
+        }
+        let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)).max(LOCAL_WORK);
+        if !self.is_routed(ip) {
+            // Where the interface is given everybody is taken for a neighbour (`ip_route_output_key`), who does not answer; not
+            // with IPv6, which needs a route (`ip6_route_output_flags`).
+            return match confined {
+                Some(_) if ip.is_ipv6() => Err(Errno::ENETUNREACH),
+                None => Err(Errno::ENETUNREACH),
+                Some(chosen) if chosen.arp => Ok((Err(TIMED_OUT), timeout)),
+                Some(_) => Ok((Err(NO_DEVICE), LOCAL_WORK)),
+            };
+        }
+        // To an address of its own an IPv6 host goes from that very address (RFC 6724, rule 1). An IPv4 one goes from its
+        // first of that network: the route to the others names it as the source (`fib_add_ifaddr`).
+        let own = match local {
+            Some(_) if ip.is_ipv6() && !broadcast => ip,
+            Some(_) | None => host.source_for(ip).ok_or(Errno::ENETUNREACH)?,
+        };
+        let own = if bound.ip().is_unspecified() { own } else { bound.ip() };
+        // The way out: that of the destination itself if it is on this host, else that of a near address.
+        let way_out = match local {
+            Some(interface) => interface,
+            None => {
+                let near = host.source_for(ip).ok_or(Errno::ENETUNREACH)?;
+                host.interface_of(near).ok_or(Errno::ENETUNREACH)?
+            }
+        };
+        if let Some(chosen) = confined
+            && chosen != way_out
+            && !(chosen.rdma && local.is_some_and(|interface| interface.rdma))
+        {
+            if ip.is_ipv6() {
+                return Err(Errno::ENETUNREACH);
+            }
+            return Ok(if chosen.arp { (Err(TIMED_OUT), timeout) } else { (Err(NO_DEVICE), LOCAL_WORK) });
+        }
+        let known = local.is_some() || !way_out.arp || host.neighbours.contains(&ip);
+        let delay = if known {
+            LOCAL_WORK
+        } else {
+            // A question and its answer.
+            self.config.latency.saturating_mul(2).max(LOCAL_WORK)
+        };
+        let answered = known || (host.link_up && self.answers(ip));
+        self.id(no)?.interface.get_or_insert(way_out);
+        if !answered || delay > timeout {
+            return Ok((Err(TIMED_OUT), timeout));
+        }
+        if let Some(host) = self.hosts.get_mut(host_no.0) {
+            host.neighbours.insert(ip);
+        }
+        Ok((if way_out.rdma { Ok(own) } else { Err(NO_DEVICE) }, delay))
+    }
+
+    /// The lookup has ended (`addr_handler`).
+    pub(crate) fn address_found(&mut self, no: IdNo, outcome: Lookup) {
+        let Some(id) = self.ids.get_mut(&no) else { return };
+        id.lookup = None;
+        let present = self.hosts.get(id.host.0).is_some_and(HostState::has_device);
+        // What any device will do for is not looked at (`cma_bind_loopback`).
+        let any_device = id.dst.is_some_and(|dst| is_any(dst.ip()));
+        let acquired = match outcome {
+            // `cma_acquire_dev_by_src_ip`, as for a bind.
+            Ok(_) | Err(NO_DEVICE) if id.port_space == PortSpace::Ipoib && !any_device => Err(INVALID),
+            Ok(_) if !present => Err(NO_DEVICE),
+            Ok(_) | Err(_) => outcome,
+        };
+        let (kind, status) = match acquired {
+            Ok(own) => {
+                id.state = CmState::AddrResolved;
+                id.device = true;
+                id.src = id.src.map(|bound| moved_to(own, bound));
+                (Kind::AddrResolved, 0)
+            }
+            Err(status) => {
+                id.state = CmState::AddrBound;
+                (Kind::AddrError, status)
+            }
+        };
+        // An id that was bound to a wildcard shares its port from now on as one with this address (`cma_check_port`).
+        self.tell_ports(no);
+        self.report_plain(no, kind, status);
+    }
+
+    /// `rdma_resolve_route`, on RoCE: answered without asking anybody (`cma_resolve_iboe_route`).
+    pub(crate) fn resolve_route(&mut self, no: IdNo, timeout_ms: i32) -> Result<(), Errno> {
+        let now = self.now;
+        let usual = self.config.flavour.life_time();
+        let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
+        // Without a device that the library knows it would follow a null pointer.
+        if !id.verbs || !id.device || timeout_ms <= 0 || id.state != CmState::AddrResolved {
+            return Err(Errno::EINVAL);
+        }
+        // No address lookup has found an interface: it was the device that was chosen (`cma_resolve_loopback`).
+        if id.interface.is_none() {
+            return Err(Errno::ENODEV);
+        }
+        id.state = CmState::RouteQuery;
+        id.watched = true;
+        id.traffic_class = id.options.tos;
+        id.life_time = Some(LifeTime::of_ack_timeout(id.options.ack_timeout).unwrap_or(usual));
+        id.lookup = Some(self.timers.arm(now.after(LOCAL_WORK), Due::Route { id: no }));
+        Ok(())
+    }
+
+    /// The route is known (`cma_work_handler`).
+    pub(crate) fn route_found(&mut self, no: IdNo) {
+        let Some(id) = self.ids.get_mut(&no) else { return };
+        id.lookup = None;
+        id.state = CmState::RouteResolved;
+        self.report_plain(no, Kind::RouteResolved, 0);
+    }
+
+    /// Queues an event without parameters.
+    pub(crate) fn report_plain(&mut self, owner: IdNo, kind: Kind, status: i32) {
+        self.report(Unread::new(owner, kind, status));
+    }
+}
+
+/// Nobody is asked for a group; the way out is the one that the id is bound to, or else confined to. Without one there would
+/// have to be a route, and an IPv4 host has none of itself (`ip_route_output_key_hash_rcu`).
+fn source_for_many(
+    host: &HostState,
+    bound: IpAddr,
+    group: IpAddr,
+    confined: Option<Interface>,
+) -> Result<IpAddr, Errno> {
+    if !is_any(bound) {
+        return Ok(bound);
+    }
+    match confined {
+        // No packet of a loopback address leaves by an interface, and on the loopback interface there is no device.
+        Some(_) if bound.is_loopback() && group.is_ipv4() => Err(Errno::EINVAL),
+        None if bound.is_loopback() && group.is_ipv4() => Err(Errno::ENODEV),
+        Some(chosen) => host.source_on(chosen, group).ok_or(Errno::ENETUNREACH),
+        None if group.is_ipv6() => host.source_for(group).ok_or(Errno::ENETUNREACH),
+        None => Err(Errno::ENETUNREACH),
+    }
+}
+
+/// The same port, and the same link if one is named, at another address.
+fn moved_to(ip: IpAddr, mut bound: SocketAddr) -> SocketAddr {
+    bound.set_ip(ip);
+    bound
+}

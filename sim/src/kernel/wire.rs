@@ -1,0 +1,178 @@
+//! The connection manager's messages, and how they travel.
+
+use std::net::{IpAddr, SocketAddr};
+
+use cmid_proto::{ConnParam, Ece, PortSpace};
+
+use crate::fabric::config::LifeTime;
+use crate::index::{CommId, HostNo};
+
+/// Private data fields of messages, in bytes (`ib_cm.h`, less the RDMA CM's own header in a REQ and a SIDR REQ).
+pub(crate) const REQ_DATA: usize = 56;
+pub(crate) const REP_DATA: usize = 196;
+pub(crate) const REJ_DATA: usize = 148;
+pub(crate) const SIDR_REQ_DATA: usize = 180;
+pub(crate) const SIDR_REP_DATA: usize = 136;
+
+/// Reasons of a REJ.
+pub(crate) mod reason {
+    pub(crate) const TIMEOUT: i32 = 4;
+    pub(crate) const INVALID_SERVICE_ID: i32 = 8;
+    pub(crate) const STALE_CONNECTION: i32 = 10;
+    pub(crate) const CONSUMER_DEFINED: i32 = 28;
+    pub(crate) const VENDOR_OPTION_NOT_SUPPORTED: i32 = 35;
+}
+
+/// Statuses of a SIDR REP (`enum ib_cm_sidr_status`).
+pub(crate) mod sidr {
+    pub(crate) const UNSUPPORTED: i32 = 1;
+    pub(crate) const REJECT: i32 = 2;
+}
+
+/// Who sends a message to whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    /// The sender's host; it stands for its device's GUID.
+    pub(crate) from: HostNo,
+    pub(crate) from_ip: IpAddr,
+    pub(crate) to_ip: IpAddr,
+    pub(crate) from_comm: CommId,
+    /// The receiver's name for the connection, where the sender knows it.
+    pub(crate) to_comm: Option<CommId>,
+}
+
+impl Head {
+    /// The head of an answer, under a name of the answering side's own if it has one.
+    pub(crate) fn answer(&self, from: HostNo) -> Head {
+        Head {
+            from,
+            from_ip: self.to_ip,
+            to_ip: self.from_ip,
+            from_comm: self.to_comm.unwrap_or(CommId::NONE),
+            to_comm: Some(self.from_comm),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) head: Head,
+    pub(crate) body: Body,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    /// A request to connect.
+    Req(Box<Req>),
+    /// "I am still busy."
+    Mra,
+    /// Accepted.
+    Rep(Box<Rep>),
+    /// The answer has arrived.
+    Rtu,
+    /// Refused, with the reason and the private data field.
+    Rej { reason: i32, private_data: Vec<u8> },
+    /// The connection is to end; names the QP of the receiver that is meant.
+    Dreq { qp_num: u32 },
+    /// It has ended.
+    Drep,
+    /// Where is the datagram QP of a service?
+    SidrReq(Box<SidrReq>),
+    /// There, or nowhere.
+    SidrRep { answer: SidrAnswer, private_data: Vec<u8> },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Req {
+    pub(crate) service: (PortSpace, u16),
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    /// The sender's own view: its depths are not swapped yet.
+    pub(crate) param: ConnParam,
+    pub(crate) life_time: LifeTime,
+    pub(crate) ece: Ece,
+    pub(crate) private_data: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SidrReq {
+    pub(crate) service: (PortSpace, u16),
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    pub(crate) private_data: Vec<u8>,
+}
+
+/// How a lookup was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SidrAnswer {
+    Found {
+        qp_num: u32,
+        qkey: u32,
+    },
+    /// The status of the message, which is positive.
+    Refused(i32),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Rep {
+    pub(crate) param: ConnParam,
+    pub(crate) ece: Ece,
+    pub(crate) private_data: Vec<u8>,
+}
+
+/// What was given, in a field of a fixed size.
+pub(crate) fn padded(data: &[u8], field: usize) -> Vec<u8> {
+    let mut padded = data.to_vec();
+    padded.resize(field, 0);
+    padded
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fabric::world::World;
+    use cmid_proto::Time;
+
+    use super::*;
+    use crate::fabric::config::Config;
+    use crate::kernel::host::HostState;
+
+    fn message(to_ip: &str) -> Message {
+        let head = Head {
+            from: HostNo(0),
+            from_ip: "10.0.0.1".parse().unwrap(),
+            to_ip: to_ip.parse().unwrap(),
+            from_comm: CommId(1),
+            to_comm: Some(CommId(2)),
+        };
+        Message { head, body: Body::Rtu }
+    }
+
+    #[test]
+    fn messages_are_lost_undeliverable_or_arrive() {
+        let mut world = World::new(Config::default());
+        for ip in ["10.0.0.1", "10.0.0.2"] {
+            world.hosts.push(HostState::new(&[ip.parse().unwrap()]));
+        }
+        world.config.loss = 1.0;
+        world.transmit(message("10.0.0.2"));
+        world.config.loss = 0.0;
+        world.transmit(message("10.0.0.3"));
+        world.hosts[1].link_up = false;
+        world.transmit(message("10.0.0.2"));
+        world.advance_to(Time(1_000_000));
+        let counters = world.counters;
+        assert_eq!((counters.sent, counters.lost, counters.undeliverable), (3, 1, 2));
+    }
+
+    #[test]
+    fn an_answer_goes_back() {
+        let answer = message("10.0.0.2").head.answer(HostNo(1));
+        assert_eq!((answer.from, answer.from_comm, answer.to_comm), (HostNo(1), CommId(2), Some(CommId(1))));
+        assert_eq!(answer.to_ip, "10.0.0.1".parse::<IpAddr>().unwrap());
+    }
+
+    #[test]
+    fn fields_are_always_full() {
+        assert_eq!(padded(&[1], 3), [1, 0, 0]);
+    }
+}

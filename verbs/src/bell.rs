@@ -1,0 +1,58 @@
+//! What wakes whoever waits for a channel, for what did not come from librdmacm.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+use cmid_proto::{Errno, IdKey, Outcome};
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use crate::lock::lock;
+
+/// What came of a call, for whoever reads the channel.
+pub(crate) type Answer = (IdKey, Outcome);
+
+/// Wakes whoever waits for a channel, for what did not come from librdmacm.
+pub(crate) struct Bell {
+    /// An epoll instance that is readable when the channel or `event` is.
+    both: OwnedFd,
+    event: OwnedFd,
+    answers: Mutex<VecDeque<Answer>>,
+}
+
+impl Bell {
+    pub(crate) fn beside(channel: BorrowedFd<'_>) -> Result<Self, Errno> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(errno_of)?;
+        let both = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(errno_of)?;
+        for fd in [channel, event.as_fd()] {
+            epoll::add(&both, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN).map_err(errno_of)?;
+        }
+        Ok(Bell { both, event, answers: Mutex::default() })
+    }
+
+    /// Readable when the channel or the bell is.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.both.as_fd()
+    }
+
+    /// Leaves word of what came of a call.
+    pub(crate) fn ring(&self, id: IdKey, outcome: Outcome) {
+        lock(&self.answers).push_back((id, outcome));
+        // It cannot be full.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    /// The next answer. With the last one the descriptor is silent again.
+    pub(crate) fn answer(&self) -> Option<Answer> {
+        let mut answers = lock(&self.answers);
+        let answer = answers.pop_front();
+        if answer.is_some() && answers.is_empty() {
+            let _ = rustix::io::read(&self.event, &mut [0; size_of::<u64>()]);
+        }
+        answer
+    }
+}
+
+fn errno_of(error: rustix::io::Errno) -> Errno {
+    Errno(error.raw_os_error())
+}

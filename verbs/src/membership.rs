@@ -1,0 +1,21 @@
+//! A multicast group that an id is in.
+
+use core::net::SocketAddr;
+
+use cmid_proto::GroupKey;
+
+/// One membership of an id.
+pub(crate) struct Membership {
+    pub(crate) key: GroupKey,
+    pub(crate) addr: SocketAddr,
+    pub(crate) send_only: bool,
+    /// The group that librdmacm has attached the id's QP to, when it read MULTICAST_JOIN.
+    pub(crate) attached: Option<Group>,
+}
+
+/// A group as libibverbs names it.
+#[derive(Clone, Copy)]
+pub(crate) struct Group {
+    pub(crate) gid: [u8; 16],
+    pub(crate) lid: u16,
+}
