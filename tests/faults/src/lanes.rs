@@ -123,7 +123,7 @@ impl Lane {
         link.lay()?;
         let this = std::env::current_exe()?;
         let mut command = Command::new(this);
-        command.args(["lane", "--wire", &number.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["lane", "--link", &number.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Failure("a lane has no pipes".into()));

@@ -42,7 +42,7 @@ impl Peer {
         let (number, port) = (link.number().to_string(), port.to_string());
         let (role, phase) = (format!("{:?}", killed.role), format!("{:?}", killed.phase));
         let mut command = Command::new(this);
-        command.args(["peer", "--wire", &number, "--port", &port, "--role", &role, "--phase", &phase]);
+        command.args(["peer", "--link", &number, "--port", &port, "--role", &role, "--phase", &phase]);
         if killed.migrated {
             command.arg("--migrated");
         }
