@@ -89,7 +89,7 @@ pub(crate) struct StoredPrivateData {
 impl StoredPrivateData {
     /// Puts a copy into an event.
     fn copy_to(&self, event: &mut Event) {
-        event.private_data.set(&self.private_data);
+        event.private_data = self.private_data.clone();
         event.datagram = self.datagram;
     }
 }

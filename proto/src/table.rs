@@ -83,6 +83,7 @@ columns! {
 impl EventColumn {
     /// The column of an event type.
     #[must_use]
+    #[inline]
     pub const fn of(event: CmEvent) -> EventColumn {
         match event {
             CmEvent::AddrResolved => EventColumn::AddrResolved,

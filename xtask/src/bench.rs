@@ -5,32 +5,28 @@ use clap::Args;
 use cmid_softroce::packages;
 
 use crate::context::Context;
+use crate::documents;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Only measure what is exact, with up to 100,000 ids, and fail beyond a limit
-    #[arg(long, conflicts_with_all = ["tighten", "render"])]
+    #[arg(long, conflicts_with = "tighten")]
     check: bool,
     /// Before anything else, set the limits (benches/core/src/limits.rs) to what is reached now
     #[arg(long)]
     tighten: bool,
-    /// Only write docs/performance.md and its plots from what is recorded (benches/results/)
-    #[arg(long, conflicts_with = "tighten")]
-    render: bool,
 }
 
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     if arguments.check {
         return check(context);
     }
-    if !arguments.render {
-        packages::ensure(COUNTER)?;
-        if arguments.tighten {
-            program(context, &["check", "--tighten"])?;
-        }
-        record(context)?;
+    packages::ensure(COUNTER)?;
+    if arguments.tighten {
+        program(context, &["check", "--tighten"])?;
     }
-    program(context, &["render"])
+    record(context)?;
+    documents::render(context)
 }
 
 /// What counts instructions.

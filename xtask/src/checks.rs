@@ -1,6 +1,7 @@
 //! Checks of what the crates promise.
 
 use crate::context::{Context, output};
+use crate::tools::HACK;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::{collections::BTreeSet, ffi::OsStr, fs, process::Command};
 
@@ -18,6 +19,10 @@ const PROTO_DEPENDENCIES: &[&str] = &[
     "syn",
     "unicode-ident",
 ];
+
+/// What users depend on.
+const PRODUCT: &[&str] =
+    &["cmid-proto", "cmid-sim", "cmid-verbs", "cmid-trace", "cmid-mio", "cmid-epoll", "cmid-blocking"];
 
 /// The line of README.md that states the minimum.
 const README_LINE: &str = "Minimum supported Rust version: ";
@@ -42,6 +47,13 @@ pub(crate) fn mio_without_rdma_core(context: &mut Context) -> Result<()> {
     let hidden: &OsStr = nothing.path().as_os_str();
     let variables = [("PKG_CONFIG_PATH", hidden), ("PKG_CONFIG_LIBDIR", hidden)];
     context.cargo(&["build", "-p", "cmid-mio"], &variables)
+}
+
+/// Every product crate compiles without a warning with each of its features alone, and with none.
+pub(crate) fn features(context: &mut Context) -> Result<()> {
+    let packages = PRODUCT.iter().flat_map(|package| ["--package", package]);
+    let arguments = ["hack", "clippy", "--quiet", "--each-feature", "--lib"].into_iter().chain(packages);
+    HACK.run(context, &arguments.chain(["--", "--deny", "warnings"]).collect::<Vec<_>>())
 }
 
 /// The names of everything a package is linked with, itself included.

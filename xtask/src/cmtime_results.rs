@@ -204,7 +204,7 @@ fn median(figures: &[f64]) -> Result<f64> {
     quartiles(figures).map(|[_, median, _]| median)
 }
 
-/// Lower quartile, median, upper quartile: between two figures by how near each is, as in docs/performance.md.
+/// Lower quartile, median, upper quartile: between two figures by how near each is, as in docs/generated/performance.md.
 fn quartiles(figures: &[f64]) -> Result<[f64; 3]> {
     ensure!(!figures.is_empty() && figures.iter().all(|figure| figure.is_finite()), "no figures, or no numbers");
     let mut sorted = figures.to_vec();

@@ -16,7 +16,7 @@ pub(crate) struct Context {
     pub(crate) root: PathBuf,
     /// The kernel for what runs in the VM.
     pub(crate) kernel: Kernel,
-    /// Variables for every program; see [`crate::libclang`].
+    /// Variables for every program: where the libclang is that rdma-sys is built with.
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
 

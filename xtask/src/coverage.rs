@@ -1,144 +1,40 @@
-//! `cargo xtask coverage`: which lines of `cmid-proto` its tests and the fuzz corpora run.
-//!
-//! The compiler counts (`-C instrument-coverage`, which stable has); its counts are read by a crate, as LLVM's own tools would
-//! have to be as new as the compiler. Per line they agree with `llvm-cov`. Branches are counted by an unstable compiler only.
+//! `cargo xtask coverage`: which lines of `cmid-proto` its tests and the fuzz corpora run, by cargo-llvm-cov.
 
-mod explained;
-mod lines;
-
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use llvm_profparser::{CoverageMapping, coverage_mapping::read_object_file, merge_profiles};
+use cmid_softroce::packages;
 
-use self::explained::Explained;
-use self::lines::{File, Line};
-use crate::context::Context;
+use crate::context::{Context, output};
+use crate::tools::{LLVM_COV, succeeds};
 
-/// What is looked at.
-const SOURCE: &str = "proto/src";
-
-/// What is called instead of the compiler.
-const COMPILER: &str = "xtask/src/coverage/compiler.sh";
+/// How many lines of `cmid-proto` may be run by no test. The number may only fall.
+const BUDGET: &str = "61";
 
 /// What runs.
-const TESTS: &[&str] = &[
-    "test",
-    "--package",
-    "cmid-proto",
-    "--package",
-    "cmid-reference",
-    "--features",
-    "cmid-proto/std",
-    "--lib",
-    "--tests",
-];
+const TESTS: &[&str] =
+    &["llvm-cov", "--package", "cmid-proto", "--package", "cmid-reference", "--features", "cmid-proto/std", "--quiet"];
 
-/// Prints the figures; fails if a line is neither run nor explained, or an explanation explains nothing.
+/// Lists the files and the lines that are not run; fails if they are more than the budget.
 pub(crate) fn run(context: &mut Context) -> Result<()> {
-    let place = context.target().join("coverage");
-    if place.exists() {
-        // An old profile must not count for this run.
-        fs::remove_dir_all(&place).with_context(|| place.display().to_string())?;
+    let mut command = LLVM_COV.command(context)?;
+    command.args(TESTS).args(["--lib", "--tests", "--show-missing-lines", "--fail-uncovered-lines", BUDGET]);
+    // What reads the compiler's counts has to be of the compiler's version of LLVM.
+    if !succeeds(Command::new("rustup").args(["component", "add", "llvm-tools"])) {
+        let folder = of_debian()?;
+        command.env("LLVM_COV", folder.join("llvm-cov")).env("LLVM_PROFDATA", folder.join("llvm-profdata"));
     }
-    fs::create_dir_all(&place).with_context(|| place.display().to_string())?;
-    let programs = build_and_run(context, &place)?;
-    let files = read(&context.root.join(SOURCE), &place, &programs)?;
-    conclude(context, &files)
-}
-
-/// Returns the programs that were run.
-fn build_and_run(context: &Context, place: &Path) -> Result<Vec<PathBuf>> {
-    let compiler = context.root.join(COMPILER);
-    let profiles = place.join("%p-%m.profraw");
-    let variables = [("RUSTC_WORKSPACE_WRAPPER", compiler.as_os_str()), ("LLVM_PROFILE_FILE", profiles.as_os_str())];
-    let building = [TESTS, &["--no-run", "--message-format", "json"]].concat();
-    let said = context.cargo_hears(&building, &variables)?;
-    let programs: Vec<_> = said.lines().filter_map(executable).collect();
-    ensure!(!programs.is_empty(), "cargo named no program that it has built");
-    context.cargo(&[TESTS, &["--quiet"]].concat(), &variables)?;
-    Ok(programs)
-}
-
-/// The program that a message of cargo names.
-fn executable(message: &str) -> Option<PathBuf> {
-    let message: serde_json::Value = serde_json::from_str(message).ok()?;
-    Some(PathBuf::from(message.get("executable")?.as_str()?))
-}
-
-/// Counts, by file under `source`.
-fn read(source: &Path, place: &Path, programs: &[PathBuf]) -> Result<BTreeMap<PathBuf, File>> {
-    let mut profiles = Vec::new();
-    for entry in fs::read_dir(place)? {
-        let path = entry?.path();
-        if path.extension() == Some(OsStr::new("profraw")) {
-            profiles.push(path);
-        }
-    }
-    let profile = merge_profiles(&profiles).context("the profiles cannot be read")?;
-    let version = profile.version().context("the profiles have no version")?;
-    for program in programs {
-        // The crate leaves out what it cannot read.
-        read_object_file(program, version).with_context(|| format!("{} cannot be read", program.display()))?;
-    }
-    let mapping = CoverageMapping::new(programs, &profile, false)?;
-    let report = mapping.generate_subreport(|paths| paths.iter().any(|path| path.starts_with(source)))?;
-    let mut files = BTreeMap::new();
-    for (path, result) in &report.files {
-        if let Ok(name) = path.strip_prefix(source) {
-            let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-            let regions = result.hits.iter().map(|(at, &count)| (at.clone(), count > 0));
-            files.insert(name.to_owned(), File::new(&text, regions.collect()));
-        }
-    }
-    Ok(files)
-}
-
-fn conclude(context: &Context, files: &BTreeMap<PathBuf, File>) -> Result<()> {
-    let mut explained = Explained::read(&context.root)?;
-    println!("\n{:24} {:>13} {:>8} {:>15}", "file", "lines", "", "regions");
-    let mut total = [0; 4];
-    let mut open = 0;
-    for (name, file) in files {
-        let figures = file.figures();
-        total.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
-        println!("{}", row(&name.display().to_string(), figures));
-    }
-    println!("{}\n", row("all", total));
-    ensure!(total[1] > LEAST, "only {} lines were looked at: the counts cannot be complete", total[1]);
-    for (name, file) in files {
-        for Line { number, text } in file.not_run() {
-            if !explained.explains(name, text) {
-                open += 1;
-                println!("not run: {SOURCE}/{}:{number}: {text}", name.display());
-            }
-        }
-    }
-    let stale = explained.stale();
-    for line in &stale {
-        println!("explained, but run or gone: {line}");
-    }
-    println!("{} lines are not run, and explained", explained.used());
-    ensure!(
-        open == 0,
-        "{open} lines are neither run nor explained: test, delete or explain them in {}",
-        explained::FILE
-    );
-    ensure!(stale.is_empty(), "{} explanations in {} are of no use any more", stale.len(), explained::FILE);
+    let status = command.status().context("cargo-llvm-cov")?;
+    ensure!(status.success(), "cargo-llvm-cov failed ({status}): at most {BUDGET} lines may be run by no test");
     Ok(())
 }
 
-/// There are more lines of code than that.
-const LEAST: usize = 2500;
-
-fn row(name: &str, [lines_run, lines, regions_run, regions]: [usize; 4]) -> String {
-    let percent = |part: usize, whole: usize| if whole == 0 { 100.0 } else { part as f64 * 100.0 / whole as f64 };
-    format!(
-        "{name:24} {lines_run:>6}/{lines:<6} {:>6.2} % {regions_run:>6}/{regions:<6} {:>6.2} %",
-        percent(lines_run, lines),
-        percent(regions_run, regions)
-    )
+/// Installs the tools of that LLVM from Debian; returns the folder they are in.
+fn of_debian() -> Result<PathBuf> {
+    let compiler = output(Command::new("rustc").arg("-vV"))?;
+    let version = compiler.lines().find_map(|line| line.strip_prefix("LLVM version: "));
+    let major = version.and_then(|version| version.split('.').next()).context("rustc names no version of LLVM")?;
+    packages::ensure(&[&format!("llvm-{major}")])?;
+    Ok(PathBuf::from(format!("/usr/lib/llvm-{major}/bin")))
 }

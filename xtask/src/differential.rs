@@ -1,7 +1,6 @@
 //! `cargo xtask differential`: random programs of calls on the simulator and on the VM's kernel, which must agree.
 
 use std::ffi::OsString;
-use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
@@ -25,9 +24,6 @@ const AT_ONCE: u32 = 200;
 const MOST: u64 = 100_000;
 /// The limit in seconds for the steps that take longer.
 pub(crate) const LONG_LIMIT: u64 = 3600;
-
-/// What is knowingly different; that it is up to date is a test of `cmid-differential`.
-const DOCUMENT: &str = "docs/differences.md";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -128,9 +124,4 @@ fn program(context: &Context, kernel: Kernel) -> Vec<OsString> {
         command.push("--old".into());
     }
     command
-}
-
-/// Writes [`DOCUMENT`].
-pub(crate) fn write(context: &Context) -> Result<()> {
-    fs::write(context.root.join(DOCUMENT), cmid_differential::differences::render()).context(DOCUMENT)
 }

@@ -1,56 +1,22 @@
-//! Faults on the real kernel: the run in the VM, its comparison with the list of scenarios, and `docs/faults.md`.
+//! Faults on the real kernel: the run in the VM, and its comparison with the list of scenarios.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
 use cmid_conformance::DriverName;
-use cmid_faults::{Entry, Outcome, Report, Speed, Told, entries, expected, groups};
+use cmid_faults::{Report, Speed, expected};
 use cmid_softroce::Kernel;
 
 use crate::context::Context;
-use crate::{guest, host, references};
+use crate::{guest, host};
 
-const FILE: &str = "docs/faults.md";
 /// The recorded results, in the order of the columns of the table.
 const KERNELS: [Kernel; 2] = [Kernel::V6_1, Kernel::V6_12];
 /// The driver that the everyday run is with: what a fault does is the kernel's and the core's doing.
 const EVERYDAY: &[DriverName] = &[DriverName::Epoll];
-
-/// What shows faults besides, in words and by reference.
-const ELSEWHERE: &[(&str, &str)] = &[
-    (
-        "the device goes while ids are in every state, under load, and comes back",
-        "tests/conformance/src/soak/removal.rs::run",
-    ),
-    ("the device goes: every id is told once, and refuses what follows", "conformance::row_78_the_device_goes"),
-    ("rdma-core's rping is killed while it sends", "conformance::row_10_a_client_process_is_killed"),
-    (
-        "the peer is destroyed before, during and after the answer",
-        "conformance::row_25_the_client_goes_without_reading_the_answer",
-    ),
-    ("nobody answers a request, to the end (1.3 minutes)", "conformance::row_29_nobody_there"),
-    ("a server never reads the request, to the end (17 minutes)", "conformance::row_30_the_server_never_reads"),
-    (
-        "a client never reads the answer, to the end (17 minutes)",
-        "conformance::row_31_the_client_never_reads_the_answer",
-    ),
-    ("a disconnect is never answered, to the end (1.3 minutes)", "conformance::row_32_a_disconnect_is_never_answered"),
-    ("the peer's link address changes", "conformance::row_36_a_neighbour_moves"),
-    ("a bond fails over", "conformance::row_79_a_bond_fails_over"),
-    ("a device goes from under PDs, MRs, CQs and QPs", "tests/kernel/src/device/removal.rs::device_removed"),
-    (
-        "the device is removed under a PD and an MR after their ids are destroyed; a PD is allocated without a free descriptor",
-        "tests/kernel/src/device/opened.rs::all",
-    ),
-    ("a device goes while a group is left", "tests/kernel/src/device/removal.rs::left_as_it_goes"),
-    ("ibacm does not answer", "tests/kernel/src/device/ibacm.rs::silent"),
-    ("an id cannot be destroyed", "tests/kernel/src/device/forgotten.rs::make_room"),
-    ("the limit on locked memory, counted to the byte", "tests/kernel/src/device/registration.rs::lock_limit"),
-];
 
 /// What `cargo xtask faults` takes.
 #[derive(Debug, Args)]
@@ -147,7 +113,7 @@ fn recorded(context: &Context, kernel: Kernel) -> Result<Report> {
     Ok(report)
 }
 
-/// Makes the reports that runs have left the recorded results, and renders the table from them.
+/// Makes the reports that runs have left the recorded results.
 pub(crate) fn record(context: &Context) -> Result<()> {
     for kernel in KERNELS {
         let mut results = recorded(context, kernel)?;
@@ -163,111 +129,5 @@ pub(crate) fn record(context: &Context) -> Result<()> {
             results.write(&path)?;
         }
     }
-    write(context)
-}
-
-/// Writes the file.
-pub(crate) fn write(context: &Context) -> Result<()> {
-    fs::write(context.root.join(FILE), render(context)?).context(FILE)
-}
-
-/// The file says what the scenarios and the results say, and what it refers to is there.
-pub(crate) fn check(context: &mut Context) -> Result<()> {
-    for (_, reference) in ELSEWHERE {
-        references::check(&context.root, reference).with_context(|| format!("{FILE} refers to {reference}"))?;
-    }
-    let written = fs::read_to_string(context.root.join(FILE)).context(FILE)?;
-    ensure!(
-        written == render(context)?,
-        "{FILE} is not what the scenarios and results say: run `cargo xtask diagrams`"
-    );
     Ok(())
-}
-
-fn render(context: &Context) -> Result<String> {
-    let reports = KERNELS.map(|kernel| recorded(context, kernel)).into_iter().collect::<Result<Vec<_>>>()?;
-    let mut text = String::from(
-        "# Faults on the real kernel\n\nWhat goes wrong, and what an application that uses the core's deadlines (two seconds here) is then told, line by line: \
-         events with their statuses, and what its requests answer. Each scenario fails if anything else, or anything more, is told; if it is not over \
-         within its bound; if destroying all ids takes more than five seconds; if a descriptor (but those of devices, which librdmacm keeps), an id, a QP, a CQ, a PD or an MR is left; \
-         or if the core's books are not in order. Rendered from `tests/faults/src/scenarios/` and `tests/faults/results/` by `cargo xtask diagrams`; do not edit. \
-         `cargo xtask faults [--kernel 6.1] [--slow] [NAME...]` runs them.\n\n\
-         The two hosts are two soft-RoCE devices on a veth pair; messages are lost by a filter where they come in. \
-         \"All is well again\" means that the fault is repaired; \"a new connection: stands\", that fresh drivers of the same process make one then. \
-         The number of drivers that it was shown with stands under each kernel.\n\n",
-    );
-    // Writing to a string does not fail.
-    for report in &reports {
-        let _ = writeln!(text, "- {}: {}", report.environment, count(report));
-    }
-    for group in groups() {
-        let _ = writeln!(
-            text,
-            "\n## {group}\n\n| what | told | Linux 6.1 | Linux 6.12 | scenario |\n| --- | --- | --- | --- | --- |"
-        );
-        for entry in entries().iter().filter(|entry| entry.group == group) {
-            let told: Vec<_> = entry.observed.iter().map(in_words).collect();
-            let cells: Vec<_> = reports.iter().map(|report| cell(entry, report)).collect();
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | `{}` |",
-                entry.fault,
-                told.join("<br>"),
-                cells.join(" | "),
-                entry.name
-            );
-        }
-    }
-    text.push_str("\n## Shown elsewhere\n\n| what | where |\n| --- | --- |\n");
-    for (what, reference) in ELSEWHERE {
-        let _ = writeln!(text, "| {what} | `{reference}` |");
-    }
-    Ok(text)
-}
-
-fn in_words(told: &Told) -> String {
-    match told {
-        Told::Always(line) => (*line).to_owned(),
-        Told::OneOf(lines) => lines.join(" *or* "),
-        Told::By { v6_1, v6_12 } => {
-            let on =
-                |lines: &[&str], kernel| (!lines.is_empty()).then(|| format!("{}: {}", kernel, lines.join(" *or* ")));
-            [on(v6_1, "on 6.1"), on(v6_12, "on 6.12")].into_iter().flatten().collect::<Vec<_>>().join("<br>")
-        }
-    }
-}
-
-fn cell(entry: &Entry, report: &Report) -> String {
-    let Some(findings) = report.scenarios.get(entry.name) else { return "not run".to_owned() };
-    let failed = findings.drivers.values().any(|outcome| matches!(outcome, Outcome::Failed(_)));
-    if failed { "**failed**".to_owned() } else { findings.drivers.len().to_string() }
-}
-
-fn count(report: &Report) -> String {
-    let of = |wanted: &dyn Fn(&Entry) -> bool| entries().iter().filter(|entry| wanted(entry)).count();
-    let passed = of(&|entry| report.scenarios.get(entry.name).is_some_and(cmid_faults::Findings::passed));
-    let ran = of(&|entry| report.scenarios.contains_key(entry.name));
-    format!(
-        "{} scenarios: {passed} passed, {} failed, {} not run",
-        entries().len(),
-        ran - passed,
-        entries().len() - ran
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_failed_or_did_not_run_does_not_look_passed() {
-        let entry = &entries()[0];
-        let mut report = Report::new("here");
-        assert_eq!(cell(entry, &report), "not run");
-        report.note(entry.name, entry.speed, "mio", Outcome::Passed(Vec::new()));
-        assert_eq!(cell(entry, &report), "1");
-        report.note(entry.name, entry.speed, "epoll", Outcome::Failed("why".into()));
-        assert_eq!(cell(entry, &report), "**failed**");
-        assert!(count(&report).contains("0 passed, 1 failed"), "{}", count(&report));
-    }
 }

@@ -9,10 +9,11 @@ use std::{
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
 use crate::context::Context;
+use crate::tools::{self, succeeds};
 
 /// No committed input is longer.
 const LONGEST: u64 = 2048;
@@ -96,14 +97,11 @@ fn show(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Installs the compiler and cargo-fuzz where they are missing.
+/// Installs the compiler where it is missing.
 fn prepare() -> Result<()> {
     if !succeeds(Command::new("rustup").args(["run", TOOLCHAIN, "rustc", "--version"])) {
         let mut install = Command::new("rustup");
         finish(install.args(["toolchain", "install", TOOLCHAIN, "--profile", "minimal"]))?;
-    }
-    if !succeeds(Command::new("cargo").args(["fuzz", "--version"])) {
-        finish(Command::new("cargo").args(["install", "cargo-fuzz", "--locked"]))?;
     }
     Ok(())
 }
@@ -112,15 +110,11 @@ fn prepare() -> Result<()> {
 ///
 /// The core has no unsafe code, so no sanitizer is needed; and choices are not found by comparing.
 fn cargo_fuzz(context: &Context, target: &str, corpora: &[&Path], options: &[&str]) -> Result<()> {
-    let mut command = Command::new("rustup");
-    command.args(["run", TOOLCHAIN, "cargo", "fuzz", "run", "--fuzz-dir", "fuzz"]);
+    let mut command = tools::FUZZ.command(context)?;
+    command.args(["fuzz", "run", "--fuzz-dir", "fuzz"]).env("RUSTUP_TOOLCHAIN", TOOLCHAIN).env_remove("CARGO");
     command.args(["--sanitizer", "none", "--no-trace-compares", target]).args(corpora);
     command.arg("--").arg(format!("-max_len={LONGEST}")).args(options);
-    finish(command.current_dir(&context.root).env("CARGO_TARGET_DIR", context.target().join("fuzz")))
-}
-
-fn succeeds(command: &mut Command) -> bool {
-    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    finish(command.env("CARGO_TARGET_DIR", context.target().join("fuzz")))
 }
 
 fn finish(command: &mut Command) -> Result<()> {

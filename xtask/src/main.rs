@@ -17,34 +17,31 @@ mod coverage;
 mod datagrams;
 mod deny;
 mod differential;
+mod documents;
 mod faults;
 mod fuzz;
 mod guest;
-mod hazards;
 mod host;
 mod interop;
 mod kernel_rereg;
 mod lanes;
 mod libclang;
-mod memory;
 mod mutants;
 mod programme;
-mod references;
 mod replay;
-mod reregistration;
-mod rows;
+mod runner;
 mod sanitize;
 mod softroce;
 mod step;
-mod tables;
 mod tools;
 mod versus;
 mod waits;
 
+use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use cmid_softroce::Kernel;
 use context::Context;
-use programme::Programme;
+use runner::Programme;
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
@@ -64,17 +61,13 @@ enum Task {
     Chroot(chroot::Arguments),
     /// Show rping on the simulator: nothing but Rust is needed
     Demo,
-    /// Render what is generated in docs/: tables, memory, unsafe code, differences, and the results of rows and of faults
-    Diagrams {
-        /// Only say whether they are up to date (a test says so of docs/differences.md), and whether the tests that docs/ names exist
-        #[arg(long)]
-        check: bool,
-    },
-    /// Make the outcomes of the last runs, of the conformance suite and of faults, the recorded results
+    /// Render what is generated in docs/: tables, memory, differences, the results of rows and of faults, and performance
+    Diagrams,
+    /// Make the outcomes of the last runs, of the conformance suite and of faults, the recorded results, and render them
     Record,
     /// Let things go wrong on a real kernel, in the VM: what an application is told, and that nothing hangs or leaks
     Faults(faults::Arguments),
-    /// Count the core's instructions, measure memory and time, and write docs/performance.md; valgrind is installed if missing
+    /// Count the core's instructions, measure memory and time, and write docs/generated/performance.md; valgrind is installed if missing
     Bench(bench::Arguments),
     /// Look for an input that breaks a law, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
@@ -122,49 +115,10 @@ enum Task {
 
 fn main() -> ExitCode {
     let task = Arguments::parse().task;
-    let status = match task {
-        Task::Softroce(arguments) => return ExitCode::from(softroce::run(&arguments)),
-        Task::Chroot(arguments) => {
-            Context::new(Kernel::default()).and_then(|context| chroot::run(&context, &arguments))
-        }
-        Task::Demo => Context::new(Kernel::default()).and_then(|context| context.cargo(DEMO, &[])),
-        Task::Diagrams { check } => Context::new(Kernel::default())
-            .and_then(|mut context| if check { check_documents(&mut context) } else { write_documents(&context) }),
-        Task::Record => Context::new(Kernel::default())
-            .and_then(|context| conformance::record(&context).and_then(|()| faults::record(&context))),
-        Task::Faults(arguments) => {
-            Context::new(Kernel::default()).and_then(|mut context| faults::command(&mut context, &arguments))
-        }
-        Task::Differential(arguments) => {
-            Context::new(arguments.kernel()).and_then(|mut context| differential::run(&mut context, &arguments))
-        }
-        Task::Cmtime(arguments) => {
-            Context::new(arguments.kernel()).and_then(|mut context| cmtime::run(&mut context, &arguments))
-        }
-        Task::Sanitize(arguments) => {
-            Context::new(arguments.kernel).and_then(|mut context| sanitize::run(&mut context, &arguments))
-        }
-        Task::Bench(arguments) => {
-            Context::new(Kernel::default()).and_then(|mut context| bench::run(&mut context, &arguments))
-        }
-        Task::Fuzz(arguments) => Context::new(Kernel::default()).and_then(|context| fuzz::run(&context, &arguments)),
-        Task::Versus(arguments) => {
-            Context::new(Kernel::default()).and_then(|mut context| versus::run(&mut context, &arguments))
-        }
-        Task::Replay(arguments) => replay::run(&arguments),
-        Task::Coverage => Context::new(Kernel::default()).and_then(|mut context| coverage::run(&mut context)),
-        Task::Mutants(arguments) => {
-            Context::new(Kernel::default()).and_then(|context| mutants::run(&context, &arguments))
-        }
-        Task::Waits { trace } => waits::check(&trace),
-        Task::Test { no_vm, kernel, slow } => {
-            Context::new(kernel).and_then(|context| step::run_all(context, programme(slow), !no_vm))
-        }
-        Task::Step { name, kernel, slow } => {
-            Context::new(kernel).and_then(|context| step::run_one(context, programme(slow), &name))
-        }
-    };
-    match status {
+    if let Task::Softroce(arguments) = task {
+        return ExitCode::from(softroce::run(&arguments));
+    }
+    match run(task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -173,25 +127,39 @@ fn main() -> ExitCode {
     }
 }
 
+fn run(task: Task) -> Result<()> {
+    let on = Context::new;
+    let mut context = on(Kernel::default())?;
+    match task {
+        Task::Softroce(arguments) => ensure!(softroce::run(&arguments) == 0),
+        Task::Chroot(arguments) => chroot::run(&context, &arguments)?,
+        Task::Demo => context.cargo(DEMO, &[])?,
+        Task::Diagrams => documents::render(&context)?,
+        Task::Record => {
+            conformance::record(&context)?;
+            faults::record(&context)?;
+            documents::render(&context)?;
+        }
+        Task::Faults(arguments) => faults::command(&mut context, &arguments)?,
+        Task::Differential(arguments) => differential::run(&mut on(arguments.kernel())?, &arguments)?,
+        Task::Cmtime(arguments) => cmtime::run(&mut on(arguments.kernel())?, &arguments)?,
+        Task::Sanitize(arguments) => sanitize::run(&mut on(arguments.kernel)?, &arguments)?,
+        Task::Bench(arguments) => bench::run(&mut context, &arguments)?,
+        Task::Fuzz(arguments) => fuzz::run(&context, &arguments)?,
+        Task::Versus(arguments) => versus::run(&mut context, &arguments)?,
+        Task::Replay(arguments) => replay::run(&arguments)?,
+        Task::Coverage => coverage::run(&mut context)?,
+        Task::Mutants(arguments) => mutants::run(&context, &arguments)?,
+        Task::Waits { trace } => waits::check(&trace)?,
+        Task::Test { no_vm, kernel, slow } => runner::run_all(on(kernel)?, programme(slow), !no_vm)?,
+        Task::Step { name, kernel, slow } => runner::run_one(on(kernel)?, programme(slow), &name)?,
+    }
+    Ok(())
+}
+
 fn programme(slow: bool) -> Programme {
-    if slow { Programme::Slow } else { Programme::Daily }
+    if slow { programme::LONG } else { programme::DAILY }
 }
 
 /// The demonstration, as arguments to cargo.
 const DEMO: &[&str] = &["run", "--release", "--quiet", "--package", "rping", "--", "demo"];
-
-fn write_documents(context: &Context) -> anyhow::Result<()> {
-    tables::write(context)?;
-    differential::write(context)?;
-    memory::write(context)?;
-    rows::write(context)?;
-    faults::write(context)
-}
-
-fn check_documents(context: &mut Context) -> anyhow::Result<()> {
-    tables::check(context)?;
-    memory::check(context)?;
-    rows::check(context)?;
-    faults::check(context)?;
-    hazards::check(context)
-}

@@ -4,30 +4,27 @@
 //! There are more than a thousand changes, so they are judged in shards. A shard that is done stays done until something changes
 //! that it depends on: a run that is stopped goes on where it was.
 
-use std::collections::hash_map::DefaultHasher;
 use std::fs;
-use std::hash::{Hash as _, Hasher as _};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 
 use crate::context::Context;
-use crate::tools::Tool;
-
-const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
+use crate::tools::MUTANTS;
 
 /// Each has about seventy changes.
 const SHARDS: u32 = 16;
 
+/// How many in a hundred changes that compile must fail a test.
+const SCORE: usize = 95;
+
 /// What the verdicts depend on.
 const INPUTS: [&str; 4] = [".cargo/mutants.toml", "proto", "Cargo.toml", "Cargo.lock"];
 
-/// cargo-mutants says so when a change failed no test.
-const MISSED: i32 = 2;
-/// When tests did not end: they have noticed.
-const TIMED_OUT: i32 = 3;
+/// The exit statuses of cargo-mutants when it has judged: all failed a test, some failed none, tests did not end.
+const JUDGED: [i32; 3] = [0, 2, 3];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -37,123 +34,79 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
-    if arguments.shards.is_empty() {
-        judge(context, &Vec::from_iter(0..SHARDS))
-    } else {
-        judge(context, &arguments.shards)
-    }
+    if arguments.shards.is_empty() { judge(context, 0..SHARDS) } else { judge(context, arguments.shards.clone()) }
 }
 
 /// All of them, as a step.
 pub(crate) fn all(context: &mut Context) -> Result<()> {
-    judge(context, &Vec::from_iter(0..SHARDS))
+    judge(context, 0..SHARDS)
 }
 
-fn judge(context: &Context, shards: &[u32]) -> Result<()> {
-    let program = MUTANTS.find(context).map_or_else(|| MUTANTS.compile(context), Ok)?;
-    let place = context.target().join("mutants").join(format!("{:016x}", fingerprint(&context.root)?));
+fn judge(context: &Context, shards: impl IntoIterator<Item = u32>) -> Result<()> {
+    let mut hasher = DefaultHasher::new();
+    for input in INPUTS {
+        hash(&context.root.join(input), &mut hasher)?;
+    }
+    let place = context.target().join("mutants").join(format!("{:016x}", hasher.finish()));
     let mut sum = Verdicts::default();
-    for &shard in shards {
+    for shard in shards {
         let output = place.join(shard.to_string());
         let done = output.join("done");
         if !done.is_file() {
-            one(context, &program, shard, &output)?;
+            fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
+            let mut command = MUTANTS.command(context)?;
+            command.args(["mutants", "--package", "cmid-proto", "--no-shuffle", "--colors", "never", "--shard"]);
+            command.arg(format!("{shard}/{SHARDS}")).arg("--output").arg(&output).env_remove("CARGO_TARGET_DIR");
+            let status = command.status().context("cargo-mutants")?;
+            ensure!(status.code().is_some_and(|code| JUDGED.contains(&code)), "cargo-mutants, shard {shard}: {status}");
             fs::write(&done, "").with_context(|| done.display().to_string())?;
         }
-        let verdicts = Verdicts::read(&output.join("mutants.out"))?;
-        println!("shard {shard} of {SHARDS}: {}", verdicts.figures());
-        sum.add(verdicts);
+        sum.read(&output.join("mutants.out"))?;
     }
-    println!("{}", sum.figures());
-    ensure!(sum.judged() > 0, "no change was made");
-    if !sum.missed.is_empty() {
-        bail!("these changes fail no test of cmid-proto:\n{}", sum.missed.join("\n"));
-    }
-    Ok(())
-}
-
-fn one(context: &Context, program: &Path, shard: u32, output: &Path) -> Result<()> {
-    fs::create_dir_all(output).with_context(|| output.display().to_string())?;
-    let mut command = Command::new(program);
-    command.args(["mutants", "--package", "cmid-proto", "--no-shuffle", "--colors", "never"]);
-    command.arg("--shard").arg(format!("{shard}/{SHARDS}")).arg("--output").arg(output);
-    let status = command.current_dir(&context.root).status().context("cargo-mutants")?;
-    let judged = matches!(status.code(), Some(0 | MISSED | TIMED_OUT));
-    ensure!(judged, "cargo-mutants failed in shard {shard}: {status}");
+    sum.missed.iter().for_each(|change| println!("fails no test of cmid-proto: {change}"));
+    let (failed, viable) = (sum.failed, sum.failed + sum.missed.len());
+    println!("{failed} of {viable} changes failed a test; {} more did not compile", sum.unviable);
+    ensure!(viable > 0, "no change was made");
+    ensure!(failed * 100 >= viable * SCORE, "fewer than {SCORE} % of the changes failed a test");
     Ok(())
 }
 
 /// What became of changes.
 #[derive(Debug, Default)]
 struct Verdicts {
-    caught: usize,
-    timed_out: usize,
+    /// A test failed, or did not end.
+    failed: usize,
     unviable: usize,
     missed: Vec<String>,
 }
 
 impl Verdicts {
-    /// From the lists that cargo-mutants writes, a change per line.
-    fn read(folder: &Path) -> Result<Self> {
+    /// Adds what the lists say that cargo-mutants writes, a change per line.
+    fn read(&mut self, folder: &Path) -> Result<()> {
         let lines = |name: &str| -> Result<Vec<String>> {
             let path = folder.join(name);
             let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
             Ok(text.lines().map(str::to_owned).collect())
         };
-        Ok(Verdicts {
-            caught: lines("caught.txt")?.len(),
-            timed_out: lines("timeout.txt")?.len(),
-            unviable: lines("unviable.txt")?.len(),
-            missed: lines("missed.txt")?,
-        })
-    }
-
-    fn add(&mut self, other: Verdicts) {
-        self.caught += other.caught;
-        self.timed_out += other.timed_out;
-        self.unviable += other.unviable;
-        self.missed.extend(other.missed);
-    }
-
-    fn judged(&self) -> usize {
-        self.caught + self.timed_out + self.missed.len()
-    }
-
-    fn figures(&self) -> String {
-        format!(
-            "{} changes failed a test, {} made tests run without end, {} failed none, {} did not compile",
-            self.caught,
-            self.timed_out,
-            self.missed.len(),
-            self.unviable
-        )
+        self.failed += lines("caught.txt")?.len() + lines("timeout.txt")?.len();
+        self.unviable += lines("unviable.txt")?.len();
+        self.missed.extend(lines("missed.txt")?);
+        Ok(())
     }
 }
 
-/// Differs when anything has changed that the verdicts depend on.
-fn fingerprint(root: &Path) -> Result<u64> {
-    let mut files = Vec::new();
-    for input in INPUTS {
-        collect(&root.join(input), &mut files)?;
-    }
-    files.sort();
-    let mut hasher = DefaultHasher::new();
-    for path in files {
-        path.strip_prefix(root).unwrap_or(&path).hash(&mut hasher);
-        fs::read(&path).with_context(|| path.display().to_string())?.hash(&mut hasher);
-    }
-    Ok(hasher.finish())
-}
-
-fn collect(path: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
+/// Hashes a file, or a folder with everything in it.
+fn hash(path: &Path, hasher: &mut DefaultHasher) -> Result<()> {
     if path.is_dir() {
-        for entry in fs::read_dir(path).with_context(|| path.display().to_string())? {
-            collect(&entry?.path(), into)?;
-        }
+        let entries = fs::read_dir(path)?.collect::<Result<Vec<_>, _>>()?;
+        let mut names: Vec<_> = entries.iter().map(fs::DirEntry::file_name).collect();
+        names.sort();
+        names.hash(hasher);
+        names.iter().try_for_each(|name| hash(&path.join(name), hasher))
     } else {
-        into.push(path.to_owned());
+        fs::read(path).with_context(|| path.display().to_string())?.hash(hasher);
+        Ok(())
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -167,24 +120,27 @@ mod tests {
         for (name, text) in lists {
             fs::write(folder.path().join(name), text).unwrap();
         }
-        let mut sum = Verdicts::read(folder.path()).unwrap();
-        sum.add(Verdicts::read(folder.path()).unwrap());
-        assert_eq!((sum.judged(), sum.missed.as_slice()), (8, &["d".to_owned(), "d".to_owned()][..]));
+        let mut sum = Verdicts::default();
+        sum.read(folder.path()).unwrap();
+        sum.read(folder.path()).unwrap();
+        assert_eq!((sum.failed, sum.unviable, sum.missed.len()), (6, 0, 2));
         fs::remove_file(folder.path().join("missed.txt")).unwrap();
-        assert!(Verdicts::read(folder.path()).is_err(), "a list that is not there is not empty");
+        assert!(sum.read(folder.path()).is_err(), "a list that is not there is not empty");
     }
 
     #[test]
-    fn a_change_of_any_file_of_the_core_is_another_fingerprint() {
+    fn a_change_of_any_file_is_another_hash() {
         let root = tempfile::tempdir().unwrap();
-        fs::create_dir_all(root.path().join("proto/src")).unwrap();
-        fs::create_dir_all(root.path().join(".cargo")).unwrap();
-        for input in [".cargo/mutants.toml", "proto/src/lib.rs", "Cargo.toml", "Cargo.lock"] {
-            fs::write(root.path().join(input), "1").unwrap();
-        }
-        let before = fingerprint(root.path()).unwrap();
-        assert_eq!(fingerprint(root.path()).unwrap(), before);
-        fs::write(root.path().join("proto/src/lib.rs"), "2").unwrap();
-        assert_ne!(fingerprint(root.path()).unwrap(), before);
+        let of = || {
+            let mut hasher = DefaultHasher::new();
+            hash(root.path(), &mut hasher).unwrap();
+            hasher.finish()
+        };
+        fs::create_dir(root.path().join("src")).unwrap();
+        fs::write(root.path().join("src/lib.rs"), "1").unwrap();
+        let before = of();
+        assert_eq!(of(), before);
+        fs::write(root.path().join("src/lib.rs"), "2").unwrap();
+        assert_ne!(of(), before);
     }
 }

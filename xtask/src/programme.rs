@@ -2,36 +2,20 @@
 
 use cmid_softroce::Kernel;
 
+use crate::runner::Programme;
+use crate::step::{
+    On, Step,
+    Work::{self, BuildAndRun, BuildForGuest, Cargo, CargoWith, Guest, GuestCommand, Guests, Host, Report},
+};
 use crate::{
     bench, blocking, checks, chroot, cmtime, compile_fail, conformance, coverage, datagrams, deny, differential,
-    faults, hazards, host, interop, kernel_rereg, memory, mutants, rows,
-    sanitize::Extent,
-    step::{
-        On, Step,
-        Work::{
-            self, BuildForGuest, Cargo, CargoWith, Conformance, Faults, Guest, GuestCommand, Guests, Host, Sanitize,
-        },
-    },
-    tables, versus,
+    faults, host, interop, kernel_rereg, mutants, sanitize, versus,
 };
 
-/// Which of them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Programme {
-    /// What CI runs.
-    Daily,
-    /// What takes too long for that.
-    Slow,
-}
-
-impl Programme {
-    pub(crate) fn steps(self) -> &'static [Step] {
-        match self {
-            Programme::Daily => STEPS,
-            Programme::Slow => SLOW,
-        }
-    }
-}
+/// What CI runs.
+pub(crate) const DAILY: Programme = Programme { steps: STEPS, option: None };
+/// What takes too long for that.
+pub(crate) const LONG: Programme = Programme { steps: SLOW, option: Some("--slow") };
 
 /// What the VM runs.
 const BUILD_FOR_GUEST: Work = BuildForGuest(&[
@@ -72,11 +56,6 @@ const fn random(module: &'static str) -> [&'static str; 7] {
 const STEPS: &[Step] = &[
     Step { name: "format", work: Cargo(&["fmt", "--all", "--check"]) },
     Step { name: "minimum Rust version", work: Host(checks::minimum_rust_version) },
-    Step { name: "docs/tables.md", work: Host(tables::check) },
-    Step { name: "docs/memory.md", work: Host(memory::check) },
-    Step { name: "docs/rows.md", work: Host(rows::check) },
-    Step { name: "docs/faults.md", work: Host(faults::check) },
-    Step { name: "docs/hazards.md", work: Host(hazards::check) },
     Step { name: "dependencies of cmid-proto", work: Host(checks::proto_dependencies) },
     Step { name: "licences, bans and sources of dependencies", work: Host(deny::licences) },
     Step { name: "advisories of dependencies", work: Host(deny::advisories) },
@@ -87,6 +66,7 @@ const STEPS: &[Step] = &[
         name: "clippy",
         work: Cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]),
     },
+    Step { name: "each feature by itself", work: Host(checks::features) },
     Step {
         name: "documentation",
         work: CargoWith(&[("RUSTDOCFLAGS", "-D warnings")], &["doc", "--workspace", "--no-deps", "--all-features"]),
@@ -100,7 +80,7 @@ const STEPS: &[Step] = &[
     Step { name: "what must not compile does not, for the reason it names", work: Host(compile_fail::check) },
     Step { name: "what the core costs", work: Host(bench::check) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },
-    Step { name: "under AddressSanitizer", work: Sanitize(On::Selected, Extent::Quick) },
+    Step { name: "under AddressSanitizer", work: BuildAndRun(On::Selected, sanitize::quick) },
     Step { name: "cmid-verbs by itself", work: Guest(On::Selected, 300, "kernel-device", &[]) },
     Step { name: "a device goes from under cmid-verbs", work: Guest(On::Selected, 300, "kernel-device", &["removal"]) },
     Step {
@@ -113,12 +93,12 @@ const STEPS: &[Step] = &[
         work: GuestCommand(On::Selected, 300, kernel_rereg::command),
     },
     Step { name: "the lost wake-up of librdmacm", work: Guest(On::Selected, 120, "kernel-lost-wakeup", &[]) },
-    Step { name: "conformance on soft-RoCE", work: Conformance(On::Selected, 900) },
+    Step { name: "conformance on soft-RoCE", work: Report(On::Selected, 900, conformance::in_guest) },
     Step {
         name: "random programs: the simulator and the kernel agree",
         work: GuestCommand(On::Selected, differential::LIMIT, differential::command),
     },
-    Step { name: "faults on soft-RoCE", work: Faults(On::Kernel(Kernel::V6_12), 600) },
+    Step { name: "faults on soft-RoCE", work: Report(On::Kernel(Kernel::V6_12), 600, faults::in_guest) },
     Step { name: "rping against rdma-core's", work: GuestCommand(On::Selected, 600, interop::command) },
     Step { name: "cmtime against rdma-core's", work: GuestCommand(On::Selected, 300, cmtime::command) },
     Step { name: "datagrams and multicast", work: GuestCommand(On::Selected, 600, datagrams::command) },
@@ -159,13 +139,13 @@ const SLOW: &[Step] = &[
         name: "a device goes from under cmid-verbs",
         work: Guest(On::Kernel(Kernel::V6_1), 300, "kernel-device", &["removal"]),
     },
-    Step { name: "conformance on soft-RoCE", work: Conformance(On::Kernel(Kernel::V6_1), 900) },
+    Step { name: "conformance on soft-RoCE", work: Report(On::Kernel(Kernel::V6_1), 900, conformance::in_guest) },
     Step {
         name: "re-registration by the kernel itself, and fencing",
         work: GuestCommand(On::Kernel(Kernel::V6_1), 300, kernel_rereg::command),
     },
-    Step { name: "under AddressSanitizer, all of it", work: Sanitize(On::Kernel(Kernel::V6_12), Extent::Full) },
-    Step { name: "under AddressSanitizer, quickly", work: Sanitize(On::Kernel(Kernel::V6_1), Extent::Quick) },
+    Step { name: "under AddressSanitizer, all of it", work: BuildAndRun(On::Kernel(Kernel::V6_12), sanitize::full) },
+    Step { name: "under AddressSanitizer, quickly", work: BuildAndRun(On::Kernel(Kernel::V6_1), sanitize::quick) },
     Step { name: "every state of small worlds", work: Cargo(&["run", "--release", "--package", "cmid-exploration"]) },
     Step { name: "mutants of the core", work: Host(mutants::all) },
     Step {
@@ -192,3 +172,18 @@ const SLOW: &[Step] = &[
     Step { name: "slow conformance on soft-RoCE", work: Guests("6.1 and 6.12", conformance::slow) },
     Step { name: "the programme of every day on Debian 13", work: Host(chroot::programme) },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn step_names_are_unique() {
+        for steps in [STEPS, SLOW] {
+            let mut names: Vec<_> = steps.iter().map(|step| step.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), steps.len());
+        }
+    }
+}

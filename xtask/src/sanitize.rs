@@ -30,15 +30,6 @@ pub(crate) struct Arguments {
     quick: bool,
 }
 
-/// How much is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
-    /// The device's own check, and the suite on one driver.
-    Quick,
-    /// The suite on all drivers.
-    Full,
-}
-
 /// The VM is one of x86-64. Naming it keeps build scripts and macros, which run on the host, from being instrumented.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
@@ -85,12 +76,20 @@ const SCRIPT: &str = include_str!("sanitize.sh");
 /// Builds and runs it.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
-    let extent = if arguments.quick { Extent::Quick } else { Extent::Full };
-    step(context, arguments.kernel, extent)
+    if arguments.quick { quick(context, arguments.kernel) } else { full(context, arguments.kernel) }
 }
 
-/// The same as a step, for which everything is installed.
-pub(crate) fn step(context: &Context, kernel: Kernel, extent: Extent) -> Result<()> {
+/// The device's own check, and the suite on one driver. Everything that it takes is installed.
+pub(crate) fn quick(context: &Context, kernel: Kernel) -> Result<()> {
+    build_and_run(context, kernel, "quick")
+}
+
+/// The same with the suite on all drivers.
+pub(crate) fn full(context: &Context, kernel: Kernel) -> Result<()> {
+    build_and_run(context, kernel, "full")
+}
+
+fn build_and_run(context: &Context, kernel: Kernel, extent: &str) -> Result<()> {
     cargo(context, HOST_TESTS)?;
     cargo(context, BUILD)?;
     let timeout = Duration::from_secs(LIMIT);
@@ -120,14 +119,14 @@ fn cargo(context: &Context, arguments: &[&str]) -> Result<()> {
 }
 
 /// The command to run in the VM. Paths come in by variables: they may hold anything.
-fn command(context: &Context, kernel: Kernel, extent: Extent) -> Vec<OsString> {
+fn command(context: &Context, kernel: Kernel, extent: &str) -> Vec<OsString> {
     let variable = |name: &str, value: &OsStr| [OsStr::new(name), value].join(OsStr::new("="));
     let programs = target(context).join(TARGET).join("debug");
     vec![
         "env".into(),
         variable("programs", programs.as_os_str()),
         variable("expect", kernel_rereg::expected(kernel).as_ref()),
-        variable("extent", if extent == Extent::Full { "full" } else { "quick" }.as_ref()),
+        variable("extent", extent.as_ref()),
         variable("ASAN_OPTIONS", OPTIONS.as_ref()),
         "sh".into(),
         "-c".into(),

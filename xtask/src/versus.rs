@@ -12,7 +12,7 @@ use cmid_softroce::{Kernel, packages};
 use crate::context::{Context, output};
 use crate::{guest, host};
 
-/// Where the recorded figures are; docs/performance.md is rendered from them.
+/// Where the recorded figures are; docs/generated/performance.md is rendered from them.
 const RESULTS: &str = "benches/results/versus-c.json";
 /// The limit in seconds for all figures.
 const LONG: u64 = 1800;

@@ -3,7 +3,7 @@
 //! A [`Case`] is a step that is repeated among any number of ids, with a check of what each step has led to. It is written
 //! once and measured at two [levels](Level): through the bare [`Core`](cmid_proto::Core), and through
 //! [`Drive`](cmid_proto::Drive) with a device that does nothing. `cargo xtask bench` measures all of them and renders
-//! docs/performance.md; `cargo xtask bench --check` counts only what is exact, and fails beyond the limits.
+//! docs/generated/performance.md; `cargo xtask bench --check` counts only what is exact, and fails beyond the limits.
 #![forbid(unsafe_code)]
 #![allow(clippy::expect_used, clippy::panic, reason = "a measurement of something else than was meant must not go on")]
 

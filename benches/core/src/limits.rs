@@ -69,8 +69,8 @@ pub const ROWS: &[Row] = &[
     heap("arm_first", "a deadline armed before all others", Beyond("arm_none"), [324, 330]),
     heap("arm_last", "a deadline armed after all others", Beyond("arm_none"), [95, 104]),
     heap("cancel_first", "a deadline dropped that is before all others", Beyond("cancel_none"), [440, 440]),
-    heap("cancel_last", "a deadline dropped that is after all others", Beyond("cancel_none"), [10, 10]),
-    heap("fire", "a deadline expires and its event is stored", Case, [733, 792]),
+    heap("cancel_last", "a deadline dropped that is after all others", Beyond("cancel_none"), [10, 17]),
+    heap("fire", "a deadline expires and its event is stored", Case, [733, 845]),
 ];
 
 /// The allocations of a step once its tables have grown.

@@ -1,4 +1,4 @@
-//! Measures, compares with the limits, and renders the report: what `cargo xtask bench` runs.
+//! Measures, compares with the limits, and records it for the report: what `cargo xtask bench` runs.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command-line program talks to people")]
 
@@ -12,8 +12,8 @@ use cmid_bench::counting::{self, CASES, Counts, LEVELS};
 use cmid_bench::limits::{self, ALLOCATIONS, OBJECTS};
 use cmid_bench::memory::{self, Allocator};
 use cmid_bench::results::OfCore;
+use cmid_bench::times;
 use cmid_bench::verdict::{self, Verdict};
-use cmid_bench::{report, times};
 
 #[global_allocator]
 static ALLOCATOR: &Allocator = &stats_alloc::INSTRUMENTED_SYSTEM;
@@ -47,8 +47,6 @@ enum Command {
         #[arg(long)]
         times: Option<PathBuf>,
     },
-    /// Write docs/performance.md and its plots from what is recorded
-    Render,
     /// Take all steps at a level, for callgrind
     #[command(hide = true)]
     Run {
@@ -65,7 +63,6 @@ fn main() -> Result<()> {
         Command::Check { tighten: false } => check(&measure(&SIZES[..3])?),
         Command::Check { tighten: true } => tighten(&measure(&SIZES[..3])?),
         Command::Record { times } => record(times.as_deref()),
-        Command::Render => report::write(root()?),
         Command::Run { level, ids } => counting::run(&level, ids),
     }
 }

@@ -111,7 +111,7 @@
 //!
 //! `conformance` runs the suite on the project's own drivers: `--device sim` anywhere, `--device verbs` in the VM (`cargo xtask
 //! softroce`), `--speed slow` for the time-outs that take up to 17 minutes of a kernel's time, `--rereg-shim FILE` for what
-//! re-registers memory on Linux 6.12, `--report FILE` to write the outcomes down. Those of the last recorded runs are in `tests/conformance/results/`, and in words in `docs/rows.md`; the test
+//! re-registers memory on Linux 6.12, `--report FILE` to write the outcomes down. Those of the last recorded runs are in `tests/conformance/results/`, and in words in `docs/generated/rows.md`; the test
 //! programme fails when a run comes out otherwise.
 //!
 //! [`Env`]: cmid_harness::Env

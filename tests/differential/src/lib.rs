@@ -11,7 +11,7 @@
 //! they share a tick of the kernel's timer wheel, in the reverse. Other timers are no race: a run in which one could have
 //! run out at another step is run again.
 //!
-//! What is knowingly different, or left out, is in `docs/differences.md`, which is checked against [`differences`].
+//! What is knowingly different, or left out, is in `docs/generated/differences.md`, which is checked against [`differences`].
 #![forbid(unsafe_code)]
 
 pub mod campaign;

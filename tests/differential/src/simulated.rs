@@ -143,7 +143,7 @@ pub fn simulate_on<D: DataPath>(
     schedule: &Schedule,
     wrap: impl Fn(SimDevice) -> D,
 ) -> Simulated {
-    // As a fresh poll of the kernel's has it; see docs/differences.md.
+    // As a fresh poll of the kernel's has it; see docs/generated/differences.md.
     let fabric = Fabric::new(Config {
         flavour,
         wake_on_migrate: true,

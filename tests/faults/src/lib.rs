@@ -3,7 +3,7 @@
 //! A [`Scenario`] brings two drivers into some phase of a connection, on a wire of its own (two soft-RoCE devices joined by
 //! a veth pair), lets something go wrong, and writes down all that the application is told: events with their statuses,
 //! what requests answer, and within which time. What must be told stands beside the scenario ([`Entry::observed`]); both are
-//! compared line by line, so anything else, or anything more, is a failure. `docs/faults.md` is rendered from the same list.
+//! compared line by line, so anything else, or anything more, is a failure. `docs/generated/faults.md` is rendered from the same list.
 //!
 //! Around each scenario the program `faults` sees to it that
 //!

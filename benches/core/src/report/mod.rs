@@ -1,18 +1,16 @@
-//! docs/performance.md and its plots, rendered from the [results](crate::results) and nothing else.
+//! docs/generated/performance.md and its plots, rendered from the [results](crate::results) and nothing else.
 
 mod comparison;
 mod core_tables;
 mod plots;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 
 use crate::results::Results;
 
-/// The files of the report by their paths in `docs/`.
+/// The files of the report by their paths in `docs/generated/`.
 pub type Files = BTreeMap<String, String>;
 
 const HEAD: &str = "\
@@ -24,7 +22,7 @@ asserted. A target is what the project set out for, a limit is what is reached. 
 lie on both sides of a target it is \"not shown\".
 ";
 
-/// Everything that is to be in `docs/`.
+/// Everything that is to be in `docs/generated/`.
 ///
 /// # Errors
 /// Something was not measured.
@@ -43,32 +41,4 @@ pub fn render(results: &Results) -> Result<Files> {
     }
     files.insert("performance.md".to_owned(), page);
     Ok(files)
-}
-
-/// Writes it.
-///
-/// # Errors
-/// Something was not measured, or a file cannot be written.
-pub fn write(root: &Path) -> Result<()> {
-    for (name, text) in render(&Results::read(root)?)? {
-        let path = root.join("docs").join(name);
-        let folder = path.parent().context("a folder")?;
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        fs::write(&path, text).with_context(|| path.display().to_string())?;
-    }
-    Ok(())
-}
-
-/// Whether what is in `docs/` is what would be written.
-///
-/// # Errors
-/// It is not.
-pub fn check(root: &Path) -> Result<()> {
-    for (name, text) in render(&Results::read(root)?)? {
-        let path = root.join("docs").join(&name);
-        if fs::read_to_string(&path).with_context(|| path.display().to_string())? != text {
-            bail!("docs/{name} is not what benches/results/ says: cargo run -p cmid-bench -- render");
-        }
-    }
-    Ok(())
 }

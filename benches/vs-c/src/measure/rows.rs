@@ -1,4 +1,4 @@
-//! Figures as they are kept: a section of benches/results/, which docs/performance.md is rendered from.
+//! Figures as they are kept: a section of benches/results/, which docs/generated/performance.md is rendered from.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};

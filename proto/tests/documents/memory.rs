@@ -1,32 +1,21 @@
-//! `docs/memory.md`: the tables of memory regions and protection domains, their diagrams, and what a re-registration leaves.
+//! `docs/generated/memory.md`: the tables of memory regions and protection domains, their diagrams, and what a re-registration leaves.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
-use std::fs;
 
-use anyhow::{Context as _, Result, ensure};
 use cmid_proto::memory::table::{Cell, Input, MR, PD, PdInput};
 use cmid_proto::memory::{MrState, PdState};
+use expect_test::expect_file;
 
-use crate::context::Context;
+use crate::grid::{go, grid};
 use crate::reregistration;
-use crate::tables::{go, grid};
 
-const FILE: &str = "docs/memory.md";
-
-/// Writes the file.
-pub(crate) fn write(context: &Context) -> Result<()> {
-    fs::write(context.root.join(FILE), render()?).context(FILE)
+#[test]
+fn memory_md_is_what_the_tables_and_the_machine_say() {
+    expect_file!["../../../docs/generated/memory.md"].assert_eq(&render());
 }
 
-/// The file says what the code says.
-pub(crate) fn check(context: &mut Context) -> Result<()> {
-    let written = fs::read_to_string(context.root.join(FILE)).context(FILE)?;
-    ensure!(written == render()?, "{FILE} is not what the machines do: run `cargo xtask diagrams`");
-    Ok(())
-}
-
-fn render() -> Result<String> {
+fn render() -> String {
     let mut text = String::from(
         "# The life of memory\n\nRendered by `cargo xtask diagrams`: the first two tables and the diagrams from \
          `proto/src/memory/table.rs`, the rest by running `Region` of `proto/src/memory/region.rs`; do not edit.\n\n\
@@ -54,8 +43,8 @@ fn render() -> Result<String> {
         PdInput::ALL.get(input).map(|&input| (input.name(), PD[state.index()][input.index()]))
     });
     text.push('\n');
-    reregistration::render(&mut text)?;
-    Ok(text)
+    reregistration::render(&mut text);
+    text
 }
 
 fn cell<S: PartialEq + ToString>(state: S, cell: Cell<S>) -> String {
@@ -74,12 +63,11 @@ fn diagram<S: Copy + Ord + core::fmt::Debug + Display>(
     last: S,
     at: impl Fn(S, usize) -> Option<(&'static str, Cell<S>)>,
 ) {
-    // Writing to a string does not fail.
     text.push_str("```mermaid\nstateDiagram-v2\n");
     for state in states {
-        let _ = writeln!(text, "    {state:?}: {state}");
+        writeln!(text, "    {state:?}: {state}").unwrap();
     }
-    let _ = writeln!(text, "    [*] --> {first:?}");
+    writeln!(text, "    [*] --> {first:?}").unwrap();
     for &state in states {
         let mut arrows: BTreeMap<S, Vec<&str>> = BTreeMap::new();
         for (input, cell) in (0..).map_while(|input| at(state, input)) {
@@ -90,8 +78,8 @@ fn diagram<S: Copy + Ord + core::fmt::Debug + Display>(
             }
         }
         for (next, inputs) in arrows {
-            let _ = writeln!(text, "    {state:?} --> {next:?}: {}", inputs.join(" / "));
+            writeln!(text, "    {state:?} --> {next:?}: {}", inputs.join(" / ")).unwrap();
         }
     }
-    let _ = writeln!(text, "    {last:?} --> [*]\n```");
+    writeln!(text, "    {last:?} --> [*]\n```").unwrap();
 }

@@ -1,30 +1,26 @@
-//! `docs/rows.md`: every row of observed behaviour, and by which scenarios it was shown where, from the recorded results.
+//! `docs/generated/rows.md`: every row of observed behaviour, and by which scenarios it was shown where, from the recorded results.
 
 use std::fmt::Write as _;
-use std::fs;
 
-use anyhow::{Context as _, Result, ensure};
 use cmid_conformance::{BEHAVIOURS, Behaviour, Entry, Outcome, Report, Speed, entries};
+use cmid_harness::references;
+use expect_test::expect_file;
 
-use crate::conformance::{ENVIRONMENTS, recorded};
-use crate::context::Context;
-use crate::references;
+use crate::root;
 
-const FILE: &str = "docs/rows.md";
+/// The recorded results, in the order of the columns: their names and what they are called.
+const ENVIRONMENTS: [(&str, &str); 3] = [("sim", "sim"), ("6.1", "Linux 6.1"), ("6.12", "Linux 6.12")];
 
-/// Writes the file.
-pub(crate) fn write(context: &Context) -> Result<()> {
-    fs::write(context.root.join(FILE), render(context)?).context(FILE)
+#[test]
+fn rows_md_is_what_the_results_say() {
+    expect_file!["../../../../docs/generated/rows.md"].assert_eq(&render());
 }
 
-/// The file says what the results say, and what it refers to is there.
-pub(crate) fn check(context: &mut Context) -> Result<()> {
+#[test]
+fn what_rows_refer_to_exists() {
     for reference in BEHAVIOURS.iter().flat_map(|row| row.elsewhere) {
-        references::check(&context.root, reference).with_context(|| format!("the rows refer to {reference}"))?;
+        references::check(root(), reference).unwrap_or_else(|error| panic!("{reference}: {error:#}"));
     }
-    let written = fs::read_to_string(context.root.join(FILE)).context(FILE)?;
-    ensure!(written == render(context)?, "{FILE} is not what the results say: run `cargo xtask diagrams`");
-    Ok(())
 }
 
 /// How a row stands in an environment.
@@ -91,7 +87,7 @@ fn is_of(reference: &str, environment: &str) -> bool {
 }
 
 /// How the rows stand, in a line.
-pub(crate) fn count(report: &Report, environment: &str) -> String {
+fn count(report: &Report, environment: &str) -> String {
     let mut counts = [
         (0, "passed"),
         (0, "passed in part"),
@@ -115,11 +111,11 @@ pub(crate) fn count(report: &Report, environment: &str) -> String {
     format!("{} rows: {}", BEHAVIOURS.len(), said.join(", "))
 }
 
-fn render(context: &Context) -> Result<String> {
-    let mut reports = Vec::new();
-    for (environment, title) in ENVIRONMENTS {
-        reports.push((environment, title, recorded(context, environment)?));
-    }
+fn render() -> String {
+    let reports = ENVIRONMENTS.map(|(environment, title)| {
+        let path = root().join(format!("tests/conformance/results/{environment}.json"));
+        (environment, title, Report::read(&path).unwrap())
+    });
     let mut text = String::from(
         "# The rows\n\nEvery row of observed behaviour of librdmacm, libibverbs and the kernel, and where the drivers were seen to do the \
          same: event types, statuses, private data lengths, depths, what calls return, what becomes of memory. \
@@ -129,13 +125,12 @@ fn render(context: &Context) -> Result<String> {
          \"Past the core\" is a call on the bare device, which shows what the kernel does where the core refuses. Rows 94 to 98, 118 and \
          122 to 124 are of devices that the simulator alone has, and of calls that fail.\n\n",
     );
-    // Writing to a string does not fail.
     for (environment, title, report) in &reports {
-        let _ = writeln!(text, "- **{title}** ({}): {}", report.environment, count(report, environment));
+        writeln!(text, "- **{title}** ({}): {}", report.environment, count(report, environment)).unwrap();
     }
     let titles: Vec<_> = reports.iter().map(|(_, title, _)| *title).collect();
-    let _ = writeln!(text, "\n| row | about | {} | scenarios | besides |", titles.join(" | "));
-    let _ = writeln!(text, "| --- | --- |{} --- | --- |", " --- |".repeat(reports.len()));
+    writeln!(text, "\n| row | about | {} | scenarios | besides |", titles.join(" | ")).unwrap();
+    writeln!(text, "| --- | --- |{} --- | --- |", " --- |".repeat(reports.len())).unwrap();
     for row in BEHAVIOURS {
         let cells: Vec<_> =
             reports.iter().map(|(environment, _, report)| Standing::of(row, report, environment).cell()).collect();
@@ -146,39 +141,34 @@ fn render(context: &Context) -> Result<String> {
             besides.insert(0, row.remark.into());
         }
         let (cells, names, besides) = (cells.join(" | "), names.join("<br>"), besides.join("<br>"));
-        let _ = writeln!(text, "| {} | {} | {cells} | {names} | {besides} |", row.number, row.about);
+        writeln!(text, "| {} | {} | {cells} | {names} | {besides} |", row.number, row.about).unwrap();
     }
-    Ok(text)
+    text
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn row(number: u8) -> &'static Behaviour {
+    BEHAVIOURS.iter().find(|row| row.number == number).unwrap()
+}
 
-    fn row(number: u8) -> &'static Behaviour {
-        BEHAVIOURS.iter().find(|row| row.number == number).unwrap()
-    }
+#[test]
+fn a_row_is_as_good_as_the_worst_of_its_scenarios() {
+    let mut report = Report::new("here");
+    assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::NotRun);
+    let mut own = entries().iter().filter(|entry| entry.behaviours.contains(&35));
+    let first = own.next().unwrap();
+    let others: Vec<_> = own.collect();
+    report.note(first.name, first.speed, "mio", Outcome::Passed);
+    assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::PassedInPart { drivers: 1 });
+    others.iter().for_each(|other| report.note(other.name, other.speed, "mio", Outcome::Passed));
+    assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::Passed { drivers: 1 });
+    report.note(others[0].name, others[0].speed, "epoll", Outcome::Failed("why".into()));
+    assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::Failed);
+}
 
-    #[test]
-    fn a_row_is_as_good_as_the_worst_of_its_scenarios() {
-        let mut report = Report::new("here");
-        assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::NotRun);
-        let mut own = entries().iter().filter(|entry| entry.behaviours.contains(&35));
-        let first = own.next().unwrap();
-        let others: Vec<_> = own.collect();
-        report.note(first.name, first.speed, "mio", Outcome::Passed);
-        assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::PassedInPart { drivers: 1 });
-        others.iter().for_each(|other| report.note(other.name, other.speed, "mio", Outcome::Passed));
-        assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::Passed { drivers: 1 });
-        report.note(others[0].name, others[0].speed, "epoll", Outcome::Failed("why".into()));
-        assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::Failed);
-    }
-
-    #[test]
-    fn virtual_time_counts_for_the_simulator_only() {
-        let nothing = Report::new("here");
-        assert_eq!(Standing::of(row(29), &nothing, "sim"), Standing::Elsewhere);
-        assert_eq!(Standing::of(row(29), &nothing, "6.12"), Standing::NotRun);
-        assert_eq!(Standing::of(row(77), &nothing, "6.12"), Standing::Impossible);
-    }
+#[test]
+fn virtual_time_counts_for_the_simulator_only() {
+    let nothing = Report::new("here");
+    assert_eq!(Standing::of(row(29), &nothing, "sim"), Standing::Elsewhere);
+    assert_eq!(Standing::of(row(29), &nothing, "6.12"), Standing::NotRun);
+    assert_eq!(Standing::of(row(77), &nothing, "6.12"), Standing::Impossible);
 }

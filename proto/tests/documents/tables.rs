@@ -1,28 +1,16 @@
-//! `docs/tables.md`: the core's tables and their diagram, rendered from the code.
+//! `docs/generated/tables.md`: the core's tables and their diagram, rendered from the code.
 
 use std::fmt::Write as _;
-use std::fs;
 
-use anyhow::{Context as _, Result, ensure};
 use cmid_proto::table::{self, EventColumn, EventRule, RequestRule};
 use cmid_proto::{RefuseReason, RequestKind, State};
+use expect_test::expect_file;
 
-use crate::context::Context;
+use crate::grid::{go, grid};
 
-const FILE: &str = "docs/tables.md";
-
-/// Writes the file.
-pub(crate) fn write(context: &Context) -> Result<()> {
-    let path = context.root.join(FILE);
-    fs::create_dir_all(path.parent().context(FILE)?).context(FILE)?;
-    fs::write(path, render()).context(FILE)
-}
-
-/// The file says what the code says.
-pub(crate) fn check(context: &mut Context) -> Result<()> {
-    let written = fs::read_to_string(context.root.join(FILE)).context(FILE)?;
-    ensure!(written == render(), "{FILE} is not what the tables say: run `cargo xtask diagrams`");
-    Ok(())
+#[test]
+fn tables_md_is_what_the_tables_say() {
+    expect_file!["../../../docs/generated/tables.md"].assert_eq(&render());
 }
 
 fn render() -> String {
@@ -52,21 +40,6 @@ fn rows(row: &dyn Fn(State) -> Vec<String>) -> impl Iterator<Item = (String, Vec
     State::ALL.into_iter().map(move |state| (format!("**{state}**"), row(state)))
 }
 
-/// A table: its corner, its columns, and for each row a name and a cell for each column.
-pub(crate) fn grid(
-    text: &mut String,
-    corner: &str,
-    columns: &[&str],
-    rows: impl IntoIterator<Item = (String, Vec<String>)>,
-) {
-    // Writing to a string does not fail.
-    let corner = if corner.is_empty() { "|".to_owned() } else { format!("| {corner}") };
-    let _ = writeln!(text, "{corner} | {} |\n| --- |{}", columns.join(" | "), " --- |".repeat(columns.len()));
-    for (name, cells) in rows {
-        let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
-    }
-}
-
 fn asked(state: State, request_kind: RequestKind) -> String {
     match table::REQUESTS[state.index()][request_kind.index()] {
         RequestRule::Go(next) => go(state, next),
@@ -93,15 +66,10 @@ fn after(cell: RequestRule) -> impl Iterator<Item = State> {
     first.into_iter().chain(second)
 }
 
-/// The state that it leads to, or a dot for the same.
-pub(crate) fn go<S: PartialEq + ToString>(state: S, next: S) -> String {
-    if state == next { "·".into() } else { next.to_string() }
-}
-
 fn diagram(text: &mut String) {
     text.push_str("```mermaid\nstateDiagram-v2\n");
     for state in State::ALL {
-        let _ = writeln!(text, "    {state:?}: {state}");
+        writeln!(text, "    {state:?}: {state}").unwrap();
     }
     text.push_str(
         "    [*] --> Idle\n    [*] --> Requested: CONNECT_REQUEST\n    [*] --> SidrReqReceived: CONNECT_REQUEST\n",
@@ -110,7 +78,7 @@ fn diagram(text: &mut String) {
         for request_kind in RequestKind::ALL {
             for next in after(table::REQUESTS[state.index()][request_kind.index()]) {
                 if next != state && next != State::Destroying {
-                    let _ = writeln!(text, "    {state:?} --> {next:?}: {request_kind}");
+                    writeln!(text, "    {state:?} --> {next:?}: {request_kind}").unwrap();
                 }
             }
         }
@@ -119,7 +87,7 @@ fn diagram(text: &mut String) {
                 && next != state
                 && next != State::Removed
             {
-                let _ = writeln!(text, "    {state:?} --> {next:?}: {fact}");
+                writeln!(text, "    {state:?} --> {next:?}: {fact}").unwrap();
             }
         }
     }

@@ -3,14 +3,13 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use anyhow::{Result, bail, ensure};
 use cmid_proto::Errno;
 use cmid_proto::memory::{
     Access, Buffer, Call, Change, Changes, Code, Ended, Fallback, Keys, MrState, Outcome, Pd, Policy, Provider,
     RefuseReason, Region, Reply, Settled, Traffic, Valid, Way,
 };
 
-use crate::tables::grid;
+use crate::grid::grid;
 
 /// A PD; who holds a clone uses it.
 #[derive(Clone)]
@@ -92,7 +91,7 @@ const CHANGED: Keys = Keys { lkey: 2, rkey: 2 };
 const ANEW: Keys = Keys { lkey: 3, rkey: 3 };
 
 /// A section for each combination of flags.
-pub(crate) fn render(text: &mut String) -> Result<()> {
+pub(crate) fn render(text: &mut String) {
     text.push_str(
         "## What a re-registration leaves\n\nA row for all outcomes that leave the same. *Checks first*: the provider is known to \
          check everything before it changes anything; *unknown*: nothing is known of it. *Fallback*: it was asked for, and the \
@@ -102,20 +101,18 @@ pub(crate) fn render(text: &mut String) -> Result<()> {
     for bits in 1..=7 {
         let flags = Changes::from_bits_retain(bits);
         let names: Vec<_> = flags.iter_names().map(|(name, _)| format!("CHANGE_{name}")).collect();
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "\n### {}\n", names.join(" + "));
+        writeln!(text, "\n### {}\n", names.join(" + ")).unwrap();
         let mut rows: Vec<(Vec<Trial>, Left)> = Vec::new();
         for trial in trials() {
-            let left = run(flags, trial)?;
+            let left = run(flags, trial);
             match rows.iter_mut().find(|(_, other)| *other == left) {
                 Some((trials, _)) => trials.push(trial),
                 None => rows.push((vec![trial], left)),
             }
         }
         let rows = rows.into_iter().map(|(trials, left)| (outcomes(&trials), left.0));
-        grid(text, "outcome", &COLUMNS, std::iter::once(in_flight(flags)?).chain(rows));
+        grid(text, "outcome", &COLUMNS, std::iter::once(in_flight(flags)).chain(rows));
     }
-    Ok(())
 }
 
 fn trials() -> impl Iterator<Item = Trial> {
@@ -144,17 +141,17 @@ fn trials() -> impl Iterator<Item = Trial> {
 }
 
 /// A region with the old memory in the old PD, and what is asked for.
-fn registered(old: &Domain, new: &Domain, flags: Changes) -> Result<(Mr, Change<Domain, Memory>)> {
+fn registered(old: &Domain, new: &Domain, flags: Changes) -> (Mr, Change<Domain, Memory>) {
     let made = Region::register(old.clone(), Memory("old"), Access::LOCAL_WRITE);
-    let mut region: Mr = made.map_err(|(_, refused)| refused)?;
-    let ended = region.handle_outcome(Outcome::Registered(Ok((1, BEFORE))))?;
-    ensure!(matches!(ended, Some(Ended::Registered(_))), "it is not registered");
+    let mut region: Mr = made.map_err(|(_, refused)| refused).unwrap();
+    let ended = region.handle_outcome(Outcome::Registered(Ok((1, BEFORE)))).unwrap();
+    assert!(matches!(ended, Some(Ended::Registered(_))), "it is not registered");
     let change = Change {
         buffer: flags.contains(Changes::TRANSLATION).then_some(Memory("new")),
         pd: flags.contains(Changes::PD).then(|| new.clone()),
         access: flags.contains(Changes::ACCESS).then_some(Access::empty()),
     };
-    Ok((region, change))
+    (region, change)
 }
 
 fn pds() -> (Domain, Domain) {
@@ -166,30 +163,30 @@ fn uses(pd: &Domain) -> String {
 }
 
 /// With work requests in flight nothing of it happens, whatever the outcome would have been.
-fn in_flight(flags: Changes) -> Result<(String, Vec<String>)> {
+fn in_flight(flags: Changes) -> (String, Vec<String>) {
     let (old, new) = pds();
-    let (mut region, change) = registered(&old, &new, flags)?;
+    let (mut region, change) = registered(&old, &new, flags);
     let Err((change, refused)) = region.reregister(change, Policy::default(), Traffic::InFlight) else {
-        bail!("in flight, and it was not refused");
+        panic!("in flight, and it was not refused");
     };
     let back = change.buffer.map_or("–", |memory| memory.0).to_owned();
     drop(change.pd);
-    let cells = after(&region, Valid::Old, back, &old, &new)?;
-    ensure!(refused.reason == RefuseReason::InFlight, "in flight, and refused because {}", refused.reason);
-    Ok(("in flight: refused, the device is not asked".to_owned(), finish(region, cells)?.0))
+    let cells = after(&region, Valid::Old, back, &old, &new);
+    assert!(refused.reason == RefuseReason::InFlight, "in flight, and refused because {}", refused.reason);
+    ("in flight: refused, the device is not asked".to_owned(), finish(region, cells).0)
 }
 
-fn run(flags: Changes, trial: Trial) -> Result<Left> {
+fn run(flags: Changes, trial: Trial) -> Left {
     let (old, new) = pds();
-    let (mut region, change) = registered(&old, &new, flags)?;
+    let (mut region, change) = registered(&old, &new, flags);
     let fallback = if trial.course == Course::NotWanted { Fallback::None } else { Fallback::Anew };
     let policy = Policy { fallback, provider: trial.provider };
-    region.reregister(change, policy, Traffic::Quiet).map_err(|(_, refused)| refused)?;
-    let ended = region.run(|call| answer(trial, &call))?;
-    let Some(Ended::Reregistered(Settled { result, buffer })) = ended else { bail!("it has not ended") };
+    region.reregister(change, policy, Traffic::Quiet).map_err(|(_, refused)| refused).unwrap();
+    let ended = region.run(|call| answer(trial, &call)).unwrap();
+    let Some(Ended::Reregistered(Settled { result, buffer })) = ended else { panic!("it has not ended") };
     let valid = result.map_or_else(|failure| failure.valid, |_: Way| Valid::New);
     let back = buffer.as_ref().map_or("–", |memory| memory.0).to_owned();
-    let cells = after(&region, valid, back, &old, &new)?;
+    let cells = after(&region, valid, back, &old, &new);
     finish(region, cells)
 }
 
@@ -209,13 +206,13 @@ fn answer(trial: Trial, call: &Call<'_, Domain, Memory, u8>) -> Outcome<u8> {
 }
 
 /// All columns but two: what is kept, and what is to be deregistered, is seen at the end.
-fn after(region: &Mr, valid: Valid, back: String, old: &Domain, new: &Domain) -> Result<Vec<String>> {
+fn after(region: &Mr, valid: Valid, back: String, old: &Domain, new: &Domain) -> Vec<String> {
     let keys = match region.keys() {
         None => "none",
         Some(BEFORE) => "as before",
         Some(CHANGED) => "read again",
         Some(ANEW) => "new",
-        Some(other) => bail!("keys from nowhere: {other:?}"),
+        Some(other) => panic!("keys from nowhere: {other:?}"),
     };
     let rights = match region.access() {
         None => "none",
@@ -227,27 +224,29 @@ fn after(region: &Mr, valid: Valid, back: String, old: &Domain, new: &Domain) ->
         Valid::New => "**new**",
         Valid::Neither => "*neither*",
     };
-    Ok(vec![valid.into(), region.state().name().into(), back, uses(old), uses(new), keys.into(), rights.into()])
+    vec![valid.into(), region.state().name().into(), back, uses(old), uses(new), keys.into(), rights.into()]
 }
 
 /// Deregisters it, and says what came back then and how many registrations there were.
-fn finish(mut region: Mr, mut cells: Vec<String>) -> Result<Left> {
-    region.deregister(Traffic::Quiet)?;
+fn finish(mut region: Mr, mut cells: Vec<String>) -> Left {
+    region.deregister(Traffic::Quiet).unwrap();
     let mut registrations = 0;
-    let ended = region.run(|_| {
-        registrations += 1;
-        Outcome::Deregistered(Ok(()))
-    })?;
-    let Some(Ended::Deregistered(returned)) = ended else { bail!("it has not been deregistered") };
-    ensure!(region.state() == MrState::Gone, "it is not gone");
+    let ended = region
+        .run(|_| {
+            registrations += 1;
+            Outcome::Deregistered(Ok(()))
+        })
+        .unwrap();
+    let Some(Ended::Deregistered(returned)) = ended else { panic!("it has not been deregistered") };
+    assert!(region.state() == MrState::Gone, "it is not gone");
     let kept = [Some(returned.buffer), returned.other].into_iter().flatten().map(|memory| memory.0);
     cells.insert(3, kept.collect::<Vec<_>>().join(", "));
     cells.push(match registrations {
         1 => "1".into(),
         many => format!("{many}, the new one first"),
     });
-    ensure!(cells.len() == COLUMNS.len(), "a row of {} cells", cells.len());
-    Ok(Left(cells))
+    assert!(cells.len() == COLUMNS.len(), "a row of {} cells", cells.len());
+    Left(cells)
 }
 
 /// Names trials: all errnos of a code together, without errno if they are all, without the provider if it does not matter.

@@ -3,26 +3,22 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use anyhow::{Context as _, Result, ensure};
+use cmid_harness::references;
 
-use crate::context::Context;
-use crate::references;
-
-const FILE: &str = "docs/hazards.md";
+use crate::root;
 
 /// The lists of hazards and how long each is, with what was put in between later on.
 const LISTS: [(&str, usize, &[&str]); 3] = [("T", 7, &[]), ("S", 11, &[]), ("P", 43, &["3b", "20b"])];
 
-/// Every hazard has a line, and every test named there exists.
-pub(crate) fn check(context: &mut Context) -> Result<()> {
-    let text = fs::read_to_string(context.root.join(FILE)).context(FILE)?;
+#[test]
+fn every_hazard_has_a_line_and_the_tests_that_it_names_exist() {
+    let text = fs::read_to_string(root().join("docs/hazards.md")).unwrap();
     let told: BTreeSet<&str> = text.lines().filter_map(first_cell).collect();
     let lacking: Vec<_> = wanted().into_iter().filter(|name| !told.contains(name.as_str())).collect();
-    ensure!(lacking.is_empty(), "{FILE} has no line for {}", lacking.join(", "));
+    assert!(lacking.is_empty(), "no line for {}", lacking.join(", "));
     for reference in references::of(&text) {
-        references::check(&context.root, reference).with_context(|| format!("{FILE} refers to {reference}"))?;
+        references::check(root(), reference).unwrap_or_else(|error| panic!("{reference}: {error:#}"));
     }
-    Ok(())
 }
 
 fn wanted() -> Vec<String> {
@@ -37,14 +33,9 @@ fn first_cell(line: &str) -> Option<&str> {
     line.strip_prefix("| ")?.split_once(" |").map(|(cell, _)| cell)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_of_a_table_are_known_by_their_first_cell() {
-        assert_eq!(first_cell("| T1 | what | how |"), Some("T1"));
-        assert_eq!(first_cell("T1 | what"), None);
-        assert!(wanted().contains(&"P20b".to_owned()));
-    }
+#[test]
+fn lines_of_a_table_are_known_by_their_first_cell() {
+    assert_eq!(first_cell("| T1 | what | how |"), Some("T1"));
+    assert_eq!(first_cell("T1 | what"), None);
+    assert!(wanted().contains(&"P20b".to_owned()));
 }

@@ -1,0 +1,15 @@
+//! docs/generated/performance.md and its plots are what was measured. `UPDATE_EXPECT=1` writes them.
+
+use std::path::Path;
+
+use cmid_bench::{report, results::Results};
+use expect_test::expect_file;
+
+#[test]
+fn the_report_is_rendered_from_the_results() -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the workspace's root");
+    for (name, text) in report::render(&Results::read(root)?)? {
+        expect_file![root.join("docs/generated").join(name)].assert_eq(&text);
+    }
+    Ok(())
+}

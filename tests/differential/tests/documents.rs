@@ -1,0 +1,9 @@
+//! `docs/generated/differences.md` is what the code says. `UPDATE_EXPECT=1` writes it.
+
+use cmid_differential::differences::render;
+use expect_test::expect_file;
+
+#[test]
+fn differences_md_is_what_the_lists_say() {
+    expect_file!["../../../docs/generated/differences.md"].assert_eq(&render());
+}

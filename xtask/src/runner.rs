@@ -1,0 +1,156 @@
+//! Runs the steps of a programme: their order, their times, and the summary.
+
+use std::io::{self, BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context as _, Error, Result, bail, ensure};
+
+use crate::context::{Context, this_program};
+use crate::step::{Ended, OutOfReach, Outcome, Step};
+use crate::{host, lanes};
+
+/// How many VMs run at once, if there are as many CPUs. Each has one CPU, which is emulated by one thread.
+const LANES: usize = 2;
+
+/// The steps of a programme.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Programme {
+    pub(crate) steps: &'static [Step],
+    /// The option of `cargo xtask step` that chooses it.
+    pub(crate) option: Option<&'static str>,
+}
+
+/// A step among all of them, numbered from one.
+#[derive(Clone, Copy)]
+struct NumberedStep<'a> {
+    number: usize,
+    of: usize,
+    step: &'a Step,
+}
+
+impl NumberedStep<'_> {
+    /// Runs it, with a line above its output and one below it. The failure gets the step's name.
+    fn run(&self, work: impl FnOnce() -> Result<()>) -> Ended {
+        println!("\n==> {}/{} {}", self.number, self.of, self.step.name);
+        let begin = Instant::now();
+        let result = work();
+        let outcome = Outcome::of(&result, begin.elapsed());
+        println!("<== {}: {outcome}", self.step.name);
+        let failure = result.err().filter(|error| !error.is::<OutOfReach>());
+        (outcome, failure.map(|error| error.context(format!("the step \"{}\" failed", self.step.name))))
+    }
+}
+
+/// Runs the steps up to the first one that fails; those in the VM that follow each other, a few at a time.
+pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> Result<()> {
+    let steps = programme.steps;
+    let places = steps.iter().zip(1..).map(|(step, number)| NumberedStep { number, of: steps.len(), step });
+    let places: Vec<_> = places.collect();
+    let mut outcomes = vec![Outcome::NotReached; steps.len()];
+    let mut failures = Vec::new();
+    for group in places.chunk_by(|one, next| one.step.work.is_one_guest() && next.step.work.is_one_guest()) {
+        let ended = match group {
+            [place, ..] if !vm && place.step.work.needs_vm() => {
+                group.iter().map(|_| Some((Outcome::LeftOut, None))).collect()
+            }
+            [place] => vec![Some(place.run(|| place.step.work.run(&mut context)))],
+            _ => {
+                let at_once = thread::available_parallelism().map_or(1, |cpus| cpus.get().min(LANES));
+                let run = |place: &NumberedStep<'_>| place.run(|| run_apart(&context, programme, place));
+                lanes::run(at_once, group, run, |(_, failure)| failure.is_some())
+            }
+        };
+        for (place, end) in group.iter().zip(ended) {
+            let (outcome, failure) = end.unwrap_or((Outcome::NotReached, None));
+            outcomes[place.number - 1] = outcome;
+            failures.extend(failure);
+        }
+        if !failures.is_empty() {
+            break;
+        }
+    }
+    let rows = steps.iter().zip(outcomes).map(|(step, outcome)| (step.name, step.work.place(&context), outcome));
+    print!("{}", table(&rows.collect::<Vec<_>>()));
+    match failures.len() {
+        0 => Ok(()),
+        1 => Err(failures.remove(0)),
+        several => bail!("{several} steps failed: {}", join(&failures)),
+    }
+}
+
+/// Runs the step of that name, by itself, with what it needs on the host.
+pub(crate) fn run_one(mut context: Context, programme: Programme, name: &str) -> Result<()> {
+    let step = programme.steps.iter().find(|step| step.name == name);
+    let step = step.with_context(|| format!("no step is called \"{name}\""))?;
+    if !step.work.is_one_guest() {
+        host::prepare(&mut context)?;
+    }
+    step.work.run(&mut context)
+}
+
+/// Runs the step in a process of its own, which the step's limit ends. What it says gets its number.
+fn run_apart(context: &Context, programme: Programme, place: &NumberedStep<'_>) -> Result<()> {
+    let (output, input) = io::pipe().context("a pipe")?;
+    let mut command = Command::new(this_program()?);
+    command.args(["step", place.step.name, "--kernel", context.kernel.series()]).args(programme.option);
+    let mut child = command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input).spawn()?;
+    drop(command); // with its ends of the pipe
+    let said = BufReader::new(output).split(b'\n').try_for_each(|line| {
+        println!("{:2}| {}", place.number, String::from_utf8_lossy(&line?));
+        io::Result::Ok(())
+    });
+    if said.is_err() {
+        child.kill().context("the step's process")?;
+    }
+    let status = child.wait().context("the step's process")?;
+    said.context("what the step says")?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+fn join(failures: &[Error]) -> String {
+    failures.iter().map(|failure| format!("{failure:#}")).collect::<Vec<_>>().join("; ")
+}
+
+fn table(rows: &[(&str, String, Outcome)]) -> String {
+    let name = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
+    let place = rows.iter().map(|(_, place, _)| place.len()).max().unwrap_or_default();
+    let mut table = format!("\n{:name$} | {:place$} | result\n", "step", "where");
+    for (step, at, outcome) in rows {
+        table.push_str(&format!("{step:name$} | {at:place$} | {outcome}\n"));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::step::Work;
+
+    #[test]
+    fn the_table_tells_what_was_not_run() {
+        let rows = [
+            ("a step", "host".to_owned(), Outcome::Passed(Duration::from_millis(1500))),
+            ("b", "VM, kernel 6.12".to_owned(), Outcome::LeftOut),
+        ];
+        let table = table(&rows);
+        assert!(table.contains("a step | host            | passed       1.5 s\n"), "{table}");
+        assert!(table.contains("b      | VM, kernel 6.12 | NOT RUN (--no-vm)\n"), "{table}");
+    }
+
+    #[test]
+    fn a_step_whose_needs_are_out_of_reach_is_not_run_and_no_failure() {
+        let step = Step { name: "a", work: Work::Host(|_| Ok(())) };
+        let place = NumberedStep { number: 1, of: 1, step: &step };
+        let (outcome, failure) = place.run(|| Err(OutOfReach("the database").into()));
+        assert_eq!(outcome.to_string(), "NOT RUN (the database is out of reach)");
+        assert!(failure.is_none());
+        let (outcome, failure) = place.run(|| Err(anyhow::anyhow!("wrong")));
+        assert!(matches!(outcome, Outcome::Failed(_)));
+        assert_eq!(failure.unwrap().to_string(), "the step \"a\" failed");
+    }
+}
