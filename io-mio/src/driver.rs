@@ -27,7 +27,7 @@ pub struct Config {
 
 /// cmid in a `mio::Poll` that the user owns, beside the user's own sources.
 ///
-/// The user's loop: [`timeout`](Mio::timeout) before the poll, [`handle`](Mio::handle) for each event of it,
+/// The user's loop: [`timeout`](Mio::before_poll) before the poll, [`handle`](Mio::handle) for each event of it,
 /// [`turn`](Mio::turn) after them, then take all events of the channels: the driver tells of each once.
 #[derive(Debug)]
 pub struct Mio<D: Pollable> {

@@ -82,7 +82,7 @@ pub trait Device {
     /// reported as readable until the next [`fetch`](Device::fetch) on it.
     fn leave_unread(&mut self, _channel: ChannelKey) {}
 
-    /// Whether it is to [hear](Device::hear) of what its [`Drive`](crate::Drive) does. Where not, that costs nothing.
+    /// Whether it is to [hear](Device::observe) of what its [`Drive`](crate::Drive) does. Where not, that costs nothing.
     const OBSERVES: bool = false;
 
     /// Hears of a step that its drive has taken: for a device around another one, which keeps a record.

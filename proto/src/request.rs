@@ -92,7 +92,7 @@ pub enum RejectReason {
 /// Who says that an event has been dealt with (rdma_ack_cm_event(3)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acks {
-    /// Each event carries a [`AckToken`](crate::Ack token); migrate and destroy wait for the ack tokens of their id.
+    /// Each event carries a [`AckToken`](crate::AckToken); migrate and destroy wait for the ack tokens of their id.
     Explicit,
     /// An event counts as acked when the application takes it.
     OnDelivery,
@@ -198,7 +198,7 @@ pub enum Request<'a> {
     Destroy,
     /// Free the id without the acks that are owed for it: for an id whose ack tokens are lost. As [`Destroy`](Request::Destroy)
     /// otherwise, which it also takes over: one that waits for acks ends by it, without an event of its own. Ack tokens of the id
-    /// that come later are [refused](crate::NotAcked). Should the device fail to destroy it, its events have no ack tokens from then
+    /// that come later are [refused](crate::AckError). Should the device fail to destroy it, its events have no ack tokens from then
     /// on.
     DestroyNow,
 }

@@ -23,7 +23,7 @@ static TICKETS: AtomicU64 = AtomicU64::new(1);
 /// driver it is the device inside.
 ///
 /// A trace that cannot be written ends there, and the program goes on: [`Trace::error`] tells, and the
-/// [reel](Reel::lose) is told.
+/// [reel](TraceSink::on_error) is told.
 pub struct Trace<D> {
     device: D,
     sink: Arc<dyn TraceSink>,

@@ -59,7 +59,7 @@ impl<D: Device> Drive<D> {
     ///
     /// # Errors
     /// Refused in a wrong state, without a device, if there is one, and with
-    /// [`RefuseReason::NumberSent`](crate::Why::NumberSent) once the peer knows a QP number of this id; failed with what `create` failed
+    /// [`RefuseReason::NumberSent`](crate::RefuseReason::NumberSent) once the peer knows a QP number of this id; failed with what `create` failed
     /// with.
     pub fn attach_qp<Q>(
         &mut self,

@@ -267,7 +267,7 @@ impl<D: Device> Drive<D> {
     }
 
     /// Takes an id in synchronous mode out of this driver, to be adopted by another one, also on another thread. With a
-    /// listener goes its channel: ids of requests that are [on it](crate::Core::ids_away_on) are migrated off it first, to where
+    /// listener goes its channel: ids of requests that are [on it](crate::Core::ids_awaiting_migrate) are migrated off it first, to where
     /// their events are delivered.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use crate::private_data::PrivateData;
 use crate::request::{Acks, PortSpace, Request};
 use crate::time::Time;
 
-/// A step, as [`Device::observe`](crate::Device::hear) is told of it right after it was taken.
+/// A step, as [`Device::observe`](crate::Device::observe) is told of it right after it was taken.
 #[derive(Debug)]
 pub struct StepRecord<'a> {
     /// The time as the drive was last told.
@@ -84,9 +84,9 @@ pub enum Step<'a> {
     },
     /// [`Core::ack`].
     Ack {
-        /// The ack token's [owner](crate::Ack token::owner).
+        /// The ack token's [owner](crate::AckToken::owner).
         owner: IdKey,
-        /// The ack token's [group](crate::Ack token::group).
+        /// The ack token's [group](crate::AckToken::group).
         group: Option<GroupKey>,
         /// The answer.
         result: Result<(), Refused>,

@@ -18,7 +18,7 @@ pub enum Turn {
     More,
 }
 
-/// What a driver may do after [`Drive::settle`].
+/// What a driver may do after [`Drive::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use]
 pub enum Next {

@@ -70,7 +70,7 @@ impl Core {
     /// ([`READ_FAILURES_MAX`](crate::READ_FAILURES_MAX) times) that it counts as failed and is not read any more.
     ///
     /// The ids whose events the device reports on a failed channel live on. Their requests that wait for an event end now, as
-    /// at a deadline; [`submit`](Core::submit) refuses others that would wait for one ([`RefuseReason::ChannelFailed`](crate::Why)). They
+    /// at a deadline; [`submit`](Core::submit) refuses others that would wait for one ([`RefuseReason::ChannelFailed`](crate::RefuseReason)). They
     /// can be destroyed, and migrated to another channel, where what waited in the kernel is read. [`resume_channel`](Core::resume_channel)
     /// tries the channel again.
     pub fn handle_unreadable(&mut self, key: ChannelKey) -> bool {

@@ -34,7 +34,7 @@ impl Core {
         self.ids.get(id).map(|id| id.channel)
     }
 
-    /// The channel that the device reports an id's events on. It is [`channel`](Core::home) but for ids that listen, or have
+    /// The channel that the device reports an id's events on. It is [`channel`](Core::channel) but for ids that listen, or have
     /// tried to: these have one of their own. The id of a request is on that of its listener until it is accepted or migrated.
     #[must_use]
     pub fn device_channel(&self, id: IdKey) -> Option<ChannelKey> {

@@ -49,7 +49,7 @@ impl Core {
     ///
     /// # Errors
     /// [`Refused`] if the id is not in synchronous mode, shares its channel (a listener and the [ids of its
-    /// requests](Core::ids_away_on), which can be migrated), a call is under way, it is a member of multicast groups, acks are
+    /// requests](Core::ids_awaiting_migrate), which can be migrated), a call is under way, it is a member of multicast groups, acks are
     /// owed, or requests for it wait to be taken.
     pub fn release(&mut self, key: IdKey) -> Result<(Released, ChannelKey), Refused> {
         let id = self.would_release(key)?;

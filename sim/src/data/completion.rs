@@ -69,7 +69,7 @@ pub struct Completion {
 }
 
 impl Default for Completion {
-    /// What a buffer for [`Cq::poll`] is filled with.
+    /// What a buffer for [`Cq::poll`](crate::Cq::poll) is filled with.
     fn default() -> Self {
         Completion { wr_id: 0, status: WcStatus::SUCCESS, opcode: 0, byte_len: 0, qp_num: 0, src_qp: 0 }
     }

@@ -125,7 +125,6 @@
 
 mod behaviours;
 mod failing;
-pub mod references;
 mod report;
 mod run;
 pub mod scenarios;

@@ -5,8 +5,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use cmid_conformance::references;
 use cmid_faults::{Entry, Outcome, Report, Told, entries, groups};
+use cmid_harness::references;
 use expect_test::expect_file;
 
 /// The recorded results, in the order of the columns of the table.

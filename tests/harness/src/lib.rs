@@ -10,7 +10,7 @@
 //! - [`Report`]: the outcomes of a run as JSON, and how they differ from expected ones.
 //! - [`Fragile`]: a device on which reads fail.
 //!
-//! [`Check`] is the result of a step, and [`failure`] has the comparisons. [`shell`] runs ip(8), tc(8) and rdma(8).
+//! [`Check`] is the result of a step, and [`failure`] has the comparisons. [`references`] checks the names of tests in documents. [`shell`] runs ip(8), tc(8) and rdma(8).
 #![forbid(unsafe_code)]
 
 mod devices;
@@ -22,6 +22,7 @@ pub mod fixture;
 mod fragile;
 mod memory;
 mod qp;
+pub mod references;
 mod report;
 pub mod shell;
 

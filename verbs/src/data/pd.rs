@@ -53,7 +53,7 @@ impl Pd {
         Ok(Pd(Arc::new(PdInner { raw, port_num, domain, in_flight, parked, context })))
     }
 
-    /// How many MRs, QPs, address handles and memory windows belong to it. An [`Mr`] that was dropped while work requests
+    /// How many MRs, QPs, address handles and memory windows belong to it. An [`Mr`](crate::Mr) that was dropped while work requests
     /// were in flight, or a window was bound to it, counts until it is deregistered; see there.
     #[must_use]
     pub fn users(&self) -> u32 {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use cmid_conformance::references;
+use cmid_harness::references;
 
 use crate::root;
 

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use cmid_conformance::{BEHAVIOURS, Behaviour, Entry, Outcome, Report, Speed, entries, references};
+use cmid_conformance::{BEHAVIOURS, Behaviour, Entry, Outcome, Report, Speed, entries};
+use cmid_harness::references;
 use expect_test::expect_file;
 
 use crate::root;
