@@ -78,3 +78,8 @@ pub use endpoint::Endpoint;
 pub use error::Error;
 pub use listener::{Incoming, ListenOptions, Listener};
 pub use poller::Channels;
+
+/// The example of the README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -38,8 +38,3 @@ mod timer_fd;
 pub use cmid_verbs as verbs;
 pub use driver::{Config, Epoll};
 pub use poller::Interest;
-
-/// The example of the README compiles and runs.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;
