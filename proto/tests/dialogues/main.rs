@@ -17,6 +17,7 @@ mod foreign;
 mod get_request;
 mod groups;
 mod limits;
+mod listen_again;
 mod listeners;
 mod migrate;
 mod numbers;

@@ -132,7 +132,7 @@ impl<L: Level> Case<L> for Passive {
         let raw = RawEvent::new(child, CmEvent::ConnectRequest);
         let raw = prepared.level.arrive(RawEvent { listener: Some(self.listener), private_data: &REQUEST, ..raw });
         prepared.level.receive(self.device_channel, raw);
-        prepared.level.settle();
+        prepared.level.run_turns();
         prepared.level.take_and_ack(prepared.channel);
         prepared.level.ask(child, Request::Accept { param: black_box(PARAM), private_data: &REPLY }, LATER);
         prepared.tell(child, CmEvent::Established);

@@ -107,7 +107,7 @@ impl Level for Bare {
     }
 
     #[inline(always)]
-    fn settle(&mut self) {
+    fn run_turns(&mut self) {
         self.calls();
     }
 

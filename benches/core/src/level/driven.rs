@@ -89,7 +89,7 @@ impl Level for Driven {
 
     /// The turn has made them.
     #[inline(always)]
-    fn settle(&mut self) {}
+    fn run_turns(&mut self) {}
 
     #[inline(always)]
     fn take(&mut self, channel: ChannelKey) -> Option<Event> {

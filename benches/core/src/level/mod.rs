@@ -54,7 +54,7 @@ pub trait Level: Sized {
     fn receive(&mut self, device_channel: ChannelKey, raw: Self::Arriving);
 
     /// The calls that nobody asked for are made.
-    fn settle(&mut self);
+    fn run_turns(&mut self);
 
     /// The application takes an event.
     fn take(&mut self, channel: ChannelKey) -> Option<Event>;
