@@ -132,7 +132,7 @@ pub enum RefuseReason {
     /// The id is in synchronous mode already.
     #[error("the id is in synchronous mode already")]
     AlreadySync,
-    /// Only an id in synchronous mode has a channel of its own.
+    /// The request is for ids in synchronous mode.
     #[error("the id is not in synchronous mode")]
     NotSync,
     /// Its private channel has other ids on it: those of requests that are neither accepted nor migrated, if it is to be released;

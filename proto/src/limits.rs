@@ -1,4 +1,4 @@
-//! Every bound of the core in one place.
+//! How many ids, channels, events and memberships a core holds. (The bounds of private data are in `guard`.)
 
 use crate::key::{CORE_MAX, SLOTS};
 

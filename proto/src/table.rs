@@ -1,7 +1,8 @@
 //! The life of an id as data: what every request and every event does in every state.
 //!
-//! The arrays are as wide as [`RequestKind`] and [`EventColumn`] and as long as [`State`]; a new variant of any of them does not
-//! compile until each row has decided it. Sources: semantics of librdmacm's `rdma_*` calls and of the kernel's
+//! The arrays are as wide as [`RequestKind`] and [`EventColumn`] and as long as [`State`]; a new variant of one of these
+//! does not compile until each row has a cell for it. A new event type needs no cell if [`EventColumn::of`] maps it to
+//! [`EventColumn::Other`]. Sources: semantics of librdmacm's `rdma_*` calls and of the kernel's
 //! `cma_ib_handler`, per column in the [requests](REQUESTS) and [events](EVENTS) tables.
 
 use crate::columns::columns;

@@ -1,4 +1,5 @@
-//! A listener has an event channel of its own at the device, which nothing else is on.
+//! A listener has an event channel of its own at the device. Only the ids of its requests that are neither accepted nor migrated
+//! share it.
 //!
 //! The kernel cannot move a listener without losing requests: those that are unread keep the old channel although their
 //! events move (`ucma_migrate_id`), and more may come at any moment. So it is never asked to. An id is moved to a channel
@@ -8,7 +9,7 @@
 //!
 //! The id of a request is born on the listener's channel and stays there, at the device, until it is accepted, migrated or
 //! destroyed: until it is accepted the kernel reports nothing about it (`ucma_event_handler`), and many a request never is. An
-//! accept moves it to its home first (`accept`): while the listener has as many untaken requests as its backlog allows, its
+//! accept migrates it to its own channel first (`accept`): while the listener has as many untaken requests as its backlog allows, its
 //! channel is not read. Where the requests are delivered on the listener's channel itself, in synchronous mode, the application
 //! migrates the id before it accepts it. A listener that moves takes the ids of its undelivered requests along without a call.
 

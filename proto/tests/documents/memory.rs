@@ -12,7 +12,7 @@ use crate::reregistration;
 
 #[test]
 fn memory_md_is_what_the_tables_and_the_machine_say() {
-    expect_file!["../../../docs/generated/memory.md"].assert_eq(&render());
+    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/generated/memory.md")].assert_eq(&render());
 }
 
 fn render() -> String {

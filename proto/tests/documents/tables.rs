@@ -10,7 +10,7 @@ use crate::grid::{go, grid};
 
 #[test]
 fn tables_md_is_what_the_tables_say() {
-    expect_file!["../../../docs/generated/tables.md"].assert_eq(&render());
+    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/generated/tables.md")].assert_eq(&render());
 }
 
 fn render() -> String {

@@ -5,5 +5,5 @@ use expect_test::expect_file;
 
 #[test]
 fn differences_md_is_what_the_lists_say() {
-    expect_file!["../../../docs/generated/differences.md"].assert_eq(&render());
+    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/generated/differences.md")].assert_eq(&render());
 }

@@ -46,7 +46,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 #[test]
 fn faults_md_is_what_the_scenarios_and_the_results_say() {
-    expect_file!["../../../docs/generated/faults.md"].assert_eq(&render());
+    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/generated/faults.md")].assert_eq(&render());
 }
 
 #[test]

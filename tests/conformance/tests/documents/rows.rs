@@ -13,7 +13,7 @@ const ENVIRONMENTS: [(&str, &str); 3] = [("sim", "sim"), ("6.1", "Linux 6.1"), (
 
 #[test]
 fn rows_md_is_what_the_results_say() {
-    expect_file!["../../../../docs/generated/rows.md"].assert_eq(&render());
+    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/generated/rows.md")].assert_eq(&render());
 }
 
 #[test]
