@@ -31,7 +31,7 @@ impl DeviceLayer for Counting {
         &mut self.device
     }
 
-    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let fetched = self.device.fetch(on, child);
         if fetched == Ok(None) {
             self.in_vain.set(self.in_vain.get() + 1);

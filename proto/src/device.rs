@@ -28,7 +28,7 @@ pub trait Device {
     ///
     /// # Errors
     /// What reading failed with, never `EAGAIN` or `EINTR`; `EBADF` for a channel that the device does not know.
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno>;
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno>;
 
     /// Makes one call; `private_data` is sent along with connect, accept and reject.
     ///

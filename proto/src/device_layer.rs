@@ -60,7 +60,7 @@ pub trait DeviceLayer {
     ///
     /// # Errors
     /// As there.
-    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.inner_mut().fetch(on, child)
     }
 
@@ -121,7 +121,7 @@ impl<A: DeviceLayer> Device for A {
     }
 
     #[inline]
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.on_fetch(on, child)
     }
 

@@ -195,10 +195,10 @@ pub struct GlobalRoute {
 
 /// One event as the device reports it, before the core has looked at it.
 ///
-/// The device has already acknowledged it to librdmacm; that is why its private data is borrowed from the device's
-/// own copy.
+/// The device has already acknowledged it to librdmacm, so its private data is a copy: borrowed from the device
+/// (`B` is `&[u8]`) or owned by the event (`B` is a `Vec<u8>`, for example).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RawEvent<'a> {
+pub struct RawEvent<B> {
     /// The id it is about. For CONNECT_REQUEST that is the new id, under the key that the driver handed to
     /// [`Device::fetch`](crate::Device::fetch).
     pub id: IdKey,
@@ -215,10 +215,10 @@ pub struct RawEvent<'a> {
     /// For MULTICAST_JOIN and MULTICAST_ERROR: the membership, under the key of its [`Call::Join`](crate::Call::Join).
     pub group: Option<GroupKey>,
     /// The whole private data field of the message, zero padded: its length says nothing about what was sent.
-    pub private_data: &'a [u8],
+    pub private_data: B,
 }
 
-impl<'a> RawEvent<'a> {
+impl RawEvent<&[u8]> {
     /// An event with nothing but its type: the other fields are to be filled in where the type has them.
     #[must_use]
     pub fn new(id: IdKey, kind: CmEvent) -> Self {
@@ -232,6 +232,24 @@ impl<'a> RawEvent<'a> {
             group: None,
             private_data: &[],
         }
+    }
+}
+
+impl<B> RawEvent<B> {
+    /// The same event with its private data converted by `convert`, for example copied.
+    #[must_use]
+    pub fn map_private_data<C>(self, convert: impl FnOnce(B) -> C) -> RawEvent<C> {
+        let RawEvent { id, listener, kind, status, param, datagram, group, private_data } = self;
+        RawEvent { id, listener, kind, status, param, datagram, group, private_data: convert(private_data) }
+    }
+}
+
+impl<B: Deref<Target = [u8]>> RawEvent<B> {
+    /// The same event with its private data borrowed.
+    #[must_use]
+    pub fn as_deref(&self) -> RawEvent<&[u8]> {
+        let RawEvent { id, listener, kind, status, param, datagram, group, ref private_data } = *self;
+        RawEvent { id, listener, kind, status, param, datagram, group, private_data }
     }
 }
 

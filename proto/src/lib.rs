@@ -41,7 +41,7 @@
 //! # struct Yes;
 //! # impl Device for Yes {
 //! #     type Handle = ();
-//! #     fn fetch(&mut self, _: ChannelKey, _: IdKey) -> Result<Option<RawEvent<'_>>, Errno> { Ok(None) }
+//! #     fn fetch(&mut self, _: ChannelKey, _: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> { Ok(None) }
 //! #     fn call(&mut self, _: &Call, _: &[u8]) -> Outcome { Ok(()) }
 //! #     fn local_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> { Err(Errno::EADDRNOTAVAIL) }
 //! #     fn peer_addr(&self, _: IdKey) -> Result<SocketAddr, Errno> { Err(Errno::EADDRNOTAVAIL) }

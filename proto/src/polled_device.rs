@@ -177,7 +177,7 @@ impl<D: Pollable, P: Poller> DeviceLayer for PolledDevice<D, P> {
     }
 
     #[inline]
-    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         if !self.disarmed.is_empty() {
             self.arm_again(on);
         }

@@ -214,8 +214,8 @@ fn is_zero(status: &i32) -> bool {
     *status == 0
 }
 
-impl From<&RawEvent<'_>> for Raw {
-    fn from(raw: &RawEvent<'_>) -> Self {
+impl From<&RawEvent<&[u8]>> for Raw {
+    fn from(raw: &RawEvent<&[u8]>) -> Self {
         let RawEvent { id, listener, kind, status, param, datagram, group, private_data } = *raw;
         Raw {
             kind: As(kind),
@@ -232,7 +232,7 @@ impl From<&RawEvent<'_>> for Raw {
 
 impl Raw {
     /// As the core takes it.
-    pub(crate) fn event(&self) -> RawEvent<'_> {
+    pub(crate) fn event(&self) -> RawEvent<&[u8]> {
         RawEvent {
             listener: self.listener.map(|As(listener)| listener),
             status: self.status,

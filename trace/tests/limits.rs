@@ -19,11 +19,11 @@ struct Full {
 impl Device for Full {
     type Handle = ();
 
-    fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let listener = self.requests.pop_front().transpose()?;
         Ok(listener.map(|listener| RawEvent {
             listener: Some(listener),
-            private_data: b"let me in\0\0",
+            private_data: &b"let me in\0\0"[..],
             ..RawEvent::new(child, CmEvent::ConnectRequest)
         }))
     }

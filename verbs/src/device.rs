@@ -249,7 +249,7 @@ impl Verbs {
     /// An event that librdmacm did not report, or of which nothing is left there: the end of an id with its device, or a call that
     /// a thread has made.
     #[cold]
-    fn made(&mut self, on: ChannelKey) -> Option<RawEvent<'static>> {
+    fn made(&mut self, on: ChannelKey) -> Option<RawEvent<&'static [u8]>> {
         if let Some(at) = self.lost.iter().position(|(channel, _)| *channel == on) {
             let (_, id) = self.lost.swap_remove(at);
             if self.ids.get(id).is_some_and(Id::has_ended) {
@@ -274,7 +274,7 @@ impl Verbs {
 impl Device for Verbs {
     type Handle = Handle;
 
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         // Before anything is read, so that a request is not lost for want of a place.
         self.make_room_for_id(child)?;
         for _ in 0..STRAY_MAX {

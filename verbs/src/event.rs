@@ -79,7 +79,7 @@ impl Unacked {
         listener: Option<IdKey>,
         kind: CmEvent,
         private: &'a mut PrivateBuffer,
-    ) -> RawEvent<'a> {
+    ) -> RawEvent<&'a [u8]> {
         let event = self.get();
         let mut raw = RawEvent { listener, status: event.status, ..RawEvent::new(id, kind) };
         match contents(kind) {
@@ -122,7 +122,7 @@ impl Drop for Unacked {
 
 /// Fills in what the events of a group have.
 #[cold]
-fn set_group(raw: &mut RawEvent<'_>, ud: &rdma_ud_param) {
+fn set_group(raw: &mut RawEvent<&[u8]>, ud: &rdma_ud_param) {
     // The context of the join, which is a number here; it is never followed, and no data is behind it.
     raw.group = GroupKey::from_bits(ud.private_data.addr() as u64);
     raw.datagram = (raw.kind == CmEvent::MulticastJoin).then(|| datagram(ud));
@@ -133,7 +133,7 @@ fn set_group(raw: &mut RawEvent<'_>, ud: &rdma_ud_param) {
 /// # Safety
 /// As for [`keep`], of the private data.
 #[cold]
-unsafe fn set_datagram<'a>(raw: &mut RawEvent<'a>, ud: &rdma_ud_param, private: &'a mut PrivateBuffer) {
+unsafe fn set_datagram<'a>(raw: &mut RawEvent<&'a [u8]>, ud: &rdma_ud_param, private: &'a mut PrivateBuffer) {
     raw.datagram = (raw.kind == CmEvent::Established).then(|| datagram(ud));
     // SAFETY: as the caller promises.
     raw.private_data = unsafe { keep(ud.private_data, ud.private_data_len, private) };

@@ -5,11 +5,10 @@ use core::net::SocketAddr;
 use crate::call::{Call, Outcome};
 use crate::errno::Errno;
 use crate::error::{Error, Fault, Refused};
-use crate::event::{Datagram, Event, RawEvent, ReceivedParam};
+use crate::event::{Event, RawEvent};
 use crate::key::{ChannelKey, GroupKey, IdKey};
 use crate::limits::Limits;
 use crate::machine::{Admission, Core};
-use crate::private_data::PrivateData;
 use crate::request::{Acks, PortSpace, Request};
 use crate::time::Time;
 
@@ -124,7 +123,7 @@ pub enum Step<'a> {
         /// The channel that it was read from.
         channel: ChannelKey,
         /// What was read; of private data at most [`PRIVATE_DATA_MAX`](crate::PRIVATE_DATA_MAX) bytes.
-        event: RawEvent<'a>,
+        event: RawEvent<&'a [u8]>,
         /// The answer.
         result: Result<Admission, Fault>,
         /// Whether [`Core::handle_readable`] for the same channel follows, which is no step of its own: the channel is read
@@ -192,29 +191,4 @@ pub enum Step<'a> {
     Yield,
     /// The drive goes, with all that it has.
     End,
-}
-
-/// A raw event that is not borrowed from the device.
-pub(super) struct Copied {
-    id: IdKey,
-    listener: Option<IdKey>,
-    kind: crate::event::CmEvent,
-    status: i32,
-    param: ReceivedParam,
-    datagram: Option<Datagram>,
-    group: Option<GroupKey>,
-    private_data: PrivateData,
-}
-
-impl Copied {
-    pub(super) fn of(raw: &RawEvent<'_>) -> Self {
-        let RawEvent { id, listener, kind, status, param, datagram, group, private_data } = *raw;
-        let private_data = PrivateData::copy_of(private_data);
-        Copied { id, listener, kind, status, param, datagram, group, private_data }
-    }
-
-    pub(super) fn event(&self) -> RawEvent<'_> {
-        let Copied { id, listener, kind, status, param, datagram, group, ref private_data } = *self;
-        RawEvent { id, listener, kind, status, param, datagram, group, private_data }
-    }
 }

@@ -1,11 +1,12 @@
 //! Turns of the loop: deadlines, calls and reads, and what to do next.
 
-use super::{Drive, Step, step};
+use super::{Drive, Step};
 use crate::device::Device;
 use crate::errno::Errno;
 use crate::error::Fault;
 use crate::key::ChannelKey;
 use crate::machine::Read;
+use crate::private_data::PrivateData;
 use crate::time::Time;
 
 /// What is left to do after a turn.
@@ -182,11 +183,11 @@ impl<D: Device> Drive<D> {
             match self.device.fetch(channel, child) {
                 Ok(Some(raw)) => {
                     // It is borrowed from the device, which cannot hear of it then.
-                    let copied = D::OBSERVES.then(|| step::Copied::of(&raw));
+                    let copied = D::OBSERVES.then(|| raw.map_private_data(PrivateData::copy_of));
                     let result = self.core.take_event(channel, &raw);
                     if let Some(copied) = copied {
                         let reads_on = !D::LEVEL_TRIGGERED;
-                        self.record(Step::Event { channel, event: copied.event(), result, reads_on });
+                        self.record(Step::Event { channel, event: copied.as_deref(), result, reads_on });
                     }
                     if let Err(fault) = result {
                         self.note(fault);

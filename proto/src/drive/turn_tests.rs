@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::request::{Acks, PortSpace};
 use crate::time::Time;
 
-type Fetched = Result<Option<RawEvent<'static>>, Errno>;
+type Fetched = Result<Option<RawEvent<&'static [u8]>>, Errno>;
 
 /// What its reads return.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl Device for Script {
 
     const LEVEL_TRIGGERED: bool = true;
 
-    fn fetch(&mut self, _: ChannelKey, _: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn fetch(&mut self, _: ChannelKey, _: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.read += 1;
         self.next.pop_front().unwrap_or(Ok(None))
     }

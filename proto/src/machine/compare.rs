@@ -83,7 +83,7 @@ impl Core {
     ///
     /// # Panics
     /// As [`compare_request`](Core::compare_request).
-    pub fn compare_event(&self, on: ChannelKey, raw: &RawEvent<'_>) -> bool {
+    pub fn compare_event(&self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> bool {
         for fetched in [Ok(Some(*raw)), Ok(None), Err(Errno::EIO)] {
             self.compare_read(on, fetched);
         }
@@ -107,7 +107,7 @@ impl Core {
     ///
     /// # Panics
     /// As [`compare_request`](Core::compare_request).
-    pub fn compare_read(&self, on: ChannelKey, fetched: Result<Option<RawEvent<'_>>, Errno>) -> bool {
+    pub fn compare_read(&self, on: ChannelKey, fetched: Result<Option<RawEvent<&[u8]>>, Errno>) -> bool {
         let mut before = self.clone();
         before.handle_readable(on);
         let (mut short, mut long) = (before.clone(), before.clone());

@@ -76,18 +76,18 @@ impl Core {
     /// [`Fault`]: the device cannot mean it; counted, and nothing else has changed. Only the new id of a request that has
     /// no listener is taken in even so, to be destroyed: nobody else would.
     #[inline]
-    pub fn handle_event(&mut self, on: ChannelKey, raw: RawEvent<'_>) -> Result<Admission, Fault> {
+    pub fn handle_event(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Result<Admission, Fault> {
         self.take_event(on, &raw)
     }
 
     /// The same, without a copy of the event.
     #[inline]
-    pub(crate) fn take_event(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
+    pub(crate) fn take_event(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
         if self.admit_short(on, raw) { Ok(Admission::Known) } else { self.take_any_event(on, raw) }
     }
 
     #[inline(never)]
-    pub(super) fn take_any_event(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
+    pub(super) fn take_any_event(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
         let result = if let Some(channel) = self.channels.get_mut(on) {
             channel.failures = 0;
             let is_request = raw.kind == CmEvent::ConnectRequest;
@@ -108,7 +108,7 @@ impl Core {
         result
     }
 
-    pub(super) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
+    pub(super) fn admit(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
         let Some(id) = self.ids.get(raw.id) else { return Ok(Admission::Stray) };
         let state = id.state_at_device();
         let told = table::event_rule(state, EventColumn::of(raw.kind));
@@ -164,7 +164,7 @@ impl Core {
     }
 
     #[inline(never)]
-    fn admit_request(&mut self, on: ChannelKey, listener: IdKey, raw: &RawEvent<'_>) -> Result<Admission, Fault> {
+    fn admit_request(&mut self, on: ChannelKey, listener: IdKey, raw: &RawEvent<&[u8]>) -> Result<Admission, Fault> {
         if self.channels.get(on).is_none_or(|channel| channel.phase != Phase::Open) {
             return Err(Fault::NoSuchChannel { channel: on });
         }
@@ -211,7 +211,7 @@ impl Core {
         }
     }
 
-    fn stored(&mut self, raw: &RawEvent<'_>, listener: Option<IdKey>, group: Option<GroupKey>) -> Stored {
+    fn stored(&mut self, raw: &RawEvent<&[u8]>, listener: Option<IdKey>, group: Option<GroupKey>) -> Stored {
         let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
         let stored = Stored::of(raw.id, EventKind::Cm(raw.kind), raw.status, raw.param, private_data_ref);
         match (listener, group) {

@@ -100,7 +100,7 @@ impl Core {
     }
 
     /// Whether an event of a membership means anything, and what it does to it.
-    pub(super) fn admit_to_group(&mut self, raw: &RawEvent<'_>) -> bool {
+    pub(super) fn admit_to_group(&mut self, raw: &RawEvent<&[u8]>) -> bool {
         let Some(group) = raw.group.and_then(|key| self.groups.get_mut(key)).filter(|group| group.id == raw.id) else {
             return false;
         };

@@ -40,7 +40,7 @@ fn admit_to(
     channel: &mut Channel,
     ids: &mut Arena<IdKey, Id>,
     on: ChannelKey,
-    raw: &RawEvent<'_>,
+    raw: &RawEvent<&[u8]>,
 ) -> Option<(Single, bool)> {
     let id = ids.get_untouched(raw.id)?;
     let next = plain::event(id.state, EventColumn::of(raw.kind))?;
@@ -61,7 +61,7 @@ fn admit_to(
 impl Core {
     /// The short path of [`admit`](Core::admit). `false`: it is none for this event, and nothing has changed.
     #[inline(always)]
-    pub(super) fn admit_short(&mut self, on: ChannelKey, raw: &RawEvent<'_>) -> bool {
+    pub(super) fn admit_short(&mut self, on: ChannelKey, raw: &RawEvent<&[u8]>) -> bool {
         if self.single.is_some() {
             return false;
         }
@@ -74,7 +74,7 @@ impl Core {
     }
 
     #[inline(always)]
-    fn keep_single(&mut self, single: Single, ends: bool, raw: &RawEvent<'_>) {
+    fn keep_single(&mut self, single: Single, ends: bool, raw: &RawEvent<&[u8]>) {
         self.single = Some(single);
         self.activity += 1;
         if ends {
@@ -91,7 +91,7 @@ impl Core {
     pub(crate) fn read_short<'d>(
         &mut self,
         now: Time,
-        fetch: impl FnOnce(ChannelKey, IdKey) -> Result<Option<RawEvent<'d>>, Errno>,
+        fetch: impl FnOnce(ChannelKey, IdKey) -> Result<Option<RawEvent<&'d [u8]>>, Errno>,
     ) -> Option<Read> {
         let &on = self.readable.only()?;
         let is_due = self.deadlines.first().is_some_and(|(due, _)| due <= now);
@@ -124,7 +124,7 @@ impl Core {
     }
 
     #[inline(never)]
-    fn enclose_single(&mut self, raw: &RawEvent<'_>) {
+    fn enclose_single(&mut self, raw: &RawEvent<&[u8]>) {
         let private_data_ref = self.pending.keep(raw.private_data, raw.datagram);
         if let Some(single) = &mut self.single {
             single.private_data_ref = private_data_ref;

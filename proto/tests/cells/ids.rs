@@ -191,7 +191,7 @@ impl IdInState {
     }
 
     /// An event of the id, on the channel that it is reported on.
-    pub(crate) fn raw(&self, kind: CmEvent) -> (ChannelKey, RawEvent<'static>) {
+    pub(crate) fn raw(&self, kind: CmEvent) -> (ChannelKey, RawEvent<&'static [u8]>) {
         let of_group = matches!(kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
         let event = RawEvent { group: self.group.filter(|_| of_group), ..raw(self.id, kind, 0) };
         (self.fixture.core.device_channel(self.id).unwrap(), event)

@@ -22,7 +22,7 @@ fn joining() -> (CoreFixture, ChannelKey, IdKey, GroupKey) {
     (fixture, here, id, group)
 }
 
-fn of(group: GroupKey, id: IdKey, kind: CmEvent, status: i32) -> RawEvent<'static> {
+fn of(group: GroupKey, id: IdKey, kind: CmEvent, status: i32) -> RawEvent<&'static [u8]> {
     RawEvent { group: Some(group), ..raw(id, kind, status) }
 }
 

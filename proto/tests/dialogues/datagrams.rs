@@ -51,7 +51,7 @@ fn a_lookup_is_answered_and_the_id_is_of_no_more_use() {
     assert_eq!(fixture.answers(token, OK).unwrap().result, Ok(()));
     assert_eq!(fixture.state(id), State::SidrReqSent);
     let way = Datagram { qp_num: 17, qkey: 0x0123_4567, path: AhAttr::default() };
-    let told = RawEvent { datagram: Some(way), private_data: b"me", ..raw(id, CmEvent::Established, 0) };
+    let told = RawEvent { datagram: Some(way), private_data: &b"me"[..], ..raw(id, CmEvent::Established, 0) };
     assert_eq!(fixture.says_on(channel, told), Admission::Known);
     let event = fixture.sees(channel, id, cm(CmEvent::Established));
     assert_eq!((event.datagram, &*event.private_data, fixture.state(id)), (Some(way), &b"me"[..], State::SidrResolved));

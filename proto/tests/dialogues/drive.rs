@@ -15,14 +15,14 @@ use crate::fixture::{addr, cm, raw};
 #[derive(Default)]
 struct Diary {
     calls: Vec<&'static str>,
-    events: VecDeque<(ChannelKey, RawEvent<'static>)>,
+    events: VecDeque<(ChannelKey, RawEvent<&'static [u8]>)>,
     fails: Option<(&'static str, Errno)>,
 }
 
 impl Device for Diary {
     type Handle = ();
 
-    fn fetch(&mut self, on: ChannelKey, _: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn fetch(&mut self, on: ChannelKey, _: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let at = self.events.iter().position(|(channel, _)| *channel == on);
         Ok(at.and_then(|at| self.events.remove(at)).map(|(_, raw)| raw))
     }

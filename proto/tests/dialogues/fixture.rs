@@ -55,7 +55,7 @@ pub(crate) fn cm(kind: CmEvent) -> EventKind {
 }
 
 /// A raw event that carries nothing.
-pub(crate) fn raw(id: IdKey, kind: CmEvent, status: i32) -> RawEvent<'static> {
+pub(crate) fn raw(id: IdKey, kind: CmEvent, status: i32) -> RawEvent<&'static [u8]> {
     RawEvent { status, ..RawEvent::new(id, kind) }
 }
 
@@ -180,7 +180,7 @@ impl CoreFixture {
         self.says_on(home, raw(id, kind, status))
     }
 
-    pub(crate) fn says_on(&mut self, on: ChannelKey, raw: RawEvent<'_>) -> Admission {
+    pub(crate) fn says_on(&mut self, on: ChannelKey, raw: RawEvent<&[u8]>) -> Admission {
         let admission = self.core.handle_event(on, raw).unwrap();
         self.core.check();
         admission
@@ -191,7 +191,7 @@ impl CoreFixture {
         let device_channel = self.core.device_channel(listener).unwrap();
         let child = self.core.wants_event(device_channel).unwrap();
         let data =
-            RawEvent { listener: Some(listener), private_data: &[1; 56], ..raw(child, CmEvent::ConnectRequest, 0) };
+            RawEvent { listener: Some(listener), private_data: &[1; 56][..], ..raw(child, CmEvent::ConnectRequest, 0) };
         assert_eq!(self.says_on(device_channel, data), Admission::Child(child));
         self.no_call();
         child

@@ -101,7 +101,7 @@ fn an_outcome_of_the_opening_does_not_close_a_channel() {
 fn private_data_of_any_length_is_taken() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connecting);
-    let long = RawEvent { private_data: &[7; 1000], ..raw(id, CmEvent::Rejected, i32::MAX) };
+    let long = RawEvent { private_data: &[7; 1000][..], ..raw(id, CmEvent::Rejected, i32::MAX) };
     fixture.says_on(channel, long);
     let event = fixture.sees(channel, id, cm(CmEvent::Rejected));
     assert_eq!(event.private_data.len(), cmid_proto::PRIVATE_DATA_MAX);

@@ -43,7 +43,8 @@ fn an_id_takes_the_event_that_ended_its_request_along_with_its_private_data() {
     let id = one.in_state(channel, State::Connecting);
     one.does(id, crate::fixture::TO_SYNC);
     let home = one.core.channel(id).unwrap();
-    let response = cmid_proto::RawEvent { private_data: b"data", ..crate::fixture::raw(id, CmEvent::Rejected, 28) };
+    let response =
+        cmid_proto::RawEvent { private_data: &b"data"[..], ..crate::fixture::raw(id, CmEvent::Rejected, 28) };
     one.says_on(home, response);
     let (released, _) = one.core.release(id).unwrap();
     one.ends(&[], &[channel]);

@@ -293,7 +293,7 @@ impl World {
         let number = self.number;
         let [first, second] = GROUPS.map(|addr| self.core.group_at(id, addr));
         let group = if number % 2 == 0 { first.or(second) } else { second.or(first) };
-        let data = RawEvent { private_data: &[5; 9], group, ..raw(id, kind, number) };
+        let data = RawEvent { private_data: &[5; 9][..], group, ..raw(id, kind, number) };
         if self.both(|core| core.handle_event(device_channel, data)) == Ok(Admission::Known) {
             self.known.entry(id).or_default().waiting.push(number);
             if let (CmEvent::MulticastJoin | CmEvent::MulticastError, Some(group)) = (kind, group) {

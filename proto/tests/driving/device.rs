@@ -32,7 +32,7 @@ pub(crate) struct Script {
     pub(crate) calls: Vec<&'static str>,
     /// The next call of this name fails; `release` and `adopt` are such names too.
     pub(crate) fails: Option<(&'static str, Errno)>,
-    pub(crate) events: VecDeque<(ChannelKey, RawEvent<'static>)>,
+    pub(crate) events: VecDeque<(ChannelKey, RawEvent<&'static [u8]>)>,
     /// The next read fails.
     pub(crate) unreadable: Option<Errno>,
     /// All reads of this channel fail.
@@ -77,7 +77,7 @@ impl Script {
 impl Device for Script {
     type Handle = u32;
 
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.reads += 1;
         if let Some(errno) = self.unreadable.take() {
             return Err(errno);
@@ -193,7 +193,7 @@ pub(crate) fn channel_and_id(drive: &mut Driven, acks: Acks, space: PortSpace) -
 }
 
 /// The device has something to say, and nobody has read it.
-pub(crate) fn has(drive: &mut Driven, raw: RawEvent<'static>) -> ChannelKey {
+pub(crate) fn has(drive: &mut Driven, raw: RawEvent<&'static [u8]>) -> ChannelKey {
     let on = drive.core().device_channel(raw.listener.unwrap_or(raw.id)).unwrap();
     drive.device_mut().events.push_back((on, raw));
     drive.readable(on);

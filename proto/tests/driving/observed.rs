@@ -196,7 +196,7 @@ fn followed() -> Followed {
 }
 
 /// The device says something, and a turn reads it.
-fn says(drive: &mut Followed, raw: RawEvent<'static>) {
+fn says(drive: &mut Followed, raw: RawEvent<&'static [u8]>) {
     let on = drive.core().device_channel(raw.listener.unwrap_or(raw.id)).unwrap();
     drive.device_mut().device.events.push_back((on, raw));
     drive.readable(on);
@@ -234,7 +234,7 @@ fn a_core_that_is_given_what_a_listening_device_hears_says_the_same() {
     let id = drive.create_id(Some(channel), PortSpace::Udp).unwrap();
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap();
     drive.resolve_addr(id, None, addr(2), Time::NEVER).unwrap_err();
-    says(&mut drive, RawEvent { private_data: b"told too", ..RawEvent::new(id, CmEvent::AddrResolved) });
+    says(&mut drive, RawEvent { private_data: &b"told too"[..], ..RawEvent::new(id, CmEvent::AddrResolved) });
     drive.join(id, addr(9), false, Time::NEVER).unwrap();
     drive.join(id, addr(8), false, Time::NEVER).unwrap_err();
     says(&mut drive, RawEvent::new(id, CmEvent::ConnectError));

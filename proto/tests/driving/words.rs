@@ -171,8 +171,10 @@ fn cores_that_are_equal_hash_alike_and_others_do_not() {
         core.handle_outcome(token, Ok(())).unwrap();
     }
     let before = core.clone();
-    let data =
-        |first| RawEvent { private_data: if first { &[1] } else { &[2] }, ..RawEvent::new(id, CmEvent::AddrChange) };
+    let data = |first| RawEvent {
+        private_data: if first { &[1][..] } else { &[2] },
+        ..RawEvent::new(id, CmEvent::AddrChange)
+    };
     core.handle_event(channel, data(true)).unwrap();
     let mut other = before.clone();
     other.handle_event(channel, data(false)).unwrap();

@@ -31,7 +31,7 @@ pub(crate) fn serial(private_data: &[u8]) -> Option<u64> {
 impl Device for HostDevice {
     type Handle = (IdKey, ChannelKey);
 
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let Some((unread, id)) = self.network.borrow_mut().fetch(self.host, on, child)? else { return Ok(None) };
         self.serial = unread.serial.to_le_bytes();
         let listener = unread.from.map(|_| unread.id);

@@ -161,7 +161,7 @@ impl SimDevice {
 impl Device for SimDevice {
     type Handle = SimHandle;
 
-    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         // Before anything is read, so that a request is not lost for want of a slot.
         self.ids.reserve(child)?;
         let file = self.file(on, Errno::EBADF)?;

@@ -21,7 +21,7 @@ pub(crate) struct Fetched {
 
 impl Fetched {
     /// As the device reports it.
-    pub(crate) fn raw(&self) -> RawEvent<'_> {
+    pub(crate) fn raw(&self) -> RawEvent<&[u8]> {
         RawEvent {
             listener: self.listener,
             status: self.status,

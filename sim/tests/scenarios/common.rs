@@ -1,56 +1,42 @@
 //! A fixture for dialogues on the Device seam: sides that call and fetch, on one host, under a virtual clock.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::time::Duration;
 
 use cmid_proto::{
-    Call, ChannelKey, CmEvent, CmOption, ConnParam, Datagram, Device, Errno, GroupKey, IdKey, Outcome, PortSpace,
-    RawEvent, ReceivedParam, RejectReason,
+    Call, ChannelKey, CmEvent, CmOption, ConnParam, Device, Errno, GroupKey, IdKey, Outcome, PortSpace, RawEvent,
+    RejectReason,
 };
 use cmid_sim::{Caps, Config, Cq, Fabric, Host, Pd, Qp, SimDevice};
 
 /// A test that has not come to an end by then never will.
 const AGES: Duration = Duration::from_secs(3000);
 
-/// An event of the past.
+/// An event with a copy of its private data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) id: IdKey,
-    pub(crate) listener: Option<IdKey>,
-    pub(crate) kind: CmEvent,
-    pub(crate) status: i32,
-    pub(crate) param: ReceivedParam,
-    pub(crate) datagram: Option<Datagram>,
-    pub(crate) group: Option<GroupKey>,
-    pub(crate) data: Vec<u8>,
+pub(crate) struct Seen(RawEvent<Vec<u8>>);
+
+impl Deref for Seen {
+    type Target = RawEvent<Vec<u8>>;
+    fn deref(&self) -> &RawEvent<Vec<u8>> {
+        &self.0
+    }
 }
 
 impl Seen {
-    pub(crate) fn of(raw: &RawEvent<'_>) -> Seen {
-        Seen {
-            id: raw.id,
-            listener: raw.listener,
-            kind: raw.kind,
-            status: raw.status,
-            param: raw.param,
-            datagram: raw.datagram,
-            group: raw.group,
-            data: raw.private_data.to_vec(),
-        }
-    }
-
     #[track_caller]
     pub(crate) fn is(self, id: IdKey, kind: CmEvent, status: i32) -> Seen {
         assert_eq!((self.id, self.kind, self.status), (id, kind, status));
         self
     }
 
-    /// Checks the length of the private data, and its beginning.
+    /// Checks the length of the private data, and its beginning: the rest is zero.
     #[track_caller]
     pub(crate) fn carries(self, len: usize, begins: &[u8]) -> Seen {
-        assert_eq!(self.data.len(), len);
-        assert!(self.data.starts_with(begins), "{:?}", self.data);
-        assert!(self.data[begins.len()..].iter().all(|&byte| byte == 0), "{:?}", self.data);
+        assert_eq!(self.private_data.len(), len);
+        assert!(self.private_data.starts_with(begins), "{:?}", self.private_data);
+        assert!(self.private_data[begins.len()..].iter().all(|&byte| byte == 0), "{:?}", self.private_data);
         self
     }
 }
@@ -171,7 +157,7 @@ impl Side {
     /// What is there now.
     pub(crate) fn fetch(&mut self, on: ChannelKey) -> Option<Seen> {
         let child = self.fresh_id();
-        self.device.fetch(on, child).unwrap().map(|raw| Seen::of(&raw))
+        self.device.fetch(on, child).unwrap().map(|raw| Seen(raw.map_private_data(<[u8]>::to_vec)))
     }
 
     /// The next event, however long it takes.

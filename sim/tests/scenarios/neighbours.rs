@@ -9,7 +9,7 @@ use crate::common::{Env, SECOND, Seen, Side, ip};
 fn told(mut side: impl FnMut() -> Option<Seen>, kind: CmEvent, status: i32) -> Vec<IdKey> {
     let mut told = Vec::new();
     while let Some(seen) = side() {
-        assert_eq!((seen.kind, seen.status, seen.data.len()), (kind, status, 0));
+        assert_eq!((seen.kind, seen.status, seen.private_data.len()), (kind, status, 0));
         told.push(seen.id);
     }
     told.sort();

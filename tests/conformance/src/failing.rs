@@ -103,7 +103,7 @@ impl<D: Device> DeviceLayer for Failing<D> {
         &mut self.device
     }
 
-    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let event = self.device.fetch(on, child)?;
         if event.as_ref().is_some_and(|event| event.listener.is_some()) {
             lock(&self.ledger).ids.insert(child);

@@ -55,7 +55,7 @@ impl<D: Pollable> DeviceLayer for Recorder<D> {
         &mut self.device
     }
 
-    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         (self.before_read)();
         let channel = BELOW.saturating_add(on.slot() as ChannelNo);
         self.seen.push(readable(&self.device, on, channel));

@@ -177,7 +177,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// What a device's event carries.
 #[must_use]
-pub fn contents_of(raw: &RawEvent<'_>, numbers: Numbers) -> String {
+pub fn contents_of(raw: &RawEvent<&[u8]>, numbers: Numbers) -> String {
     contents(raw.param, raw.datagram, raw.group.map(|group| group.slot() as u64), raw.private_data, numbers)
 }
 

@@ -66,7 +66,7 @@ impl DeviceLayer for Bent {
         &mut self.device
     }
 
-    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let mut raw = self.device.fetch(on, child)?;
         if let Some(raw) = &mut raw {
             match self.bend {

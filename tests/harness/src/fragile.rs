@@ -33,7 +33,7 @@ impl<D: Device> DeviceLayer for Fragile<D> {
         &mut self.device
     }
 
-    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         let left = self.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if left.is_ok() { Err(self.errno) } else { self.device.fetch(on, child) }
     }

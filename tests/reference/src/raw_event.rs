@@ -121,7 +121,7 @@ impl World {
 }
 
 /// What came out is what went in.
-fn compare(event: Option<Event>, raw: &RawEvent<'_>) {
+fn compare(event: Option<Event>, raw: &RawEvent<&[u8]>) {
     let Some(event) = event else { panic!("{raw:?} was admitted and not delivered") };
     let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
     let is_request = raw.kind == CmEvent::ConnectRequest;

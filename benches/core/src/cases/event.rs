@@ -89,6 +89,6 @@ once! {
     /// One that changes the state: DISCONNECTED, from the peer.
     Changed: super::life::lead_to_connected, |id| RawEvent::new(id, CmEvent::Disconnected) => State::PeerClosed;
     /// One with private data (CONNECT_RESPONSE, 196 bytes) that changes the state and ends the deadline of a connect.
-    Replied: lead_to_connecting, |id| RawEvent { private_data: &REPLY, ..RawEvent::new(id, CmEvent::ConnectResponse) }
+    Replied: lead_to_connecting, |id| RawEvent { private_data: &REPLY[..], ..RawEvent::new(id, CmEvent::ConnectResponse) }
         => State::Responded;
 }

@@ -30,7 +30,7 @@ impl Bare {
 }
 
 impl Level for Bare {
-    type Arriving = RawEvent<'static>;
+    type Arriving = RawEvent<&'static [u8]>;
 
     const NAME: &'static str = "core";
 
@@ -97,12 +97,12 @@ impl Level for Bare {
         }
     }
 
-    fn arrive(&mut self, raw: RawEvent<'static>) -> RawEvent<'static> {
+    fn arrive(&mut self, raw: RawEvent<&'static [u8]>) -> RawEvent<&'static [u8]> {
         raw
     }
 
     #[inline(always)]
-    fn receive(&mut self, device_channel: ChannelKey, raw: RawEvent<'static>) {
+    fn receive(&mut self, device_channel: ChannelKey, raw: RawEvent<&'static [u8]>) {
         self.core.handle_event(device_channel, raw).expect("a likely event");
     }
 

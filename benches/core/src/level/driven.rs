@@ -77,7 +77,7 @@ impl Level for Driven {
         self.turn();
     }
 
-    fn arrive(&mut self, raw: RawEvent<'static>) {
+    fn arrive(&mut self, raw: RawEvent<&'static [u8]>) {
         self.drive.device_mut().next = Some(raw);
     }
 
@@ -135,7 +135,7 @@ fn done(progress: Progress) {
 /// cmid-blocking: one read per report.
 #[derive(Debug, Default)]
 struct NopDevice {
-    next: Option<RawEvent<'static>>,
+    next: Option<RawEvent<&'static [u8]>>,
     made: u64,
 }
 
@@ -145,7 +145,7 @@ impl Device for NopDevice {
     const LEVEL_TRIGGERED: bool = true;
 
     #[inline(always)]
-    fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn fetch(&mut self, _: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         black_box(child);
         let Some(raw) = &self.next else { return Ok(None) };
         // The default is right for `datagram`: no case uses datagrams.

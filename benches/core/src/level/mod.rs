@@ -48,7 +48,7 @@ pub trait Level: Sized {
     fn migrate(&mut self, id: IdKey, to: ChannelKey);
 
     /// The device has something to report: it is where the next `receive` or `tell` finds it.
-    fn arrive(&mut self, raw: RawEvent<'static>) -> Self::Arriving;
+    fn arrive(&mut self, raw: RawEvent<&'static [u8]>) -> Self::Arriving;
 
     /// It is read, and stays undelivered.
     fn receive(&mut self, device_channel: ChannelKey, raw: Self::Arriving);

@@ -47,7 +47,7 @@ impl<D: Device> DeviceLayer for Counting<D> {
         self.calls.set(self.calls.get() + 1);
         self.device.call(call, private_data)
     }
-    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         self.device.fetch(on, child)
     }
     fn on_release(&mut self, id: IdKey, channel: ChannelKey) -> Result<D::Handle, Errno> {

@@ -133,7 +133,7 @@ impl Device {
     }
 
     /// Reads one event; a request files its new id under `child`.
-    pub(super) fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'static>>, Invariant> {
+    pub(super) fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&'static [u8]>>, Invariant> {
         let Some(event) = self.channel(on)?.unread.pop_front() else { return Ok(None) };
         let raw = RawEvent { status: event.tag, ..RawEvent::new(event.owner, event.kind) };
         if event.kind != CmEvent::ConnectRequest {

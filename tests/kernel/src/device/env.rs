@@ -5,9 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cmid_proto::{
-    Call, ChannelKey, CmEvent, ConnParam, Datagram, Device, Errno, GroupKey, IdKey, Pollable, PortSpace, ReceivedParam,
-};
+use cmid_proto::{Call, ChannelKey, CmEvent, ConnParam, Device, Errno, GroupKey, IdKey, Pollable, PortSpace, RawEvent};
 use cmid_verbs::{Caps, Cq, Pd, Qp, Verbs};
 
 pub(crate) const CLIENT: [u8; 4] = [10, 99, 0, 1];
@@ -27,18 +25,8 @@ pub(crate) struct Side {
     keys: u32,
 }
 
-/// An event, copied.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    pub(crate) id: IdKey,
-    pub(crate) listener: Option<IdKey>,
-    pub(crate) kind: CmEvent,
-    pub(crate) status: i32,
-    pub(crate) param: ReceivedParam,
-    pub(crate) datagram: Option<Datagram>,
-    pub(crate) group: Option<GroupKey>,
-    pub(crate) private_data: Vec<u8>,
-}
+/// An event with a copy of its private data.
+pub(crate) type Seen = RawEvent<Vec<u8>>;
 
 impl Side {
     pub(crate) fn new() -> Self {
@@ -105,16 +93,7 @@ impl Side {
         loop {
             if let Some(event) = self.device.fetch(channel, child).expect("the channel can be read") {
                 self.keys -= u32::from(event.listener.is_none());
-                return Some(Seen {
-                    id: event.id,
-                    listener: event.listener,
-                    kind: event.kind,
-                    status: event.status,
-                    param: event.param,
-                    datagram: event.datagram,
-                    group: event.group,
-                    private_data: event.private_data.to_vec(),
-                });
+                return Some(event.map_private_data(<[u8]>::to_vec));
             }
             if !readable(self.device.fd(channel).expect("the channel is known"), deadline) {
                 self.keys -= 1;

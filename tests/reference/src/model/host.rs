@@ -282,7 +282,7 @@ impl Host {
             status: event.status,
             param,
             group: event.group,
-            private_data: &data,
+            private_data: &data[..],
             ..RawEvent::new(id, event.kind)
         };
         let (before, counters, activity) = (self.core.state(id), self.core.counters(), self.core.activity());

@@ -1,56 +1,41 @@
-//! A device around the simulator's that may tell an event twice, and out of order, and whose reads may fail.
+//! A layer over the simulator's device that may deliver an event twice, and out of order, and whose reads may fail.
 
 use std::collections::VecDeque;
 
-use cmid_proto::{
-    ChannelKey, CmEvent, Datagram, Device, DeviceLayer, Errno, GroupKey, IdKey, Outcome, RawEvent, ReceivedParam,
-};
+use cmid_proto::{ChannelKey, CmEvent, Device, DeviceLayer, Errno, IdKey, Outcome, RawEvent};
 use cmid_sim::{SimDevice, SimHandle};
 
-/// An event with private data of its own.
-#[derive(Debug)]
-struct Copied {
-    on: ChannelKey,
-    id: IdKey,
-    kind: CmEvent,
-    status: i32,
-    param: ReceivedParam,
-    datagram: Option<Datagram>,
-    group: Option<GroupKey>,
-    private_data: Vec<u8>,
-}
-
-/// The simulated device, with a bad memory.
+/// The simulated device, with repeated events and failing reads.
 #[derive(Debug)]
 pub(super) struct Unreliable {
     device: SimDevice,
-    /// Every so manieth event is told once more, after the next one of its channel. 0: none.
+    /// Every `every`-th event is delivered once more, after the next one of its channel. 0: none.
     every: usize,
-    told: usize,
-    again: VecDeque<Copied>,
-    now: Option<Copied>,
-    /// So many of the next reads fail.
+    delivered: usize,
+    again: VecDeque<(ChannelKey, RawEvent<Vec<u8>>)>,
+    now: Option<RawEvent<Vec<u8>>>,
+    /// The number of the next reads that fail.
     failing: usize,
 }
 
 impl Unreliable {
     pub(super) fn new(device: SimDevice) -> Self {
-        Unreliable { device, every: 0, told: 0, again: VecDeque::new(), now: None, failing: 0 }
+        Unreliable { device, every: 0, delivered: 0, again: VecDeque::new(), now: None, failing: 0 }
     }
 
     pub(super) fn confuse(&mut self, every: usize) {
         self.every = every;
     }
 
-    /// So many of the next reads fail, of whatever channels.
+    /// The next `failing` reads fail, of any channel.
     pub(super) fn fail_reads(&mut self, failing: usize) {
         self.failing = failing;
     }
 
-    /// What is told once more of a channel.
+    /// Takes the next event of `on` that is to be delivered once more.
     fn repeated(&mut self, on: ChannelKey) -> bool {
-        let at = self.again.iter().position(|event| event.on == on);
-        self.now = at.and_then(|at| self.again.remove(at));
+        let at = self.again.iter().position(|&(channel, _)| channel == on);
+        self.now = at.and_then(|at| self.again.remove(at)).map(|(_, event)| event);
         self.now.is_some()
     }
 }
@@ -67,39 +52,22 @@ impl DeviceLayer for Unreliable {
         &mut self.device
     }
 
-    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<'_>>, Errno> {
+    fn on_fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
         if let Some(left) = self.failing.checked_sub(1) {
             self.failing = left;
             return Err(Errno::ENOMEM);
         }
-        if self.told.is_multiple_of(2) && self.repeated(on) {
-            self.told += 1;
-            return Ok(self.now.as_ref().map(|copied| RawEvent {
-                listener: None,
-                status: copied.status,
-                param: copied.param,
-                datagram: copied.datagram,
-                group: copied.group,
-                private_data: &copied.private_data,
-                ..RawEvent::new(copied.id, copied.kind)
-            }));
+        if self.delivered.is_multiple_of(2) && self.repeated(on) {
+            self.delivered += 1;
+            return Ok(self.now.as_ref().map(RawEvent::as_deref));
         }
         let event = self.device.fetch(on, child)?;
         if let Some(event) = &event {
-            self.told += 1;
-            let chosen = self.every > 0 && self.told.is_multiple_of(self.every);
+            self.delivered += 1;
+            let chosen = self.every > 0 && self.delivered.is_multiple_of(self.every);
             // A request brings an id, which cannot come twice.
             if chosen && event.kind != CmEvent::ConnectRequest {
-                self.again.push_back(Copied {
-                    on,
-                    id: event.id,
-                    kind: event.kind,
-                    status: event.status,
-                    param: event.param,
-                    datagram: event.datagram,
-                    group: event.group,
-                    private_data: event.private_data.to_vec(),
-                });
+                self.again.push_back((on, event.map_private_data(<[u8]>::to_vec)));
             }
         }
         Ok(event)
