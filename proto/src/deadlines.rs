@@ -184,6 +184,8 @@ impl Hash for Armed {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     #[test]
@@ -225,5 +227,29 @@ mod tests {
             }
             assert!(deadlines.heap.len() <= SLACK + 4, "{} entries", deadlines.heap.len());
         }
+    }
+
+    #[test]
+    fn what_a_sweep_leaves_is_in_order() {
+        let mut deadlines = Deadlines::new();
+        let mut kept = Vec::new();
+        for slot in 0..1000_u32 {
+            let id = IdKey::from_parts(0, slot, 1).unwrap();
+            let due = Time(u64::from(slot) * 7919 % 1009);
+            let mut armed = Armed::NOT;
+            deadlines.arm(&mut armed, due, id);
+            if slot % 3 == 0 {
+                kept.push((due, id));
+            }
+        }
+        deadlines.compact(|_, id| id.slot() % 3 == 0);
+        kept.sort();
+        let mut left = Vec::new();
+        while let Some(first) = deadlines.first() {
+            left.push(first);
+            deadlines.drop_first(None);
+        }
+        left.retain(|&(_, id)| id.slot() % 3 == 0);
+        assert_eq!(left, kept);
     }
 }

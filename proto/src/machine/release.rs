@@ -112,8 +112,6 @@ impl Core {
         let fresh = Id {
             channel,
             device_channel: channel,
-            // The old ack tokens are of the old key.
-            waived: false,
             pending: EventList::EMPTY,
             deadline: Time::NEVER,
             armed: Armed::NOT,

@@ -217,6 +217,36 @@ fn a_poller_that_keeps_no_channels_has_nothing_to_arm_and_a_device_without_a_clo
     assert_eq!((drive.run(8), drive.device().events.len()), (Next::Deliver, 0));
 }
 
+/// As epoll with EPOLLET: it reports a channel again only when an event arrives.
+#[derive(Debug, Default)]
+struct Edges;
+
+impl Poller for Edges {
+    fn add(&mut self, _: ChannelKey, _: BorrowedFd<'_>) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn remove(&mut self, _: ChannelKey, _: BorrowedFd<'_>) {}
+
+    fn arm(&mut self, channel: ChannelKey, _: BorrowedFd<'_>) {
+        panic!("{channel} is armed");
+    }
+}
+
+#[test]
+fn an_edge_triggered_poller_is_not_armed_where_ids_move_to() {
+    let mut drive = Drive::new(PolledDevice::new(Script::new(), Edges), LIMITS);
+    let channel = drive.open_channel(Acks::OnDelivery).unwrap();
+    for _ in 0..2 {
+        let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
+        let other = drive.open_channel(Acks::OnDelivery).unwrap();
+        drive.migrate(id, Some(other), Time::NEVER).unwrap();
+        drive.device_mut().events.push_back((other, RawEvent::new(id, CmEvent::AddrChange)));
+        assert_eq!(drive.run(8), Next::Deliver, "the channel is read without a report");
+        assert!(drive.next_event(other).is_some());
+    }
+}
+
 /// Where the poller reports a channel once, it is read on; but the application gets each event first.
 #[test]
 fn an_event_is_delivered_before_its_channel_is_read_again() {
