@@ -21,9 +21,9 @@ type Names = Vec<String>;
 /// One file. Modules inside of it are part of it.
 #[derive(Default)]
 struct Module {
-    /// The module that is being read: that of the file, or one inside of it.
+    /// The current module: that of the file, or one inside of it.
     here: Names,
-    /// What `use` brings in, by its name here.
+    /// The imports of `use`, by their name here.
     imports: BTreeMap<String, Names>,
     /// The paths in its code.
     named: BTreeSet<Names>,
@@ -61,7 +61,7 @@ fn parse(here: Names, text: &str) -> Module {
 }
 
 impl Module {
-    /// A path as written, from the root of the crate. One that starts with none of `crate`, `self`, `super` starts in this module.
+    /// Makes a written path absolute. A path without `crate`, `self` or `super` starts in this module.
     fn absolute(&self, written: &[String]) -> Names {
         written.iter().fold(self.here.clone(), |mut path, name| {
             match name.as_str() {
@@ -121,7 +121,7 @@ impl Visit<'_> for Module {
         visit::visit_path(self, path);
     }
 
-    /// Its arguments need not be Rust: whatever looks like a path outside of a string counts.
+    /// The arguments need not be Rust: whatever looks like a path outside of a string counts.
     fn visit_macro(&mut self, called: &syn::Macro) {
         let tokens = called.tokens.to_string().replace("\\\"", "").replace(" :: ", "::");
         for code in tokens.split('"').step_by(2) {
@@ -133,12 +133,12 @@ impl Visit<'_> for Module {
     }
 }
 
-/// The file that defines what a path names, and the name; none for a module, and for what is not of this crate.
+/// The file that defines what a path names, and the name. `None` for a module, and for items of other crates.
 fn definition(modules: &BTreeMap<Names, Module>, path: &[String], depth: u32) -> Option<(Names, String)> {
     let file = (0..=path.len()).rev().find(|&end| modules.contains_key(&path[..end]))?;
     let (here, (name, rest)) = (&path[..file], path[file..].split_first()?);
     match modules[here].imports.get(name) {
-        // What leads nowhere else is imported from another crate.
+        // A name without a definition in this crate is imported from another one.
         Some(target) if depth > 0 => {
             definition(modules, &[target, rest].concat(), depth - 1).filter(|(found, _)| found != here)
         }
