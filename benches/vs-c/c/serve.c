@@ -1,5 +1,5 @@
-/* The passive side: accepts all connections, with a QP if requested, and sends back what it receives. Ends after `count`
- * connections for each part; 0: never. */
+/* The passive side: accepts all connections, with a QP if requested, and sends back what it receives. Ends after
+ * `count` connections for each part; 0: never. */
 #include "versus.h"
 
 #include <sys/epoll.h>
