@@ -10,7 +10,7 @@ pub(crate) enum Wants {
     Bare = 0,
     /// A connection with a QP on both sides.
     Qp = 1,
-    /// A connection whose messages the server sends back.
+    /// A connection on which the server sends all messages back.
     Echo = 2,
 }
 

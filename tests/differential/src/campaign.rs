@@ -68,7 +68,7 @@ pub struct Disagreement {
 pub struct Outcome {
     /// Programs that agree.
     pub agreed: u64,
-    /// Programs whose runs were all too slow for their timers, up to the deadline.
+    /// Programs that were too slow for their timers in all runs, up to the deadline.
     pub undecided: Vec<u64>,
     /// Programs that differ.
     pub disagreements: Vec<Disagreement>,
@@ -179,7 +179,7 @@ impl Outcome {
     }
 }
 
-/// Runs programs, and returns those whose run was too slow.
+/// Runs programs, and returns those that were too slow.
 fn decide(
     programs: Vec<(Program, u32)>,
     reality: &mut impl Reality,

@@ -375,7 +375,7 @@ impl Maker {
         }
     }
 
-    /// Excludes calls that would crash, or whose results are not reproducible.
+    /// Excludes calls that would crash, or that have no reproducible results.
     #[allow(clippy::wildcard_enum_match_arm, reason = "a list of exceptions")]
     fn may(&self, side: SideName, id: Slot, action: Action) -> bool {
         let Some(believed) = self.beliefs.side(side).ids.get(&id) else { return true };

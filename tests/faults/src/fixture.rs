@@ -34,7 +34,7 @@ pub(crate) const MOMENT: Duration = Duration::from_millis(25);
 pub struct FaultFixture<'env, L: Env> {
     /// The two drivers.
     pub b: Fixture<'env, L>,
-    /// The wire.
+    /// The link.
     pub link: Link,
     before: Usage,
     observed: Vec<String>,

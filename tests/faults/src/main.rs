@@ -19,7 +19,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run scenarios, many at a time, each on a wire of its own
+    /// Run scenarios, many at a time, each on a link of its own
     Run {
         /// The fast scenarios (seconds) or the slow ones (minutes)
         #[arg(long, value_enum, default_value_t = Speed::Fast)]

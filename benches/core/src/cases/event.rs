@@ -7,7 +7,7 @@ use super::life::{REPLY, lead_to_connecting};
 use crate::level::Level;
 use crate::prepared::Prepared;
 
-/// An event without a change of state: ADDR_CHANGE, for a connection whose network interface fails over.
+/// An event without a change of state: ADDR_CHANGE, for a connection with a network interface that fails over.
 #[derive(Debug)]
 pub struct Told {
     ids: Vec<IdKey>,

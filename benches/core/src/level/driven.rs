@@ -131,7 +131,7 @@ fn done(progress: Progress) {
     assert!(progress == Progress::Done, "no ack is owed");
 }
 
-/// A device whose calls all succeed, and which reports the given events. Like cmid-epoll and
+/// A device on which all calls succeed. It reports the given events. Like cmid-epoll and
 /// cmid-blocking, it is level-triggered: one read per report.
 #[derive(Debug, Default)]
 struct NopDevice {

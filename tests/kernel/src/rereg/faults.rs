@@ -153,7 +153,7 @@ pub(crate) fn read_only_mapping() {
     end(mr);
 }
 
-/// An unusable MR whose device is removed. This check removes a device, so it comes last.
+/// The device of an unusable MR is removed. This check removes a device, so it comes last.
 pub(crate) fn unusable_without_its_device() {
     let mut side = crate::env::Side::new();
     let id = side.bound([10, 98, 0, 1]);
