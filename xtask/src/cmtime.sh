@@ -72,7 +72,7 @@ our_server='"$ours" --device verbs -b $address -p $port -c $connections --deadli
 our_client='"$ours" --device verbs -s $address -p $port -c $connections --deadline 100'
 their_server='cmtime -b $address -p $port'
 their_client='cmtime -s $address -p $port -c $connections'
-# rdma-core's clients make no QPs in their last round. Both sides are on one device, so each QP number is used once.
+# Over TCP, the last round has no QPs. Both sides are on one device, so each QP number is used once.
 our_oob='--oob -q $((port * 1000))'
 their_server_oob='-c $connections -q $((port * 1000 + 4194304))'
 their_client_oob='-q $((port * 1000))'

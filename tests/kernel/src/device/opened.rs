@@ -16,7 +16,7 @@ use crate::env::{CLIENT, Side};
 
 /// The address of a device that is deleted in the checks.
 const VETH: [u8; 4] = [10, 98, 0, 1];
-/// The tolerance over the time that C needs; the difference is below the accuracy of this machine's clock.
+/// The tolerance beyond the time that C needs. This machine's clock does not show smaller differences reliably.
 const SLACK: Duration = Duration::from_millis(500);
 
 /// Runs each check in a process of its own, because librdmacm keeps devices open.
