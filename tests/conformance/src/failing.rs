@@ -359,7 +359,8 @@ pub struct FailingEnv<S> {
 }
 
 impl<S: Make<Failing<SimDevice>>> FailingEnv<S> {
-    /// One on which the nth call fails, counted from 0, with the errno of this place in [`errnos`]; with `None`, none does.
+    /// A host on which the nth call, counted from 0, fails with the errno at index `choice` in [`errnos`]; with
+    /// `None`, no call fails.
     #[must_use]
     pub fn new(nth: Option<usize>, choice: usize) -> Self {
         let plan = Plan { nth, choice, ..Plan::default() };
@@ -406,7 +407,7 @@ impl<S: Make<Failing<SimDevice>>> Env for FailingEnv<S> {
     }
 
     fn can(&self, what: Disturbance) -> bool {
-        // What goes wrong with memory is no call of the core.
+        // Failures of memory operations are not calls of the core.
         what != Disturbance::MemoryFails && self.hosts.can(what)
     }
 

@@ -113,15 +113,20 @@
 //! # Ok::<(), cmid_harness::Failure>(())
 //! ```
 //!
-//! For a device of your own, or another network, implement [`Env`]; for your device also [`TestDevice`], which makes PDs and
-//! QPs.
+//! For a device of your own, or another network, implement [`Env`]; for your device also [`TestDevice`], which makes
+//! PDs and QPs.
 //!
 //! # The program
 //!
-//! `conformance` runs the suite on the project's own drivers: `--device sim` anywhere, `--device verbs` in the VM (`cargo xtask
-//! softroce`), `--speed slow` for the time-outs that take up to 17 minutes of a kernel's time, `--rereg-shim FILE` for what
-//! re-registers memory on Linux 6.12, `--report FILE` to write the outcomes down. Those of the last recorded runs are in `tests/conformance/results/`, and in words in `docs/generated/rows.md`; the test
-//! programme fails when a run comes out otherwise.
+//! `conformance` runs the suite on the project's own drivers. `--device sim` runs anywhere, `--device verbs` in the
+//! VM
+//! (`cargo xtask softroce`). `--speed slow` runs the time-outs that take up to 17 minutes of a kernel's time,
+//! `--rereg-shim FILE`
+//! the scenarios that re-register memory on Linux 6.12. `--report FILE` writes the outcomes to a file. Those of the
+//! last recorded
+//! runs are in `tests/conformance/results/`, and rendered in `docs/generated/rows.md`. The test programme fails when
+//! a run
+//! differs from them.
 //!
 //! [`Env`]: cmid_harness::Env
 //! [`Env::with_rereg`]: cmid_harness::Env::with_rereg

@@ -66,7 +66,7 @@ pub fn lane(link: Link, kernel: &str) -> Check {
 /// Runs a peer until it is killed.
 ///
 /// # Errors
-/// A step on the way to the phase in which the peer is to be killed fails.
+/// A step fails before the phase in which the peer is to be killed.
 pub fn peer(link: Link, port: u16, killed: Killed) -> Check {
     play(&LinkEnv::<OnEpoll<_>>::of_the_peer(link), link, port, killed)
 }

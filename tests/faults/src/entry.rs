@@ -63,7 +63,7 @@ pub struct Entry {
     pub name: &'static str,
     /// Its section in the generated table.
     pub group: &'static str,
-    /// What goes wrong, and when.
+    /// The fault, and when it is injected.
     pub fault: &'static str,
     /// The expected lines, in order.
     pub observed: &'static [Told],

@@ -337,7 +337,7 @@ pub(crate) fn in_brief(event: &Event) -> String {
     }
 }
 
-/// Formats an error: who refused it, and the errno.
+/// Formats an error: whether the core refused the request, and the errno.
 pub(crate) fn in_words(error: &Error) -> String {
     match error {
         Error::Refused(_) => format!("refused, {}", error.errno()),

@@ -31,7 +31,7 @@ pub enum Phase {
     Accepted,
     /// The client has read the answer, and not confirmed it.
     Responded,
-    /// The connection stands.
+    /// The connection is established.
     Connected,
     /// The client has disconnected, and the server has not answered.
     Disconnecting,

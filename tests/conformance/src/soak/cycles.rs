@@ -10,7 +10,7 @@ use crate::usage::Usage;
 
 /// Cycles in which tables, allocators and librdmacm grow to their final size.
 const WARM_UP: u32 = 200;
-/// Every so many cycles an id migrates, each time at another point of its life.
+/// An id migrates once in this many cycles, each time at another point of its life.
 const MIGRATE_EVERY: u32 = 10;
 const POINTS: u32 = 6;
 
