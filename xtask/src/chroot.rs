@@ -3,8 +3,7 @@
 //!
 //! The system stays in the cache, so packages are installed once. Builds go to a folder of their own in the target
 //! directory. The VM that the command boots has the chroot as its root, and so that release's rdma-core. Its kernel
-//! is
-//! the one that the release's apt offers.
+//! is the one that the release's apt offers.
 
 use crate::context::{Context, output};
 use anyhow::{Context as _, Result, ensure};

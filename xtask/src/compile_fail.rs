@@ -10,8 +10,7 @@ use crate::context::Context;
 const AT_LEAST: usize = 10;
 
 /// Checks that none of them compiles, each with the error code that it names. Only an unstable rustdoc checks the
-/// code. Uses a
-/// target folder of its own, because the variable forces a complete rebuild.
+/// code. Uses a target folder of its own, because the variable forces a complete rebuild.
 pub(crate) fn check(context: &mut Context) -> Result<()> {
     let target = target(context);
     let arguments = ["test", "--doc", "--package", "cmid-verbs"];

@@ -83,8 +83,7 @@ impl Context {
 }
 
 /// The path of this program. A step that builds the whole workspace may have replaced the file with a new build. The
-/// link in
-/// /proc then ends with " (deleted)".
+/// link in /proc then ends with " (deleted)".
 pub(crate) fn this_program() -> Result<PathBuf> {
     let this = env::current_exe().context("this program")?;
     let path = this.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);

@@ -1,8 +1,7 @@
 //! `cargo xtask fuzz`: runs a fuzz target with cargo-fuzz, or shows what an input does.
 //!
 //! New inputs go to a corpus under `target/`. `--keep` adds them to the committed corpus and minimises that by the
-//! covered
-//! edges, not by how often they are reached, which keeps it small.
+//! covered edges, not by how often they are reached, which keeps it small.
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, builder::PossibleValuesParser};

@@ -1,10 +1,8 @@
 //! `cargo xtask mutants`: mutation testing of `cmid-proto` with its own tests, by cargo-mutants with
-//! `.cargo/mutants.toml`.
-//! Equivalent mutants are excluded there, with the reason.
+//! `.cargo/mutants.toml`. Equivalent mutants are excluded there, with the reason.
 //!
 //! There are more than a thousand mutants, so they are judged in shards. A finished shard is not repeated until one
-//! of its
-//! inputs changes: a run that is stopped can be continued.
+//! of its inputs changes: a run that is stopped can be continued.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

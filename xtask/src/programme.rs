@@ -130,8 +130,7 @@ const STEPS: &[Step] = &[
 ];
 
 /// The steps that take too long for the daily programme: `cargo xtask test --slow`. The kernel waits for an answer
-/// for up to 17
-/// minutes. Such scenarios all wait at the same time.
+/// for up to 17 minutes. Such scenarios all wait at the same time.
 const SLOW: &[Step] = &[
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },

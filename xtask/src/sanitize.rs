@@ -1,17 +1,14 @@
 //! `cargo xtask sanitize`: runs the code with unsafe blocks under AddressSanitizer and LeakSanitizer, in the VM.
 //!
 //! rustc contains both, so no other compiler is needed; only the options that enable them are unstable. The code
-//! linked in is
-//! instrumented. librdmacm and libibverbs are not, but they use the sanitizer's allocator too. So it detects when
-//! cmid's
-//! code uses memory that a library has freed, or goes past its end, and every double free or leak. Freed memory
-//! is overwritten: a library that follows a pointer in it crashes, which is reported.
+//! linked in is instrumented. librdmacm and libibverbs are not, but they use the sanitizer's allocator too. So it
+//! detects when cmid's code uses memory that a library has freed, or goes past its end, and every double free or
+//! leak. Freed memory is overwritten: a library that follows a pointer in it crashes, which is reported.
 //!
 //! It does not detect that a library reads past the end of an argument (Debian's have a memcpy of their own for
-//! that), what the
-//! device does with registered memory, or leaked ids, because librdmacm has a table of all ids. The conformance
-//! scenarios `nothing_is_left_*` count those. They cannot run here, because they count what glibc's allocator has
-//! given out.
+//! that), what the device does with registered memory, or leaked ids, because librdmacm has a table of all ids. The
+//! conformance scenarios `nothing_is_left_*` count those. They cannot run here, because they count what glibc's
+//! allocator has given out.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -53,16 +50,14 @@ const BUILD: &[&str] = &[
 ];
 
 /// The flags, with cargo's separator between them. The second one makes libraries loaded later, libibverbs' providers
-/// and the
-/// shim, find all of the sanitizer's functions in the program.
+/// and the shim, find all of the sanitizer's functions in the program.
 const FLAGS: &str = "-Zsanitizer=address\x1f-Clink-arg=-rdynamic";
 
 /// The tests of unsafe code without a device. Not `tests/orders.rs`: loom switches stacks.
 const HOST_TESTS: &[&str] = &["test", "-p", "cmid-verbs", "--lib", "--", "--quiet"];
 
 /// A report ends the program with this status, which is otherwise unused. The reports go to files, so that those of
-/// child
-/// processes are not missed.
+/// child processes are not missed.
 const OPTIONS: &str = concat!(
     "exitcode=86:log_path=/tmp/sanitizer:detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
     // Overwrites freed memory with a pattern that is no valid pointer.
@@ -104,8 +99,7 @@ fn build_and_run(context: &Context, kernel: Kernel, extent: &str) -> Result<()> 
 }
 
 /// The variable for unstable options forces a rebuild of build scripts and macros, so these builds have a target
-/// folder of
-/// their own, shared with the other step that sets it.
+/// folder of their own, shared with the other step that sets it.
 fn target(context: &Context) -> PathBuf {
     compile_fail::target(context)
 }

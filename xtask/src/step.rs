@@ -143,8 +143,7 @@ impl fmt::Display for Outcome {
 }
 
 /// The error of a step that needs an external resource which this machine does not reach. Such a step is skipped, and
-/// its
-/// programme continues.
+/// its programme continues.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutOfReach(pub(crate) &'static str);
 

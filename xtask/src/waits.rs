@@ -1,6 +1,5 @@
 //! A detector of blocking calls: reads the output of `strace -f -T` and reports every system call that blocked
-//! outside of the
-//! event loop.
+//! outside of the event loop.
 
 use std::fs;
 use std::path::Path;

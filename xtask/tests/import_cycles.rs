@@ -1,12 +1,10 @@
 //! Import cycles: no file of a product crate depends on itself, directly or through other files.
 //!
 //! A file depends on another one if it names an item that the other one defines: in a `use` that is not a re-export,
-//! in a path, or
-//! in the arguments of a macro. Imports and re-exports are followed to the definition. So `mod.rs` and `lib.rs` may
-//! declare and
-//! re-export their children, and a child depends on its parent only if the parent's own file defines what the child
-//! names.
-//! Not counted: `mod` declarations, paths that name only a module, method calls, documentation, test code.
+//! in a path, or in the arguments of a macro. Imports and re-exports are followed to the definition. So `mod.rs` and
+//! `lib.rs` may declare and re-export their children, and a child depends on its parent only if the parent's own file
+//! defines what the child names. Not counted: `mod` declarations, paths that name only a module, method calls,
+//! documentation, test code.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -31,8 +31,7 @@ pub(crate) struct Args {
     #[arg(short = 'q', long, value_name = "N")]
     pub(crate) base_qpn: Option<u32>,
     /// The number of concurrent connections, each independent of the others. Without it, all run at once, and phase
-    /// follows
-    /// phase as in cmtime: a phase begins when every connection has finished the previous one.
+    /// follows phase as in cmtime: a phase begins when every connection has finished the previous one.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "K")]
     pub(crate) in_flight: Option<u64>,
     /// The time limit in seconds for each connect, accept and disconnect.
@@ -49,8 +48,7 @@ pub(crate) struct Args {
     pub(crate) device: DeviceName,
     /// The number of simulated hosts of clients, with the driver `virtual`; a host has ports for 28,232 connections
     /// at once. By default one for each 25,000. The hosts share the concurrent connections, so there are no more
-    /// hosts than those;
-    /// phase follows phase on each host independently.
+    /// hosts than those; phase follows phase on each host independently.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100), value_name = "H")]
     pub(crate) hosts: Option<u64>,
     /// The simulated server ends after this many connections, if not after all of them.
@@ -114,8 +112,7 @@ pub(crate) enum DriverName {
     /// On an epoll instance.
     Epoll,
     /// No driver: cores on the simulator, with virtual time that jumps to the next due event. The times are the
-    /// fabric's, and
-    /// no time passes between two messages.
+    /// fabric's, and no time passes between two messages.
     Virtual,
 }
 

@@ -151,8 +151,7 @@ pub(crate) fn run(
 }
 
 /// The plan of each host's client. Each host has at least one connection in progress, so there are not more hosts
-/// than
-/// concurrent connections.
+/// than concurrent connections.
 fn shares(plan: Plan, hosts: Option<u64>) -> Result<Vec<Plan>> {
     let at_once = plan.in_flight.unwrap_or(plan.connections);
     let hosts = hosts.map_or(at_once.div_ceil(PORTS), |hosts| hosts.min(at_once));

@@ -1,9 +1,8 @@
 //! The TCP connection with which cmtime of rdma-core 52 to 58 synchronizes both sides ("out of band").
 //!
 //! Neither side passes a [`Point`] before the other one has reached it: the client sends the point's byte, the server
-//! sends
-//! it back. There are three rounds on the same TCP connection ([`rounds`]). The calls here block. This is harmless:
-//! at each point the connections of this side wait only for the other side.
+//! sends it back. There are three rounds on the same TCP connection ([`rounds`]). The calls here block. This is
+//! harmless: at each point the connections of this side wait only for the other side.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -44,8 +43,7 @@ enum End {
 
 impl Oob {
     /// The server's side listens. The client's connects, with retries for at most `limit`: cmtime's server listens
-    /// for
-    /// TCP after it listens for RDMA. `limit` also bounds each [`Oob::sync`].
+    /// for TCP after it listens for RDMA. `limit` also bounds each [`Oob::sync`].
     pub(crate) fn new(role: Role, limit: Duration) -> Result<Self> {
         let end = match role {
             Role::Server(address) => {

@@ -91,8 +91,7 @@ impl<W: Backend> Side<W> {
 }
 
 /// Whether the other side has ended, so that no more events will arrive. Set by the code that runs both sides. A side
-/// that
-/// is alone stops once it has no more work.
+/// that is alone stops once it has no more work.
 #[derive(Debug, Default)]
 pub(crate) struct Alone(AtomicBool);
 

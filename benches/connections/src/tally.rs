@@ -20,8 +20,7 @@ pub(crate) enum Span {
 }
 
 /// Times that are not in a [`Tally`] yet. Recording a time here takes only a few instructions, so that it does not
-/// disturb
-/// other measurements in progress.
+/// disturb other measurements in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Log(Vec<(Span, Time, Time)>);
 

@@ -1,10 +1,8 @@
 //! Counts instructions with callgrind.
 //!
 //! This program runs itself under valgrind: [`run`] runs every step of every case at one level, with one number of
-//! ids.
-//! Callgrind counts while `measured` runs. Whenever `mark` has run, it writes its counts and resets them.
-//! So the cases share the prepared ids, which take most of the time, and a figure contains only the instructions of
-//! the
+//! ids. Callgrind counts while `measured` runs. Whenever `mark` has run, it writes its counts and resets them. So the
+//! cases share the prepared ids, which take most of the time, and a figure contains only the instructions of the
 //! steps.
 
 use std::collections::BTreeMap;
@@ -93,8 +91,7 @@ pub struct Counts(BTreeMap<String, BTreeMap<String, BTreeMap<usize, u64>>>);
 
 impl Counts {
     /// Counts with each of these numbers of ids, by running `this` program: its subcommand `run` is [`run`]. With
-    /// `keep`, callgrind's
-    /// files are kept in that folder, as `LEVEL-IDS/CASE`.
+    /// `keep`, callgrind's files are kept in that folder, as `LEVEL-IDS/CASE`.
     ///
     /// # Errors
     /// Valgrind is missing, or a step had an unexpected result.

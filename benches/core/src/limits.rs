@@ -1,10 +1,8 @@
 //! The table of targets and limits.
 //!
 //! A target is a goal of the project. A limit is the value reached, with [a little room](ROOM) for another version of
-//! the
-//! compiler. `cargo xtask bench --check` fails beyond a limit; `cargo xtask bench --tighten` sets all limits to the
-//! current
-//! values.
+//! the compiler. `cargo xtask bench --check` fails beyond a limit; `cargo xtask bench --tighten` sets all limits to
+//! the current values.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -22,8 +22,7 @@ const ARMED: u16 = 8;
 const SETTLE: Duration = Duration::from_millis(300);
 
 /// Counts the wake-ups of two drivers on two threads in this span. They are connected to each other, and the
-/// listening one has
-/// requests with deadlines from `armed` on.
+/// listening one has requests with deadlines from `armed` on.
 ///
 /// The kernel counts: a thread that sleeps gives up its processor once, and again each time after it has woken.
 pub(crate) fn wakeups<W, D>(devices: [D; 2], at: SocketAddr, armed: Duration, span: Duration) -> Result<u64>

@@ -1,6 +1,6 @@
 //! rdma-core's `ibv_rc_pingpong` with cmid's data path: ping-pong messages, with the same number of posted receives.
-//! The
-//! next send is posted when the last has completed and the answer has arrived. Connects through cmid, not over TCP.
+//! The next send is posted when the last has completed and the answer has arrived. Connects through cmid, not over
+//! TCP.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;

@@ -1,10 +1,8 @@
 //! Records the life of two ids from creation to destruction. `recorded_life sim|verbs FILE` writes FILE (the client),
-//! FILE.2
-//! (the server) and FILE.3 (the driver that adopts the server's id). `trace/tests/recorded/` is made with it.
+//! FILE.2 (the server) and FILE.3 (the driver that adopts the server's id). `trace/tests/recorded/` is made with it.
 //!
 //! The life contains migrations with events pending in the kernel and acks owed, a listener that migrates with a
-//! request
-//! unread, an id that moves to another driver, a refused request, a failing call, and a deadline that passes.
+//! request unread, an id that moves to another driver, a refused request, a failing call, and a deadline that passes.
 #![forbid(unsafe_code)]
 
 use std::path::Path;

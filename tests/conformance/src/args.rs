@@ -29,9 +29,8 @@ pub(crate) struct Args {
     #[arg(long, hide = true, value_name = "SCENARIO")]
     pub(crate) alone: Option<String>,
     /// A library for LD_PRELOAD with an `ibv_rereg_mr` that calls the kernel's driver. It is for the scenarios that
-    /// re-register
-    /// memory on a real kernel: each runs in a process of its own. Only where the kernel's driver can re-register
-    /// (Linux 6.12)
+    /// re-register memory on a real kernel: each runs in a process of its own. Only where the kernel's driver can
+    /// re-register (Linux 6.12)
     #[arg(long, value_name = "FILE")]
     pub(crate) rereg_shim: Option<PathBuf>,
     /// That library is loaded into this process.

@@ -1,13 +1,11 @@
 //! The rows: observed behaviour of Linux 6.1 and 6.12 with soft-RoCE and librdmacm 44, and references to tests
-//! outside of
-//! this suite that show a row.
+//! outside of this suite that show a row.
 
 /// A row of observed behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
     /// Its number. Missing numbers were merged into their neighbours. Rows from 80 on are about memory. Rows from 84
-    /// on are the
-    /// table lines and rules found about PDs, MRs and `ibv_rereg_mr`, in their order.
+    /// on are the table lines and rules found about PDs, MRs and `ibv_rereg_mr`, in their order.
     pub number: u8,
     /// Its subject, in a line.
     pub about: &'static str,

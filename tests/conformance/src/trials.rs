@@ -20,8 +20,7 @@ pub(crate) struct Plan {
     skip: Vec<String>,
     alone: Option<String>,
     /// The kernel removes a device completely only when every program that has opened it ends. So scenarios that
-    /// remove it run
-    /// in a process of their own, and first: this process has not opened the device yet.
+    /// remove it run in a process of their own, and first: this process has not opened the device yet.
     apart: bool,
     /// The library to preload for scenarios with devices that re-register memory differently from rdma-core.
     shim: Option<PathBuf>,

@@ -1,8 +1,7 @@
 //! Every fast scenario on simulated devices that copy received data at the poll, to the address of the work request,
-//! and check no key,
-//! as those of mlx5 and hns do. Runs with completions that are discarded with their QP, as there, and with
-//! completions that
-//! stay. No poll writes to memory that was returned ([`Env::sound`](cmid_harness::Env::sound)).
+//! and check no key, as those of mlx5 and hns do. Runs with completions that are discarded with their QP, as there,
+//! and with completions that stay. No poll writes to memory that was returned
+//! ([`Env::sound`](cmid_harness::Env::sound)).
 
 use cmid_conformance::scenarios;
 use cmid_harness::{OnEpoll, SimEnv};

@@ -1,6 +1,5 @@
 //! Records every fast scenario, and replays the recordings through separate cores: these make the same calls, deliver
-//! the
-//! same events and reach the same states as the drivers' cores.
+//! the same events and reach the same states as the drivers' cores.
 //!
 //! Runs on one driver: the recorded loop is shared by all drivers. `trace/tests/drivers.rs` covers the others.
 

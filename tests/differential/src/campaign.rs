@@ -23,8 +23,7 @@ const SMALLEST: usize = 16;
 pub const REPEATS: usize = 3;
 
 /// The first seed of the daily run. It is fixed, so that disagreements are reproducible, and chosen so that [`LEAST`]
-/// programs
-/// reach all goals, which a test checks.
+/// programs reach all goals, which a test checks.
 pub const FIRST_SEED: u64 = 2001;
 /// The minimum number of programs that must agree in the daily run, on any machine.
 pub const LEAST: u64 = 100;

@@ -1,8 +1,8 @@
 //! Generates programs from seeds.
 //!
 //! The generator assumes that every call succeeds. It mostly continues with the next call of an id's normal life, and
-//! sometimes
-//! with an arbitrary one. If an assumption is wrong, the program makes calls in a wrong order, which is intended.
+//! sometimes with an arbitrary one. If an assumption is wrong, the program makes calls in a wrong order, which is
+//! intended.
 
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -201,8 +201,7 @@ impl Maker {
         let side = self.side();
         let Some((id, believed)) = self.any_id(side) else { return };
         // The kernel follows dangling pointers in a listener's requests (semantics 5.6 rule 6). The core never makes
-        // this
-        // call.
+        // this call.
         if self.level == Level::Device && believed.has_listened {
             return;
         }
@@ -387,8 +386,7 @@ impl Maker {
             // The request is not answered, and without a path soft-RoCE's GSI QP stops permanently.
             Action::Connect { .. } => !believed.sought_nobody,
             // An id with a route is in a tree by its interface, which the call changes before it refuses
-            // (`cma_bind_addr`). The
-            // kernel's list is corrupt when the id is destroyed.
+            // (`cma_bind_addr`). The kernel's list is corrupt when the id is destroyed.
             Action::ResolveAddr { dst, .. } if dst.0.is_of_link() => {
                 matches!(believed.phase, Phase::Idle | Phase::Bound)
             }

@@ -70,8 +70,7 @@ pub fn judge(program: &Program, run: &Run, flavour: Flavour) -> Verdict {
 }
 
 /// The choices of a simulated run: [`Simulated::time_waits_in_turn`](crate::simulated::Simulated::time_waits_in_turn)
-/// and
-/// [`Simulated::sends`](crate::simulated::Simulated::sends).
+/// and [`Simulated::sends`](crate::simulated::Simulated::sends).
 struct Choices {
     in_turn: u32,
     sends: u32,

@@ -1,12 +1,9 @@
 //! Runs programs on the kernel of this machine: soft-RoCE as set up in the project's VM.
 //!
 //! Many programs run at once, one group of steps each, in turn. After each turn the kernel looks up a port without a
-//! listener.
-//! The lookup uses the same queues as everything before it: addresses, routes, the connection manager's messages and
-//! their
-//! answers. When it is complete, all effects of the steps are complete too. A program that lets time pass, or has
-//! ended, does not
-//! delay the others.
+//! listener. The lookup uses the same queues as everything before it: addresses, routes, the connection manager's
+//! messages and their answers. When it is complete, all effects of the steps are complete too. A program that lets
+//! time pass, or has ended, does not delay the others.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;

@@ -74,8 +74,7 @@ pub struct Schedule {
 /// Messages that arrive during the step that sends them.
 ///
 /// The kernel's workers deliver a message when the scheduler runs them: between two reads of a step, or after it. An
-/// id that
-/// is connected to its own side shows the difference (seed 1669990).
+/// id that is connected to its own side shows the difference (seed 1669990).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prompt {
     /// All arrive after the step.
@@ -119,8 +118,7 @@ impl Schedule {
 const TICKS_MAX: u32 = 8;
 
 /// All choices for the boundaries of a program. The first is the one in which everything completes. Time waits end in
-/// the
-/// order in which they begin.
+/// the order in which they begin.
 #[must_use]
 pub fn schedules(program: &Program) -> Vec<Schedule> {
     let mut all = vec![Vec::new()];

@@ -1,8 +1,7 @@
 //! The trace of one side of a run, and the comparison of two traces.
 //!
 //! Traces omit what rule 6 of the specification omits (its section 15): times, pointer values, ephemeral ports, and
-//! QP
-//! numbers that the device chose.
+//! QP numbers that the device chose.
 
 use std::fmt;
 use std::net::SocketAddr;

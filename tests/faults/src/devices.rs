@@ -2,11 +2,10 @@
 //!
 //! When rxe finds no route for a message of the connection manager, the GSI QP of the device goes to the error state
 //! (`rxe_requester`, `rxe_qp_error`). ib_mad then moves the QP to RTS, as after an error of the send queue only
-//! (`ib_mad_send_error`).
-//! Linux 6.12 refuses this, and the QP stays in ERR. Linux 6.1 trusts the current state that ib_mad passes
-//! (`rxe_qp_chk_attr`). The QP is then in RTS again and sends, but its receiving half stays in the error state, which
-//! no
-//! query shows. Either way no connection can be made until the device is deleted and added again.
+//! (`ib_mad_send_error`). Linux 6.12 refuses this, and the QP stays in ERR. Linux 6.1 trusts the current state that
+//! ib_mad passes (`rxe_qp_chk_attr`). The QP is then in RTS again and sends, but its receiving half stays in the
+//! error state, which no query shows. Either way no connection can be made until the device is deleted and added
+//! again.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,8 +1,7 @@
 //! Loses messages of the connection manager, by a filter on the ingress of an end of a link.
 //!
 //! The sender does not notice a message that is dropped on ingress, as on a real link. If it were dropped on egress,
-//! rxe
-//! would report a failed send.
+//! rxe would report a failed send.
 
 use std::time::{Duration, Instant};
 
@@ -72,9 +71,8 @@ impl Loss {
         let mut arguments = vec!["filter", "add", "dev", &interface, "ingress", "protocol", "ip", "u32"];
         let attribute = format!("{:#06x}", message.attribute());
         // Offsets from the IP header, which has no options: 20 bytes of IP, 8 of UDP, 12 of BTH, 8 of DETH, and 16
-        // into the
-        // management datagram (IBA 9.2, 13.4.2; RoCEv2 is UDP to port 4791). Matches QP 1 and class 7, communication
-        // management.
+        // into the management datagram (IBA 9.2, 13.4.2; RoCEv2 is UDP to port 4791). Matches QP 1 and class 7,
+        // communication management.
         for (width, value, mask, at) in [
             ("u8", "17", "0xff", "9"),
             ("u16", "4791", "0xffff", "22"),

@@ -148,8 +148,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
     }
 
     /// Notes all events of both sides, in order for each side. Lasts for `span`. With a list of expected lines, it
-    /// ends when
-    /// all have been observed and a grace period for unexpected events is over.
+    /// ends when all have been observed and a grace period for unexpected events is over.
     pub fn watch(&mut self, span: Duration) -> Check {
         let begun = Instant::now();
         let channels = Link::ENDS.map(|side| self.b.endpoint(side).channel);
@@ -204,8 +203,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
     }
 
     /// Makes a new connection and sends on it. Uses fresh drivers and another port, so that nothing left from before
-    /// can be
-    /// mistaken for it.
+    /// can be mistaken for it.
     ///
     /// # Errors
     /// The connection fails.

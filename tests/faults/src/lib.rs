@@ -2,21 +2,17 @@
 //! observes.
 //!
 //! A [`Scenario`] brings two drivers into some phase of a connection, on a link of its own (two soft-RoCE devices
-//! joined by
-//! a veth pair). It injects a fault and records all that the application observes: events with their statuses,
-//! results of
-//! requests, and the time they take. The expected lines stand beside the scenario ([`Entry::observed`]). Both are
-//! compared
-//! line by line, so a different line or an additional one is a failure. `docs/generated/faults.md` is rendered from
-//! the same list.
+//! joined by a veth pair). It injects a fault and records all that the application observes: events with their
+//! statuses, results of requests, and the time they take. The expected lines stand beside the scenario
+//! ([`Entry::observed`]). Both are compared line by line, so a different line or an additional one is a failure.
+//! `docs/generated/faults.md` is rendered from the same list.
 //!
 //! Around each scenario the program `faults` checks that
 //!
 //! - **nothing hangs**: a scenario runs in a process with a time limit, and fails if it is killed at the limit;
 //! - **nothing leaks**: after all is destroyed, the process has no more descriptors than before, and the kernel
-//!   counts no
-//!   more ids, QPs, CQs, PDs and MRs of it on the two devices. Files of devices do not count: librdmacm keeps them
-//!   open;
+//!   counts no more ids, QPs, CQs, PDs and MRs of it on the two devices. Files of devices do not count: librdmacm
+//!   keeps them open;
 //! - the core's bookkeeping is consistent, and no driver has met a fault ([`Fixture::clean`]).
 //!
 //! The links are independent of each other, so most scenarios run at the same time.

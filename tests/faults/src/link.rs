@@ -211,8 +211,7 @@ impl Link {
     }
 
     /// Begins to remove the RDMA device at an end. The removal ends only when every program has closed the device,
-    /// because
-    /// rxe cannot revoke it.
+    /// because rxe cannot revoke it.
     ///
     /// # Errors
     /// rdma(8) cannot be started.
@@ -247,8 +246,7 @@ impl Link {
     }
 
     /// Whether the device at an end can send messages of the connection manager: its GSI QP is not in the error
-    /// state. On
-    /// Linux 6.1 the device may be unable to receive although this is true; see `devices`.
+    /// state. On Linux 6.1 the device may be unable to receive although this is true; see `devices`.
     ///
     /// # Errors
     /// The error of rdma(8).
@@ -268,8 +266,8 @@ impl Link {
     }
 
     /// Routes packets for this end through the other end, with a permanent neighbour entry. Over veth, an answer to
-    /// ARP arrives
-    /// before ib_core has queued the request that waits for it, and rdma_resolve_addr would end only at its time-out.
+    /// ARP arrives before ib_core has queued the request that waits for it, and rdma_resolve_addr would end only at
+    /// its time-out.
     fn lead_to(self, end: Side) -> Check {
         let other = other(end);
         let (there, from, through) = (self.ip(end), self.ip(other), self.interface(other));

@@ -9,8 +9,7 @@ use crate::fixture::{AT_ONCE, MOMENT};
 use crate::{FaultFixture, Link, devices};
 
 /// By then the kernel has retransmitted an unanswered message: after 4.6 s, on Linux 6.1 after 6.1 s. Where something
-/// is
-/// retransmitted a fault lasts this long, so that it always covers the retransmission: a failed send changes the
+/// is retransmitted a fault lasts this long, so that it always covers the retransmission: a failed send changes the
 /// device's state.
 const SENT_AGAIN: Duration = Duration::from_secs(9);
 
@@ -156,8 +155,7 @@ impl<L: Env> FaultFixture<'_, L> {
     }
 
     /// Injects a fault in a phase. Notes the events at once, the result of the next operation and the events after
-    /// the repair.
-    /// Then makes a new connection.
+    /// the repair. Then makes a new connection.
     pub(crate) fn fault_in(
         &mut self,
         phase: Phase,

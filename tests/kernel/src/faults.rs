@@ -1,10 +1,8 @@
 //! Mistakes with librdmacm that a sanitizer must report. `cargo xtask sanitize` makes each of them and fails if it is
-//! not reported.
-//! This shows that the instrumentation works and no option has disabled it.
+//! not reported. This shows that the instrumentation works and no option has disabled it.
 //!
 //! The SAFETY comments of this crate rule out each of these mistakes. `faults none` makes the same calls without a
-//! mistake. It
-//! needs a device with the addresses 10.99.0.1 and 10.99.0.2.
+//! mistake. It needs a device with the addresses 10.99.0.1 and 10.99.0.2.
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -118,8 +116,7 @@ unsafe fn queue_pair(fault: Fault, id: *mut rdma_cm_id) {
     attr.qp_type = ibv_qp_type::IBV_QPT_RC;
     (attr.cap.max_send_wr, attr.cap.max_recv_wr) = (1, 1);
     // SAFETY: as the caller promises, and librdmacm has a PD of its own. The QP is destroyed once, and removed from
-    // the id,
-    // except for the fault.
+    // the id, except for the fault.
     unsafe {
         check("rdma_create_qp", rdma_create_qp(id, ptr::null_mut(), &raw mut attr));
         if fault == Fault::QpUnderId {

@@ -1,10 +1,8 @@
 //! Shows, with librdmacm's own calls only, that `rdma_migrate_id` does not wake a waiter on the new channel.
 //!
 //! The kernel moves the unread events of the id to the new channel (`ucma_migrate_id`), but wakes no waiter: only new
-//! events
-//! do. So a thread that already waits there, in `epoll_wait` or `poll`, continues to sleep, while a fresh `poll`
-//! finds the
-//! descriptor readable. Therefore the new channel must be drained after a migration.
+//! events do. So a thread that already waits there, in `epoll_wait` or `poll`, continues to sleep, while a fresh
+//! `poll` finds the descriptor readable. Therefore the new channel must be drained after a migration.
 //!
 //! Run it by `cargo xtask softroce -- target/release/kernel-lost-wakeup`. It needs a device with the addresses 10.99.0.1
 //! and 10.99.0.2. It ends with status 1 if the kernel behaves otherwise (then the kernel has been fixed).

@@ -32,9 +32,8 @@ impl Guest {
     /// Boots the guest up to the start of the command.
     ///
     /// With several CPUs, QEMU's emulation has a race between a CPU that runs the kernel's code and another that
-    /// patches
-    /// it. It ends in an oops ("int3") once in some thirty boots on a busy host. No part of the command has run by
-    /// then, so another attempt hides nothing.
+    /// patches it. It ends in an oops ("int3") once in some thirty boots on a busy host. No part of the command has
+    /// run by then, so another attempt hides nothing.
     pub(crate) fn boot(options: &Options, kernel: &Unpacked, directory: &Path, files: &Files) -> Result<Self, Error> {
         let mut attempt = 1;
         loop {

@@ -66,8 +66,7 @@ impl Kernel {
     }
 
     /// All packages with the files of a kernel, given the package of the image. Ubuntu has three, and the last one
-    /// contains
-    /// `rdma_rxe`.
+    /// contains `rdma_rxe`.
     fn packages(self, image: &str) -> Vec<String> {
         let also: &[&str] = match self {
             Kernel::V6_1 | Kernel::V6_12 => &[],

@@ -85,9 +85,8 @@ pub struct Options {
     /// kernel (an oops at "int3"). While booting it is tried again; later on it is [`Error::GuestKernel`].
     pub cpus: u32,
     /// Whether the guest's clock counts its instructions, one a nanosecond, while it does not sleep. The guest then
-    /// has a fast
-    /// CPU, independent of the host's load, and its timers are in step with it. For one CPU only; about a fifth
-    /// slower.
+    /// has a fast CPU, independent of the host's load, and its timers are in step with it. For one CPU only; about a
+    /// fifth slower.
     pub counted_clock: bool,
     /// Directories of the host that the command may write to. They are created if they do not exist.
     pub writable: Vec<PathBuf>,

@@ -41,8 +41,7 @@ pub trait Case<L: Level>: Sized {
 }
 
 /// Passes all cases to a macro, in the order in which they are measured: `"name" = Type` each. Those that need a
-/// deadline on
-/// every id come after the semicolon.
+/// deadline on every id come after the semicolon.
 #[macro_export]
 macro_rules! for_each_case {
     ($callback:ident) => {

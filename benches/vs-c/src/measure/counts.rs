@@ -18,15 +18,13 @@ struct Count {
     job: &'static str,
     what: &'static str,
     target: f64,
-    /// The maximum of the median ratio: the observed value, and a few per cent more. Messages need more
-    /// room: the number of completions at a wake-up depends on timing. So does the data path, where two builds in
-    /// two folders were observed to differ by 6 %, because the compiler's inlining varies. C's own count of a
-    /// connection
-    /// varies by 1.2 % from run to run.
+    /// The maximum of the median ratio: the observed value, and a few per cent more. Messages need more room: the
+    /// number of completions at a wake-up depends on timing. So does the data path, where two builds in two folders
+    /// were observed to differ by 6 %, because the compiler's inlining varies. C's own count of a connection varies
+    /// by 1.2 % from run to run.
     limit: f64,
     /// The same on io-mio, which is edge-triggered: after it has emptied a channel, one more read finds nothing. The
-    /// data path
-    /// is not counted there.
+    /// data path is not counted there.
     mio_limit: f64,
 }
 
@@ -58,8 +56,7 @@ const COUNTS: &[Count] = &[
 ];
 
 /// From this glibc on, as in Debian 13, C needs 7 % fewer instructions for a connection than in Debian 12, and cmid 1
-/// % fewer.
-/// cmid does not cost more there, but the ratio is 7 % higher.
+/// % fewer. cmid does not cost more there, but the ratio is 7 % higher.
 const CHEAPER_C: [u32; 2] = [2, 41];
 const CHEAPER_BY: f64 = 1.07;
 

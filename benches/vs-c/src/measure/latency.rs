@@ -13,8 +13,7 @@ use crate::measure::{ADDRESS, Programs};
 const PAIRS: u16 = 15;
 const RPING_PAIRS: u16 = 9;
 /// The numbers of pings in a short and a long run. rping prints no time, so the time of the short run is subtracted
-/// from that of
-/// the long one. The difference is several times the variation of a program's start and end.
+/// from that of the long one. The difference is several times the variation of a program's start and end.
 const SHORT: u32 = 50;
 const LONG: u32 = 850;
 /// Bytes in each message.

@@ -61,8 +61,7 @@ fn bound<L: Env>(b: &mut Fixture<'_, L>, side: Side, ip: std::net::IpAddr) -> Ch
 }
 
 /// Expects one event of this kind for each of these ids, in any order, and nothing afterwards. An id may get an event
-/// of
-/// `before` first, caused by the end of its peer, which is affected in the same way.
+/// of `before` first, caused by the end of its peer, which is affected in the same way.
 fn each_once<L: Env>(b: &mut Fixture<'_, L>, side: Side, kind: CmEvent, ids: &[IdKey], before: &[CmEvent]) -> Check {
     let channel = b.endpoint(side).channel;
     let mut left = ids.to_vec();

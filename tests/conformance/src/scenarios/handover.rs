@@ -12,8 +12,7 @@ use crate::scenarios::states::all_states;
 use crate::scenarios::threads::{next, on_another_thread};
 
 /// Each state is preserved: the id leaves a core with a channel of its own, enters another thread's core, and
-/// migrates to
-/// a channel there. Its life then continues as it would have on the first thread.
+/// migrates to a channel there. Its life then continues as it would have on the first thread.
 pub(super) fn every_state_changes_threads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     for ids_in_state in all_states::<L>() {
         let mut fresh = Fixture::new(b.env, Acks::OnDelivery)?;

@@ -12,8 +12,7 @@ use super::memory::{
 };
 
 /// A region of the server in the first PD, and the result of a re-registration with this fault to the second PD and
-/// to
-/// other memory.
+/// to other memory.
 struct Tried<L: Env> {
     old: PdOf<L>,
     new: PdOf<L>,
@@ -35,8 +34,7 @@ impl<L: Env> Tried<L> {
     }
 
     /// Checks that the old registration is fully usable. The new buffer is returned, unless the device may use it:
-    /// then it is
-    /// returned when nothing is registered any more, and another re-registration is refused until then.
+    /// then it is returned when nothing is registered any more, and another re-registration is refused until then.
     fn old_is_valid(self, b: &mut Fixture<'_, L>, what: &str, code: Code, errno: Errno) -> Check {
         let Tried { old, new, mut mr, before, there, ended } = self;
         failed(what, ended.0, Step::Reregister(code), errno, Valid::Old)?;
@@ -102,8 +100,7 @@ pub(super) fn row_98_old_memory_that_cannot_be_given_back_to_children<L: Env>(b:
 }
 
 /// ERR_CMD covers every error of the kernel. EINVAL, a refusal by the kernel, leaves the old registration valid. So
-/// does
-/// any other errno if the provider is known to check first.
+/// does any other errno if the provider is known to check first.
 pub(super) fn row_95_refused_before_anything_was_touched<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let tried = Tried::with(b, MemoryFault::Untouched(Errno::EINVAL), Provider::Unknown)?;
@@ -125,8 +122,7 @@ pub(super) fn row_95_a_driver_that_has_lost_the_registration<L: Env>(b: &mut Fix
 }
 
 /// The kernel counts the rest of the MR for the new PD, and decrements that count. The old PD stays in use for ever,
-/// and
-/// its deallocation fails with EBUSY.
+/// and its deallocation fails with EBUSY.
 pub(super) fn row_124_a_driver_that_has_switched_the_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let fault = MemoryFault::LostAndPdSwitched(Errno::ENOMEM);
     let Tried { old, new, mr, ended, .. } = Tried::with(b, fault, Provider::Unknown)?;

@@ -43,8 +43,7 @@ pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_,
     b.ends(&mut server, 1, Status::Success)?;
     same("what has arrived", contents(&mr)?, bytes(4))?;
     // rxe waits for its users to close it, and serves them until then. For a device that does not wait it is unknown
-    // whether
-    // it still uses the memory, so the MR keeps it.
+    // whether it still uses the memory, so the MR keeps it.
     match mr.deregister() {
         Ok(returned) => same("what comes back", returned.buffer, bytes(4))?,
         Err((mr, error)) => {

@@ -171,10 +171,8 @@ pub(super) fn row_114_rights_that_the_device_has_not<L: Env>(b: &mut Fixture<'_,
 }
 
 /// Whether rxe of this kernel takes the new PD before it refuses the rights. The MR then has a PD that does not count
-/// it, and
-/// the kernel warns when it is deallocated. "RDMA/rxe: validate access flags before swapping the MR's PD" fixed that
-/// in
-/// 6.12.113; rxe re-registers since 6.5.
+/// it, and the kernel warns when it is deallocated. "RDMA/rxe: validate access flags before swapping the MR's PD"
+/// fixed that in 6.12.113; rxe re-registers since 6.5.
 fn swaps_pd_first(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     let mut number = || numbers.next().and_then(Result::ok).unwrap_or(0);

@@ -15,8 +15,7 @@ use super::memory::{READABLE, bytes, deregister, refused, register, unused, used
 const MUCH: usize = 8 << 20;
 
 /// Another thread registers, re-registers and deregisters slowly. Meanwhile the event loop runs complete connections,
-/// and
-/// the PD stays in use until the thread is done.
+/// and the PD stays in use until the thread is done.
 pub(super) fn slow_calls_are_another_threads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);

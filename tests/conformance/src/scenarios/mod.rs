@@ -55,8 +55,7 @@ pub struct Entry {
 
 impl Entry {
     /// Whether it is fast, possible in `env`, and independent of other scenarios in the same process. Scenarios that
-    /// count
-    /// descriptors and heap are not independent.
+    /// count descriptors and heap are not independent.
     pub fn runs_beside_others(&self, env: &impl Env) -> bool {
         let is_independent = !self.name.starts_with("nothing_is_left");
         self.speed == Speed::Fast && is_independent && self.needs.iter().all(|&need| env.can(need))

@@ -9,8 +9,7 @@ use cmid_harness::{Check, Driver, Env, Failure, Fixture};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Device, Event, IdKey, ReleasedId, Time};
 
 /// Accepted on one thread; released while its ESTABLISHED is pending in the kernel; adopted by another thread's core
-/// and
-/// migrated to one of its channels, where the event arrives once.
+/// and migrated to one of its channels, where the event arrives once.
 pub(super) fn an_accepted_id_goes_to_another_thread<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
@@ -41,8 +40,7 @@ pub(super) fn an_accepted_id_goes_to_another_thread<L: Env>(b: &mut Fixture<'_, 
 type InTransit<L> = ReleasedId<<<<L as Env>::Driver as Driver>::Device as Device>::Handle>;
 
 /// Starts a fresh driver on a thread of its own. It adopts an id in the state in which it was released, migrates it
-/// to a
-/// channel, runs the steps, destroys the id, and checks the driver.
+/// to a channel, runs the steps, destroys the id, and checks the driver.
 pub(super) fn on_another_thread<L: Env>(
     env: &L,
     released_id: InTransit<L>,

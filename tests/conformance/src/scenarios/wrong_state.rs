@@ -14,8 +14,7 @@ use cmid_proto::{
 use crate::scenarios::states::all_states;
 
 /// In each state, makes each call that the table refuses as "wrong state" on the bare device, past the core. All
-/// return
-/// EINVAL, and the id is unharmed: its next event still arrives.
+/// return EINVAL, and the id is unharmed: its next event still arrives.
 pub(super) fn every_refusal_is_the_devices_own<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let mut asked = 0;
     for ids_in_state in all_states::<L>() {

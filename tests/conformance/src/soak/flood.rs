@@ -1,6 +1,5 @@
 //! Connects more peers than the backlog to a listener with an application that reads no requests. Measures what the
-//! server
-//! holds, how often its driver wakes, and how long an event of another channel takes.
+//! server holds, how often its driver wakes, and how long an event of another channel takes.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -75,8 +75,7 @@ pub(crate) fn run<L: Env>(env: &L) -> Result<()> {
 }
 
 /// Waits for the end of the removal, which the kernel completes when all files of the device are closed. librdmacm
-/// keeps one
-/// open until it lists the devices again and finds that this one is gone.
+/// keeps one open until it lists the devices again and finds that this one is gone.
 fn let_go(going: &mut Child) -> Result<ExitStatus> {
     let began = Instant::now();
     loop {
@@ -130,8 +129,8 @@ fn destroy_all<D: cmid_proto::Device>(drive: &mut cmid_proto::Drive<D>) -> Resul
 type Make<L> = fn(&mut Fixture<'_, L>) -> Check<IdKey>;
 
 /// The states, each with the side of its id, a function to reach it, and whether the kernel reports the removal. It
-/// does if
-/// the id is bound to the device and, on the passive side, accepted (`cma_process_remove`, `ucma_event_handler`).
+/// does if the id is bound to the device and, on the passive side, accepted (`cma_process_remove`,
+/// `ucma_event_handler`).
 fn stages<L: Env>() -> Vec<(State, Side, Make<L>, bool)> {
     use Side::{Client, Server};
     vec![

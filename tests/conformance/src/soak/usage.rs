@@ -23,8 +23,7 @@ pub(crate) struct Usage {
 /// What this program itself keeps between two measurements: their texts.
 const RUST_SLACK: u64 = 512;
 /// What malloc keeps for itself. Each way to migrate occurs 166 times in the 10,000 cycles: losing a block of
-/// malloc's
-/// smallest size in one of them would exceed this.
+/// malloc's smallest size in one of them would exceed this.
 const HEAP_SLACK: u64 = 4 * 1024;
 
 impl Usage {

@@ -79,8 +79,7 @@ impl Standing {
 }
 
 /// Whether a reference applies to an environment. Tests of the simulator do not apply to a kernel, nor the reverse.
-/// Refusals
-/// of the core apply everywhere. Of the two kernels only one can re-register.
+/// Refusals of the core apply everywhere. Of the two kernels only one can re-register.
 fn is_of(reference: &str, environment: &str) -> bool {
     if reference.starts_with("tests/kernel/src/rereg/") {
         return environment == "6.12";

@@ -91,8 +91,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
 }
 
 /// Deallocates the PD before anything else happens. While a handle counts on the device, librdmacm keeps a PD that it
-/// has
-/// made for the next id, and that PD would look like a leak.
+/// has made for the next id, and that PD would look like a leak.
 fn gone(pd: impl TestPd) -> Check {
     Ok(pd.dealloc()?)
 }

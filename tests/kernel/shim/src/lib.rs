@@ -1,6 +1,5 @@
 //! **For tests only.** A library for LD_PRELOAD that passes `ibv_rereg_mr` to the kernel on a device with a provider
-//! in
-//! rdma-core that has no such operation.
+//! in rdma-core that has no such operation.
 //!
 //! rdma-core's provider for soft-RoCE has none, so there `ibv_rereg_mr` always fails with `IBV_REREG_MR_ERR_CMD` and
 //! EOPNOTSUPP. The kernel's driver supports it from 6.5 on, for CHANGE_PD and CHANGE_ACCESS. With this library
@@ -10,11 +9,10 @@
 //! cargo xtask softroce -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/kernel-rereg --expect pd-access
 //! ```
 //!
-//! The shim first calls libibverbs' own function, so its checks apply, and a provider with the operation is
-//! not affected. Only after EOPNOTSUPP the shim continues: it sends the command that a provider would send, and
-//! after a success it writes the same fields of the `ibv_mr`. It does not give advice on forks: it is for programs
-//! that have not called `ibv_fork_init`, in which libibverbs gives none either. ERR_DONT_FORK_NEW, ERR_DO_FORK_OLD
-//! and
+//! The shim first calls libibverbs' own function, so its checks apply, and a provider with the operation is not
+//! affected. Only after EOPNOTSUPP the shim continues: it sends the command that a provider would send, and after a
+//! success it writes the same fields of the `ibv_mr`. It does not give advice on forks: it is for programs that have
+//! not called `ibv_fork_init`, in which libibverbs gives none either. ERR_DONT_FORK_NEW, ERR_DO_FORK_OLD and
 //! ERR_CMD_AND_DO_FORK_NEW do not occur.
 //!
 //! Never use it in production: libibverbs and the provider are not made for it.
@@ -118,18 +116,15 @@ pub unsafe extern "C" fn ibv_rereg_mr(
 }
 
 /// Returns the number of re-registrations requested from the kernel. A test that finds this function knows that the
-/// shim is
-/// loaded, and the number shows that the results are the kernel's.
+/// shim is loaded, and the number shows that the results are the kernel's.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmid_rereg_shim_asked() -> u32 {
     ASKED.load(Ordering::Relaxed)
 }
 
 /// Requests the deallocation of the PD of the last moved MR from the kernel, without any library. Returns the errno,
-/// which
-/// must be EBUSY while the MR is registered; 0 if the kernel deallocated it (then the PD's owner has lost it); -1 if
-/// no MR was moved.
-/// The device must still be open.
+/// which must be EBUSY while the MR is registered; 0 if the kernel deallocated it (then the PD's owner has lost it);
+/// -1 if no MR was moved. The device must still be open.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmid_rereg_shim_dealloc_pd() -> c_int {
     match *MOVED_TO.lock().unwrap_or_else(PoisonError::into_inner) {

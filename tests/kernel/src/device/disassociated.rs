@@ -2,8 +2,7 @@
 //! (ibv_open_device(3)).
 //!
 //! rxe has no such state: its objects are destroyed one by one also then. So a filter of system calls (seccomp(2))
-//! returns
-//! the kernel's error, EIO, and the reaction of libibverbs is checked.
+//! returns the kernel's error, EIO, and the reaction of libibverbs is checked.
 
 use std::env;
 use std::net::SocketAddr;

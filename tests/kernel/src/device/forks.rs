@@ -1,8 +1,7 @@
 //! `ibv_rereg_mr` where libibverbs handles forks (ibv_fork_init(3)): it advises the kernel to keep registered pages
-//! from
-//! children, and does so for the new memory before it calls the provider. From rdma-core 51 on libibverbs leaves that
-//! to a
-//! kernel that copies pinned pages at a fork (5.12 and later): then it gives no advice, and calls the provider.
+//! from children, and does so for the new memory before it calls the provider. From rdma-core 51 on libibverbs leaves
+//! that to a kernel that copies pinned pages at a fork (5.12 and later): then it gives no advice, and calls the
+//! provider.
 
 use std::fs;
 use std::process::Command;
@@ -44,9 +43,8 @@ pub(crate) fn in_a_process_that_asked() {
     assert_eq!(kept_from_children(mr.addr()), advises);
 
     // Stage 5 of ibv_rereg_mr: the advice fails, so the provider is not called, and nothing is registered anew. This
-    // check is last and
-    // runs once, because libibverbs then counts one use too few of every page from there to the next registered one
-    // (`ibv_madvise_range` rolls back what it has merged), and gives no advice where it should.
+    // check is last and runs once, because libibverbs then counts one use too few of every page from there to the
+    // next registered one (`ibv_madvise_range` rolls back what it has merged), and gives no advice where it should.
     let (addr, key) = (mr.addr(), mr.rkey());
     let (policy, failed) = if advises {
         (anew, failure(Code::DontForkNew, Errno::ENOMEM))

@@ -1,8 +1,7 @@
 //! rdma_resolve_route with an ibacm that does not answer.
 //!
 //! `device ibacm` is a process of its own, because librdmacm looks for ibacm once. It listens on ibacm's socket, and
-//! on
-//! request sends the answer of an ibacm that knows no path.
+//! on request sends the answer of an ibacm that knows no path.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;

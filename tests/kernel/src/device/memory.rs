@@ -34,8 +34,7 @@ impl Drop for Mapping {
 pub(crate) fn mapped(len: usize) -> (Buffer, Arc<AtomicUsize>) {
     let (start, owner, unmapped) = pages(len, ProtFlags::READ | ProtFlags::WRITE);
     // SAFETY: the pages are mapped for reading and writing, zeroed, and stay so until the owner is dropped. Nothing
-    // else
-    // refers to them.
+    // else refers to them.
     (unsafe { Buffer::from_raw(start, len, owner) }, unmapped)
 }
 

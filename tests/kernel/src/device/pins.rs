@@ -112,8 +112,7 @@ pub(crate) fn read_only() {
 }
 
 /// The CQ must have room for all work requests of the queues that report to it. A destroyed QP keeps its room while
-/// it may
-/// have left completions.
+/// it may have left completions.
 pub(crate) fn cq_room() {
     let mut side = crate::env::Side::new();
     let (_listener, addr) = side.listener();
@@ -153,8 +152,7 @@ pub(crate) fn cq_room() {
 }
 
 /// The bookkeeping of work requests is allocated at the first post to a queue. A QP without posts returns its room in
-/// the CQ at
-/// once, because it has left no completions.
+/// the CQ at once, because it has left no completions.
 pub(crate) fn first_post() {
     const EACH: u32 = 2048;
     /// Lower bound: a number and a key for each work request.
@@ -293,8 +291,7 @@ fn dropped_and(polls: bool) {
 }
 
 /// One thread posts work and drops its memory at once, one polls, one registers and deregisters other memory, which
-/// also frees
-/// dropped memory. Nothing is deregistered too early, and nothing is left.
+/// also frees dropped memory. Nothing is deregistered too early, and nothing is left.
 pub(crate) fn threads() {
     const ROUNDS: u64 = 300;
     let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();

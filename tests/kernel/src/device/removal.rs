@@ -103,8 +103,7 @@ pub(crate) fn device_removed() {
 }
 
 /// The device is removed after the check for its presence, and before the group is left. librdmacm then frees its
-/// record of
-/// the group, which the unread MULTICAST_JOIN refers to.
+/// record of the group, which the unread MULTICAST_JOIN refers to.
 fn left_as_it_goes(side: &mut Side, member: IdKey, addr: SocketAddr) {
     STILL_THERE.store(true, Ordering::SeqCst);
     side.fails(&Call::Leave { id: member, group: group_key(5), addr }, Errno::ENXIO);

@@ -70,8 +70,7 @@ pub(crate) fn refused_rights() {
 }
 
 /// The kernel pins pages according to the rights, and adds no right to write later (`ib_umem_check_rereg`). It checks
-/// before
-/// it changes anything, but the errno, EACCES, does not show that.
+/// before it changes anything, but the errno, EACCES, does not show that.
 pub(crate) fn pinned_to_be_read() {
     let mut pair = Pair::connected();
     let mut mr = region(&pair.s.pd, 5, Access::REMOTE_READ);

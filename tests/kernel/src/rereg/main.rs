@@ -9,8 +9,7 @@
 //!
 //! The kernel's abilities are given, not detected, so that no check is skipped silently: `pd-access` is 6.12, which
 //! changes PDs and rights, `none` is 6.1. Without the shim it fails. It exits with status 101 and a message at the
-//! first
-//! unexpected result.
+//! first unexpected result.
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
