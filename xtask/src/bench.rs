@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what the core costs, against its limits, and a report of it.
+//! `cargo xtask bench`: measures the core's costs, checks their limits, and writes a report.
 
 use anyhow::Result;
 use clap::Args;
@@ -9,10 +9,10 @@ use crate::documents;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Only measure what is exact, with up to 100,000 ids, and fail beyond a limit
+    /// Only measure the exact costs, with up to 100,000 ids, and fail beyond a limit
     #[arg(long, conflicts_with = "tighten")]
     check: bool,
-    /// Before anything else, set the limits (benches/core/src/limits.rs) to what is reached now
+    /// First set the limits (benches/core/src/limits.rs) to the current values
     #[arg(long)]
     tighten: bool,
 }
@@ -29,16 +29,16 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     documents::render(context)
 }
 
-/// What counts instructions.
+/// The Debian package that counts instructions.
 const COUNTER: &[&str] = &["valgrind"];
 
-/// Instructions, allocations and bytes keep their limits.
+/// Checks the limits of instructions, allocations and bytes.
 pub(crate) fn check(context: &mut Context) -> Result<()> {
     packages::ensure(COUNTER)?;
     program(context, &["check"])
 }
 
-/// Everything, with up to 1,000,000 ids.
+/// Measures everything, with up to 1,000,000 ids.
 fn record(context: &Context) -> Result<()> {
     context.cargo(&["bench", "--package", "cmid-bench", "--features", "scaling", "--bench", "scaling"], &[])?;
     let times = context.target().join("criterion");

@@ -1,4 +1,4 @@
-//! Nothing on any path of io-mio and io-epoll waits but the loop itself: programs run under strace in the VM.
+//! Checks that io-mio and io-epoll block only in the event loop: runs programs under strace in the VM.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -7,7 +7,7 @@ use cmid_softroce::Kernel;
 
 use crate::context::{Context, this_program};
 
-/// The command to run in the VM. The programs are handed over as arguments: their paths may hold anything.
+/// The command to run in the VM. The programs are passed as arguments, because their paths may hold any character.
 pub(crate) fn command(context: &Context, _: Kernel) -> Vec<OsString> {
     let this = this_program().unwrap_or_else(|_| "xtask".into());
     vec![

@@ -1,11 +1,11 @@
-//! Checks of what the crates promise.
+//! Checks of dependencies, features and the minimum Rust version of the crates.
 
 use crate::context::{Context, output};
 use crate::tools::HACK;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::{collections::BTreeSet, ffi::OsStr, fs, process::Command};
 
-/// What cmid-proto may depend on, with what these need to be compiled.
+/// The allowed dependencies of cmid-proto, including those at compile time.
 const PROTO_DEPENDENCIES: &[&str] = &[
     "cmid-proto",
     "smallvec",
@@ -20,14 +20,14 @@ const PROTO_DEPENDENCIES: &[&str] = &[
     "unicode-ident",
 ];
 
-/// What users depend on.
+/// The crates that applications depend on.
 const PRODUCT: &[&str] =
     &["cmid-proto", "cmid-sim", "cmid-verbs", "cmid-trace", "cmid-mio", "cmid-epoll", "cmid-blocking"];
 
 /// The line of README.md that states the minimum.
 const README_LINE: &str = "Minimum supported Rust version: ";
 
-/// The core depends on nothing that does I/O.
+/// Checks that the core depends on nothing that does I/O.
 pub(crate) fn proto_dependencies(context: &mut Context) -> Result<()> {
     let strangers: Vec<_> = dependencies(context, "cmid-proto")?
         .into_iter()
@@ -37,7 +37,7 @@ pub(crate) fn proto_dependencies(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Who only wants the simulator needs no headers of rdma-core.
+/// Checks that the simulator alone needs no headers of rdma-core.
 pub(crate) fn mio_without_rdma_core(context: &mut Context) -> Result<()> {
     ensure!(
         !dependencies(context, "cmid-mio")?.contains("rdma-sys"),
@@ -49,20 +49,20 @@ pub(crate) fn mio_without_rdma_core(context: &mut Context) -> Result<()> {
     context.cargo(&["build", "-p", "cmid-mio"], &variables)
 }
 
-/// Every product crate compiles without a warning with each of its features alone, and with none.
+/// Checks that every product crate compiles without a warning with each of its features alone, and with none.
 pub(crate) fn features(context: &mut Context) -> Result<()> {
     let packages = PRODUCT.iter().flat_map(|package| ["--package", package]);
     let arguments = ["hack", "clippy", "--quiet", "--each-feature", "--lib"].into_iter().chain(packages);
     HACK.run(context, &arguments.chain(["--", "--deny", "warnings"]).collect::<Vec<_>>())
 }
 
-/// The names of everything a package is linked with, itself included.
+/// The names of all packages that a package is linked with, itself included.
 fn dependencies(context: &Context, package: &str) -> Result<BTreeSet<String>> {
     let tree = context.cargo_output(&["tree", "-p", package, "-e", "normal", "--prefix", "none", "--format", "{p}"])?;
     Ok(tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
 
-/// The manifest, the README and the compiler agree.
+/// Checks that the manifest, the README and the compiler agree on the minimum Rust version.
 pub(crate) fn minimum_rust_version(context: &mut Context) -> Result<()> {
     let read = |name: &str| fs::read_to_string(context.root.join(name)).with_context(|| name.to_owned());
     let manifest = read("Cargo.toml")?;
@@ -79,12 +79,12 @@ pub(crate) fn minimum_rust_version(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// The rest of the first line that has `key` in it.
+/// The rest of the first line that contains `key`.
 fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.split_once(key)).map(|(_, rest)| rest.trim())
 }
 
-/// Major and minor version, to be compared.
+/// The major and minor version.
 fn number(version: &str) -> Result<(u32, u32)> {
     let mut parts = version.split('.').map(str::parse);
     match (parts.next(), parts.next()) {

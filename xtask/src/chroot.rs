@@ -1,8 +1,9 @@
-//! `cargo xtask chroot`: a command in another release of Debian, made by debootstrap, with this workspace and this Rust.
+//! `cargo xtask chroot`: runs a command in another release of Debian, made by debootstrap, with this workspace and
+//! this Rust.
 //!
-//! The system is in the cache and stays there, so packages are installed once. What is built goes to a folder of its own
-//! in the target directory. The VM that the command boots has the chroot for its root, and so that release's rdma-core; its
-//! kernel is the one that the release's apt offers.
+//! The system stays in the cache, so packages are installed once. Builds go to a folder of their own in the target
+//! directory. The VM that the command boots has the chroot as its root, and so that release's rdma-core. Its kernel
+//! is the one that the release's apt offers.
 
 use crate::context::{Context, output};
 use anyhow::{Context as _, Result, ensure};
@@ -18,20 +19,21 @@ use std::{
 
 /// Debian 13.
 const TRIXIE: &str = "trixie";
-/// What rustc needs to link; the programme installs everything else by itself.
+/// What rustc needs to link. The programme installs all other packages.
 const INCLUDED: &str = "--include=ca-certificates,gcc,libc6-dev";
 /// The repositories of Debian, by the end of their addresses, with the suites that a release has there.
 const REPOSITORIES: [(&str, &[&str]); 2] = [("debian", &["", "-updates"]), ("debian-security", &["-security"])];
-/// Where they are if the host's apt has none of them.
+/// The mirror if the host's apt has none of them.
 const MIRROR: &str = "http://deb.debian.org/";
-/// What the host's apt is told of its way to the packages, and of their age.
+/// The options of the host's apt that are copied: how to reach the packages, and how old they may be.
 const APT_OPTIONS: &[&str] = &["Acquire::http", "Acquire::https", "Acquire::Check-", "Acquire::Retries"];
-/// Variables that name files of the host's own system.
+/// Variables with paths of the host's own system.
 const HOST_ONLY: &[&str] =
     &["LIBCLANG_PATH", "BINDGEN_EXTRA_CLANG_ARGS", "LD_LIBRARY_PATH", "TMPDIR", "XDG_CACHE_HOME"];
-/// Where kernels and other downloads are kept in the chroot.
+/// The directory in the chroot for kernels and other downloads.
 const CACHE: &str = "/var/cache/cmid";
-/// Where `cargo install` puts programs, which are linked with the release's own libc: not where the host's cargo finds them.
+/// The target of `cargo install`. Its programs are linked with the release's own libc, so the host's cargo must not
+/// find them.
 const INSTALLED: &str = "/usr/local";
 
 #[derive(Debug, Args)]
@@ -39,19 +41,19 @@ pub(crate) struct Arguments {
     /// The release of Debian, by its code name
     #[arg(long, default_value = TRIXIE, value_name = "NAME")]
     release: String,
-    /// The command; it runs in the working directory, as root
+    /// The command. It runs in the working directory, as root
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
 
-/// Runs the command; its status is an error unless it is success.
+/// Runs the command. A status other than 0 is an error.
 pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     let status = enter(context, &arguments.release, &env::current_dir()?, &arguments.command)?;
     ensure!(status.success(), "in the chroot: {status}");
     Ok(())
 }
 
-/// The programme of every day on Debian 13: its rdma-core, and its own kernel in the VM.
+/// Runs the daily programme on Debian 13: with its rdma-core, and its own kernel in the VM.
 pub(crate) fn programme(context: &mut Context) -> Result<()> {
     let command = ["cargo", "xtask", "test"].map(OsString::from);
     let status = enter(context, TRIXIE, &context.root, &command)?;
@@ -62,7 +64,7 @@ pub(crate) fn programme(context: &mut Context) -> Result<()> {
 fn enter(context: &Context, release: &str, directory: &Path, command: &[OsString]) -> Result<ExitStatus> {
     let plain = !release.is_empty() && release.bytes().all(|byte| byte.is_ascii_lowercase());
     ensure!(plain, "{release:?} is no code name of a release");
-    // It mounts file systems, and debootstrap makes devices.
+    // The chroot mounts file systems, and debootstrap makes devices.
     ensure!(output(Command::new("id").arg("-u"))?.trim() == "0", "a chroot needs root");
     packages::ensure(&["debootstrap", "debian-archive-keyring", "util-linux"])?;
     let known = output(Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI)"]))?;
@@ -75,7 +77,7 @@ fn enter(context: &Context, release: &str, directory: &Path, command: &[OsString
     fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
 
     let mut command_line = Command::new("setpriv");
-    // Whatever kills this process ends the first process of the PID namespace, and with it all others.
+    // If this process is killed, the first process of the PID namespace is killed, and with it all others.
     command_line.args(["--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"]);
     command_line.args(["--pid", "--fork", "--kill-child", "sh", "-euc", include_str!("chroot.sh"), "chroot.sh"]);
     command_line.arg(&root).arg(apt.path()).arg(&target).arg(directory);
@@ -88,7 +90,7 @@ fn enter(context: &Context, release: &str, directory: &Path, command: &[OsString
     command_line.status().context("setpriv unshare")
 }
 
-/// The chroot, made if it is not there.
+/// Returns the chroot. Makes it if it does not exist.
 fn system(release: &str, mirror: &str, options: &str) -> Result<PathBuf> {
     let cache = cache_directory()?;
     let root = cache.join(format!("debian-{release}"));
@@ -110,11 +112,11 @@ fn system(release: &str, mirror: &str, options: &str) -> Result<PathBuf> {
             debootstrap.env("http_proxy", proxy);
         }
         output(&mut debootstrap)?;
-        // Both come from the host at each run.
+        // Both are copied from the host at each run.
         for name in ["sources.list", "apt.conf.d/90host"] {
             fs::write(unfinished.join("etc/apt").join(name), "").context("the chroot's apt")?;
         }
-        // The last step makes it visible, and only when it is whole.
+        // The last step makes the complete system visible.
         fs::rename(&unfinished, &root).with_context(|| root.display().to_string())?;
     }
     Ok(root)
@@ -130,21 +132,21 @@ fn rust() -> Result<[PathBuf; 2]> {
     Ok([of("CARGO_HOME", ".cargo")?, of("RUSTUP_HOME", ".rustup")?])
 }
 
-/// The release's own programs, and the host's cargo.
+/// The PATH in the chroot: the release's own programs, and the host's cargo.
 fn path() -> Result<OsString> {
     let [cargo, _] = rust()?;
     let own = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
     Ok(env::join_paths(own.map(PathBuf::from).into_iter().chain([cargo.join("bin")]))?)
 }
 
-/// Where a repository is, by the repositories of the host's apt, one in a line.
+/// The address of a repository, from the repositories of the host's apt, one in a line.
 fn mirror(repository: &str, known: &str) -> String {
     let is_it = |uri: &&str| uri.trim_end_matches('/').ends_with(&format!("/{repository}"));
     let uri = known.lines().map(str::trim).find(is_it);
     uri.map_or_else(|| format!("{MIRROR}{repository}/"), str::to_owned)
 }
 
-/// apt's sources.list of the release. Without security updates its kernel would be an old one.
+/// apt's sources.list of the release. Without security updates its kernel would be outdated.
 fn sources(release: &str, known: &str) -> String {
     let lines = REPOSITORIES.iter().flat_map(|(repository, suites)| {
         let mirror = mirror(repository, known);
@@ -153,13 +155,13 @@ fn sources(release: &str, known: &str) -> String {
     lines.collect()
 }
 
-/// The lines of `apt-config dump` that tell how packages are reached.
+/// The lines of `apt-config dump` that configure how packages are reached.
 fn apt_options(dump: &str) -> String {
     let wanted = |line: &&str| APT_OPTIONS.iter().any(|option| line.starts_with(option));
     dump.lines().filter(wanted).map(|line| format!("{line}\n")).collect()
 }
 
-/// What these options say of a proxy for every host.
+/// The proxy for all hosts in these options.
 fn proxy(options: &str) -> Option<&str> {
     let value = options.lines().find_map(|line| line.strip_prefix("Acquire::http::Proxy "))?;
     Some(value.trim_end_matches(';').trim_matches('"')).filter(|proxy| !proxy.is_empty())

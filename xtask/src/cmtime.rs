@@ -1,4 +1,5 @@
-//! Our cmtime against rdma-core's, in the VM: that each serves the other, and which is faster. `cargo xtask cmtime`.
+//! `cargo xtask cmtime`: cmid's cmtime against rdma-core's, in the VM: they serve each other, and their rates are
+//! compared.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,30 +15,30 @@ use crate::{guest, host};
 
 /// The VM's device without a network.
 const ADDRESS: &str = "10.99.0.1";
-/// Enough that several are under way at a time, few enough for every day.
+/// Enough that several are in progress at a time, few enough for the daily programme.
 const EVERY_DAY: u64 = 20;
-/// What is measured of ours alone.
+/// The numbers of connections in flight that are measured with cmid's alone.
 const IN_FLIGHT: &[&str] = &["1", "4", "16", "64", "256"];
-/// Where the report takes it from.
+/// The recorded results, from which the report is rendered.
 const RESULTS: &str = "benches/results/cmtime.json";
-/// In MiB: the kernel has 2,000 QPs.
+/// In MiB. The kernel has 2,000 QPs.
 const MEMORY: u32 = 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// How many connections in each run
+    /// The number of connections in each run
     #[arg(long, default_value_t = 1000, value_name = "N")]
     connections: u64,
-    /// How many pairs of runs
+    /// The number of pairs of runs
     #[arg(long, default_value_t = 7, value_name = "K")]
     pairs: u64,
-    /// How many connections on the simulator
+    /// The number of connections on the simulator
     #[arg(long, default_value_t = 1_000_000, value_name = "N")]
     simulated: u64,
     /// The kernel: 6.1 or 6.12
     #[arg(long, default_value_t)]
     kernel: Kernel,
-    /// The limit in seconds for what runs in the VM
+    /// The time limit in seconds in the VM
     #[arg(long, default_value_t = 1800, value_name = "S")]
     timeout: u64,
 }
@@ -48,7 +49,7 @@ impl Arguments {
     }
 }
 
-/// The step of every day: both roles, on both drivers.
+/// The command of the daily step: both roles, on both drivers.
 pub(crate) fn command(context: &Context, _: Kernel) -> Vec<OsString> {
     let mut command = script(context, EVERY_DAY);
     command.extend(["interop", "epoll", "mio"].map(OsString::from));
@@ -63,7 +64,7 @@ fn script(context: &Context, connections: u64) -> Vec<OsString> {
     command
 }
 
-/// Measures, and writes what came out to where the report takes it from.
+/// Measures, and writes the results to the file that the report is rendered from.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     context.cargo(&["build", "--release", "-p", "cmtime", "--features", "verbs"], &[])?;
@@ -99,7 +100,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Connections on the simulator in virtual time, in this machine's own time.
+/// Makes connections on the simulator in virtual time, and measures real time.
 fn simulated(context: &Context, arguments: &Arguments, in_flight: Option<&str>) -> Result<Simulated> {
     let mut command = std::process::Command::new(context.release("cmtime"));
     command.args(["--driver", "virtual", "--json", "-c", &arguments.simulated.to_string()]);

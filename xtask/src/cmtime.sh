@@ -1,6 +1,6 @@
 # cmtime.sh OURS CONNECTIONS ADDRESS interop DRIVER...
-# cmtime.sh OURS CONNECTIONS ADDRESS compare PAIRS DIRECTORY IN_FLIGHT...: what came out goes into DIRECTORY/cmtime.txt.
-# Our cmtime and rdma-core's, one server and one client at a time.
+# cmtime.sh OURS CONNECTIONS ADDRESS compare PAIRS DIRECTORY IN_FLIGHT...: the results go into DIRECTORY/cmtime.txt.
+# Runs cmid's cmtime and rdma-core's, one server and one client at a time.
 ours=$1
 connections=$2
 address=$3
@@ -15,10 +15,10 @@ fail() {
     tail -n 20 /tmp/server /tmp/client 2>/dev/null
 }
 
-# A server of this command on a port of its own; returns when it listens.
+# Starts a server with this command on a port of its own. Returns when it listens.
 serve() {
     port=$((port + 1))
-    # In the place of the shell, so that it is the server that is killed.
+    # exec replaces the shell, so that kill ends the server itself.
     eval "exec timeout 120 $1" >/tmp/server 2>&1 </dev/null &
     server=$!
     tries=0
@@ -30,7 +30,7 @@ serve() {
         sleep 0.1
         tries=$((tries + 1))
     done
-    # Theirs listens for TCP after it listens for RDMA, and their client tries once.
+    # rdma-core's server listens for TCP after it listens for RDMA, and its client tries once.
     until [ -z "$oob" ] || ss -Hltn "sport = :$port" | grep -q LISTEN; do
         if [ $tries -ge 100 ] || ! kill -0 $server 2>/dev/null; then
             fail "no server on TCP: $1"
@@ -41,18 +41,18 @@ serve() {
     done
 }
 
-# The client of this command; what it says is in /tmp/client.
+# Runs the client with this command. Its output is in /tmp/client.
 visit() {
     eval "timeout 120 $1" >/tmp/client 2>&1 </dev/null || fail "the client: $1"
 }
 
-# From this version of rdma-core on, cmtime keeps in step with its peer over TCP (ours does with --oob).
+# From this version of rdma-core on, cmtime synchronizes with its peer over TCP (cmid's does with --oob).
 over_tcp=52
-# From this one on, the peers exchange addresses over TCP besides, which ours does not.
+# From this version on, the peers also exchange addresses over TCP, which cmid's does not support.
 too_new=59
 known() {
     version=$(dpkg-query --show --showformat='${Version}' rdmacm-utils)
-    # Of 44.0-2 and 1:44.0-2 alike.
+    # Versions have forms like 44.0-2 and 1:44.0-2.
     major=${version#*:}
     major=${major%%.*}
     case $major in
@@ -72,12 +72,12 @@ our_server='"$ours" --device verbs -b $address -p $port -c $connections --deadli
 our_client='"$ours" --device verbs -s $address -p $port -c $connections --deadline 100'
 their_server='cmtime -b $address -p $port'
 their_client='cmtime -s $address -p $port -c $connections'
-# In their last round there are no QPs. Both sides are on one device: each number is used once.
+# Over TCP, the last round has no QPs. Both sides are on one device, so each QP number is used once.
 our_oob='--oob -q $((port * 1000))'
 their_server_oob='-c $connections -q $((port * 1000 + 4194304))'
 their_client_oob='-q $((port * 1000))'
 
-# Ours ends by itself, and with success only if it has had all connections; so does theirs over TCP, and before that never.
+# cmid's server ends by itself, with success only after all connections; rdma-core's does so only over TCP.
 ours_has_served() { wait $server || fail "our server"; }
 theirs_has_served() {
     if [ -n "$oob" ]; then
@@ -88,14 +88,14 @@ theirs_has_served() {
     fi
 }
 
-# Their client ends with success whatever happens, but says what did.
+# rdma-core's client always ends with success, but prints errors.
 theirs_is_content() {
     if grep -q -e "error" -e failure /tmp/client || ! grep -q '^destroy ' /tmp/client; then
         fail "their client"
     fi
 }
 
-# What the last run has left is not to be paid by the next.
+# Waits until the ids of the last run are gone, so that they do not slow down the next.
 at_rest() {
     tries=0
     while rdma resource show cm_id | grep -q .; do
@@ -138,13 +138,14 @@ ours_once() {
     { echo "ours"; cat /tmp/client; } >>"$results"
 }
 
-# Their table of the round with QPs: of each phase its name, a colon, and the total in milliseconds.
+# The table of rdma-core's cmtime for the round with QPs: the name of each phase, a colon, and the total in
+# milliseconds.
 table() {
     if [ -z "$oob" ]; then
         grep ' *: ' /tmp/client
         return
     fi
-    # Newer ones have phases of their own for parts of ours, and microseconds in the second of six columns.
+    # Newer versions split some phases, and have microseconds in the second of six columns.
     awk '
         BEGIN {
             is["create id"] = "create id"; is["bind addr"] = "bind addr"; is["resolve addr"] = "resolve addr"
@@ -175,7 +176,7 @@ compare() {
     results=$2/cmtime.txt
     shift 2
     echo "rdma-core $version" >"$results"
-    # The first of each loads the programs.
+    # The first run of each loads the programs and is not measured.
     connections_asked=$connections
     connections=20
     ours_with ""

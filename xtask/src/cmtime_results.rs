@@ -1,4 +1,4 @@
-//! What came out of the two cmtimes, as a section of the report (benches/results/).
+//! The results of the two cmtimes, as a section of the report (benches/results/).
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// What our cmtime says of a run on the simulator.
+/// The output of cmid's cmtime for a run on the simulator.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Simulated {
     wall_seconds: f64,
@@ -22,14 +22,14 @@ struct Run {
     per_second: f64,
 }
 
-/// The phases that both have, in their order.
+/// The phases that both programs have, in their order.
 const PHASES: [&str; 7] =
     ["create id", "resolve addr", "resolve route", "create qp", "connect", "disconnect", "destroy"];
-/// How many of them make a connection.
+/// The number of these phases until the connection is established.
 const UNTIL_CONNECTED: usize = 5;
 
 impl Run {
-    /// From the JSON of ours.
+    /// Parses the JSON output of cmid's cmtime.
     fn ours(json: &str) -> Result<Run> {
         let said: Value = serde_json::from_str(json)?;
         let number = |value: &Value, name: &str| value[name].as_f64().with_context(|| format!("no {name}"));
@@ -43,7 +43,7 @@ impl Run {
         })
     }
 
-    /// From the table of theirs: the name, a colon, and the total in milliseconds first.
+    /// Parses the table of rdma-core's cmtime: the name, a colon, and the total in milliseconds first.
     fn theirs(table: &[&str], connections: u64) -> Result<Run> {
         let mut phases = BTreeMap::new();
         for line in table {
@@ -60,10 +60,10 @@ impl Run {
     }
 }
 
-/// What the runs in the VM said, in their order.
+/// The results of the runs in the VM, in their order.
 #[derive(Debug, Default)]
 struct CameOut {
-    /// Of the rdma-core that theirs is of.
+    /// The version of rdma-core's cmtime.
     version: String,
     ours: Vec<Run>,
     theirs: Vec<Run>,
@@ -166,12 +166,12 @@ pub(crate) fn section(
     }))
 }
 
-/// A row of ours and theirs.
+/// A row that compares both programs.
 fn compared(what: String, unit: &str, target: Value, pairs: Value) -> Value {
     json!({ "what": what, "unit": unit, "target": target, "exact": false, "pairs": pairs, "note": null })
 }
 
-/// A row of ours with nothing to compare with.
+/// A row of cmid's cmtime alone.
 fn alone(what: String, unit: &str, figures: &[f64], note: Option<String>) -> Value {
     json!({ "what": what, "unit": unit, "target": null, "exact": false, "figures": figures, "note": note })
 }
@@ -180,7 +180,8 @@ fn rates(runs: &[Run]) -> Vec<f64> {
     runs.iter().map(|run| run.per_second).collect()
 }
 
-/// Ours by the number of connections under way at once: a row for each and one for the best, and the points of the plot.
+/// The rates of cmid's cmtime by connections in flight: a row for each and one for the best, and the points of the
+/// plot.
 fn by_concurrency(came_out: &CameOut, connections: u64) -> Result<(Vec<Value>, Vec<Value>)> {
     const UNIT: &str = "connections/s";
     let (mut rows, mut points) = (Vec::new(), Vec::new());
@@ -204,7 +205,7 @@ fn median(figures: &[f64]) -> Result<f64> {
     quartiles(figures).map(|[_, median, _]| median)
 }
 
-/// Lower quartile, median, upper quartile: between two figures by how near each is, as in docs/generated/performance.md.
+/// Lower quartile, median and upper quartile, interpolated linearly, as in docs/generated/performance.md.
 fn quartiles(figures: &[f64]) -> Result<[f64; 3]> {
     ensure!(!figures.is_empty() && figures.iter().all(|figure| figure.is_finite()), "no figures, or no numbers");
     let mut sorted = figures.to_vec();
@@ -216,7 +217,7 @@ fn quartiles(figures: &[f64]) -> Result<[f64; 3]> {
     }))
 }
 
-/// Each row with the median of its ratios and their quartiles, or of its figures.
+/// A summary: each row with the median and quartiles of its ratios, or of its figures.
 pub(crate) fn summary(section: &Value) -> Result<String> {
     let mut text = String::new();
     for row in section["rows"].as_array().into_iter().flatten() {
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(best["figures"], json!([30.0]));
     }
 
-    /// The same as for the page (benches/core/src/report/comparison.rs).
+    /// The same results as on the page (benches/core/src/report/comparison.rs).
     #[test]
     fn medians_and_quartiles() {
         assert_eq!(quartiles(&[4.0, 1.0, 3.0, 2.0, 5.0]).unwrap(), [2.0, 3.0, 4.0]);

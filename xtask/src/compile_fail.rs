@@ -1,4 +1,4 @@
-//! What must not compile: the examples of cmid-verbs that say so.
+//! Checks that the `compile_fail` examples of cmid-verbs do not compile.
 
 use std::path::PathBuf;
 
@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 
 use crate::context::Context;
 
-/// How many there are at least. Without this the check would pass if they were gone, or were not looked at.
+/// The minimum number of such examples. Without it the check would pass if they were removed or not run.
 const AT_LEAST: usize = 10;
 
-/// None of them compiles, each for the reason it names. Only an unstable rustdoc looks at the reason; in a folder of its own,
-/// as the variable has everything built again.
+/// Checks that none of them compiles, each with the error code that it names. Only an unstable rustdoc checks the
+/// code. Uses a target folder of its own, because the variable forces a complete rebuild.
 pub(crate) fn check(context: &mut Context) -> Result<()> {
     let target = target(context);
     let arguments = ["test", "--doc", "--package", "cmid-verbs"];
@@ -21,12 +21,12 @@ pub(crate) fn check(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Where cargo builds what takes unstable options.
+/// The target folder of builds with unstable options.
 pub(crate) fn target(context: &Context) -> PathBuf {
     context.target().join("unstable")
 }
 
-/// How many examples were found not to compile, in what the tests say.
+/// Counts the examples that did not compile, in the output of the tests.
 fn refused(said: &str) -> usize {
     said.lines().filter(|line| line.starts_with("test ") && line.ends_with(" - compile fail ... ok")).count()
 }

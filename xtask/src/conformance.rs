@@ -1,4 +1,5 @@
-//! The conformance suite in the programme: where its reports are, and whether a run agrees with the recorded results.
+//! The conformance suite in the programme: the paths of its reports, and the comparison of a run with the recorded
+//! results.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,21 +14,21 @@ use crate::{guest, kernel_rereg};
 /// The names of the recorded results.
 const ENVIRONMENTS: [&str; 3] = ["sim", "6.1", "6.12"];
 
-/// Seconds. The longest time-out of the kernel is 17 minutes, and a minute follows it; emulation takes its share.
+/// Seconds. The longest time-out of the kernel is 17 minutes, and a minute follows it; emulation slows the rest.
 const SLOW_LIMIT: u64 = 1500;
 
-/// Where the results of an environment are recorded; they are part of the source.
+/// The path of the recorded results of an environment. They are part of the source.
 fn recorded_path(context: &Context, environment: &str) -> PathBuf {
     context.root.join("tests/conformance/results").join(format!("{environment}.json"))
 }
 
-/// What is recorded of an environment; nothing, if nothing is.
+/// The recorded results of an environment. Empty if there are none.
 fn recorded(context: &Context, environment: &str) -> Result<Report> {
     let path = recorded_path(context, environment);
     if path.exists() { Ok(Report::read(&path)?) } else { Ok(Report::new(environment)) }
 }
 
-/// Where runs leave their reports.
+/// The directory of the reports of runs.
 fn reports(context: &Context) -> Result<PathBuf> {
     let directory = context.target().join("conformance-reports");
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
@@ -45,7 +46,7 @@ fn name(speed: Speed) -> &'static str {
     }
 }
 
-/// All tests of the workspace, the suite on the simulator among them.
+/// Runs all tests of the workspace, including the suite on the simulator.
 pub(crate) fn tests(context: &mut Context) -> Result<()> {
     let report = report_path(context, "sim", Speed::Fast)?;
     forget(&report)?;
@@ -53,14 +54,14 @@ pub(crate) fn tests(context: &mut Context) -> Result<()> {
     conclude(context, "sim", Speed::Fast, result)
 }
 
-/// The fast scenarios on soft-RoCE, in the VM.
+/// Runs the fast scenarios on soft-RoCE, in the VM.
 pub(crate) fn in_guest(context: &Context, kernel: Kernel, limit: u64) -> Result<()> {
     let job = job(context, kernel, Speed::Fast)?;
     let result = guest::run(kernel, limit, &job.command, vec![reports(context)?]);
     conclude(context, kernel.series(), Speed::Fast, result)
 }
 
-/// The slow scenarios on both kernels, at the same time: they do nothing but wait.
+/// Runs the slow scenarios on both kernels, at the same time, because they only wait.
 pub(crate) fn slow(context: &mut Context) -> Result<()> {
     let kernels = [Kernel::V6_1, Kernel::V6_12];
     let jobs = kernels.map(|kernel| job(context, kernel, Speed::Slow)).into_iter().collect::<Result<Vec<_>>>()?;
@@ -76,14 +77,14 @@ fn job(context: &Context, kernel: Kernel, speed: Speed) -> Result<guest::Job> {
     let mut command = vec![context.release("conformance").into_os_string()];
     command.extend(["--device", "verbs", "--speed", name(speed), "--report"].map(Into::into));
     command.push(report.into_os_string());
-    // Linux 6.1 has no method to ask for.
+    // Linux 6.1 does not implement the method.
     if kernel != Kernel::V6_1 {
         command.extend(["--rereg-shim".into(), kernel_rereg::shim(context).into_os_string()]);
     }
     Ok(guest::Job { name: format!("conformance-{}-{}", kernel.series(), name(speed)), kernel, command })
 }
 
-/// An old report must not pass for this run's.
+/// Removes an old report, so that it cannot be taken for this run's.
 fn forget(report: &PathBuf) -> Result<()> {
     if report.exists() {
         fs::remove_file(report).with_context(|| report.display().to_string())?;
@@ -91,7 +92,7 @@ fn forget(report: &PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// Compares a run with what is recorded.
+/// Compares a run with the recorded results.
 fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<()>) -> Result<()> {
     let path = report_path(context, environment, speed)?;
     if !path.exists() {
@@ -117,7 +118,7 @@ fn conclude(context: &Context, environment: &str, speed: Speed, result: Result<(
     Ok(())
 }
 
-/// Makes the reports that runs have left the recorded results.
+/// Makes the reports of the last runs the recorded results.
 pub(crate) fn record(context: &Context) -> Result<()> {
     for environment in ENVIRONMENTS {
         let mut results = recorded(context, environment)?;

@@ -1,4 +1,4 @@
-//! The workspace, and the environment that the steps' programs get.
+//! The workspace, and the environment of the programs that steps run.
 
 use anyhow::{Context as _, Result, bail};
 use cmid_softroce::Kernel;
@@ -9,40 +9,40 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What all steps share.
+/// The data that all steps share.
 #[derive(Debug)]
 pub(crate) struct Context {
     /// The workspace's root.
     pub(crate) root: PathBuf,
-    /// The kernel for what runs in the VM.
+    /// The kernel of the VM.
     pub(crate) kernel: Kernel,
-    /// Variables for every program: where the libclang is that rdma-sys is built with.
+    /// Variables for every program: the path of the libclang that rdma-sys is built with.
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
 impl Context {
     pub(crate) fn new(kernel: Kernel) -> Result<Self> {
-        // cargo sets it for the programs it runs; the other is for one started by hand.
+        // cargo sets the variable for programs that it runs. The constant is for a program started by hand.
         let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let root = Path::new(&here).parent().context("xtask has no parent directory")?.to_owned();
         Ok(Context { root, kernel, environment: Vec::new() })
     }
 
-    /// Where cargo puts what it builds.
+    /// cargo's target directory.
     pub(crate) fn target(&self) -> PathBuf {
         match env::var_os("CARGO_TARGET_DIR") {
-            // A relative one is meant from where we were called, which cargo does not change.
+            // A relative path is relative to the caller's directory, which cargo does not change.
             Some(directory) if !directory.is_empty() => env::current_dir().unwrap_or_default().join(directory),
             _ => self.root.join("target"),
         }
     }
 
-    /// A program that `cargo build --release` has made.
+    /// The path of a program that `cargo build --release` has made.
     pub(crate) fn release(&self, program: &str) -> PathBuf {
         self.target().join("release").join(program)
     }
 
-    /// Runs cargo in the workspace, its output being ours.
+    /// Runs cargo in the workspace. Its output goes to this program's output.
     pub(crate) fn cargo(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<()> {
         let mut command = self.cargo_command(arguments);
         let status = command.envs(environment.iter().copied()).status().context("cargo")?;
@@ -52,17 +52,17 @@ impl Context {
         Ok(())
     }
 
-    /// Runs cargo in the workspace and returns what it writes to standard output.
+    /// Runs cargo in the workspace and returns its standard output.
     pub(crate) fn cargo_output(&self, arguments: &[&str]) -> Result<String> {
         output(&mut self.cargo_command(arguments))
     }
 
-    /// Runs cargo in the workspace, its output being ours, and returns what it has written to standard output.
+    /// Runs cargo in the workspace, prints its output, and returns its standard output.
     pub(crate) fn cargo_tells(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<String> {
         self.cargo_hears(arguments, environment).inspect(|said| print!("{said}"))
     }
 
-    /// Runs cargo in the workspace and returns what it has written to standard output; the rest of its output is ours.
+    /// Runs cargo in the workspace and returns its standard output. Its standard error goes to this program's.
     pub(crate) fn cargo_hears(&self, arguments: &[&str], environment: &[(&str, &OsStr)]) -> Result<String> {
         let mut command = self.cargo_command(arguments);
         command.envs(environment.iter().copied()).stderr(Stdio::inherit());
@@ -82,15 +82,15 @@ impl Context {
     }
 }
 
-/// The path of this program. A step that builds the whole workspace may have put a new build of it in its place: then Linux
-/// says that ours is deleted.
+/// The path of this program. A step that builds the whole workspace may have replaced the file with a new build. The
+/// link in /proc then ends with " (deleted)".
 pub(crate) fn this_program() -> Result<PathBuf> {
     let this = env::current_exe().context("this program")?;
     let path = this.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map(PathBuf::from);
     Ok(path.filter(|path| path.exists()).unwrap_or(this))
 }
 
-/// Runs a program and returns what it writes to standard output.
+/// Runs a program and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let what = format!("{command:?}");
     let output = command.output().with_context(|| what.clone())?;

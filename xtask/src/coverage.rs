@@ -1,4 +1,5 @@
-//! `cargo xtask coverage`: which lines of `cmid-proto` its tests and the fuzz corpora run, by cargo-llvm-cov.
+//! `cargo xtask coverage`: lists the lines of `cmid-proto` that its tests and the fuzz corpora do not run, by
+//! cargo-llvm-cov.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,18 +10,18 @@ use cmid_softroce::packages;
 use crate::context::{Context, output};
 use crate::tools::{LLVM_COV, succeeds};
 
-/// How many lines of `cmid-proto` may be run by no test. The number may only fall.
+/// The maximum number of lines of `cmid-proto` that no test runs. The number may only decrease.
 const BUDGET: &str = "61";
 
-/// What runs.
+/// The arguments that select the tests.
 const TESTS: &[&str] =
     &["llvm-cov", "--package", "cmid-proto", "--package", "cmid-reference", "--features", "cmid-proto/std", "--quiet"];
 
-/// Lists the files and the lines that are not run; fails if they are more than the budget.
+/// Lists the files and the lines that are not run. Fails if they are more than the budget.
 pub(crate) fn run(context: &mut Context) -> Result<()> {
     let mut command = LLVM_COV.command(context)?;
     command.args(TESTS).args(["--lib", "--tests", "--show-missing-lines", "--fail-uncovered-lines", BUDGET]);
-    // What reads the compiler's counts has to be of the compiler's version of LLVM.
+    // The tools that read the compiler's counts must have the compiler's version of LLVM.
     if !succeeds(Command::new("rustup").args(["component", "add", "llvm-tools"])) {
         let folder = of_debian()?;
         command.env("LLVM_COV", folder.join("llvm-cov")).env("LLVM_PROFDATA", folder.join("llvm-profdata"));
@@ -30,7 +31,7 @@ pub(crate) fn run(context: &mut Context) -> Result<()> {
     Ok(())
 }
 
-/// Installs the tools of that LLVM from Debian; returns the folder they are in.
+/// Installs the tools of that LLVM from Debian. Returns their folder.
 fn of_debian() -> Result<PathBuf> {
     let compiler = output(Command::new("rustc").arg("-vV"))?;
     let version = compiler.lines().find_map(|line| line.strip_prefix("LLVM version: "));

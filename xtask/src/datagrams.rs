@@ -6,7 +6,7 @@ use cmid_softroce::Kernel;
 
 use crate::context::Context;
 
-/// The functions, then every pair; the program's path comes in by the variable `ours`.
+/// The functions, then every pair. The variable `ours` holds the program's path.
 const SCRIPT: &str = concat!(include_str!("pairs.sh"), "\n", include_str!("datagrams.sh"));
 
 /// The command to run in the VM.

@@ -1,4 +1,4 @@
-# A port and a group of its own for every pair: the last may not have ended at the peer.
+# Every pair has a port and a group of its own, because the last one may not have ended at the peer.
 number=1
 for driver in mio epoll blocking; do
     us="\"\$ours\" --driver $driver"
@@ -7,7 +7,7 @@ for driver in mio epoll blocking; do
     pair "$driver, multicast" "joined $number" \
         "$us receive 239.1.1.$number -b 10.99.0.2" "$us send 239.1.1.$number -b 10.99.0.1"
     number=$((number + 1))
-    # The other way round mckey ends without waiting for what it has posted, so that some of it is never sent.
+    # In the other direction, mckey ends without waiting for its posted sends, so that some are never sent.
     pair "$driver, multicast to mckey" "joined $number" \
         "mckey -m 239.1.1.$number -b 10.99.0.2" "$us send 239.1.1.$number -b 10.99.0.1"
     number=$((number + 1))

@@ -1,4 +1,4 @@
-//! What dependencies may be, by cargo-deny and `deny.toml`.
+//! Checks the dependencies with cargo-deny and `deny.toml`.
 
 use std::process::Command;
 
@@ -11,16 +11,16 @@ use crate::tools::{DENY, succeeds};
 /// The database of advisories.
 const DATABASE: &str = "https://github.com/RustSec/advisory-db";
 
-/// Licences, bans and sources: without a network, once the crates are there.
+/// Checks licences, bans and sources. Needs no network once the crates are fetched.
 pub(crate) fn licences(context: &mut Context) -> Result<()> {
     context.cargo(&["fetch", "--locked"], &[])?;
     let what = ["check", "--allow", "no-license-field", "licenses", "bans", "sources"];
     DENY.run(context, &[&["deny", "--offline", "--locked"], &what[..]].concat())
 }
 
-/// Advisories: their database is a repository that has to be reached.
+/// Checks advisories. Their database is a git repository on the network.
 pub(crate) fn advisories(context: &mut Context) -> Result<()> {
-    // git waits for a server that does not answer for minutes.
+    // git waits for minutes for a server that does not answer.
     let mut reach = Command::new("timeout");
     reach.args(["60", "git", "ls-remote", "--quiet", "--exit-code", DATABASE, "HEAD"]);
     if !succeeds(reach.env("GIT_TERMINAL_PROMPT", "0")) {

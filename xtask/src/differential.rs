@@ -1,4 +1,5 @@
-//! `cargo xtask differential`: random programs of calls on the simulator and on the VM's kernel, which must agree.
+//! `cargo xtask differential`: runs random programs of calls on the simulator and on the VM's kernel, which must
+//! agree.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -12,37 +13,38 @@ use cmid_softroce::{Kernel, Options};
 use crate::context::Context;
 use crate::{guest, host};
 
-/// Seconds that the step of every day gives to new programs, if [`LEAST`] agree by then.
+/// The time in seconds for new programs in the daily step, if [`LEAST`] agree by then.
 const SHORT: u64 = 70;
-/// Seconds after which nothing new begins in the VM, of those that [`LIMIT`] gives it: it has to start, and to end what it does.
+/// Seconds after which no new program begins in the VM. Less than [`LIMIT`], because the VM has to boot and to finish
+/// programs.
 const DEADLINE: u64 = 300;
-/// The limit in seconds for the step of every day.
+/// The time limit in seconds of the daily step.
 pub(crate) const LIMIT: u64 = 420;
-/// How many programs run at once where the guest's clock waits for them.
+/// The number of concurrent programs where the guest's clock counts instructions.
 const AT_ONCE: u32 = 200;
-/// More than fit.
+/// More programs than fit into the time.
 const MOST: u64 = 100_000;
-/// The limit in seconds for the steps that take longer.
+/// The time limit in seconds of the long steps.
 pub(crate) const LONG_LIMIT: u64 = 3600;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// How many programs
+    /// The number of programs
     #[arg(long, default_value_t = 2000, value_name = "N")]
     programs: u64,
-    /// The seed of the first
+    /// The seed of the first program
     #[arg(long, default_value_t = FIRST_SEED, value_name = "S")]
     seed: u64,
     /// The kernel: 6.1 or 6.12
     #[arg(long, default_value_t)]
     kernel: Kernel,
-    /// Run this one only, and show what both do; in the form that a disagreement is reported in
+    /// Run only this program, in the form in which a disagreement is reported, and show what both sides do
     #[arg(long, value_name = "JSON")]
     program: Option<String>,
-    /// Stop after so many that differ
+    /// Stop after this many disagreements
     #[arg(long, default_value_t = 3, value_name = "N")]
     failures: usize,
-    /// The limit in seconds for all of it
+    /// The time limit in seconds
     #[arg(long, default_value_t = 3600, value_name = "S")]
     timeout: u64,
 }
@@ -53,7 +55,7 @@ impl Arguments {
     }
 }
 
-/// Builds what the VM runs, and runs it there.
+/// Builds the programs for the VM, and runs them there.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     context.cargo(&["build", "--release", "-p", "cmid-differential", "--features", "verbs"], &[])?;
@@ -70,7 +72,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     command.extend(seeds.clone());
     match &arguments.program {
         Some(program) => command.extend(["--program".into(), program.into()]),
-        // Made here: an emulated CPU takes some twenty times as long.
+        // Generated on the host: an emulated CPU takes some twenty times as long.
         None => {
             let file = context.target().join(format!("programs-{}", arguments.seed)).into_os_string();
             let mut make = Command::new(context.release("differential"));
@@ -85,7 +87,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     guest::run_with(&options, &command)
 }
 
-/// The step of every day: as many programs as there is time for.
+/// The command of the daily step: as many programs as fit into the time.
 pub(crate) fn command(context: &Context, kernel: Kernel) -> Vec<OsString> {
     let mut command = program(context, kernel);
     let values = [("--programs", MOST), ("--seconds", SHORT), ("--least", LEAST), ("--deadline", DEADLINE)];
@@ -93,7 +95,7 @@ pub(crate) fn command(context: &Context, kernel: Kernel) -> Vec<OsString> {
     command
 }
 
-/// The steps that take longer. The timers of 6.1 are longer, too.
+/// The command of the long steps. The timers of 6.1 are longer, so it runs fewer programs.
 pub(crate) fn at_length(context: &Context, kernel: Kernel) -> Vec<OsString> {
     let programs = match kernel {
         Kernel::V6_12 | Kernel::Ubuntu => 2000,
@@ -111,13 +113,13 @@ fn options(values: &[(&str, u64)]) -> impl Iterator<Item = OsString> {
     [first].into_iter().chain(values.iter().copied()).flat_map(|(name, value)| [name.into(), value.to_string().into()])
 }
 
-/// When to begin no more, to be done in time.
+/// The time after which no new program begins, so that all end within the limit.
 const fn before(limit: u64) -> u64 {
     limit - limit / 5
 }
 
 fn program(context: &Context, kernel: Kernel) -> Vec<OsString> {
-    // Each program that runs at once needs a few descriptors.
+    // Each concurrent program needs a few descriptors.
     let mut command = vec!["prlimit".into(), "--nofile=65536:65536".into()];
     command.push(context.release("differential").into_os_string());
     if kernel == Kernel::V6_1 {

@@ -4,10 +4,10 @@ use anyhow::Result;
 
 use crate::context::Context;
 
-/// The packages whose tests called `documents` compare it with what it is rendered from.
+/// The packages with tests called `documents`, which compare `docs/generated/` with its sources.
 const PACKAGES: [&str; 5] = ["cmid-proto", "cmid-conformance", "cmid-faults", "cmid-differential", "cmid-bench"];
 
-/// Runs these tests such that they write what they compare.
+/// Runs these tests so that they write the files.
 pub(crate) fn render(context: &Context) -> Result<()> {
     let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
     let arguments = ["test", "--quiet", "--test", "documents"].into_iter().chain(packages);

@@ -1,4 +1,4 @@
-//! Faults on the real kernel: the run in the VM, and its comparison with the list of scenarios.
+//! Faults on the real kernel: the run in the VM, and the comparison with the list of scenarios.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,23 +15,24 @@ use crate::{guest, host};
 
 /// The recorded results, in the order of the columns of the table.
 const KERNELS: [Kernel; 2] = [Kernel::V6_1, Kernel::V6_12];
-/// The driver that the everyday run is with: what a fault does is the kernel's and the core's doing.
+/// The driver of the everyday run. The behaviour is that of the kernel and of the core, so one is enough.
 const EVERYDAY: &[DriverName] = &[DriverName::Epoll];
 
-/// What `cargo xtask faults` takes.
+/// The arguments of `cargo xtask faults`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The kernel of the VM: 6.1 or 6.12
     #[arg(long, default_value_t)]
     kernel: Kernel,
-    /// Those that take minutes
+    /// The slow scenarios, which take minutes
     #[arg(long)]
     slow: bool,
-    /// Only those whose name has one of these in it, with all their drivers, fast or slow; nothing is recorded of it
+    /// Only scenarios with one of these strings in their name, fast or slow, with all their drivers; nothing is
+    /// recorded
     names: Vec<String>,
 }
 
-/// `cargo xtask faults`: builds what it takes, and runs in the VM.
+/// `cargo xtask faults`: builds the program, and runs it in the VM.
 pub(crate) fn command(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     context.cargo(&["build", "--release", "-p", "cmid-faults", "--features", "verbs"], &[])?;
@@ -44,12 +45,13 @@ pub(crate) fn command(context: &mut Context, arguments: &Arguments) -> Result<()
     run(context, arguments.kernel, speed, &DriverName::ALL, 900)
 }
 
-/// The step of every day.
+/// The daily step.
 pub(crate) fn in_guest(context: &Context, kernel: Kernel, limit: u64) -> Result<()> {
     run(context, kernel, Speed::Fast, EVERYDAY, limit)
 }
 
-/// All that there is. What Linux 6.1 does otherwise while a link is down is not in the list of scenarios yet.
+/// Runs all scenarios. Linux 6.1 behaves differently while a link is down, which the list of scenarios does not cover
+/// yet.
 pub(crate) fn at_length(context: &mut Context) -> Result<()> {
     run(context, Kernel::V6_12, Speed::Fast, &DriverName::ALL, 900)?;
     run(context, Kernel::V6_12, Speed::Slow, &DriverName::ALL, 900)
@@ -57,7 +59,7 @@ pub(crate) fn at_length(context: &mut Context) -> Result<()> {
 
 fn run(context: &Context, kernel: Kernel, speed: Speed, drivers: &[DriverName], limit: u64) -> Result<()> {
     let report = report_path(context, kernel, speed)?;
-    // An old report must not pass for this run's.
+    // An old report must not be taken for this run's.
     if report.exists() {
         fs::remove_file(&report).with_context(|| report.display().to_string())?;
     }
@@ -72,7 +74,7 @@ fn run(context: &Context, kernel: Kernel, speed: Speed, drivers: &[DriverName], 
         result?;
         bail!("the run left no report at {}", report.display());
     }
-    // What did not run has not passed.
+    // A scenario that did not run has not passed.
     let differences = Report::read(&report)?.differences(&expected(speed, drivers), speed);
     for difference in &differences {
         println!("{difference}");
@@ -113,7 +115,7 @@ fn recorded(context: &Context, kernel: Kernel) -> Result<Report> {
     Ok(report)
 }
 
-/// Makes the reports that runs have left the recorded results.
+/// Makes the reports of the last runs the recorded results.
 pub(crate) fn record(context: &Context) -> Result<()> {
     for kernel in KERNELS {
         let mut results = recorded(context, kernel)?;

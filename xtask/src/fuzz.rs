@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: runs a fuzz target with cargo-fuzz, or shows what an input does.
 //!
-//! What is found goes to a corpus under `target/`; `--keep` adds it to the committed one and minimises that: by the edges
-//! that are covered and not by how often, which keeps it small.
+//! New inputs go to a corpus under `target/`. `--keep` adds them to the committed corpus and minimises that by the
+//! covered edges, not by how often they are reached, which keeps it small.
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, builder::PossibleValuesParser};
@@ -15,13 +15,13 @@ use std::{
 use crate::context::Context;
 use crate::tools::{self, succeeds};
 
-/// No committed input is longer.
+/// The maximum length of committed inputs in bytes.
 const LONGEST: u64 = 2048;
 
-/// What so begins stays in a committed corpus: it shows something that covering every edge does not.
+/// The prefix of inputs that stay in a committed corpus: they show something besides covering an edge.
 const PINNED: &[u8] = b"pinned-";
 
-/// Coverage needs a compiler of its own kind.
+/// Coverage instrumentation needs a nightly compiler.
 const TOOLCHAIN: &str = "nightly";
 
 #[derive(Debug, Args)]
@@ -29,16 +29,16 @@ pub(crate) struct Arguments {
     /// The target
     #[arg(value_parser = PossibleValuesParser::new(cmid_reference::TARGETS.iter().map(|target| target.name)))]
     target: String,
-    /// How long to look for more
+    /// The time to fuzz
     #[arg(long, default_value_t = 5, value_name = "N")]
     minutes: u64,
     /// The seed of libFuzzer's choices; without it, libFuzzer chooses one and prints it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seed: Option<u32>,
-    /// Afterwards, add what was found to the committed corpus and minimise it
+    /// Then add new inputs to the committed corpus and minimise it
     #[arg(long)]
     keep: bool,
-    /// Run these instead, and tell what happens in them
+    /// Run only these inputs, and print what happens in them
     #[arg(value_name = "INPUT", conflicts_with_all = ["minutes", "seed", "keep"])]
     inputs: Vec<PathBuf>,
 }
@@ -55,7 +55,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     let seconds = format!("-max_total_time={}", arguments.minutes * 60);
-    // libFuzzer takes 0 as no seed.
+    // libFuzzer treats 0 as no seed.
     let seed = format!("-seed={}", arguments.seed.unwrap_or(0));
     let looking = [&seconds, &seed, "-len_control=20", "-print_final_stats=1"];
     cargo_fuzz(context, &arguments.target, &[&found, &committed], &looking)?;
@@ -84,7 +84,7 @@ fn empty(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())
 }
 
-/// Needs no fuzzer: the bodies are functions.
+/// Shows what inputs do. Needs no fuzzer, because the bodies of the targets are functions.
 fn show(arguments: &Arguments) -> Result<()> {
     let target =
         cmid_reference::TARGETS.iter().find(|target| target.name == arguments.target).context("no such target")?;
@@ -97,7 +97,7 @@ fn show(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Installs the compiler where it is missing.
+/// Installs the compiler if it is missing.
 fn prepare() -> Result<()> {
     if !succeeds(Command::new("rustup").args(["run", TOOLCHAIN, "rustc", "--version"])) {
         let mut install = Command::new("rustup");
@@ -106,9 +106,9 @@ fn prepare() -> Result<()> {
     Ok(())
 }
 
-/// Runs a target. What it finds goes to the first corpus.
+/// Runs a target. New inputs go to the first corpus.
 ///
-/// The core has no unsafe code, so no sanitizer is needed; and choices are not found by comparing.
+/// The core has no unsafe code, so no sanitizer is needed. Traces of comparisons do not help to find choices.
 fn cargo_fuzz(context: &Context, target: &str, corpora: &[&Path], options: &[&str]) -> Result<()> {
     let mut command = tools::FUZZ.command(context)?;
     command.args(["fuzz", "run", "--fuzz-dir", "fuzz"]).env("RUSTUP_TOOLCHAIN", TOOLCHAIN).env_remove("CARGO");

@@ -11,19 +11,19 @@ use cmid_softroce::{Kernel, Options};
 
 use crate::context::this_program;
 
-/// Runs a command in a VM such as this; it must succeed.
+/// Runs a command in a VM with these options. A status other than 0 is an error.
 pub(crate) fn run_with(options: &Options, command: &[OsString]) -> Result<()> {
     let status = cmid_softroce::run(options, command)?;
     ensure!(status == 0, "in the VM: exit status {status}");
     Ok(())
 }
 
-/// The same for at most `limit` seconds, in a VM as usual; the command may write to these directories.
+/// The same for at most `limit` seconds, in a VM with the usual options. The command may write to these directories.
 pub(crate) fn run(kernel: Kernel, limit: u64, command: &[OsString], writable: Vec<PathBuf>) -> Result<()> {
     run_with(&Options { kernel, timeout: Duration::from_secs(limit), writable, ..Options::default() }, command)
 }
 
-/// The same with more virtual CPUs than one, and directories that it may write to.
+/// The same with this number of virtual CPUs, and directories that the command may write to.
 pub(crate) fn run_with_cpus(
     kernel: Kernel,
     limit: u64,
@@ -42,7 +42,8 @@ pub(crate) struct Job {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Runs all of them, each for at most `limit` seconds, and shows what each said when it is over. They may write to `directory`.
+/// Runs all of them at once, each for at most `limit` seconds, and shows the output of each at its end. They may
+/// write to `directory`.
 pub(crate) fn run_at_once(jobs: Vec<Job>, limit: u64, directory: &Path) -> Result<()> {
     let begin = |job: Job| -> Result<(String, PathBuf, Child)> {
         let log = directory.join(format!("{}.log", job.name));

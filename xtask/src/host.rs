@@ -1,10 +1,10 @@
-//! What rdma-sys needs on the host.
+//! The packages that rdma-sys needs on the host.
 
 use crate::{context::Context, libclang};
 use anyhow::Result;
 use cmid_softroce::packages;
 
-/// The headers, what generates bindings from them, and the programs the tests compare ours with.
+/// The headers, the generator of bindings, and the programs that tests compare cmid with.
 const PACKAGES: &[&str] = &[
     "libibverbs-dev",
     "librdmacm-dev",
@@ -19,7 +19,7 @@ const PACKAGES: &[&str] = &[
     "strace",
 ];
 
-/// Installs what is lacking, and finds a libclang that works.
+/// Installs missing packages, and finds a usable libclang.
 pub(crate) fn prepare(context: &mut Context) -> Result<()> {
     packages::ensure(PACKAGES)?;
     for (name, value) in libclang::environment()? {

@@ -1,4 +1,4 @@
-//! Our rping against rdma-core's: every driver, in both roles, in one VM.
+//! cmid's rping against rdma-core's: every driver, in both roles, in one VM.
 
 use crate::context::Context;
 use cmid_softroce::Kernel;
@@ -10,7 +10,7 @@ use std::{
 const DRIVERS: &[&str] = &["mio", "epoll", "blocking"];
 const ROUNDS: &str = "-C 100 -S 4096 -V";
 const ADDRESS: &str = "10.99.0.1";
-/// Every pair has a port of its own: a port may stay in use for a while after its connection.
+/// The first port. Every pair has its own, because a port may stay in use for a while after its connection.
 const FIRST_PORT: u16 = 7200;
 
 /// Defines the shell functions `pair` and `summary`.
@@ -38,7 +38,7 @@ pub(crate) fn command(context: &Context, _: Kernel) -> Vec<OsString> {
 }
 
 fn script(program: &OsStr) -> OsString {
-    // The program's path comes in by a variable: it may hold anything.
+    // A variable holds the program's path, because it may contain any character.
     let mut script = b"ours='".to_vec();
     script.extend(program.as_bytes().iter().flat_map(|byte| match byte {
         b'\'' => br"'\''".to_vec(),
@@ -68,7 +68,7 @@ fn calls() -> String {
     calls
 }
 
-/// Our rping's command line.
+/// The command line of cmid's rping.
 fn ours(driver: &str, role: Role, port: u16) -> String {
     format!("\"$ours\" {} --driver {driver} --device verbs -a {ADDRESS} -p {port} {ROUNDS}", role.flag())
 }

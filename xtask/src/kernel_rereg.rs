@@ -1,4 +1,4 @@
-//! The kernel's own re-registration, and what it is good for, in one VM.
+//! The kernel's own re-registration, and the `fencing` example with it, in one VM.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use cmid_softroce::Kernel;
 
 use crate::context::Context;
 
-/// The programs' paths come in by variables: they may hold anything.
+/// Variables hold the programs' paths, because they may contain any character.
 const SCRIPT: &str = include_str!("kernel_rereg.sh");
 
-/// The library for LD_PRELOAD by which `ibv_rereg_mr` reaches the kernel.
+/// The library for LD_PRELOAD that passes `ibv_rereg_mr` to the kernel.
 pub(crate) fn shim(context: &Context) -> PathBuf {
     context.release("libcmid_rereg_shim.so")
 }
@@ -35,7 +35,7 @@ pub(crate) fn command(context: &Context, kernel: Kernel) -> Vec<OsString> {
     ]
 }
 
-/// What soft-RoCE's driver in this kernel can re-register. It can since 6.5; Ubuntu's kernels are newer.
+/// What soft-RoCE's driver in this kernel can re-register. It supports it since 6.5; Ubuntu's kernels are newer.
 pub(crate) fn expected(kernel: Kernel) -> &'static str {
     match kernel {
         Kernel::V6_1 => "none",

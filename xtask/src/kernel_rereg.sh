@@ -1,6 +1,7 @@
-# $shim: the library that lets ibv_rereg_mr reach the kernel; $rereg, $fencing: the programs; $expect: what the kernel can do.
+# $shim: the library that passes ibv_rereg_mr to the kernel; $rereg, $fencing: the programs; $expect: what the kernel
+# supports.
 set -eu
-# A path in LD_PRELOAD ends at a blank.
+# LD_PRELOAD separates paths at blanks.
 cp "$shim" /tmp/shim.so
 case $expect in
     pd-access) way=in-place ;;
@@ -9,7 +10,7 @@ esac
 
 LD_PRELOAD=/tmp/shim.so "$rereg" --expect "$expect"
 
-# A command fails, and for this reason: it says so.
+# Checks that a command fails with this message.
 fails_with() {
     reason=$1
     shift
@@ -25,7 +26,7 @@ fails_with() {
     fi
 }
 
-# rereg cannot pass for want of the shim, nor fencing for taking the other way: rdma-core's provider cannot re-register.
+# Without the shim, rereg must fail, and fencing must use the other way: rdma-core's provider cannot re-register.
 fails_with "the shim is not there" "$rereg" --expect "$expect"
 fails_with "it went Anew, not InPlace" "$fencing" --device verbs --way in-place
 

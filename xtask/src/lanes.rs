@@ -1,4 +1,4 @@
-//! A few things at a time. Steps in the VM wait for the kernel's timers most of the time.
+//! Runs a few jobs at a time. Steps in the VM mostly wait for the kernel's timers.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -6,7 +6,8 @@ use std::sync::{
 };
 use std::thread;
 
-/// Runs `one` for each of `all`, in `lanes` threads. After one that is a failure none begins; what did not begin is `None`.
+/// Runs `one` for each of `all`, in `lanes` threads. After a failure no new one begins. The result of those is
+/// `None`.
 pub(crate) fn run<T: Sync, E: Send>(
     lanes: usize,
     all: &[T],

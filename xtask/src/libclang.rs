@@ -1,7 +1,7 @@
 //! Finds a libclang that rdma-sys 0.3 can be built with.
 //!
-//! Its bindgen (0.59.2) panics with libclang 16 and later ("not a valid Ident"). Debian 12 has 14; where the system
-//! has only newer ones, version 15 comes from the Python package `libclang`, which is one library in a zip file.
+//! Its bindgen (0.59.2) panics with libclang 16 and later ("not a valid Ident"). Debian 12 has 14. Where the system
+//! has only newer ones, version 15 is taken from the Python package `libclang`, which is one library in a zip file.
 
 use crate::context::output;
 use anyhow::{Context as _, Result, ensure};
@@ -14,17 +14,17 @@ use std::{
     process::Command,
 };
 
-/// The newest that works comes first.
+/// Directories of usable versions, the newest first.
 const SYSTEM: &[&str] = &["/usr/lib/llvm-15/lib", "/usr/lib/llvm-14/lib", "/usr/lib/llvm-13/lib"];
 /// The version of the Python package.
 const PYTHON_PACKAGE: &str = "libclang==15.0.6.1";
-/// Where the library is in its archive.
+/// The path of the library in the archive.
 const IN_PYTHON_PACKAGE: &str = "libclang-15.0.6.1.data/platlib/clang/native";
 
-/// The variables with which rdma-sys can be built.
+/// The variables that rdma-sys needs to be built.
 pub(crate) fn environment() -> Result<Vec<(OsString, OsString)>> {
     if env::var_os("LIBCLANG_PATH").is_some_and(|path| !path.is_empty()) {
-        // Whoever sets it knows why.
+        // The user has chosen a libclang.
         return Ok(Vec::new());
     }
     if let Some(directory) = SYSTEM.iter().map(Path::new).find(|directory| has_libclang(directory)) {
@@ -37,7 +37,7 @@ pub(crate) fn environment() -> Result<Vec<(OsString, OsString)>> {
     Ok(vec![("LIBCLANG_PATH".into(), directory.into()), ("BINDGEN_EXTRA_CLANG_ARGS".into(), arguments)])
 }
 
-/// Whether the loader that bindgen uses would find the library there.
+/// Whether bindgen's loader would find the library there.
 fn has_libclang(directory: &Path) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return false };
     entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).any(|name| is_libclang(&name))
@@ -45,11 +45,11 @@ fn has_libclang(directory: &Path) -> bool {
 
 fn is_libclang(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("libclang") else { return false };
-    // libclang-cpp.so is another library.
+    // libclang-cpp.so is a different library.
     rest == ".so" || rest.starts_with(".so.") || (rest.starts_with("-1") && rest.contains(".so"))
 }
 
-/// Downloads the Python package into the cache, once. It is unpacked, not installed: Debian's Python allows no other.
+/// Downloads the Python package into the cache, once. Unpacks it without installing it, as Debian's Python requires.
 fn from_python() -> Result<PathBuf> {
     let cache = cache_directory()?;
     let kept = cache.join(PYTHON_PACKAGE.replace("==", "-"));
@@ -67,7 +67,7 @@ fn from_python() -> Result<PathBuf> {
     let wheel = fs::read_dir(&wheels).context("the downloaded package")?.next().context("pip downloaded nothing")??;
     output(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel.path()).arg(&unpacked))?;
     ensure!(has_libclang(&unpacked.join(IN_PYTHON_PACKAGE)), "{PYTHON_PACKAGE} holds no libclang");
-    // Another process may have been faster; both are the same.
+    // Another process may have renamed its copy first; both are the same.
     if fs::rename(&unpacked, &kept).is_err() {
         ensure!(has_libclang(&library), "{} is in the way", kept.display());
     }

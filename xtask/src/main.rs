@@ -1,7 +1,7 @@
-//! What a person and CI both call: `cargo xtask demo`, `cargo xtask test`, `cargo xtask softroce -- COMMAND`, and more.
+//! Developer and CI tasks: `cargo xtask demo`, `cargo xtask test`, `cargo xtask softroce -- COMMAND`, and more.
 
 #![forbid(unsafe_code)]
-// A command-line program talks to people.
+// A command-line program prints to standard output.
 #![allow(clippy::print_stdout)]
 
 mod bench;
@@ -53,61 +53,62 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run what has unsafe code under AddressSanitizer and LeakSanitizer, in the VM
+    /// Run the code with unsafe blocks under AddressSanitizer and LeakSanitizer, in the VM
     Sanitize(sanitize::Arguments),
-    /// Run a command in a small VM whose kernel has soft-RoCE; the exit status is the command's
+    /// Run a command in a small VM with a soft-RoCE kernel; the exit status is the command's
     Softroce(softroce::Arguments),
-    /// Run a command in another release of Debian, which debootstrap makes in the cache: as root, with this workspace and this Rust
+    /// Run a command as root in another release of Debian, which debootstrap makes in the cache, with this workspace
+    /// and this Rust
     Chroot(chroot::Arguments),
-    /// Show rping on the simulator: nothing but Rust is needed
+    /// Show rping on the simulator; needs only Rust
     Demo,
-    /// Render what is generated in docs/: tables, memory, differences, the results of rows and of faults, and performance
+    /// Render docs/generated/: tables, memory, differences, the results of rows and of faults, and performance
     Diagrams,
-    /// Make the outcomes of the last runs, of the conformance suite and of faults, the recorded results, and render them
+    /// Record the outcomes of the last runs of the conformance suite and of faults, and render them
     Record,
-    /// Let things go wrong on a real kernel, in the VM: what an application is told, and that nothing hangs or leaks
+    /// Inject faults on a real kernel, in the VM, and check events, results, hangs and leaks
     Faults(faults::Arguments),
     /// Count the core's instructions, measure memory and time, and write docs/generated/performance.md; valgrind is installed if missing
     Bench(bench::Arguments),
-    /// Look for an input that breaks a law, with cargo-fuzz, which is installed if missing
+    /// Search for an input that breaks an invariant, with cargo-fuzz, which is installed if missing
     Fuzz(fuzz::Arguments),
-    /// Run random programs of calls on the simulator and on the VM's kernel: they must agree
+    /// Run random programs of calls on the simulator and on the VM's kernel, which must agree
     Differential(differential::Arguments),
-    /// Run what was recorded of a driver (docs/trace.md) through the pure core, show each step, and compare
+    /// Replay recordings of drivers (docs/trace.md) through the pure core, show each step, and compare
     Replay(replay::Arguments),
     /// Compare connections per second with those of rdma-core's cmtime, in the VM
     Cmtime(cmtime::Arguments),
-    /// Compare cmid with C in the VM: instructions, latency, and what a driver costs that has nothing to do
+    /// Compare cmid with C in the VM: instructions, latency, and the cost of an idle driver
     Versus(versus::Arguments),
-    /// Say which lines of cmid-proto no test runs, and why
+    /// List the lines of cmid-proto that no test runs
     Coverage,
-    /// Name the system calls in a trace of `strace -f -T` that waited outside of the loop
+    /// List the system calls in a trace of `strace -f -T` that blocked outside of the loop
     #[command(hide = true)]
     Waits {
         /// The trace
         trace: std::path::PathBuf,
     },
-    /// Change the core in one place at a time (cargo-mutants) and see that its tests fail; what has been judged stays judged
+    /// Mutation testing of the core with cargo-mutants; finished shards are not repeated
     Mutants(mutants::Arguments),
     /// Run all checks and tests, stopping at the first that fails
     Test {
-        /// Leave out what runs in the VM (the summary says so)
+        /// Leave out the steps that run in the VM (the summary shows them)
         #[arg(long)]
         no_vm: bool,
         /// The kernel of the VM: 6.1 or 6.12
         #[arg(long, default_value_t, conflicts_with = "slow")]
         kernel: Kernel,
-        /// Run what takes long instead, on both kernels: time-outs of up to 17 minutes
+        /// Run the slow programme instead, on both kernels: time-outs of up to 17 minutes
         #[arg(long, conflicts_with = "no_vm")]
         slow: bool,
     },
-    /// Run one step of the test programme, by its name in the summary, without those before it
+    /// Run one step of the test programme, by its name in the summary, without the steps before it
     Step {
         name: String,
         /// The kernel of the VM: 6.1 or 6.12
         #[arg(long, default_value_t)]
         kernel: Kernel,
-        /// Take it from the programme that takes long
+        /// Take the step from the slow programme
         #[arg(long)]
         slow: bool,
     },

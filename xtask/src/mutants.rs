@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: changes `cmid-proto` in one place at a time, and its own tests must fail. cargo-mutants does it, with
-//! `.cargo/mutants.toml`; a change that makes no difference is excluded there, with the reason.
+//! `cargo xtask mutants`: mutation testing of `cmid-proto` with its own tests, by cargo-mutants with
+//! `.cargo/mutants.toml`. Equivalent mutants are excluded there, with the reason.
 //!
-//! There are more than a thousand changes, so they are judged in shards. A shard that is done stays done until something changes
-//! that it depends on: a run that is stopped goes on where it was.
+//! There are more than a thousand mutants, so they are judged in shards. A finished shard is not repeated until one
+//! of its inputs changes: a run that is stopped can be continued.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -14,21 +14,21 @@ use clap::Args;
 use crate::context::Context;
 use crate::tools::MUTANTS;
 
-/// Each has about 120 changes, spread over all files: a few shards are a sample.
+/// Each shard has about 120 mutants, spread over all files: a few shards are a sample.
 const SHARDS: u32 = 16;
 
-/// How many in a hundred changes that compile must fail a test.
+/// The minimum percentage of compiling mutants that fail a test.
 const SCORE: usize = 95;
 
-/// What the verdicts depend on.
+/// The inputs of the verdicts.
 const INPUTS: [&str; 4] = [".cargo/mutants.toml", "proto", "Cargo.toml", "Cargo.lock"];
 
-/// The exit statuses of cargo-mutants when it has judged: all failed a test, some failed none, tests did not end.
+/// The exit statuses of cargo-mutants after a complete run: all mutants caught, some missed, some timed out.
 const JUDGED: [i32; 3] = [0, 2, 3];
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Judge these shards only, of 0 to 15
+    /// Judge only these shards, of 0 to 15
     #[arg(value_name = "SHARD", value_parser = clap::value_parser!(u32).range(..i64::from(SHARDS)))]
     shards: Vec<u32>,
 }
@@ -37,7 +37,7 @@ pub(crate) fn run(context: &Context, arguments: &Arguments) -> Result<()> {
     if arguments.shards.is_empty() { judge(context, 0..SHARDS) } else { judge(context, arguments.shards.clone()) }
 }
 
-/// All of them, as a step.
+/// Judges all shards, as a step.
 pub(crate) fn all(context: &mut Context) -> Result<()> {
     judge(context, 0..SHARDS)
 }
@@ -81,17 +81,17 @@ fn judge(context: &Context, shards: impl IntoIterator<Item = u32>) -> Result<()>
     Ok(())
 }
 
-/// What became of changes.
+/// The verdicts on mutants.
 #[derive(Debug, Default)]
 struct Verdicts {
-    /// A test failed, or did not end.
+    /// A test failed or timed out.
     failed: usize,
     unviable: usize,
     missed: Vec<String>,
 }
 
 impl Verdicts {
-    /// Adds what the lists say that cargo-mutants writes, a change per line.
+    /// Adds the mutants of the lists that cargo-mutants writes, one per line.
     fn read(&mut self, folder: &Path) -> Result<()> {
         let lines = |name: &str| -> Result<Vec<String>> {
             let path = folder.join(name);
@@ -105,7 +105,7 @@ impl Verdicts {
     }
 }
 
-/// Hashes a file, or a folder with everything in it.
+/// Hashes a file, or a folder with all files in it.
 fn hash(path: &Path, hasher: &mut DefaultHasher) -> Result<()> {
     if path.is_dir() {
         let entries = fs::read_dir(path)?.collect::<Result<Vec<_>, _>>()?;

@@ -2,7 +2,7 @@
 failed=
 count=0
 
-# A listener on this port; a member of the group 239.1.1.N.
+# Whether a listener is on this port; whether the group 239.1.1.N has a member.
 listening() { rdma resource show cm_id | grep LISTEN | grep -q ":$1 "; }
 joined() { grep -qi "$(printf '%02x0101ef' "$1")" /proc/net/igmp; }
 

@@ -1,4 +1,4 @@
-//! The test programmes: what must succeed, in this order.
+//! The test programmes: their steps, in order.
 
 use cmid_softroce::Kernel;
 
@@ -12,12 +12,12 @@ use crate::{
     faults, host, interop, kernel_rereg, mutants, sanitize, versus,
 };
 
-/// What CI runs.
+/// The programme that CI runs.
 pub(crate) const DAILY: Programme = Programme { steps: STEPS, option: None };
-/// What takes too long for that.
+/// The programme of steps that take too long for that.
 pub(crate) const LONG: Programme = Programme { steps: SLOW, option: Some("--slow") };
 
-/// What the VM runs.
+/// Builds the programs that the VM runs.
 const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "build",
     "--release",
@@ -47,12 +47,12 @@ const BUILD_FOR_GUEST: Work = BuildForGuest(&[
     "cmid-conformance/verbs,cmtime/verbs,cmid-differential/verbs,cmid-faults/verbs,fencing/verbs,rping/verbs,udping/verbs,cmid-versus/verbs",
 ]);
 
-/// The tests of `proto/tests/random` in this module of it.
+/// Arguments that run the tests of `proto/tests/random` in one of its modules.
 const fn random(module: &'static str) -> [&'static str; 7] {
     ["test", "--release", "--package", "cmid-proto", "--test", "random", module]
 }
 
-/// Cheap ones and those that need nothing but Rust come first.
+/// Cheap steps and those that only need Rust come first.
 const STEPS: &[Step] = &[
     Step { name: "format", work: Cargo(&["fmt", "--all", "--check"]) },
     Step { name: "minimum Rust version", work: Host(checks::minimum_rust_version) },
@@ -129,8 +129,8 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// What takes too long for every day: `cargo xtask test --slow`. The kernel waits for an answer for up to 17 minutes; such
-/// scenarios all wait at the same time.
+/// The steps that take too long for the daily programme: `cargo xtask test --slow`. The kernel waits for an answer
+/// for up to 17 minutes. Such scenarios all wait at the same time.
 const SLOW: &[Step] = &[
     Step { name: "packages for rdma-sys", work: Host(host::prepare) },
     Step { name: "build for the VM", work: BUILD_FOR_GUEST },

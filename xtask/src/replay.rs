@@ -1,4 +1,4 @@
-//! `cargo xtask replay FILE`: a recording, run through the pure core.
+//! `cargo xtask replay FILE`: replays a recording through the pure core.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -11,13 +11,13 @@ use cmid_trace::{Chart, ChartFormat, Recording, replay};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The recordings; several where one driver adopts what another one has released
+    /// The recordings; several if one driver adopts an id that another one has released
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Also draw a sequence chart of the only file: FILE.mmd for Mermaid, FILE.svg for a picture
     #[arg(long, value_name = "FILE", value_parser = chart)]
     chart: Option<(PathBuf, ChartFormat)>,
-    /// Say only how it ended
+    /// Print only the result
     #[arg(long)]
     quiet: bool,
 }
@@ -46,14 +46,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             pages.line(format_args!("{file}{:>5}  {transition}", transition.line));
         }
     });
-    // Of one that goes wrong too: it leads to where it does.
+    // Also drawn for a failing replay: the chart ends at the failure.
     if let Some((path, format)) = &arguments.chart {
         fs::write(path, drawn.draw(*format)).with_context(|| path.display().to_string())?;
     }
     let replays = match replayed {
         Ok(replays) => replays,
         Err((which, wrong)) => {
-            // What it says is worse than that the lines before it are not there.
+            // The error of the replay is more important than an error of the output.
             let _worse = pages.end();
             match arguments.files.get(which) {
                 Some(path) => bail!("{}, {wrong}", path.display()),
@@ -74,10 +74,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     pages.end().context("standard output")
 }
 
-/// Lines for somebody who may close the pages of a long replay before its end. That is no error; any other is.
+/// Writes lines to a pager, which the reader may close before the end. That is no error; any other is.
 struct Pages<W: Write> {
     out: BufWriter<W>,
-    /// After the first error nothing more is written.
+    /// After the first error, nothing is written.
     written: io::Result<()>,
 }
 
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// One line stays in the buffer until the end; many do not.
+    /// One line stays in the buffer until the end; 10,000 do not.
     #[test]
     fn a_reader_may_go_and_a_disk_may_not_be_full() {
         for lines in [1, 10_000] {

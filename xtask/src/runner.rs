@@ -11,18 +11,18 @@ use crate::context::{Context, this_program};
 use crate::step::{Ended, OutOfReach, Outcome, Step};
 use crate::{host, lanes};
 
-/// How many VMs run at once, if there are as many CPUs. Each has one CPU, which is emulated by one thread.
+/// The number of concurrent VMs, if there are as many CPUs. Each has one CPU, which is emulated by one thread.
 const LANES: usize = 2;
 
 /// The steps of a programme.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Programme {
     pub(crate) steps: &'static [Step],
-    /// The option of `cargo xtask step` that chooses it.
+    /// The option of `cargo xtask step` that selects it.
     pub(crate) option: Option<&'static str>,
 }
 
-/// A step among all of them, numbered from one.
+/// A step with its number in the programme, from one.
 #[derive(Clone, Copy)]
 struct NumberedStep<'a> {
     number: usize,
@@ -31,7 +31,7 @@ struct NumberedStep<'a> {
 }
 
 impl NumberedStep<'_> {
-    /// Runs it, with a line above its output and one below it. The failure gets the step's name.
+    /// Runs the step, with a line above its output and one below it. Adds the step's name to an error.
     fn run(&self, work: impl FnOnce() -> Result<()>) -> Ended {
         println!("\n==> {}/{} {}", self.number, self.of, self.step.name);
         let begin = Instant::now();
@@ -43,7 +43,7 @@ impl NumberedStep<'_> {
     }
 }
 
-/// Runs the steps up to the first one that fails; those in the VM that follow each other, a few at a time.
+/// Runs the steps up to the first failure. Consecutive steps in the VM run a few at a time.
 pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> Result<()> {
     let steps = programme.steps;
     let places = steps.iter().zip(1..).map(|(step, number)| NumberedStep { number, of: steps.len(), step });
@@ -80,7 +80,7 @@ pub(crate) fn run_all(mut context: Context, programme: Programme, vm: bool) -> R
     }
 }
 
-/// Runs the step of that name, by itself, with what it needs on the host.
+/// Runs the step of that name alone, after the preparation of the host that it needs.
 pub(crate) fn run_one(mut context: Context, programme: Programme, name: &str) -> Result<()> {
     let step = programme.steps.iter().find(|step| step.name == name);
     let step = step.with_context(|| format!("no step is called \"{name}\""))?;
@@ -90,7 +90,7 @@ pub(crate) fn run_one(mut context: Context, programme: Programme, name: &str) ->
     step.work.run(&mut context)
 }
 
-/// Runs the step in a process of its own, which the step's limit ends. What it says gets its number.
+/// Runs the step in a process of its own, which ends at the step's limit. Prefixes its output with its number.
 fn run_apart(context: &Context, programme: Programme, place: &NumberedStep<'_>) -> Result<()> {
     let (output, input) = io::pipe().context("a pipe")?;
     let mut command = Command::new(this_program()?);

@@ -1,13 +1,14 @@
-//! `cargo xtask sanitize`: what has unsafe code runs under AddressSanitizer and LeakSanitizer, in the VM.
+//! `cargo xtask sanitize`: runs the code with unsafe blocks under AddressSanitizer and LeakSanitizer, in the VM.
 //!
-//! rustc has both on board, so no other compiler is needed; only the options that ask for them are not stable yet. What is
-//! linked in is instrumented; librdmacm and libibverbs are not, but their memory is the sanitizer's as well. So it sees when our
-//! code uses what a library has freed, or goes past its end, and when anybody frees something twice or leaks it. What is freed
-//! is overwritten; a library that follows a pointer in it crashes, which is reported.
+//! rustc contains both, so no other compiler is needed; only the options that enable them are unstable. The code
+//! linked in is instrumented. librdmacm and libibverbs are not, but they use the sanitizer's allocator too. So it
+//! detects when cmid's code uses memory that a library has freed, or goes past its end, and every double free or
+//! leak. Freed memory is overwritten: a library that follows a pointer in it crashes, which is reported.
 //!
-//! What it does not see: that a library reads past the end of an argument (Debian's have a memcpy of their own for that); what the
-//! device does with registered memory; ids that are leaked, because librdmacm has a table of all. These the conformance
-//! scenarios `nothing_is_left_*` count, which cannot run here: they ask glibc's allocator, which nobody uses.
+//! It does not detect that a library reads past the end of an argument (Debian's have a memcpy of their own for
+//! that), what the device does with registered memory, or leaked ids, because librdmacm has a table of all ids. The
+//! conformance scenarios `nothing_is_left_*` count those. They cannot run here, because they count what glibc's
+//! allocator has given out.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -25,15 +26,15 @@ pub(crate) struct Arguments {
     /// The kernel of the VM: 6.1 or 6.12
     #[arg(long, default_value_t)]
     pub(crate) kernel: Kernel,
-    /// Run less: what CI runs each time
+    /// Run only the part that CI runs
     #[arg(long)]
     quick: bool,
 }
 
-/// The VM is one of x86-64. Naming it keeps build scripts and macros, which run on the host, from being instrumented.
+/// The VM's target. Naming it keeps build scripts and macros, which run on the host, from being instrumented.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// What is built for the VM.
+/// The cargo arguments that build the programs for the VM.
 const BUILD: &[&str] = &[
     "build",
     "--lib",
@@ -48,43 +49,43 @@ const BUILD: &[&str] = &[
     "cmid-conformance/verbs",
 ];
 
-/// Between them is what cargo takes for a blank. The second makes what is loaded later, libibverbs' providers and our shim, find
-/// all of the sanitizer's functions in the program.
+/// The flags, with cargo's separator between them. The second one makes libraries loaded later, libibverbs' providers
+/// and the shim, find all of the sanitizer's functions in the program.
 const FLAGS: &str = "-Zsanitizer=address\x1f-Clink-arg=-rdynamic";
 
-/// What needs no device and has unsafe code. Not `tests/orders.rs`: loom switches stacks.
+/// The tests of unsafe code without a device. Not `tests/orders.rs`: loom switches stacks.
 const HOST_TESTS: &[&str] = &["test", "-p", "cmid-verbs", "--lib", "--", "--quiet"];
 
-/// A report ends the program with this status, which none of them has otherwise. The reports themselves go to files, so that
-/// none is missed that a program's child makes.
+/// A report ends the program with this status, which is otherwise unused. The reports go to files, so that those of
+/// child processes are not missed.
 const OPTIONS: &str = concat!(
     "exitcode=86:log_path=/tmp/sanitizer:detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1",
-    // Who still uses it follows no pointer that is good by accident.
+    // Overwrites freed memory with a pattern that is no valid pointer.
     ":max_free_fill_size=4096:free_fill_byte=219",
-    // What is freed is kept from being used again, as far as the VM's memory goes.
+    // Keeps freed memory from being reused, as far as the VM's memory suffices.
     ":quarantine_size_mb=64",
 );
 
-/// Seconds in the VM; a quiet machine needs a tenth of it.
+/// Seconds in the VM; an idle machine needs a tenth of it.
 const LIMIT: u64 = 1800;
 
-/// MiB. Every byte has shadows.
+/// MiB. Every byte has shadow memory.
 const MEMORY: u32 = 1024;
 
 const SCRIPT: &str = include_str!("sanitize.sh");
 
-/// Builds and runs it.
+/// Builds and runs the programs.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     if arguments.quick { quick(context, arguments.kernel) } else { full(context, arguments.kernel) }
 }
 
-/// The device's own check, and the suite on one driver. Everything that it takes is installed.
+/// Runs the device's own check, and the suite on one driver. All packages for it are installed.
 pub(crate) fn quick(context: &Context, kernel: Kernel) -> Result<()> {
     build_and_run(context, kernel, "quick")
 }
 
-/// The same with the suite on all drivers.
+/// Runs the same with the suite on all drivers.
 pub(crate) fn full(context: &Context, kernel: Kernel) -> Result<()> {
     build_and_run(context, kernel, "full")
 }
@@ -97,20 +98,20 @@ fn build_and_run(context: &Context, kernel: Kernel, extent: &str) -> Result<()> 
     guest::run_with(&options, &command(context, kernel, extent))
 }
 
-/// The variable for unstable options has build scripts and macros built again, so they are in a folder of their own, which is
-/// the one of the other step that has it.
+/// The variable for unstable options forces a rebuild of build scripts and macros, so these builds have a target
+/// folder of their own, shared with the other step that sets it.
 fn target(context: &Context) -> PathBuf {
     compile_fail::target(context)
 }
 
-/// Runs cargo such that what it builds for the target is instrumented.
+/// Runs cargo so that the builds for the target are instrumented.
 fn cargo(context: &Context, arguments: &[&str]) -> Result<()> {
     let (first, rest) = arguments.split_at(1);
     let arguments = [first, &["--target", TARGET], rest].concat();
     let target = target(context);
     let variables: [(&str, &OsStr); 4] = [
         ("RUSTC_BOOTSTRAP", "1".as_ref()),
-        // Before any other flags that there may be.
+        // Takes precedence over other variables with flags.
         ("CARGO_ENCODED_RUSTFLAGS", FLAGS.as_ref()),
         ("CARGO_TARGET_DIR", target.as_os_str()),
         ("ASAN_OPTIONS", "detect_leaks=1".as_ref()),
@@ -118,7 +119,7 @@ fn cargo(context: &Context, arguments: &[&str]) -> Result<()> {
     context.cargo(&arguments, &variables)
 }
 
-/// The command to run in the VM. Paths come in by variables: they may hold anything.
+/// The command to run in the VM. Variables hold paths, because these may contain any character.
 fn command(context: &Context, kernel: Kernel, extent: &str) -> Vec<OsString> {
     let variable = |name: &str, value: &OsStr| [OsStr::new(name), value].join(OsStr::new("="));
     let programs = target(context).join(TARGET).join("debug");

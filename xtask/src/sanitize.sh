@@ -1,10 +1,10 @@
 # $programs: the folder of the instrumented programs; $extent: quick or full; $expect: what the kernel can re-register.
-# ASAN_OPTIONS has reports written to /tmp/sanitizer.PID, and programs end with status 86 after one.
+# ASAN_OPTIONS makes reports go to /tmp/sanitizer.PID, and a program with a report ends with status 86.
 set -u
-# A path in LD_PRELOAD ends at a blank.
+# LD_PRELOAD separates paths at blanks.
 cp "$programs/libcmid_rereg_shim.so" /tmp/shim.so
 
-# Each of these mistakes is reported, and as what it is.
+# Each of these mistakes must be reported, with its kind.
 reported=0
 fault() {
     name=$1
@@ -20,7 +20,7 @@ fault() {
     reported=$((reported + 1))
 }
 
-# A program ends well, and there is no report: neither of itself nor of a child that nobody asks.
+# Checks that a program succeeds without a report, of itself or of a child process.
 ran=0
 clean() {
     echo "== $*"
@@ -46,26 +46,27 @@ fault short-place 'AddressSanitizer: stack-buffer-overflow'
 fault id-after-destroy 'AddressSanitizer: heap-use-after-free'
 fault forgotten-event 'LeakSanitizer: detected memory leaks'
 fault forgotten-pd 'LeakSanitizer: detected memory leaks'
-# librdmacm follows what was overwritten when it was freed.
+# librdmacm follows a pointer in overwritten freed memory.
 fault acked-twice 'AddressSanitizer: SEGV'
 fault qp-under-id 'AddressSanitizer: SEGV'
 clean "$programs/kernel-faults" none
 
 clean "$programs/kernel-device"
 clean "$programs/kernel-lost-wakeup"
-# There librdmacm leaks an id: it destroys that of a request that it cannot read, but on the channel that the listener has moved
-# to, where the kernel does not know it (ucma_process_conn_req, rdma_destroy_id). Its table of ids keeps it until another
-# has the number, which is never so in a process that runs nothing else. cmid itself never has the kernel move a listener.
+# In this scenario librdmacm leaks an id: it destroys the id of a request that it cannot read, but on the channel that
+# the listener has moved to, where the kernel does not know it (ucma_process_conn_req, rdma_destroy_id). Its table of
+# ids keeps it until another id has the number, which never happens in a process that runs nothing else. cmid itself
+# never lets the kernel move a listener.
 moved_listener=row_54_what_the_kernel_does_to_unread_requests
 clean "$programs/conformance" --device verbs --driver epoll "$moved_listener"
-# The two that count what glibc's allocator has given out cannot: it is not asked.
+# The two scenarios that count what glibc's allocator has given out cannot run here: it is not used.
 set -- --device verbs --skip nothing_is_left --skip "$moved_listener"
 if [ "$extent" = full ]; then
     clean "$programs/conformance" "$@"
 else
     clean "$programs/conformance" "$@" --driver epoll
 fi
-# Each of these takes a device away for good.
+# Each of these removes a device permanently.
 clean env LD_PRELOAD=/tmp/shim.so "$programs/kernel-rereg" --expect "$expect"
 clean "$programs/kernel-device" removal
 echo "$reported mistakes reported; $ran programs ran as they should"

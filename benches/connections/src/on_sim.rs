@@ -16,7 +16,7 @@ use crate::side::{Alone, Outcome};
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
-/// The client's outcome, and the server's.
+/// Returns the client's results, and the server's.
 pub(crate) fn run(
     driver: DriverName,
     port: u16,
@@ -36,18 +36,18 @@ pub(crate) fn run(
     let servers = Arc::clone(&alone);
     let server = thread::Builder::new().name("server".into()).spawn(move || {
         let meet = &mut |_| {
-            // The client waits for it.
+            // The client waits for this message.
             let _ = listens.send(());
             Ok(())
         };
         run_on(driver, server_device, Role::Server(address), server_plan, ProgressBar::hidden(), &servers, meet)
     })?;
-    // If it does not listen it says why.
+    // If the server cannot listen, its error is returned below.
     let client = listening.recv().map(|()| {
         let role = Role::Client(address);
         run_on(driver, client_device, role, plan, bar.clone(), &Alone::default(), &mut |_| Ok(())).context("client")
     });
-    // Whatever it has come to: the server need not wait for more.
+    // The client has ended in any case: the server need not wait for more.
     alone.tell();
     let served = server.join().map_err(|_| anyhow!("the server panicked"))?.context("server")?;
     let client = client.context("the server does not listen")??;

@@ -1,4 +1,5 @@
-//! Both sides on the simulator, in virtual time: cores without drivers, in one thread. Nothing waits; the clock jumps.
+//! Both sides on the simulator, in virtual time: cores without drivers, in one thread. Nothing blocks; the clock
+//! jumps.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,18 +12,19 @@ use crate::args::{Plan, Role};
 use crate::backend::Backend;
 use crate::side::{Deadline, Outcome, Side};
 
-/// Connections at once for which a host has ports, and need not look for long: 28,232 is all there are.
+/// The number of concurrent connections per host. A host has 28,232 ports; near that number the search for a free one
+/// is slow.
 const PORTS: u64 = 25_000;
-/// How many hosts of clients there can be: all are in one network, and so is the server's.
+/// The maximum number of clients' hosts: all are in one network, together with the server's.
 const MOST_HOSTS: u64 = 100;
-/// Which of the hosts is the server's: its address is that of the server in real time.
+/// The number of the server's host: its address is that of the server in real time.
 const SERVER: u64 = 1;
 /// Events read off the channels in one turn.
 const BUDGET: usize = 1024;
-/// How many turns of the clock pass between two looks at the deadline.
+/// The number of turns of the clock between two checks of the deadline.
 const LOOK_EVERY: u64 = 1024;
 
-/// A device that knows its channels.
+/// A device that records its channels.
 struct Noting {
     device: SimDevice,
     channels: Vec<ChannelKey>,
@@ -67,7 +69,7 @@ impl Backend for Noting {
     }
 }
 
-/// One side and its core.
+/// One side and its drive.
 struct ClientSlot {
     drive: Drive<Noting>,
     side: Side<Noting>,
@@ -82,7 +84,7 @@ impl ClientSlot {
         Ok(ClientSlot { drive, side })
     }
 
-    /// Does all there is to do at this moment.
+    /// Does all work that is possible at this time.
     fn turn(&mut self, fabric: &Fabric) {
         self.drive.set_now(fabric.now());
         for index in 0..self.drive.device().channels.len() {
@@ -99,7 +101,7 @@ impl ClientSlot {
     }
 }
 
-/// The clients' outcomes, and the server's.
+/// Returns the clients' results, and the server's.
 pub(crate) fn run(
     port: u16,
     plan: Plan,
@@ -131,7 +133,7 @@ pub(crate) fn run(
         for seat in server.iter_mut().chain(&mut clients) {
             seat.turn(&fabric);
         }
-        // A server that has served its number goes, whoever else would like to be served.
+        // A server that has served its number of connections ends, also if there are more clients.
         if server.as_ref().is_some_and(|seat| seat.side.is_over()) {
             served = server.take().map(conclude);
         }
@@ -140,7 +142,7 @@ pub(crate) fn run(
             break;
         }
         let alarms = server.iter().chain(&clients).filter_map(|seat| seat.drive.next_timeout());
-        // At rest and not over: those who are left are reported as unfinished.
+        // Idle and not over: the remaining connections are reported as unfinished.
         let Some(next) = alarms.chain(fabric.next_due()).min() else { break };
         fabric.advance_to(next);
     }
@@ -148,8 +150,8 @@ pub(crate) fn run(
     Ok((clients.into_iter().map(conclude).collect(), served))
 }
 
-/// What each host's client is to do. No host has less than one connection under way, so that together they have no more
-/// than were asked for.
+/// The plan of each host's client. Each host has at least one connection in progress, so there are not more hosts
+/// than concurrent connections.
 fn shares(plan: Plan, hosts: Option<u64>) -> Result<Vec<Plan>> {
     let at_once = plan.in_flight.unwrap_or(plan.connections);
     let hosts = hosts.map_or(at_once.div_ceil(PORTS), |hosts| hosts.min(at_once));

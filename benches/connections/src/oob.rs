@@ -1,8 +1,8 @@
-//! The TCP connection by which cmtime of rdma-core 52 to 58 keeps both sides in step ("out of band").
+//! The TCP connection with which cmtime of rdma-core 52 to 58 synchronizes both sides ("out of band").
 //!
-//! Neither side passes a [`Point`] before the other one has reached it: the client sends the point's byte, the server sends
-//! it back. There are three rounds on the same TCP connection ([`rounds`]). The calls here block. Nothing is lost by that:
-//! at each point the connections of this side wait for nothing but the other side.
+//! Neither side passes a [`Point`] before the other one has reached it: the client sends the point's byte, the server
+//! sends it back. There are three rounds on the same TCP connection ([`rounds`]). The calls here block. This is
+//! harmless: at each point the connections of this side wait only for the other side.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,12 +14,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::args::{Plan, Role};
 use crate::side::Point;
 
-/// The first QP number of the round without QPs, unless another is given; cmtime's own.
+/// The default first QP number of the round without QPs, as in cmtime.
 const BASE_QPN: u32 = 1000;
-/// Between two attempts to meet the other side.
+/// Between two attempts to connect to the other side.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What cmtime does, in its order: one connection to warm up, all of them with QPs, all of them without.
+/// The rounds of cmtime, in order: one connection to warm up, all of them with QPs, all of them without.
 pub(crate) fn rounds(plan: Plan) -> [Plan; 3] {
     let without = plan.base_qpn.unwrap_or(BASE_QPN);
     let with = Plan { base_qpn: None, in_step: true, ..plan };
@@ -36,14 +36,14 @@ pub(crate) struct Oob {
 #[derive(Debug)]
 enum End {
     Client(TcpStream),
-    /// No client has come yet.
+    /// No client has connected yet.
     Listener(TcpListener),
     Server(TcpStream),
 }
 
 impl Oob {
-    /// The server's side listens; the client's connects, again and again for at most `limit`: cmtime's server listens for
-    /// TCP after it listens for RDMA. `limit` also bounds each [`Oob::sync`].
+    /// The server's side listens. The client's connects, with retries for at most `limit`: cmtime's server listens
+    /// for TCP after it listens for RDMA. `limit` also bounds each [`Oob::sync`].
     pub(crate) fn new(role: Role, limit: Duration) -> Result<Self> {
         let end = match role {
             Role::Server(address) => {
@@ -64,7 +64,7 @@ impl Oob {
     ///
     /// # Errors
     ///
-    /// It has gone, it is at another point, or it takes longer than the limit.
+    /// The other side is gone, is at another point, or does not reach it within the limit.
     pub(crate) fn sync(&mut self, point: Point) -> Result<()> {
         let at = || format!("waiting for the other side to be {point:?}");
         let byte = point as u8;
@@ -89,7 +89,7 @@ impl Oob {
 }
 
 fn prepare(stream: &TcpStream, limit: Duration) -> Result<()> {
-    // An accepted socket blocks, whatever its listener does (accept(2)).
+    // An accepted socket is blocking, also if its listener is not (accept(2)).
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(limit))?;
     Ok(stream.set_write_timeout(Some(limit))?)
@@ -106,7 +106,7 @@ fn receive(stream: &mut TcpStream, byte: u8) -> Result<()> {
     Ok(())
 }
 
-/// `None` for the one error after which another attempt may succeed.
+/// Returns `None` for the one error after which another attempt may succeed.
 fn ready<T>(result: std::io::Result<T>, again: ErrorKind) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),

@@ -1,4 +1,4 @@
-//! The phases of a connection, and how long each has taken.
+//! The phases of a connection, and their times.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 
 use crate::histogram::Bar;
 
-/// What a client does with a connection, in this order.
+/// The phases of a client's connection, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     CreateId,
@@ -33,7 +33,7 @@ impl Phase {
         Phase::Destroy,
     ];
 
-    /// As cmtime calls it.
+    /// The name that cmtime uses.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Phase::CreateId => "create id",
@@ -47,7 +47,7 @@ impl Phase {
         }
     }
 
-    /// The one after it; `None` after the last.
+    /// The next phase; `None` after the last.
     pub(crate) fn next(self) -> Option<Phase> {
         Phase::ALL.get(self as usize + 1).copied()
     }
@@ -56,14 +56,14 @@ impl Phase {
 /// The times of one phase, or of all of them, over all connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Times {
-    /// From the first connection's begin to the last one's end.
+    /// From the begin of the first connection to the end of the last one.
     span: Option<(Time, Time)>,
-    /// What each connection took, in nanoseconds.
+    /// The time of each connection, in nanoseconds.
     each: Histogram<u64>,
 }
 
 impl Times {
-    /// To three digits: what takes a nanosecond as what takes hours.
+    /// With a precision of three digits, from nanoseconds to hours.
     pub(crate) fn new() -> Result<Self> {
         Ok(Times { span: None, each: Histogram::new(3)? })
     }
@@ -72,12 +72,12 @@ impl Times {
         self.span = Some(self.span.map_or((begin, end), |(first, last)| (first.min(begin), last.max(end))));
         let took = end.since(begin).as_nanos().try_into().unwrap_or(u64::MAX);
         if self.each.record(took).is_err() {
-            // Longer than any histogram can be.
+            // Saturates beyond the maximum of the histogram.
             self.each.saturating_record(took);
         }
     }
 
-    /// Those of another host's clients.
+    /// Adds the times of another host's clients.
     pub(crate) fn add(&mut self, other: &Times) -> Result<()> {
         if let Some((begin, end)) = other.span {
             self.span = Some(self.span.map_or((begin, end), |(first, last)| (first.min(begin), last.max(end))));
@@ -94,7 +94,7 @@ impl Times {
         self.span.map_or(Duration::ZERO, |(begin, end)| end.since(begin))
     }
 
-    /// How many took how long: a bar for each power of two that there is.
+    /// The distribution of times: a bar for each non-empty power of two.
     pub(crate) fn histogram(&self) -> Vec<Bar> {
         let mut bars: Vec<Bar> = Vec::new();
         for step in self.each.iter_recorded() {

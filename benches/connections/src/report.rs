@@ -1,4 +1,4 @@
-//! What came out, as a table or as JSON.
+//! The results, as a table or as JSON.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::server::Served;
 use crate::tally::{Tally, rate};
 use crate::usage::{cpu_time, peak_memory_kib};
 
-/// What a client tells.
+/// The report of a client.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     driver: &'static str,
@@ -25,15 +25,15 @@ pub(crate) struct Report {
     unfinished: u64,
     never_begun: u64,
     phases: Vec<Line>,
-    /// From the first id to the last connection.
+    /// From the first id created to the last connection established.
     connected_per_second: f64,
-    /// From the first id to the last one destroyed.
+    /// From the first id created to the last one destroyed.
     per_second: f64,
-    /// By the clock on the wall, whatever clock the phases have.
+    /// Real time, independent of the clock of the phases.
     wall_seconds: f64,
     /// The processor time of the process.
     cpu_seconds: f64,
-    /// The most memory that the process had, in KiB.
+    /// The peak memory of the process, in KiB.
     peak_memory_kib: Option<u64>,
 }
 
@@ -136,7 +136,7 @@ impl Report {
     }
 }
 
-/// What a server tells. Whether its clients were served is for them to say.
+/// Prints the report of a server. Its clients report whether they were served.
 pub(crate) fn print_served(served: &Served) {
     say!("{} connections came and went", served.ended);
     for (reason, count) in &served.failed {
@@ -150,7 +150,7 @@ pub(crate) fn print_served(served: &Served) {
     }
 }
 
-/// Whether the name of a driver stands for a clock that is not the wall's.
+/// Whether the driver of this name uses a clock other than real time.
 pub(crate) fn is_virtual(driver: DriverName) -> bool {
     driver == DriverName::Virtual
 }

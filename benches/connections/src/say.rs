@@ -1,6 +1,6 @@
 //! Standard output.
 
-/// Prints a line. That standard output has been closed is no reason to stop the measurement.
+/// Prints a line. Ignores errors: a closed standard output does not stop the measurement.
 #[macro_export]
 macro_rules! say {
     ($($arg:tt)*) => {{

@@ -1,4 +1,4 @@
-//! The side that is connected to.
+//! The side that accepts the connections.
 
 use std::net::SocketAddr;
 
@@ -12,24 +12,24 @@ use crate::equipment::Equipment;
 use crate::failure_text::failure_text;
 use crate::side::Point;
 
-/// Its QP numbers, where there are no QPs, are that much higher than the client's.
+/// The offset of its QP numbers from the client's, if no QPs are made.
 const ABOVE: u32 = 1 << 22;
 
-/// What became of the requests.
+/// The results of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Served {
-    /// Connections that stood, and ended.
+    /// Connections that were established, and ended.
     pub(crate) ended: u64,
     /// Requests and connections that failed, by reason.
     pub(crate) failed: std::collections::BTreeMap<String, u64>,
-    /// Connections that were under way at the deadline.
+    /// Connections in progress at the deadline.
     pub(crate) unfinished: u64,
-    /// Why it listens no longer.
+    /// The reason why it stopped listening early.
     pub(crate) lost: Option<String>,
 }
 
 impl Served {
-    /// All that are over.
+    /// The number of ended and failed connections.
     pub(crate) fn over(&self) -> u64 {
         self.ended + self.failed.values().sum::<u64>()
     }
@@ -42,9 +42,9 @@ pub(crate) struct Server<W: Backend> {
     listener: IdKey,
     equipment: Equipment<W::Path>,
     children: KeyTable<IdKey, Option<<W::Path as DataPath>::Qp>>,
-    /// How many connections have stood.
+    /// How many connections have been established.
     established: u64,
-    /// The next point at which the client is waited for.
+    /// The next point at which the server waits for the client.
     next: Option<Point>,
     served: Served,
 }
@@ -54,20 +54,20 @@ impl<W: Backend> Server<W> {
         let channel = drive.open_channel(Acks::OnDelivery)?;
         let listener = drive.create_id(Some(channel), PortSpace::Tcp)?;
         drive.bind(listener, address)?;
-        // As many unread requests as the system allows.
+        // The maximum number of unread requests that the system allows.
         drive.listen(listener, 0)?;
         let (equipment, children) = (Equipment::new(&plan, ABOVE), KeyTable::default());
         let next = plan.in_step.then_some(Point::Connected);
         Ok(Server { plan, channel, listener, equipment, children, established: 0, next, served: Served::default() })
     }
 
-    /// A failure leaves no point to reach: the client that fails does not come there either.
+    /// After a failure, the server does not wait for another point: the client does not reach it either.
     pub(crate) fn is_over(&self) -> bool {
         let served_all = self.served.over() >= self.plan.connections;
         self.served.lost.is_some() || served_all && (self.next.is_none() || !self.served.failed.is_empty())
     }
 
-    /// The point at which all connections are, and the client is waited for.
+    /// The point that all connections have reached, and at which the server waits for the client.
     pub(crate) fn reached(&self) -> Option<Point> {
         let there = match self.next? {
             Point::Ready => 0,
@@ -77,7 +77,7 @@ impl<W: Backend> Server<W> {
         self.next.filter(|_| there >= self.plan.connections)
     }
 
-    /// The client has reached the point too.
+    /// Continues after the client has reached the point too.
     pub(crate) fn go_on(&mut self) {
         self.next = match self.next {
             Some(Point::Ready) => Some(Point::Connected),
@@ -86,15 +86,15 @@ impl<W: Backend> Server<W> {
         };
     }
 
-    /// Stops listening, and tells what came of it.
+    /// Stops listening, and returns the results.
     pub(crate) fn conclude(mut self, drive: &mut Drive<W>) -> Served {
         self.served.unfinished = self.children.len() as u64;
-        // It can only fail for an id that is gone.
+        // It can only fail for an id that does not exist any more.
         let _ = drive.destroy(self.listener, drive.within(self.plan.patience));
         self.served
     }
 
-    /// Takes every event that is there, and does what follows. True if there was one.
+    /// Handles all available events. Returns true if there was one.
     pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
         let mut any = false;
         while !self.is_over()
@@ -141,7 +141,7 @@ impl<W: Backend> Server<W> {
         drive.accept(id, self.equipment.param(), &[], drive.within(self.plan.patience))
     }
 
-    /// The client has ended a connection: this side answers, and clears up.
+    /// Answers the client's disconnect, and destroys the connection.
     fn end(&mut self, drive: &mut Drive<W>, id: IdKey) -> Result<(), Error> {
         let patience = drive.within(self.plan.patience);
         drive.disconnect(id, patience)?;
@@ -154,7 +154,8 @@ impl<W: Backend> Server<W> {
     fn fail(&mut self, drive: &mut Drive<W>, id: IdKey, reason: String) {
         if let Some(qp) = self.children.remove(id) {
             *self.served.failed.entry(reason).or_default() += 1;
-            // Where it cannot be taken off, the end of the id takes it off. What cannot be destroyed stays until the device goes.
+            // If the detach fails, the destruction of the id detaches the QP. An id that cannot be destroyed stays
+            // until the device is closed.
             let _ = Equipment::detach(drive, id, qp);
             let _ = drive.destroy(id, drive.within(self.plan.patience));
         } else if id == self.listener {

@@ -1,4 +1,4 @@
-//! Either side, for loops that do not care which.
+//! Either side, for loops that handle both alike.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,10 +13,11 @@ use crate::client::Client;
 use crate::server::{Served, Server};
 use crate::tally::Tally;
 
-/// How long a driver sleeps before it looks at the deadline, and whether its side is alone.
+/// How long a driver sleeps between two checks of the deadline and of [`Alone`].
 pub(crate) const SLICE: Duration = Duration::from_millis(500);
 
-/// A state that both sides must reach before either goes on, if the plan is to keep in step. The number is that of cmtime's step (`enum step` in rdma-core's cmtime.c).
+/// A state that both sides must reach before either continues, if the plan is to synchronize. The number is that of
+/// cmtime's step (`enum step` in rdma-core's cmtime.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Point {
     /// The server listens; the client is about to begin.
@@ -32,7 +33,7 @@ pub(crate) enum Side<W: Backend> {
     Server(Box<Server<W>>),
 }
 
-/// What came of it.
+/// The results of a side.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Client(Box<Tally>),
@@ -54,7 +55,7 @@ impl<W: Backend> Side<W> {
         }
     }
 
-    /// Takes every event that is there, and does what follows. True if there was one.
+    /// Handles all available events. Returns true if there was one.
     pub(crate) fn advance(&mut self, drive: &mut Drive<W>) -> bool {
         match self {
             Side::Client(client) => client.advance(drive),
@@ -62,7 +63,7 @@ impl<W: Backend> Side<W> {
         }
     }
 
-    /// Meets the other side at the point where this one waits for it, if it does, and goes on.
+    /// If this side waits at a point, synchronizes with the other side there, and continues.
     pub(crate) fn keep_in_step(
         &mut self,
         drive: &mut Drive<W>,
@@ -89,8 +90,8 @@ impl<W: Backend> Side<W> {
     }
 }
 
-/// Whether nobody is left who could end what a side waits for. To be told by who runs both sides; a side that is alone
-/// stops once it has nothing more to do.
+/// Whether the other side has ended, so that no more events will arrive. Set by the code that runs both sides. A side
+/// that is alone stops once it has no more work.
 #[derive(Debug, Default)]
 pub(crate) struct Alone(AtomicBool);
 
@@ -104,7 +105,7 @@ impl Alone {
     }
 }
 
-/// When a side that is not over stops all the same.
+/// The time at which an unfinished side stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(Option<Instant>);
 

@@ -1,4 +1,4 @@
-//! What became of the connections: each is counted once.
+//! The outcomes of the connections. Each is counted once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,35 +8,35 @@ use cmid_proto::Time;
 
 use crate::phase::{Phase, Times};
 
-/// What takes the time that is noted.
+/// The interval that a time belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Span {
     One(Phase),
-    /// From the creation of the id to the connection.
+    /// From the creation of the id to the established connection.
     Connected,
     /// From the creation of the id to its destruction.
     #[default]
     Whole,
 }
 
-/// Times that are not in a [`Tally`] yet: to note one here takes a few instructions, which matters because others are timed
-/// meanwhile.
+/// Times that are not in a [`Tally`] yet. Recording a time here takes only a few instructions, so that it does not
+/// disturb other measurements in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Log(Vec<(Span, Time, Time)>);
 
 impl Log {
-    /// How many it holds: all of 1,000 connections.
+    /// Its capacity: enough for all times of 1,000 connections.
     const CAPACITY: usize = 1 << 14;
 
     pub(crate) fn new() -> Self {
         let mut all = Vec::with_capacity(Self::CAPACITY);
-        // Written to now, so that the system does not look for the memory later.
+        // Written now, so that the pages are not faulted in later.
         all.resize(Self::CAPACITY, <(Span, Time, Time)>::default());
         all.clear();
         Log(all)
     }
 
-    /// Notes a time. False: it was the last that there is room for.
+    /// Records a time. Returns false if the log is full now.
     #[must_use]
     pub(crate) fn note(&mut self, span: Span, begin: Time, end: Time) -> bool {
         self.0.push((span, begin, end));
@@ -44,19 +44,19 @@ impl Log {
     }
 }
 
-/// Times of those that went through all phases, and why the others did not.
+/// The times of finished connections, and the failures of the others.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     phases: [Times; Phase::ALL.len()],
-    /// From the creation of its id to the connection.
+    /// From the creation of the id to the established connection.
     pub(crate) connected: Times,
-    /// From the creation of its id to its destruction.
+    /// From the creation of the id to its destruction.
     pub(crate) whole: Times,
     /// How many failed, by phase and reason.
     pub(crate) failed: BTreeMap<String, u64>,
-    /// How many had begun and were not over at the deadline.
+    /// How many were in progress at the deadline.
     pub(crate) unfinished: u64,
-    /// How many had not begun by then.
+    /// How many had not begun at the deadline.
     pub(crate) never_begun: u64,
 }
 
@@ -77,7 +77,7 @@ impl Tally {
         &self.phases[phase as usize]
     }
 
-    /// Takes what a log holds.
+    /// Adds the times of a log, and empties it.
     pub(crate) fn file(&mut self, log: &mut Log) {
         for (span, begin, end) in log.0.drain(..) {
             let times = match span {
@@ -93,7 +93,7 @@ impl Tally {
         *self.failed.entry(reason).or_default() += 1;
     }
 
-    /// How many have gone through all phases.
+    /// How many have finished all phases.
     pub(crate) fn finished(&self) -> u64 {
         self.whole.count()
     }
@@ -102,7 +102,7 @@ impl Tally {
         self.failed.values().sum()
     }
 
-    /// Those of another host's clients.
+    /// Adds the outcomes of another host's clients.
     pub(crate) fn add(&mut self, other: &Tally) -> Result<()> {
         for (times, others) in self.phases.iter_mut().zip(&other.phases) {
             times.add(others)?;
@@ -118,7 +118,7 @@ impl Tally {
     }
 }
 
-/// How many per second; 0 where no time has gone by.
+/// How many per second; 0 if no time has passed.
 pub(crate) fn rate(count: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
 }
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!((tally.of(Phase::Disconnect).count(), tally.whole.total()), (0, Duration::from_nanos(8_500)));
     }
 
-    /// It does not grow, and is not allocated while others are timed.
+    /// The log does not grow, so there is no allocation during measurements.
     #[test]
     fn a_log_says_when_it_is_full() {
         let mut log = Log::new();

@@ -1,4 +1,4 @@
-//! A side without the other.
+//! Tests of one side without the other.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -56,7 +56,7 @@ fn nobody_listens() {
     }
 }
 
-/// It is tried again as often as wanted, and then given up.
+/// The address is retried as often as configured, then the connection fails.
 #[test]
 fn nobody_has_the_address() {
     let begin = Instant::now();
@@ -71,7 +71,7 @@ fn no_way_leads_there() {
     assert_eq!(reasons(&tally), [("resolve addr: resolve_addr failed: ENETUNREACH", 8)]);
 }
 
-/// What is under way at the deadline has not finished, and has not failed either.
+/// Connections in progress at the deadline count as unfinished, not as failed.
 #[test]
 fn the_deadline() {
     let timeout = Duration::from_secs(60);
@@ -84,7 +84,7 @@ fn the_deadline() {
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
 }
 
-/// Nobody can connect any more, so there is nothing to wait for.
+/// Connections are impossible after the removal, so the server ends.
 #[test]
 fn the_device_of_a_server_goes() {
     let plan = Plan { deadline: Duration::from_secs(600), ..PLAN };
@@ -105,12 +105,13 @@ fn the_device_of_a_server_goes() {
     }
 }
 
-/// Both sides on one fabric, each with its end of a TCP connection on the loopback; the points at which each has been.
+/// Runs both sides on one fabric, each with its end of a TCP connection on the loopback. Returns the points that each
+/// reached.
 fn in_step(plan: Plan) -> [(Outcome, Vec<Point>); 2] {
     let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });
     let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
     let devices = [fabric.host(&[other]).device(), fabric.host(&[one]).device()];
-    // A port that nobody has: the listener that finds it is closed again.
+    // An unused port: the listener that finds it is closed again.
     let tcp = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
     let mut server_oob = Oob::new(Role::Server(tcp), plan.deadline).unwrap();
     let mut client_oob = Oob::new(Role::Client(tcp), plan.deadline).unwrap();
@@ -143,7 +144,7 @@ fn both_sides_keep_in_step() {
     assert_eq!(connections, [(1, None), (8, None), (8, Some(1000))]);
 }
 
-/// The bytes are those of cmtime's steps: the client sends first, and goes on when the same byte comes back.
+/// The bytes are those of cmtime's steps: the client sends first, and continues when the same byte is sent back.
 #[test]
 fn the_client_waits_for_its_byte() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -164,7 +165,7 @@ fn the_client_waits_for_its_byte() {
     assert_eq!(client.join().unwrap(), [Ok(()), Ok(()), Err(wrong)]);
 }
 
-/// A client of cmtime waits for ever for a connection that has failed: the end of the TCP connection ends it.
+/// cmtime's client waits for ever for a failed connection. The end of the TCP connection ends it.
 #[test]
 fn after_a_failure_no_point_is_reached() {
     let fabric = Fabric::new(Config { clock: Clock::Real, ..Config::default() });

@@ -1,11 +1,11 @@
-//! What this process has used: memory and processor time.
+//! The memory and processor time that this process has used.
 
 use std::fs;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The most memory that it has had, in KiB, as Linux tells (`VmHWM`); `None` where it does not.
+/// The peak memory of this process in KiB, from `VmHWM` of Linux; `None` where it does not exist.
 pub(crate) fn peak_memory_kib() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -11,7 +11,7 @@ fn cmtime(arguments: &[&str]) -> (bool, String) {
     (status.success(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
 }
 
-/// What a run says as JSON; the first line of it.
+/// The JSON in the first line of a run's output.
 fn told(said: &str) -> Value {
     serde_json::from_str(said.lines().next().unwrap_or_default()).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
@@ -20,7 +20,7 @@ fn failures(told: &Value) -> u64 {
     told["failed"].as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum()
 }
 
-/// Every connection is in one place, and in one only.
+/// The sum of all outcomes: every connection is counted exactly once.
 fn counted(told: &Value) -> u64 {
     let count = |name: &str| told[name].as_u64().unwrap_or(u64::MAX / 8);
     count("finished") + failures(told) + count("unfinished") + count("never_begun")
@@ -35,7 +35,7 @@ fn every_connection_is_counted_once_in_each_phase() {
             let told = told(&said);
             assert_eq!((told["finished"].as_u64(), counted(&told)), (Some(50), 50), "{driver} {rest:?}: {said}");
             let phases = told["phases"].as_array().cloned().unwrap_or_default();
-            // All of them, and the two sums; the one that binds only where there is an address.
+            // All phases and the two sums. The bind phase occurs only with an address.
             assert_eq!(phases.len(), if rest.first() == Some(&"-b") { 10 } else { 9 }, "{driver} {rest:?}: {said}");
             for phase in phases {
                 assert_eq!(phase["count"].as_u64(), Some(50), "{driver} {rest:?}: {phase}");
@@ -61,7 +61,7 @@ fn the_table_names_the_phases() {
     assert!(said.contains("3 of 3 connections finished") && said.contains("3 connections came and went"), "{said}");
 }
 
-/// Who comes later is refused, or cut off: that is a failure, with its reasons, and the job ends all the same.
+/// Later clients are refused or disconnected. They count as failures, with reasons, and the run ends.
 #[test]
 fn a_server_that_goes_away() {
     for driver in ["mio", "epoll", "virtual"] {
@@ -77,7 +77,7 @@ fn a_server_that_goes_away() {
     }
 }
 
-/// A server that has had fewer than it waits for ends with its client.
+/// A server with fewer clients than it waits for ends with its client.
 #[test]
 fn a_client_that_is_done_first() {
     for driver in ["mio", "epoll", "virtual"] {
@@ -88,7 +88,8 @@ fn a_client_that_is_done_first() {
     }
 }
 
-/// In lock-step all of them stand when the server goes, and hear of it as they go, too: nobody is left.
+/// In lock-step all connections are established when the server ends, and all get an event of its end: none is
+/// unfinished.
 #[test]
 fn a_server_that_goes_away_from_all_at_once() {
     let (_, said) = cmtime(&["--driver", "virtual", "-c", "30", "--serves", "10", "--json"]);
@@ -101,7 +102,7 @@ fn a_server_that_goes_away_from_all_at_once() {
     assert!(told["finished"].as_u64() >= Some(10), "{said}");
 }
 
-/// More than there are ports for on one host.
+/// More connections than one host has ports.
 #[test]
 fn what_has_no_port_fails_alone() {
     let (succeeded, said) = cmtime(&["--driver", "virtual", "-c", "28300", "--hosts", "1", "--json"]);

@@ -7,7 +7,7 @@ use cmid_bench::cases::{self, Case, SIZES};
 use cmid_bench::{Bare, Driven, Level, Prepared};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
-/// A step with what leads to it: only cases where that is next to nothing.
+/// Measures a step with its preparation: only for cases with a negligible preparation.
 fn measure<L: Level, C: Case<L>>(criterion: &mut Criterion, what: &str) {
     let mut group = criterion.benchmark_group(format!("{what}, {}", L::NAME));
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(20);

@@ -1,9 +1,9 @@
-//! Instructions, counted by callgrind.
+//! Counts instructions with callgrind.
 //!
-//! This program runs itself under valgrind: [`run`] takes every step of every case at one level among one number of ids.
-//! Callgrind counts while `measured` runs, and writes what it has counted, and begins anew, whenever `mark` has run.
-//! So the cases share a stage, which takes most of the time, and a number is a number of instructions of the steps and of
-//! nothing else.
+//! This program runs itself under valgrind: [`run`] runs every step of every case at one level, with one number of
+//! ids. Callgrind counts while `measured` runs. Whenever `mark` has run, it writes its counts and resets them. So the
+//! cases share the prepared ids, which take most of the time, and a figure contains only the instructions of the
+//! steps.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,13 +20,13 @@ use crate::for_each_case;
 use crate::level::{Bare, Driven, Level};
 use crate::prepared::Prepared;
 
-/// How many steps of a case are counted: its figure is their mean, rounded up.
+/// The number of counted steps of a case. Its figure is their mean, rounded up.
 const STEPS: u64 = 32;
 
-/// Steps that are not counted, until nothing grows any more.
+/// The number of steps before, which are not counted, until the tables do not grow any more.
 const WARM_UP: u64 = 8;
 
-/// What is counted. Its own few instructions are too.
+/// The counted function. Its own few instructions are included.
 #[inline(never)]
 fn measured<L: Level, C: Case<L>>(case: &mut C, prepared: &mut Prepared<L>, input: C::Input) -> C::Output {
     case.step(prepared, input)
@@ -61,7 +61,7 @@ macro_rules! table {
             $(count::<L, $case>(&mut prepared, $name);)+
             prepared.arm();
             $(count::<L, $armed>(&mut prepared, $late);)+
-            // What it takes to drop it is nobody's concern.
+            // Dropping it would take time and is not measured.
             std::mem::forget(prepared);
         }
     };
@@ -72,7 +72,7 @@ for_each_case!(table);
 /// The levels, by their names.
 pub const LEVELS: [&str; 2] = [<Bare as Level>::NAME, <Driven as Level>::NAME];
 
-/// All steps of all cases at a level.
+/// Runs all steps of all cases at a level.
 ///
 /// # Errors
 /// There is no such level.
@@ -90,11 +90,11 @@ pub fn run(level: &str, ids: usize) -> Result<()> {
 pub struct Counts(BTreeMap<String, BTreeMap<String, BTreeMap<usize, u64>>>);
 
 impl Counts {
-    /// Counts, among so many ids each, with `this` program: its subcommand `run` is [`run`]. What callgrind wrote is kept in
-    /// a folder if wanted, as `LEVEL-IDS/CASE`.
+    /// Counts with each of these numbers of ids, by running `this` program: its subcommand `run` is [`run`]. With
+    /// `keep`, callgrind's files are kept in that folder, as `LEVEL-IDS/CASE`.
     ///
     /// # Errors
-    /// Valgrind is missing, or a step did not lead where it should.
+    /// Valgrind is missing, or a step had an unexpected result.
     pub fn take(this: &Path, sizes: &[usize], keep: Option<&Path>) -> Result<Self> {
         let mut counts = Counts::default();
         // A thread for each level.
@@ -117,7 +117,7 @@ impl Counts {
         Ok(counts)
     }
 
-    /// Those of a case, by the number of ids.
+    /// The counts of a case, by the number of ids.
     ///
     /// # Errors
     /// It was not counted.
@@ -161,12 +161,12 @@ fn under_callgrind(this: &Path, level: &str, ids: usize, keep: Option<&Path>) ->
     (1..=CASES.len()).map(|number| instructions(&dump(number)).map(|all| all.div_ceil(STEPS))).collect()
 }
 
-/// Many times what it takes if no step depends on the number of ids.
+/// Time limit: many times what it takes if no step depends on the number of ids.
 const fn limit(ids: usize) -> Duration {
     Duration::from_secs(60 + ids as u64 / 5000)
 }
 
-/// Waits for a program to end; `None` if it has not, and is killed.
+/// Waits for a program to end. At the limit, kills it and returns `None`.
 fn within(limit: Duration, mut program: Child) -> Result<Option<ExitStatus>> {
     let begin = Instant::now();
     loop {
@@ -181,7 +181,7 @@ fn within(limit: Duration, mut program: Child) -> Result<Option<ExitStatus>> {
     }
 }
 
-/// The sum of a file of callgrind's.
+/// The sum in a file of callgrind.
 fn instructions(dump: &Path) -> Result<u64> {
     let text = fs::read_to_string(dump).with_context(|| format!("callgrind wrote no {}", dump.display()))?;
     let of = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);

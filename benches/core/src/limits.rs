@@ -1,8 +1,8 @@
-//! The table: what each thing is to cost, and what it must not exceed.
+//! The table of targets and limits.
 //!
-//! A target is what the project set out for; a limit is what is reached, with [a little room](ROOM) for another version of the
-//! compiler. `cargo xtask bench --check` fails beyond a limit; `cargo xtask bench --tighten` sets all limits to what is reached
-//! now.
+//! A target is a goal of the project. A limit is the value reached, with [a little room](ROOM) for another version of
+//! the compiler. `cargo xtask bench --check` fails beyond a limit; `cargo xtask bench --tighten` sets all limits to
+//! the current values.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,12 +12,12 @@ use anyhow::{Context as _, Result};
 
 use Figure::{Beyond, Case};
 
-/// What is counted.
+/// How a row's figure is calculated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// The instructions of a case.
     Case,
-    /// Those of a case beyond those of another.
+    /// The instructions of a case minus those of another.
     Beyond(&'static str),
 }
 
@@ -26,24 +26,24 @@ pub enum Figure {
 pub struct Row {
     /// The case.
     pub case: &'static str,
-    /// In words.
+    /// Its description.
     pub what: &'static str,
-    /// What of it.
+    /// Its figure.
     pub figure: Figure,
-    /// For the core.
+    /// The target for the core.
     pub target: Option<u64>,
-    /// For the core, then through `Drive`.
+    /// The limits for the core, and through `Drive`.
     pub limits: [u64; 2],
-    /// Among how many ids target and limit are to be kept, and below.
+    /// The largest number of ids for which target and limit apply.
     pub up_to: usize,
-    /// By how much the worst of the sizes may be above the best, in per cent, if at all.
+    /// By how many per cent the worst of the sizes may exceed the best, if limited.
     pub spread: Option<u64>,
 }
 
-/// From 10 to 1,000,000 ids: what the project set out for.
+/// The goal for the spread from 10 to 1,000,000 ids, in per cent.
 pub const FLAT: u64 = 10;
 
-/// What a limit is above what was counted, in per cent.
+/// How far a limit is above the count, in per cent.
 pub const ROOM: u64 = 3;
 
 /// Instructions. One line each: `tighten` edits them.
@@ -80,25 +80,25 @@ const fn row(case: &'static str, what: &'static str, target: Option<u64>, limits
     Row { case, what, figure: Case, target, limits, up_to: usize::MAX, spread: Some(FLAT) }
 }
 
-/// What a heap does takes longer the more there is in it.
+/// The operations of a heap take longer the larger it is.
 const fn heap(case: &'static str, what: &'static str, figure: Figure, limits: [u64; 2]) -> Row {
     Row { case, what, figure, target: Some(300), limits, up_to: 100_000, spread: None }
 }
 
-/// An object of which there may be many, in bytes.
+/// A kind of object that may be numerous, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Object {
     /// Its name in [`crate::memory`].
     pub name: &'static str,
-    /// In words.
+    /// Its description.
     pub what: &'static str,
-    /// What it is to take.
+    /// The target.
     pub target: Option<u64>,
-    /// What it must not exceed.
+    /// The limit.
     pub limit: u64,
 }
 
-/// Bytes. Exact: there is no room in these limits. A key is one integer of 8 bytes, so that one comparison validates it. Its
+/// Bytes. Exact: these limits have no room. A key is one integer of 8 bytes, so that one comparison validates it. Its
 /// alignment adds 8 bytes to an id and to an event.
 #[rustfmt::skip]
 pub const OBJECTS: &[Object] = &[
@@ -133,7 +133,7 @@ pub fn rewrite(rows: &BTreeMap<&str, [u64; 2]>, objects: &BTreeMap<&str, u64>) -
     fs::write(&path, text).with_context(shown)
 }
 
-/// The text with another end of the first line that has `head` in it, from the last `begin` on.
+/// The text with a new end of the first line that contains `head`, from its last `begin` on.
 fn with_limit(text: &str, head: &str, begin: char, end: &str) -> Result<String> {
     let at = text.find(head).with_context(|| format!("no line with {head}"))?;
     let stop = text[at..].find('\n').map_or(text.len(), |length| at + length);

@@ -1,4 +1,4 @@
-//! Measures, compares with the limits, and records it for the report: what `cargo xtask bench` runs.
+//! The program of `cargo xtask bench`: measures, compares with the limits, and records the figures for the report.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a command-line program talks to people")]
 
@@ -28,31 +28,31 @@ struct Arguments {
 enum Command {
     /// Count the instructions of every case, and print them
     Counts {
-        /// Among how many ids
+        /// The numbers of other ids
         #[arg(default_values_t = SIZES[..3].to_vec())]
         ids: Vec<usize>,
-        /// Keep what callgrind wrote here, as LEVEL-IDS/CASE
+        /// Keep callgrind's files here, as LEVEL-IDS/CASE
         #[arg(long)]
         keep: Option<PathBuf>,
     },
-    /// Measure what is exact, with up to 100,000 ids, and compare with the limits
+    /// Measure the exact figures, with up to 100,000 ids, and compare with the limits
     Check {
-        /// Set the limits to what is reached instead
+        /// Set the limits to the current values instead
         #[arg(long)]
         tighten: bool,
     },
-    /// Measure what is exact, compare with the limits, and record it for the report
+    /// Measure the exact figures, compare with the limits, and record them for the report
     Record {
-        /// Record the times that criterion has left in this folder too
+        /// Record criterion's times from this folder too
         #[arg(long)]
         times: Option<PathBuf>,
     },
-    /// Take all steps at a level, for callgrind
+    /// Run all steps at a level, for callgrind
     #[command(hide = true)]
     Run {
         /// core or drive
         level: String,
-        /// Among how many
+        /// The number of other ids
         ids: usize,
     },
 }
@@ -67,12 +67,12 @@ fn main() -> Result<()> {
     }
 }
 
-/// The workspace's.
+/// The root of the workspace.
 fn root() -> Result<&'static Path> {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("benches/core is not in a workspace")
 }
 
-/// All that is exact.
+/// Measures all exact figures.
 fn measure(sizes: &[usize]) -> Result<OfCore> {
     let instructions = Counts::take(&env::current_exe()?, sizes, None)?;
     let allocations = memory::allocations(ALLOCATOR);
@@ -80,7 +80,7 @@ fn measure(sizes: &[usize]) -> Result<OfCore> {
     Ok(OfCore { instructions, allocations, bytes, ..OfCore::default() })
 }
 
-/// Says all that is beyond a limit, not only the first.
+/// Prints all figures, and fails with all that exceed a limit.
 fn check(core: &OfCore) -> Result<()> {
     let verdicts = Verdict::all(&core.instructions)?;
     for verdict in &verdicts {

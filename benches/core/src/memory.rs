@@ -1,4 +1,4 @@
-//! Allocations and bytes, as the allocator sees them.
+//! Allocations and bytes, as counted by the allocator.
 
 use std::alloc::System;
 use std::collections::BTreeMap;
@@ -21,10 +21,11 @@ pub type Allocator = StatsAlloc<System>;
 /// Calls of the allocator in the steps of each case, by level and case.
 pub type Allocations = BTreeMap<String, BTreeMap<String, usize>>;
 
-/// Steps whose allocations are counted, among how many ids.
+/// The number of steps in which allocations are counted, and the number of other ids.
 pub const STEPS: usize = 1000;
 const IDS: usize = 1000;
-/// After how many steps: the heap of deadlines has been swept more than once, and grows no more.
+/// The number of steps before. By then the heap of deadlines has been compacted more than once, and does not grow any
+/// more.
 const WARM_UP: usize = 4 * IDS;
 
 fn of_case<L: Level, C: Case<L>>(allocator: &Allocator, prepared: &mut Prepared<L>) -> usize {
@@ -60,20 +61,20 @@ macro_rules! table {
 
 for_each_case!(table);
 
-/// Counts them, [`STEPS`] steps of each case at both levels.
+/// Counts the allocations of [`STEPS`] steps of each case at both levels.
 #[must_use]
 pub fn allocations(allocator: &Allocator) -> Allocations {
     let levels = [(Bare::NAME, of_level::<Bare>(allocator)), (Driven::NAME, of_level::<Driven>(allocator))];
     levels.into_iter().map(|(level, counts)| (level.to_owned(), counts)).collect()
 }
 
-/// How many there are of each object when its bytes are measured.
+/// The number of objects of each kind when its bytes are measured.
 pub const OBJECTS: usize = 1_000_000;
 
-/// Bytes of one object, by name: what the tables have grown by, for [`OBJECTS`] of them.
+/// Bytes of one object, by name: the growth of the tables for [`OBJECTS`] objects.
 pub type Bytes = BTreeMap<String, u64>;
 
-/// Measures them.
+/// Measures the bytes of each kind of object.
 #[must_use]
 pub fn bytes(allocator: &Allocator) -> Bytes {
     let grown = |name: &'static str, mut world: World, make: fn(&mut World, usize)| {
@@ -95,7 +96,7 @@ pub fn bytes(allocator: &Allocator) -> Bytes {
     measured.map(|(name, bytes)| (name.to_owned(), bytes)).into()
 }
 
-/// Bytes of an idle id when there are so many.
+/// The bytes of an idle id with this many ids.
 #[must_use]
 pub fn bytes_per_id(allocator: &Allocator, ids: usize) -> u64 {
     let mut world = World::new(0);
@@ -107,7 +108,7 @@ pub fn bytes_per_id(allocator: &Allocator, ids: usize) -> u64 {
     (change.bytes_allocated - change.bytes_deallocated).div_ceil(ids) as u64
 }
 
-/// A core with ids for datagrams, as memberships need them. Its own list of them has been made before anything is measured.
+/// A core with datagram ids, as memberships need them. The list of them is made before the measurement.
 struct World {
     core: Core,
     channel: ChannelKey,
@@ -165,7 +166,7 @@ impl World {
         self.calls();
     }
 
-    /// An event that stays undelivered.
+    /// Adds an event that stays undelivered.
     fn tell(&mut self, private_data: &[u8]) {
         let raw = RawEvent { private_data, ..RawEvent::new(self.ids[0], CmEvent::AddrChange) };
         self.core.handle_event(self.channel, raw).expect("a likely event");

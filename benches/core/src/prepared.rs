@@ -5,10 +5,10 @@ use cmid_proto::{ChannelKey, CmEvent, Counters, IdKey, RawEvent, Request, State,
 use crate::cases::life;
 use crate::level::Level;
 
-/// Idle ids on one channel. Steps go round among them.
+/// Idle ids on one channel. Steps use them in turn.
 #[derive(Debug)]
 pub struct Prepared<L> {
-    /// What drives them.
+    /// The level that drives them.
     pub level: L,
     /// Their channel.
     pub channel: ChannelKey,
@@ -16,14 +16,14 @@ pub struct Prepared<L> {
     at: usize,
 }
 
-/// A prime: steps go from one end of the tables to the other, as the events of many peers do.
+/// A prime: steps jump across the tables, like the events of many peers.
 const STRIDE: usize = 611_953;
 
-/// When the deadlines of [`Prepared::arm`] begin: it takes as long until the last.
+/// The first deadline of [`Prepared::arm`]. The last is before twice this time.
 pub const OTHERS: Time = Time(1 << 40);
 
 impl<L: Level> Prepared<L> {
-    /// So many, idle.
+    /// Makes this many idle ids.
     #[must_use]
     pub fn new(ids: usize) -> Self {
         let mut level = L::new();
@@ -32,25 +32,25 @@ impl<L: Level> Prepared<L> {
         Prepared { level, channel, ids, at: 0 }
     }
 
-    /// How many there are.
+    /// The number of ids.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no ids.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }
 
-    /// The next one, idle.
+    /// The next id, idle.
     pub fn choose(&mut self) -> IdKey {
         self.at = (self.at + STRIDE) % self.ids.len();
         self.ids[self.at]
     }
 
-    /// Every id waits for the end of an operation, until a time of its own after [`OTHERS`], in no order.
+    /// Gives every id a pending operation with a deadline of its own after [`OTHERS`], in no order.
     pub fn arm(&mut self) {
         for at in 0..self.ids.len() as u64 {
             let id = self.choose();
@@ -59,38 +59,39 @@ impl<L: Level> Prepared<L> {
         }
     }
 
-    /// The next one, connected as the active side.
+    /// The next id, connected as the active side.
     pub fn connected(&mut self) -> IdKey {
         let id = self.choose();
         life::lead_to_connected(self, id);
         id
     }
 
-    /// What a step was about is gone; an idle id has its place.
+    /// Destroys an id, and puts an idle one in its place.
     pub fn renew(&mut self, id: IdKey) {
         self.level.ask(id, Request::Destroy, Time::NEVER);
         let new = self.level.create(self.channel);
-        // It is one of the last that were chosen.
+        // The id is one of the last that were chosen.
         let ids = self.ids.len();
         let mut places = (0..ids).map(|back| (self.at + ids - back * STRIDE % ids) % ids);
         let place = places.find(|&place| self.ids[place] == id).expect("one of ours");
         self.ids[place] = new;
     }
 
-    /// An event without private data: in, out, ack.
+    /// Reads an event without private data, takes it and acks it.
     #[inline]
     pub fn tell(&mut self, id: IdKey, kind: CmEvent) {
         let raw = self.level.arrive(RawEvent::new(id, kind));
         self.level.tell(self.channel, self.channel, raw);
     }
 
-    /// The state of an id that lives.
+    /// The state of an existing id.
     #[must_use]
     pub fn state(&self, id: IdKey) -> State {
         self.level.core().state(id).expect("an id that lives")
     }
 
-    /// Nothing was late, astray, wrong or lost, and nothing is left to do: what was measured is what was meant.
+    /// Checks that no event was late, misdirected, wrong or lost, and that no work is left, so that the intended
+    /// steps were measured.
     pub fn check(&mut self) {
         let core = self.level.core();
         assert_eq!(core.counters(), Counters::default(), "every event was of use");

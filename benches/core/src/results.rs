@@ -1,4 +1,4 @@
-//! What was measured, in files: `benches/results/core.json` for the core, and one for each comparison. The report is
+//! The recorded results: `benches/results/core.json` for the core, and one file for each comparison. The report is
 //! rendered from them.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::counting::Counts;
 use crate::memory::{Allocations, Bytes};
 
-/// What the core costs.
+/// The costs of the core.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfCore {
@@ -19,7 +19,7 @@ pub struct OfCore {
     pub instructions: Counts,
     /// Allocations of [`crate::memory::STEPS`] steps.
     pub allocations: Allocations,
-    /// Of an object.
+    /// Bytes of an object.
     pub bytes: Bytes,
     /// Bytes of an idle id by the number of ids.
     pub bytes_per_id: BTreeMap<usize, u64>,
@@ -44,39 +44,39 @@ pub struct Section {
     pub plots: Vec<Plot>,
 }
 
-/// A line of a comparison's table. Of `pairs` and `figures` one is empty.
+/// A line of a comparison's table. Either `pairs` or `figures` is empty.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// In words.
+    /// Its description.
     pub what: String,
-    /// Of each figure.
+    /// The unit of each figure.
     pub unit: String,
-    /// Of the ratio of ours to theirs; where there is nothing to compare with, of the figure.
+    /// The target for the ratio of cmid's figure to the other's; without a comparison, for the figure.
     pub target: Option<Target>,
-    /// The same on every run: instructions, wake-ups, allocations.
+    /// Whether the figure is the same on every run, as for instructions, wake-ups and allocations.
     pub exact: bool,
-    /// Ours and theirs, interleaved, in the order in which they were run.
+    /// Figures of cmid and of the other program, interleaved, in the order of the runs.
     #[serde(default)]
     pub pairs: Vec<[f64; 2]>,
-    /// Ours, where there is nothing to compare with.
+    /// Figures of cmid alone, without a comparison.
     #[serde(default)]
     pub figures: Vec<f64>,
-    /// What stands in the way, as Markdown.
+    /// The reason why the target is missed, as Markdown.
     pub note: Option<String>,
 }
 
-/// What the project set out for.
+/// A goal of the project.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// No more.
+    /// An upper bound.
     AtMost(f64),
-    /// No less.
+    /// A lower bound.
     AtLeast(f64),
 }
 
-/// Lines in a plane.
+/// A plot with lines.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
@@ -84,13 +84,13 @@ pub struct Plot {
     pub file: String,
     /// Its heading.
     pub title: String,
-    /// What goes to the right.
+    /// The label of the horizontal axis.
     pub x: String,
-    /// What goes up.
+    /// The label of the vertical axis.
     pub y: String,
     /// Which of the axes are logarithmic.
     pub log: [bool; 2],
-    /// What is drawn.
+    /// Its lines.
     pub lines: Vec<Line>,
 }
 
@@ -100,23 +100,23 @@ pub struct Plot {
 pub struct Line {
     /// Its name.
     pub name: String,
-    /// From left to right.
+    /// Its points, from left to right.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Everything there is.
+/// All results.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
-    /// What the core costs.
+    /// The costs of the core.
     pub core: OfCore,
-    /// The comparisons, in the order of their files' names.
+    /// The comparisons, in the order of their file names.
     pub sections: Vec<Section>,
 }
 
 const CORE: &str = "core.json";
 
 impl Results {
-    /// Where they are, by the root of the workspace.
+    /// The folder of the results, from the root of the workspace.
     #[must_use]
     pub fn folder(root: &Path) -> PathBuf {
         root.join("benches/results")
@@ -125,7 +125,7 @@ impl Results {
     /// Reads all files of the folder.
     ///
     /// # Errors
-    /// One is missing or not as it should be.
+    /// A file is missing or malformed.
     pub fn read(root: &Path) -> Result<Self> {
         let folder = Self::folder(root);
         let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
@@ -140,7 +140,7 @@ impl Results {
 }
 
 impl OfCore {
-    /// Writes them where [`Results::read`] finds them.
+    /// Writes the core's results to the folder that [`Results::read`] reads.
     ///
     /// # Errors
     /// The file cannot be written.

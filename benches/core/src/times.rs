@@ -1,4 +1,4 @@
-//! What criterion has measured.
+//! The times measured by criterion.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::cases::SIZES;
 /// Medians, in nanoseconds, by case and number of ids, from criterion's folder: `CASE/IDS/new/estimates.json`.
 ///
 /// # Errors
-/// There is none, or it is not as criterion writes it.
+/// There are none, or a file is malformed.
 pub fn read(folder: &Path) -> Result<BTreeMap<String, BTreeMap<usize, f64>>> {
     let mut by_case = BTreeMap::<String, BTreeMap<_, _>>::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {

@@ -1,4 +1,4 @@
-//! What was measured, against the table.
+//! Compares the counts with the table of limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +9,12 @@ use crate::counting::{Counts, LEVELS};
 use crate::limits::{ALLOCATIONS, Figure, OBJECTS, ROOM, ROWS, Row};
 use crate::memory::{Allocations, Bytes};
 
-/// A row at a level, as counted.
+/// The counts of a row at a level.
 #[derive(Debug)]
 pub struct Verdict {
     /// The row.
     pub row: &'static Row,
-    /// Its place in [`LEVELS`].
+    /// Its index in [`LEVELS`].
     pub level: usize,
     /// Instructions by the number of ids.
     pub counts: BTreeMap<usize, u64>,
@@ -30,14 +30,14 @@ impl Verdict {
         each.map(|(row, level)| Ok(Verdict { row, level, counts: figures(row, level, counts)? })).collect()
     }
 
-    /// The most instructions, whatever the number of ids, up to what the row is about.
+    /// The maximum of the instructions, for all numbers of ids up to the row's limit.
     #[must_use]
     pub fn worst(&self) -> u64 {
         let counts = self.counts.iter().filter(|(ids, _)| **ids <= self.row.up_to);
         counts.map(|(_, count)| *count).max().unwrap_or(u64::MAX)
     }
 
-    /// By how much the worst is above the best, in per cent.
+    /// By how many per cent the worst exceeds the best.
     #[must_use]
     pub fn spread(&self) -> u64 {
         let best = self.counts.values().copied().min().unwrap_or_default();
@@ -45,7 +45,7 @@ impl Verdict {
     }
 
     /// # Errors
-    /// It is beyond its limit, or not as flat as it is to be.
+    /// It exceeds its limit, or the allowed spread.
     pub fn hold(&self) -> Result<()> {
         let limit = self.row.limits[self.level];
         ensure!(self.worst() <= limit, "{self}: {}, and the limit is {limit}", self.worst());
@@ -76,7 +76,7 @@ fn figures(row: &Row, level: usize, counts: &Counts) -> Result<BTreeMap<usize, u
     beyond.collect()
 }
 
-/// What is beyond a limit, all of it.
+/// All figures that exceed a limit.
 #[must_use]
 pub fn beyond(verdicts: &[Verdict], allocations: &Allocations, bytes: &Bytes) -> Vec<String> {
     let instructions = verdicts.iter().filter_map(|verdict| verdict.hold().err()).map(|error| error.to_string());
@@ -94,12 +94,12 @@ pub fn beyond(verdicts: &[Verdict], allocations: &Allocations, bytes: &Bytes) ->
     instructions.chain(allocations).chain(bytes).collect()
 }
 
-/// Limits as they could be: what was counted, with a little room.
+/// Limits according to the counts, with a little room.
 #[must_use]
 pub fn reached(verdicts: &[Verdict]) -> BTreeMap<&'static str, [u64; 2]> {
     let mut limits = BTreeMap::<_, [u64; 2]>::new();
     for verdict in verdicts {
-        // A percentage of very little is nothing.
+        // A minimum, because a percentage of a small count is 0.
         let room = (verdict.worst() * ROOM / 100).max(2);
         limits.entry(verdict.row.case).or_default()[verdict.level] = verdict.worst() + room;
     }

@@ -1,4 +1,5 @@
-//! Once its tables have grown the core allocates nothing, and an idle id takes no more than its limit.
+//! Checks that the core allocates nothing once its tables have grown, and that an idle id takes no more than its
+//! limit.
 //!
 //! One test in a process of its own: the allocator counts for all threads.
 
@@ -10,7 +11,7 @@ static ALLOCATOR: &Allocator = &stats_alloc::INSTRUMENTED_SYSTEM;
 
 #[test]
 fn steps_allocate_nothing_and_ids_are_small() {
-    // The measure itself works: an allocation is seen.
+    // Checks the measurement itself: an allocation is counted.
     let seen = stats_alloc::Region::new(ALLOCATOR);
     drop(std::hint::black_box(vec![1_u8; 100]));
     assert!(seen.change().allocations > 0);

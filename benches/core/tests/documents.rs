@@ -1,4 +1,4 @@
-//! docs/generated/performance.md and its plots are what was measured. `UPDATE_EXPECT=1` writes them.
+//! Compares docs/generated/performance.md and its plots with the recorded results. `UPDATE_EXPECT=1` writes them.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-/* One connection, made with blocking calls: what comes before the measured part. */
+/* One connection, made with blocking calls before the measured part. */
 #include "versus.h"
 
 static void await(struct connection *connection, enum rdma_cm_event_type what)
@@ -50,6 +50,6 @@ void connection_open(struct connection *connection, const char *host, const char
 
 void connection_close(struct connection *connection)
 {
-	/* The server sees it. What is here goes with the program. */
+	/* The server receives the disconnect. The local objects are freed at the program's end. */
 	CHECK(rdma_disconnect(connection->id));
 }

@@ -1,4 +1,4 @@
-/* The active side: makes and ends connections, so many at once, in one thread that waits in epoll_wait. */
+/* The active side: makes and ends connections, a given number at once, in one thread that blocks in epoll_wait. */
 #include "versus.h"
 
 #include <sys/epoll.h>
@@ -11,7 +11,7 @@ struct active {
 	int to_end;
 	struct ibv_pd *pd;
 	struct ibv_cq *cq;
-	/* Without QPs: the numbers that are told. */
+	/* The QP numbers to send without QPs. */
 	uint32_t qp_num;
 };
 

@@ -1,4 +1,4 @@
-/* A ping-pong of messages, each awaited in poll(2): completion channel and event channel side by side. */
+/* A ping-pong of messages, each awaited in poll(2) on the completion channel and the event channel. */
 #include "versus.h"
 
 #include <poll.h>
@@ -31,7 +31,7 @@ static void post_send(struct connection *connection)
 	CHECK(ibv_post_send(connection->id->qp, &wr, &bad));
 }
 
-/* Takes what is there; says how many pings are finished. */
+/* Polls the available completions. Returns the number of finished pings. */
 static int take(struct connection *connection)
 {
 	static int sent, received;
@@ -51,7 +51,7 @@ static int take(struct connection *connection)
 		} else {
 			sent++;
 		}
-		/* The buffer is free, and the answer is there. */
+		/* The buffer is free, and the answer has arrived. */
 		if (sent == received) {
 			finished++;
 			post_send(connection);

@@ -1,5 +1,5 @@
-/* The passive side: accepts whoever comes, with a QP if they have one, and sends back what it receives. Ends after so many
- * connections for each part; 0: never. */
+/* The passive side: accepts all connections, with a QP if requested, and sends back what it receives. Ends after
+ * `count` connections for each part; 0: never. */
 #include "versus.h"
 
 #include <sys/epoll.h>
@@ -13,7 +13,7 @@ struct passive {
 	struct ibv_comp_channel *completions;
 	struct ibv_cq *cq;
 	int epoll;
-	/* What is received and sent back, at which places; one at a time uses it. */
+	/* The buffer for receives and echoes, divided into slots; used by one connection at a time. */
 	struct ibv_mr *mr;
 	char buffer[DEPTH * BYTES];
 	struct ibv_qp *echo;
@@ -50,7 +50,7 @@ static void post_send(struct passive *passive, struct ibv_qp *qp, int at)
 	CHECK(ibv_post_send(qp, &wr, &bad));
 }
 
-/* Sends back what has come; posts the place again when it has been sent. */
+/* Sends back received messages. Posts a slot's receive again when its send has completed. */
 static void complete(struct passive *passive)
 {
 	struct ibv_cq *cq;
@@ -62,7 +62,7 @@ static void complete(struct passive *passive)
 	ibv_ack_cq_events(cq, 1);
 	CHECK(ibv_req_notify_cq(cq, 0));
 	while (ibv_poll_cq(cq, 1, &wc) > 0) {
-		/* Of a QP that does not echo, or that is gone. */
+		/* A completion of a QP that does not echo, or that is destroyed. */
 		if (!passive->echo || wc.qp_num != passive->echo->qp_num || wc.status == IBV_WC_WR_FLUSH_ERR)
 			continue;
 		CHECK(wc.status);

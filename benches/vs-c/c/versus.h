@@ -1,4 +1,4 @@
-/* What the C programs share. They are what one writes on librdmacm and libibverbs without more: no abstraction, no deadlines, every
+/* Common to the C programs. They are plain programs on librdmacm and libibverbs: no abstraction, no deadlines, every
  * failure ends the program. */
 #ifndef VERSUS_H
 #define VERSUS_H
@@ -20,7 +20,7 @@
 		} \
 	} while (0)
 
-/* What goes with a request and with its answer; src/wire.rs has the same. */
+/* The private data of a request and of its answer; the same as in src/wire.rs. */
 struct hello {
 	uint64_t addr;
 	uint32_t rkey;
@@ -35,7 +35,7 @@ struct rdma_event_channel *open_channel(void);
 void set_nonblocking(int fd);
 struct rdma_conn_param parameters(const struct hello *hello);
 
-/* A connection with a QP and a registered buffer, for what is measured on one. */
+/* A connection with a QP and a registered buffer, for measurements on one connection. */
 struct connection {
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *id;
@@ -50,10 +50,10 @@ struct connection {
 void connection_open(struct connection *connection, const char *host, const char *port);
 void connection_close(struct connection *connection);
 
-/* callgrind puts down its counts when this is called: before each part of a job, and at its end. */
+/* callgrind dumps its counts when this is called: before each part of a job, and at its end. */
 void callgrind_mark(void);
 
-/* The jobs, each in so many equal parts, the first of which is for warming up. */
+/* The number of equal parts of a job. The first is for warming up. */
 enum { PARTS = 4 };
 void serve(const char *host, const char *port, int count);
 void connections(const char *host, const char *port, int with_qp, int at_once, int count);

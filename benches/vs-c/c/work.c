@@ -1,6 +1,6 @@
-/* Posts work requests and polls their completions, so many at a time. Between the two it sleeps until all of them are there, so that
- * no poll is in vain and the number of instructions does not depend on the device's speed. The pause is many times what they take:
- * it costs no instruction. */
+/* Posts work requests and polls their completions, a batch at a time. Sleeps between the two until all have completed,
+ * so that no poll is empty and the number of instructions does not depend on the device's speed. The pause is many
+ * times the time that they take; it costs no instructions. */
 #include "versus.h"
 
 #include <time.h>

@@ -1,4 +1,4 @@
-//! `c/connection.c` on cmid: one connection to the server that echoes.
+//! `c/connection.c` on cmid: one connection to the echoing server.
 
 use std::net::SocketAddr;
 
@@ -11,16 +11,16 @@ use crate::connections::RESOLVE;
 use crate::param::PARAM;
 use crate::wire::{self, Wants};
 
-/// The most work requests of a kind at a time.
+/// The maximum number of concurrent work requests of a kind.
 pub(crate) const DEPTH: u32 = 64;
-/// Of each message.
+/// The length of each message.
 pub(crate) const BYTES: usize = 64;
 
 /// A connection with a QP and registered memory.
 pub(crate) struct Connection {
     pub(crate) qp: Qp,
     pub(crate) cq: Cq,
-    /// A message that is sent, and a place for one.
+    /// The memory of a sent message and of a received one.
     pub(crate) mr: Mr,
     /// The server's memory.
     pub(crate) peer: Remote,

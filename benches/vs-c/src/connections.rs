@@ -1,4 +1,4 @@
-//! `c/connections.c` on cmid: the active side, which makes and ends connections, so many at once.
+//! `c/connections.c` on cmid: the active side, which makes and ends connections, a given number at once.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::param::PARAM;
 use crate::qps::Qps;
 use crate::wire::{self, Wants};
 
-/// For resolving, as in C; nothing else has a deadline there.
+/// The time limit for resolving, as in C. Nothing else has a deadline there.
 pub(crate) const RESOLVE: Duration = Duration::from_secs(10);
 
 struct Active<W> {
@@ -26,7 +26,7 @@ struct Active<W> {
     /// Made with the first connection.
     memory: Option<(Pd, Cq)>,
     qps: Qps,
-    /// Without QPs: the numbers that are told.
+    /// The QP numbers to send without QPs.
     qp_num: u32,
 }
 
@@ -47,7 +47,7 @@ impl<W: Make<Verbs>> Active<W> {
         }
         while self.to_end > 0 {
             self.driver.wait(None)?;
-            // It is large: it is looked at where it is.
+            // The event is large, so it is used by reference.
             while let Some(event) = &self.driver.drive().next_event(self.channel) {
                 self.handle(event)?;
             }
@@ -109,7 +109,7 @@ impl<W: Make<Verbs>> Active<W> {
     }
 
     fn end(&mut self, id: IdKey) -> Result<()> {
-        // Its handle; the id destroys it.
+        // Drops the handle. The destruction of the id destroys the QP.
         drop(self.qps.take(id));
         self.driver.drive().destroy(id, Time::NEVER)?;
         self.to_end -= 1;

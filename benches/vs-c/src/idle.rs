@@ -1,4 +1,4 @@
-//! A driver that has nothing to do: a connection stands, deadlines are armed for far off, and nobody may wake up.
+//! An idle driver: a connection is established, deadlines are armed far in the future, and no thread may wake up.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,17 +12,17 @@ use cmid_sim::{Clock, Config, Fabric, SimDevice};
 
 use crate::param::PARAM;
 
-/// Deadlines that do not come.
+/// Deadlines that do not pass during the measurement.
 pub(crate) const FAR: Duration = Duration::from_secs(3600);
-/// How long each step to the connection may take.
+/// The time limit of each step of the connection.
 const STEP: Duration = Duration::from_secs(10);
-/// Requests that wait for something that does not happen, each with a deadline.
+/// The number of requests with deadlines that nothing ends.
 const ARMED: u16 = 8;
 /// From the last event to the beginning of the count.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// Two drivers on two threads, connected to each other, the listening one with requests whose deadlines are `armed` from
-/// now: how often do they wake up in this span?
+/// Counts the wake-ups of two drivers on two threads in this span. They are connected to each other, and the
+/// listening one has requests with deadlines from `armed` on.
 ///
 /// The kernel counts: a thread that sleeps gives up its processor once, and again each time after it has woken.
 pub(crate) fn wakeups<W, D>(devices: [D; 2], at: SocketAddr, armed: Duration, span: Duration) -> Result<u64>
@@ -32,7 +32,7 @@ where
 {
     let ([server, client], (tell, told)) = (devices, channel());
     let also = tell.clone();
-    // They sleep until the process ends.
+    // The threads sleep until the process ends.
     thread::spawn(move || report(side::<W, D>(server, at, Some(armed), &also), &also));
     let listener = thread_id(&told)?;
     thread::spawn(move || report(side::<W, D>(client, at, None, &tell), &tell));
@@ -49,7 +49,7 @@ where
 }
 
 enum News {
-    /// It is ready to go on, on the thread with this number.
+    /// The side on the thread with this number has been set up.
     Ready(i32),
     Established,
     Failed(anyhow::Error),
@@ -57,7 +57,7 @@ enum News {
 
 fn report(result: Result<()>, tell: &Sender<News>) {
     if let Err(error) = result {
-        // Nobody waits for it any more if this fails.
+        // The receiver may be gone.
         let _ = tell.send(News::Failed(error));
     }
 }
@@ -83,7 +83,7 @@ fn established(told: &Receiver<News>) -> Result<()> {
     }
 }
 
-/// The one that listens is the one that has deadlines.
+/// Runs one side. The listening one has the deadlines.
 fn side<W: Make<D>, D>(device: D, at: SocketAddr, armed: Option<Duration>, tell: &Sender<News>) -> Result<()> {
     let mut driver = W::make(device)?;
     let channel = driver.drive().open_channel(Acks::OnDelivery)?;
@@ -106,7 +106,7 @@ fn side<W: Make<D>, D>(device: D, at: SocketAddr, armed: Option<Duration>, tell:
     }
 }
 
-/// Requests that nothing ends: listeners in synchronous mode that nobody calls.
+/// Makes requests that nothing ends: listeners in synchronous mode without clients.
 fn arm(driver: &mut impl Driver, near: SocketAddr, armed: Duration) -> Result<()> {
     for number in 1..=ARMED {
         let drive = driver.drive();
@@ -121,7 +121,7 @@ fn arm(driver: &mut impl Driver, near: SocketAddr, armed: Duration) -> Result<()
 fn handle(driver: &mut impl Driver, at: SocketAddr, event: &Event, tell: &Sender<News>) -> Result<()> {
     let (id, drive) = (event.id, driver.drive());
     let step = drive.within(STEP);
-    // Without QPs: numbers that nobody else uses, or a request is taken for a stale one.
+    // Without QPs. The numbers must be unused, or the kernel takes a request for a stale one.
     let param = |base: u32| ConnParam { qp_num: base | u32::from(at.port()), ..PARAM };
     match event.cm() {
         Some(CmEvent::AddrResolved) => drive.resolve_route(id, step)?,
@@ -146,7 +146,7 @@ fn switches(threads: [i32; 2]) -> Result<u64> {
     })
 }
 
-/// Shows it for every driver.
+/// Counts for every driver on the simulator.
 pub(crate) fn on_simulator() -> Result<()> {
     for (driver, woken) in [
         ("epoll", on_fabric::<OnEpoll<SimDevice>>(FAR)?),
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_driver_that_is_woken_is_noticed() {
-        // The first of them comes after the count has begun, and others before it ends.
+        // The first deadline passes after the count has begun, and others before it ends.
         assert!(on_fabric::<OnEpoll<SimDevice>>(Duration::from_millis(500)).unwrap() >= 2);
     }
 }

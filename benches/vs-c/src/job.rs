@@ -1,4 +1,4 @@
-//! The jobs by their names, which are the same as those of the C program.
+//! The jobs by name, with the names of the C program.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use cmid_verbs::Verbs;
 use crate::wire::Wants;
 use crate::{connections, messages, serve, work};
 
-/// What is to be counted, and how often in each part.
+/// A counted job, with its number of repetitions in each part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
     /// Accepts connections: `serve:COUNT`.
@@ -22,11 +22,11 @@ pub(crate) enum Job {
     Writes { batches: u32 },
     /// Sends and receives, in batches of 32: `send:BATCHES`.
     Sends { batches: u32 },
-    /// Messages there and back: `messages:COUNT`.
+    /// Ping-pong messages: `messages:COUNT`.
     Messages { count: u32 },
 }
 
-/// One of the two drivers that are event loops.
+/// One of the two drivers for event loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LoopName {
     Epoll,

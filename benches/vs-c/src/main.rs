@@ -38,7 +38,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Do what the C program does, in the same way
+    /// Run the jobs of the C program in the same way
     #[cfg(feature = "verbs")]
     Jobs {
         #[arg(long, value_enum, default_value = "epoll")]
@@ -47,12 +47,12 @@ enum Command {
         #[arg(required = true)]
         jobs: Vec<job::Job>,
     },
-    /// Messages there and back, as `ibv_rc_pingpong` has them
+    /// Ping-pong messages, like `ibv_rc_pingpong`
     #[cfg(feature = "verbs")]
     Pingpong(pingpong::Arguments),
     /// Count the wake-ups of idle drivers, on the simulator
     Idle,
-    /// Take the figures
+    /// Measure the figures
     #[cfg(feature = "verbs")]
     Measure(measure::Arguments),
 }

@@ -1,9 +1,9 @@
-//! Where one part of a job ends and the next begins, for callgrind.
+//! Marks the end of each part of a job for callgrind.
 
-/// How many equal parts a job has; the first is for warming up. `c/versus.h` has the same number.
+/// The number of equal parts of a job; the first is for warming up. `c/versus.h` has the same number.
 pub(crate) const PARTS: u32 = 4;
 
-/// callgrind puts down its counts when this is called (`--dump-before`); C's function has the same name.
+/// callgrind dumps its counts when this is called (`--dump-before`). C's function has the same name.
 #[inline(never)]
 pub(crate) fn callgrind_mark() {
     std::hint::black_box(());

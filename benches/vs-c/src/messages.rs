@@ -1,4 +1,4 @@
-//! `c/messages.c` on cmid: a ping-pong of messages, each awaited in poll(2), the driver beside the completion channel.
+//! `c/messages.c` on cmid: a ping-pong of messages, each awaited in poll(2) on the driver and the completion channel.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
@@ -62,7 +62,7 @@ impl Ping {
         }
     }
 
-    /// Takes what is there; says how many pings are finished.
+    /// Polls the available completions. Returns the number of finished pings.
     fn take(&mut self) -> Result<u32> {
         let mut finished = 0;
         self.connection.cq.take_notifications()?;
@@ -77,7 +77,7 @@ impl Ping {
             } else {
                 self.sent += 1;
             }
-            // The buffer is free, and the answer is there.
+            // The buffer is free, and the answer has arrived.
             if self.sent == self.received {
                 finished += 1;
                 post_send(&mut self.connection, SEND)?;

@@ -2,7 +2,7 @@
 
 use cmid_proto::ConnParam;
 
-/// Without a QP, its number is to be put in.
+/// Without a QP, the caller sets its number.
 pub(crate) const PARAM: ConnParam = ConnParam {
     responder_resources: 1,
     initiator_depth: 1,

@@ -1,5 +1,6 @@
-//! What rdma-core's `ibv_rc_pingpong` does, with cmid's data path: messages there and back, as many receives posted, the
-//! next send when the last has completed and the answer is there. Connected by cmid, not over TCP.
+//! rdma-core's `ibv_rc_pingpong` with cmid's data path: ping-pong messages, with the same number of posted receives.
+//! The next send is posted when the last has completed and the answer has arrived. Connects through cmid, not over
+//! TCP.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
@@ -18,26 +19,26 @@ use crate::param::PARAM;
 
 const SEND: u64 = 1;
 const RECV: u64 = 2;
-/// Completions taken at a time, as `ibv_rc_pingpong` does.
+/// The number of completions polled at a time, as in `ibv_rc_pingpong`.
 const BATCH: usize = 2;
 
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Arguments {
-    /// Where to listen, or to connect to
+    /// The address to listen on, or to connect to
     address: SocketAddr,
     /// Listen
     #[arg(short, long)]
     server: bool,
-    /// How many messages each way
+    /// The number of messages each way
     #[arg(short = 'n', long, default_value_t = 1000)]
     iters: u32,
-    /// Bytes in each
+    /// The length of each message in bytes
     #[arg(short = 'z', long, default_value_t = 4096)]
     size: usize,
-    /// Receives that are posted
+    /// The number of posted receives
     #[arg(short, long, default_value_t = 500)]
     rx_depth: u32,
-    /// Sleep until there are completions, and do not poll for them
+    /// Sleep until there are completions, instead of polling for them
     #[arg(short, long)]
     events: bool,
 }
@@ -82,7 +83,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     if !arguments.server {
         println!("{iters} iters in {span:.2} seconds = {:.2} usec/iter", span * 1e6 / f64::from(iters));
     }
-    // Who is first does not matter, and the other need not answer: both are done.
+    // The order does not matter, and no answer is needed: both sides are done.
     driver.drive().disconnect(id, Time::NEVER)?;
     Ok(())
 }
@@ -94,9 +95,9 @@ struct Pinger {
     arguments: Arguments,
     sent: u32,
     received: u32,
-    /// Receives that are posted.
+    /// The number of posted receives.
     posted: u32,
-    /// What is awaited before the next send.
+    /// The completions awaited before the next send.
     pending: u64,
 }
 
@@ -151,7 +152,7 @@ impl Pinger {
         Ok(())
     }
 
-    /// The next notification comes only for what completes after it was armed.
+    /// Polls the rest, because a notification is sent only for completions after it was armed.
     fn take_the_rest(&mut self, completions: &mut [Completion; BATCH]) -> Result<()> {
         loop {
             let taken = self.cq.poll(completions)?;
@@ -182,7 +183,7 @@ impl Pinger {
         Ok(())
     }
 
-    /// Until the CQ notifies; or the connection ends, which ends this too.
+    /// Sleeps until the CQ notifies. Fails if the connection ends.
     fn sleep(&mut self, driver: &mut Epoll<Verbs>, channel: ChannelKey) -> Result<()> {
         loop {
             let mut fds = [

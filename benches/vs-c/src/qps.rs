@@ -3,7 +3,7 @@
 use cmid_proto::IdKey;
 use cmid_verbs::Qp;
 
-/// By id: its key's lower half is a small index.
+/// QPs by id: the lower half of an id's key is a small index.
 #[derive(Default)]
 pub(crate) struct Qps(Vec<Option<Qp>>);
 

@@ -1,4 +1,4 @@
-//! `c/serve.c` on cmid, as far as it accepts connections: the passive side.
+//! `c/serve.c` on cmid, without the echo: the passive side.
 
 use std::net::SocketAddr;
 
@@ -35,7 +35,7 @@ pub(crate) fn run<W: Make<Verbs>>(at: SocketAddr, count: u32) -> Result<()> {
         until += count;
         while passive.ended < until {
             passive.driver.wait(None)?;
-            // It is large: it is looked at where it is.
+            // The event is large, so it is used by reference.
             while let Some(event) = &passive.driver.drive().next_event(passive.channel) {
                 passive.handle(event)?;
             }
@@ -52,7 +52,7 @@ impl<W: Make<Verbs>> Passive<W> {
             Some(CmEvent::Disconnected) => {
                 let drive = self.driver.drive();
                 drive.disconnect(id, Time::NEVER)?;
-                // Its handle; the id destroys it.
+                // Drops the handle. The destruction of the id destroys the QP.
                 drop(self.qps.take(id));
                 drive.destroy(id, Time::NEVER)?;
                 self.ended += 1;

@@ -1,16 +1,16 @@
-//! What the two sides tell each other when they connect; `c/versus.h` has it as a struct.
+//! The private data that the two sides exchange at the connection; `c/versus.h` defines it as a struct.
 
 use anyhow::{Context as _, Result};
 use cmid_datapath::Remote;
 
-/// What a client wants of the server.
+/// The kind of connection that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
     /// A connection without QPs.
     Bare = 0,
-    /// One with a QP on either side.
+    /// A connection with a QP on both sides.
     Qp = 1,
-    /// That what it sends is sent back.
+    /// A connection on which the server sends all messages back.
     Echo = 2,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn hello(wants: Wants, at: Remote) -> [u8; 16] {
     bytes
 }
 
-/// What the private data of a request or of an answer tells: what is wanted, and where memory is.
+/// Parses the private data of a request or of an answer: the kind of connection, and the address and key of memory.
 pub(crate) fn read(data: &[u8]) -> Result<(u32, Remote)> {
     let bytes: &[u8; 16] = data.first_chunk().context("too little private data")?;
     let addr = u64::from_ne_bytes(*bytes.first_chunk().context("an address")?);

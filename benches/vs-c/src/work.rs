@@ -1,4 +1,4 @@
-//! `c/work.c` on cmid: posts work requests and polls their completions, none of them in vain.
+//! `c/work.c` on cmid: posts work requests and polls their completions, without empty polls.
 
 use std::net::SocketAddr;
 use std::thread::sleep;
@@ -10,12 +10,12 @@ use cmid_verbs::{Completion, WcStatus};
 use crate::connection::{BYTES, Connection};
 use crate::mark::in_parts;
 
-/// Work requests of a kind in a batch; as in C.
+/// The number of work requests in a batch, as in C.
 pub(crate) const AT_ONCE: u64 = 32;
-/// As in C, where it says why so long.
+/// As in C; the reason for its length is in `c/work.c`.
 const PAUSE: Duration = Duration::from_millis(900);
 
-/// The job with RDMA writes: so many batches in each part.
+/// The job with RDMA writes: this many batches in each part.
 pub(crate) fn writes(to: SocketAddr, batches: u32) -> Result<()> {
     let mut connection = Connection::open(to)?;
     in_parts(|| {
@@ -32,7 +32,7 @@ pub(crate) fn writes(to: SocketAddr, batches: u32) -> Result<()> {
     })
 }
 
-/// The job with sends, and receives for what comes back.
+/// The job with sends, and receives for the echoes.
 pub(crate) fn sends(to: SocketAddr, batches: u32) -> Result<()> {
     let mut connection = Connection::open(to)?;
     in_parts(|| {
@@ -52,7 +52,7 @@ pub(crate) fn sends(to: SocketAddr, batches: u32) -> Result<()> {
     })
 }
 
-// To be inlined if the compiler likes, as C's static functions are.
+// May be inlined, like C's static functions.
 
 #[inline]
 fn post_write(connection: &mut Connection, number: u64) -> Result<()> {

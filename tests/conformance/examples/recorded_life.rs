@@ -1,8 +1,8 @@
-//! A life of two ids from creation to destruction, recorded: `recorded_life sim|verbs FILE` writes FILE (the client), FILE.2 (the
-//! server) and FILE.3 (the driver that the server's id goes to). `trace/tests/recorded/` is made with it.
+//! Records the life of two ids from creation to destruction. `recorded_life sim|verbs FILE` writes FILE (the client),
+//! FILE.2 (the server) and FILE.3 (the driver that adopts the server's id). `trace/tests/recorded/` is made with it.
 //!
-//! On the way are migrations with events pending in the kernel and acks owed, a listener that moves with a request unread, an id that
-//! changes its driver, a request that is refused, a call that fails, and a deadline that passes.
+//! The life contains migrations with events pending in the kernel and acks owed, a listener that migrates with a
+//! request unread, an id that moves to another driver, a refused request, a failing call, and a deadline that passes.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -104,13 +104,13 @@ fn resolved_on_the_way<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     Ok(id)
 }
 
-/// A request that is refused, a call that fails, a deadline that passes.
+/// A refused request, a failing call, and a deadline that passes.
 fn goes_wrong<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (channel, taken) = (b.server.channel, b.address);
     let id = b.server.drive().create_id(Some(channel), PortSpace::Tcp)?;
     is(matches!(b.server.drive().establish(id), Err(Error::Refused(_))), true)?;
     is(matches!(b.server.drive().bind(id, taken), Err(Error::Failed(_))), true)?;
-    // Its kernel's answer comes too late.
+    // The kernel's answer arrives after the deadline.
     let (nobody, deadline) = (b.net().nobody, b.server.drive().within(Duration::from_millis(1)));
     b.server.drive().resolve_addr(id, None, (nobody, 7471).into(), deadline)?;
     std::thread::sleep(Duration::from_millis(5));
@@ -119,7 +119,7 @@ fn goes_wrong<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.destroy(Side::Server, id)
 }
 
-/// The next event of a driver, acked.
+/// Waits for the next event of an id and acks it.
 fn comes<S: Driver>(driver: &mut S, id: IdKey, kind: CmEvent) -> Check {
     let end = std::time::Instant::now() + Duration::from_secs(20);
     loop {

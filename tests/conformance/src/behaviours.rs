@@ -1,17 +1,18 @@
-//! The rows: what was observed on Linux 6.1 and 6.12 with soft-RoCE and librdmacm 44, and where else than in a scenario of
-//! this suite a row is shown.
+//! The rows: observed behaviour of Linux 6.1 and 6.12 with soft-RoCE and librdmacm 44, and references to tests
+//! outside of this suite that show a row.
 
 /// A row of observed behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Its number. Numbers that are lacking were merged into their neighbours. From 80 on they are about memory; those from 84
-    /// on are the lines of the tables and the rules of what was found about PDs, MRs and `ibv_rereg_mr`, in their order.
+    /// Its number. Missing numbers were merged into their neighbours. Rows from 80 on are about memory. Rows from 84
+    /// on are the table lines and rules found about PDs, MRs and `ibv_rereg_mr`, in their order.
     pub number: u8,
-    /// What it is about, in a line.
+    /// Its subject, in a line.
     pub about: &'static str,
-    /// Tests and programs outside of this suite that show it too, or what of it a driver cannot show: `path::function`.
+    /// Tests and programs outside of this suite that show the row too, or the part that a driver cannot show:
+    /// `path::function`.
     pub elsewhere: &'static [&'static str],
-    /// What is otherwise than in the row on purpose, or cannot be asked for by a driver.
+    /// What differs from the row on purpose, or cannot be requested through a driver.
     pub remark: &'static str,
 }
 

@@ -1,7 +1,7 @@
-//! A simulated host on which one device call fails: the nth, with an errno that it may leave.
+//! A simulated host on which one device call fails: the nth, with one of its possible errnos.
 //!
-//! After that a scenario may find what it does not expect. But it must come to an end, and what it leaves must all be there to
-//! be destroyed: when its drivers go, everything on them is, and nothing may be left.
+//! After the failure a scenario may observe unexpected results. But it must end, and all that it has made must be
+//! destroyable: a driver that is dropped destroys everything on it, and nothing may be left.
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
@@ -17,12 +17,12 @@ use cmid_proto::{
 };
 use cmid_sim::SimDevice;
 
-/// How long a scenario goes on after the call that failed. What it waits for may never come.
+/// How long a scenario continues after the failed call. An event that it waits for may never arrive.
 const AFTERMATH: Duration = Duration::from_millis(200);
 /// More ids than a scenario has at a time.
 const SLOTS: usize = 16;
 
-/// What a call may leave in errno when it fails.
+/// The possible errnos of a failing call.
 #[must_use]
 pub const fn errnos(call: &Call) -> &'static [Errno] {
     match call {
@@ -40,12 +40,12 @@ pub const fn errnos(call: &Call) -> &'static [Errno] {
     }
 }
 
-/// Which call fails, and what came of it.
+/// Which call fails, and the result of the run.
 #[derive(Debug, Default)]
 struct Plan {
-    /// Counted from 0, over all devices of the environment.
+    /// The index of the call, from 0, over all devices of the environment.
     nth: Option<usize>,
-    /// Which of [`errnos`].
+    /// Index into [`errnos`].
     choice: usize,
     calls: usize,
     fired: Option<(&'static str, Errno, Instant)>,
@@ -58,14 +58,14 @@ fn lock<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a device holds, by the calls that succeeded.
+/// What exists on a device, according to the calls that succeeded.
 #[derive(Debug, Default)]
 struct Ledger {
     channels: BTreeSet<ChannelKey>,
     ids: BTreeSet<IdKey>,
-    /// The driver goes: no call counts any more.
+    /// The driver is being dropped: calls do not count any more.
     closing: bool,
-    /// Faults that the scenario has taken off the drive.
+    /// Faults that the scenario has read from the drive.
     noticed: Vec<Fault>,
 }
 
@@ -78,7 +78,7 @@ pub struct Failing<D> {
 }
 
 impl<D> Failing<D> {
-    /// The errno of this call, if it is the one.
+    /// The errno of this call, if it is the one that fails.
     fn fails(&self, call: &Call) -> Option<Errno> {
         if lock(&self.ledger).closing {
             return None;
@@ -175,7 +175,7 @@ impl<D: TestDevice> TestDevice for Failing<D> {
     }
 }
 
-/// A driver on such a device. When it goes it destroys everything, and says what could not be.
+/// A driver on such a device. When it is dropped, it destroys everything and reports what it could not destroy.
 #[derive(Debug)]
 pub struct OnFailing<S: Driver<Device: DerefMut<Target: TestDevice>>> {
     driver: S,
@@ -220,11 +220,11 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
     fn end(&mut self, wrong: &mut Vec<String>) {
         self.take_all();
         for id in self.drive().core().id_keys().collect::<Vec<_>>() {
-            // One that goes with its listener, or is going.
+            // An id that was destroyed with its listener, or is being destroyed.
             if self.drive().core().state(id).is_none_or(|state| state == State::Destroying) {
                 continue;
             }
-            // Refused while it connects: then the QP goes with the id.
+            // Refused while the id connects: then the QP is destroyed with the id.
             if self.drive().core().has_qp(id)
                 && let Err(error @ (Error::Failed(_) | Error::Fault(_))) =
                     self.drive().detach_qp(id, |device, id| device.unmake_qp(id))
@@ -236,7 +236,7 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
             }
         }
         self.take_all();
-        // Ack tokens that the scenario took with it are never given back, and their ids wait for them, as they must.
+        // Ack tokens that were dropped with the scenario are never returned. Their ids wait for them, as required.
         let core = self.driver.drive().core();
         let waits = |id: &IdKey| core.owed(*id) > 0 && core.state(*id) == Some(State::Destroying);
         let waiting: BTreeSet<IdKey> = core.id_keys().filter(waits).collect();
@@ -251,7 +251,8 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
         self.look_at_faults(&waiting, wrong);
     }
 
-    /// Whatever failed, the driver goes on: it uses the slots of what is gone, also of what could not be destroyed.
+    /// Checks that the driver still works after the failure: it reuses the slots of destroyed ids, also of failed
+    /// destructions.
     fn serves_on(&mut self, wrong: &mut Vec<String>) {
         let mut made = Vec::new();
         let opened = self.drive().open_channel(Acks::OnDelivery);
@@ -277,7 +278,7 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
         }
     }
 
-    /// Takes what there is to take, on every channel.
+    /// Reads and acks the events of every channel.
     fn take_all(&mut self) {
         for _ in 0..8 {
             let _rest = self.drive().run(64);
@@ -306,7 +307,8 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
         }
     }
 
-    /// Only what the failing call itself could not close may be told as a leak, and be left at the device: one thing.
+    /// Checks the reported faults. Only the failing call itself may be reported as a leak, and leave one object at
+    /// the device.
     fn look_at_faults(&mut self, waiting: &BTreeSet<IdKey>, wrong: &mut Vec<String>) {
         let fired = lock(&self.plan).fired.map(|(call, errno, _)| (call, errno));
         let mut leaks = 0;
@@ -325,7 +327,7 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
             }
         }
         let ledger = lock(&self.ledger);
-        // An application that closes a channel is told that it could not be, and the key is gone.
+        // A failing close is returned to the application, and the key becomes invalid: it is not reported as a leak.
         let unclosed = usize::from(matches!(fired, Some(("destroy_event_channel", _))));
         let strangers: Vec<_> = ledger.ids.difference(waiting).collect();
         let left = strangers.len() + if waiting.is_empty() { ledger.channels.len() } else { 0 };
@@ -336,18 +338,18 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Run {
     /// How many calls were made.
     pub calls: usize,
-    /// The one that failed, and with what. `None` if there were fewer calls, or fewer errnos that it may leave.
+    /// The call that failed, and its errno. `None` if there were fewer calls, or fewer possible errnos.
     pub failed: Option<(&'static str, Errno)>,
-    /// What was not as it must be, whatever fails.
+    /// Violations of what must hold after any failure.
     pub wrong: Vec<String>,
 }
 
-/// A simulated host, as of [`SimEnv`], for one run of one scenario.
+/// A simulated host, as in [`SimEnv`], for one run of one scenario.
 #[derive(Debug)]
 pub struct FailingEnv<S> {
     /// The hosts. Whose driver it would make does not matter.
@@ -357,7 +359,8 @@ pub struct FailingEnv<S> {
 }
 
 impl<S: Make<Failing<SimDevice>>> FailingEnv<S> {
-    /// One on which the nth call fails, counted from 0, with the errno of this place in [`errnos`]; with `None`, none does.
+    /// A host on which the nth call, counted from 0, fails with the errno at index `choice` in [`errnos`]; with
+    /// `None`, no call fails.
     #[must_use]
     pub fn new(nth: Option<usize>, choice: usize) -> Self {
         let plan = Plan { nth, choice, ..Plan::default() };
@@ -404,7 +407,7 @@ impl<S: Make<Failing<SimDevice>>> Env for FailingEnv<S> {
     }
 
     fn can(&self, what: Disturbance) -> bool {
-        // What goes wrong with memory is no call of the core.
+        // Failures of memory operations are not calls of the core.
         what != Disturbance::MemoryFails && self.hosts.can(what)
     }
 

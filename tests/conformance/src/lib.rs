@@ -1,22 +1,23 @@
 //! One conformance suite for every driver, on the simulator and on a real kernel.
 //!
-//! [`BEHAVIOURS`] is what librdmacm and the kernel were observed to do, row by row. A [`Scenario`] goes through the steps of a row,
-//! or of a part of one, with two drivers, and compares event types, statuses, private data lengths, parameters, what calls
-//! return and the state of QPs. Drivers, devices and the network are those of [`cmid_harness`]: a [`Driver`] is a driver on a
-//! device, an [`Env`] makes drivers. [`FailingEnv`] is the environment of this suite alone: a device call fails in it.
+//! [`BEHAVIOURS`] lists the observed behaviour of librdmacm and the kernel, row by row. A [`Scenario`] performs the
+//! steps of a row, or of a part of one, with two drivers. It compares event types, statuses, private data lengths,
+//! parameters, return values of calls and the state of QPs. Drivers, devices and the network are those of
+//! [`cmid_harness`]: a [`Driver`] is a driver on a device, an [`Env`] makes drivers. [`FailingEnv`] is the
+//! environment of this suite alone: a device call fails in it.
 //!
-//! What the core refuses although the kernel would do it (with a reason: it breaks the connection, or holds up the thread
-//! for minutes) is shown twice: that it is refused and the connection is none the worse for it, and, with calls on the bare
-//! device past the core, what the kernel does.
+//! Some requests are refused by the core although the kernel accepts them, because they break the connection or block
+//! the thread for minutes. These are shown twice: that the core refuses them and the connection is unharmed, and,
+//! with calls on the bare device past the core, what the kernel does.
 //!
-//! Memory does not depend on the driver. Scenarios about it register, re-register and deregister with the device's own types,
-//! behind [`TestPd`] and [`TestMr`], and show by RDMA reads and writes of the peer what is valid. What a device can
-//! re-register is the environment's ([`Env::with_rereg`]).
+//! Memory does not depend on the driver. Scenarios about it register, re-register and deregister with the device's
+//! own types, behind [`TestPd`] and [`TestMr`]. RDMA reads and writes of the peer show which registration is valid.
+//! The environment determines what a device can re-register ([`Env::with_rereg`]).
 //!
 //! # A driver of your own
 //!
-//! Implement [`Driver`] for it, and [`Make`] for the device; then hand it to an environment. Here is a driver that waits for
-//! nothing and looks at all its channels again and again:
+//! Implement [`Driver`] for it, and [`Make`] for the device; then pass it to an environment. This driver never blocks
+//! and polls all its channels in a loop:
 //!
 //! ```
 //! use std::os::fd::BorrowedFd;
@@ -90,8 +91,8 @@
 //! # assert!(report.scenarios.len() >= 8);
 //! ```
 //!
-//! A single one: [`scenarios()`] are functions, found by [`Entry::name`] or [`Entry::behaviours`], and [`Scenario::run`] says what was
-//! not as expected.
+//! To run a single one: [`scenarios()`] are functions, found by [`Entry::name`] or [`Entry::behaviours`], and
+//! [`Scenario::run`] returns the first difference.
 //!
 //! ```
 //! use cmid_conformance::scenarios;
@@ -104,15 +105,16 @@
 //! # Ok::<(), cmid_harness::Failure>(())
 //! ```
 //!
-//! For a device of your own, or another network, implement [`Env`]; for your device also [`TestDevice`], which makes PDs and
-//! QPs.
+//! For a device of your own, or another network, implement [`Env`]; for your device also [`TestDevice`], which makes
+//! PDs and QPs.
 //!
 //! # The program
 //!
-//! `conformance` runs the suite on the project's own drivers: `--device sim` anywhere, `--device verbs` in the VM (`cargo xtask
-//! softroce`), `--speed slow` for the time-outs that take up to 17 minutes of a kernel's time, `--rereg-shim FILE` for what
-//! re-registers memory on Linux 6.12, `--report FILE` to write the outcomes down. Those of the last recorded runs are in `tests/conformance/results/`, and in words in `docs/generated/rows.md`; the test
-//! programme fails when a run comes out otherwise.
+//! `conformance` runs the suite on the project's own drivers. `--device sim` runs anywhere, `--device verbs` in the
+//! VM (`cargo xtask softroce`). `--speed slow` runs the time-outs that take up to 17 minutes of a kernel's time,
+//! `--rereg-shim FILE` the scenarios that re-register memory on Linux 6.12. `--report FILE` writes the outcomes to a
+//! file. Those of the last recorded runs are in `tests/conformance/results/`, and rendered in
+//! `docs/generated/rows.md`. The test programme fails when a run differs from them.
 //!
 //! [`Env`]: cmid_harness::Env
 //! [`Env::with_rereg`]: cmid_harness::Env::with_rereg

@@ -55,12 +55,13 @@ fn on(args: &Args, add: impl FnOnce(&mut Set)) -> ExitCode {
     let mut set = Set::new(Plan::of(args), Arc::clone(&report));
     add(&mut set);
     let trials = set.into_trials();
-    // A filter that fits nothing must not look like success.
+    // A filter that matches nothing must not look like success.
     if trials.is_empty() {
         eprintln!("no scenario is called that");
         return ExitCode::FAILURE;
     }
-    // Fast ones run one at a time, because quiet moments, descriptors and heap are measured. Slow ones do nothing but wait.
+    // Fast scenarios run one at a time, because they measure quiet periods, descriptors and heap. Slow ones only
+    // wait.
     let threads = match args.speed {
         Speed::Fast => 1,
         Speed::Slow => trials.len(),
@@ -76,6 +77,6 @@ fn on(args: &Args, add: impl FnOnce(&mut Set)) -> ExitCode {
     conclusion.exit_code()
 }
 
-/// What every environment of this program must be, because trials may run on threads.
+/// The bounds of every environment of this program, because trials may run on threads.
 trait Here: Env + Send + Sync + 'static {}
 impl<L: Env + Send + Sync + 'static> Here for L {}

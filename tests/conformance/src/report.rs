@@ -1,4 +1,4 @@
-//! What became of scenarios, to be written down and to be compared with what was written down before.
+//! The outcomes of scenarios, to be recorded and compared with recorded ones.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use crate::scenarios::entries;
 /// The outcomes of scenarios in one environment, for each driver.
 pub type Report = cmid_harness::Report<Outcome>;
 
-/// What became of a scenario.
+/// The outcome of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Everything was as expected.
+    /// All results were as expected.
     Passed,
-    /// The first thing that was not.
+    /// The first difference.
     Failed(String),
     /// The environment cannot do what the scenario needs.
     NotHere,

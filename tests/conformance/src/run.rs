@@ -1,4 +1,4 @@
-//! Running scenarios, one or all.
+//! Runs scenarios, one or all.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,8 +8,8 @@ use crate::report::{Outcome, Report};
 use crate::scenarios::{Entry, Scenario, scenarios};
 
 impl<L: Env> Scenario<L> {
-    /// Runs it where the environment can do what it needs. A panic is a failure as any other. A device
-    /// that it took away is brought back.
+    /// Runs it where the environment can do what it needs. A panic is a failure like any other. A device that the
+    /// scenario has removed is added again.
     pub fn outcome(&self, env: &L) -> Outcome {
         if !self.fits(env) {
             return Outcome::NotHere;
@@ -29,7 +29,8 @@ impl<L: Env> Scenario<L> {
     }
 }
 
-/// Runs all scenarios that `pick` picks, one after the other, and reports what became of them under the driver's name.
+/// Runs all scenarios for which `pick` returns true, one after the other. Reports the outcomes under the driver's
+/// name.
 pub fn run<L: Env>(env: &L, driver: &str, report: &mut Report, pick: impl Fn(&Entry) -> bool) {
     for scenario in scenarios::<L>().into_iter().filter(|scenario| pick(&scenario.entry)) {
         let Entry { name, speed, .. } = scenario.entry;

@@ -19,10 +19,10 @@ pub(crate) struct Plan {
     filter: Option<String>,
     skip: Vec<String>,
     alone: Option<String>,
-    /// A device that a program has opened goes away for good only when the program ends. So what takes it away runs in a
-    /// process of its own, and first: this one has not opened the device yet.
+    /// The kernel removes a device completely only when every program that has opened it ends. So scenarios that
+    /// remove it run in a process of their own, and first: this process has not opened the device yet.
     apart: bool,
-    /// What is loaded into the process of a scenario whose devices must re-register memory otherwise than rdma-core does.
+    /// The library to preload for scenarios with devices that re-register memory differently from rdma-core.
     shim: Option<PathBuf>,
 }
 
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// What the devices of a process can do that has the shim.
+/// What devices can re-register in a process with the shim.
 pub(crate) const SHIMMED: Rereg = Rereg::PdAccess;
 
 fn takes_the_device(entry: &Entry) -> bool {
@@ -100,7 +100,7 @@ impl Set {
         Trial::test(format!("{driver}::{}", scenario.entry.name), move || {
             let outcome = match (apart, alone) {
                 (true, _) => run_apart(driver, &*env, &scenario.entry, shim.as_deref()),
-                // Who started this process brings back what is taken away.
+                // The parent process adds the device again.
                 (false, true) => {
                     scenario.run(&env).map_or_else(|failure| Outcome::Failed(failure.0), |()| Outcome::Passed)
                 }

@@ -1,6 +1,7 @@
-//! Every fast scenario on simulated devices that copy received data at the poll, to the address of the work request, and check no key,
-//! as those of mlx5 and hns do: with completions that go with their QP, as there, and with completions that stay. No poll writes
-//! to memory that was given back ([`Env::sound`](cmid_harness::Env::sound)).
+//! Every fast scenario on simulated devices that copy received data at the poll, to the address of the work request,
+//! and check no key, as those of mlx5 and hns do. Runs with completions that are discarded with their QP, as there,
+//! and with completions that stay. No poll writes to memory that was returned
+//! ([`Env::sound`](cmid_harness::Env::sound)).
 
 use cmid_conformance::scenarios;
 use cmid_harness::{OnEpoll, SimEnv};
@@ -9,7 +10,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 type Here = SimEnv<OnEpoll<SimDevice>>;
 
-/// Most of a run is waiting.
+/// Scenarios at a time. They mostly wait.
 const AT_ONCE: usize = 16;
 
 fn main() {

@@ -1,5 +1,5 @@
-//! The nth device call fails, for every n and every errno that it may leave, in every fast scenario. The scenario may find
-//! what it does not expect; but it comes to an end, and everything can be destroyed.
+//! The nth device call fails, for every n and every possible errno, in every fast scenario. The scenario may observe
+//! unexpected results; but it ends, and everything can be destroyed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +12,13 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 type Here = FailingEnv<OnEpoll<cmid_conformance::Failing<cmid_sim::SimDevice>>>;
 
-/// Longer than any scenario takes in this environment.
+/// Upper bound of a scenario in this environment.
 const HANGS: Duration = Duration::from_secs(60);
-/// Most of a run is waiting. So many scenarios at once, and so many runs of each.
+/// Scenarios at a time, and runs of each at a time. A run mostly waits.
 const AT_ONCE: (usize, usize) = (16, 8);
-/// It reads requests past the core, which does not know their ids.
+/// This scenario reads requests past the core, which does not know their ids.
 const PAST_THE_CORE: &[&str] = &["row_54_what_the_kernel_does_to_unread_requests"];
-/// More calls than that no scenario makes; those that make thousands of them repeat themselves.
+/// Upper bound of `n`. Scenarios that make more calls repeat the same ones.
 const CALLS: usize = 60;
 
 fn main() {
@@ -70,7 +70,7 @@ fn run(name: &'static str, nth: Option<usize>, choice: usize) -> Result<Run, Str
         let found = scenarios::<Here>().into_iter().find(|scenario| scenario.entry.name == name);
         let needs_met = |env: &Here| found.as_ref().is_some_and(|it| it.entry.needs.iter().all(|&need| env.can(need)));
         let ended = catch_unwind(AssertUnwindSafe(|| match &found {
-            // What it finds is of no interest here.
+            // The scenario's own result does not matter here.
             Some(scenario) if needs_met(&on_thread) => drop(scenario.run(&on_thread)),
             Some(_) | None => {}
         }));

@@ -1,4 +1,4 @@
-//! The list of the rows and the list of the scenarios: each by itself, and that they agree.
+//! Checks the list of rows, the list of scenarios, and that they agree.
 
 use cmid_conformance::{BEHAVIOURS, entries};
 

@@ -1,4 +1,4 @@
-//! Every fast scenario on the simulator, on every driver. Where `CMID_REPORT` names a file, the outcomes are written there.
+//! Every fast scenario on the simulator, on every driver. Writes the outcomes to the file in `CMID_REPORT`, if set.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ fn main() {
     let mut trials = on("mio", SimEnv::<OnMio<_>>::new(), &report);
     trials.extend(on("epoll", SimEnv::<OnEpoll<_>>::new(), &report));
     trials.extend(on("blocking", SimEnv::<OnBlocking<_>>::new(), &report));
-    // One at a time: descriptors and heap are counted, and quiet moments are measured.
+    // One at a time: descriptors and heap are counted, and quiet periods are measured.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     let conclusion = libtest_mimic::run(&arguments, trials);
     if let Some(path) = std::env::var_os("CMID_REPORT") {
@@ -35,7 +35,7 @@ fn on<L: Env + Send + 'static>(driver: &'static str, env: L, report: &Arc<Mutex<
             report.note(scenario.entry.name, scenario.entry.speed, driver, outcome.clone());
             match outcome {
                 Outcome::Passed => Ok(()),
-                // It is ignored, unless somebody asks for what is ignored as well.
+                // Ignored trials run only on request.
                 Outcome::NotHere => Err(Failed::from("it cannot be shown here")),
                 Outcome::Failed(reason) => Err(Failed::from(reason)),
             }

@@ -1,7 +1,7 @@
-//! Every fast scenario is recorded, and the recordings are replayed through cores of their own: call by call and event by
-//! event they do what the drivers' cores did, and come to the same states.
+//! Records every fast scenario, and replays the recordings through separate cores: these make the same calls, deliver
+//! the same events and reach the same states as the drivers' cores.
 //!
-//! On one driver: what is recorded is the loop that all of them share. `trace/tests/drivers.rs` is about the others.
+//! Runs on one driver: the recorded loop is shared by all drivers. `trace/tests/drivers.rs` covers the others.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 type Plain = SimEnv<OnEpoll<SimDevice>>;
 
-/// Most of a run is waiting.
+/// Scenarios at a time. They mostly wait.
 const AT_ONCE: usize = 16;
-/// Of a whole run. Fewer: the scenarios are not found, or their drivers are not recorded.
+/// Lower bound of traces in a whole run. With fewer, scenarios are missing or their drivers are not recorded.
 const TRACES_MIN: usize = 400;
 
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ fn run<S: Make<Trace<SimDevice>>>(name: &str, totals: &Totals) -> Result<(), Str
     }
     for (place, live) in ends {
         let replayed = replays.get(place).ok_or("a driver without a trace")?.core();
-        // Not only what can be seen from outside.
+        // Compares the complete state, not only the observable part.
         if *replayed != live {
             return Err(format!("trace {place} comes to another state:\n{replayed:?}\nlive it was\n{live:?}"));
         }

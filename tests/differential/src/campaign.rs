@@ -1,4 +1,4 @@
-//! Many programs, and what came of them.
+//! Runs many programs, and collects their outcomes.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -13,76 +13,76 @@ use crate::show::side_by_side;
 use crate::shrink::shrink;
 use crate::trace::Trace;
 
-/// A run that was too slow is repeated, with fewer others at its side each time.
+/// The maximum number of runs of a program that is too slow. Each time fewer others run beside it.
 const ATTEMPTS: u32 = 10;
-/// How many of them are repeated at once, the first time.
+/// The number of slow programs that are repeated at once, the first time.
 const REPEATED_AT_ONCE: usize = 16;
-/// Fewer at once are of no use to a machine that is slow: each batch waits for its timers.
+/// The smallest batch. Smaller ones do not help a slow machine: each batch waits for its timers.
 const SMALLEST: usize = 16;
-/// A disagreement is repeated, to tell whether it always shows.
+/// The number of repetitions of a disagreement, which show whether it is reproducible.
 pub const REPEATS: usize = 3;
 
-/// The first program of every day: what was found once is found again. Chosen so that [`LEAST`] programs reach everything,
-/// which a test holds.
+/// The first seed of the daily run. It is fixed, so that disagreements are reproducible, and chosen so that [`LEAST`]
+/// programs reach all goals, which a test checks.
 pub const FIRST_SEED: u64 = 2001;
-/// How many programs must agree every day, however slow the machine.
+/// The minimum number of programs that must agree in the daily run, on any machine.
 pub const LEAST: u64 = 100;
 
-/// What is to be done.
+/// The parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Which programs.
+    /// The seeds of the programs.
     pub seeds: Range<u64>,
-    /// How many at once.
+    /// The number of concurrent programs.
     pub batch: usize,
-    /// Begin no more after this, if `least` agree.
+    /// Begin no new program after this, if `least` agree.
     pub limit: Option<Duration>,
-    /// Fewer are not enough.
+    /// The minimum number of programs that must agree.
     pub least: u64,
-    /// Do nothing more after this, but end what was begun: what was too slow until then stays undecided.
+    /// Begin nothing after this, but finish what was begun. Programs that were too slow until then stay undecided.
     pub deadline: Option<Duration>,
-    /// Stop after so many disagreements.
+    /// Stop after this many disagreements.
     pub failures: usize,
-    /// Make them small.
+    /// Shrink the programs that differ.
     pub shrink: bool,
 }
 
-/// A program that the simulator and the kernel do not run alike.
+/// A program with different results on the simulator and on the kernel.
 #[derive(Clone, Debug)]
 pub struct Disagreement {
-    /// As it was made.
+    /// The generated program.
     pub program: Program,
-    /// As small as it got.
+    /// The program after shrinking.
     pub smallest: Program,
-    /// What the nearest schedule of the simulator gives.
+    /// The trace of the simulator's nearest schedule.
     pub simulator: Trace,
-    /// What the kernel does.
+    /// The kernel's trace.
     pub reality: Trace,
-    /// How often it showed when it was repeated, of [`REPEATS`]; `None` if it was not.
+    /// How often it was reproduced in [`REPEATS`] repetitions; `None` if it was not repeated.
     pub repeated: Option<usize>,
 }
 
-/// What came of a campaign.
+/// The outcome of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Programs that agree.
     pub agreed: u64,
-    /// Programs whose every run was too slow for their timers, or was until the deadline.
+    /// Programs that were too slow for their timers in all runs, up to the deadline.
     pub undecided: Vec<u64>,
     /// Programs that differ.
     pub disagreements: Vec<Disagreement>,
     /// Runs that had to be repeated.
     pub repeated: u64,
-    /// What the runs reached.
+    /// The goals that the runs have reached.
     pub coverage: Coverage,
-    /// How many programs the plan has that were not run.
+    /// The number of programs in the plan that were not run.
     pub not_run: u64,
 }
 
 /// Runs the plan.
 ///
 /// # Errors
-/// The reality's own.
+/// The reality fails.
 pub fn run(plan: &Plan, reality: &mut impl Reality, say: impl FnMut(&str)) -> anyhow::Result<Outcome> {
     run_made(plan, |seed| Ok(generate::program(seed)), reality, say)
 }
@@ -90,7 +90,7 @@ pub fn run(plan: &Plan, reality: &mut impl Reality, say: impl FnMut(&str)) -> an
 /// Runs the plan with programs that `made` returns for its seeds, in order.
 ///
 /// # Errors
-/// The reality's own, and those of `made`.
+/// The reality or `made` fails.
 #[allow(clippy::disallowed_methods, reason = "a limit of real time")]
 pub fn run_made(
     plan: &Plan,
@@ -102,12 +102,12 @@ pub fn run_made(
     let mut outcome = Outcome::default();
     let mut next = plan.seeds.start;
     let mut size = plan.batch.max(1);
-    // Those that were too slow, and how often.
+    // Programs that were too slow, and how often.
     let mut again: Vec<(Program, u32)> = Vec::new();
     let late = || plan.deadline.is_some_and(|limit| began.elapsed() >= limit);
     while !late() {
         let over = plan.limit.is_some_and(|limit| began.elapsed() >= limit) && outcome.agreed >= plan.least;
-        // The last fifth is for repeats.
+        // The last fifth of the time is for repeats.
         let over = over || plan.deadline.is_some_and(|limit| began.elapsed() >= limit * 4 / 5);
         let over = over || next == plan.seeds.end || outcome.disagreements.len() >= plan.failures;
         let repeats = again.len() >= REPEATED_AT_ONCE || over;
@@ -133,7 +133,7 @@ pub fn run_made(
             say(&found.to_string());
         }
         if !repeats {
-            // As many at once as this machine can do in time.
+            // Adapts the number of concurrent programs to the speed of the machine.
             size = if slow.len() * 4 > count { (size / 2).max(SMALLEST) } else { (size + 4).min(plan.batch.max(1)) };
         }
         let (agreed, differ) = (outcome.agreed, outcome.disagreements.len());
@@ -157,13 +157,13 @@ pub fn run_made(
 }
 
 impl Outcome {
-    /// Programs that a busy machine may leave undecided: one in fifty, or a single one.
+    /// The number of programs that a busy machine may leave undecided: one in fifty, or a single one.
     fn undecided_at_most(&self) -> u64 {
         let run = self.agreed + (self.disagreements.len() + self.undecided.len()) as u64;
         (run / 50).max(1)
     }
 
-    /// Why this is no success of that plan; nothing if it is. What was to be reached is left out where it was not asked for.
+    /// The reasons why the outcome fails the plan; empty if it succeeds. Missing goals count only with `everything`.
     #[must_use]
     pub fn objections(&self, plan: &Plan, everything: bool) -> Vec<String> {
         let (differ, undecided, missing) = (self.disagreements.len(), self.undecided.len(), self.coverage.missing());
@@ -178,7 +178,7 @@ impl Outcome {
     }
 }
 
-/// Runs programs, and returns those whose run was too slow.
+/// Runs programs, and returns those that were too slow.
 fn decide(
     programs: Vec<(Program, u32)>,
     reality: &mut impl Reality,
@@ -213,7 +213,7 @@ impl Disagreement {
     }
 }
 
-/// How often it shows when the program is alone.
+/// How often the disagreement is reproduced when the program runs alone.
 fn confirm(program: &Program, reality: &mut impl Reality) -> anyhow::Result<usize> {
     let mut shown = 0;
     for _ in 0..REPEATS {

@@ -1,4 +1,4 @@
-//! A side whose calls go to the core, as an application's do.
+//! A side that calls the core, like an application.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,14 +13,14 @@ use crate::recorder::Recorder;
 use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents, result_of};
 
-/// More turns than a core can have use for.
+/// Upper bound of turns that the core can need.
 const TURNS_MAX: usize = 64;
-/// Events of one turn.
+/// The maximum number of events of one turn.
 const BUDGET: usize = 256;
 
-/// A side on a core. It is never told the time: all deadlines are the kernel's.
+/// A side on a core. Its clock stands still: all deadlines are the kernel's.
 pub(crate) struct CoreRunner<D: DataPath> {
-    // Dropped before the device that they are from.
+    // Dropped before their device.
     paths: BTreeMap<Slot, Path<D>>,
     drive: Drive<Recorder<D>>,
     numbers: Numbers,
@@ -51,7 +51,7 @@ impl<D: DataPath> CoreRunner<D> {
         self.trace.push(Line { step: at, what });
     }
 
-    /// What the device was asked and has said, before what the application hears.
+    /// Notes the device's calls and events, before the application's.
     fn note_device(&mut self, at: usize) {
         for what in std::mem::take(&mut self.drive.device_mut().seen) {
             self.note(at, what);
@@ -67,7 +67,7 @@ impl<D: DataPath> CoreRunner<D> {
         self.note(at, Seen::Call { name: request_kind, text: format!("{action:?}"), result });
     }
 
-    /// What the core finds wrong with itself goes into the trace, where it is told with the program.
+    /// Notes a failure of the core's own check in the trace, so that it is reported with the program.
     fn check(&mut self, at: usize) {
         let core = self.drive.core();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| core.check())) {
@@ -85,7 +85,7 @@ impl<D: DataPath> CoreRunner<D> {
         let numbers = self.numbers;
         let endpoint = |endpoint: Endpoint| endpoint.resolve(numbers);
         let drive = &mut self.drive;
-        // Far enough for the kernel, and never reached by a clock that stands still.
+        // Sufficient for the kernel, and never reached by a clock that stands still.
         let deadline = Time::NEVER;
         let key = |slot: Slot| self.ids.get(&slot).copied();
         let (request_kind, result) = match *action {
@@ -111,7 +111,7 @@ impl<D: DataPath> CoreRunner<D> {
             }
             Action::Bind { id, at } => ("bind_addr", drive.bind(key(id)?, endpoint(at))),
             Action::ResolveAddr { id, src, dst } => {
-                // Longer than any program: what is not found at once is not found.
+                // Longer than any program: a lookup either succeeds at once or not at all.
                 let soon = drive.within(std::time::Duration::from_secs(30));
                 ("resolve_addr", drive.resolve_addr(key(id)?, src.map(endpoint), endpoint(dst), soon))
             }
@@ -199,7 +199,7 @@ impl<D: DataPath> CoreRunner<D> {
         Some(())
     }
 
-    /// Every channel is looked at, whether its descriptor says so or not: what it says is written down.
+    /// Reads every channel, whether its descriptor is readable or not. The readiness is noted.
     fn turn(&mut self, at: usize) {
         for channel in self.drive.device().channels.clone() {
             self.drive.readable(channel);
@@ -262,7 +262,7 @@ impl<D: DataPath> CoreRunner<D> {
 
 impl<D: DataPath> Runner for CoreRunner<D> {
     fn perform(&mut self, at: usize, action: &Action) {
-        // A step about an id or channel that this run does not have says nothing.
+        // A step with an id or channel that does not exist in this run is skipped.
         let _ = self.act(at, action);
     }
 
@@ -291,7 +291,7 @@ impl<D: DataPath> Runner for CoreRunner<D> {
 
     fn destroy_all(&mut self, at: usize) {
         self.ack_all(at);
-        // Children that the application has not heard of go with their listener.
+        // Children that the application has not received are destroyed with their listener.
         let ids: Vec<Slot> = self.ids.keys().copied().filter(|&slot| self.id(slot).is_some()).collect();
         for id in ids {
             self.perform(at, &Action::Destroy { id });

@@ -1,4 +1,4 @@
-//! What the programs have reached: calls by result, events by status, and what must not be missing.
+//! What the programs have reached: calls by result, events by status, and the goals.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use crate::judge::Run;
 use crate::program::{Level, Program};
 use crate::trace::Seen;
 
-/// Counts over many runs.
+/// Counts of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
     calls: BTreeMap<(Level, &'static str), BTreeMap<String, u64>>,
@@ -15,7 +15,7 @@ pub struct Coverage {
     reached: BTreeMap<&'static str, u64>,
 }
 
-/// What a campaign must have reached, or it has shown too little: the name, and the events or calls that tell.
+/// The goals that a campaign must reach: the name, and the event or call that shows it.
 const GOALS: &[(&str, Goal)] = &[
     ("a connection, at the device", Goal::Event(Level::Device, "ESTABLISHED", 0)),
     ("a connection, through the core", Goal::Event(Level::Core, "ESTABLISHED", 0)),
@@ -42,14 +42,14 @@ const GOALS: &[(&str, Goal)] = &[
     ("established already", Goal::Call(Level::Device, "notify", "EISCONN")),
 ];
 
-/// Reached by a migration after which the new channel has something to read.
+/// Reached by a migration to a channel that becomes readable by it.
 const MOVED: &str = "a migration with unread events in the kernel";
 /// Reached by a group of steps without a pause.
 const RACED: &str = "calls at once on both sides";
 /// Reached by a synchronous request that ended.
 const SYNCHRONOUS: &str = "a synchronous request that ended";
 
-/// What tells that something was reached.
+/// The event or call that shows that a goal was reached.
 #[derive(Clone, Copy, Debug)]
 enum Goal {
     Event(Level, &'static str, i32),
@@ -63,10 +63,10 @@ impl Coverage {
         let level = program.level;
         for line in run.trace.a.iter().chain(&run.trace.b) {
             match &line.what {
-                // What the core has asked of the device.
+                // A call of the core to the device.
                 Seen::Call { text, .. } if text.starts_with("device: ") => {}
                 Seen::Call { name, result, .. } => mine.note_call(level, name, result),
-                // What the core has read is told again when the application takes it.
+                // An event that the core has read is noted again when it is delivered to the application.
                 Seen::Event { channel, .. } if *channel >= crate::recorder::BELOW => {}
                 Seen::Event { kind, status, .. } => {
                     *mine.events.entry((level, kind.clone())).or_default().entry(*status).or_default() += 1;
@@ -95,7 +95,7 @@ impl Coverage {
     }
 
     fn note_call(&mut self, level: Level, name: &'static str, result: &str) {
-        // What the core says names the id, its state, and last the reason.
+        // The core's error contains the id, its state, and last the reason.
         let reason = result.rsplit(": ").next().unwrap_or(result);
         let result = if result.starts_with("refused: ") { format!("refused ({reason})") } else { reason.to_owned() };
         *self.calls.entry((level, name)).or_default().entry(result).or_default() += 1;
@@ -115,7 +115,7 @@ impl Coverage {
         }
     }
 
-    /// What no program has reached.
+    /// The goals that no program has reached.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         let mut all: Vec<&'static str> = GOALS.iter().map(|&(name, _)| name).collect();

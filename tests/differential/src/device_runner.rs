@@ -1,4 +1,4 @@
-//! A side whose calls go to the bare device.
+//! A side that calls the bare device.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, Numbers, Slot};
 use crate::runner::{BeforeRead, HUGE, Observed, Path, Runner, data, name, param};
 use crate::trace::{Line, Seen, SideTrace, address, contents_of, is_readable, readable, result_of, value_of};
 
-/// Longer than any program: what is not found at once is not found.
+/// Longer than any program: a lookup either succeeds at once or not at all.
 const LOOKUP_MS: i32 = 30_000;
 
-/// More events than a program can cause. What goes on for ever must not make a run do so.
+/// More events than a program can cause. Bounds a run with an endless sequence of events.
 const EVENTS_MAX: usize = 256;
 
 /// A side on the bare device.
 pub(crate) struct DeviceRunner<D: DataPath> {
-    // Dropped before the device that they are from.
+    // Dropped before their device.
     paths: BTreeMap<Slot, Path<D>>,
     device: D,
     numbers: Numbers,
-    /// The ids that live, and where.
+    /// The existing ids, and their channels.
     ids: BTreeMap<Slot, ChannelNo>,
     channels: Vec<ChannelNo>,
     next_child: Slot,
@@ -30,7 +30,7 @@ pub(crate) struct DeviceRunner<D: DataPath> {
     before_read: BeforeRead,
 }
 
-/// Keys are numbered densely, as a core does it; every slot has one tenant only.
+/// Keys are numbered densely, as in a core. Every slot is used only once.
 fn id_key(id: Slot) -> Result<IdKey, Errno> {
     IdKey::from_parts(0, u32::from(id), 1).ok_or(Errno::EINVAL)
 }
@@ -80,7 +80,7 @@ impl<D: DataPath> DeviceRunner<D> {
                 }
                 return Ok(());
             }
-            // What librdmacm does with the ids of a channel that is closed is to follow dangling pointers.
+            // When a channel with ids is closed, librdmacm follows dangling pointers.
             Action::CloseChannel { channel } if self.ids.values().any(|&on| on == channel) => return Ok(()),
             Action::CloseChannel { channel } => {
                 if self.call(at, action, Call::CloseChannel { channel: channel_key(channel)? }, &[]) {

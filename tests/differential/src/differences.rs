@@ -1,17 +1,18 @@
-//! What is knowingly different between the simulator and a kernel, or is in no program, and why: `docs/generated/differences.md`.
+//! Known differences between the simulator and a kernel, and what no program contains, with reasons:
+//! `docs/generated/differences.md`.
 
 use std::fmt::Write as _;
 
-/// A difference, or something that is left out.
+/// A difference, or an omission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What.
+    /// Its subject.
     pub what: &'static str,
-    /// Why, and what is done about it here.
+    /// Its reason, and how it is handled here.
     pub reason: &'static str,
 }
 
-/// What both may say in their own way, and is not compared.
+/// Results that may differ and are not compared.
 pub const NOT_COMPARED: &[Difference] = &[
     Difference {
         what: "times",
@@ -48,7 +49,7 @@ pub const NOT_COMPARED: &[Difference] = &[
     },
 ];
 
-/// What is in no program.
+/// What no program contains.
 pub const NOT_GENERATED: &[Difference] = &[
     Difference {
         what: "answers after which a destroy takes 70 seconds",
@@ -89,7 +90,7 @@ pub const NOT_GENERATED: &[Difference] = &[
     },
 ];
 
-/// The document.
+/// Renders the document.
 #[must_use]
 pub fn render() -> String {
     let mut text = String::from(

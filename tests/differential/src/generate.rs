@@ -1,7 +1,8 @@
-//! Makes programs from seeds.
+//! Generates programs from seeds.
 //!
-//! The maker believes that every call succeeds and goes on from there: mostly with what comes next for an id, sometimes
-//! with anything at all. What it believes may be wrong; then the program is in bad order, which is wanted too.
+//! The generator assumes that every call succeeds. It mostly continues with the next call of an id's normal life, and
+//! sometimes with an arbitrary one. If an assumption is wrong, the program makes calls in a wrong order, which is
+//! intended.
 
 use rand::seq::IndexedRandom as _;
 use rand::{Rng as _, SeedableRng as _};
@@ -15,13 +16,13 @@ use crate::program::{
 };
 use crate::simulated::{Schedule, schedules, simulate};
 
-/// Groups of more than one step, each with one boundary: the number of schedules grows with it.
+/// The maximum number of groups of more than one step, each with one boundary. The number of schedules grows with it.
 const RACES_MAX: usize = 2;
 
-/// Numbers for runs that are compared with nothing.
+/// Numbers for runs that are not compared.
 pub const NUMBERS: Numbers = Numbers { port: 20_000, qp_num: 0x40_0000, link: 2 };
 
-/// The program of a seed.
+/// Generates the program of a seed.
 #[must_use]
 pub fn program(seed: u64) -> Program {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -42,7 +43,7 @@ pub fn program(seed: u64) -> Program {
     tame(Program { seed, level, steps: maker.steps })
 }
 
-/// Whether no destroy in it takes the kernel 70 seconds (semantics 3.3), under no schedule.
+/// Whether no destroy in the program takes the kernel 70 seconds (semantics 3.3), under any schedule.
 #[must_use]
 pub fn is_safe(program: &Program) -> bool {
     stalls(program) == 0
@@ -53,7 +54,7 @@ fn stalls(program: &Program) -> u64 {
     schedules(program).iter().map(run).sum()
 }
 
-/// Leaves out the answers that make a later destroy take 70 seconds.
+/// Removes the answers that make a later destroy take 70 seconds.
 fn tame(mut program: Program) -> Program {
     let mut left = stalls(&program);
     while left > 0 {
@@ -69,7 +70,7 @@ fn tame(mut program: Program) -> Program {
             }
             (stalls(&less), less)
         };
-        // One of them is to blame. (If none is by itself, the last one goes.)
+        // Removes the answer that causes most of it. (If no single one does, removes the last one.)
         let better = places.iter().map(|&at| without(at)).min_by_key(|(stalls, _)| *stalls);
         let Some((stalls, less)) = better else { break };
         (left, program) = (stalls, less);
@@ -77,10 +78,10 @@ fn tame(mut program: Program) -> Program {
     program
 }
 
-/// What may come next.
+/// The next step.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Nothing more specific: an id in synchronous mode hears of it without a channel.
+    /// Reads any channel: an id in synchronous mode gets its events without one.
     Read(Option<ChannelNo>),
     Call(Slot, Believed),
 }
@@ -95,7 +96,7 @@ struct Maker {
 }
 
 impl Maker {
-    /// Channels on both sides, ids, and mostly a listener.
+    /// Makes channels on both sides, ids, and mostly a listener.
     fn prologue(&mut self) {
         for side in [SideName::B, SideName::A] {
             for channel in 0..self.rng.random_range(1..=3) {
@@ -182,7 +183,7 @@ impl Maker {
         if self.rng.random_ratio(1, 2) { SideName::A } else { SideName::B }
     }
 
-    /// Reads a channel: that one, or any.
+    /// Reads this channel, or any.
     fn read(&mut self, side: SideName, channel: Option<ChannelNo>) {
         if self.level == Level::Core {
             self.put(side, Action::Turn);
@@ -199,8 +200,8 @@ impl Maker {
     fn migrate(&mut self) {
         let side = self.side();
         let Some((id, believed)) = self.any_id(side) else { return };
-        // What the kernel does to a listener's requests is to follow dangling pointers (semantics 5.6 rule 6); the core never
-        // asks for it.
+        // The kernel follows dangling pointers in a listener's requests (semantics 5.6 rule 6). The core never makes
+        // this call.
         if self.level == Level::Device && believed.has_listened {
             return;
         }
@@ -244,9 +245,9 @@ impl Maker {
 
     fn offer(&mut self, limit: u8) -> Offer {
         self.next_qp = self.next_qp.wrapping_add(1).max(1);
-        // Now and then one that is in use.
+        // Sometimes one that is in use.
         let qp = if self.rng.random_ratio(1, 15) { 1 } else { self.next_qp };
-        // Now and then more than the device can.
+        // Sometimes more than the device supports.
         let depth = |rng: &mut ChaCha8Rng| {
             if rng.random_ratio(1, 40) { 129 } else { *[0, 1, 4, 7, 128, 255].choose(rng).unwrap_or(&1) }
         };
@@ -254,7 +255,7 @@ impl Maker {
         Offer { qp, serves, starts, rnr: self.rng.random_range(0..=8), data: self.data(limit) }
     }
 
-    /// A length of private data, now and then one too many.
+    /// A length of private data, sometimes one byte too long.
     fn data(&mut self, limit: u8) -> u8 {
         match self.rng.random_range(0..30) {
             0 => limit + 1,
@@ -264,7 +265,7 @@ impl Maker {
         }
     }
 
-    /// The next call of some id's normal life, or what waits to be read.
+    /// The next call of some id's normal life, or a read of a pending event.
     fn sensible(&mut self) {
         let mut choices = Vec::new();
         for side in [SideName::A, SideName::B] {
@@ -296,7 +297,7 @@ impl Maker {
                 let src = if self.rng.random_ratio(1, 3) { Some(self.endpoint()) } else { None };
                 let dst = self.endpoint();
                 let many = matches!(dst.0, Ip::Broadcast | Ip::Everybody | Ip::Group(_));
-                // Where the loopback address makes a difference.
+                // Addresses for which the loopback source makes a difference.
                 let src = if many && self.rng.random_ratio(1, 3) { Some(Endpoint(Ip::Loopback, 0)) } else { src };
                 Action::ResolveAddr { id, src, dst }
             }
@@ -338,7 +339,7 @@ impl Maker {
         })
     }
 
-    /// Any call on any id, whatever it is doing.
+    /// Any call on any id, in any state.
     fn anything(&mut self) {
         let side = self.side();
         let Some((id, believed)) = self.any_id(side) else { return };
@@ -373,19 +374,19 @@ impl Maker {
         }
     }
 
-    /// What would crash, or what no two runs have in common.
+    /// Excludes calls that would crash, or that have no reproducible results.
     #[allow(clippy::wildcard_enum_match_arm, reason = "a list of exceptions")]
     fn may(&self, side: SideName, id: Slot, action: Action) -> bool {
         let Some(believed) = self.beliefs.side(side).ids.get(&id) else { return true };
         match action {
-            // librdmacm finds a membership by its address: there is to be one.
+            // librdmacm finds a membership by its address, so there is at most one for each address.
             Action::Join { group, .. } => !believed.joined[usize::from(group)],
-            // It would follow a null pointer.
+            // librdmacm would dereference a null pointer.
             Action::DetachQp { .. } => believed.has_qp,
-            // Nobody answers, and soft-RoCE's queue pair for messages stops for good if it has no way.
+            // The request is not answered, and without a path soft-RoCE's GSI QP stops permanently.
             Action::Connect { .. } => !believed.sought_nobody,
-            // An id with a route is in a tree by its interface, which the call changes before it refuses (`cma_bind_addr`): the
-            // kernel's list is broken when the id goes.
+            // An id with a route is in a tree by its interface, which the call changes before it refuses
+            // (`cma_bind_addr`). The kernel's list is corrupt when the id is destroyed.
             Action::ResolveAddr { dst, .. } if dst.0.is_of_link() => {
                 matches!(believed.phase, Phase::Idle | Phase::Bound)
             }
@@ -398,7 +399,7 @@ impl Maker {
             0 => Opt::Tos(self.rng.random_range(0..=255)),
             1..4 => Opt::ReuseAddr(self.rng.random_ratio(2, 3)),
             4..6 => Opt::AfOnly(self.rng.random_ratio(1, 2)),
-            // A time wait as by default on 6.12, or one that outlasts every program.
+            // The default time wait of 6.12, or one that is longer than every program.
             _ => Opt::AckTimeout(if self.rng.random_ratio(1, 2) { 17 } else { 22 }),
         }
     }

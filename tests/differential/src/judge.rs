@@ -1,4 +1,4 @@
-//! Whether what was seen elsewhere is one of the things that the simulator allows.
+//! Decides whether a trace is one of those that the simulator allows.
 
 use std::time::Duration;
 
@@ -9,48 +9,48 @@ use crate::runner::Observed;
 use crate::simulated::{Limits, Schedule, schedules, simulate};
 use crate::trace::Trace;
 
-/// How much earlier than the simulator's a real timer is taken to be over.
+/// How much earlier than the simulator's a real timer may end.
 const MARGIN: Duration = Duration::from_millis(25);
 
-/// What came of a run on what the simulator is compared with.
+/// The result of a run on a reality.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The ports and QP numbers that it used.
+    /// The ports and QP numbers that the run used.
     pub numbers: Numbers,
-    /// What the sides have seen.
+    /// What the sides have observed.
     pub trace: Trace,
-    /// What else there is to say.
+    /// Counts that are not part of the trace.
     pub observed: Observed,
-    /// How long its parts took.
+    /// The duration of each part.
     pub phases: Vec<Duration>,
-    /// How long all of it took.
+    /// The duration of the whole run.
     pub whole: Duration,
 }
 
-/// What the simulator is compared with: a kernel.
+/// The system that the simulator is compared with: a kernel.
 pub trait Reality {
-    /// Runs programs, at the same time if it can.
+    /// Runs programs, concurrently if possible.
     ///
     /// # Errors
-    /// If it is broken itself.
+    /// The reality itself fails.
     fn run(&mut self, programs: &[Program]) -> anyhow::Result<Vec<Run>>;
 
-    /// Which kernel it is.
+    /// The version of the kernel.
     fn flavour(&self) -> Flavour;
 }
 
-/// How a run compares.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The simulator's, under one of the schedules.
+    /// The trace is the simulator's, under one of the schedules.
     Agrees,
-    /// A timer may have run out at another step. To be run again.
+    /// A timer may have ended at another step. The run must be repeated.
     TooSlow,
-    /// No schedule gives this; the nearest one does that.
+    /// No schedule gives this trace. Holds the trace of the nearest one.
     Differs(Box<Trace>),
 }
 
-/// Compares.
+/// Compares a run with the simulator.
 #[must_use]
 pub fn judge(program: &Program, run: &Run, flavour: Flavour) -> Verdict {
     let mut search = Search { program, run, flavour, nearest: None, slow: false };
@@ -69,14 +69,14 @@ pub fn judge(program: &Program, run: &Run, flavour: Flavour) -> Verdict {
     }
 }
 
-/// What a simulated run leaves open: [`Simulated::time_waits_in_turn`](crate::simulated::Simulated::time_waits_in_turn) and
-/// [`Simulated::sends`](crate::simulated::Simulated::sends).
+/// The choices of a simulated run: [`Simulated::time_waits_in_turn`](crate::simulated::Simulated::time_waits_in_turn)
+/// and [`Simulated::sends`](crate::simulated::Simulated::sends).
 struct Choices {
     in_turn: u32,
     sends: u32,
 }
 
-/// Looks for the schedule of a run.
+/// Searches the schedule of a run.
 struct Search<'a> {
     program: &'a Program,
     run: &'a Run,
@@ -86,7 +86,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether it is this one, with time waits in any order; if not, what the simulator gives.
+    /// Succeeds if the run agrees with this schedule, with time waits in any order. Otherwise returns the simulator's
+    /// choices.
     fn in_any_order(&mut self, schedule: &Schedule) -> Result<(), Choices> {
         let first = match self.agrees(schedule) {
             Ok(()) => return Ok(()),
@@ -96,7 +97,7 @@ impl Search<'_> {
         if orders.any(|schedule| self.agrees(&schedule).is_ok()) { Ok(()) } else { Err(first) }
     }
 
-    /// Whether it is this one; if not, what else its run leaves open.
+    /// Succeeds if the run agrees with this schedule. Otherwise returns the other choices of its run.
     fn agrees(&mut self, schedule: &Schedule) -> Result<(), Choices> {
         let simulated = simulate(self.program, self.run.numbers, self.flavour, schedule);
         if simulated.trace.agrees(&self.run.trace) {
@@ -116,7 +117,7 @@ fn is_too_slow(run: &Run, limits: &Limits) -> bool {
     run.phases.iter().zip(&limits.phases).any(over) || over((&run.whole, &limits.whole))
 }
 
-/// The number of lines by which they differ, about.
+/// The approximate number of different lines.
 fn distance(one: &Trace, other: &Trace) -> usize {
     let of = |one: &[_], other: &[_]| {
         let same = one.iter().zip(other).filter(|(one, other)| one == other).count();

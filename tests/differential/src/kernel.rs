@@ -1,9 +1,9 @@
-//! Programs on the kernel of this machine: soft-RoCE as the project's VM sets it up.
+//! Runs programs on the kernel of this machine: soft-RoCE as set up in the project's VM.
 //!
-//! Many run at once, one group of steps each, in turn; after each turn a lookup of nobody's port goes through the kernel. It
-//! takes the same queues as everything before it: addresses, routes, the connection manager's messages and their
-//! answers. When it is over, so is all that the steps have set going. A program that lets time pass, or is over, waits for
-//! no other.
+//! Many programs run at once, one group of steps each, in turn. After each turn the kernel looks up a port without a
+//! listener. The lookup uses the same queues as everything before it: addresses, routes, the connection manager's
+//! messages and their answers. When it is complete, all effects of the steps are complete too. A program that lets
+//! time pass, or has ended, does not delay the others.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -21,13 +21,13 @@ use crate::program::{Action, LINK_LOCAL, Numbers, PORTS, Program, QP_NUMS, Step}
 use crate::runner::{BeforeRead, EPILOGUE, Runners};
 use crate::simulated::pause;
 
-/// The first port that is given out; the last comes before the ephemeral ones.
+/// The first port that programs use.
 const FIRST_PORT: u16 = 20_000;
-/// The port after the last that is given out.
+/// The end of the ports that programs use, before the ephemeral ones.
 const END_PORT: u16 = 32_000;
-/// QP numbers that no device here hands out.
+/// The first QP number, outside of those that the devices assign.
 const FIRST_QP_NUM: u32 = 0x40_0000;
-/// Where they begin anew. There is time enough in between for every time wait.
+/// The end of the QP numbers. Before they are reused, every time wait is over.
 const END_QP_NUM: u32 = 0xf0_0000;
 
 /// The kernel.
@@ -41,10 +41,10 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel of this machine, with the timers of that version.
+    /// Opens the kernel of this machine, with the timers of that version.
     ///
     /// # Errors
-    /// If there is no RDMA device.
+    /// There is no RDMA device.
     pub fn open(flavour: Flavour) -> anyhow::Result<Self> {
         let device = Verbs::open().map_err(|errno| anyhow::anyhow!("{errno}")).context("an RDMA device")?;
         Ok(Kernel { flavour, probe: Probe::new(device)?, port: FIRST_PORT, qp_num: FIRST_QP_NUM, link: link()? })
@@ -84,7 +84,7 @@ impl Reality for Kernel {
     }
 }
 
-/// The index of the interface with [`LINK_LOCAL`], as soon as the kernel has found that nobody else has that address.
+/// The index of the interface with [`LINK_LOCAL`], once the kernel has checked that the address is unique.
 fn link() -> anyhow::Result<u32> {
     let address: String = LINK_LOCAL.octets().iter().map(|byte| format!("{byte:02x}")).collect();
     for _ in 0..100 {
@@ -105,19 +105,19 @@ fn link() -> anyhow::Result<u32> {
 /// `IFA_F_TENTATIVE`
 const TENTATIVE: u32 = 0x40;
 
-/// What a program does next.
+/// The next action of a program.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     /// Its next group of steps.
     Group,
-    /// Nothing until then.
+    /// Wait until then.
     Wait(Instant),
-    /// That part of the end, of [`EPILOGUE`].
+    /// A part of the end, out of [`EPILOGUE`].
     Epilogue(usize),
     Nothing,
 }
 
-/// A program that is being run.
+/// A running program.
 struct Playing<'a> {
     groups: std::vec::IntoIter<&'a [Step]>,
     runners: Runners,
@@ -147,7 +147,7 @@ impl<'a> Playing<'a> {
         }
     }
 
-    /// Plays what comes next; whether there was something. A wait takes as long as `pause`.
+    /// Performs the next action. Returns whether there was one. A wait takes `pause`.
     fn play(&mut self, pause: Duration) -> bool {
         match self.next {
             Next::Wait(until) if Instant::now() >= until => {
@@ -210,7 +210,7 @@ impl<'a> Playing<'a> {
     }
 }
 
-/// Looks up a port that nobody listens on.
+/// Looks up a port without a listener.
 #[derive(Debug)]
 struct Probe {
     device: Verbs,
@@ -218,7 +218,7 @@ struct Probe {
     generation: u32,
 }
 
-/// No answer of the kernel takes so long.
+/// The time limit of the kernel's answer.
 const LIMIT: Duration = Duration::from_secs(20);
 
 impl Probe {

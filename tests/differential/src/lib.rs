@@ -1,17 +1,17 @@
 //! The differential test: random programs of calls, on the simulator and on a real kernel.
 //!
-//! A program is a list of calls of two sides. Each side writes down what every call returned, every event that it read, and
-//! how its ids stand at the end. The simulator's traces and the kernel's must be equal, but for what cannot be: times,
-//! pointers, ephemeral ports and the device's own QP numbers (rule 6 of the specification's section 15).
+//! A program is a list of calls of two sides. Each side records the result of every call, every event that it reads,
+//! and the state of its ids at the end. The traces of the simulator and of the kernel must be equal, except for
+//! times, pointers, ephemeral ports and the device's own QP numbers (rule 6 of the specification's section 15).
 //!
-//! Half of the programs call the bare device, where nothing keeps them from what the kernel refuses; the other half go
-//! through the core, as an application does. After each step both sides rest until the kernel has done what the step set
-//! going ([`kernel`]). Steps that race have no such rest between them; then the simulator runs under all schedules, and the
-//! kernel's trace must be one of theirs. So it does for time waits, which end in the order in which they began or, where
-//! they share a tick of the kernel's timer wheel, in the reverse. Other timers are no race: a run in which one could have
-//! run out at another step is run again.
+//! Half of the programs call the bare device, which passes every call to the kernel. The other half call the core,
+//! like an application. After each step both sides wait until the kernel has completed its effects ([`kernel`]).
+//! Steps that race have no such wait between them. Then the simulator runs under all schedules, and the kernel's
+//! trace must be one of theirs. The same holds for time waits, which end in the order in which they began or, if they
+//! share a tick of the kernel's timer wheel, in the reverse order. Other timers do not race: a run in which one could
+//! have ended at another step is repeated.
 //!
-//! What is knowingly different, or left out, is in `docs/generated/differences.md`, which is checked against [`differences`].
+//! Known differences and omissions are in `docs/generated/differences.md`, which is checked against [`differences`].
 #![forbid(unsafe_code)]
 
 pub mod campaign;

@@ -1,4 +1,4 @@
-//! The differential test as a program: in the VM against the kernel, anywhere to show what the simulator does.
+//! The differential test as a program: against the kernel in the VM, or on the simulator alone to show its trace.
 #![forbid(unsafe_code)]
 
 use std::fs::File;
@@ -13,7 +13,7 @@ use cmid_differential::program::Program;
 use cmid_differential::{generate, simulated};
 use cmid_sim::Flavour;
 
-/// Fewer programs than these need not reach everything, unless so many must agree.
+/// Fewer programs need not reach all goals, unless a minimum must agree.
 #[cfg(feature = "verbs")]
 const ENOUGH: u64 = 300;
 
@@ -23,40 +23,41 @@ struct Args {
     /// The seed of the first program
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many
+    /// The number of programs
     #[arg(long, default_value_t = 100)]
     programs: u64,
-    /// How many at once
+    /// The number of concurrent programs
     #[arg(long, default_value_t = 24)]
     batch: usize,
-    /// So many must agree, and reach everything
+    /// The minimum number that must agree, and reach all goals
     #[arg(long, value_name = "N")]
     least: Option<u64>,
-    /// Begin no more after so many seconds, if enough agree
+    /// Begin no new program after this many seconds, if enough agree
     #[arg(long, value_name = "S")]
     seconds: Option<u64>,
-    /// Repeat nothing after so many seconds: what is undecided then stays so
+    /// Repeat nothing after this many seconds: undecided programs stay undecided
     #[arg(long, value_name = "S")]
     deadline: Option<u64>,
-    /// Stop after so many that differ
+    /// Stop after this many disagreements
     #[arg(long, default_value_t = 3)]
     failures: usize,
-    /// Leave them as they are
+    /// Do not shrink programs that differ
     #[arg(long)]
     no_shrink: bool,
     /// The timers of Linux 6.1 instead of 6.12
     #[arg(long)]
     old: bool,
-    /// Run this one only
+    /// Run only this program
     #[arg(long, value_name = "JSON")]
     program: Option<String>,
-    /// Show what it is and what the simulator does with it
+    /// Show the program and its trace on the simulator
     #[arg(long)]
     simulate: bool,
     /// Write the programs to this file, one on a line, and run none
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Take the programs from a file that `--write` has made for the same seeds: an emulated CPU takes long to make them
+    /// Read the programs from a file that `--write` has made for the same seeds, because an emulated CPU generates
+    /// them slowly
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 }
@@ -102,7 +103,7 @@ fn write(args: &Args, file: &Path) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// Reads programs of [`write()`]; one that is asked for is to be the next.
+/// Reads programs written by [`write()`]. They must be requested in order.
 #[cfg_attr(not(feature = "verbs"), allow(dead_code, reason = "only for the kernel"))]
 fn reader(file: &Path) -> anyhow::Result<impl FnMut(u64) -> anyhow::Result<Program> + use<>> {
     let name = file.display().to_string();

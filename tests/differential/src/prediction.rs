@@ -1,16 +1,16 @@
-//! What the maker of programs believes of the ids: as if every call succeeded.
+//! The generator's prediction of the ids' states, as if every call succeeded.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::program::{Action, CHILDREN, ChannelNo, Endpoint, Ip, SideName, Slot, Space};
 
-/// How far an id is believed to be.
+/// The predicted phase of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Idle,
     Bound,
     Listening,
-    /// For an event.
+    /// Waits for an event.
     Waits,
     Resolved,
     Routed,
@@ -22,18 +22,18 @@ pub(crate) enum Phase {
     Up,
     /// A side has disconnected.
     Down,
-    /// Rejected, or looked up, or gone.
+    /// Rejected, or looked up, or ended.
     Over,
 }
 
-/// What is believed of an id.
+/// The predicted state of an id.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Believed {
     pub(crate) phase: Phase,
     pub(crate) space: Space,
     pub(crate) has_qp: bool,
     pub(crate) has_listened: bool,
-    /// A lookup of an address has been called that no request can be sent to.
+    /// The id has resolved an address to which no request can be sent.
     pub(crate) sought_nobody: bool,
     /// Waits for a request.
     pub(crate) has_asked: bool,
@@ -49,14 +49,14 @@ impl Believed {
     }
 }
 
-/// What is believed of a side.
+/// The predicted state of a side.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Side {
     pub(crate) ids: BTreeMap<Slot, Believed>,
     pub(crate) channels: Vec<ChannelNo>,
     made: Slot,
     children: Slot,
-    /// Events that wait: whose, and what it leads to. A request names the client.
+    /// Pending events: the id, and the effect. A request names the client.
     unread: VecDeque<(Slot, News)>,
 }
 
@@ -75,12 +75,12 @@ impl Side {
         self.made.saturating_sub(1)
     }
 
-    /// A channel with events; of an id in synchronous mode none. `None` if there are no events.
+    /// A channel with pending events, or `Some(None)` for an id in synchronous mode. `None` if there are no events.
     pub(crate) fn waiting(&self) -> Option<Option<ChannelNo>> {
         self.unread.iter().find_map(|(id, _)| Some(self.ids.get(id)?.on))
     }
 
-    /// Where somebody listens.
+    /// The address of a listener.
     pub(crate) fn listening(&self, space: Space) -> Option<Endpoint> {
         let mut listeners = self.ids.values().filter(|id| id.phase == Phase::Listening && id.space == space);
         let Endpoint(ip, port) = listeners.next_back()?.at?;
@@ -89,7 +89,7 @@ impl Side {
     }
 }
 
-/// What is believed of both sides.
+/// The predicted state of both sides.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beliefs {
     a: Side,
@@ -111,7 +111,7 @@ impl Beliefs {
         }
     }
 
-    /// The step is taken, and has succeeded.
+    /// Applies a step, as if it succeeded.
     #[allow(clippy::wildcard_enum_match_arm, reason = "the rest is looked at there")]
     pub(crate) fn assume(&mut self, name: SideName, action: &Action) {
         match *action {
@@ -134,7 +134,7 @@ impl Beliefs {
                 side.ids.insert(id, new);
             }
             Action::Read { channel, most } => self.read(name, Some(channel), most.map_or(usize::MAX, usize::from)),
-            // What an id in synchronous mode waits for.
+            // The event that an id in synchronous mode waits for.
             Action::Turn => self.read(name, None, usize::MAX),
             Action::Destroy { id } => {
                 let side = self.side_mut(name);

@@ -1,4 +1,4 @@
-//! What a program is: calls of two sides, in order.
+//! Programs: lists of calls of two sides, in order.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -6,16 +6,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use cmid_proto::{CmOption, PortSpace};
 use serde::{Deserialize, Serialize};
 
-/// How far up the calls are made.
+/// The layer that a program calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Level {
-    /// On the bare device: librdmacm, or the simulator in its place. Nothing judges the calls but the kernel.
+    /// The bare device: librdmacm, or the simulator in its place. Only the kernel checks the calls.
     Device,
-    /// On the core and its loop ([`cmid_proto::Drive`]), as an application makes them.
+    /// The core and its loop ([`cmid_proto::Drive`]), as called by an application.
     Core,
 }
 
-/// One of the two programs that talk to each other.
+/// One of the two communicating sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SideName {
     /// Mostly the client.
@@ -35,25 +35,25 @@ impl SideName {
     }
 }
 
-/// An id of a side: those below [`CHILDREN`] it makes itself, the others come with requests, in order.
+/// An id of a side. The side creates those below [`CHILDREN`]; the others arrive with requests, in order.
 pub type Slot = u8;
 
-/// The slot of the first id that comes with a request.
+/// The slot of the first id that arrives with a request.
 pub const CHILDREN: Slot = 16;
 
 /// An event channel of a side.
 pub type ChannelNo = u8;
 
-/// Which port; 0 is one of the kernel's choice.
+/// A port; 0 lets the kernel choose one.
 pub type PortNo = u8;
 
 /// The ports that a program may use, from [`Numbers::port`] on.
 pub const PORTS: u16 = 8;
 
-/// The QP numbers that a program may give, from [`Numbers::qp_num`] on.
+/// The QP numbers that a program may use, from [`Numbers::qp_num`] on.
 pub const QP_NUMS: u32 = 0x100;
 
-/// An address, told by what is special about it.
+/// A kind of address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Ip {
     /// The address of side a.
@@ -62,19 +62,19 @@ pub enum Ip {
     OfB,
     /// The wildcard.
     Any,
-    /// The loopback address, which the kernel takes for a wildcard.
+    /// The loopback address, which the kernel treats as a wildcard.
     Loopback,
-    /// On an interface without an RDMA device.
+    /// An address on an interface without an RDMA device.
     NoRdma,
-    /// No way leads there.
+    /// An address without a route.
     NoRoute,
     /// A multicast group.
     Group(u8),
-    /// Of the network of both sides, for everybody in it.
+    /// The broadcast address of the network of both sides.
     Broadcast,
     /// 255.255.255.255
     Everybody,
-    /// Nobody's, on the interface without an RDMA device, which does without ARP.
+    /// An unused address on the interface without an RDMA device and without ARP.
     Silent,
     /// The IPv6 address of side a.
     OfA6,
@@ -88,30 +88,31 @@ pub enum Ip {
     Mapped,
     /// The link-local address of both sides, with its link.
     Link6,
-    /// The same without the link.
+    /// The same without the scope ID.
     NoLink6,
-    /// No way leads there.
+    /// An IPv6 address without a route.
     NoRoute6,
     /// An IPv6 multicast group.
     Group6(u8),
-    /// An IPv6 multicast group of a link that is not named.
+    /// A link-local IPv6 multicast group without a scope ID.
     LinkGroup6(u8),
 }
 
 impl Ip {
-    /// The group of a number: those from 4 on are of IPv6.
+    /// The group of a number. Numbers from 4 on are IPv6 groups.
     #[must_use]
     pub const fn group(number: u8) -> Ip {
         if number < 4 { Ip::Group(number) } else { Ip::Group6(number) }
     }
 
-    /// Whether it is of IPv6.
+    /// Whether it is an IPv6 address.
     #[must_use]
     pub fn is_ipv6(self) -> bool {
         self.resolve().is_ipv6()
     }
 
-    /// Whether no request can be sent there that one host answers: it is for many, or has no way from an IPv6 address.
+    /// Whether no single host answers a request to it: it is an address of many hosts, or unreachable from an IPv6
+    /// address.
     #[must_use]
     pub const fn is_nobody(self) -> bool {
         let many = matches!(self, Ip::Group(_) | Ip::Broadcast | Ip::Everybody | Ip::Group6(_) | Ip::LinkGroup6(_));
@@ -149,26 +150,26 @@ impl Ip {
     }
 }
 
-/// The link-local address that Linux makes of the link address of the VM's `dummy0`.
+/// The link-local address that Linux derives from the link address of the VM's `dummy0`.
 pub const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 0x9901);
 
 /// An address and a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Endpoint(pub Ip, pub PortNo);
 
-/// What a run of a program uses of the host, so that several can run at once.
+/// The host's numbers that a run uses, so that several runs are possible at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// Its first port.
     pub port: u16,
-    /// Its first QP number; all live connections of a host need different ones.
+    /// Its first QP number. All existing connections of a host need different ones.
     pub qp_num: u32,
-    /// The index of the interface that [`LINK_LOCAL`] is on.
+    /// The index of the interface with [`LINK_LOCAL`].
     pub link: u32,
 }
 
 impl Endpoint {
-    /// The address.
+    /// Returns the address.
     #[must_use]
     pub fn resolve(self, numbers: Numbers) -> SocketAddr {
         let port = if self.1 == 0 { 0 } else { numbers.port + u16::from(self.1) };
@@ -221,10 +222,10 @@ impl From<Opt> for CmOption {
     }
 }
 
-/// What connect and accept say.
+/// The parameters of connect and accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Offer {
-    /// The QP number, counted from the program's first.
+    /// The QP number, relative to the program's first.
     pub qp: u8,
     /// `responder_resources`
     pub serves: u8,
@@ -236,7 +237,7 @@ pub struct Offer {
     pub data: u8,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are those of librdmacm's calls and of their arguments")]
 pub enum Action {
@@ -332,14 +333,14 @@ pub enum Action {
     Destroy {
         id: Slot,
     },
-    /// Core only: lets the core read all channels that are readable.
+    /// Core only: lets the core read all readable channels.
     Turn,
-    /// Takes this many events off a channel, or all. At the core's level: from the core, what it has read.
+    /// Reads this many events from a channel, or all. At the core's level: takes events that the core has read.
     Read {
         channel: ChannelNo,
         most: Option<u8>,
     },
-    /// Core only: gives the oldest ack tokens back.
+    /// Core only: returns the oldest ack tokens.
     Ack {
         most: u8,
     },
@@ -348,19 +349,19 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it is a call, not a look at what has come.
+    /// Whether it is a call, not a read of events.
     #[must_use]
     pub fn is_call(self) -> bool {
         !matches!(self, Action::Read { .. } | Action::Turn | Action::LetTimePass | Action::Ack { .. })
     }
 
-    /// The id that it is about.
+    /// Its id, if it has one.
     #[must_use]
     pub fn id(mut self) -> Option<Slot> {
         self.id_mut().copied()
     }
 
-    /// The same, to be changed.
+    /// The same, as a mutable reference.
     pub fn id_mut(&mut self) -> Option<&mut Slot> {
         match self {
             Action::Bind { id, .. }

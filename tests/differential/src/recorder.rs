@@ -1,4 +1,4 @@
-//! A device around a device that writes down what the core does with it.
+//! A device layer that records the core's calls to the device.
 
 use std::net::SocketAddr;
 
@@ -8,14 +8,14 @@ use crate::program::{ChannelNo, Numbers};
 use crate::runner::BeforeRead;
 use crate::trace::{Seen, address, contents_of, readable, result_of};
 
-/// Channels are written with this much added, to tell what the device said from what the application was told.
+/// Added to channel numbers in the device's events, to distinguish them from the application's events.
 pub(crate) const BELOW: ChannelNo = 100;
 
-/// The device below a core, and what has been written down.
+/// The device below a core, and the recorded lines.
 pub(crate) struct Recorder<D> {
     pub(crate) device: D,
     pub(crate) seen: Vec<Seen>,
-    /// The channels that are open, private ones included.
+    /// The open channels, including private ones.
     pub(crate) channels: Vec<ChannelKey>,
     numbers: Numbers,
     before_read: BeforeRead,
@@ -26,7 +26,7 @@ impl<D: Device> Recorder<D> {
         Recorder { device, seen: Vec::new(), channels: Vec::new(), numbers, before_read }
     }
 
-    /// With the addresses as they are compared.
+    /// Formats a call, with addresses in the form that is compared.
     #[allow(clippy::wildcard_enum_match_arm, reason = "all others are written as they are")]
     fn text(&self, call: &Call) -> String {
         let at = |addr: SocketAddr| address(addr, self.numbers);
@@ -35,7 +35,7 @@ impl<D: Device> Recorder<D> {
             Call::ResolveAddr { id, src, dst, timeout_ms } => {
                 format!("device: resolve_addr {id} {:?} {} {timeout_ms}", src.map(at), at(dst))
             }
-            // Its parameters are the application's, or what is told by the peer's event.
+            // Omits the parameters, which are the application's or those of the peer's event.
             Call::Connect { id, .. } => format!("device: connect {id}"),
             Call::Accept { id, .. } => format!("device: accept {id}"),
             ref other => format!("device: {other:?}"),

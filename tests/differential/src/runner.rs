@@ -1,4 +1,4 @@
-//! Where a program is played: a stage for each side, and the steps that go to both.
+//! Runs a program: a runner for each side, and the steps that both perform.
 
 use cmid_datapath::{Caps, DataPath};
 use cmid_proto::{Attaching, ConnParam, Errno};
@@ -7,45 +7,46 @@ use crate::program::{Action, Level, Numbers, Offer, Program, SideName, Slot, Ste
 use crate::trace::{SideTrace, Trace};
 use crate::{core_runner::CoreRunner, device_runner::DeviceRunner};
 
-/// What a stage has to say that is no part of its trace.
+/// Counts of a runner that are not part of its trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Migrations after which the new channel was readable, and had not been before: unread events moved along.
+    /// Migrations after which the new channel became readable, because unread events moved along.
     pub moved_unread: u32,
 }
 
 /// One side of a run.
 pub trait Runner {
-    /// Makes the call, or takes the events, and writes down what came of it.
+    /// Makes the call, or reads the events, and records the result.
     fn perform(&mut self, at: usize, action: &Action);
-    /// Takes all events off all channels.
+    /// Reads all events of all channels.
     fn drain(&mut self, at: usize);
-    /// Writes down how the ids stand.
+    /// Records the states of the ids.
     fn tell_state(&mut self, at: usize);
     /// Destroys all ids.
     fn destroy_all(&mut self, at: usize);
     /// Closes all channels.
     fn close_all(&mut self, at: usize);
-    /// What was seen.
+    /// The recorded trace.
     fn trace(&self) -> &SideTrace;
-    /// What else there is to say.
+    /// The counts that are not part of the trace.
     fn observed(&self) -> Observed;
 }
 
 /// Called before each read of a channel.
 pub type BeforeRead = std::rc::Rc<dyn Fn()>;
 
-/// Both sides, on stages of the program's level.
+/// Both sides, with runners of the program's level.
 pub struct Runners {
     a: Box<dyn Runner>,
     b: Box<dyn Runner>,
 }
 
-/// The steps that end every run, with a pause after each: what is left is read, and each side sees the other go.
+/// The number of steps that end every run, with a pause after each: they read the rest, and each side sees the end of
+/// the other.
 pub const EPILOGUE: usize = 7;
 
 impl Runners {
-    /// Two stages on these devices.
+    /// Makes two runners on these devices.
     ///
     /// `before_read` is called before each read of a channel.
     pub fn new<D: DataPath>(program: &Program, numbers: Numbers, a: D, b: D, before_read: &BeforeRead) -> Self {
@@ -61,7 +62,7 @@ impl Runners {
         }
     }
 
-    /// Plays a step that is one side's.
+    /// Performs a step of one side.
     pub fn perform(&mut self, at: usize, step: &Step) {
         match step.side {
             SideName::A => self.a.perform(at, &step.action),
@@ -69,10 +70,10 @@ impl Runners {
         }
     }
 
-    /// Plays a part of the end, of [`EPILOGUE`].
+    /// Performs a part of the end, out of [`EPILOGUE`].
     pub fn epilogue(&mut self, at: usize, part: usize) {
         match part {
-            // Reading an answer may confirm it, which the other side then hears of.
+            // Reading an answer may confirm it, which causes an event at the other side.
             0 => self.a.drain(at),
             1 => self.b.drain(at),
             2 => {
@@ -94,13 +95,13 @@ impl Runners {
         }
     }
 
-    /// What both sides have seen.
+    /// The traces of both sides.
     #[must_use]
     pub fn trace(&self) -> Trace {
         Trace { a: self.a.trace().clone(), b: self.b.trace().clone() }
     }
 
-    /// What else both have to say.
+    /// The counts of both sides.
     #[must_use]
     pub fn observed(&self) -> Observed {
         Observed { moved_unread: self.a.observed().moved_unread + self.b.observed().moved_unread }
@@ -113,7 +114,7 @@ impl std::fmt::Debug for Runners {
     }
 }
 
-/// A QP with what it needs; dropped in this order.
+/// A QP with its CQ and PD, dropped in this order.
 pub(crate) struct Path<D: DataPath> {
     _qp: D::Qp,
     _cq: D::Cq,
@@ -121,7 +122,7 @@ pub(crate) struct Path<D: DataPath> {
 }
 
 impl<D: DataPath> Path<D> {
-    /// Puts a QP on an id.
+    /// Attaches a QP to an id.
     pub(crate) fn attach(device: &mut D, attaching: Attaching<'_>, max_send_wr: u32) -> Result<Self, Errno> {
         let id = attaching.id();
         let pd = device.alloc_pd(id)?;
@@ -131,7 +132,7 @@ impl<D: DataPath> Path<D> {
     }
 }
 
-/// More work requests than soft-RoCE has (`RXE_MAX_QP_WR`).
+/// More work requests than soft-RoCE supports (`RXE_MAX_QP_WR`).
 pub(crate) const HUGE: u32 = 4_000_000;
 
 /// The parameters of an offer.
@@ -145,12 +146,12 @@ pub(crate) fn param(offer: Offer, numbers: Numbers) -> ConnParam {
     }
 }
 
-/// Private data that tells who sent it, at which step, without a zero in it.
+/// Private data that identifies its sender and the step, without zero bytes.
 pub(crate) fn data(at: usize, id: Slot, len: u8) -> Vec<u8> {
     (0..len).map(|index| (index ^ id.wrapping_mul(17) ^ (at as u8).wrapping_mul(29)) | 1).collect()
 }
 
-/// How a slot is called.
+/// The name of a slot.
 pub(crate) fn name(id: Slot) -> String {
     if id < crate::program::CHILDREN { format!("id{id}") } else { format!("child{}", id - crate::program::CHILDREN) }
 }

@@ -1,10 +1,10 @@
-//! Two traces side by side, for people.
+//! Formats two traces side by side.
 
 use std::fmt::Write as _;
 
 use crate::trace::{SideTrace, Trace};
 
-/// Both traces, what differs marked.
+/// Both traces, with differences marked.
 #[must_use]
 pub fn side_by_side(simulator: &Trace, reality: &Trace) -> String {
     let mut text = String::new();
@@ -18,7 +18,7 @@ pub fn side_by_side(simulator: &Trace, reality: &Trace) -> String {
 fn sides(text: &mut String, simulator: &SideTrace, reality: &SideTrace) {
     let (mut ours, mut theirs) = (simulator.iter().peekable(), reality.iter().peekable());
     while ours.peek().is_some() || theirs.peek().is_some() {
-        // What one of them has seen before the other goes on stands alone.
+        // A line of only one trace stands alone.
         let step =
             ours.peek().map_or(usize::MAX, |line| line.step).min(theirs.peek().map_or(usize::MAX, |line| line.step));
         let (one, other) = (ours.next_if(|line| line.step == step), theirs.next_if(|line| line.step == step));

@@ -1,4 +1,4 @@
-//! Makes a program that shows a disagreement as small as it gets.
+//! Shrinks a program that shows a disagreement.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,14 @@ use crate::generate;
 use crate::judge::{Reality, Verdict, judge};
 use crate::program::{CHILDREN, Program, SideName, Slot};
 
-/// Rounds, each of which tries all ways to leave something out, at the same time.
+/// The maximum number of rounds. Each one runs all smaller variants at once.
 const ROUNDS: usize = 24;
 
-/// Leaves out steps for as long as what is left still differs and it is not too late. What is found differs when it is run with many others.
+/// Removes steps while the rest still differs and it is not too late. The result differs when it is run together with
+/// many others.
 ///
 /// # Errors
-/// The reality's own.
+/// The reality fails.
 pub fn shrink(program: &Program, reality: &mut impl Reality, late: &impl Fn() -> bool) -> anyhow::Result<Program> {
     let mut smallest = program.clone();
     for _ in 0..ROUNDS {
@@ -41,7 +42,7 @@ fn weight(program: &Program) -> usize {
     program.steps.len() * 2 + program.boundaries()
 }
 
-/// The program without a stretch of it, for stretches of many lengths, and with one race less.
+/// The program without a range of its steps, for ranges of many lengths, and with one race less.
 fn smaller(program: &Program) -> Vec<Program> {
     let steps = &program.steps;
     let mut all = Vec::new();
@@ -66,7 +67,7 @@ fn smaller(program: &Program) -> Vec<Program> {
     all
 }
 
-/// The program without one id, and without a child of the other side; the children after it move up.
+/// The program without one id, and without a child of the other side. The children after it move up.
 fn without_ids(program: &Program) -> Vec<Program> {
     let mut all = Vec::new();
     for side in [SideName::A, SideName::B] {

@@ -1,4 +1,4 @@
-//! A program on the simulator, in virtual time, under a schedule.
+//! Runs a program on the simulator, in virtual time, under a schedule.
 
 use std::cell::Cell;
 use std::net::Ipv4Addr;
@@ -13,16 +13,17 @@ use crate::program::{Action, Endpoint, Ip, LINK_LOCAL, Numbers, Program};
 use crate::runner::{BeforeRead, EPILOGUE, Observed, Runners};
 use crate::trace::Trace;
 
-/// After a group of steps everything happens that is not waiting for a timer.
+/// After this time, only timers are pending.
 const SETTLE: Duration = Duration::from_millis(1);
 
-/// What may have happened at a boundary inside a group: nothing; the first message has arrived; its answer too; all.
+/// The delays at a boundary inside a group: nothing has happened; the first message has arrived; its answer too; all
+/// has happened.
 const DELAYS: [Duration; 4] = [Duration::ZERO, Duration::from_micros(14), Duration::from_micros(28), SETTLE];
 
-/// A time-out is told from a time wait by its length.
+/// Distinguishes a time-out from a time wait by its length.
 const SHORT: Duration = Duration::from_millis(3000);
 
-/// How long [`Action::LetTimePass`] takes: longer than the time wait of that kernel. Its timers are late by up to an
+/// The length of [`Action::LetTimePass`]: longer than the time wait of that kernel. Its timers are late by up to an
 /// eighth of their length (the wheel of `kernel/time/timer.c`).
 #[must_use]
 pub const fn pause(flavour: Flavour) -> Duration {
@@ -32,7 +33,7 @@ pub const fn pause(flavour: Flavour) -> Duration {
     }
 }
 
-/// What is to be ready before a run's steps may take so long: a timer that the simulator had still running at their end.
+/// The maximum durations of a comparable run: the times at which timers end that the simulator had running.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// For each part of the program between two [`Action::LetTimePass`], from its beginning.
@@ -41,44 +42,45 @@ pub struct Limits {
     pub whole: Option<Duration>,
 }
 
-/// What came of a run.
+/// The result of a simulated run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Simulated {
-    /// What the sides have seen.
+    /// What the sides have observed.
     pub trace: Trace,
-    /// When another run is too slow to be compared with this one.
+    /// The durations beyond which another run is too slow to be compared.
     pub limits: Limits,
-    /// What else the sides have to say.
+    /// Counts that are not part of the trace.
     pub observed: Observed,
     /// Destroys that would have taken a kernel 70 seconds.
     pub stalls: u64,
-    /// [`cmid_sim::Counters::time_waits_in_turn`] after the last [`Action::LetTimePass`]. Later time waits do not end.
+    /// [`cmid_sim::Counters::time_waits_in_turn`] after the last [`Action::LetTimePass`]. Later time waits do not
+    /// end.
     pub time_waits_in_turn: u32,
-    /// Reads of a step that had sent something since it began, or since its last such read.
+    /// The number of reads in a step that had sent something since it began, or since its last such read.
     pub sends: u32,
 }
 
-/// What a program leaves open.
+/// The choices that a program leaves open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// What has happened at each boundary inside groups; everything at those that are missing.
+    /// The delay at each boundary inside groups. Missing ones: all has happened.
     pub delays: Vec<Duration>,
     /// Which time waits end in the same tick as the one before ([`Config::time_waits_of_one_tick`]).
     pub ticks: u64,
-    /// Which message that a step sends arrives before that step goes on to read; none, one, or every one.
+    /// Which messages of a step arrive before the step reads: none, one, or all.
     pub prompt: Prompt,
 }
 
-/// Messages that arrive while the step that sends them goes on.
+/// Messages that arrive during the step that sends them.
 ///
-/// The kernel's workers deliver a message when the scheduler lets them: between two reads of a step, or after it. An id that
-/// is connected to its own side shows the difference (seed 1669990).
+/// The kernel's workers deliver a message when the scheduler runs them: between two reads of a step, or after it. An
+/// id that is connected to its own side shows the difference (seed 1669990).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prompt {
-    /// All arrive when the step is over.
+    /// All arrive after the step.
     #[default]
     None,
-    /// That one, counted from the program's beginning.
+    /// The message of this number, counted from the program's beginning.
     One(u32),
     /// All arrive at once.
     All,
@@ -95,28 +97,28 @@ impl Prompt {
 }
 
 impl Schedule {
-    /// The same with the time waits in all orders, without the one that it has.
+    /// The same schedule with all other orders of the time waits.
     ///
-    /// `in_turn` is [`Simulated::time_waits_in_turn`]. Of more than `TICKS_MAX` the rest end in the order in which they
+    /// `in_turn` is [`Simulated::time_waits_in_turn`]. Time waits beyond `TICKS_MAX` end in the order in which they
     /// began.
     pub fn other_orders(&self, in_turn: u32) -> impl Iterator<Item = Schedule> {
         let most = (1 << in_turn.min(TICKS_MAX)) - 1;
-        // In a run without company all are of one tick.
+        // In a run without other programs, all are of one tick.
         (1..=most).rev().map(|ticks| Schedule { ticks, ..self.clone() })
     }
 
-    /// The same with messages that arrive while their step goes on; `sends` is [`Simulated::sends`].
+    /// The same schedule with messages that arrive during their step; `sends` is [`Simulated::sends`].
     pub fn prompt(&self, sends: u32) -> impl Iterator<Item = Schedule> {
         let some = (0..sends).map(Prompt::One).chain((sends > 1).then_some(Prompt::All));
         some.map(|prompt| Schedule { prompt, ..self.clone() })
     }
 }
 
-/// As many as a judge can try all orders of.
+/// The maximum number for which all orders can be tried.
 const TICKS_MAX: u32 = 8;
 
-/// All choices for the boundaries of a program; the one in which everything settles comes first. Time waits end in the
-/// order in which they begin.
+/// All choices for the boundaries of a program. The first is the one in which everything completes. Time waits end in
+/// the order in which they begin.
 #[must_use]
 pub fn schedules(program: &Program) -> Vec<Schedule> {
     let mut all = vec![Vec::new()];
@@ -134,7 +136,7 @@ pub fn simulate(program: &Program, numbers: Numbers, flavour: Flavour, schedule:
     simulate_on(program, numbers, flavour, schedule, |device| device)
 }
 
-/// Runs a program on devices that are made of the simulator's.
+/// Runs a program on devices that wrap the simulator's.
 #[must_use]
 pub fn simulate_on<D: DataPath>(
     program: &Program,
@@ -143,7 +145,7 @@ pub fn simulate_on<D: DataPath>(
     schedule: &Schedule,
     wrap: impl Fn(SimDevice) -> D,
 ) -> Simulated {
-    // As a fresh poll of the kernel's has it; see docs/generated/differences.md.
+    // Like a fresh poll of the kernel; see docs/generated/differences.md.
     let fabric = Fabric::new(Config {
         flavour,
         wake_on_migrate: true,
@@ -194,7 +196,7 @@ pub fn simulate_on<D: DataPath>(
     }
 }
 
-/// Lets what the step has sent arrive, if the schedule says so.
+/// Lets the messages of the step arrive, if the schedule requires it.
 fn before_read(fabric: &Fabric, prompt: Prompt, sent: &Rc<Cell<u64>>, sends: &Rc<Cell<u32>>) -> BeforeRead {
     let (fabric, sent, sends) = (fabric.clone(), Rc::clone(sent), Rc::clone(sends));
     Rc::new(move || {
@@ -209,7 +211,7 @@ fn before_read(fabric: &Fabric, prompt: Prompt, sent: &Rc<Cell<u64>>, sends: &Rc
     })
 }
 
-/// Notes the timers that are still running.
+/// Records the running timers.
 struct Watch {
     began: Time,
     phase_began: Time,
@@ -229,7 +231,7 @@ impl Watch {
 
     fn look(&mut self, fabric: &Fabric) {
         let Some(due) = fabric.next_due() else { return };
-        // A long one may have been started in an earlier phase; counting from the beginning is then on the safe side.
+        // A long timer may have been started in an earlier phase. Counting from the beginning is then safe.
         let (limit, since) = if due.since(fabric.now()) > SHORT {
             (Some(&mut self.limits.whole), self.began)
         } else {

@@ -1,7 +1,7 @@
-//! What one side has seen of a run, and when two such traces agree.
+//! The trace of one side of a run, and the comparison of two traces.
 //!
-//! Left out is what rule 6 of the specification leaves out (its section 15): times, pointer values, ephemeral ports, and QP
-//! numbers that the device chose.
+//! Traces omit what rule 6 of the specification omits (its section 15): times, pointer values, ephemeral ports, and
+//! QP numbers that the device chose.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,43 +11,43 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::program::{ChannelNo, Numbers, PORTS, QP_NUMS};
 
-/// One thing that a side has seen.
+/// One observation of a side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// At which step; one past the last for the end.
+    /// The step; one past the last for the end.
     pub step: usize,
-    /// What.
+    /// The observation.
     pub what: Seen,
 }
 
-/// What a side can see.
+/// The kinds of observations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// A call, and what it returned.
     Call {
         /// The function's name.
         name: &'static str,
-        /// With its arguments.
+        /// The call with its arguments.
         text: String,
         /// `ok`, or the errno.
         result: String,
     },
     /// An event.
     Event {
-        /// The channel that it came on.
+        /// Its channel.
         channel: ChannelNo,
         /// Its type.
         kind: String,
         /// Its status.
         status: i32,
-        /// Whose it is.
+        /// Its id.
         id: String,
-        /// All the rest of it.
+        /// Its other contents.
         rest: String,
     },
-    /// How things stand.
+    /// A state.
     State(String),
-    /// What the core's check of itself has found. That is right nowhere.
+    /// A failure of the core's own check. Such a trace never agrees.
     Broken(String),
 }
 
@@ -63,10 +63,10 @@ impl fmt::Display for Line {
     }
 }
 
-/// What one side has seen, in order.
+/// The observations of one side, in order.
 pub type SideTrace = Vec<Line>;
 
-/// What both sides have seen.
+/// The observations of both sides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// Side a.
@@ -76,7 +76,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Whether both have seen the same, with whole cores.
+    /// Whether both are equal and contain no failure of a core's check.
     #[must_use]
     pub fn agrees(&self, other: &Trace) -> bool {
         let broken = |line: &Line| matches!(line.what, Seen::Broken(_));
@@ -84,31 +84,31 @@ impl Trace {
     }
 }
 
-/// Whether a channel can be read from now, as a fresh poll tells it.
+/// Whether a channel is readable now, according to a fresh poll.
 pub(crate) fn is_readable(device: &impl Pollable, on: ChannelKey) -> bool {
     let Some(fd) = device.fd(on) else { return false };
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&now)), Ok(1))
 }
 
-/// The same, written down before each read: who waits for the descriptor is to wake up if there is an event.
+/// The same as a line, recorded before each read: a descriptor must be readable if there is an event.
 pub(crate) fn readable(device: &impl Pollable, on: ChannelKey, channel: ChannelNo) -> Seen {
     Seen::State(format!("[ch{channel}] {}", if is_readable(device, on) { "readable" } else { "quiet" }))
 }
 
-/// How a call's result is written.
+/// Formats a call's result.
 #[must_use]
 pub fn result_of<E: fmt::Display>(result: &Result<(), E>) -> String {
     result.as_ref().map_or_else(ToString::to_string, |()| "ok".to_owned())
 }
 
-/// How an errno or a value is written.
+/// Formats an errno or a value.
 #[must_use]
 pub fn value_of<T: fmt::Debug>(value: Result<T, Errno>) -> String {
     value.map_or_else(|errno| errno.to_string(), |value| format!("{value:?}"))
 }
 
-/// An address without an ephemeral port.
+/// Formats an address without an ephemeral port.
 #[must_use]
 pub fn address(addr: SocketAddr, numbers: Numbers) -> String {
     let first = numbers.port;
@@ -127,7 +127,7 @@ fn link(scope: u32, numbers: Numbers) -> &'static str {
     if scope == numbers.link { "link" } else { "other" }
 }
 
-/// A QP number, if it is one that the program gave.
+/// Formats a QP number, if the program has chosen it.
 #[must_use]
 pub fn qp_num(number: u32, numbers: Numbers) -> String {
     let first = numbers.qp_num;
@@ -139,7 +139,7 @@ pub fn qp_num(number: u32, numbers: Numbers) -> String {
     }
 }
 
-/// What an event carries beside its type and status.
+/// Formats the contents of an event besides its type and status.
 #[must_use]
 pub fn contents(
     param: ReceivedParam,
@@ -159,7 +159,7 @@ pub fn contents(
         qp_num(param.qp_num, numbers)
     );
     if let Some(Datagram { qp_num: number, qkey, path }) = datagram {
-        // The flow label is made of ephemeral ports, and the index of the source GID is a position in a table.
+        // The flow label is derived from ephemeral ports, and the index of the source GID is a position in a table.
         let grh = path.grh.map(|grh| (grh.dgid, grh.hop_limit, grh.traffic_class));
         let (number, port) = (qp_num(number, numbers), path.port_num);
         text += &format!(" to {number} qkey {qkey:#x} {grh:02x?} sl {} port {port}", path.sl);
@@ -175,7 +175,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a device's event carries.
+/// Formats the contents of a device's event.
 #[must_use]
 pub fn contents_of(raw: &RawEvent<&[u8]>, numbers: Numbers) -> String {
     contents(raw.param, raw.datagram, raw.group.map(|group| group.slot() as u64), raw.private_data, numbers)

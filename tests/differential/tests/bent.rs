@@ -1,4 +1,5 @@
-//! That the test would find something: a simulator that was bent is told from one that was not, by a small program.
+//! Checks that the test finds differences: it distinguishes a modified simulator from the original, by a small
+//! program.
 
 use std::ops::Range;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -17,23 +18,23 @@ use cmid_proto::{
 use cmid_sim::{Flavour, SimDevice, SimHandle};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// What is wrong with a device.
+/// The modification of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bend {
     Nothing,
-    /// A second listen is a success.
+    /// A second listen succeeds.
     ListenTwice,
     /// Reasons of rejections are lost.
     Reason,
     /// The last byte of private data is lost.
     PrivateData,
-    /// What was unread is read, and lost, when an id migrates.
+    /// Unread events are read and discarded when an id migrates.
     Migration,
-    /// The depths are not mirrored.
+    /// The depths are not swapped for the peer.
     Depths,
-    /// Disconnecting in a wrong state is a success.
+    /// A disconnect in a wrong state succeeds.
     Disconnect,
-    /// No descriptor becomes readable: nobody who waits for one would wake up.
+    /// No descriptor becomes readable, so no waiter would wake up.
     Asleep,
 }
 
@@ -42,7 +43,7 @@ struct Bent {
     bend: Bend,
     listening: Vec<IdKey>,
     spare: u32,
-    /// A descriptor that nothing makes readable.
+    /// A descriptor that never becomes readable.
     asleep: OwnedFd,
 }
 
@@ -149,7 +150,7 @@ impl DataPath for Bent {
 
 struct BentReality {
     bend: Bend,
-    /// Whether nothing that was set going at a boundary has happened yet.
+    /// Whether no effect of the steps before a boundary has happened yet.
     hurried: bool,
     /// Which time waits end in the same tick.
     ticks: u64,
@@ -332,7 +333,7 @@ fn a_run_that_is_too_slow_for_its_timers_is_not_judged() {
     assert_eq!(verdict, Verdict::TooSlow);
 }
 
-/// A kernel on which every run takes too long, and that is itself slow to say so.
+/// A kernel on which every run takes too long, and which reports this late.
 struct Busy {
     takes: Duration,
 }
@@ -356,7 +357,7 @@ impl Reality for Busy {
 
 #[test]
 fn what_is_repeated_ends_at_the_deadline_and_nothing_agreed_is_no_success() {
-    // Those in which some timer runs: the others differ.
+    // Only programs with a running timer: the others differ.
     let is_timed = |&seed: &u64| {
         let limits = simulate(&generate::program(seed), NUMBERS, Flavour::Linux6_12, &Schedule::default()).limits;
         limits.whole.is_some() || limits.phases.iter().any(Option::is_some)

@@ -1,4 +1,4 @@
-//! `docs/generated/differences.md` is what the code says. `UPDATE_EXPECT=1` writes it.
+//! Compares `docs/generated/differences.md` with the code. `UPDATE_EXPECT=1` writes the file.
 
 use cmid_differential::differences::render;
 use expect_test::expect_file;

@@ -1,4 +1,4 @@
-//! The process of a lane, and that of a peer.
+//! The processes of lanes and of peers.
 
 use std::io::{BufRead as _, Write as _};
 
@@ -26,7 +26,7 @@ macro_rules! with_env {
     };
 }
 
-/// Runs a scenario. What was told.
+/// Runs a scenario. Returns the observed lines.
 fn scenario(name: &str, driver: DriverName, link: Link, kernel: &str) -> Check<Vec<String>> {
     let unknown = || Failure(format!("no scenario is called {name}"));
     with_env!(driver, env = new(link) => {
@@ -35,10 +35,10 @@ fn scenario(name: &str, driver: DriverName, link: Link, kernel: &str) -> Check<V
     })
 }
 
-/// Runs the scenarios that it is told to, one after the other, on a wire that has been laid; to the first that fails.
+/// Runs the scenarios named on standard input, one after the other, on an existing link. Stops at the first failure.
 ///
 /// # Errors
-/// It cannot hear or speak, or does not understand.
+/// Standard input or output fails, or a line of the input is malformed.
 pub fn lane(link: Link, kernel: &str) -> Check {
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
@@ -63,10 +63,10 @@ pub fn lane(link: Link, kernel: &str) -> Check {
     Ok(())
 }
 
-/// Is a peer, until it is killed.
+/// Runs a peer until it is killed.
 ///
 /// # Errors
-/// What kept it from getting to where it is to be killed.
+/// A step fails before the phase in which the peer is to be killed.
 pub fn peer(link: Link, port: u16, killed: Killed) -> Check {
     play(&LinkEnv::<OnEpoll<_>>::of_the_peer(link), link, port, killed)
 }

@@ -1,10 +1,11 @@
-//! What a fault has left of the two devices.
+//! The state of the two devices after a fault.
 //!
-//! When rxe finds no route for a message of the connection manager, the device's QP for them (GSI) goes to the error state
-//! (`rxe_requester`, `rxe_qp_error`). ib_mad then asks for RTS, as after an error of the send queue only (`ib_mad_send_error`).
-//! Linux 6.12 refuses, and the QP stays in ERR. Linux 6.1 takes ib_mad's word for the state that it is in
-//! (`rxe_qp_chk_attr`): the QP is in RTS again and sends, but its receiving half stays in the error state, unseen. Either way
-//! no connection can be made until the device is deleted and added again.
+//! When rxe finds no route for a message of the connection manager, the GSI QP of the device goes to the error state
+//! (`rxe_requester`, `rxe_qp_error`). ib_mad then moves the QP to RTS, as after an error of the send queue only
+//! (`ib_mad_send_error`). Linux 6.12 refuses this, and the QP stays in ERR. Linux 6.1 trusts the current state that
+//! ib_mad passes (`rxe_qp_chk_attr`). The QP is then in RTS again and sends, but its receiving half stays in the
+//! error state, which no query shows. Either way no connection can be made until the device is deleted and added
+//! again.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use crate::fixture::{MOMENT, SOON};
 use crate::link::other;
 use crate::{FaultFixture, Link};
 
-/// What is told when there is nothing wrong with them.
+/// The line noted when both devices work.
 pub(crate) const FINE: &str = "the devices: can send and receive";
 /// A new connection has been made.
 pub(crate) const STANDS: &str = "a new connection: stands";
@@ -39,11 +40,11 @@ pub(crate) const SERVER_IS_DEAF: &str =
 pub(crate) const BOTH_ARE_DEAF: &str =
     "both devices: do not receive any more (though their GSI QPs are in the state RTS)";
 
-/// A request that has not arrived by then, twice as long as it takes to be sent again, does not arrive.
+/// The time after which a request counts as lost: twice the interval of retransmission.
 const HEARING: Duration = Duration::from_secs(13);
 
 impl<L: Env> FaultFixture<'_, L> {
-    /// Notes which devices cannot send or receive any more. Which those are.
+    /// Notes which devices cannot send or receive any more. Returns them.
     pub(crate) fn looks_at_the_devices(&mut self) -> Check<Vec<Side>> {
         let mut mute = Vec::new();
         for end in Link::ENDS {
@@ -72,7 +73,7 @@ impl<L: Env> FaultFixture<'_, L> {
         Ok(mute)
     }
 
-    /// Whether a request of the other end arrives at this one.
+    /// Whether a request from the other end arrives at this end.
     fn hears(&mut self, end: Side) -> Check<bool> {
         let mut b = Fixture::new(self.b.env, Acks::OnDelivery)?;
         let (from, there) = (other(end), SocketAddr::new(self.link.ip(end), b.address.port()));
@@ -102,7 +103,7 @@ impl<L: Env> FaultFixture<'_, L> {
         Ok(false)
     }
 
-    /// Where a device cannot send or receive any more only a new one helps.
+    /// Deletes and adds the devices again if one cannot send or receive any more.
     pub(crate) fn renew(&mut self) -> Check {
         let broken = self.looks_at_the_devices()?;
         if broken.is_empty() {

@@ -1,13 +1,13 @@
-//! What is known of a scenario without running it, and how what was told is compared with what is to be told.
+//! The description of a scenario, and the comparison of observed lines with expected lines.
 
 use cmid_harness::{Check, DriverName, Failure, Speed};
 
 /// Which drivers a scenario runs with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drivers {
-    /// io-epoll. What happens is the kernel's and the core's doing; one driver is enough to see it.
+    /// io-epoll only. The behaviour is that of the kernel and of the core, so one driver is enough.
     Epoll,
-    /// All three: it is cheap, or the driver has a part in it.
+    /// All three. The scenario is cheap, or the driver takes part in the behaviour.
     All,
 }
 
@@ -22,24 +22,24 @@ impl Drivers {
     }
 }
 
-/// A line of what an application is told.
+/// An expected line: an event or the result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// On every kernel.
+    /// The same on every kernel.
     Always(&'static str),
-    /// One of these; the reason why that is not decided stands beside them.
+    /// One of these. The reason why the result varies stands beside the list.
     OneOf(&'static [&'static str]),
-    /// One of these on Linux 6.1, and one of these on Linux 6.12. Where there are none the line is not told.
+    /// One of the first list on Linux 6.1, one of the second on Linux 6.12. An empty list: the line does not occur.
     By {
-        /// On the older.
+        /// The allowed lines on Linux 6.1.
         v6_1: &'static [&'static str],
-        /// On the newer.
+        /// The allowed lines on Linux 6.12.
         v6_12: &'static [&'static str],
     },
 }
 
 impl Told {
-    /// What it may be on a kernel. Nothing, if there is no such line.
+    /// The allowed lines on a kernel. Empty if the line does not occur there.
     #[must_use]
     pub fn on(&self, kernel: &str) -> Vec<&'static str> {
         match self {
@@ -49,53 +49,53 @@ impl Told {
         }
     }
 
-    /// What is to be told on a kernel, line by line: what each may be.
+    /// The expected lines on a kernel: for each, the allowed texts.
     #[must_use]
     pub fn all_on(observed: &[Told], kernel: &str) -> Vec<Vec<&'static str>> {
         observed.iter().map(|line| line.on(kernel)).filter(|allowed| !allowed.is_empty()).collect()
     }
 }
 
-/// What is known of a scenario.
+/// The description of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
-    /// The section of the table that it belongs to.
+    /// Its section in the generated table.
     pub group: &'static str,
-    /// What goes wrong, and when.
+    /// The fault, and when it is injected.
     pub fault: &'static str,
-    /// What the application is told, in this order.
+    /// The expected lines, in order.
     pub observed: &'static [Told],
-    /// With which drivers it runs.
+    /// The drivers that it runs with.
     pub drivers: Drivers,
-    /// When it runs.
+    /// The programme that it belongs to.
     pub speed: Speed,
-    /// It is killed after so many seconds, and has failed then.
+    /// Its time limit in seconds. A scenario that exceeds it is killed and has failed.
     pub bound: u64,
 }
 
 impl Entry {
-    /// Whether the device is deleted in it. It goes only when every process has closed it.
+    /// Whether the scenario deletes the device. The kernel removes a device only when every process has closed it.
     pub(crate) fn deletes_the_device(&self) -> bool {
         self.name.starts_with("device_gone")
     }
 
-    /// Whether it makes PDs. Such a scenario runs while no device is deleted.
+    /// Whether the scenario makes PDs. Such a scenario does not run while a device is being deleted.
     pub(crate) fn makes_pds(&self) -> bool {
         ["The network", "The limit"].iter().any(|group| self.group.starts_with(group))
     }
 
-    /// Whether it is about what a process has not opened yet.
+    /// Whether the scenario needs a process that has not opened a device yet.
     pub(crate) fn wants_a_fresh_process(&self) -> bool {
         ["no_descriptor_for_a_device", "no_descriptor_for_a_resolved_device"].contains(&self.name)
     }
 }
 
-/// Fails unless what was told is what is to be told.
+/// Compares the observed lines with the expected lines.
 ///
 /// # Errors
-/// The first line that differs, and all that was told.
+/// The first line that differs, and all observed lines.
 pub fn agree(wanted: &[Vec<&str>], observed: &[String]) -> Check {
     let differ = |at: usize| -> Option<String> {
         let (wanted, observed) = (wanted.get(at), observed.get(at).map(String::as_str));

@@ -1,4 +1,4 @@
-//! librdmacm on the two devices of a wire.
+//! The environment of librdmacm on the two devices of a link.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
@@ -8,30 +8,31 @@ use cmid_harness::{Check, Disturbance, Env, Failure, Make, Net, Side};
 
 use crate::Link;
 
-/// Ports and QP numbers, each given out once in this process. A wire is used by one process, and its peer.
+/// Ports and QP numbers, each used once per process. A link is used by one process and its peer.
 static PORT: AtomicU16 = AtomicU16::new(7000);
 static QP_NUM: AtomicU32 = AtomicU32::new(0);
 
-/// Drivers on a wire.
+/// Makes drivers on a link.
 #[derive(Debug)]
 pub struct LinkEnv<S> {
     link: Link,
-    /// The first QP number of this process: the kernel takes equal ones of two processes for a stale connection.
+    /// The first QP number of this process. The kernel treats the same number from two processes as a stale
+    /// connection.
     first_qp: u32,
     driver: PhantomData<fn() -> S>,
 }
 
 impl<S: Make<cmid_verbs::Verbs>> LinkEnv<S> {
-    /// The process that runs a scenario.
+    /// For the process that runs a scenario.
     #[must_use]
     pub fn new(link: Link) -> Self {
         LinkEnv { link, first_qp: 0x1000, driver: PhantomData }
     }
 
-    /// The process of its peer.
+    /// For the process of the peer.
     #[must_use]
     pub fn of_the_peer(link: Link) -> Self {
-        // The one before it may not be forgotten yet.
+        // The kernel may still remember the QP numbers of an earlier peer.
         LinkEnv { first_qp: 0x10_0000 + (std::process::id() << 8 & 0xf_ff00), ..LinkEnv::new(link) }
     }
 }
@@ -70,7 +71,7 @@ impl<S: Make<cmid_verbs::Verbs>> Env for LinkEnv<S> {
     fn disturb(&self, what: Disturbance) -> Check {
         match what {
             Disturbance::DeviceGoes => self.link.remove_device(Side::Client),
-            // librdmacm keeps a device open until it looks again which ones there are.
+            // librdmacm keeps a device open until it lists the devices again.
             Disturbance::DeviceComes => self.link.add_devices_again(|| Ok(cmid_verbs::devices().map(drop)?)),
             Disturbance::SilentHost
             | Disturbance::NeighbourMoves

@@ -1,7 +1,7 @@
-//! Messages of the connection manager that are lost: a filter on what comes in at an end of a wire.
+//! Loses messages of the connection manager, by a filter on the ingress of an end of a link.
 //!
-//! What is dropped where it comes in is silently gone for the sender, as on a real wire; dropped where it goes out, rxe would
-//! report a failed send.
+//! The sender does not notice a message that is dropped on ingress, as on a real link. If it were dropped on egress,
+//! rxe would report a failed send.
 
 use std::time::{Duration, Instant};
 
@@ -16,17 +16,17 @@ use crate::Link;
 pub enum Message {
     /// The request to connect.
     Req,
-    /// "I need more time."
+    /// More time is needed (message receipt acknowledgement).
     Mra,
     /// A refusal.
     Rej,
     /// The answer to a request.
     Rep,
-    /// The answer has arrived.
+    /// The answer has arrived (ready to use).
     Rtu,
-    /// The connection is to end.
+    /// A request to disconnect.
     Dreq,
-    /// It has ended.
+    /// The answer to a request to disconnect.
     Drep,
     /// A lookup for datagrams.
     SidrReq,
@@ -35,7 +35,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// The attribute of the management datagram (IBA 12.6, 12.11; `include/rdma/ib_cm.h`).
+    /// The attribute ID of the management datagram (IBA 12.6, 12.11; `include/rdma/ib_cm.h`).
     #[must_use]
     pub const fn attribute(self) -> u16 {
         match self {
@@ -52,7 +52,7 @@ impl Message {
     }
 }
 
-/// A filter that drops messages at an end until it is lifted.
+/// A filter that drops messages at an end until it is removed.
 #[derive(Debug)]
 #[must_use = "the filter stays until it is lifted"]
 pub struct Loss {
@@ -61,17 +61,18 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// From now on messages of this kind that come in at this end are lost.
+    /// Drops incoming messages of this kind at this end from now on.
     ///
     /// # Errors
-    /// What tc(8) says.
+    /// The error of tc(8).
     pub fn begin(link: Link, end: Side, message: Message) -> Check<Self> {
         let interface = link.interface(end);
         run("tc", &["qdisc", "add", "dev", &interface, "clsact"])?;
         let mut arguments = vec!["filter", "add", "dev", &interface, "ingress", "protocol", "ip", "u32"];
         let attribute = format!("{:#06x}", message.attribute());
-        // Offsets from the IP header, which has no options: 20 bytes of it, 8 of UDP, 12 of BTH, 8 of DETH, and 16 into the
-        // management datagram (IBA 9.2, 13.4.2; RoCEv2 is UDP to 4791). Sent to QP 1, of class 7, communication management.
+        // Offsets from the IP header, which has no options: 20 bytes of IP, 8 of UDP, 12 of BTH, 8 of DETH, and 16
+        // into the management datagram (IBA 9.2, 13.4.2; RoCEv2 is UDP to port 4791). Matches QP 1 and class 7,
+        // communication management.
         for (width, value, mask, at) in [
             ("u8", "17", "0xff", "9"),
             ("u16", "4791", "0xffff", "22"),
@@ -86,28 +87,28 @@ impl Loss {
         Ok(Loss { link, end })
     }
 
-    /// How many messages have been lost.
+    /// Returns how many messages have been dropped.
     ///
     /// # Errors
-    /// What tc(8) says.
+    /// The error of tc(8).
     pub fn count(&self) -> Check<u64> {
         let text = run("tc", &["-s", "-j", "filter", "show", "dev", &self.link.interface(self.end), "ingress"])?;
         let filters: Value = serde_json::from_str(&text).map_err(|error| Failure(format!("tc: {error}")))?;
         Ok(drops(&filters))
     }
 
-    /// Waits until one has been lost.
+    /// Waits until one message has been dropped.
     ///
     /// # Errors
-    /// None is lost in this time.
+    /// None is dropped in this time.
     pub fn wait_for_one(&self, at_most: Duration) -> Check {
         self.wait_for(1, at_most)
     }
 
-    /// Waits until so many have been lost.
+    /// Waits until `count` messages have been dropped.
     ///
     /// # Errors
-    /// Fewer are lost in this time.
+    /// Fewer are dropped in this time.
     pub fn wait_for(&self, count: u64, at_most: Duration) -> Check {
         let end = Instant::now() + at_most;
         while self.count()? < count {
@@ -119,10 +120,10 @@ impl Loss {
         Ok(())
     }
 
-    /// Messages arrive again. Returns how many were lost.
+    /// Removes the filter. Returns how many messages were dropped.
     ///
     /// # Errors
-    /// What tc(8) says; that none was lost, in which case nothing has been shown.
+    /// The error of tc(8); or no message was dropped, so the scenario shows nothing.
     pub fn lift(self) -> Check<u64> {
         let lost = self.count()?;
         run("tc", &["qdisc", "del", "dev", &self.link.interface(self.end), "clsact"])?;
@@ -130,7 +131,7 @@ impl Loss {
     }
 }
 
-/// The sum of all that is called "drops", wherever it is.
+/// The sum of all fields named "drops", at any depth.
 fn drops(value: &Value) -> u64 {
     match value {
         Value::Object(fields) => fields

@@ -1,4 +1,4 @@
-//! Two drivers on a wire, and a record of all that their application is told.
+//! Two drivers on a link, and a record of all events and results.
 
 use std::ops::{DerefMut, RangeInclusive};
 use std::time::{Duration, Instant};
@@ -9,38 +9,38 @@ use cmid_proto::{Acks, Device, Drive, Error, Event, IdKey, PortSpace, Time};
 use crate::devices::STANDS;
 use crate::{Link, Usage};
 
-/// What an application does with the deadlines of the core: it gives an operation so long.
+/// The deadline that scenarios give to an operation.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// How long to look at what comes of it: longer than that, on a machine with much else to do.
+/// How long to watch the result of an operation. Longer than `PATIENCE`, because the machine may be busy.
 const AFTERMATH: Duration = Duration::from_millis(3500);
-/// A watch ends then, whatever is still to be told.
+/// The upper limit of a watch, also when expected lines are missing.
 const LATEST: Duration = Duration::from_secs(12);
-/// How long to look for what is not to be told, once all is told that is.
+/// Grace period for unexpected events, after all expected ones.
 const QUIET: Duration = Duration::from_millis(500);
-/// How long a connection may take on which nothing depends but that it stands, on a machine with much else to do.
+/// Time limit of a connection that only has to be made, on a busy machine.
 const AT_LAST: Duration = Duration::from_secs(30);
-/// For what comes at once.
+/// Time limit for what happens immediately.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(700);
-/// How long an expected event may take where the kernel does not wait for anything. The emulated machine is slow.
+/// Time limit of an expected event for which the kernel has no timer to wait for. The emulated machine is slow.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
-/// How long to look at the end for what is not to be told.
+/// Grace period for unexpected events at the end of a scenario.
 const REST: Duration = Duration::from_millis(700);
-/// For all that is on a driver to be destroyed. The kernel never waits for a peer in it.
+/// Time limit to destroy all ids of a driver. The kernel never waits for a peer in it.
 const TO_DESTROY: Duration = Duration::from_secs(5);
-/// Between two looks: many stages share a processor.
+/// Interval between two polls. Many fixtures share a processor.
 pub(crate) const MOMENT: Duration = Duration::from_millis(25);
 
-/// A bench, the wire that it is on, and what was told.
+/// A fixture, its link, and the observed lines.
 pub struct FaultFixture<'env, L: Env> {
     /// The two drivers.
     pub b: Fixture<'env, L>,
-    /// The wire.
+    /// The link.
     pub link: Link,
     before: Usage,
     observed: Vec<String>,
-    /// What is to be told, line by line: what each may be. A watch ends soon after that.
+    /// The allowed texts of each expected line. A watch ends soon after the last one.
     wanted: Vec<Vec<&'static str>>,
-    /// When that began of which the next event tells.
+    /// When the operation began that the next event reports.
     begun: Option<Instant>,
 }
 
@@ -54,9 +54,10 @@ impl<'env, L: Env> FaultFixture<'env, L> {
     /// Two fresh drivers.
     ///
     /// # Errors
-    /// What making them failed with.
+    /// A driver cannot be made.
     pub fn new(env: &'env L, link: &Link, wanted: Vec<Vec<&'static str>>) -> Check<Self> {
-        // What librdmacm opens once and keeps is not counted: a context for each device.
+        // Opens a context for each device first: librdmacm opens each once and keeps it, so it must not count as a
+        // leak.
         let mut warm_up = Fixture::new(env, Acks::OnDelivery)?;
         for side in Link::ENDS {
             let (ip, channel) = (link.ip(side), warm_up.endpoint(side).channel);
@@ -70,7 +71,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         Ok(FaultFixture { b, link: *link, before, observed: Vec::new(), wanted, begun: None })
     }
 
-    /// The next event tells of what begins now.
+    /// Starts the clock for the next event.
     pub fn from_now(&mut self) {
         self.begun = Some(Instant::now());
     }
@@ -80,7 +81,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         self.observed.push(line.into());
     }
 
-    /// Notes what a request has answered. What it gave, if it succeeded.
+    /// Notes the result of a request. Returns its value if it succeeded.
     pub fn tries<T>(&mut self, what: &str, result: Result<T, Error>) -> Option<T> {
         match result {
             Ok(value) => {
@@ -94,7 +95,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         }
     }
 
-    /// The next event of a side, if one comes in this time.
+    /// Returns the next event of a side, or `None` if none arrives in this time.
     pub fn next(&mut self, side: Side, at_most: Duration) -> Check<Option<Event>> {
         let (end, channel) = (Instant::now() + at_most, self.b.endpoint(side).channel);
         loop {
@@ -108,10 +109,10 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         }
     }
 
-    /// Notes the next event of a side, of this id, which comes after so many seconds.
+    /// Notes the next event of a side, which must be of this id and arrive after this many seconds.
     ///
     /// # Errors
-    /// It comes sooner or later, or is of another id.
+    /// The event is too early, too late or of another id.
     pub fn sees(&mut self, side: Side, id: IdKey, seconds: RangeInclusive<u64>) -> Check<Acked> {
         self.sees_of(side, Some(id), seconds)
     }
@@ -138,21 +139,21 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         Ok(Acked(event))
     }
 
-    /// Notes the next event of a side, of whichever id, which comes after so many seconds.
+    /// Notes the next event of a side, of any id, which must arrive after this many seconds.
     ///
     /// # Errors
-    /// It comes sooner or later.
+    /// The event is too early or too late.
     pub fn sees_any(&mut self, side: Side, seconds: RangeInclusive<u64>) -> Check<IdKey> {
         self.sees_of(side, None, seconds).map(|event| event.id)
     }
 
-    /// Notes all that either side is told, in order for each side. It takes this long, unless all that is to be told is told
-    /// sooner; then it looks only a little longer for what is not to be told.
+    /// Notes all events of both sides, in order for each side. Lasts for `span`. With a list of expected lines, it
+    /// ends when all have been observed and a grace period for unexpected events is over.
     pub fn watch(&mut self, span: Duration) -> Check {
         let begun = Instant::now();
         let channels = Link::ENDS.map(|side| self.b.endpoint(side).channel);
         let mut seen = [Vec::new(), Vec::new()];
-        // Without a list all is seen that comes in time.
+        // Without a list, collects all events until `span` is over.
         let (mut end, known) = (begun + if self.wanted.is_empty() { span } else { LATEST }, !self.wanted.is_empty());
         let mut complete = false;
         loop {
@@ -181,7 +182,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         lines
     }
 
-    /// Whether these lines are the next ones that are to be told, and what is to be told after them is no event.
+    /// Whether these lines are the next expected ones, and the expected line after them is no event.
     fn completes(&self, lines: &[String]) -> bool {
         let wanted = |at: usize| self.wanted.get(self.observed.len() + at);
         let as_wanted = lines
@@ -191,21 +192,21 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         as_wanted && !wanted(lines.len()).is_some_and(|allowed| allowed.iter().any(|line| is_event(line)))
     }
 
-    /// Notes what comes of a step for which an application has its patience.
+    /// Notes the events after an operation with a deadline.
     pub fn aftermath(&mut self) -> Check {
         self.watch(AFTERMATH)
     }
 
-    /// When an application's patience ends.
+    /// The deadline of an operation that starts now.
     pub fn patience(&mut self, side: Side) -> Time {
         self.b.endpoint(side).drive().within(PATIENCE)
     }
 
-    /// A new connection stands, and goes: on fresh drivers and at another port, so that nothing that is still under way from
-    /// before can be mistaken for it.
+    /// Makes a new connection and sends on it. Uses fresh drivers and another port, so that nothing left from before
+    /// can be mistaken for it.
     ///
     /// # Errors
-    /// It does not.
+    /// The connection fails.
     pub fn anew(&mut self) -> Check {
         let mut b = Fixture::new(self.b.env, Acks::OnDelivery)?;
         b.be_patient(AT_LAST);
@@ -232,24 +233,24 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         Ok(())
     }
 
-    /// All ids are destroyed: so that nothing of a device that is gone is in use.
+    /// Destroys all ids, so that nothing of a deleted device stays in use.
     pub(crate) fn destroy_all(&mut self) -> Check {
         for side in Link::ENDS {
             let channel = self.b.endpoint(side).channel;
             destroy_all(self.b.endpoint(side).drive())?;
-            // What it was told meanwhile is of no use to anybody.
+            // Drops the events that arrived meanwhile.
             while self.b.endpoint(side).drive().next_event(channel).is_some() {}
         }
         Ok(())
     }
 
-    /// From here on what is open is counted as having been open before: librdmacm has opened a device, which it keeps.
+    /// Counts what is open again. Called after librdmacm has opened a device, which it keeps.
     pub(crate) fn recount(&mut self) -> Check {
         self.before = Usage::now(self.link)?;
         Ok(())
     }
 
-    /// Notes what either side has been told and nobody has looked at.
+    /// Notes the undelivered events of both sides.
     pub(crate) fn notes_what_is_there(&mut self) {
         for side in Link::ENDS {
             let (name, channel) = (self.b.endpoint(side).name, self.b.endpoint(side).channel);
@@ -259,7 +260,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         }
     }
 
-    /// Looks a last time for what is not to be told. That the time of an id that has been disconnected ends is no news.
+    /// Watches a last time for unexpected events. TIMEWAIT_EXIT of a disconnected id is not one.
     fn rest(&mut self) -> Check {
         let end = Instant::now() + REST;
         while Instant::now() < end {
@@ -273,10 +274,10 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         Ok(())
     }
 
-    /// All ids are destroyed, at once; the books are in order; nothing is left. What was told.
+    /// Destroys all ids. Checks the time that takes, the core's bookkeeping, and leaks. Returns the observed lines.
     ///
     /// # Errors
-    /// What has taken too long or is left.
+    /// The destruction takes too long, or something is left.
     pub fn end(mut self) -> Check<Vec<String>> {
         self.b.frozen = None;
         self.rest()?;
@@ -292,7 +293,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         if took > TO_DESTROY {
             return Err(Failure(format!("destroying all took {took:?}")));
         }
-        // The kernel counts an id down a moment after it has gone.
+        // The kernel removes an id from its count a moment after the destruction.
         let mut last = Failure(String::new());
         for _ in 0..20 {
             match Usage::now(link)?.is_no_more_than(&before) {
@@ -307,7 +308,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
 
 fn destroy_all<D: Device + DerefMut<Target: TestDevice>>(drive: &mut Drive<D>) -> Check {
     for id in drive.core().id_keys().collect::<Vec<_>>() {
-        // With a listener go the ids of requests that nobody has read.
+        // Destroying a listener destroys the ids of its unread requests too.
         if drive.core().state(id).is_none() {
             continue;
         }
@@ -320,12 +321,12 @@ fn destroy_all<D: Device + DerefMut<Target: TestDevice>>(drive: &mut Drive<D>) -
     if left == 0 { Ok(()) } else { Err(Failure(format!("{left} ids could not be destroyed"))) }
 }
 
-/// Events are in capitals, requests are not.
+/// Whether a line is an event. Events are in capitals, requests are not.
 fn is_event(line: &str) -> bool {
     line.split_once(": ").is_some_and(|(_, what)| what.starts_with(|first: char| first.is_ascii_uppercase()))
 }
 
-/// An event with its status, if it has one.
+/// Formats an event with its status, if it has one.
 pub(crate) fn in_brief(event: &Event) -> String {
     match event.status {
         0 => event.kind.to_string(),
@@ -334,7 +335,7 @@ pub(crate) fn in_brief(event: &Event) -> String {
     }
 }
 
-/// An error: who was wrong, and the errno.
+/// Formats an error: whether the core refused the request, and the errno.
 pub(crate) fn in_words(error: &Error) -> String {
     match error {
         Error::Refused(_) => format!("refused, {}", error.errno()),

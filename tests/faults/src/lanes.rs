@@ -1,4 +1,4 @@
-//! Many scenarios at the same time. A lane is a wire and a process that runs one scenario on it after the other.
+//! Runs many scenarios at the same time. A lane is a link and a process that runs one scenario after the other on it.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,12 +13,12 @@ use cmid_harness::{Check, DriverName, Failure};
 
 use crate::{Entry, Link, Outcome, Report};
 
-/// What a lane's process says after the lines of a scenario that went as it should.
+/// The line that a lane's process prints after the lines of a scenario that has passed.
 pub const PASSED: &str = "= passed";
-/// What it says before the text of one that did not, on one line; then it ends.
+/// The prefix of the line that it prints, with the error, after a scenario that has failed. Then the process ends.
 pub const FAILED: &str = "= failed ";
 
-/// What is told of a device that is of no use any more, and with it the wire.
+/// Part of the line noted for a device that does not work any more. Its link cannot be reused.
 const BROKEN: &str = "no new connection until";
 
 /// A scenario with a driver.
@@ -28,10 +28,10 @@ struct Job {
     driver: DriverName,
 }
 
-/// Runs these scenarios with these drivers, so many at a time, says what became of each, and reports it.
+/// Runs these scenarios with these drivers, `lanes` at a time. Prints and reports each outcome.
 ///
 /// # Errors
-/// What all wires need could not be set up.
+/// The set-up common to all links fails.
 pub fn run(
     entries: &[Entry],
     drivers: &[DriverName],
@@ -44,9 +44,9 @@ pub fn run(
         entry.drivers.names().iter().filter(|name| drivers.contains(name)).map(move |&driver| Job { entry, driver })
     };
     let mut jobs: Vec<_> = entries.iter().flat_map(|&entry| of(entry)).collect();
-    // What takes longest begins first.
+    // The longest scenarios begin first.
     jobs.sort_by_key(|job| std::cmp::Reverse(job.entry.bound));
-    // Devices go one after the other, in a lane of their own.
+    // Scenarios that delete a device run one after the other, in a lane of their own.
     let (opening, others): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.entry.makes_pds());
     let (going, staying): (Vec<_>, Vec<_>) = others.into_iter().partition(|job| job.entry.deletes_the_device());
     let (report, wires) = (Mutex::new(Report::new(environment)), AtomicU8::new(0));
@@ -87,7 +87,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// On the lane, or on a fresh one. After a failure nobody knows what is left of it.
+/// Runs a job on the lane, or on a fresh one. A lane is not reused after a failure: its state is unknown.
 fn outcome(lane: &mut Option<Lane>, wires: &AtomicU8, job: Job) -> Outcome {
     let fresh = || Lane::begin(wires);
     if job.entry.wants_a_fresh_process()
@@ -99,7 +99,7 @@ fn outcome(lane: &mut Option<Lane>, wires: &AtomicU8, job: Job) -> Outcome {
         let observed = own.run(job);
         match &observed {
             Ok(lines) if !lines.iter().any(|line| line.contains(BROKEN)) => *lane = Some(own),
-            // What was told, or the failure, comes first.
+            // The observed lines, or the failure, take precedence over the result of `end`.
             Ok(_) | Err(_) => drop(own.end()),
         }
         observed
@@ -107,13 +107,13 @@ fn outcome(lane: &mut Option<Lane>, wires: &AtomicU8, job: Job) -> Outcome {
     observed.map_or_else(|failure| Outcome::Failed(failure.0), Outcome::Passed)
 }
 
-/// The arguments of `faults` with which a lane's process starts.
+/// The arguments of `faults` that start a lane's process.
 #[must_use]
 pub fn arguments(link: Link) -> [String; 3] {
     ["lane".into(), "--link".into(), link.number().to_string()]
 }
 
-/// A wire, and a process on it.
+/// A link, and a process on it.
 struct Lane {
     link: Link,
     child: Child,
@@ -135,7 +135,7 @@ impl Lane {
             return Err(Failure("a lane has no pipes".into()));
         };
         let (sender, said) = mpsc::channel();
-        // It ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -146,7 +146,7 @@ impl Lane {
         Ok(Lane { link, child, input, said })
     }
 
-    /// What is told, by the process's own account; within the scenario's bound.
+    /// Runs a job. Returns the lines that the process prints. Fails at the scenario's time limit.
     fn run(&mut self, job: Job) -> Check<Vec<String>> {
         writeln!(self.input, "{} {}", job.driver.name(), job.entry.name)?;
         let end = Instant::now() + Duration::from_secs(job.entry.bound);
@@ -169,7 +169,7 @@ impl Lane {
         }
     }
 
-    /// Ends the process, and takes the wire away.
+    /// Kills the process and removes the link.
     fn end(mut self) -> Check {
         self.child.kill()?;
         self.child.wait()?;

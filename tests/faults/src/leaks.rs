@@ -1,4 +1,4 @@
-//! What the process and the kernel hold for it.
+//! Counts what the process holds: descriptors, and objects in the kernel.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,23 +9,24 @@ use serde_json::Value;
 
 use crate::Link;
 
-/// Kinds of objects, as `rdma resource show` calls them. Contexts are not among them: librdmacm keeps one for each device.
+/// Kinds of objects, as named by `rdma resource show`. Contexts are not among them: librdmacm keeps one for each
+/// device.
 const KINDS: [&str; 5] = ["cm_id", "qp", "cq", "pd", "mr"];
 
 /// What is in use at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Those of devices do not count: whenever librdmacm looks which devices there are, it opens each and keeps it.
+    /// Open descriptors, except those of devices: librdmacm opens each device when it lists them, and keeps it open.
     descriptors: usize,
-    /// How many objects of each kind the kernel counts for this process on the devices of its wire.
+    /// The number of objects of each kind that the kernel counts for this process on the devices of its link.
     objects: BTreeMap<&'static str, usize>,
 }
 
 impl Usage {
-    /// Now.
+    /// Counts what is in use now.
     ///
     /// # Errors
-    /// What rdma(8) says.
+    /// The error of rdma(8).
     pub fn now(link: Link) -> Check<Self> {
         let descriptors = descriptors()?;
         let text = resources()?;
@@ -43,10 +44,10 @@ impl Usage {
         Ok(Usage { descriptors, objects })
     }
 
-    /// Fails if there is more than before.
+    /// Fails if more is in use than before.
     ///
     /// # Errors
-    /// What has been left.
+    /// What is left.
     pub fn is_no_more_than(&self, before: &Usage) -> Check {
         let mut left = Vec::new();
         if self.descriptors > before.descriptors {
@@ -62,7 +63,8 @@ impl Usage {
     }
 }
 
-/// All objects of all kinds. It fails when a device, perhaps that of another wire, goes while it looks.
+/// Lists all objects of all kinds. Retries, because rdma(8) fails when a device goes meanwhile, also one of another
+/// link.
 fn resources() -> Check<String> {
     let lines: String = KINDS.iter().map(|kind| format!("resource show {kind}\n")).collect();
     let mut last = Failure(String::new());
@@ -85,7 +87,7 @@ fn is_own(object: &Value, link: Link) -> bool {
 fn descriptors() -> Check<usize> {
     let mut count = 0;
     for entry in std::fs::read_dir("/proc/self/fd")? {
-        // That of the directory itself is gone by now.
+        // The descriptor of the directory itself is closed by now.
         let Ok(target) = std::fs::read_link(entry?.path()) else { continue };
         let target = target.to_string_lossy();
         if !target.starts_with("/dev/infiniband/uverbs") && target != "anon_inode:[infinibandevent]" {

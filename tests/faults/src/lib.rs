@@ -1,18 +1,21 @@
-//! Faults on a real kernel: what is done to the network, to the host or to the peer, and what an application then sees.
+//! Faults on a real kernel: injects faults into the network, the host or the peer, and records what an application
+//! observes.
 //!
-//! A [`Scenario`] brings two drivers into some phase of a connection, on a wire of its own (two soft-RoCE devices joined by
-//! a veth pair), lets something go wrong, and writes down all that the application is told: events with their statuses,
-//! what requests answer, and within which time. What must be told stands beside the scenario ([`Entry::observed`]); both are
-//! compared line by line, so anything else, or anything more, is a failure. `docs/generated/faults.md` is rendered from the same list.
+//! A [`Scenario`] brings two drivers into some phase of a connection, on a link of its own (two soft-RoCE devices
+//! joined by a veth pair). It injects a fault and records all that the application observes: events with their
+//! statuses, results of requests, and the time they take. The expected lines stand beside the scenario
+//! ([`Entry::observed`]). Both are compared line by line, so a different line or an additional one is a failure.
+//! `docs/generated/faults.md` is rendered from the same list.
 //!
-//! Around each scenario the program `faults` sees to it that
+//! Around each scenario the program `faults` checks that
 //!
-//! - **nothing hangs**: a scenario is a process with a bound on its time, and one that is killed at it has failed;
-//! - **nothing leaks**: when all is destroyed, the process has no more descriptors than before, and the kernel counts no
-//!   more ids, QPs, CQs, PDs and MRs of it on the two devices. Files of devices do not count: librdmacm keeps them open;
-//! - the core's books are in order, and no driver has met anything impossible ([`Fixture::clean`]).
+//! - **nothing hangs**: a scenario runs in a process with a time limit, and fails if it is killed at the limit;
+//! - **nothing leaks**: after all is destroyed, the process has no more descriptors than before, and the kernel
+//!   counts no more ids, QPs, CQs, PDs and MRs of it on the two devices. Files of devices do not count: librdmacm
+//!   keeps them open;
+//! - the core's bookkeeping is consistent, and no driver has met a fault ([`Fixture::clean`]).
 //!
-//! The wires are independent of each other, so that most scenarios run at the same time.
+//! The links are independent of each other, so most scenarios run at the same time.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "verbs")]
@@ -45,9 +48,9 @@ pub use phase::Phase;
 pub use report::{Findings, Outcome, Report, expected};
 pub use scenarios::{entries, groups, scenarios};
 
-/// One fault in one phase, and what is to be told of it.
+/// One fault in one phase, and the expected lines.
 pub struct Scenario<L: Env> {
-    /// What is known of it without running it.
+    /// The description of the scenario.
     pub entry: Entry,
     steps: fn(&mut FaultFixture<'_, L>) -> Check,
 }
@@ -59,16 +62,16 @@ impl<L: Env> std::fmt::Debug for Scenario<L> {
 }
 
 impl<L: Env> Scenario<L> {
-    /// Runs it on a wire, and compares what was told with what is to be told on this kernel.
+    /// Runs it on a link, and compares the observed lines with those expected on this kernel.
     ///
     /// # Errors
-    /// The first difference; a leak; whatever kept the scenario from going on.
+    /// The first difference; a leak; the error of a step.
     pub fn run(&self, env: &L, link: &Link, kernel: &str) -> Check<Vec<String>> {
         let wanted = Told::all_on(self.entry.observed, kernel);
         let mut fixture = FaultFixture::new(env, link, wanted.clone())?;
         let steps = (self.steps)(&mut fixture);
         let observed = fixture.end().map_err(|failure| Failure(format!("at the end: {failure}")));
-        // What the steps failed with comes first, and what was told until then says how far they got.
+        // The error of the steps comes first. The lines observed until then show how far the steps got.
         let so_far = |observed: &[String]| observed.iter().map(|line| format!("\n    {line}")).collect::<String>();
         match (steps, observed) {
             (Ok(()), Ok(observed)) => agree(&wanted, &observed).map(|()| observed),

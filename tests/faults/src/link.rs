@@ -1,4 +1,4 @@
-//! A wire: two interfaces that are joined, an address and a soft-RoCE device on each, and what can go wrong with them.
+//! A link: two joined interfaces, an address and a soft-RoCE device on each, and the faults that can be injected.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,15 +10,15 @@ use cmid_harness::shell::{ip, run};
 use cmid_harness::{Check, Failure, Net, Side};
 use serde_json::Value;
 
-/// The routing table that leads packets for the end of a wire onto it, though the address is the machine's own.
+/// The routing table that sends packets for an end of a link onto the link, although the address is a local one.
 const TABLE: &str = "103";
-/// How long the emulated machine may take for something to be as it was asked to be.
+/// How long to wait for a requested change. The emulated machine is slow.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The devices that this process has begun to take away: a bit for each end of its wire.
+/// The devices that this process has begun to remove: a bit for each end of its link.
 static GOING: AtomicU8 = AtomicU8::new(0);
 
-/// A wire of this number: 1 to 250.
+/// A link, by its number: 1 to 250.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     number: u8,
@@ -28,7 +28,7 @@ impl Link {
     /// Both ends.
     pub const ENDS: [Side; 2] = [Side::Client, Side::Server];
 
-    /// The wire of this number, whether it is there or not.
+    /// The link of this number, whether it exists or not.
     #[must_use]
     pub const fn of(number: u8) -> Self {
         Link { number }
@@ -40,10 +40,10 @@ impl Link {
         self.number
     }
 
-    /// What all wires need once: their routes are asked for before the machine's own addresses are.
+    /// Sets up what all links need once: a rule that looks up their routes before the local table.
     ///
     /// # Errors
-    /// What ip(8) says.
+    /// The error of ip(8).
     pub fn prepare() -> Check {
         ip(&format!("rule add pref 20 to 10.90.0.0/16 lookup {TABLE}\n"))
     }
@@ -81,15 +81,16 @@ impl Link {
         }
     }
 
-    /// Lays the wire.
+    /// Creates the link.
     ///
     /// # Errors
-    /// What ip(8) and rdma(8) say.
+    /// The error of ip(8) or rdma(8).
     pub fn lay(self) -> Check {
         let [a, b] = Link::ENDS.map(|end| (self.interface(end), self.link_address(end)));
         ip(&format!("link add {} address {} type veth peer name {} address {}\n", a.0, a.1, b.0, b.1))?;
         for end in Link::ENDS {
-            // A packet from one of the machine's own addresses is no forgery here, and each end answers only for itself.
+            // The source addresses of packets are local here and must be accepted. Each end answers ARP only for its
+            // own address.
             for (setting, value) in
                 [("accept_local", "1"), ("rp_filter", "0"), ("arp_ignore", "1"), ("arp_announce", "2")]
             {
@@ -108,10 +109,10 @@ impl Link {
         Ok(())
     }
 
-    /// Takes the wire away, with all that is on it.
+    /// Removes the link and all that is on it.
     ///
     /// # Errors
-    /// What ip(8) says.
+    /// The error of ip(8).
     pub fn remove(self) -> Check {
         for end in Link::ENDS {
             ip(&format!("rule del pref 10 iif {} lookup local\n", self.interface(end)))?;
@@ -119,18 +120,18 @@ impl Link {
         ip(&format!("link del {}\n", self.interface(Side::Client)))
     }
 
-    /// The interface at an end goes down.
+    /// Sets the interface at an end down.
     ///
     /// # Errors
-    /// What ip(8) says.
+    /// The error of ip(8).
     pub fn down(self, end: Side) -> Check {
         ip(&format!("link set {} down\n", self.interface(end)))
     }
 
-    /// The interface at an end comes up again, with the routes and neighbours that went with it.
+    /// Sets the interface at an end up again, and restores the routes and neighbours that were lost.
     ///
     /// # Errors
-    /// What ip(8) says; the device at either end is not ready in time.
+    /// The error of ip(8); the device at either end is not active in time.
     pub fn up(self, end: Side) -> Check {
         ip(&format!("link set {} up\n", self.interface(end)))?;
         for end in Link::ENDS {
@@ -139,18 +140,18 @@ impl Link {
         self.wait_until_active()
     }
 
-    /// The address at an end is taken away.
+    /// Removes the address at an end.
     ///
     /// # Errors
-    /// What ip(8) says.
+    /// The error of ip(8).
     pub fn lose_address(self, end: Side) -> Check {
         ip(&format!("addr del {}/24 dev {}\n", self.ip(end), self.interface(end)))
     }
 
-    /// The address at an end is there again.
+    /// Adds the address at an end again.
     ///
     /// # Errors
-    /// What ip(8) says.
+    /// The error of ip(8).
     pub fn regain_address(self, end: Side) -> Check {
         ip(&format!("addr add {}/24 dev {}\n", self.ip(end), self.interface(end)))?;
         for end in Link::ENDS {
@@ -159,10 +160,10 @@ impl Link {
         Ok(())
     }
 
-    /// Both ends treat what they send as tc-netem(8) says: `loss 100%`, `delay 300ms`.
+    /// Applies a tc-netem(8) discipline to what both ends send, for example `loss 100%` or `delay 300ms`.
     ///
     /// # Errors
-    /// What tc(8) says.
+    /// The error of tc(8).
     pub fn disturb(self, how: &str) -> Check {
         for end in Link::ENDS {
             let interface = self.interface(end);
@@ -173,10 +174,10 @@ impl Link {
         Ok(())
     }
 
-    /// How many packets netem has dropped at both ends.
+    /// Returns how many packets netem has dropped at both ends.
     ///
     /// # Errors
-    /// What tc(8) says.
+    /// The error of tc(8).
     pub fn dropped(self) -> Check<u64> {
         let mut sum = 0;
         for end in Link::ENDS {
@@ -188,10 +189,10 @@ impl Link {
         Ok(sum)
     }
 
-    /// The wire is as it was before [`disturb`](Link::disturb).
+    /// Reverts [`disturb`](Link::disturb).
     ///
     /// # Errors
-    /// What tc(8) says.
+    /// The error of tc(8).
     pub fn calm(self) -> Check {
         for end in Link::ENDS {
             run("tc", &["qdisc", "del", "dev", &self.interface(end), "root"])?;
@@ -199,33 +200,33 @@ impl Link {
         Ok(())
     }
 
-    /// Puts an RDMA device on the interface at an end.
+    /// Adds an RDMA device on the interface at an end.
     ///
     /// # Errors
-    /// What rdma(8) says; for as long as a program holds the old one, that there is one.
+    /// The error of rdma(8). While a program holds the old device open: the device exists.
     pub fn add_device(self, end: Side) -> Check {
         let (device, interface) = (self.device(end), self.interface(end));
         run("rdma", &["link", "add", &device, "type", "rxe", "netdev", &interface])?;
         until("the RDMA device", || Ok(Path::new("/sys/class/infiniband").join(&device).exists()))
     }
 
-    /// Begins to take the RDMA device at an end away. It ends only when every program has let go of it, because rxe cannot
-    /// take it from them.
+    /// Begins to remove the RDMA device at an end. The removal ends only when every program has closed the device,
+    /// because rxe cannot revoke it.
     ///
     /// # Errors
     /// rdma(8) cannot be started.
     pub fn remove_device(self, end: Side) -> Check {
         let mut child = std::process::Command::new("rdma").args(["link", "delete", &self.device(end)]).spawn()?;
         GOING.fetch_or(bit(end), Ordering::Relaxed);
-        // It is not waited for here; it ends when it can.
+        // Does not wait here: the process ends when the removal does.
         std::thread::spawn(move || child.wait());
         Ok(())
     }
 
-    /// Adds the devices again that have begun to go, once they have gone. `let_go` makes this process let go of them.
+    /// Waits for the devices that are being removed, and adds them again. `let_go` makes this process close them.
     ///
     /// # Errors
-    /// They do not go, or do not come.
+    /// The devices are not removed, or cannot be added.
     pub fn add_devices_again(self, let_go: impl Fn() -> Check) -> Check {
         for end in Link::ENDS {
             if GOING.fetch_and(!bit(end), Ordering::Relaxed) & bit(end) == 0 {
@@ -237,17 +238,18 @@ impl Link {
                 Ok(!old.exists())
             })?;
             self.add_device(end)?;
-            // Or librdmacm may take it for the old one: rdma_resolve_addr then ends with ADDR_ERROR and status -1.
+            // Otherwise librdmacm may take it for the old one: rdma_resolve_addr then ends with ADDR_ERROR and status
+            // -1.
             let_go()?;
         }
         Ok(())
     }
 
-    /// Whether the device at an end can send messages of the connection manager: whether its QP for them (GSI) is not in the
-    /// error state. On Linux 6.1 it may not receive any although it is not; see `devices`.
+    /// Whether the device at an end can send messages of the connection manager: its GSI QP is not in the error
+    /// state. On Linux 6.1 the device may be unable to receive although this is true; see `devices`.
     ///
     /// # Errors
-    /// What rdma(8) says.
+    /// The error of rdma(8).
     pub fn can_send(self, end: Side) -> Check<bool> {
         let text = run("rdma", &["-j", "resource", "show", "qp", "link", &self.device(end)])?;
         let qps: Value = serde_json::from_str(&text).map_err(|error| Failure(error.to_string()))?;
@@ -263,8 +265,9 @@ impl Link {
         Ok(())
     }
 
-    /// What is sent to this end leaves by the other one, whose neighbour is known for ever: over veth an answer to ARP comes
-    /// before ib_core has queued the request that waits for it, and rdma_resolve_addr would end only at its time-out.
+    /// Routes packets for this end through the other end, with a permanent neighbour entry. Over veth, an answer to
+    /// ARP arrives before ib_core has queued the request that waits for it, and rdma_resolve_addr would end only at
+    /// its time-out.
     fn lead_to(self, end: Side) -> Check {
         let other = other(end);
         let (there, from, through) = (self.ip(end), self.ip(other), self.interface(other));
@@ -288,7 +291,7 @@ pub(crate) fn other(end: Side) -> Side {
     }
 }
 
-/// Waits for something to be so.
+/// Waits until `so` returns true.
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> Check<bool>) -> Check {
     let end = Instant::now() + LIMIT;
     while !so()? {

@@ -1,4 +1,4 @@
-//! Faults on the kernel of the project's VM, as a program.
+//! Runs the fault scenarios on the kernel of the project's VM.
 #![forbid(unsafe_code)]
 // A command-line program talks to people.
 #![allow(clippy::print_stdout)]
@@ -19,33 +19,33 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run scenarios, many at a time, each on a wire of its own
+    /// Run scenarios, many at a time, each on a link of its own
     Run {
-        /// Those that take seconds, or those that take minutes
+        /// The fast scenarios (seconds) or the slow ones (minutes)
         #[arg(long, value_enum, default_value_t = Speed::Fast)]
         speed: Speed,
         /// With this driver only
         #[arg(long, value_enum)]
         driver: Option<DriverName>,
-        /// How many at a time
+        /// The number of scenarios that run at a time
         #[arg(long, default_value_t = 12)]
         lanes: usize,
-        /// Each so many times
+        /// The number of times that each scenario runs
         #[arg(long, default_value_t = 1)]
         times: usize,
         /// Write the outcomes to this file, as JSON
         #[arg(long, value_name = "FILE")]
         report: Option<PathBuf>,
-        /// Only those whose name has one of these in it, fast or slow
+        /// Only scenarios with one of these strings in their name, fast or slow
         names: Vec<String>,
     },
-    /// Run those that are named on standard input on a wire that has been laid (what `run` starts)
+    /// Run the scenarios named on standard input on an existing link (started by `run`)
     #[command(hide = true)]
     Lane {
         #[arg(long)]
         link: u8,
     },
-    /// Be a peer that is to be killed (what a scenario starts)
+    /// Run a peer until it is killed (started by a scenario)
     #[command(hide = true)]
     Peer {
         #[arg(long)]
@@ -90,7 +90,7 @@ fn run(
         names => names.iter().any(|name| entry.name.contains(name)),
     };
     let chosen: Vec<_> = entries().iter().filter(|entry| wanted(entry)).copied().collect();
-    // A name that fits nothing must not look like success.
+    // A name that matches nothing must not look like success.
     if chosen.is_empty() {
         return Err(Failure("no scenario is called that".into()));
     }
@@ -108,7 +108,7 @@ fn run(
     if failed.is_empty() { Ok(()) } else { Err(Failure(format!("failed: {}", failed.join(", ")))) }
 }
 
-/// What the VM says that it runs.
+/// The kernel release, as set by the VM's environment.
 fn release() -> String {
     std::env::var("CMID_KERNEL").unwrap_or_else(|_| "of an unknown release".to_owned())
 }

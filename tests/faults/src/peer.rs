@@ -1,4 +1,4 @@
-//! A peer in a process of its own, to be killed with SIGKILL in some phase.
+//! A peer in a process of its own, which is killed with SIGKILL in some phase.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use cmid_proto::{Acks, CmEvent, PortSpace, Time};
 use crate::fixture::{AT_ONCE, SOON};
 use crate::{Link, Phase};
 
-/// Which side the process is.
+/// The role of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It connects.
@@ -20,19 +20,20 @@ pub enum Role {
     Server,
 }
 
-/// What the process does, and with which side.
+/// A peer's role and the phase in which it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Killed {
     /// Which side.
     pub role: Role,
     /// When it is killed.
     pub phase: Phase,
-    /// It has an event pending on its connection, or a request on its listener, and has moved that to another channel.
+    /// The peer has moved its connection with a pending event, or its listener with a pending request, to another
+    /// channel.
     pub migrated: bool,
 }
 
 impl Killed {
-    /// The arguments of `faults` with which the process starts.
+    /// The arguments of `faults` that start the process.
     #[must_use]
     pub fn arguments(self, link: Link, port: u16) -> Vec<String> {
         let (number, port) = (link.number().to_string(), port.to_string());
@@ -43,12 +44,12 @@ impl Killed {
     }
 }
 
-/// A program that has come to where it is to be killed. Killed at the latest when dropped.
+/// A peer that has reached its phase. It is killed when dropped, at the latest.
 #[derive(Debug)]
 pub(crate) struct Peer(Child);
 
 impl Peer {
-    /// Starts this program again, as the peer on this wire.
+    /// Starts this program again as the peer on this link.
     pub(crate) fn start(link: Link, port: u16, killed: Killed) -> Check<(Self, mpsc::Receiver<String>)> {
         let this = std::env::current_exe()?;
         let mut command = Command::new(this);
@@ -56,7 +57,7 @@ impl Peer {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().ok_or_else(|| Failure("the peer has no output".into()))?;
         let (sender, receiver) = mpsc::channel();
-        // It ends with the peer.
+        // The thread ends with the peer.
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -67,7 +68,7 @@ impl Peer {
         Ok((Peer(child), receiver))
     }
 
-    /// SIGKILL, which nobody can answer.
+    /// Kills the peer with SIGKILL.
     pub(crate) fn kill(mut self) -> Check {
         self.0.kill()?;
         self.0.wait()?;
@@ -77,23 +78,23 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The peer may have been killed already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Waits for the peer to say this.
+/// Waits until the peer prints this line.
 pub(crate) fn hears(from: &mpsc::Receiver<String>, wanted: &str) -> Check {
     let at_most = 3 * SOON;
     let line = from.recv_timeout(at_most).map_err(|_| Failure(format!("the peer did not say {wanted:?}")))?;
     if line == wanted { Ok(()) } else { Err(Failure(format!("the peer said {line:?}, expected {wanted:?}"))) }
 }
 
-/// The peer: comes into the phase, says so, and does nothing more.
+/// Runs the peer: reaches the phase, prints "there", and does nothing more.
 ///
 /// # Errors
-/// What kept it from getting there.
+/// A step on the way to the phase fails.
 pub fn play<L: Env>(env: &L, link: Link, port: u16, killed: Killed) -> Check {
     let mut b = Fixture::new(env, Acks::OnDelivery)?;
     b.be_patient(3 * SOON);
@@ -181,7 +182,7 @@ fn as_server<L: Env>(b: &mut Fixture<'_, L>, killed: Killed) -> Check {
     Ok(())
 }
 
-/// Says how far it is, and leaves the other side time to do something that is then pending here.
+/// Prints how far the peer is. Then gives the other side time to cause the event that is to be pending here.
 fn pends(said: &str) -> Check {
     say(said)?;
     std::thread::sleep(2 * AT_ONCE);

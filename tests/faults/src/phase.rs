@@ -1,4 +1,4 @@
-//! The phases of a connection in which something may go wrong, and what an application does next in each.
+//! The phases of a connection in which a fault is injected, and the next operation of an application in each.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,9 @@ use cmid_proto::IdKey;
 use crate::fixture::{AT_ONCE, MOMENT};
 use crate::{FaultFixture, Link, devices};
 
-/// By then the kernel has sent again what was not answered: after 4.6 s, on Linux 6.1 after 6.1 s. A fault lasts so long where
-/// something is to be sent again, so that it always falls into it: what fails to be sent leaves its mark on the device.
+/// By then the kernel has retransmitted an unanswered message: after 4.6 s, on Linux 6.1 after 6.1 s. Where something
+/// is retransmitted a fault lasts this long, so that it always covers the retransmission: a failed send changes the
+/// device's state.
 const SENT_AGAIN: Duration = Duration::from_secs(9);
 
 /// How far a connection has come.
@@ -21,7 +22,7 @@ pub enum Phase {
     AddrResolved,
     /// The client has a route, and can connect.
     RouteResolved,
-    /// The client has asked to connect; the server has not read the request.
+    /// The client has sent its request to connect; the server has not read it.
     Unread,
     /// The server has read the request, and not answered.
     Requested,
@@ -29,7 +30,7 @@ pub enum Phase {
     Accepted,
     /// The client has read the answer, and not confirmed it.
     Responded,
-    /// The connection stands.
+    /// The connection is established.
     Connected,
     /// The client has disconnected, and the server has not answered.
     Disconnecting,
@@ -49,7 +50,7 @@ impl Phase {
         Phase::Disconnecting,
     ];
 
-    /// Whether the kernel of either side will send a message again, as long as it has no answer.
+    /// Whether the kernel of either side retransmits a message until it is answered.
     fn waits_for_an_answer(self) -> bool {
         match self {
             Phase::Unread | Phase::Requested | Phase::Accepted | Phase::Responded | Phase::Disconnecting => true,
@@ -58,11 +59,11 @@ impl Phase {
     }
 }
 
-/// The ids of a connection, as far as they are there.
+/// The ids of a connection. The server's exists only in later phases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ids {
     pub(crate) client: IdKey,
-    /// There from [`Phase::Requested`] on.
+    /// `Some` from [`Phase::Requested`] on.
     pub(crate) server: Option<IdKey>,
 }
 
@@ -98,11 +99,11 @@ impl<L: Env> FaultFixture<'_, L> {
         })
     }
 
-    /// What an application does next, with a deadline where there can be one, and what comes of it.
+    /// Performs the next operation of an application, with a deadline where there can be one, and notes the result.
     pub(crate) fn go_on(&mut self, phase: Phase, ids: Ids) -> Check {
         let (mine, theirs) = (self.patience(Side::Client), self.patience(Side::Server));
         let (client, server) = (&mut self.b.client, &mut self.b.server);
-        // Whoever has not looked looks now.
+        // Both sides read their events from here on.
         self.b.frozen = None;
         match (phase, ids.server) {
             (Phase::Bound, _) => {
@@ -122,7 +123,7 @@ impl<L: Env> FaultFixture<'_, L> {
             (Phase::Unread | Phase::Requested, id) => {
                 let id = match id {
                     Some(id) => Some(id),
-                    // The kernel has it since before anything went wrong.
+                    // The kernel has had the request since before the fault.
                     None => self.next(Side::Server, AT_ONCE)?.map(|event| event.id),
                 };
                 match id {
@@ -134,7 +135,7 @@ impl<L: Env> FaultFixture<'_, L> {
                     }
                 }
             }
-            // What there is to read is read in what follows.
+            // The pending event is read in what follows.
             (Phase::Accepted, _) => self.tell("client: looks"),
             (Phase::Responded, _) => {
                 let result = client.drive().establish(ids.client);
@@ -153,8 +154,8 @@ impl<L: Env> FaultFixture<'_, L> {
         self.aftermath()
     }
 
-    /// A fault in a phase: what is told at once, what the next step comes to, what is told when all is well again, and that
-    /// a new connection then stands.
+    /// Injects a fault in a phase. Notes the events at once, the result of the next operation and the events after
+    /// the repair. Then makes a new connection.
     pub(crate) fn fault_in(
         &mut self,
         phase: Phase,
@@ -172,7 +173,7 @@ impl<L: Env> FaultFixture<'_, L> {
         repair(self, link)?;
         self.tell("all is well again");
         self.watch(AT_ONCE)?;
-        // A new device would help; see the scenarios about devices. Here the wire is given up.
+        // Only a new device would help; see the scenarios about devices. Here the link is given up.
         if self.looks_at_the_devices()?.is_empty() {
             return self.anew();
         }
@@ -180,7 +181,7 @@ impl<L: Env> FaultFixture<'_, L> {
         Ok(())
     }
 
-    /// Both drivers run on until then; notes what they are told.
+    /// Runs both drivers until then, and notes their events.
     fn linger(&mut self, until: Instant) -> Check {
         while Instant::now() < until {
             self.b.pump(MOMENT)?;

@@ -1,4 +1,4 @@
-//! What became of scenarios on a kernel, to be written down and to be compared with what is to be.
+//! The outcomes of scenarios on a kernel, to be recorded and compared with the expected ones.
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ use crate::{Entry, Told};
 /// The outcomes on one kernel.
 pub type Report = cmid_harness::Report<Outcome>;
 
-/// What became of a scenario.
+/// The outcomes of a scenario.
 pub type Findings = cmid_harness::Findings<Outcome>;
 
-/// What became of it with a driver.
+/// The outcome of a scenario with a driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Told was what was to be told, and nothing hung or leaked. What, where there is a choice.
+    /// All expected lines were observed, and nothing hung or leaked. Holds the observed lines.
     Passed(Vec<String>),
-    /// The first thing that was not so.
+    /// The first difference or error.
     Failed(String),
 }
 
@@ -39,7 +39,7 @@ impl cmid_harness::Outcome for Outcome {
         matches!(self, Outcome::Passed(_))
     }
 
-    /// What has passed when something else was to be told on this kernel has not been shown.
+    /// An outcome is outdated if the expected lines on this kernel have changed since.
     fn is_current(&self, scenario: &str, _: &str, environment: &str) -> bool {
         let Some(entry) = entries().iter().find(|entry| entry.name == scenario) else { return false };
         match self {
@@ -55,7 +55,7 @@ fn kernel(environment: &str) -> String {
     release.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
-/// The report of a run in which every scenario of this speed has passed with those of these drivers that it is for.
+/// The report of a run in which every scenario of this speed has passed with each of these drivers that it is for.
 #[must_use]
 pub fn expected(speed: Speed, drivers: &[DriverName]) -> Report {
     let mut report = Report::new("expected");

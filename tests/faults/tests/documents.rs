@@ -1,4 +1,5 @@
-//! `docs/generated/faults.md` is what the scenarios and the recorded results say. `UPDATE_EXPECT=1` writes it.
+//! Compares `docs/generated/faults.md` with the scenarios and the recorded results. `UPDATE_EXPECT=1` writes the
+//! file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +13,7 @@ use expect_test::expect_file;
 /// The recorded results, in the order of the columns of the table.
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
 
-/// What shows faults besides, in words and by reference.
+/// Other tests that show faults, each with a description and a reference.
 const ELSEWHERE: &[(&str, &str)] = &[
     (
         "the device goes while ids are in every state, under load, and comes back",

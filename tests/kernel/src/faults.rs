@@ -1,8 +1,8 @@
-//! Mistakes with librdmacm that a sanitizer must see. `cargo xtask sanitize` makes each of them and fails if it goes through,
-//! so that nothing there succeeds for want of instrumentation, or because an option has switched it off.
+//! Mistakes with librdmacm that a sanitizer must report. `cargo xtask sanitize` makes each of them and fails if it is
+//! not reported. This shows that the instrumentation works and no option has disabled it.
 //!
-//! Each is one that the SAFETY comments of this crate argue away. `faults none` makes the same calls without a mistake. It
-//! needs a device with the addresses 10.99.0.1 and 10.99.0.2.
+//! The SAFETY comments of this crate rule out each of these mistakes. `faults none` makes the same calls without a
+//! mistake. It needs a device with the addresses 10.99.0.1 and 10.99.0.2.
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -29,7 +29,7 @@ enum Fault {
     None,
     /// Private data is read after its event was acked, which frees it.
     DataAfterAck,
-    /// More private data is read than any event has.
+    /// More private data is read than an event can have.
     DataPastEnd,
     /// An event is acked twice.
     AckedTwice,
@@ -37,11 +37,11 @@ enum Fault {
     ForgottenEvent,
     /// A protection domain is neither deallocated nor kept.
     ForgottenPd,
-    /// Private data is copied to a place that is shorter.
+    /// Private data is copied to a buffer that is too short.
     ShortPlace,
     /// A field of an id is read after the id was destroyed.
     IdAfterDestroy,
-    /// A QP is destroyed that an id still points at. It is librdmacm that follows the pointer.
+    /// A QP is destroyed while an id still points at it. librdmacm follows the pointer.
     QpUnderId,
 }
 
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         eprintln!("one of: {}", FAULTS.map(|(name, _)| name).join(", "));
         return ExitCode::from(2);
     };
-    // On a stack that is gone when leaks are looked for: a pointer that it still has would pass for being kept.
+    // On a thread with a stack that is gone at the search for leaks: a pointer on it would count as a reference.
     thread::spawn(move || commit(fault)).join().expect("the calls go as they should");
     println!("{name}: nothing has stopped it");
     ExitCode::SUCCESS
@@ -72,8 +72,8 @@ fn main() -> ExitCode {
 fn commit(fault: Fault) {
     let scene = Scene::with_a_request();
     let (mut copy, mut short) = ([0; 1024], [0; HELLO.len() - 1]);
-    // SAFETY: the event was reported and is acked once, after its private data was read, of which there is so much; but for
-    // the faults. The copy has room for what is read, and the ids are alive and destroyed once, in `end`.
+    // SAFETY: the event was reported and is acked once, after its private data of this length was read, except for
+    // the faults. The copy has room for it, and the ids are alive and destroyed once, in `end`.
     unsafe {
         let data = (*scene.request).param.conn.private_data.cast::<u8>();
         let len = if fault == Fault::DataPastEnd { copy.len() } else { HELLO.len() };
@@ -83,7 +83,7 @@ fn commit(fault: Fault) {
             ptr::copy_nonoverlapping(data, short.as_mut_ptr(), len);
         }
         if fault == Fault::ForgottenEvent {
-            // To destroy its listener would now wait for ever.
+            // Destroying its listener would now wait for ever.
             return;
         }
         check("rdma_ack_cm_event", rdma_ack_cm_event(scene.request));
@@ -111,12 +111,12 @@ fn commit(fault: Fault) {
 /// # Safety
 /// The id is alive, and has a device and no QP.
 unsafe fn queue_pair(fault: Fault, id: *mut rdma_cm_id) {
-    // SAFETY: zeros are a value of it: integers and null pointers. It asks for a QP for nothing, with CQs of librdmacm's.
+    // SAFETY: zeros are a valid value: integers and null pointers. It requests a minimal QP, with CQs of librdmacm's.
     let mut attr: ibv_qp_init_attr = unsafe { mem::zeroed() };
     attr.qp_type = ibv_qp_type::IBV_QPT_RC;
     (attr.cap.max_send_wr, attr.cap.max_recv_wr) = (1, 1);
-    // SAFETY: as the caller promises, and librdmacm has a PD of its own. The QP is destroyed once, and the id lets go of it,
-    // but for the fault.
+    // SAFETY: as the caller promises, and librdmacm has a PD of its own. The QP is destroyed once, and removed from
+    // the id, except for the fault.
     unsafe {
         check("rdma_create_qp", rdma_create_qp(id, ptr::null_mut(), &raw mut attr));
         if fault == Fault::QpUnderId {
@@ -127,7 +127,7 @@ unsafe fn queue_pair(fault: Fault, id: *mut rdma_cm_id) {
     }
 }
 
-/// A client that asks with private data, and a listener that has been asked.
+/// A client that has sent a request with private data, and a listener that has received it.
 struct Scene {
     client: *mut rdma_cm_id,
     listener: *mut rdma_cm_id,

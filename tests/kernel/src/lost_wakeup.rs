@@ -1,11 +1,11 @@
-//! Shows, with nothing but librdmacm's own calls, that `rdma_migrate_id` does not wake who waits on the new channel.
+//! Shows, with librdmacm's own calls only, that `rdma_migrate_id` does not wake a waiter on the new channel.
 //!
-//! The kernel moves the unread events of the id to the new channel (`ucma_migrate_id`), but wakes nobody: only new events
-//! do. So a thread that already waits there, in `epoll_wait` or `poll`, sleeps on, while a fresh `poll` finds the
-//! descriptor readable. That is why whoever migrates an id must drain the new channel afterwards.
+//! The kernel moves the unread events of the id to the new channel (`ucma_migrate_id`), but wakes no waiter: only new
+//! events do. So a thread that already waits there, in `epoll_wait` or `poll`, continues to sleep, while a fresh
+//! `poll` finds the descriptor readable. Therefore the new channel must be drained after a migration.
 //!
 //! Run it by `cargo xtask softroce -- target/release/kernel-lost-wakeup`. It needs a device with the addresses 10.99.0.1
-//! and 10.99.0.2. It ends with status 1 if the kernel behaves otherwise (that would be good news).
+//! and 10.99.0.2. It ends with status 1 if the kernel behaves otherwise (then the kernel has been fixed).
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether a waiter that began before the migration slept through it, and a fresh look found the event.
+/// Whether a waiter that began before the migration slept through it, and a fresh poll found the event.
 fn lost(name: &str, interest: u32) -> bool {
     let (a, b) = (Channel::open(), Channel::open());
     let id = resolving(&a);
@@ -47,7 +47,7 @@ fn lost(name: &str, interest: u32) -> bool {
 
     let fd = b.fd();
     let waiter = thread::spawn(move || wait(fd, interest));
-    // Well before the migration the waiter is asleep, and well after it it still is.
+    // The waiter sleeps well before the migration and well after it.
     thread::sleep(Duration::from_millis(WAIT_MS as u64 / 3));
     // SAFETY: the id and both channels are alive, and no event of the id was taken, so it waits for no ack.
     check("rdma_migrate_id", unsafe { rdma_migrate_id(id, b.0) });
@@ -75,7 +75,7 @@ fn lost(name: &str, interest: u32) -> bool {
     !woken && waited.as_millis() >= WAIT_MS as u128 && old == 0 && new == 1 && resolved
 }
 
-/// The control: the same waiter does wake when an event is new on its channel.
+/// The control: the same waiter wakes for a new event on its channel.
 fn new_event_wakes() -> bool {
     let b = Channel::open();
     let fd = b.fd();
@@ -116,7 +116,7 @@ impl Drop for Channel {
     }
 }
 
-/// An id whose ADDR_RESOLVED will come on the channel.
+/// An id with an ADDR_RESOLVED that will arrive on the channel.
 fn resolving(channel: &Channel) -> *mut rdma_cm_id {
     let mut id = ptr::null_mut();
     let (mut src, mut dst) = (address([10, 99, 0, 1], 0), address([10, 99, 0, 2], 20_000));
@@ -148,7 +148,7 @@ fn wait(fd: RawFd, interest: u32) -> (bool, Duration) {
         assert!(epoll >= 0, "epoll_create1");
         check("epoll_ctl", libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event));
         let started = Instant::now();
-        // Its own third of a second before the migration, and half a second after it.
+        // A third of the time before the migration, and the rest after it.
         let found = libc::epoll_wait(epoll, &raw mut event, 1, WAIT_MS + WAIT_MS / 3);
         let waited = started.elapsed();
         libc::close(epoll);

@@ -1,4 +1,4 @@
-//! What is kept between runs, and each run's own directory.
+//! The cache that is kept between runs, and each run's own directory.
 
 use crate::{
     error::{Error, WithPath},
@@ -16,11 +16,11 @@ use tempfile::TempDir;
 /// The longest wait for another process that prepares the same thing.
 const LOCK_LIMIT: Duration = Duration::from_secs(3600);
 
-/// Where kernels and other downloads are kept: `$CMID_CACHE`, or `cmid` below `$XDG_CACHE_HOME` or `~/.cache`.
+/// The directory for kernels and other downloads: `$CMID_CACHE`, or `cmid` below `$XDG_CACHE_HOME` or `~/.cache`.
 ///
 /// # Errors
 ///
-/// If none of the variables is set, or the directory cannot be made.
+/// None of the variables is set, or the directory cannot be made.
 pub fn cache_directory() -> Result<PathBuf, Error> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let directory = variable("CMID_CACHE")
@@ -31,7 +31,7 @@ pub fn cache_directory() -> Result<PathBuf, Error> {
     directory.canonicalize().about_file(&directory)
 }
 
-/// Takes the lock of that name; it is released when the file is dropped, or when its process dies.
+/// Takes the lock of that name. It is released when the file is dropped, or when its process dies.
 pub(crate) fn lock(cache: &Path, name: &str) -> Result<File, Error> {
     let path = cache.join(format!("{name}.lock"));
     let file = File::create(&path).about_file(&path)?;
@@ -52,10 +52,10 @@ pub(crate) fn lock(cache: &Path, name: &str) -> Result<File, Error> {
     }
 }
 
-/// The files of one run; gone when it is dropped.
+/// The files of one run, deleted on drop.
 pub(crate) struct RunDirectory {
     directory: TempDir,
-    /// Held for as long as the run lives: a directory whose lock is free was left behind by a killed process.
+    /// A lock, held during the run. If it is free, the directory was left behind by a killed process.
     _alive: File,
 }
 
@@ -63,7 +63,7 @@ impl RunDirectory {
     pub(crate) fn create(cache: &Path) -> Result<Self, Error> {
         let base = cache.join("run");
         fs::create_dir_all(&base).about_file(&base)?;
-        // Without this lock a new directory, whose own lock is not yet taken, could be swept away by another process.
+        // Without this lock, another process could delete a new directory before its own lock is taken.
         let _sweeping = lock(cache, "run")?;
         sweep(&base)?;
         let directory = tempfile::Builder::new().prefix("run-").tempdir_in(&base).about_file(&base)?;
@@ -82,11 +82,11 @@ fn sweep(base: &Path) -> Result<(), Error> {
     for entry in fs::read_dir(base).about_file(base)?.flatten() {
         let dead = match File::open(entry.path().join("alive")) {
             Ok(alive) => alive.try_lock().is_ok(),
-            // Its process died between two steps: we hold the lock that it held.
+            // The process died before it created the file: this process holds the lock that it held.
             Err(_) => true,
         };
         if dead {
-            // Another user's leftovers stay; they are in nobody's way.
+            // The directories of other users cannot be deleted, and do no harm.
             let _ = fs::remove_dir_all(entry.path());
         }
     }

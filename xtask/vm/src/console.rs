@@ -7,24 +7,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How much of the console an error quotes.
+/// The number of lines of the console that an error quotes.
 const QUOTED_LINES: usize = 60;
 
-/// What our own init writes in front of its last words.
+/// The prefix of the last message of the guest's init.
 const FATAL: &str = "softroce: fatal: ";
 
-/// Signs of a kernel that failed. (Words by which Debian's kernels report it; "blocked for more" is a hung task.)
+/// Signs of a kernel failure, as printed by Debian's kernels. "blocked for more" is a hung task.
 const FAILURES: &[&str] =
     &["Kernel panic", "BUG: ", "Oops", "blocked for more", "general protection fault", "kernel BUG at"];
-/// Signs of trouble that need not be the command's: a slow host causes stalls.
+/// Signs of trouble that the command need not have caused: a slow host causes stalls.
 const WARNINGS: &[&str] = &["WARNING: ", "detected stall", "self-detected"];
 
-/// What a line of the console means.
+/// The meaning of a line of the console.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Alert {
     /// The guest's init gave up, for this reason.
     Setup(String),
-    /// The kernel failed; the line that says so.
+    /// The kernel failed. Holds the line of the failure.
     Kernel(String),
 }
 
@@ -41,7 +41,7 @@ impl Console {
         Ok(Console { file: File::open(path).about_file(path)?, path: path.to_owned(), scan: Scan::default() })
     }
 
-    /// Looks at what is new; returns the first alarm there has been.
+    /// Reads new lines. Returns the first alert since the start.
     pub(crate) fn alarm(&mut self) -> Result<Option<&Alert>, Error> {
         let mut bytes = Vec::new();
         self.file.read_to_end(&mut bytes).about_file(&self.path)?;
@@ -49,14 +49,14 @@ impl Console {
         Ok(self.scan.alarm.as_ref())
     }
 
-    /// The kernel's complaints that are no failures.
+    /// The kernel's warnings.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.scan.warnings
     }
 
-    /// The end of what the console has shown.
+    /// The last lines of the console.
     pub(crate) fn tail(&self) -> String {
-        // A console that cannot be read must not hide the error that wants to quote it.
+        // A console that cannot be read must not hide the error that quotes it.
         let bytes = std::fs::read(&self.path).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<_> = text.lines().collect();
@@ -66,7 +66,7 @@ impl Console {
 
 #[derive(Debug, Default)]
 struct Scan {
-    /// A line whose end has not come yet.
+    /// An incomplete line.
     line: Vec<u8>,
     alarm: Option<Alert>,
     warnings: Vec<String>,

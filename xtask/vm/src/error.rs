@@ -1,4 +1,4 @@
-//! What can go wrong around the command.
+//! Errors of a run other than the command's own.
 
 use std::{io, path::Path, time::Duration};
 
@@ -6,7 +6,7 @@ use std::{io, path::Path, time::Duration};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Packages are lacking and this user may not install them.
+    /// Packages are missing and this user may not install them.
     #[error("these Debian packages are needed, and we are neither root nor have sudo: {packages}")]
     NotRoot {
         /// Their names, separated by spaces.
@@ -17,7 +17,7 @@ pub enum Error {
     Network {
         /// What was being done.
         what: String,
-        /// What the downloader said.
+        /// The output of the downloader.
         detail: String,
     },
     /// A program on the host failed, could not be started, or took too long.
@@ -33,10 +33,10 @@ pub enum Error {
     Files {
         /// The file, or what was being done with it.
         what: String,
-        /// The system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The options or the command make no sense.
+    /// The options or the command are invalid.
     #[error("{0}")]
     Usage(String),
     /// Something on the host is not as expected.
@@ -45,7 +45,7 @@ pub enum Error {
     /// The guest could not be set up.
     #[error("the guest could not be set up: {reason}; its console:\n{console}")]
     Guest {
-        /// What the guest's init said.
+        /// The message of the guest's init.
         reason: String,
         /// The end of the guest's console.
         console: String,
@@ -53,7 +53,7 @@ pub enum Error {
     /// The guest's kernel failed.
     #[error("the guest's kernel failed: {line}; its console:\n{console}")]
     GuestKernel {
-        /// The line that tells it.
+        /// The line of the failure.
         line: String,
         /// The end of the guest's console.
         console: String,
@@ -72,7 +72,7 @@ pub enum Error {
         /// [`crate::Options::timeout`].
         limit: Duration,
     },
-    /// A signal asked this process to end.
+    /// This process received a signal to end.
     #[error("interrupted")]
     Interrupted,
 }
@@ -95,7 +95,7 @@ impl Error {
     }
 }
 
-/// Adds to an I/O error what it was about.
+/// Adds the context of an I/O error.
 pub(crate) trait WithPath<T> {
     fn about(self, what: impl Into<String>) -> Result<T, Error>;
 

@@ -14,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// From QEMU's start to the command's. It takes six seconds on a quiet machine.
+/// Time limit from QEMU's start to the command's. An idle machine takes six seconds.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
-/// For a failing kernel to say all it has to say.
+/// How long a failing kernel may still write messages.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How often a guest of several CPUs may fail to boot; see [`Guest::boot`].
+/// The number of attempts to boot a guest of several CPUs; see [`Guest::boot`].
 const BOOT_ATTEMPTS: u32 = 4;
 
 pub(crate) struct Guest {
@@ -29,15 +29,15 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Boots the guest up to where the command begins.
+    /// Boots the guest up to the start of the command.
     ///
-    /// With several CPUs QEMU's emulation has a race between one that runs the kernel's code and another that patches
-    /// it, which ends in an oops ("int3") once in some thirty boots on a busy host. No part of the command has run by
-    /// then, so trying again hides nothing.
+    /// With several CPUs, QEMU's emulation has a race between a CPU that runs the kernel's code and another that
+    /// patches it. It ends in an oops ("int3") once in some thirty boots on a busy host. No part of the command has
+    /// run by then, so another attempt hides nothing.
     pub(crate) fn boot(options: &Options, kernel: &Unpacked, directory: &Path, files: &Files) -> Result<Self, Error> {
         let mut attempt = 1;
         loop {
-            // Whatever an attempt before has left is none of this one's.
+            // Clears the output of earlier attempts.
             files.clear()?;
             let mut guest = Guest {
                 machine: Machine::start(options, kernel, directory, files)?,
@@ -68,7 +68,7 @@ impl Guest {
         Err(Error::Guest { reason, console: self.console.tail() })
     }
 
-    /// Waits a few milliseconds for a report. A signal, a kernel that failed, and QEMU's end are errors.
+    /// Waits a few milliseconds for a report. A signal, a kernel failure, and the end of QEMU are errors.
     pub(crate) fn report(&mut self) -> Result<Option<Report>, Error> {
         interrupt::check()?;
         self.check_console()?;
@@ -78,7 +78,7 @@ impl Guest {
         }
     }
 
-    /// Fails if the console tells of a failure, once all of it has been told.
+    /// Fails if the console shows a failure, after the kernel has written all its messages.
     pub(crate) fn check_console(&mut self) -> Result<(), Error> {
         if self.console.alarm()?.is_none() {
             return Ok(());
@@ -92,7 +92,7 @@ impl Guest {
         }
     }
 
-    /// QEMU is gone: was it the kernel, our init, or QEMU itself?
+    /// Finds the cause of QEMU's end: the kernel, the guest's init, or QEMU itself.
     fn post_mortem(&mut self) -> Result<Error, Error> {
         self.machine.wait(LAST_WORDS);
         self.check_console()?;
@@ -101,7 +101,7 @@ impl Guest {
         Ok(Error::GuestDied { qemu, console: self.console.tail() })
     }
 
-    /// Stops the machine; returns the kernel's complaints that were no failures.
+    /// Stops the machine. Returns the kernel's warnings.
     pub(crate) fn stop(&mut self) -> &[String] {
         self.machine.stop();
         self.console.warnings()

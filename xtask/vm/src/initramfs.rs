@@ -1,4 +1,4 @@
-//! The file system the guest's kernel starts with: busybox, the modules, and the guest's scripts.
+//! The initial file system of the guest's kernel: busybox, the modules, and the guest's scripts.
 
 use crate::{
     error::{Error, WithPath},
@@ -16,7 +16,7 @@ use std::{
 const INIT: &str = include_str!("../guest/init");
 /// Sets up the network and the RDMA devices.
 const NETWORK: &str = include_str!("../guest/network");
-/// What the kernel calls when it wants a module: the host's program, with the modules mounted for it.
+/// The program that the kernel calls to load a module: runs the host's modprobe, with the modules mounted for it.
 const MODPROBE: &str = "#!/bin/sh\nexec /bin/chroot /root /sbin/modprobe \"$@\"\n";
 
 const DIRECTORIES: &[&str] = &["bin", "dev", "lower", "modules", "pipe", "proc", "root", "sbin", "sys", "writes"];
@@ -39,7 +39,7 @@ fn archive(busybox: &[u8], modules: &[Module]) -> io::Result<Vec<u8>> {
     for name in DIRECTORIES {
         archive.add(name, ModeFileType::Directory, 0o755, b"")?;
     }
-    // The kernel opens it for init; without it, what init's programs complain of is lost.
+    // The kernel opens the console for init. Without it, error messages of init's programs are lost.
     archive.console()?;
     archive.add("bin/busybox", ModeFileType::Regular, 0o755, busybox)?;
     for name in APPLETS {
@@ -75,7 +75,7 @@ impl Archive {
     }
 
     fn write(&mut self, entry: Builder, contents: &[u8]) -> io::Result<()> {
-        // Equal inode numbers would make entries hard links of one another.
+        // Entries with equal inode numbers would be hard links of one another.
         self.entries += 1;
         let size = u32::try_from(contents.len()).map_err(io::Error::other)?;
         let mut writer = entry.ino(self.entries).nlink(1).write(&mut self.bytes, size);

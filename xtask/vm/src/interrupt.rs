@@ -1,4 +1,5 @@
-//! Signals that ask us to end. While a machine runs they only set a flag, so that it is stopped and its files are removed.
+//! Signals that end this process. While a machine runs they only set a flag, so that it is stopped and its files are
+//! removed.
 
 use crate::error::{Error, WithPath};
 use std::{
@@ -10,16 +11,16 @@ use std::{
 };
 
 struct Flags {
-    /// A signal came.
+    /// A signal has arrived.
     pending: Arc<AtomicBool>,
-    /// Nobody watches: a signal does what it does by default.
+    /// No [`Watch`] exists: a signal has its default effect.
     idle: Arc<AtomicBool>,
 }
 
 static FLAGS: OnceLock<Flags> = OnceLock::new();
 static WATCHES: AtomicUsize = AtomicUsize::new(0);
 
-/// As long as one of these lives, signals set the flag.
+/// While a value of this type exists, signals set the flag.
 pub(crate) struct Watch(());
 
 impl Watch {
@@ -57,7 +58,7 @@ fn register() -> io::Result<Flags> {
     Ok(flags)
 }
 
-/// Fails if a signal came. Called in every wait.
+/// Fails if a signal has arrived. Called in every wait.
 pub(crate) fn check() -> Result<(), Error> {
     let pending = FLAGS.get().is_some_and(|flags| flags.pending.load(SeqCst));
     if pending { Err(Error::Interrupted) } else { Ok(()) }

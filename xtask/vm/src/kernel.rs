@@ -1,4 +1,4 @@
-//! Debian's kernels, and Ubuntu's, downloaded and unpacked but never installed.
+//! Kernels of Debian and Ubuntu, downloaded and unpacked but never installed.
 
 use crate::{
     cache,
@@ -17,11 +17,11 @@ use std::{
 /// A kernel to boot: the newest of its series that apt offers at the first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kernel {
-    /// Linux 6.1, Debian 12's own.
+    /// Linux 6.1, the kernel of Debian 12.
     V6_1,
-    /// Linux 6.12, Debian 13's own, which Debian 12 offers too.
+    /// Linux 6.12, the kernel of Debian 13, which Debian 12 offers too.
     V6_12,
-    /// Ubuntu's own, whichever series that is.
+    /// The kernel of Ubuntu, of any series.
     Ubuntu,
 }
 
@@ -34,7 +34,7 @@ impl Default for Kernel {
 }
 
 impl Kernel {
-    /// All that there are.
+    /// All kernels.
     pub const ALL: &[Kernel] = &[Kernel::V6_1, Kernel::V6_12, Kernel::Ubuntu];
 
     /// The series, as in "6.12"; "ubuntu" for Ubuntu's own.
@@ -47,7 +47,7 @@ impl Kernel {
         }
     }
 
-    /// Packages that depend on the kernel wanted, on one release of Debian or another.
+    /// Packages that depend on this kernel, on different releases of Debian.
     fn metapackages(self) -> &'static [&'static str] {
         match self {
             Kernel::V6_1 => &["linux-image-amd64"],
@@ -65,8 +65,8 @@ impl Kernel {
         })
     }
 
-    /// All packages that hold the files of a kernel, given the one with the image. Ubuntu's come in three, and the one
-    /// with `rdma_rxe` is the last.
+    /// All packages with the files of a kernel, given the package of the image. Ubuntu has three, and the last one
+    /// contains `rdma_rxe`.
     fn packages(self, image: &str) -> Vec<String> {
         let also: &[&str] = match self {
             Kernel::V6_1 | Kernel::V6_12 => &[],
@@ -99,7 +99,7 @@ impl FromStr for Kernel {
 pub(crate) struct Unpacked {
     /// Holds `vmlinux` and `lib/modules`.
     pub(crate) directory: PathBuf,
-    /// As `uname -r` says.
+    /// The release, as printed by `uname -r`.
     pub(crate) release: String,
 }
 
@@ -131,13 +131,13 @@ pub(crate) fn ensure(cache: &Path, kernel: Kernel) -> Result<Unpacked, Error> {
             extract(&archive, unpacked.path())?;
         }
         prepare(unpacked.path())?;
-        // The last step makes it visible, and only when it is whole.
+        // The last step makes the complete directory visible.
         fs::rename(unpacked.keep(), &directory).about_file(&directory)?;
     }
     Unpacked::at(directory)
 }
 
-/// The name of the package that holds the kernel's image.
+/// The name of the package with the kernel's image.
 fn image(kernel: Kernel) -> Result<String, Error> {
     packages::with_fresh_lists(&format!("looking for kernel {kernel}"), || {
         dependency(kernel)?.ok_or_else(|| {
@@ -160,7 +160,7 @@ fn dependency(kernel: Kernel) -> Result<Option<String>, Error> {
     Ok(None)
 }
 
-/// Finds in the answer of `apt-cache depends` an image of this kernel.
+/// Finds an image of this kernel in the output of `apt-cache depends`.
 fn image_package(answer: &str, kernel: Kernel) -> Option<String> {
     let mut dependencies = answer.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
     dependencies.find(|name| kernel.is_image(name)).map(str::to_owned)
@@ -185,7 +185,7 @@ fn extract(archive: &Path, into: &Path) -> Result<(), Error> {
     fs::remove_file(archive).about_file(archive)
 }
 
-/// Makes what has been extracted ready to boot.
+/// Prepares the extracted files for booting.
 fn prepare(into: &Path) -> Result<(), Error> {
     // Newer packages have usr/lib, and kmod may look for either.
     let (lib, usr_lib) = (into.join("lib"), into.join("usr/lib"));

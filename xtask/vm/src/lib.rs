@@ -1,24 +1,25 @@
-//! Runs a command in a small virtual machine whose kernel has soft-RoCE (`rdma_rxe`): a real uverbs device, a real
+//! Runs a command in a small virtual machine with a soft-RoCE kernel (`rdma_rxe`): a real uverbs device, a real
 //! `rdma_cm`, without RDMA hardware, without KVM, and without installing a kernel.
 //!
-//! [`run`] does all of it:
+//! [`run`] does these steps:
 //!
-//! 1. installs the Debian packages it lacks ([`packages`]);
+//! 1. installs missing Debian packages ([`packages`]);
 //! 2. downloads and unpacks Debian's kernel once, into [`cache_directory`];
 //! 3. boots it in QEMU (software emulation, about five seconds), with the host's files under an overlay, so that
-//!    programs and libraries of the host run unchanged at the same paths, and whatever they write is forgotten at the
+//!    programs and libraries of the host run unchanged at the same paths, and their writes are discarded at the
 //!    end, except below [`Options::writable`];
-//! 4. runs the command there, in the same working directory and environment, hands its output over as it comes, and
+//! 4. runs the command there, in the same working directory and environment, forwards its output as it is written,
+//! and
 //!    returns its exit status.
 //!
-//! Every run has a machine of its own; any number of them may run at the same time.
+//! Every run has its own machine. Any number of them may run at the same time.
 //!
 //! # In the guest
 //!
 //! | device | network device | addresses |
 //! | --- | --- | --- |
 //! | `rxe0` | `dummy0` | 10.99.0.1, 10.99.0.2, fd99::1, fd99::2 (loopback inside the device) |
-//! | `rxe1` | `veth1` | 10.98.0.1, fd98::1 (a wire to rxe2: packets can be lost or delayed with `tc`) |
+//! | `rxe1` | `veth1` | 10.98.0.1, fd98::1 (a link to rxe2: packets can be lost or delayed with `tc`) |
 //! | `rxe2` | `veth2` | 10.98.0.2, fd98::2 |
 //! | none | `dummy1` | 172.16.0.1 |
 //!
@@ -27,7 +28,7 @@
 //!
 //! # Exit statuses
 //!
-//! A program that hands [`Error::exit_status`] on can be told from its command by the status:
+//! A program that exits with [`Error::exit_status`] uses statuses that differ from its command's:
 //!
 //! | status | meaning |
 //! | --- | --- |
@@ -76,17 +77,18 @@ use std::{
 pub struct Options {
     /// The kernel to boot.
     pub kernel: Kernel,
-    /// How long the command may take. Booting is not counted; it has a limit of its own.
+    /// The time limit of the command. Booting is not counted; it has a limit of its own.
     pub timeout: Duration,
-    /// The guest's memory in MiB. Three quarters of it hold the files the command writes.
+    /// The guest's memory in MiB. Three quarters of it hold the files that the command writes.
     pub memory_mib: u32,
-    /// The number of virtual CPUs. One is the rule: with more of them QEMU's emulation has a rare race that fails the
+    /// The number of virtual CPUs, usually one. With more of them QEMU's emulation has a rare race that fails the
     /// kernel (an oops at "int3"). While booting it is tried again; later on it is [`Error::GuestKernel`].
     pub cpus: u32,
-    /// Whether the guest's clock counts its instructions, one a nanosecond, while it does not sleep: it then has a fast CPU,
-    /// however busy the host is, and its timers wait for it. For one CPU only; about a fifth slower.
+    /// Whether the guest's clock counts its instructions, one a nanosecond, while it does not sleep. The guest then
+    /// has a fast CPU, independent of the host's load, and its timers are in step with it. For one CPU only; about a
+    /// fifth slower.
     pub counted_clock: bool,
-    /// Directories of the host the command may really write to. They are created if they do not exist.
+    /// Directories of the host that the command may write to. They are created if they do not exist.
     pub writable: Vec<PathBuf>,
     /// Variables for the command, besides those of this process's environment.
     pub environment: Vec<(OsString, OsString)>,
@@ -116,20 +118,20 @@ pub fn prepare(kernel: Kernel) -> Result<(), Error> {
     session::prepare(kernel).map(|_| ())
 }
 
-/// Runs a command in the guest; its output becomes ours. Returns its exit status.
+/// Runs a command in the guest. Its output goes to this process's output. Returns its exit status.
 ///
 /// # Errors
 ///
-/// See [`Error`]: whatever kept the command from ending by itself.
+/// See [`Error`]: the command did not end by itself.
 pub fn run(options: &Options, command: &[OsString]) -> Result<u8, Error> {
     run_into(options, command, Box::new(io::stdout()), Box::new(io::stderr()))
 }
 
-/// As [`run`], with the command's standard output and standard error written elsewhere.
+/// Like [`run`], but writes the command's standard output and standard error to these writers.
 ///
 /// # Errors
 ///
-/// See [`Error`]; a writer that fails ends the run.
+/// See [`Error`]. The run ends if a writer fails.
 pub fn run_into(
     options: &Options,
     command: &[OsString],

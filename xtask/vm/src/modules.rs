@@ -10,14 +10,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the guest needs: its link to the host, its file system, and the devices.
+/// The modules for the connection to the host, the file system, and the devices.
 const WANTED: &[&str] = &[
     "virtio_pci",
     "virtio_console",
     "9pnet_virtio",
     "9p",
     "overlay",
-    // Looked up by name when an rxe device is made; no dependency tells of it.
+    // Looked up by name when an rxe device is made; not among the module's dependencies.
     "crc32_generic",
     "ib_uverbs",
     "rdma_rxe",
@@ -34,20 +34,20 @@ pub(crate) struct Module {
     pub(crate) contents: Vec<u8>,
 }
 
-/// The modules wanted and those they depend on, in the order in which they load.
+/// The wanted modules and their dependencies, in load order.
 pub(crate) fn load_order(kernel: &Unpacked) -> Result<Vec<Module>, Error> {
     let mut command = tool::command("modprobe");
-    // The host's configuration of its own modules is none of the guest's business.
+    // The host's configuration of its own modules does not apply to the guest.
     command.args(["--config", "/dev/null", "--all", "--show-depends", "--set-version", &kernel.release, "--dirname"]);
     let answer = tool::output(command.arg(&kernel.directory).args(WANTED), SHORT)?;
     files(&String::from_utf8_lossy(&answer)).into_iter().map(|path| read(kernel, &path)).collect()
 }
 
-/// The files named by `modprobe --show-depends`, each once.
+/// The files in the output of `modprobe --show-depends`, each once.
 fn files(answer: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = Vec::new();
     for line in answer.lines() {
-        // What is built in is named too, as "builtin".
+        // Built-in modules are listed too, as "builtin".
         let Some(path) = line.strip_prefix("insmod ") else { continue };
         let path = PathBuf::from(path.trim_end());
         if !files.contains(&path) {
@@ -62,7 +62,7 @@ fn read(kernel: &Unpacked, path: &Path) -> Result<Module, Error> {
     let Some(plain) = name.strip_suffix(".xz") else {
         return Ok(Module { name: name.to_owned(), contents: fs::read(path).about_file(path)? });
     };
-    // Unpacked once and kept: twenty starts of xz are a good part of a second.
+    // Unpacked once and kept: twenty starts of xz take a good part of a second.
     let kept = kernel.directory.join("unpacked-modules").join(plain);
     let contents = match fs::read(&kept) {
         Ok(contents) => contents,
@@ -75,7 +75,7 @@ fn read(kernel: &Unpacked, path: &Path) -> Result<Module, Error> {
     Ok(Module { name: plain.to_owned(), contents })
 }
 
-/// Writes a file as a whole or not at all: two runs may do this at the same time.
+/// Writes a file atomically: two runs may do this at the same time.
 fn keep(path: &Path, contents: &[u8]) -> Result<(), Error> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory).about_file(directory)?;

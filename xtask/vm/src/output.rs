@@ -1,7 +1,7 @@
-//! Hands the command's output on while it comes.
+//! Forwards the command's output as it is written.
 //!
 //! QEMU writes each stream to a file. A pipe would be simpler, but while its reader sleeps the guest's driver spins
-//! with interrupts off, and a reader may sleep for long: think of a pager.
+//! with interrupts off, and a reader, such as a pager, may sleep for long.
 
 use crate::error::{Error, WithPath};
 use std::{
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// A thread that copies a growing file to a writer.
 pub(crate) struct Pump {
-    /// Set when the file grows no more.
+    /// Set when the file is complete.
     complete: Arc<AtomicBool>,
     result: Receiver<io::Result<()>>,
     name: &'static str,
@@ -36,14 +36,14 @@ impl Pump {
         thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
-                // Nobody listens if the run has already failed.
+                // The receiver is gone if the run has already failed.
                 let _ = sender.send(copy(&mut from, &mut to, &flag));
             })
             .about("starting a thread")?;
         Ok(Pump { complete, result, name })
     }
 
-    /// Fails if the writer failed, so that a run whose reader is gone ends early.
+    /// Fails if the writer has failed, so that a run without a reader ends early.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.result.try_recv() {
             Ok(result) => result.about(self.name),
@@ -51,7 +51,7 @@ impl Pump {
         }
     }
 
-    /// Says that the file is complete, and waits until all of it is handed on.
+    /// Marks the file as complete, and waits until all of it is forwarded.
     pub(crate) fn finish(&self, deadline: Instant) -> Result<(), Error> {
         self.complete.store(true, SeqCst);
         let rest = deadline.saturating_duration_since(Instant::now());
@@ -60,7 +60,7 @@ impl Pump {
             Err(RecvTimeoutError::Timeout) => {
                 Err(Error::Unexpected(format!("nobody reads our {}; some of it is lost", self.name)))
             }
-            // An error taken by check() before.
+            // An error returned by an earlier check().
             Err(RecvTimeoutError::Disconnected) => Ok(()),
         }
     }
@@ -69,7 +69,7 @@ impl Pump {
 fn copy(from: &mut File, to: &mut dyn Write, complete: &AtomicBool) -> io::Result<()> {
     let mut buffer = vec![0; 65536];
     loop {
-        // Asked before the read: what is written between the two must not be missed.
+        // Loaded before the read, so that data written between the two is not missed.
         let last = complete.load(SeqCst);
         let mut some = false;
         loop {

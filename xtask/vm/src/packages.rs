@@ -1,4 +1,4 @@
-//! Debian packages of the host, installed when they are lacking.
+//! Installs missing Debian packages on the host.
 
 use crate::{
     error::Error,
@@ -8,11 +8,11 @@ use crate::{
 };
 use std::process::Command;
 
-/// What a run needs on the host.
+/// The packages that a run needs on the host.
 pub(crate) const FOR_THE_MACHINE: &[&str] =
     &["qemu-system-x86", "busybox-static", "kmod", "iproute2", "xz-utils", "zstd", "gzip", "util-linux"];
 
-/// What apt says when a package's file or a server is out of reach.
+/// apt's messages when a package's file or a server is out of reach.
 const NETWORK_FAILURES: &[&str] = &[
     "Temporary failure resolving",
     "Could not resolve",
@@ -24,12 +24,12 @@ const NETWORK_FAILURES: &[&str] = &[
     "no longer has a Release file",
 ];
 
-/// Installs those of the named Debian packages that are lacking, and says so.
+/// Installs the missing ones of the named Debian packages, and prints them.
 ///
 /// # Errors
 ///
-/// [`Error::NotRoot`] names what is lacking if this user may not install it, [`Error::Network`] tells of a failed
-/// download, [`Error::Tool`] of anything else apt did not like.
+/// [`Error::NotRoot`] with the missing packages if this user may not install them, [`Error::Network`] for a failed
+/// download, [`Error::Tool`] for any other error of apt.
 pub fn ensure(names: &[&str]) -> Result<(), Error> {
     let missing = missing(names)?;
     if missing.is_empty() {
@@ -48,26 +48,26 @@ pub fn ensure(names: &[&str]) -> Result<(), Error> {
     })
 }
 
-/// Tries something that needs apt's package lists, and, if it fails, once more with new lists.
+/// Attempts something that needs apt's package lists. If it fails, updates the lists and tries once more.
 ///
-/// A machine without package lists, or with old ones, fails at once; only then the lists are worth their time.
+/// A machine without package lists, or with old ones, fails at once. Only then the time for an update is spent.
 pub(crate) fn with_fresh_lists<T>(what: &str, mut attempt: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     if let Ok(value) = attempt() {
         return Ok(value);
     }
     interrupt::check()?;
     let mut update = apt_get(!rustix::process::geteuid().is_root());
-    // Without it, apt takes a server out of reach for a success.
+    // Without this option, apt treats an unreachable server as a success.
     update.args(["update", "-o", "APT::Update::Error-Mode=any"]);
     let updated = network("apt-get update", tool::succeed(&mut update, LONG));
     match (network(what, attempt()), updated) {
         (Err(_), Err(lost @ Error::Network { .. })) => Err(lost),
-        // Lists that are new but for one of many servers may do.
+        // The lists may suffice although one of many servers was unreachable.
         (result, _) => result,
     }
 }
 
-/// `apt-get` with limits to its waits and nothing to ask, as root by `sudo` if wanted.
+/// `apt-get` with time limits and without prompts, as root through `sudo` if `sudo` is set.
 pub(crate) fn apt_get(sudo: bool) -> Command {
     let mut command = tool::command(if sudo { "sudo" } else { "apt-get" });
     if sudo {
@@ -79,7 +79,7 @@ pub(crate) fn apt_get(sudo: bool) -> Command {
     command
 }
 
-/// Turns apt's message of a failed download into [`Error::Network`].
+/// Turns apt's message about a failed download into [`Error::Network`].
 fn network<T>(what: &str, result: Result<T, Error>) -> Result<T, Error> {
     match result {
         Err(Error::Tool { detail, .. }) if NETWORK_FAILURES.iter().any(|sign| detail.contains(sign)) => {
@@ -96,7 +96,7 @@ fn missing<'a>(names: &[&'a str]) -> Result<Vec<&'a str>, Error> {
     }
     let mut query = tool::command("dpkg-query");
     query.args(["--show", "--showformat", "${Package} ${db:Status-Status}\\n"]).args(names);
-    // Its status is a failure if one of the names is unknown, but it tells of the others all the same.
+    // The status is a failure if one of the names is unknown, but the output lists the others all the same.
     let (answer, _) = tool::capture(&mut query, SHORT)?;
     Ok(not_installed(names, &String::from_utf8_lossy(&answer)))
 }

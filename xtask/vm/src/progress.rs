@@ -1,4 +1,4 @@
-//! Steps that take long, shown on standard error: a spinner on a terminal, one line each elsewhere.
+//! Shows long steps on standard error: a spinner on a terminal, one line each elsewhere.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::{
@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-/// A step under way; dropping it takes its spinner away.
+/// A step in progress. Dropping it removes its spinner.
 #[derive(Debug)]
 pub struct Step(Option<ProgressBar>);
 
 impl Step {
-    /// Says what begins.
+    /// Begins a step, and shows its name.
     pub fn begin(what: &str) -> Self {
         if !io::stderr().is_terminal() {
             eprintln!("softroce: {what}");
@@ -26,7 +26,7 @@ impl Step {
         Step(Some(bar))
     }
 
-    /// Refines what is being done, where there is a spinner to show it.
+    /// Shows details of the step, if there is a spinner.
     pub fn detail(&self, what: &str) {
         if let Some(bar) = &self.0 {
             bar.set_message(what.to_owned());

@@ -1,4 +1,4 @@
-//! The virtual machine: QEMU, its devices, and the line on which the guest reports.
+//! The virtual machine: QEMU, its devices, and the control connection on which the guest reports.
 
 use crate::{
     Options,
@@ -20,8 +20,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Debian's kernel, told to be quiet, to stop at the first oops, and to leave out what only costs time under emulation.
-/// Its check of the timer counts interrupts during a few milliseconds and panics if the host was busy elsewhere: left out too.
+/// Arguments of the kernel: few messages, stop at the first oops, no features that only cost time under emulation.
+/// The check of the timer counts interrupts for a few milliseconds and panics if the host is busy, so it is left out
+/// too.
 const KERNEL_ARGUMENTS: &str =
     "console=ttyS0 quiet panic=-1 oops=panic mitigations=off cryptomgr.notests no_timer_check";
 
@@ -49,7 +50,7 @@ impl Files {
         }
     }
 
-    /// Makes the files empty, and makes those that are read before QEMU may have opened them.
+    /// Creates or empties the files that are read before QEMU may have opened them.
     pub(crate) fn clear(&self) -> Result<(), Error> {
         for path in [&self.console, &self.stdout, &self.stderr] {
             File::create(path).about_file(path)?;
@@ -58,7 +59,7 @@ impl Files {
     }
 }
 
-/// What the guest says on its line.
+/// A report of the guest on the control connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// The command begins.
@@ -69,20 +70,21 @@ pub(crate) enum Report {
     Gone,
 }
 
-/// A running machine; stopped when it is dropped.
+/// A running machine, stopped on drop.
 pub(crate) struct Machine {
     child: Child,
     control: UnixStream,
-    /// A report whose end has not come yet.
+    /// An incomplete report.
     line: Vec<u8>,
 }
 
 impl Machine {
-    /// Starts QEMU, and tells the guest's init where the run's directory is.
+    /// Starts QEMU, and sends the path of the run's directory to the guest's init.
     pub(crate) fn start(options: &Options, kernel: &Unpacked, directory: &Path, files: &Files) -> Result<Self, Error> {
         let messages = File::create(&files.messages).about_file(&files.messages)?;
         let (mut control, theirs) = UnixStream::pair().about("a socket pair")?;
-        // setpriv: QEMU must not outlive us, however we end. A group of its own: a Ctrl-C is ours to answer.
+        // setpriv: QEMU must not outlive this process. A process group of its own: Ctrl-C is handled by this process
+        // only.
         let mut command = tool::command("setpriv");
         command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]).args(arguments(options, kernel, files));
         command.stdin(OwnedFd::from(theirs)).stdout(messages.try_clone().about("a file")?).stderr(messages);
@@ -90,11 +92,11 @@ impl Machine {
             what: "setpriv qemu-system-x86_64".to_owned(),
             detail: error.to_string(),
         })?;
-        // Our copy of QEMU's end must go, or we would not see when QEMU is gone.
+        // This process's copy of QEMU's end must be closed, or the end of QEMU would not be noticed.
         drop(command);
         control.set_read_timeout(Some(Duration::from_millis(20))).about("the control socket")?;
         let greeting = [directory.as_os_str().as_bytes(), b"\n"].concat();
-        // If QEMU is already gone, the first wait for a report tells.
+        // If QEMU has already ended, the first wait for a report returns that.
         let _ = control.write_all(&greeting);
         Ok(Machine { child, control, line: Vec::new() })
     }
@@ -114,7 +116,7 @@ impl Machine {
         parse(&String::from_utf8_lossy(&line)).map(Some)
     }
 
-    /// Waits for QEMU to end by itself.
+    /// Waits until QEMU ends by itself, at most `limit`.
     pub(crate) fn wait(&mut self, limit: Duration) {
         let deadline = Instant::now() + limit;
         while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
@@ -122,9 +124,9 @@ impl Machine {
         }
     }
 
-    /// Ends the machine at once. Nothing of value is in it: the guest has written back what it wrote to the host.
+    /// Kills the machine. Nothing is lost: the guest has written back all its writes to the host.
     pub(crate) fn stop(&mut self) {
-        // It may be gone already.
+        // QEMU may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -167,7 +169,7 @@ fn arguments(options: &Options, kernel: &Unpacked, files: &Files) -> Vec<OsStrin
     arguments.file("console", &files.console);
     arguments.add("-serial", "chardev:console");
     arguments.add("-device", "virtio-serial-pci,id=serial");
-    // QEMU's standard input is our socket.
+    // QEMU's standard input is the control socket.
     arguments.add("-chardev", "socket,id=control,fd=0");
     arguments.file("stdout", &files.stdout);
     arguments.file("stderr", &files.stderr);
@@ -201,14 +203,14 @@ impl Arguments {
 
     /// A directory that the guest can mount.
     fn share(&mut self, tag: &str, directory: &Path, more: &str) {
-        // remap: the host's root may span file systems whose inode numbers collide.
+        // remap: the host's root may span file systems with colliding inode numbers.
         let more = format!(",security_model=none,multidevs=remap{more}");
         self.add("-fsdev", with_path(&format!("local,id={tag},path="), directory, &more));
         self.add("-device", format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"));
     }
 }
 
-/// An option's value with a path in it; QEMU takes a doubled comma for a comma.
+/// An option's value that contains a path. QEMU reads a doubled comma as a comma.
 fn with_path(before: &str, path: &Path, after: &str) -> OsString {
     let mut value = before.as_bytes().to_vec();
     for byte in path.as_os_str().as_bytes() {

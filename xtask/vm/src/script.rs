@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-/// Variables that tell of the host's machine or of a program there, and would mislead in the guest.
+/// Variables about the host's machine or a program there, which would mislead in the guest.
 const HOST_ONLY: &[&str] = &[
     "CARGO_MAKEFLAGS",
     "DISPLAY",
@@ -42,7 +42,7 @@ pub(crate) fn build(extra: &[(OsString, OsString)], command: &[OsString], releas
     }
     let directory = std::env::current_dir().about("the working directory")?;
     let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().filter(|(name, _)| !host_only(name)).collect();
-    // The guest's user is root: the system's directories belong to its PATH.
+    // The guest's user is root, so its PATH contains the system's directories.
     environment.push(("PATH".into(), tool::search_path()));
     environment.push(("CMID_SOFTROCE".into(), "1".into()));
     environment.push(("CMID_KERNEL".into(), release.into()));
@@ -58,7 +58,7 @@ fn host_only(name: &OsStr) -> bool {
 fn script(directory: &Path, environment: &[(OsString, OsString)], command: &[OsString]) -> Vec<u8> {
     let mut script = b"ulimit -l unlimited\ncd ".to_vec();
     quote(&mut script, directory.as_os_str());
-    // env takes any name, where the shell's export takes only some; the inner shell takes a command with '=' in it.
+    // env accepts any name, unlike the shell's export. The inner shell accepts a command with '=' in it.
     script.extend_from_slice(b" || exit 127\nexec env -i");
     for (name, value) in environment {
         let mut pair = name.clone();
@@ -76,7 +76,7 @@ fn script(directory: &Path, environment: &[(OsString, OsString)], command: &[OsS
     script
 }
 
-/// Adds a word such that a shell takes it as it is.
+/// Adds a word, quoted for the shell.
 fn quote(script: &mut Vec<u8>, word: &OsStr) {
     script.push(b'\'');
     for byte in word.as_bytes() {
@@ -95,7 +95,7 @@ mod tests {
 
     fn run(environment: &[(OsString, OsString)], command: &[OsString]) -> Vec<u8> {
         let script = script(Path::new("/"), environment, command);
-        // Lifting the limit may be forbidden here, and is no matter.
+        // Raising the limit may be forbidden here, and does not matter.
         let script = [&b"ulimit() { :; }\n"[..], &script].concat();
         let output = Command::new("sh").arg("-c").arg(OsString::from_vec(script)).output().unwrap();
         assert!(output.status.success(), "{output:?}");

@@ -23,14 +23,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest time-out: a month, for no wait may be endless.
+/// The longest time-out: a month, because every wait must be bounded.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
-/// For the reader of our output to catch up once the command has ended, whatever the command's own limit.
+/// Time limit for the reader of the output to catch up after the command has ended, independent of the command's own
+/// limit.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
-/// The same when we were told to end.
+/// The same after a signal.
 const SHORT_DRAIN: Duration = Duration::from_secs(2);
 
-/// Everything a run needs that is kept between runs.
+/// Prepares what is kept between runs.
 pub(crate) fn prepare(kernel: Kernel) -> Result<(PathBuf, Unpacked), Error> {
     packages::ensure(FOR_THE_MACHINE)?;
     let cache = cache::cache_directory()?;
@@ -71,19 +72,19 @@ pub(crate) fn run(
 struct Session {
     guest: Guest,
     pumps: [Pump; 2],
-    /// When to give up.
+    /// When the run is given up.
     deadline: Instant,
 }
 
 impl Session {
-    /// Waits for the command's status or for whatever else ends the run.
+    /// Waits for the command's status or for another end of the run.
     fn watch(&mut self, limit: Duration) -> Result<u8, Error> {
         while Instant::now() < self.deadline {
             for pump in &self.pumps {
                 pump.check()?;
             }
             match self.guest.report()? {
-                // The kernel may have failed while the status was on its way.
+                // The kernel may have failed while the status was in transit.
                 Some(Report::Exit(status)) => return self.guest.check_console().map(|()| status),
                 Some(other) => return Err(Error::Unexpected(format!("the guest reported {other:?}"))),
                 None => {}
@@ -92,15 +93,15 @@ impl Session {
         Err(Error::Timeout { limit })
     }
 
-    /// Watches the command, and hands the rest of its output on, however it ended.
+    /// Watches the command, and forwards the rest of its output after any end.
     fn finish(mut self, limit: Duration) -> Result<u8, Error> {
         let outcome = self.watch(limit);
-        // What a command that takes too long still writes is not waited for; what it has written is.
+        // Output of a timed-out command is forwarded as far as it has been written.
         for warning in self.guest.stop() {
             eprintln!("softroce: the guest's kernel says: {warning}");
         }
         let drained = match outcome {
-            // Whoever interrupts does not want to wait for a reader that sleeps.
+            // After an interrupt, a sleeping reader delays the end only briefly.
             Err(Error::Interrupted) => Instant::now() + SHORT_DRAIN,
             _ => self.deadline.max(Instant::now() + DRAIN_LIMIT),
         };
@@ -110,7 +111,7 @@ impl Session {
     }
 }
 
-/// The options with their directories made and named in full.
+/// Checks the options, creates their directories and makes the paths absolute.
 fn checked(options: &Options) -> Result<Options, Error> {
     let mut options = options.clone();
     if options.writable.len() > qemu::MOST_WRITABLE {

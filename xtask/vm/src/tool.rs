@@ -1,4 +1,4 @@
-//! Other programs of the host, each with a limit on its time.
+//! Runs programs on the host, each with a time limit.
 
 use crate::{
     error::{Error, WithPath},
@@ -14,12 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// For what only reads or unpacks files.
+/// Limit of programs that only read or unpack files.
 pub(crate) const SHORT: Duration = Duration::from_secs(120);
-/// For downloads and installations.
+/// Limit of downloads and installations.
 pub(crate) const LONG: Duration = Duration::from_secs(1800);
 
-/// How a program ended, and what it said on standard error.
+/// A program's exit status and its standard error.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) stderr: String,
@@ -35,14 +35,14 @@ impl Ended {
     }
 }
 
-/// A command whose program is also looked for where only root's PATH leads.
+/// A command. Its program is also searched in the directories of root's PATH.
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.env("PATH", search_path()).env("LC_ALL", "C").stdin(Stdio::null());
     command
 }
 
-/// Our PATH with the system's directories added.
+/// This process's PATH with the system's directories added.
 pub(crate) fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     for directory in ["/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"] {
@@ -56,12 +56,12 @@ pub(crate) fn search_path() -> OsString {
     path
 }
 
-/// Where a program is, if it is there.
+/// The path of a program, if it exists.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&search_path()).map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
-/// Runs a program to its end and collects what it writes to standard error.
+/// Runs a program to its end and collects its standard error.
 pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<Ended, Error> {
     let what = describe(command);
     let mut messages = tempfile::tempfile().about("a temporary file")?;
@@ -72,12 +72,12 @@ pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<Ended, Error
     Ok(Ended { status, stderr })
 }
 
-/// As [`run`], but a status other than 0 is an error.
+/// Like [`run`], but a status other than 0 is an error.
 pub(crate) fn succeed(command: &mut Command, limit: Duration) -> Result<(), Error> {
     run(command, limit)?.success(command)
 }
 
-/// Runs a program and returns what it wrote to standard output, together with how it ended.
+/// Runs a program and returns its standard output, its status and its standard error.
 pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<(Vec<u8>, Ended), Error> {
     let mut file = tempfile::tempfile().about("a temporary file")?;
     command.stdout(file.try_clone().about("a temporary file")?);
@@ -85,7 +85,7 @@ pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<(Vec<u8>
     Ok((contents(&mut file)?, ended))
 }
 
-/// As [`capture`], but a status other than 0 is an error.
+/// Like [`capture`], but a status other than 0 is an error.
 pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<Vec<u8>, Error> {
     let (bytes, ended) = capture(command, limit)?;
     ended.success(command)?;
@@ -108,7 +108,7 @@ fn wait(mut child: Child, limit: Duration, what: &str) -> Result<ExitStatus, Err
         }
         thread::sleep(Duration::from_millis(5));
     };
-    // It may have ended meanwhile; either way it is gone afterwards.
+    // The program may have ended meanwhile; either way it is gone afterwards.
     let _ = child.kill();
     let _ = child.wait();
     Err(verdict)

@@ -1,6 +1,6 @@
-//! The kernel proper inside Debian's compressed boot image.
+//! Extracts the kernel from Debian's compressed boot image.
 //!
-//! QEMU starts an ELF kernel by its PVH entry, which saves the guest from unpacking it under emulation.
+//! QEMU starts an ELF kernel by its PVH entry, so the guest does not have to unpack it under emulation.
 //! The layout is that of the kernel's Documentation/arch/x86/boot.rst.
 
 use crate::{
@@ -13,7 +13,7 @@ use std::{
     path::Path,
 };
 
-/// How a payload is packed: the program that unpacks it.
+/// The packing of a payload: the program that unpacks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Packing {
     Gzip,
@@ -40,7 +40,8 @@ impl Packing {
         }
     }
 
-    /// Bytes the kernel's build appends to the packed data: the unpacked size, where the format has no such field.
+    /// The number of bytes that the kernel's build appends to the packed data: the unpacked size, where the format
+    /// has no such field.
     fn appendix(self) -> usize {
         match self {
             Packing::Gzip => 0,
@@ -81,7 +82,7 @@ fn payload(image: &[u8]) -> Result<(Packing, &[u8]), &'static str> {
     if number(0x206, 2)? < 0x208 {
         return Err("the boot protocol is older than 2.08");
     }
-    // The boot sector counts besides; 0 means 4 for historical reasons.
+    // The boot sector counts too; 0 means 4 for historical reasons.
     let sectors = match number(0x1f1, 1)? {
         0 => 4,
         some => some,
@@ -97,7 +98,7 @@ fn payload(image: &[u8]) -> Result<(Packing, &[u8]), &'static str> {
 mod tests {
     use super::*;
 
-    /// A boot image with one set-up sector and the payload 7 bytes behind it.
+    /// A boot image with one set-up sector, and the payload at an offset of 7 bytes.
     fn image(payload: &[u8]) -> Vec<u8> {
         let mut image = vec![0xaa; 1024 + 7];
         image[0x1f1] = 1;

@@ -1,4 +1,4 @@
-//! Deadlines, among as many as there are ids.
+//! Deadlines, with one for each of the other ids.
 
 use cmid_proto::{CmEvent, EventKind, IdKey, RawEvent, Request, RequestKind, State, Time};
 
@@ -7,7 +7,7 @@ use super::life::resolve;
 use crate::level::Level;
 use crate::prepared::{OTHERS, Prepared};
 
-/// An id of its own, which waits longer or less long than all others.
+/// An id with a deadline before or after all others.
 #[derive(Debug)]
 struct Probe {
     id: IdKey,
@@ -16,11 +16,11 @@ struct Probe {
 
 impl Probe {
     fn new<L: Level>(prepared: &mut Prepared<L>) -> Self {
-        // Time does not run backwards from one case to the next.
+        // Time must not run backwards from one case to the next.
         Probe { id: prepared.level.create(prepared.channel), now: prepared.level.now() }
     }
 
-    /// A new one in place of the last.
+    /// Replaces the id by a new one.
     fn renew<L: Level>(&mut self, prepared: &mut Prepared<L>) {
         self.leave(prepared);
         self.id = prepared.level.create(prepared.channel);
@@ -30,7 +30,7 @@ impl Probe {
         prepared.level.ask(self.id, Request::Destroy, Time::NEVER);
     }
 
-    /// None, before all others, after all others: the best place of a heap, and its worst.
+    /// No deadline, before all others, after all others: the best place of a heap, and its worst.
     fn due(&self, place: usize) -> Time {
         match place {
             0 => Time::NEVER,
@@ -39,7 +39,7 @@ impl Probe {
         }
     }
 
-    /// Whether its deadline is where it is meant to be.
+    /// Checks that the deadline is at the intended place.
     fn check<L: Level>(&self, prepared: &Prepared<L>, place: usize) {
         assert_eq!(prepared.state(self.id), State::AddrResolving);
         let first = prepared.level.core().poll_timeout().map(|(_, id)| id);
@@ -78,7 +78,7 @@ impl<L: Level, const PLACE: usize> Case<L> for Arm<PLACE> {
     }
 }
 
-/// The event that ends such a request.
+/// The event that ends a request with such a deadline.
 #[derive(Debug)]
 pub struct Cancel<const PLACE: usize>(Probe);
 
@@ -112,7 +112,7 @@ impl<L: Level, const PLACE: usize> Case<L> for Cancel<PLACE> {
     }
 }
 
-/// The first of all deadlines passes: the id has failed, and an event tells so.
+/// The first of all deadlines passes: the id has failed, and an event reports it.
 #[derive(Debug)]
 pub struct Fire(Probe);
 

@@ -1,4 +1,4 @@
-//! A raw event in, the application's event out, its ack.
+//! A raw event in, the application's event out, and its ack.
 
 use cmid_proto::{CmEvent, EventKind, IdKey, RawEvent, State};
 
@@ -7,7 +7,7 @@ use super::life::{REPLY, lead_to_connecting};
 use crate::level::Level;
 use crate::prepared::Prepared;
 
-/// An event that changes nothing: ADDR_CHANGE, of a connection whose network interface fails over.
+/// An event without a change of state: ADDR_CHANGE, for a connection with a network interface that fails over.
 #[derive(Debug)]
 pub struct Told {
     ids: Vec<IdKey>,
@@ -86,9 +86,15 @@ macro_rules! once {
 }
 
 once! {
-    /// One that changes the state: DISCONNECTED, from the peer.
+    /// An event that changes the state: DISCONNECTED, from the peer.
     Changed: super::life::lead_to_connected, |id| RawEvent::new(id, CmEvent::Disconnected) => State::PeerClosed;
+<<<<<<< HEAD
     /// One with private data (CONNECT_RESPONSE, 196 bytes) that changes the state and ends the deadline of a connect.
     Replied: lead_to_connecting, |id| RawEvent { private_data: &REPLY[..], ..RawEvent::new(id, CmEvent::ConnectResponse) }
+=======
+    /// An event with private data (CONNECT_RESPONSE, 196 bytes) that changes the state and ends the deadline of a
+    /// connect.
+    Replied: lead_to_connecting, |id| RawEvent { private_data: &REPLY, ..RawEvent::new(id, CmEvent::ConnectResponse) }
+>>>>>>> prose4
         => State::Responded;
 }

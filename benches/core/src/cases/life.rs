@@ -1,4 +1,4 @@
-//! Whole lives of connections, from create to destroy, with a deadline on every operation that takes time.
+//! Complete lives of connections, from create to destroy, with a deadline on every operation that takes time.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)),
 /// The private data field of a REQ over IP.
 static REQUEST: [u8; 56] = [0xa5; 56];
 
-/// That of a REP: the most that an event has.
+/// The private data field of a REP: the maximum of an event.
 pub(super) static REPLY: [u8; 196] = [0x5a; 196];
 
 pub(crate) fn resolve() -> Request<'static> {
@@ -39,7 +39,7 @@ const PARAM: ConnParam = ConnParam {
     qp_num: 17,
 };
 
-/// From an idle id to one that can connect.
+/// Takes an idle id to a resolved route.
 #[inline]
 pub(super) fn lead_to_route<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
     prepared.level.ask(id, resolve(), LATER);
@@ -48,14 +48,14 @@ pub(super) fn lead_to_route<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
     prepared.tell(id, CmEvent::RouteResolved);
 }
 
-/// From an idle id to one that has sent its request.
+/// Takes an idle id to a sent request.
 #[inline]
 pub(super) fn lead_to_connecting<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
     lead_to_route(prepared, id);
     prepared.level.ask(id, connect(), LATER);
 }
 
-/// From an idle id to one that is connected.
+/// Takes an idle id to a connection.
 #[inline]
 pub(crate) fn lead_to_connected<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
     lead_to_connecting(prepared, id);
@@ -65,7 +65,7 @@ pub(crate) fn lead_to_connected<L: Level>(prepared: &mut Prepared<L>, id: IdKey)
     prepared.level.ask(id, Request::Establish, LATER);
 }
 
-/// The end of a connection that this side closes, and of its id.
+/// Closes a connection from this side, and destroys its id.
 #[inline]
 fn part<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
     prepared.level.ask(id, Request::Disconnect, LATER);
@@ -104,7 +104,8 @@ impl<L: Level> Case<L> for Active {
     }
 }
 
-/// The passive side: a request arrives, its id is moved off the listener's channel and accepted; 3 requests and 4 events.
+/// The passive side: a request arrives, its id migrates off the listener's channel and accepts; 3 requests and 4
+/// events.
 #[derive(Debug)]
 pub struct Passive {
     listener: IdKey,
@@ -141,7 +142,7 @@ impl<L: Level> Case<L> for Passive {
     }
 
     fn check(&mut self, prepared: &mut Prepared<L>, child: IdKey) {
-        // What the listen has noted.
+        // Discards the channel work that the listen has left.
         prepared.level.look(prepared.channel);
         let core = prepared.level.core();
         assert_eq!((core.state(child), core.ids(), core.poll_timeout()), (None, self.ids, None));

@@ -1,10 +1,10 @@
-//! Nothing to do.
+//! Polls without work to do.
 
 use super::Case;
 use crate::level::Level;
 use crate::prepared::Prepared;
 
-/// Everything that can be polled is polled once, and there is nothing.
+/// Polls every queue once. All are empty.
 #[derive(Debug)]
 pub struct Look;
 
@@ -52,7 +52,7 @@ impl<L: Level> Case<L> for Poll {
     }
 }
 
-/// What measuring costs by itself.
+/// The cost of the measurement itself.
 #[derive(Debug)]
 pub struct Nothing;
 
@@ -68,7 +68,7 @@ impl<L: Level> Case<L> for Nothing {
 
     #[inline(always)]
     fn step(&mut self, _: &mut Prepared<L>, (): ()) {
-        // Or there would be no call at all.
+        // Prevents the removal of the call.
         std::hint::black_box(());
     }
 

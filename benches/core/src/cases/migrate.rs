@@ -1,4 +1,4 @@
-//! An id moves to another channel with its undelivered events.
+//! An id migrates to another channel with its undelivered events.
 
 use cmid_proto::{ChannelKey, CmEvent, EventKind, IdKey, RawEvent};
 
@@ -6,11 +6,11 @@ use super::Case;
 use crate::level::Level;
 use crate::prepared::Prepared;
 
-/// A connected id with so many events; its events and those of others are mixed, or each id's come one after the other.
+/// A connected id with this many events. Its events and those of others are mixed, or grouped by id.
 #[derive(Debug)]
 pub struct Migrate<const EVENTS: usize, const MIXED: bool> {
     traveller: IdKey,
-    /// Whose events stay behind, before and after.
+    /// Ids with events that stay behind, before and after.
     others: [IdKey; 2],
     to: ChannelKey,
 }
@@ -28,7 +28,7 @@ impl<const EVENTS: usize, const MIXED: bool> Migrate<EVENTS, MIXED> {
         }
     }
 
-    /// All of these, each id's in order, and no others.
+    /// Takes the events of these ids, each id's in order, and no others.
     fn take<L: Level>(prepared: &mut Prepared<L>, on: ChannelKey, of: &[IdKey]) {
         let mut taken = vec![0; of.len()];
         while let Some(event) = prepared.level.take(on) {

@@ -1,4 +1,4 @@
-//! The steps that are measured.
+//! The measured steps.
 
 mod deadline;
 mod event;
@@ -17,31 +17,31 @@ pub use request::{Connect, SetOption};
 use crate::level::Level;
 use crate::prepared::Prepared;
 
-/// A step that is repeated. Before and after it the stage is the same.
+/// A step that is repeated. It leaves the prepared ids in the same state as before.
 pub trait Case<L: Level>: Sized {
-    /// What a step is about.
+    /// The argument of a step.
     type Input;
-    /// What a step tells of itself.
+    /// The result of a step.
     type Output;
 
-    /// What all steps share.
+    /// Makes what all steps share.
     fn new(prepared: &mut Prepared<L>) -> Self;
 
-    /// Leads to where the step begins. Not measured.
+    /// Prepares a step. Not measured.
     fn prepare(&mut self, prepared: &mut Prepared<L>) -> Self::Input;
 
-    /// What is measured.
+    /// The measured step.
     fn step(&mut self, prepared: &mut Prepared<L>, input: Self::Input) -> Self::Output;
 
-    /// Ends the program if the step has led to anything else than it is there for; and leads back. Not measured.
+    /// Panics if the step has an unexpected result. Then restores the state before it. Not measured.
     fn check(&mut self, prepared: &mut Prepared<L>, output: Self::Output);
 
-    /// What all steps shared goes.
+    /// Removes what all steps share.
     fn leave(self, _: &mut Prepared<L>) {}
 }
 
-/// Hands all cases to a macro, in the order in which they are measured: `"name" = Type` each. Those that need a stage on
-/// which every id has a deadline come after the semicolon.
+/// Passes all cases to a macro, in the order in which they are measured: `"name" = Type` each. Those that need a
+/// deadline on every id come after the semicolon.
 #[macro_export]
 macro_rules! for_each_case {
     ($callback:ident) => {
@@ -73,5 +73,5 @@ macro_rules! for_each_case {
     };
 }
 
-/// How many ids there are besides.
+/// The numbers of other ids.
 pub const SIZES: [usize; 4] = [10, 1_000, 100_000, 1_000_000];

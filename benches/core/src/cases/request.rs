@@ -1,4 +1,4 @@
-//! A request, its call, its outcome.
+//! A request, its call, and its outcome.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use super::life::{LATER, connect, lead_to_route};
 use crate::level::Level;
 use crate::prepared::Prepared;
 
-/// One that changes no state (`rdma_set_option`).
+/// A request that changes no state (`rdma_set_option`).
 #[derive(Debug)]
 pub struct SetOption<const IN_STEPS: bool> {
     /// Calls made before the step.
@@ -44,7 +44,7 @@ impl<L: Level, const IN_STEPS: bool> Case<L> for SetOption<IN_STEPS> {
     }
 }
 
-/// One with private data (56 bytes), a change of state, and a deadline.
+/// A request with private data (56 bytes), a change of state, and a deadline.
 #[derive(Debug)]
 pub struct Connect;
 

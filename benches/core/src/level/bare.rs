@@ -1,4 +1,4 @@
-//! The core by itself.
+//! The bare core.
 
 use std::hint::black_box;
 
@@ -6,7 +6,7 @@ use cmid_proto::{AckToken, Acks, Call, ChannelKey, Core, Event, EventKind, IdKey
 
 use super::{LIMITS, Level};
 
-/// The core by itself: each step is one call of the contract.
+/// The bare core: each step is one call of the contract.
 #[derive(Debug)]
 pub struct Bare {
     core: Core,
@@ -19,7 +19,7 @@ impl Bare {
     #[inline(always)]
     fn calls(&mut self) {
         loop {
-            // As it comes, without moving it about.
+            // Used in place, without a move.
             let next = self.core.poll_call();
             let Some((token, call)) = &next else { return };
             black_box((call, self.core.call_data(*token)));
@@ -122,7 +122,7 @@ impl Level for Bare {
 
     #[inline(always)]
     fn take_and_ack(&mut self, channel: ChannelKey) -> EventKind {
-        // As it comes, without moving it about.
+        // Used in place, without a move.
         let mut event = self.core.poll_event(channel);
         let event = black_box(&mut event).as_mut().expect("an event");
         self.core.ack(event.ack_token.take().expect("an ack token")).expect("an ack is owed");
@@ -131,7 +131,7 @@ impl Level for Bare {
 
     #[inline(always)]
     fn look(&mut self, on: ChannelKey) -> bool {
-        // One after the other, as in a driver's loop. Where there is nothing, all are polled.
+        // One after the other, as in a driver's loop. All are polled if all are empty.
         let core = &mut self.core;
         core.poll_call().is_some()
             || core.poll_readable().is_some()

@@ -16,7 +16,7 @@ pub struct Driven {
     drive: Drive<NopDevice>,
 }
 
-/// As much as the drivers take at once.
+/// The drivers' own budget.
 const BUDGET: usize = 64;
 
 impl Driven {
@@ -87,7 +87,7 @@ impl Level for Driven {
         self.turn();
     }
 
-    /// The turn has made them.
+    /// The turn has made the calls.
     #[inline(always)]
     fn run_turns(&mut self) {}
 
@@ -102,7 +102,7 @@ impl Level for Driven {
 
     #[inline(always)]
     fn take_and_ack(&mut self, channel: ChannelKey) -> EventKind {
-        // As it comes, without moving it about.
+        // Used in place, without a move.
         let mut event = self.drive.next_event(channel);
         let event = black_box(&mut event).as_mut().expect("an event");
         self.drive.ack(event.ack_token.take().expect("an ack token")).expect("an ack is owed");
@@ -126,13 +126,13 @@ impl Level for Driven {
     }
 }
 
-/// Nothing was in the way.
+/// Checks that a call has completed at once.
 fn done(progress: Progress) {
     assert!(progress == Progress::Done, "no ack is owed");
 }
 
-/// A device that does all it is asked and reports what it was given to report. It is waited for as by cmid-epoll and
-/// cmid-blocking: one read per report.
+/// A device on which all calls succeed. It reports the given events. Like cmid-epoll and
+/// cmid-blocking, it is level-triggered: one read per report.
 #[derive(Debug, Default)]
 struct NopDevice {
     next: Option<RawEvent<&'static [u8]>>,

@@ -12,16 +12,16 @@ pub use driven::Driven;
 const LIMITS: Limits =
     Limits { ids: 1 << 22, channels: 1 << 22, events: 1 << 22, groups: 16, channel_events: 1 << 22, ..Limits::SINGLE };
 
-/// The steps of the contract, as a driver takes them. What an application or a device would do is left out. Whatever is
-/// refused, or does not come out as it should, ends the program: a refusal is cheap and must not be measured.
+/// The steps of the contract, as a driver performs them, without the work of an application or a device. A refusal
+/// or an unexpected result panics: a refusal is cheap and must not be measured.
 pub trait Level: Sized {
-    /// A raw event on its way to where the device reports it.
+    /// A raw event prepared for the device to report.
     type Arriving;
 
     /// Its name.
     const NAME: &'static str;
 
-    /// Nothing yet.
+    /// Makes a level without ids and channels.
     fn new() -> Self;
 
     /// The core.
@@ -30,54 +30,59 @@ pub trait Level: Sized {
     /// How many calls have been made.
     fn made(&self) -> u64;
 
-    /// A channel with explicit acks.
+    /// Opens a channel with explicit acks.
     fn open(&mut self) -> ChannelKey;
 
-    /// A new id.
+    /// Creates an id.
     fn create(&mut self, on: ChannelKey) -> IdKey;
 
-    /// A request, its call, and what it returns: success.
+    /// Makes a request and its call, which must succeed.
     fn ask(&mut self, id: IdKey, request: Request<'static>, deadline: Time);
 
-    /// The same in steps, as for a device that observes each. `Drive` has them only for such a device.
+    /// The same in separate steps, as for a device that observes each. `Drive` has them only for such a device.
     fn ask_in_steps(&mut self, id: IdKey, request: Request<'static>, deadline: Time) {
         self.ask(id, request, deadline);
     }
 
-    /// To another channel, which is then read: there is nothing.
+    /// Migrates an id to another channel, which is then read and empty.
     fn migrate(&mut self, id: IdKey, to: ChannelKey);
 
+<<<<<<< HEAD
     /// The device has something to report: it is where the next `receive` or `tell` finds it.
     fn arrive(&mut self, raw: RawEvent<&'static [u8]>) -> Self::Arriving;
+=======
+    /// Prepares an event for the next `receive` or `tell`.
+    fn arrive(&mut self, raw: RawEvent<'static>) -> Self::Arriving;
+>>>>>>> prose4
 
-    /// It is read, and stays undelivered.
+    /// Reads the event, which stays undelivered.
     fn receive(&mut self, device_channel: ChannelKey, raw: Self::Arriving);
 
-    /// The calls that nobody asked for are made.
+    /// Makes the core's internal calls.
     fn run_turns(&mut self);
 
-    /// The application takes an event.
+    /// Takes an event from the channel.
     fn take(&mut self, channel: ChannelKey) -> Option<Event>;
 
-    /// It is done with it.
+    /// Acks an event.
     fn ack(&mut self, ack_token: AckToken);
 
-    /// The application takes an event, which must be there, and acks it.
+    /// Takes an event, which must exist, and acks it.
     fn take_and_ack(&mut self, channel: ChannelKey) -> EventKind;
 
-    /// In, out, ack.
+    /// Reads an event, takes it and acks it.
     #[inline(always)]
     fn tell(&mut self, device_channel: ChannelKey, channel: ChannelKey, raw: Self::Arriving) -> EventKind {
         self.receive(device_channel, raw);
         self.take_and_ack(channel)
     }
 
-    /// Everything that a driver polls is polled once. Whether there was something.
+    /// Polls every queue of a driver once. Returns whether one was not empty.
     fn look(&mut self, on: ChannelKey) -> bool;
 
-    /// The time as last told.
+    /// The core's current time.
     fn now(&self) -> Time;
 
-    /// Time passes.
+    /// Sets the time.
     fn pass(&mut self, now: Time);
 }

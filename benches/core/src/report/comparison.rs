@@ -66,8 +66,8 @@ fn pair_row(page: &mut String, row: &Row) -> Result<()> {
     Ok(())
 }
 
-/// The target in words, and whether it is kept. By the quartiles, if all three are on the same side of it; else it has not
-/// been shown. What is exact has no quartiles to speak of: its median tells.
+/// The target in words, and whether it is met. It is met or missed if all three quartiles are on the same side of it;
+/// otherwise it is not shown. For exact figures, only the median counts.
 fn verdict(row: &Row, [low, median, high]: [f64; 3]) -> [String; 2] {
     let (low, high) = if row.exact { (median, median) } else { (low, high) };
     let (target, met, missed) = match row.target {
@@ -83,7 +83,7 @@ fn verdict(row: &Row, [low, median, high]: [f64; 3]) -> [String; 2] {
     [target, verdict.to_owned()]
 }
 
-/// The median, and how far the others are from it if they are not all the same.
+/// The median, and the other quartiles if the figures differ.
 fn spread(each: &[f64], [low, median, high]: [f64; 3], told: impl Fn(f64) -> String) -> String {
     match each {
         [first, rest @ ..] if rest.iter().any(|other| other != first) => {
@@ -93,7 +93,7 @@ fn spread(each: &[f64], [low, median, high]: [f64; 3], told: impl Fn(f64) -> Str
     }
 }
 
-/// Lower quartile, median, upper quartile: between two figures by how near each is.
+/// Lower quartile, median and upper quartile, with linear interpolation.
 fn quartiles(mut figures: Vec<f64>, what: &str) -> Result<[f64; 3]> {
     ensure!(
         !figures.is_empty() && figures.iter().all(|figure| figure.is_finite()),
@@ -109,7 +109,7 @@ fn quartiles(mut figures: Vec<f64>, what: &str) -> Result<[f64; 3]> {
     Ok([at(0.25), at(0.5), at(0.75)])
 }
 
-/// Three digits that count, or whole numbers.
+/// Three significant digits, or whole numbers.
 fn short(figure: f64) -> String {
     match figure.abs() {
         size if size >= 100.0 || figure.fract() == 0.0 => super::core_tables::grouped(figure.round().abs() as u64),

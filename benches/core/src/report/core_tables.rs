@@ -1,4 +1,4 @@
-//! What the core costs.
+//! The tables of the core's costs.
 
 use std::fmt::Write as _;
 
@@ -89,7 +89,7 @@ fn memory_tables(page: &mut String, core: &OfCore) -> Result<()> {
     Ok(())
 }
 
-/// With a comma before each three digits.
+/// Formats a number with a comma before each three digits.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;

@@ -1,4 +1,4 @@
-//! docs/generated/performance.md and its plots, rendered from the [results](crate::results) and nothing else.
+//! Renders docs/generated/performance.md and its plots, from the [results](crate::results) only.
 
 mod comparison;
 mod core_tables;
@@ -22,7 +22,7 @@ asserted. A target is what the project set out for, a limit is what is reached. 
 lie on both sides of a target it is \"not shown\".
 ";
 
-/// Everything that is to be in `docs/generated/`.
+/// Renders all files of the report.
 ///
 /// # Errors
 /// Something was not measured.

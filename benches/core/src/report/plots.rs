@@ -12,11 +12,11 @@ use crate::verdict::Verdict;
 
 const SIZE: (u32, u32) = (960, 480);
 
-/// What is drawn by the number of ids: a case for each kind of row, from the dearest to the cheapest.
+/// The cases in the plot by the number of ids: one for each kind of row, from the most expensive to the cheapest.
 const DRAWN: [&str; 8] =
     ["active_life", "migrate_8", "fire", "arm_first", "arm_last", "event", "request", "nothing_to_do"];
 
-/// To be told apart, on white.
+/// Distinguishable on white.
 const COLORS: [RGBColor; 8] = [
     RGBColor(31, 119, 180),
     RGBColor(214, 39, 40),
@@ -28,7 +28,7 @@ const COLORS: [RGBColor; 8] = [
     RGBColor(90, 90, 90),
 ];
 
-/// Those of the core.
+/// The plots of the core.
 pub(super) fn of_core(core: &OfCore) -> Result<Vec<Plot>> {
     let verdicts = Verdict::all(&core.instructions)?;
     let mut plots: Vec<_> =
@@ -72,7 +72,7 @@ fn by_ids(verdicts: &[Verdict], level: usize, name: &str) -> Plot {
     }
 }
 
-/// By the number of events: at each level, and the target.
+/// Instructions by the number of events: a line for each level, and the target.
 fn migrations(verdicts: &[Verdict]) -> Vec<Line> {
     let of = |level: usize| {
         let verdicts = verdicts.iter().filter(move |verdict| verdict.level == level);
@@ -130,7 +130,7 @@ where
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     area.fill(&WHITE)?;
-    // The names stand beside the plot, in the order of the lines: seven points wide each letter, at most.
+    // The names stand beside the plot, in the order of the lines: at most seven points wide for each letter.
     let longest = plot.lines.iter().map(|line| line.name.chars().count()).max().unwrap_or_default();
     let legend = 48 + 7 * longest.min(70) as u32;
     let mut chart = ChartBuilder::on(area)

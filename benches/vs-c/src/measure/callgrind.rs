@@ -1,4 +1,4 @@
-//! Runs a program under callgrind and reads the counts that it puts down at each mark.
+//! Runs a program under callgrind and reads the counts that it dumps at each mark.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -9,18 +9,18 @@ use tempfile::TempDir;
 
 use crate::measure::process::Server;
 
-/// Whose an instruction is.
+/// The origin of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Origin {
-    /// The program that measures: the C program, or its Rust counterpart.
+    /// The measuring program: the C program, or its Rust counterpart.
     Program,
     /// cmid-proto.
     Core,
-    /// cmid-epoll, cmid-mio, and what they call to wait.
+    /// cmid-epoll, cmid-mio, and the libraries that they wait with.
     Driver,
     /// cmid-verbs.
     Verbs,
-    /// Rust's libraries, where no function of cmid's contains them.
+    /// Rust's libraries, where they are not inlined into a function of cmid.
     Std,
     /// librdmacm.
     Librdmacm,
@@ -64,7 +64,8 @@ impl Origin {
             ("benches/vs-c/", "versus", Origin::Program),
             ("tests/harness/", "cmid_harness", Origin::Program),
         ];
-        // What is inlined has the file that it is from. Of what Rust's libraries inline, the function tells whose it is.
+        // Inlined code has the file that it is from. For code inlined by Rust's libraries, the function determines
+        // the origin.
         let by_file = crates.iter().find(|(path, ..)| place.file.contains(path));
         let by_function = || {
             let named = crates.iter().filter_map(|one| Some((place.function.find(one.1)?, one)));
@@ -84,15 +85,15 @@ impl Counts {
     }
 }
 
-/// How long a program may take under valgrind.
+/// The time limit of a program under valgrind.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Runs a program and returns the counts before each mark, in their order: `marks` of them.
+/// Runs a program and returns the counts before each of its `marks` marks, in order.
 pub(crate) fn run(program: &[OsString], marks: usize) -> Result<Vec<Counts>> {
     Counted::start(program)?.end(marks)
 }
 
-/// A program under valgrind. It ends with this.
+/// A program under valgrind. It is killed on drop.
 pub(crate) struct Counted {
     pub(crate) process: Server,
     directory: TempDir,
@@ -103,14 +104,14 @@ impl Counted {
         let directory = tempfile::tempdir()?;
         let mut option = OsString::from("--callgrind-out-file=");
         option.push(directory.path().join("out"));
-        // Looking functions up is not to be part of what calls them first.
+        // Binds symbols at the start, so that the first caller of a function is not charged for the lookup.
         let valgrind = ["env", "LD_BIND_NOW=1", "valgrind", "-q", "--tool=callgrind", "--dump-before=*callgrind_mark*"];
         let command: Vec<_> =
             valgrind.map(OsString::from).into_iter().chain([option]).chain(program.iter().cloned()).collect();
         Ok(Counted { process: Server::record(&command)?, directory })
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the program has ended by itself.
     pub(crate) fn end(self, marks: usize) -> Result<Vec<Counts>> {
         let Counted { process, directory } = self;
         process.end_within(LIMIT)?;
@@ -126,7 +127,7 @@ impl Counted {
     }
 }
 
-/// Where a count is from.
+/// The origin of a count.
 #[derive(Clone, Debug, Default)]
 struct Location {
     object: String,
@@ -161,7 +162,7 @@ impl Reader {
                     "cob" => drop(self.name('o', value)),
                     "cfi" | "cfl" => drop(self.name('f', value)),
                     "cfn" => drop(self.name('n', value)),
-                    // The next line has what the callee cost, which is counted where it was spent.
+                    // The next line has the callee's cost, which is counted at the callee.
                     "calls" => is_inclusive = true,
                     _ => {}
                 }

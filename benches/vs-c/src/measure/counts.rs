@@ -1,4 +1,4 @@
-//! Instructions in user space, ours and C's, for each job.
+//! Instructions in user space of cmid and C, for each job.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,18 +13,18 @@ use crate::measure::rows::{Figures, Row};
 use crate::measure::{ADDRESS, Programs};
 use crate::work::AT_ONCE;
 
-/// One job, what is counted of it, and what our figure over C's is to be.
+/// One job, its counted unit, and the target of the ratio of cmid's figure to C's.
 struct Count {
     job: &'static str,
     what: &'static str,
     target: f64,
-    /// What the median of the ratios may be before CI fails: what was seen, and a few per cent more. Messages need more
-    /// room: how many completions are there at a wake-up depends on the time. So does the data path, where two builds in
-    /// two folders were seen to differ by 6 %: what is inlined where is the compiler's choice. C's own count of a connection
-    /// varies by 1.2 % from run to run.
+    /// The maximum of the median ratio: the observed value, and a few per cent more. Messages need more room: the
+    /// number of completions at a wake-up depends on timing. So does the data path, where two builds in two folders
+    /// were observed to differ by 6 %, because the compiler's inlining varies. C's own count of a connection varies
+    /// by 1.2 % from run to run.
     limit: f64,
-    /// The same on io-mio, which is edge-triggered: each time that it has emptied a channel a read finds nothing. The data path
-    /// is not counted there.
+    /// The same on io-mio, which is edge-triggered: after it has emptied a channel, one more read finds nothing. The
+    /// data path is not counted there.
     mio_limit: f64,
 }
 
@@ -55,12 +55,12 @@ const COUNTS: &[Count] = &[
     },
 ];
 
-/// From this glibc on, as in Debian 13, C needs 7 % fewer instructions for a connection than in Debian 12, and cmid 1 % fewer:
-/// nothing of cmid's costs more, but the ratio is 7 % higher.
+/// From this glibc on, as in Debian 13, C needs 7 % fewer instructions for a connection than in Debian 12, and cmid 1
+/// % fewer. cmid does not cost more there, but the ratio is 7 % higher.
 const CHEAPER_C: [u32; 2] = [2, 41];
 const CHEAPER_BY: f64 = 1.07;
 
-/// What the ratio may be on this driver with this glibc.
+/// The limit of the ratio on this driver with this glibc.
 fn limit(count: &Count, job: Job, driver: &str, glibc: [u32; 2]) -> f64 {
     let limit = if driver == "mio" { count.mio_limit } else { count.limit };
     match job {
@@ -77,7 +77,7 @@ fn glibc() -> Result<[u32; 2]> {
     version(&said).with_context(|| format!("getconf says {said:?}"))
 }
 
-/// Of "glibc 2.41".
+/// Parses text such as "glibc 2.41".
 fn version(said: &str) -> Option<[u32; 2]> {
     let (major, minor) = said.trim().strip_prefix("glibc ")?.split_once('.')?;
     Some([major.parse().ok()?, minor.parse().ok()?])
@@ -86,7 +86,7 @@ fn version(said: &str) -> Option<[u32; 2]> {
 /// Connections accepted in each part.
 const ACCEPTED: u32 = 20;
 
-/// The active side and the data path.
+/// Counts the active side and the data path.
 pub(crate) fn active(programs: &Programs, drivers: &[&str], port: &mut u16) -> Result<Vec<Row>> {
     *port += 1;
     let port = *port;
@@ -102,7 +102,7 @@ pub(crate) fn active(programs: &Programs, drivers: &[&str], port: &mut u16) -> R
             let job: Job = count.job.parse()?;
             let is_data_path = matches!(job, Job::Writes { .. } | Job::Sends { .. });
             if is_data_path && *driver != drivers[0] {
-                // The driver has no part in it.
+                // The data path does not depend on the driver.
                 continue;
             }
             let parts = |counts: &[Counts]| part_counts(counts, number);
@@ -119,7 +119,7 @@ pub(crate) fn active(programs: &Programs, drivers: &[&str], port: &mut u16) -> R
     Ok(rows)
 }
 
-/// The passive side: the server is what is counted.
+/// Counts the passive side: the server.
 pub(crate) fn passive(programs: &Programs, drivers: &[&str], port: &mut u16) -> Result<Vec<Row>> {
     *port += 1;
     let job = Job::Serve { count: ACCEPTED };
@@ -138,7 +138,7 @@ pub(crate) fn passive(programs: &Programs, drivers: &[&str], port: &mut u16) -> 
     Ok(rows)
 }
 
-/// A server under callgrind, with the C program as its client.
+/// Runs a server under callgrind, with the C program as its client.
 fn serve(programs: &Programs, server: &[OsString], port: u16) -> Result<Vec<Counts>> {
     let client = words(&programs.c, &format!("{ADDRESS} {port} qp-1:{ACCEPTED}"));
     let mut server = Counted::start(server)?;
@@ -147,7 +147,7 @@ fn serve(programs: &Programs, server: &[OsString], port: u16) -> Result<Vec<Coun
     server.end(PARTS as usize)
 }
 
-/// The parts of one job but the first.
+/// The parts of one job without the first.
 fn part_counts(counts: &[Counts], job: usize) -> Vec<Counts> {
     counts.iter().skip(job * PARTS as usize).take(PARTS as usize).skip(1).cloned().collect()
 }
@@ -165,7 +165,7 @@ fn row(count: &Count, what: String, job: Job, limit: f64, [ours, theirs]: [Vec<C
         what,
         unit: "instructions",
         target: Some(count.target),
-        // Counted, but no two parts need to be equal: how many events there are at a wake-up depends on the time.
+        // Not equal for all parts: the number of events at a wake-up depends on timing.
         exact: false,
         figures,
         note: Some(note),
@@ -173,7 +173,7 @@ fn row(count: &Count, what: String, job: Job, limit: f64, [ours, theirs]: [Vec<C
     }
 }
 
-/// Where the excess is.
+/// The reason for the excess.
 fn reason(job: Job) -> Option<&'static str> {
     match job {
         Job::Writes { .. } | Job::Sends { .. } => Some(
@@ -189,7 +189,7 @@ fn reason(job: Job) -> Option<&'static str> {
     }
 }
 
-/// Whose the instructions are, on average.
+/// The mean numbers of instructions by origin.
 fn shares(parts: &[Counts], times: f64) -> String {
     let mean =
         |origin| parts.iter().filter_map(|part| part.0.get(&origin)).sum::<u64>() as f64 / times / parts.len() as f64;
@@ -198,7 +198,7 @@ fn shares(parts: &[Counts], times: f64) -> String {
 }
 
 impl Job {
-    /// How often it is done in a part.
+    /// The number of repetitions in a part.
     fn times(self) -> u32 {
         match self {
             Job::Serve { count } | Job::Connections { count, .. } | Job::Messages { count } => count,

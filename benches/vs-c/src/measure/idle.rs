@@ -1,4 +1,4 @@
-//! Wake-ups of drivers that have nothing to do, on the real device.
+//! Wake-ups of idle drivers, on the real device.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::measure::ADDRESS;
 use crate::measure::rows::{Figures, Row};
 
 const SPAN: Duration = Duration::from_secs(2);
-/// The requests with deadlines have ports after the listener's.
+/// The requests with deadlines use the ports after the listener's.
 const PORTS: u16 = 20;
 
 pub(crate) fn rows(port: &mut u16) -> Result<Vec<Row>> {

@@ -1,4 +1,4 @@
-//! Time per message there and back, ours and rdma-core's, one after the other in the same VM.
+//! Round-trip time per message of cmid and rdma-core, one after the other in the same VM.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -9,11 +9,11 @@ use crate::measure::process::{self, Server, words};
 use crate::measure::rows::{Figures, Row};
 use crate::measure::{ADDRESS, Programs};
 
-/// How often each is run: ping-pongs, and rping, whose runs are long.
+/// The number of runs of each program: ping-pongs, and rping, which takes long.
 const PAIRS: u16 = 15;
 const RPING_PAIRS: u16 = 9;
-/// rping tells no time: a short run is subtracted from a long one, and with it all that is not a ping. The difference
-/// takes several times as long as what starting and ending a program differs by.
+/// The numbers of pings in a short and a long run. rping prints no time, so the time of the short run is subtracted
+/// from that of the long one. The difference is several times the variation of a program's start and end.
 const SHORT: u32 = 50;
 const LONG: u32 = 850;
 /// Bytes in each message.
@@ -21,7 +21,7 @@ const SIZE: u32 = 64;
 /// Messages of a ping-pong.
 const ITERS: u32 = 400;
 
-/// Our rping against rdma-core's, client and server alike.
+/// cmid's rping against rdma-core's, on both sides.
 pub(crate) fn rping(programs: &Programs, driver: &str, port: &mut u16) -> Result<Row> {
     let (ours, theirs) = (format!("--device verbs --driver {driver} "), String::new());
     let pairs = pairs(
@@ -51,7 +51,7 @@ fn per_ping(program: &Path, options: &str, port: &mut u16) -> Result<f64> {
     Ok((long - short) * 1e6 / f64::from(LONG - SHORT))
 }
 
-/// Our ping-pong against `ibv_rc_pingpong`, sleeping for completions or polling for them.
+/// cmid's ping-pong against `ibv_rc_pingpong`, sleeping for completions or polling for them.
 pub(crate) fn pingpong(programs: &Programs, events: bool, port: &mut u16) -> Result<Row> {
     let mode = if events { "-e" } else { "" };
     let pairs = pairs(
@@ -80,24 +80,24 @@ pub(crate) fn pingpong(programs: &Programs, events: bool, port: &mut u16) -> Res
     Ok(Row { figures: Figures::Pairs(pairs), note: events.then(|| SLEEPS.to_owned()), ..row(what) })
 }
 
-/// Why sleeping takes longer.
+/// The reason why sleeping takes longer.
 const SLEEPS: &str = "cmid's CQ descriptor is non-blocking and is awaited in poll(2) beside the connection's events: one system \
 call more per wake-up than the blocking read of ibv_rc_pingpong, which sees no connection end.";
 
-/// "1000 iters in 0.06 seconds = 63.51 usec/iter"
+/// Parses text such as "1000 iters in 0.06 seconds = 63.51 usec/iter".
 fn per_iteration(said: &str) -> Result<f64> {
     let figure = said.lines().find_map(|line| line.split_once(" seconds = ")?.1.strip_suffix(" usec/iter"));
     Ok(figure.with_context(|| format!("no time per iteration in {said}"))?.parse()?)
 }
 
-/// Takes ours and theirs in turn; who is first alternates.
+/// Measures cmid and the other program in turn, alternating the order.
 fn pairs(
     count: u16,
     port: &mut u16,
     mut ours: impl FnMut(&mut u16) -> Result<f64>,
     mut theirs: impl FnMut(&mut u16) -> Result<f64>,
 ) -> Result<Vec<[f64; 2]>> {
-    // What a program's first run reads from the disk is not its latency.
+    // Discards the first runs, which read the programs from the disk.
     ours(port)?;
     theirs(port)?;
     let pair = |number| {

@@ -1,4 +1,5 @@
-//! What runs in the VM: takes the figures, holds those that are exact against their limits, and writes them down.
+//! The part that runs in the VM: measures the figures, checks the limits of the exact ones, and writes them to a
+//! file.
 
 mod callgrind;
 mod counts;
@@ -14,9 +15,9 @@ use clap::{Args, ValueEnum};
 
 use crate::measure::rows::{Row, section};
 
-/// soft-RoCE's own, on which nothing leaves the device.
+/// An address of soft-RoCE, for a loopback inside the device.
 const ADDRESS: &str = "10.99.0.1";
-/// Each server has a port of its own: a port may stay in use for a while after its connections.
+/// Each server has its own port, because a port may stay in use for a while after its connections.
 const FIRST_PORT: u16 = 7300;
 
 #[derive(Debug, Args)]
@@ -24,32 +25,32 @@ pub(crate) struct Arguments {
     /// The C program
     #[arg(long)]
     c: PathBuf,
-    /// Our rping
+    /// cmid's rping
     #[arg(long)]
     rping: PathBuf,
-    /// Only what is exact and guards a limit
+    /// Only the exact figures with limits
     #[arg(long)]
     quick: bool,
     /// Only these parts
     #[arg(long, value_enum, value_name = "PART", value_delimiter = ',', default_value = "counts,idle,latency")]
     parts: Vec<Part>,
-    /// Where the figures go
+    /// The file for the figures
     #[arg(long, value_name = "FILE")]
     into: Option<PathBuf>,
 }
 
-/// What is measured.
+/// The parts of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Instructions.
     Counts,
-    /// Wake-ups of drivers that have nothing to do.
+    /// Wake-ups of idle drivers.
     Idle,
     /// Time per message.
     Latency,
 }
 
-/// The programs that are compared.
+/// The compared programs.
 struct Programs {
     ours: PathBuf,
     c: PathBuf,
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let cpus = std::thread::available_parallelism()?.get();
     let drivers: &[&str] = if *quick { &["epoll"] } else { &["epoll", "mio"] };
     let (mut port, mut rows) = (FIRST_PORT, Vec::new());
-    // Told at once: what has been measured is seen whatever becomes of the rest.
+    // Printed at once, so that figures are visible also if a later measurement fails.
     let mut add = |more: Vec<Row>| {
         for row in &more {
             println!("{}", row.told());
@@ -80,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     if parts.contains(&Part::Latency) && !quick {
         add(vec![latency::pingpong(&programs, true, &mut port)?]);
-        // Two that poll want two processors.
+        // Two polling programs need two processors.
         if cpus > 1 {
             add(vec![latency::pingpong(&programs, false, &mut port)?]);
         }
@@ -95,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     counts::hold(&rows)
 }
 
-/// Only what is complete: that the file is there says so.
+/// Writes the file atomically, so that an existing file is complete.
 fn write(file: &Path, about: &str, rows: &[Row]) -> Result<()> {
     let text = serde_json::to_string_pretty(&section(TITLE, about, rows))?;
     let unfinished = file.with_extension("unfinished");

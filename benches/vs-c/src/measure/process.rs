@@ -1,4 +1,4 @@
-//! The programs that are compared, and their peers. None outlives who started it, and none is waited for without end.
+//! The compared programs, and their peers. All are killed on drop, and every wait has a time limit.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// How long a server may take to listen, one to end after its client, and a client to do what it is for.
+/// The time limit for a server to listen, for a server to end after its client, and for a client.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that runs beside this one. It ends with this.
+/// A program that runs beside this one. It is killed on drop.
 pub(crate) struct Server(Child);
 
 impl Server {
-    /// Starts it, and waits until somebody listens at this port.
+    /// Starts a server, and waits until it listens at this port.
     pub(crate) fn listening(program: &[OsString], port: u16) -> Result<Self> {
         let mut server = Server::start(program, Stdio::null)?;
         server.wait_for_listener(port)?;
@@ -27,16 +27,16 @@ impl Server {
     pub(crate) fn listening_on_tcp(program: &[OsString], port: u16) -> Result<Self> {
         let mut server = Server::start(program, Stdio::null)?;
         let needle = format!(":{port:04X} ");
-        // Connecting would be taken for the client.
+        // A connection attempt would be taken for the client.
         server.wait_until("listens on TCP", || {
             let sockets = std::fs::read_to_string("/proc/net/tcp")? + &std::fs::read_to_string("/proc/net/tcp6")?;
-            // Its state, 0A, is the fourth column.
+            // The state, 0A, is the fourth column.
             Ok(sockets.lines().any(|socket| socket.contains(&needle) && socket.split_whitespace().nth(3) == Some("0A")))
         })?;
         Ok(server)
     }
 
-    /// Starts one whose output is shown.
+    /// Starts a server with its output shown.
     pub(crate) fn record(program: &[OsString]) -> Result<Self> {
         Server::start(program, Stdio::inherit)
     }
@@ -48,7 +48,7 @@ impl Server {
         Ok(Server(command.spawn().with_context(|| format!("{program:?}"))?))
     }
 
-    /// Waits until somebody listens at this port.
+    /// Waits until an id listens at this port.
     pub(crate) fn wait_for_listener(&mut self, port: u16) -> Result<()> {
         let needle = format!(":{port} ");
         self.wait_until("listens", || {
@@ -70,12 +70,12 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it has ended by itself, with success.
+    /// Waits until the program has ended by itself, with success.
     pub(crate) fn end(self) -> Result<()> {
         self.end_within(PATIENCE)
     }
 
-    /// The same for at most so long; then it is killed.
+    /// The same with a time limit, at which the program is killed.
     pub(crate) fn end_within(mut self, limit: Duration) -> Result<()> {
         let begin = Instant::now();
         loop {
@@ -91,13 +91,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // The program may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Runs a program to its end, for at most so long as is allowed, and returns what it wrote.
+/// Runs a program to its end, within the time limit, and returns its standard output.
 pub(crate) fn run(program: &[OsString]) -> Result<String> {
     run_within(program, PATIENCE)
 }
@@ -107,7 +107,7 @@ fn run_within(program: &[OsString], limit: Duration) -> Result<String> {
     let mut child = Server::start(program, Stdio::piped)?;
     let said = collect(child.0.stdout.take().context("its output")?);
     let complained = collect(child.0.stderr.take().context("its errors")?);
-    // Its output ends when it ends, and this is told without polling: the time that it took is a figure.
+    // Waits for the end of the output instead of polling for the end of the program, because its time is measured.
     let left = || limit.saturating_sub(begin.elapsed());
     let said = wait_for(&said, left()).with_context(|| format!("{program:?}"))?;
     let complained = wait_for(&complained, left()).with_context(|| format!("{program:?}"))?;
@@ -121,7 +121,7 @@ fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<io::Result<String>>
     thread::spawn(move || {
         let mut text = Vec::new();
         let read = pipe.read_to_end(&mut text).map(|_| String::from_utf8_lossy(&text).into_owned());
-        // Nobody waits for it any more if this fails.
+        // The receiver may be gone.
         let _ = tell.send(read);
     });
     told
@@ -135,7 +135,7 @@ fn wait_for(told: &Receiver<io::Result<String>>, limit: Duration) -> Result<Stri
     }
 }
 
-/// A command line, taken apart at its spaces, after a program's path.
+/// A command line: a program's path, and arguments split at spaces.
 pub(crate) fn words(program: &std::path::Path, arguments: &str) -> Vec<OsString> {
     let arguments = arguments.split_whitespace().map(OsString::from);
     std::iter::once(program.as_os_str().to_owned()).chain(arguments).collect()

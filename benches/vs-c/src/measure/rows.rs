@@ -1,4 +1,4 @@
-//! Figures as they are kept: a section of benches/results/, which docs/generated/performance.md is rendered from.
+//! The recorded form of figures: a section of benches/results/, from which docs/generated/performance.md is rendered.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) unit: &'static str,
-    /// Of the ratio, or of the figures where there is nothing to compare with.
+    /// The target of the ratio; without a comparison, of the figures.
     pub(crate) target: Option<f64>,
-    /// The same on every run, or nearly so.
+    /// Whether the figure is the same on every run, or nearly so.
     pub(crate) exact: bool,
     pub(crate) figures: Figures,
     pub(crate) note: Option<String>,
-    /// More than this fails: the ratio that is known to be reached, and a little room.
+    /// The check fails above this: the known ratio, and a little room.
     pub(crate) limit: Option<f64>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Figures {
-    /// Ours and theirs, in the order in which they were taken.
+    /// Figures of cmid and of the other program, in the order of the runs.
     Pairs(Vec<[f64; 2]>),
     Alone(Vec<f64>),
 }
@@ -39,7 +39,7 @@ impl Row {
         }
     }
 
-    /// For a person.
+    /// Formats the row as text.
     pub(crate) fn told(&self) -> String {
         let figures = match &self.figures {
             Figures::Pairs(pairs) => {
@@ -57,7 +57,7 @@ impl Row {
     /// The limit is exceeded.
     pub(crate) fn hold(&self) -> Result<()> {
         let Some(limit) = self.limit else { return Ok(()) };
-        // A figure that is no number holds nothing.
+        // NaN fails the check.
         ensure!(self.middle() <= limit, "{}: {:.3}, which is more than {limit}", self.what, self.middle());
         Ok(())
     }
@@ -79,7 +79,7 @@ impl Row {
     }
 }
 
-/// A file of benches/results/.
+/// Formats a file of benches/results/.
 pub(crate) fn section(title: &str, about: &str, rows: &[Row]) -> Value {
     let kernel = std::env::var("CMID_KERNEL").ok();
     let kernel = kernel.map(|release| release.split('.').take(2).collect::<Vec<_>>().join("."));

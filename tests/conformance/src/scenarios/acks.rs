@@ -1,4 +1,5 @@
-//! The ack discipline of the man pages, kept by the core: what waits for acks waits without anybody waiting.
+//! The ack discipline of the man pages, kept by the core: an operation that needs acks is deferred without blocking a
+//! thread.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Section "addresses", and everything else that a user can get wrong: typed errors that say what and in which state.
+//! Section "addresses", and all other errors of users: typed errors that name the cause and the state.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -119,13 +119,13 @@ pub(super) fn stale_keys_and_long_private_data<L: Env>(b: &mut Fixture<'_, L>) -
     let stale = drive.connect(id, param, &[], Time::NEVER);
     same("a stale key", stale, Err(Error::Refused(Refused::NoSuchId { id, request: RequestKind::Connect })))?;
     fails("and again", drive.destroy(id, Time::NEVER), Errno::ENOENT)?;
-    // The slot has a new tenant; the old key does not reach it.
+    // The slot is in use by a new id; the old key does not refer to it.
     let tenant = b.idle()?;
     fails("the old key", b.client.drive().listen(id, 1), Errno::ENOENT)?;
     same("the new tenant", b.client.drive().core().state(tenant), Some(State::Idle))
 }
 
-/// The core's own deadline: nobody answers the request, and the kernel would wait for minutes.
+/// The core's own deadline: the request is not answered, and the kernel would wait for minutes.
 pub(super) fn deadlines_end_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
@@ -138,7 +138,7 @@ pub(super) fn deadlines_end_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let event = b.next(Side::Client, channel, &"the deadline")?;
     same("client", (event.id, event.kind), (client, EventKind::DeadlinePassed(RequestKind::Connect)))?;
     same("client", b.client.drive().core().state(client), Some(State::Failed))?;
-    // The server is late: its answer changes nothing any more, and is counted.
+    // The server's answer is late: it has no effect and is counted.
     let late = b.client.drive().core().counters().late;
     b.accept(server, &[])?;
     b.quiet(Side::Client)?;

@@ -1,4 +1,4 @@
-//! Event channels: rows 46 and 47, and what is so with several ids on one.
+//! Event channels: rows 46 and 47, and several ids on one channel.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ pub(super) fn two_ids_on_one_channel_keep_their_orders<L: Env>(b: &mut Fixture<'
     b.listen()?;
     let one = b.connected()?;
     let two = b.connected()?;
-    // The peer ends the second first; nobody reads in between, then both orders must still be right.
+    // The peer ends the second connection first. Events are not read in between, and both orders must still be right.
     b.frozen = Some(Side::Client);
     for (_, server) in [two, one] {
         b.server.drive().disconnect(server, Time::NEVER)?;
@@ -55,7 +55,7 @@ pub(super) fn a_channel_in_use_is_not_closed<L: Env>(b: &mut Fixture<'_, L>) -> 
 pub(super) fn row_46_reading_an_empty_channel_returns_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let channel = b.client.channel;
     let drive = b.client.drive();
-    // A key that the core does not give out any more, for the child that does not come.
+    // A key that the core does not use again, for a child that does not arrive.
     let nobody = drive.create_id(Some(channel), PortSpace::Tcp)?;
     drive.destroy(nobody, Time::NEVER)?;
     let begun = Instant::now();
@@ -64,7 +64,8 @@ pub(super) fn row_46_reading_an_empty_channel_returns_at_once<L: Env>(b: &mut Fi
     ensure(begun.elapsed() < Duration::from_secs(1), || format!("it took {:?}", begun.elapsed()))
 }
 
-/// The core closes no channel that has ids; all of a driver's are closed when it goes, and the ids end with them.
+/// The core closes no channel that has ids. A driver that is dropped closes all its channels, and the ids end with
+/// them.
 pub(super) fn row_47_a_channel_is_closed_below_its_ids<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, _) = b.connected()?;

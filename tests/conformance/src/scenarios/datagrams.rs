@@ -76,7 +76,7 @@ pub(super) fn row_72_a_lookup_is_answered<L: Env>(b: &mut Fixture<'_, L>) -> Che
     same("and on the bare device", again, Err(Errno::EINVAL))
 }
 
-/// There is no connection to end: the core says so, where the library breaks the QP and reports success.
+/// There is no connection to end. The core refuses the call, where librdmacm breaks the QP and reports success.
 pub(super) fn row_72_a_disconnect_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     listen(b)?;
     let (client, server) = asked(b)?;

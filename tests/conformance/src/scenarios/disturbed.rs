@@ -1,4 +1,4 @@
-//! What happens to the host below: rows 10, 36, 78 and 79.
+//! Faults of the host: rows 10, 36, 78 and 79.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -22,7 +22,7 @@ pub(super) fn row_10_a_client_process_is_killed<L: Env>(b: &mut Fixture<'_, L>) 
     b.listen()?;
     let mut process = b.env.client_process(b.address)?;
     let established = accept_and_keep_waiting(b).and_then(|server| b.quiet(Side::Server).map(|()| server));
-    // SIGKILL: it has no chance to say anything.
+    // SIGKILL: the process cannot end its connection.
     process.kill()?;
     process.wait()?;
     let server = established?;
@@ -31,7 +31,7 @@ pub(super) fn row_10_a_client_process_is_killed<L: Env>(b: &mut Fixture<'_, L>) 
     b.expect(Side::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
-/// What the process sends finds no receive; with retries without end it waits until it is killed.
+/// The peer's message finds no posted receive. With unlimited retries it is retried until the process is killed.
 fn accept_and_keep_waiting<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let server = b.expect_any(Side::Server, CmEvent::ConnectRequest)?.id;
     b.attach_qp(Side::Server, server)?;
@@ -51,7 +51,7 @@ fn wildcard<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     Ok(id)
 }
 
-/// An id that is bound to this address and nothing else.
+/// An id that is only bound to this address.
 fn bound<L: Env>(b: &mut Fixture<'_, L>, side: Side, ip: std::net::IpAddr) -> Check<IdKey> {
     let channel = b.endpoint(side).channel;
     let drive = b.endpoint(side).drive();
@@ -60,8 +60,8 @@ fn bound<L: Env>(b: &mut Fixture<'_, L>, side: Side, ip: std::net::IpAddr) -> Ch
     Ok(id)
 }
 
-/// One event of this kind comes for each of these ids, in any order, and nothing afterwards. Before it an id may be told what
-/// the end of its peer, which the same thing happens to, does to it.
+/// Expects one event of this kind for each of these ids, in any order, and nothing afterwards. An id may get an event
+/// of `before` first, caused by the end of its peer, which is affected in the same way.
 fn each_once<L: Env>(b: &mut Fixture<'_, L>, side: Side, kind: CmEvent, ids: &[IdKey], before: &[CmEvent]) -> Check {
     let channel = b.endpoint(side).channel;
     let mut left = ids.to_vec();
@@ -90,11 +90,12 @@ pub(super) fn row_78_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (other, elsewhere) =
         (b.client.drive().open_channel(Acks::OnDelivery)?, b.server.drive().open_channel(Acks::OnDelivery)?);
     b.env.disturb(Disturbance::DeviceGoes)?;
-    // The kernel ends an id when it has told it, and its peer on the same device may hear of that before its own turn comes.
+    // The kernel ends an id after it has reported the removal. The peer on the same device may observe that before
+    // its own removal.
     let of_the_peer = [CmEvent::Disconnected, CmEvent::Rejected];
     each_once(b, Side::Client, CmEvent::DeviceRemoval, &[client, connecting, bound], &of_the_peer)?;
     each_once(b, Side::Server, CmEvent::DeviceRemoval, &[listener, server], &of_the_peer)?;
-    // The core need not ask the kernel about those whose event it has seen.
+    // The core refuses requests on ids with a delivered removal itself, without a call.
     let param = b.param();
     for id in [client, bound] {
         same("state", b.client.drive().core().state(id), Some(State::Removed))?;
@@ -120,7 +121,7 @@ pub(super) fn row_78_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
 }
 
 pub(super) fn row_79_a_bond_fails_over<L: Env>(b: &mut Fixture<'_, L>) -> Check {
-    // The first one makes the bond.
+    // The first call sets up the bond.
     b.env.disturb(Disturbance::FailOver)?;
     let [one, two] = b.net().bonded;
     let bound_id = bound(b, Side::Client, one)?;

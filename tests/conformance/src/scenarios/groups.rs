@@ -9,9 +9,9 @@ use cmid_proto::{
     Acks, CmEvent, Errno, Error, EventKind, GroupKey, IdKey, PortSpace, Progress, RefuseReason, Refused, Time,
 };
 
-/// What the kernel answers to IPv6 groups on RoCE: a number of its own (`ENOTSUPP`) that leaks.
+/// The errno of the kernel for IPv6 groups on RoCE: a kernel-internal number (`ENOTSUPP`) that leaks.
 const KERNELS_OWN: Errno = Errno(524);
-/// The QP number of every multicast group, and the key of the connection manager's datagrams.
+/// The QP number of every multicast group, and the Q_Key of the connection manager's datagrams.
 const EVERYBODY: (u32, u32) = (0xff_ffff, 0x0123_4567);
 
 fn group(last: u8) -> SocketAddr {
@@ -44,7 +44,7 @@ pub(super) fn row_75_join_and_leave<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.quiet(Side::Client)
 }
 
-/// The kernel takes the same address twice; the library could not tell which of the two is left.
+/// The kernel accepts the same address twice, but librdmacm could not distinguish the two memberships.
 pub(super) fn row_75_the_same_group_twice_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = member(b)?;
     join(b, id, group(2))?;
@@ -99,7 +99,7 @@ fn join_at<L: Env>(b: &mut Fixture<'_, L>, id: IdKey, at: SocketAddr) -> Result<
     b.client.drive().join(id, at, false, Time::NEVER)
 }
 
-/// Memberships go where their id goes.
+/// Memberships migrate with their id.
 pub(super) fn row_75_a_membership_migrates<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = member(b)?;
     b.frozen = Some(Side::Client);

@@ -1,4 +1,4 @@
-//! Ids in every state, and listeners, go to another thread's core.
+//! Ids in every state, and listeners, move to the core of another thread.
 
 use std::thread;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use cmid_proto::{Acks, CmEvent, Error, RefuseReason, Refused, Time};
 use crate::scenarios::states::all_states;
 use crate::scenarios::threads::{next, on_another_thread};
 
-/// Each state survives the way: out of a core with a channel of its own, into another thread's, and onto a channel there.
-/// The id then goes as it would have gone at home.
+/// Each state is preserved: the id leaves a core with a channel of its own, enters another thread's core, and
+/// migrates to a channel there. Its life then continues as it would have on the first thread.
 pub(super) fn every_state_changes_threads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     for ids_in_state in all_states::<L>() {
         let mut fresh = Fixture::new(b.env, Acks::OnDelivery)?;
@@ -29,11 +29,11 @@ pub(super) fn every_state_changes_threads<L: Env>(b: &mut Fixture<'_, L>) -> Che
     Ok(())
 }
 
-/// The listener goes while requests wait in the kernel and more come; the other thread gets every one of them, once.
+/// The listener moves while requests wait in the kernel and more arrive. The other thread gets each of them once.
 pub(super) fn a_listener_changes_threads_with_requests_unread<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let clients = [b.resolved()?, b.resolved()?, b.resolved()?];
-    // One is read and not taken, one waits in the kernel, one comes when the listener is on its way.
+    // One is read and undelivered, one waits in the kernel, one arrives while the listener is in transit.
     b.connect(clients[0], b"0")?;
     let end = std::time::Instant::now() + SOON;
     while b.server.drive().core().activity() == 0 {

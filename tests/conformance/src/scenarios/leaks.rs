@@ -1,4 +1,4 @@
-//! What is left after many lives: nothing.
+//! Nothing is left after many cycles.
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{PdOf, Side, pdl};
@@ -8,13 +8,13 @@ use cmid_proto::{Acks, CmEvent, Time};
 
 use super::memory;
 
-/// Cycles before measuring: allocators and tables grow to what they need.
+/// Cycles before measuring: allocators and tables grow to their final size.
 const WARM_UP: u32 = 40;
 const CYCLES: u32 = 200;
-/// One byte per cycle would be a leak of sorts; a few kilobytes altogether are the allocator's own doing.
+/// One byte per cycle would be a leak. A few kilobytes in total are overhead of the allocator.
 const SLACK: u64 = 8 * 1024;
 
-/// Connections that end in every way, failures included: as many descriptors, and as much heap, as before.
+/// Connections that end in every way, failures included: descriptors and heap are as before.
 pub(super) fn nothing_is_left_after_200_cycles<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     repeatedly(b, one)?;
@@ -22,7 +22,7 @@ pub(super) fn nothing_is_left_after_200_cycles<L: Env>(b: &mut Fixture<'_, L>) -
     same("server ids", b.server.drive().core().ids(), 1)
 }
 
-/// PDs and memory that come and go in every way that needs no fault: given back, refused, registered anew, dropped while
+/// PDs and memory that end in every way that needs no fault: deregistered, refused, registered anew, dropped while
 /// pinned.
 pub(super) fn nothing_is_left_of_memory_after_200_cycles<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
@@ -30,7 +30,7 @@ pub(super) fn nothing_is_left_of_memory_after_200_cycles<L: Env>(b: &mut Fixture
     repeatedly(b, |b, cycle| one_of_memory(b, &own, cycle))
 }
 
-/// As many descriptors, and as much heap, after the cycles as before.
+/// Fails unless descriptors and heap are the same after the cycles as before.
 fn repeatedly<L: Env>(b: &mut Fixture<'_, L>, mut one: impl FnMut(&mut Fixture<'_, L>, u32) -> Check) -> Check {
     for cycle in 0..WARM_UP {
         one(b, cycle)?;
@@ -81,7 +81,7 @@ fn one<L: Env>(b: &mut Fixture<'_, L>, cycle: u32) -> Check {
             b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
             (client, server)
         }
-        // Migrated to a channel that lives no longer than the id; destroyed with events pending.
+        // Migrated to a channel that is closed with the id; destroyed with events pending.
         1 => {
             let (client, server) = b.connected()?;
             let drive = b.server.drive();
@@ -99,7 +99,7 @@ fn one<L: Env>(b: &mut Fixture<'_, L>, cycle: u32) -> Check {
             b.expect(Side::Client, client, CmEvent::Rejected, 28, pdl::REJECTED)?;
             (client, server)
         }
-        // Given up on both sides before it is answered.
+        // Destroyed on both sides before the request is answered.
         _ => b.requested()?,
     };
     b.destroy(Side::Client, client)?;
@@ -107,7 +107,7 @@ fn one<L: Env>(b: &mut Fixture<'_, L>, cycle: u32) -> Check {
     settle(b)
 }
 
-/// What the ends of a connection still have to say has been said.
+/// Reads the remaining events of both sides.
 fn settle<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     for side in [Side::Client, Side::Server] {
         let channel = b.endpoint(side).channel;

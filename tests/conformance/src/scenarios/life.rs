@@ -5,7 +5,7 @@ use cmid_harness::fixture::pdl;
 use cmid_harness::{Check, Env, Fixture, QpState, fixture::Side};
 use cmid_proto::{CmEvent, ConnParam, Errno, State, Time};
 
-/// What soft-RoCE allows in each direction, and the simulated device.
+/// The limit of soft-RoCE, and of the simulated device, in each direction.
 const DEVICE_DEPTH: u8 = 128;
 
 pub(super) fn row_01_connect_with_qps<L: Env>(b: &mut Fixture<'_, L>) -> Check {
@@ -71,7 +71,7 @@ pub(super) fn row_04_disconnect_answered_before_it_is_read<L: Env>(b: &mut Fixtu
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
-    // The server's kernel has the DREQ, its program has not looked.
+    // The server's kernel has the DREQ, but its driver has not read the event.
     std::thread::sleep(b.env.quiet());
     b.server.drive().disconnect(server, Time::NEVER)?;
     for (side, id) in [(Side::Client, client), (Side::Server, server)] {
@@ -156,7 +156,7 @@ pub(super) fn row_09_destroyed_while_established<L: Env>(b: &mut Fixture<'_, L>)
     b.expect(Side::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
-/// Every channel of a process is closed when it ends; so does a driver that is dropped.
+/// A process that ends closes all its channels. A driver that is dropped does the same.
 pub(super) fn row_10_the_client_ends_while_established<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (_, server) = b.connected_with_qps()?;

@@ -7,7 +7,7 @@ use cmid_harness::fixture::{SOON, Side, pdl};
 use cmid_harness::{Check, Env, Failure, Fixture};
 use cmid_proto::{Acks, Call, CmEvent, Device, Errno, IdKey, PortSpace, Progress, Time};
 
-/// A client that has asked to connect, and nobody has read it.
+/// A client that has sent its request to connect; the server has not read it.
 fn unread<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let client = b.resolved()?;
     b.frozen = Some(Side::Server);
@@ -52,7 +52,7 @@ pub(super) fn row_35_a_listener_goes_with_its_unread_requests<L: Env>(b: &mut Fi
     b.quiet(Side::Server)
 }
 
-/// The driver has read the request, and the application has not taken it.
+/// The driver has read the request, but the application has not received it.
 pub(super) fn row_35_a_listener_goes_with_requests_that_were_not_taken<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = b.resolved()?;
@@ -90,7 +90,7 @@ pub(super) fn row_54_a_listener_takes_its_unread_requests_along<L: Env>(b: &mut 
     same("on the new channel", (request.cm(), request.listener), (Some(CmEvent::ConnectRequest), Some(listener)))?;
     b.accept(request.id, &[])?;
     b.expect(Side::Client, client, CmEvent::ConnectResponse, 0, pdl::RESPONSE)?;
-    // And so do those that come later.
+    // Later requests go to the new channel too.
     let later = b.resolved()?;
     b.connect(later, &[])?;
     let request = b.next(Side::Server, new, &CmEvent::ConnectRequest)?;
@@ -98,14 +98,14 @@ pub(super) fn row_54_a_listener_takes_its_unread_requests_along<L: Env>(b: &mut 
     b.quiet(Side::Server)
 }
 
-/// Past the core, which does not know that the id listens: the event moves, the new connection does not, the library
-/// swallows the event, and the client waits until the old channel is closed (`ucma_migrate_id`).
+/// Past the core, which does not know that the id listens. The event moves but the new connection does not. librdmacm
+/// discards the event, and the client waits until the old channel is closed (`ucma_migrate_id`).
 pub(super) fn row_54_what_the_kernel_does_to_unread_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (address, old) = (b.address, b.server.channel);
     let drive = b.server.drive();
     let listener = drive.create_id(Some(old), PortSpace::Tcp)?;
     drive.bind(listener, address)?;
-    // A key that the core does not give out any more, for the children that the device makes.
+    // A key that the core does not use again, for the children that the device makes.
     let child = drive.create_id(Some(old), PortSpace::Tcp)?;
     drive.destroy(child, Time::NEVER)?;
     let new = drive.open_channel(Acks::OnDelivery)?;

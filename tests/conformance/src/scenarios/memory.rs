@@ -1,4 +1,4 @@
-//! What the scenarios about memory have in common.
+//! Helpers of the scenarios about memory.
 
 use std::fmt::Debug;
 
@@ -10,12 +10,12 @@ use cmid_proto::memory::{
     Access, Change, Changes, Error, Failure as Failed, MrState, Policy, RefuseReason, Refused, Step, Valid, Way,
 };
 
-/// A region has this many bytes.
+/// The length of a region in bytes.
 pub(super) const LEN: usize = 4096;
-/// What peers may read.
+/// Access rights that let peers read.
 pub(super) const READABLE: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ);
 
-/// Bytes that tell which buffer they are from.
+/// Bytes that identify the buffer they are from.
 pub(super) fn bytes(of: u8) -> Vec<u8> {
     (0..LEN).map(|at| of.wrapping_add((at % 7) as u8)).collect()
 }
@@ -28,7 +28,7 @@ pub(super) fn deregister(mr: impl TestMr) -> Check<Vec<u8>> {
     Ok(mr.deregister().map_err(|(_, error)| error)?.buffer)
 }
 
-/// Fails unless it was refused for this reason.
+/// Fails unless the result is a refusal for this reason.
 pub(super) fn refused<T: Debug>(what: &str, seen: Result<T, Error>, expected: RefuseReason) -> Check {
     match seen {
         Err(Error::Refused(Refused { reason, .. })) if reason == expected => Ok(()),
@@ -36,7 +36,7 @@ pub(super) fn refused<T: Debug>(what: &str, seen: Result<T, Error>, expected: Re
     }
 }
 
-/// Fails unless this step failed so.
+/// Fails unless the result is this failure of this step.
 pub(super) fn failed<T: Debug>(what: &str, seen: Result<T, Error>, step: Step, errno: Errno, valid: Valid) -> Check {
     let expected = Failed { step, errno, valid };
     match seen {
@@ -45,7 +45,7 @@ pub(super) fn failed<T: Debug>(what: &str, seen: Result<T, Error>, step: Step, e
     }
 }
 
-/// What must be as before when the old registration is valid.
+/// The fields that must be unchanged when the old registration is valid.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fields {
     place: (u64, usize),
@@ -65,7 +65,7 @@ pub(super) fn fields(mr: &impl TestMr) -> Fields {
     }
 }
 
-/// What a region holds.
+/// Reads the contents of a region.
 pub(super) fn contents(mr: &impl TestMr) -> Check<Vec<u8>> {
     let mut bytes = vec![0; mr.len()];
     mr.read(0, &mut bytes)?;
@@ -81,30 +81,30 @@ pub(super) fn change<P: Clone>(flags: Changes, buffer: &[u8], pd: &P, access: Ac
     }
 }
 
-/// All combinations of flags but none.
+/// All non-empty combinations of flags.
 pub(super) fn combinations() -> impl Iterator<Item = Changes> {
     (1..=Changes::all().bits()).map(Changes::from_bits_truncate)
 }
 
-/// So many things belong to a PD, and the device counts as many.
+/// Fails unless this many objects belong to a PD, and the device counts as many.
 pub(super) fn used(what: &str, pd: &impl TestPd, users: u32) -> Check {
     let seen = pd.users();
     same(what, (seen, pd.users_at_device().unwrap_or(seen)), (users, users))
 }
 
-/// A registration has moved from one PD to another, or stays where it was.
+/// Fails unless the two PDs have these numbers of users.
 pub(super) fn users_are<P: TestPd>(what: &str, pds: (&P, &P), users: (u32, u32)) -> Check {
     used(what, pds.0, users.0)?;
     used(what, pds.1, users.1)
 }
 
-/// Nothing belongs to a PD any more: it can be deallocated.
+/// Fails unless a PD has no users and can be deallocated.
 pub(super) fn unused(pd: &impl TestPd) -> Check {
     used("what belongs to the PD", pd, 0)?;
     Ok(pd.dealloc()?)
 }
 
-/// A re-registration that must succeed, in place; the buffer that came back.
+/// Re-registers, which must succeed in place. Returns the old buffer.
 pub(super) fn changed<L: Env>(mr: &mut MrOf<L>, change: Change<PdOf<L>, Vec<u8>>) -> Check<Option<Vec<u8>>> {
     let (result, buffer) = mr.reregister(change, Policy::default());
     same("way", result?, Way::InPlace)?;

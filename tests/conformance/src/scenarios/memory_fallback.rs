@@ -1,4 +1,4 @@
-//! Where the provider cannot re-register: registering anew, on request.
+//! The fallback where the provider cannot re-register: registering anew, on request.
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{Side, remote};
@@ -13,7 +13,7 @@ use super::memory::{
 
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: cmid_proto::memory::Provider::Unknown };
 
-/// Every combination of flags: the keys are others, the old ones are dead, and the MR says which way it went.
+/// For every combination of flags: the keys change, the old ones are invalid, and the MR reports the way it was done.
 pub(super) fn row_100_a_fallback_registers_anew<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for flags in combinations() {
@@ -39,7 +39,7 @@ pub(super) fn row_100_a_fallback_registers_anew<L: Env>(b: &mut Fixture<'_, L>) 
     Ok(())
 }
 
-/// What cannot be registered leaves the old registration, and its keys.
+/// A failing registration leaves the old registration and its keys.
 pub(super) fn row_100_a_fallback_that_fails_leaves_the_old_one<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
@@ -59,7 +59,7 @@ pub(super) fn row_100_a_fallback_that_fails_leaves_the_old_one<L: Env>(b: &mut F
     unused(&pd)
 }
 
-/// Each step of it fails in turn.
+/// Each step of the fallback fails in turn.
 pub(super) fn every_step_of_a_fallback_fails<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for (fault, step, errno) in [

@@ -1,4 +1,5 @@
-//! Re-registrations and deregistrations that go wrong, and which registration is valid then: rows 94 to 98, 107, 124 and 126.
+//! Failing re-registrations and deregistrations, and which registration is valid then: rows 94 to 98, 107, 124 and
+//! 126.
 
 use cmid_harness::failure::same;
 use cmid_harness::fixture::{MrOf, PdOf, Side, remote};
@@ -10,8 +11,8 @@ use super::memory::{
     LEN, READABLE, bytes, contents, deregister, failed, fields, refused, register, unused, used, users_are,
 };
 
-/// A region of the server in the first PD, which a re-registration with this fault was to move to the second one and to other
-/// memory; and what came of that.
+/// A region of the server in the first PD, and the result of a re-registration with this fault to the second PD and
+/// to other memory.
 struct Tried<L: Env> {
     old: PdOf<L>,
     new: PdOf<L>,
@@ -32,8 +33,8 @@ impl<L: Env> Tried<L> {
         Ok(Tried { old, new, mr, before, there, ended })
     }
 
-    /// The old registration is as good as before. The new buffer has come back, unless the device may know it: then it does
-    /// when nothing is registered any more, and another one is refused until then.
+    /// Checks that the old registration is fully usable. The new buffer is returned, unless the device may use it:
+    /// then it is returned when nothing is registered any more, and another re-registration is refused until then.
     fn old_is_valid(self, b: &mut Fixture<'_, L>, what: &str, code: Code, errno: Errno) -> Check {
         let Tried { old, new, mut mr, before, there, ended } = self;
         failed(what, ended.0, Step::Reregister(code), errno, Valid::Old)?;
@@ -53,7 +54,7 @@ impl<L: Env> Tried<L> {
         unused(&new)
     }
 
-    /// Neither can be relied on: all is kept until the one thing has been done that is legal, once.
+    /// Checks that neither registration is usable: all is kept until the only legal operation has been done, once.
     fn neither_is_valid(self, b: &mut Fixture<'_, L>, what: &str, code: Code) -> Check {
         let Tried { old, new, mut mr, there, ended, .. } = self;
         match ended {
@@ -83,7 +84,7 @@ pub(super) fn row_94_new_memory_that_cannot_be_kept_from_children<L: Env>(b: &mu
     tried.old_is_valid(b, "DONT_FORK_NEW", Code::DontForkNew, Errno::ENOMEM)
 }
 
-/// An error, and yet the new registration is the valid one: the fields are the new ones, and the old buffer comes back.
+/// An error, although the new registration is valid: the fields are the new ones, and the old buffer is returned.
 pub(super) fn row_98_old_memory_that_cannot_be_given_back_to_children<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let Tried { old, new, mr, there, ended, .. } = Tried::with(b, MemoryFault::DoForkOld, Provider::Unknown)?;
@@ -98,8 +99,8 @@ pub(super) fn row_98_old_memory_that_cannot_be_given_back_to_children<L: Env>(b:
     unused(&new)
 }
 
-/// ERR_CMD stands for everything from below: what the kernel refuses, EINVAL, leaves the old registration valid. So does
-/// anything else if the provider is known to check first.
+/// ERR_CMD covers every error of the kernel. EINVAL, a refusal by the kernel, leaves the old registration valid. So
+/// does any other errno if the provider is known to check first.
 pub(super) fn row_95_refused_before_anything_was_touched<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let tried = Tried::with(b, MemoryFault::Untouched(Errno::EINVAL), Provider::Unknown)?;
@@ -120,8 +121,8 @@ pub(super) fn row_95_a_driver_that_has_lost_the_registration<L: Env>(b: &mut Fix
     Ok(())
 }
 
-/// The kernel counts what is left of the MR for the new PD, and takes it off there: the old PD stays in use for ever, and says
-/// so.
+/// The kernel counts the rest of the MR for the new PD, and decrements that count. The old PD stays in use for ever,
+/// and its deallocation fails with EBUSY.
 pub(super) fn row_124_a_driver_that_has_switched_the_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let fault = MemoryFault::LostAndPdSwitched(Errno::ENOMEM);
     let Tried { old, new, mr, ended, .. } = Tried::with(b, fault, Provider::Unknown)?;
@@ -150,8 +151,8 @@ pub(super) fn a_code_that_is_not_documented<L: Env>(b: &mut Fixture<'_, L>) -> C
     tried.neither_is_valid(b, "undocumented", code)
 }
 
-/// A deregistration that was refused has changed nothing; after one that failed otherwise it can only be tried again. Each
-/// registration is deregistered once.
+/// A refused deregistration has no effect. After another failure it can only be retried. Each registration is
+/// deregistered once.
 pub(super) fn row_126_a_deregistration_that_fails<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let pd = b.pd(Side::Server)?;

@@ -1,4 +1,4 @@
-//! Work requests in flight pin the memory that they name, until their completions have been polled or the QP is gone.
+//! Work requests in flight pin their memory until their completions have been polled or the QP is destroyed.
 
 use cmid_harness::failure::same;
 use cmid_harness::fixture::{Side, pdl, remote};
@@ -8,7 +8,7 @@ use cmid_proto::{CmEvent, Errno, Time};
 
 use super::memory::{LEN, READABLE, bytes, deregister, failed, fields, refused, register, unused};
 
-/// It can be neither re-registered nor deregistered; nothing has changed and everything is given back.
+/// Checks that the region can be neither re-registered nor deregistered. Nothing changes and everything is returned.
 fn pinned<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check<M> {
     let before = fields(&mr);
     let (result, back) = mr.reregister(Change::default().to_buffer(bytes(9)), Policy::default());
@@ -23,7 +23,7 @@ fn pinned<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check<M> {
     Ok(mr)
 }
 
-/// It can be both; that a device cannot re-register it is another matter.
+/// Checks that the region is not pinned. The device itself cannot re-register it.
 fn free<M: TestMr<Pd: TestPd>>(what: &str, mut mr: M) -> Check {
     let (result, _) = mr.reregister(Change::default().to_access(READABLE), Policy::default());
     failed(what, result, Step::Reregister(Code::Cmd), Errno::EOPNOTSUPP, Valid::Old)?;
@@ -40,7 +40,7 @@ pub(super) fn until_the_completion_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> 
     client.qp.post_send(2, &from, 0..LEN)?;
     b.ends(&mut server, 1, Status::Success)?;
     free("a receive that was polled", to)?;
-    // It is known to have arrived, and yet nobody has polled that it was sent.
+    // The message has arrived, but the completion of the send has not been polled.
     let from = pinned("a send that is not polled", from)?;
     b.ends(&mut client, 2, Status::Success)?;
     free("a send that was polled", from)?;
@@ -49,7 +49,7 @@ pub(super) fn until_the_completion_is_polled<L: Env>(b: &mut Fixture<'_, L>) -> 
     unused(&pd)
 }
 
-/// Reads and writes pin their own side's memory. What the peer does with memory nobody here can know.
+/// Reads and writes pin the memory of their own side. The core cannot know what the peer does with remote memory.
 pub(super) fn reads_and_writes_pin_as_well<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
@@ -112,7 +112,8 @@ pub(super) fn until_the_qp_is_gone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     unused(&pd)
 }
 
-/// Whoever drops pinned memory waits for nothing: the message still arrives, and the memory goes when it can.
+/// Dropping pinned memory does not block: the message still arrives, and the memory is deregistered once it is
+/// unpinned.
 pub(super) fn dropped_memory_goes_later<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);

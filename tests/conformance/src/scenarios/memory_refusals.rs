@@ -1,4 +1,4 @@
-//! Re-registrations that are not tried, and those of a provider that cannot: rows 81 and 101.
+//! Re-registrations that are not attempted, and those of a provider without support: rows 81 and 101.
 
 use cmid_harness::failure::same;
 use cmid_harness::fixture::{Side, remote};
@@ -11,7 +11,8 @@ use super::memory::{
     users_are,
 };
 
-/// What the library or the kernel would refuse, misreport or crash on is refused before it is asked, and all is given back.
+/// Arguments that librdmacm or the kernel would refuse, misreport or crash on are refused before the call, and all is
+/// returned.
 pub(super) fn row_81_what_makes_no_sense_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
@@ -42,7 +43,7 @@ pub(super) fn row_81_what_makes_no_sense_is_refused<L: Env>(b: &mut Fixture<'_, 
     unused(&pd)
 }
 
-/// ERR_CMD and EOPNOTSUPP, for every combination of flags: nothing has changed, and nothing is lost.
+/// ERR_CMD and EOPNOTSUPP, for every combination of flags: nothing has changed, and all is returned.
 pub(super) fn row_81_a_provider_without_it_changes_nothing<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
@@ -65,7 +66,8 @@ pub(super) fn row_81_a_provider_without_it_changes_nothing<L: Env>(b: &mut Fixtu
     unused(&pd)
 }
 
-/// The library would take the other device's PD, and the kernel its number for one of the MR's own.
+/// libibverbs would accept the other device's PD, and the kernel would take its number for a PD of the MR's own
+/// device.
 pub(super) fn row_101_a_pd_of_another_device_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let pd = b.pd(Side::Server)?;
     let foreign = b.foreign_pd()?;

@@ -8,10 +8,10 @@ use cmid_proto::memory::{Access, Error, MrState, PdState, RefuseReason, Way};
 
 use super::memory::{LEN, READABLE, bytes, contents, deregister, refused, register, unused, used};
 
-/// A bit that no kernel knows and that is not among those it may ignore.
+/// An access bit that is unknown to every kernel and not in the optional range.
 const UNKNOWN: Access = Access::from_bits_retain(1 << 15);
 
-/// What failed, with the buffer back and nothing left behind.
+/// Registers, which must fail. Returns the error. The buffer is returned and nothing is left behind.
 fn not_registered<P: TestPd>(what: &str, pd: &P, buffer: Vec<u8>, access: Access) -> Check<Error> {
     let (len, before) = (buffer.len(), pd.users());
     let Err((back, error)) = pd.register(buffer, access) else { return Err(Failure(format!("{what}: registered"))) };
@@ -37,7 +37,7 @@ pub(super) fn row_80_what_cannot_be_registered<L: Env>(b: &mut Fixture<'_, L>) -
     }
     for (what, access, errnos) in [
         ("an unknown right", UNKNOWN, [Errno::EINVAL; 2]),
-        // Linux 6.1 says EINVAL.
+        // Linux 6.1 returns EINVAL.
         ("on demand", READABLE | Access::ON_DEMAND, [Errno::EOPNOTSUPP, Errno::EINVAL]),
     ] {
         let error = not_registered(what, &pd, bytes(1), access)?;
@@ -126,7 +126,7 @@ pub(super) fn row_87_no_rights_are_the_right_to_read_locally<L: Env>(b: &mut Fix
     unused(&pd)
 }
 
-/// A device that does not know a right that is optional has its memory registered all the same.
+/// A device without support for an optional right registers the memory all the same.
 pub(super) fn row_88_optional_rights_are_taken<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let pd = b.pd(Side::Server)?;

@@ -1,4 +1,4 @@
-//! The device goes while memory is registered on it.
+//! The device is removed while memory is registered on it.
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::Side;
@@ -8,7 +8,7 @@ use cmid_proto::{CmEvent, Errno};
 
 use super::memory::{LEN, READABLE, bytes, contents, failed, refused, register};
 
-/// Once the removal has been read, memory can only be deregistered, when it is not pinned, and nothing more can be made.
+/// Once the removal has been read, memory can only be deregistered, when it is not pinned. Nothing new can be made.
 pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
@@ -22,7 +22,7 @@ pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_,
     while !untold.is_empty() {
         let channel = b.server.channel;
         let event = b.next(Side::Server, channel, &CmEvent::DeviceRemoval)?;
-        // The end of the peer, which the same thing happens to, may be heard of before.
+        // The peer ends too, and its end may be reported before.
         let of_the_peer = event.cm() == Some(CmEvent::Disconnected) && event.id == server.id;
         ensure(of_the_peer || event.cm() == Some(CmEvent::DeviceRemoval), || format!("{event:?}"))?;
         untold.retain(|id| of_the_peer || *id != event.id);
@@ -34,7 +34,7 @@ pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_,
     refused("register", pd.register(bytes(3), READABLE).map_err(|(_, error)| error), RefuseReason::DeviceGone)?;
     same("the PD", pd.state(), PdState::Stranded)?;
     same("posting", server.qp.post_recv(2, &mr, 0..LEN), Err(Errno::EINVAL))?;
-    // The message has arrived and nobody has polled: the poll may be what writes to the memory.
+    // The message has arrived, but its completion has not been polled: the poll may be what writes to the memory.
     let (mr, error) = match mr.deregister() {
         Err(kept) => kept,
         Ok(_) => return Err(Failure("deregistered in flight".into())),
@@ -42,8 +42,8 @@ pub(super) fn the_device_goes_with_memory_registered<L: Env>(b: &mut Fixture<'_,
     refused::<()>("deregister", Err(error), RefuseReason::InFlight)?;
     b.ends(&mut server, 1, Status::Success)?;
     same("what has arrived", contents(&mr)?, bytes(4))?;
-    // rxe waits for its users to go, and serves them until then. Of a device that does not wait it is not known whether it is
-    // done with the memory, so that the MR keeps it.
+    // rxe waits for its users to close it, and serves them until then. For a device that does not wait it is unknown
+    // whether it still uses the memory, so the MR keeps it.
     match mr.deregister() {
         Ok(returned) => same("what comes back", returned.buffer, bytes(4))?,
         Err((mr, error)) => {

@@ -13,7 +13,8 @@ use super::memory::{
 
 const CMD: Step = Step::Reregister(Code::Cmd);
 
-/// The old PD can be deallocated and the new one cannot; the keys are the same; a peer reads by a QP of the new PD only.
+/// The old PD can be deallocated and the new one cannot. The keys stay the same. A peer reads through a QP of the new
+/// PD only.
 pub(super) fn row_82_another_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
@@ -32,7 +33,7 @@ pub(super) fn row_82_another_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     unused(&new)
 }
 
-/// Nor can it be posted locally, on a QP of another PD.
+/// The memory cannot be posted locally on a QP of another PD either.
 pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, new, pd) = (b.pd(Side::Client)?, b.pd(Side::Client)?, b.pd(Side::Server)?);
@@ -54,7 +55,7 @@ pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Env>(b: &m
     Ok(())
 }
 
-/// A read that worked before fails after its right was taken away, and works again when it is given back.
+/// A read fails after its right was removed, and succeeds again when the right is restored.
 pub(super) fn row_106_rights_are_taken_and_given<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let pd = b.pd(Side::Server)?;
@@ -79,7 +80,7 @@ pub(super) fn row_106_rights_are_taken_and_given<L: Env>(b: &mut Fixture<'_, L>)
     unused(&pd)
 }
 
-/// Over a connection that stands: what was possible a moment ago ends the connection now.
+/// Over an established connection: an access that was allowed before now ends the connection.
 pub(super) fn row_106_a_connection_feels_it_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
@@ -122,7 +123,7 @@ pub(super) fn row_117_pd_and_rights_at_once<L: Env>(b: &mut Fixture<'_, L>) -> C
     unused(&new)
 }
 
-/// Other memory is more than the driver can, and so is everything that goes with it: nothing of it has happened.
+/// The driver cannot change the memory. Changes requested together with it are not made either.
 pub(super) fn row_121_other_memory_is_not_supported<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
@@ -141,13 +142,13 @@ pub(super) fn row_121_other_memory_is_not_supported<L: Env>(b: &mut Fixture<'_, 
     unused(&pd)
 }
 
-/// The kernel looks at rights as it does when memory is registered: the old ones stay.
+/// The kernel checks rights as in a registration: the old ones stay.
 pub(super) fn row_114_rights_that_the_device_has_not<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
-    // The driver refuses them, where the kernel itself refuses what nobody knows.
+    // The driver refuses the supported but unavailable rights. The kernel itself refuses unknown ones.
     let by_driver = !std::env::var("CMID_KERNEL").is_ok_and(|release| swaps_pd_first(&release));
     for (what, access, errno, with_pd) in [
         ("an unknown right", READABLE | Access::from_bits_retain(1 << 15), Errno::EINVAL, true),
@@ -169,9 +170,9 @@ pub(super) fn row_114_rights_that_the_device_has_not<L: Env>(b: &mut Fixture<'_,
     unused(&pd)
 }
 
-/// Whether rxe of this kernel takes the new PD before it refuses the rights. The MR then has a PD that does not count it, and
-/// the kernel warns when it is deallocated. "RDMA/rxe: validate access flags before swapping the MR's PD" ended that in
-/// 6.12.113; rxe re-registers since 6.5.
+/// Whether rxe of this kernel takes the new PD before it refuses the rights. The MR then has a PD that does not count
+/// it, and the kernel warns when it is deallocated. "RDMA/rxe: validate access flags before swapping the MR's PD"
+/// fixed that in 6.12.113; rxe re-registers since 6.5.
 fn swaps_pd_first(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     let mut number = || numbers.next().and_then(Result::ok).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Memory in the hands of another thread, while the loop goes on.
+//! Memory used by another thread while the event loop runs.
 
 use std::sync::mpsc;
 use std::thread;
@@ -11,11 +11,11 @@ use cmid_proto::{CmEvent, Time};
 
 use super::memory::{READABLE, bytes, deregister, refused, register, unused, used};
 
-/// Much memory: a kernel takes its time to pin it.
+/// A large size: the kernel needs some time to pin it.
 const MUCH: usize = 8 << 20;
 
-/// Another thread registers, re-registers and deregisters, and takes its time: the loop goes through lives of connections
-/// meanwhile, and the PD stays in use until the thread is done.
+/// Another thread registers, re-registers and deregisters slowly. Meanwhile the event loop runs complete connections,
+/// and the PD stays in use until the thread is done.
 pub(super) fn slow_calls_are_another_threads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
@@ -33,7 +33,7 @@ pub(super) fn slow_calls_are_another_threads<L: Env>(b: &mut Fixture<'_, L>) -> 
         same("the memory", deregister(mr)?.first(), Some(&8))
     });
     for (in_use, other) in [(&pd, &new), (&new, &pd)] {
-        // It may be registering now: the life goes on all the same.
+        // The thread may be registering now: the event loop continues.
         life(b)?;
         told.recv_timeout(SOON).map_err(|_| Failure("the other thread did not get there".into()))?;
         refused("dealloc", in_use.dealloc(), RefuseReason::InUse(1))?;
@@ -47,7 +47,8 @@ pub(super) fn slow_calls_are_another_threads<L: Env>(b: &mut Fixture<'_, L>) -> 
     unused(&new)
 }
 
-/// Memory that was registered here is re-registered and given back there, and serves peers afterwards.
+/// Memory that was registered on this thread is re-registered and deregistered on another one, and serves peers
+/// afterwards.
 pub(super) fn memory_goes_to_another_thread_and_comes_back<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let pd = b.pd(Side::Server)?;
@@ -65,7 +66,7 @@ pub(super) fn memory_goes_to_another_thread_and_comes_back<L: Env>(b: &mut Fixtu
     unused(&pd)
 }
 
-/// Says so, and waits until it may go on.
+/// Signals a step, and waits for permission to continue.
 fn step(tell: &mpsc::Sender<()>, allowed: &mpsc::Receiver<()>) -> Check {
     tell.send(()).map_err(|_| Failure("the loop is gone".into()))?;
     allowed.recv_timeout(SOON).map_err(|_| Failure("the loop stands still".into()))

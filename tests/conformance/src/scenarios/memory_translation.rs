@@ -1,4 +1,4 @@
-//! Re-registration by devices that can change everything, the memory included: rows 97 and 118.
+//! Re-registration by devices that can change everything, including the memory.
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{Side, remote};
@@ -10,7 +10,7 @@ use super::memory::{
     users_are,
 };
 
-/// Each flag changes what it is for, and nothing else; the old buffer comes back as it was.
+/// Each flag changes only its own property. The old buffer is returned unchanged.
 pub(super) fn row_97_every_combination_of_flags<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for flags in combinations() {
@@ -38,7 +38,7 @@ pub(super) fn row_97_every_combination_of_flags<L: Env>(b: &mut Fixture<'_, L>) 
     Ok(())
 }
 
-/// The old place is as if it had never been registered.
+/// The old buffer behaves as if it had never been registered.
 pub(super) fn row_97_other_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let pd = b.pd(Side::Server)?;
@@ -54,7 +54,7 @@ pub(super) fn row_97_other_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     unused(&pd)
 }
 
-/// The driver makes a new registration behind the same handle: keys are to be read again, and the old ones are dead.
+/// The driver makes a new registration behind the same handle: the keys are read again, and the old ones are invalid.
 pub(super) fn row_118_new_keys<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);

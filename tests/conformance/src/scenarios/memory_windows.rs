@@ -1,4 +1,4 @@
-//! Row 83: a memory window that is bound.
+//! Row 83: a bound memory window.
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{Side, remote};
@@ -10,7 +10,7 @@ use super::memory::{
     LEN, READABLE, bytes, changed, contents, deregister, failed, fields, refused, register, unused, used,
 };
 
-/// Nobody may read it but through a window.
+/// No remote access except through a window.
 const BINDABLE: Access = Access::LOCAL_WRITE.union(Access::MW_BIND);
 
 pub(super) fn row_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
@@ -31,7 +31,7 @@ pub(super) fn row_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixture<'_,
     failed::<()>("deregister", Err(error), Step::Deregister, Errno::EINVAL, Valid::Old)?;
     same("the MR", fields(&mr), before)?;
     refused("dealloc", pd.dealloc(), RefuseReason::InUse(3))?;
-    // Taken back, it can be bound again, and has another key.
+    // After the invalidation, it can be bound again, with another key.
     server.qp.post_invalidate(3, &mut window)?;
     b.ends(&mut server, 3, Status::Success)?;
     server.qp.post_bind(4, &mut window, &mr, LEN / 2..LEN, Access::REMOTE_READ)?;
@@ -41,7 +41,7 @@ pub(super) fn row_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixture<'_,
     client.qp.post_read(5, &into, LEN / 2..LEN, half)?;
     b.ends(&mut client, 5, Status::Success)?;
     same("what the peer has read", deregister(into)?, bytes(1))?;
-    // It keeps its QP: rxe's would wait for the window, for 50 s, and then count wrongly.
+    // The window keeps its QP: rxe's would wait for the window for 50 s, and then count wrongly.
     b.part((client, server))?;
     used("a bound window without a connection", &pd, 3)?;
     drop(window);
@@ -51,8 +51,8 @@ pub(super) fn row_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixture<'_,
     unused(&pd)
 }
 
-/// rxe does not look at windows when it re-registers, and a peer goes on reading through one; that the memory cannot be
-/// deregistered does not change.
+/// rxe ignores windows when it re-registers, and a peer continues to read through one. The memory still cannot be
+/// deregistered.
 pub(super) fn row_121_a_bound_window_does_not_hold_a_re_registration<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
@@ -74,7 +74,7 @@ pub(super) fn row_121_a_bound_window_does_not_hold_a_re_registration<L: Env>(b: 
     unused(&pd)
 }
 
-/// The fallback registers anew and cannot deregister the old registration: it undoes the new one.
+/// The fallback registers anew and cannot deregister the old registration: it deregisters the new one again.
 pub(super) fn a_fallback_that_fails_at_its_end_is_undone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd, new) = (b.pd(Side::Client)?, b.pd(Side::Server)?, b.pd(Side::Server)?);

@@ -1,4 +1,4 @@
-//! Rows 50 to 58: events move with their id, and are delivered without anything else having to happen.
+//! Rows 50 to 58: events migrate with their id, and are delivered without a further trigger.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ enum Pending {
     Not,
     /// In the kernel: the driver has not read it.
     InKernel,
-    /// In the core: the application has not taken it.
+    /// In the core: the application has not received it.
     InCore,
 }
 
@@ -72,7 +72,7 @@ fn through<L: Env>(b: &mut Fixture<'_, L>, ids_in_state: &IdsInState<L>, pending
     arrives(b, ids_in_state, ids, old, new)
 }
 
-/// The event arrives on the new channel, once, and the old one stays empty.
+/// Expects the event on the new channel, once. The old channel stays empty.
 fn arrives<L: Env>(
     b: &mut Fixture<'_, L>,
     ids_in_state: &IdsInState<L>,
@@ -88,7 +88,7 @@ fn arrives<L: Env>(
         same("the id of the event", event.listener.unwrap_or(event.id), ids.id)?;
     }
     b.quiet_on(side, old, Duration::from_millis(50))?;
-    // A later TIMEWAIT_EXIT is another event; everything else would be the same one twice.
+    // A later TIMEWAIT_EXIT is another event; any other event would be a duplicate.
     let again = b.endpoint(side).drive().next_event(new);
     ensure(again.as_ref().is_none_or(|event| event.cm() == Some(CmEvent::TimewaitExit)), || {
         format!("a second event on the new channel: {again:?}")
@@ -98,14 +98,15 @@ fn arrives<L: Env>(
 pub(super) fn row_51_a_pending_event_is_delivered_without_another_wake_up<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = b.addr_resolved()?;
     let new = b.client.drive().open_channel(Acks::OnDelivery)?;
-    // The driver has waited for the new channel before, as one that is blocked there would.
+    // The driver has already waited on the new channel, like one that blocks there.
     b.pump(Duration::from_millis(10))?;
     b.frozen = Some(Side::Client);
     b.client.drive().resolve_route(id, Time::NEVER)?;
     std::thread::sleep(b.env.quiet());
     b.client.drive().migrate(id, Some(new), Time::NEVER)?;
     b.frozen = None;
-    // The kernel wakes nobody (semantics of ucma_migrate_id); one wait of the driver must do all the same.
+    // The kernel does not wake waiters of the channel (semantics of ucma_migrate_id). One wait of the driver must
+    // suffice all the same.
     let begun = Instant::now();
     b.client.driver.wait(Some(Duration::from_secs(5)))?;
     let event = b.client.drive().next_event(new);
@@ -152,7 +153,7 @@ pub(super) fn row_58_a_child_before_its_accept<L: Env>(b: &mut Fixture<'_, L>) -
     b.client.drive().establish(client)?;
     b.expect_on(Side::Server, other, server, CmEvent::Established, 0, pdl::NONE)?;
     b.quiet(Side::Server)?;
-    // The listener stays where it is, and goes on.
+    // The listener stays on its channel and continues.
     let (address, here, channel) = (b.address, SocketAddr::new(b.net().client, 0), b.client.channel);
     let drive = b.client.drive();
     let second = drive.create_id(Some(channel), PortSpace::Tcp)?;

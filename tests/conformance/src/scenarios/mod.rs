@@ -1,4 +1,4 @@
-//! The scenarios: small functions, each with the number of its row in its name where it has one.
+//! The scenarios: small functions, each named after its row where it has one.
 
 mod acks;
 mod bad_input;
@@ -38,33 +38,33 @@ mod wrong_state;
 use cmid_harness::{Check, Disturbance, Env, Failure, Fixture, Rereg, Speed};
 use cmid_proto::Acks;
 
-/// What is known of a scenario without running it.
+/// The description of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name: what is shown, after `row_N_` where there is a row.
+    /// Its name: what it shows, after `row_N_` where there is a row.
     pub name: &'static str,
-    /// The rows that it shows: all of one, or a part.
+    /// The rows that it shows, completely or in part.
     pub behaviours: &'static [u8],
     /// How long it takes.
     pub speed: Speed,
-    /// What the environment must be able to do.
+    /// What the environment must support.
     pub needs: &'static [Disturbance],
     /// How the devices must re-register memory, where that matters.
     pub rereg: Option<Rereg>,
 }
 
 impl Entry {
-    /// Whether it is fast, possible in `env`, and independent of other scenarios that run in the same process. Those that count
-    /// descriptors and heap are not.
+    /// Whether it is fast, possible in `env`, and independent of other scenarios in the same process. Scenarios that
+    /// count descriptors and heap are not independent.
     pub fn runs_beside_others(&self, env: &impl Env) -> bool {
         let is_independent = !self.name.starts_with("nothing_is_left");
         self.speed == Speed::Fast && is_independent && self.needs.iter().all(|&need| env.can(need))
     }
 }
 
-/// A thing to show, in any environment.
+/// A scenario for any environment.
 pub struct Scenario<L: Env> {
-    /// What is known of it.
+    /// The description of the scenario.
     pub entry: Entry,
     acks: Acks,
     steps: fn(&mut Fixture<'_, L>) -> Check,
@@ -77,16 +77,16 @@ impl<L: Env> std::fmt::Debug for Scenario<L> {
 }
 
 impl<L: Env> Scenario<L> {
-    /// Whether the environment can do what it needs.
+    /// Whether the environment supports what it needs.
     pub fn fits(&self, env: &L) -> bool {
         let rereg = self.entry.rereg.is_none_or(|rereg| env.with_rereg(rereg).is_some());
         rereg && self.entry.needs.iter().all(|&need| env.can(need))
     }
 
-    /// Goes through the steps with two fresh drivers; afterwards neither has a complaint.
+    /// Runs the steps with two fresh drivers. Checks both afterwards.
     ///
     /// # Errors
-    /// The first difference from what is expected.
+    /// The first difference from the expected results.
     pub fn run(&self, env: &L) -> Result<(), Failure> {
         let own = match self.entry.rereg {
             Some(rereg) => Some(env.with_rereg(rereg).ok_or_else(|| Failure(format!("no such devices: {rereg:?}")))?),
@@ -100,7 +100,7 @@ impl<L: Env> Scenario<L> {
     }
 }
 
-/// The one that is given, if one is.
+/// The given value, if there is one.
 const fn only(given: &[Rereg]) -> Option<Rereg> {
     if let [one] = given { Some(*one) } else { None }
 }
@@ -123,13 +123,13 @@ macro_rules! list {
     };
 }
 
-/// What is known of all scenarios, in the order in which they are best read and run.
+/// The descriptions of all scenarios, in the order in which they are best read and run.
 #[must_use]
 pub fn entries() -> &'static [Entry] {
     ENTRIES
 }
 
-/// All scenarios, in the same order: those that disturb the environment come last.
+/// All scenarios, in the same order. Those that disturb the environment come last.
 #[must_use]
 pub fn scenarios<L: Env>() -> Vec<Scenario<L>> {
     let with = |(&entry, (acks, steps))| Scenario { entry, acks, steps };

@@ -1,4 +1,4 @@
-//! Row 76: the QP has heard of the peer before the connection manager has.
+//! Row 76: the QP receives data from the peer before the connection manager receives its message.
 
 use cmid_harness::failure::{fails, same};
 use cmid_harness::fixture::{Side, pdl};

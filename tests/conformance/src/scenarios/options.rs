@@ -1,4 +1,4 @@
-//! Options of an id: which are taken in which state, by the core and by the kernel.
+//! Options of an id: which ones the core and the kernel accept in which state.
 
 use cmid_harness::failure::{fails, same};
 use cmid_harness::fixture::Side;
@@ -9,7 +9,7 @@ fn takes<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey, option: CmOption
     Ok(b.endpoint(side).drive().set_option(id, option)?)
 }
 
-/// Refused by the core, and by the kernel if it is asked past the core.
+/// Expects a refusal by the core, and by the kernel for the bare call.
 fn refuses<L: Env>(b: &mut Fixture<'_, L>, side: Side, id: IdKey, option: CmOption) -> Check {
     let what = format!("{option:?}");
     fails(&what, b.endpoint(side).drive().set_option(id, option), Errno::EINVAL)?;

@@ -1,4 +1,4 @@
-//! Section "refusals": who says no, with which reason, and what can be done afterwards.
+//! Section "refusals": which side refuses, with which reason, and which requests are legal afterwards.
 
 use std::net::SocketAddr;
 
@@ -89,7 +89,7 @@ pub(super) fn row_16_private_data_too_long<L: Env>(b: &mut Fixture<'_, L>) -> Ch
     b.client.drive().connect(client, param, &[3; 56], Time::NEVER)?;
     let request = b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
     same("the request's private data", &request.private_data[..], &[3; 56])?;
-    // The kernel would reject the peer for this; the core does not let it come to that, and the request still stands.
+    // The kernel would reject the peer for this. The core refuses it first, and the request stays open.
     let param = b.param();
     let drive = b.server.drive();
     fails("accept", drive.accept(request.id, param, &[1; 197], Time::NEVER), Errno::EINVAL)?;
@@ -98,7 +98,7 @@ pub(super) fn row_16_private_data_too_long<L: Env>(b: &mut Fixture<'_, L>) -> Ch
     same("the answer's private data", &answer.private_data[..], &[5; 196])
 }
 
-/// Past the core: the accept that fails has rejected the peer.
+/// Past the core: the failing accept has rejected the peer.
 pub(super) fn row_16_what_the_kernel_does_about_too_long_an_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
@@ -125,7 +125,7 @@ pub(super) fn row_21_the_client_rejects_the_answer<L: Env>(b: &mut Fixture<'_, L
 pub(super) fn row_22_depths_beyond_the_device<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
-    // One more than soft-RoCE has; 255 would mean "as many as there are".
+    // One more than soft-RoCE supports; 255 would mean the maximum.
     for param in [ConnParam { responder_resources: 129, ..b.param() }, ConnParam { initiator_depth: 129, ..b.param() }]
     {
         fails("too deep", b.client.drive().connect(client, param, &[], Time::NEVER), Errno::EINVAL)?;

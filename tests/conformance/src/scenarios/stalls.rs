@@ -1,6 +1,6 @@
-//! Rows 17, 19 and 20: three requests after which the kernel cannot destroy the id for about 70 seconds, because a message of
-//! the id is still being sent again (`cm_send_rej_locked`, `cm_destroy_id`). The core refuses them, and the connection
-//! comes to be all the same; what the kernel does is shown past the core.
+//! Rows 17, 19 and 20: three requests after which the kernel cannot destroy the id for about 70 seconds, because it
+//! still retransmits a message of the id (`cm_send_rej_locked`, `cm_destroy_id`). The core refuses them, and the
+//! connection is established all the same. Calls past the core show what the kernel does.
 
 use std::time::{Duration, Instant};
 

@@ -1,24 +1,24 @@
-//! Ids brought into each state, and what makes the next event come from there.
+//! Ids in each state, and the trigger of the next event from there.
 
 use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{CmEvent, IdKey, Time};
 
-/// The id that is looked at, and the peer's.
+/// The id under test, and the peer's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ids {
     pub(super) id: IdKey,
     pub(super) peer: IdKey,
 }
 
-/// A state, how to get there and how to leave it.
+/// A state, and functions to reach and to leave it.
 pub(super) struct IdsInState<L: Env> {
     pub(super) name: &'static str,
     pub(super) side: Side,
     pub(super) make: fn(&mut Fixture<'_, L>) -> Check<Ids>,
     /// Causes the event, without running the driver of `side`.
     pub(super) trigger: fn(&mut Fixture<'_, L>, Ids) -> Check,
-    /// `None`: nothing ever happens to the id again.
+    /// `None`: the id gets no further event.
     pub(super) event: Option<(CmEvent, usize)>,
 }
 
@@ -41,7 +41,7 @@ fn connect_and_accept<L: Env>(b: &mut Fixture<'_, L>, ids: Ids) -> Check {
     b.accept(server, &[])
 }
 
-/// A way to a connection: the client's id and the server's.
+/// A function that makes a connection: the client's id and the server's.
 type Pair<'env, L> = fn(&mut Fixture<'env, L>) -> Check<(IdKey, IdKey)>;
 
 fn client<'env, L: Env>(b: &mut Fixture<'env, L>, pair: Pair<'env, L>) -> Check<Ids> {
@@ -60,7 +60,7 @@ fn confirm<L: Env>(b: &mut Fixture<'_, L>, ids: Ids) -> Check {
     Ok(b.client.drive().establish(ids.peer)?)
 }
 
-/// The server ends the connection, or answers its end.
+/// The server disconnects, or answers the client's disconnect.
 fn server_disconnects<L: Env>(b: &mut Fixture<'_, L>, ids: Ids) -> Check {
     Ok(b.server.drive().disconnect(ids.peer, Time::NEVER)?)
 }

@@ -8,7 +8,7 @@ use cmid_harness::fixture::{SOON, Side, pdl};
 use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{CmEvent, Errno, IdKey, PortSpace, State, Time};
 
-/// Waits until the request on a synchronous id has ended, and tells how and by which event.
+/// Waits until the request on a synchronous id has ended. Returns its result, the completing event and its status.
 pub(super) fn ended<L: Env>(
     b: &mut Fixture<'_, L>,
     side: Side,
@@ -108,13 +108,13 @@ pub(super) fn row_64_the_peer_was_first<L: Env>(b: &mut Fixture<'_, L>) -> Check
     b.client.drive().disconnect(id, Time::NEVER)?;
     same("disconnect", ended(b, Side::Client, id)?, (Ok(()), Some(CmEvent::Disconnected), 0))?;
     b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE)?;
-    // A second one waits for nothing: librdmacm's would return with whatever event comes next.
+    // A second disconnect completes at once: librdmacm's would return with whatever event arrives next.
     b.client.drive().disconnect(id, Time::NEVER)?;
     same("disconnect again", ended(b, Side::Client, id)?, (Ok(()), None, 0))?;
     b.destroy(Side::Client, id)
 }
 
-/// Into synchronous mode with an event unread: the next call is not completed by it, nor is the event lost.
+/// Migrates into synchronous mode with an event unread. The event neither completes the next call nor gets lost.
 pub(super) fn in_and_out_with_an_event_pending<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let id = b.addr_resolved()?;
@@ -129,7 +129,7 @@ pub(super) fn in_and_out_with_an_event_pending<L: Env>(b: &mut Fixture<'_, L>) -
     same("connect is still open", b.client.drive().core().sync_result(id), None)?;
     b.accept(server, &[])?;
     same("connect", ended(b, Side::Client, id)?, (Ok(()), Some(CmEvent::ConnectResponse), 0))?;
-    // Out again: ROUTE_RESOLVED, which no call waited for, moves along; the completing event has been read.
+    // Out again: ROUTE_RESOLVED, which completed no call, migrates along; the completing event has been read.
     let channel = b.client.channel;
     b.client.drive().migrate(id, Some(channel), Time::NEVER)?;
     b.expect(Side::Client, id, CmEvent::RouteResolved, 0, pdl::NONE)?;

@@ -10,7 +10,7 @@ use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, PortSpace, Progress, Refuse
 
 use super::sync::{ended, resolved};
 
-/// A synchronous server id that listens on the bench's address.
+/// A synchronous server id that listens on the fixture's address.
 fn listen<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     let address = b.address;
     let drive = b.server.drive();
@@ -78,7 +78,7 @@ pub(super) fn row_65_the_client_goes_before_a_synchronous_accept<L: Env>(b: &mut
     same("the listener's event", ended(b, Side::Server, listener)?.1, Some(CmEvent::ConnectRequest))
 }
 
-/// With librdmacm the listener waits for an ack that only the new id's end can give; here it does not.
+/// In librdmacm the listener waits for an ack that is given only when the new id is destroyed; here it does not.
 pub(super) fn row_67_a_listener_goes_after_its_request_was_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let client = b.resolved()?;
@@ -91,7 +91,7 @@ pub(super) fn row_67_a_listener_goes_after_its_request_was_rejected<L: Env>(b: &
     same("ids", b.server.drive().core().ids(), 0)
 }
 
-/// librdmacm would wait for an event that never comes.
+/// librdmacm would wait for an event that never arrives.
 pub(super) fn row_68_a_disconnect_that_would_hang_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let here = SocketAddr::new(b.net().client, 0);
@@ -104,7 +104,7 @@ pub(super) fn row_68_a_disconnect_that_would_hang_is_refused<L: Env>(b: &mut Fix
             other => return Err(Failure(format!("disconnect: {other:?}, expected a refusal"))),
         }
     }
-    // Past the core: success that means nothing on the listener, an error on the other.
+    // Past the core: success without an effect on the listener, an error on the bound id.
     same("disconnect of a listener", b.server.bare(&Call::Disconnect { id: listener }, &[]), Ok(()))?;
     same("disconnect of a bound id", b.server.bare(&Call::Disconnect { id: bound }, &[]), Err(Errno::EINVAL))?;
     let client = b.resolved()?;
@@ -112,7 +112,7 @@ pub(super) fn row_68_a_disconnect_that_would_hang_is_refused<L: Env>(b: &mut Fix
     get_request(b, listener).map(drop)
 }
 
-/// The private channel never blocks: calls return at once, and their events are there later.
+/// The private channel never blocks: calls return at once, and their events arrive later.
 pub(super) fn row_69_calls_return_before_their_events<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let deadline = b.server.drive().within(Duration::from_millis(50));

@@ -1,11 +1,11 @@
-//! The barrier after which memory may be used again: TIMEWAIT_EXIT, or the deadline.
+//! The barrier after which memory may be reused: TIMEWAIT_EXIT, or the deadline.
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{CmEvent, Error, EventKind, IdKey, RefuseReason, Refused, RequestKind, State, Time};
 
-/// The ordinary end: the peer answers, and the time wait passes.
+/// The ordinary end: the peer answers, and the time wait ends.
 pub(super) fn a_teardown_ends_with_the_time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected()?;
@@ -21,8 +21,8 @@ pub(super) fn a_teardown_ends_with_the_time_wait<L: Env>(b: &mut Fixture<'_, L>)
     ensure(again.is_err_and(is_over), || "a teardown of what is over".into())
 }
 
-/// Both sides end the connection before either hears of the other: without a second disconnect the kernel reports no
-/// TIMEWAIT_EXIT to anybody (`cm_dreq_handler`).
+/// Both sides disconnect before either receives the other's DREQ. Without a second disconnect the kernel reports
+/// TIMEWAIT_EXIT to neither side (`cm_dreq_handler`).
 pub(super) fn a_teardown_from_both_sides_at_once_ends_for_both<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for _ in 0..8 {
@@ -37,7 +37,7 @@ pub(super) fn a_teardown_from_both_sides_at_once_ends_for_both<L: Env>(b: &mut F
     Ok(())
 }
 
-/// The peer does not answer; the deadline ends it, and what comes later is late.
+/// The peer does not answer. The deadline ends the teardown, and later events count as late.
 pub(super) fn a_teardown_ends_at_its_deadline<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected()?;
@@ -70,7 +70,7 @@ pub(super) fn a_synchronous_teardown_ends_with_the_time_wait<L: Env>(b: &mut Fix
     same("the event that ended it", event, Some(CmEvent::TimewaitExit))
 }
 
-/// The peer is gone before it answers: its destroy is the answer.
+/// The peer is destroyed before it answers: its destroy is the answer.
 pub(super) fn a_teardown_ends_when_the_peer_is_destroyed<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected()?;

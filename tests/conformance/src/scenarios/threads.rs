@@ -1,4 +1,4 @@
-//! An id changes threads.
+//! An id moves to another thread.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use cmid_harness::fixture::{SOON, Side, pdl};
 use cmid_harness::{Check, Driver, Env, Failure, Fixture};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Device, Event, IdKey, ReleasedId, Time};
 
-/// Accepted on one thread; released while its ESTABLISHED is pending in the kernel; adopted by another thread's core and
-/// migrated to one of its channels, where the event arrives, once.
+/// Accepted on one thread; released while its ESTABLISHED is pending in the kernel; adopted by another thread's core
+/// and migrated to one of its channels, where the event arrives once.
 pub(super) fn an_accepted_id_goes_to_another_thread<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
@@ -28,7 +28,7 @@ pub(super) fn an_accepted_id_goes_to_another_thread<L: Env>(b: &mut Fixture<'_, 
         same("on the other thread", (event.id, event.cm(), event.status), (id, Some(CmEvent::Established), 0))?;
         let again = next(driver, channel, quiet)?;
         ensure(again.is_none(), || format!("and again: {again:?}"))?;
-        // The client answers once this thread has ended; all that is left here is to destroy.
+        // The client answers once this thread has ended. Only the destruction is left to do here.
         Ok(driver.drive().disconnect(id, Time::NEVER)?)
     })?;
     b.frozen = None;
@@ -36,11 +36,11 @@ pub(super) fn an_accepted_id_goes_to_another_thread<L: Env>(b: &mut Fixture<'_, 
     b.quiet(Side::Server)
 }
 
-/// An id on its way between two drivers of an environment.
+/// An id in transit between two drivers of an environment.
 type InTransit<L> = ReleasedId<<<<L as Env>::Driver as Driver>::Device as Device>::Handle>;
 
-/// A fresh driver on a thread of its own adopts an id in the state that it was released in and migrates it to a channel, takes
-/// the steps with it, and destroys it; nothing is left to complain about.
+/// Starts a fresh driver on a thread of its own. It adopts an id in the state in which it was released, migrates it
+/// to a channel, runs the steps, destroys the id, and checks the driver.
 pub(super) fn on_another_thread<L: Env>(
     env: &L,
     released_id: InTransit<L>,
@@ -65,7 +65,7 @@ pub(super) fn on_another_thread<L: Env>(
     })
 }
 
-/// The next event of a channel, if there is one within this time.
+/// Returns the next event of a channel, or `None` if none arrives within this time.
 pub(super) fn next<S: Driver>(driver: &mut S, on: ChannelKey, at_most: Duration) -> Check<Option<Event>> {
     let end = Instant::now() + at_most;
     loop {

@@ -1,6 +1,8 @@
-//! Time-outs of the kernel: rows 29 to 33. They take minutes of a kernel's time; on the simulator virtual time shows them.
+//! Time-outs of the kernel: rows 29 to 33. They take minutes on a real kernel; on the simulator virtual time shows
+//! them.
 //!
-//! Times are bounded, not measured: the kernel's timers are coarse, and Linux 6.1 takes longer between two requests.
+//! Times are bounded, not measured: the kernel's timers are coarse, and the retransmission interval of Linux 6.1 is
+//! longer.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,12 +14,12 @@ use cmid_proto::{CmEvent, Errno, PortSpace, Time};
 
 const TIMED_OUT: i32 = -Errno::ETIMEDOUT.0;
 
-/// Sixteen transmissions of a request.
+/// The time of sixteen transmissions of a request, in seconds.
 pub(super) const SENT_IN_VAIN: Range<u64> = 55..125;
-/// The same after the peer has asked for time: its kernel has the message, its program does not read it.
+/// The same after an MRA of the peer: its kernel has the message, its program does not read it.
 const ASKED_TO_WAIT: Range<u64> = 900..1150;
 
-/// Runs `steps`, which may take as long as the upper bound, and takes at least as long as the lower one.
+/// Runs `steps`. Fails unless they take a time in this range.
 pub(super) fn takes<L: Env>(
     b: &mut Fixture<'_, L>,
     seconds: Range<u64>,
@@ -55,7 +57,7 @@ pub(super) fn row_30_the_server_never_reads<L: Env>(b: &mut Fixture<'_, L>) -> C
     takes(b, SENT_IN_VAIN, |b| b.expect(Side::Server, server, CmEvent::Unreachable, TIMED_OUT, pdl::NONE).map(drop))
 }
 
-/// Half open: the client believes in a connection that the server has given up.
+/// Half open: the client considers the connection established, but the server has given it up.
 pub(super) fn row_31_the_client_never_reads_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
@@ -89,7 +91,7 @@ pub(super) fn row_33_a_full_backlog_makes_clients_wait<L: Env>(b: &mut Fixture<'
     b.frozen = None;
     b.expect_any(Side::Server, CmEvent::ConnectRequest)?;
     b.quiet(Side::Server)?;
-    // Long enough for the second to be sent again, and for the third to be turned away once more because of it.
+    // Long enough for a retransmission of the second request, and for another rejection of the third because of it.
     b.frozen = Some(Side::Server);
     std::thread::sleep(Duration::from_millis(6500));
     b.frozen = None;

@@ -5,7 +5,7 @@ use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Fixture, QpState};
 use cmid_proto::{CmEvent, Errno, State, Time};
 
-/// Reason of the IB CM: somebody uses the QP number already.
+/// Reason of the IB CM: the QP number is in use already.
 const STALE_CONNECTION: i32 = 10;
 
 pub(super) fn row_23_the_client_goes_before_the_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
@@ -75,7 +75,7 @@ pub(super) fn row_27_the_server_goes_before_the_client_reads<L: Env>(b: &mut Fix
     b.destroy(Side::Server, server)?;
     std::thread::sleep(b.env.quiet());
     b.frozen = None;
-    // The library finds out when it confirms, and keeps the REJECTED that follows to itself.
+    // librdmacm detects it at the confirmation, and discards the REJECTED that follows.
     b.expect(Side::Client, client, CmEvent::ConnectError, -1, pdl::RESPONSE)?;
     b.qp_is(Side::Client, client, QpState::Err)?;
     b.quiet(Side::Client)?;
@@ -94,7 +94,7 @@ pub(super) fn row_37_a_qp_number_is_used_again<L: Env>(b: &mut Fixture<'_, L>) -
     b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE)?;
     let second = b.resolved()?;
     b.client.drive().connect(second, param, &[], Time::NEVER)?;
-    // Nothing orders two ids.
+    // The order of events of two ids is not defined.
     let channel = b.client.channel;
     let mut seen = Vec::new();
     for _ in 0..2 {

@@ -1,4 +1,4 @@
-//! Calls in the wrong state: what the core refuses is what the device would have refused, or worse.
+//! Calls in the wrong state: the core refuses what the device would have refused, or what would cause harm.
 
 use std::net::SocketAddr;
 
@@ -13,8 +13,8 @@ use cmid_proto::{
 
 use crate::scenarios::states::all_states;
 
-/// In each state, each call that the table refuses as "wrong state" is made on the bare device, past the core. All answer
-/// EINVAL, and the id is none the worse for it: its next event still comes.
+/// In each state, makes each call that the table refuses as "wrong state" on the bare device, past the core. All
+/// return EINVAL, and the id is unharmed: its next event still arrives.
 pub(super) fn every_refusal_is_the_devices_own<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let mut asked = 0;
     for ids_in_state in all_states::<L>() {
@@ -43,7 +43,7 @@ pub(super) fn every_refusal_is_the_devices_own<L: Env>(b: &mut Fixture<'_, L>) -
     ensure(asked > 80, || format!("only {asked} calls were made"))
 }
 
-/// The device call of a verb. None for those that are no single call or need a QP.
+/// The device call of a request. `None` for requests that are no single call or need a QP.
 fn bare(
     request_kind: RequestKind,
     id: IdKey,
@@ -55,7 +55,7 @@ fn bare(
         RequestKind::Bind => Some(Call::Bind { id, addr: here }),
         RequestKind::ResolveAddr => Some(Call::ResolveAddr { id, src: None, dst: there, timeout_ms: 1000 }),
         RequestKind::ResolveRoute => Some(Call::ResolveRoute { id, timeout_ms: 1000 }),
-        // A failing listen overwrites the backlog of one that listens: with the same number.
+        // A failing listen overwrites the backlog of a listener, so this uses the same number.
         RequestKind::Listen => Some(Call::Listen { id, backlog: 10 }),
         RequestKind::Connect => Some(Call::Connect { id, param }),
         RequestKind::Accept => Some(Call::Accept { id, param }),
@@ -82,12 +82,12 @@ fn bare(
     }
 }
 
-/// What the device would do, and the application regret: refused with the reason, and the connection lives on.
+/// Calls that the device would perform with harm: refused with the reason, and the connection is unharmed.
 pub(super) fn what_would_harm_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     let param = b.param();
-    // rdma_reject of an active id that waits: a destroy of 70 seconds later.
+    // rdma_reject of a waiting active id: a later destroy takes 70 seconds.
     refused(
         b,
         Side::Client,
@@ -103,7 +103,7 @@ pub(super) fn what_would_harm_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Chec
     refused(b, Side::Server, server, Request::Establish, State::Requested, RefuseReason::Breaks)?;
     fails("establish", b.server.drive().establish(server), Errno::EINVAL)?;
     b.accept(server, &[])?;
-    // A second rdma_accept: rejects the peer, and a destroy of 70 seconds.
+    // A second rdma_accept: rejects the peer, and the destroy takes 70 seconds.
     let again = Request::Accept { param, private_data: &[] };
     refused(b, Side::Server, server, again, State::Accepting, RefuseReason::Stalls)?;
     refused(

@@ -8,9 +8,9 @@ use cmid_proto::{Acks, ChannelKey, CmEvent, IdKey, Progress, Time};
 
 use crate::usage::Usage;
 
-/// Tables, allocators and librdmacm grow to what they need.
+/// Cycles in which tables, allocators and librdmacm grow to their final size.
 const WARM_UP: u32 = 200;
-/// Every so many cycles an id migrates, each time at another point of its life.
+/// An id migrates once in this many cycles, each time at another point of its life.
 const MIGRATE_EVERY: u32 = 10;
 const POINTS: u32 = 6;
 
@@ -30,7 +30,7 @@ pub(crate) fn run<L: Env>(env: &L, count: u32, kernel: bool) -> Result<()> {
     for cycle in 0..WARM_UP {
         one(&mut fixture, rooms, cycle).map_err(observed)?;
     }
-    // The first line makes the buffer that the others go through.
+    // The first line allocates the output buffer that later lines use.
     println!("{WARM_UP} cycles to warm up, then {count}");
     let before = Usage::now(env, kernel)?;
     let began = Instant::now();
@@ -49,7 +49,7 @@ pub(crate) fn run<L: Env>(env: &L, count: u32, kernel: bool) -> Result<()> {
     Ok(())
 }
 
-/// A few cycles on a fresh bench.
+/// A few cycles on a fresh fixture.
 #[cfg(feature = "verbs")]
 pub(crate) fn some<L: Env>(env: &L, count: u32) -> Result<()> {
     let mut fixture = Fixture::new(env, Acks::OnDelivery).map_err(observed)?;
@@ -60,7 +60,7 @@ pub(crate) fn some<L: Env>(env: &L, count: u32) -> Result<()> {
     fixture.clean().map_err(observed)
 }
 
-/// One connection that nobody migrates.
+/// One connection without migrations.
 #[cfg(feature = "verbs")]
 pub(crate) fn plain<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let rooms = Rooms { client: b.client.channel, server: b.server.channel };
@@ -78,7 +78,7 @@ struct Rooms {
     server: ChannelKey,
 }
 
-/// One connection; how many migrations were in it.
+/// Makes one connection. Returns the number of migrations.
 fn one<L: Env>(b: &mut Fixture<'_, L>, rooms: Rooms, cycle: u32) -> Check<u32> {
     let point = cycle.is_multiple_of(MIGRATE_EVERY).then_some(cycle / MIGRATE_EVERY % POINTS);
     let (mut client_on, mut server_on) = (b.client.channel, b.server.channel);
@@ -90,7 +90,7 @@ fn one<L: Env>(b: &mut Fixture<'_, L>, rooms: Rooms, cycle: u32) -> Check<u32> {
     };
     let (client, server) = b.requested()?;
     if point == Some(0) {
-        // Before it is answered.
+        // Before the request is answered.
         server_on = rooms.server;
         migrate(b, Side::Server, server, Some(server_on))?;
     }
@@ -114,7 +114,7 @@ fn one<L: Env>(b: &mut Fixture<'_, L>, rooms: Rooms, cycle: u32) -> Check<u32> {
     }
     b.expect_on(Side::Server, server_on, server, CmEvent::Established, 0, NONE)?;
     if point == Some(3) {
-        // Established, there and back again.
+        // Established, to the other channel and back.
         migrate(b, Side::Client, client, Some(rooms.client))?;
         migrate(b, Side::Client, client, Some(client_on))?;
     }

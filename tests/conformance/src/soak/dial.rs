@@ -8,17 +8,17 @@ use anyhow::{Result, bail, ensure};
 use cmid_harness::{Driver, Env};
 use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Event, IdKey, PortSpace};
 
-/// How many connections are under way at a time.
+/// The number of connections in progress at a time.
 const WINDOW: usize = 8;
-/// The kernel repeats a request that nobody took after 4.6 s; several such gaps are still no hang.
+/// The kernel retransmits an unread request after 4.6 s. Several such gaps are no hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Makes the connections, each with its number as private data. Each must be accepted and end in order.
+/// Makes the connections, each with its number as private data. Each must be accepted and closed in order.
 pub(crate) fn run<L: Env>(env: &L, address: SocketAddr, connections: u32) -> Result<()> {
     let mut driver = env.driver().map_err(|failure| anyhow::anyhow!("{failure}"))?;
     let channel = driver.drive().open_channel(Acks::OnDelivery)?;
     let source = SocketAddr::new(env.net().client, 0);
-    // Far from the numbers that the server gives.
+    // Far from the QP numbers that the server uses.
     let mut dialler =
         Dialler { channel, source, address, next: 0, qp_num: 0x10_0000, connections, open: BTreeMap::new(), done: 0 };
     let began = Instant::now();
@@ -45,7 +45,7 @@ struct Dialler {
     next: u32,
     qp_num: u32,
     connections: u32,
-    /// The numbers of the connections that are under way.
+    /// The numbers of the connections in progress.
     open: BTreeMap<IdKey, u32>,
     done: u32,
 }

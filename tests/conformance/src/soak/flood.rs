@@ -1,5 +1,5 @@
-//! More peers than the backlog of a listener whose application takes no requests: what the server holds, how often its driver
-//! wakes, and how long an event of another channel takes.
+//! Connects more peers than the backlog to a listener with an application that reads no requests. Measures what the
+//! server holds, how often its driver wakes, and how long an event of another channel takes.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -16,18 +16,18 @@ use cmid_proto::{
     PortSpace, RawEvent, Time,
 };
 
-/// No step takes longer, on an emulated machine either.
+/// Upper bound of each step, also on an emulated machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// An event that has not come by then never does.
+/// An event that has not arrived by then never does.
 const SOON: Duration = Duration::from_secs(2);
-/// In which nothing happens to the server, and how often its wait may return then.
+/// A period without events for the server, and how often its wait may return in it.
 const QUIET: Duration = Duration::from_millis(200);
 const RETURNS_MAX: u32 = 20;
-/// Calls that a request of the application, or a turn, may make.
+/// Upper bound of device calls for one request of the application, or one turn of the driver.
 const CALLS_MAX: u32 = 300;
 const FIRST_QP: u32 = 0x20_0000;
 
-/// A device that counts the calls made of it.
+/// A device that counts its calls.
 struct Counting<D> {
     device: D,
     calls: Rc<Cell<u32>>,
@@ -67,7 +67,7 @@ impl<D: Pollable> Pollable for Counting<D> {
     }
 }
 
-/// What was measured.
+/// The measured values.
 #[derive(Debug, Default)]
 struct Figures {
     ids: usize,
@@ -79,7 +79,7 @@ struct Figures {
     calls_in_a_turn: u32,
 }
 
-/// Runs it with limits that the peers could exhaust, and with the usual ones.
+/// Runs with limits that the peers could exhaust, and with the usual limits.
 pub(crate) fn run<L: Env + Devices>(env: &L, peers: u32, backlog: u16) -> Result<()>
 where
     L::Device: Pollable,
@@ -104,7 +104,7 @@ where
         wrong.extend(figures.wrong(backlog).into_iter().map(|what| format!("with {name}: {what}")));
         let answered = fixture.answer()?;
         println!("  requests answered when the application takes them at last: {answered}");
-        // As many as the backlog are in the core, and as many in the kernel; what came beyond, the kernel has dropped.
+        // The core holds as many as the backlog, and so does the kernel. The kernel has dropped the others.
         if answered < (2 * usize::from(backlog)).min(peers as usize) {
             wrong.push(format!("with {name}: requests that waited in the kernel are lost"));
         }
@@ -138,7 +138,7 @@ struct FloodFixture<D: Pollable> {
     from: SocketAddr,
     to: SocketAddr,
     peers: u32,
-    /// Clients that have asked to connect.
+    /// Clients that have sent a request to connect.
     asked: BTreeSet<IdKey>,
     answered: BTreeSet<IdKey>,
 }
@@ -168,7 +168,7 @@ impl<D: Pollable> FloodFixture<D> {
         let (asked, mut left) = (self.asked.len() + self.peers as usize, self.peers);
         self.until(|fixture| {
             figures.ids = figures.ids.max(fixture.server.drive().core().ids());
-            // No more at a time than the kernel keeps, or it drops them.
+            // Not more at a time than the kernel keeps, because it drops the others.
             let some = left.min(4);
             left -= some;
             for _ in 0..some {
@@ -181,7 +181,7 @@ impl<D: Pollable> FloodFixture<D> {
             self.pump()?;
             figures.ids = figures.ids.max(self.server.drive().core().ids());
         }
-        // The listener, and the connection of the other channel.
+        // Without the listener and the connection of the other channel.
         figures.untaken = figures.ids - 2;
         let end = Instant::now() + QUIET;
         while Instant::now() < end {
@@ -212,7 +212,7 @@ impl<D: Pollable> FloodFixture<D> {
         Ok(())
     }
 
-    /// A connection whose server's end is on a channel of its own.
+    /// Makes a connection. Its server id is on a channel of its own.
     fn connect_one(&mut self, calm: ChannelKey) -> Result<IdKey> {
         let peer = self.dial()?;
         let mut child = None;
@@ -242,7 +242,7 @@ impl<D: Pollable> FloodFixture<D> {
         Ok(None)
     }
 
-    /// The application takes the requests at last, and turns these peers down: how many hear of it.
+    /// The application reads the requests and rejects these peers. Returns how many receive the rejection.
     fn answer(&mut self) -> Result<usize> {
         let end = Instant::now() + SOON;
         while Instant::now() < end {
@@ -272,7 +272,7 @@ impl<D: Pollable> FloodFixture<D> {
         Ok(())
     }
 
-    /// Both drivers have a turn; of the events the clients' are dealt with.
+    /// Runs both drivers once, and handles the clients' events.
     fn pump(&mut self) -> Result<()> {
         self.server.wait(Some(Duration::from_millis(1)))?;
         self.client.wait(Some(Duration::from_millis(1)))?;

@@ -1,4 +1,4 @@
-//! A listener that goes back and forth between two reactors while a peer connects to it.
+//! A listener that moves back and forth between two reactors while a peer connects to it.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -13,11 +13,11 @@ use cmid_proto::{Acks, ChannelKey, CmEvent, ConnParam, Device, Event, IdKey, Por
 
 use crate::{On, dial};
 
-/// A move that does not find its way would wait for ever.
+/// Upper bound of a wait: a lost move would wait for ever.
 const PATIENCE: Duration = Duration::from_secs(120);
 const BACKLOG: i32 = 128;
 
-/// Who connects.
+/// Where the connections come from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peer {
     /// A thread of this process.
@@ -26,26 +26,26 @@ pub(crate) enum Peer {
     Process(On),
 }
 
-/// An id on its way from one reactor to the other.
+/// An id in transit from one reactor to the other.
 type InTransit<S> = ReleasedId<<<S as Driver>::Device as Device>::Handle>;
 
-/// What both reactors and the run agree on.
+/// The parameters that both reactors and the run share.
 struct Plan {
     address: SocketAddr,
-    /// The listener moves on after so many requests.
+    /// The listener moves after this many requests.
     requests_per_move: u32,
     moves: AtomicU32,
     qp_num: AtomicU32,
     over: AtomicBool,
 }
 
-/// Runs both reactors and the peer, and compares what was accepted with what was asked for.
+/// Runs both reactors and the peer, and compares the accepted connections with the requested ones.
 pub(crate) fn run<L: Env>(env: &L, moves: u32, connections: u32, peer: Peer) -> Result<()> {
     ensure!(moves > 0 && connections >= moves, "at least one connection for each move");
     let (port, qp_num) = env.fresh();
     let plan = Plan {
         address: SocketAddr::new(env.net().server, port),
-        // Those that are waiting when it is due to move are served first.
+        // Requests that wait when the move is due are served first.
         requests_per_move: (connections / moves / 2).max(1),
         moves: AtomicU32::new(0),
         qp_num: AtomicU32::new(qp_num),
@@ -98,16 +98,16 @@ fn connect<L: Env>(env: &L, plan: &Plan, connections: u32, peer: Peer) -> Result
     Ok(())
 }
 
-/// One event loop: a channel for everything that it serves, and now and then the listener.
+/// One event loop: a channel for everything that it serves, and at times the listener.
 struct Reactor<'plan, S> {
     driver: S,
     channel: ChannelKey,
     listener: Option<IdKey>,
     plan: &'plan Plan,
-    /// Requests since the listener came.
+    /// Requests since the listener's arrival.
     requests: u32,
     open: u32,
-    /// The numbers of the connections that stood.
+    /// The numbers of the connections that were established.
     accepted: Vec<u32>,
 }
 
@@ -128,7 +128,7 @@ impl<'plan, S: Driver> Reactor<'plan, S> {
         Ok(self)
     }
 
-    /// Serves until the run is over, and hands the listener on whenever it has had its share of requests.
+    /// Serves until the run is over. Passes the listener on after its share of requests.
     fn run(mut self, inbox: Receiver<InTransit<S>>, outbox: Sender<InTransit<S>>) -> Result<Vec<u32>> {
         let mut last = Instant::now();
         loop {
@@ -149,7 +149,7 @@ impl<'plan, S: Driver> Reactor<'plan, S> {
                 self.listener = None;
                 let released_id = self.let_go(listener)?;
                 self.plan.moves.fetch_add(1, Ordering::Relaxed);
-                // Nobody takes it any more once the run is over: it is dropped, and with it the listener.
+                // After the end of the run nothing receives it: it is dropped, and the listener with it.
                 let _ = outbox.send(released_id);
             }
             if over && self.open == 0 {
@@ -159,7 +159,8 @@ impl<'plan, S: Driver> Reactor<'plan, S> {
         }
     }
 
-    /// Takes the listener out of this reactor. What the driver has read is served here; what the kernel has goes along.
+    /// Releases the listener from this reactor. Serves the requests that the driver has read; those in the kernel
+    /// move along.
     fn let_go(&mut self, listener: IdKey) -> Result<InTransit<S>> {
         let drive = self.driver.drive();
         drive.migrate(listener, None, Time::NEVER)?;

@@ -1,6 +1,6 @@
-//! Long runs: what only shows after thousands of connections, or when the ground moves.
+//! Long runs: effects that only show after thousands of connections, or when the device is removed.
 //!
-//! Each run checks its own result, prints its figures, and ends with a status that says whether it held.
+//! Each run checks its own result, prints its figures, and exits with a status that shows whether the checks passed.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -24,7 +24,7 @@ use cmid_harness::{DeviceName, OnEpoll, OnMio, SimEnv};
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Runs cmid's drivers for long and checks what is left.
+/// Runs cmid's drivers for a long time and checks that nothing is left.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Soak {
@@ -36,7 +36,7 @@ struct Soak {
 enum Run {
     /// Connects and disconnects many times, migrating ids meanwhile, and compares what is in use before and after.
     Cycles {
-        /// How many, after the warm-up.
+        /// The number of cycles after the warm-up.
         #[arg(long, default_value_t = 10_000)]
         count: u32,
         #[command(flatten)]
@@ -44,38 +44,38 @@ enum Run {
     },
     /// Moves a listener between two reactors on two threads while a peer connects.
     Listener {
-        /// How often it moves.
+        /// The number of moves.
         #[arg(long, default_value_t = 100)]
         moves: u32,
-        /// How many connections the peer makes.
+        /// The number of connections that the peer makes.
         #[arg(long, default_value_t = 1_000)]
         connections: u32,
         #[command(flatten)]
         on: On,
     },
-    /// Connects more peers than the backlog allows to a listener whose application takes no requests.
+    /// Connects more peers than the backlog allows to a listener that reads no requests.
     Flood {
-        /// How many peers.
+        /// The number of peers.
         #[arg(long, default_value_t = 500)]
         peers: u32,
         /// The backlog of the listener.
         #[arg(long, default_value_t = 8)]
         backlog: u16,
-        /// Which device. The driver is io-epoll.
+        /// The device. The driver is io-epoll.
         #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
         device: DeviceName,
     },
     /// The peer of `listener`, in a process of its own.
     Dial {
-        /// Where it listens.
+        /// The address of the listener.
         address: std::net::SocketAddr,
-        /// How many connections to make.
+        /// The number of connections to make.
         #[arg(long, default_value_t = 1_000)]
         connections: u32,
         #[command(flatten)]
         on: On,
     },
-    /// Takes the RDMA device away while ids are in every state, gives it back, and goes on.
+    /// Removes the RDMA device while ids are in every state, adds it again, and continues.
     #[cfg(feature = "verbs")]
     Removal {
         #[command(flatten)]
@@ -85,10 +85,10 @@ enum Run {
 
 #[derive(Clone, Copy, Debug, Args)]
 struct On {
-    /// Which driver.
+    /// The driver.
     #[arg(long, value_enum, default_value_t = Driver::Epoll)]
     driver: Driver,
-    /// Which device.
+    /// The device.
     #[arg(long, value_enum, default_value_t = DeviceName::Sim)]
     device: DeviceName,
 }
@@ -109,7 +109,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Calls a function with the environment that was asked for.
+/// Calls a function with the selected environment.
 macro_rules! on {
     ($on:expr, $run:path $(, $argument:expr)*) => {
         match ($on.device, $on.driver) {

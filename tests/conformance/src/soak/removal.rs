@@ -1,4 +1,4 @@
-//! The RDMA device goes while ids are in every state and connections come and go, and comes back.
+//! The RDMA device is removed while ids are in every state and connections are made and closed, and is added again.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,7 +13,7 @@ use cmid_proto::{Acks, CmEvent, EventKind, IdKey, PortSpace, RequestKind, State,
 
 use crate::cycles;
 
-/// The device of the project's VM, and what it is on.
+/// The device of the project's VM, and its network interface.
 const DEVICE: &str = "rxe0";
 const UNDER_IT: &str = "dummy0";
 /// Emulated machines are slow.
@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(20);
 const CYCLES_BEFORE: u32 = 20;
 const CYCLES_AFTER: u32 = 50;
 
-/// Brings ids into every state, takes the device away under load, and checks what each was told.
+/// Brings ids into every state, removes the device under load, and checks the events of each id.
 pub(crate) fn run<L: Env>(env: &L) -> Result<()> {
     for round in 1..=2 {
         let mut going = {
@@ -38,7 +38,7 @@ pub(crate) fn run<L: Env>(env: &L) -> Result<()> {
                         thread::sleep(Duration::from_millis(5));
                     }
                     gone.store(true, Ordering::Relaxed);
-                    // It comes back only when every program has let go of the device.
+                    // The removal ends only when every program has closed the device.
                     let going = rdma(&["link", "delete", DEVICE])?;
                     for staged in &mut benches {
                         staged.observed()?;
@@ -74,8 +74,8 @@ pub(crate) fn run<L: Env>(env: &L) -> Result<()> {
     Ok(())
 }
 
-/// The kernel finishes the removal when nobody has the device open. librdmacm has, for as long as the program lives, until
-/// it looks again which devices there are and finds that this one is gone.
+/// Waits for the end of the removal, which the kernel completes when all files of the device are closed. librdmacm
+/// keeps one open until it lists the devices again and finds that this one is gone.
 fn let_go(going: &mut Child) -> Result<ExitStatus> {
     let began = Instant::now();
     loop {
@@ -92,7 +92,7 @@ fn rdma(arguments: &[&str]) -> Result<Child> {
     Command::new("rdma").args(arguments).spawn().with_context(|| format!("rdma {}", arguments.join(" ")))
 }
 
-/// Connects and disconnects until that fails because the device is gone; then everything must still be destroyed.
+/// Connects and disconnects until that fails because the device is gone. Then everything must still be destroyed.
 fn load<L: Env>(env: &L, loaded: &AtomicBool, gone: &AtomicBool, over: &AtomicBool) -> Result<u32> {
     let mut fixture = Fixture::new(env, Acks::OnDelivery).map_err(|failure| anyhow!("{failure}"))?;
     fixture.listen().map_err(|failure| anyhow!("{failure}"))?;
@@ -116,7 +116,7 @@ fn load<L: Env>(env: &L, loaded: &AtomicBool, gone: &AtomicBool, over: &AtomicBo
     Ok(made)
 }
 
-/// Every id of a driver: what it was told does not matter, but it must go.
+/// Destroys every id of a driver. Their events do not matter.
 fn destroy_all<D: cmid_proto::Device>(drive: &mut cmid_proto::Drive<D>) -> Result<()> {
     for id in drive.core().id_keys().collect::<Vec<_>>() {
         drive.destroy(id, Time::NEVER).with_context(|| format!("destroying {id}"))?;
@@ -125,11 +125,12 @@ fn destroy_all<D: cmid_proto::Device>(drive: &mut cmid_proto::Drive<D>) -> Resul
     Ok(())
 }
 
-/// How an id gets into a state.
+/// A function that brings an id into a state.
 type Make<L> = fn(&mut Fixture<'_, L>) -> Check<IdKey>;
 
-/// A state, whose side the id is on, how it gets there, and whether the kernel tells it of the removal: it does if the id
-/// is bound to the device and, on the passive side, accepted (`cma_process_remove`, `ucma_event_handler`).
+/// The states, each with the side of its id, a function to reach it, and whether the kernel reports the removal. It
+/// does if the id is bound to the device and, on the passive side, accepted (`cma_process_remove`,
+/// `ucma_event_handler`).
 fn stages<L: Env>() -> Vec<(State, Side, Make<L>, bool)> {
     use Side::{Client, Server};
     vec![
@@ -167,7 +168,7 @@ fn wildcard<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     Ok(id)
 }
 
-/// A way to a connection: the client's id and the server's.
+/// A function that makes a connection: the client's id and the server's.
 type Pair<'env, L> = fn(&mut Fixture<'env, L>) -> Check<(IdKey, IdKey)>;
 
 fn client<'env, L: Env>(b: &mut Fixture<'env, L>, pair: Pair<'env, L>) -> Check<IdKey> {
@@ -199,11 +200,11 @@ impl<'env, L: Env> Staged<'env, L> {
         Ok(Staged { fixture, state, side, id, is_told })
     }
 
-    /// The id hears of the removal, once, or not at all.
+    /// Checks that the id gets the removal once, or not at all.
     fn observed(&mut self) -> Result<()> {
         let (began, mut removals) = (Instant::now(), 0);
         let channel = self.fixture.endpoint(self.side).channel;
-        // After the first a second one would come at once.
+        // After the first removal a second one would arrive at once.
         let patience = |removals| if removals == 0 && self.is_told { SOON } else { Duration::from_millis(200) };
         while began.elapsed() < patience(removals) {
             let endpoint = self.fixture.endpoint(self.side);

@@ -1,4 +1,4 @@
-//! What the process and the kernel hold at a moment.
+//! What the process and the kernel hold at a given time.
 
 use std::fmt;
 
@@ -20,14 +20,14 @@ pub(crate) struct Usage {
     objects: String,
 }
 
-/// What this program itself keeps between two looks: their texts.
+/// What this program itself keeps between two measurements: their texts.
 const RUST_SLACK: u64 = 512;
-/// What malloc keeps for itself. Of the 10,000 cycles each of the ways to migrate comes 166 times: a block of its smallest
-/// size lost in one of them would be more.
+/// What malloc keeps for itself. Each way to migrate occurs 166 times in the 10,000 cycles: losing a block of
+/// malloc's smallest size in one of them would exceed this.
 const HEAP_SLACK: u64 = 4 * 1024;
 
 impl Usage {
-    /// Now.
+    /// Measures what is in use now.
     pub(crate) fn now(env: &impl Env, kernel: bool) -> Result<Self> {
         let objects = if kernel { run("rdma", &["resource", "show"])?.trim().to_owned() } else { String::new() };
         let descriptors = std::fs::read_dir("/proc/self/fd").context("/proc/self/fd")?.count();

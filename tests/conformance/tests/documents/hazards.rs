@@ -7,7 +7,7 @@ use cmid_harness::references;
 
 use crate::root;
 
-/// The lists of hazards and how long each is, with what was put in between later on.
+/// The lists of hazards and their lengths, with the numbers inserted later.
 const LISTS: [(&str, usize, &[&str]); 3] = [("T", 7, &[]), ("S", 11, &[]), ("P", 43, &["3b", "20b"])];
 
 #[test]

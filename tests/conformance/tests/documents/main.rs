@@ -1,4 +1,5 @@
-//! `docs/generated/rows.md` is what the recorded results say (`UPDATE_EXPECT=1` writes it), and documents name tests that exist.
+//! Compares `docs/generated/rows.md` with the recorded results (`UPDATE_EXPECT=1` writes it), and checks that
+//! documents name existing tests.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +8,7 @@ mod rows;
 
 use std::path::Path;
 
-/// The workspace's.
+/// The root of the workspace.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }

@@ -1,4 +1,5 @@
-//! `docs/generated/rows.md`: every row of observed behaviour, and by which scenarios it was shown where, from the recorded results.
+//! Renders `docs/generated/rows.md`: every row of observed behaviour, and the scenarios that showed it, from the
+//! recorded results.
 
 use std::fmt::Write as _;
 
@@ -8,7 +9,7 @@ use expect_test::expect_file;
 
 use crate::root;
 
-/// The recorded results, in the order of the columns: their names and what they are called.
+/// The recorded results, in the order of the columns: file name and title.
 const ENVIRONMENTS: [(&str, &str); 3] = [("sim", "sim"), ("6.1", "Linux 6.1"), ("6.12", "Linux 6.12")];
 
 #[test]
@@ -23,20 +24,20 @@ fn what_rows_refer_to_exists() {
     }
 }
 
-/// How a row stands in an environment.
+/// The standing of a row in an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// All its scenarios passed on so many drivers.
+    /// All its scenarios passed on this many drivers.
     Passed { drivers: usize },
-    /// The same, and it takes the slow set for it.
+    /// The same, but some of them are in the slow set.
     PassedSlowly { drivers: usize },
-    /// What is fast of it passed; the rest is shown outside of this suite, or not there.
+    /// Its fast scenarios passed. The rest is shown outside of this suite, or not in this environment.
     PassedInPart { drivers: usize },
     /// A scenario of it failed.
     Failed,
     /// Shown outside of this suite.
     Elsewhere,
-    /// No driver can do what it says.
+    /// A driver cannot show it.
     Impossible,
     /// Not shown.
     NotRun,
@@ -77,8 +78,8 @@ impl Standing {
     }
 }
 
-/// Tests of the simulator say nothing about a kernel, nor the other way round; what the core refuses it refuses everywhere;
-/// and of the two kernels one can re-register.
+/// Whether a reference applies to an environment. Tests of the simulator do not apply to a kernel, nor the reverse.
+/// Refusals of the core apply everywhere. Of the two kernels only one can re-register.
 fn is_of(reference: &str, environment: &str) -> bool {
     if reference.starts_with("tests/kernel/src/rereg/") {
         return environment == "6.12";
@@ -86,7 +87,7 @@ fn is_of(reference: &str, environment: &str) -> bool {
     reference.starts_with("proto/") || reference.starts_with("sim/") == (environment == "sim")
 }
 
-/// How the rows stand, in a line.
+/// Counts the standings of all rows, in a line.
 fn count(report: &Report, environment: &str) -> String {
     let mut counts = [
         (0, "passed"),

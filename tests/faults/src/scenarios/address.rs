@@ -1,4 +1,4 @@
-//! An address is taken from its interface, and given back later.
+//! An address is removed from its interface, and added again later.
 
 use cmid_harness::{Check, Env, Side};
 

@@ -190,14 +190,14 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
     }
 }
 
-/// Descriptors that are held for nothing, and a limit above which there is none.
+/// Holds descriptors open and lowers the limit, so that few are left.
 struct Held {
     files: Vec<File>,
     before: Rlimit,
 }
 
 impl Held {
-    /// As many can still be opened as this says.
+    /// Leaves this many descriptors free.
     fn all_but(free: usize) -> Check<Self> {
         let before = getrlimit(Resource::Nofile);
         let mut highest = 0;
@@ -206,7 +206,7 @@ impl Held {
             highest = highest.max(number);
         }
         let mut held = Held { files: Vec::new(), before };
-        // Room for the gaps that are there, which are filled, and for those that are to be free.
+        // Room for the existing gaps, which are filled, and for the descriptors that stay free.
         let limit = Rlimit { current: Some(highest + 2 + free as u64), ..before };
         setrlimit(Resource::Nofile, limit).map_err(|error| Failure(format!("setrlimit: {error}")))?;
         while let Ok(file) = File::open("/dev/null") {
@@ -222,7 +222,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // It was the limit before.
+        // Restores the earlier limit, so it cannot be refused.
         let _ = setrlimit(Resource::Nofile, self.before);
     }
 }

@@ -151,7 +151,7 @@ fn server<L: Env>(s: &mut FaultFixture<'_, L>, phase: Phase) -> Check {
     server_in(s, Killed { role: Role::Server, phase, migrated: false })
 }
 
-/// The client is a process; we are the server.
+/// The client is the killed process; this process is the server.
 fn client_in<L: Env>(s: &mut FaultFixture<'_, L>, killed: Killed) -> Check {
     s.b.listen()?;
     let port = s.b.address.port();
@@ -202,7 +202,7 @@ fn client_in<L: Env>(s: &mut FaultFixture<'_, L>, killed: Killed) -> Check {
     s.anew()
 }
 
-/// The server is a process; we are the client.
+/// The server is the killed process; this process is the client.
 fn server_in<L: Env>(s: &mut FaultFixture<'_, L>, killed: Killed) -> Check {
     let port = s.b.address.port();
     let (peer, says) = Peer::start(s.link, port, killed)?;

@@ -1,4 +1,4 @@
-//! The process may not lock as much memory (RLIMIT_MEMLOCK, without CAP_IPC_LOCK).
+//! The process may not lock enough memory (RLIMIT_MEMLOCK, without CAP_IPC_LOCK).
 
 use cmid_harness::{Check, Failure, Fixture, Side, TestDevice, TestMr, TestPd};
 use cmid_proto::Acks;
@@ -10,7 +10,7 @@ use super::faults;
 use crate::Told::Always;
 use crate::fixture::in_words;
 
-/// The limit, and what fits into it once, and not twice.
+/// The limit, and a size that fits into it once but not twice.
 const LIMIT: u64 = 64 << 10;
 const HALF: usize = 40 << 10;
 
@@ -70,7 +70,8 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
         Always("a new connection: stands"),
     ] |s| {
         let env = s.b.env;
-        // A channel is of use only to a thread with the rights that it was opened with (`ib_safe_file_access`): a driver of its own.
+        // A channel is usable only by a thread with the rights with which it was opened (`ib_safe_file_access`), so
+        // this thread has its own driver.
         let line = limited(|| -> Check<_> {
             let mut b = Fixture::new(env, Acks::OnDelivery)?;
             let id = b.resolved()?;
@@ -89,8 +90,8 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
     }
 }
 
-/// The PD goes before anything else happens: while a handle counts on the device, librdmacm keeps a PD of its own that it makes
-/// for the next id, and it would look like one that was left.
+/// Deallocates the PD before anything else happens. While a handle counts on the device, librdmacm keeps a PD that it
+/// has made for the next id, and that PD would look like a leak.
 fn gone(pd: impl TestPd) -> Check {
     Ok(pd.dealloc()?)
 }
@@ -106,7 +107,7 @@ fn in_a_line<T>(what: &str, result: &Result<T, String>) -> String {
     format!("{what}: {}", result.as_ref().map_or_else(Clone::clone, |_| "ok".to_owned()))
 }
 
-/// Does this on a thread without the right to lock as much memory as one likes: rights are a thread's own.
+/// Runs this on a thread without CAP_IPC_LOCK. Capabilities belong to a thread.
 fn limited<T: Send>(then: impl FnOnce() -> Check<T> + Send) -> Check<T> {
     let failed = |what: &str, error: rustix::io::Errno| Failure(format!("{what}: {error}"));
     let before = getrlimit(Resource::Memlock);

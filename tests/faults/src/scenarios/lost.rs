@@ -1,4 +1,4 @@
-//! Messages of the connection manager that are lost: the first one, and all of them.
+//! Messages of the connection manager are lost: the first one, or all of them.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::filter::{Loss, Message};
 use crate::fixture::{AT_ONCE, SOON};
 use crate::{FaultFixture, Phase};
 
-/// After this the kernel sends again what was not answered: 4.6 s, on Linux 6.1 6.1 s.
+/// The time after which the kernel retransmits, in seconds: 4.6, on Linux 6.1 6.1.
 const RESENT: std::ops::RangeInclusive<u64> = 3..=24;
-/// Until the kernel gives up, after sixteen times.
+/// The time after which the kernel gives up, in seconds: sixteen transmissions.
 const GIVEN_UP: std::ops::RangeInclusive<u64> = 55..=124;
-/// For one message to be lost that is only sent as an answer to one that is sent again.
+/// How long to wait for the loss of a message that is only sent as an answer to a retransmitted one.
 const PROVOKED: Duration = Duration::from_secs(15);
 
 faults! { "Messages of the connection manager are lost";
@@ -47,7 +47,7 @@ faults! { "Messages of the connection manager are lost";
         let (param, deadline) = (s.b.param(), s.patience(Side::Client));
         s.b.client.drive().connect(client, param, &[], deadline)?;
         s.aftermath()?;
-        // Or it asks again when it is heard.
+        // Otherwise it retransmits once messages arrive again.
         gives_up(s, Side::Client, client)?;
         always(s, loss)
     }
@@ -107,7 +107,7 @@ faults! { "Messages of the connection manager are lost";
         let server = s.sees_any(Side::Server, 0..=9)?;
         rejects(s, Some(server))?;
         s.aftermath()?;
-        // Or it asks again.
+        // Otherwise it retransmits.
         s.b.destroy(Side::Client, client)?;
         always(s, loss)
     }
@@ -257,7 +257,7 @@ faults! { "Messages of the connection manager are lost";
         s.from_now();
         s.b.server.drive().disconnect(server, Time::NEVER)?;
         once(s, loss)?;
-        // Of an id that it does not know the kernel answers a DREQ.
+        // The kernel answers a DREQ for an id that it does not know.
         s.b.destroy(Side::Server, server)?;
         s.sees(Side::Client, ids.client, RESENT).map(drop)
     }
@@ -339,7 +339,7 @@ faults! { "Messages of the connection manager are lost";
         s.from_now();
         accepts(s, Some(server), Time::NEVER)?;
         once(s, loss)?;
-        // The kernel has forgotten that it has answered: the lookup that is sent again is a new one.
+        // The kernel does not remember its answer: it treats the retransmitted lookup as a new one.
         let again = s.sees_any(Side::Server, RESENT)?;
         accepts(s, Some(again), Time::NEVER)?;
         s.sees(Side::Client, client, 0..=9).map(drop)
@@ -357,14 +357,14 @@ faults! { "Messages of the connection manager are lost";
         s.b.client.drive().connect(client, param, &[], deadline)?;
         let server = s.sees_any(Side::Server, 0..=9)?;
         accepts(s, Some(server), Time::NEVER)?;
-        // Until it is asked again, by a lookup that is a new one to it.
+        // It stays until a retransmitted lookup arrives, which is a new one to the server.
         s.aftermath()?;
         gives_up(s, Side::Client, client)?;
         loss.lift().map(drop)
     }
 }
 
-/// From now on nothing is lost any more; one was.
+/// Waits for one loss, then lifts the filter.
 fn once<L: Env>(s: &mut FaultFixture<'_, L>, loss: Loss) -> Check {
     loss.wait_for_one(SOON)?;
     loss.lift()?;
@@ -372,7 +372,7 @@ fn once<L: Env>(s: &mut FaultFixture<'_, L>, loss: Loss) -> Check {
     Ok(())
 }
 
-/// Nothing is lost any more, and the next connection stands.
+/// Lifts the filter, and makes a new connection.
 fn always<L: Env>(s: &mut FaultFixture<'_, L>, loss: Loss) -> Check {
     loss.lift()?;
     s.tell("all is well again");
@@ -404,7 +404,7 @@ fn gives_up<L: Env>(s: &mut FaultFixture<'_, L>, side: Side, id: IdKey) -> Check
     s.watch(AT_ONCE)
 }
 
-/// The rest of a connection whose request has been read.
+/// Completes a connection after the server has read its request.
 fn stands<L: Env>(s: &mut FaultFixture<'_, L>, client: IdKey, server: IdKey) -> Check {
     accepts(s, Some(server), Time::NEVER)?;
     confirmed(s, client, Some(server), 0..=9)
@@ -426,7 +426,7 @@ fn accepted_late<L: Env>(s: &mut FaultFixture<'_, L>, client: IdKey, server: Opt
     confirmed(s, client, server, 0..=9)
 }
 
-/// A datagram id that can look a server up, which listens.
+/// Makes a listening server and a datagram id that is ready to look it up.
 fn asks<L: Env>(s: &mut FaultFixture<'_, L>) -> Check<IdKey> {
     s.b.listen_in(PortSpace::Udp, 10)?;
     let there = s.b.address;

@@ -1,4 +1,4 @@
-//! The scenarios. What goes wrong, what is to be told, and the steps stand together.
+//! The scenarios. Each consists of the fault, the expected lines and the steps.
 
 mod address;
 mod descriptors;
@@ -15,7 +15,7 @@ use cmid_harness::{Check, Env};
 
 use crate::{Entry, FaultFixture, Scenario};
 
-/// What a scenario does.
+/// The steps of a scenario.
 type Steps<L> = fn(&mut FaultFixture<'_, L>) -> Check;
 
 /// Defines a module's `ENTRIES` and `steps`. A scenario is
@@ -57,7 +57,7 @@ macro_rules! modules {
 
 modules!(lost, network, link, address, device, killed, descriptors, locked);
 
-/// What is known of all scenarios, in the order of the table.
+/// The descriptions of all scenarios, in the order of the table.
 #[must_use]
 pub fn entries() -> &'static [Entry] {
     &ENTRIES

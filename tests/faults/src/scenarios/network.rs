@@ -1,4 +1,5 @@
-//! A network that loses, delays, repeats and reorders packets (tc-netem(8)), of the connection manager and of the data.
+//! A network that loses, delays, duplicates and reorders packets (tc-netem(8)): those of the connection manager and
+//! data.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use crate::FaultFixture;
 use crate::Told::Always;
 use crate::fixture::SOON;
 
-/// `IBV_WC_RETRY_EXC_ERR`: sent again and again, and never acknowledged.
+/// `IBV_WC_RETRY_EXC_ERR`: retransmitted up to the limit, and never acknowledged.
 const RETRIES_EXCEEDED: Status = Status::Other(12);
 /// Messages in one direction.
 const MESSAGES: usize = 6;
@@ -149,12 +150,12 @@ faults! { "The network loses, delays, repeats or reorders packets";
 }
 
 impl<L: Env> FaultFixture<'_, L> {
-    /// The disturbance was one.
+    /// Fails unless netem has dropped a packet.
     fn dropped(&mut self) -> Check {
         if self.link.dropped()? == 0 { Err(Failure("no packet was lost".into())) } else { Ok(()) }
     }
 
-    /// All of these that have asked to connect are connected within this time, and nothing else is told.
+    /// Waits until all these clients are connected. Fails at the time limit or on any other event.
     fn all_stand(&mut self, clients: &[cmid_proto::IdKey], at_most: Duration) -> Check {
         let (end, channels) = (Instant::now() + at_most, [self.b.client.channel, self.b.server.channel]);
         let (mut confirmed, mut established) = (0, 0);
@@ -183,7 +184,7 @@ impl<L: Env> FaultFixture<'_, L> {
     }
 }
 
-/// A connection, from its first step to its end; each event once.
+/// A connection from its first step to its end. Each event occurs once.
 fn whole_life<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
     let seconds = 0..=25;
     s.b.listen()?;
@@ -204,7 +205,7 @@ fn whole_life<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
     s.watch(SOON / 4)
 }
 
-/// Messages arrive once, in order and whole.
+/// Sends messages. They arrive once, in order and complete.
 fn data<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
     let (client_pd, server_pd) = (s.b.pd(Side::Client)?, s.b.pd(Side::Server)?);
     let register = |pd: &PdOf<L>, bytes: Vec<u8>| {

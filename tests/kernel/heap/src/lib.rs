@@ -1,7 +1,7 @@
-//! For tests only: how much glibc's malloc has given out, whoever asked for it, Rust or C.
+//! For tests only: counts the memory that glibc's malloc has given out, to Rust and to C.
 
 #![expect(unsafe_code, reason = "it calls C")]
-/// Bytes that are allocated now, in every arena and in mappings of their own (`uordblks` and `hblkhd` of mallinfo2(3)). Blocks
+/// The bytes allocated now, in every arena and in separate mappings (`uordblks` and `hblkhd` of mallinfo2(3)). Blocks
 /// that a thread keeps for its next allocations (its tcache) count as allocated.
 #[must_use]
 pub fn allocated() -> u64 {
@@ -14,7 +14,7 @@ pub fn allocated() -> u64 {
 mod tests {
     use super::allocated;
 
-    /// Below it malloc uses an arena, above it a mapping.
+    /// malloc uses an arena for smaller sizes, a mapping for larger ones.
     const THRESHOLD: usize = 128 * 1024;
 
     #[test]

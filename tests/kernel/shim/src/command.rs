@@ -12,7 +12,7 @@ struct Header {
     out_words: u16,
 }
 
-/// `struct ib_uverbs_rereg_mr` behind its header.
+/// `struct ib_uverbs_rereg_mr` after its header.
 #[repr(C)]
 struct ReregMr {
     header: Header,
@@ -34,7 +34,7 @@ struct ReregMrResponse {
     rkey: u32,
 }
 
-/// `struct ib_uverbs_dealloc_pd` behind its header.
+/// `struct ib_uverbs_dealloc_pd` after its header.
 #[repr(C)]
 struct DeallocPd {
     header: Header,
@@ -46,7 +46,8 @@ const DEALLOC_PD: u32 = 4;
 /// `IB_USER_VERBS_CMD_REREG_MR`.
 const REREG_MR: u32 = 11;
 
-// The kernel's interface, which does not change: there are no holes, so the sizes and the last offsets say it all.
+// The kernel's interface, which is stable. There are no holes, so the sizes and the last offsets determine the
+// layout.
 const _: () = assert!(size_of::<Header>() == 8);
 const _: () = assert!(size_of::<ReregMr>() == 8 + 48 && offset_of!(ReregMr, response) == 8);
 const _: () = assert!(offset_of!(ReregMr, start) == 8 + 16 && offset_of!(ReregMr, access_flags) == 8 + 44);
@@ -62,7 +63,7 @@ const fn words(size: usize) -> u16 {
     (size / 4) as u16
 }
 
-/// What is to be re-registered.
+/// The arguments of a re-registration.
 pub(crate) struct Reregister {
     pub(crate) mr_handle: u32,
     pub(crate) flags: u32,
@@ -73,7 +74,7 @@ pub(crate) struct Reregister {
 }
 
 impl Reregister {
-    /// Sends the command to a device; the keys that the MR has then, or the errno.
+    /// Sends the command to a device. Returns the MR's new keys, or the errno.
     pub(crate) fn send(self, cmd_fd: c_int) -> Result<(u32, u32), c_int> {
         let mut response = ReregMrResponse::default();
         let (start, length) = self.range;
@@ -84,20 +85,22 @@ impl Reregister {
             flags: self.flags,
             start,
             length,
-            // The peers' address for it is always the program's own, as in ibv_rereg_mr.
+            // The remote address is always the program's own one, as in ibv_rereg_mr.
             hca_va: start,
             pd_handle: self.pd_handle,
             access_flags: self.access,
         };
-        // SAFETY: as the header says, the kernel reads this structure, and writes no more than `response`, which lives on.
+        // SAFETY: according to the header, the kernel reads this structure, and writes no more than `response`, which
+        // stays alive.
         unsafe { write(cmd_fd, &command)? };
-        // SAFETY: it lives, and is aligned. Read through a pointer, because it was written to behind the compiler's back.
+        // SAFETY: it is alive and aligned. Read through a pointer, because the compiler does not see the kernel's
+        // write.
         let response = unsafe { ptr::read_volatile(&raw const response) };
         Ok((response.lkey, response.rkey))
     }
 }
 
-/// Asks a device to deallocate a PD.
+/// Requests the deallocation of a PD from the kernel.
 pub(crate) fn dealloc_pd(cmd_fd: c_int, pd_handle: u32) -> Result<(), c_int> {
     let command = DeallocPd { header: header::<DeallocPd, ()>(DEALLOC_PD), pd_handle };
     // SAFETY: the kernel reads this structure; there is no response.
@@ -107,13 +110,14 @@ pub(crate) fn dealloc_pd(cmd_fd: c_int, pd_handle: u32) -> Result<(), c_int> {
 /// Sends a command.
 ///
 /// # Safety
-/// It begins with a [`Header`] that tells its size and its response's; where it points to a response, that is as long.
+/// The command begins with a [`Header`] with its size and its response's. If it points to a response, that has this
+/// size.
 unsafe fn write<Command>(cmd_fd: c_int, command: &Command) -> Result<(), c_int> {
-    // SAFETY: so many bytes can be read there.
+    // SAFETY: this many bytes can be read there.
     let written = unsafe { libc::write(cmd_fd, ptr::from_ref(command).cast(), size_of::<Command>()) };
     if usize::try_from(written) == Ok(size_of::<Command>()) {
         return Ok(());
     }
-    // The kernel takes a command whole or not at all.
+    // The kernel accepts a command as a whole or not at all.
     Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }

@@ -1,21 +1,21 @@
-//! **For tests only.** A library for LD_PRELOAD that lets `ibv_rereg_mr` reach the kernel on a device whose provider in
-//! rdma-core has no such operation.
+//! **For tests only.** A library for LD_PRELOAD that passes `ibv_rereg_mr` to the kernel on a device with a provider
+//! in rdma-core that has no such operation.
 //!
-//! rdma-core's provider for soft-RoCE has none, so there `ibv_rereg_mr` fails with `IBV_REREG_MR_ERR_CMD` and EOPNOTSUPP
-//! whatever it is asked. The kernel's driver has one, from 6.5 on, for CHANGE_PD and CHANGE_ACCESS. With this library in
-//! front, what calls `ibv_rereg_mr` (cmid-verbs, unchanged) is answered by that one:
+//! rdma-core's provider for soft-RoCE has none, so there `ibv_rereg_mr` always fails with `IBV_REREG_MR_ERR_CMD` and
+//! EOPNOTSUPP. The kernel's driver supports it from 6.5 on, for CHANGE_PD and CHANGE_ACCESS. With this library
+//! preloaded, a caller of `ibv_rereg_mr` (cmid-verbs, unchanged) uses the kernel's:
 //!
 //! ```sh
 //! cargo xtask softroce -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/kernel-rereg --expect pd-access
 //! ```
 //!
-//! Libibverbs' own function is called first, so that its checks are its own, and a provider that has the operation is
-//! not interfered with. Only where it says EOPNOTSUPP the shim goes on: it sends the command that a provider would send, and
-//! after a success it writes the same fields of the `ibv_mr`. What it cannot do is the advice on forks: it is for programs
-//! that have not called `ibv_fork_init`, in which libibverbs gives none either; ERR_DONT_FORK_NEW, ERR_DO_FORK_OLD and
+//! The shim first calls libibverbs' own function, so its checks apply, and a provider with the operation is not
+//! affected. Only after EOPNOTSUPP the shim continues: it sends the command that a provider would send, and after a
+//! success it writes the same fields of the `ibv_mr`. It does not give advice on forks: it is for programs that have
+//! not called `ibv_fork_init`, in which libibverbs gives none either. ERR_DONT_FORK_NEW, ERR_DO_FORK_OLD and
 //! ERR_CMD_AND_DO_FORK_NEW do not occur.
 //!
-//! Never put it in front of a program that is to work: libibverbs and the provider are not made for it.
+//! Never use it in production: libibverbs and the provider are not made for it.
 
 #![expect(unsafe_code, reason = "it calls C")]
 mod command;
@@ -39,13 +39,13 @@ const CHANGE_PD: c_uint = ibv_rereg_mr_flags::IBV_REREG_MR_CHANGE_PD.0;
 /// `ibv_rereg_mr` of libibverbs.
 type Real = unsafe extern "C" fn(*mut ibv_mr, c_int, *mut ibv_pd, *mut c_void, usize, c_int) -> c_int;
 
-/// How often the kernel has been asked to re-register.
+/// The number of re-registrations requested from the kernel.
 static ASKED: AtomicU32 = AtomicU32::new(0);
 
-/// The PD that an MR was moved to last: its device's descriptor and its handle.
+/// The PD of the last MR that was moved: its device's descriptor and its handle.
 static MOVED_TO: Mutex<Option<(c_int, u32)>> = Mutex::new(None);
 
-/// In the place of libibverbs' function: the same arguments, results and errno.
+/// Replaces libibverbs' function: the same arguments, results and errno.
 ///
 /// # Safety
 /// As for ibv_rereg_mr(3): `mr` is registered, and so is what `flags` names of `pd` and `addr`.
@@ -66,15 +66,15 @@ pub unsafe extern "C" fn ibv_rereg_mr(
         return ERR_CMD;
     };
     let before = errno();
-    // SAFETY: the arguments are the caller's, who keeps its contract.
+    // SAFETY: the arguments are the caller's, which keeps the function's contract.
     let code = unsafe { real(mr, flags, pd, addr, length, access) };
     if code != ERR_CMD || errno() != libc::EOPNOTSUPP {
         return code;
     }
-    // Stages 1 to 5 have passed, and nothing was changed: the provider has no such operation, or not this one.
+    // Stages 1 to 5 have passed without a change: the provider does not have the operation, or not this variant.
     let bits = flags.cast_unsigned();
     if bits & CHANGE_PD != 0 && pd.is_null() {
-        // A provider's command would follow it.
+        // A provider's command would dereference it.
         set_errno(libc::EINVAL);
         return ERR_INPUT;
     }
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn ibv_rereg_mr(
             return ERR_CMD;
         }
     };
-    // SAFETY: `mr` is registered, and whoever re-registers it lets nobody else look at it meanwhile, as with the library's own
+    // SAFETY: `mr` is registered, and nothing else accesses it during the call, as required by the library's own
     // function, which writes these fields too. With CHANGE_PD, `pd` can be read.
     unsafe {
         (*mr).lkey = lkey;
@@ -115,16 +115,16 @@ pub unsafe extern "C" fn ibv_rereg_mr(
     DONE
 }
 
-/// How often the kernel itself has been asked to re-register. A test that finds this function knows that the shim is
-/// there, and by the number that the answers were the kernel's.
+/// Returns the number of re-registrations requested from the kernel. A test that finds this function knows that the
+/// shim is loaded, and the number shows that the results are the kernel's.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmid_rereg_shim_asked() -> u32 {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// Asks the kernel, past every library, to deallocate the PD that an MR was moved to last. Returns the errno, which ought to
-/// be EBUSY as long as the MR is there; 0 if the kernel did it (then the PD's owner has lost it); -1 if no MR was moved. The device must
-/// still be open.
+/// Requests the deallocation of the PD of the last moved MR from the kernel, without any library. Returns the errno,
+/// which must be EBUSY while the MR is registered; 0 if the kernel deallocated it (then the PD's owner has lost it);
+/// -1 if no MR was moved. The device must still be open.
 #[unsafe(no_mangle)]
 pub extern "C" fn cmid_rereg_shim_dealloc_pd() -> c_int {
     match *MOVED_TO.lock().unwrap_or_else(PoisonError::into_inner) {

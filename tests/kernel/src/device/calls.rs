@@ -1,4 +1,4 @@
-//! Calls on ids that are in no state for them.
+//! Calls on ids in a wrong state.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use cmid_verbs::Verbs;
 
 use crate::env::{CAPS, CLIENT, Pair, SERVER, Side, channel_key, id_key, param};
 
-/// Without a device librdmacm would follow a null pointer.
+/// Without a device, librdmacm would dereference a null pointer.
 pub(crate) fn guards() {
     let mut side = Side::new();
     let idle = side.id();
@@ -73,7 +73,7 @@ pub(crate) fn keys() {
     assert_eq!(side.device.fetch(channel, id), Err(Errno::EINVAL), "the child's key is taken");
     assert_eq!(side.device.fetch(channel, child), Ok(None));
 
-    // A channel with ids cannot be closed, nor go without them.
+    // A channel with ids cannot be closed. A release fails while the channel has other ids.
     side.fails(&Call::CloseChannel { channel }, Errno::EBUSY);
     let second = side.id();
     assert!(matches!(side.device.release(id, channel), Err(Errno::EINVAL)));
@@ -86,7 +86,7 @@ pub(crate) fn keys() {
     let handle = side.device.release(id, other).expect("it is alone there");
     assert_eq!(side.device.counts(), (0, 0));
 
-    // Adopting under keys in use is the driver's mistake: the handle goes, nothing else.
+    // Adopting under keys in use is an error of the driver: only the handle is destroyed.
     let (id, channel) = (id_key(0, 9), channel_key(0, 9));
     assert_eq!(side.device.adopt(id, channel, handle), Ok(()));
     let intruder = Side::new().stolen();

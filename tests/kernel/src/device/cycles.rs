@@ -15,7 +15,7 @@ fn resident_kib() -> u64 {
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
 }
 
-/// One connection with all that belongs to it, made and ended.
+/// Makes and ends one connection with all its objects.
 fn cycle(client: &mut Side, server: &mut Side, addr: std::net::SocketAddr) {
     let (c, s) = connect(client, server, addr);
     let (_from, _to) = (

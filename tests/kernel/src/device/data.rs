@@ -14,7 +14,7 @@ pub(crate) fn register(end: &End, fill: u8, access: Access) -> Mr {
     end.pd.register(vec![fill; PAGE], access).expect("register")
 }
 
-/// The buffer of an MR that nothing pins.
+/// Deregisters an unpinned MR and returns its buffer.
 pub(crate) fn returned(memory: Mr) -> Vec<u8> {
     let returned = memory.deregister().map_err(|(_, error)| error).expect("deregistered");
     assert!(returned.other.is_none());
@@ -27,7 +27,7 @@ pub(crate) fn bytes<const N: usize>(memory: &Mr, offset: usize) -> [u8; N] {
     copy
 }
 
-/// The next completion, by busy polling.
+/// Returns the next completion, by busy polling.
 pub(crate) fn polled(cq: &mut Cq) -> Completion {
     let started = Instant::now();
     let mut one = [Completion::default()];
@@ -37,7 +37,7 @@ pub(crate) fn polled(cq: &mut Cq) -> Completion {
     one[0]
 }
 
-/// The next completion, by waiting for the descriptor. The queue was armed before the work was posted.
+/// Waits for the next completion on the descriptor. The queue was armed before the work was posted.
 fn notified(cq: &mut Cq) -> Completion {
     assert!(readable(cq.fd(), Instant::now() + LIMIT), "no notification");
     assert_eq!(cq.take_notifications(), Ok(1));
@@ -64,7 +64,7 @@ pub(crate) fn send_and_receive() {
     assert_eq!((arrived.byte_len, arrived.qp_num), (13, s.qp.num()));
     assert_eq!(&bytes::<15>(&to, 9), b"\xeeover the wire\xee");
 
-    // Empty, and longer than what is inlined.
+    // Empty, and longer than the inline limit.
     s.qp.post_recv(9, &to, 0..0).expect("post_recv");
     s.qp.post_recv(10, &to, 0..PAGE).expect("post_recv");
     c.qp.post_send(11, &from, 5..5).expect("post_send");
@@ -104,7 +104,7 @@ pub(crate) fn read_and_write() {
         assert_eq!(bytes(&local, 64), [round; 16]);
     }
 
-    // Nothing is armed: nothing is notified.
+    // Not armed: no notification.
     assert!(!readable(c.cq.fd(), Instant::now() + Duration::from_millis(50)));
     assert_eq!(c.cq.take_notifications(), Ok(0));
 }
@@ -121,7 +121,7 @@ pub(crate) fn ranges_and_rights() {
     assert_eq!(memory.read(usize::MAX, &mut [0; 2]), Err(Errno::EINVAL));
     assert_eq!(memory.read(PAGE, &mut []), Ok(()));
 
-    // A queue is full at some point, and says so.
+    // A full queue returns ENOMEM.
     let full = (0..1000).find_map(|n| s.qp.post_recv(n, &register(&s, 0, Access::LOCAL_WRITE), 0..1).err());
     assert_eq!(full, Some(Errno::ENOMEM));
 
@@ -134,7 +134,8 @@ pub(crate) fn ranges_and_rights() {
     assert_eq!(polled(&mut c.cq).status, WcStatus::WR_FLUSH_ERR);
 }
 
-/// A loop that waits for what a peer writes ends, with a copy as with a flag: this program is compiled with optimisation.
+/// A loop that waits for a peer's write ends, with a copy and with a flag: this program is compiled with
+/// optimisation.
 pub(crate) fn flags() {
     let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
     let shared = register(&s, 0, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
@@ -157,7 +158,7 @@ pub(crate) fn flags() {
         }
         let until = Instant::now() + LIMIT;
         while ![&copied, &loaded, &viewed].into_iter().all(|thread| thread.is_finished()) {
-            // A thread that loops for ever would be waited for.
+            // Exits, because the scope would wait for a thread that loops for ever.
             if Instant::now() > until {
                 println!("a loop does not see what a peer has written");
                 std::process::exit(101);
@@ -172,7 +173,7 @@ pub(crate) fn flags() {
     assert_eq!(number.store_release(PAGE - 4, 1_u64), Err(Errno::EINVAL));
 }
 
-/// Slices are there while nothing else can write.
+/// Slices are available while nothing else can write to the memory.
 pub(crate) fn slices() {
     let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
     let mut from = register(&c, 1, Access::empty());
@@ -201,7 +202,7 @@ pub(crate) fn slices() {
     assert_eq!(fixed.store_release(0, 1_u32), Err(Errno::EACCES));
 }
 
-/// What `Mr` promises: once the buffer is given back, a peer that still has the key does not reach it.
+/// The guarantee of `Mr`: after the buffer is returned, a peer that still has the key cannot access it.
 pub(crate) fn deregistered() {
     let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
     let from = register(&c, 1, Access::empty());

@@ -9,7 +9,7 @@ use crate::data::{bytes, polled, register, success};
 use crate::env::{Pair, Side};
 use crate::lookup::{QKEY, found};
 
-/// A question over the path that the lookup told, and the answer to whoever sent it.
+/// A message over the path in the lookup's answer, and an answer to its sender.
 pub(crate) fn there_and_back() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (_, addr) = server.listener_in(PortSpace::Udp);
@@ -43,7 +43,7 @@ pub(crate) fn there_and_back() {
     }
     let record = last;
 
-    // A wrong key, a wrong number, more than a packet: nothing arrives, and the sender does not learn of it.
+    // A wrong key, a wrong number, more than a packet: nothing arrives, and the sender gets no error.
     s.qp.post_recv(5, &hears, 0..4096).expect("post_recv");
     for (qp_num, qkey, len) in [(to.qp_num, QKEY + 1, 3), (to.qp_num + 1000, QKEY, 3), (to.qp_num, QKEY, 2000)] {
         c.qp.post_send_to(6, &asks, 0..len, To { ah: &there, qp_num, qkey }).expect("post_send_to");
@@ -52,7 +52,7 @@ pub(crate) fn there_and_back() {
     std::thread::sleep(std::time::Duration::from_millis(100));
     assert_eq!(s.cq.poll(&mut [Completion::default()]), Ok(0));
 
-    // Where there is no header, there is no way back.
+    // Without a header, there is no path back.
     let back = |completion: &Completion, memory: &Mr, offset| s.pd.create_ah_from(completion, memory, offset).map(drop);
     assert_eq!(back(&record, &hears, 4096 - GRH_LEN + 1), Err(Errno::EINVAL));
     assert_eq!(back(&record, &hears, usize::MAX), Err(Errno::EINVAL));
@@ -61,14 +61,14 @@ pub(crate) fn there_and_back() {
     let none = Completion::default();
     assert!(!none.has_grh());
     assert_eq!(back(&none, &header, 0), Err(Errno::EINVAL), "RoCE has always one");
-    // Sent to an address that is not of this device.
+    // Sent to an address of another device.
     header.write(0, &bytes::<GRH_LEN>(&hears, 8)).expect("inside");
     assert_eq!(back(&record, &header, 0), Ok(()));
     header.write(36, &[10, 97, 0, 1]).expect("inside");
     assert!(back(&record, &header, 0).is_err());
 }
 
-/// Calls that would make a provider follow a handle that is not there, or one of another device.
+/// Calls that would make a provider dereference a missing handle, or one of another device.
 pub(crate) fn kinds() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (_, addr) = server.listener_in(PortSpace::Udp);
@@ -88,7 +88,7 @@ pub(crate) fn kinds() {
     let to = To { ah: &own, ..to };
     assert_eq!(pair.c.qp.post_send_to(1, &memory, 0..8, to), Err(Errno::EINVAL), "it is connected");
 
-    // Paths that the device cannot take.
+    // Paths that the device does not support.
     let route = found.path.grh.expect("RoCE");
     for path in [
         AhAttr { port_num: 9, ..found.path },
@@ -105,14 +105,14 @@ pub(crate) fn lifetimes() {
     let (_, addr) = server.listener_in(PortSpace::Udp);
     let (mut c, mut s, found) = found(&mut client, &mut server, addr);
     let (memory, hears) = (register(&c, 7, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
-    // What was posted either goes or fails, if the handle goes first.
+    // If the handle is destroyed first, a posted send either succeeds or fails.
     for _ in 0..20 {
         s.qp.post_recv(1, &hears, 0..GRH_LEN + 8).expect("post_recv");
         let ah = c.pd.create_ah(&found.path).expect("create_ah");
         c.qp.post_send_to(2, &memory, 0..8, To { ah: &ah, qp_num: found.qp_num, qkey: found.qkey }).expect("post");
         drop(ah);
         let sent = polled(&mut c.cq);
-        // What has been received makes room when it is polled.
+        // Polling received messages makes room.
         s.cq.poll(&mut [Completion::default(); 16]).expect("poll");
         assert_eq!(sent.wr_id, 2);
         if sent.status != WcStatus::SUCCESS {
@@ -121,7 +121,7 @@ pub(crate) fn lifetimes() {
         }
     }
 
-    // It keeps what it stands on.
+    // An address handle keeps its PD and device alive.
     let ah = Arc::new(c.pd.create_ah(&found.path).expect("create_ah"));
     drop((client, server, memory, c));
     let other = Arc::clone(&ah);

@@ -1,7 +1,8 @@
-//! `RDMAV_ALLOW_DISASSOC_DESTROY`: what can be destroyed of a device that the kernel has taken away (ibv_open_device(3)).
+//! `RDMAV_ALLOW_DISASSOC_DESTROY`: which objects can be destroyed after the kernel has removed their device
+//! (ibv_open_device(3)).
 //!
-//! rxe has no such state: its objects go one by one also then. So the kernel's answer, EIO, is given by a filter of system
-//! calls (seccomp(2)), and what libibverbs makes of it is seen.
+//! rxe has no such state: its objects are destroyed one by one also then. So a filter of system calls (seccomp(2))
+//! returns the kernel's error, EIO, and the reaction of libibverbs is checked.
 
 use std::env;
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ const VARIABLE: &str = "RDMAV_ALLOW_DISASSOC_DESTROY";
 /// `RDMA_VERBS_IOCTL` (rdma/rdma_user_ioctl_cmds.h).
 const RDMA_VERBS_IOCTL: u32 = 0xc018_1b01;
 
-/// Each with a process of its own, because libibverbs reads the variable once.
+/// Runs each case in a process of its own, because libibverbs reads the variable once.
 pub(crate) fn destroyed() {
     for set in [false, true] {
         let mut command = Command::new(env::current_exe().expect("a path"));
@@ -25,7 +26,7 @@ pub(crate) fn destroyed() {
         if set {
             command.env(VARIABLE, "1");
         } else {
-            // What cannot be destroyed stays allocated, as it has to: LeakSanitizer is not to report it.
+            // Objects that cannot be destroyed stay allocated, as required. LeakSanitizer must not report them.
             let options = env::var("ASAN_OPTIONS").unwrap_or_default();
             command.env("ASAN_OPTIONS", format!("{options}:detect_leaks=0"));
         }
@@ -33,7 +34,7 @@ pub(crate) fn destroyed() {
     }
 }
 
-/// What [`destroyed`] starts.
+/// The process that [`destroyed`] starts.
 pub(crate) fn in_a_process() {
     let mut side = Side::new();
     let id = side.id();
@@ -48,7 +49,7 @@ pub(crate) fn in_a_process() {
     assert!(if answers { gone.is_ok() } else { matches!(gone, Err(Error::Refused(_))) }, "{gone:?}");
 }
 
-/// From here on the kernel answers each command of a verbs device with EIO, as `uverbs_disassociate_api` has it.
+/// From here on each command to a verbs device fails with EIO, as after `uverbs_disassociate_api`.
 fn commands_fail_with_eio() {
     let jump = |code: u32, k: u32, jt, jf| libc::sock_filter { code: code as u16, jt, jf, k };
     let load = |offset| jump(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset, 0, 0);

@@ -1,4 +1,4 @@
-//! Two sides, a connection between them, and waiting for events.
+//! Two sides, a connection between them, and functions that wait for events.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -12,7 +12,7 @@ pub(crate) const CLIENT: [u8; 4] = [10, 99, 0, 1];
 pub(crate) const SERVER: [u8; 4] = [10, 99, 0, 2];
 pub(crate) const CAPS: Caps =
     Caps { max_send_wr: 16, max_recv_wr: 16, max_send_sge: 1, max_recv_sge: 1, max_inline: 32 };
-/// At most this long for something that happens at once. The machine is emulated.
+/// The time limit of what happens at once. The machine is emulated.
 const SOON: Duration = Duration::from_secs(10);
 
 static NEXT_PORT: AtomicU16 = AtomicU16::new(20_000);
@@ -40,7 +40,7 @@ impl Side {
         side
     }
 
-    /// A key that was not used before.
+    /// Returns an unused key.
     pub(crate) fn key(&mut self) -> IdKey {
         self.keys += 1;
         id_key(self.keys - 1, 1)
@@ -74,21 +74,21 @@ impl Side {
         id
     }
 
-    /// An id for datagrams that is bound to an address.
+    /// Makes a datagram id bound to an address.
     pub(crate) fn bound(&mut self, addr: [u8; 4]) -> IdKey {
         let id = self.id_in(PortSpace::Udp);
         self.ok(&Call::Bind { id, addr: SocketAddr::from((addr, 0)) });
         id
     }
 
-    /// The next event of this side's channel, if one comes in time.
+    /// Returns the next event of this side's channel, or `None` at the time limit.
     pub(crate) fn event_within(&mut self, limit: Duration) -> Option<Seen> {
         self.event_on(self.channel, limit)
     }
 
     pub(crate) fn event_on(&mut self, channel: ChannelKey, limit: Duration) -> Option<Seen> {
         let deadline = Instant::now() + limit;
-        // Taken back if it is not used.
+        // Returned to the pool if it is not used.
         let child = self.key();
         loop {
             if let Some(event) = self.device.fetch(channel, child).expect("the channel can be read") {
@@ -102,7 +102,7 @@ impl Side {
         }
     }
 
-    /// The next event, which must be this one, of this id if one is named, with status 0.
+    /// Expects this event next, with status 0.
     pub(crate) fn expect(&mut self, kind: CmEvent) -> Seen {
         let seen = self.event_within(SOON).unwrap_or_else(|| panic!("no {kind}"));
         assert_eq!((seen.kind, seen.status), (kind, 0), "{seen:?}");
@@ -114,7 +114,7 @@ impl Side {
         assert!(seen.is_none(), "{seen:?}");
     }
 
-    /// A listener on the server's address, and where it is.
+    /// Makes a listener on the server's address. Returns it with its address.
     pub(crate) fn listener(&mut self) -> (IdKey, SocketAddr) {
         self.listener_in(PortSpace::Tcp)
     }
@@ -127,7 +127,7 @@ impl Side {
         (id, addr)
     }
 
-    /// An id that has its route.
+    /// Makes an id with a resolved route.
     pub(crate) fn resolved(&mut self, dst: SocketAddr) -> IdKey {
         self.resolved_in(PortSpace::Tcp, dst)
     }
@@ -158,7 +158,7 @@ pub(crate) struct End {
     pub(crate) qp: Qp,
 }
 
-/// A client and a server that are connected.
+/// A connected client and server.
 pub(crate) struct Pair {
     pub(crate) client: Side,
     pub(crate) server: Side,
@@ -178,7 +178,7 @@ impl Pair {
     }
 }
 
-/// One more connection between two sides.
+/// Makes another connection between two sides.
 pub(crate) fn connect(client: &mut Side, server: &mut Side, addr: SocketAddr) -> (End, End) {
     let id = client.resolved(addr);
     let c = client.end(id);
@@ -191,7 +191,7 @@ pub(crate) fn connect(client: &mut Side, server: &mut Side, addr: SocketAddr) ->
     (c, s)
 }
 
-/// The parameters of the rows, with a QP number that nobody else uses.
+/// The parameters of the rows, with an unused QP number.
 pub(crate) fn param() -> ConnParam {
     ConnParam {
         responder_resources: 1,
@@ -216,7 +216,7 @@ pub(crate) fn channel_key(slot: u32, generation: u32) -> ChannelKey {
     ChannelKey::from_parts(0, slot, generation).expect("a generation above 0")
 }
 
-/// Waits until a descriptor is readable; false if it is not in time.
+/// Waits until a descriptor is readable. Returns false at the deadline.
 pub(crate) fn readable(fd: BorrowedFd<'_>, deadline: Instant) -> bool {
     let left = deadline.saturating_duration_since(Instant::now());
     let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };

@@ -1,6 +1,6 @@
-//! Ids that could not be destroyed and that the core has forgotten.
+//! Ids that could not be destroyed and that the core has removed.
 //!
-//! librdmacm has no known case of that. Here its function stands behind one that can fail.
+//! No such failure of librdmacm is known. This program replaces its function by one that can fail.
 
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,15 +10,15 @@ use rdma_sys::rdma_cm_id;
 
 use crate::env::{Side, channel_key, id_key};
 
-/// How many calls of `rdma_destroy_id` fail from now on.
+/// The number of calls of `rdma_destroy_id` that fail from now on.
 static FAILING: AtomicU32 = AtomicU32::new(0);
 
 type DestroyId = unsafe extern "C" fn(*mut rdma_cm_id) -> i32;
 
-/// The linker prefers it to the library's.
+/// Takes precedence over the library's function at link time.
 ///
 /// # Safety
-/// As for the library's.
+/// As for the library's function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> i32 {
     if FAILING.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
@@ -39,7 +39,7 @@ fn failing(times: u32) {
     FAILING.store(times, Ordering::SeqCst);
 }
 
-/// The slots of such ids, and their channel's, are used again.
+/// The slots of such ids, and their channel's, are reused.
 pub(crate) fn make_room() {
     let mut side = Side::new();
     let (listener, addr) = side.listener();
@@ -47,14 +47,14 @@ pub(crate) fn make_room() {
     let port_space = cmid_proto::PortSpace::Tcp;
     let child = |generation| id_key(5, generation);
 
-    // A child that the application has not seen, as when its listener goes.
+    // A child that was not delivered to the application, as when its listener is destroyed.
     let client = side.resolved(addr);
     side.ok(&Call::Connect { id: client, param: crate::env::param() });
     let seen = wait(&mut side, child(1));
     assert_eq!((seen, side.device.set_aside()), ((child(1), CmEvent::ConnectRequest), (0, 0)));
     failing(1);
     side.fails(&Call::Destroy { id: child(1) }, Errno::EBUSY);
-    // When the slot is needed it is destroyed; and if that fails again, set aside.
+    // It is destroyed when the slot is needed. If that fails again, it is set aside.
     failing(1);
     assert_eq!(side.device.fetch(channel, child(2)), Ok(None), "reads go on");
     assert_eq!(side.device.set_aside(), (1, 0));
@@ -64,7 +64,7 @@ pub(crate) fn make_room() {
     side.ok(&Call::CreateId { id: child(3), channel, port_space });
     assert_eq!(side.device.set_aside(), (1, 0), "the second was destroyed when its slot was needed");
 
-    // Its channel cannot be closed, and is set aside too; the last attempt ends both.
+    // Its channel cannot be closed, and is set aside too. The last attempt destroys both.
     side.ok(&Call::Destroy { id: child(3) });
     side.ok(&Call::Destroy { id: client });
     side.ok(&Call::Destroy { id: listener });
@@ -77,7 +77,7 @@ pub(crate) fn make_room() {
     assert_eq!((side.device.set_aside(), side.device.counts()), ((0, 0), (0, 1)));
     side.channel = channel_key(0, 2);
 
-    // There is an end to it, which names itself, and another slot still serves.
+    // The number of such ids is limited. At the limit there is an error, and other slots still work.
     for generation in 10..10 + 65 {
         side.ok(&Call::CreateId { id: child(generation), channel: side.channel, port_space });
         failing(1);
@@ -90,7 +90,7 @@ pub(crate) fn make_room() {
     side.ok(&Call::CreateId { id: id_key(6, 1), channel: side.channel, port_space });
     failing(0);
     side.ok(&Call::CreateId { id: child(100), channel: side.channel, port_space });
-    // What could not be destroyed before goes when its channel is closed.
+    // Ids that could not be destroyed before are destroyed when their channel is closed.
     side.ok(&Call::Destroy { id: id_key(6, 1) });
     side.ok(&Call::Destroy { id: child(100) });
     assert_eq!(side.device.set_aside(), (64, 0));
@@ -98,7 +98,7 @@ pub(crate) fn make_room() {
     assert_eq!((side.device.set_aside(), side.device.counts()), ((0, 0), (0, 0)));
 }
 
-/// The next event, whose child, if it brings one, gets this key.
+/// Waits for the next event. Its child, if any, gets this key.
 fn wait(side: &mut Side, child: cmid_proto::IdKey) -> (cmid_proto::IdKey, CmEvent) {
     let channel = side.channel;
     for _ in 0..1_000 {

@@ -1,6 +1,7 @@
-//! `ibv_rereg_mr` where libibverbs looks after forks (ibv_fork_init(3)): it advises the kernel to keep registered pages from
-//! children, and does so with the new memory before it asks the provider. From rdma-core 51 on libibverbs leaves that to a
-//! kernel that copies pinned pages at a fork (5.12 and later): then it gives no advice, and the provider is asked.
+//! `ibv_rereg_mr` where libibverbs handles forks (ibv_fork_init(3)): it advises the kernel to keep registered pages
+//! from children, and does so for the new memory before it calls the provider. From rdma-core 51 on libibverbs leaves
+//! that to a kernel that copies pinned pages at a fork (5.12 and later): then it gives no advice, and calls the
+//! provider.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +14,7 @@ use crate::data::bytes;
 use crate::env::{SERVER, Side};
 use crate::memory::{PAGE, mapped, unmapped};
 
-/// Whether libibverbs does it is decided once in a process, so this is another one.
+/// Runs the check in another process, because libibverbs decides this once per process.
 pub(crate) fn advised() {
     let this = std::env::current_exe().expect("a path");
     let status = Command::new(this).arg("forks").env("RDMAV_FORK_SAFE", "1").status().expect("started");
@@ -30,7 +31,7 @@ pub(crate) fn in_a_process_that_asked() {
     let reason = "libibverbs does not look after forks, and the kernel does not copy: is RDMAV_FORK_SAFE set?";
     assert!(advises || kernel_copies(), "{reason}");
 
-    // Memory that can be advised on gets as far as the provider, which cannot; the advice is taken back.
+    // For memory that can be advised on, the provider is called, which cannot re-register. The advice is reverted.
     let failure = |code, errno| Error::Failed(Failure { step: Step::Reregister(code), errno, valid: Valid::Old });
     let anew = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
     let old = mr.addr();
@@ -41,9 +42,9 @@ pub(crate) fn in_a_process_that_asked() {
     assert_ne!(mr.addr(), old);
     assert_eq!(kept_from_children(mr.addr()), advises);
 
-    // Stage 5 of ibv_rereg_mr: the advice fails, so the provider is not asked, and nothing is done anew. It comes last, and
-    // once: libibverbs then counts one use too few of every page from there to the next that is registered
-    // (`ibv_madvise_range` rolls back what it has merged), and gives no advice where it should.
+    // Stage 5 of ibv_rereg_mr: the advice fails, so the provider is not called, and nothing is registered anew. This
+    // check is last and runs once, because libibverbs then counts one use too few of every page from there to the
+    // next registered one (`ibv_madvise_range` rolls back what it has merged), and gives no advice where it should.
     let (addr, key) = (mr.addr(), mr.rkey());
     let (policy, failed) = if advises {
         (anew, failure(Code::DontForkNew, Errno::ENOMEM))

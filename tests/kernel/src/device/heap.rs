@@ -1,4 +1,4 @@
-//! Counts what this program and the crate have allocated; not what the libraries have.
+//! Counts the allocations of this program and the crate, without those of the libraries.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -10,7 +10,7 @@ static HEAP: Counting = Counting;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes that are allocated now.
+/// The number of bytes allocated now.
 pub(crate) fn allocated() -> usize {
     BYTES.load(Ordering::Relaxed)
 }
@@ -18,7 +18,7 @@ pub(crate) fn allocated() -> usize {
 // SAFETY: it is the system's allocator; the counter does not allocate.
 unsafe impl GlobalAlloc for Counting {
     /// # Safety
-    /// As the trait says.
+    /// As for the trait's function.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         BYTES.fetch_add(layout.size(), Ordering::Relaxed);
         // SAFETY: as the caller promises.
@@ -26,7 +26,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     /// # Safety
-    /// As the trait says.
+    /// As for the trait's function.
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
         // SAFETY: as the caller promises.

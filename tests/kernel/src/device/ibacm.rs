@@ -1,7 +1,7 @@
-//! rdma_resolve_route where ibacm is there and does not answer.
+//! rdma_resolve_route with an ibacm that does not answer.
 //!
-//! `device ibacm` is a process of its own, because librdmacm looks for ibacm once. It listens on ibacm's socket, and on
-//! request answers what ibacm answers that knows no path.
+//! `device ibacm` is a process of its own, because librdmacm looks for ibacm once. It listens on ibacm's socket, and
+//! on request sends the answer of an ibacm that knows no path.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use cmid_verbs::Verbs;
 use crate::env::{CLIENT, Pair, Side, channel_key};
 
 const SOCKET: &str = "/run/ibacm.sock";
-/// What a call takes that does not wait, on an emulated machine.
+/// The time limit of a call that does not block, on an emulated machine.
 const AT_ONCE: Duration = Duration::from_millis(300);
 
 /// Whether it answers.
@@ -31,7 +31,7 @@ pub(crate) fn silent() {
     _ = std::fs::remove_file(SOCKET);
 }
 
-/// While it answers, connections are made as ever, and failures of the call come as events.
+/// While ibacm answers, connections can be made, and failures of the call are reported as events.
 fn resolved_through_it() {
     ANSWERS.store(true, Ordering::SeqCst);
     let pair = Pair::connected();
@@ -48,7 +48,7 @@ fn resolved_through_it() {
     println!("ok  ibacm answers: connections are made, and a failure is ROUTE_ERROR");
 }
 
-/// It does not answer. Whatever is done with the ids, nothing waits for it.
+/// ibacm does not answer. No operation on the ids blocks.
 fn the_device_goes_on() {
     ANSWERS.store(false, Ordering::SeqCst);
     let (mut side, mut other) = (Side::new(), Side::new());
@@ -59,7 +59,7 @@ fn the_device_goes_on() {
     assert!(from.elapsed() < AT_ONCE, "{:?}", from.elapsed());
     side.quiet(1_000);
 
-    // Others are not held up, and its own core's events come.
+    // Other ids are not delayed, and the events of the own core arrive.
     let (_, addr) = other.listener();
     let id = side.id();
     side.ok(&Call::ResolveAddr { id, src: None, dst: addr, timeout_ms: 2_000 });
@@ -79,13 +79,13 @@ fn the_device_goes_on() {
     assert_eq!(side.device.set_aside(), (1, 0));
     side.quiet(200);
 
-    // It answers after all: the id that was kept for it is destroyed.
+    // ibacm answers late: the id that was kept for the call is destroyed.
     ANSWERS.store(true, Ordering::SeqCst);
     side.quiet(1_000);
     assert_eq!(side.device.set_aside(), (0, 0));
     println!("ok  ibacm is silent: nothing waits for it, and what it held up goes when it answers");
 
-    // And while it is silent all can be dropped.
+    // While ibacm does not answer, everything can be dropped.
     ANSWERS.store(false, Ordering::SeqCst);
     let mut side = Side::new();
     let id = side.with_addr();
@@ -126,7 +126,7 @@ fn by_deadline() {
     drive.destroy(id, Time::NEVER).expect("destroy");
 }
 
-/// Takes requests, and answers "no path" to each, in its own time.
+/// Reads requests, and answers "no path" to each once `ANSWERS` is set.
 fn serve(mut client: UnixStream) {
     thread::spawn(move || {
         let mut request = [0; 4096];
@@ -144,7 +144,7 @@ fn serve(mut client: UnixStream) {
 }
 
 impl Side {
-    /// An id that has its address.
+    /// Makes an id with a resolved address.
     fn with_addr(&mut self) -> cmid_proto::IdKey {
         let id = self.id();
         let src = Some(SocketAddr::from((CLIENT, 0)));

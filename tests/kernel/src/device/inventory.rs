@@ -50,7 +50,7 @@ pub(crate) fn names() {
     let v6 = ask("fd99::2", "1", Hints::default()).expect("an answer");
     assert_eq!(v6.dst, Some("[fd99::2]:1".parse().expect("an address")));
 
-    // Neither a name nor a service: what is given comes back.
+    // Without a name and a service, the hints are returned.
     let given = Hints { src, dst: Some(addr), port_space: Some(PortSpace::Ib), ..Hints::default() };
     let back = addr_info(None, None, &given).expect("an answer");
     assert_eq!((back.src, back.dst, back.port_space), (src, Some(addr), Some(PortSpace::Ib)));
@@ -64,7 +64,7 @@ pub(crate) fn names() {
     let nothing = addr_info(None, None, &Hints::default());
     assert_eq!(nothing, Err(AddrInfoError::System(Errno::EINVAL)));
 
-    // An endpoint of it.
+    // Endpoints made from the results.
     let (mut client, mut server) = (Side::new(), Side::new());
     let listener = server.id_in(passive.port_space.expect("told"));
     server.ok(&Call::Bind { id: listener, addr: passive.src.expect("told") });

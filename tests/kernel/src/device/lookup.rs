@@ -23,7 +23,7 @@ fn asked(client: &mut Side, server: &mut Side, addr: std::net::SocketAddr, data:
     (end, request.id)
 }
 
-/// The end of a lookup that failed, which for UDP is always UNREACHABLE.
+/// Expects the failure of a lookup, which for UDP is always UNREACHABLE.
 fn failed(client: &mut Side, status: i32) -> Seen {
     let seen = client.event_within(Duration::from_secs(10)).expect("an answer");
     assert_eq!((seen.kind, seen.status, seen.private_data.len()), (CmEvent::Unreachable, status, 136));
@@ -31,7 +31,7 @@ fn failed(client: &mut Side, status: i32) -> Seen {
     seen
 }
 
-/// Both ends of a lookup that was answered, and what the answer says.
+/// Both ends of an answered lookup, and the contents of the answer.
 pub(crate) fn found(client: &mut Side, server: &mut Side, addr: std::net::SocketAddr) -> (End, End, Datagram) {
     let (c, request) = asked(client, server, addr, b"where?");
     let s = server.end(request);
@@ -63,7 +63,7 @@ pub(crate) fn refused() {
     assert_eq!(failed(&mut client, 2).private_data, [4; 136]);
 }
 
-/// Row 73: requests that nobody will answer.
+/// Row 73: requests without an answer.
 pub(crate) fn given_up() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (listener, addr) = server.listener_in(PortSpace::Udp);
@@ -71,7 +71,7 @@ pub(crate) fn given_up() {
     server.ok(&Call::Destroy { id: request });
     failed(&mut client, 2);
 
-    // One request fills the backlog, the next is refused at once, and the first when the listener goes.
+    // One request fills the backlog. The next is refused at once, and the first when the listener is destroyed.
     server.ok(&Call::Destroy { id: listener });
     let narrow = server.id_in(PortSpace::Udp);
     server.ok(&Call::Bind { id: narrow, addr });

@@ -3,7 +3,7 @@
 //! two devices with a link between them (`rxe1` and `rxe2`).
 //!
 //! Run it by `cargo xtask softroce -- target/release/kernel-device [NAME]`. It needs a device, so it is not a test:
-//! without one it fails. It ends with status 101 and a message at the first thing that is not as expected.
+//! without one it fails. It exits with status 101 and a message at the first unexpected result.
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -103,7 +103,7 @@ const CHECKS: [(&str, fn()); 65] = [
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    // It takes a device away, so it runs only when asked for, and alone.
+    // It removes a device, so it runs only on request, and alone.
     if wanted.iter().any(|name| name == "removal") {
         removal::device_removed();
         return;
@@ -120,7 +120,7 @@ fn main() {
         rest.first().map_or_else(opened::all, |part| opened::part(part));
         return;
     }
-    // Started by checks.
+    // Started by other checks.
     if wanted == ["disassociated"] {
         disassociated::in_a_process();
         return;

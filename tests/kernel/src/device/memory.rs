@@ -1,4 +1,4 @@
-//! Memory that is not a `Vec`, and what the kernel counts of it.
+//! Memory that is not a `Vec`, and the kernel's count of MRs.
 
 use core::num::NonZero;
 use core::ptr::{self, NonNull};
@@ -11,11 +11,11 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 pub(crate) const PAGE: usize = 4096;
 
-/// Pages that are unmapped when it is dropped.
+/// Pages that are unmapped on drop.
 struct Mapping {
     start: *mut core::ffi::c_void,
     len: usize,
-    /// Counts those that are gone.
+    /// Counts the mappings that were dropped.
     unmapped: Arc<AtomicUsize>,
 }
 
@@ -30,22 +30,23 @@ impl Drop for Mapping {
     }
 }
 
-/// Some zeroed pages, and how often their owner was dropped.
+/// Makes zeroed pages. Returns them with a counter of drops.
 pub(crate) fn mapped(len: usize) -> (Buffer, Arc<AtomicUsize>) {
     let (start, owner, unmapped) = pages(len, ProtFlags::READ | ProtFlags::WRITE);
-    // SAFETY: they are mapped to be read and written, and zeroed, stay so until the owner is dropped, and nobody else knows
-    // of them.
+    // SAFETY: the pages are mapped for reading and writing, zeroed, and stay so until the owner is dropped. Nothing
+    // else refers to them.
     (unsafe { Buffer::from_raw(start, len, owner) }, unmapped)
 }
 
-/// Likewise, but such that cannot be written to.
+/// The same for read-only pages.
 pub(crate) fn mapped_read_only(len: usize) -> (Buffer, Arc<AtomicUsize>) {
     let (start, owner, unmapped) = pages(len, ProtFlags::READ);
-    // SAFETY: they are mapped to be read, and zeroed, stay so until the owner is dropped, and nobody else knows of them.
+    // SAFETY: the pages are mapped for reading, zeroed, and stay so until the owner is dropped. Nothing else refers
+    // to them.
     (unsafe { Buffer::from_raw_read_only(start, len, owner) }, unmapped)
 }
 
-/// A page that cannot be written to, whatever its buffer says. It must only be registered in a way that fails.
+/// A read-only page in a buffer that is marked as writable. Its registration must fail.
 pub(crate) fn mislabelled() -> Buffer {
     let (start, owner, _) = pages(PAGE, ProtFlags::READ);
     // SAFETY: it will not be registered with success.
@@ -60,17 +61,17 @@ fn pages(len: usize, rights: ProtFlags) -> (NonNull<u8>, Box<Mapping>, Arc<Atomi
     (NonNull::new(start.cast()).expect("not at 0"), owner, unmapped)
 }
 
-/// A page that is not mapped, and never will be: it is below what programs may map (vm.mmap_min_addr).
+/// A page that is never mapped: it is below the lowest address for programs (vm.mmap_min_addr).
 pub(crate) fn unmapped() -> Buffer {
     let start = NonNull::without_provenance(NonZero::new(PAGE).expect("not 0"));
     // SAFETY: it cannot be registered.
     unsafe { Buffer::from_raw(start, PAGE, Box::new(())) }
 }
 
-/// How many MRs the kernel has for programs, on all devices (rdma-resource(8)); there is no other program.
+/// The number of MRs of programs in the kernel, on all devices (rdma-resource(8)). There is no other program.
 pub(crate) fn kernel_mrs() -> usize {
     let shown = Command::new("rdma").args(["resource", "show", "mr"]).output().expect("rdma(8)");
     assert!(shown.status.success(), "{shown:?}");
-    // Its own ones have no process; one of a thread has the thread's number.
+    // The kernel's own MRs have no process. An MR of a thread has the thread's number.
     String::from_utf8_lossy(&shown.stdout).lines().filter(|line| line.contains(" pid ")).count()
 }

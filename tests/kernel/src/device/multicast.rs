@@ -37,20 +37,21 @@ pub(crate) fn membership() {
     assert_eq!((to.qp_num, to.qkey, to.path.port_num), (0xff_ffff, QKEY, 1));
     assert_eq!(to.path.grh.map(|route| route.dgid), Some(GID));
 
-    // Again: another record and another event, found by the address one after the other.
+    // A second join makes another record and another event. Leaves find the records by the address, one after the
+    // other.
     side.ok(&join(id, two, group()));
     joined(&mut side, id, two);
     side.ok(&Call::Leave { id, group: two, addr: group() });
     side.ok(&Call::Leave { id, group: one, addr: group() });
     side.fails(&Call::Leave { id, group: one, addr: group() }, Errno::EADDRNOTAVAIL);
-    // The port counts.
+    // The port is part of the address.
     side.ok(&join(id, one, SocketAddr::from((GROUP, 5))));
     joined(&mut side, id, one);
     side.fails(&Call::Leave { id, group: one, addr: group() }, Errno::EADDRNOTAVAIL);
     side.ok(&Call::Leave { id, group: one, addr: SocketAddr::from((GROUP, 5)) });
     side.quiet(100);
 
-    // What is refused: the address, the state, the kind of id.
+    // Refused: the address, the state, the kind of id.
     side.fails(&join(id, one, SocketAddr::from(([0, 0, 0, 0], 0))), Errno::EINVAL);
     let v6 = SocketAddr::from((Ipv6Addr::new(0xff0e, 0, 0, 0, 0, 0, 0, 1), 0));
     side.fails(&join(id, one, v6), Errno(524));
@@ -64,7 +65,7 @@ pub(crate) fn membership() {
     side.ok(&Call::Bind { id: connected, addr: SocketAddr::from((SERVER, 0)) });
     side.fails(&join(connected, one, group()), Errno::EINVAL);
 
-    // An id that looked for the group itself can join it too.
+    // An id that has resolved the group's address itself can join it too.
     let resolved = side.id_in(PortSpace::Udp);
     let src = Some(SocketAddr::from((CLIENT, 0)));
     side.ok(&Call::ResolveAddr { id: resolved, src, dst: group(), timeout_ms: 2_000 });
@@ -89,7 +90,7 @@ pub(crate) fn left_unread() {
     }
 }
 
-/// A member of the group at this address, with its QP, and where to send.
+/// A member of the group at this address, with its QP, and the destination of sends.
 fn member(side: &mut Side, addr: [u8; 4], send_only: bool) -> (End, cmid_proto::Datagram) {
     let id = side.bound(addr);
     let end = side.end(id);
@@ -98,7 +99,7 @@ fn member(side: &mut Side, addr: [u8; 4], send_only: bool) -> (End, cmid_proto::
     (end, to)
 }
 
-/// From one device of the linked pair to the other.
+/// Sends from one device of the linked pair to the other.
 pub(crate) fn delivered() {
     let (mut sender, mut receiver) = (Side::new(), Side::new());
     let (mut c, to) = member(&mut sender, [10, 98, 0, 1], true);
@@ -113,7 +114,7 @@ pub(crate) fn delivered() {
     let record = success(polled(&mut s.cq), 1, Completion::RECV);
     assert_eq!((record.src_qp, record.byte_len as usize), (c.qp.num(), GRH_LEN + 6));
     assert_eq!(&bytes::<6>(&hears, GRH_LEN), b"to all");
-    // Whose address the answer should have cannot be told from the group's.
+    // The group's address does not determine the source address of an answer.
     assert_eq!(s.pd.create_ah_from(&record, &hears, 0).map(drop), Err(Errno::EINVAL));
     // But the receiver knows its own path to the group.
     let mut route = own.path.grh.expect("RoCE");
@@ -127,7 +128,7 @@ pub(crate) fn delivered() {
     assert_eq!(success(polled(&mut c.cq), 5, Completion::RECV).src_qp, s.qp.num());
     assert_eq!(&bytes::<3>(&gets, GRH_LEN), b"yyy");
 
-    // Nothing comes after the group is left.
+    // Nothing arrives after the leave.
     s.qp.post_recv(3, &hears, 0..GRH_LEN + 6).expect("post_recv");
     receiver.ok(&Call::Leave { id: s.id, group: group_key(1), addr: group() });
     c.qp.post_send_to(4, &says, 0..6, to).expect("post_send_to");
@@ -136,7 +137,7 @@ pub(crate) fn delivered() {
     assert_eq!(s.cq.poll(&mut [Completion::default()]), Ok(0));
 }
 
-/// On one device members hear each other, and themselves; one that only sends hears nothing.
+/// Members on one device receive each other's messages and their own. A send-only member receives none.
 pub(crate) fn heard_by_all() {
     let mut side = [Side::new(), Side::new(), Side::new()];
     let members = [(CLIENT, false), (SERVER, false), (CLIENT, true)];
@@ -167,22 +168,22 @@ pub(crate) fn heard_by_all() {
     }
 }
 
-/// Queues of QPs and CQs that are mapped: one that the kernel did not destroy keeps its own.
+/// Counts the mapped queues of QPs and CQs. An object that the kernel did not destroy keeps its queues.
 fn mappings() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
     maps.lines().filter(|line| line.contains("uverbs") || line.contains("infiniband")).count()
 }
 
-/// Bytes that malloc has given out and not got back.
+/// The bytes that malloc has given out.
 fn allocated() -> usize {
     // SAFETY: it only counts.
     unsafe { libc::mallinfo2() }.uordblks
 }
 
-/// What librdmacm keeps of a group is freed with the id.
+/// librdmacm's records of a group are freed with the id.
 pub(crate) fn no_records_are_left() {
     let mut side = Side::new();
-    // One key for all: the table of ids does not grow.
+    // One key for all, so that the table of ids does not grow.
     let (id, channel, addr) = (side.key(), side.channel, SocketAddr::from((SERVER, 0)));
     let mut grown = Vec::new();
     for _ in 0..3 {
@@ -204,7 +205,7 @@ pub(crate) fn nothing_is_left() {
     let before = mappings();
     for leave_handle in [false, true] {
         let mut side = Side::new();
-        // The QP goes, the id stays a member.
+        // The QP is destroyed, the id stays a member.
         let (end, _) = member(&mut side, SERVER, false);
         assert!(mappings() > before);
         side.ok(&join(end.id, group_key(2), SocketAddr::from((GROUP, 2))));
@@ -218,14 +219,14 @@ pub(crate) fn nothing_is_left() {
         assert_eq!(mappings(), before);
         side.ok(&Call::Leave { id, group: group_key(1), addr: group() });
 
-        // The id goes, as it is.
+        // The id is destroyed with its membership.
         let (end, _) = member(&mut side, SERVER, false);
         side.ok(&join(end.id, group_key(3), SocketAddr::from((GROUP, 3))));
         side.ok(&Call::Destroy { id: end.id });
         side.quiet(100);
         drop(end);
         assert_eq!(mappings(), before);
-        // And with its device.
+        // The id is destroyed with its device.
         let _member = member(&mut side, SERVER, false);
         drop(side);
     }

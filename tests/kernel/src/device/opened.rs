@@ -1,4 +1,4 @@
-//! Which devices the data path opens, and for how long.
+//! Which devices the data path opens, and how long it keeps them open.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -14,12 +14,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::data::returned;
 use crate::env::{CLIENT, Side};
 
-/// The address of a device that is deleted.
+/// The address of a device that is deleted in the checks.
 const VETH: [u8; 4] = [10, 98, 0, 1];
-/// More than C needs, which is less than this machine's clock shows exactly.
+/// The tolerance beyond the time that C needs. This machine's clock does not show smaller differences reliably.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// Each check has a process of its own, because librdmacm keeps what it has opened.
+/// Runs each check in a process of its own, because librdmacm keeps devices open.
 pub(crate) fn all() {
     for part in ["descriptors-c", "descriptors", "loopback", "orphans"] {
         let status = myself(part).status().expect("this program");
@@ -32,7 +32,7 @@ pub(crate) fn all() {
     assert!(cmid < c * 3 + SLACK);
 }
 
-/// What [`all`] starts.
+/// The processes that [`all`] starts.
 pub(crate) fn part(name: &str) {
     match name {
         "descriptors" => without_descriptors(),
@@ -53,7 +53,7 @@ pub(crate) fn part(name: &str) {
     }
 }
 
-/// Without a descriptor a PD is made as in C, and librdmacm gives up no device for it.
+/// Without a free descriptor a PD is made as in C, and librdmacm drops no device for it.
 fn without_descriptors() {
     let mut side = Side::new();
     let (mine, other) = (side.id(), side.id());
@@ -78,7 +78,7 @@ fn without_descriptors_in_c() {
     }
 }
 
-/// An id that has its device without an address of it.
+/// An id that has a device, but none of its addresses.
 fn loopback() {
     let mut side = Side::new();
     let id = side.id();
@@ -89,7 +89,7 @@ fn loopback() {
     side.device.alloc_pd(id).expect("it has a device");
 }
 
-/// The device is removed under a PD and an MR after their ids and their `Verbs` are gone.
+/// The device is removed under a PD and an MR, after their ids and their `Verbs` were dropped.
 fn orphans() {
     let mut side = Side::new();
     let pd = side.on(VETH);
@@ -110,7 +110,7 @@ fn orphans() {
     add();
 }
 
-/// How long the device takes to go that the program of that name does not use.
+/// The time to delete the device while the program of that name runs.
 fn time_to_delete(holder: &str) -> Duration {
     let mut child = myself(holder).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this program");
     let mut ready = String::new();
@@ -137,7 +137,7 @@ fn hold() {
     std::io::stdin().read_line(&mut line).expect("a pipe");
 }
 
-/// `rdma_bind_addr` as a C program does it.
+/// Calls `rdma_bind_addr` like a C program.
 fn id_of_c(addr: [u8; 4]) -> *mut rdma_sys::rdma_cm_id {
     let mut sin = libc::sockaddr_in {
         sin_family: libc::AF_INET as libc::sa_family_t,
@@ -162,7 +162,7 @@ fn pd_of_c(addr: [u8; 4]) {
     assert!(!unsafe { ibv_alloc_pd((*id).verbs) }.is_null());
 }
 
-/// Runs something while this process can open no more than so many descriptors.
+/// Runs `action` while this process can open at most `left` more descriptors.
 fn with_descriptors<T>(left: u64, action: impl FnOnce() -> T) -> T {
     let free = std::fs::File::open("/dev/null").expect("a descriptor");
     let lowest = u64::try_from(std::os::fd::AsRawFd::as_raw_fd(&free)).expect("a descriptor");
@@ -184,7 +184,7 @@ pub(crate) fn rdma(arguments: &[&str]) -> Child {
     Command::new("rdma").args(arguments).spawn().expect("rdma(8)")
 }
 
-/// Waits until librdmacm has noticed that the device is gone; it closes then what nothing counts on.
+/// Waits until librdmacm has noticed that the device is gone. It then closes unused devices.
 fn gone() {
     let started = Instant::now();
     while cmid_verbs::devices().expect("rxe0").iter().any(|device| device.name == "rxe1") {
@@ -198,7 +198,7 @@ fn add() {
 }
 
 impl Side {
-    /// A PD on the device of this address. The id goes.
+    /// A PD on the device of this address. Its id is destroyed.
     fn on(&mut self, addr: [u8; 4]) -> cmid_verbs::Pd {
         let id = self.id();
         self.ok(&Call::Bind { id, addr: SocketAddr::from((addr, 0)) });

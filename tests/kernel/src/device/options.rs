@@ -36,7 +36,7 @@ pub(crate) fn legality() {
     let datagrams = side.id_in(PortSpace::Udp);
     set(&mut side, datagrams, &[TOS, REUSE, NO_REUSE, AF_ONLY], &[TIMEOUT]);
 
-    // Two ids at one address.
+    // Two ids with one address.
     let (one, two, three) = (side.id(), side.id(), side.id());
     set(&mut side, one, &[REUSE], &[]);
     set(&mut side, two, &[REUSE], &[]);
@@ -63,7 +63,7 @@ pub(crate) fn notify() {
     server.ok(&Call::Notify { id: s });
     assert_eq!(server.expect(CmEvent::Established).id, s);
     server.fails(&Call::Notify { id: s }, Errno::EISCONN);
-    // The confirmation that comes later says nothing new.
+    // The later confirmation causes no second event.
     client.expect(CmEvent::ConnectResponse);
     client.ok(&Call::Establish { id: c });
     server.quiet(300);
@@ -102,7 +102,7 @@ pub(crate) fn ece() {
     client.expect(CmEvent::ConnectResponse);
     assert_eq!(client.device.remote_ece(id), Ok(theirs));
 
-    // With a QP the library does it by itself.
+    // With a QP, librdmacm sets ECE itself.
     let (_end, unknown) = (client.end(id), client.key());
     client.fails(&Call::SetEce { id, ece: ours }, Errno::EINVAL);
     assert_eq!(client.device.remote_ece(id), Err(Errno::EINVAL));

@@ -1,4 +1,4 @@
-//! Work in flight pins the memory that it names.
+//! Work in flight pins its memory.
 
 use cmid_proto::memory::{Error, Fallback, Policy, Provider, RefuseReason};
 use cmid_proto::{Call, Errno};
@@ -10,7 +10,7 @@ use crate::memory::{PAGE, kernel_mrs};
 
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
 
-/// Neither can it be re-registered nor deregistered; everything comes back, and nothing has changed.
+/// Checks that the MR can be neither re-registered nor deregistered. Everything is returned, and nothing changes.
 fn pinned(mut mr: Mr) -> Mr {
     let before = (mr.rkey(), mr.addr(), mr.state(), kernel_mrs());
     let outcome = mr.reregister(Change::default().to_buffer(vec![3; 8]), ANEW);
@@ -26,7 +26,7 @@ fn pinned(mut mr: Mr) -> Mr {
     mr
 }
 
-/// Both can be done, one after the other.
+/// Checks that the MR can be re-registered and then deregistered.
 fn free(mut mr: Mr) {
     let outcome = mr.reregister(Change::default().to_buffer(vec![3; 8]), ANEW);
     assert!(outcome.result.is_ok(), "{outcome:?}");
@@ -39,7 +39,7 @@ pub(crate) fn until_polled() {
     let bystander = register(&s, 3, Access::LOCAL_WRITE);
     s.qp.post_recv(7, &to, 0..PAGE).expect("post_recv");
     let to = pinned(to);
-    // Short enough to be inlined, or empty: the device does not come back for it.
+    // Short enough to be inlined, or empty: the device does not read it later.
     c.qp.post_send(8, &from, 0..8).expect("post_send");
     free(from);
     success(polled(&mut c.cq), 8, Completion::SEND);
@@ -63,7 +63,7 @@ pub(crate) fn until_polled() {
     free(remote);
 }
 
-/// A work request without memory pins nothing, and memory of another PD cannot be posted.
+/// A work request without memory pins nothing. Memory of another PD cannot be posted.
 pub(crate) fn nothing() {
     let Pair { client: _client, mut server, mut c, mut s, .. } = Pair::connected();
     let (from, to) = (register(&c, 1, Access::empty()), register(&s, 2, Access::LOCAL_WRITE));
@@ -86,7 +86,7 @@ pub(crate) fn nothing() {
     free(from);
 }
 
-/// Without the right to write to it locally, memory is no target of a receive or a read, however short.
+/// Memory without the right to write locally cannot be the target of a receive or a read of any length.
 pub(crate) fn read_only() {
     let Pair { client: _client, server: _server, mut c, mut s, .. } = Pair::connected();
     let mut memory = register(&c, 1, Access::REMOTE_READ);
@@ -96,7 +96,7 @@ pub(crate) fn read_only() {
         assert_eq!(c.qp.post_recv(1, &memory, range.clone()), Err(Errno::EINVAL));
         assert_eq!(c.qp.post_read(1, &memory, range, at), Err(Errno::EINVAL));
     }
-    // The access that it has now counts, in both directions.
+    // The current access rights count, in both directions.
     let mut to = |access| memory.reregister(Change::default().to_access(access), ANEW).result.map(drop);
     assert_eq!(to(Access::LOCAL_WRITE), Ok(()));
     c.qp.post_read(2, &memory, 0..8, at).expect("post_read");
@@ -111,8 +111,8 @@ pub(crate) fn read_only() {
     free(memory);
 }
 
-/// The CQ must have room for all work requests of the queues that report to it; a QP that is gone keeps its room as long as it may
-/// have left completions.
+/// The CQ must have room for all work requests of the queues that report to it. A destroyed QP keeps its room while
+/// it may have left completions.
 pub(crate) fn cq_room() {
     let mut side = crate::env::Side::new();
     let (_listener, addr) = side.listener();
@@ -131,7 +131,7 @@ pub(crate) fn cq_room() {
         side.device.create_qp(cmid_proto::Attaching::bare(second), &pd, &cq, &cq, caps(1)).map(drop),
         Err(Errno::EOVERFLOW)
     );
-    // As many as were asked for, whatever the provider makes of them.
+    // As many as requested, also if the provider rounds up.
     let memory = pd.register(vec![0; 8], Access::LOCAL_WRITE).expect("register");
     let posted = (0..).find_map(|n| qp.post_recv(n, &memory, 0..8).err().map(|errno| (n, errno)));
     assert_eq!(posted, Some((u64::from(depth / 2), Errno::ENOMEM)));
@@ -151,11 +151,11 @@ pub(crate) fn cq_room() {
         .expect("there is room");
 }
 
-/// What is kept for each work request is allocated for a queue when something is posted to it for the first time. A QP that nothing
-/// was posted to gives its room in the CQ back at once: it has left no completions.
+/// The bookkeeping of work requests is allocated at the first post to a queue. A QP without posts returns its room in
+/// the CQ at once, because it has left no completions.
 pub(crate) fn first_post() {
     const EACH: u32 = 2048;
-    /// At least: of each work request a number and a key.
+    /// Lower bound: a number and a key for each work request.
     const RING: usize = 12 * EACH as usize;
     let mut side = crate::env::Side::new();
     let (_listener, addr) = side.listener();
@@ -180,7 +180,7 @@ pub(crate) fn first_post() {
     side.device.destroy_qp(warm).expect("destroy_qp");
     drop(other);
     assert_eq!(cq.room().reserved(), 2 * EACH);
-    // Of the two queues of this one, one may have left completions.
+    // One of the two queues of this QP may have left completions.
     side.device.destroy_qp(id).expect("destroy_qp");
     drop(qp);
     assert_eq!(cq.room().reserved(), EACH);
@@ -211,18 +211,18 @@ pub(crate) fn until_flushed() {
     assert_eq!(polled(&mut s.cq).wr_id, 2);
     free(second);
 
-    // Off the id, with its handle left: it may still complete, and pins. Without it, it is gone.
+    // Detached from the id, with a handle left: it may still complete, and pins. Without a handle, it is destroyed.
     let gone = pinned(gone);
     client.ok(&Call::Destroy { id: c.id });
     let gone = pinned(gone);
     drop(c.qp);
-    // What it left behind is of nobody, and pins until it is gone.
+    // Its remaining completions belong to no QP, and pin until they are polled.
     let gone = pinned(gone);
     assert_eq!(c.cq.poll(&mut [Completion::default(); 4]), Ok(0));
     free(gone);
 }
 
-/// A completion in error does not say of which queue it is, and here both queues use one CQ and the same numbers.
+/// A completion in error does not identify its queue, and here both queues use one CQ and the same numbers.
 pub(crate) fn failed() {
     let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();
     let (sends, receives) = (register(&c, 1, Access::LOCAL_WRITE), register(&c, 2, Access::LOCAL_WRITE));
@@ -236,7 +236,7 @@ pub(crate) fn failed() {
     for left in (0..3).rev() {
         let done = polled(&mut c.cq);
         assert!(done.wr_id == 0 && done.status != WcStatus::SUCCESS, "{done:?}");
-        // Each completion frees one, and one only.
+        // Each completion unpins exactly one.
         let mut freed = None;
         for (at, place) in waiting.iter_mut().enumerate() {
             match place.take().map(Mr::deregister) {
@@ -273,7 +273,7 @@ fn dropped_and(polls: bool) {
     let next = register(&s, 3, Access::LOCAL_WRITE);
     assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1), "the next registration has found it quiet");
 
-    // Whatever is pinned when the QP goes, goes when the CQ was polled empty after that, or is dropped.
+    // Memory pinned when the QP is destroyed is freed when the CQ was polled empty after that, or is dropped.
     s.qp.post_recv(9, &next, 0..PAGE).expect("post_recv");
     drop(next);
     assert_eq!((s.pd.users(), kernel_mrs()), (users + 1, mrs + 1));
@@ -290,8 +290,8 @@ fn dropped_and(polls: bool) {
     assert_eq!(s.pd.dealloc(), Ok(()));
 }
 
-/// One thread posts and drops at once what it has posted, one polls, one registers and deregisters other memory meanwhile,
-/// by which it sweeps what was dropped. Nothing is deregistered too early, and nothing is left.
+/// One thread posts work and drops its memory at once, one polls, one registers and deregisters other memory, which
+/// also frees dropped memory. Nothing is deregistered too early, and nothing is left.
 pub(crate) fn threads() {
     const ROUNDS: u64 = 300;
     let Pair { client: _client, server: _server, mut c, s, .. } = Pair::connected();

@@ -1,4 +1,4 @@
-//! Section 10.2 and 10.3: what can be registered, and PDs.
+//! Section 10.2 and 10.3: registrations and PDs.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -22,7 +22,8 @@ fn side_with_pd() -> (Side, Pd) {
     (side, pd)
 }
 
-/// It fails, gives the buffer back and leaves nothing behind; then something else can be registered.
+/// Checks that a registration fails, returns the buffer and leaves nothing behind, and that another one then
+/// succeeds.
 fn fails(pd: &Pd, buffer: impl Into<Buffer>, access: Access) -> (Buffer, Error) {
     let buffer = buffer.into();
     let (len, before) = (buffer.len(), (pd.users(), kernel_mrs()));
@@ -54,7 +55,7 @@ pub(crate) fn bad_memory() {
     assert_eq!(fails(&pd, unmapped(), Access::LOCAL_WRITE).1, Error::Register(Errno::EFAULT));
     assert_eq!(fails(&pd, unmapped(), Access::empty()).1, Error::Register(Errno::EFAULT));
 
-    // What can only be read can be registered to be read.
+    // Read-only memory can be registered for reading.
     assert_eq!(fails(&pd, mislabelled(), Access::LOCAL_WRITE).1, Error::Register(Errno::EFAULT));
     let (page, gone) = mapped_read_only(PAGE);
     let (page, error) = fails(&pd, page, Access::LOCAL_WRITE);
@@ -76,7 +77,7 @@ pub(crate) fn bad_memory() {
     assert_eq!(pd.dealloc(), Ok(()));
 }
 
-/// What the kernel says depends on its age: 6.1 does not know of flushes and does not look at two rights.
+/// The kernel's results depend on its version: 6.1 does not support flushes and ignores two rights.
 pub(crate) fn bad_rights() {
     let (_side, pd) = side_with_pd();
     for remote in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::REMOTE_ATOMIC | Access::REMOTE_READ] {
@@ -98,14 +99,14 @@ pub(crate) fn bad_rights() {
             None => drop(end(pd.register(vec![0; PAGE], access).expect("not looked at, or granted"))),
         }
     }
-    // Bits that are optional are not refused by anybody.
+    // Optional bits are never refused.
     for access in [Access::empty(), Access::RELAXED_ORDERING, Access::from_bits_retain(1 << 29)] {
         end(pd.register(vec![0; PAGE], access).expect("optional"));
     }
     assert_eq!(pd.dealloc(), Ok(()));
 }
 
-/// On a thread that may not lock more memory than the limit says.
+/// Registers on a thread with a limit on locked memory.
 pub(crate) fn lock_limit() {
     let (_side, pd) = side_with_pd();
     let before = getrlimit(Resource::Memlock);
@@ -119,7 +120,8 @@ pub(crate) fn lock_limit() {
                 setrlimit(Resource::Memlock, limit).expect("setrlimit");
                 let (buffer, error) = fails(&pd, vec![0; 1 << 20], Access::LOCAL_WRITE);
                 assert_eq!((buffer.len(), error), (1 << 20, Error::Register(Errno::ENOMEM)));
-                // What is registered counts: the second half does not fit any more, and fits again when the first is gone.
+                // Registered memory counts: the second half does not fit any more, and fits again after the first is
+                // deregistered.
                 let first = pd.register(vec![0; 10 * PAGE], Access::LOCAL_WRITE).expect("within the limit");
                 let (second, error) = fails(&pd, vec![0; 10 * PAGE], Access::LOCAL_WRITE);
                 assert_eq!(error, Error::Register(Errno::ENOMEM));
@@ -157,7 +159,7 @@ pub(crate) fn domains() {
     drop(qp);
     in_use(1);
 
-    // Another thread may have it, and the PD is in use meanwhile.
+    // Another thread can deregister it. The PD is in use until then.
     let far = thread::spawn(move || end(mr)).join().expect("the thread");
     assert_eq!((far.len(), pd.users()), (PAGE, 0));
 
@@ -169,7 +171,7 @@ pub(crate) fn domains() {
     let made = side.device.create_qp(cmid_proto::Attaching::bare(id), &other, &cq, &cq, crate::env::CAPS).map(drop);
     assert_eq!(made, Err(Errno::EINVAL));
 
-    // An MR keeps the PD that nobody has a handle of, and says which it is.
+    // An MR keeps its PD alive without another handle, and returns it.
     let pd = side.device.alloc_pd(id).expect("alloc_pd");
     let mr = pd.register(vec![0; PAGE], Access::LOCAL_WRITE).expect("register");
     drop(pd);

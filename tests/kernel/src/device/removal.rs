@@ -1,4 +1,4 @@
-//! The device goes away under an established connection and its data path.
+//! The device is removed under an established connection and its data path.
 
 use std::ffi::{c_int, c_void};
 use std::mem;
@@ -16,11 +16,11 @@ use crate::data::{polled, returned, success};
 use crate::env::{End, Pair, SERVER, Side, group_key, param};
 use crate::memory::mapped;
 
-/// What happens to memory then. On Linux 6.1 and 6.12 alike the kernel lets a program end what it has on a device that is
-/// gone: rxe deregisters, and the memory comes back, or is freed, as ever.
+/// Checks what happens to memory. Both Linux 6.1 and 6.12 let a program destroy its objects on a removed device:
+/// rxe deregisters, and the memory is returned or freed as usual.
 ///
-/// `device removal` deletes `rxe0`. The command ends only with this process: rxe has no way to take an open device from
-/// a program, and librdmacm closes a device that is gone when it next looks for one.
+/// `device removal` deletes `rxe0`. The command ends only with this process: rxe cannot revoke an open device,
+/// and librdmacm closes a removed device only when it next lists the devices.
 pub(crate) fn device_removed() {
     let mut pair = Pair::connected();
     let (mut idle, group, addr) = (Side::new(), group_key(4), SocketAddr::from(([239, 1, 2, 4], 0)));
@@ -49,7 +49,7 @@ pub(crate) fn device_removed() {
     }
     assert_eq!(removed, [true, true]);
 
-    // Left to librdmacm, this would free what the unread event leads to.
+    // In librdmacm, this would free the record that the unread event refers to.
     idle.fails(&Call::Leave { id: member, group, addr }, Errno::ENXIO);
     assert_eq!(idle.expect(CmEvent::MulticastJoin).group, Some(group));
     idle.expect(CmEvent::DeviceRemoval);
@@ -60,7 +60,7 @@ pub(crate) fn device_removed() {
     left_as_it_goes(&mut racing, raced, addr);
     pair.client.fails(&Call::Disconnect { id: pair.c.id }, Errno::ENXIO);
     pair.client.fails(&Call::Connect { id: pair.c.id, param: param() }, Errno::ENXIO);
-    // What is known of the device reaches its memory: only an end is left, whatever is in flight.
+    // The removal applies to the device's memory: only deregistration is left, also for memory in flight.
     let refused = |error: Error| match error {
         Error::Refused(refused) => Some((refused.reason, refused.errno())),
         Error::Register(_) | Error::Failed(_) | Error::Dealloc(_) | Error::Fault(_) => None,
@@ -76,13 +76,13 @@ pub(crate) fn device_removed() {
     println!("state: {:?}", pair.s.qp.state());
     println!("take_notifications: {:?}", pair.s.cq.take_notifications());
 
-    // What is in flight may still be written to, by a poll: it is kept until the QP is gone and the CQ was polled empty.
+    // A poll may still write to memory in flight: it is kept until the QP is destroyed and the CQ was polled empty.
     let users = pair.s.pd.users();
     let (memory, error) = memory.deregister().map(drop).expect_err("it is in flight");
     assert_eq!(refused(error), Some((RefuseReason::InFlight, Errno::EBUSY)));
     drop(other);
     assert_eq!((pair.s.pd.users(), freed.load(Ordering::Relaxed)), (users, 0));
-    // With a window bound to it memory has to wait for that, as ever.
+    // Memory with a bound window has to wait for the window, as usual.
     drop(lent);
     assert_eq!((pair.s.pd.users(), lent_freed.load(Ordering::Relaxed)), (users, 0));
     window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
@@ -102,8 +102,8 @@ pub(crate) fn device_removed() {
     println!("all is dropped; rdma(8) has ended: {}", deleting.try_wait().expect("a child").is_some());
 }
 
-/// The device goes after the question whether it is there, and before the group is left. librdmacm frees its record of the
-/// group then, to which the unread MULTICAST_JOIN leads.
+/// The device is removed after the check for its presence, and before the group is left. librdmacm then frees its
+/// record of the group, which the unread MULTICAST_JOIN refers to.
 fn left_as_it_goes(side: &mut Side, member: IdKey, addr: SocketAddr) {
     STILL_THERE.store(true, Ordering::SeqCst);
     side.fails(&Call::Leave { id: member, group: group_key(5), addr }, Errno::ENXIO);
@@ -119,15 +119,16 @@ fn left_as_it_goes(side: &mut Side, member: IdKey, addr: SocketAddr) {
     side.ok(&Call::CloseChannel { channel });
 }
 
-/// Whether the question is answered as if the device were there.
+/// Whether the check returns that the device is present.
 static STILL_THERE: AtomicBool = AtomicBool::new(false);
 
 type SetOption = unsafe extern "C" fn(*mut rdma_cm_id, c_int, c_int, *mut c_void, usize) -> c_int;
 
-/// The linker prefers it to the library's. A level of options that does not exist is how cmid asks whether the device is there.
+/// Takes precedence over the library's function at link time. cmid checks the device's presence with a nonexistent
+/// level of options.
 ///
 /// # Safety
-/// As for the library's.
+/// As for the library's function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_set_option(
     id: *mut rdma_cm_id,

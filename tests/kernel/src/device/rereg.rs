@@ -1,4 +1,4 @@
-//! Section 10.4 on a device whose provider cannot re-register.
+//! Section 10.4 on a device with a provider that cannot re-register.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use crate::memory::{PAGE, kernel_mrs, mapped, mapped_read_only, unmapped};
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: cmid_verbs::Provider::Unknown };
 const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
 
-/// All by which a change would show.
+/// All values that would show a change.
 fn looks(mr: &Mr) -> impl PartialEq + core::fmt::Debug + use<> {
     let pd = mr.pd().expect("registered");
     (mr.addr(), mr.len(), mr.lkey(), mr.rkey(), mr.access(), mr.state(), mr.way(), pd.users(), pd.state(), kernel_mrs())
@@ -23,7 +23,7 @@ fn remote(mr: &Mr) -> Remote {
     Remote { addr: mr.addr(), rkey: mr.rkey() }
 }
 
-/// A write of the client's to the server's memory.
+/// Writes from the client to the server's memory.
 fn write(c: &mut End, from: &Mr, to: Remote) -> WcStatus {
     c.qp.post_write(1, from, 0..8, to).expect("post_write");
     let done = polled(&mut c.cq);
@@ -47,7 +47,7 @@ pub(crate) fn unsupported() {
     let foreign = client.device.alloc_pd(linked).expect("alloc_pd");
     let before = looks(&mr);
 
-    // What the machine sees to be wrong.
+    // Errors that the core detects.
     let outcome = mr.reregister(Change::default(), Policy::default());
     assert_eq!((refusal(&outcome), outcome.buffer.is_none()), (RefuseReason::NothingToChange, true));
     let outcome = mr.reregister(Change::default().to_buffer(Vec::new()), Policy::default());
@@ -61,7 +61,7 @@ pub(crate) fn unsupported() {
     assert_eq!(refusal(&outcome), RefuseReason::Gone);
     assert_eq!(looks(&mr), before);
 
-    // All seven combinations: the provider says EOPNOTSUPP, which is no reason to give the MR up.
+    // All seven combinations: the provider returns EOPNOTSUPP, and the MR stays usable.
     for flags in 1..8 {
         let change = Change {
             buffer: (flags & 1 != 0).then(|| vec![9; 2 * PAGE].into()),
@@ -86,13 +86,13 @@ pub(crate) fn anew() {
     let (old, mrs, users) = (remote(&mr), kernel_mrs(), s.pd.users());
     assert_eq!(write(&mut c, &source, old), WcStatus::SUCCESS);
 
-    // Everything but the memory: there is no buffer to give back.
+    // Everything but the memory: no buffer is returned.
     let Reregistered { result, buffer } = mr.reregister(Change::default().to_access(ALL), ANEW);
     assert_eq!((result, buffer.is_none()), (Ok(Way::Anew), true));
     assert_ne!(mr.rkey(), old.rkey);
     assert_eq!((mr.addr(), mr.len(), mr.lkey(), bytes(&mr, 7)), (old.addr, PAGE, mr.rkey(), [7, 0]));
 
-    // The memory too: the old one comes back, with what the peer wrote.
+    // The memory too: the old buffer is returned, with the peer's write.
     let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(vec![1; 2 * PAGE]), ANEW);
     assert_eq!((result, mr.way(), mr.state()), (Ok(Way::Anew), Way::Anew, MrState::Registered));
     assert_eq!((kernel_mrs(), s.pd.users()), (mrs, users));
@@ -102,7 +102,7 @@ pub(crate) fn anew() {
     drop(buffer);
     assert_eq!(gone.load(Ordering::Relaxed), 1);
 
-    // The key that posting uses is the new one, and so is what the peer must know.
+    // Posts use the new key, and the peer must use it too.
     s.qp.post_recv(2, &mr, PAGE..2 * PAGE).expect("post_recv");
     c.qp.post_send(3, &source, 0..64).expect("post_send");
     success(polled(&mut c.cq), 3, Completion::SEND);
@@ -131,7 +131,7 @@ pub(crate) fn anew_fails() {
     assert_eq!(bytes(&mr, 7), [7, 1]);
 }
 
-/// What is only to be read gets no right to write, and does not come under one.
+/// Read-only memory gets no right to write, and cannot replace the memory of an MR with that right.
 pub(crate) fn read_only() {
     let mut side = Side::new();
     let id = side.bound(crate::env::SERVER);
@@ -141,7 +141,7 @@ pub(crate) fn read_only() {
     let before = looks(&mr);
     let outcome = mr.reregister(Change::default().to_access(ALL), ANEW);
     assert_eq!((outcome.result, looks(&mr)), (Err(eacces.into()), before));
-    // With the memory the right comes too.
+    // The right can be added together with other memory.
     let outcome = mr.reregister(Change::default().to_access(ALL).to_buffer(vec![1; 2 * PAGE]), ANEW);
     assert_eq!(outcome.result, Ok(Way::Anew));
     assert_eq!(mr.write(0, &[2]), Ok(()));

@@ -1,4 +1,4 @@
-//! Connections and their ends: what the two sides see.
+//! Connections and their ends, as observed on both sides.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub(crate) fn destroy_answers() {
 pub(crate) fn crossing() {
     let mut pair = Pair::connected();
     pair.client.ok(&Call::Disconnect { id: pair.c.id });
-    // Late enough that the first request has been taken by the kernel: the second is its answer.
+    // Late enough that the kernel has received the first request: the second is its answer.
     std::thread::sleep(Duration::from_millis(300));
     pair.server.ok(&Call::Disconnect { id: pair.s.id });
     for side in [&mut pair.client, &mut pair.server] {
@@ -106,7 +106,7 @@ pub(crate) fn without_qps() {
 pub(crate) fn destroyed_while_established() {
     let mut pair = Pair::connected();
     pair.server.ok(&Call::Destroy { id: pair.s.id });
-    // A handle of its QP is left: the QP lives, but carries nothing any more.
+    // A handle of its QP is left: the QP exists, but transfers nothing.
     assert_eq!(pair.s.qp.state(), Ok(QpState::ERR));
     pair.client.expect(CmEvent::Disconnected);
     assert_eq!(pair.c.qp.state(), Ok(QpState::RTS));
@@ -137,7 +137,7 @@ pub(crate) fn migrated() {
     let mut pair = Pair::connected();
     let (home, away) = (pair.server.channel, channel_key(7, 3));
     pair.server.ok(&Call::OpenChannel { channel: away });
-    // One event is unread: it moves along.
+    // One event is unread: it migrates along.
     pair.client.ok(&Call::Disconnect { id: pair.c.id });
     std::thread::sleep(Duration::from_millis(300));
     pair.server.ok(&Call::Migrate { id: pair.s.id, from: home, to: away });

@@ -1,4 +1,4 @@
-//! Ids that leave their device.
+//! Ids that are released from their device.
 
 use std::sync::mpsc;
 use std::thread;
@@ -9,7 +9,7 @@ use cmid_verbs::{Access, Completion, Handle, Verbs};
 
 use crate::env::{CAPS, Side, channel_key, id_key, param};
 
-/// Takes an id off a side, with a channel that only it uses.
+/// Releases an id of a side, on a channel that only it uses.
 fn take(side: &mut Side, id: cmid_proto::IdKey) -> Handle {
     let own = channel_key(40, 2);
     let from = side.channel;
@@ -18,7 +18,7 @@ fn take(side: &mut Side, id: cmid_proto::IdKey) -> Handle {
     side.device.release(id, own).expect("it is alone on its channel")
 }
 
-/// The request arrives on one thread; the other accepts it, on a channel that it shares with another id, and receives.
+/// The request arrives on one thread. The other accepts it, on a channel shared with another id, and receives data.
 pub(crate) fn accepted_elsewhere() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (_, addr) = server.listener();
@@ -33,7 +33,7 @@ pub(crate) fn accepted_elsewhere() {
         let (device, handle) = receiver.recv().expect("a handle");
         let mut side = Side::with(device);
         let _other = side.id();
-        // The same bits as an id of the other device: keys are each device's own.
+        // The same bits as an id of the other device: keys are local to a device.
         let (id, own) = (id_key(9, 1), channel_key(1, 1));
         side.device.adopt(id, own, handle).expect("the keys are free");
         let to = side.channel;
@@ -59,7 +59,7 @@ pub(crate) fn accepted_elsewhere() {
     server.quiet(0);
     let mut memory = c.pd.register(vec![0; 64], Access::empty()).expect("register");
     memory.write(0, b"hello").expect("inside");
-    // Posting from another thread than the device's.
+    // Posts from a thread other than the device's.
     let (mut qp, mut cq) = (c.qp, c.cq);
     thread::spawn(move || {
         qp.post_send(2, &memory, 0..5).expect("post_send");
@@ -70,11 +70,11 @@ pub(crate) fn accepted_elsewhere() {
     .expect("the posting thread");
     client.ok(&Call::Disconnect { id });
     assert_eq!(worker.join().expect("the worker"), (5, *b"hello"));
-    // It dropped its device, which destroyed the id: the answer to the disconnect.
+    // The other thread dropped its device, which destroyed the id: the answer to the disconnect.
     client.expect(CmEvent::Disconnected);
 }
 
-/// Dropping a handle turns a request down, and ends a connection.
+/// Dropping a handle rejects a request, and ends a connection.
 pub(crate) fn abandoned() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (_, addr) = server.listener();

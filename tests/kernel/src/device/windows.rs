@@ -21,25 +21,25 @@ pub(crate) fn bound() {
     let unbound = window.rkey();
     s.qp.post_bind(1, &mut window, &mr, 64..128, Access::REMOTE_WRITE).expect("post_bind");
     assert_ne!(window.rkey(), unbound);
-    // In flight it pins the MR, as any other work request.
+    // A bind in flight pins the MR, like any other work request.
     let (back, error) = mr.deregister().map(drop).expect_err("the bind is in flight");
     assert_eq!(error.errno(), Errno::EBUSY);
     mr = back;
     success(polled(&mut s.cq), 1, Completion::BIND);
 
-    // The peer has no right on the MR, but on this part.
+    // The peer has no right on the MR except on this part.
     let at = |offset, window: &Mw, addr: u64| Remote { addr: addr + offset, rkey: window.rkey() };
     c.qp.post_write(2, &source, 0..64, at(64, &window, mr.addr())).expect("post_write");
     success(polled(&mut c.cq), 2, Completion::WRITE);
     assert_eq!((bytes(&mr, 63), bytes(&mr, 127)), ([1, 7], [7, 1]));
 
-    // As long as it is bound, the MR stays, whichever way it is to go.
+    // While the window is bound, the MR can neither be deregistered nor registered anew.
     let before = (mr.addr(), mr.rkey(), mr.access());
     let (back, error) = mr.deregister().map(drop).expect_err("a window is bound to it");
     mr = back;
     let kept = |step| Error::Failed(Failure { step, errno: Errno::EINVAL, valid: Valid::Old });
     assert_eq!((error, mr.state()), (kept(Step::Deregister), MrState::Registered));
-    // The kernel has struck it off its list, before it asked the driver (ib_dereg_mr_user).
+    // The kernel removes the MR from its list before it calls the driver (ib_dereg_mr_user).
     let mrs = kernel_mrs();
     let anew = Policy { fallback: Fallback::Anew, provider: Provider::Unknown };
     let Reregistered { result, buffer } = mr.reregister(Change::default().to_buffer(vec![0; 8]), anew);
@@ -47,7 +47,7 @@ pub(crate) fn bound() {
     assert_eq!(((mr.addr(), mr.rkey(), mr.access()), kernel_mrs()), (before, mrs), "the new one was undone");
     assert_eq!(s.pd.dealloc().map_err(|error| error.errno()), Err(Errno::EBUSY));
 
-    // Invalidated, bound anew elsewhere, under another key.
+    // Invalidated and bound to another range, with another key.
     let first = window.rkey();
     s.qp.post_invalidate(3, &mut window).expect("post_invalidate");
     success(polled(&mut s.cq), 3, Completion::INVALIDATE);
@@ -61,13 +61,13 @@ pub(crate) fn bound() {
     s.qp.post_bind(8, &mut second, &mr, 0..PAGE, Access::REMOTE_READ).expect("post_bind");
     success(polled(&mut s.cq), 8, Completion::BIND);
 
-    // rxe does not look at where a window ends (check_rkey asks the MR). But a key that was taken back is dead.
+    // rxe ignores the end of a window (check_rkey checks the MR). But an invalidated key is unusable.
     s.qp.post_invalidate(6, &mut window).expect("post_invalidate");
     success(polled(&mut s.cq), 6, Completion::INVALIDATE);
     c.qp.post_write(7, &source, 0..8, at(0, &window, mr.addr())).expect("post_write");
     assert_eq!(polled(&mut c.cq).status, WcStatus::REM_ACCESS_ERR);
 
-    // Neither of the two ways to end a window asks whether it is bound.
+    // Neither of the two ways to destroy a window checks whether it is bound.
     window.dealloc().map_err(|(_, errno)| errno).expect("ibv_dealloc_mw");
     let (mr, error) = mr.deregister().map(drop).expect_err("the second is bound to it");
     assert_eq!(error, kept(Step::Deregister));
@@ -76,7 +76,7 @@ pub(crate) fn bound() {
     assert_eq!(mr.deregister().map_err(|(_, error)| error).expect("no window is left").buffer.len(), PAGE);
 }
 
-/// An MR that is dropped before its window goes when the window does, whichever way that is.
+/// An MR that is dropped before its window is deregistered when the window is destroyed, in either way.
 pub(crate) fn dropped() {
     for deallocated in [false, true] {
         let Pair { client: _client, server: _server, mut s, .. } = Pair::connected();
@@ -87,7 +87,7 @@ pub(crate) fn dropped() {
         s.qp.post_bind(1, &mut window, &mr, 0..8, Access::REMOTE_READ).expect("post_bind");
         success(polled(&mut s.cq), 1, Completion::BIND);
         drop(mr);
-        // Neither freed nor forgotten, also when somebody comes by and tries.
+        // The MR is neither freed nor forgotten, also when another deregistration retries it.
         register(&s, 0, Access::empty()).deregister().map_err(|(_, error)| error).expect("another one");
         assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 2, 0));
         if deallocated {
@@ -98,7 +98,7 @@ pub(crate) fn dropped() {
         assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users, 1));
     }
 
-    // Taken back by a work request; then the next that comes by ends the MR.
+    // The window is invalidated by a work request. The next deregistration then ends the MR.
     let Pair { client: _client, server: _server, mut s, .. } = Pair::connected();
     let users = s.pd.users();
     let (page, unmapped) = mapped(PAGE);
@@ -115,7 +115,7 @@ pub(crate) fn dropped() {
     assert_eq!((s.pd.users(), unmapped.load(Ordering::Relaxed)), (users + 1, 1));
 }
 
-/// What would make a provider look into objects of another PD.
+/// Calls that would make a provider use objects of another PD.
 pub(crate) fn foreign() {
     let Pair { client: _client, server: _server, c, mut s, .. } = Pair::connected();
     let (near, far) = (register(&s, 0, Access::MW_BIND), register(&c, 0, Access::MW_BIND));
@@ -123,17 +123,17 @@ pub(crate) fn foreign() {
     assert_eq!(s.qp.post_bind(1, &mut other, &near, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
     assert_eq!(s.qp.post_bind(1, &mut own, &far, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
     assert_eq!(s.qp.post_bind(1, &mut own, &near, 0..PAGE + 1, Access::REMOTE_READ), Err(Errno::EINVAL));
-    // Rights that the registration has not.
+    // Rights that the registration does not have.
     assert_eq!(s.qp.post_bind(1, &mut own, &near, 0..8, Access::REMOTE_WRITE), Err(Errno::EINVAL));
     let unbindable = register(&s, 0, Access::LOCAL_WRITE);
     assert_eq!(s.qp.post_bind(1, &mut own, &unbindable, 0..8, Access::REMOTE_READ), Err(Errno::EINVAL));
-    // rxe would follow null pointers.
+    // rxe would dereference null pointers.
     assert_eq!(s.qp.post_invalidate(1, &mut own), Err(Errno::EINVAL));
     drop(own);
     assert!(near.deregister().is_ok());
 }
 
-/// The QP that a window was bound through goes after the window: rxe's would wait for it, for about 50 s.
+/// The QP through which a window was bound is destroyed after the window: rxe's would wait for it, for about 50 s.
 pub(crate) fn outlives_its_qp() {
     let Pair { client: _client, mut server, c: _c, mut s, .. } = Pair::connected();
     let mr = register(&s, 1, Access::LOCAL_WRITE | Access::MW_BIND);
@@ -150,7 +150,7 @@ pub(crate) fn outlives_its_qp() {
     assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
 }
 
-/// As above, when a bind through another QP has failed meanwhile.
+/// The same after a failed bind through another QP.
 pub(crate) fn outlives_both() {
     use cmid_proto::{Call, CmEvent};
     let Pair { mut client, mut server, addr, c: _c, mut s, .. } = Pair::connected();

@@ -1,4 +1,4 @@
-//! A kernel whose driver has no re-registration.
+//! Checks on a kernel with a driver that cannot re-register.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Code, Failure, Fallback, Step, Valid};
@@ -7,7 +7,7 @@ use cmid_verbs::{Access, Change, Policy, Way, WcStatus};
 use crate::env::Pair;
 use crate::fixture::{PAGE, READABLE, another_pd, facts, failure, peer_reads, region, remote, reregister};
 
-/// All seven, by providers of which nothing is known.
+/// All seven combinations of flags, with an unknown provider.
 pub(crate) fn all_flags() {
     let mut pair = Pair::connected();
     let other = another_pd(&mut pair.server, pair.s.id);

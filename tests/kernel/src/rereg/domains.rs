@@ -1,4 +1,4 @@
-//! Another PD.
+//! Re-registration in another PD.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Error, PdState, RefuseReason};
@@ -9,7 +9,7 @@ use crate::fixture::{
     READABLE, another_pd, completion, end, facts, in_place, kernel_deallocs, peer_reads, region, remote,
 };
 
-/// How many use it, by the words with which a deallocation is refused.
+/// The number of users of a PD, from the refusal of its deallocation.
 fn in_use(pd: &Pd) -> u32 {
     let refused = pd.dealloc();
     let users = pd.users();
@@ -38,11 +38,11 @@ pub(crate) fn moved() {
         new.users()
     );
     assert_eq!((after.addr, after.len, after.access), (before.addr, before.len, before.access));
-    // Others may change them; rxe does not.
+    // Other devices may change the keys; rxe does not.
     assert_eq!(after.keys, before.keys);
     assert_eq!((old.users(), new.users()), (0, 1));
 
-    // The kernel's counts have moved as the machine's: it gives the old PD up and keeps the new one.
+    // The kernel's counts agree with the core's: it deallocates the old PD and keeps the new one.
     assert_eq!(old.dealloc(), Ok(()));
     assert_eq!(old.state(), PdState::Gone);
     assert_eq!(in_use(&new), 1);
@@ -54,7 +54,7 @@ pub(crate) fn moved() {
     assert_eq!(new.dealloc(), Ok(()));
 }
 
-/// The peer's QP goes on, the memory is not that of its partner's PD any more.
+/// The peer's QP still works, but the memory does not belong to the PD of its partner any more.
 pub(crate) fn away_from_the_peer() {
     let mut pair = Pair::connected();
     let other = another_pd(&mut pair.server, pair.s.id);
@@ -63,14 +63,14 @@ pub(crate) fn away_from_the_peer() {
     in_place(&mut mr, Change::default().to_pd(other.clone()));
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
 
-    // A QP of the new PD can be read through, with the same key.
+    // A QP of the new PD gives access, with the same key.
     let (mut c, s) = connect(&mut pair.client, &mut pair.server, pair.addr);
     in_place(&mut mr, Change::default().to_pd(s.pd.clone()));
     assert_eq!(other.users(), 0);
     assert_eq!(peer_reads(&mut c, remote(&mr)), Ok([7; 8]));
 }
 
-/// A work request that names memory of another PD than its QP's is refused before it is posted.
+/// A work request with memory of another PD than its QP's is refused before it is posted.
 pub(crate) fn away_from_the_own_qp() {
     let mut pair = Pair::connected();
     let other = another_pd(&mut pair.client, pair.c.id);
@@ -85,6 +85,6 @@ pub(crate) fn away_from_the_own_qp() {
     in_place(&mut mr, Change::default().to_pd(other));
     assert_eq!(pair.c.qp.post_send(6, &mr, 0..len), Err(Errno::EINVAL));
     assert_eq!(pair.c.qp.state(), Ok(QpState::RTS));
-    // Nothing of it has reached the peer.
+    // Nothing has reached the peer.
     assert_eq!(pair.s.cq.poll(&mut [Completion::default()]), Ok(0));
 }

@@ -1,4 +1,4 @@
-//! What the kernel answers with an errno, and which registration it leaves.
+//! The kernel's errnos, and which registration is valid after each.
 
 use std::ptr::{self, NonNull};
 
@@ -28,7 +28,7 @@ pub(crate) fn translation() {
     assert_eq!(facts(&mr), before);
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([8; 8]));
 
-    // What else is asked for in the same call does not come to be either.
+    // Other changes in the same call are not made either.
     let (other, users) = (another_pd(&mut pair.server, pair.s.id), pair.s.pd.users());
     let all = Change::default().to_buffer(vec![9; PAGE]).to_pd(other.clone()).to_access(Access::LOCAL_WRITE);
     let done = reregister(&mut mr, all, Policy::default(), 1);
@@ -36,7 +36,7 @@ pub(crate) fn translation() {
     assert_eq!((facts(&mr), pair.s.pd.users(), other.users()), (before, users, 0));
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([8; 8]));
 
-    // Registered anew it works; the old memory comes back.
+    // Registering anew works; the old memory is returned.
     let old = remote(&mr);
     let done = reregister(&mut mr, Change::default().to_buffer(vec![9; 2 * PAGE]), ANEW, 1);
     assert_eq!(done.result, Ok(Way::Anew));
@@ -46,7 +46,7 @@ pub(crate) fn translation() {
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([9; 8]));
     assert_eq!(peer_reads(&mut pair.c, old), Err(WcStatus::REM_ACCESS_ERR));
 
-    // A fallback that is not needed is not taken.
+    // A fallback is used only where it is needed.
     let done = reregister(&mut mr, Change::default().to_access(Access::LOCAL_WRITE), ANEW, 1);
     assert_eq!(done.result, Ok(Way::InPlace));
 }
@@ -69,8 +69,8 @@ pub(crate) fn refused_rights() {
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
 }
 
-/// The kernel pins pages as the rights need it, and adds no right to write later (`ib_umem_check_rereg`). It looks before
-/// it does anything; but the errno, EACCES, does not say so.
+/// The kernel pins pages according to the rights, and adds no right to write later (`ib_umem_check_rereg`). It checks
+/// before it changes anything, but the errno, EACCES, does not show that.
 pub(crate) fn pinned_to_be_read() {
     let mut pair = Pair::connected();
     let mut mr = region(&pair.s.pd, 5, Access::REMOTE_READ);
@@ -90,7 +90,7 @@ pub(crate) fn pinned_to_be_read() {
         matches!(refused, Err(Error::Refused(refused)) if refused.reason == RefuseReason::OnlyDeregister),
         "{refused:?}"
     );
-    // Here the caution was not needed: the old registration is there until it is deregistered.
+    // The old registration is in fact valid until it is deregistered.
     assert_eq!(peer_reads(&mut pair.c, at), Ok([5; 8]));
     let returned = mr.deregister().map_err(|(_, error)| error).expect("deregistered");
     assert_eq!(returned.other.map(|other| other.len()), None);
@@ -105,7 +105,7 @@ struct Page(NonNull<u8>);
 unsafe impl Send for Page {}
 
 impl Page {
-    /// With this byte in the first place, and zeros.
+    /// Makes a page with this first byte, and zeros.
     fn read_only(first: u8) -> Self {
         // SAFETY: a new private mapping, wherever there is room.
         let start = unsafe {
@@ -114,7 +114,7 @@ impl Page {
         };
         assert_ne!(start, libc::MAP_FAILED);
         let start = NonNull::new(start.cast::<u8>()).expect("not at 0");
-        // SAFETY: the page is ours, mapped to be written; from here on only to be read.
+        // SAFETY: the page was mapped above for writing; from here on it is only read.
         let sealed = unsafe {
             start.write(first);
             libc::mprotect(start.as_ptr().cast(), PAGE, libc::PROT_READ)
@@ -139,20 +139,20 @@ pub(crate) fn read_only_mapping() {
     let mut mr = pair.s.pd.register(buffer, Access::REMOTE_READ).map_err(|(_, error)| error).expect("registered");
     let before = facts(&mr);
     let writable = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
-    // Nobody has to rely on the kernel for it.
+    // The core refuses it without a call to the kernel.
     let done = reregister(&mut mr, Change::default().to_access(writable), CHECKS_FIRST, 0);
     let refused = Failure { step: Step::Reregister(Code::Input), errno: Errno::EACCES, valid: Valid::Old };
     assert_eq!(failure(&done), refused);
     assert_eq!(facts(&mr), before);
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Ok([0x42, 0, 0, 0, 0, 0, 0, 0]));
 
-    // What does not need it can still be changed.
+    // Changes without that right are still possible.
     in_place(&mut mr, Change::default().to_access(Access::empty()));
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
     end(mr);
 }
 
-/// One that could not be relied on before either hears of a removal. Takes a device away, so it comes last.
+/// The device of an unusable MR is removed. This check removes a device, so it comes last.
 pub(crate) fn unusable_without_its_device() {
     let mut side = crate::env::Side::new();
     let id = side.bound([10, 98, 0, 1]);
@@ -165,8 +165,8 @@ pub(crate) fn unusable_without_its_device() {
         other => panic!("not refused: {other:?}"),
     };
     assert_eq!(reason(), RefuseReason::OnlyDeregister);
-    // It ends with this process: the device is open.
-    // The shim is not for it; a sanitizer's would not even load.
+    // The command ends with this process, because the device is open.
+    // The shim is not for it, and a sanitizer's would not load.
     let mut delete = std::process::Command::new("rdma");
     let deleting = delete.args(["link", "delete", "rxe1"]).env_remove("LD_PRELOAD").spawn().expect("rdma(8)");
     side.expect(cmid_proto::CmEvent::DeviceRemoval);
@@ -179,7 +179,7 @@ pub(crate) fn refused_before() {
     let mut pair = Pair::connected();
     let mut mr = region(&pair.s.pd, 1, READABLE);
     let before = facts(&mr);
-    // The kernel would take its number for one of rxe0's, and may find another PD under it.
+    // The kernel would take the PD's number for one of rxe0's, and may find another PD under it.
     let on_rxe1 = pair.server.bound([10, 98, 0, 1]);
     let foreign = another_pd(&mut pair.server, on_rxe1);
     for (change, reason) in [
@@ -194,7 +194,7 @@ pub(crate) fn refused_before() {
         assert_eq!(done.buffer.is_some(), given);
         assert_eq!((facts(&mr), foreign.users()), (before, 0));
     }
-    // The work request pins it until its completion has been polled; here it never is, and the QP goes.
+    // The work request pins the MR until its completion has been polled. Here it never is, and the QP is destroyed.
     pair.s.qp.post_recv(1, &mr, 0..8).expect("post_recv");
     let done = reregister(&mut mr, Change::default().to_access(Access::LOCAL_WRITE), ANEW, 0);
     assert!(matches!(done.result, Err(Error::Refused(refused)) if refused.reason == RefuseReason::InFlight));

@@ -1,4 +1,4 @@
-//! What the checks have in common.
+//! Helpers of the checks.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) const READABLE: Access = Access::LOCAL_WRITE.union(Access::REMOTE_READ);
 
-/// A region that is full of one byte.
+/// Registers a region filled with one byte.
 pub(crate) fn region(pd: &Pd, fill: u8, access: Access) -> Mr {
     pd.register(vec![fill; PAGE], access).map_err(|(_, error)| error).expect("registered")
 }
@@ -24,7 +24,7 @@ pub(crate) fn another_pd(side: &mut Side, id: IdKey) -> Pd {
     side.device.alloc_pd(id).expect("alloc_pd")
 }
 
-/// Re-registers; the kernel must have been asked just so often.
+/// Re-registers. Checks the number of requests to the kernel.
 pub(crate) fn reregister(mr: &mut Mr, change: Change, policy: Policy, asked: u32) -> Reregistered {
     let before = shim::asked();
     let done = mr.reregister(change, policy);
@@ -37,7 +37,7 @@ pub(crate) fn reregister(mr: &mut Mr, change: Change, policy: Policy, asked: u32
     done
 }
 
-/// Re-registers as it is, which must work in place, with nothing to give back.
+/// Re-registers, which must succeed in place, without a returned buffer.
 pub(crate) fn in_place(mr: &mut Mr, change: Change) {
     let done = reregister(mr, change, Policy::default(), 1);
     assert_eq!(done.result, Ok(Way::InPlace));
@@ -45,7 +45,7 @@ pub(crate) fn in_place(mr: &mut Mr, change: Change) {
     assert_eq!((mr.state(), mr.way()), (MrState::Registered, Way::InPlace));
 }
 
-/// How a re-registration failed at the device.
+/// The device's failure of a re-registration.
 pub(crate) fn failure(done: &Reregistered) -> Failure {
     match done.result {
         Err(Error::Failed(failure)) => failure,
@@ -53,7 +53,7 @@ pub(crate) fn failure(done: &Reregistered) -> Failure {
     }
 }
 
-/// All that a user can see of a region.
+/// The observable fields of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) addr: u64,
@@ -69,12 +69,12 @@ pub(crate) fn facts(mr: &Mr) -> Facts {
     Facts { addr: mr.addr(), len: mr.len(), keys, access: mr.access(), state: mr.state(), way: mr.way() }
 }
 
-/// Where a peer finds it now.
+/// The remote address and key of a region.
 pub(crate) fn remote(mr: &Mr) -> Remote {
     Remote { addr: mr.addr(), rkey: mr.rkey() }
 }
 
-/// Reads 8 bytes of the peer's memory: them, or how it ended.
+/// Reads 8 bytes of the peer's memory. Returns them, or the status of a failure.
 pub(crate) fn peer_reads(end: &mut End, from: Remote) -> Result<[u8; 8], WcStatus> {
     let into = region(&end.pd, 0xaa, Access::LOCAL_WRITE);
     end.qp.post_read(1, &into, 0..8, from).expect("post_read");
@@ -96,7 +96,7 @@ pub(crate) fn peer_writes(end: &mut End, fill: u8, to: Remote) -> WcStatus {
     done.status
 }
 
-/// A status as people say it.
+/// A status in words.
 fn words(status: WcStatus) -> String {
     match status {
         WcStatus::SUCCESS => "success".to_owned(),
@@ -106,7 +106,7 @@ fn words(status: WcStatus) -> String {
     }
 }
 
-/// The next completion, by busy polling.
+/// Returns the next completion, by busy polling.
 pub(crate) fn completion(end: &mut End) -> Completion {
     let started = Instant::now();
     let mut one = [Completion::default()];
@@ -116,12 +116,12 @@ pub(crate) fn completion(end: &mut End) -> Completion {
     one[0]
 }
 
-/// The region goes, in an orderly way.
+/// Deregisters a region, which must succeed.
 pub(crate) fn end(mr: Mr) {
     mr.deregister().map_err(|(_, error)| error).expect("deregistered");
 }
 
-/// What the kernel says on its own to a wish to deallocate the PD that an MR was moved to last.
+/// The errno of the kernel itself for a deallocation of the PD of the last moved MR.
 pub(crate) fn kernel_deallocs() -> Errno {
     let errno = Errno(shim::dealloc_pd());
     println!("   the kernel, asked past cmid to deallocate the new PD: {errno}");

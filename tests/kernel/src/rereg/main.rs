@@ -1,14 +1,15 @@
-//! The kernel's own re-registration, through cmid's machines: `ibv_rereg_mr` of soft-RoCE with the shim of `tests/kernel/shim` in
-//! front of it. Two devices in one process connect over 10.99.0.1 and 10.99.0.2 (`rxe0` in the soft-RoCE machine).
+//! The kernel's own re-registration, through cmid's types: `ibv_rereg_mr` of soft-RoCE with the preloaded shim of
+//! `tests/kernel/shim`. Two devices in one process connect over 10.99.0.1 and 10.99.0.2 (`rxe0` in the soft-RoCE
+//! machine).
 //!
 //! ```sh
 //! cargo xtask softroce -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/kernel-rereg --expect pd-access
 //! cargo xtask softroce --kernel 6.1 -- env LD_PRELOAD=target/release/libcmid_rereg_shim.so target/release/kernel-rereg --expect none
 //! ```
 //!
-//! What the kernel can do is said, not found out, so that nothing passes because it was left out: `pd-access` is 6.12, which
-//! changes PDs and rights, `none` is 6.1. Without the shim it fails. It ends with status 101 and a message at the first thing
-//! that is not as expected.
+//! The kernel's abilities are given, not detected, so that no check is skipped silently: `pd-access` is 6.12, which
+//! changes PDs and rights, `none` is 6.1. Without the shim it fails. It exits with status 101 and a message at the
+//! first unexpected result.
 #![expect(unsafe_code, reason = "it calls C")]
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
@@ -16,7 +17,7 @@ mod cannot;
 mod domains;
 mod faults;
 mod fixture;
-// The connections are made as in the device's own check, which needs more of it.
+// The connections are made as in the device's own check, which uses more of this module.
 #[allow(dead_code, reason = "shared with another program")]
 #[path = "../device/env.rs"]
 mod env;
@@ -26,10 +27,10 @@ mod shim;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// A name and what is done.
+/// A name and a function.
 type Check = (&'static str, fn());
 
-/// On a kernel whose driver changes PDs and rights.
+/// The checks on a kernel with a driver that changes PDs and rights.
 const PD_ACCESS: [Check; 13] = [
     ("an MR moves to another PD: users, keys, who can be deallocated", domains::moved),
     ("moved away from the peer's QP", domains::away_from_the_peer),
@@ -46,7 +47,7 @@ const PD_ACCESS: [Check; 13] = [
     ("an unusable MR whose device goes", faults::unusable_without_its_device),
 ];
 
-/// On a kernel whose driver has no re-registration.
+/// The checks on a kernel with a driver that cannot re-register.
 const NONE: [Check; 2] = [
     ("every combination of flags is not supported and changes nothing", cannot::all_flags),
     ("registering anew instead", cannot::anew),

@@ -1,4 +1,4 @@
-//! Other rights.
+//! Re-registration with other rights.
 
 use cmid_verbs::{Access, Change, WcStatus};
 
@@ -7,7 +7,7 @@ use crate::fixture::{READABLE, facts, in_place, peer_reads, peer_writes, region,
 
 const ALL: Access = READABLE.union(Access::REMOTE_WRITE);
 
-/// A read that worked does not any more.
+/// A read succeeds first, and fails after its right was removed.
 pub(crate) fn reading() {
     let mut pair = Pair::connected();
     let mut mr = region(&pair.s.pd, 2, ALL);
@@ -21,7 +21,7 @@ pub(crate) fn reading() {
     assert_eq!(peer_writes(&mut pair.c, 3, remote(&mr)), WcStatus::SUCCESS);
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
 
-    // Given back, it works again, for another connection.
+    // After the right was restored, reads work again, for another connection.
     let (mut c, s) = connect(&mut pair.client, &mut pair.server, pair.addr);
     in_place(&mut mr, Change::default().to_access(ALL));
     in_place(&mut mr, Change::default().to_pd(s.pd.clone()));
@@ -29,7 +29,7 @@ pub(crate) fn reading() {
     assert_eq!(facts(&mr).keys, before.keys);
 }
 
-/// What a deposed leader meets with.
+/// A write fails after its right was removed, as for a deposed leader.
 pub(crate) fn writing() {
     let mut pair = Pair::connected();
     let mut mr = region(&pair.s.pd, 2, ALL);
@@ -56,7 +56,7 @@ pub(crate) fn with_the_pd() {
     assert_eq!(peer_reads(&mut pair.c, remote(&mr)), Err(WcStatus::REM_ACCESS_ERR));
 }
 
-/// The remote key is there from the beginning, and is good as soon as the right is.
+/// The remote key exists from the beginning, and is usable as soon as the right is granted.
 pub(crate) fn given_late() {
     let mut pair = Pair::connected();
     let mut mr = region(&pair.s.pd, 4, Access::LOCAL_WRITE);

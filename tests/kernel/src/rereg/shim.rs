@@ -1,9 +1,10 @@
-//! What the shim tells: it is looked up, because a program that is linked with it would not start without it.
+//! The functions of the shim, looked up at run time, because a program linked with the shim would not start without
+//! it.
 
 use std::ffi::{CStr, c_int};
 use std::mem;
 
-/// How often the kernel itself has been asked to re-register.
+/// The number of re-registrations requested from the kernel.
 pub(crate) fn asked() -> u32 {
     let function = symbol(c"cmid_rereg_shim_asked");
     // SAFETY: only the shim has such a symbol, and there it is a function of this type.
@@ -11,11 +12,11 @@ pub(crate) fn asked() -> u32 {
     function()
 }
 
-/// What the kernel says, past cmid and libibverbs, when it is asked to deallocate the PD that an MR was moved to last: an
-/// errno, 0 if it did it, -1 if none was moved.
+/// Requests the deallocation of the PD of the last moved MR from the kernel, without cmid and libibverbs. Returns the
+/// errno, 0 for success, -1 if no MR was moved.
 pub(crate) fn dealloc_pd() -> i32 {
     let function = symbol(c"cmid_rereg_shim_dealloc_pd");
-    // SAFETY: the function of the shim, which has this type; not null (looked at).
+    // SAFETY: the function of the shim, which has this type; not null (checked in `symbol`).
     let function: extern "C" fn() -> c_int = unsafe { mem::transmute(function) };
     function()
 }
