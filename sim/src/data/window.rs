@@ -111,7 +111,7 @@ mod tests {
             assert_eq!(memory.bind_mw(qp, pd, &bind), Some(()));
             let shown = Some(keyed_range.stretch());
             assert_eq!(memory.through_window(qp, pd, window, Access::REMOTE_READ), shown);
-            // The window's rights are not checked against the new ones, but the keys may change.
+            // A change of the MR's rights does not affect the window, but the MR's keys may change.
             let mut request =
                 Request { flags: Changes::ACCESS, pd: None, range: new, access: Access::MW_BIND | Access::REMOTE_READ };
             memory.rereg_mr(&config, host, mr, &request, || None).unwrap();
