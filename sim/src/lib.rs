@@ -1,10 +1,10 @@
-//! A simulated RDMA fabric, for programs that drive RDMA connections and have no RDMA device, or do not trust luck.
+//! A simulated RDMA fabric, to test programs that use RDMA connections without an RDMA device.
 //!
-//! A [`Fabric`] has hosts, a [`Host`] gives devices, and a [`SimDevice`] is a [`Device`](cmid_proto::Device) that
-//! behaves as librdmacm 44 on Linux 6.12 over RoCE (rxe) does: the same errno from the same call in the same state, the
-//! same events with the same status, parameters and padded private data, in the same order, after the same time. What
-//! looks odd here is odd there: a failing listen shrinks the backlog, a second accept kills the connection, a silent
-//! server keeps its client waiting for a quarter of an hour.
+//! A [`Fabric`] has hosts, a [`Host`] creates devices, and a [`SimDevice`] is a [`Device`](cmid_proto::Device). It
+//! behaves as librdmacm 44 on Linux 6.12 over RoCE (rxe) does. The same call in the same state returns the same
+//! errno. Events have the same order, status, parameters, padded private data and timing. Defects are reproduced too:
+//! a failing listen shrinks the backlog, a second accept ends the connection, and a client of a silent server waits
+//! for a quarter of an hour.
 //!
 //! ```
 //! use cmid_proto::{Call, ChannelKey, CmEvent, Device, IdKey, PortSpace};
@@ -32,20 +32,21 @@
 //!
 //! # What is modelled
 //!
-//! An id has the four state variables of the real stack, because much of what an application sees comes from their
-//! disagreement: the IB CM's protocol state, the RDMA CM's state, the kernel's user context, and librdmacm's record.
-//! Messages (REQ, REP, RTU, REJ, MRA, DREQ, DREP; SIDR REQ and SIDR REP for datagram ids) travel between hosts and
-//! within one, are sent again, are lost, time out. Reading an event is an action: there the device of an id becomes
-//! known, a REP is answered by RTU if the id has a QP, a QP hears the multicast group that was joined, and events are
-//! swallowed.
+//! An id has the four state variables of the real stack, because much of what an application observes results from
+//! differences between them: the IB CM's protocol state, the RDMA CM's state, the kernel's user context, and
+//! librdmacm's record. Messages (REQ, REP, RTU, REJ, MRA, DREQ, DREP; SIDR REQ and SIDR REP for datagram ids) travel
+//! between hosts and within one. They can be retransmitted, lost, or time out. Reading an event has effects: the
+//! device of an id becomes known, a REP is answered by RTU if the id has a QP, a QP is attached to the joined
+//! multicast group, and some events are swallowed.
 //!
-//! The data path ([`Pd`], [`Mr`], [`Cq`], [`Qp`]) sends, reads and writes, with the fabric's latency and without loss;
-//! a QP's states follow its id's calls and events as librdmacm moves them. A datagram ([`Ah`], [`To`],
-//! [`Qp::post_send_to`]) comes after [`GRH_LEN`] bytes of header, or does not come.
+//! The data path ([`Pd`], [`Mr`], [`Cq`], [`Qp`]) sends, reads and writes, with the fabric's latency and without
+//! loss. The calls and events of an id change its QP's state as in librdmacm. A datagram ([`Ah`], [`To`],
+//! [`Qp::post_send_to`]) arrives after [`GRH_LEN`] bytes of header, or is lost.
 //!
-//! Memory ([`Pd`], [`Mr`], [`Mw`]) runs on the machines of [`memory`]. The device behind them keeps books of its own,
-//! which tests can compare ([`Pd::users_at_device`]): it checks keys, domains and rights when a work request is carried
-//! out, and answers a call as libibverbs, the kernel and a driver together do, each in its own order.
+//! Memory ([`Pd`], [`Mr`], [`Mw`]) uses the state machines of [`memory`]. The simulated device keeps its own
+//! accounts, which tests can compare ([`Pd::users_at_device`]). It checks keys, domains and rights when it executes a
+//! work request. It answers a call as libibverbs, the kernel and a driver do, with the checks of each in the original
+//! order.
 //!
 //! ```
 //! use cmid_proto::{Call, ChannelKey, Device, IdKey, PortSpace};
@@ -72,51 +73,53 @@
 //! # }
 //! ```
 //!
-//! # The knobs
+//! # Configuration
 //!
-//! They are [`Config`]'s: the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, what hosts and
-//! devices can, and two defects of all kernels that can be switched off. What happens to a host is up to [`Host`]: its
-//! link goes down ([`set_link`](Host::set_link)), its link address changes
-//! ([`change_link_addr`](Host::change_link_addr), [`fail_over`](Host::fail_over)), its device goes and another comes
-//! ([`remove_device`](Host::remove_device), [`add_device`](Host::add_device)), a multicast group fails
-//! ([`fail_next_join`](Host::fail_next_join), [`lose_group`](Host::lose_group)), a call about memory fails
+//! [`Config`] has the seed, the latency, the loss, the [`Clock`], the [`Flavour`] of the kernel, the capabilities of
+//! hosts and devices, and two defects of all kernels that can be switched off. [`Host`] injects faults and changes:
+//! its link goes down ([`set_link`](Host::set_link)), its link address changes
+//! ([`change_link_addr`](Host::change_link_addr), [`fail_over`](Host::fail_over)), its device is removed and another
+//! is added ([`remove_device`](Host::remove_device), [`add_device`](Host::add_device)), a multicast group fails
+//! ([`fail_next_join`](Host::fail_next_join), [`lose_group`](Host::lose_group)), a memory call fails
 //! ([`fail_next_registration`](Host::fail_next_registration),
 //! [`fail_next_deregistration`](Host::fail_next_deregistration),
-//! [`fail_next_reregistration`](Host::fail_next_reregistration), at each of its stages). A process ends by dropping its
-//! device. With a virtual clock a run depends on nothing but the configuration and the calls.
+//! [`fail_next_reregistration`](Host::fail_next_reregistration), at each of its stages). Dropping a device simulates
+//! the exit of its process. With a virtual clock a run depends only on the configuration and the calls.
 //!
 //! # What differs from the kernel
 //!
-//! - A destroy never waits. Where the real one would for about 70 seconds (after a reject or a second accept that left
-//!   a message of the id's own under way), [`Counters::stalls`] counts, and that message is not sent again.
-//! - An event that a migration moved does not make the target's descriptor readable until somebody reads the channel or
-//!   another event comes. In the kernel it does not wake who is waiting either, but a fresh poll would see it: the
-//!   simulator is stricter with those who forget to look.
-//! - Each call and each message is handled at once and as a whole; races between threads inside the kernel, and with
-//!   them the stale pointers of its migration, do not exist.
+//! - A destroy never waits. The real one waits for about 70 seconds after a reject or a second accept that left a
+//!   message of the id outstanding. Here [`Counters::stalls`] counts the case, and the message is not sent again.
+//! - An event that a migration moved does not make the target's descriptor readable until the channel is read or
+//!   another event arrives. In the kernel it does not wake a waiting thread either, but a new poll returns readable.
+//!   The simulator is stricter, to find programs that do not drain.
+//! - Each call and each message is processed at once and atomically. Races between threads inside the kernel, and the
+//!   stale pointers of its migration, do not occur.
 //! - Time-outs are exact; the kernel's are up to 5 % longer.
 //! - Every /24 or /64 is one network on one wire, and a host has one device for all of its networks. If two hosts have
 //!   the same address, the first one answers.
-//! - A device that goes takes its connections along without a word to the peers, where the kernel may still get a DREQ
-//!   out.
-//! - `rdma_leave_multicast` finds a membership by its address, the latest first; here its key decides.
-//! - A datagram of more than the MTU is refused by the call; rxe completes it with success and sends nothing
-//!   (`rxe_requester`). One that is longer than its receive is dropped, and the receive stays.
-//! - The type of service is in the address of who was looked up, and makes no difference. The GID table of a port is the
-//!   list of its host's addresses.
-//! - Reliable connected and datagram QPs only, no shared receive queues, no immediate data.
-//! - A send waits for its receive for ever, whatever `rnr_retry_count` says.
-//! - Work requests whose range is outside of their region are refused by the call, and those whose region is of another domain or
-//!   has not the access that they need; real hardware would report them in a completion, or does not look.
-//! - Completions go with their QP when it is destroyed, as with libmlx5; rxe's stay in the CQ
-//!   ([`Config::completions_outlive_qp`]). What has arrived is in memory at once; mlx5 and hns copy some of it there when the
+//! - A removed device ends its connections without a message to the peers; the kernel may still send a DREQ.
+//! - `rdma_leave_multicast` selects a membership by its address, the latest first; here the key selects it.
+//! - A call refuses a datagram of more than the MTU; rxe completes it with success and sends nothing
+//!   (`rxe_requester`). A datagram that is longer than its receive is dropped, and the receive stays posted.
+//! - The type of service is a property of the resolved address only, and has no effect. The GID table of a port is
+//!   the list of its host's addresses.
+//! - Only reliable connected and datagram QPs exist; there are no shared receive queues and no immediate data.
+//! - A send waits for its receive without limit; `rnr_retry_count` is ignored.
+//! - A call refuses a work request if its range is outside of the region, if the region belongs to another domain, or
+//!   if the region lacks a required right. Real hardware reports these in a completion, or does not check them.
+//! - Destroying a QP removes its completions, as with libmlx5; those of rxe stay in the CQ
+//!   ([`Config::completions_outlive_qp`]). Received data is in memory at once; mlx5 and hns copy some of it when the
 //!   completion is polled ([`Config::copy_at_poll`]).
-//! - A completion queue lives until its handle is dropped, whatever uses it.
-//! - The bytes of a send or write are taken when it is posted; hardware may take them at any time until it completes.
-//! - Memory has made-up addresses, and every buffer has pages of its own. What all programs of a host have pinned counts
-//!   against one limit ([`Config::lock_limit`]).
-//! - Rights are those of rxe, but for on-demand paging, which no device here can. Atomic operations cannot be posted.
-//! - Memory windows are of type 2, and show their part of a region only; rxe's show all of it (`check_rkey`).
+//! - A completion queue exists until its handle is dropped, even if QPs use it.
+//! - The bytes of a send or write are copied when it is posted; hardware may read them at any time until it
+//!   completes.
+//! - Memory has simulated addresses, and every buffer has its own pages. The pinned memory of all programs of a host
+//!   counts against one limit ([`Config::lock_limit`]).
+//! - Access rights are those of rxe without on-demand paging, which no device supports here. Atomic operations cannot
+//!   be posted.
+//! - Memory windows are of type 2, and give access to their part of a region only; those of rxe give access to all of
+//!   it (`check_rkey`).
 #![forbid(unsafe_code)]
 
 mod data;

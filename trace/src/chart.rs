@@ -1,19 +1,19 @@
-//! A sequence chart of a replay: application, core and device, for Mermaid or as a picture.
+//! A sequence chart of a replay: application, core and device. Output is Mermaid or SVG.
 
 use std::fmt::Write as _;
 
 use crate::transition::{Arrow, Transition};
 
-/// How a chart is written.
+/// The output format of a chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChartFormat {
     /// Text for Mermaid.
     Mermaid,
-    /// A picture.
+    /// An SVG image.
     Svg,
 }
 
-/// What a chart shows: the transitions with an arrow, in their order.
+/// The transitions of a chart that have an arrow, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Chart {
     rows: Vec<Row>,
@@ -26,21 +26,21 @@ struct Row {
     change: Option<String>,
 }
 
-/// Distances in the picture, in pixels.
+/// Distances in the SVG image, in pixels.
 const ROW: usize = 34;
 const TOP: usize = 60;
 const LANES: [(&str, usize); 3] = [("application", 150), ("core", 550), ("device", 950)];
 const WIDTH: usize = 1100;
 
 impl Chart {
-    /// Adds a step, if it has an arrow.
+    /// Adds a step. Ignores steps without an arrow.
     pub fn add(&mut self, step: &Transition) {
         if let Some(arrow) = step.arrow {
             self.rows.push(Row { arrow, text: step.text.clone(), change: step.change() });
         }
     }
 
-    /// The chart.
+    /// Renders the chart.
     #[must_use]
     pub fn draw(&self, format: ChartFormat) -> String {
         match format {
@@ -85,7 +85,7 @@ impl Chart {
             let (from, to) = ends(*arrow);
             let (from, to) = (LANES[from].1, LANES[to].1);
             let dashes = if *arrow == Arrow::Outcome { " stroke-dasharray=\"4 3\"" } else { "" };
-            // A deadline comes from nobody: its arrow leads from beside the core to it.
+            // A deadline has no source lane: its arrow starts beside the core.
             let begin = if from == to { from + 60 } else { from };
             let middle = usize::midpoint(begin, to);
             let _ = writeln!(
@@ -105,7 +105,7 @@ impl Chart {
     }
 }
 
-/// From where to where, by the numbers of the lanes.
+/// The source and the target of an arrow, as indexes into `LANES`.
 fn ends(arrow: Arrow) -> (usize, usize) {
     match arrow {
         Arrow::AppToCore => (0, 1),
@@ -116,7 +116,7 @@ fn ends(arrow: Arrow) -> (usize, usize) {
     }
 }
 
-/// Mermaid ends a statement at a semicolon and begins a comment or an entity at a number sign.
+/// Replaces characters with a special meaning in Mermaid: `;` ends a statement, `#` begins an entity, `%` a comment.
 fn for_mermaid(text: &str) -> String {
     text.chars().map(|it| if it.is_control() || matches!(it, ';' | '#' | '%') { ' ' } else { it }).collect()
 }
@@ -126,7 +126,7 @@ fn for_svg(text: &str) -> String {
     clean.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// What fits between two lanes.
+/// Truncates a text to the width between two lanes.
 fn short(text: &str) -> String {
     const FITS: usize = 60;
     if text.chars().count() <= FITS { text.to_owned() } else { text.chars().take(FITS - 1).chain(['…']).collect() }

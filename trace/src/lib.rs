@@ -1,9 +1,9 @@
-//! Records what goes into a core, and replays it.
+//! Records the inputs of a core, and replays them.
 //!
-//! The core is pure: the same steps lead to the same answers and to the same state. [`Trace`] is a device around a device. A
-//! driver that is given it is recorded: each request, ack, outcome, event with its private data, readable channel, passing of time and
-//! delivery is a line of a file, and so is what the core answered. [`replay`] gives the lines to a core of its own and
-//! compares. The format is documented in `docs/trace.md`.
+//! The core is pure: the same steps produce the same answers and the same state. [`Trace`] wraps a device and records
+//! the driver that uses it. Each request, ack, outcome, event with its private data, readable channel, passing of
+//! time and delivery is one line of a file, together with the core's answer. [`replay`] feeds the lines to a new core
+//! and compares the answers. `docs/trace.md` documents the format.
 //!
 //! ```
 //! use cmid_proto::{Acks, Device, Drive, Limits, PortSpace, State};

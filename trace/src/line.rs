@@ -1,4 +1,4 @@
-//! The lines of a trace. What they mean to people stands in `docs/trace.md`.
+//! The lines of a trace. `docs/trace.md` documents them.
 
 use std::net::SocketAddr;
 
@@ -12,8 +12,7 @@ use crate::values::{As, Bytes};
 /// The name in the first line, and the version of the format.
 pub(crate) const FORMAT: (&str, u32) = ("cmid-trace", 2);
 
-/// One line: what went into the core, and what it answered. Answers are text where nothing but a comparison is made with
-/// them.
+/// One line: the input of the core, and its answer. Answers that are only compared are stored as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Line {
@@ -22,7 +21,7 @@ pub(crate) enum Line {
         version: u32,
         limits: Bounds,
     },
-    /// Nanoseconds; from now on this is the time.
+    /// The current time in nanoseconds, valid until the next such line.
     Time(u64),
     OpenChannel {
         acks: As<Acks>,
@@ -48,7 +47,7 @@ pub(crate) enum Line {
     Submit {
         id: As<IdKey>,
         request: RequestFields,
-        /// None: never.
+        /// `None`: no deadline.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<u64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,7 +73,7 @@ pub(crate) enum Line {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
     },
-    /// The core asks for a call.
+    /// The core requests a device call.
     Call {
         call: String,
         #[serde(default, skip_serializing_if = "Bytes::is_empty")]
@@ -90,7 +89,7 @@ pub(crate) enum Line {
         state: Option<String>,
     },
     Readable(As<ChannelKey>),
-    /// The core names a channel to be read, and the key for a child; none: it wants no event now.
+    /// The core names a channel to read, and the key for a child. `None`: the core takes no event now.
     Look {
         on: As<ChannelKey>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,7 +101,7 @@ pub(crate) enum Line {
         is: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
-        /// The channel is not read on: what is left there makes it readable again.
+        /// The channel is read once; a remaining event makes it readable again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         once: bool,
     },
@@ -111,7 +110,7 @@ pub(crate) enum Line {
         errno: As<Errno>,
     },
     WaitForRoom(As<ChannelKey>),
-    /// An id that is to follow its listener has its turn.
+    /// Processes the next id that follows its listener.
     Child(As<IdKey>),
     PauseChannel {
         channel: As<ChannelKey>,
@@ -131,12 +130,12 @@ pub(crate) enum Line {
     },
     Release {
         id: As<IdKey>,
-        /// By which an adoption, in this trace or another one, names it.
+        /// Identifies the id in an adoption, in this trace or another one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ticket: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
-        /// What the device said; the id is lost.
+        /// The errno of the device; the id is lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         errno: Option<As<Errno>>,
     },
@@ -147,7 +146,7 @@ pub(crate) enum Line {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         errno: Option<As<Errno>>,
     },
-    /// The application has its turn.
+    /// The driver returns control to the application.
     Yield(Sum),
     End(Snapshot),
 }
@@ -164,7 +163,7 @@ pub(crate) struct Bounds {
     reserved_ids: u32,
     #[serde(default)]
     reserved_events: u32,
-    /// Without it there was no such limit.
+    /// Defaults to unlimited.
     #[serde(default = "unlimited")]
     channel_events: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -231,7 +230,7 @@ impl From<&RawEvent<&[u8]>> for Raw {
 }
 
 impl Raw {
-    /// As the core takes it.
+    /// Converts to the type of the core.
     pub(crate) fn event(&self) -> RawEvent<&[u8]> {
         RawEvent {
             listener: self.listener.map(|As(listener)| listener),

@@ -1,4 +1,4 @@
-//! Bytes to lines. They come from outside: whatever they are, the answer is lines or an error that names one.
+//! Parses bytes to lines. Input is untrusted: parsing returns lines, or an error with a line number.
 
 use std::io::{BufRead, Read as _};
 
@@ -6,16 +6,16 @@ use cmid_proto::Limits;
 
 use crate::line::{FORMAT, Line};
 
-/// Bytes in the longest line that is read; the end of a core with tens of thousands of ids is shorter.
+/// Maximum length of a line in bytes. The end line of a core with tens of thousands of ids is shorter.
 const LINE_MAX: u64 = 16 << 20;
 
-/// What is wrong with a trace, or where the core does otherwise than it says. Lines are counted from 1.
+/// An error in a trace, or a difference between the trace and the core. Lines are counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct Wrong {
-    /// Where.
+    /// The line number.
     pub line: usize,
-    /// What.
+    /// The description.
     pub what: String,
 }
 
@@ -25,7 +25,7 @@ impl Wrong {
     }
 }
 
-/// A trace that has been read. Whether it is true is for a [`Replay`](crate::Replay) to find out.
+/// A parsed trace. [`Replay`](crate::Replay) verifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
     pub(crate) limits: Limits,
@@ -37,7 +37,7 @@ impl Recording {
     /// Reads a trace.
     ///
     /// # Errors
-    /// At the first line that is none: cut off, garbled, of another format or version, or out of place.
+    /// At the first invalid line: cut off, garbled, of another format or version, or out of place.
     pub fn read(mut from: impl BufRead) -> Result<Self, Wrong> {
         let mut lines = Vec::new();
         let mut limits = None;
@@ -62,13 +62,13 @@ impl Recording {
         Ok(Recording { limits, lines })
     }
 
-    /// Whether it goes on to the end of its drive. Otherwise the program did not.
+    /// Whether the trace ends with the end of its drive. It does not if the program ended earlier.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         matches!(self.lines.last(), Some(Line::End(_)))
     }
 
-    /// How many lines it has.
+    /// The number of lines.
     #[must_use]
     pub fn lines(&self) -> usize {
         1 + self.lines.len()

@@ -1,4 +1,4 @@
-//! The recorder: a device around a device.
+//! The recorder: device middleware.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -16,14 +16,13 @@ use crate::sink::{Stream, TraceSink};
 use crate::snapshot::{Snapshot, Sum, admission, event, state};
 use crate::values::As;
 
-/// Each release of this process gets a number.
+/// The number of the next release in this process.
 static TICKETS: AtomicU64 = AtomicU64::new(1);
 
-/// A device that records what its driver gives to the core. Whatever driver it is given to is recorded; to the
-/// driver it is the device inside.
+/// Device middleware that records the input of the core of its driver. Forwards all calls to the inner device.
 ///
-/// A trace that cannot be written ends there, and the program goes on: [`Trace::error`] tells, and the
-/// [reel](TraceSink::on_error) is told.
+/// If writing fails, the trace ends and the program continues. [`Trace::error`] returns the error, and
+/// [`TraceSink::on_error`] is called with it.
 pub struct Trace<D> {
     device: D,
     sink: Arc<dyn TraceSink>,
@@ -31,13 +30,13 @@ pub struct Trace<D> {
     writer: Option<Box<dyn Write + Send>>,
     error: Option<io::Error>,
     now: Time,
-    /// Something was told since the last rest.
+    /// A line was written since the last rest.
     stirred: bool,
-    /// Of the id that is being released or adopted.
+    /// The ticket of the id that is being released or adopted.
     ticket: Option<String>,
 }
 
-/// What a released id is, with the name that the traces have for it.
+/// A handle of a released id, with its ticket in the traces.
 #[derive(Debug)]
 pub struct Ticketed<H> {
     ticket: String,
@@ -45,10 +44,10 @@ pub struct Ticketed<H> {
 }
 
 impl<D> Trace<D> {
-    /// Records a driver on this device at the next place of the reel.
+    /// Records a driver on this device, in the next stream of the sink.
     ///
     /// # Errors
-    /// What making that place failed with.
+    /// The error of creating the stream.
     pub fn new(device: D, sink: Arc<dyn TraceSink>) -> io::Result<Self> {
         let stream = sink.next()?;
         Ok(Trace::at(Some(stream), device, sink))
@@ -59,12 +58,12 @@ impl<D> Trace<D> {
         Trace { device, sink, stream, writer, error: None, now: Time::ZERO, stirred: false, ticket: None }
     }
 
-    /// Its place on the reel, from 0. `None` for a [sibling](Pollable::sibling) that was given none.
+    /// The number of its stream, from 0. `None` for a [sibling](Pollable::sibling) without a stream.
     pub fn stream(&self) -> Option<usize> {
         self.stream
     }
 
-    /// Why the trace is not complete.
+    /// The first error, if the trace is not complete.
     pub fn error(&self) -> Option<&io::Error> {
         self.error.as_ref()
     }
@@ -76,7 +75,7 @@ impl<D> Trace<D> {
             Err(error) => return self.fail(error.into()),
         };
         text.push(b'\n');
-        // In one piece, so that what another thread writes does not come between.
+        // One write per line, so that lines of other threads cannot interleave.
         if let Err(error) = writer.write_all(&text) {
             self.fail(error);
         }
@@ -158,7 +157,7 @@ impl<D: Pollable> Pollable for Trace<D> {
         self.device.fd(on)
     }
 
-    /// Another device, recorded at the next place of the reel.
+    /// Another device, recorded in the next stream of the sink.
     fn sibling(&self) -> Self {
         let (device, sink) = (self.device.sibling(), Arc::clone(&self.sink));
         match self.sink.next() {
@@ -172,7 +171,7 @@ impl<D: Pollable> Pollable for Trace<D> {
     }
 }
 
-/// A step as it is written.
+/// Converts a step to a line.
 fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
     match *step {
         Step::Begin { limits } => Line::Begin { format: FORMAT.0.into(), version: FORMAT.1, limits: limits.into() },
@@ -236,7 +235,7 @@ fn line(core: &Core, step: &Step<'_>, ticket: Option<String>) -> Line {
             Line::Release { id: As(id), ticket, refused, errno }
         }
         Step::Adopt { id, channel, outcome } => Line::Adopt {
-            // The device has just been handed it.
+            // Set by the preceding call of the device's `adopt`.
             ticket: ticket.unwrap_or_default(),
             id: As(id),
             channel: As(channel),
@@ -251,7 +250,7 @@ fn refusal<T>(result: Result<T, Refused>) -> Option<String> {
     result.err().map(|refused| refused.to_string())
 }
 
-/// A deadline that may not come.
+/// Converts a deadline; `None` for [`Time::NEVER`].
 fn ends(deadline: Time) -> Option<u64> {
     (deadline != Time::NEVER).then_some(deadline.0)
 }

@@ -1,4 +1,4 @@
-//! A recording, run through a core of its own, line by line.
+//! Runs a recording through a new core, line by line.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Display};
@@ -11,61 +11,61 @@ use crate::snapshot::{Snapshot, Sum, admission, event, state};
 use crate::transition::{Transition, describe};
 use crate::values::As;
 
-/// Ids between two cores, by their tickets: what the replays of several drivers share.
+/// Released ids that are not adopted yet, by ticket. The replays of several drivers share it.
 #[derive(Debug, Default)]
 pub struct Between(HashMap<String, Released>);
 
-/// The replay of one recording: an iterator in all but that it needs what is [`Between`] it and others.
+/// The replay of one recording. Works like an iterator, but each step needs [`Between`].
 #[derive(Debug)]
 pub struct Replay<'a> {
     recording: &'a Recording,
     core: Core,
     now: Time,
-    /// How many lines are done, the first of the file apart.
+    /// The number of replayed lines, without the first of the file.
     done: usize,
     /// The call that is under way.
     call: Option<(Token, Call)>,
     /// The channel that is being read.
     reads: Option<ChannelKey>,
-    /// Not given back yet.
+    /// Ack tokens of delivered events that are not acked yet.
     ack_tokens: Vec<AckToken>,
 }
 
-/// What became of one step of a replay.
+/// The result of one step of a replay.
 #[derive(Debug)]
 pub enum Played {
-    /// It did what the recording says.
+    /// The core behaved as recorded.
     Step(Transition),
-    /// It adopts an id that no replay has released yet: others have to go on first.
+    /// The step adopts an id that no replay has released yet. Other replays must continue first.
     Waits,
     /// There are no more lines.
     Over,
 }
 
 impl<'a> Replay<'a> {
-    /// At the beginning.
+    /// Creates a replay at the first line.
     #[must_use]
     pub fn new(recording: &'a Recording) -> Self {
         let core = Core::new(recording.limits);
         Replay { recording, core, now: Time::ZERO, done: 0, call: None, reads: None, ack_tokens: Vec::new() }
     }
 
-    /// The core as it is now.
+    /// The current core.
     #[must_use]
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// The line of the file that comes next.
+    /// The number of the next line in the file.
     #[must_use]
     pub fn next_line(&self) -> usize {
         self.done + 2
     }
 
-    /// Takes the next line.
+    /// Replays the next line.
     ///
     /// # Errors
-    /// The core does otherwise than the line says.
+    /// If the core behaves differently from the line.
     pub fn step(&mut self, between: &mut Between) -> Result<Played, Wrong> {
         let recording = self.recording;
         let Some(line) = recording.lines.get(self.done) else { return Ok(Played::Over) };
@@ -95,7 +95,7 @@ impl<'a> Replay<'a> {
             Line::Event { raw, .. } => Some(raw.id.0),
             Line::Child(id) => Some(id.0),
             Line::Outcome { .. } => self.call.as_ref().and_then(|(_, call)| call.id()),
-            // There may be more than one; the first is told.
+            // Several ids may be due; this returns the first.
             Line::Timeout => self.core.poll_timeout().map(|(_, id)| id),
             Line::Begin { .. }
             | Line::Time(_)
@@ -119,7 +119,7 @@ impl<'a> Replay<'a> {
         if self.call.is_some() && !matches!(line, Line::Outcome { .. } | Line::End(_)) {
             return Err("a call is under way, and its outcome was to be next".into());
         }
-        // What is read is there at once, or there is nothing.
+        // A read completes in the next line: with an event, or with none.
         let reads = self.reads.take();
         match line {
             Line::Begin { .. } => Err("the trace begins twice".into()),
@@ -223,10 +223,10 @@ impl<'a> Replay<'a> {
         group: Option<cmid_proto::GroupKey>,
         refused: &Option<String>,
     ) -> Result<(), String> {
-        // Ack tokens for the same are the same.
+        // Ack tokens with the same owner and group are interchangeable.
         match self.ack_tokens.iter().position(|ack_token| ack_token.owner() == owner && ack_token.group() == group) {
             Some(at) => done(self.core.ack(self.ack_tokens.swap_remove(at)).map_err(Refused::from), refused),
-            // One of another drive, and refused: nothing has changed.
+            // The token belongs to another drive, and the core refused it: no change.
             None if refused.is_some() => Ok(()),
             None => Err("no such event was delivered".into()),
         }
@@ -262,17 +262,18 @@ impl<'a> Replay<'a> {
         let keys = self.core.adopt(released).map_err(|(refused, _)| format!("refused: {refused}"))?;
         same("the keys", &keys, &expected)?;
         if failed.is_some() {
-            // The device has nothing of it, and the driver lets go of it.
+            // The id does not exist at the device; the driver drops it.
             drop(self.core.release(keys.0));
         }
         Ok(())
     }
 }
 
-/// Replays recordings together: what one releases another one may adopt. `see` is shown each step and whose it is.
+/// Replays recordings together: one may adopt ids that another releases. Calls `see` with the index of the recording
+/// and each step.
 ///
 /// # Errors
-/// The number of the recording, from 0, and what is wrong with it.
+/// The index of the recording, from 0, and the error.
 pub fn replay<'a>(
     recordings: &'a [Recording],
     mut see: impl FnMut(usize, &Transition),

@@ -1,4 +1,4 @@
-//! Requests and what goes with them, as a trace has them.
+//! Requests and their parameters in a trace.
 
 use std::net::SocketAddr;
 
@@ -103,7 +103,7 @@ impl From<&Request<'_>> for RequestFields {
 }
 
 impl RequestFields {
-    /// As the core takes it.
+    /// Converts to the type of the core.
     pub(crate) fn request(&self) -> Request<'_> {
         match *self {
             RequestFields::Bind { addr } => Request::Bind { addr },
@@ -165,12 +165,12 @@ impl From<Param> for ConnParam {
     }
 }
 
-/// The parameters of an event; none where all are zero.
+/// The parameters of an event; `None` if all are zero.
 pub(crate) fn received(param: ReceivedParam) -> Option<Param> {
     (param != ReceivedParam::default()).then(|| (*param).into())
 }
 
-/// A [`Datagram`], flat.
+/// A [`Datagram`], with its fields at one level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Path {

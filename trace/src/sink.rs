@@ -1,4 +1,4 @@
-//! Where traces go.
+//! Destinations of traces.
 
 use std::fmt;
 use std::fs::File;
@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Gives each driver's trace a place of its own.
+/// Creates one stream per driver.
 pub trait TraceSink: fmt::Debug + Send + Sync {
-    /// Where the next one goes.
+    /// Creates the stream of the next driver.
     ///
     /// # Errors
-    /// What making the place failed with.
+    /// The error of creating the stream.
     fn next(&self) -> io::Result<Stream>;
 
-    /// Hears why the trace at a place ends before its driver does, or why a driver has no place at all.
+    /// Called when writing a stream fails, or with `stream` `None` when a driver has no stream.
     fn on_error(&self, stream: Option<usize>, error: &io::Error) {
         let _ = (stream, error);
     }
 }
 
-/// A place on a reel.
+/// The output of one trace.
 pub struct Stream {
-    /// Which, from 0. A place counts also where nothing comes to be written there.
+    /// The number of the stream, from 0. A stream that cannot be created counts too.
     pub number: usize,
-    /// What is written to, a whole line at a time.
+    /// The writer. Receives whole lines.
     pub writer: Box<dyn Write + Send>,
 }
 
@@ -35,28 +35,28 @@ impl fmt::Debug for Stream {
     }
 }
 
-/// Files: `NAME`, then `NAME.2`, `NAME.3` and so on. Each line is in its file when the step that it tells of is over, also
-/// where the program ends badly after it.
+/// Writes files `NAME`, `NAME.2`, `NAME.3` and so on. Each line is in its file when its step is complete, so a crash
+/// later does not lose it.
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
     made: AtomicUsize,
-    /// The first: what kind of error, and of which file.
+    /// The first error: its kind, and a message with the name of the file.
     lost: Mutex<Option<(io::ErrorKind, String)>>,
 }
 
 impl Files {
-    /// Files with this name.
+    /// Creates a sink for files with this name.
     #[must_use]
     pub fn at(path: &Path) -> Self {
         Files { path: path.to_owned(), made: AtomicUsize::new(0), lost: Mutex::default() }
     }
 
-    /// Whether all is written of what was to be. To be asked when the drivers have gone: they go on without their
-    /// traces.
+    /// Checks that all traces are complete. Call it after the drivers are dropped: a driver continues without its
+    /// trace.
     ///
     /// # Errors
-    /// Why the first file that is not complete is not, with its name.
+    /// The first error, with the name of its file.
     pub fn check(&self) -> io::Result<()> {
         match &*lock(&self.lost) {
             None => Ok(()),
@@ -78,7 +78,7 @@ impl TraceSink for Files {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let name = self.name(number);
         match File::create(&name) {
-            // Without a buffer: a line that stayed in one would be lost in silence.
+            // Unbuffered: a buffered line could be lost without an error.
             Ok(file) => Ok(Stream { number, writer: Box::new(file) }),
             Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", name.display()))),
         }
@@ -87,21 +87,21 @@ impl TraceSink for Files {
     fn on_error(&self, stream: Option<usize>, error: &io::Error) {
         let reason = match stream {
             Some(number) => format!("{}: {error}", self.name(number).display()),
-            // It could not be made, and says its name.
+            // The file could not be created; the error contains its name.
             None => error.to_string(),
         };
         lock(&self.lost).get_or_insert((error.kind(), reason));
     }
 }
 
-/// Memory; its clones share it.
+/// Stores traces in memory; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     texts: Arc<Mutex<Vec<Text>>>,
 }
 
 impl Memory {
-    /// Every trace so far, in the order in which they were begun.
+    /// All traces so far, in the order of their creation.
     #[must_use]
     pub fn texts(&self) -> Vec<Vec<u8>> {
         lock(&self.texts).iter().map(|text| lock(&text.0).clone()).collect()

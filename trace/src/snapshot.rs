@@ -1,4 +1,4 @@
-//! What a core is like, in words that do not depend on how it is made: what its public methods tell.
+//! The observable state of a core, as text that does not depend on its implementation. Built from public methods.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::values::Bytes;
 
-/// All of a core that can be seen from outside, what it would still say included.
+/// All observable state of a core, including its pending output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Snapshot {
     ids: BTreeMap<String, String>,
-    /// Each with the events that wait to be taken.
+    /// Undelivered events by channel.
     channels: BTreeMap<String, Vec<String>>,
-    /// Calls that wait to be made.
+    /// Pending device calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     calls: Vec<String>,
-    /// Channels that wait to be read.
+    /// Channels to read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     to_read: Vec<String>,
     sum: Sum,
 }
 
-/// What can be said of a core in a few numbers.
+/// A summary of a core in a few numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sum {
     ids: usize,
     channels: usize,
     groups: usize,
-    /// Whether it has something for its driver to do.
+    /// Whether the driver has pending work.
     work: bool,
     activity: u64,
     late: u64,
@@ -62,7 +62,7 @@ impl Sum {
 
 impl Snapshot {
     pub(crate) fn of(core: &Core) -> Self {
-        // What it has to say is found by letting a copy say it.
+        // Polling changes the core, so this polls a copy.
         let mut copy = core.clone();
         let ids = core.id_keys().map(|key| (key.to_string(), id(core, key))).collect();
         let to_read = std::iter::from_fn(|| copy.poll_readable()).map(|channel| channel.to_string()).collect();
@@ -114,7 +114,7 @@ fn id(core: &Core, key: IdKey) -> String {
     text
 }
 
-/// An event in one line, with all that it has.
+/// An event in one line, with all its fields.
 pub(crate) fn event(event: &Event) -> String {
     let Event { id, listener, kind, status, param, datagram, group, private_data, ack_token } = event;
     let mut text = format!("{kind} on {id}");
@@ -150,7 +150,7 @@ pub(crate) fn event(event: &Event) -> String {
     text
 }
 
-/// What became of a raw event.
+/// The result of a raw event.
 pub(crate) fn admission(result: &Result<Admission, Fault>) -> String {
     match result {
         Ok(Admission::Known) => "known".into(),
@@ -161,7 +161,7 @@ pub(crate) fn admission(result: &Result<Admission, Fault>) -> String {
     }
 }
 
-/// The name of an id's state; none if there is no such id.
+/// The name of an id's state; `None` if the id does not exist.
 pub(crate) fn state(core: &Core, id: IdKey) -> Option<String> {
     core.state(id).map(|state| state.name().to_owned())
 }

@@ -1,4 +1,4 @@
-//! A line of a replay in words.
+//! A line of a replay as text.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use cmid_proto::{IdKey, Request, State, Time};
 use crate::line::Line;
 use crate::values::As;
 
-/// From whom to whom something went.
+/// The direction of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrow {
     /// A request or an ack.
@@ -18,7 +18,7 @@ pub enum Arrow {
     CoreToDevice,
     /// What a call returned.
     Outcome,
-    /// An event that is read.
+    /// An event read from the device.
     DeviceToCore,
     /// A deadline.
     Clock,
@@ -31,20 +31,20 @@ pub struct Transition {
     pub line: usize,
     /// The time.
     pub at: Time,
-    /// The id that it was about.
+    /// The id that the step concerns.
     pub id: Option<IdKey>,
-    /// The id's state before; `None` if it was not there.
+    /// The id's state before; `None` if it did not exist.
     pub before: Option<State>,
-    /// The id's state after; `None` if it is gone.
+    /// The id's state after; `None` if it does not exist any more.
     pub after: Option<State>,
-    /// Where it went; `None` for what only the driver and the core have to do with.
+    /// The direction; `None` if the step is between the driver and the core.
     pub arrow: Option<Arrow>,
-    /// What was done.
+    /// The description of the step.
     pub text: String,
 }
 
 impl Transition {
-    /// The change of the id's state, where it changed.
+    /// The change of the id's state; `None` if it did not change.
     #[must_use]
     pub fn change(&self) -> Option<String> {
         let name = |state: Option<State>| state.map_or("-", |state| state.name());
@@ -72,7 +72,7 @@ impl fmt::Display for Transition {
     }
 }
 
-/// What a line tells.
+/// The direction and the description of a line.
 pub(crate) fn describe(line: &Line) -> (Option<Arrow>, String) {
     let no = |refused: &Option<String>| refused.as_ref().map_or(String::new(), |reason| format!(": refused, {reason}"));
     match line {

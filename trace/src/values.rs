@@ -1,4 +1,4 @@
-//! How the values of a trace are written: keys as messages show them, errnos and names by their symbols, bytes in hex.
+//! The text forms of values: keys as in messages, errnos and enums by name, bytes in hex.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, GroupKey, IdKey, PortSpace, R
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 
-/// The most bytes that one value holds; far more than any message has. What is longer is cut.
+/// Maximum number of bytes of a value. No message has as many; longer values are truncated.
 const BYTES_MAX: usize = 1 << 16;
 
-/// A value with a form of its own in the file.
+/// A value with its own text form in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct As<T>(pub(crate) T);
 
-/// Something that is written as a word.
+/// A value that is written as one word.
 pub(crate) trait Word: Sized {
-    /// What it is called where one cannot be read.
+    /// The name of the type in error messages.
     const WHAT: &'static str;
     fn to_word(&self) -> String;
     fn from_word(word: &str) -> Option<Self>;
@@ -49,7 +49,7 @@ macro_rules! keys {
                 let numbers = rest.strip_prefix($letters)?;
                 let (slot, generation) = numbers.split_once('.').unwrap_or((numbers, "1"));
                 let key = $key::from_parts(core.parse().ok()?, slot.parse().ok()?, generation.parse().ok()?)?;
-                // One way to write it, so that equal keys are equal words.
+                // Accepts the canonical form only, so that equal keys are equal words.
                 (key.to_string() == word).then_some(key)
             }
         })+
@@ -62,7 +62,7 @@ keys! {
     GroupKey = "grp", "key of a membership";
 }
 
-/// What has a number and mostly a name.
+/// Parses a value that has a number, and usually a name.
 fn numbered<T: Copy + FromNumber>(
     word: &str,
     prefix: &str,

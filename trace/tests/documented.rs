@@ -1,4 +1,4 @@
-//! `docs/trace.md` shows a trace that is one, and knows every line that there is.
+//! Tests that the example of `docs/trace.md` is a valid trace, and that the document lists every kind of line.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -28,7 +28,7 @@ fn the_example_of_the_documentation_is_one() {
     assert!(shown == block(&document, "text"), "it is shown as\n{shown}");
 }
 
-/// What the example shows, done again. The simulator's time is virtual: it comes out the same each time.
+/// Repeats the steps of the example. The simulator's time is virtual, so the trace is reproducible.
 #[test]
 fn the_example_is_what_is_recorded() {
     let memory = Memory::default();
@@ -50,7 +50,7 @@ fn the_example_is_what_is_recorded() {
     assert!(text == block(&document(), "jsonl"), "the recording is now\n{text}");
 }
 
-/// The reader's own complaint names every line that there is; so does the document.
+/// The error message of the reader lists every kind of line; the document must list the same.
 #[test]
 fn every_line_is_documented() {
     let text = format!("{}\n{{\"nonsense\":1}}\n", block(&document(), "jsonl").lines().next().unwrap());

@@ -1,4 +1,4 @@
-//! Each driver of the project is recorded as it is used, in files, and the files are replayed.
+//! Records each driver of the project to files, and replays the files.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
@@ -24,14 +24,14 @@ fn host() -> (Host, SocketAddr) {
     (fabric.host(&["10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap()]), "10.0.0.2:7471".parse().unwrap())
 }
 
-/// A name in a folder of its own, which goes when the test does.
+/// A file name in a temporary folder, which is removed with the test.
 fn place(name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     (folder, path)
 }
 
-/// Replays `files` files of this name; tells the steps of all of them.
+/// Replays `files` files of this name; returns the steps of all of them.
 fn replayed(path: &Path, files: usize) -> Vec<String> {
     let name = |number: usize| match number {
         1 => path.to_owned(),
@@ -67,7 +67,7 @@ fn has(steps: &[String], parts: &[&str]) {
     }
 }
 
-/// A step without the numbers of cores, of which each driver of the process has another one.
+/// A step without core numbers, which differ for each driver of the process.
 fn unnumbered(step: &str) -> String {
     let words = step.split(' ').map(|word| match word.split_once('/') {
         Some((number, key)) if number.trim_start_matches(['[', 's']).parse::<u16>().is_ok() => key,
@@ -90,7 +90,7 @@ fn epoll() {
         epoll.wait(Some(SOON)).unwrap();
     }
     assert!(epoll.drive().device().error().is_none());
-    // A program that ends here, and not well, leaves what has happened.
+    // The trace of a program that crashes here is readable up to this step.
     let so_far = Recording::read(BufReader::new(File::open(&path).unwrap())).unwrap();
     assert!(!so_far.is_whole());
     replay(&[so_far], |_, _| {}).unwrap();
@@ -127,7 +127,7 @@ fn qp(device: &mut Trace<SimDevice>, attaching: Attaching<'_>) -> Result<Qp, Err
     device.create_qp(attaching, &pd, &cq, &cq, Caps::default())
 }
 
-/// A listener hands each connection to a driver of its own, on a device of its own.
+/// A listener passes each connection to a new driver on a new device.
 #[test]
 fn blocking() {
     let ((host, there), (_folder, path)) = (host(), place("blocking"));
@@ -152,7 +152,7 @@ fn blocking() {
     );
 }
 
-/// The driver goes on; the reel knows, also of a device that was given no place, and of whose files the first was.
+/// The driver continues. The sink has the first error, and also that of a device without a stream.
 #[test]
 fn a_full_disk() {
     let ((host, there), (folder, path)) = (host(), place("full"));

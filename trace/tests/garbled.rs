@@ -1,4 +1,4 @@
-//! Recordings are bytes from outside: what is wrong with one is found and said, and nothing in it makes a panic.
+//! Recordings are untrusted input: errors are detected and reported, and no input causes a panic.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -66,16 +66,17 @@ fn a_core_that_does_otherwise_is_told_of_with_its_line() {
     assert!(after_begin(destroy).contains("there is no such id"));
 }
 
-/// Each line of a recording tells something that is needed: without it the rest comes out otherwise, or the end is missing.
+/// Every line of a recording is necessary: removing one causes an error, or the end is missing.
 #[test]
 fn no_line_can_be_left_out() {
     let mut tried = 0;
     for name in [KERNEL, SIM] {
-        // The third needs the second's.
+        // The third recording depends on the second.
         for text in &texts(name)[..2] {
             let lines: Vec<&str> = text.lines().collect();
             for (at, line) in lines.iter().enumerate() {
-                // A time that is not told is the next one's, a rest only compares, and what is refused changes nothing.
+                // Exceptions: a missing time is replaced by the next one, a `yield` only compares, and a refused
+                // request changes nothing.
                 if line.starts_with("{\"time\"") || line.starts_with("{\"yield\"") || line.contains("\"refused\"") {
                     continue;
                 }
@@ -88,7 +89,7 @@ fn no_line_can_be_left_out() {
     assert!(tried > 100);
 }
 
-/// And what each says of the core's answers is compared.
+/// Every recorded answer of the core is compared.
 #[test]
 fn no_answer_can_be_another() {
     let mut tried = 0;
@@ -119,7 +120,7 @@ fn no_answer_can_be_another() {
     assert!(tried > 100);
 }
 
-/// A piece of a recording is lost, doubled, or not what it was.
+/// Damage to a recording: a part is lost, duplicated or changed.
 #[derive(Clone, Debug)]
 enum Damage {
     Byte(usize, u8),
@@ -173,7 +174,7 @@ proptest! {
     fn nothing_makes_a_panic(which in 0..3usize, kernel: bool, by in prop::collection::vec(damage(), 1..4)) {
         let text = texts(if kernel { KERNEL } else { SIM }).swap_remove(which).into_bytes();
         let text = by.iter().fold(text, damaged);
-        // Whatever comes of it is an answer.
+        // Any result is correct; a panic is not.
         let _ = play(&text);
     }
 

@@ -1,4 +1,4 @@
-//! What is told only where there is no room, and where a channel cannot be read.
+//! Lines that occur only if there is no room, or if a channel cannot be read.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use cmid_proto::{
 };
 use cmid_trace::{Memory, Recording, Trace, replay};
 
-/// A device on which everything succeeds, and a listener has requests.
+/// A device on which every call succeeds and a listener has requests.
 #[derive(Default)]
 struct Full {
     requests: VecDeque<Result<IdKey, Errno>>,
@@ -63,7 +63,7 @@ fn recorded(limits: Limits, steps: impl FnOnce(&mut Drive<Trace<Full>>)) -> Stri
     String::from_utf8(text).unwrap()
 }
 
-/// A listener with so many requests unread.
+/// A listener with this number of unread requests.
 fn listener(drive: &mut Drive<Trace<Full>>, requests: usize) -> (IdKey, ChannelKey) {
     let channel = drive.open_channel(Acks::Explicit).unwrap();
     let id = drive.create_id(Some(channel), PortSpace::Tcp).unwrap();
@@ -98,7 +98,7 @@ fn no_room_for_another_event() {
         while drive.run(8) != Next::Wait(None) {}
         let _ = drive.next_event(channel).unwrap();
         while drive.run(8) != Next::Wait(None) {}
-        // Untaken: the end tells of it.
+        // Not taken: the end line contains it.
     });
     assert!(text.contains("{\"look\":{\"on\":\"ch1\"}}"), "{text}");
     assert!(text.lines().last().unwrap().contains("\"ch0\":[\"CONNECT_REQUEST on id2, from id0, data "), "{text}");

@@ -1,7 +1,8 @@
-//! Committed recordings: what was seen on a real kernel and on the simulator leads to the same calls, deliveries and states still.
+//! Replays committed recordings of a real kernel and of the simulator: the core still makes the same calls and
+//! deliveries, and has the same states.
 //!
-//! A change of what the core does with these steps, or of how the answers are worded, shows here. If it is meant, record anew with
-//! the commands of `docs/trace.md`.
+//! A change of the core's behaviour, or of the wording of answers, fails here. If the change is intended, record anew
+//! with the commands of `docs/trace.md`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -31,7 +32,7 @@ fn comes_to_its_end(name: &str) {
         replay.core().check();
         assert_eq!(replay.core().ids(), 0);
     }
-    // It holds what it is there for.
+    // The recording contains the steps that it is for.
     for part in [
         "MIGRATED on id0",
         "migrate_id id0 to ch1",

@@ -1,4 +1,4 @@
-//! Address handles: where a datagram goes.
+//! Address handles: destinations of datagrams.
 
 use cmid_proto::{AhAttr, Errno, GlobalRoute};
 
@@ -23,24 +23,24 @@ impl Drop for Ah {
     }
 }
 
-/// The addressee of a datagram.
+/// The destination of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct To<'a> {
-    /// The way there.
+    /// The path to the destination.
     pub ah: &'a Ah,
-    /// The QP there; 0xFFFFFF for all of a multicast group.
+    /// The QP number at the destination; 0xFFFFFF for all members of a multicast group.
     pub qp_num: u32,
-    /// The queue key of that QP: of one of the RDMA CM's, 0x01234567.
+    /// The queue key of the destination QP; 0x01234567 for QPs of the RDMA CM.
     pub qkey: u32,
 }
 
 impl Pd {
-    /// An address handle for a path, such as that of an ESTABLISHED or a MULTICAST_JOIN event (ibv_create_ah(3)).
-    /// Whether somebody is there is not asked.
+    /// Creates an address handle for a path, for example that of an ESTABLISHED or a MULTICAST_JOIN event
+    /// (ibv_create_ah(3)). Does not check that the destination exists.
     ///
     /// # Errors
-    /// `EINVAL` for a path without a global route, from a port that there is not, or from a GID that there is not;
-    /// or if the domain is gone; `ENODEV` once the device is removed.
+    /// `EINVAL` for a path without a global route, for a port or a GID that does not exist, or if the domain is
+    /// deallocated; `ENODEV` once the device is removed.
     pub fn create_ah(&self, path: &AhAttr) -> Result<Ah, Errno> {
         let route = path.grh.filter(|_| path.port_num == PORT).ok_or(Errno::EINVAL)?;
         let host = self.device.host;
@@ -55,12 +55,13 @@ impl Pd {
         Ok(Ah { fabric: self.fabric.clone(), pd, route })
     }
 
-    /// An address handle for the sender of a datagram, from the completion of its receive and the header that stands at
+    /// Creates an address handle for the sender of a datagram, from the completion of its receive and the header at
     /// `offset` of the region (ibv_create_ah_from_wc(3)).
     ///
     /// # Errors
-    /// As [`Pd::create_ah`]; `EINVAL` also if the completion is not that of a datagram, if no header is there, and if
-    /// the datagram was sent to a group: the own address is not known then (`ibv_init_ah_from_wc`).
+    /// As [`Pd::create_ah`]; `EINVAL` also if the completion is not that of a datagram, if there is no header at
+    /// `offset`, and if the datagram was sent to a group, because the local address is not known then
+    /// (`ibv_init_ah_from_wc`).
     pub fn create_ah_from(&self, completion: &Completion, mr: &Mr, offset: usize) -> Result<Ah, Errno> {
         if completion.src_qp == 0 {
             return Err(Errno::EINVAL);

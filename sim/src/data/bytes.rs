@@ -1,4 +1,4 @@
-//! Registered memory, read and written by the program. All of it goes through the fabric's lock, so each call is one step.
+//! Access to registered memory by the program. Each access takes the fabric's lock, so each call is atomic.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,7 @@ use crate::data::space::Stretch;
 use crate::fabric::Fabric;
 
 impl Mr {
-    /// Copies bytes out, from `offset` on.
+    /// Copies bytes from the region, starting at `offset`.
     ///
     /// # Errors
     /// `EINVAL` beyond the end.
@@ -23,7 +23,7 @@ impl Mr {
         })
     }
 
-    /// Copies bytes in, from `offset` on.
+    /// Copies bytes to the region, starting at `offset`.
     ///
     /// # Errors
     /// `EINVAL` beyond the end.
@@ -35,7 +35,7 @@ impl Mr {
         })
     }
 
-    /// Loads a number that a peer or the device writes, as an atomic.
+    /// Loads an integer that a peer or the device writes, atomically.
     ///
     /// # Errors
     /// `EINVAL` beyond the end, or if its address ([`Mr::addr`] and the offset) is not a multiple of its length.
@@ -44,7 +44,7 @@ impl Mr {
         self.fabric.with(|world| F::from_slice(world.memory.space.bytes(stretch)?)).ok_or(Errno::EINVAL)
     }
 
-    /// Stores a number that a peer reads, as an atomic.
+    /// Stores an integer that a peer reads, atomically.
     ///
     /// # Errors
     /// As [`Mr::load_acquire`].
@@ -53,20 +53,21 @@ impl Mr {
         self.fabric.with(|world| number.copy_to(world.memory.space.bytes_mut(stretch)?)).ok_or(Errno::EINVAL)
     }
 
-    /// The memory, to be read, while nothing but this program can write to it. As long as the slice is there, the region is
-    /// borrowed, and cannot be posted. In the simulator it is a copy.
+    /// Borrows the memory for reading, if only this program can write to it. The slice borrows the region, so the
+    /// region cannot be posted meanwhile. In the simulator the slice is a copy.
     ///
     /// # Errors
-    /// `EBUSY` while work in flight names it; `EACCES` if peers may write to it, themselves or by a window: with
-    /// [`Access::REMOTE_WRITE`](crate::Access::REMOTE_WRITE) or [`Access::REMOTE_ATOMIC`](crate::Access::REMOTE_ATOMIC), or with both
-    /// [`Access::MW_BIND`](crate::Access::MW_BIND) and [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE); `EINVAL` if it is unusable.
-    /// Then there is [`Mr::view`].
+    /// `EBUSY` while a work request in flight uses it. `EACCES` if peers may write to it, directly or through a
+    /// window: with [`Access::REMOTE_WRITE`](crate::Access::REMOTE_WRITE) or
+    /// [`Access::REMOTE_ATOMIC`](crate::Access::REMOTE_ATOMIC), or with both
+    /// [`Access::MW_BIND`](crate::Access::MW_BIND) and [`Access::LOCAL_WRITE`](crate::Access::LOCAL_WRITE); use
+    /// [`Mr::view`] then. `EINVAL` if it is unusable.
     pub fn slice(&mut self) -> Result<Slice<'_>, Errno> {
         Ok(Slice { bytes: self.own_bytes()?, region: PhantomData })
     }
 
-    /// As [`Mr::slice`], to be written to. In the simulator peers see what is written when the slice is dropped, and nothing of one
-    /// that is forgotten.
+    /// As [`Mr::slice`], for writing. In the simulator the bytes become visible to peers when the slice is dropped;
+    /// those of a forgotten slice are lost.
     ///
     /// # Errors
     /// As [`Mr::slice`].
@@ -75,13 +76,13 @@ impl Mr {
         Ok(SliceMut { fabric, whole, bytes: self.own_bytes()?, region: PhantomData })
     }
 
-    /// The memory itself, byte by byte or word by word, whatever is in flight and whoever writes.
+    /// Views the memory in place, byte by byte or word by word. Concurrent writes are allowed.
     #[must_use]
     pub fn view(&self) -> View<'_> {
         View(self)
     }
 
-    /// Its bytes, if nothing but this program writes to it.
+    /// Its bytes, if only this program writes to it.
     fn own_bytes(&self) -> Result<Vec<u8>, Errno> {
         let quiet = {
             let machine = self.machine();
@@ -103,7 +104,7 @@ impl Mr {
     }
 }
 
-/// The bytes of a region that nothing else can write to: see [`Mr::slice`].
+/// A read-only slice of a region; see [`Mr::slice`].
 #[derive(Debug)]
 pub struct Slice<'a> {
     bytes: Vec<u8>,
@@ -118,7 +119,7 @@ impl Deref for Slice<'_> {
     }
 }
 
-/// The bytes of a region that nothing else can write to, to be written to: see [`Mr::slice_mut`].
+/// A writable slice of a region; see [`Mr::slice_mut`].
 #[derive(Debug)]
 pub struct SliceMut<'a> {
     fabric: Fabric,
@@ -152,12 +153,12 @@ impl Drop for SliceMut<'_> {
     }
 }
 
-/// Registered memory as atomics, to be read where it is: see [`Mr::view`].
+/// Registered memory as atomics, in place; see [`Mr::view`].
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a>(&'a Mr);
 
 impl View<'_> {
-    /// How many bytes it has.
+    /// The length in bytes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
@@ -172,7 +173,7 @@ impl View<'_> {
         Some(byte[0])
     }
 
-    /// Eight bytes in the order of this machine; `None` if they are not all inside, or not aligned.
+    /// Eight bytes in native byte order; `None` if they are not all inside, or not aligned.
     #[must_use]
     pub fn word(&self, offset: usize) -> Option<u64> {
         self.0.load_acquire(offset).ok()

@@ -1,4 +1,4 @@
-//! Completions, and the state of the queue that they wait in.
+//! Completions, and the state of a completion queue.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -10,36 +10,36 @@ use crate::data::space::Scatter;
 use crate::index::{PdNo, QpNo};
 use crate::kernel::channel::signal_eventfd;
 
-/// How a work request ended (`enum ibv_wc_status`).
+/// The status of a work request (`enum ibv_wc_status`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WcStatus(pub u32);
 
 impl WcStatus {
-    /// Done.
+    /// Success.
     pub const SUCCESS: WcStatus = WcStatus(0);
     /// The message is longer than the receive that was posted for it.
     pub const LOC_LEN_ERR: WcStatus = WcStatus(1);
-    /// The device cannot do this: a window was to be invalidated that is not bound.
+    /// The device does not support the operation: invalidation of a window that is not bound.
     pub const LOC_QP_OP_ERR: WcStatus = WcStatus(2);
-    /// The local memory may not be used like this.
+    /// The local memory does not permit this access.
     pub const LOC_PROT_ERR: WcStatus = WcStatus(4);
-    /// The QP was, or went, into its error state.
+    /// The QP was in its error state, or entered it.
     pub const WR_FLUSH_ERR: WcStatus = WcStatus(5);
-    /// A memory window could not be bound like this.
+    /// A memory window could not be bound with these parameters.
     pub const MW_BIND_ERR: WcStatus = WcStatus(6);
-    /// The peer could not take the message: its receive is too short.
+    /// The peer could not receive the message: its receive is too short.
     pub const REM_INV_REQ_ERR: WcStatus = WcStatus(9);
-    /// The peer's memory may not be used like this.
+    /// The peer's memory does not permit this access.
     pub const REM_ACCESS_ERR: WcStatus = WcStatus(10);
-    /// The peer could not do its part: it may not use the memory of the receive that it posted.
+    /// The peer could not complete the operation: its QP may not use the memory of the posted receive.
     pub const REM_OP_ERR: WcStatus = WcStatus(11);
     /// The peer did not answer.
     pub const RETRY_EXC_ERR: WcStatus = WcStatus(12);
-    /// The peer had no receive posted for too long. The simulator waits for ever instead.
+    /// The peer had no receive posted for too long. Never occurs in the simulator, which waits without limit.
     pub const RNR_RETRY_EXC_ERR: WcStatus = WcStatus(13);
 }
 
-/// Operations, as completions name them (`enum ibv_wc_opcode`).
+/// Opcodes of completions (`enum ibv_wc_opcode`).
 pub(crate) mod opcode {
     pub(crate) const SEND: u32 = 0;
     pub(crate) const RDMA_WRITE: u32 = 1;
@@ -49,27 +49,27 @@ pub(crate) mod opcode {
     pub(crate) const RECV: u32 = 128;
 }
 
-/// The end of one work request (`struct ibv_wc`).
+/// The completion of one work request (`struct ibv_wc`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Completion {
-    /// What was given when it was posted.
+    /// The value passed when the work request was posted.
     pub wr_id: u64,
-    /// How it ended.
+    /// Its status.
     pub status: WcStatus,
     /// `IBV_WC_SEND` 0, `IBV_WC_RDMA_WRITE` 1, `IBV_WC_RDMA_READ` 2, `IBV_WC_BIND_MW` 5, `IBV_WC_LOCAL_INV` 6 or
     /// `IBV_WC_RECV` 128.
     pub opcode: u32,
-    /// Bytes received or read, for a datagram the [`GRH_LEN`](crate::GRH_LEN) before it included; 0 for the others, and
-    /// after a failure.
+    /// Bytes received or read; for a datagram including the [`GRH_LEN`](crate::GRH_LEN) bytes before it. 0 for other
+    /// operations, and after a failure.
     pub byte_len: u32,
     /// The local QP.
     pub qp_num: u32,
-    /// The QP that sent a received datagram; 0 for everything else.
+    /// The QP that sent a received datagram; 0 otherwise.
     pub src_qp: u32,
 }
 
 impl Default for Completion {
-    /// What a buffer for [`Cq::poll`](crate::Cq::poll) is filled with.
+    /// The initial value of a buffer for [`Cq::poll`](crate::Cq::poll).
     fn default() -> Self {
         Completion { wr_id: 0, status: WcStatus::SUCCESS, opcode: 0, byte_len: 0, qp_num: 0, src_qp: 0 }
     }
@@ -78,7 +78,7 @@ impl Default for Completion {
 /// A region that a work request pins until its completion is polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pin {
-    /// The domain of the QP, and so of the region.
+    /// The domain of the QP and of the region.
     pub(crate) pd: PdNo,
     /// The local key of the region.
     pub(crate) key: u32,
@@ -90,21 +90,21 @@ pub(crate) struct Ready {
     pub(crate) qp: QpNo,
     pub(crate) completion: Completion,
     pub(crate) pin: Option<Pin>,
-    /// What the poll copies to memory ([`Config::copy_at_poll`](crate::Config::copy_at_poll)).
+    /// The bytes that the poll copies to memory ([`Config::copy_at_poll`](crate::Config::copy_at_poll)).
     pub(crate) scatter: Option<Scatter>,
 }
 
 #[derive(Debug)]
 pub(crate) struct CqState {
     pub(super) room: CqRoom,
-    /// How much of it the work queues of each QP have reserved.
+    /// The number of entries that the work queues of each QP have reserved.
     shares: BTreeMap<QpNo, u32>,
-    /// QPs that are destroyed, and keep their shares until none of their completions is left.
+    /// Destroyed QPs that keep their shares until none of their completions is left.
     gone: Vec<QpNo>,
     ready: VecDeque<Ready>,
     pub(super) armed: bool,
     overrun: bool,
-    /// Shared with the handle, which lends it out.
+    /// Shared with the handle, which exposes it.
     fd: Arc<OwnedFd>,
 }
 
@@ -114,14 +114,15 @@ impl CqState {
         CqState { room, shares, gone: Vec::new(), ready: VecDeque::new(), armed: false, overrun: false, fd }
     }
 
-    /// A work queue of this QP is to report to it.
+    /// Reserves room for the completions of a work queue of this QP.
     pub(crate) fn reserve(&mut self, qp: QpNo, work_requests: u32) -> Result<(), Overrun> {
         self.room.reserve(work_requests)?;
         *self.shares.entry(qp).or_default() += work_requests;
         Ok(())
     }
 
-    /// A QP is destroyed. Its completions are removed as well, or keep its share until they are polled.
+    /// Handles the destruction of a QP. With `remove`, its completions are removed; otherwise they keep its share
+    /// until they are polled.
     pub(crate) fn leave(&mut self, qp: QpNo, remove: bool) {
         if remove {
             self.ready.retain(|ready| ready.qp != qp);
@@ -132,7 +133,7 @@ impl CqState {
         }
     }
 
-    /// Releases the share of a QP that is destroyed, if no completion of it is left.
+    /// Releases the share of a destroyed QP if none of its completions is left.
     fn release(&mut self, qp: QpNo) -> bool {
         let over = !self.ready.iter().any(|ready| ready.qp == qp);
         if over && let Some(reserved) = self.shares.remove(&qp) {
@@ -141,12 +142,12 @@ impl CqState {
         over
     }
 
-    /// Whether a completion that has not been polled pins a region.
+    /// Whether an unpolled completion pins a region.
     pub(crate) fn pins(&self, pin: Pin) -> bool {
         self.ready.iter().any(|ready| ready.pin == Some(pin))
     }
 
-    /// Adds a completion; false if there was no room.
+    /// Adds a completion; false if there is no room.
     pub(crate) fn complete(&mut self, ready: Ready) -> bool {
         if self.ready.len() >= self.room.depth() as usize {
             self.overrun = true;

@@ -10,7 +10,7 @@ use crate::fabric::Fabric;
 use crate::index::{CqNo, HostNo};
 use crate::kernel::channel::take_eventfd;
 
-/// A completion queue with a completion channel of its own.
+/// A completion queue with its own completion channel.
 #[derive(Debug)]
 pub struct Cq {
     pub(crate) fabric: Fabric,
@@ -20,26 +20,26 @@ pub struct Cq {
 }
 
 impl Cq {
-    /// Takes completions, oldest first; returns how many (ibv_poll_cq(3)). The regions that their work requests named
-    /// are not pinned by them any more.
+    /// Takes completions, oldest first; returns their number (ibv_poll_cq(3)). Unpins the regions of their work
+    /// requests.
     ///
-    /// Completions of a QP that is destroyed are among them only with
+    /// Completions of a destroyed QP are returned only with
     /// [`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp).
     ///
     /// # Errors
-    /// `EOVERFLOW` once a completion did not fit and those that did are taken.
+    /// `EOVERFLOW` after an overrun, once the remaining completions are taken.
     pub fn poll(&mut self, into: &mut [Completion]) -> Result<usize, Errno> {
         self.fabric.with(|world| world.poll_cq(self.no, into))
     }
 
-    /// How many completions it has room for, and how many work requests the work queues may have that report to it.
+    /// Its depth, and the number of work requests that QPs have reserved in it.
     #[must_use]
     pub fn room(&self) -> CqRoom {
         self.fabric.with(|world| world.queues.cqs.get(&self.no).map(|cq| cq.room).unwrap_or_default())
     }
 
-    /// Asks for one notification, when the next completion comes (ibv_req_notify_cq(3)). Completions that are there
-    /// already do not count: poll once more after arming.
+    /// Requests one notification for the next completion (ibv_req_notify_cq(3)). Completions that are already queued
+    /// do not count: poll once more after arming.
     ///
     /// # Errors
     /// None in the simulator.
@@ -50,13 +50,14 @@ impl Cq {
         })
     }
 
-    /// Readable after a completion has come to an armed queue, until [`Cq::take_notifications`].
+    /// Its file descriptor. Becomes readable when a completion arrives at an armed queue, until
+    /// [`Cq::take_notifications`].
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Takes the notifications that have come, without waiting, and returns how many (ibv_get_cq_event(3)).
+    /// Takes pending notifications without blocking; returns their number (ibv_get_cq_event(3)).
     ///
     /// # Errors
     /// None in the simulator.
@@ -69,7 +70,7 @@ impl Drop for Cq {
     fn drop(&mut self) {
         self.fabric.with(|world| {
             world.queues.cqs.remove(&self.no);
-            // Its completions pin nothing any more.
+            // Its completions no longer pin regions.
             world.sweep = true;
         });
     }

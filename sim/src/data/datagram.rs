@@ -1,4 +1,4 @@
-//! Datagrams on their way: to one QP or to a group, or lost.
+//! Delivery of datagrams, to one QP or to a group.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,17 +14,18 @@ use crate::kernel::gid::ip_of;
 use crate::kernel::multicast::MULTICAST_QP;
 use crate::kernel::sidr::UDP_QKEY;
 
-/// Bytes of global route header before a received datagram, in the same buffer; its length includes them.
+/// Bytes of the global route header before a received datagram, in the same buffer; the received length includes
+/// them.
 pub const GRH_LEN: usize = 40;
 
-/// Where the header of an IPv4 packet stands within the room for one (`union rdma_network_hdr`).
+/// The offset of an IPv4 header in `union rdma_network_hdr`.
 const IPV4_AT: usize = 20;
 
-/// The protocol of RoCEv2 packets.
+/// The IP protocol number of RoCEv2 packets.
 const UDP: u8 = 17;
 
 impl World {
-    /// A datagram is where it was sent to. Who does not want it is not asked why.
+    /// Delivers a datagram to its destination. Receivers that cannot take it drop it without an error.
     pub(crate) fn datagram_arrives(&mut self, datagram: &Datagram) {
         let target = ip_of(datagram.route.dgid);
         let up = |qp: &QpNo| self.hosts.get(qp.host.0).is_some_and(|host| host.link_up);
@@ -49,7 +50,8 @@ impl World {
         }
     }
 
-    /// Puts a datagram into the next receive of a QP; `None` if it cannot be (`check_keys`, `check_resource` of rxe).
+    /// Puts a datagram into the next receive of a QP; `None` if that is not possible (`check_keys`, `check_resource`
+    /// of rxe).
     fn receive_datagram(&mut self, qp: QpNo, datagram: &Datagram) -> Option<()> {
         let len = GRH_LEN + datagram.bytes.len();
         let pair = self.queues.pairs.get_mut(&qp)?;
@@ -68,7 +70,7 @@ impl World {
     }
 }
 
-/// The header as RoCEv2 has it: that of the IP packet, which for IPv4 fills the second half of the room.
+/// The header as in RoCEv2: that of the IP packet. An IPv4 header is in the second half.
 fn header_of(datagram: &Datagram) -> [u8; GRH_LEN] {
     let mut header = [0; GRH_LEN];
     let route = &datagram.route;
@@ -94,7 +96,7 @@ fn header_of(datagram: &Datagram) -> [u8; GRH_LEN] {
     header
 }
 
-/// The receiver's own address and the sender's, from a header (`ibv_init_ah_from_wc`); `None` if it is not one.
+/// The receiver's and the sender's address from a header (`ibv_init_ah_from_wc`); `None` if it is invalid.
 pub(crate) fn route_back(header: &[u8; GRH_LEN]) -> Option<(IpAddr, IpAddr)> {
     let bytes = |at: usize| <[u8; 16]>::try_from(header.get(at..at + 16)?).ok();
     if header[0] >> 4 == 6 {

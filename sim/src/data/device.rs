@@ -1,4 +1,4 @@
-//! Where the data path begins: what an id's device gives out.
+//! Creates data path resources on the device of an id.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::index::{HostNo, IdNo, PdNo, QpNo};
 use crate::kernel::channel::new_eventfd;
 use crate::kernel::id::CmState;
 
-/// The most work requests of a queue (`RXE_MAX_QP_WR`).
+/// Maximum number of work requests of a queue (`RXE_MAX_QP_WR`).
 const MAX_QP_WR: u32 = 1 << 20;
 
 impl SimDevice {
-    /// A protection domain on the device of an id.
+    /// Allocates a protection domain on the device of an id.
     ///
     /// # Errors
-    /// `ENOENT` for an unknown id, `ENODEV` while the id has no device that the library knows of: before a bind to a
+    /// `ENOENT` for an unknown id; `ENODEV` while librdmacm does not know the id's device: before a bind to a
     /// specific address, before ADDR_RESOLVED is fetched, and once the device is removed.
     pub fn alloc_pd(&self, id: IdKey) -> Result<Pd, Errno> {
         let (_, (device, no)) = self.on_device(id, |world, no| {
@@ -32,10 +32,10 @@ impl SimDevice {
         Ok(Pd { fabric: self.fabric().clone(), device, no })
     }
 
-    /// A completion queue for `depth` completions, with a descriptor of its own.
+    /// Creates a completion queue for `depth` completions, with its own descriptor.
     ///
     /// # Errors
-    /// As [`SimDevice::alloc_pd`]; `EINVAL` for depth 0; what the system says when it gives no descriptor.
+    /// As [`SimDevice::alloc_pd`]; `EINVAL` for depth 0; the errno of the system if it cannot create a descriptor.
     pub fn create_cq(&self, id: IdKey, depth: u32) -> Result<Cq, Errno> {
         if depth == 0 {
             return Err(Errno::EINVAL);
@@ -46,15 +46,14 @@ impl SimDevice {
         Ok(Cq { fabric: self.fabric().clone(), host, no, fd })
     }
 
-    /// Creates a QP on an id (rdma_create_qp(3)). That of a connection starts in INIT, and from now on librdmacm moves
-    /// it along; that of a datagram id works at once, with the RDMA CM's queue key 0x01234567.
+    /// Creates a QP on an id (rdma_create_qp(3)). The QP of a connection starts in INIT, and librdmacm changes its
+    /// state. The QP of a datagram id is ready at once, with the RDMA CM's queue key 0x01234567.
     ///
     /// # Errors
-    /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain is gone, if it or a queue is another
-    /// device's, for more than 1,048,576 work requests, if the connection is over or refused, and for a listener for
-    /// connections; `EOVERFLOW` if a CQ has no room for
-    /// the completions of all work requests that `caps` allows, beside those of the QPs that report to it already
-    /// ([`Cq::room`](crate::Cq::room) says how much it has).
+    /// As [`SimDevice::alloc_pd`]; `EINVAL` if the id has a QP, if the domain is deallocated, if the domain or a
+    /// queue belongs to another device, for more than 1,048,576 work requests, if the connection has ended or was
+    /// refused, and for a listener for connections; `EOVERFLOW` if a CQ has no room for the completions of all work
+    /// requests of `caps`, in addition to those of the QPs that already use it (see [`Cq::room`](crate::Cq::room)).
     pub fn create_qp(
         &self,
         attaching: Attaching<'_>,
@@ -76,13 +75,13 @@ impl SimDevice {
             let (space, has_qp) = (state.port_space, state.qp.is_some());
             let foreign = foreign || pd.device != world.device_of(host) || !pd.fabric.is(self.fabric());
             let pair = Pair::new(space.service(), pd.no, send_cq.no, recv_cq.no, caps);
-            // The library looks at that first.
+            // The library checks the room first.
             world.queues.fits(&pair)?;
             let too_many = caps.max_send_wr.max(caps.max_recv_wr) > MAX_QP_WR;
             if has_qp || foreign || too_many || !gives_init {
                 return Err(Errno::EINVAL);
             }
-            // Its queue key is that of a group of InfiniBand's (`cma_set_default_qkey`).
+            // Its queue key is that of an InfiniBand group (`cma_set_default_qkey`).
             if space == PortSpace::Ipoib {
                 return Err(Errno::ENODEV);
             }
@@ -91,10 +90,11 @@ impl SimDevice {
         Ok(Qp { fabric: self.fabric().clone(), no })
     }
 
-    /// Takes the QP off an id and destroys it (rdma_destroy_qp(3)). What was posted never completes. Drain its CQs first: what they
-    /// hold of it is lost, as with libmlx5, or stays there and pins memory until it is polled, as with soft-RoCE
-    /// ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a window was bound
-    /// through it ([`Mw`](crate::Mw)), it goes to its error state instead, and with the window.
+    /// Detaches the QP from an id and destroys it (rdma_destroy_qp(3)). Posted work requests never complete. Drain
+    /// its CQs first: the remaining completions are lost, as with libmlx5, or stay and pin memory until they are
+    /// polled, as with soft-RoCE ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a
+    /// window is bound through the QP ([`Mw`](crate::Mw)), the QP enters its error state instead, and is destroyed
+    /// with the window.
     ///
     /// # Errors
     /// `ENOENT` for an unknown id, `EINVAL` if it has no QP.
@@ -138,12 +138,12 @@ impl World {
         self.queues.pairs.insert(qp, Box::new(pair));
         let id = self.id(no)?;
         id.qp = Some(qp);
-        // The options are those of the QP from now on, and a device like rxe has none (`init_ece`).
+        // From now on the options are those of the QP. A device like rxe has none (`init_ece`).
         id.local_ece = Ece::default();
         Ok(qp)
     }
 
-    /// A QP is to belong to a domain.
+    /// Counts a new QP as a user of a domain.
     fn count_qp(&mut self, host: HostNo, pd: PdNo) -> Result<(), Errno> {
         self.acquire_pd(pd).map_err(|refused| refused.errno())?;
         self.memory.count_user(host, pd).inspect_err(|_| self.release_pd(pd))

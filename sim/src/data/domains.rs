@@ -1,4 +1,4 @@
-//! The machines of all protection domains.
+//! The state machines of all protection domains.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use cmid_proto::memory::Domain;
 
 use crate::index::{DeviceNo, PdNo};
 
-/// The machines of all protection domains, each with the number of its handles.
+/// The state machines of all protection domains, each with the number of its handles.
 #[derive(Debug, Default)]
 pub(crate) struct Domains {
     pub(super) live: BTreeMap<PdNo, Held>,

@@ -1,60 +1,60 @@
-//! The faults that calls about memory can be made to have.
+//! Injectable faults of memory calls.
 
 use std::collections::VecDeque;
 
 use cmid_proto::Errno;
 
-/// What a driver leaves behind that fails after it has begun to change a registration.
+/// The registration that a driver leaves when it fails in the middle of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Left {
-    /// The old registration: nothing was touched, or it was put back.
+    /// The old registration: it was not changed, or it was restored.
     Old,
-    /// The new one, though the kernel's books say the old PD.
+    /// The new registration, but the kernel still records the old PD.
     New,
-    /// None: the hardware let go of the old registration and never got the new one (mlx4, hns, irdma).
+    /// None: the hardware dropped the old registration and did not get the new one (mlx4, hns, irdma).
     Neither,
-    /// None, and the kernel takes the MR for one of the new PD, which it has not counted: deregistering it takes from
-    /// the new PD's count what the old one has (irdma).
+    /// None, and the kernel records the new PD for the MR without counting it. Deregistration then decrements the
+    /// count of the new PD instead of the old one (irdma).
     NeitherAndPdSwitched,
 }
 
-/// How an `ibv_rereg_mr` fails. A fault waits for the first call that gets to its stage.
+/// A failure of `ibv_rereg_mr`. A fault applies to the first call that reaches its stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReregFault {
-    /// `IBV_REREG_MR_ERR_DONT_FORK_NEW`: the new memory cannot be kept from children of a fork. Needs
-    /// [`Config::fork`](crate::Config::fork) and another translation.
+    /// `IBV_REREG_MR_ERR_DONT_FORK_NEW`: the new memory cannot be excluded from forked children. Requires
+    /// [`Config::fork`](crate::Config::fork) and a change of the translation.
     DontForkNew(Errno),
-    /// `IBV_REREG_MR_ERR_DO_FORK_OLD`: it is done, but the old memory cannot be given back to children of a fork. Needs
-    /// what [`ReregFault::DontForkNew`] needs.
+    /// `IBV_REREG_MR_ERR_DO_FORK_OLD`: the re-registration is done, but the old memory cannot be given back to forked
+    /// children. Requires the same as [`ReregFault::DontForkNew`].
     DoForkOld(Errno),
-    /// `IBV_REREG_MR_ERR_CMD`: the driver fails, and leaves this. Needs a provider that can re-register
+    /// `IBV_REREG_MR_ERR_CMD`: the driver fails. Requires a provider that can re-register
     /// ([`Config::rereg`](crate::Config::rereg)) and arguments that pass the kernel's checks.
     Cmd {
-        /// What is in errno then.
+        /// The errno.
         errno: Errno,
-        /// What the device has then.
+        /// The registration at the device afterwards.
         left: Left,
     },
-    /// `IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW`: the driver fails, and the new memory stays kept from children of a fork.
-    /// Needs what the others need.
+    /// `IBV_REREG_MR_ERR_CMD_AND_DO_FORK_NEW`: the driver fails, and the new memory stays excluded from forked
+    /// children. Requires the same as [`ReregFault::DontForkNew`] and [`ReregFault::Cmd`].
     CmdAndDoForkNew {
-        /// What is in errno then, which is the failed advice's.
+        /// The errno: that of the failed advice.
         errno: Errno,
-        /// What the device has then.
+        /// The registration at the device afterwards.
         left: Left,
     },
-    /// The driver fails, and the library returns a value that is not documented. Needs what [`ReregFault::Cmd`] needs.
+    /// The driver fails, and the library returns an undocumented value. Requires the same as [`ReregFault::Cmd`].
     Undocumented {
-        /// The value.
+        /// The returned value.
         code: i32,
-        /// What is in errno then.
+        /// The errno.
         errno: Errno,
-        /// What the device has then.
+        /// The registration at the device afterwards.
         left: Left,
     },
 }
 
-/// The faults that wait for their calls.
+/// The faults that are not used yet.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryFaults {
     pub(crate) register: VecDeque<Errno>,
@@ -63,7 +63,7 @@ pub(crate) struct MemoryFaults {
 }
 
 impl MemoryFaults {
-    /// Takes the next fault of a re-registration if `wanted` recognises it.
+    /// Takes the next fault of a re-registration if `wanted` accepts it.
     pub(crate) fn take_reregister<T>(&mut self, wanted: impl FnOnce(ReregFault) -> Option<T>) -> Option<T> {
         let found = wanted(*self.reregister.front()?)?;
         self.reregister.pop_front();

@@ -1,11 +1,11 @@
-//! Which pages are kept from the children of a fork (libibverbs, `memory.c`).
+//! Pages that are excluded from forked children (libibverbs, `memory.c`).
 
 use std::collections::BTreeMap;
 
 use crate::data::space::Stretch;
 
-/// How many registrations keep each page from the children of a fork. A page that several of them share is given back
-/// by the last one.
+/// Counts the registrations that exclude each page from forked children. A shared page is given back with the last
+/// one.
 #[derive(Debug, Default)]
 pub(crate) struct ForkAdvice {
     pages: BTreeMap<u64, u32>,
@@ -31,13 +31,13 @@ impl ForkAdvice {
         }
     }
 
-    /// Whether all of a range is kept.
+    /// Whether all pages of a range are excluded.
     #[cfg(test)]
     pub(crate) fn keeps(&self, range: Stretch) -> bool {
         range.pages().all(|page| self.pages.contains_key(&page))
     }
 
-    /// How many pages are kept.
+    /// The number of excluded pages.
     pub(crate) fn count(&self) -> usize {
         self.pages.len()
     }
@@ -59,7 +59,7 @@ mod tests {
         assert!(advice.keeps(range(3, 2)) && !advice.keeps(range(2, 1)));
         advice.dofork(range(3, 2));
         assert_eq!(advice.count(), 0);
-        // Once more than it was advised changes nothing.
+        // A surplus call has no effect.
         advice.dofork(range(3, 2));
         assert_eq!(advice.count(), 0);
     }

@@ -1,4 +1,4 @@
-//! A memory window as the kernel keeps it.
+//! The kernel's record of a memory window.
 
 use cmid_proto::memory::Access;
 
@@ -14,13 +14,13 @@ pub(crate) struct Window {
     pub(super) bound: Option<Bound>,
 }
 
-/// What a window is bound to.
+/// The binding of a window.
 #[derive(Debug)]
 pub(super) struct Bound {
-    /// Whose peer may use it.
+    /// The QP with the peer that may use the window.
     pub(super) qp: QpNo,
     pub(super) mr: MrHandle,
-    /// The MR's key then: a new object under its handle is another MR.
+    /// The MR's key at the time of the bind. A new object under the same handle is another MR.
     pub(super) lkey: u32,
     pub(super) range: Stretch,
     pub(super) access: Access,

@@ -1,4 +1,4 @@
-//! Fault injection: makes the next calls about memory of a host fail.
+//! Fault injection into memory calls of a host.
 
 use cmid_proto::Errno;
 
@@ -7,18 +7,20 @@ use crate::fabric::host::Host;
 use crate::kernel::host::HostState;
 
 impl Host {
-    /// The next `ibv_reg_mr` on this host that has no such fault before it fails in the provider, with that errno.
+    /// Makes the next `ibv_reg_mr` on this host fail in the provider with this errno. Faults queue: each call uses
+    /// one.
     pub fn fail_next_registration(&self, errno: Errno) {
         self.with_state(|host| host.faults.register.push_back(errno));
     }
 
-    /// The next `ibv_dereg_mr` on this host that has no such fault before it fails with that errno and changes nothing.
+    /// Makes the next `ibv_dereg_mr` on this host fail with this errno and change nothing. Faults queue: each call
+    /// uses one.
     pub fn fail_next_deregistration(&self, errno: Errno) {
         self.with_state(|host| host.faults.deregister.push_back(errno));
     }
 
-    /// The next `ibv_rereg_mr` on this host that gets to the stage of the fault, and has no fault before it, fails
-    /// there.
+    /// Makes the next `ibv_rereg_mr` on this host that reaches the stage of the fault fail there. Faults queue: each
+    /// call uses one.
     pub fn fail_next_reregistration(&self, fault: ReregFault) {
         self.with_state(|host| host.faults.reregister.push_back(fault));
     }

@@ -1,4 +1,4 @@
-//! What libibverbs keeps of memory regions, and the arguments of a re-registration.
+//! libibverbs' records of memory regions, and the arguments of a re-registration.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,17 @@ use crate::data::fork::ForkAdvice;
 use crate::data::space::Stretch;
 use crate::index::{MrHandle, PdNo};
 
-/// `struct ibv_mr`, as far as the library looks at it itself.
+/// The fields of `struct ibv_mr` that the library itself uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IbvMr {
     pub(super) range: Stretch,
     pub(super) keys: Keys,
-    /// Its private copy of the first access rights, which decides whether the memory was kept from children of a fork.
+    /// From its private copy of the first access rights; decides whether the memory was excluded from forked
+    /// children.
     pub(super) on_demand: bool,
 }
 
-/// What the library keeps.
+/// The records of the library.
 #[derive(Debug, Default)]
 pub(crate) struct Library {
     pub(super) mrs: BTreeMap<MrHandle, IbvMr>,

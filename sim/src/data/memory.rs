@@ -1,5 +1,5 @@
 //! The kernel's and the device's side of memory: protection domains, memory regions, memory windows. Functions are
-//! named after those of the kernel, and check in its order.
+//! named after those of the kernel, and check in the same order.
 
 use std::collections::BTreeMap;
 
@@ -24,16 +24,16 @@ struct IbPd {
 #[derive(Debug)]
 pub(crate) struct IbMr {
     pub(crate) host: HostNo,
-    /// Whose count ends with it.
+    /// The PD that counts it as a user.
     pd: PdNo,
     pub(crate) keys: Keys,
     pinned: Stretch,
-    /// Its pages were pinned for writing (`ib_umem_get`).
+    /// Its pages are pinned for writing (`ib_umem_get`).
     writable: bool,
     pub(crate) hardware: Option<Hardware>,
 }
 
-/// What the hardware goes by when a key is used.
+/// The hardware's record of a registration, used to check a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hardware {
     pub(crate) pd: PdNo,
@@ -41,7 +41,7 @@ pub(crate) struct Hardware {
     pub(crate) access: Access,
 }
 
-/// What a key stands for.
+/// The object of a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Keyed {
     Mr(MrHandle),
@@ -81,18 +81,18 @@ impl Memory {
         }
     }
 
-    /// How many things the kernel counts for a PD.
+    /// The number of users that the kernel counts for a PD.
     pub(crate) fn pd_users(&self, no: PdNo) -> Option<u32> {
         self.pds.get(&no).map(|pd| pd.users)
     }
 
-    /// Something is made that belongs to a PD.
+    /// Counts a new user of a PD.
     pub(crate) fn count_user(&mut self, host: HostNo, no: PdNo) -> Result<(), Errno> {
         self.find_pd(host, no)?.users += 1;
         Ok(())
     }
 
-    /// Something that belonged to a PD is gone. Where a driver has mixed up the PDs it may be once too often.
+    /// Discounts a user of a PD. Saturates at 0, because a driver fault may discount the wrong PD.
     pub(crate) fn discount_user(&mut self, no: PdNo) {
         if let Some(pd) = self.pds.get_mut(&no) {
             pd.users = pd.users.saturating_sub(1);
@@ -103,7 +103,7 @@ impl Memory {
         self.pds.get_mut(&no).filter(|pd| pd.host == host).ok_or(Errno::ENOENT)
     }
 
-    /// The device of a host goes, and the kernel takes down what was made with it (`uverbs_disassociate_api`).
+    /// Removes the kernel's objects of a removed device (`uverbs_disassociate_api`).
     pub(crate) fn disassociate(&mut self, host: HostNo) {
         self.pds.retain(|_, pd| pd.host != host);
         self.mrs.retain(|_, mr| mr.host != host);
@@ -115,14 +115,14 @@ impl Memory {
         });
     }
 
-    /// A key that no other thing has or will have: its low byte is a tag, which a bind changes.
+    /// Allocates a unique key. Its low byte is a tag, which a bind changes.
     pub(crate) fn new_key(&mut self) -> Result<u32, Errno> {
         self.last_key = self.last_key.checked_add(0x101).ok_or(Errno::ENOMEM)?;
         Ok(self.last_key)
     }
 
-    /// `ib_uverbs_reg_mr`. The address in the process and that in the keys' names are always the same, so their offsets
-    /// in a page never differ.
+    /// `ib_uverbs_reg_mr`. The address in the process and the address for keys are always equal, so their offsets in
+    /// a page are too.
     pub(crate) fn reg_mr(
         &mut self,
         config: &Config,
@@ -146,7 +146,7 @@ impl Memory {
         Ok((handle, keys))
     }
 
-    /// `ib_uverbs_rereg_mr`, and the driver. A fault strikes where the driver has checked everything.
+    /// `ib_uverbs_rereg_mr`, and the driver. A fault applies after all checks of the driver.
     pub(crate) fn rereg_mr(
         &mut self,
         config: &Config,
@@ -172,12 +172,12 @@ impl Memory {
         }
         let mut pd = old_pd;
         if named(Changes::PD) {
-            // NULL: where the real library crashes, no PD has this number.
+            // `None` is NULL, with which the real library crashes. No PD has the number 0.
             pd = request.pd.unwrap_or(PdNo(0));
             self.find_pd(host, pd)?;
         }
 
-        // The driver. Without hardware behind it, it has nothing to change (hns).
+        // The driver. It fails if the MR has no registration in hardware (hns).
         let hardware = old_hardware.ok_or(Errno::EINVAL)?;
         if named(Changes::TRANSLATION) && config.rereg == Rereg::PdAccess {
             return Err(Errno::EOPNOTSUPP);
@@ -213,7 +213,7 @@ impl Memory {
         Ok(keys.unwrap_or(self.mrs.get(&handle).ok_or(Errno::ENOENT)?.keys))
     }
 
-    /// What a driver that fails leaves of a registration. The counts stay as they are.
+    /// Applies the effect of a failed driver to a registration. The counts do not change.
     fn leave(&mut self, handle: MrHandle, wanted: Hardware, left: Left) {
         let Some(mr) = self.mrs.get_mut(&handle) else { return };
         match left {
@@ -240,7 +240,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether the device may write to or read from any of a stretch.
+    /// Whether the device may access any byte of a stretch.
     pub(crate) fn refers_to(&self, stretch: Stretch) -> bool {
         let overlaps = |range: Stretch| {
             range.addr < stretch.addr.saturating_add(stretch.len as u64)
@@ -262,7 +262,7 @@ impl Memory {
         self.space.bytes(range).map(|_| ()).ok_or(Errno::EFAULT)
     }
 
-    /// rxe's keys are the same on both sides.
+    /// Allocates keys. The local and the remote key are equal, as in rxe.
     fn new_keys(&mut self) -> Result<Keys, Errno> {
         self.new_key().map(|key| Keys { lkey: key, rkey: key })
     }
@@ -295,7 +295,7 @@ const fn known_access(flavour: Flavour) -> u32 {
 /// `IBV_ACCESS_ZERO_BASED`.
 const ZERO_BASED: u32 = 32;
 
-/// What the driver does not know (`RXE_ACCESS_SUPPORTED_MR`).
+/// Rejects access rights that the driver does not support (`RXE_ACCESS_SUPPORTED_MR`).
 fn check_driver_access(access: Access) -> Result<(), Errno> {
     if access.intersects(Access::HUGETLB | Access::from_bits_retain(ZERO_BASED)) {
         return Err(Errno::EOPNOTSUPP);
@@ -303,15 +303,15 @@ fn check_driver_access(access: Access) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `ib_access_writable`: whether the device writes to the pages.
+/// `ib_access_writable`: whether the device may write to the pages.
 fn is_writable(access: Access) -> bool {
     access.intersects(Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC | Access::MW_BIND)
 }
 
-/// What a work request or a packet names, as the hardware sees it when it gets to it. Of nothing it asks no key
-/// (`check_rkey` and `copy_data` of rxe).
+/// Key checks by the hardware when it executes a work request or a packet. An empty range needs no key (`check_rkey`
+/// and `copy_data` of rxe).
 impl Memory {
-    /// Memory that a send or write takes bytes from; `None` where the hardware objects.
+    /// The source memory of a send or write; `None` if the hardware rejects it.
     pub(crate) fn for_local_read(&self, pd: PdNo, keyed_range: KeyedRange) -> Option<&[u8]> {
         if keyed_range.len == 0 {
             return Some(&[]);
@@ -320,7 +320,7 @@ impl Memory {
         self.space.bytes(keyed_range.stretch())
     }
 
-    /// Memory that a receive or read puts bytes into; `None` where the hardware objects.
+    /// The target memory of a receive or read; `None` if the hardware rejects it.
     pub(crate) fn for_local_write(&mut self, pd: PdNo, keyed_range: KeyedRange) -> Option<&mut [u8]> {
         if keyed_range.len == 0 {
             return Some(&mut []);
@@ -329,7 +329,7 @@ impl Memory {
         self.space.bytes_mut(keyed_range.stretch())
     }
 
-    /// Memory that the peer of a QP names, by the key of an MR or of a window; `None` where the hardware objects.
+    /// Memory that the peer of a QP accesses by the key of an MR or of a window; `None` if the hardware rejects it.
     pub(crate) fn for_remote(
         &mut self,
         qp: QpNo,

@@ -16,41 +16,43 @@ use crate::fabric::Fabric;
 use crate::fabric::shared::Shared;
 use crate::index::{DeviceNo, MrHandle, PdNo};
 
-/// What is registered: plain memory.
+/// A buffer for registration: plain memory.
 pub type Buffer = Vec<u8>;
 
-/// What is to be re-registered, with handles of domains.
+/// The parameters of a re-registration, with domain handles.
 pub type Change = memory::Change<Pd, Buffer>;
 
-/// The machine of one MR.
+/// The state machine of one MR.
 pub(crate) type Machine = Region<PdUse, Lent, MrHandle>;
 
-/// What came of a re-registration.
+/// The result of a re-registration.
 #[derive(Debug)]
 #[must_use]
 pub struct Reregistered {
-    /// How it went, or why not. [`Failure::valid`](memory::Failure::valid) says which registration can be used.
+    /// The way it was done, or the error. [`Failure::valid`](memory::Failure::valid) is the registration that remains
+    /// valid.
     pub result: Result<Way, Error>,
-    /// The buffer that the device does not refer to: the old one if the new registration is valid, the new one after a
-    /// refusal, or if the old one is valid and the device has never heard of the new. `None` if there was only one, if
-    /// neither registration is valid, or if the driver failed at other memory otherwise than with `EOPNOTSUPP`: the region
-    /// keeps both then, until [`Mr::deregister`].
+    /// The buffer that the device does not refer to. It is the old one if the new registration is valid. It is the
+    /// new one after a refusal, or if the old registration is valid and the device has no record of the new one.
+    /// `None` if there is only one buffer, if neither registration is valid, or if the driver failed on other memory
+    /// with an errno other than `EOPNOTSUPP`; the region then keeps both until [`Mr::deregister`].
     pub buffer: Option<Buffer>,
 }
 
-/// A registered buffer. Its bytes are read and written by copies only, since a peer may write at any time.
+/// A registered buffer. Its bytes are accessed by copies only, because a peer may write at any time.
 ///
-/// Work requests that name it pin it until their completions have been polled, or their QP is destroyed and its completions
-/// are gone, also after a removal of the device: [`Mr::reregister`] and [`Mr::deregister`] are refused with
-/// [`memory::RefuseReason::InFlight`]. What is sent inline ([`Caps::max_inline`](crate::Caps::max_inline)), and has been copied, does not
-/// pin it, nor does what is empty. Dropping it ends the registration, or, if it is pinned or the device refuses, lets the fabric do so as soon as that can be.
+/// Work requests that use it pin it, until their completions are polled, or until their QP is destroyed and its
+/// completions are gone. This holds also after a removal of the device. While it is pinned, [`Mr::reregister`] and
+/// [`Mr::deregister`] are refused with [`memory::RefuseReason::InFlight`]. Inline sends
+/// ([`Caps::max_inline`](crate::Caps::max_inline)) and empty ranges do not pin it. Dropping it deregisters it. If it
+/// is pinned or the device refuses, the fabric deregisters it as soon as possible.
 #[derive(Debug)]
 pub struct Mr {
     pub(crate) fabric: Fabric,
     own: Owned,
 }
 
-/// A region, and what it takes to end it.
+/// A region, and the data for its deregistration.
 #[derive(Clone, Debug)]
 pub(crate) struct Owned {
     pub(crate) device: DeviceNo,
@@ -58,13 +60,13 @@ pub(crate) struct Owned {
 }
 
 impl Pd {
-    /// Registers a buffer, which belongs to the region until [`Mr::deregister`] (ibv_reg_mr(3)).
+    /// Registers a buffer; the region owns it until [`Mr::deregister`] (ibv_reg_mr(3)).
     ///
     /// # Errors
-    /// With the buffer. Refused for an empty one, for remote write or atomic without local write, and if the domain or
-    /// its device is gone. [`Error::Register`] with what the device says: `EOPNOTSUPP` for rights that it cannot grant
-    /// (`ON_DEMAND`, `HUGETLB`), `EINVAL` for those that the kernel does not know, `ENOMEM` beyond
-    /// [`Config::lock_limit`](crate::Config::lock_limit).
+    /// Returns the buffer with the error. Refused for an empty buffer, for remote write or atomic without local
+    /// write, and if the domain or its device is gone. [`Error::Register`] with the errno of the device: `EOPNOTSUPP`
+    /// for rights that it does not support (`ON_DEMAND`, `HUGETLB`), `EINVAL` for rights that the kernel does not
+    /// know, `ENOMEM` beyond [`Config::lock_limit`](crate::Config::lock_limit).
     pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, Error)> {
         let buffer = buffer.into();
         self.fabric.shared().sweep();
@@ -91,13 +93,13 @@ impl Pd {
 }
 
 impl Mr {
-    /// The address that a peer names it by. Another one after another buffer was registered.
+    /// The address for remote access. Changes when another buffer is registered.
     #[must_use]
     pub fn addr(&self) -> u64 {
         self.stretch().addr
     }
 
-    /// How many bytes it has.
+    /// The length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.stretch().len
@@ -115,41 +117,41 @@ impl Mr {
         self.machine().keys().map_or(0, |keys| keys.lkey)
     }
 
-    /// The key that a peer names it by; the same as the local one, as with rxe.
+    /// The remote key; equal to the local key, as with rxe.
     #[must_use]
     pub fn rkey(&self) -> u32 {
         self.machine().keys().map_or(0, |keys| keys.rkey)
     }
 
-    /// Where it is in its life: [`MrState::Registered`], or [`MrState::Unusable`] if a re-registration has left neither
-    /// registration or the device is gone. An unusable one can only be deregistered, read and written.
+    /// Its state: [`MrState::Registered`], or [`MrState::Unusable`] if a re-registration has left neither
+    /// registration or the device is gone. An unusable region can only be deregistered, read and written.
     #[must_use]
     pub fn state(&self) -> MrState {
         self.machine().state()
     }
 
-    /// What may be done with it; `None` if no registration is valid.
+    /// Its access rights; `None` if no registration is valid.
     #[must_use]
     pub fn access(&self) -> Option<Access> {
         self.machine().access()
     }
 
-    /// How the present registration came to be.
+    /// How the current registration was made.
     #[must_use]
     pub fn way(&self) -> Way {
         self.machine().way()
     }
 
-    /// A handle of its domain; `None` if no registration is valid.
+    /// A new handle of its domain; `None` if no registration is valid.
     #[must_use]
     pub fn pd(&self) -> Option<Pd> {
         let machine = self.machine();
         machine.pd().map(|pd| Pd::another(&self.fabric, pd.device, pd.no))
     }
 
-    /// Re-registers it (ibv_rereg_mr(3)). Keys and address may have changed afterwards. Refused with
-    /// [`memory::RefuseReason::InFlight`] while work requests pin it, and for another buffer with [`memory::RefuseReason::InDoubt`] while it
-    /// keeps one of an attempt that failed.
+    /// Re-registers it (ibv_rereg_mr(3)). Keys and address may change. Refused with
+    /// [`memory::RefuseReason::InFlight`] while work requests pin it. A new buffer is refused with
+    /// [`memory::RefuseReason::InDoubt`] while the region keeps one of a failed attempt.
     pub fn reregister(&mut self, change: Change, policy: Policy) -> Reregistered {
         let refused = |buffer, refused: Refused| Reregistered { result: Err(refused.into()), buffer };
         let shared = self.fabric.shared();
@@ -175,13 +177,14 @@ impl Mr {
         }
     }
 
-    /// Ends the registration and gives the buffer back (ibv_dereg_mr(3)); two of them if a re-registration failed
-    /// after which the device may have known the other one.
+    /// Deregisters it and returns the buffer (ibv_dereg_mr(3)). Returns two buffers if a re-registration failed after
+    /// which the device may refer to either.
     ///
     /// # Errors
-    /// With the region, which can be tried again. Refused with [`memory::RefuseReason::InFlight`] while work requests pin it.
-    /// [`Error::Failed`] with what the device says: `EINVAL` while a memory window is bound to it, `EIO` once the
-    /// device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
+    /// Returns the region with the error; retry is possible. Refused with [`memory::RefuseReason::InFlight`] while
+    /// work requests pin it. [`Error::Failed`] with the errno of the device: `EINVAL` while a memory window is bound
+    /// to it, `EIO` once the device is removed
+    /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn deregister(self) -> Result<Returned<Buffer>, (Mr, Error)> {
         self.fabric.shared().sweep();
         match self.own.deregister(self.fabric.shared()) {
@@ -190,14 +193,14 @@ impl Mr {
         }
     }
 
-    /// Whether a QP of this domain may name it for something that needs these rights.
+    /// Whether a QP of this domain may use it with these rights.
     pub(crate) fn allows(&self, fabric: &Fabric, pd: PdNo, needs: Access) -> bool {
         let machine = self.machine();
         let own = machine.pd().is_some_and(|own| self.fabric.is(fabric) && own.no == pd);
         own && machine.access().is_some_and(|access| access.contains(needs))
     }
 
-    /// A part of it as a work request names it.
+    /// A part of it for a work request.
     pub(crate) fn keyed_range(&self, range: Range<usize>) -> Result<KeyedRange, Errno> {
         let len = range.end.checked_sub(range.start).ok_or(Errno::EINVAL)?;
         let part = self.part(range.start, len)?;
@@ -227,7 +230,7 @@ impl Drop for Mr {
 }
 
 impl Owned {
-    /// The machine, which has been told if the device is gone.
+    /// Locks the state machine. Reports a removal of the device to it first.
     fn machine(&self, shared: &Shared) -> MutexGuard<'_, Machine> {
         let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         if !shared.with(|world| world.lives(self.device)) {
@@ -254,7 +257,7 @@ impl Owned {
     }
 }
 
-/// Whether work in flight names the region. After a removal of the device it may still.
+/// Whether work in flight uses the region. This is possible also after a removal of the device.
 pub(crate) fn traffic(machine: &Machine, shared: &Shared) -> Traffic {
     match machine.named().map(|(pd, keys)| (pd.no, keys.lkey)) {
         Some((pd, key)) if shared.with(|world| world.queues.pins(pd, key)) => Traffic::InFlight,
@@ -262,7 +265,7 @@ pub(crate) fn traffic(machine: &Machine, shared: &Shared) -> Traffic {
     }
 }
 
-/// A request that has ended as another one.
+/// The fault of an outcome that does not match its request.
 fn impossible(request: RequestKind, machine: &Machine) -> Fault {
     Fault { outcome: request, target: Target::Mr(Some(machine.state())) }
 }
@@ -281,7 +284,7 @@ impl Shared {
         })
     }
 
-    /// Makes a call of a machine.
+    /// Executes a call of a state machine.
     fn make(&self, device: DeviceNo, call: &Call<'_, PdUse, Lent, MrHandle>) -> Outcome<MrHandle> {
         self.with(|world| match call {
             Call::Register { pd, buffer, access } => {

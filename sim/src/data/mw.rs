@@ -15,29 +15,30 @@ use crate::fabric::Fabric;
 use crate::fabric::world::World;
 use crate::index::{MwNo, QpNo};
 
-/// A memory window of type 2 (ibv_alloc_mw(3)): lends a part of a region to the peer of a QP, with rights and a key of
-/// its own. Dropping it deallocates it, which also takes back what it is bound to.
+/// A memory window of type 2 (ibv_alloc_mw(3)): gives the peer of a QP access to a part of a region, with its own
+/// rights and key. Dropping it deallocates it, which also removes its binding.
 ///
-/// [`Qp::post_bind`] binds it, [`Qp::post_invalidate`] takes it back. As long as it is bound, its region cannot be
-/// deregistered (`EINVAL`); one that is dropped waits. It keeps the QP that it was bound through: destroyed meanwhile,
-/// that one is in the error state, and gone with the window.
+/// [`Qp::post_bind`] binds it, [`Qp::post_invalidate`] unbinds it. While it is bound, its region cannot be
+/// deregistered (`EINVAL`); a dropped region is deregistered later. The window keeps the QP that it was bound
+/// through: if that is destroyed, it enters the error state, and is removed with the window.
 #[derive(Debug)]
 pub struct Mw {
     fabric: Fabric,
     no: MwNo,
     rkey: u32,
     pd: PdUse,
-    /// The QP that it was bound through last, unless it was taken back since; whether that was done, the device knows.
+    /// The QP of the last posted bind, unless an invalidation was posted since. Only the device knows whether either
+    /// succeeded.
     bound_by: Option<QpNo>,
-    /// It has been deallocated.
+    /// Set once it is deallocated.
     over: bool,
 }
 
 impl Pd {
-    /// A memory window, bound to nothing.
+    /// Allocates a memory window, not bound.
     ///
     /// # Errors
-    /// `EINVAL` if the domain is gone, `EIO` if its device is.
+    /// `EINVAL` if the domain is deallocated, `EIO` if its device is removed.
     pub fn alloc_mw(&self) -> Result<Mw, Errno> {
         let pd = self.acquire().map_err(|refused| refused.errno())?;
         let (no, rkey) = self.fabric.with(|world| world.ibv_alloc_mw(pd.device, pd.no))?;
@@ -46,7 +47,7 @@ impl Pd {
 }
 
 impl Mw {
-    /// The key that a peer names it by. Every bind changes it.
+    /// The remote key. Every bind changes it.
     #[must_use]
     pub fn rkey(&self) -> u32 {
         self.rkey
@@ -55,7 +56,7 @@ impl Mw {
     /// Deallocates it (ibv_dealloc_mw(3)), bound or not.
     ///
     /// # Errors
-    /// With the window; `EIO` once the device is removed
+    /// Returns the window with the error; `EIO` once the device is removed
     /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn dealloc(mut self) -> Result<(), (Mw, Errno)> {
         match self.fabric.with(|world| world.ibv_dealloc_mw(self.pd.device, self.no)) {
@@ -72,7 +73,7 @@ impl Drop for Mw {
     fn drop(&mut self) {
         self.fabric.with(|world| {
             if !self.over {
-                // Of a device that is gone nothing is left.
+                // Fails only if the device is removed; nothing remains then.
                 let _: Result<(), Errno> = world.ibv_dealloc_mw(self.pd.device, self.no);
             }
             world.rebind(self.no, None);
@@ -82,14 +83,13 @@ impl Drop for Mw {
 
 impl Qp {
     /// Binds a window to a part of a region, for the peer of this QP (`IBV_WR_BIND_MW`). The region needs
-    /// [`Access::MW_BIND`], and [`Access::LOCAL_WRITE`] for `access` to have a right to write. The window has
-    /// another key afterwards. Where the device objects, the completion is a
-    /// [`MW_BIND_ERR`](crate::WcStatus::MW_BIND_ERR): so for an empty part, and for a window that is bound, which has to
-    /// be invalidated first.
+    /// [`Access::MW_BIND`], and also [`Access::LOCAL_WRITE`] if `access` has a right to write. The key of the window
+    /// changes. If the device rejects the bind, the completion is a [`MW_BIND_ERR`](crate::WcStatus::MW_BIND_ERR). It
+    /// rejects an empty part, and a window that is bound: invalidate it first.
     ///
     /// # Errors
-    /// As [`Qp::post_send`]; `EINVAL` also if window or region are of another domain than the QP, or if the
-    /// region has not the rights.
+    /// As [`Qp::post_send`]; `EINVAL` also if window or region belong to another domain than the QP, or if the region
+    /// lacks the rights.
     pub fn post_bind(
         &mut self,
         wr_id: u64,
@@ -107,11 +107,11 @@ impl Qp {
         Ok(())
     }
 
-    /// Takes back what a window is bound to (`IBV_WR_LOCAL_INV`).
+    /// Removes the binding of a window (`IBV_WR_LOCAL_INV`).
     ///
     /// # Errors
-    /// As [`Qp::post_send`]; `EINVAL` also unless it was through this QP that the window was bound last, and not invalidated
-    /// since.
+    /// As [`Qp::post_send`]; `EINVAL` also unless the last bind of the window was posted to this QP, and no
+    /// invalidation since.
     pub fn post_invalidate(&mut self, wr_id: u64, mw: &mut Mw) -> Result<(), Errno> {
         self.check(mw)?;
         if mw.bound_by != Some(self.no) {
@@ -122,7 +122,7 @@ impl Qp {
         Ok(())
     }
 
-    /// A window of another domain than the QP's cannot be named.
+    /// Refuses a window of another domain than the QP's.
     fn check(&self, mw: &Mw) -> Result<(), Errno> {
         let own = self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd));
         if self.fabric.is(&mw.fabric) && own == Some(mw.pd.no) { Ok(()) } else { Err(Errno::EINVAL) }
@@ -145,7 +145,7 @@ impl World {
         self.post_command(qp, work, WcStatus::LOC_QP_OP_ERR, obey).map(|_| ())
     }
 
-    /// A window is bound through this QP now, or gone.
+    /// Records the QP of a window's bind, or that the window is unbound.
     fn rebind(&mut self, window: MwNo, by: Option<QpNo>) {
         if let Some(qp) = self.queues.rebind(window, by) {
             self.destroy_qp(qp);

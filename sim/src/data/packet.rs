@@ -1,4 +1,4 @@
-//! What is under way on the data path.
+//! Messages in flight on the data path.
 
 use std::net::IpAddr;
 
@@ -8,17 +8,17 @@ use crate::data::completion::WcStatus;
 use crate::data::space::KeyedRange;
 use crate::index::QpNo;
 
-/// Something of the data path that is under way.
+/// An item in flight on the data path.
 #[derive(Debug)]
 pub(crate) enum Transfer {
     Packet(Packet),
-    /// The answer to a packet: what a read got, or how it failed.
+    /// The answer to a packet: the bytes of a read, or its error.
     Answer {
         to: QpNo,
         sequence: u64,
         result: Result<Vec<u8>, WcStatus>,
     },
-    /// A datagram is where it was sent to.
+    /// A datagram.
     Datagram(Datagram),
     /// All retries of a packet are used up.
     GiveUp {
@@ -36,7 +36,7 @@ pub(crate) struct Packet {
     pub(crate) operation: Operation,
 }
 
-/// What the peer is to do.
+/// The operation that the peer executes.
 #[derive(Debug)]
 pub(crate) enum Operation {
     Send(Vec<u8>),
@@ -44,7 +44,7 @@ pub(crate) enum Operation {
     Read(KeyedRange),
 }
 
-/// A datagram, and where it goes.
+/// A datagram and its destination.
 #[derive(Debug)]
 pub(crate) struct Datagram {
     pub(crate) from: QpNo,

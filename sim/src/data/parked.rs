@@ -1,5 +1,5 @@
-//! Regions without a handle that cannot be deregistered yet: work requests name them whose completions are not polled, or the device
-//! does not let them go.
+//! Regions without a handle that cannot be deregistered yet: completions of work requests that use them are not
+//! polled, or the device refuses.
 
 use cmid_proto::Errno;
 
@@ -7,8 +7,9 @@ use crate::data::mr::Owned;
 use crate::fabric::shared::{Parked, Shared};
 
 impl Parked for Owned {
-    /// Whether there is nothing more to be done: it is deregistered, or its device is gone and does not let go of it. In the
-    /// latter case its memory stays lent. What is in flight, or bound to it, passes.
+    /// Tries to deregister. True if no further attempt is needed: the region is deregistered, or its device is
+    /// removed and refuses. In the latter case its memory stays in the fabric. Work in flight and bound windows are
+    /// temporary obstacles.
     fn try_end(&self, shared: &Shared) -> bool {
         if self.is_gone(shared) {
             return true;

@@ -12,18 +12,18 @@ use crate::fabric::world::World;
 use crate::index::{DeviceNo, PdNo};
 
 impl World {
-    /// A domain with its first handle.
+    /// Allocates a domain with one handle.
     pub(crate) fn alloc_pd(&mut self, device: DeviceNo) -> Result<PdNo, Errno> {
         let mut domain = Domain::alloc();
         let allocated = self.ibv_alloc_pd(device);
-        // It was waiting for nothing else.
+        // Cannot fail: this outcome is the expected one.
         let _: Result<(), _> = domain.handle_outcome(allocated.map(|_| ()));
         let no = allocated?;
         self.domains.live.insert(no, Held { device, domain, handles: 1 });
         Ok(no)
     }
 
-    /// Something is about to be made that belongs to a domain.
+    /// Counts a user of a domain before it is created.
     pub(crate) fn acquire_pd(&mut self, no: PdNo) -> Result<(), Refused> {
         match self.domains.live.get_mut(&no) {
             Some(held) => held.domain.acquire(),
@@ -31,14 +31,14 @@ impl World {
         }
     }
 
-    /// What belongs to a domain belongs to it once more.
+    /// Counts another use of a domain by an existing user.
     fn share_pd(&mut self, no: PdNo) {
         if let Some(held) = self.domains.live.get_mut(&no) {
             held.domain.share();
         }
     }
 
-    /// Something that belonged to a domain is gone, or has not come to be.
+    /// Ends one use of a domain: the user is gone, or was not created.
     pub(crate) fn release_pd(&mut self, no: PdNo) {
         if let Some(held) = self.domains.live.get_mut(&no) {
             held.domain.release();
@@ -59,7 +59,7 @@ impl World {
         self.forget_unused_pd(no);
     }
 
-    /// Deallocates a domain that nobody can use any more. If the device refuses, it keeps it.
+    /// Deallocates a domain without handles and users. If the device refuses, the device keeps it.
     fn forget_unused_pd(&mut self, no: PdNo) {
         let unused = |held: &Held| held.handles == 0 && held.domain.users() == 0;
         if self.domains.live.get(&no).is_some_and(unused) {
@@ -80,15 +80,15 @@ impl World {
     }
 }
 
-/// A domain that has been.
+/// A domain in its final state.
 fn gone() -> Domain {
     let mut domain = Domain::alloc();
     let _: Result<(), _> = domain.handle_outcome(Err(Errno::EINVAL));
     domain
 }
 
-/// A protection domain of one host's device (ibv_alloc_pd(3)). Clones are handles of the same one, for any thread. It
-/// is deallocated when its last handle and the last thing that belongs to it are gone, or by [`Pd::dealloc`].
+/// A protection domain of one host's device (ibv_alloc_pd(3)). Clones are handles of the same domain; it can be used
+/// from any thread. It is deallocated with its last handle and last user, or by [`Pd::dealloc`].
 #[derive(Debug)]
 pub struct Pd {
     pub(crate) fabric: Fabric,
@@ -97,45 +97,46 @@ pub struct Pd {
 }
 
 impl Pd {
-    /// One more handle of a domain that is in use.
+    /// Creates another handle of a domain that is in use.
     pub(crate) fn another(fabric: &Fabric, device: DeviceNo, no: PdNo) -> Pd {
         fabric.with(|world| world.add_handle(no));
         Pd { fabric: fabric.clone(), device, no }
     }
 
-    /// How many things belong to it: memory regions, QPs, address handles, memory windows. Handles do not count.
+    /// The number of its users: memory regions, QPs, address handles, memory windows. Handles do not count.
     #[must_use]
     pub fn users(&self) -> u32 {
         self.fabric.with(|world| world.domains.live.get(&self.no).map_or(0, |held| held.domain.users()))
     }
 
-    /// How many things the simulated device counts for it, which it does on its own; `None` if it does not know it, or
-    /// not any more. For tests: it differs from [`Pd::users`] where a driver is broken
-    /// ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable that was to move to another
-    /// domain: that one counts as used too.
+    /// The number of users that the simulated device counts independently; `None` if the device does not know the
+    /// domain, or not any more. For tests. It differs from [`Pd::users`] after a driver fault
+    /// ([`Left::NeitherAndPdSwitched`](crate::Left)), and while a region is unusable after a failed move to another
+    /// domain: [`Pd::users`] counts that domain too.
     #[must_use]
     pub fn users_at_device(&self) -> Option<u32> {
         self.fabric.with(|world| world.memory.pd_users(self.no))
     }
 
-    /// Where it is in its life.
+    /// Its state.
     #[must_use]
     pub fn state(&self) -> PdState {
         self.fabric.with(|world| world.domains.live.get(&self.no).map_or(PdState::Gone, |held| held.domain.state()))
     }
 
-    /// Deallocates it (ibv_dealloc_pd(3)). Other handles of it are stale then.
+    /// Deallocates it (ibv_dealloc_pd(3)). Other handles of it become stale.
     ///
     /// # Errors
-    /// Refused with [`memory::RefuseReason::InUse`] while something belongs to it, and with [`memory::RefuseReason::Gone`] if it is gone.
-    /// [`Error::Dealloc`] with what the device said: `EBUSY` if it counts something that this library does not, `EIO`
-    /// once the device is removed ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
+    /// Refused with [`memory::RefuseReason::InUse`] while it has users, and with [`memory::RefuseReason::Gone`] if it
+    /// is deallocated. [`Error::Dealloc`] with the errno of the device: `EBUSY` if the device counts a user that this
+    /// library does not, `EIO` once the device is removed
+    /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn dealloc(&self) -> Result<(), Error> {
         self.fabric.shared().sweep();
         self.fabric.with(|world| world.dealloc_pd(self.no))
     }
 
-    /// The use of it by something that is about to be made.
+    /// Counts a use by an object that is about to be created.
     pub(crate) fn acquire(&self) -> Result<PdUse, Refused> {
         self.fabric.with(|world| world.acquire_pd(self.no))?;
         Ok(PdUse { shared: self.fabric.weak(), device: self.device, no: self.no })
@@ -150,16 +151,16 @@ impl Clone for Pd {
 
 impl Drop for Pd {
     fn drop(&mut self) {
-        // This may be the last chance to end what only a passing failure has left.
+        // Retries parked regions: this may be the last opportunity.
         self.fabric.shared().sweep();
         self.fabric.with(|world| world.drop_handle(self.no));
     }
 }
 
-/// The use of a domain by one thing that belongs to it; dropping it ends the use.
+/// The use of a domain by one user; dropping it ends the use.
 #[derive(Debug)]
 pub(crate) struct PdUse {
-    /// Weak, because a region whose handle is gone may wait in the fabric for its work requests.
+    /// Weak, because a parked region in the fabric holds it.
     shared: Weak<Shared>,
     pub(crate) device: DeviceNo,
     pub(crate) no: PdNo,

@@ -1,4 +1,4 @@
-//! Queue pairs: what is posted to them.
+//! Queue pairs: posting of work requests.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -19,23 +19,23 @@ use crate::index::{PdNo, QpNo};
 use crate::kernel::due::Due;
 
 impl Default for Caps {
-    /// 16 of each, one range of memory, nothing inline.
+    /// 16 work requests per queue, one range of memory each, nothing inline.
     fn default() -> Self {
         Caps { max_send_wr: 16, max_recv_wr: 16, max_send_sge: 1, max_recv_sge: 1, max_inline: 0 }
     }
 }
 
-/// Memory of the peer, as the peer has told.
+/// The address and key of memory of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Remote {
-    /// Its address: that of the region, plus an offset into it.
+    /// The address: that of the region, plus an offset into it.
     pub addr: u64,
     /// The region's remote key.
     pub rkey: u32,
 }
 
-/// A queue pair. It is its id's: [`SimDevice::destroy_qp`](crate::SimDevice::destroy_qp) ends it, and dropping this
-/// handle does only once the id is gone.
+/// A queue pair. It belongs to its id: [`SimDevice::destroy_qp`](crate::SimDevice::destroy_qp) destroys it. Dropping
+/// this handle destroys it only if the id is gone.
 #[derive(Debug)]
 pub struct Qp {
     pub(crate) fabric: Fabric,
@@ -52,31 +52,31 @@ impl Qp {
     /// Its state (ibv_query_qp(3)).
     ///
     /// # Errors
-    /// `EINVAL` if it was destroyed.
+    /// `EINVAL` if it is destroyed.
     pub fn state(&self) -> Result<QpState, Errno> {
         self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.state).ok_or(Errno::EINVAL))
     }
 
-    /// Sends a range of a region; takes a receive of the peer. As other work requests it pins the region until its
-    /// completion has been polled, or the QP is destroyed and its completions are gone; see [`Mr`].
+    /// Sends a range of a region; consumes a receive of the peer. As with all work requests, the region is pinned
+    /// until the completion is polled, or until the QP is destroyed and its completions are gone; see [`Mr`].
     ///
     /// # Errors
-    /// `EINVAL` beyond the region's end, for an unusable region and one of another domain, before the QP is ready to send,
-    /// after it was destroyed, and on a datagram QP; `ENOMEM` if its send queue is full: with work that is not done, or whose
-    /// completions have not been polled.
+    /// `EINVAL` beyond the region's end, for an unusable region or one of another domain, before the QP is ready to
+    /// send, after it is destroyed, and on a datagram QP; `ENOMEM` if the send queue is full. Work requests occupy it
+    /// until their completions are polled.
     pub fn post_send(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
         let keyed_range = self.keyed_range(mr, range, Access::empty())?;
         let work = Work { wr_id, opcode: opcode::SEND, memory: Local::From(keyed_range) };
         self.fabric.with(|world| world.post_operation(self.no, work, Operation::Send))
     }
 
-    /// Sends a range of a region as a datagram, which arrives or is lost without a word: nobody is there, no receive is
-    /// posted or it is too short, or the queue key is not the receiver's. To a group it goes with the QP number
-    /// 0xFFFFFF, and to every QP that is attached to it, its sender's own too if that one is (`rxe_rcv_mcast_pkt`).
+    /// Sends a range of a region as a datagram. It is lost without an error if no QP has the number, if no receive is
+    /// posted or it is too short, or if the queue key differs. The QP number 0xFFFFFF sends to every QP that is
+    /// attached to a group, including the sender's own QP if attached (`rxe_rcv_mcast_pkt`).
     ///
     /// # Errors
-    /// As [`Qp::post_send`], but on a connected QP; `EINVAL` also for more bytes than the port's active MTU
-    /// ([`Config::mtu`](crate::Config::mtu)), and for a handle of another domain.
+    /// As [`Qp::post_send`], but `EINVAL` on a connected QP; `EINVAL` also for more bytes than the port's active MTU
+    /// ([`Config::mtu`](crate::Config::mtu)), and for an address handle of another domain.
     pub fn post_send_to(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>, to: To<'_>) -> Result<(), Errno> {
         let keyed_range = self.keyed_range(mr, range, Access::empty())?;
         self.fabric.with(|world| {
@@ -94,12 +94,12 @@ impl Qp {
         })
     }
 
-    /// Posts a range of a region for a message of the peer, or for a datagram and the [`GRH_LEN`](crate::GRH_LEN) bytes
-    /// before it.
+    /// Posts a range of a region to receive a message of the peer, or a datagram and the [`GRH_LEN`](crate::GRH_LEN)
+    /// bytes before it.
     ///
     /// # Errors
-    /// `EINVAL` beyond the region's end, for an unusable region, one of another domain and one without
-    /// [`Access::LOCAL_WRITE`], and after the QP was destroyed; `ENOMEM` if its receive queue is full, as for
+    /// `EINVAL` beyond the region's end, for an unusable region, one of another domain or one without
+    /// [`Access::LOCAL_WRITE`], and after the QP is destroyed; `ENOMEM` if the receive queue is full, as for
     /// [`Qp::post_send`].
     pub fn post_recv(&mut self, wr_id: u64, mr: &Mr, range: Range<usize>) -> Result<(), Errno> {
         let keyed_range = self.keyed_range(mr, range, Access::LOCAL_WRITE)?;
@@ -117,7 +117,7 @@ impl Qp {
         self.fabric.with(|world| world.post_operation(self.no, work, |_| Operation::Read(there)))
     }
 
-    /// Writes a range of a region into memory of the peer, which does not notice.
+    /// Writes a range of a region into memory of the peer. The peer gets no completion.
     ///
     /// # Errors
     /// As [`Qp::post_send`].
@@ -128,7 +128,8 @@ impl Qp {
         self.fabric.with(|world| world.post_operation(self.no, work, |bytes| Operation::Write(there, bytes)))
     }
 
-    /// A part of a region as a work request of this QP names it: one of the QP's domain that has these rights.
+    /// A part of a region for a work request of this QP. `EINVAL` unless the region belongs to the QP's domain and
+    /// has these rights.
     pub(crate) fn keyed_range(&self, mr: &Mr, range: Range<usize>, needs: Access) -> Result<KeyedRange, Errno> {
         let pd = self.fabric.with(|world| world.queues.pairs.get(&self.no).map(|pair| pair.pd)).ok_or(Errno::EINVAL)?;
         if !mr.allows(&self.fabric, pd, needs) {
@@ -142,7 +143,7 @@ impl Drop for Qp {
     fn drop(&mut self) {
         self.fabric.with(|world| {
             let Some(pair) = world.queues.pairs.get_mut(&self.no) else {
-                // It has gone with its device. Its completions go now.
+                // It was removed with its device; this removes its completions.
                 return world.destroy_qp(self.no);
             };
             pair.held = false;
@@ -164,26 +165,26 @@ pub(crate) struct Work {
 /// The local memory of a work request of a send queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Local {
-    /// Its bytes are taken from there when it is posted.
+    /// The source; its bytes are copied when the work request is posted.
     From(KeyedRange),
-    /// A read puts there what it gets.
+    /// The target of a read.
     Into(KeyedRange),
-    /// A window is bound to it.
+    /// The range of a bind.
     Bound(KeyedRange),
-    /// It has none.
+    /// No memory.
     Nothing,
 }
 
-/// What became of a command that was posted.
+/// The result of a posted command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Posted {
     Done,
-    /// Its completion will say so.
+    /// The completion will have an error status.
     Failed,
 }
 
 impl Local {
-    /// The key that it pins: none if the device need not fetch anything.
+    /// The key that it pins; `None` if the device does not access memory.
     fn pins(self, caps: &Caps) -> Option<u32> {
         match self {
             Local::From(keyed_range) if caps.inlines(keyed_range) => None,
@@ -195,7 +196,7 @@ impl Local {
 }
 
 impl Caps {
-    /// Whether what is sent from there is copied when it is posted.
+    /// Whether a send of this range is copied when it is posted.
     fn inlines(&self, keyed_range: KeyedRange) -> bool {
         keyed_range.len <= self.max_inline as usize
     }
@@ -213,8 +214,7 @@ impl World {
         })
     }
 
-    /// Queues a work request and sends it, to the peer of a connected QP. A datagram has left, and is complete, at
-    /// once.
+    /// Queues a work request and sends it to the peer of a connected QP. A datagram is sent and complete at once.
     fn post(
         &mut self,
         qp: QpNo,
@@ -223,10 +223,10 @@ impl World {
         transfer: impl FnOnce(Option<QpNo>, u64, Vec<u8>) -> Transfer,
     ) -> Result<(), Errno> {
         let Some(mut pending) = self.accept_work(qp, service, work)? else { return Ok(()) };
-        // The device begins at once, and takes the bytes now.
+        // The device executes it at once and copies the bytes now.
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return Ok(()) };
         let bytes = match work.memory {
-            // The program copies them itself, and asks for no key.
+            // The program copies inline bytes itself, without a key check.
             Local::From(keyed_range) if pair.caps.inlines(keyed_range) => {
                 self.memory.space.bytes(keyed_range.stretch())
             }
@@ -249,8 +249,9 @@ impl World {
         Ok(())
     }
 
-    /// Queues a command to the device itself, which obeys at once, and says so as late as if a peer had been asked, so that
-    /// completions keep their order. It fails like that if `obey` says nothing.
+    /// Queues a command to the device itself. The device executes it at once. The completion has the same delay as a
+    /// request to the peer, so that completions keep their order. If `obey` returns `None`, the work request fails
+    /// with `failure`.
     pub(crate) fn post_command(
         &mut self,
         qp: QpNo,
@@ -272,7 +273,7 @@ impl World {
         Ok(Posted::Done)
     }
 
-    /// Takes a work request, and what it pins, if the QP can have it. `None` if it was flushed at once.
+    /// Queues a work request and pins its region, if the QP accepts it. `None` if it was flushed at once.
     fn accept_work(&mut self, qp: QpNo, service: Service, work: Work) -> Result<Option<Pending>, Errno> {
         let Work { wr_id, opcode, memory } = work;
         let pair = self.queues.pairs.get_mut(&qp).filter(|pair| pair.service == service).ok_or(Errno::EINVAL)?;
@@ -296,13 +297,13 @@ impl World {
         }
     }
 
-    /// A work request fails before it has left.
+    /// Fails a work request before it is sent.
     fn fail_work(&mut self, qp: QpNo, pending: &Pending, status: WcStatus) {
         self.finish_send(qp, pending, Sent::failed(status));
         self.qp_to_error(qp);
     }
 
-    /// A work request is complete after that time, without an answer from outside.
+    /// Completes a work request after this time, without an answer of the peer.
     fn complete_locally(&mut self, qp: QpNo, sequence: u64, after: Duration) {
         let done = Transfer::Answer { to: qp, sequence, result: Ok(Vec::new()) };
         self.timers.arm(self.now.after(after), Due::Data(done));

@@ -20,31 +20,31 @@ pub(crate) struct Receive {
     pub(crate) keyed_range: KeyedRange,
 }
 
-/// How a posted receive ended.
+/// The outcome of a posted receive.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) wr_id: u64,
-    /// What it pinned.
+    /// The key of the region that it pinned.
     pub(crate) pinned: Option<u32>,
     pub(crate) status: WcStatus,
     pub(crate) byte_len: u32,
-    /// Who sent a datagram; 0 for a message of a connection, as with rxe.
+    /// The sender's QP of a datagram; 0 for a message of a connection, as with rxe.
     pub(crate) src_qp: u32,
-    /// What the poll copies to memory.
+    /// The bytes that the poll copies to memory.
     pub(crate) scatter: Option<Scatter>,
 }
 
-/// How a posted send, read or write ended.
+/// The outcome of a posted send, read or write.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) status: WcStatus,
     pub(crate) byte_len: u32,
-    /// What the poll copies to memory.
+    /// The bytes that the poll copies to memory.
     pub(crate) scatter: Option<Scatter>,
 }
 
 impl Sent {
-    /// It failed.
+    /// A failure with this status.
     pub(crate) fn failed(status: WcStatus) -> Self {
         Sent { status, byte_len: 0, scatter: None }
     }
@@ -56,13 +56,13 @@ pub(crate) struct Pending {
     pub(crate) sequence: u64,
     pub(crate) wr_id: u64,
     pub(crate) opcode: u32,
-    /// The local key of the region that it pins; none if the device need not fetch anything.
+    /// The local key of the region that it pins; `None` if the device does not access memory.
     pub(crate) pins: Option<u32>,
-    /// Where a read puts what it gets.
+    /// The target of a read.
     pub(crate) target: Option<KeyedRange>,
 }
 
-/// How many work requests of a QP have been posted and their completions not been polled.
+/// The number of posted work requests of a QP without a polled completion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unpolled {
     pub(crate) sends: u32,
@@ -81,25 +81,25 @@ pub(crate) struct Pair {
     pub(crate) retry_count: u8,
     pub(crate) sends: VecDeque<Pending>,
     pub(crate) receives: VecDeque<Receive>,
-    /// How often work requests whose completions have not been polled name each local key.
+    /// For each local key, the number of work requests that use it and have no polled completion.
     pins: BTreeMap<u32, u32>,
-    /// How many work requests of each queue have been posted and their completions not been polled.
+    /// The number of posted work requests of each queue without a polled completion.
     pub(crate) unpolled: Unpolled,
-    /// What the peer has sent and could not be carried out yet: no receive is posted, or the QP is not ready.
+    /// Packets of the peer that cannot be executed yet: no receive is posted, or the QP is not ready.
     pub(crate) inbound: VecDeque<Packet>,
-    /// The multicast groups that a datagram QP hears.
+    /// The multicast groups that a datagram QP is attached to.
     pub(crate) groups: BTreeSet<Gid>,
     sequence: u64,
-    /// An id has it; else it goes with its handle.
+    /// It belongs to an id; otherwise it is destroyed with its handle.
     pub(crate) attached: bool,
-    /// Its handle lives.
+    /// Its handle exists.
     pub(crate) held: bool,
-    /// It is to be destroyed when the last window goes that was bound through it.
+    /// It is destroyed with the last window that is bound through it.
     pub(crate) doomed: bool,
 }
 
 impl Pair {
-    /// A fresh one, with nothing posted, on an id: a connection's waits for it in INIT, a datagram QP works at once.
+    /// A new QP of an id, without work requests. A connection's QP starts in INIT; a datagram QP is ready at once.
     pub(crate) fn new(service: Service, pd: PdNo, send_cq: CqNo, recv_cq: CqNo, caps: Caps) -> Self {
         Pair {
             service,
@@ -132,14 +132,14 @@ impl Pair {
         self.sequence
     }
 
-    /// A work request is posted that names a region, or none.
+    /// Records that a posted work request pins a region, if any.
     pub(crate) fn pin(&mut self, key: Option<u32>) {
         if let Some(key) = key {
             *self.pins.entry(key).or_default() += 1;
         }
     }
 
-    /// A completion of this QP is polled.
+    /// Records that a completion of this QP is polled.
     fn polled(&mut self, ready: &Ready) {
         let Unpolled { sends, receives } = &mut self.unpolled;
         let count = if ready.completion.opcode == opcode::RECV { receives } else { sends };
@@ -163,7 +163,7 @@ impl Pair {
 pub(crate) struct Queues {
     pub(crate) cqs: BTreeMap<CqNo, CqState>,
     pub(crate) pairs: Table<QpNo, Box<Pair>>,
-    /// Which QP each window was bound through last.
+    /// The QP of each window's last bind.
     bound_by: BTreeMap<MwNo, QpNo>,
     next_cq: u64,
 }
@@ -176,7 +176,7 @@ impl Queues {
         no
     }
 
-    /// `ibv_modify_qp`, as far as librdmacm goes.
+    /// `ibv_modify_qp`, for the transitions that librdmacm makes.
     pub(crate) fn modify(&mut self, qp: QpNo, to: QpState) -> Result<(), Errno> {
         let pair = self.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
         let legal = match to {
@@ -199,14 +199,14 @@ impl Queues {
         }
     }
 
-    /// `ibv_attach_mcast`; a second time changes nothing.
+    /// `ibv_attach_mcast`; idempotent.
     pub(crate) fn attach(&mut self, qp: QpNo, group: Gid) -> Result<(), Errno> {
         let pair = self.pairs.get_mut(&qp).ok_or(Errno::EINVAL)?;
         pair.groups.insert(group);
         Ok(())
     }
 
-    /// `ibv_detach_mcast`; harmless if it is not attached.
+    /// `ibv_detach_mcast`; no effect if it is not attached.
     pub(crate) fn detach(&mut self, qp: QpNo, group: Gid) {
         if let Some(pair) = self.pairs.get_mut(&qp) {
             pair.groups.remove(&group);
@@ -234,20 +234,20 @@ impl Queues {
         self.complete(cq, Ready { qp, completion, pin: pinned.map(|key| Pin { pd, key }), scatter })
     }
 
-    /// Completions for a queue that is gone go nowhere, and pin what they pin until the QP goes too, as those do that
-    /// did not fit.
+    /// Adds a completion to a queue. If the queue is gone or full, the completion is lost, and its region stays
+    /// pinned until the QP is gone too.
     fn complete(&mut self, cq: CqNo, ready: Ready) -> bool {
         self.cqs.get_mut(&cq).is_none_or(|cq| cq.complete(ready))
     }
 
-    /// Whether a work request names a region whose completion has not been polled: of a QP that is there, or one that is
-    /// destroyed and has left the completion.
+    /// Whether an unpolled completion pins a region: of an existing QP, or of a destroyed one that has left the
+    /// completion.
     pub(crate) fn pins(&self, pd: PdNo, key: u32) -> bool {
         self.pairs.any(|pair| pair.pd == pd && pair.pins.contains_key(&key))
             || self.cqs.values().any(|cq| cq.pins(Pin { pd, key }))
     }
 
-    /// A QP is to report to its CQs.
+    /// Reserves room in the CQs of a new QP.
     pub(crate) fn reserve(&mut self, qp: QpNo, pair: &Pair) -> Result<(), Errno> {
         let shares = [(pair.send_cq, pair.caps.max_send_wr), (pair.recv_cq, pair.caps.max_recv_wr)];
         let reserved = shares.into_iter().try_for_each(|(cq, work_requests)| {
@@ -260,7 +260,7 @@ impl Queues {
         reserved
     }
 
-    /// Whether the CQs of a QP that is to be made have room for it.
+    /// Checks that the CQs of a new QP have room for it.
     pub(crate) fn fits(&self, pair: &Pair) -> Result<(), Errno> {
         let room = |cq| self.cqs.get(&cq).map(|cq| cq.room).ok_or(Errno::EINVAL);
         let mut send = room(pair.send_cq)?;
@@ -269,8 +269,8 @@ impl Queues {
         recv.reserve(pair.caps.max_recv_wr).map_err(|_| Errno::EOVERFLOW)
     }
 
-    /// A QP is destroyed, and its completions are removed or stay in their CQs. Of one that has gone with its device it is not
-    /// known any more which they are.
+    /// Removes the completions of a destroyed QP, or leaves them in their CQs. If the QP was removed with its device,
+    /// its CQs are not known any more.
     pub(crate) fn leave(&mut self, qp: QpNo, pair: Option<&Pair>, remove: bool) {
         match pair {
             Some(pair) => [pair.send_cq, pair.recv_cq].iter().for_each(|cq| {
@@ -282,12 +282,13 @@ impl Queues {
         }
     }
 
-    /// Whether a window keeps a QP.
+    /// Whether a window holds a QP.
     pub(crate) fn has_windows(&self, qp: QpNo) -> bool {
         self.bound_by.values().any(|&by| by == qp)
     }
 
-    /// A window is bound through this QP now, or gone. Says which QP it no longer keeps that is to be destroyed then.
+    /// Records the QP of a window's bind, or that the window is gone. Returns a QP that was waiting for this and is
+    /// to be destroyed now.
     #[must_use]
     pub(crate) fn rebind(&mut self, window: MwNo, by: Option<QpNo>) -> Option<QpNo> {
         let before = match by {
@@ -297,7 +298,7 @@ impl Queues {
         before.filter(|&qp| !self.has_windows(qp) && self.pairs.get(&qp).is_some_and(|pair| pair.doomed))
     }
 
-    /// The windows of a host are gone, and keep nothing.
+    /// Removes the windows of a host; they no longer hold QPs.
     pub(crate) fn drop_windows(&mut self, host: HostNo) {
         self.bound_by.retain(|_, by| by.host != host);
     }
@@ -314,31 +315,32 @@ impl Queues {
     }
 }
 
-/// The states that librdmacm moves a QP through; it creates them in INIT.
+/// The states of a QP that librdmacm uses; it creates QPs in INIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QpState {
-    /// May be posted receives.
+    /// Receives can be posted.
     Init,
     /// Receives.
     Rtr,
     /// Receives and sends.
     Rts,
-    /// Flushes everything that is posted.
+    /// Flushes all posted work requests.
     Err,
 }
 
-/// How much a QP takes (`struct ibv_qp_cap`).
+/// The capabilities of a QP (`struct ibv_qp_cap`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Caps {
     /// Sends, reads and writes that have not completed.
     pub max_send_wr: u32,
     /// Receives that have not completed.
     pub max_recv_wr: u32,
-    /// Ranges of memory per send; this interface gives one.
+    /// Ranges of memory per send; this interface uses one.
     pub max_send_sge: u32,
-    /// Ranges of memory per receive; this interface gives one.
+    /// Ranges of memory per receive; this interface uses one.
     pub max_recv_sge: u32,
-    /// Sends and writes of up to this many bytes are copied when they are posted: no key is asked, and no region pinned.
+    /// Sends and writes of up to this many bytes are copied when they are posted: no key is checked, and no region is
+    /// pinned.
     pub max_inline: u32,
 }
 

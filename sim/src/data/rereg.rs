@@ -1,5 +1,5 @@
-//! The library's side of memory (libibverbs, `verbs.c`, and a provider): what it checks, advises and keeps before and
-//! after the kernel is asked. Functions are named after the library's.
+//! The library's side of memory (libibverbs, `verbs.c`, and a provider): its checks, advice and records before and
+//! after the kernel call. Functions are named after the library's.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Changes, Code, Keys, Reply};
@@ -81,7 +81,7 @@ impl World {
         Ok(())
     }
 
-    /// `ibv_rereg_mr`, stage by stage. Its first check, that the MR is a plain one, has nothing to find here.
+    /// `ibv_rereg_mr`, stage by stage. Omits its first check, that the MR is a plain one, because all are.
     pub(crate) fn ibv_rereg_mr(&mut self, device: DeviceNo, handle: MrHandle, request: &Request) -> Reply {
         let old = self.library.mrs.get(&handle).copied();
         let keys = old.map_or(Keys::default(), |mr| mr.keys);
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Success: the fields follow (`ibv_cmd_rereg_mr`).
+    /// Updates the fields after success (`ibv_cmd_rereg_mr`).
     fn rereg_done(&mut self, handle: MrHandle, request: &Request, keys: Keys) {
         if let Some(mr) = self.library.mrs.get_mut(&handle) {
             mr.keys = keys;
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Gives the old memory back to children of a fork; says why not, if not.
+    /// Gives the old memory back to forked children; returns the errno of a failure.
     fn rereg_dofork_old(&mut self, device: DeviceNo, old: Stretch) -> Option<Errno> {
         let fault = self.rereg_fault_of_fork(device, |fault| match fault {
             ReregFault::DoForkOld(errno) => Some(errno),
@@ -150,18 +150,18 @@ impl World {
         fault
     }
 
-    /// `ibv_dontfork_range`: nothing, unless fork support is on.
+    /// `ibv_dontfork_range`; no effect unless fork support is on.
     fn ibv_dontfork_range(&mut self, range: Stretch) -> Result<(), Errno> {
         if !self.config.fork {
             return Ok(());
         }
-        // madvise(2): ENOMEM for what is not mapped.
+        // madvise(2): ENOMEM for unmapped memory.
         self.memory.space.bytes(range).ok_or(Errno::ENOMEM)?;
         self.library.fork.dontfork(range);
         Ok(())
     }
 
-    /// `ibv_dofork_range`: nothing, unless fork support is on.
+    /// `ibv_dofork_range`; no effect unless fork support is on.
     fn ibv_dofork_range(&mut self, range: Stretch) {
         if self.config.fork {
             self.library.fork.dofork(range);
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// The provider's operation, and what the library makes of its failure.
+    /// The provider's operation, and the library's handling of its failure.
     fn provider_rereg_mr(
         &mut self,
         device: DeviceNo,
@@ -216,12 +216,12 @@ impl World {
         result.map_err(|errno| (code, errno))
     }
 
-    /// Every command to a device that is gone ends so (`ib_uverbs_ioctl`).
+    /// Fails every command to a removed device (`ib_uverbs_ioctl`).
     fn command(&self, device: DeviceNo) -> Result<(), Errno> {
         if self.lives(device) { Ok(()) } else { Err(Errno::EIO) }
     }
 
-    /// What destroying something of a device that is gone returns (`verbs_is_destroy_err`).
+    /// The result of destroying an object of a removed device (`verbs_is_destroy_err`).
     fn destroy_after_removal(&self) -> Result<(), Errno> {
         if self.config.destroy_after_removal { Ok(()) } else { Err(Errno::EIO) }
     }
@@ -230,7 +230,7 @@ impl World {
         self.hosts.get_mut(device.host.0).map(|host| &mut host.faults)
     }
 
-    /// A fault of the advice: it needs fork support.
+    /// Takes a fault of the advice; requires fork support.
     fn rereg_fault_of_fork(
         &mut self,
         device: DeviceNo,

@@ -1,14 +1,14 @@
-//! The memory of the programs: buffers that they have lent to the fabric, by address.
+//! The memory of the programs: buffers in the fabric, by address.
 
 use std::collections::BTreeMap;
 
 use cmid_proto::memory::Buffer;
 
-/// Where the made-up addresses start, and how they are aligned.
+/// The first simulated address, and the alignment.
 const BASE: u64 = 0x7f00_0000_0000;
 pub(crate) const PAGE: u64 = 4096;
 
-/// A stretch of memory, and the key that it is named with: a local one in a work request, a remote one in a packet.
+/// A range of memory, and its key: the local one in a work request, the remote one in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyedRange {
     pub(crate) addr: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Stretch {
 }
 
 impl Stretch {
-    /// Whether the other one lies within.
+    /// Whether `other` is inside.
     pub(crate) fn contains(self, other: Stretch) -> bool {
         let offset = other.addr.checked_sub(self.addr).and_then(|offset| usize::try_from(offset).ok());
         let end = offset.and_then(|offset| offset.checked_add(other.len));
@@ -39,7 +39,7 @@ impl Stretch {
 }
 
 impl KeyedRange {
-    /// The key that a work request pins; of nothing there is nothing to be fetched.
+    /// The key that a work request pins; `None` for an empty range.
     pub(crate) fn pins(self) -> Option<u32> {
         (self.len != 0).then_some(self.key)
     }
@@ -49,15 +49,14 @@ impl KeyedRange {
     }
 }
 
-/// Bytes that are to be copied to an address.
+/// Bytes to copy to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scatter {
     pub(crate) addr: u64,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A buffer that is lent to the fabric: what stands for its bytes where a device may refer to them. It is exchanged for
-/// them, once.
+/// A token of a buffer in the fabric. It is exchanged for the bytes, once.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Lent(Stretch);
 
@@ -73,7 +72,7 @@ impl Buffer for Lent {
     }
 }
 
-/// Everything that is lent.
+/// All buffers in the fabric.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     lent: BTreeMap<u64, Vec<u8>>,
@@ -83,13 +82,13 @@ pub(crate) struct Space {
 impl Space {
     pub(crate) fn lend(&mut self, bytes: Vec<u8>) -> Lent {
         let stretch = Stretch { addr: BASE + self.used, len: bytes.len() };
-        // A gap of at least a page, so that an access beyond the end never meets another buffer.
+        // Leaves a gap of at least a page, so that an access beyond the end cannot reach another buffer.
         self.used += (bytes.len() as u64).next_multiple_of(PAGE) + PAGE;
         self.lent.insert(stretch.addr, bytes);
         Lent(stretch)
     }
 
-    /// From now on nothing is mapped there.
+    /// Unmaps a buffer and returns its bytes.
     pub(crate) fn give_back(&mut self, lent: &Lent) -> Vec<u8> {
         self.lent.remove(&lent.0.addr).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! How data travels: a packet to the peer, an answer back; or none, and the sender gives up.
+//! Data transfer: a packet to the peer and an answer; the sender gives up without an answer.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::fabric::world::World;
 use crate::index::{CqNo, PdNo, QpNo};
 use crate::kernel::due::Due;
 
-/// What became of a packet at its receiver.
+/// The result of a packet at its receiver.
 enum Handled {
     Answer(Result<Vec<u8>, WcStatus>),
-    /// No receive is posted: the sender tries until one is.
+    /// No receive is posted: the sender retries until one is.
     NotReady(Operation),
 }
 
-/// Between two retries of a packet that nobody answers: about the time-out that the kernel gives a RoCE QP.
+/// Interval between two retries of an unanswered packet: about the timeout that the kernel sets for a RoCE QP.
 const RETRY_INTERVAL: Duration = Duration::from_millis(512);
 
 impl World {
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Carries out what has arrived for a QP, as far as it can be.
+    /// Executes the arrived packets of a QP, as far as possible.
     pub(crate) fn run_inbound(&mut self, qp: QpNo) {
         loop {
             let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
@@ -115,7 +115,7 @@ impl World {
 
     fn answer_arrives(&mut self, qp: QpNo, sequence: u64, result: Result<Vec<u8>, WcStatus>) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
-        // Flushed meanwhile?
+        // The work request may be flushed already.
         let Some(at) = pair.sends.iter().position(|pending| pending.sequence == sequence) else { return };
         let Some(pending) = pair.sends.remove(at) else { return };
         let pd = pair.pd;
@@ -134,8 +134,8 @@ impl World {
         }
     }
 
-    /// Puts bytes where a receive or a read has them, which is as long as they are; `None` where the hardware objects. What the
-    /// poll is to copy is not checked, but for its length.
+    /// Writes bytes to the target of a receive or a read, of equal length; `None` if the hardware rejects it. With a
+    /// copy at the poll only the length is checked.
     pub(crate) fn put(&mut self, pd: PdNo, keyed_range: KeyedRange, bytes: Vec<u8>) -> Option<Put> {
         let byte_len = count(bytes.len());
         if self.config.copy_at_poll {
@@ -145,7 +145,7 @@ impl World {
         Some(Put { byte_len, scatter: None })
     }
 
-    /// Moves a QP to its error state: everything posted is flushed, and what the peer has sent stays unanswered.
+    /// Moves a QP to its error state: flushes all posted work requests, and leaves arrived packets unanswered.
     pub(crate) fn qp_to_error(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         pair.state = QpState::Err;
@@ -163,15 +163,16 @@ impl World {
         }
     }
 
-    /// `ibv_destroy_qp`: no more completions. Those that are in the CQs are removed, or pin what they pin until they are polled
-    /// ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). One that a window was bound through only
-    /// goes to its error state, until the window goes: rxe would wait for it for 50 s, and lose count (`__rxe_cleanup`).
+    /// `ibv_destroy_qp`: no more completions. Those in the CQs are removed, or pin their regions until they are
+    /// polled ([`Config::completions_outlive_qp`](crate::Config::completions_outlive_qp)). If a window is bound
+    /// through the QP, it only enters its error state until the window is gone: rxe would wait for 50 s, and corrupt
+    /// its reference count (`__rxe_cleanup`).
     pub(crate) fn destroy_qp(&mut self, qp: QpNo) {
         self.end_qp(qp, !self.config.completions_outlive_qp);
     }
 
-    /// A QP ends. When its device is removed the kernel does that, and the library removes no completions until the program
-    /// destroys the QP.
+    /// Removes a QP. After a removal of the device the kernel calls this, and the library removes no completions
+    /// until the program destroys the QP.
     pub(crate) fn end_qp(&mut self, qp: QpNo, remove_completions: bool) {
         if self.queues.has_windows(qp) {
             self.qp_to_error(qp);
@@ -191,7 +192,7 @@ impl World {
         }
     }
 
-    /// The id of a QP is gone; the QP is not, until its handle goes too.
+    /// Handles the end of a QP's id. The QP exists until its handle is dropped too.
     pub(crate) fn detach_qp(&mut self, qp: QpNo) {
         let Some(pair) = self.queues.pairs.get_mut(&qp) else { return };
         pair.attached = false;
@@ -210,7 +211,7 @@ impl World {
         Ok(taken.len())
     }
 
-    /// The copy of the CPU at a poll. Nothing is mapped at an address that was given back.
+    /// The CPU's copy at a poll. Counts a copy to an address that is not mapped any more.
     fn copy(&mut self, addr: u64, bytes: &[u8]) {
         match self.memory.space.bytes_mut(Stretch { addr, len: bytes.len() }) {
             Some(memory) => memory.copy_from_slice(bytes),
@@ -230,7 +231,7 @@ impl World {
         }
     }
 
-    /// A receive of a QP in its error state.
+    /// Flushes a receive of a QP in its error state.
     pub(crate) fn flush_receive(&mut self, qp: QpNo, receive: &Receive) {
         self.finish_receive(qp, receive.ended(Err(WcStatus::WR_FLUSH_ERR), 0));
     }
@@ -242,8 +243,8 @@ impl World {
     }
 }
 
-/// Whether a QP looks at what comes from another one at all. Before it knows its peer it keeps what comes, as the
-/// sender's retries would have it.
+/// Whether a QP accepts packets of another one. Before it knows its peer it keeps all packets, which simulates the
+/// sender's retries.
 fn takes(pair: &Pair, from: QpNo) -> bool {
     match pair.state {
         QpState::Init => true,
@@ -252,16 +253,16 @@ fn takes(pair: &Pair, from: QpNo) -> bool {
     }
 }
 
-/// Bytes that have arrived.
+/// Received bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Put {
     pub(crate) byte_len: u32,
-    /// They are to be copied by the poll.
+    /// Bytes that the poll copies.
     pub(crate) scatter: Option<Scatter>,
 }
 
 impl Receive {
-    /// How it ended, and who sent a datagram.
+    /// The outcome of a receive, with the sender's QP of a datagram.
     pub(crate) fn ended(&self, outcome: Result<Put, WcStatus>, src_qp: u32) -> Received {
         let (status, put) = match outcome {
             Ok(put) => (WcStatus::SUCCESS, put),

@@ -12,7 +12,7 @@ use crate::index::{HostNo, MwNo, PdNo, QpNo};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bind {
     pub(crate) window: MwNo,
-    /// Its key so far.
+    /// Its key before the bind.
     pub(crate) rkey: u32,
     pub(crate) keyed_range: KeyedRange,
     pub(crate) access: Access,
@@ -35,7 +35,7 @@ impl Memory {
         Ok((no, rkey))
     }
 
-    /// `uverbs_free_mw`: bound or not.
+    /// `uverbs_free_mw`. The window may be bound.
     pub(crate) fn dealloc_mw(&mut self, no: MwNo) -> Result<(), Errno> {
         let window = self.windows.remove(&no).ok_or(Errno::ENOENT)?;
         self.keyed.remove(&window.rkey);
@@ -43,8 +43,8 @@ impl Memory {
         Ok(())
     }
 
-    /// `rxe_bind_mw`, when a QP of `pd` gets to the work request: binds a window to a part of an MR. `None` where the
-    /// device objects.
+    /// `rxe_bind_mw`: binds a window to a part of an MR when a QP of `pd` executes the work request. `None` if the
+    /// device rejects it.
     pub(crate) fn bind_mw(&mut self, qp: QpNo, pd: PdNo, bind: &Bind) -> Option<()> {
         let bound = self.check_bind_mw(qp, pd, bind)?;
         let window = self.windows.get_mut(&bind.window)?;
@@ -55,7 +55,7 @@ impl Memory {
         Some(())
     }
 
-    /// `rxe_check_bind_mw`: a window that is bound has to be invalidated first, and cannot be by an empty part.
+    /// `rxe_check_bind_mw`: rejects an empty part, and a window that is bound, which must be invalidated first.
     fn check_bind_mw(&self, qp: QpNo, pd: PdNo, bind: &Bind) -> Option<Bound> {
         let &Bind { window, rkey, keyed_range, access } = bind;
         let window = self.windows.get(&window).filter(|window| (window.pd, window.rkey) == (pd, rkey))?;
@@ -71,16 +71,16 @@ impl Memory {
         legal.then_some(Bound { qp, mr, lkey: keyed_range.key, range: keyed_range.stretch(), access })
     }
 
-    /// `rxe_invalidate_mw`: what the window of this key is bound to is taken back. `None` where the device objects. If
-    /// nothing is bound, rxe itself does not, and follows null pointers (`rxe_do_invalidate_mw`).
+    /// `rxe_invalidate_mw`: removes the binding of the window with this key. `None` if the device rejects it. If the
+    /// window is not bound, rxe accepts and follows null pointers (`rxe_do_invalidate_mw`).
     pub(crate) fn invalidate_mw(&mut self, host: HostNo, rkey: u32) -> Option<()> {
         let Keyed::Mw(no) = *self.keyed.get(&rkey)? else { return None };
         let window = self.windows.get_mut(&no).filter(|window| window.host == host)?;
         window.bound.take().map(|_| ())
     }
 
-    /// Where a window leads to, for the peer of the QP that it was bound through (`rxe_lookup_mw`); nowhere once its MR is
-    /// there no more or has moved.
+    /// The memory that a window gives the peer of its QP access to (`rxe_lookup_mw`); `None` once its MR is gone or
+    /// has moved.
     pub(crate) fn through_window(&self, qp: QpNo, pd: PdNo, no: MwNo, needs: Access) -> Option<Stretch> {
         let window = self.windows.get(&no).filter(|window| (window.host, window.pd) == (qp.host, pd))?;
         let bound = window.bound.as_ref().filter(|bound| bound.qp == qp && bound.access.contains(needs))?;
@@ -111,7 +111,7 @@ mod tests {
             assert_eq!(memory.bind_mw(qp, pd, &bind), Some(()));
             let shown = Some(keyed_range.stretch());
             assert_eq!(memory.through_window(qp, pd, window, Access::REMOTE_READ), shown);
-            // Other rights are not looked at, but here the keys may change.
+            // A change of the MR's rights does not affect the window, but the MR's keys may change.
             let mut request =
                 Request { flags: Changes::ACCESS, pd: None, range: new, access: Access::MW_BIND | Access::REMOTE_READ };
             memory.rereg_mr(&config, host, mr, &request, || None).unwrap();
@@ -120,7 +120,7 @@ mod tests {
             request.flags = Changes::TRANSLATION;
             memory.rereg_mr(&config, host, mr, &request, || None).unwrap();
             assert_eq!(memory.through_window(qp, pd, window, Access::REMOTE_READ), None);
-            // One that is bound to an MR that was replaced does not hold it.
+            // A window that is bound to a replaced MR does not hold it.
             let expected = if new_keys_on_rereg { Ok(()) } else { Err(Errno::EINVAL) };
             assert_eq!(memory.dereg_mr(host, mr), expected);
         }

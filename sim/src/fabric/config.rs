@@ -1,13 +1,13 @@
-//! What a fabric is like: its seed, its faults, and which kernel it behaves as.
+//! Configuration of a fabric: seed, faults, kernel version.
 
 use std::time::Duration;
 
-/// Where the fabric takes its time from.
+/// The source of the fabric's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Time stands still until [`Fabric::advance_to`](crate::Fabric::advance_to); nothing happens meanwhile.
+    /// Time advances only in [`Fabric::advance_to`](crate::Fabric::advance_to); nothing happens otherwise.
     Virtual,
-    /// The system's monotonic clock; one background thread delivers what is due.
+    /// The system's monotonic clock; one background thread processes due timers.
     Real,
 }
 
@@ -21,8 +21,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// The packet life time of a RoCE path, unless `RDMA_OPTION_ID_ACK_TIMEOUT` says otherwise
-    /// (`cma_resolve_iboe_route`).
+    /// The packet life time of a RoCE path, unless set by `RDMA_OPTION_ID_ACK_TIMEOUT` (`cma_resolve_iboe_route`).
     pub(crate) const fn life_time(self) -> LifeTime {
         match self {
             Flavour::Linux6_1 => LifeTime(18),
@@ -31,39 +30,39 @@ impl Flavour {
     }
 }
 
-/// The packet life time of a path, as an exponent: what most timers of a connection are made from. Both sides use that
-/// of the active one, which its REQ carries.
+/// The packet life time of a path, as an exponent; most timers of a connection derive from it. Both sides use the
+/// value of the active side, which its REQ carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LifeTime(u8);
 
 impl LifeTime {
-    /// What an id with that ACK timeout resolves its route with; 0 means that it was not set. The messages have room
-    /// for 5 bits.
+    /// The life time from an id's ACK timeout; `None` for 0, which means not set. The field in the messages has 5
+    /// bits.
     pub(crate) fn of_ack_timeout(ack_timeout: u8) -> Option<LifeTime> {
         Some(LifeTime(ack_timeout.checked_sub(1)?.min(31)))
     }
 
-    /// Between two transmissions of a REQ, and of the active side's DREQ (`ib_send_cm_req`).
+    /// Interval between two transmissions of a REQ, and of the active side's DREQ (`ib_send_cm_req`).
     pub(crate) const fn request_interval(self) -> Duration {
         exponent(self.0).saturating_mul(2).saturating_add(RESPONSE_TIMEOUT)
     }
 
-    /// How long a connection stays in time wait (`cm_enter_timewait`, `cm_ack_timeout`).
+    /// Duration of the time wait of a connection (`cm_enter_timewait`, `cm_ack_timeout`).
     pub(crate) const fn time_wait(self) -> Duration {
         exponent(self.0 + 1)
     }
 
-    /// Between two transmissions once the peer has sent MRA (`cm_mra_handler`).
+    /// Interval between two transmissions after an MRA of the peer (`cm_mra_handler`).
     pub(crate) const fn mra_interval(self) -> Duration {
         exponent(24).saturating_add(self.time_wait())
     }
 }
 
-/// Between two transmissions of a REP and of the passive side's DREQ (`cm_req_handler`), and of a SIDR REQ
+/// Interval between two transmissions of a REP and of the passive side's DREQ (`cm_req_handler`), and of a SIDR REQ
 /// (`cma_resolve_ib_udp`).
 pub(crate) const RESPONSE_TIMEOUT: Duration = exponent(20);
 
-/// How often a message is sent before its sender gives up (`CMA_MAX_CM_RETRIES` and the first one).
+/// Maximum number of transmissions of a message: `CMA_MAX_CM_RETRIES` and the first one.
 pub(crate) const TRANSMISSIONS: u8 = 16;
 
 /// The kernel's approximation of 4.096 µs · 2^x (`cm_convert_to_ms`).
@@ -71,75 +70,78 @@ const fn exponent(x: u8) -> Duration {
     Duration::from_millis(1 << x.saturating_sub(8))
 }
 
-/// What `ibv_rereg_mr` can do: the provider and the kernel's driver together.
+/// The capabilities of `ibv_rereg_mr`: the provider and the kernel's driver together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rereg {
-    /// Nothing, as with soft-RoCE by way of rdma-core: its provider has no such operation. Neither have those of siw,
-    /// efa, bnxt_re and mana.
+    /// None, as with soft-RoCE through rdma-core: its provider does not implement the operation. Those of siw, efa,
+    /// bnxt_re and mana do not either.
     #[default]
     None,
-    /// Another PD and other rights, as rxe's driver since Linux 6.5, if it is asked without its provider. Checks
-    /// everything first.
+    /// Changes of the PD and the access rights, as rxe's driver since Linux 6.5 supports without its provider. Checks
+    /// everything before any change.
     PdAccess,
-    /// Everything, as mlx5. Checks everything first, as far as no fault is made
+    /// All changes, as mlx5. Checks everything before any change, unless a fault is injected
     /// ([`Host::fail_next_reregistration`](crate::Host::fail_next_reregistration)).
     All,
 }
 
-/// The fabric's knobs. [`Config::default`] is Linux 6.12 as it is, without faults, in virtual time.
+/// Configuration of a fabric. [`Config::default`] is Linux 6.12 with its defects, without faults, in virtual time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Seeds every random choice: ephemeral ports and lost messages.
     pub seed: u64,
-    /// How long a message takes from one id to another, also within a host.
+    /// The duration of a message from one id to another, also within a host.
     pub latency: Duration,
-    /// The probability that a connection manager's message or a datagram is lost, 0 to 1. Data of a connection never
-    /// is.
+    /// The probability that a connection manager's message or a datagram is lost, 0 to 1. Data of a connection is
+    /// never lost.
     pub loss: f64,
-    /// Where time comes from.
+    /// The source of time.
     pub clock: Clock,
-    /// Which kernel's timers are used.
+    /// The kernel version of the timers.
     pub flavour: Flavour,
-    /// Whether events that a migration moves wake who waits for the target channel. No kernel does that
+    /// Whether events that a migration moves wake a thread that waits for the target channel. No kernel does that
     /// (`ucma_migrate_id` of 6.1, 6.12 and the mainline of 2026).
     pub wake_on_migrate: bool,
-    /// Whether unread CONNECT_REQUESTs are lost when their listener migrates, as in every kernel: the event moves, the
-    /// new connection stays on the old channel, and librdmacm swallows the event (`ucma_migrate_id`).
+    /// Whether unread CONNECT_REQUESTs are lost when their listener migrates, as in every kernel. The event moves,
+    /// the new connection stays on the old channel, and librdmacm swallows the event (`ucma_migrate_id`).
     pub listener_migrate_bug: bool,
-    /// The most unread requests that a listener keeps, and what an unusable backlog means (`net.rdma_ucm.max_backlog`).
+    /// Maximum number of unread requests of a listener, and the replacement of an invalid backlog
+    /// (`net.rdma_ucm.max_backlog`).
     pub max_backlog: u32,
-    /// RDMA reads and atomics that a device serves at once; 128 is rxe's (`RXE_MAX_QP_RD_ATOM`).
+    /// Maximum number of RDMA reads and atomics that a device serves at a time; 128 is rxe's (`RXE_MAX_QP_RD_ATOM`).
     pub max_responder_resources: u8,
-    /// RDMA reads and atomics that a device starts at once; 128 is rxe's (`RXE_MAX_QP_INIT_RD_ATOM`).
+    /// Maximum number of RDMA reads and atomics that a device starts at a time; 128 is rxe's
+    /// (`RXE_MAX_QP_INIT_RD_ATOM`).
     pub max_initiator_depth: u8,
-    /// The active MTU of every port, in bytes: what a datagram may carry. 1024 goes with an Ethernet MTU of 1500, 4096
-    /// with jumbo frames.
+    /// The active MTU of every port, in bytes: the maximum size of a datagram. 1024 corresponds to an Ethernet MTU of
+    /// 1500, 4096 to jumbo frames.
     pub mtu: u32,
-    /// What devices can re-register.
+    /// The re-registrations that devices support.
     pub rereg: Rereg,
-    /// Whether a device of [`Rereg::All`] makes a new MR of a re-registration, with new keys, as mlx5 does where it
+    /// Whether a re-registration on a device of [`Rereg::All`] creates a new MR with new keys, as mlx5 does if it
     /// cannot change the old one.
     pub new_keys_on_rereg: bool,
-    /// Whether memory is kept from children of a fork (`ibv_fork_init`). Off, as in programs that do not ask for it
-    /// and, since rdma-core 51, where the kernel copies pinned pages on fork.
+    /// Whether memory is excluded from forked children (`ibv_fork_init`). Off by default, as in programs that do not
+    /// call it and, since rdma-core 51, on kernels that copy pinned pages on fork.
     pub fork: bool,
-    /// How many bytes the programs of a host may have pinned together, in whole pages (`RLIMIT_MEMLOCK`); `None` for no
-    /// limit.
+    /// Maximum number of bytes that the programs of a host may pin together, in whole pages (`RLIMIT_MEMLOCK`);
+    /// `None` for no limit.
     pub lock_limit: Option<u64>,
-    /// Whether regions, windows and domains of a device that was removed can be destroyed
-    /// (`RDMAV_ALLOW_DISASSOC_DESTROY`). Otherwise that fails with `EIO`, and they stay.
+    /// Whether regions, windows and domains of a removed device can be destroyed (`RDMAV_ALLOW_DISASSOC_DESTROY`).
+    /// Otherwise that fails with `EIO`, and they remain.
     pub destroy_after_removal: bool,
-    /// Whether data that is received or read is copied to memory when the completion is polled, to the address of the work
-    /// request and without a look at a key, as by the providers of mlx5 and hns (scatter to CQE; they do so with up to 64 bytes).
-    /// Otherwise the device writes it when it arrives, and checks the key.
+    /// Whether received or read data is copied to memory when the completion is polled, as by the providers of mlx5
+    /// and hns (scatter to CQE, for up to 64 bytes). The copy goes to the address of the work request, without a key
+    /// check. Otherwise the device writes it on arrival, and checks the key.
     pub copy_at_poll: bool,
-    /// Whether completions of a QP stay in the CQ when the QP is destroyed, as with soft-RoCE. Otherwise the library removes them
+    /// Whether completions of a destroyed QP stay in the CQ, as with soft-RoCE. Otherwise the library removes them
     /// (`__mlx5_cq_clean`).
     pub completions_outlive_qp: bool,
-    /// Which time waits are due in the same tick of the kernel's timer wheel as the one that began before: bit n stands
-    /// for the one that finds [`Counters::time_waits_in_turn`](crate::Counters::time_waits_in_turn) to be n. Those of a
-    /// tick end with the newest: `enqueue_timer` adds a timer at the head of its bucket, and `expire_timers` takes the
-    /// first one (`kernel/time/timer.c`). A tick is 32 ms long for timers of 512 ms, 256 ms for those of 2 s (250 Hz,
+    /// Selects the time waits that are due in the same tick of the kernel's timer wheel as the previous one. Bit n
+    /// applies to the time wait that begins when
+    /// [`Counters::time_waits_in_turn`](crate::Counters::time_waits_in_turn) is n. The time waits of a tick end
+    /// newest first: `enqueue_timer` adds a timer at the head of its bucket, and `expire_timers` takes the first one
+    /// (`kernel/time/timer.c`). A tick is 32 ms long for timers of 512 ms, 256 ms for those of 2 s (250 Hz,
     /// `LVL_GRAN`). With 0, the default, all end in the order in which they began.
     pub time_waits_of_one_tick: u64,
 }

@@ -1,4 +1,4 @@
-//! The device of one process on one host: the seam to the core.
+//! The device of one process on one host; implements the core's `Device`.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,16 +14,16 @@ use crate::kernel::fetch::Fetched;
 use crate::kernel::host::HostState;
 use crate::kernel::id::Id;
 
-/// One process's view of a host's RDMA device. Dropping it is the process's exit: its channels are closed, its ids
-/// destroyed, and peers see what they would then.
+/// One process's view of a host's RDMA device. Dropping it simulates the process's exit: its channels are closed, its
+/// ids are destroyed, and peers observe the same as after an exit.
 #[derive(Debug)]
 pub struct SimDevice {
     host: Host,
     channels: KeyTable<ChannelKey, Channel>,
     ids: KeyTable<IdKey, IdNo>,
-    /// The library has seen that the host has an RDMA device; it looks only once (`ucma_init`).
+    /// Whether the library has found an RDMA device on the host; it checks only once (`ucma_init`).
     has_seen_device: bool,
-    /// The event that was fetched last, whose private data is lent out.
+    /// The last fetched event; its private data is borrowed by the caller.
     fetched: Option<Fetched>,
 }
 
@@ -33,17 +33,17 @@ struct Channel {
     fd: Arc<OwnedFd>,
 }
 
-/// An id and its channel between two devices. Dropping it destroys both.
+/// A released id and its channel. Dropping it destroys both.
 #[derive(Debug)]
 pub struct SimHandle {
     host: Host,
     id: IdNo,
-    /// Taken by the device that adopts it.
+    /// Moved to the adopting device.
     channel: Option<Channel>,
 }
 
 impl Host {
-    /// A device of this host: what one process has of it. All devices of a host share its port tables.
+    /// Creates a device of this host: one process's view. All devices of a host share its port tables.
     #[must_use]
     pub fn device(&self) -> SimDevice {
         SimDevice::new(self.clone())
@@ -69,13 +69,13 @@ impl SimDevice {
         }
     }
 
-    /// The fabric that it is on.
+    /// Its fabric.
     #[must_use]
     pub fn fabric(&self) -> &Fabric {
         &self.host.fabric
     }
 
-    /// The host that it is on.
+    /// Its host.
     #[must_use]
     pub fn host(&self) -> &Host {
         &self.host
@@ -133,18 +133,19 @@ impl SimDevice {
     }
 
     fn migrate(&self, id: IdKey, from: ChannelKey, to: ChannelKey) -> Outcome {
-        // The command is written to the target, and names the source.
+        // The command is written to the target channel, and names the source.
         let to = self.file(to, Errno::EBADF)?;
         let from = self.file(from, Errno::ENOENT)?;
         self.command(id, |world, no| world.migrate(no, from, to))
     }
 
-    /// A command to the kernel, which knows none but destroy for an id whose device is gone (`ucma_get_ctx`).
+    /// Issues a command to the kernel. If the device of the id is removed, all commands but destroy fail
+    /// (`ucma_get_ctx`).
     fn command(&self, key: IdKey, action: impl FnOnce(&mut World, IdNo) -> Outcome) -> Outcome {
         self.on_id(key, |world, no| if world.id(no)?.removed { Err(Errno::ENXIO) } else { action(world, no) })
     }
 
-    /// Something that the library does by itself.
+    /// An action of the library without a kernel command.
     fn on_id<T>(&self, key: IdKey, action: impl FnOnce(&mut World, IdNo) -> Result<T, Errno>) -> Result<T, Errno> {
         let no = self.id_no(key)?;
         self.host.fabric.with(|world| action(world, no))
@@ -162,7 +163,7 @@ impl Device for SimDevice {
     type Handle = SimHandle;
 
     fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&[u8]>>, Errno> {
-        // Before anything is read, so that a request is not lost for want of a slot.
+        // Reserves first, so that a request is not lost for lack of a slot.
         self.ids.reserve(child)?;
         let file = self.file(on, Errno::EBADF)?;
         let Some(fetched) = self.host.fabric.with(|world| world.fetch(file, child)) else { return Ok(None) };
@@ -205,7 +206,7 @@ impl Device for SimDevice {
     }
 
     fn peer_addr(&self, id: IdKey) -> Result<SocketAddr, Errno> {
-        // The wildcard stands for none.
+        // The wildcard means no address.
         let none = |peer: &SocketAddr| peer.ip().is_unspecified() && peer.port() == 0;
         self.address_of(id, |id| id.known_dst.filter(|peer| !none(peer)))
     }
@@ -233,7 +234,7 @@ impl Device for SimDevice {
         Ok(SimHandle { host: self.host.clone(), id: no, channel: self.channels.remove(channel) })
     }
 
-    /// An id cannot leave its hardware: one of another host is destroyed, and the answer is `EINVAL`.
+    /// An id cannot move to other hardware: a handle of another host is destroyed, and the result is `EINVAL`.
     fn adopt(&mut self, id: IdKey, channel: ChannelKey, mut handle: SimHandle) -> Result<(), Errno> {
         if handle.host.no != self.host.no {
             return Err(Errno::EINVAL);

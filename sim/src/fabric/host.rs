@@ -1,4 +1,4 @@
-//! A host of a fabric, and what can be made to happen to it.
+//! A host of a fabric, with fault injection.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use crate::fabric::Fabric;
 use crate::index::HostNo;
 use crate::kernel::host::HostState;
 
-/// A host of a fabric. Clones name the same host.
+/// A host of a fabric. Clones refer to the same host.
 #[derive(Clone, Debug)]
 pub struct Host {
     pub(crate) fabric: Fabric,
@@ -14,8 +14,8 @@ pub struct Host {
 }
 
 impl Fabric {
-    /// Adds a host with these addresses, IPv4 or IPv6, all on RDMA-capable interfaces: one interface for each /24 or
-    /// /64, one device for them all.
+    /// Adds a host with these IPv4 or IPv6 addresses, all on RDMA-capable interfaces. There is one interface for each
+    /// /24 or /64, and one device for all.
     #[must_use]
     pub fn host(&self, addresses: &[IpAddr]) -> Host {
         let no = self.with(|world| {
@@ -27,8 +27,8 @@ impl Fabric {
 }
 
 impl Host {
-    /// Adds an address on a network interface without an RDMA device: binding to it fails with `ENODEV`, its link
-    /// address can be found, and nobody answers connection requests to it.
+    /// Adds an address on a network interface without an RDMA device. Binding to it fails with `ENODEV`. Its link
+    /// address can be resolved, and connection requests to it are not answered.
     pub fn add_plain_addr(&self, ip: IpAddr) {
         self.fabric.with(|world| {
             if let Some(host) = world.hosts.get_mut(self.no.0) {
@@ -37,8 +37,8 @@ impl Host {
         });
     }
 
-    /// The same on an interface that does without ARP, as Linux's `dummy` does: every address of its network counts as
-    /// found, whether somebody has it or not (`IFF_NOARP`).
+    /// As [`Host::add_plain_addr`], on an interface without ARP (`IFF_NOARP`), such as Linux's `dummy`: the link
+    /// address of every address of its network counts as resolved, even if no host has it.
     pub fn add_plain_addr_without_arp(&self, ip: IpAddr) {
         self.fabric.with(|world| {
             if let Some(host) = world.hosts.get_mut(self.no.0) {
@@ -48,8 +48,8 @@ impl Host {
         });
     }
 
-    /// Takes the host's link down or up. While it is down nothing arrives at the host or leaves it, which is how a peer
-    /// sees a host that vanished.
+    /// Sets the host's link down or up. While it is down, no message arrives at the host or leaves it; a peer cannot
+    /// distinguish this from a crashed host.
     pub fn set_link(&self, up: bool) {
         self.fabric.with(|world| {
             if let Some(host) = world.hosts.get_mut(self.no.0) {
@@ -58,34 +58,34 @@ impl Host {
         });
     }
 
-    /// The host's link address changes. Every id that has resolved a route to it gets UNREACHABLE (−110), established
-    /// ones too, also those on this host; the ids stay as they are (`cma_netevent_callback`, since Linux 6.0).
+    /// Changes the host's link address. Every id with a resolved route to it gets UNREACHABLE (−110), including
+    /// established ones and those on this host. The ids keep their state (`cma_netevent_callback`, since Linux 6.0).
     pub fn change_link_addr(&self) {
         self.fabric.with(|world| world.neighbour_changed(self.no, |_| true));
     }
 
-    /// The host's network interfaces are a bond, and it fails over: every id of the host that is bound to an address of
-    /// its device, listening, resolved and connected ones too, gets ADDR_CHANGE (0), a wildcard listener does not
-    /// (`cma_netdev_callback`). Other hosts see what [`Host::change_link_addr`] lets them see; this one keeps no link
-    /// address of its own.
+    /// Simulates a failover of the bond of the host's network interfaces. Every id of the host that is bound to an
+    /// address of its device gets ADDR_CHANGE (0), including listening, resolved and connected ones; a wildcard
+    /// listener does not (`cma_netdev_callback`). Other hosts observe the same as with [`Host::change_link_addr`];
+    /// this host has no cached link address of its own.
     pub fn fail_over(&self) {
         self.fabric.with(|world| world.fail_over(self.no));
     }
 
-    /// Takes the host's RDMA device away; its network stays. Every id that has the device gets DEVICE_REMOVAL (0), and
-    /// from then on `ENXIO` for everything but its destruction. Not so ids without a device, wildcard listeners among
-    /// them, which stay as they are; connections that were not accepted get no event, but the `ENXIO`.
+    /// Removes the host's RDMA device; its network stays. Every id that has the device gets DEVICE_REMOVAL (0), and
+    /// later requests except destroy fail with `ENXIO`. Ids without a device, such as wildcard listeners, do not
+    /// change. Connections that were not accepted get no event, but their requests fail with `ENXIO` too.
     ///
-    /// Nothing is sent: peers see a host that has vanished. A QP is flushed into its completion queues and is gone
-    /// then; posting to it is `EINVAL`. Completion queues can be polled on, and memory be read and written; a region
-    /// can only be deregistered, which fails with `EIO`
+    /// No message is sent: peers cannot distinguish this from a crashed host. A QP is flushed to its completion
+    /// queues and then removed; posting to it fails with `EINVAL`. Completion queues can still be polled, and memory
+    /// can be read and written. A region can only be deregistered, which fails with `EIO`
     /// ([`Config::destroy_after_removal`](crate::Config::destroy_after_removal)).
     pub fn remove_device(&self) {
         self.fabric.with(|world| world.remove_device(self.no));
     }
 
-    /// Brings the host an RDMA device again: wildcard listeners take requests that come to it (`cma_add_one`). Ids of
-    /// the device before stay dead.
+    /// Adds an RDMA device to the host again: wildcard listeners receive its requests (`cma_add_one`). Ids of the
+    /// previous device stay unusable.
     pub fn add_device(&self) {
         self.fabric.with(|world| {
             if let Some(host) = world.hosts.get_mut(self.no.0) {
@@ -94,8 +94,8 @@ impl Host {
         });
     }
 
-    /// The next join of a multicast group on this host ends in MULTICAST_ERROR with that status, a negative errno, as
-    /// an InfiniBand subnet manager may have it. The membership has to be left even so.
+    /// Makes the next join of a multicast group on this host end in MULTICAST_ERROR with this status, a negative
+    /// errno, as an InfiniBand subnet manager may do. The membership must be left nevertheless.
     pub fn fail_next_join(&self, status: i32) {
         self.fabric.with(|world| {
             if let Some(host) = world.hosts.get_mut(self.no.0) {
@@ -104,8 +104,8 @@ impl Host {
         });
     }
 
-    /// Each membership of that group on this host gets MULTICAST_ERROR (−102, `ENETRESET`), as on InfiniBand when the
-    /// group is lost. QPs stay attached, and the memberships have to be left.
+    /// Reports MULTICAST_ERROR (−102, `ENETRESET`) for each membership of the group on this host, as on InfiniBand
+    /// when a group is lost. QPs stay attached, and the memberships must be left.
     pub fn lose_group(&self, group: IpAddr) {
         self.fabric.with(|world| world.lose_group(self.no, group));
     }

@@ -1,4 +1,4 @@
-//! The fabric: what hosts are connected by, and its clock.
+//! The fabric: the network of the hosts, and its clock.
 
 pub(crate) mod config;
 pub(crate) mod counters;
@@ -21,7 +21,7 @@ use crate::fabric::counters::Counters;
 use crate::fabric::shared::Shared;
 use crate::fabric::world::World;
 
-/// A simulated fabric. Clones are the same fabric; it ends with the last of them and of its hosts and devices.
+/// A simulated fabric. Clones refer to the same fabric. It ends with the last clone, host and device.
 #[derive(Clone)]
 pub struct Fabric {
     owner: Arc<Owner>,
@@ -39,10 +39,10 @@ impl Drop for Owner {
 }
 
 impl Fabric {
-    /// A fabric without hosts.
+    /// Creates a fabric without hosts.
     ///
     /// # Panics
-    /// With [`Clock::Real`], if the system refuses a thread.
+    /// With [`Clock::Real`], if the system cannot create a thread.
     #[must_use]
     #[allow(clippy::disallowed_methods, reason = "the one clock of the simulator")]
     pub fn new(config: Config) -> Self {
@@ -59,20 +59,20 @@ impl Fabric {
         Fabric { owner: Arc::new(Owner { shared }) }
     }
 
-    /// The fabric's time, since it was made.
+    /// The time since the fabric was created.
     #[must_use]
     pub fn now(&self) -> Time {
         self.with(|world| world.now)
     }
 
-    /// When something happens next; `None` if the fabric is at rest.
+    /// The time of the next timer; `None` if there is none.
     #[must_use]
     pub fn next_due(&self) -> Option<Time> {
         self.with(|world| world.timers.next_due())
     }
 
-    /// Lets a virtual clock go on to `until`, and everything happen that is due by then, in order. A time that has
-    /// passed changes nothing, and neither does the call with [`Clock::Real`].
+    /// Advances a virtual clock to `until` and processes all due timers in order. No effect for a past time, or with
+    /// [`Clock::Real`].
     pub fn advance_to(&self, until: Time) {
         let shared = &self.owner.shared;
         if !shared.has_real_clock() {
@@ -80,30 +80,30 @@ impl Fabric {
         }
     }
 
-    /// As [`Fabric::advance_to`], by a span.
+    /// As [`Fabric::advance_to`], by a duration.
     pub fn advance_by(&self, span: Duration) {
         self.advance_to(self.now().after(span));
     }
 
-    /// What has been counted so far.
+    /// The current counts.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.with(|world| world.counters)
     }
 
-    /// How many pages of memory are kept from children of a fork ([`Config::fork`]). One that several regions share
-    /// counts once.
+    /// The number of pages that are excluded from forked children ([`Config::fork`]). A page that several regions
+    /// share counts once.
     #[must_use]
     pub fn pages_kept_from_fork(&self) -> usize {
         self.with(|world| world.library.fork.count())
     }
 
-    /// Changes the probability that a message is lost, from now on; see [`Config::loss`].
+    /// Changes the probability of message loss from now on; see [`Config::loss`].
     pub fn set_loss(&self, loss: f64) {
         self.with(|world| world.config.loss = loss);
     }
 
-    /// Does something with the world, at the clock's time.
+    /// Runs an action on the world, at the clock's time.
     pub(crate) fn with<T>(&self, action: impl FnOnce(&mut World) -> T) -> T {
         self.owner.shared.with(action)
     }
@@ -122,7 +122,7 @@ impl Fabric {
     }
 }
 
-/// Without what is in it: every handle has a fabric, and prints it.
+/// Omits the contents: every handle contains a fabric, and prints it.
 impl fmt::Debug for Fabric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fabric").finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! A tiny generator (SplitMix64): the same seed gives the same fabric, on every machine and for ever.
+//! A pseudo-random generator (SplitMix64). The same seed gives the same fabric on every machine.
 
 #[derive(Debug)]
 pub(crate) struct Rng(u64);
@@ -23,7 +23,7 @@ impl Rng {
 
     /// True with the given probability.
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
-        // 53 bits are what an f64 holds exactly.
+        // An f64 holds 53 bits exactly.
         let unit = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
         unit < probability
     }

@@ -9,25 +9,25 @@ use cmid_proto::Time;
 use crate::fabric::config::Config;
 use crate::fabric::world::World;
 
-/// A resource whose handle is gone and which is released as soon as that is possible.
+/// A resource without a handle, which is released as soon as possible.
 pub(crate) trait Parked: fmt::Debug + Send {
-    /// Tries to release it; true if there is nothing more to be done.
+    /// Tries to release it; true if no further attempt is needed.
     fn try_end(&self, shared: &Shared) -> bool;
 }
 
-/// What all handles share. Whoever holds the lock of a region may take that of the world, never the other way round.
+/// The shared state of all handles. Lock order: a region first, then the world.
 pub(crate) struct Shared {
     world: Mutex<World>,
     /// Outside of the world, because ending a region's use of its domain takes the world's lock.
     parked: Mutex<Vec<Box<dyn Parked>>>,
-    /// Something is due earlier than the background thread thinks, or it is to end.
+    /// Signalled when a timer is due earlier than the background thread's wakeup, or when the thread must end.
     earlier: Condvar,
     /// The zero of a real clock; `None` for a virtual one.
     epoch: Option<Instant>,
 }
 
 impl Shared {
-    /// A fabric without hosts; with the zero of a real clock, or a virtual one.
+    /// The state of a fabric without hosts. `epoch` is the zero of a real clock; `None` for a virtual one.
     pub(super) fn new(config: Config, epoch: Option<Instant>) -> Self {
         Shared { world: Mutex::new(World::new(config)), parked: Mutex::default(), earlier: Condvar::new(), epoch }
     }
@@ -42,14 +42,14 @@ impl Shared {
         self.earlier.notify_one();
     }
 
-    /// Releases a resource whose handle goes, now or as soon as that is possible.
+    /// Releases a resource when its handle is dropped, now or as soon as possible.
     pub(crate) fn retire(&self, ending: impl Parked + 'static) {
         if !ending.try_end(self) {
             self.parked().push(Box::new(ending));
         }
     }
 
-    /// Tries again to release what could not be released before, as `cmid-verbs` does: its obstacle may be gone.
+    /// Retries the release of parked resources, as `cmid-verbs` does: their obstacles may be gone.
     pub(crate) fn sweep(&self) {
         let waiting = std::mem::take(&mut *self.parked());
         let left: Vec<_> = waiting.into_iter().filter(|ending| !ending.try_end(self)).collect();
@@ -60,19 +60,19 @@ impl Shared {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The world outlives a panic of whoever held the lock: it is no worse than after any other call.
+    /// Locks the world. Ignores poisoning: after a panic the world is as consistent as after any call.
     pub(super) fn lock(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a real clock catch up.
+    /// Advances the world to the time of a real clock.
     fn catch_up(&self, world: &mut World) {
         if let Some(epoch) = self.epoch {
             world.advance_to(Time::ZERO.after(epoch.elapsed()));
         }
     }
 
-    /// Does something with the world, at the clock's time; then with the regions that waited for it.
+    /// Runs an action on the world, at the clock's time; then retries parked regions if needed.
     pub(crate) fn with<T>(&self, action: impl FnOnce(&mut World) -> T) -> T {
         let mut world = self.lock();
         let result = match self.epoch {
@@ -92,7 +92,7 @@ impl Shared {
         let before = world.timers.next_due();
         let result = action(world);
         let after = world.timers.next_due();
-        // The thread sleeps until `before`, or without end.
+        // The thread sleeps until `before`, or indefinitely.
         if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
             self.earlier.notify_one();
         }

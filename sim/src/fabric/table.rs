@@ -1,10 +1,10 @@
-//! What is looked up by its key, at any number of entries in the same time.
+//! A map with lookup in constant time.
 
 use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// A map that has no order, and so lets nobody go through it but in the order of the keys: a seed decides everything.
+/// An unordered map that can only be iterated in the order of its keys, so that runs are deterministic for a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<K, V>(FxHashMap<K, V>);
 
@@ -23,7 +23,7 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
         self.0.get_mut(key)
     }
 
-    /// The value of a key; a default one if there was none.
+    /// The value of a key; inserts a default one if there is none.
     pub(crate) fn or_default(&mut self, key: K) -> &mut V
     where
         V: Default,
@@ -57,7 +57,7 @@ impl<K: Copy + Ord + Hash, V> Table<K, V> {
         self.0.values().any(which)
     }
 
-    /// The keys of some of the entries, in order.
+    /// The keys of the selected entries, in order.
     pub(crate) fn keys_of(&self, which: impl Fn(&K, &V) -> bool) -> Vec<K> {
         let mut keys: Vec<K> = self.0.iter().filter(|(key, value)| which(key, value)).map(|(&key, _)| key).collect();
         keys.sort_unstable();

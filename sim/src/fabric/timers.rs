@@ -1,4 +1,4 @@
-//! Timers, and what is to happen when each is due.
+//! Timers with payloads.
 
 use std::collections::BTreeMap;
 
@@ -42,14 +42,14 @@ impl<T> Timers<T> {
         key
     }
 
-    /// Arms a timer that fires just before another one, or would if that has been cancelled.
+    /// Arms a timer that fires just before another one, even if that is cancelled.
     pub(crate) fn arm_before(&mut self, next: TimerKey, what: T) -> TimerKey {
         let key = TimerKey { sequence: next.sequence - 1, ..next };
         self.queue.insert(key, Box::new(what));
         key
     }
 
-    /// Forgets a timer; harmless if it has fired.
+    /// Cancels a timer; no effect if it has fired.
     pub(crate) fn cancel(&mut self, key: TimerKey) {
         self.queue.remove(&key);
     }

@@ -1,4 +1,4 @@
-//! Everything that a fabric consists of, behind one lock.
+//! The complete state of a fabric, behind one lock.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,10 +21,11 @@ use crate::kernel::due::Due;
 use crate::kernel::host::HostState;
 use crate::kernel::id::Id;
 
-/// How long work takes that the kernel hands to a queue of its own and that needs no message.
+/// The duration of work that the kernel defers to a work queue and that needs no message.
 pub(crate) const LOCAL_WORK: Duration = Duration::from_micros(1);
 
-/// Every collection is ordered, or is gone through in the order of its keys only, so that a seed decides everything.
+/// All state of a fabric. Collections are iterated in the order of their keys only, so that runs are deterministic
+/// for a seed.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) config: Config,
@@ -32,7 +33,7 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) counters: Counters,
     pub(crate) timers: Timers<Due>,
-    /// The time wait of each length that began last.
+    /// The newest time wait of each length.
     pub(crate) last_time_wait: BTreeMap<Duration, TimerKey>,
     pub(crate) hosts: Vec<HostState>,
     pub(crate) files: BTreeMap<FileNo, File>,
@@ -41,13 +42,13 @@ pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) library: Library,
     pub(crate) domains: Domains,
-    /// Something has changed that regions without a handle may wait for.
+    /// Set when parked regions should be retried.
     pub(crate) sweep: bool,
     pub(crate) queues: Queues,
     next_file: u64,
     next_id: u64,
     next_comm: u32,
-    /// The last handle is gone; the thread of a real clock ends.
+    /// Set when the last handle is dropped; ends the thread of a real clock.
     pub(crate) stopped: bool,
 }
 
@@ -76,7 +77,7 @@ impl World {
         }
     }
 
-    /// Lets everything happen that is due until then.
+    /// Advances the time to `until` and processes due timers in order.
     pub(crate) fn advance_to(&mut self, until: Time) {
         while let Some((due, what)) = self.timers.pop(until) {
             self.now = self.now.max(due);
@@ -102,12 +103,12 @@ impl World {
         Ok(no)
     }
 
-    /// The device that a host has now, or will have next.
+    /// The current device of a host, or its next one.
     pub(crate) fn device_of(&self, host: HostNo) -> DeviceNo {
         DeviceNo { host, incarnation: self.hosts.get(host.0).map_or(0, |host| host.incarnation) }
     }
 
-    /// Whether a device is still there.
+    /// Whether a device still exists.
     pub(crate) fn lives(&self, device: DeviceNo) -> bool {
         self.hosts.get(device.host.0).is_some_and(HostState::has_device) && self.device_of(device.host) == device
     }
@@ -130,12 +131,12 @@ impl World {
         no
     }
 
-    /// An id that a call names; its channel may have been closed under it.
+    /// The id of a call. `EBADF` if it does not exist any more, because its channel was closed.
     pub(crate) fn id(&mut self, no: IdNo) -> Result<&mut Id, Errno> {
         self.ids.get_mut(&no).map(Box::as_mut).ok_or(Errno::EBADF)
     }
 
-    /// A name for a connection that no live one has.
+    /// Allocates a communication id that no current connection has.
     pub(crate) fn new_comm(&mut self) -> CommId {
         loop {
             self.next_comm = self.next_comm.wrapping_add(1);
@@ -146,14 +147,14 @@ impl World {
         }
     }
 
-    /// Where one of a host's addresses stands in the table of its port. The simulated table has nothing but them.
+    /// The index of an address in the host's GID table. The simulated table contains only the host's addresses.
     pub(crate) fn gid_index(&self, host: HostNo, ip: IpAddr) -> u8 {
         let table = self.hosts.get(host.0).map_or(&[][..], |host| &host.rdma);
         let at = table.iter().position(|&own| own == ip).unwrap_or(0);
         u8::try_from(at).unwrap_or(u8::MAX)
     }
 
-    /// The address at an index of that table.
+    /// The address at an index of the GID table.
     pub(crate) fn address_at(&self, host: HostNo, sgid_index: u8) -> Option<IpAddr> {
         self.hosts.get(host.0)?.rdma.get(usize::from(sgid_index)).copied()
     }

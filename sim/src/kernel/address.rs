@@ -1,14 +1,14 @@
-//! IP addresses as the RDMA CM looks at them.
+//! The RDMA CM's classification of IP addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// The kernel's "any" test: it takes the loopback addresses for wildcards, and all IPv4 addresses that begin with 0
+/// The kernel's "any" test: it treats the loopback addresses and all IPv4 addresses that begin with 0 as wildcards
 /// (`cma_any_addr`).
 pub(crate) fn is_any(ip: IpAddr) -> bool {
     ip.is_unspecified() || ip.is_loopback() || matches!(ip, IpAddr::V4(v4) if v4.octets()[0] == 0)
 }
 
-/// The wildcard of the same family, port 0; of the same link, if that is named (`cma_bind_addr`).
+/// The wildcard of the same family with port 0; keeps an IPv6 scope (`cma_bind_addr`).
 pub(crate) fn wildcard_like(addr: SocketAddr) -> SocketAddr {
     match addr {
         SocketAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
@@ -32,22 +32,23 @@ pub(crate) fn is_link_local(ip: IpAddr) -> bool {
     }
 }
 
-/// A link-local IPv6 address that does not say which link (`cma_check_linklocal`).
+/// Whether this is a link-local IPv6 address without a scope (`cma_check_linklocal`).
 pub(crate) fn lacks_scope(addr: SocketAddr) -> bool {
     matches!(addr, SocketAddr::V6(v6) if v6.scope_id() == 0) && is_link_local(addr.ip())
 }
 
-/// The same address without the link: a message carries none (`cma_save_ip6_info`).
+/// The same address without a scope: messages do not carry it (`cma_save_ip6_info`).
 pub(crate) fn without_scope(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip(), addr.port())
 }
 
-/// The broadcast address of the /24 of an IPv4 address.
+/// Whether this is the broadcast address of an IPv4 /24.
 pub(crate) fn is_subnet_broadcast(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V4(v4) if v4.octets()[3] == 255 && !v4.is_broadcast() && !v4.is_multicast())
 }
 
-/// A group, or 255.255.255.255: the kernel sends such packets without a route (`ip_route_output_key_hash_rcu`).
+/// Whether this is a multicast group or 255.255.255.255: the kernel sends such packets without a route
+/// (`ip_route_output_key_hash_rcu`).
 pub(crate) fn is_for_many(ip: IpAddr) -> bool {
     ip.is_multicast() || matches!(ip, IpAddr::V4(v4) if v4.is_broadcast())
 }
@@ -78,9 +79,9 @@ impl Subnet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interface {
     pub(crate) subnet: Subnet,
-    /// Whether an RDMA device sits on it.
+    /// Whether it has an RDMA device.
     pub(crate) rdma: bool,
-    /// Whether the link addresses of its neighbours have to be looked up (no `IFF_NOARP`).
+    /// Whether link addresses of neighbours must be resolved (no `IFF_NOARP`).
     pub(crate) arp: bool,
 }
 

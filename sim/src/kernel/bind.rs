@@ -11,7 +11,7 @@ use crate::kernel::id::CmState;
 use crate::kernel::ports::Owner;
 
 impl World {
-    /// `rdma_bind_addr`: afterwards the library knows the address, and the device if the address is specific.
+    /// `rdma_bind_addr`: afterwards the library knows the address, and for a specific address the device.
     pub(crate) fn bind(&mut self, no: IdNo, addr: SocketAddr) -> Result<(), Errno> {
         self.bind_kernel(no, addr, None)?;
         let id = self.id(no)?;
@@ -20,8 +20,9 @@ impl World {
         Ok(())
     }
 
-    /// The kernel's part (`rdma_bind_addr_dst`), by itself or on the way to a destination. The kernel keeps that if there is no
-    /// port; one of another family gets the family of the address, and is thereby misread.
+    /// The kernel's part (`rdma_bind_addr_dst`), for a bind or for a lookup of a destination. The kernel keeps the
+    /// destination if no port is available. A destination of another family gets the family of the address, and is
+    /// then misread.
     pub(crate) fn bind_kernel(&mut self, no: IdNo, addr: SocketAddr, to: Option<SocketAddr>) -> Result<(), Errno> {
         let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
         if id.state != CmState::Idle || lacks_scope(addr) {
@@ -31,13 +32,13 @@ impl World {
         let ip = addr.ip();
         let specific = !is_any(ip);
         if specific {
-            // An interface that an earlier attempt found is never looked for again, even if the address is another's.
+            // The interface of an earlier attempt is kept, even if the address is on another one.
             let interface = match id.interface {
                 Some(interface) => interface,
                 None => host.interface_of(ip).ok_or(Errno::EADDRNOTAVAIL)?,
             };
             id.interface = Some(interface);
-            // It would have to be an InfiniBand one, with a device or not (`cma_acquire_dev_by_src_ip`).
+            // The IPoIB port space requires an InfiniBand device (`cma_acquire_dev_by_src_ip`).
             if id.port_space == PortSpace::Ipoib {
                 return Err(Errno::EINVAL);
             }
@@ -54,7 +55,7 @@ impl World {
         Ok(())
     }
 
-    /// `rdma_listen`. The backlog is written before anything is checked (`ucma_listen`).
+    /// `rdma_listen`. The backlog is set before any check (`ucma_listen`).
     pub(crate) fn listen(&mut self, no: IdNo, backlog: i32) -> Result<(), Errno> {
         let most = self.config.max_backlog;
         let id = self.id(no)?;
@@ -74,12 +75,12 @@ impl World {
         let id = self.id(no)?;
         id.state = CmState::Listen;
         id.query_addresses();
-        // It may be the first time that the library sees the device: a lookup that failed has bound the id.
+        // The library may learn the device only here: a failed lookup may have bound the id.
         id.verbs |= id.device;
         Ok(())
     }
 
-    /// Who listens shares its port with nobody, and never will again (`cma_bind_listen`).
+    /// Makes the port exclusive to a listener, permanently (`cma_bind_listen`).
     fn own_port(&mut self, no: IdNo) -> Result<(), Errno> {
         let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
         if !id.options.reuse_addr {
@@ -94,7 +95,7 @@ impl World {
         Ok(())
     }
 
-    /// The port of an id that goes.
+    /// Releases the port of an id that is destroyed.
     pub(crate) fn release_port(&mut self, no: IdNo) {
         let Some(id) = self.ids.get_mut(&no) else { return };
         if let (Some(port), Some(host)) = (id.port.take(), self.hosts.get_mut(id.host.0)) {
@@ -103,8 +104,8 @@ impl World {
     }
 }
 
-/// An address in the family of another one, as the kernel has it that changes nothing else: an IPv4 address becomes the flow
-/// information of IPv6, and the other way round.
+/// Reinterprets an address in the family of another one: the kernel overwrites the family only. An IPv4 address
+/// becomes the flow information of IPv6, and the reverse.
 fn read_as(like: SocketAddr, addr: SocketAddr) -> SocketAddr {
     match (like, addr) {
         (SocketAddr::V4(_), SocketAddr::V6(v6)) => {

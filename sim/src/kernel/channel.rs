@@ -1,4 +1,4 @@
-//! Event channels as the kernel has them (`ucma_file`): one queue of events and one file descriptor.
+//! The kernel's event channels (`ucma_file`): one queue of events and one file descriptor.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
@@ -10,13 +10,13 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::fabric::table::Table;
 use crate::index::IdNo;
 
-/// What an unread event is about.
+/// The type of an unread event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     AddrResolved,
     AddrError,
     RouteResolved,
-    /// The new id. The event itself belongs to the listener.
+    /// The new id. The event belongs to the listener.
     ConnectRequest(IdNo),
     ConnectResponse,
     Unreachable,
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     TimewaitExit,
     DeviceRemoval,
     AddrChange,
-    /// The membership that was asked for.
+    /// The requested membership.
     MulticastJoin(GroupKey),
     /// The membership that failed or was lost.
     MulticastError(GroupKey),
@@ -52,7 +52,7 @@ impl Kind {
         }
     }
 
-    /// The new id, if it is a request's.
+    /// The new id of a CONNECT_REQUEST.
     pub(crate) const fn child(self) -> Option<IdNo> {
         match self {
             Kind::ConnectRequest(child) => Some(child),
@@ -72,7 +72,7 @@ impl Kind {
         }
     }
 
-    /// The membership, if it is about one.
+    /// The membership of a multicast event.
     pub(crate) const fn group(self) -> Option<GroupKey> {
         match self {
             Kind::MulticastJoin(group) | Kind::MulticastError(group) => Some(group),
@@ -92,7 +92,7 @@ impl Kind {
     }
 }
 
-/// An event that nobody has read yet (`ucma_event`).
+/// An unread event (`ucma_event`).
 #[derive(Debug)]
 pub(crate) struct Unread {
     /// The id that it belongs to; for a CONNECT_REQUEST the listener.
@@ -100,16 +100,16 @@ pub(crate) struct Unread {
     pub(crate) kind: Kind,
     pub(crate) status: i32,
     pub(crate) param: ReceivedParam,
-    /// Where datagrams go.
+    /// The destination for datagrams.
     pub(crate) datagram: Option<Datagram>,
-    /// What the peer told of ECE.
+    /// The ECE of the peer.
     pub(crate) ece: Ece,
     /// The whole field of the message, zero padded.
     pub(crate) private_data: Vec<u8>,
 }
 
 impl Unread {
-    /// An event with nothing but its type and status.
+    /// An event with only a type and a status.
     pub(crate) fn new(owner: IdNo, kind: Kind, status: i32) -> Self {
         Unread {
             owner,
@@ -126,12 +126,12 @@ impl Unread {
 #[derive(Debug)]
 pub(crate) struct File {
     queue: VecDeque<Unread>,
-    /// How many events of each id are in the queue; ids without any are not here.
+    /// The number of queued events of each id; ids without events have no entry.
     unread: Table<IdNo, usize>,
-    /// Readable while `signalled`.
+    /// An eventfd; readable while `signalled`.
     fd: Arc<OwnedFd>,
     signalled: bool,
-    /// The ids on it, in the order of their creation.
+    /// The ids on it, in order of creation.
     pub(crate) ids: BTreeSet<IdNo>,
 }
 
@@ -150,14 +150,14 @@ impl File {
         Arc::clone(&self.fd)
     }
 
-    /// A new event: each one wakes, also those who wait for edges.
+    /// Queues a new event. Each one signals, so that edge-triggered waiters wake too.
     pub(crate) fn push(&mut self, event: Unread) {
         self.count(&event);
         self.queue.push_back(event);
         self.signal();
     }
 
-    /// Events that moved here: they go last, and wake nobody unless told to.
+    /// Appends moved events. Signals only with `wake`.
     pub(crate) fn push_moved(&mut self, events: Vec<Unread>, wake: bool) {
         let any = !events.is_empty();
         events.iter().for_each(|event| self.count(event));
@@ -167,7 +167,7 @@ impl File {
         }
     }
 
-    /// The next event. What is left afterwards can be seen by a poll, also if it was moved here silently.
+    /// Takes the next event. Signals the descriptor if events remain, including silently moved ones.
     pub(crate) fn pop(&mut self) -> Option<Unread> {
         let event = self.queue.pop_front();
         if let Some(event) = &event {
@@ -181,7 +181,7 @@ impl File {
         event
     }
 
-    /// Takes the events of one id out, in order.
+    /// Takes all events of one id, in order.
     pub(crate) fn take_of(&mut self, owner: IdNo) -> Vec<Unread> {
         self.take(owner, |_| true)
     }
@@ -192,7 +192,7 @@ impl File {
         self.settle();
     }
 
-    /// Of an id that has none, as most have at most times, it finds that out without going through the queue.
+    /// Returns without a search of the queue if the id has no events, which is the usual case.
     fn take(&mut self, owner: IdNo, which: impl Fn(&Unread) -> bool) -> Vec<Unread> {
         if !self.unread.contains_key(&owner) {
             return Vec::new();
@@ -234,12 +234,12 @@ pub(crate) fn new_eventfd() -> Result<OwnedFd, Errno> {
     eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(|error| Errno(error.raw_os_error()))
 }
 
-/// Adds 1. It can only fail at 2^64 − 2 unread signals, and then the descriptor is readable anyway.
+/// Adds 1. Fails only at 2^64 − 2 unread signals; the descriptor is readable then anyway.
 pub(crate) fn signal_eventfd(fd: &OwnedFd) {
     let _ = rustix::io::write(fd, &1_u64.to_ne_bytes());
 }
 
-/// Takes the count and makes the descriptor unreadable; 0 if it was.
+/// Takes the count and makes the descriptor unreadable; 0 if it was unreadable.
 pub(crate) fn take_eventfd(fd: &OwnedFd) -> u64 {
     let mut count = [0; 8];
     match rustix::io::read(fd, &mut count) {

@@ -1,4 +1,4 @@
-//! The IB CM's part of an id: one connection's protocol state.
+//! The IB CM's part of an id: the protocol state of one connection.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,33 +8,33 @@ use crate::fabric::timers::TimerKey;
 use crate::index::{CommId, HostNo, IdNo};
 use crate::kernel::wire::Message;
 
-/// The protocol state (`enum ib_cm_state`). REQ_RCVD and REP_RCVD are missing: the RDMA CM arms an MRA within the same
-/// callback (`cma_ib_req_handler`, `cma_ib_handler`), so an id never rests there.
+/// The protocol state (`enum ib_cm_state`). REQ_RCVD and REP_RCVD are omitted: the RDMA CM sends an MRA in the same
+/// callback (`cma_ib_req_handler`, `cma_ib_handler`), so an id never stays in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IbState {
     Idle,
     ReqSent,
-    /// REQ sent, and the peer has asked for time.
+    /// REQ sent, and MRA received.
     MraReqRcvd,
-    /// A request that the application has not answered.
+    /// REQ received, not answered by the application.
     MraReqSent,
     RepSent,
-    /// REP sent, and the peer has asked for time.
+    /// REP sent, and MRA received.
     MraRepRcvd,
-    /// An answer that the application has not confirmed.
+    /// REP received, not confirmed by the application.
     MraRepSent,
     Established,
     DreqSent,
     DreqRcvd,
     Timewait,
-    /// A datagram service is being looked up.
+    /// SIDR REQ sent.
     SidrReqSent,
-    /// A lookup that the application has not answered.
+    /// SIDR REQ received, not answered by the application.
     SidrReqRcvd,
 }
 
 impl IbState {
-    /// Whether the kernel gives QP attributes for INIT (`cm_init_qp_init_attr`).
+    /// Whether the kernel provides QP attributes for INIT (`cm_init_qp_init_attr`).
     pub(crate) const fn gives_init(self) -> bool {
         match self {
             IbState::ReqSent
@@ -53,7 +53,7 @@ impl IbState {
         }
     }
 
-    /// Whether it gives those for RTR and RTS (`cm_init_qp_rtr_attr`, `cm_init_qp_rts_attr`).
+    /// Whether the kernel provides QP attributes for RTR and RTS (`cm_init_qp_rtr_attr`, `cm_init_qp_rts_attr`).
     pub(crate) const fn gives_ready(self) -> bool {
         match self {
             IbState::MraReqSent
@@ -73,7 +73,7 @@ impl IbState {
     }
 }
 
-/// A message that waits for its answer.
+/// A sent message without an answer.
 #[derive(Debug)]
 pub(crate) struct Outstanding {
     pub(crate) message: Message,
@@ -89,14 +89,14 @@ pub(crate) struct Conn {
     pub(crate) remote_ip: IpAddr,
     pub(crate) local_comm: CommId,
     pub(crate) remote_comm: Option<CommId>,
-    /// The peer's device, once heard of.
+    /// The peer's device, once known.
     pub(crate) remote_host: Option<HostNo>,
     pub(crate) local_qp_num: u32,
     pub(crate) remote_qp_num: u32,
     pub(crate) retry_count: u8,
-    /// Of the path; what both sides' time waits are made from.
+    /// The life time of the path; the time waits of both sides derive from it.
     pub(crate) life_time: LifeTime,
-    /// Between two transmissions of a message that this side sends.
+    /// Interval between two transmissions of a message.
     pub(crate) interval: Duration,
     pub(crate) outstanding: Option<Outstanding>,
     pub(crate) time_wait: Option<TimerKey>,
@@ -128,11 +128,11 @@ impl Conn {
     }
 }
 
-/// Whether a peer's connection could be entered into its host's tables.
+/// The result of entering a peer's connection into its host's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
     New,
-    /// The peer's name for it is known: a duplicate.
+    /// The peer's communication id is known: a duplicate.
     Known,
     /// This live connection uses the peer's QP number.
     Stale(IdNo),
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn attributes_follow_the_connection() {
-        // INIT already while the request is under way, RTR and RTS not before there is an answer.
+        // INIT attributes exist from the request on, those of RTR and RTS only from the answer on.
         assert!(IbState::ReqSent.gives_init() && !IbState::ReqSent.gives_ready());
         assert!(IbState::MraRepSent.gives_ready() && IbState::MraReqSent.gives_ready());
         assert!(!IbState::Timewait.gives_init() && !IbState::Idle.gives_init());

@@ -12,7 +12,7 @@ use crate::kernel::conn::{Conn, IbState};
 use crate::kernel::id::{CmState, Depths, Id, with_qp};
 use crate::kernel::wire::{Body, REJ_DATA, REP_DATA, REQ_DATA, Rep, Req, padded, reason};
 
-/// What librdmacm checks itself, for the TCP port space only (`ucma_valid_param`).
+/// The checks of librdmacm itself, for the TCP port space only (`ucma_valid_param`).
 fn valid_param(id: &Id, device: Depths, param: &ConnParam) -> Result<(), Errno> {
     match id.port_space {
         PortSpace::Tcp if !device.allow(param) => Err(Errno::EINVAL),
@@ -20,7 +20,7 @@ fn valid_param(id: &Id, device: Depths, param: &ConnParam) -> Result<(), Errno> 
     }
 }
 
-/// Parameters as they go on the wire: depths as the library stored them, the rest from the caller and the QP.
+/// The parameters in a message: depths as stored by the library, the rest from the caller and the QP.
 fn wire_param(id: &Id, param: &ConnParam) -> ConnParam {
     ConnParam {
         responder_resources: id.depths.responder_resources,
@@ -43,7 +43,7 @@ impl World {
             return self.look_up_service(no, data);
         }
         id.depths = device.unless_given(param);
-        // A failure here leaves the state as it was: a corrected call works.
+        // An error here does not change the state, so a corrected call succeeds.
         if id.state != CmState::RouteResolved || data.len() > REQ_DATA {
             return Err(Errno::EINVAL);
         }
@@ -70,8 +70,8 @@ impl World {
         Ok(())
     }
 
-    /// Where a request of an id comes from, where it goes, and how long a packet lives. The loopback address, from which an id
-    /// goes that asks for a wildcard, is no GID of the device (`cm_init_av_by_path`).
+    /// The source, the destination and the packet life time of an id's requests. Fails for the loopback address,
+    /// which is the source of an id that resolved a wildcard: it is no GID of the device (`cm_init_av_by_path`).
     pub(crate) fn way(&mut self, no: IdNo) -> Result<(SocketAddr, SocketAddr, LifeTime), Errno> {
         let id = self.id(no)?;
         let (Some(src), Some(dst), Some(life_time)) = (id.src, id.dst, id.life_time) else {
@@ -82,7 +82,7 @@ impl World {
         if named { Ok((src, dst, life_time)) } else { Err(Errno::EINVAL) }
     }
 
-    /// `rdma_accept`: the QP first, then the answer.
+    /// `rdma_accept`: changes the QP, then sends the answer.
     pub(crate) fn accept(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
         let device = Depths::of_device(&self.config);
         let id = self.id(no)?;
@@ -104,7 +104,7 @@ impl World {
         Ok(())
     }
 
-    /// The kernel's part: a failure refuses the peer (`rdma_accept` of `cma.c`).
+    /// The kernel's part: an error rejects the peer (`rdma_accept` of `cma.c`).
     fn accept_kernel(&mut self, no: IdNo, param: &ConnParam, data: &[u8]) -> Result<(), Errno> {
         let id = self.id(no)?;
         let wire = wire_param(id, param);
@@ -125,7 +125,7 @@ impl World {
         Ok(())
     }
 
-    /// `rdma_reject` and `rdma_reject_ece`; a lookup knows no reasons.
+    /// `rdma_reject` and `rdma_reject_ece`; a lookup has no reject reasons.
     pub(crate) fn reject(&mut self, no: IdNo, reason: RejectReason, data: &[u8]) -> Result<(), Errno> {
         let id = self.id(no)?;
         if id.conn.is_some() && id.is_datagram() {
@@ -141,7 +141,7 @@ impl World {
         self.send_rej(no, reason, data)
     }
 
-    /// `rdma_set_local_ece`: the library's own, as long as there is no QP to ask.
+    /// `rdma_set_local_ece`: stores the library's own ECE; only without a QP.
     pub(crate) fn set_ece(&mut self, no: IdNo, ece: Ece) -> Result<(), Errno> {
         let id = self.id(no)?;
         if id.qp.is_some() || ece.vendor_id == 0 {
@@ -151,7 +151,7 @@ impl World {
         Ok(())
     }
 
-    /// `rdma_get_remote_ece`: for those who bring a QP of their own.
+    /// `rdma_get_remote_ece`: only for applications with their own QP.
     pub(crate) fn remote_ece(&self, no: IdNo) -> Result<Ece, Errno> {
         let id = self.ids.get(&no).ok_or(Errno::ENOENT)?;
         if id.qp.is_some() { Err(Errno::EINVAL) } else { Ok(id.remote_ece) }
@@ -169,7 +169,7 @@ impl World {
         self.confirm(no)
     }
 
-    /// Sends RTU; where that makes no sense the kernel refuses the peer (`cma_rep_recv`, `rdma_accept`).
+    /// Sends RTU; in a wrong state the kernel rejects the peer (`cma_rep_recv`, `rdma_accept`).
     pub(crate) fn confirm(&mut self, no: IdNo) -> Result<(), Errno> {
         if self.id(no)?.state != CmState::Connect {
             return Err(Errno::EINVAL);
@@ -183,7 +183,7 @@ impl World {
         Ok(())
     }
 
-    /// `rdma_disconnect`: nearly always 0, and asks or answers where there is something to.
+    /// `rdma_disconnect`: sends DREQ, or DREP as an answer; returns 0 in most states even without either.
     pub(crate) fn disconnect(&mut self, no: IdNo) -> Result<(), Errno> {
         let id = self.id(no)?;
         if !id.verbs {
@@ -201,13 +201,14 @@ impl World {
         Ok(())
     }
 
-    /// INIT, RTR, RTS, as accept and the reader of a REP do it; each with the kernel's attributes.
+    /// Moves the QP through INIT, RTR and RTS, as accept and the reader of a REP do; each with the kernel's
+    /// attributes.
     pub(crate) fn ready_qp(&mut self, no: IdNo) -> Result<(), Errno> {
         let id = self.id(no)?;
         let qp = id.qp.ok_or(Errno::EINVAL)?;
         let (init, ready) = match &id.conn {
             Some(conn) => (conn.state.gives_init(), conn.state.gives_ready()),
-            // Before there is something to connect any state yields the attributes of INIT.
+            // Without a connection the kernel provides the attributes of INIT in any state.
             None => (true, false),
         };
         let peer = id.conn.as_ref().and_then(|conn| Some((conn.remote_host?, conn.remote_qp_num)));

@@ -1,4 +1,4 @@
-//! What is due at a time: the payload of the fabric's timers.
+//! The payload of the fabric's timers.
 
 use std::net::IpAddr;
 
@@ -8,24 +8,24 @@ use crate::data::packet::Transfer;
 use crate::index::IdNo;
 use crate::kernel::wire::Message;
 
-/// Something that happens at a time.
+/// An event at a set time.
 #[derive(Debug)]
 pub(crate) enum Due {
     /// A connection manager's message arrives.
     Message(Message),
     /// An address lookup ends (the queue of `addr.c`).
     Address { id: IdNo, outcome: Lookup },
-    /// A route is known (`cma_wq`).
+    /// A route lookup ends (`cma_wq`).
     Route { id: IdNo },
-    /// A multicast group is joined (`cma_wq`).
+    /// A multicast join ends (`cma_wq`).
     Joined { id: IdNo, group: GroupKey },
-    /// A message of this id was not answered in time.
+    /// A message of this id is not answered in time.
     Unanswered { id: IdNo },
-    /// The time wait of this id is over.
+    /// The time wait of this id ends.
     TimeWaitOver { id: IdNo },
-    /// Something of the data path arrives.
+    /// An item of the data path arrives.
     Data(Transfer),
 }
 
-/// How an address lookup ends: the own address to use, or the status of an ADDR_ERROR.
+/// The result of an address lookup: the local address, or the status of an ADDR_ERROR.
 pub(crate) type Lookup = Result<IpAddr, i32>;

@@ -1,4 +1,4 @@
-//! Reading an event: an action with effects of its own, as in librdmacm (`rdma_get_cm_event`).
+//! Reading an event, with its side effects in librdmacm (`rdma_get_cm_event`).
 
 use cmid_proto::{CmEvent, Ece, Errno, IdKey, RawEvent};
 
@@ -7,12 +7,12 @@ use crate::index::{FileNo, IdNo};
 use crate::kernel::channel::{Kind, Unread};
 use crate::kernel::id::{Depths, Id};
 
-/// An event that the library reports.
+/// An event reported by the library.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     id: IdKey,
     listener: Option<IdKey>,
-    /// The new id of a CONNECT_REQUEST, which its device is to file.
+    /// The new id of a CONNECT_REQUEST; the device stores it.
     pub(crate) child: Option<IdNo>,
     kind: CmEvent,
     status: i32,
@@ -20,7 +20,7 @@ pub(crate) struct Fetched {
 }
 
 impl Fetched {
-    /// As the device reports it.
+    /// Converts to the type of the core.
     pub(crate) fn raw(&self) -> RawEvent<&[u8]> {
         RawEvent {
             listener: self.listener,
@@ -34,12 +34,12 @@ impl Fetched {
     }
 }
 
-/// The status of errors that the library makes itself: it loses the errno.
+/// The status of errors inside the library, which drops the errno.
 const LIBRARY_ERROR: i32 = -1;
 
 impl World {
-    /// The next event that the library reports; it may take and swallow others before. `child` becomes the key of a
-    /// new id.
+    /// Returns the next event that the library reports; it may read and swallow others first. `child` becomes the key
+    /// of a new id.
     pub(crate) fn fetch(&mut self, file: FileNo, child: IdKey) -> Option<Fetched> {
         loop {
             let event = self.files.get_mut(&file)?.pop()?;
@@ -56,7 +56,7 @@ impl World {
         let mut status = event.status;
         let mut named = (id.key, None, None);
         match event.kind {
-            // The library asks the kernel for more, which answers for no id whose device is gone.
+            // The library queries the kernel here. The query fails for an id whose device is removed.
             Kind::AddrResolved if id.removed => (kind, status) = (CmEvent::AddrError, LIBRARY_ERROR),
             Kind::RouteResolved if id.removed => (kind, status) = (CmEvent::RouteError, LIBRARY_ERROR),
             Kind::AddrResolved => {
@@ -64,7 +64,7 @@ impl World {
                 id.query_addresses();
             }
             Kind::ConnectRequest(child) => {
-                // Read is read, whatever comes of it (`ucma_get_event`).
+                // The backlog is restored on reading, even if later steps fail (`ucma_get_event`).
                 id.backlog = id.backlog.saturating_add(1);
                 let listener = id.key;
                 self.meet_child(file, child, child_key, &event)?;
@@ -106,8 +106,8 @@ impl World {
         Some(Fetched { id: id?, listener, child, kind, status, event })
     }
 
-    /// The library asks the kernel about the new id through the channel that it read from. If the id is on another one,
-    /// since its listener migrated, or its device is gone, that fails and the request is lost
+    /// The library queries the kernel about the new id through the channel that it read from. The query fails if the
+    /// id is on another channel because its listener migrated, or if its device is removed. The request is lost then
     /// (`ucma_process_conn_req`).
     fn meet_child(&mut self, file: FileNo, child: IdNo, key: IdKey, event: &Unread) -> Option<()> {
         let id = self.ids.get_mut(&child).filter(|id| id.file == file)?;
@@ -126,8 +126,9 @@ impl World {
         Some(())
     }
 
-    /// The peer accepted and the id has a QP: the reader makes it ready and confirms (`ucma_process_conn_resp`).
-    /// The options have to be of the vendor of the QP, which may have come after the request (`ucma_process_conn_resp_ece`).
+    /// Processes a REP for an id with a QP: moves the QP to RTS and sends RTU (`ucma_process_conn_resp`). The ECE
+    /// options must be of the vendor of the QP, which may have been created after the request
+    /// (`ucma_process_conn_resp_ece`).
     fn finish(&mut self, no: IdNo, answered: Ece) -> (CmEvent, i32) {
         let foreign = |id: &Id| answered.vendor_id != 0 && answered.vendor_id != id.local_ece.vendor_id;
         let done = match self.ids.get(&no) {

@@ -1,20 +1,20 @@
-//! Global identifiers: a RoCEv2 device is addressed by its IP addresses, and so is a group (`rdma_ip2gid`,
+//! Global identifiers: those of a RoCEv2 device, and of a group, derive from IP addresses (`rdma_ip2gid`,
 //! `cma_iboe_set_mgid`).
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use cmid_proto::{AhAttr, GlobalRoute};
 
-/// 128 bits that name a port or a group.
+/// The 128-bit identifier of a port or a group.
 pub(crate) type Gid = [u8; 16];
 
-/// The only port of every device.
+/// The port of every device; there is only one.
 pub(crate) const PORT: u8 = 1;
 
 /// `IPV6_DEFAULT_HOPLIMIT`, which the RDMA CM uses for IPv4 too.
 pub(crate) const HOP_LIMIT: u8 = 64;
 
-/// IPv4 addresses are mapped.
+/// The GID of an IP address; IPv4 addresses are mapped.
 pub(crate) fn gid_of(ip: IpAddr) -> Gid {
     match ip {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
@@ -22,12 +22,12 @@ pub(crate) fn gid_of(ip: IpAddr) -> Gid {
     }
 }
 
-/// The other way round.
+/// The IP address of a GID.
 pub(crate) fn ip_of(gid: Gid) -> IpAddr {
     Ipv6Addr::from(gid).to_canonical()
 }
 
-/// The way to an address or a group, from the own address with that index.
+/// The path to an address or a group, from the local GID with this index.
 pub(crate) fn path(sgid_index: u8, to: IpAddr) -> AhAttr {
     let route = GlobalRoute { dgid: gid_of(to), sgid_index, hop_limit: HOP_LIMIT, ..GlobalRoute::default() };
     AhAttr { grh: Some(route), port_num: PORT, ..AhAttr::default() }

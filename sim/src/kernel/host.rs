@@ -11,27 +11,27 @@ use crate::kernel::ports::Ports;
 
 #[derive(Debug)]
 pub(crate) struct HostState {
-    /// Addresses with an RDMA device.
+    /// Addresses on interfaces with an RDMA device.
     pub(crate) rdma: Vec<IpAddr>,
-    /// Addresses without.
+    /// Addresses on interfaces without an RDMA device.
     pub(crate) plain: Vec<IpAddr>,
-    /// Those of `plain` that are on interfaces without ARP.
+    /// The addresses of `plain` on interfaces without ARP.
     pub(crate) noarp: BTreeSet<IpAddr>,
     pub(crate) link_up: bool,
-    /// Its RDMA device is there.
+    /// Whether its RDMA device is present.
     device: bool,
-    /// How many devices it has had.
+    /// The number of devices it has had.
     pub(crate) incarnation: u32,
-    /// How calls about memory are to fail.
+    /// Injected faults of memory calls.
     pub(crate) faults: MemoryFaults,
-    /// How the next join of a multicast group fails, if it is to.
+    /// The injected error of the next join of a multicast group.
     pub(crate) refused_join: Option<i32>,
     pub(crate) ports: Ports,
-    /// Addresses whose link address is cached.
+    /// Addresses with a cached link address.
     pub(crate) neighbours: BTreeSet<IpAddr>,
-    /// Connections by their peer's device and its name for them.
+    /// Connections by the peer's device and its communication id.
     pub(crate) remote_ids: Table<(HostNo, CommId), IdNo>,
-    /// Connections by their peer's device and QP number, each of which may be used once at a time.
+    /// Connections by the peer's device and QP number, each of which may be in use once at a time.
     pub(crate) remote_qps: Table<(HostNo, u32), IdNo>,
     pub(crate) next_qp_num: u32,
 }
@@ -51,17 +51,17 @@ impl HostState {
             neighbours: BTreeSet::new(),
             remote_ids: Table::default(),
             remote_qps: Table::default(),
-            // Far from what a program without QPs would choose.
+            // Far from the numbers that programs without QPs usually choose.
             next_qp_num: 0x10_0000,
         }
     }
 
-    /// Whether the host has an RDMA device at this time.
+    /// Whether the host currently has an RDMA device.
     pub(crate) fn has_device(&self) -> bool {
         self.device && !self.rdma.is_empty()
     }
 
-    /// The device goes, or one like it comes; false if it was so before.
+    /// Removes or adds the device; false if there is no change.
     pub(crate) fn set_device(&mut self, present: bool) -> bool {
         let changed = std::mem::replace(&mut self.device, present) != present;
         if changed && present {
@@ -83,15 +83,15 @@ impl HostState {
         }
     }
 
-    /// The host's own address from which it reaches another one: of the same network if there is one, else of any of
-    /// the family, as by a router. IPv4 takes the first (`fib_add_ifaddr`), IPv6 the last (`ipv6_link_dev_addr`), and a
-    /// link-local one where that is enough, and only there (RFC 6724, rule 2).
+    /// The host's source address for a destination: one of the same network if possible, otherwise any of the family,
+    /// as through a router. IPv4 takes the first (`fib_add_ifaddr`), IPv6 the last (`ipv6_link_dev_addr`). A
+    /// link-local address is taken only if its scope suffices (RFC 6724, rule 2).
     pub(crate) fn source_for(&self, dst: IpAddr) -> Option<IpAddr> {
         source_among(self.rdma.iter().chain(&self.plain), dst)
     }
 
-    /// The host's own address from which a packet to a group leaves by an interface. An IPv4 one is the first of it
-    /// (`inet_select_addr`). The addresses of the RDMA device, of both families, are all on one interface.
+    /// The host's source address for a group on an interface. For IPv4 it is the first address of the interface
+    /// (`inet_select_addr`). All addresses of the RDMA device, of both families, are on one interface here.
     pub(crate) fn source_on(&self, interface: Interface, group: IpAddr) -> Option<IpAddr> {
         let on = |ip: &&IpAddr| self.interface_of(**ip) == Some(interface);
         match (interface.rdma, group) {

@@ -1,5 +1,5 @@
-//! What an arriving message, or its absence, does: protocol state × message (the handlers of `cm.c`), and what of it
-//! reaches the application (`cma_ib_handler`).
+//! Processing of messages and timeouts: protocol state × message (the handlers of `cm.c`), and the resulting events
+//! for the application (`cma_ib_handler`).
 
 use cmid_proto::{ConnParam, Errno, ReceivedParam};
 
@@ -13,19 +13,19 @@ use crate::kernel::wire::{Body, Head, Message, REJ_DATA, Rep, padded, reason};
 /// `-ETIMEDOUT`.
 pub(crate) const TIMED_OUT: i32 = -110;
 
-/// What the IB CM tells the RDMA CM.
+/// Events from the IB CM to the RDMA CM.
 enum IbEvent {
-    /// A REQ or REP was never answered.
+    /// A REQ or REP was not answered.
     Unreachable,
     Answered(Box<Rep>),
     Ready,
-    /// Asked for or answered by the peer (0), or given up (a negative errno).
+    /// Requested or answered by the peer (0), or timed out (a negative errno).
     Disconnected(i32),
     Rejected(i32, Vec<u8>),
     TimeWaitOver,
 }
 
-/// What the peer calls its initiator depth is what this side has to serve, and the other way round.
+/// Swaps the depths: the peer's initiator depth is this side's responder resources, and the reverse.
 pub(crate) fn mirrored(sent: &ConnParam) -> ReceivedParam {
     ReceivedParam(ConnParam {
         responder_resources: sent.initiator_depth,
@@ -35,7 +35,7 @@ pub(crate) fn mirrored(sent: &ConnParam) -> ReceivedParam {
 }
 
 impl World {
-    /// A message has reached the device of host `at`.
+    /// Processes a message that arrived at the device of host `at`.
     pub(crate) fn receive(&mut self, at: HostNo, message: Message) {
         let head = message.head;
         let known = self.addressee(at, &head, &message.body);
@@ -52,10 +52,10 @@ impl World {
         }
     }
 
-    /// Which id a message is for (`cm_acquire_id`, `cm_acquire_rejected_id`).
+    /// The id that a message is for (`cm_acquire_id`, `cm_acquire_rejected_id`).
     fn addressee(&self, at: HostNo, head: &Head, body: &Body) -> Option<IdNo> {
         if let Body::Rej { reason: reason::TIMEOUT, .. } = body {
-            // Its sender never learnt this side's name for the connection.
+            // The sender does not know this side's communication id.
             return self.hosts.get(at.0)?.remote_ids.get(&(head.from, head.from_comm)).copied();
         }
         let no = *self.comms.get(&head.to_comm?)?;
@@ -92,7 +92,7 @@ impl World {
         let Some(no) = known else { return };
         match self.ib_state(no) {
             Some(IbState::ReqSent | IbState::MraReqRcvd) => {}
-            // A duplicate: the peer has not got our RTU, or we have not sent it yet.
+            // A duplicate: the RTU was lost, or is not sent yet.
             Some(IbState::Established) => return self.send(no, Body::Rtu),
             Some(IbState::MraRepSent) => return self.send(no, Body::Mra),
             Some(
@@ -156,7 +156,7 @@ impl World {
 
     fn receive_dreq(&mut self, at: HostNo, known: Option<IdNo>, head: &Head, qp_num: u32) {
         let Some(no) = known else {
-            // Nobody here has that connection any more: let the peer go.
+            // The connection does not exist any more: answer, so that the peer can end it.
             return self.transmit(Message { head: head.answer(at), body: Body::Drep });
         };
         if self.conn(no).is_none_or(|conn| conn.local_qp_num != qp_num) {
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// A message of this id has been sent for the last time and was not answered (`cm_process_send_error`).
+    /// The last transmission of a message of this id was not answered (`cm_process_send_error`).
     pub(crate) fn gave_up(&mut self, no: IdNo) {
         match self.ib_state(no) {
             Some(IbState::ReqSent | IbState::MraReqRcvd | IbState::RepSent | IbState::MraRepRcvd) => {
@@ -205,7 +205,7 @@ impl World {
                 self.ib_event(no, IbEvent::Disconnected(TIMED_OUT));
             }
             Some(IbState::SidrReqSent) => self.lookup_failed(no),
-            // The state has moved on under the message.
+            // The state has changed since the transmission.
             Some(
                 IbState::Idle
                 | IbState::SidrReqRcvd
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// No packet of the old connection can arrive any more (`cm_timewait_handler`).
+    /// Ends a time wait: packets of the old connection cannot arrive any more (`cm_timewait_handler`).
     pub(crate) fn time_wait_over(&mut self, no: IdNo) {
         if self.ib_state(no) == Some(IbState::Timewait) {
             self.set_ib_state(no, IbState::Idle);
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// `rdma_notify` with `IB_EVENT_COMM_EST`: data has come before its RTU (`cm_establish`).
+    /// `rdma_notify` with `IB_EVENT_COMM_EST`: data arrived before the RTU (`cm_establish`).
     pub(crate) fn notify(&mut self, no: IdNo) -> Result<(), Errno> {
         let id = self.id(no)?;
         match id.conn.as_ref().map(|conn| conn.state) {
@@ -252,20 +252,20 @@ impl World {
         }
     }
 
-    /// The peer has the answer, as it says or as its data shows.
+    /// Establishes the connection: an RTU or data of the peer confirms that it has the answer.
     fn confirmed(&mut self, no: IdNo) {
         self.answered(no);
         self.set_ib_state(no, IbState::Established);
         self.ib_event(no, IbEvent::Ready);
     }
 
-    /// Refuses a message of a peer for which there is no connection here (`cm_issue_rej`).
+    /// Rejects a message of a peer without a connection here (`cm_issue_rej`).
     pub(crate) fn refuse(&mut self, at: HostNo, head: &Head, reason: i32) {
         let body = Body::Rej { reason, private_data: padded(&[], REJ_DATA) };
         self.transmit(Message { head: head.answer(at), body });
     }
 
-    /// What of it the RDMA CM reports (`cma_ib_handler`).
+    /// The RDMA CM's handling of an event (`cma_ib_handler`).
     fn ib_event(&mut self, no: IdNo, event: IbEvent) {
         let Some(id) = self.ids.get_mut(&no) else { return };
         let wanted = match event {
@@ -300,7 +300,7 @@ impl World {
         self.report(unread);
     }
 
-    /// Queues an event of an id (`ucma_event_handler`): not before the id was accepted.
+    /// Queues an event of an id (`ucma_event_handler`); drops it if the id is not accepted yet.
     pub(crate) fn report(&mut self, event: Unread) {
         let Some(id) = self.ids.get(&event.owner) else { return };
         if !id.uid {

@@ -1,4 +1,4 @@
-//! What the IB CM sends: once or until it is answered; and how a connection ends.
+//! Transmission of messages by the IB CM, once or until answered, and the end of connections.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl World {
         }
     }
 
-    /// Sends a message until it is answered or nobody cares any more.
+    /// Sends a message until it is answered or cancelled.
     pub(crate) fn send_and_wait(&mut self, no: IdNo, body: Body) {
         let Some(message) = self.message(no, body) else { return };
         self.transmit(message.clone());
@@ -48,14 +48,14 @@ impl World {
         }
     }
 
-    /// The answer has come (`ib_cancel_mad`).
+    /// Ends retransmission after an answer (`ib_cancel_mad`).
     pub(crate) fn answered(&mut self, no: IdNo) {
         if let Some(outstanding) = self.conn(no).and_then(|conn| conn.outstanding.take()) {
             self.timers.cancel(outstanding.timer);
         }
     }
 
-    /// The peer has asked for time (`ib_modify_mad`).
+    /// Extends the timeout after an MRA of the peer (`ib_modify_mad`).
     pub(crate) fn wait_longer(&mut self, no: IdNo) {
         let Some(interval) = self.conn(no).map(|conn| conn.life_time.mra_interval()) else { return };
         let timer = self.timers.arm(self.now.after(interval), Due::Unanswered { id: no });
@@ -69,7 +69,7 @@ impl World {
         self.timers.cancel(obsolete);
     }
 
-    /// No answer in time: sends again, or gives up.
+    /// Handles a timeout: retransmits, or gives up.
     pub(crate) fn unanswered(&mut self, no: IdNo) {
         let now = self.now;
         let Some(outstanding) = self.ids.get_mut(&no).and_then(|id| id.conn.as_mut()?.outstanding.as_mut()) else {
@@ -87,7 +87,7 @@ impl World {
         self.transmit(message);
     }
 
-    /// Ends the connection and waits for stray packets (`cm_enter_timewait`).
+    /// Ends the connection and starts its time wait (`cm_enter_timewait`).
     pub(crate) fn enter_time_wait(&mut self, no: IdNo) {
         self.forget_remote(no);
         let Some(span) = self.conn(no).map(|conn| conn.life_time.time_wait()) else { return };
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// Time waits that are due in one tick of the kernel's timer wheel end with the newest
+    /// Arms the end of a time wait. Time waits in one tick of the kernel's timer wheel end newest first
     /// ([`Config::time_waits_of_one_tick`](crate::Config::time_waits_of_one_tick)).
     fn arm_time_wait(&mut self, no: IdNo, span: Duration) -> TimerKey {
         let over = Due::TimeWaitOver { id: no };
@@ -120,14 +120,14 @@ impl World {
         timer
     }
 
-    /// Ends the connection without a trace (`cm_reset_to_idle`).
+    /// Ends the connection without a time wait (`cm_reset_to_idle`).
     pub(crate) fn reset_to_idle(&mut self, no: IdNo) {
         self.forget_remote(no);
         self.set_ib_state(no, IbState::Idle);
     }
 
-    /// Enters the peer's name and QP number into the host's tables of live connections; what stands in the way is
-    /// returned (`cm_insert_remote_id`, `cm_insert_remote_qpn`).
+    /// Enters the peer's communication id and QP number into the host's tables of connections; returns a conflicting
+    /// entry (`cm_insert_remote_id`, `cm_insert_remote_qpn`).
     pub(crate) fn remember_remote(&mut self, no: IdNo, at: HostNo, from: HostNo, comm: CommId, qp_num: u32) -> Listed {
         let Some(host) = self.hosts.get_mut(at.0) else { return Listed::Known };
         if host.remote_ids.contains_key(&(from, comm)) {
@@ -146,7 +146,7 @@ impl World {
         Listed::New
     }
 
-    /// Enters the peer's name of a lookup (`cm_insert_remote_sidr`).
+    /// Enters the peer's communication id of a lookup (`cm_insert_remote_sidr`).
     pub(crate) fn remember_lookup(&mut self, no: IdNo, at: HostNo, from: HostNo, comm: CommId) {
         let Some(host) = self.hosts.get_mut(at.0) else { return };
         host.remote_ids.insert((from, comm), no);
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// Takes the connection out of these tables (`cm_remove_remote`).
+    /// Removes the connection from these tables (`cm_remove_remote`).
     fn forget_remote(&mut self, no: IdNo) {
         let Some(id) = self.ids.get(&no) else { return };
         let Some(conn) = &id.conn else { return };
@@ -170,8 +170,8 @@ impl World {
         }
     }
 
-    /// Sends a REJ, where the protocol allows one (`cm_send_rej_locked`). A message of this side's own that is under way
-    /// stays so: that is what makes a later destroy wait.
+    /// Sends a REJ if the protocol state permits it (`cm_send_rej_locked`). Does not cancel an outstanding message of
+    /// this side, which makes a later destroy wait.
     pub(crate) fn send_rej(&mut self, no: IdNo, reason: i32, private_data: &[u8]) -> Result<(), Errno> {
         match self.ib_state(no).ok_or(Errno::EINVAL)? {
             IbState::ReqSent | IbState::MraReqRcvd | IbState::MraReqSent | IbState::MraRepSent => {
@@ -190,7 +190,7 @@ impl World {
         Ok(())
     }
 
-    /// Asks the peer to disconnect (`cm_send_dreq_locked`); false unless established.
+    /// Sends a DREQ (`cm_send_dreq_locked`); false unless established.
     pub(crate) fn send_dreq(&mut self, no: IdNo) -> bool {
         if self.ib_state(no) != Some(IbState::Established) {
             return false;
@@ -201,7 +201,7 @@ impl World {
         true
     }
 
-    /// Answers a disconnect (`cm_send_drep_locked`); false unless there is one.
+    /// Sends a DREP (`cm_send_drep_locked`); false unless a DREQ was received.
     pub(crate) fn send_drep(&mut self, no: IdNo) -> bool {
         if self.ib_state(no) != Some(IbState::DreqRcvd) {
             return false;
@@ -211,7 +211,7 @@ impl World {
         true
     }
 
-    /// What the end of an id does on the wire (`cm_destroy_id`).
+    /// Sends the messages for the end of an id (`cm_destroy_id`).
     pub(crate) fn destroy_conn(&mut self, no: IdNo) {
         let Some(state) = self.ib_state(no) else { return };
         match state {
@@ -240,13 +240,13 @@ impl World {
             IbState::Timewait | IbState::Idle => {}
         }
         if self.conn(no).is_some_and(|conn| conn.outstanding.is_some()) {
-            // The kernel would wait here until the message has run out of retries.
+            // The kernel waits here until the message has run out of retries.
             self.counters.stalls += 1;
         }
         self.drop_conn(no);
     }
 
-    /// Forgets a connection without a word to the peer.
+    /// Removes a connection without a message to the peer.
     pub(crate) fn drop_conn(&mut self, no: IdNo) {
         self.forget_remote(no);
         let Some(conn) = self.ids.get_mut(&no).and_then(|id| id.conn.take()) else { return };

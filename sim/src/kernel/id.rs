@@ -1,5 +1,5 @@
-//! One `rdma_cm_id`: the four state variables of the real stack side by side, because what an application sees comes
-//! from their disagreement.
+//! One `rdma_cm_id`. It has the four state variables of the real stack, because what an application observes depends
+//! on differences between them.
 
 use std::net::SocketAddr;
 
@@ -22,13 +22,13 @@ pub(crate) enum CmState {
     AddrResolved,
     RouteQuery,
     RouteResolved,
-    /// From connect, or from a request's arrival, until disconnected; also after a refusal or a timeout.
+    /// From connect, or from the arrival of a request, until disconnected; also after a reject or a timeout.
     Connect,
     Disconnect,
     Listen,
 }
 
-/// RDMA reads and atomics at once, as librdmacm keeps them for an id.
+/// The maximum numbers of concurrent RDMA reads and atomics, as librdmacm stores them for an id.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Depths {
     pub(crate) responder_resources: u8,
@@ -36,18 +36,19 @@ pub(crate) struct Depths {
 }
 
 impl Depths {
-    /// What the device can (`ibv_query_device`).
+    /// The device's maximum (`ibv_query_device`).
     pub(crate) fn of_device(config: &Config) -> Depths {
         Depths { responder_resources: config.max_responder_resources, initiator_depth: config.max_initiator_depth }
     }
 
-    /// Whether the device can do what is asked for (`ucma_valid_param`).
+    /// Whether the device supports the parameters (`ucma_valid_param`).
     pub(crate) fn allow(self, param: &ConnParam) -> bool {
         let fits = |asked, can| asked == ConnParam::DEVICE_MAX || asked <= can;
         fits(param.responder_resources, self.responder_resources) && fits(param.initiator_depth, self.initiator_depth)
     }
 
-    /// What accept stores: "as much as the device can" is the request's, at most the device's maximum.
+    /// The values that accept stores: [`ConnParam::DEVICE_MAX`] means those of the request, at most the device's
+    /// maximum.
     pub(crate) fn lowered(self, device: Depths, param: &ConnParam) -> Depths {
         Depths {
             responder_resources: self.responder_resources.min(device.responder_resources),
@@ -56,7 +57,7 @@ impl Depths {
         .unless_given(param)
     }
 
-    /// What connect stores: "as much as the device can" is `self`, the device's maximum.
+    /// The values that connect stores: [`ConnParam::DEVICE_MAX`] means `self`, the device's maximum.
     pub(crate) fn unless_given(self, param: &ConnParam) -> Depths {
         let pick = |given, otherwise| if given == ConnParam::DEVICE_MAX { otherwise } else { given };
         Depths {
@@ -69,9 +70,9 @@ impl Depths {
 #[derive(Debug)]
 pub(crate) struct Id {
     pub(crate) host: HostNo,
-    /// What its device calls it; `None` while a request is unread, and while the id is between two devices.
+    /// The key at its device; `None` while a request is unread, and while the id is between two devices.
     pub(crate) key: Option<IdKey>,
-    /// The channel that the kernel has it on.
+    /// Its channel in the kernel.
     pub(crate) file: FileNo,
     pub(crate) port_space: PortSpace,
 
@@ -80,48 +81,48 @@ pub(crate) struct Id {
     pub(crate) src: Option<SocketAddr>,
     pub(crate) dst: Option<SocketAddr>,
     pub(crate) port: Option<u16>,
-    /// It has an RDMA device.
+    /// Whether it has an RDMA device.
     pub(crate) device: bool,
     /// The interface that an address lookup chose; later lookups are confined to it.
     pub(crate) interface: Option<Interface>,
-    /// An address or a route is being looked up.
+    /// The timer of an address or route lookup.
     pub(crate) lookup: Option<TimerKey>,
-    /// The neighbour of its destination is watched (`cma_netevent_callback`).
+    /// Whether the neighbour of its destination is watched (`cma_netevent_callback`).
     pub(crate) watched: bool,
-    /// Of its path, once a route was asked for.
+    /// The packet life time of its path, once a route is requested.
     pub(crate) life_time: Option<LifeTime>,
     /// The traffic class of its route.
     pub(crate) traffic_class: u8,
     pub(crate) options: Options,
 
     // The user context's (`ucma_context`).
-    /// Whether events are delivered; not so for a connection that was not accepted.
+    /// Whether events are delivered; false for a connection that is not accepted.
     pub(crate) uid: bool,
     pub(crate) backlog: u32,
-    /// Its device is gone (`ctx->closing`): nothing can be done with it but destroying it.
+    /// Its device is removed (`ctx->closing`): only destroy is possible.
     pub(crate) removed: bool,
-    /// In the order in which they were joined.
+    /// In order of their joins.
     pub(crate) groups: Vec<Membership>,
 
     // The library's (`cma_id_private`).
-    /// The library knows the id's device.
+    /// Whether the library knows the id's device.
     pub(crate) verbs: bool,
     pub(crate) known_src: Option<SocketAddr>,
     pub(crate) known_dst: Option<SocketAddr>,
     pub(crate) depths: Depths,
-    /// A CONNECT_ERROR was reported: REJECTED and DISCONNECTED no longer are.
+    /// A CONNECT_ERROR was reported; REJECTED and DISCONNECTED are then not reported any more.
     pub(crate) connect_error: bool,
     pub(crate) qp: Option<QpNo>,
-    /// What is told the peer of ECE, and what it has told.
+    /// The ECE sent to the peer, and that of the peer.
     pub(crate) local_ece: Ece,
     pub(crate) remote_ece: Ece,
 
-    /// The IB CM's (`cm_id_private`), once there is something to connect.
+    /// The IB CM's part (`cm_id_private`), once a connection is requested.
     pub(crate) conn: Option<Conn>,
 }
 
 impl Id {
-    /// What an accept tells of ECE: the peer's vendor, and options of its own (`ucma_copy_ece_param_to_kern_rep`).
+    /// The ECE in an accept: the peer's vendor, and local options (`ucma_copy_ece_param_to_kern_rep`).
     pub(crate) fn answered_ece(&self) -> Ece {
         Ece { vendor_id: self.remote_ece.vendor_id, options: self.local_ece.options }
     }
@@ -159,7 +160,7 @@ impl Id {
         }
     }
 
-    /// Whether it is about datagrams: the type of its QP (`rdma_create_id`).
+    /// Whether it is a datagram id, by the type of its QP (`rdma_create_id`).
     pub(crate) fn is_datagram(&self) -> bool {
         match self.port_space.service() {
             Service::Datagram => true,
@@ -167,14 +168,14 @@ impl Id {
         }
     }
 
-    /// The library sees its addresses (`ucma_query_addr`).
+    /// Copies its addresses to the library (`ucma_query_addr`).
     pub(crate) fn query_addresses(&mut self) {
         self.known_src = self.src;
         self.known_dst = self.dst.or(self.known_dst);
     }
 }
 
-/// The QP number and the shared receive queue come from the QP if there is one.
+/// The parameters with the QP number and the shared receive queue of the QP, if there is one.
 pub(crate) fn with_qp(id: &Id, param: &ConnParam) -> ConnParam {
     let (qp_num, srq) = match id.qp {
         Some(qp) => (qp.num, false),

@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use crate::index::IdNo;
 use crate::kernel::ports::Owner;
 
-/// What was set of an id.
+/// The options that were set for an id.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
-    /// The address may be bound to by others that have this set too; not while it listens.
+    /// Whether other ids with this option may bind the address; not while it listens.
     pub(crate) reuse_addr: bool,
-    /// `None` until it is set or the id is bound: then an IPv4 id keeps to its family, and an IPv6 one takes both.
+    /// `None` until it is set or the id is bound. The default is then true for IPv4 and false for IPv6.
     pub(crate) af_only: Option<bool>,
     /// 0 until it is set.
     pub(crate) ack_timeout: u8,
@@ -19,7 +19,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// An id with these options, bound to that address, as the port table sees it.
+    /// The port table's record of an id with these options and this address.
     pub(crate) fn owner(self, id: IdNo, ip: IpAddr) -> Owner {
         Owner { id, ip, reuse_addr: self.reuse_addr, af_only: self.takes_only_its_family(ip) }
     }

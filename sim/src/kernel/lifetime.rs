@@ -1,4 +1,4 @@
-//! The end of ids and channels, and their moves: `rdma_destroy_id`, closing a channel, `rdma_migrate_id`.
+//! Destruction of ids and channels, and migration: `rdma_destroy_id`, closing a channel, `rdma_migrate_id`.
 
 use cmid_proto::Errno;
 
@@ -6,8 +6,8 @@ use crate::fabric::world::World;
 use crate::index::{FileNo, IdNo};
 
 impl World {
-    /// `rdma_destroy_id`: tells the peer what the protocol state calls for, and drops what was not read; for a listener
-    /// that includes the connections of unread requests (`ucma_destroy_private_ctx`).
+    /// `rdma_destroy_id`: sends the message that the protocol state requires, and drops unread events. For a listener
+    /// this includes the connections of unread requests (`ucma_destroy_private_ctx`).
     pub(crate) fn destroy_id(&mut self, no: IdNo) {
         self.release_port(no);
         self.destroy_conn(no);
@@ -28,11 +28,11 @@ impl World {
         }
     }
 
-    /// Closes a channel; every id that is still on it goes with it (`ucma_close`).
+    /// Closes a channel and destroys every id on it (`ucma_close`).
     pub(crate) fn close_file(&mut self, no: FileNo) {
         while let Some(id) = self.files.get(&no).and_then(|file| file.ids.first().copied()) {
             self.destroy_id(id);
-            // It has taken itself off already, unless it did not exist any more.
+            // Already removed by `destroy_id`, unless the id did not exist any more.
             if let Some(file) = self.files.get_mut(&no) {
                 file.ids.remove(&id);
             }
@@ -40,7 +40,8 @@ impl World {
         self.files.remove(&no);
     }
 
-    /// `rdma_migrate_id`: the id's unread events go to the end of the target's queue, in order (`ucma_migrate_id`).
+    /// `rdma_migrate_id`: moves the id's unread events to the end of the target's queue, in order
+    /// (`ucma_migrate_id`).
     pub(crate) fn migrate(&mut self, no: IdNo, from: FileNo, to: FileNo) -> Result<(), Errno> {
         if self.id(no)?.file != from {
             return Err(Errno::EINVAL);
@@ -95,7 +96,7 @@ mod tests {
             && host.ports.owners(PortSpace::Tcp, 7).next().is_none()
     }
 
-    /// Ends everything at each moment of a connection's life; nothing is left, in whatever state it was.
+    /// Destroys everything at each step of a connection; nothing may remain.
     #[test]
     fn nothing_is_left_of_what_is_destroyed() {
         for moments in 0..9 {
@@ -139,7 +140,7 @@ mod tests {
                     world.destroy_id(no);
                 }
             }
-            // What the end has still sent finds nobody.
+            // Messages of the destruction arrive without a receiver.
             world.advance_to(Time(world.now.0 + 1_000_000));
             assert!(at_rest(&world), "after {moments} steps: {world:?}");
         }

@@ -1,4 +1,4 @@
-//! How messages travel between hosts.
+//! Transmission of messages between hosts.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use crate::kernel::due::Due;
 use crate::kernel::wire::Message;
 
 impl World {
-    /// Puts a message on the wire, where it may be lost.
+    /// Sends a message; it may be lost.
     pub(crate) fn transmit(&mut self, message: Message) {
         self.counters.sent += 1;
         if self.is_lost() {
@@ -20,12 +20,12 @@ impl World {
         self.timers.arm(due, Due::Message(message));
     }
 
-    /// Whether the next thing on the wire is lost.
+    /// Decides whether the next message is lost.
     pub(crate) fn is_lost(&mut self) -> bool {
         self.config.loss > 0.0 && self.rng.chance(self.config.loss)
     }
 
-    /// A message arrives where its address leads, if a device is there and both links are up.
+    /// Delivers a message to its address, if there is a device and both links are up.
     pub(crate) fn deliver(&mut self, message: Message) {
         let link_up = |host: HostNo| self.hosts.get(host.0).is_some_and(|host| host.link_up);
         match self.rdma_host_of(message.head.to_ip) {
@@ -34,7 +34,7 @@ impl World {
         }
     }
 
-    /// The host whose RDMA device answers at an address.
+    /// The host with the RDMA device of an address.
     pub(crate) fn rdma_host_of(&self, ip: IpAddr) -> Option<HostNo> {
         self.hosts.iter().position(|host| host.has_device() && host.rdma.contains(&ip)).map(HostNo)
     }
@@ -45,7 +45,7 @@ impl World {
         self.hosts.iter().any(|host| host.rdma.iter().chain(&host.plain).any(|&own| Subnet::of(own) == net))
     }
 
-    /// Whether a host answers when asked for the link address of `ip`.
+    /// Whether a host answers a request for the link address of `ip`.
     pub(crate) fn answers(&self, ip: IpAddr) -> bool {
         self.hosts.iter().any(|host| host.link_up && (host.rdma.contains(&ip) || host.plain.contains(&ip)))
     }

@@ -1,5 +1,5 @@
-//! A request arrives: is it known, is it stale, does somebody listen (`cm_req_handler`, `cma_ib_req_handler`,
-//! `ucma_connect_event_handler`, in this order).
+//! Processing of an arriving request: detects duplicates and stale connections, then finds a listener
+//! (`cm_req_handler`, `cma_ib_req_handler`, `ucma_connect_event_handler`, in this order).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,7 +15,7 @@ use crate::kernel::ib_cm::mirrored;
 use crate::kernel::id::{CmState, Id};
 use crate::kernel::wire::{Body, Head, Req, reason};
 
-/// What the id of a request starts life with.
+/// The initial values of a request's id.
 pub(crate) struct Newcomer {
     pub(crate) service: (PortSpace, u16),
     pub(crate) src: SocketAddr,
@@ -29,7 +29,7 @@ impl World {
     pub(crate) fn receive_req(&mut self, at: HostNo, head: &Head, req: &Req) {
         let Some(host) = self.hosts.get(at.0) else { return };
         if let Some(&no) = host.remote_ids.get(&(head.from, head.from_comm)) {
-            // A duplicate: while the application has not answered, ask the peer for time.
+            // A duplicate: answer with MRA while the application has not answered.
             if self.ib_state(no) == Some(IbState::MraReqSent) {
                 self.send(no, Body::Mra);
             }
@@ -44,7 +44,7 @@ impl World {
             Ok(listener) => listener,
             Err(reason) => return self.refuse(at, head, reason),
         };
-        // Otherwise silence: the peer tries again, and may succeed then.
+        // No place: do not answer. A retry of the peer may succeed.
         let Some(file) = self.take_backlog(listener) else { return };
         let newcomer = Newcomer { service: req.service, src: req.dst, dst: req.src, file, life_time: req.life_time };
         let child = self.child_of(at, head, IbState::MraReqSent, newcomer);
@@ -61,8 +61,8 @@ impl World {
         });
     }
 
-    /// Who takes requests for this service at this address, or the reason for which nobody does
-    /// (`cm_find_listen`, `cma_ib_id_from_event`, `cma_match_private_data`).
+    /// The listener for this service at this address, or the reject reason if there is none (`cm_find_listen`,
+    /// `cma_ib_id_from_event`, `cma_match_private_data`).
     pub(crate) fn listener(&self, at: HostNo, service: (PortSpace, u16), ip: IpAddr) -> Result<IdNo, i32> {
         let Some(host) = self.hosts.get(at.0) else { return Err(reason::INVALID_SERVICE_ID) };
         let mut service_known = false;
@@ -78,7 +78,7 @@ impl World {
         Err(if service_known { reason::CONSUMER_DEFINED } else { reason::INVALID_SERVICE_ID })
     }
 
-    /// Takes one of the places for unread requests; the listener's channel, or `None` if there is no place left
+    /// Takes a place in the backlog; returns the listener's channel, or `None` if the backlog is full
     /// (`ucma_connect_event_handler`).
     pub(crate) fn take_backlog(&mut self, listener: IdNo) -> Option<FileNo> {
         let id = self.ids.get_mut(&listener)?;
@@ -90,8 +90,8 @@ impl World {
         Some(id.file)
     }
 
-    /// The id of a new connection or lookup: it starts life in CONNECT, on its listener's channel
-    /// (`cma_ib_new_conn_id`, `cma_ib_new_udp_id`).
+    /// Creates the id of a new connection or lookup, in CONNECT and on its listener's channel (`cma_ib_new_conn_id`,
+    /// `cma_ib_new_udp_id`).
     pub(crate) fn child_of(&mut self, at: HostNo, head: &Head, state: IbState, newcomer: Newcomer) -> IdNo {
         let comm = self.new_comm();
         let conn = Conn::new(state, head.to_ip, head.from_ip, comm, newcomer.life_time);

@@ -6,14 +6,14 @@ use cmid_proto::GroupKey;
 
 use crate::fabric::timers::TimerKey;
 
-/// One join that was not left.
+/// One membership, from the join to the leave.
 #[derive(Debug)]
 pub(crate) struct Membership {
     pub(crate) key: GroupKey,
     pub(super) addr: SocketAddr,
     pub(super) send_only: bool,
-    /// Until the join is done.
+    /// The timer of a pending join.
     pub(super) pending: Option<TimerKey>,
-    /// The library knows the group since it has read the event: only then can it take the QP off it.
+    /// Set when the event is read: only then does the library know the group and detach the QP on leave.
     pub(super) read: bool,
 }

@@ -1,4 +1,5 @@
-//! The connection managers of librdmacm and the kernel, and the messages between them. Modules are named after parts of those.
+//! The connection managers of librdmacm and the kernel, and their messages. Modules are named after the simulated
+//! parts.
 
 pub(crate) mod address;
 mod bind;

@@ -1,5 +1,5 @@
-//! `rdma_join_multicast`, `rdma_leave_multicast`, and what reading their events does. On RoCE nobody is asked: the host
-//! announces its membership to the network (IGMP) and goes on (`cma_iboe_join_multicast`).
+//! `rdma_join_multicast`, `rdma_leave_multicast`, and the effects of reading their events. A join on RoCE needs no
+//! answer: the host announces its membership to the network (IGMP) and continues (`cma_iboe_join_multicast`).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,24 +14,24 @@ use crate::kernel::id::CmState;
 use crate::kernel::membership::Membership;
 use crate::kernel::sidr::UDP_QKEY;
 
-/// The kernel's own `ENOTSUPP`, which is no errno of user space; it gets out all the same.
+/// The kernel's internal `ENOTSUPP`: no errno of user space, but the kernel returns it.
 const ENOTSUPP: Errno = Errno(524);
 
-/// `-ENETRESET`: the status of a group that is lost (`cma_ib_mc_handler`).
+/// `-ENETRESET`: the status of a lost group (`cma_ib_mc_handler`).
 const LOST: i32 = -102;
 
-/// What stands for "all members" in place of a QP number (`IB_MULTICAST_QPN`).
+/// The QP number of all members (`IB_MULTICAST_QPN`).
 pub(crate) const MULTICAST_QP: u32 = 0x00ff_ffff;
 
 impl World {
-    /// `rdma_join_multicast_ex`. The same address may be joined again: each join is a membership of its own.
+    /// `rdma_join_multicast_ex`. The same address may be joined again: each join is a separate membership.
     pub(crate) fn join(&mut self, no: IdNo, key: GroupKey, addr: SocketAddr, send_only: bool) -> Result<(), Errno> {
         let id = self.id(no)?;
         let bound = matches!(id.state, CmState::AddrBound | CmState::AddrResolved);
         if !id.device || !bound || !id.is_datagram() || addr.ip().is_unspecified() {
             return Err(Errno::EINVAL);
         }
-        // As for a route.
+        // The same check as for a route.
         if id.interface.is_none() {
             return Err(Errno::ENODEV);
         }
@@ -43,7 +43,7 @@ impl World {
         Ok(())
     }
 
-    /// The join is done (`cma_iboe_join_work_handler`).
+    /// Completes a join (`cma_iboe_join_work_handler`).
     pub(crate) fn joined(&mut self, no: IdNo, key: GroupKey) {
         let Some(id) = self.ids.get_mut(&no) else { return };
         let (host, src) = (id.host, id.src);
@@ -62,20 +62,20 @@ impl World {
         self.report(event);
     }
 
-    /// MULTICAST_JOIN is read: the QP hears the group from now on (`ucma_process_join`). False if the QP refuses.
+    /// Attaches the QP when MULTICAST_JOIN is read (`ucma_process_join`). False if that fails.
     pub(crate) fn attach_on_read(&mut self, no: IdNo, key: GroupKey) -> bool {
         let Some(id) = self.ids.get_mut(&no) else { return true };
         let Some(membership) = id.groups.iter_mut().find(|group| group.key == key) else { return true };
         membership.read = true;
         let Some(qp) = id.qp.filter(|_| !membership.send_only) else { return true };
         let group = membership.addr.ip();
-        // `ib_attach_mcast` wants a multicast address, `rdma_join_multicast` does not ask for one.
+        // `ib_attach_mcast` requires a multicast address; `rdma_join_multicast` does not check it.
         group.is_multicast() && !id.removed && self.queues.attach(qp, gid_of(group)).is_ok()
     }
 
-    /// `rdma_leave_multicast`. The library finds the membership by its address, the latest one first; here the key
-    /// decides which of several it is. A QP leaves the group however many memberships of it there still are: it was
-    /// attached once (`ib_uverbs_attach_mcast`).
+    /// `rdma_leave_multicast`. The library selects the membership by its address, the latest first; here the key
+    /// selects it. The QP is detached from the group even if other memberships of it remain, because it is attached
+    /// only once (`ib_uverbs_attach_mcast`).
     pub(crate) fn leave(&mut self, no: IdNo, key: GroupKey, addr: SocketAddr) -> Result<(), Errno> {
         let id = self.id(no)?;
         let known = |group: &Membership| group.key == key && group.addr == addr;
@@ -88,7 +88,7 @@ impl World {
         if let Some(timer) = membership.pending {
             self.timers.cancel(timer);
         }
-        // The record goes, whatever the kernel says.
+        // The record is removed even if the kernel returns an error.
         if removed {
             return Err(Errno::ENXIO);
         }
@@ -98,7 +98,7 @@ impl World {
         Ok(())
     }
 
-    /// The end of the kernel's id ends its memberships (`destroy_mc`); its QP stays attached, and the library keeps its
+    /// Ends the memberships with the kernel's id (`destroy_mc`). Its QP stays attached, and the library keeps its
     /// records.
     pub(crate) fn cancel_joins(&mut self, no: IdNo) {
         let Some(id) = self.ids.get_mut(&no) else { return };
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// A group is gone for the ids of a host, as an InfiniBand subnet manager would have it.
+    /// Reports a lost group to the ids of a host, as with an InfiniBand subnet manager.
     pub(crate) fn lose_group(&mut self, host: HostNo, group: IpAddr) {
         let here = self.ids.keys_of(|_, id| id.host == host && !id.removed);
         let lost: Vec<(IdNo, GroupKey)> = here

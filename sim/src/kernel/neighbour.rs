@@ -1,4 +1,4 @@
-//! Link addresses that change: the peers' (`cma_netevent_callback`) and the own (`cma_netdev_callback`).
+//! Changes of link addresses: of peers (`cma_netevent_callback`) and local ones (`cma_netdev_callback`).
 
 use crate::fabric::world::World;
 use crate::index::HostNo;
@@ -7,7 +7,7 @@ use crate::kernel::ib_cm::TIMED_OUT;
 use crate::kernel::id::Id;
 
 impl World {
-    /// The link address of a host is another: who watches its neighbours hears of it.
+    /// Reports a change of the host's link address to ids that watch it as a neighbour.
     pub(crate) fn neighbour_changed(&mut self, host: HostNo, concerns: impl Fn(&Id) -> bool) {
         let Some(changed) = self.hosts.get(host.0) else { return };
         let addresses = &changed.rdma;
@@ -18,7 +18,7 @@ impl World {
         }
     }
 
-    /// The host's bond has failed over.
+    /// Reports a failover of the host's bond.
     pub(crate) fn fail_over(&mut self, host: HostNo) {
         let own = self.ids.keys_of(|_, id| id.host == host && id.device && !id.removed);
         for no in own {

@@ -30,7 +30,7 @@ impl World {
         Ok(())
     }
 
-    /// The port table sees what an id that is bound shares now.
+    /// Updates the port table after a change of a bound id.
     pub(crate) fn tell_ports(&mut self, no: IdNo) {
         let Some(id) = self.ids.get(&no) else { return };
         if let (Some(port), Some(src), Some(host)) = (id.port, id.src, self.hosts.get_mut(id.host.0)) {

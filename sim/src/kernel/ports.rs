@@ -17,7 +17,7 @@ pub(crate) struct Ports {
     owners: Table<(PortSpace, u16), Vec<Owner>>,
 }
 
-/// Who is bound to a port, and what it is ready to share.
+/// An id that is bound to a port, and its options for sharing it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Owner {
     pub(crate) id: IdNo,
@@ -27,7 +27,7 @@ pub(crate) struct Owner {
 }
 
 impl Ports {
-    /// Takes a port for an id; port 0 asks for a free one. Returns the port.
+    /// Binds an id to a port; port 0 selects a free one. Returns the port.
     pub(crate) fn take(&mut self, space: PortSpace, port: u16, owner: Owner, rng: &mut Rng) -> Result<u16, Errno> {
         let port = if port == 0 { self.free_port(space, rng)? } else { port };
         self.check(space, port, owner)?;
@@ -35,7 +35,7 @@ impl Ports {
         Ok(port)
     }
 
-    /// The options of an owner have changed.
+    /// Updates the options of an owner.
     pub(crate) fn update(&mut self, space: PortSpace, port: u16, owner: Owner) {
         for old in self.owners.get_mut(&(space, port)).into_iter().flatten() {
             if old.id == owner.id {
@@ -53,13 +53,13 @@ impl Ports {
         }
     }
 
-    /// Who is bound to a port, oldest first.
+    /// The ids that are bound to a port, oldest first.
     pub(crate) fn owners(&self, space: PortSpace, port: u16) -> impl Iterator<Item = IdNo> + '_ {
         self.owners.get(&(space, port)).into_iter().flatten().map(|owner| owner.id)
     }
 
-    /// Whether somebody may own a port beside the others. A wildcard on either side beats an equal address:
-    /// `EADDRNOTAVAIL` comes before `EADDRINUSE`.
+    /// Checks whether an id may share a port with its owners. A wildcard on either side has priority over an equal
+    /// address: `EADDRNOTAVAIL` comes before `EADDRINUSE`.
     pub(crate) fn check(&self, space: PortSpace, port: u16, owner: Owner) -> Result<(), Errno> {
         for other in self.owners.get(&(space, port)).into_iter().flatten() {
             let apart = owner.af_only && other.af_only && owner.ip.is_ipv4() != other.ip.is_ipv4();
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(ports.take(PortSpace::Tcp, 7, sharing(1, "10.0.0.1"), &mut rng), Ok(7));
         assert_eq!(ports.take(PortSpace::Tcp, 7, owner(2, "10.0.0.1"), &mut rng), Err(Errno::EADDRINUSE));
         assert_eq!(ports.take(PortSpace::Tcp, 7, sharing(3, "10.0.0.1"), &mut rng), Ok(7));
-        // Alone is alone, whatever the others say.
+        // An exclusive owner does not share, even if the others would.
         assert_eq!(ports.check(PortSpace::Tcp, 7, owner(1, "10.0.0.1")), Err(Errno::EADDRINUSE));
         ports.release(PortSpace::Tcp, 7, IdNo(3));
         assert_eq!(ports.check(PortSpace::Tcp, 7, owner(1, "10.0.0.1")), Ok(()));

@@ -1,12 +1,12 @@
-//! A device goes (`cma_process_remove`).
+//! Removal of a device (`cma_process_remove`).
 
 use crate::fabric::world::World;
 use crate::index::{HostNo, IdNo};
 use crate::kernel::channel::Kind;
 
 impl World {
-    /// Every id with that device is closed, and told so if events are delivered for it. Ids without one, wildcard
-    /// listeners among them, notice nothing.
+    /// Closes every id with the device, and reports it if events are delivered for the id. Ids without a device, such
+    /// as wildcard listeners, do not change.
     pub(crate) fn remove_device(&mut self, host: HostNo) {
         let device = self.device_of(host);
         if !self.hosts.get_mut(host.0).is_some_and(|host| host.set_device(false)) {
@@ -27,7 +27,7 @@ impl World {
         self.sweep = true;
     }
 
-    /// The kernel's part of an id ends, the user's stays (`ucma_close_id`).
+    /// Ends the kernel's part of an id; the user context remains (`ucma_close_id`).
     fn close_id(&mut self, no: IdNo) {
         self.release_port(no);
         self.drop_conn(no);

@@ -33,7 +33,7 @@ impl World {
         dst: SocketAddr,
         timeout_ms: i32,
     ) -> Result<(), Errno> {
-        // The kernel keeps the destination of a lookup that fails, and shows it when it is asked next.
+        // The kernel keeps the destination of a failed lookup, and returns it in the next query.
         match self.id(no)?.state {
             CmState::Idle => {
                 if src.is_none() && is_link_local(dst.ip()) {
@@ -41,7 +41,7 @@ impl World {
                 }
                 self.bind_kernel(no, src.unwrap_or_else(|| wildcard_like(dst)), Some(dst))?;
             }
-            // The address that it is bound to counts, not `src`.
+            // The bound address is used, not `src`.
             CmState::AddrBound => self.id(no)?.dst = Some(dst),
             CmState::AddrQuery
             | CmState::AddrResolved
@@ -60,7 +60,8 @@ impl World {
         Ok(())
     }
 
-    /// The link that a destination names counts from here on, whatever interface an earlier attempt found (`cma_bind_addr`).
+    /// Confines later lookups to the link of a destination, and replaces the interface of an earlier attempt
+    /// (`cma_bind_addr`).
     fn confine_to_link(&mut self, no: IdNo, dst: SocketAddr) -> Result<(), Errno> {
         let host = self.id(no)?.host;
         let host = self.hosts.get(host.0).ok_or(Errno::ENODEV)?;
@@ -70,7 +71,7 @@ impl World {
         Ok(())
     }
 
-    /// How the lookup will end, and when. An error is one that the call itself reports.
+    /// The result of a lookup, and its delay. An `Err` is returned by the call itself.
     fn look_up(&mut self, no: IdNo, dst: SocketAddr, timeout_ms: i32) -> Result<(Lookup, Duration), Errno> {
         let id = self.id(no)?;
         let (host_no, bound, confined) = (id.host, id.src.ok_or(Errno::EINVAL)?, id.interface);
@@ -80,8 +81,8 @@ impl World {
             return Err(Errno::EINVAL);
         }
         if is_any(ip) {
-            // Any device will do; the route then fails. An id that is bound to none goes from the loopback address, also
-            // where it asks for the wildcard (`cma_bind_loopback`).
+            // Any device is accepted; the route then fails. An id without a specific address gets the loopback
+            // address as its source, even if it is bound to the wildcard (`cma_bind_loopback`).
             if !host.has_device() {
                 return Err(Errno::ENODEV);
             }
@@ -89,26 +90,27 @@ impl World {
             return Ok((Ok(own), LOCAL_WORK));
         }
         if is_for_many(ip) {
-            // An interface without a device has a link-local address of IPv6, as all have, if no other one.
+            // An interface without a device has at least the link-local IPv6 address that every interface has.
             if ip.is_ipv6() && is_any(bound.ip()) && confined.is_some_and(|chosen| !chosen.rdma) {
                 return Ok((Err(NO_DEVICE), LOCAL_WORK));
             }
             let own = source_for_many(host, bound.ip(), ip, confined)?;
             let way_out = host.interface_of(own).ok_or(Errno::ENETUNREACH)?;
             self.id(no)?.interface.get_or_insert(way_out);
-            // No device has the loopback address of IPv6, which such a packet may come from.
+            // The source may be the IPv6 loopback address, which no device has.
             let named = way_out.rdma && !bound.ip().is_loopback();
             return Ok((if named { Ok(own) } else { Err(NO_DEVICE) }, LOCAL_WORK));
         }
         let local = host.interface_of(ip);
-        // The host itself has the broadcast address of each of its networks.
+        // The broadcast address of a host's network counts as a local address.
         let local = match host.source_for(ip).filter(|_| is_subnet_broadcast(ip)) {
             Some(near) if Subnet::of(near) == Subnet::of(ip) => host.interface_of(near),
             Some(_) | None => local,
         };
         let broadcast = local.is_some() && host.interface_of(ip).is_none();
         if bound.ip().is_loopback() {
-            // No packet of a loopback address leaves by the interface that the id is confined to (`__mkroute_output`).
+            // Packets with a loopback source cannot leave by the interface that the id is confined to
+            // (`__mkroute_output`).
             if broadcast || confined.is_some_and(|chosen| local.is_none_or(|local| local != chosen)) {
                 return Err(Errno::EINVAL);
             }
@@ -124,8 +126,8 @@ impl World {
         }
         let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0)).max(LOCAL_WORK);
         if !self.is_routed(ip) {
-            // Where the interface is given everybody is taken for a neighbour (`ip_route_output_key`), who does not answer; not
-            // with IPv6, which needs a route (`ip6_route_output_flags`).
+            // With a given interface IPv4 treats every address as a neighbour (`ip_route_output_key`); here it does
+            // not answer. IPv6 requires a route (`ip6_route_output_flags`).
             return match confined {
                 Some(_) if ip.is_ipv6() => Err(Errno::ENETUNREACH),
                 None => Err(Errno::ENETUNREACH),
@@ -133,14 +135,14 @@ impl World {
                 Some(_) => Ok((Err(NO_DEVICE), LOCAL_WORK)),
             };
         }
-        // To an address of its own an IPv6 host goes from that very address (RFC 6724, rule 1). An IPv4 one goes from its
-        // first of that network: the route to the others names it as the source (`fib_add_ifaddr`).
+        // The source for a local IPv6 destination is the destination itself (RFC 6724, rule 1). For IPv4 it is the
+        // first address of the network: the route to the others has it as the source (`fib_add_ifaddr`).
         let own = match local {
             Some(_) if ip.is_ipv6() && !broadcast => ip,
             Some(_) | None => host.source_for(ip).ok_or(Errno::ENETUNREACH)?,
         };
         let own = if bound.ip().is_unspecified() { own } else { bound.ip() };
-        // The way out: that of the destination itself if it is on this host, else that of a near address.
+        // The outgoing interface: that of a local destination, otherwise that of the host's source address for it.
         let way_out = match local {
             Some(interface) => interface,
             None => {
@@ -161,7 +163,7 @@ impl World {
         let delay = if known {
             LOCAL_WORK
         } else {
-            // A question and its answer.
+            // A request and its answer.
             self.config.latency.saturating_mul(2).max(LOCAL_WORK)
         };
         let answered = known || (host.link_up && self.answers(ip));
@@ -175,12 +177,12 @@ impl World {
         Ok((if way_out.rdma { Ok(own) } else { Err(NO_DEVICE) }, delay))
     }
 
-    /// The lookup has ended (`addr_handler`).
+    /// Completes an address lookup (`addr_handler`).
     pub(crate) fn address_found(&mut self, no: IdNo, outcome: Lookup) {
         let Some(id) = self.ids.get_mut(&no) else { return };
         id.lookup = None;
         let present = self.hosts.get(id.host.0).is_some_and(HostState::has_device);
-        // What any device will do for is not looked at (`cma_bind_loopback`).
+        // Not checked for a destination that any device serves (`cma_bind_loopback`).
         let any_device = id.dst.is_some_and(|dst| is_any(dst.ip()));
         let acquired = match outcome {
             // `cma_acquire_dev_by_src_ip`, as for a bind.
@@ -200,21 +202,21 @@ impl World {
                 (Kind::AddrError, status)
             }
         };
-        // An id that was bound to a wildcard shares its port from now on as one with this address (`cma_check_port`).
+        // An id that was bound to a wildcard now shares its port with this address (`cma_check_port`).
         self.tell_ports(no);
         self.report_plain(no, kind, status);
     }
 
-    /// `rdma_resolve_route`, on RoCE: answered without asking anybody (`cma_resolve_iboe_route`).
+    /// `rdma_resolve_route` on RoCE: needs no message (`cma_resolve_iboe_route`).
     pub(crate) fn resolve_route(&mut self, no: IdNo, timeout_ms: i32) -> Result<(), Errno> {
         let now = self.now;
         let usual = self.config.flavour.life_time();
         let id = self.ids.get_mut(&no).ok_or(Errno::EBADF)?;
-        // Without a device that the library knows it would follow a null pointer.
+        // If the library does not know a device, it follows a null pointer.
         if !id.verbs || !id.device || timeout_ms <= 0 || id.state != CmState::AddrResolved {
             return Err(Errno::EINVAL);
         }
-        // No address lookup has found an interface: it was the device that was chosen (`cma_resolve_loopback`).
+        // No address lookup has found an interface: only the device was chosen (`cma_resolve_loopback`).
         if id.interface.is_none() {
             return Err(Errno::ENODEV);
         }
@@ -226,7 +228,7 @@ impl World {
         Ok(())
     }
 
-    /// The route is known (`cma_work_handler`).
+    /// Completes a route lookup (`cma_work_handler`).
     pub(crate) fn route_found(&mut self, no: IdNo) {
         let Some(id) = self.ids.get_mut(&no) else { return };
         id.lookup = None;
@@ -240,8 +242,9 @@ impl World {
     }
 }
 
-/// Nobody is asked for a group; the way out is the one that the id is bound to, or else confined to. Without one there would
-/// have to be a route, and an IPv4 host has none of itself (`ip_route_output_key_hash_rcu`).
+/// The source address for a group, without a lookup. The outgoing interface is the one of the bound address,
+/// otherwise the one that the id is confined to. Otherwise a route is required, and an IPv4 host has none by default
+/// (`ip_route_output_key_hash_rcu`).
 fn source_for_many(
     host: &HostState,
     bound: IpAddr,
@@ -252,7 +255,7 @@ fn source_for_many(
         return Ok(bound);
     }
     match confined {
-        // No packet of a loopback address leaves by an interface, and on the loopback interface there is no device.
+        // Packets with a loopback source cannot leave by an interface, and the loopback interface has no device.
         Some(_) if bound.is_loopback() && group.is_ipv4() => Err(Errno::EINVAL),
         None if bound.is_loopback() && group.is_ipv4() => Err(Errno::ENODEV),
         Some(chosen) => host.source_on(chosen, group).ok_or(Errno::ENETUNREACH),
@@ -261,7 +264,7 @@ fn source_for_many(
     }
 }
 
-/// The same port, and the same link if one is named, at another address.
+/// An address with the same port and scope, and another IP.
 fn moved_to(ip: IpAddr, mut bound: SocketAddr) -> SocketAddr {
     bound.set_ip(ip);
     bound

@@ -1,4 +1,4 @@
-//! Datagram ids: connect looks up the QP of a service and accept tells it (SIDR). There is no connection, and nothing to
+//! Datagram ids: connect looks up the QP of a service, and accept answers with it (SIDR). There is no connection to
 //! confirm or to end.
 
 use cmid_proto::{ConnParam, Datagram, Errno};
@@ -15,7 +15,7 @@ use crate::kernel::wire::{
     Body, Head, Message, SIDR_REP_DATA, SIDR_REQ_DATA, SidrAnswer, SidrReq, padded, reason, sidr,
 };
 
-/// The key of every datagram QP and group that the RDMA CM has to do with (`RDMA_UDP_QKEY`).
+/// The queue key of every datagram QP and group of the RDMA CM (`RDMA_UDP_QKEY`).
 pub(crate) const UDP_QKEY: u32 = 0x0123_4567;
 
 impl World {
@@ -37,8 +37,8 @@ impl World {
         Ok(())
     }
 
-    /// A lookup has arrived (`cm_sidr_req_handler`). What stands in the way is said at once; only a duplicate of a
-    /// lookup that the application has not answered is not.
+    /// Processes an arriving lookup (`cm_sidr_req_handler`). Errors are answered at once. A duplicate of an
+    /// unanswered lookup gets no answer.
     pub(crate) fn receive_sidr_req(&mut self, at: HostNo, head: &Head, req: &SidrReq) {
         let Some(host) = self.hosts.get(at.0) else { return };
         if host.remote_ids.contains_key(&(head.from, head.from_comm)) {
@@ -52,7 +52,7 @@ impl World {
         let Some(file) = self.take_backlog(listener) else {
             return self.refuse_sidr(at, head, sidr::REJECT);
         };
-        // No timer of a lookup depends on it.
+        // Timers of a lookup do not depend on it.
         let life_time = self.config.flavour.life_time();
         let newcomer = Newcomer { service: req.service, src: req.dst, dst: req.src, file, life_time };
         let child = self.child_of(at, head, IbState::SidrReqRcvd, newcomer);
@@ -61,7 +61,8 @@ impl World {
         self.report(Unread { private_data: req.private_data.clone(), ..event });
     }
 
-    /// `rdma_accept` and `rdma_establish` (`cma_send_sidr_rep`): only accept knows of a QP. A failing one refuses.
+    /// `rdma_accept` and `rdma_establish` (`cma_send_sidr_rep`): only accept passes a QP. An error rejects the
+    /// lookup.
     pub(crate) fn answer_lookup(&mut self, no: IdNo, param: Option<&ConnParam>, data: &[u8]) -> Result<(), Errno> {
         let id = self.id(no)?;
         if id.state != CmState::Connect {
@@ -83,7 +84,7 @@ impl World {
         self.send_sidr_rep(no, SidrAnswer::Refused(sidr::REJECT), data)
     }
 
-    /// Answers a lookup, and forgets it: should the answer be lost, the next try is a new request
+    /// Answers a lookup, and removes it. If the answer is lost, the retry is a new request
     /// (`cm_send_sidr_rep_locked`).
     pub(crate) fn send_sidr_rep(&mut self, no: IdNo, answer: SidrAnswer, data: &[u8]) -> Result<(), Errno> {
         if self.ib_state(no) != Some(IbState::SidrReqRcvd) {
@@ -94,7 +95,7 @@ impl World {
         Ok(())
     }
 
-    /// The answer has arrived (`cm_sidr_rep_handler`, `cma_sidr_rep_handler`).
+    /// Processes an arriving answer (`cm_sidr_rep_handler`, `cma_sidr_rep_handler`).
     pub(crate) fn receive_sidr_rep(&mut self, known: Option<IdNo>, answer: SidrAnswer, private_data: Vec<u8>) {
         let Some(no) = known.filter(|&no| self.ib_state(no) == Some(IbState::SidrReqSent)) else { return };
         self.answered(no);
@@ -115,7 +116,7 @@ impl World {
         self.report(event);
     }
 
-    /// Nobody has answered the last of the tries.
+    /// The last retry was not answered.
     pub(crate) fn lookup_failed(&mut self, no: IdNo) {
         self.set_ib_state(no, IbState::Idle);
         self.report(Unread::new(no, Kind::Unreachable, TIMED_OUT));

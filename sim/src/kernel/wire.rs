@@ -1,4 +1,4 @@
-//! The connection manager's messages, and how they travel.
+//! The connection manager's messages.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use cmid_proto::{ConnParam, Ece, PortSpace};
 use crate::fabric::config::LifeTime;
 use crate::index::{CommId, HostNo};
 
-/// Private data fields of messages, in bytes (`ib_cm.h`, less the RDMA CM's own header in a REQ and a SIDR REQ).
+/// Sizes of the private data fields in bytes (`ib_cm.h`, without the RDMA CM's own header in a REQ and a SIDR REQ).
 pub(crate) const REQ_DATA: usize = 56;
 pub(crate) const REP_DATA: usize = 196;
 pub(crate) const REJ_DATA: usize = 148;
@@ -29,20 +29,20 @@ pub(crate) mod sidr {
     pub(crate) const REJECT: i32 = 2;
 }
 
-/// Who sends a message to whom.
+/// The source and the destination of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    /// The sender's host; it stands for its device's GUID.
+    /// The sender's host; represents the GUID of its device.
     pub(crate) from: HostNo,
     pub(crate) from_ip: IpAddr,
     pub(crate) to_ip: IpAddr,
     pub(crate) from_comm: CommId,
-    /// The receiver's name for the connection, where the sender knows it.
+    /// The receiver's communication id, if the sender knows it.
     pub(crate) to_comm: Option<CommId>,
 }
 
 impl Head {
-    /// The head of an answer, under a name of the answering side's own if it has one.
+    /// The head of an answer. Its communication id is the answering side's own, or [`CommId::NONE`].
     pub(crate) fn answer(&self, from: HostNo) -> Head {
         Head {
             from,
@@ -62,23 +62,23 @@ pub(crate) struct Message {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
-    /// A request to connect.
+    /// A connection request.
     Req(Box<Req>),
-    /// "I am still busy."
+    /// Requests more time to answer.
     Mra,
     /// Accepted.
     Rep(Box<Rep>),
-    /// The answer has arrived.
+    /// Confirms a REP.
     Rtu,
-    /// Refused, with the reason and the private data field.
+    /// Rejected, with the reason and the private data field.
     Rej { reason: i32, private_data: Vec<u8> },
-    /// The connection is to end; names the QP of the receiver that is meant.
+    /// Requests the end of the connection; contains the receiver's QP number.
     Dreq { qp_num: u32 },
-    /// It has ended.
+    /// Confirms the end.
     Drep,
-    /// Where is the datagram QP of a service?
+    /// Requests the datagram QP of a service.
     SidrReq(Box<SidrReq>),
-    /// There, or nowhere.
+    /// The QP, or an error status.
     SidrRep { answer: SidrAnswer, private_data: Vec<u8> },
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Req {
     pub(crate) service: (PortSpace, u16),
     pub(crate) src: SocketAddr,
     pub(crate) dst: SocketAddr,
-    /// The sender's own view: its depths are not swapped yet.
+    /// From the sender's view: the depths are not swapped.
     pub(crate) param: ConnParam,
     pub(crate) life_time: LifeTime,
     pub(crate) ece: Ece,
@@ -102,14 +102,14 @@ pub(crate) struct SidrReq {
     pub(crate) private_data: Vec<u8>,
 }
 
-/// How a lookup was answered.
+/// The answer to a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SidrAnswer {
     Found {
         qp_num: u32,
         qkey: u32,
     },
-    /// The status of the message, which is positive.
+    /// The status in the message, positive.
     Refused(i32),
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Rep {
     pub(crate) private_data: Vec<u8>,
 }
 
-/// What was given, in a field of a fixed size.
+/// Pads data with zeros to the size of its field.
 pub(crate) fn padded(data: &[u8], field: usize) -> Vec<u8> {
     let mut padded = data.to_vec();
     padded.resize(field, 0);

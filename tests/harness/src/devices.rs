@@ -1,4 +1,4 @@
-//! The data path of both devices under one set of traits: their types are alike, but neither crate depends on the other.
+//! Common traits for the data path of both devices. Their types are similar, but neither crate depends on the other.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -9,11 +9,11 @@ use cmid_proto::{Attaching, Device, Errno, IdKey};
 use crate::memory::Reregistered;
 use crate::{Done, QpState, Remote, Status, TestMr, TestMw, TestPd, TestQp};
 
-/// How many completions a CQ has room for, and work requests each half of a QP.
+/// The number of completions of a CQ, and of work requests of each half of a QP.
 const CQ_DEPTH: u32 = 16;
 const QP_DEPTH: u32 = 8;
 
-/// A device on which a scenario can make PDs and QPs.
+/// A device with PDs and QPs for scenarios.
 pub trait TestDevice: Device + Sized {
     /// Its protection domains.
     type Pd: TestPd<Mr = Self::Mr, Mw = Self::Mw>;
@@ -24,22 +24,22 @@ pub trait TestDevice: Device + Sized {
     /// Its QPs.
     type Qp: TestQp<Mr = Self::Mr, Mw = Self::Mw>;
 
-    /// A protection domain on the id's device.
+    /// Allocates a protection domain on the id's device.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn make_pd(&mut self, id: IdKey) -> Result<Self::Pd, Errno>;
 
-    /// Makes a QP with a CQ of its own on an id.
+    /// Creates a QP with its own CQ on an id.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn make_qp(&mut self, attaching: Attaching<'_>, pd: &Self::Pd) -> Result<Self::Qp, Errno>;
 
-    /// Takes the QP off the id.
+    /// Destroys the QP of the id.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn unmake_qp(&mut self, id: IdKey) -> Result<(), Errno>;
 }
 
@@ -50,7 +50,7 @@ pub struct WithCq<Q, C> {
     cq: C,
 }
 
-/// The buffers that scenarios hand in come from a `Vec`.
+/// Converts a buffer to a `Vec`; scenarios always pass a `Vec`.
 trait IntoVec {
     fn into_bytes(self) -> Vec<u8>;
 }
@@ -64,7 +64,7 @@ impl IntoVec for Vec<u8> {
 #[cfg(feature = "verbs")]
 impl IntoVec for cmid_verbs::Buffer {
     fn into_bytes(self) -> Vec<u8> {
-        // One that is not a Vec was made by nobody here; that it is empty will be noticed.
+        // Every buffer here is a Vec. An empty result would make the scenario fail.
         self.into_vec().unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! Environments: drivers, the network they are on, and what can be done to it.
+//! Environments: drivers, their network, and disturbances of it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::DerefMut;
@@ -41,7 +41,7 @@ pub trait Env: Sync {
     /// Bytes of heap in use, to find leaks; 0 if they cannot be counted.
     fn heap(&self) -> u64;
 
-    /// Checks what devices count that no program may cause.
+    /// Checks the error counters of the devices, which no program may increase.
     ///
     /// # Errors
     /// A count is not zero.
@@ -49,31 +49,32 @@ pub trait Env: Sync {
         Ok(())
     }
 
-    /// Whether [`disturb`](Env::disturb) can do this. A scenario that needs a disturbance runs only where it is possible.
+    /// Whether [`disturb`](Env::disturb) supports this. A scenario that needs a disturbance runs only in environments
+    /// that support it.
     fn can(&self, what: Disturbance) -> bool {
         let _ = what;
         false
     }
 
-    /// Starts a program of somebody else's that connects to this address, sends, and waits for an answer: to be killed.
-    /// Only in environments that can do [`Disturbance::ProcessDies`].
+    /// Starts a foreign program that connects to this address, sends, and waits for an answer; the scenario kills it.
+    /// Only in environments that support [`Disturbance::ProcessDies`].
     ///
     /// # Errors
-    /// What starting it failed with.
+    /// If it cannot be started.
     fn client_process(&self, there: SocketAddr) -> Check<Child> {
         Err(Failure(format!("this environment has no program that connects to {there}")))
     }
 
-    /// Does to the host what no driver can do.
+    /// Applies a disturbance to the host.
     ///
     /// # Errors
-    /// What doing so failed with.
+    /// If the disturbance fails.
     fn disturb(&self, what: Disturbance) -> Check {
         Err(Failure(format!("this environment cannot do this: {what:?}")))
     }
 
-    /// The same environment with devices that re-register memory so; `None` if it has none such. Scenarios for which that matters
-    /// run on what this returns, or not at all.
+    /// The same environment with devices that re-register memory in this way; `None` if it is not available.
+    /// Scenarios that depend on it run only on the returned environment.
     fn with_rereg(&self, rereg: Rereg) -> Option<Self>
     where
         Self: Sized,
@@ -82,45 +83,45 @@ pub trait Env: Sync {
         None
     }
 
-    /// The next call about memory on [`Net::server`]'s device goes wrong. Only in environments that can do
+    /// Makes the next memory call on [`Net::server`]'s device fail. Only in environments that support
     /// [`Disturbance::MemoryFails`].
     ///
     /// # Errors
-    /// If the environment cannot.
+    /// If the environment does not support it.
     fn fail_next(&self, fault: MemoryFault) -> Check {
         Err(Failure(format!("this environment cannot do this: {fault:?}")))
     }
 }
 
-/// What happens to a host while drivers run on it.
+/// A change of a host while drivers run on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disturbance {
     /// The host at [`Net::silent`] has a link address, so that its address can be resolved.
     SilentHost,
-    /// It gets another one.
+    /// Its link address changes.
     NeighbourMoves,
-    /// The device behind [`Net::client`] and [`Net::server`] goes away.
+    /// The device of [`Net::client`] and [`Net::server`] is removed.
     DeviceGoes,
-    /// It comes back.
+    /// The device is added again.
     DeviceComes,
-    /// A process is killed: done by killing what [`Env::client_process`] started.
+    /// A process is killed: the one that [`Env::client_process`] started.
     ProcessDies,
-    /// The link below [`Net::bonded`] fails over to another one; before the first time the addresses may not be there.
+    /// The bond of [`Net::bonded`] fails over to another link. Before the first time the addresses may not exist.
     FailOver,
-    /// Calls about memory go wrong: done by [`Env::fail_next`].
+    /// Memory calls fail, through [`Env::fail_next`].
     MemoryFails,
 }
 
 /// The addresses of an environment's network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Net {
-    /// Where clients are.
+    /// The address of clients.
     pub client: IpAddr,
-    /// Where servers are.
+    /// The address of servers.
     pub server: IpAddr,
     /// A local address without an RDMA device.
     pub no_rdma: IpAddr,
-    /// An address that nobody has, in the network of the two.
+    /// An unused address in the network of `client` and `server`.
     pub nobody: IpAddr,
     /// An address to which there is no route.
     pub no_route: IpAddr,

@@ -1,12 +1,12 @@
-//! What did not come out as it should.
+//! Failures of checks.
 
 use std::fmt;
 
-/// A difference between what a row says and what was seen.
+/// A difference between the expected and the observed behaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(pub String);
 
-/// The end of a scenario or of a step of it.
+/// The result of a scenario or of one step.
 pub type Check<T = ()> = Result<T, Failure>;
 
 impl fmt::Display for Failure {

@@ -15,7 +15,8 @@ pub struct Fragile<D> {
 }
 
 impl<D> Fragile<D> {
-    /// `failures` reads of `device` fail with `errno`. The count can be set later; `u32::MAX` is as good as for ever.
+    /// Makes `failures` reads of `device` fail with `errno`. The count can be set later; `u32::MAX` means practically
+    /// always.
     pub fn new(device: D, failures: Arc<AtomicU32>, errno: Errno) -> Self {
         Fragile { device, failures, errno }
     }

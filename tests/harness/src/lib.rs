@@ -1,13 +1,13 @@
-//! What the test suites share. A suite depends on this crate and not on another suite.
+//! Shared code of the test suites. A suite depends on this crate and not on another suite.
 //!
 //! - [`Driver`]: a driver on a device, and a wait. [`OnMio`], [`OnEpoll`] and [`OnBlocking`] are the project's own drivers;
 //!   [`Make`] puts one on a device.
-//! - [`TestDevice`]: a device with PDs, MRs, memory windows and QPs, as far as tests use them. The simulated device is one, and
-//!   with the feature `verbs` librdmacm.
-//! - [`Env`]: drivers and the network they are on. [`SimEnv`] is a simulated fabric, `VerbsEnv` (feature `verbs`) is the network
-//!   of the project's VM, and [`TracedEnv`] records what the drivers of another environment do.
+//! - [`TestDevice`]: a device with the PDs, MRs, memory windows and QPs that tests use. The simulated device
+//!   implements it, and with the feature `verbs` librdmacm does.
+//! - [`Env`]: drivers and their network. [`SimEnv`] is a simulated fabric, `VerbsEnv` (feature `verbs`) is the
+//!   network of the project's VM, and [`TracedEnv`] records the drivers of another environment.
 //! - [`Fixture`]: two drivers and the steps of a connection.
-//! - [`Report`]: the outcomes of a run as JSON, and how they differ from expected ones.
+//! - [`Report`]: the outcomes of a run as JSON, and their differences from expected outcomes.
 //! - [`Fragile`]: a device on which reads fail.
 //!
 //! [`Check`] is the result of a step, and [`failure`] has the comparisons. [`references`] checks the names of tests in documents. [`shell`] runs ip(8), tc(8) and rdma(8).

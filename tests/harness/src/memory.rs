@@ -1,4 +1,4 @@
-//! Protection domains and memory regions, as far as scenarios use them.
+//! Traits of protection domains and memory regions for scenarios.
 
 use std::fmt::Debug;
 
@@ -7,43 +7,43 @@ use cmid_proto::memory::{Access, Change, Error, MrState, PdState, Policy, Return
 
 use crate::TestMw;
 
-/// How a device re-registers memory: what the provider and the kernel's driver can do together.
+/// The re-registrations that a device supports: the provider and the kernel's driver together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rereg {
-    /// Not at all: rxe through rdma-core, and most others. `ibv_rereg_mr` answers ERR_CMD and EOPNOTSUPP.
+    /// None: rxe through rdma-core, and most others. `ibv_rereg_mr` returns ERR_CMD and EOPNOTSUPP.
     No,
-    /// Its PD and its rights: the kernel's rxe, where the provider lets one ask it (Linux 6.12).
+    /// The PD and the access rights: the kernel's rxe, if the provider passes the call on (Linux 6.12).
     PdAccess,
-    /// Everything, and the keys stay: mlx5 where it need not build a new registration.
+    /// All changes, with the same keys: mlx5 if it need not create a new registration.
     All,
-    /// Everything, by a new registration with new keys: mlx5 where it must.
+    /// All changes, by a new registration with new keys: mlx5 if it must.
     NewKeys,
 }
 
-/// What is to go wrong with memory the next time.
+/// A fault of the next memory call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryFault {
     /// `ibv_reg_mr` fails with this errno.
     Register(Errno),
     /// `ibv_dereg_mr` fails with this errno.
     Deregister(Errno),
-    /// `ibv_rereg_mr` cannot keep the new memory from children of a fork.
+    /// `ibv_rereg_mr` cannot exclude the new memory from forked children.
     DontForkNew,
-    /// `ibv_rereg_mr` succeeds, and cannot give the old memory back to children of a fork.
+    /// `ibv_rereg_mr` succeeds, but cannot give the old memory back to forked children.
     DoForkOld,
-    /// The driver refuses with this errno, before it has touched anything.
+    /// The driver refuses with this errno before any change.
     Untouched(Errno),
-    /// The driver fails with this errno when the hardware has let go of the old registration.
+    /// The driver fails with this errno after the hardware has dropped the old registration.
     Lost(Errno),
-    /// As [`MemoryFault::Lost`], and the kernel takes the registration for one of the new PD, which it has not counted.
+    /// As [`MemoryFault::Lost`], and the kernel records the new PD for the registration without counting it.
     LostAndPdSwitched(Errno),
     /// As [`MemoryFault::Lost`], and the advice for the new memory cannot be undone.
     LostAndDoForkNew(Errno),
-    /// `ibv_rereg_mr` returns what nobody has documented.
+    /// `ibv_rereg_mr` returns an undocumented value.
     Undocumented,
 }
 
-/// What a re-registration came to, with the buffer that came back.
+/// The result of a re-registration, with the returned buffer.
 pub type Reregistered = (Result<Way, Error>, Option<Vec<u8>>);
 
 /// A protection domain. A clone is another handle.
@@ -56,28 +56,28 @@ pub trait TestPd: Clone + Debug + Send + 'static {
     /// Registers memory.
     ///
     /// # Errors
-    /// The buffer comes back.
+    /// Returns the buffer with the error.
     fn register(&self, buffer: Vec<u8>, access: Access) -> Result<Self::Mr, (Vec<u8>, Error)>;
 
-    /// A memory window, not bound.
+    /// Allocates a memory window, not bound.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn alloc_mw(&self) -> Result<Self::Mw, Errno>;
 
-    /// How many things belong to it.
+    /// The number of its users.
     fn users(&self) -> u32;
 
-    /// How many things the device counts for it; `None` if that cannot be asked.
+    /// The number of users that the device counts; `None` if it cannot be queried.
     fn users_at_device(&self) -> Option<u32>;
 
-    /// Where it is in its life.
+    /// Its state.
     fn state(&self) -> PdState;
 
     /// Deallocates it.
     ///
     /// # Errors
-    /// Refused while something belongs to it.
+    /// Refused while it has users.
     fn dealloc(&self) -> Result<(), Error>;
 }
 
@@ -99,13 +99,13 @@ pub trait TestMr: Debug + Send + Sized + 'static {
     /// The key for the peer.
     fn rkey(&self) -> u32;
 
-    /// Where it is in its life.
+    /// Its state.
     fn state(&self) -> MrState;
 
-    /// What may be done with it; `None` if it is not valid.
+    /// Its access rights; `None` if it is not valid.
     fn access(&self) -> Option<Access>;
 
-    /// How the present registration came to be.
+    /// How the current registration was made.
     fn way(&self) -> Way;
 
     /// Its PD; `None` if it is not valid.
@@ -129,6 +129,6 @@ pub trait TestMr: Debug + Send + Sized + 'static {
     /// Deregisters it.
     ///
     /// # Errors
-    /// It comes back, registered or not.
+    /// Returns the region with the error, registered or not.
     fn deregister(self) -> Result<Returned<Vec<u8>>, (Self, Error)>;
 }

@@ -1,4 +1,4 @@
-//! QPs, as far as scenarios look at them and move data with them.
+//! Traits of QPs for scenarios.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -6,37 +6,37 @@ use std::ops::Range;
 use cmid_proto::Errno;
 use cmid_proto::memory::Access;
 
-/// The state of a QP, under the name that both devices have for it.
+/// The state of a QP, common to both devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QpState {
-    /// Receives can be posted: before the connection stands.
+    /// Receives can be posted; the connection is not established.
     Init,
     /// It receives.
     Rtr,
     /// It receives and sends.
     Rts,
-    /// All that is posted comes back flushed.
+    /// All posted work requests are flushed.
     Err,
-    /// Another one, by its number in `enum ibv_qp_state`.
+    /// Another value, by its number in the C enum.
     Other(u32),
 }
 
-/// How a work request ended.
+/// The status of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It was done.
+    /// Success.
     Success,
-    /// The local memory may not be used so (`IBV_WC_LOC_PROT_ERR`).
+    /// The local memory does not permit this access (`IBV_WC_LOC_PROT_ERR`).
     LocalProtection,
-    /// Not done, because the QP was in the error state, or went there (`IBV_WC_WR_FLUSH_ERR`).
+    /// Not executed, because the QP was in its error state, or entered it (`IBV_WC_WR_FLUSH_ERR`).
     Flushed,
     /// A window could not be bound (`IBV_WC_MW_BIND_ERR`).
     Bind,
-    /// The peer's memory may not be used so (`IBV_WC_REM_ACCESS_ERR`).
+    /// The peer's memory does not permit this access (`IBV_WC_REM_ACCESS_ERR`).
     RemoteAccess,
-    /// The peer could not do it (`IBV_WC_REM_OP_ERR`).
+    /// The peer could not execute it (`IBV_WC_REM_OP_ERR`).
     RemoteOperation,
-    /// Another one, by its number in `enum ibv_wc_status`.
+    /// Another value, by its number in the C enum.
     Other(u32),
 }
 
@@ -54,16 +54,16 @@ impl Status {
     }
 }
 
-/// The end of a work request.
+/// The completion of a work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
     /// The number that it was posted with.
     pub wr_id: u64,
-    /// How it ended.
+    /// Its status.
     pub status: Status,
 }
 
-/// Memory of the peer, as the peer has told.
+/// The address and key of memory of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// Its address.
@@ -72,7 +72,7 @@ pub struct Remote {
     pub rkey: u32,
 }
 
-/// A QP on an id, with a CQ of its own. Dropping it gives up a handle; the id keeps its own.
+/// A QP of an id, with its own CQ. Dropping it drops a handle; the id keeps its own.
 pub trait TestQp: Debug + Sized {
     /// Memory that can be posted to it.
     type Mr;
@@ -82,37 +82,37 @@ pub trait TestQp: Debug + Sized {
     /// Its state.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn state(&self) -> Result<QpState, Errno>;
 
-    /// Posts a message to be sent.
+    /// Posts a send.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn post_send(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno>;
 
-    /// Posts a place for a message to arrive at.
+    /// Posts a receive.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn post_recv(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>) -> Result<(), Errno>;
 
     /// Posts an RDMA read of the peer's memory.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn post_read(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>, from: Remote) -> Result<(), Errno>;
 
     /// Posts an RDMA write to the peer's memory.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn post_write(&mut self, wr_id: u64, mr: &Self::Mr, range: Range<usize>, to: Remote) -> Result<(), Errno>;
 
-    /// Posts that a window is to be bound to a part of a registration, with these rights.
+    /// Posts a bind of a window to a part of a registration, with these rights.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn post_bind(
         &mut self,
         wr_id: u64,
@@ -122,16 +122,16 @@ pub trait TestQp: Debug + Sized {
         access: Access,
     ) -> Result<(), Errno>;
 
-    /// Posts that what a window is bound to is to be taken back.
+    /// Posts an invalidation of a window.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn post_invalidate(&mut self, wr_id: u64, mw: &mut Self::Mw) -> Result<(), Errno>;
 
     /// The next completion of its CQ, if there is one.
     ///
     /// # Errors
-    /// What the device says.
+    /// The error of the device.
     fn poll(&mut self) -> Result<Option<Done>, Errno>;
 }
 

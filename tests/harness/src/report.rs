@@ -1,4 +1,4 @@
-//! The outcomes of a run, as JSON, and how they differ from those that are expected.
+//! The outcomes of a run, as JSON, and their differences from expected outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Check, Failure};
 
-/// How long a scenario takes.
+/// The duration class of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Speed {
     /// Seconds.
     Fast,
-    /// Minutes of a kernel's real time: time-outs run out in it.
+    /// Minutes of real time, because the scenario waits for timeouts of a kernel.
     Slow,
 }
 
@@ -24,15 +24,15 @@ pub trait Outcome: Clone + fmt::Display + Serialize + DeserializeOwned {
     /// Whether everything was as expected.
     fn passed(&self) -> bool;
 
-    /// Whether the suite would still record this: it has this scenario, runs it with this driver, and expects the same in this
-    /// environment as it did.
+    /// Whether the outcome is still valid: the suite has this scenario, runs it with this driver, and has the same
+    /// expectation in this environment.
     fn is_current(&self, scenario: &str, driver: &str, environment: &str) -> bool;
 }
 
 /// The outcomes of scenarios in one environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report<O> {
-    /// Where they ran, in words.
+    /// A description of the environment.
     pub environment: String,
     /// By the scenario's name.
     pub scenarios: BTreeMap<String, Findings<O>>,
@@ -41,7 +41,7 @@ pub struct Report<O> {
 /// The outcomes of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings<O> {
-    /// How long it takes.
+    /// The duration class.
     pub speed: Speed,
     /// The outcome with each driver.
     pub drivers: BTreeMap<String, O>,
@@ -88,7 +88,8 @@ impl<O: Outcome> Report<O> {
         });
     }
 
-    /// The scenarios of one speed whose outcomes are not of the expected kind. The text of a failure is not compared.
+    /// The scenarios of one speed with outcomes that are not of the expected kind. Texts of failures are not
+    /// compared.
     #[must_use]
     pub fn differences(&self, expected: &Report<O>, speed: Speed) -> Vec<Difference<O>> {
         let (seen, expected) = (self.outcomes(speed), expected.outcomes(speed));
@@ -133,7 +134,7 @@ impl<O: Outcome> Report<O> {
     }
 }
 
-/// A scenario whose outcome with a driver is not of the expected kind. `None`: it did not run.
+/// A scenario with an outcome that is not of the expected kind. `None`: it did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference<O> {
     /// The scenario.
@@ -197,10 +198,10 @@ mod tests {
         assert_eq!(differences.len(), 1);
         assert_eq!(differences[0].to_string(), "fast on epoll: failed (why); expected: passed");
         assert!(!seen.scenarios["fast"].passed());
-        // What failed as before, for another reason.
+        // A failure with another reason is the same kind.
         expected.note("fast", Speed::Fast, "epoll", Known::Failed("another".into()));
         assert_eq!(seen.differences(&expected, Speed::Fast), []);
-        // What ran and was not expected to.
+        // A scenario that ran unexpectedly is a difference.
         seen.note("new", Speed::Fast, "mio", Known::Passed);
         assert_eq!(seen.differences(&expected, Speed::Fast).len(), 1);
     }

@@ -30,7 +30,7 @@ pub fn feed(program: &str, arguments: &[&str], lines: &str) -> Check<String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    // Taken, so that it is closed and the program comes to its end.
+    // Moved out, so that dropping it closes the pipe and the program ends.
     if let Some(mut input) = child.stdin.take() {
         input.write_all(lines.as_bytes())?;
     }

@@ -1,5 +1,5 @@
-//! Reads that fail, on every driver: the channel is read again without another wake-up (an edge-triggered descriptor reports
-//! nothing more), and after many failures it is read no more.
+//! Failing reads, with every driver. The channel is read again without another wakeup, because an edge-triggered
+//! descriptor does not report again. After many failures it is not read any more.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use cmid_harness::{Fragile, Make, OnBlocking, OnEpoll, OnMio, sim_host};
 use cmid_proto::{Acks, ChannelKey, CmEvent, Errno, Fault, IdKey, PortSpace, READ_FAILURES_MAX, Time};
 use cmid_sim::SimDevice;
 
-/// Longer than anything here takes, also on a busy machine.
+/// Longer than any step of these tests, also on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 const A_WHILE: Duration = Duration::from_millis(200);
 
-/// A driver, and an id whose ADDR_RESOLVED waits behind so many reads that fail.
+/// A driver, and an id with an ADDR_RESOLVED that is read only after this number of failures.
 fn resolving<S: Make<Fragile<SimDevice>>>(failures: u32) -> (S, ChannelKey, IdKey) {
     let device = Fragile::new(sim_host().device(), Arc::new(AtomicU32::new(failures)), Errno::EIO);
     let mut driver = S::make(device).unwrap();
@@ -48,7 +48,7 @@ fn channel_that_fails_for_good<S: Make<Fragile<SimDevice>>>() {
         returns += 1;
         assert!(begun.elapsed() < SOON && returns <= u32::from(READ_FAILURES_MAX) + 2, "{returns} returns");
     }
-    // Its request ends, and it can be destroyed.
+    // The request of the id ends, and the id can be destroyed.
     driver.wait(Some(A_WHILE)).unwrap();
     assert_eq!(driver.drive().next_event(channel).unwrap().id, id);
     let begun = Instant::now();

@@ -61,7 +61,7 @@ fn a_registration_is_checked_in_the_kernels_order() {
     let nowhere = Stretch { addr: 0, len: 1 };
     let (empty, no_pd) = (Stretch { len: 0, ..fixture.page.stretch() }, PdNo(99));
     let bits = Access::from_bits_retain;
-    // Each is also wrong in everything that comes later.
+    // Each case also contains the errors of all later cases.
     for (expected, pd, range, access) in [
         (Errno::EINVAL, no_pd, nowhere, Access::REMOTE_WRITE | Access::HUGETLB),
         (Errno::EINVAL, no_pd, nowhere, Access::REMOTE_ATOMIC),
@@ -96,9 +96,9 @@ fn pinned_pages_are_limited() {
     let first = fixture.reg(RW).unwrap();
     assert!(fixture.reg_at(fixture.pd, two, RW).is_ok());
     assert_eq!(fixture.reg(RW), Err(Errno::ENOMEM));
-    // The limit is looked at before the address.
+    // The limit is checked before the address.
     assert_eq!(fixture.reg_at(fixture.pd, Stretch { addr: 0, len: 1 }, RW), Err(Errno::ENOMEM));
-    // While it moves, both are pinned.
+    // During the move both buffers are pinned.
     assert_eq!(fixture.rereg(first, to_range(two)), Err(Errno::ENOMEM));
     fixture.memory.dereg_mr(HOST, first).unwrap();
     assert!(fixture.reg(RW).is_ok());
@@ -135,7 +135,7 @@ fn a_re_registration_is_checked_in_the_kernels_order() {
         (Errno::ENOENT, mr, Request { pd: None, ..to_pd(fixture.pd) }),
         (Errno::EOPNOTSUPP, mr, to_range(fixture.page.stretch())),
         (Errno::EOPNOTSUPP, mr, to_access(Access::HUGETLB)),
-        // Its pages were pinned for reading only.
+        // The pages are pinned for reading only.
         (Errno::EACCES, mr, to_access(Access::LOCAL_WRITE)),
     ] {
         assert_eq!(fixture.rereg(handle, request), Err(expected), "{request:?}");
@@ -180,7 +180,7 @@ fn what_a_driver_leaves() {
         (Left::Old, Some(0), [0, 0]),
         (Left::New, Some(1), [0, 0]),
         (Left::Neither, None, [0, 0]),
-        // What the old one counts nobody takes back.
+        // The count of the old PD is never decremented.
         (Left::NeitherAndPdSwitched, None, [1, 0]),
     ] {
         let mut fixture = MemoryFixture::new(Config { rereg: Rereg::All, ..Config::default() });
@@ -192,7 +192,7 @@ fn what_a_driver_leaves() {
         let pds = [fixture.pd, fixture.other];
         let found = fixture.memory.mrs[&mr].hardware.map(|hardware| hardware.pd);
         assert_eq!(found, pd_of_hardware.map(|at: usize| pds[at]), "{left:?}");
-        // Without hardware behind it, it cannot be re-registered (hns), but deregistered.
+        // Without a registration in hardware the MR can be deregistered, but not re-registered (hns).
         assert_eq!(fixture.rereg(mr, to_access(RW)).is_err(), found.is_none());
         assert_eq!(fixture.memory.dereg_mr(HOST, mr), Ok(()));
         assert_eq!(fixture.users(), users_after.map(Some), "{left:?}");
@@ -220,7 +220,7 @@ fn remote_access_needs_bounds_rights_and_the_same_domain() {
     assert!(fixture.memory.for_local_read(pd, keyed_range(addr, 4096)).is_some());
     assert!(fixture.memory.for_local_read(other, keyed_range(addr, 1)).is_none());
     assert!(fixture.memory.for_local_write(pd, keyed_range(addr, 1)).is_none());
-    // Where there are no bytes, there is nothing to check.
+    // Empty ranges need no check.
     let nothing = KeyedRange { addr: 0, key: 0, len: 0 };
     assert!(fixture.memory.for_remote(of(HOST), other, nothing, RW).is_some());
     assert!(fixture.memory.for_local_read(other, nothing).is_some());

@@ -18,7 +18,7 @@ struct MemoryFixture {
 }
 
 impl MemoryFixture {
-    /// One page is registered, two are to be.
+    /// One page is registered; the new range has two.
     fn new(config: Config) -> MemoryFixture {
         let mut world = World::new(config);
         world.hosts.push(HostState::new(&["10.0.0.1".parse().unwrap()]));
@@ -42,7 +42,7 @@ impl MemoryFixture {
         self.world.hosts[0].faults.reregister.push_back(fault);
     }
 
-    /// Which of both ranges are kept from children of a fork, and which one the library and the device have.
+    /// Asserts which of both ranges are excluded from forked children, and which one the library and the device have.
     #[track_caller]
     fn has(&self, range: Stretch, kept: [bool; 2]) {
         assert_eq!([self.old, self.new].map(|range| self.world.library.fork.keeps(range)), kept);
@@ -71,7 +71,7 @@ fn stages_2_to_4_are_the_librarys() {
         fixture.is(request, Code::Input, Errno::EINVAL);
         fixture.has(fixture.old, [true, false]);
     }
-    // Flags 0 pass the library; an address without its flag is not looked at.
+    // Flags 0 pass the library's checks; an address without its flag is ignored.
     fixture.is(here, Code::Cmd, Errno::EINVAL);
     fixture.has(fixture.old, [true, false]);
 }
@@ -109,7 +109,7 @@ fn stage_8_comes_when_all_is_done() {
     fixture.fail(ReregFault::DoForkOld(Errno::ENOMEM));
     fixture.is(fixture.moved(), Code::DoForkOld, Errno::ENOMEM);
     fixture.has(fixture.new, [true, true]);
-    // The end gives back what the library takes for the MR's range.
+    // Deregistration gives back the range that the library recorded for the MR.
     fixture.world.ibv_dereg_mr(DEVICE, fixture.mr).unwrap();
     assert_eq!([fixture.old, fixture.new].map(|range| fixture.world.library.fork.keeps(range)), [true, false]);
 }
@@ -150,7 +150,7 @@ fn a_failed_registration_takes_its_advice_back() {
     fixture.world.hosts[0].faults.register.push_back(Errno::ENOMEM);
     assert_eq!(fixture.world.ibv_reg_mr(DEVICE, fixture.pd, fixture.new, RW), Err(Errno::ENOMEM));
     fixture.has(fixture.old, [true, false]);
-    // Not kept from children in the first place.
+    // On-demand memory is not excluded from forked children.
     assert_eq!(fixture.world.ibv_reg_mr(DEVICE, fixture.pd, fixture.new, Access::ON_DEMAND), Err(Errno::EOPNOTSUPP));
     fixture.has(fixture.old, [true, false]);
 }

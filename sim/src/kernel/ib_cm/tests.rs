@@ -1,4 +1,4 @@
-//! Protocol state × message, and what is allowed in each state: every pair.
+//! Tests every pair of protocol state and message, and of protocol state and call.
 
 use std::net::SocketAddr;
 
@@ -58,10 +58,10 @@ fn world(state: IbState) -> (World, FileNo, IdNo) {
     (world, file, no)
 }
 
-/// From these states, to that one, and what is reported.
+/// The states before, the state after, and the reported event.
 type Row<'a> = (&'a [IbState], IbState, Option<(Kind, i32)>);
 
-/// What a message does in each state: the new state and what is reported. In all others: nothing.
+/// Checks the effect of a message in each state: the new state and the event. In states without a row there is none.
 fn table(input: impl Fn(&mut World, IdNo), accepted: &[Row<'_>]) {
     for state in ALL {
         let (mut world, file, no) = world(state);

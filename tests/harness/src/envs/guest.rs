@@ -1,4 +1,4 @@
-//! What is done to the VM's host by ip(8) and rdma(8). Everything here changes the machine that it runs on.
+//! Disturbances of the VM's host with ip(8) and rdma(8). They change the machine that they run on.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command};
@@ -15,7 +15,7 @@ use crate::{Check, Failure};
 /// The device with the addresses that scenarios use, and the interface below it.
 const DEVICE: &str = "rxe0";
 const INTERFACE: &str = "dummy0";
-/// How long the emulated machine may take for one of these.
+/// Time limit of one command on the emulated machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The number of link addresses that the silent host has had. All environments of a process share the host.
@@ -25,7 +25,7 @@ static MOVES: AtomicU8 = AtomicU8::new(0);
 static ACTIVE: Mutex<Option<usize>> = Mutex::new(None);
 
 pub(super) fn silent_host() -> Check {
-    // The address that it has already is no news to anybody.
+    // Setting the current address again is not reported as a change.
     MOVES.fetch_max(1, Ordering::Relaxed);
     tell_link_address(MOVES.load(Ordering::Relaxed))
 }
@@ -39,13 +39,13 @@ fn tell_link_address(number: u8) -> Check {
     run("ip", &["neigh", "replace", &ip, "lladdr", &link, "dev", INTERFACE, "nud", "permanent"]).map(drop)
 }
 
-/// Begins to. rdma(8) ends only when every program has closed the device; rxe cannot take it from them.
+/// Starts the removal. rdma(8) ends only when every program has closed the device; rxe cannot revoke it.
 pub(super) fn remove_device() -> Check {
     Command::new("rdma").args(["link", "delete", DEVICE]).spawn()?;
     Ok(())
 }
 
-/// Fails for as long as a program holds the old one.
+/// Retries, because it fails while a program holds the old device.
 pub(super) fn add_device() -> Check {
     until("the device", || run("rdma", &["link", "add", DEVICE, "type", "rxe", "netdev", INTERFACE])).map(drop)
 }
@@ -64,7 +64,7 @@ pub(super) fn fail_over() -> Check {
     Ok(())
 }
 
-/// rdma-core's rping, which sends as soon as it is connected.
+/// Starts rdma-core's rping, which sends as soon as it is connected.
 pub(super) fn client_process(there: SocketAddr) -> Check<Child> {
     let (ip, port) = (there.ip().to_string(), there.port().to_string());
     Ok(Command::new("rping").args(["-c", "-a", &ip, "-p", &port, "-C", "1"]).spawn()?)
@@ -75,7 +75,8 @@ const BOND: &str = "bond9";
 /// The links of the bond.
 const LINKS: [&str; 2] = ["dummy8", "dummy9"];
 
-/// A bond whose link address is that of the active link, so that it changes with it, and an RDMA device on it.
+/// Creates a bond and an RDMA device on it. The bond has the link address of its active link, so a failover changes
+/// it.
 fn bond() -> Check {
     run(
         "ip",

@@ -17,12 +17,12 @@ pub use traced::{Devices, OnTraced, TracedEnv};
 #[cfg(feature = "verbs")]
 pub use verbs::VerbsEnv;
 
-/// Ports and QP numbers, each given out once in this process.
+/// Ports and QP numbers, each used once in this process.
 static PORT: AtomicU16 = AtomicU16::new(20_000);
 static QP_NUM: AtomicU32 = AtomicU32::new(0x1000);
 
 fn fresh() -> (u16, u32) {
-    // Far apart: a scenario may use the numbers that follow its own.
+    // Spaced, because a scenario may use the following numbers.
     (PORT.fetch_add(10, Ordering::Relaxed), QP_NUM.fetch_add(0x100, Ordering::Relaxed))
 }
 

@@ -17,26 +17,26 @@ pub fn sim_host() -> Host {
     fabric.host(&[[10, 0, 0, 1].into(), [10, 0, 0, 2].into()])
 }
 
-/// A simulated host with two addresses, as a kernel with one device has them.
+/// A simulated host with two addresses on one device, as in the VM.
 #[derive(Debug)]
 pub struct SimEnv<S> {
     fabric: Fabric,
     config: Config,
     host: Host,
-    /// Resolvable, and without anybody who takes requests.
+    /// A host that can be resolved and has no listeners.
     silent: Host,
     driver: PhantomData<fn() -> S>,
 }
 
 impl<S: Make<SimDevice>> SimEnv<S> {
-    /// A fresh fabric, in real time, because drivers wait for real descriptors.
+    /// Creates a fabric in real time, because drivers wait for real descriptors.
     #[must_use]
     pub fn new() -> Self {
         SimEnv::on(Config::default())
     }
 
-    /// As [`SimEnv::new`], with devices that copy what has arrived when it is polled and check no key. `outlive`: completions stay
-    /// in their CQ when the QP is destroyed.
+    /// As [`SimEnv::new`], with devices that copy received data at the poll, without a key check. With `outlive`,
+    /// completions stay in their CQ when the QP is destroyed.
     #[must_use]
     pub fn copying(outlive: bool) -> Self {
         let config = Config { copy_at_poll: true, completions_outlive_qp: outlive, ..Config::default() };
@@ -84,7 +84,7 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
     }
 
     fn net(&self) -> Net {
-        // One device has all addresses here, so its own two stand for those on a bond.
+        // One device has all addresses here, so its own two replace those of a bond.
         Net { bonded: [net().client, net().server], ..net() }
     }
 
@@ -113,14 +113,14 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
             | Disturbance::DeviceComes
             | Disturbance::FailOver
             | Disturbance::MemoryFails => true,
-            // There is one process. To drop a device is what its end would be.
+            // There is only one process. Dropping a device has the same effect.
             Disturbance::ProcessDies => false,
         }
     }
 
     fn disturb(&self, what: Disturbance) -> Check {
         match what {
-            // It answers from the beginning.
+            // The host can be resolved from the beginning.
             Disturbance::SilentHost => {}
             Disturbance::NeighbourMoves => self.silent.change_link_addr(),
             Disturbance::DeviceGoes => self.host.remove_device(),
@@ -139,7 +139,7 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
             Rereg::All => (cmid_sim::Rereg::All, false),
             Rereg::NewKeys => (cmid_sim::Rereg::All, true),
         };
-        // What goes wrong at a fork is to be seen as well.
+        // Fork support is on, so that its faults are covered.
         Some(SimEnv::on(Config { rereg, new_keys_on_rereg, fork: true, ..self.config.clone() }))
     }
 
@@ -158,7 +158,7 @@ impl<S: Make<SimDevice>> Env for SimEnv<S> {
                 self.host.fail_next_deregistration(errno);
                 return Ok(());
             }
-            // madvise(2) of what is not mapped.
+            // The errno of madvise(2) for unmapped memory.
             MemoryFault::DontForkNew => ReregFault::DontForkNew(Errno::ENOMEM),
             MemoryFault::DoForkOld => ReregFault::DoForkOld(Errno::ENOMEM),
             MemoryFault::Untouched(errno) => ReregFault::Cmd { errno, left: Left::Old },

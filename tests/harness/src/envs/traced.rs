@@ -1,4 +1,4 @@
-//! An environment whose drivers are recorded.
+//! An environment that records its drivers.
 
 use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
@@ -11,25 +11,25 @@ use cmid_trace::{Trace, TraceSink};
 
 use crate::{Check, Disturbance, Driver, Env, Failure, Make, MemoryFault, Net, Rereg, TestDevice};
 
-/// An environment that hands out its devices.
+/// An environment that provides its devices without drivers.
 pub trait Devices: Env {
-    /// What its drivers are on.
+    /// The type of its devices.
     type Device: TestDevice + Pollable;
 
-    /// A fresh one.
+    /// Creates a device.
     ///
     /// # Errors
-    /// What making it failed with.
+    /// If the device cannot be created.
     fn device(&self) -> Check<Self::Device>;
 
     /// As [`Env::other_device`], without a driver.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Env::other_device`].
     fn bare_other_device(&self) -> Check<(Self::Device, IpAddr)>;
 }
 
-/// An environment around another one. Each driver is recorded at the next place of a reel.
+/// Wraps an environment. Records each driver in the next stream of a sink.
 #[derive(Debug)]
 pub struct TracedEnv<L, S> {
     env: L,
@@ -38,7 +38,7 @@ pub struct TracedEnv<L, S> {
     driver: PhantomData<fn() -> S>,
 }
 
-/// Drivers that went: their places on the reel, and their cores at the end.
+/// Dropped drivers: the numbers of their streams, and their final cores.
 type Ends = Arc<Mutex<Vec<(usize, Core)>>>;
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -52,7 +52,7 @@ impl<L: Devices, S: Make<Trace<L::Device>>> TracedEnv<L, S> {
         TracedEnv { env, reel, ends: Ends::default(), driver: PhantomData }
     }
 
-    /// The drivers that have gone, as they were: their places on the reel, from 0, and their cores.
+    /// The dropped drivers: the numbers of their streams, from 0, and their final cores.
     #[must_use]
     pub fn ends(&self) -> Vec<(usize, Core)> {
         lock(&self.ends).clone()
@@ -65,7 +65,7 @@ impl<L: Devices, S: Make<Trace<L::Device>>> TracedEnv<L, S> {
     }
 }
 
-/// A driver that leaves a copy of its core behind.
+/// A driver that saves a copy of its core when it is dropped.
 #[derive(Debug)]
 pub struct OnTraced<S: Driver> {
     driver: S,
@@ -136,7 +136,7 @@ impl<L: Devices, S: Make<Trace<L::Device>>> Env for TracedEnv<L, S> {
         self.env.disturb(what)
     }
 
-    /// Recorded at the same reel, which goes on there.
+    /// Records to the same sink.
     fn with_rereg(&self, rereg: Rereg) -> Option<Self> {
         let env = self.env.with_rereg(rereg)?;
         let (reel, ends) = (Arc::clone(&self.reel), Arc::clone(&self.ends));

@@ -16,13 +16,13 @@ pub struct VerbsEnv<S> {
 }
 
 impl<S: Make<cmid_verbs::Verbs>> VerbsEnv<S> {
-    /// The environment. That there is a device shows when the first driver is made.
+    /// Creates the environment. A missing device causes an error only when the first driver is created.
     #[must_use]
     pub fn new() -> Self {
         VerbsEnv::with(Rereg::No)
     }
 
-    /// The environment in a process where `ibv_rereg_mr` is not rdma-core's own, but does this much.
+    /// Creates the environment in a process with a replaced `ibv_rereg_mr` that supports this much.
     #[must_use]
     pub fn with(rereg: Rereg) -> Self {
         VerbsEnv { rereg, driver: PhantomData }
@@ -43,7 +43,7 @@ impl<S: Make<cmid_verbs::Verbs>> Devices for VerbsEnv<S> {
     }
 
     fn bare_other_device(&self) -> Check<(cmid_verbs::Verbs, IpAddr)> {
-        // rxe1, on a wire.
+        // rxe1, on a separate interface.
         Ok((self.device()?, Ipv4Addr::new(10, 98, 0, 1).into()))
     }
 }
@@ -73,7 +73,7 @@ impl<S: Make<cmid_verbs::Verbs>> Env for VerbsEnv<S> {
     }
 
     fn time_wait(&self) -> Duration {
-        // Linux 6.1 takes 2.1 s, and the emulated machine its time.
+        // 2.1 s on Linux 6.1, plus the delay of the emulated machine.
         Duration::from_millis(2500)
     }
 
@@ -89,7 +89,7 @@ impl<S: Make<cmid_verbs::Verbs>> Env for VerbsEnv<S> {
             | Disturbance::DeviceComes
             | Disturbance::ProcessDies
             | Disturbance::FailOver => true,
-            // The kernel can, but Debian's is built without it.
+            // The kernel supports fault injection, but Debian's is built without it.
             Disturbance::MemoryFails => false,
         }
     }
