@@ -88,13 +88,8 @@ macro_rules! once {
 once! {
     /// An event that changes the state: DISCONNECTED, from the peer.
     Changed: super::life::lead_to_connected, |id| RawEvent::new(id, CmEvent::Disconnected) => State::PeerClosed;
-<<<<<<< HEAD
-    /// One with private data (CONNECT_RESPONSE, 196 bytes) that changes the state and ends the deadline of a connect.
-    Replied: lead_to_connecting, |id| RawEvent { private_data: &REPLY[..], ..RawEvent::new(id, CmEvent::ConnectResponse) }
-=======
     /// An event with private data (CONNECT_RESPONSE, 196 bytes) that changes the state and ends the deadline of a
     /// connect.
-    Replied: lead_to_connecting, |id| RawEvent { private_data: &REPLY, ..RawEvent::new(id, CmEvent::ConnectResponse) }
->>>>>>> prose4
+    Replied: lead_to_connecting, |id| RawEvent { private_data: &REPLY[..], ..RawEvent::new(id, CmEvent::ConnectResponse) }
         => State::Responded;
 }

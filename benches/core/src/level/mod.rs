@@ -47,13 +47,8 @@ pub trait Level: Sized {
     /// Migrates an id to another channel, which is then read and empty.
     fn migrate(&mut self, id: IdKey, to: ChannelKey);
 
-<<<<<<< HEAD
-    /// The device has something to report: it is where the next `receive` or `tell` finds it.
-    fn arrive(&mut self, raw: RawEvent<&'static [u8]>) -> Self::Arriving;
-=======
     /// Prepares an event for the next `receive` or `tell`.
-    fn arrive(&mut self, raw: RawEvent<'static>) -> Self::Arriving;
->>>>>>> prose4
+    fn arrive(&mut self, raw: RawEvent<&'static [u8]>) -> Self::Arriving;
 
     /// Reads the event, which stays undelivered.
     fn receive(&mut self, device_channel: ChannelKey, raw: Self::Arriving);
