@@ -121,7 +121,7 @@ fn a_peer_that_does_not_answer_a_disconnect_is_given_up_after_a_minute_or_at_the
         let waited = pair.fabric.now().since(before);
         assert_eq!(at, CLIENT);
         match limit {
-            // Row 32: 16 transmissions of 4.6 s.
+            // Behaviour 32: 16 transmissions of 4.6 s.
             None => {
                 assert_eq!((event.cm(), event.status), (Some(CmEvent::Disconnected), -110));
                 assert!(waited > Duration::from_secs(70) && waited < Duration::from_secs(85), "{waited:?}");

@@ -22,7 +22,7 @@ for driver in mio epoll; do
     wait $server
     # Migrations and destructions that wait for acks, on ids with events pending.
     timeout 120 strace -f -T -o acks "$3" --device verbs --driver $driver _for_acks >/dev/null
-    timeout 120 strace -f -T -o child "$3" --device verbs --driver $driver row_58 >/dev/null
+    timeout 120 strace -f -T -o child "$3" --device verbs --driver $driver behaviour_58 >/dev/null
     for trace in server client acks child; do
         printf '%s, %s: ' $driver $trace
         "$1" waits $trace

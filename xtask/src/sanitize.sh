@@ -57,7 +57,7 @@ clean "$programs/kernel-lost-wakeup"
 # the listener has moved to, where the kernel does not know it (ucma_process_conn_req, rdma_destroy_id). Its table of
 # ids keeps it until another id has the number, which never happens in a process that runs nothing else. cmid itself
 # never lets the kernel move a listener.
-moved_listener=row_54_what_the_kernel_does_to_unread_requests
+moved_listener=behaviour_54_what_the_kernel_does_to_unread_requests
 clean "$programs/conformance" --device verbs --driver epoll "$moved_listener"
 # The two scenarios that count what glibc's allocator has given out cannot run here: it is not used.
 set -- --device verbs --skip nothing_is_left --skip "$moved_listener"

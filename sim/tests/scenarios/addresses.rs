@@ -8,7 +8,7 @@ use cmid_sim::{Config, Fabric};
 use crate::common::{EINVAL, Env, SECOND, Side, ip};
 
 #[test]
-fn row_39_bind() {
+fn behaviour_39_bind() {
     let mut env = Env::new();
     let (side, on) = (&mut env.server, env.cs);
     let a = side.id(on);
@@ -34,7 +34,7 @@ fn row_39_bind() {
 }
 
 #[test]
-fn row_40_listen_without_bind() {
+fn behaviour_40_listen_without_bind() {
     let mut env = Env::new();
     let id = env.server.id(env.cs);
     assert_eq!(env.server.listen(id, 1), Ok(()));
@@ -45,7 +45,7 @@ fn row_40_listen_without_bind() {
 }
 
 #[test]
-fn row_41_resolve() {
+fn behaviour_41_resolve() {
     let mut env = Env::new();
     let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
@@ -153,7 +153,7 @@ fn the_wildcard_is_nobody() {
 }
 
 #[test]
-fn row_42_nobody_has_the_address() {
+fn behaviour_42_nobody_has_the_address() {
     let mut env = Env::new();
     let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
@@ -172,7 +172,7 @@ fn row_42_nobody_has_the_address() {
 }
 
 #[test]
-fn row_44_the_loopback_address_has_no_route() {
+fn behaviour_44_the_loopback_address_has_no_route() {
     let mut env = Env::new();
     let (side, on) = (&mut env.client, env.cc);
     let id = side.id(on);
@@ -182,7 +182,7 @@ fn row_44_the_loopback_address_has_no_route() {
 }
 
 #[test]
-fn row_45_destroy_cancels_a_lookup() {
+fn behaviour_45_destroy_cancels_a_lookup() {
     let mut env = Env::new();
     let id = env.client.id(env.cc);
     env.client.resolve_addr(id, None, "10.0.0.77:7", 100).unwrap();

@@ -17,7 +17,7 @@ fn readable(side: &Side, channel: ChannelKey) -> bool {
 }
 
 #[test]
-fn row_47_closing_a_channel_ends_what_is_on_it() {
+fn behaviour_47_closing_a_channel_ends_what_is_on_it() {
     let mut env = Env::new();
     let (l, c, s) = env.established();
     env.server.call(Call::CloseChannel { channel: env.cs }).unwrap();
@@ -34,7 +34,7 @@ fn row_47_closing_a_channel_ends_what_is_on_it() {
 
 /// A client on its way, which changes its channel at each step.
 #[test]
-fn row_50_migrate_in_every_state() {
+fn behaviour_50_migrate_in_every_state() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let mut on = env.cc;
@@ -111,7 +111,7 @@ fn an_unread_event_moves(wake_on_migrate: bool) {
 }
 
 #[test]
-fn row_51_a_moved_event_wakes_nobody() {
+fn behaviour_51_a_moved_event_wakes_nobody() {
     an_unread_event_moves(false);
 }
 
@@ -156,7 +156,7 @@ fn every_event_is_an_edge_except_a_moved_one() {
 }
 
 #[test]
-fn row_53_migrating_to_the_same_channel_reorders() {
+fn behaviour_53_migrating_to_the_same_channel_reorders() {
     let mut env = Env::new();
     let (i, j) = (env.client.id(env.cc), env.client.id(env.cc));
     for id in [i, j] {
@@ -169,7 +169,7 @@ fn row_53_migrating_to_the_same_channel_reorders() {
 }
 
 #[test]
-fn row_54_a_listener_migrates_with_an_unread_request() {
+fn behaviour_54_a_listener_migrates_with_an_unread_request() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let to = env.server.channel();
@@ -192,7 +192,7 @@ fn row_54_a_listener_migrates_with_an_unread_request() {
 }
 
 #[test]
-fn row_56_a_channel_that_ends_with_the_migration() {
+fn behaviour_56_a_channel_that_ends_with_the_migration() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let to = env.server.channel();
@@ -214,7 +214,7 @@ fn row_56_a_channel_that_ends_with_the_migration() {
 }
 
 #[test]
-fn row_46_an_empty_channel_has_nothing() {
+fn behaviour_46_an_empty_channel_has_nothing() {
     let mut env = Env::new();
     assert_eq!(env.client.fetch(env.cc), None);
     assert!(!readable(&env.client, env.cc));
@@ -238,7 +238,7 @@ fn a_listener_migrates_well_without_the_kernels_bug() {
 }
 
 #[test]
-fn row_57_migrate_errors() {
+fn behaviour_57_migrate_errors() {
     let mut env = Env::new();
     let (a, b) = (env.client.channel(), env.client.channel());
     let id = env.client.id(a);
@@ -253,7 +253,7 @@ fn row_57_migrate_errors() {
 }
 
 #[test]
-fn row_58_a_new_id_migrates_before_accept() {
+fn behaviour_58_a_new_id_migrates_before_accept() {
     let mut env = Env::new();
     let (_, c, s) = env.requested();
     let cs2 = env.server.channel();
@@ -267,7 +267,7 @@ fn row_58_a_new_id_migrates_before_accept() {
 }
 
 #[test]
-fn row_48_unread_events_go_with_their_id() {
+fn behaviour_48_unread_events_go_with_their_id() {
     let mut env = Env::new();
     let (i, j) = (env.client.id(env.cc), env.client.id(env.cc));
     for id in [i, j] {

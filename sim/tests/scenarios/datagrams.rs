@@ -36,7 +36,7 @@ impl Seen {
 }
 
 #[test]
-fn row_70_nobody_listens() {
+fn behaviour_70_nobody_listens() {
     let mut env = Env::new();
     // A listener of another port space is none.
     env.server.listener(env.cs, "10.0.0.2:7");
@@ -87,7 +87,7 @@ fn a_listener_on_another_address_is_a_refusal() {
 }
 
 #[test]
-fn row_71_private_data_and_reject() {
+fn behaviour_71_private_data_and_reject() {
     let mut env = Env::new();
     let listener = env.udp_listener();
     let c = env.client.resolved_in(PortSpace::Udp, env.cc, "10.0.0.2:7");
@@ -106,7 +106,7 @@ fn row_71_private_data_and_reject() {
 }
 
 #[test]
-fn row_72_accept() {
+fn behaviour_72_accept() {
     let mut env = Env::new();
     let listener = env.udp_listener();
     let (c, s) = env.looked_up(listener);
@@ -136,7 +136,7 @@ fn row_72_accept() {
 }
 
 #[test]
-fn row_73_a_full_backlog_and_the_ends_of_either_side() {
+fn behaviour_73_a_full_backlog_and_the_ends_of_either_side() {
     let mut env = Env::new();
     let listener = env.udp_listener();
     assert_eq!(env.server.listen(listener, 1), EINVAL);
@@ -165,7 +165,7 @@ fn row_73_a_full_backlog_and_the_ends_of_either_side() {
 }
 
 #[test]
-fn row_74_a_silent_server() {
+fn behaviour_74_a_silent_server() {
     let mut env = Env::new();
     let listener = env.udp_listener();
     let (c, s) = env.looked_up(listener);
@@ -251,7 +251,7 @@ fn depths_are_not_checked_and_ports_are_separate() {
 }
 
 #[test]
-fn row_39_ipoib_needs_infiniband() {
+fn behaviour_39_ipoib_needs_infiniband() {
     let mut env = Env::new();
     let id = env.client.id_in(PortSpace::Ipoib, env.cc);
     assert_eq!(env.client.bind(id, "10.0.0.1:0"), EINVAL);

@@ -14,7 +14,7 @@ impl Side {
 }
 
 #[test]
-fn row_14_the_options_are_refused() {
+fn behaviour_14_the_options_are_refused() {
     let mut env = Env::new();
     let (_, c, s) = env.requested();
     let call = Call::Reject { id: s, reason: RejectReason::Ece };

@@ -1,4 +1,4 @@
-//! The conformance scenarios on the Device seam, under the virtual clock, each named after its row. What a row says of
+//! The conformance scenarios on the Device seam, under the virtual clock, each named after its behaviour. What a behaviour says of
 //! synchronous mode, of acks and of arguments that the seam cannot carry is left out.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -34,7 +34,7 @@ fn there_is_no_group_without_an_interface() {
 }
 
 #[test]
-fn row_75_join_and_leave() {
+fn behaviour_75_join_and_leave() {
     let mut env = Env::new();
     let id = member(&mut env);
     let group = env.client.join(id, GROUP, false).unwrap();
@@ -55,7 +55,7 @@ fn row_75_join_and_leave() {
 }
 
 #[test]
-fn row_75_leaving_drops_what_was_not_read_and_cancels_what_was_not_done() {
+fn behaviour_75_leaving_drops_what_was_not_read_and_cancels_what_was_not_done() {
     let mut env = Env::new();
     let id = member(&mut env);
     let unread = env.client.join(id, GROUP, false).unwrap();
@@ -74,7 +74,7 @@ fn row_75_leaving_drops_what_was_not_read_and_cancels_what_was_not_done() {
 }
 
 #[test]
-fn row_75_addresses_and_states() {
+fn behaviour_75_addresses_and_states() {
     let mut env = Env::new();
     let id = member(&mut env);
     let mut join = |id, addr| env.client.join(id, addr, false).map(drop);

@@ -17,7 +17,7 @@ fn told(mut side: impl FnMut() -> Option<Seen>, kind: CmEvent, status: i32) -> V
 }
 
 #[test]
-fn row_79_a_bond_fails_over() {
+fn behaviour_79_a_bond_fails_over() {
     let mut env = Env::new();
     let (side, on) = (&mut env.server, env.cs);
     let idle = side.id(on);

@@ -6,7 +6,7 @@ use cmid_sim::{Config, Flavour, QpState};
 use std::time::Duration;
 
 #[test]
-fn row_01_connect_and_accept_with_qps() {
+fn behaviour_01_connect_and_accept_with_qps() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -57,12 +57,12 @@ fn disconnect_and_answer(flavour: Flavour, time_wait: Duration) {
 }
 
 #[test]
-fn row_02_disconnect_and_answer() {
+fn behaviour_02_disconnect_and_answer() {
     disconnect_and_answer(Flavour::Linux6_12, Duration::from_millis(512));
 }
 
 #[test]
-fn row_02_disconnect_and_answer_on_linux_6_1() {
+fn behaviour_02_disconnect_and_answer_on_linux_6_1() {
     disconnect_and_answer(Flavour::Linux6_1, Duration::from_millis(2048));
 }
 
@@ -101,7 +101,7 @@ fn time_waits_of_one_tick_end_with_the_newest() {
 }
 
 #[test]
-fn row_03_destroy_answers_a_disconnect() {
+fn behaviour_03_destroy_answers_a_disconnect() {
     let mut env = Env::new();
     let (_, c, s) = env.established();
     env.client.disconnect(c).unwrap();
@@ -113,7 +113,7 @@ fn row_03_destroy_answers_a_disconnect() {
 }
 
 #[test]
-fn row_04_both_disconnect_one_after_the_other() {
+fn behaviour_04_both_disconnect_one_after_the_other() {
     let mut env = Env::new();
     let (_, c, s) = env.established();
     env.client.disconnect(c).unwrap();
@@ -141,7 +141,7 @@ fn crossing_disconnects_leave_nobody_in_time_wait() {
 }
 
 #[test]
-fn row_06_without_qps() {
+fn behaviour_06_without_qps() {
     let mut env = Env::new();
     let (_, c, s) = env.requested();
     let param = env.cp();
@@ -163,7 +163,7 @@ fn row_06_without_qps() {
 }
 
 #[test]
-fn row_07_parameters_are_mirrored_and_clamped() {
+fn behaviour_07_parameters_are_mirrored_and_clamped() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -197,7 +197,7 @@ fn row_07_parameters_are_mirrored_and_clamped() {
 }
 
 #[test]
-fn row_08_defaults_are_the_devices_maxima() {
+fn behaviour_08_defaults_are_the_devices_maxima() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -214,7 +214,7 @@ fn row_08_defaults_are_the_devices_maxima() {
 }
 
 #[test]
-fn row_09_destroy_while_established() {
+fn behaviour_09_destroy_while_established() {
     let mut env = Env::new();
     let pair = env.established_with_qps();
     env.server.device.destroy_qp(pair.new).unwrap();
@@ -227,7 +227,7 @@ fn row_09_destroy_while_established() {
 }
 
 #[test]
-fn row_10_a_process_that_exits_disconnects() {
+fn behaviour_10_a_process_that_exits_disconnects() {
     let mut env = Env::new();
     let (_, _, s) = env.established();
     let Env { client, mut server, cs, .. } = env;

@@ -18,7 +18,7 @@ fn notified(env: &mut Env) -> (IdKey, IdKey) {
 }
 
 #[test]
-fn row_76_notify() {
+fn behaviour_76_notify() {
     let mut env = Env::new();
     let (l, c, s) = env.requested();
     assert_eq!(env.server.notify(l), EINVAL);

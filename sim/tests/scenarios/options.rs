@@ -8,7 +8,7 @@ use cmid_sim::{Config, Flavour};
 use crate::common::{EINVAL, Env, SECOND, Side, ip};
 
 #[test]
-fn row_40_a_shared_address_is_for_one_listener() {
+fn behaviour_40_a_shared_address_is_for_one_listener() {
     let mut env = Env::new();
     let [a, b] = [0; 2].map(|_| {
         let id = env.server.id(env.cs);

@@ -6,7 +6,7 @@ use cmid_sim::QpState;
 use crate::common::{EINVAL, Env, SECOND};
 
 #[test]
-fn row_11_nobody_listens() {
+fn behaviour_11_nobody_listens() {
     let mut env = Env::new();
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
     let cp = env.cp();
@@ -18,7 +18,7 @@ fn row_11_nobody_listens() {
 }
 
 #[test]
-fn row_12_a_listener_on_another_address() {
+fn behaviour_12_a_listener_on_another_address() {
     let mut env = Env::new();
     env.server.listener(env.cs, "10.0.0.1:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -43,7 +43,7 @@ fn wildcard_and_loopback_listeners_take_requests_to_every_address() {
 }
 
 #[test]
-fn row_13_reject() {
+fn behaviour_13_reject() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -73,7 +73,7 @@ fn row_13_reject() {
 }
 
 #[test]
-fn row_15_destroying_the_new_id_rejects() {
+fn behaviour_15_destroying_the_new_id_rejects() {
     let mut env = Env::new();
     let (_, c, s) = env.requested();
     env.server.destroy(s).unwrap();
@@ -81,7 +81,7 @@ fn row_15_destroying_the_new_id_rejects() {
 }
 
 #[test]
-fn row_16_private_data_limits() {
+fn behaviour_16_private_data_limits() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -102,7 +102,7 @@ fn row_16_private_data_limits() {
 }
 
 #[test]
-fn row_17_a_second_accept_kills_the_connection_and_stalls_destroy() {
+fn behaviour_17_a_second_accept_kills_the_connection_and_stalls_destroy() {
     let mut env = Env::new();
     let (_, c, s) = env.requested();
     let param = env.cp();
@@ -116,7 +116,7 @@ fn row_17_a_second_accept_kills_the_connection_and_stalls_destroy() {
 }
 
 #[test]
-fn row_19_a_reject_before_the_answer_stalls_destroy() {
+fn behaviour_19_a_reject_before_the_answer_stalls_destroy() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -130,7 +130,7 @@ fn row_19_a_reject_before_the_answer_stalls_destroy() {
 }
 
 #[test]
-fn row_20_a_late_reject_stalls_destroy() {
+fn behaviour_20_a_late_reject_stalls_destroy() {
     let mut env = Env::new();
     let (_, c, s) = env.requested();
     let param = env.cp();
@@ -144,7 +144,7 @@ fn row_20_a_late_reject_stalls_destroy() {
 }
 
 #[test]
-fn row_21_the_client_rejects_the_answer() {
+fn behaviour_21_the_client_rejects_the_answer() {
     let mut env = Env::new();
     let (_, c, s) = env.requested();
     let param = env.cp();
@@ -159,7 +159,7 @@ fn row_21_the_client_rejects_the_answer() {
 }
 
 #[test]
-fn row_22_depths_beyond_the_device() {
+fn behaviour_22_depths_beyond_the_device() {
     let mut env = Env::new();
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
     let cp = env.cp();

@@ -8,7 +8,7 @@ use crate::common::{Env, SECOND, Side, ip};
 const ENXIO: Outcome = Err(Errno::ENXIO);
 
 #[test]
-fn row_78_the_device_goes() {
+fn behaviour_78_the_device_goes() {
     let mut env = Env::new();
     let pair = env.established_with_qps();
     let (l, c, s) = (pair.listener, pair.client, pair.new);

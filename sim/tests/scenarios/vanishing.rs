@@ -7,13 +7,13 @@ use cmid_sim::{Config, Flavour, QpState};
 
 use crate::common::{EINVAL, Env, SECOND, Side, ip};
 
-/// The rows' tolerance for "after 70–85 s".
+/// The behaviours' tolerance for "after 70–85 s".
 fn about_75_seconds(waited: Duration) -> bool {
     (SECOND * 70..SECOND * 85).contains(&waited)
 }
 
 #[test]
-fn row_23_the_client_goes_before_accept() {
+fn behaviour_23_the_client_goes_before_accept() {
     for with_qp in [false, true] {
         let mut env = Env::new();
         let (_, c, s) = env.requested();
@@ -35,7 +35,7 @@ fn row_23_the_client_goes_before_accept() {
 }
 
 #[test]
-fn row_24_the_client_goes_before_its_request_is_read() {
+fn behaviour_24_the_client_goes_before_its_request_is_read() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -50,7 +50,7 @@ fn row_24_the_client_goes_before_its_request_is_read() {
 }
 
 #[test]
-fn row_25_the_client_goes_without_reading_the_answer() {
+fn behaviour_25_the_client_goes_without_reading_the_answer() {
     let mut env = Env::new();
     let (_, c, s) = env.requested();
     let param = env.cp();
@@ -63,7 +63,7 @@ fn row_25_the_client_goes_without_reading_the_answer() {
 }
 
 #[test]
-fn row_26_the_client_goes_after_reading_the_answer() {
+fn behaviour_26_the_client_goes_after_reading_the_answer() {
     let mut env = Env::new();
     let (_, c, s) = env.requested();
     let param = env.cp();
@@ -74,7 +74,7 @@ fn row_26_the_client_goes_after_reading_the_answer() {
 }
 
 #[test]
-fn row_27_the_server_goes_before_the_client_reads() {
+fn behaviour_27_the_server_goes_before_the_client_reads() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -123,7 +123,7 @@ fn nobody_there(flavour: Flavour, interval: Duration) {
 }
 
 #[test]
-fn row_29_nobody_there() {
+fn behaviour_29_nobody_there() {
     on_each_kernel(nobody_there);
 }
 
@@ -145,7 +145,7 @@ fn never_answered(flavour: Flavour, _interval: Duration) {
 }
 
 #[test]
-fn row_30_the_server_never_answers() {
+fn behaviour_30_the_server_never_answers() {
     on_each_kernel(never_answered);
 }
 
@@ -166,7 +166,7 @@ fn never_read(flavour: Flavour, _interval: Duration) {
 }
 
 #[test]
-fn row_31_the_client_never_reads_the_answer() {
+fn behaviour_31_the_client_never_reads_the_answer() {
     on_each_kernel(never_read);
 }
 
@@ -182,7 +182,7 @@ fn disconnect_unanswered(flavour: Flavour, interval: Duration) {
 }
 
 #[test]
-fn row_32_a_disconnect_is_never_answered() {
+fn behaviour_32_a_disconnect_is_never_answered() {
     on_each_kernel(disconnect_unanswered);
 }
 
@@ -232,12 +232,12 @@ fn full_backlog(flavour: Flavour, interval: Duration) {
 }
 
 #[test]
-fn row_33_a_full_backlog_makes_clients_wait() {
+fn behaviour_33_a_full_backlog_makes_clients_wait() {
     on_each_kernel(full_backlog);
 }
 
 #[test]
-fn row_33_the_third_waits_twice_if_the_second_is_read_late() {
+fn behaviour_33_the_third_waits_twice_if_the_second_is_read_late() {
     let mut env = Env::new();
     let listener = env.server.id(env.cs);
     env.server.bind(listener, "10.0.0.2:7").unwrap();
@@ -258,7 +258,7 @@ fn row_33_the_third_waits_twice_if_the_second_is_read_late() {
 }
 
 #[test]
-fn row_34_a_failing_listen_shrinks_the_backlog() {
+fn behaviour_34_a_failing_listen_shrinks_the_backlog() {
     let mut env = Env::new();
     let listener = env.server.id(env.cs);
     env.server.bind(listener, "10.0.0.2:7").unwrap();
@@ -274,7 +274,7 @@ fn row_34_a_failing_listen_shrinks_the_backlog() {
 }
 
 #[test]
-fn row_35_a_listener_goes_with_its_unread_requests() {
+fn behaviour_35_a_listener_goes_with_its_unread_requests() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -287,7 +287,7 @@ fn row_35_a_listener_goes_with_its_unread_requests() {
 }
 
 #[test]
-fn row_35_requests_that_were_read_outlive_their_listener() {
+fn behaviour_35_requests_that_were_read_outlive_their_listener() {
     let mut env = Env::new();
     let (listener, c, s) = env.requested();
     env.server.destroy(listener).unwrap();
@@ -300,7 +300,7 @@ fn row_35_requests_that_were_read_outlive_their_listener() {
 }
 
 #[test]
-fn row_36_a_neighbour_changes() {
+fn behaviour_36_a_neighbour_changes() {
     let mut env = Env::new();
     env.server.listener(env.cs, "10.0.0.2:7");
     let c = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -311,7 +311,7 @@ fn row_36_a_neighbour_changes() {
 }
 
 #[test]
-fn row_37_a_qp_number_is_used_again() {
+fn behaviour_37_a_qp_number_is_used_again() {
     let mut env = Env::new();
     let listener = env.server.listener(env.cs, "10.0.0.2:7");
     let first = env.client.resolved(env.cc, "10.0.0.2:7");
@@ -334,7 +334,7 @@ fn row_37_a_qp_number_is_used_again() {
 }
 
 #[test]
-fn row_38_the_same_qp_number_on_both_sides() {
+fn behaviour_38_the_same_qp_number_on_both_sides() {
     for qp_num in [0, 55] {
         let mut env = Env::new();
         let listener = env.server.listener(env.cs, "10.0.0.2:7");

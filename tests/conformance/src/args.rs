@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Write the outcomes to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
-    /// List the scenarios and their rows, and run none.
+    /// List the scenarios and their behaviours, and run none.
     #[arg(long)]
     pub(crate) list: bool,
     /// Run only this scenario, in this process: for scenarios after which the process has to end.

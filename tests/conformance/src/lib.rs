@@ -1,7 +1,7 @@
 //! One conformance suite for every driver, on the simulator and on a real kernel.
 //!
-//! [`BEHAVIOURS`] lists the observed behaviour of librdmacm and the kernel, row by row. A [`Scenario`] performs the
-//! steps of a row, or of a part of one, with two drivers. It compares event types, statuses, private data lengths,
+//! [`BEHAVIOURS`] lists the observed behaviour of librdmacm and the kernel, one by one. A [`Scenario`] performs the
+//! steps of a behaviour, or of a part of one, with two drivers. It compares event types, statuses, private data lengths,
 //! parameters, return values of calls and the state of QPs. Drivers, devices and the network are those of
 //! [`cmid_harness`]: a [`Driver`] is a driver on a device, an [`Env`] makes drivers. [`FailingEnv`] is the
 //! environment of this suite alone: a device call fails in it.
@@ -83,7 +83,7 @@
 //! let mut report = Report::new("the simulator");
 //! // Normal life; without a condition it is everything.
 //! run(&env, "spinning", &mut report, |entry| {
-//!     entry.speed == Speed::Fast && entry.behaviours.iter().any(|row| (1..=9).contains(row))
+//!     entry.speed == Speed::Fast && entry.behaviours.iter().any(|behaviour| (1..=9).contains(behaviour))
 //! });
 //! for (scenario, findings) in &report.scenarios {
 //!     assert!(findings.passed(), "{scenario}: {:?}", findings.drivers);
@@ -100,8 +100,8 @@
 //! use cmid_sim::SimDevice;
 //!
 //! let env = SimEnv::<OnEpoll<SimDevice>>::new();
-//! let row_11 = scenarios().into_iter().find(|scenario| scenario.entry.behaviours == [11]).expect("it exists");
-//! row_11.run(&env)?;
+//! let behaviour_11 = scenarios().into_iter().find(|scenario| scenario.entry.behaviours == [11]).expect("it exists");
+//! behaviour_11.run(&env)?;
 //! # Ok::<(), cmid_harness::Failure>(())
 //! ```
 //!
@@ -114,7 +114,7 @@
 //! VM (`cargo xtask softroce`). `--speed slow` runs the time-outs that take up to 17 minutes of a kernel's time,
 //! `--rereg-shim FILE` the scenarios that re-register memory on Linux 6.12. `--report FILE` writes the outcomes to a
 //! file. Those of the last recorded runs are in `tests/conformance/results/`, and rendered in
-//! `docs/generated/rows.md`. The test programme fails when a run differs from them.
+//! `docs/generated/behaviours.md`. The test programme fails when a run differs from them.
 //!
 //! [`Env`]: cmid_harness::Env
 //! [`Env::with_rereg`]: cmid_harness::Env::with_rereg

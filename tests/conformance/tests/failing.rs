@@ -17,7 +17,7 @@ const HANGS: Duration = Duration::from_secs(60);
 /// Scenarios at a time, and runs of each at a time. A run mostly waits.
 const AT_ONCE: (usize, usize) = (16, 8);
 /// This scenario reads requests past the core, which does not know their ids.
-const PAST_THE_CORE: &[&str] = &["row_54_what_the_kernel_does_to_unread_requests"];
+const PAST_THE_CORE: &[&str] = &["behaviour_54_what_the_kernel_does_to_unread_requests"];
 /// Upper bound of `n`. Scenarios that make more calls repeat the same ones.
 const CALLS: usize = 60;
 

@@ -1,30 +1,39 @@
-//! Checks the list of rows, the list of scenarios, and that they agree.
+//! Checks the list of behaviours, the list of scenarios, and that they agree.
 
 use cmid_conformance::{BEHAVIOURS, entries};
 
 #[test]
-fn every_row_is_there_once_and_in_order() {
+fn every_behaviour_is_there_once_and_in_order() {
     assert!(BEHAVIOURS.windows(2).all(|pair| pair[0].number < pair[1].number));
-    assert_eq!(BEHAVIOURS.first().map(|row| row.number), Some(1));
-    assert_eq!(BEHAVIOURS.last().map(|row| row.number), Some(126));
+    assert_eq!(BEHAVIOURS.first().map(|behaviour| behaviour.number), Some(1));
+    assert_eq!(BEHAVIOURS.last().map(|behaviour| behaviour.number), Some(126));
 }
 
 #[test]
-fn a_row_is_shown_or_says_why_not() {
-    for row in BEHAVIOURS {
-        let shown = entries().iter().any(|entry| entry.behaviours.contains(&row.number));
-        assert!(shown || !row.elsewhere.is_empty() || !row.remark.is_empty(), "row {}", row.number);
+fn a_behaviour_is_shown_or_says_why_not() {
+    for behaviour in BEHAVIOURS {
+        let shown = entries().iter().any(|entry| entry.behaviours.contains(&behaviour.number));
+        assert!(
+            shown || !behaviour.elsewhere.is_empty() || !behaviour.remark.is_empty(),
+            "behaviour {}",
+            behaviour.number
+        );
     }
 }
 
 #[test]
-fn names_are_unique_and_say_their_row() {
+fn names_are_unique_and_say_their_behaviour() {
     for (at, entry) in entries().iter().enumerate() {
         assert!(entries()[..at].iter().all(|other| other.name != entry.name), "{} twice", entry.name);
-        let said = entry.name.strip_prefix("row_").map(|rest| rest.split('_').next().and_then(|n| n.parse().ok()));
-        assert!(said.is_none_or(|row| row.is_some_and(|row| entry.behaviours.contains(&row))), "{}", entry.name);
+        let said =
+            entry.name.strip_prefix("behaviour_").map(|rest| rest.split('_').next().and_then(|n| n.parse().ok()));
         assert!(
-            entry.behaviours.iter().all(|row| BEHAVIOURS.iter().any(|known| known.number == *row)),
+            said.is_none_or(|behaviour| behaviour.is_some_and(|behaviour| entry.behaviours.contains(&behaviour))),
+            "{}",
+            entry.name
+        );
+        assert!(
+            entry.behaviours.iter().all(|behaviour| BEHAVIOURS.iter().any(|known| known.number == *behaviour)),
             "{}",
             entry.name
         );

@@ -86,7 +86,7 @@ pub const NOT_GENERATED: &[Difference] = &[
     },
     Difference {
         what: "loss, devices that go, link addresses that change, several threads",
-        reason: "scenarios of their own show them (docs/generated/rows.md)",
+        reason: "scenarios of their own show them (docs/generated/behaviours.md)",
     },
 ];
 

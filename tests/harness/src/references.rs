@@ -44,14 +44,14 @@ mod tests {
 
     #[test]
     fn references_are_told_from_other_code() {
-        let text = "see `a/b.rs::f`, `conformance::row_1`, `State::Idle` and `x.rs`";
-        assert_eq!(of(text).collect::<Vec<_>>(), ["a/b.rs::f", "conformance::row_1"]);
+        let text = "see `a/b.rs::f`, `conformance::behaviour_1`, `State::Idle` and `x.rs`";
+        assert_eq!(of(text).collect::<Vec<_>>(), ["a/b.rs::f", "conformance::behaviour_1"]);
     }
 
     #[test]
     fn a_function_is_found_by_its_whole_name() {
-        let source = "fn row_1() {}\nfn row_2<L: Lab>() {}";
-        assert!(defines(source, "row_1") && defines(source, "row_2"));
+        let source = "fn behaviour_1() {}\nfn behaviour_2<L: Lab>() {}";
+        assert!(defines(source, "behaviour_1") && defines(source, "behaviour_2"));
         assert!(!defines(source, "row"));
     }
 }

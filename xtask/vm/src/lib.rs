@@ -9,8 +9,7 @@
 //!    programs and libraries of the host run unchanged at the same paths, and their writes are discarded at the
 //!    end, except below [`Options::writable`];
 //! 4. runs the command there, in the same working directory and environment, forwards its output as it is written,
-//! and
-//!    returns its exit status.
+//!    and returns its exit status.
 //!
 //! Every run has its own machine. Any number of them may run at the same time.
 //!

@@ -1,4 +1,4 @@
-//! What calls are made and refused, without faults (`semantics` 10.2, 10.3, 10.5; rows 80 to 82).
+//! What calls are made and refused, without faults (`semantics` 10.2, 10.3, 10.5; behaviours 80 to 82).
 
 use cmid_sim::memory::Step;
 
@@ -7,7 +7,7 @@ use super::*;
 type Change = cmid_sim::Change;
 
 #[test]
-fn row_80_registrations_are_checked() {
+fn behaviour_80_registrations_are_checked() {
     let fixture = MemoryFixture::new(Config::default());
     let register = |len, access| fixture.one.register(vec![3; len], access).map(drop);
     for (len, access, reason) in [
@@ -108,7 +108,7 @@ fn a_domain_without_handles_lives_as_long_as_its_region() {
 }
 
 #[test]
-fn row_81_a_provider_without_re_registration_changes_nothing() {
+fn behaviour_81_a_provider_without_re_registration_changes_nothing() {
     let fixture = MemoryFixture::new(Config::default());
     let mut mr = fixture.mr();
     let before = (mr.addr(), mr.len(), mr.lkey(), mr.access());
@@ -157,7 +157,7 @@ fn what_is_wrong_before_the_device_is_asked() {
 }
 
 #[test]
-fn row_82_rxe_asked_directly_changes_domain_and_rights() {
+fn behaviour_82_rxe_asked_directly_changes_domain_and_rights() {
     let fixture = MemoryFixture::new(Config { rereg: Rereg::PdAccess, ..Config::default() });
     let mut mr = fixture.mr();
     let keys = (mr.lkey(), mr.rkey());

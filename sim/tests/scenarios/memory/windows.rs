@@ -1,4 +1,4 @@
-//! Memory windows (row 83).
+//! Memory windows (behaviour 83).
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) fn ended_after(env: &Env, cq: &mut Cq, span: Duration) -> (WcStatus, 
 }
 
 #[test]
-fn row_83_a_bound_window_holds_region_and_domain() {
+fn behaviour_83_a_bound_window_holds_region_and_domain() {
     let (env, mut pair, mr) = connected(Rereg::None);
     let s = &mut pair.server_qp;
     let mut mw = s.pd.alloc_mw().unwrap();

@@ -19,7 +19,7 @@ fn owing<L: Env>(b: &mut Fixture<'_, L>) -> Check<(cmid_proto::IdKey, cmid_proto
     Ok((id, ack_token))
 }
 
-pub(super) fn row_48_destroy_waits_for_acks_and_nobody_waits<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_48_destroy_waits_for_acks_and_nobody_waits<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (id, ack_token) = owing(b)?;
     let progress = b.client.drive().destroy(id, Time::NEVER)?;
     same("destroy", progress, Progress::WhenAcked)?;
@@ -32,7 +32,7 @@ pub(super) fn row_48_destroy_waits_for_acks_and_nobody_waits<L: Env>(b: &mut Fix
     same("ids", b.client.drive().core().ids(), 0)
 }
 
-pub(super) fn row_49_a_request_counts_on_its_listener<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_49_a_request_counts_on_its_listener<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
@@ -48,7 +48,7 @@ pub(super) fn row_49_a_request_counts_on_its_listener<L: Env>(b: &mut Fixture<'_
     same("server", (event.id, event.kind), (listener, EventKind::Destroyed))
 }
 
-pub(super) fn row_52_migrate_waits_for_acks_and_nobody_waits<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_52_migrate_waits_for_acks_and_nobody_waits<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (id, ack_token) = owing(b)?;
     let new = b.client.drive().open_channel(Acks::OnDelivery)?;
@@ -67,7 +67,7 @@ pub(super) fn row_52_migrate_waits_for_acks_and_nobody_waits<L: Env>(b: &mut Fix
     b.expect_on(Side::Client, new, id, CmEvent::ConnectResponse, 0, pdl::RESPONSE).map(drop)
 }
 
-pub(super) fn row_58_a_child_whose_request_is_not_acked<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_58_a_child_whose_request_is_not_acked<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     b.connect(client, &[])?;

@@ -8,7 +8,7 @@ use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{Call, CmEvent, CmOption, Errno, Error, EventKind, PortSpace, Refused, RequestKind, State, Time};
 
-pub(super) fn row_39_bind<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_39_bind<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let net = b.net();
     let at = |ip| SocketAddr::new(ip, b.address.port());
     let (server, other, foreign, plain) = (at(net.server), at(net.client), at(net.no_route), at(net.no_rdma));
@@ -37,7 +37,7 @@ pub(super) fn row_39_bind<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     fails("IPOIB on RoCE", drive.bind(infiniband, free), Errno::EINVAL)
 }
 
-pub(super) fn row_40_listen<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_40_listen<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = b.idle()?;
     b.client.drive().listen(id, 0)?;
     let local = cmid_proto::Device::local_addr(b.client.drive().device(), id)?;
@@ -45,7 +45,7 @@ pub(super) fn row_40_listen<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     fails("listen again", b.client.drive().listen(id, 0), Errno::EINVAL)
 }
 
-pub(super) fn row_40_an_address_that_is_used_twice<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_40_an_address_that_is_used_twice<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let there = b.address;
     let pair = [b.idle()?, b.idle()?];
     for id in pair {
@@ -59,7 +59,7 @@ pub(super) fn row_40_an_address_that_is_used_twice<L: Env>(b: &mut Fixture<'_, L
     Ok(())
 }
 
-pub(super) fn row_41_no_route_and_out_of_order<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_41_no_route_and_out_of_order<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (far, here, there) = (SocketAddr::new(b.net().no_route, 1), SocketAddr::new(b.net().client, 0), b.address);
     let id = b.idle()?;
     let drive = b.client.drive();
@@ -79,7 +79,7 @@ pub(super) fn row_41_no_route_and_out_of_order<L: Env>(b: &mut Fixture<'_, L>) -
     fails("route again", drive.resolve_route(id, Time::NEVER), Errno::EINVAL)
 }
 
-pub(super) fn row_42_nobody_answers<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_42_nobody_answers<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (nobody, there) = (SocketAddr::new(b.net().nobody, 1), b.address);
     let id = b.idle()?;
     let drive = b.client.drive();
@@ -92,7 +92,7 @@ pub(super) fn row_42_nobody_answers<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.expect(Side::Client, id, CmEvent::AddrResolved, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_44_the_loopback_address_has_no_route<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_44_the_loopback_address_has_no_route<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let loopback = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 1);
     let id = b.idle()?;
     b.client.drive().resolve_addr(id, None, loopback, Time::NEVER)?;
@@ -100,7 +100,7 @@ pub(super) fn row_44_the_loopback_address_has_no_route<L: Env>(b: &mut Fixture<'
     fails("resolve_route", b.client.drive().resolve_route(id, Time::NEVER), Errno::ENODEV)
 }
 
-pub(super) fn row_45_destroyed_while_resolving<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_45_destroyed_while_resolving<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let nobody = SocketAddr::new(b.net().nobody, 1);
     let id = b.idle()?;
     b.client.drive().resolve_addr(id, None, nobody, Time::NEVER)?;

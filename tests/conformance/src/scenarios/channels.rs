@@ -1,4 +1,4 @@
-//! Event channels: rows 46 and 47, and several ids on one channel.
+//! Event channels: behaviours 46 and 47, and several ids on one channel.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ pub(super) fn a_channel_in_use_is_not_closed<L: Env>(b: &mut Fixture<'_, L>) -> 
     same("channels", b.client.drive().core().channels(), 0)
 }
 
-pub(super) fn row_46_reading_an_empty_channel_returns_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_46_reading_an_empty_channel_returns_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let channel = b.client.channel;
     let drive = b.client.drive();
     // A key that the core does not use again, for a child that does not arrive.
@@ -66,7 +66,7 @@ pub(super) fn row_46_reading_an_empty_channel_returns_at_once<L: Env>(b: &mut Fi
 
 /// The core closes no channel that has ids. A driver that is dropped closes all its channels, and the ids end with
 /// them.
-pub(super) fn row_47_a_channel_is_closed_below_its_ids<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_47_a_channel_is_closed_below_its_ids<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, _) = b.connected()?;
     let channel = b.server.channel;

@@ -1,4 +1,4 @@
-//! Datagrams: rows 70 to 74. A connect looks an address up (SIDR); nothing is connected.
+//! Datagrams: behaviours 70 to 74. A connect looks an address up (SIDR); nothing is connected.
 
 use cmid_harness::failure::{fails, same};
 use cmid_harness::fixture::{Side, pdl};
@@ -33,7 +33,7 @@ fn unreachable<L: Env>(b: &mut Fixture<'_, L>, client: IdKey, status: i32) -> Ch
     b.expect(Side::Client, client, CmEvent::Unreachable, status, pdl::ANSWER).map(drop)
 }
 
-pub(super) fn row_70_a_lookup_where_nobody_listens<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_70_a_lookup_where_nobody_listens<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let client = resolved(b)?;
     b.attach_qp(Side::Client, client)?;
     b.qp_is(Side::Client, client, QpState::Rts)?;
@@ -41,7 +41,7 @@ pub(super) fn row_70_a_lookup_where_nobody_listens<L: Env>(b: &mut Fixture<'_, L
     unreachable(b, client, UNSUPPORTED)
 }
 
-pub(super) fn row_71_a_lookup_is_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_71_a_lookup_is_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     listen(b)?;
     let client = resolved(b)?;
     let param = b.param();
@@ -57,7 +57,7 @@ pub(super) fn row_71_a_lookup_is_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Che
     unreachable(b, client, REJECTED)
 }
 
-pub(super) fn row_72_a_lookup_is_answered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_72_a_lookup_is_answered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     listen(b)?;
     let (client, server) = asked(b)?;
     b.attach_qp(Side::Client, client)?;
@@ -77,7 +77,7 @@ pub(super) fn row_72_a_lookup_is_answered<L: Env>(b: &mut Fixture<'_, L>) -> Che
 }
 
 /// There is no connection to end. The core refuses the call, where librdmacm breaks the QP and reports success.
-pub(super) fn row_72_a_disconnect_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_72_a_disconnect_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     listen(b)?;
     let (client, server) = asked(b)?;
     b.attach_qp(Side::Client, client)?;
@@ -98,7 +98,7 @@ pub(super) fn row_72_a_disconnect_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> 
 }
 
 /// Past the core: the accept that fails has rejected the peer.
-pub(super) fn row_72_what_the_kernel_does_about_too_long_an_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_72_what_the_kernel_does_about_too_long_an_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     listen(b)?;
     let (client, server) = asked(b)?;
     let accept = Call::Accept { id: server, param: b.param() };
@@ -106,7 +106,7 @@ pub(super) fn row_72_what_the_kernel_does_about_too_long_an_answer<L: Env>(b: &m
     unreachable(b, client, REJECTED)
 }
 
-pub(super) fn row_73_a_full_backlog_answers_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_73_a_full_backlog_answers_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen_in(PortSpace::Udp, 1)?;
     let (first, second) = (resolved(b)?, resolved(b)?);
     b.frozen = Some(Side::Server);
@@ -119,14 +119,14 @@ pub(super) fn row_73_a_full_backlog_answers_at_once<L: Env>(b: &mut Fixture<'_, 
     unreachable(b, first, REJECTED)
 }
 
-pub(super) fn row_73_a_lookup_that_is_destroyed_is_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_73_a_lookup_that_is_destroyed_is_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     listen(b)?;
     let (client, server) = asked(b)?;
     b.destroy(Side::Server, server)?;
     unreachable(b, client, REJECTED)
 }
 
-pub(super) fn row_74_the_server_is_silent<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_74_the_server_is_silent<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     listen(b)?;
     let (client, server) = asked(b)?;
     takes(b, SENT_IN_VAIN, |b| {

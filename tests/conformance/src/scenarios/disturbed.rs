@@ -1,4 +1,4 @@
-//! Faults of the host: rows 10, 36, 78 and 79.
+//! Faults of the host: behaviours 10, 36, 78 and 79.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -7,7 +7,7 @@ use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Disturbance, Env, Fixture};
 use cmid_proto::{Acks, Call, CmEvent, ConnParam, Errno, Error, IdKey, PortSpace, Progress, State, Time};
 
-pub(super) fn row_36_a_neighbour_moves<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_36_a_neighbour_moves<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.env.disturb(Disturbance::SilentHost)?;
     let there = SocketAddr::new(b.net().silent, b.address.port());
     let client = b.resolved_in(PortSpace::Tcp, there)?;
@@ -18,7 +18,7 @@ pub(super) fn row_36_a_neighbour_moves<L: Env>(b: &mut Fixture<'_, L>) -> Check 
     b.destroy(Side::Client, client)
 }
 
-pub(super) fn row_10_a_client_process_is_killed<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_10_a_client_process_is_killed<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let mut process = b.env.client_process(b.address)?;
     let established = accept_and_keep_waiting(b).and_then(|server| b.quiet(Side::Server).map(|()| server));
@@ -78,7 +78,7 @@ fn each_once<L: Env>(b: &mut Fixture<'_, L>, side: Side, kind: CmEvent, ids: &[I
     b.quiet(side)
 }
 
-pub(super) fn row_78_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_78_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let (client, server) = b.connected()?;
     let (connecting, unaccepted) = b.requested()?;
@@ -120,7 +120,7 @@ pub(super) fn row_78_the_device_goes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     Ok(())
 }
 
-pub(super) fn row_79_a_bond_fails_over<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_79_a_bond_fails_over<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     // The first call sets up the bond.
     b.env.disturb(Disturbance::FailOver)?;
     let [one, two] = b.net().bonded;

@@ -1,4 +1,4 @@
-//! Row 75: multicast groups.
+//! Behaviour 75: multicast groups.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -29,7 +29,7 @@ fn join<L: Env>(b: &mut Fixture<'_, L>, id: IdKey, at: SocketAddr) -> Check<Grou
     Ok(b.client.drive().join(id, at, false, Time::NEVER)?)
 }
 
-pub(super) fn row_75_join_and_leave<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_75_join_and_leave<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = member(b)?;
     for send_only in [false, true] {
         let key = b.client.drive().join(id, group(1), send_only, Time::NEVER)?;
@@ -45,7 +45,7 @@ pub(super) fn row_75_join_and_leave<L: Env>(b: &mut Fixture<'_, L>) -> Check {
 }
 
 /// The kernel accepts the same address twice, but librdmacm could not distinguish the two memberships.
-pub(super) fn row_75_the_same_group_twice_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_75_the_same_group_twice_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = member(b)?;
     join(b, id, group(2))?;
     match b.client.drive().join(id, group(2), false, Time::NEVER) {
@@ -59,7 +59,7 @@ pub(super) fn row_75_the_same_group_twice_is_refused<L: Env>(b: &mut Fixture<'_,
     b.destroy(Side::Client, id)
 }
 
-pub(super) fn row_75_leaving_takes_the_unread_event_along<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_75_leaving_takes_the_unread_event_along<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = member(b)?;
     b.frozen = Some(Side::Client);
     let key = join(b, id, group(4))?;
@@ -69,7 +69,7 @@ pub(super) fn row_75_leaving_takes_the_unread_event_along<L: Env>(b: &mut Fixtur
     b.quiet(Side::Client)
 }
 
-pub(super) fn row_75_leaving_waits_for_acks_and_nobody_waits<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_75_leaving_waits_for_acks_and_nobody_waits<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = member(b)?;
     let key = join(b, id, group(5))?;
     let channel = b.client.channel;
@@ -82,7 +82,7 @@ pub(super) fn row_75_leaving_waits_for_acks_and_nobody_waits<L: Env>(b: &mut Fix
     same("client", (event.id, event.kind, event.status), (id, EventKind::Left, 0))
 }
 
-pub(super) fn row_75_addresses_and_states_that_cannot_be_joined<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_75_addresses_and_states_that_cannot_be_joined<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = member(b)?;
     let no_group = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
     fails("0.0.0.0", join_at(b, id, no_group), Errno::EINVAL)?;
@@ -100,7 +100,7 @@ fn join_at<L: Env>(b: &mut Fixture<'_, L>, id: IdKey, at: SocketAddr) -> Result<
 }
 
 /// Memberships migrate with their id.
-pub(super) fn row_75_a_membership_migrates<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_75_a_membership_migrates<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = member(b)?;
     b.frozen = Some(Side::Client);
     let key = join(b, id, group(7))?;

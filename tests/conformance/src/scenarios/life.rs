@@ -1,4 +1,4 @@
-//! Section "normal life": rows 1 to 10.
+//! Section "normal life": behaviours 1 to 10.
 
 use cmid_harness::failure::{ensure, fails, same};
 use cmid_harness::fixture::pdl;
@@ -8,7 +8,7 @@ use cmid_proto::{CmEvent, ConnParam, Errno, State, Time};
 /// The limit of soft-RoCE, and of the simulated device, in each direction.
 const DEVICE_DEPTH: u8 = 128;
 
-pub(super) fn row_01_connect_with_qps<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_01_connect_with_qps<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = b.resolved()?;
     b.attach_qp(Side::Client, client)?;
@@ -36,7 +36,7 @@ pub(super) fn row_01_connect_with_qps<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.qp_is(Side::Server, server, QpState::Rts)
 }
 
-pub(super) fn row_02_disconnect_answered_then_time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_02_disconnect_answered_then_time_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
@@ -56,7 +56,7 @@ pub(super) fn row_02_disconnect_answered_then_time_wait<L: Env>(b: &mut Fixture<
     b.destroy(Side::Server, server)
 }
 
-pub(super) fn row_03_disconnect_answered_by_destroy<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_03_disconnect_answered_by_destroy<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
@@ -67,7 +67,7 @@ pub(super) fn row_03_disconnect_answered_by_destroy<L: Env>(b: &mut Fixture<'_, 
     b.expect(Side::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_04_disconnect_answered_before_it_is_read<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_04_disconnect_answered_before_it_is_read<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
@@ -83,7 +83,7 @@ pub(super) fn row_04_disconnect_answered_before_it_is_read<L: Env>(b: &mut Fixtu
     Ok(())
 }
 
-pub(super) fn row_06_connect_without_qps<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_06_connect_without_qps<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
@@ -102,7 +102,7 @@ pub(super) fn row_06_connect_without_qps<L: Env>(b: &mut Fixture<'_, L>) -> Chec
     b.expect(Side::Server, server, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_07_parameters_are_mirrored_and_clamped<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_07_parameters_are_mirrored_and_clamped<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     let sent = ConnParam {
@@ -131,7 +131,7 @@ pub(super) fn row_07_parameters_are_mirrored_and_clamped<L: Env>(b: &mut Fixture
     same("the server's QP number", response.qp_num, answer.qp_num)
 }
 
-pub(super) fn row_08_defaults_are_the_devices_maxima<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_08_defaults_are_the_devices_maxima<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     b.attach_qp(Side::Client, client)?;
@@ -146,7 +146,7 @@ pub(super) fn row_08_defaults_are_the_devices_maxima<L: Env>(b: &mut Fixture<'_,
     same("answer", (answer.responder_resources, answer.initiator_depth), (DEVICE_DEPTH, DEVICE_DEPTH))
 }
 
-pub(super) fn row_09_destroyed_while_established<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_09_destroyed_while_established<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected_with_qps()?;
     b.destroy(Side::Server, server)?;
@@ -157,7 +157,7 @@ pub(super) fn row_09_destroyed_while_established<L: Env>(b: &mut Fixture<'_, L>)
 }
 
 /// A process that ends closes all its channels. A driver that is dropped does the same.
-pub(super) fn row_10_the_client_ends_while_established<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_10_the_client_ends_while_established<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (_, server) = b.connected_with_qps()?;
     b.restart(Side::Client)?;

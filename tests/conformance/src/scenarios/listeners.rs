@@ -1,4 +1,4 @@
-//! Requests that their listener has not read: rows 34, 35, 54 and 56.
+//! Requests that their listener has not read: behaviours 34, 35, 54 and 56.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ fn unread<L: Env>(b: &mut Fixture<'_, L>) -> Check<IdKey> {
     Ok(client)
 }
 
-pub(super) fn row_34_a_second_listen_is_refused_and_the_backlog_stays<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_34_a_second_listen_is_refused_and_the_backlog_stays<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen_in(PortSpace::Tcp, -1)?;
     fails("listen again", b.server.drive().listen(listener, 1), Errno::EINVAL)?;
     unread(b)?;
@@ -28,7 +28,7 @@ pub(super) fn row_34_a_second_listen_is_refused_and_the_backlog_stays<L: Env>(b:
 }
 
 /// Past the core: a listen that fails has overwritten the backlog (`ucma_listen`).
-pub(super) fn row_34_what_a_second_listen_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_34_what_a_second_listen_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen_in(PortSpace::Tcp, -1)?;
     let again = b.server.bare(&Call::Listen { id: listener, backlog: 1 }, &[]);
     same("listen again", again, Err(Errno::EINVAL))?;
@@ -43,7 +43,7 @@ pub(super) fn row_34_what_a_second_listen_does<L: Env>(b: &mut Fixture<'_, L>) -
     b.quiet(Side::Server)
 }
 
-pub(super) fn row_35_a_listener_goes_with_its_unread_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_35_a_listener_goes_with_its_unread_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = unread(b)?;
     b.destroy(Side::Server, listener)?;
@@ -53,7 +53,7 @@ pub(super) fn row_35_a_listener_goes_with_its_unread_requests<L: Env>(b: &mut Fi
 }
 
 /// The driver has read the request, but the application has not received it.
-pub(super) fn row_35_a_listener_goes_with_requests_that_were_not_taken<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_35_a_listener_goes_with_requests_that_were_not_taken<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
@@ -68,7 +68,7 @@ pub(super) fn row_35_a_listener_goes_with_requests_that_were_not_taken<L: Env>(b
     b.quiet(Side::Server)
 }
 
-pub(super) fn row_35_requests_that_were_read_outlive_their_listener<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_35_requests_that_were_read_outlive_their_listener<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let (client, server) = b.requested()?;
     b.destroy(Side::Server, listener)?;
@@ -79,7 +79,7 @@ pub(super) fn row_35_requests_that_were_read_outlive_their_listener<L: Env>(b: &
     b.expect(Side::Server, server, CmEvent::Established, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_54_a_listener_takes_its_unread_requests_along<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_54_a_listener_takes_its_unread_requests_along<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = b.listen()?;
     let client = unread(b)?;
     let new = b.server.drive().open_channel(Acks::OnDelivery)?;
@@ -100,7 +100,7 @@ pub(super) fn row_54_a_listener_takes_its_unread_requests_along<L: Env>(b: &mut 
 
 /// Past the core, which does not know that the id listens. The event moves but the new connection does not. librdmacm
 /// discards the event, and the client waits until the old channel is closed (`ucma_migrate_id`).
-pub(super) fn row_54_what_the_kernel_does_to_unread_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_54_what_the_kernel_does_to_unread_requests<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (address, old) = (b.address, b.server.channel);
     let drive = b.server.drive();
     let listener = drive.create_id(Some(old), PortSpace::Tcp)?;
@@ -141,7 +141,9 @@ pub(super) fn row_54_what_the_kernel_does_to_unread_requests<L: Env>(b: &mut Fix
     same("who is rejected", rejected, vec![first.min(second), first.max(second)])
 }
 
-pub(super) fn row_56_a_synchronous_listener_takes_its_unread_requests_along<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_56_a_synchronous_listener_takes_its_unread_requests_along<L: Env>(
+    b: &mut Fixture<'_, L>,
+) -> Check {
     let (address, channel) = (b.address, b.server.channel);
     let drive = b.server.drive();
     let listener = drive.create_id(None, PortSpace::Tcp)?;

@@ -14,7 +14,7 @@ use super::memory::{
 const ANEW: Policy = Policy { fallback: Fallback::Anew, provider: cmid_proto::memory::Provider::Unknown };
 
 /// For every combination of flags: the keys change, the old ones are invalid, and the MR reports the way it was done.
-pub(super) fn row_100_a_fallback_registers_anew<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_100_a_fallback_registers_anew<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for flags in combinations() {
         let what = format!("{flags:?}");
@@ -40,7 +40,7 @@ pub(super) fn row_100_a_fallback_registers_anew<L: Env>(b: &mut Fixture<'_, L>) 
 }
 
 /// A failing registration leaves the old registration and its keys.
-pub(super) fn row_100_a_fallback_that_fails_leaves_the_old_one<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_100_a_fallback_that_fails_leaves_the_old_one<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;

@@ -1,4 +1,4 @@
-//! Failing re-registrations and deregistrations, and which registration is valid then: rows 94 to 98, 107, 124 and
+//! Failing re-registrations and deregistrations, and which registration is valid then: behaviours 94 to 98, 107, 124 and
 //! 126.
 
 use cmid_harness::failure::same;
@@ -78,14 +78,14 @@ impl<L: Env> Tried<L> {
     }
 }
 
-pub(super) fn row_94_new_memory_that_cannot_be_kept_from_children<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_94_new_memory_that_cannot_be_kept_from_children<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let tried = Tried::with(b, MemoryFault::DontForkNew, Provider::Unknown)?;
     tried.old_is_valid(b, "DONT_FORK_NEW", Code::DontForkNew, Errno::ENOMEM)
 }
 
 /// An error, although the new registration is valid: the fields are the new ones, and the old buffer is returned.
-pub(super) fn row_98_old_memory_that_cannot_be_given_back_to_children<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_98_old_memory_that_cannot_be_given_back_to_children<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let Tried { old, new, mr, there, ended, .. } = Tried::with(b, MemoryFault::DoForkOld, Provider::Unknown)?;
     failed("DO_FORK_OLD", ended.0, Step::Reregister(Code::DoForkOld), Errno::ENOMEM, Valid::New)?;
@@ -101,7 +101,7 @@ pub(super) fn row_98_old_memory_that_cannot_be_given_back_to_children<L: Env>(b:
 
 /// ERR_CMD covers every error of the kernel. EINVAL, a refusal by the kernel, leaves the old registration valid. So
 /// does any other errno if the provider is known to check first.
-pub(super) fn row_95_refused_before_anything_was_touched<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_95_refused_before_anything_was_touched<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let tried = Tried::with(b, MemoryFault::Untouched(Errno::EINVAL), Provider::Unknown)?;
     tried.old_is_valid(b, "EINVAL", Code::Cmd, Errno::EINVAL)?;
@@ -112,7 +112,7 @@ pub(super) fn row_95_refused_before_anything_was_touched<L: Env>(b: &mut Fixture
     Ok(())
 }
 
-pub(super) fn row_95_a_driver_that_has_lost_the_registration<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_95_a_driver_that_has_lost_the_registration<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for errno in [Errno::ENOMEM, Errno::EIO] {
         let tried = Tried::with(b, MemoryFault::Lost(errno), Provider::Unknown)?;
@@ -123,7 +123,7 @@ pub(super) fn row_95_a_driver_that_has_lost_the_registration<L: Env>(b: &mut Fix
 
 /// The kernel counts the rest of the MR for the new PD, and decrements that count. The old PD stays in use for ever,
 /// and its deallocation fails with EBUSY.
-pub(super) fn row_124_a_driver_that_has_switched_the_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_124_a_driver_that_has_switched_the_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let fault = MemoryFault::LostAndPdSwitched(Errno::ENOMEM);
     let Tried { old, new, mr, ended, .. } = Tried::with(b, fault, Provider::Unknown)?;
     same("errno", ended.0.map_err(|error| error.errno()), Err(Errno::ENOMEM))?;
@@ -134,7 +134,7 @@ pub(super) fn row_124_a_driver_that_has_switched_the_pd<L: Env>(b: &mut Fixture<
     same("lives on", old.state(), PdState::Live)
 }
 
-pub(super) fn row_96_and_the_advice_cannot_be_undone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_96_and_the_advice_cannot_be_undone<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let tried = Tried::with(b, MemoryFault::LostAndDoForkNew(Errno::ENOMEM), Provider::Unknown)?;
     tried.neither_is_valid(b, "ERR_CMD_AND_DO_FORK_NEW", Code::CmdAndDoForkNew)
@@ -153,7 +153,7 @@ pub(super) fn a_code_that_is_not_documented<L: Env>(b: &mut Fixture<'_, L>) -> C
 
 /// A refused deregistration has no effect. After another failure it can only be retried. Each registration is
 /// deregistered once.
-pub(super) fn row_126_a_deregistration_that_fails<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_126_a_deregistration_that_fails<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let pd = b.pd(Side::Server)?;
     let mr = register(&pd, bytes(1), READABLE)?;

@@ -1,4 +1,4 @@
-//! Re-registrations that are not attempted, and those of a provider without support: rows 81 and 101.
+//! Re-registrations that are not attempted, and those of a provider without support: behaviours 81 and 101.
 
 use cmid_harness::failure::same;
 use cmid_harness::fixture::{Side, remote};
@@ -13,7 +13,7 @@ use super::memory::{
 
 /// Arguments that librdmacm or the kernel would refuse, misreport or crash on are refused before the call, and all is
 /// returned.
-pub(super) fn row_81_what_makes_no_sense_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_81_what_makes_no_sense_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
     let before = fields(&mr);
@@ -44,7 +44,7 @@ pub(super) fn row_81_what_makes_no_sense_is_refused<L: Env>(b: &mut Fixture<'_, 
 }
 
 /// ERR_CMD and EOPNOTSUPP, for every combination of flags: nothing has changed, and all is returned.
-pub(super) fn row_81_a_provider_without_it_changes_nothing<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_81_a_provider_without_it_changes_nothing<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
@@ -68,7 +68,7 @@ pub(super) fn row_81_a_provider_without_it_changes_nothing<L: Env>(b: &mut Fixtu
 
 /// libibverbs would accept the other device's PD, and the kernel would take its number for a PD of the MR's own
 /// device.
-pub(super) fn row_101_a_pd_of_another_device_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_101_a_pd_of_another_device_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let pd = b.pd(Side::Server)?;
     let foreign = b.foreign_pd()?;
     let mut mr = register(&pd, bytes(1), READABLE)?;

@@ -1,4 +1,4 @@
-//! PDs and registrations: rows 80 and 84 to 88.
+//! PDs and registrations: behaviours 80 and 84 to 88.
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{Side, remote};
@@ -19,7 +19,7 @@ fn not_registered<P: TestPd>(what: &str, pd: &P, buffer: Vec<u8>, access: Access
     Ok(error)
 }
 
-pub(super) fn row_80_what_cannot_be_registered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_80_what_cannot_be_registered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let pd = b.pd(Side::Server)?;
     for (what, buffer, access, reason) in [
         ("no memory", Vec::new(), Access::LOCAL_WRITE, RefuseReason::Empty),
@@ -49,7 +49,7 @@ pub(super) fn row_80_what_cannot_be_registered<L: Env>(b: &mut Fixture<'_, L>) -
     unused(&pd)
 }
 
-pub(super) fn row_80_no_memory_left_to_lock<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_80_no_memory_left_to_lock<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let pd = b.pd(Side::Server)?;
     b.env.fail_next(MemoryFault::Register(Errno::ENOMEM))?;
     same("the limit", not_registered("the limit", &pd, bytes(1), READABLE)?, Error::Register(Errno::ENOMEM))?;
@@ -58,7 +58,7 @@ pub(super) fn row_80_no_memory_left_to_lock<L: Env>(b: &mut Fixture<'_, L>) -> C
     unused(&pd)
 }
 
-pub(super) fn row_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     same("a fresh one", (pd.state(), pd.users()), (PdState::Live, 0))?;
@@ -79,7 +79,7 @@ pub(super) fn row_84_a_pd_in_use_stays<L: Env>(b: &mut Fixture<'_, L>) -> Check 
     refused("register", other.register(bytes(1), READABLE).map_err(|(_, error)| error), RefuseReason::Gone)
 }
 
-pub(super) fn row_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let pd = b.pd(Side::Server)?;
     let mut mr = register(&pd, bytes(1), READABLE)?;
@@ -105,7 +105,7 @@ pub(super) fn row_86_what_a_registration_has<L: Env>(b: &mut Fixture<'_, L>) -> 
     unused(&pd)
 }
 
-pub(super) fn row_87_no_rights_are_the_right_to_read_locally<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_87_no_rights_are_the_right_to_read_locally<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (from, to) = (register(&own, bytes(1), Access::empty())?, register(&pd, bytes(2), Access::LOCAL_WRITE)?);
@@ -127,7 +127,7 @@ pub(super) fn row_87_no_rights_are_the_right_to_read_locally<L: Env>(b: &mut Fix
 }
 
 /// A device without support for an optional right registers the memory all the same.
-pub(super) fn row_88_optional_rights_are_taken<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_88_optional_rights_are_taken<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let pd = b.pd(Side::Server)?;
     let rights = READABLE | Access::RELAXED_ORDERING;

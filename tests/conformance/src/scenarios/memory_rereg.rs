@@ -1,4 +1,4 @@
-//! Re-registration by a kernel's driver that can change PD and rights (rxe): rows 82, 106 and 114 to 121.
+//! Re-registration by a kernel's driver that can change PD and rights (rxe): behaviours 82, 106 and 114 to 121.
 
 use cmid_harness::failure::same;
 use cmid_harness::fixture::{Side, remote};
@@ -15,7 +15,7 @@ const CMD: Step = Step::Reregister(Code::Cmd);
 
 /// The old PD can be deallocated and the new one cannot. The keys stay the same. A peer reads through a QP of the new
 /// PD only.
-pub(super) fn row_82_another_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_82_another_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&old, bytes(1), READABLE)?;
@@ -34,7 +34,7 @@ pub(super) fn row_82_another_pd<L: Env>(b: &mut Fixture<'_, L>) -> Check {
 }
 
 /// The memory cannot be posted locally on a QP of another PD either.
-pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_106_memory_whose_pd_has_changed_cannot_be_posted<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, new, pd) = (b.pd(Side::Client)?, b.pd(Side::Client)?, b.pd(Side::Server)?);
     let mut from = register(&own, bytes(1), Access::LOCAL_WRITE)?;
@@ -56,7 +56,7 @@ pub(super) fn row_106_memory_whose_pd_has_changed_cannot_be_posted<L: Env>(b: &m
 }
 
 /// A read fails after its right was removed, and succeeds again when the right is restored.
-pub(super) fn row_106_rights_are_taken_and_given<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_106_rights_are_taken_and_given<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let pd = b.pd(Side::Server)?;
     let all = READABLE | Access::REMOTE_WRITE;
@@ -81,7 +81,7 @@ pub(super) fn row_106_rights_are_taken_and_given<L: Env>(b: &mut Fixture<'_, L>)
 }
 
 /// Over an established connection: an access that was allowed before now ends the connection.
-pub(super) fn row_106_a_connection_feels_it_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_106_a_connection_feels_it_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
@@ -101,7 +101,7 @@ pub(super) fn row_106_a_connection_feels_it_at_once<L: Env>(b: &mut Fixture<'_, 
     unused(&pd)
 }
 
-pub(super) fn row_115_the_pd_that_it_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_115_the_pd_that_it_has<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let pd = b.pd(Side::Server)?;
     let mut mr = register(&pd, bytes(1), READABLE)?;
     changed::<L>(&mut mr, Change::default().to_pd(pd.clone()).to_access(Access::LOCAL_WRITE))?;
@@ -111,7 +111,7 @@ pub(super) fn row_115_the_pd_that_it_has<L: Env>(b: &mut Fixture<'_, L>) -> Chec
     unused(&pd)
 }
 
-pub(super) fn row_117_pd_and_rights_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_117_pd_and_rights_at_once<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&old, bytes(1), Access::LOCAL_WRITE)?;
@@ -124,7 +124,7 @@ pub(super) fn row_117_pd_and_rights_at_once<L: Env>(b: &mut Fixture<'_, L>) -> C
 }
 
 /// The driver cannot change the memory. Changes requested together with it are not made either.
-pub(super) fn row_121_other_memory_is_not_supported<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_121_other_memory_is_not_supported<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;
@@ -143,7 +143,7 @@ pub(super) fn row_121_other_memory_is_not_supported<L: Env>(b: &mut Fixture<'_, 
 }
 
 /// The kernel checks rights as in a registration: the old ones stay.
-pub(super) fn row_114_rights_that_the_device_has_not<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_114_rights_that_the_device_has_not<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&pd, bytes(1), READABLE)?;

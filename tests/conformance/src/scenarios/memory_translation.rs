@@ -11,7 +11,7 @@ use super::memory::{
 };
 
 /// Each flag changes only its own property. The old buffer is returned unchanged.
-pub(super) fn row_97_every_combination_of_flags<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_97_every_combination_of_flags<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for flags in combinations() {
         let what = format!("{flags:?}");
@@ -39,7 +39,7 @@ pub(super) fn row_97_every_combination_of_flags<L: Env>(b: &mut Fixture<'_, L>) 
 }
 
 /// The old buffer behaves as if it had never been registered.
-pub(super) fn row_97_other_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_97_other_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let pd = b.pd(Side::Server)?;
     let mut mr = register(&pd, bytes(1), READABLE | Access::REMOTE_WRITE)?;
@@ -55,7 +55,7 @@ pub(super) fn row_97_other_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
 }
 
 /// The driver makes a new registration behind the same handle: the keys are read again, and the old ones are invalid.
-pub(super) fn row_118_new_keys<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_118_new_keys<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (old, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let mut mr = register(&old, bytes(1), READABLE)?;

@@ -1,4 +1,4 @@
-//! Row 83: a bound memory window.
+//! Behaviour 83: a bound memory window.
 
 use cmid_harness::failure::{ensure, same};
 use cmid_harness::fixture::{Side, remote};
@@ -13,7 +13,7 @@ use super::memory::{
 /// No remote access except through a window.
 const BINDABLE: Access = Access::LOCAL_WRITE.union(Access::MW_BIND);
 
-pub(super) fn row_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (into, mr) = (register(&own, bytes(0), READABLE)?, register(&pd, bytes(1), BINDABLE)?);
@@ -53,7 +53,7 @@ pub(super) fn row_83_a_bound_window_holds_its_memory<L: Env>(b: &mut Fixture<'_,
 
 /// rxe ignores windows when it re-registers, and a peer continues to read through one. The memory still cannot be
 /// deregistered.
-pub(super) fn row_121_a_bound_window_does_not_hold_a_re_registration<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_121_a_bound_window_does_not_hold_a_re_registration<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (own, pd) = (b.pd(Side::Client)?, b.pd(Side::Server)?);
     let (into, mut mr) = (register(&own, bytes(0), READABLE)?, register(&pd, bytes(1), BINDABLE)?);

@@ -1,4 +1,4 @@
-//! Rows 50 to 58: events migrate with their id, and are delivered without a further trigger.
+//! Behaviours 50 to 58: events migrate with their id, and are delivered without a further trigger.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -21,11 +21,11 @@ enum Pending {
     InCore,
 }
 
-pub(super) fn row_50_in_every_state<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_50_in_every_state<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     each_stage(b, Pending::Not)
 }
 
-pub(super) fn row_50_in_every_state_with_an_event_pending<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_50_in_every_state_with_an_event_pending<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     each_stage(b, Pending::InKernel)?;
     each_stage(b, Pending::InCore)
 }
@@ -95,7 +95,9 @@ fn arrives<L: Env>(
     })
 }
 
-pub(super) fn row_51_a_pending_event_is_delivered_without_another_wake_up<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_51_a_pending_event_is_delivered_without_another_wake_up<L: Env>(
+    b: &mut Fixture<'_, L>,
+) -> Check {
     let id = b.addr_resolved()?;
     let new = b.client.drive().open_channel(Acks::OnDelivery)?;
     // The driver has already waited on the new channel, like one that blocks there.
@@ -114,7 +116,7 @@ pub(super) fn row_51_a_pending_event_is_delivered_without_another_wake_up<L: Env
     ensure(begun.elapsed() < Duration::from_secs(4), || format!("it took {:?}", begun.elapsed()))
 }
 
-pub(super) fn row_53_to_the_same_channel_goes_last<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_53_to_the_same_channel_goes_last<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (first, second) = (b.addr_resolved()?, b.addr_resolved()?);
     let channel = b.client.channel;
     b.frozen = Some(Side::Client);
@@ -128,7 +130,7 @@ pub(super) fn row_53_to_the_same_channel_goes_last<L: Env>(b: &mut Fixture<'_, L
     b.expect(Side::Client, first, CmEvent::RouteResolved, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_57_to_a_channel_that_is_not_there<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_57_to_a_channel_that_is_not_there<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let id = b.addr_resolved()?;
     let drive = b.client.drive();
     let gone = drive.open_channel(Acks::OnDelivery)?;
@@ -143,7 +145,7 @@ pub(super) fn row_57_to_a_channel_that_is_not_there<L: Env>(b: &mut Fixture<'_, 
     b.expect(Side::Client, id, CmEvent::RouteResolved, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_58_a_child_before_its_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_58_a_child_before_its_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     let other = b.server.drive().open_channel(Acks::OnDelivery)?;

@@ -1,11 +1,11 @@
-//! Row 76: the QP receives data from the peer before the connection manager receives its message.
+//! Behaviour 76: the QP receives data from the peer before the connection manager receives its message.
 
 use cmid_harness::failure::{fails, same};
 use cmid_harness::fixture::{Side, pdl};
 use cmid_harness::{Check, Env, Fixture};
 use cmid_proto::{Call, CmEvent, Errno};
 
-pub(super) fn row_76_notify_establishes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_76_notify_establishes<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     for (side, id) in [(Side::Server, server), (Side::Client, client)] {

@@ -12,7 +12,7 @@ const INVALID_SERVICE_ID: i32 = 8;
 const CONSUMER_DEFINED: i32 = 28;
 const VENDOR_OPTIONS: i32 = 35;
 
-pub(super) fn row_11_no_listener<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_11_no_listener<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let client = b.resolved()?;
     b.connect(client, &[])?;
     b.expect(Side::Client, client, CmEvent::Rejected, INVALID_SERVICE_ID, pdl::REJECTED)?;
@@ -20,7 +20,7 @@ pub(super) fn row_11_no_listener<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     same("client", b.client.drive().core().state(client), Some(State::Failed))
 }
 
-pub(super) fn row_12_listener_on_another_address<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_12_listener_on_another_address<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let (other, channel) = (SocketAddr::new(b.net().client, b.address.port()), b.server.channel);
     let drive = b.server.drive();
     let id = drive.create_id(Some(channel), PortSpace::Tcp)?;
@@ -31,7 +31,7 @@ pub(super) fn row_12_listener_on_another_address<L: Env>(b: &mut Fixture<'_, L>)
     b.expect(Side::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED).map(drop)
 }
 
-pub(super) fn row_13_reject_with_private_data<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_13_reject_with_private_data<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     b.attach_qp(Side::Client, client)?;
@@ -63,21 +63,23 @@ pub(super) fn row_13_reject_with_private_data<L: Env>(b: &mut Fixture<'_, L>) ->
     b.quiet(Side::Server)
 }
 
-pub(super) fn row_14_reject_because_of_enhanced_connection_establishment<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_14_reject_because_of_enhanced_connection_establishment<L: Env>(
+    b: &mut Fixture<'_, L>,
+) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.server.drive().reject_ece(server, &[])?;
     b.expect(Side::Client, client, CmEvent::Rejected, VENDOR_OPTIONS, pdl::REJECTED).map(drop)
 }
 
-pub(super) fn row_15_a_request_that_is_destroyed_is_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_15_a_request_that_is_destroyed_is_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.destroy(Side::Server, server)?;
     b.expect(Side::Client, client, CmEvent::Rejected, CONSUMER_DEFINED, pdl::REJECTED).map(drop)
 }
 
-pub(super) fn row_16_private_data_too_long<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_16_private_data_too_long<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     let param = b.param();
@@ -99,7 +101,7 @@ pub(super) fn row_16_private_data_too_long<L: Env>(b: &mut Fixture<'_, L>) -> Ch
 }
 
 /// Past the core: the failing accept has rejected the peer.
-pub(super) fn row_16_what_the_kernel_does_about_too_long_an_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_16_what_the_kernel_does_about_too_long_an_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     let accept = Call::Accept { id: server, param: b.param() };
@@ -109,7 +111,7 @@ pub(super) fn row_16_what_the_kernel_does_about_too_long_an_answer<L: Env>(b: &m
     b.quiet(Side::Server)
 }
 
-pub(super) fn row_21_the_client_rejects_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_21_the_client_rejects_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
@@ -122,7 +124,7 @@ pub(super) fn row_21_the_client_rejects_the_answer<L: Env>(b: &mut Fixture<'_, L
     b.destroy(Side::Server, server)
 }
 
-pub(super) fn row_22_depths_beyond_the_device<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_22_depths_beyond_the_device<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     // One more than soft-RoCE supports; 255 would mean the maximum.

@@ -1,4 +1,4 @@
-//! Rows 17, 19 and 20: three requests after which the kernel cannot destroy the id for about 70 seconds, because it
+//! Behaviours 17, 19 and 20: three requests after which the kernel cannot destroy the id for about 70 seconds, because it
 //! still retransmits a message of the id (`cm_send_rej_locked`, `cm_destroy_id`). The core refuses them, and the
 //! connection is established all the same. Calls past the core show what the kernel does.
 
@@ -11,7 +11,7 @@ use cmid_proto::{Call, CmEvent, Errno, Error, IdKey, RefuseReason, Refused, Reje
 
 const REJECT: RejectReason = RejectReason::Consumer;
 
-pub(super) fn row_17_a_second_accept_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_17_a_second_accept_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
@@ -20,7 +20,7 @@ pub(super) fn row_17_a_second_accept_is_refused<L: Env>(b: &mut Fixture<'_, L>) 
     stands_all_the_same(b, client, server)
 }
 
-pub(super) fn row_19_a_reject_before_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_19_a_reject_before_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     stalls(b.client.drive().reject(client, &[]))?;
@@ -28,7 +28,7 @@ pub(super) fn row_19_a_reject_before_the_answer_is_refused<L: Env>(b: &mut Fixtu
     stands_all_the_same(b, client, server)
 }
 
-pub(super) fn row_20_a_reject_after_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_20_a_reject_after_the_answer_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
@@ -51,7 +51,7 @@ fn stands_all_the_same<L: Env>(b: &mut Fixture<'_, L>, client: IdKey, server: Id
     b.expect(Side::Server, server, CmEvent::Disconnected, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_17_what_a_second_accept_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_17_what_a_second_accept_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
@@ -63,7 +63,7 @@ pub(super) fn row_17_what_a_second_accept_does<L: Env>(b: &mut Fixture<'_, L>) -
     destroy_takes_a_minute(b, Side::Server, server)
 }
 
-pub(super) fn row_19_what_a_reject_before_the_answer_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_19_what_a_reject_before_the_answer_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
@@ -73,7 +73,7 @@ pub(super) fn row_19_what_a_reject_before_the_answer_does<L: Env>(b: &mut Fixtur
     destroy_takes_a_minute(b, Side::Client, client)
 }
 
-pub(super) fn row_20_what_a_reject_after_the_answer_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_20_what_a_reject_after_the_answer_does<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;

@@ -47,7 +47,7 @@ fn connect<L: Env>(b: &mut Fixture<'_, L>, id: IdKey) -> Check {
     Ok(b.client.drive().connect(id, param, &[], Time::NEVER)?)
 }
 
-pub(super) fn row_59_a_child_is_accepted_synchronously<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_59_a_child_is_accepted_synchronously<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.server.drive().migrate(server, None, Time::NEVER)?;
@@ -59,7 +59,7 @@ pub(super) fn row_59_a_child_is_accepted_synchronously<L: Env>(b: &mut Fixture<'
     b.quiet(Side::Server)
 }
 
-pub(super) fn row_61_refused_connections<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_61_refused_connections<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let nobody = resolved(b)?;
     connect(b, nobody)?;
     let no_listener = (Err(Errno::ECONNREFUSED), Some(CmEvent::Rejected), 8);
@@ -72,7 +72,7 @@ pub(super) fn row_61_refused_connections<L: Env>(b: &mut Fixture<'_, L>) -> Chec
     same("rejected", ended(b, Side::Client, id)?, (Err(Errno::ECONNREFUSED), Some(CmEvent::Rejected), 28))
 }
 
-pub(super) fn row_62_a_dead_address<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_62_a_dead_address<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let nobody = SocketAddr::new(b.net().nobody, 1);
     let drive = b.client.drive();
     let id = drive.create_id(None, PortSpace::Tcp)?;
@@ -82,7 +82,7 @@ pub(super) fn row_62_a_dead_address<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     same("resolve_addr", ended(b, Side::Client, id)?, dead)
 }
 
-pub(super) fn row_63_connect_without_a_qp<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_63_connect_without_a_qp<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let id = resolved(b)?;
     connect(b, id)?;
@@ -94,7 +94,7 @@ pub(super) fn row_63_connect_without_a_qp<L: Env>(b: &mut Fixture<'_, L>) -> Che
     same("client", b.client.drive().core().state(id), Some(State::Connected))
 }
 
-pub(super) fn row_64_the_peer_was_first<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_64_the_peer_was_first<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let id = resolved(b)?;
     connect(b, id)?;

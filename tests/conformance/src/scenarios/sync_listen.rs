@@ -1,4 +1,4 @@
-//! Synchronous mode from the listener's side: rows 60, 65, 67, 68 and 69.
+//! Synchronous mode from the listener's side: behaviours 60, 65, 67, 68 and 69.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn get_request<L: Env>(b: &mut Fixture<'_, L>, listener: IdKey) -> Check<IdKey> 
     event.map(|event| event.id).ok_or_else(|| Failure("get_request without an event".into()))
 }
 
-pub(super) fn row_60_a_whole_life_in_synchronous_mode<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_60_a_whole_life_in_synchronous_mode<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let client = resolved(b)?;
     b.attach_qp(Side::Client, client)?;
@@ -54,7 +54,7 @@ pub(super) fn row_60_a_whole_life_in_synchronous_mode<L: Env>(b: &mut Fixture<'_
     b.destroy(Side::Server, listener)
 }
 
-pub(super) fn row_65_the_client_goes_during_a_synchronous_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_65_the_client_goes_during_a_synchronous_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.server.drive().migrate(server, None, Time::NEVER)?;
@@ -65,7 +65,7 @@ pub(super) fn row_65_the_client_goes_during_a_synchronous_accept<L: Env>(b: &mut
     same("accept", ended(b, Side::Server, server)?, (Err(Errno::ECONNREFUSED), Some(CmEvent::Rejected), 28))
 }
 
-pub(super) fn row_65_the_client_goes_before_a_synchronous_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_65_the_client_goes_before_a_synchronous_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
@@ -79,7 +79,7 @@ pub(super) fn row_65_the_client_goes_before_a_synchronous_accept<L: Env>(b: &mut
 }
 
 /// In librdmacm the listener waits for an ack that is given only when the new id is destroyed; here it does not.
-pub(super) fn row_67_a_listener_goes_after_its_request_was_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_67_a_listener_goes_after_its_request_was_rejected<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let client = b.resolved()?;
     b.connect(client, &[])?;
@@ -92,7 +92,7 @@ pub(super) fn row_67_a_listener_goes_after_its_request_was_rejected<L: Env>(b: &
 }
 
 /// librdmacm would wait for an event that never arrives.
-pub(super) fn row_68_a_disconnect_that_would_hang_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_68_a_disconnect_that_would_hang_is_refused<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let here = SocketAddr::new(b.net().client, 0);
     let drive = b.server.drive();
@@ -113,7 +113,7 @@ pub(super) fn row_68_a_disconnect_that_would_hang_is_refused<L: Env>(b: &mut Fix
 }
 
 /// The private channel never blocks: calls return at once, and their events arrive later.
-pub(super) fn row_69_calls_return_before_their_events<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_69_calls_return_before_their_events<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     let listener = listen(b)?;
     let deadline = b.server.drive().within(Duration::from_millis(50));
     b.server.drive().get_request(listener, deadline)?;

@@ -1,4 +1,4 @@
-//! Time-outs of the kernel: rows 29 to 33. They take minutes on a real kernel; on the simulator virtual time shows
+//! Time-outs of the kernel: behaviours 29 to 33. They take minutes on a real kernel; on the simulator virtual time shows
 //! them.
 //!
 //! Times are bounded, not measured: the kernel's timers are coarse, and the retransmission interval of Linux 6.1 is
@@ -33,7 +33,7 @@ pub(super) fn takes<L: Env>(
     ensure(seconds.contains(&took), || format!("it took {took} s, expected {seconds:?}"))
 }
 
-pub(super) fn row_29_nobody_there<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_29_nobody_there<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.env.disturb(Disturbance::SilentHost)?;
     let there = std::net::SocketAddr::new(b.net().silent, b.address.port());
     let client = b.resolved_in(PortSpace::Tcp, there)?;
@@ -45,7 +45,7 @@ pub(super) fn row_29_nobody_there<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     fails("connect again", b.client.drive().connect(client, param, &[], Time::NEVER), Errno::EINVAL)
 }
 
-pub(super) fn row_30_the_server_never_reads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_30_the_server_never_reads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     b.frozen = Some(Side::Server);
@@ -58,7 +58,7 @@ pub(super) fn row_30_the_server_never_reads<L: Env>(b: &mut Fixture<'_, L>) -> C
 }
 
 /// Half open: the client considers the connection established, but the server has given it up.
-pub(super) fn row_31_the_client_never_reads_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_31_the_client_never_reads_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.frozen = Some(Side::Client);
@@ -71,7 +71,7 @@ pub(super) fn row_31_the_client_never_reads_the_answer<L: Env>(b: &mut Fixture<'
     b.quiet(Side::Server)
 }
 
-pub(super) fn row_32_a_disconnect_is_never_answered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_32_a_disconnect_is_never_answered<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.connected()?;
     b.client.drive().disconnect(client, Time::NEVER)?;
@@ -80,7 +80,7 @@ pub(super) fn row_32_a_disconnect_is_never_answered<L: Env>(b: &mut Fixture<'_, 
     b.expect(Side::Client, client, CmEvent::TimewaitExit, 0, pdl::NONE).map(drop)
 }
 
-pub(super) fn row_33_a_full_backlog_makes_clients_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_33_a_full_backlog_makes_clients_wait<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen_in(PortSpace::Tcp, 1)?;
     let clients = [b.resolved()?, b.resolved()?, b.resolved()?];
     b.frozen = Some(Side::Server);

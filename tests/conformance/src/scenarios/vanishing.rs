@@ -1,4 +1,4 @@
-//! Section "vanishing peers": rows 23 to 27, 37 and 38.
+//! Section "vanishing peers": behaviours 23 to 27, 37 and 38.
 
 use cmid_harness::failure::{fails, same};
 use cmid_harness::fixture::{Side, pdl};
@@ -8,7 +8,7 @@ use cmid_proto::{CmEvent, Errno, State, Time};
 /// Reason of the IB CM: the QP number is in use already.
 const STALE_CONNECTION: i32 = 10;
 
-pub(super) fn row_23_the_client_goes_before_the_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_23_the_client_goes_before_the_accept<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     for with_qp in [false, true] {
         let (client, server) = b.requested()?;
@@ -28,7 +28,7 @@ pub(super) fn row_23_the_client_goes_before_the_accept<L: Env>(b: &mut Fixture<'
     Ok(())
 }
 
-pub(super) fn row_24_the_client_goes_before_its_request_is_read<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_24_the_client_goes_before_its_request_is_read<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     b.frozen = Some(Side::Server);
@@ -42,7 +42,7 @@ pub(super) fn row_24_the_client_goes_before_its_request_is_read<L: Env>(b: &mut 
     fails("accept", b.server.drive().accept(server, param, &[], Time::NEVER), Errno::EINVAL)
 }
 
-pub(super) fn row_25_the_client_goes_without_reading_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_25_the_client_goes_without_reading_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.frozen = Some(Side::Client);
@@ -54,7 +54,7 @@ pub(super) fn row_25_the_client_goes_without_reading_the_answer<L: Env>(b: &mut 
     b.quiet(Side::Server)
 }
 
-pub(super) fn row_26_the_client_goes_after_reading_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_26_the_client_goes_after_reading_the_answer<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let (client, server) = b.requested()?;
     b.accept(server, &[])?;
@@ -63,7 +63,7 @@ pub(super) fn row_26_the_client_goes_after_reading_the_answer<L: Env>(b: &mut Fi
     b.expect(Side::Server, server, CmEvent::Rejected, 28, pdl::REJECTED).map(drop)
 }
 
-pub(super) fn row_27_the_server_goes_before_the_client_reads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_27_the_server_goes_before_the_client_reads<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let client = b.resolved()?;
     b.attach_qp(Side::Client, client)?;
@@ -82,7 +82,7 @@ pub(super) fn row_27_the_server_goes_before_the_client_reads<L: Env>(b: &mut Fix
     same("client", b.client.drive().core().state(client), Some(State::Failed))
 }
 
-pub(super) fn row_37_a_qp_number_is_used_again<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_37_a_qp_number_is_used_again<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let param = b.param();
     let first = b.resolved()?;
@@ -108,7 +108,7 @@ pub(super) fn row_37_a_qp_number_is_used_again<L: Env>(b: &mut Fixture<'_, L>) -
     b.quiet(Side::Server)
 }
 
-pub(super) fn row_38_the_same_qp_number_on_both_sides<L: Env>(b: &mut Fixture<'_, L>) -> Check {
+pub(super) fn behaviour_38_the_same_qp_number_on_both_sides<L: Env>(b: &mut Fixture<'_, L>) -> Check {
     b.listen()?;
     let param = b.param();
     let client = b.resolved()?;

@@ -1,10 +1,10 @@
-//! Compares `docs/generated/rows.md` with the recorded results (`UPDATE_EXPECT=1` writes it), and checks that
+//! Compares `docs/generated/behaviours.md` with the recorded results (`UPDATE_EXPECT=1` writes it), and checks that
 //! documents name existing tests.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod behaviours;
 mod hazards;
-mod rows;
 
 use std::path::Path;
 

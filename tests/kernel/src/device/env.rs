@@ -169,7 +169,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Row 1, without its details.
+    /// Behaviour 1, without its details.
     pub(crate) fn connected() -> Self {
         let (mut client, mut server) = (Side::new(), Side::new());
         let (listener, addr) = server.listener();
@@ -191,7 +191,7 @@ pub(crate) fn connect(client: &mut Side, server: &mut Side, addr: SocketAddr) ->
     (c, s)
 }
 
-/// The parameters of the rows, with an unused QP number.
+/// The parameters of the behaviours, with an unused QP number.
 pub(crate) fn param() -> ConnParam {
     ConnParam {
         responder_resources: 1,

@@ -63,7 +63,7 @@ pub(crate) fn refused() {
     assert_eq!(failed(&mut client, 2).private_data, [4; 136]);
 }
 
-/// Row 73: requests without an answer.
+/// Behaviour 73: requests without an answer.
 pub(crate) fn given_up() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (listener, addr) = server.listener_in(PortSpace::Udp);

@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
 mod calls;
+mod connections;
 mod cycles;
 mod data;
 mod datagram;
@@ -27,7 +28,6 @@ mod pins;
 mod registration;
 mod removal;
 mod rereg;
-mod rows;
 mod threads;
 mod windows;
 
@@ -38,28 +38,28 @@ const CHECKS: [(&str, fn()); 65] = [
     ("stale keys and misplaced channels are refused", calls::keys),
     ("errno of the kernel comes through", calls::errnos),
     ("what could not be destroyed makes room", forgotten::make_room),
-    ("row 1 and 2: connect, disconnect, timewait, with QPs", rows::with_qps),
-    ("row 3: the answer is a destroy", rows::destroy_answers),
-    ("row 4: both disconnect before reading", rows::crossing),
-    ("row 6: without QPs", rows::without_qps),
-    ("row 9: destroyed while established", rows::destroyed_while_established),
-    ("private data and refusal", rows::refused),
-    ("an established id changes channels", rows::migrated),
+    ("behaviour 1 and 2: connect, disconnect, timewait, with QPs", connections::with_qps),
+    ("behaviour 3: the answer is a destroy", connections::destroy_answers),
+    ("behaviour 4: both disconnect before reading", connections::crossing),
+    ("behaviour 6: without QPs", connections::without_qps),
+    ("behaviour 9: destroyed while established", connections::destroyed_while_established),
+    ("private data and refusal", connections::refused),
+    ("an established id changes channels", connections::migrated),
     ("send and receive", data::send_and_receive),
     ("RDMA read and write, by descriptor and by polling", data::read_and_write),
     ("ranges, inline and rights", data::ranges_and_rights),
     ("deregistered memory is out of reach", data::deregistered),
-    ("row 80: memory that cannot be registered", registration::bad_memory),
-    ("row 80: rights that cannot be given", registration::bad_rights),
-    ("row 80: the lock limit", registration::lock_limit),
+    ("behaviour 80: memory that cannot be registered", registration::bad_memory),
+    ("behaviour 80: rights that cannot be given", registration::bad_rights),
+    ("behaviour 80: the lock limit", registration::lock_limit),
     ("a PD in use, and after it is gone", registration::domains),
-    ("row 81: rxe cannot re-register, and changes nothing", rereg::unsupported),
+    ("behaviour 81: rxe cannot re-register, and changes nothing", rereg::unsupported),
     ("re-registered anew: keys change, the old one is dead", rereg::anew),
     ("re-registered anew: a failure leaves the old one", rereg::anew_fails),
     ("re-registered anew on another PD", rereg::anew_elsewhere),
     ("memory that is only to be read", rereg::read_only),
     ("what goes of a device that the kernel has taken away", disassociated::destroyed),
-    ("row 81: memory that cannot be kept from children", forks::advised),
+    ("behaviour 81: memory that cannot be kept from children", forks::advised),
     ("work in flight pins memory until it is polled", pins::until_polled),
     ("work that pins nothing", pins::nothing),
     ("flushed work, and work of a QP that is gone", pins::until_flushed),
@@ -71,7 +71,7 @@ const CHECKS: [(&str, fn()); 65] = [
     ("failed work is told apart by queue", pins::failed),
     ("pinned memory that is dropped", pins::dropped),
     ("pinned memory that is dropped, with several threads", pins::threads),
-    ("row 83: memory windows", windows::bound),
+    ("behaviour 83: memory windows", windows::bound),
     ("memory that is dropped with a window bound to it", windows::dropped),
     ("windows and memory of another PD", windows::foreign),
     ("a window outlives the QP that it was bound through", windows::outlives_its_qp),
@@ -79,19 +79,19 @@ const CHECKS: [(&str, fn()); 65] = [
     ("handles outlive their device", data::outliving),
     ("an id changes threads", threads::accepted_elsewhere),
     ("a handle that nobody adopts", threads::abandoned),
-    ("row 14: refused for its ECE", options::refused_for_ece),
+    ("behaviour 14: refused for its ECE", options::refused_for_ece),
     ("ECE is told and heard", options::ece),
     ("options, where they are allowed", options::legality),
-    ("row 76: notify", options::notify),
-    ("row 70: a lookup that nobody answers", lookup::nobody),
-    ("row 71: a lookup that is refused", lookup::refused),
-    ("row 72: a lookup that is answered", lookup::answered),
-    ("row 73: lookups that are given up", lookup::given_up),
+    ("behaviour 76: notify", options::notify),
+    ("behaviour 70: a lookup that nobody answers", lookup::nobody),
+    ("behaviour 71: a lookup that is refused", lookup::refused),
+    ("behaviour 72: a lookup that is answered", lookup::answered),
+    ("behaviour 73: lookups that are given up", lookup::given_up),
     ("datagrams there and back", datagram::there_and_back),
     ("what QPs of the two kinds refuse", datagram::kinds),
     ("an address handle outlives what it came from, and goes early", datagram::lifetimes),
-    ("row 75: joining, leaving, and what is refused", multicast::membership),
-    ("row 75: a group is left before its event is read", multicast::left_unread),
+    ("behaviour 75: joining, leaving, and what is refused", multicast::membership),
+    ("behaviour 75: a group is left before its event is read", multicast::left_unread),
     ("datagrams to a group", multicast::delivered),
     ("datagrams to a group, on one device", multicast::heard_by_all),
     ("QPs and ids go while they are in groups", multicast::nothing_is_left),

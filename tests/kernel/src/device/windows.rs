@@ -1,4 +1,4 @@
-//! Row 83: memory windows.
+//! Behaviour 83: memory windows.
 
 use std::sync::atomic::Ordering;
 

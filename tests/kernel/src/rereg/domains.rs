@@ -20,7 +20,7 @@ fn in_use(pd: &Pd) -> u32 {
     users
 }
 
-/// Row 82.
+/// Behaviour 82.
 pub(crate) fn moved() {
     let mut pair = Pair::connected();
     let (old, new) = (another_pd(&mut pair.server, pair.s.id), another_pd(&mut pair.server, pair.s.id));

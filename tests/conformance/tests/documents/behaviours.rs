@@ -1,4 +1,4 @@
-//! Renders `docs/generated/rows.md`: every row of observed behaviour, and the scenarios that showed it, from the
+//! Renders `docs/generated/behaviours.md`: every observed behaviour, and the scenarios that showed it, from the
 //! recorded results.
 
 use std::fmt::Write as _;
@@ -14,17 +14,17 @@ const ENVIRONMENTS: [(&str, &str); 3] = [("sim", "sim"), ("6.1", "Linux 6.1"), (
 
 #[test]
 fn rows_md_is_what_the_results_say() {
-    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/generated/rows.md")].assert_eq(&render());
+    expect_file![concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/generated/behaviours.md")].assert_eq(&render());
 }
 
 #[test]
 fn what_rows_refer_to_exists() {
-    for reference in BEHAVIOURS.iter().flat_map(|row| row.elsewhere) {
+    for reference in BEHAVIOURS.iter().flat_map(|behaviour| behaviour.elsewhere) {
         references::check(root(), reference).unwrap_or_else(|error| panic!("{reference}: {error:#}"));
     }
 }
 
-/// The standing of a row in an environment.
+/// The standing of a behaviour in an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// All its scenarios passed on this many drivers.
@@ -44,8 +44,8 @@ enum Standing {
 }
 
 impl Standing {
-    fn of(row: &Behaviour, report: &Report, environment: &str) -> Self {
-        let own: Vec<&Entry> = entries().iter().filter(|entry| entry.behaviours.contains(&row.number)).collect();
+    fn of(behaviour: &Behaviour, report: &Report, environment: &str) -> Self {
+        let own: Vec<&Entry> = entries().iter().filter(|entry| entry.behaviours.contains(&behaviour.number)).collect();
         let passed_on = |entry: &Entry| {
             let findings = report.scenarios.get(entry.name)?;
             let ran: Vec<_> = findings.drivers.values().filter(|outcome| **outcome != Outcome::NotHere).collect();
@@ -59,7 +59,7 @@ impl Standing {
             Some(&drivers) if ran.len() < own.len() => Standing::PassedInPart { drivers },
             Some(&drivers) if slow => Standing::PassedSlowly { drivers },
             Some(&drivers) => Standing::Passed { drivers },
-            None if row.elsewhere.iter().any(|at| is_of(at, environment)) => Standing::Elsewhere,
+            None if behaviour.elsewhere.iter().any(|at| is_of(at, environment)) => Standing::Elsewhere,
             None if own.is_empty() => Standing::Impossible,
             None => Standing::NotRun,
         }
@@ -87,7 +87,7 @@ fn is_of(reference: &str, environment: &str) -> bool {
     reference.starts_with("proto/") || reference.starts_with("sim/") == (environment == "sim")
 }
 
-/// Counts the standings of all rows, in a line.
+/// Counts the standings of all behaviours, in a line.
 fn count(report: &Report, environment: &str) -> String {
     let mut counts = [
         (0, "passed"),
@@ -97,8 +97,8 @@ fn count(report: &Report, environment: &str) -> String {
         (0, "not applicable"),
         (0, "not run"),
     ];
-    for row in BEHAVIOURS {
-        let at = match Standing::of(row, report, environment) {
+    for behaviour in BEHAVIOURS {
+        let at = match Standing::of(behaviour, report, environment) {
             Standing::Passed { .. } | Standing::PassedSlowly { .. } => 0,
             Standing::PassedInPart { .. } => 1,
             Standing::Failed => 2,
@@ -109,7 +109,7 @@ fn count(report: &Report, environment: &str) -> String {
         counts[at].0 += 1;
     }
     let said: Vec<_> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    format!("{} rows: {}", BEHAVIOURS.len(), said.join(", "))
+    format!("{} behaviours: {}", BEHAVIOURS.len(), said.join(", "))
 }
 
 fn render() -> String {
@@ -118,7 +118,7 @@ fn render() -> String {
         (environment, title, Report::read(&path).unwrap())
     });
     let mut text = String::from(
-        "# The rows\n\nEvery row of observed behaviour of librdmacm, libibverbs and the kernel, and where the drivers were seen to do the \
+        "# The behaviours\n\nEvery observed behaviour of librdmacm, libibverbs and the kernel, and where the drivers were seen to do the \
          same: event types, statuses, private data lengths, depths, what calls return, what becomes of memory. \
          Rendered from `tests/conformance/results/` by `cargo xtask diagrams`; do not edit.\n\n\
          *Slow set*: time-outs that take up to 17 minutes, run by `cargo xtask test --slow`. *In part*: the rest needs minutes of \
@@ -130,46 +130,48 @@ fn render() -> String {
         writeln!(text, "- **{title}** ({}): {}", report.environment, count(report, environment)).unwrap();
     }
     let titles: Vec<_> = reports.iter().map(|(_, title, _)| *title).collect();
-    writeln!(text, "\n| row | about | {} | scenarios | besides |", titles.join(" | ")).unwrap();
+    writeln!(text, "\n| behaviour | about | {} | scenarios | besides |", titles.join(" | ")).unwrap();
     writeln!(text, "| --- | --- |{} --- | --- |", " --- |".repeat(reports.len())).unwrap();
-    for row in BEHAVIOURS {
-        let cells: Vec<_> =
-            reports.iter().map(|(environment, _, report)| Standing::of(row, report, environment).cell()).collect();
-        let own = entries().iter().filter(|entry| entry.behaviours.contains(&row.number));
+    for behaviour in BEHAVIOURS {
+        let cells: Vec<_> = reports
+            .iter()
+            .map(|(environment, _, report)| Standing::of(behaviour, report, environment).cell())
+            .collect();
+        let own = entries().iter().filter(|entry| entry.behaviours.contains(&behaviour.number));
         let names: Vec<_> = own.map(|entry| format!("`{}`", entry.name)).collect();
-        let mut besides: Vec<_> = row.elsewhere.iter().map(|at| format!("`{at}`")).collect();
-        if !row.remark.is_empty() {
-            besides.insert(0, row.remark.into());
+        let mut besides: Vec<_> = behaviour.elsewhere.iter().map(|at| format!("`{at}`")).collect();
+        if !behaviour.remark.is_empty() {
+            besides.insert(0, behaviour.remark.into());
         }
         let (cells, names, besides) = (cells.join(" | "), names.join("<br>"), besides.join("<br>"));
-        writeln!(text, "| {} | {} | {cells} | {names} | {besides} |", row.number, row.about).unwrap();
+        writeln!(text, "| {} | {} | {cells} | {names} | {besides} |", behaviour.number, behaviour.about).unwrap();
     }
     text
 }
 
-fn row(number: u8) -> &'static Behaviour {
-    BEHAVIOURS.iter().find(|row| row.number == number).unwrap()
+fn behaviour(number: u8) -> &'static Behaviour {
+    BEHAVIOURS.iter().find(|behaviour| behaviour.number == number).unwrap()
 }
 
 #[test]
 fn a_row_is_as_good_as_the_worst_of_its_scenarios() {
     let mut report = Report::new("here");
-    assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::NotRun);
+    assert_eq!(Standing::of(behaviour(35), &report, "6.12"), Standing::NotRun);
     let mut own = entries().iter().filter(|entry| entry.behaviours.contains(&35));
     let first = own.next().unwrap();
     let others: Vec<_> = own.collect();
     report.note(first.name, first.speed, "mio", Outcome::Passed);
-    assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::PassedInPart { drivers: 1 });
+    assert_eq!(Standing::of(behaviour(35), &report, "6.12"), Standing::PassedInPart { drivers: 1 });
     others.iter().for_each(|other| report.note(other.name, other.speed, "mio", Outcome::Passed));
-    assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::Passed { drivers: 1 });
+    assert_eq!(Standing::of(behaviour(35), &report, "6.12"), Standing::Passed { drivers: 1 });
     report.note(others[0].name, others[0].speed, "epoll", Outcome::Failed("why".into()));
-    assert_eq!(Standing::of(row(35), &report, "6.12"), Standing::Failed);
+    assert_eq!(Standing::of(behaviour(35), &report, "6.12"), Standing::Failed);
 }
 
 #[test]
 fn virtual_time_counts_for_the_simulator_only() {
     let nothing = Report::new("here");
-    assert_eq!(Standing::of(row(29), &nothing, "sim"), Standing::Elsewhere);
-    assert_eq!(Standing::of(row(29), &nothing, "6.12"), Standing::NotRun);
-    assert_eq!(Standing::of(row(77), &nothing, "6.12"), Standing::Impossible);
+    assert_eq!(Standing::of(behaviour(29), &nothing, "sim"), Standing::Elsewhere);
+    assert_eq!(Standing::of(behaviour(29), &nothing, "6.12"), Standing::NotRun);
+    assert_eq!(Standing::of(behaviour(77), &nothing, "6.12"), Standing::Impossible);
 }
