@@ -1,7 +1,7 @@
-//! Application, driver, device and clock are all hostile: any request, any outcome, any event on any channel and key,
-//! also of another core, and any time. Faults are allowed.
+//! Application, driver, device and clock are all hostile: any request, outcome, time, and event on any channel and
+//! key, including those of another core. Faults are allowed.
 //!
-//! Two cores get such inputs, and each also gets what belongs to the other: keys, tokens, released ids.
+//! Two cores get these inputs, including keys, tokens and released ids of each other.
 
 use std::collections::BTreeSet;
 

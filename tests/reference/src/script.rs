@@ -1,4 +1,4 @@
-//! What an application may ask and a device may say, chosen by the input.
+//! Requests and answers, chosen by the input.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -90,7 +90,7 @@ pub(crate) fn port_space(input: &mut Input<'_>) -> PortSpace {
     PortSpace::ALL[input.below(PortSpace::COUNT)]
 }
 
-/// What a call that failed may have left.
+/// The errno of a failed call.
 pub(crate) fn errno(input: &mut Input<'_>) -> Errno {
     ERRNOS[input.below(ERRNOS.len())]
 }

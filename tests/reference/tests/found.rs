@@ -1,4 +1,4 @@
-//! What the targets have found, each as the fewest steps that show it.
+//! Bugs found by the targets, each with minimal steps.
 #![allow(clippy::unwrap_used)]
 
 use cmid_proto::{

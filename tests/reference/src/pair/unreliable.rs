@@ -1,4 +1,4 @@
-//! A device around the simulator's that may tell an event twice, and out of order, and whose reads may fail.
+//! Device middleware on the simulator that may report an event twice and out of order, and can fail reads.
 
 use std::collections::VecDeque;
 
@@ -20,16 +20,16 @@ struct Copied {
     private_data: Vec<u8>,
 }
 
-/// The simulated device, with a bad memory.
+/// The simulated device with repeated events and failing reads.
 #[derive(Debug)]
 pub(super) struct Unreliable {
     device: SimDevice,
-    /// Every so manieth event is told once more, after the next one of its channel. 0: none.
+    /// Duplicates every nth event, after the next one of its channel; 0 disables.
     every: usize,
     told: usize,
     again: VecDeque<Copied>,
     now: Option<Copied>,
-    /// So many of the next reads fail.
+    /// The number of next reads that fail.
     failing: usize,
 }
 
@@ -42,12 +42,12 @@ impl Unreliable {
         self.every = every;
     }
 
-    /// So many of the next reads fail, of whatever channels.
+    /// Makes this number of next reads fail, on any channel.
     pub(super) fn fail_reads(&mut self, failing: usize) {
         self.failing = failing;
     }
 
-    /// What is told once more of a channel.
+    /// Returns a duplicate event of a channel.
     fn repeated(&mut self, on: ChannelKey) -> bool {
         let at = self.again.iter().position(|event| event.on == on);
         self.now = at.and_then(|at| self.again.remove(at));
@@ -88,7 +88,7 @@ impl DeviceLayer for Unreliable {
         if let Some(event) = &event {
             self.told += 1;
             let chosen = self.every > 0 && self.told.is_multiple_of(self.every);
-            // A request brings an id, which cannot come twice.
+            // A request has a new id, which cannot be reported twice.
             if chosen && event.kind != CmEvent::ConnectRequest {
                 self.again.push_back(Copied {
                     on,
