@@ -6,12 +6,12 @@
 //!
 //! | target | application | device | what must hold |
 //! | --- | --- | --- | --- |
-//! | [`ops`] | hostile | hostile | no panic; every invariant after every step; what is refused changes nothing |
-//! | [`raw_event`] | correct, to any state | says anything | an event comes out as it went in, or changes nothing |
-//! | [`faithful`] | any requests | a model of the kernel | no fault; nothing lost; deadlines kept; it all comes to rest |
+//! | [`ops`] | hostile | hostile | no panic; every invariant after every step; a refused request changes nothing |
+//! | [`raw_event`] | correct, to any state | any raw event | an event is delivered unchanged, or changes nothing |
+//! | [`faithful`] | any requests | a model of the kernel | no fault; nothing lost; deadlines kept; all work ends |
 //! | [`migrate`] | ids move between channels and cores | the same model | the same, and nothing on the old channel |
-//! | [`rereg`] | registers memory, in any order | anything, and as much of it as it likes | nothing is let go that is referred to |
-//! | [`pair`] | two, on the simulated fabric | lossy, slow, removable; or tells events twice | no fault unless it lied; it all ends |
+//! | [`rereg`] | registers memory, in any order | any answer, any partial effect | nothing is released while it is referred to |
+//! | [`pair`] | two, on the simulated fabric | lossy, slow, removable; or duplicates events | no fault without duplicates; it all ends |
 #![forbid(unsafe_code)]
 
 pub mod faithful;

@@ -308,7 +308,8 @@ impl World {
         }
     }
 
-    /// A receive into the memory of a valid region, which can be posted as long as the program does not know of a removal.
+    /// A receive into the memory of a valid region, which can be posted as long as the program does not know of a
+    /// removal.
     fn post(&mut self, at: usize) {
         let region = &self.members[at].region;
         if let (Some(keys), Some(memory)) = (region.keys(), region.buffer()) {

@@ -221,8 +221,8 @@ impl World {
                 }
             }
         }
-        // An id is gone without a report if the application never took its request, or if it could not be created and the
-        // destroy that ended its creation has given up.
+        // An id is gone without a report if the application never took its request, or if it could not be created and
+        // the destroy that ended its creation has given up.
         let core = &self.core;
         self.environment.accounts.retain(|it| core.state(it.id).is_some() || (it.known && it.has_open()));
     }

@@ -109,7 +109,8 @@ impl Device {
         Reply { code, errno, keys: entry.keys }
     }
 
-    /// `ibv_dereg_mr`: one that fails leaves the registration there, and no promise but for two errnos that it is as before.
+    /// `ibv_dereg_mr`: one that fails leaves the registration there, and no promise but for two errnos that it is as
+    /// before.
     pub(crate) fn deregister(&mut self, input: &mut Input<'_>, handle: u32) -> Result<(), Errno> {
         assert!(self.entries.contains_key(&handle), "registration {handle} is deregistered twice");
         if input.once_in(4) {

@@ -158,8 +158,8 @@ impl Requests {
         self.deadlines.iter().map(|deadline| deadline.due).filter(|&due| due != Time::NEVER).min()
     }
 
-    /// The core was told the time; `told` were the requests that synchronous mode tells the end of by result. Returns what
-    /// has passed.
+    /// The core was told the time; `told` were the requests that synchronous mode tells the end of by result. Returns
+    /// what has passed.
     pub(crate) fn pass(&mut self, core: &Core, now: Time, told: &[Deadline]) -> Vec<Deadline> {
         let (passed, left): (Vec<_>, _) = self.deadlines.drain(..).partition(|deadline| deadline.due <= now);
         self.deadlines = left;
@@ -184,8 +184,8 @@ impl Requests {
         self.deadlines.iter().filter(open).copied().collect()
     }
 
-    /// An id was to be moved. If it was, what was open in synchronous mode ends by event; if not, what has passed meanwhile
-    /// has ended by result.
+    /// An id was to be moved. If it was, what was open in synchronous mode ends by event; if not, what has passed
+    /// meanwhile has ended by result.
     pub(crate) fn moved(&mut self, id: IdKey, done: bool) {
         if done {
             let all = self.deadlines.iter_mut().chain(&mut self.passed);

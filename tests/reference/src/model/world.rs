@@ -13,7 +13,8 @@ use crate::script;
 /// Errnos of external failures.
 const REFUSALS: [Errno; 3] = [Errno::ENOMEM, Errno::ENETUNREACH, Errno::EADDRNOTAVAIL];
 
-/// Everything must be gone after so many rounds, and one more for each id to be taken in; a round is over after so many steps.
+/// Everything must be gone after so many rounds, and one more for each id to be taken in; a round is over after so
+/// many steps.
 const ROUNDS: usize = 8;
 const STEPS: usize = 10_000;
 

@@ -47,7 +47,7 @@ impl Unreliable {
         self.failing = failing;
     }
 
-    /// Returns a duplicate event of a channel.
+    /// Selects the duplicate event of a channel; false if there is none.
     fn repeated(&mut self, on: ChannelKey) -> bool {
         let at = self.again.iter().position(|event| event.on == on);
         self.now = at.and_then(|at| self.again.remove(at));
