@@ -1,6 +1,6 @@
 //! Witnesses: situations that must occur in a world, to exclude vacuous checks.
 
-/// Declares the witnesses of one model, which are noted when a step shows them, and the properties that ask for them.
+/// Declares the witnesses of one model, which are noted when a step shows them, and their properties.
 macro_rules! witnesses {
     ($model:ident; $($(#[$doc:meta])* $name:ident,)+) => {
         /// A situation that occurs in some worlds.

@@ -10,8 +10,8 @@
 //! | [`raw_event`] | correct, to any state | any raw event | an event is delivered unchanged, or changes nothing |
 //! | [`faithful`] | any requests | a model of the kernel | no fault; nothing lost; deadlines kept; all work ends |
 //! | [`migrate`] | ids move between channels and cores | the same model | the same, and nothing on the old channel |
-//! | [`rereg`] | registers memory, in any order | any answer, any partial effect | nothing is released while it is referred to |
-//! | [`pair`] | two, on the simulated fabric | lossy, slow, removable; or duplicates events | no fault without duplicates; it all ends |
+//! | [`rereg`] | registers memory, in any order | any answer, any partial effect | nothing in use is released |
+//! | [`pair`] | two, on the simulator | lossy, slow, removable; may repeat events | no fault unless repeated; all work ends |
 #![forbid(unsafe_code)]
 
 pub mod faithful;

@@ -134,7 +134,7 @@ fn compare(event: Option<Event>, raw: &RawEvent<'_>) {
     let _ = (format!("{event:?}"), event.result());
 }
 
-/// Events that tell of no step of a connection leave every id where it is.
+/// Checks that events other than steps of a connection do not change the state of an id.
 fn stays(kind: CmEvent, before: Option<State>, after: Option<State>) {
     if matches!(
         kind,

@@ -18,7 +18,7 @@ const ADDRS: [SocketAddr; 5] = [
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1)), 7471),
 ];
 
-/// Multicast groups: few, so that an id asks for one that it has.
+/// Multicast groups: few, so that requests often name an existing group.
 pub(crate) const GROUPS: [SocketAddr; 3] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(239, 1, 1, 1)), 0),
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(239, 1, 1, 2)), 0),

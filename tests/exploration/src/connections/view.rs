@@ -1,4 +1,4 @@
-//! A state without its history, as the checker tells states apart.
+//! A state without its history, for the checker's comparison of states.
 //!
 //! Some numbers of a core only grow: it counts calls, news and late events. They would make every state a new one.
 //! Others are names: a token and an event's tag mean nothing but "the same one". So a state is hashed into words

@@ -207,7 +207,7 @@ impl World {
         Ok(true)
     }
 
-    /// What the application sees without being told, and what it forgets.
+    /// Updates the accounts from the observable state of the core, and drops accounts of removed ids.
     pub(super) fn look(&mut self, seen: &Seen) {
         seen.note_if(self.environment.created > 0 && self.core.ids() == 0, Witness::Ended);
         for at in 0..self.environment.accounts.len() {
@@ -242,8 +242,8 @@ impl World {
     }
 }
 
-/// Whether the application asks for what it has asked for and has not been told the end of. It might go on so without
-/// bounds, and the core would keep an event for each.
+/// Whether the application repeats an open request. It could repeat without bounds, and the core would keep an event
+/// for each.
 fn asks_again(account: &Account, request: &Request<'_>) -> bool {
     let request_kind = request.request_kind();
     (request_kind == RequestKind::Migrate && account.is_open(OpenRequest::Migrate))

@@ -283,7 +283,7 @@ impl World {
         })
     }
 
-    /// Whether what a region says of its valid registration is so at the device.
+    /// Whether a region's valid registration matches that of the device.
     pub(super) fn regions_tell_the_truth(&self) -> bool {
         self.regions.iter().flatten().all(|region| match region.keys() {
             None => region.state() != MrState::Registered,

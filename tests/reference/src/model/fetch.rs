@@ -32,7 +32,7 @@ impl Kernel {
         let id = self.id_mut(event.owner);
         let fails = |kind| Some(Unread { kind, status: LIBRARY_ERROR, ..event });
         match event.kind {
-            // The library queries the kernel here; the query fails for an id whose device is removed.
+            // The library queries the kernel here; the query fails for an id with a removed device.
             CmEvent::AddrResolved if id.removed => return fails(CmEvent::AddrError),
             CmEvent::RouteResolved if id.removed => return fails(CmEvent::RouteError),
             CmEvent::AddrResolved => id.verbs = true,

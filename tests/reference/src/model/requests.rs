@@ -158,8 +158,8 @@ impl Requests {
         self.deadlines.iter().map(|deadline| deadline.due).filter(|&due| due != Time::NEVER).min()
     }
 
-    /// The core was told the time; `told` were the requests that synchronous mode tells the end of by result. Returns
-    /// what has passed.
+    /// Handles a new time of the core; `told` are the requests that synchronous mode ends by result. Returns the
+    /// expired deadlines.
     pub(crate) fn pass(&mut self, core: &Core, now: Time, told: &[Deadline]) -> Vec<Deadline> {
         let (passed, left): (Vec<_>, _) = self.deadlines.drain(..).partition(|deadline| deadline.due <= now);
         self.deadlines = left;
@@ -195,7 +195,7 @@ impl Requests {
         }
     }
 
-    /// The application is told that a deadline has passed: `of` an id and request, for a join of this group.
+    /// Records that the application gets a passed deadline: `of` an id and request, for a join of this group.
     pub(crate) fn told_of(&mut self, id: IdKey, request_kind: RequestKind, group: Option<GroupKey>) {
         let at = self.passed.iter().position(|it| (it.id, it.request_kind, it.group) == (id, request_kind, group));
         assert!(at.is_some(), "the deadline of {request_kind} on {id} is said to have passed");
