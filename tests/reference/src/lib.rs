@@ -11,7 +11,7 @@
 //! | [`faithful`] | any requests | a model of the kernel | no fault; nothing lost; deadlines kept; all work ends |
 //! | [`migrate`] | ids move between channels and cores | the same model | the same, and nothing on the old channel |
 //! | [`rereg`] | registers memory, in any order | any answer, any partial effect | nothing in use is released |
-//! | [`pair`] | two, on the simulator | lossy, slow, removable; may repeat events | no fault unless repeated; all work ends |
+//! | [`pair`] | two, simulated | lossy, slow, removable; may repeat events | no fault unless repeated; all work ends |
 #![forbid(unsafe_code)]
 
 pub mod faithful;
