@@ -102,8 +102,8 @@
 //! - `rdma_leave_multicast` selects a membership by its address, the latest first; here the key selects it.
 //! - A call refuses a datagram of more than the MTU; rxe completes it with success and sends nothing
 //!   (`rxe_requester`). A datagram that is longer than its receive is dropped, and the receive stays posted.
-//! - The type of service is a property of the resolved address only, and has no effect. The GID table of a port is
-//!   the list of its host's addresses.
+//! - The type of service appears only in the path that a lookup of a datagram service returns, and has no effect. The
+//!   GID table of a port is the list of its host's addresses.
 //! - Only reliable connected and datagram QPs exist; there are no shared receive queues and no immediate data.
 //! - A send waits for its receive without limit; `rnr_retry_count` is ignored.
 //! - A call refuses a work request if its range is outside of the region, if the region belongs to another domain, or

@@ -11,7 +11,7 @@ pub enum Clock {
     Real,
 }
 
-/// The kernel whose timers are used.
+/// The kernel version of the timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     /// Linux 6.1: RoCE packet life time 18, so a time wait of 2048 ms and a request timer of 6144 ms.

@@ -56,7 +56,7 @@ impl World {
         let mut status = event.status;
         let mut named = (id.key, None, None);
         match event.kind {
-            // The library queries the kernel here. The query fails for an id whose device is removed.
+            // The library queries the kernel here. The query fails for an id with a removed device.
             Kind::AddrResolved if id.removed => (kind, status) = (CmEvent::AddrError, LIBRARY_ERROR),
             Kind::RouteResolved if id.removed => (kind, status) = (CmEvent::RouteError, LIBRARY_ERROR),
             Kind::AddrResolved => {

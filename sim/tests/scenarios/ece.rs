@@ -1,4 +1,4 @@
-//! Enhanced connection establishment: what each side tells of its vendor's options.
+//! Enhanced connection establishment: the vendor options that each side sends.
 
 use cmid_proto::{Call, CmEvent, Device, Ece, Errno, IdKey, Outcome, RejectReason};
 
@@ -67,7 +67,7 @@ fn the_library_knows_when_it_does_not_say() {
     let never = env.client.fresh_id();
     assert_eq!(env.client.device.remote_ece(never), Err(Errno::ENOENT));
     assert_eq!(env.client.set_ece(never, OURS), Err(Errno::ENOENT));
-    // Those of the QP are told, not what was set before: none (`init_ece`).
+    // The options of the QP are sent, not those set before: none (`init_ece`).
     let cp = env.cp();
     env.client.connect(c, cp, &[]).unwrap();
     let s = env.server.requested(env.cs, listener);

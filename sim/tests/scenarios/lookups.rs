@@ -243,7 +243,8 @@ fn an_id_that_is_confined_by_one_family_reaches_groups_of_the_other() {
     }
 }
 
-/// A link-local destination names the interface, whatever one an earlier bind has found (`cma_bind_addr`; seed 2703082).
+/// A link-local destination names the interface, whatever one an earlier bind has found (`cma_bind_addr`; seed
+/// 2703082).
 #[test]
 fn a_link_that_a_destination_names_counts_more_than_an_interface_that_was_found_before() {
     let fabric = Fabric::new(Config::default());

@@ -239,7 +239,7 @@ fn a_qp_is_attached_once_and_taken_off_once() {
         fabric.advance_by(SECOND);
         station.record()
     };
-    // The library does not know the group of a membership whose event it has not read.
+    // The library does not know the group of a membership with an unread event.
     station.side.leave(station.id, unread, GROUP).unwrap();
     assert_eq!(speak(&mut station), 1);
     station.side.leave(station.id, second, GROUP).unwrap();
@@ -249,7 +249,7 @@ fn a_qp_is_attached_once_and_taken_off_once() {
 
 #[test]
 fn a_member_hears_itself() {
-    // As with rxe: the packet comes back from the host's own IP stack, and nobody asks who has sent it.
+    // As with rxe: the packet returns from the host's own IP stack, without a check of its sender.
     let fabric = Fabric::new(cmid_sim::Config::default());
     let mut station = Peer::new(&fabric, "10.0.0.1");
     station.side.join(station.id, GROUP, false).unwrap();

@@ -53,7 +53,7 @@ fn the_peers_of_a_bond_see_another_neighbour() {
     client.connect(c, cmid_proto::ConnParam { qp_num: 5, ..Default::default() }, &[]).unwrap();
     let s = server.requested(cs, listener);
     far.fail_over();
-    // A connection that was not accepted hears nothing yet.
+    // A connection that is not accepted gets no event.
     assert_eq!(told(|| server.fetch(cs), CmEvent::AddrChange, 0), [listener]);
     assert_eq!(told(|| client.fetch(cc), CmEvent::Unreachable, -110), [c]);
     server.accept(s, cmid_proto::ConnParam { qp_num: 6, ..Default::default() }, &[]).unwrap();
@@ -65,7 +65,7 @@ fn the_peers_of_a_bond_see_another_neighbour() {
     both.sort();
     assert_eq!(told(|| server.fetch(cs), CmEvent::AddrChange, 0), both);
     client.next(cc).is(c, CmEvent::Unreachable, -110);
-    // The passive side watches nobody.
+    // The passive side does not watch its neighbour.
     near.fail_over();
     let mut both = [c, here];
     both.sort();

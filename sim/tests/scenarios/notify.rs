@@ -6,7 +6,7 @@ use cmid_proto::{CmEvent, Errno, IdKey};
 
 use crate::common::{EINVAL, Env, SECOND};
 
-/// The server has accepted and has heard from data that the connection stands; the client has read the answer.
+/// The server has accepted, and data has confirmed the connection; the client has read the answer.
 fn notified(env: &mut Env) -> (IdKey, IdKey) {
     let (_, c, s) = env.requested();
     let param = env.cp();

@@ -1,28 +1,28 @@
-//! Model checking: every state of small worlds around the real code, visited with [`stateright`].
+//! Exhaustive model checking of small configurations of the real code, with [`stateright`].
 //!
-//! A world is a machine of `cmid_proto` with the least of an environment that is faithful: [`connections`] has the core, with a
-//! device that keeps the kernel's rules and an application that keeps books; [`memory`] has regions and domains, with a device
-//! that knows what it refers to. A [`connections::Scene`] or [`memory::Scene`] says what is in a world and what may happen.
-//! Within these bounds everything happens in every order.
+//! A world is a state machine of `cmid_proto` with a minimal faithful environment. [`connections`] has the core, a
+//! device with the kernel's rules, and an application that keeps accounts. [`memory`] has regions and domains, and a
+//! device that tracks its references. A [`connections::Scene`] or [`memory::Scene`] defines the contents of a world
+//! and the possible actions. Within these bounds all orders of actions are explored.
 //!
-//! What is checked in every state:
+//! Checks in every state:
 //!
-//! - the laws, by the books: [`connections::Invariant`], [`memory::Invariant`];
-//! - the machines' own invariants, `Core::check`;
-//! - that what is refused changes nothing;
-//! - that *the end can be reached*: from there, without luck, what was reported is delivered, and when all is acked and
-//!   destroyed, in either order, nothing is left, neither in the machine nor at the device.
+//! - the invariants, from the accounts: [`connections::Invariant`], [`memory::Invariant`];
+//! - the internal invariants, `Core::check`;
+//! - a refused request changes nothing;
+//! - *the end is reachable*: from the state, without new external events, reported events are delivered. After all
+//!   acks and destroys, in either order, nothing remains in the state machine or at the device.
 //!
-//! The last stands in the place of a liveness property. It is stronger than "eventually" on the paths of a checker, which says
-//! nothing of paths that go round in circles, and it needs no graph: the way to the end is walked from each state.
+//! The last check replaces a liveness property. It is stronger than the checker's "eventually", which does not cover
+//! cyclic paths. It needs no graph: each state is run to the end.
 //!
-//! A world that cannot show what it is about proves nothing, so each names [witnesses](connections::Witness) that must turn
-//! up.
+//! A world that does not reach its target proves nothing. Each world therefore names
+//! [witnesses](connections::Witness) that must occur.
 //!
-//! The bounds are on what is there at the same time (ids, unread and undelivered events, acks that are owed), not on how long
-//! things go on: an id may move to and fro for ever. What only grows is left out of a state when states are compared
-//! (`connections/view.rs`). Bounds on the whole are two: how many requests may reach a listener, and how many channels the core
-//! may open by itself, because keys are never used again.
+//! The bounds limit what exists at the same time (ids, unread and undelivered events, owed acks), not the length of a
+//! path: an id may move to and fro without limit. Values that only grow are excluded from the comparison of states
+//! (`connections/view.rs`). There are two bounds on a whole path: the number of requests to a listener, and the
+//! number of channels that the core opens by itself, because keys are not reused.
 //!
 //! `cargo run --release -p cmid-exploration` prints each world with its number of states.
 #![forbid(unsafe_code)]

@@ -1,44 +1,44 @@
-//! The search through a world, and what it says.
+//! The search through a world, and its report.
 
 use core::fmt;
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, DiscoveryClassification, Expectation, HasDiscoveries, Model};
 
-/// A model that can say what is wrong with a state.
+/// A model that can explain a violation.
 pub trait Searched: Model {
-    /// What the world is called.
+    /// The name of the world.
     fn name(&self) -> &'static str;
 
-    /// What the world is about.
+    /// The subject of the check.
     fn target(&self) -> &'static str;
 
-    /// What is wrong with a state that a property does not hold in.
+    /// The reason why a property does not hold in a state.
     fn explain(&self, state: &Self::State) -> String;
 }
 
-/// What a search through all states has found.
+/// The result of a search through all states.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The world.
     pub name: &'static str,
-    /// What it is about.
+    /// The subject of the check.
     pub target: &'static str,
-    /// How many states there are.
+    /// The number of states.
     pub states: usize,
-    /// How many steps there are from one of them to another.
+    /// The number of transitions.
     pub steps: usize,
-    /// How many steps it takes to the farthest state.
+    /// The distance of the farthest state, in steps.
     pub depth: usize,
-    /// How long it took.
+    /// The duration of the search.
     pub time: Duration,
-    /// What should hold and does not: why, and how to get there.
+    /// Violated properties: the reason, and the path.
     pub wrong: Vec<String>,
-    /// What should turn up and does not.
+    /// Witnesses that did not occur.
     pub missing: Vec<&'static str>,
 }
 
-/// Visits every state, unless one breaks a law. With one thread it goes the same way each time.
+/// Visits every state; stops at a violated invariant. Deterministic with one thread.
 pub fn search<M>(model: M) -> Report
 where
     M: Searched + Send + Sync + 'static,
@@ -72,7 +72,7 @@ where
 }
 
 impl Report {
-    /// Whether everything holds and everything has turned up.
+    /// Whether all properties hold and all witnesses occurred.
     #[must_use]
     pub const fn is_good(&self) -> bool {
         self.wrong.is_empty() && self.missing.is_empty()

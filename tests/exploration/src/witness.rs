@@ -1,9 +1,9 @@
-//! What must turn up in a world, lest it be vacuous.
+//! Witnesses: situations that must occur in a world, to exclude vacuous checks.
 
-/// Declares the witnesses of one model, which are noted when a step shows them, and the properties that ask for them.
+/// Declares the witnesses of one model, which are noted when a step shows them, and their properties.
 macro_rules! witnesses {
     ($model:ident; $($(#[$doc:meta])* $name:ident,)+) => {
-        /// Something that happens in some worlds.
+        /// A situation that occurs in some worlds.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Witness {
             $( $(#[$doc])* $name, )+

@@ -128,6 +128,7 @@ pub struct Net {
     /// An address that can be resolved and at which no connection manager answers. Only in environments that can do
     /// [`Disturbance::SilentHost`], and after that.
     pub silent: IpAddr,
-    /// Two addresses of one RDMA device on a bond. Only in environments that can do [`Disturbance::FailOver`], and after that.
+    /// Two addresses of one RDMA device on a bond. Only in environments that can do [`Disturbance::FailOver`], and
+    /// after that.
     pub bonded: [IpAddr; 2],
 }

@@ -1,7 +1,7 @@
 //! Shared code of the test suites. A suite depends on this crate and not on another suite.
 //!
-//! - [`Driver`]: a driver on a device, and a wait. [`OnMio`], [`OnEpoll`] and [`OnBlocking`] are the project's own drivers;
-//!   [`Make`] puts one on a device.
+//! - [`Driver`]: a driver on a device, and a wait. [`OnMio`], [`OnEpoll`] and [`OnBlocking`] are the project's own
+//!   drivers; [`Make`] puts one on a device.
 //! - [`TestDevice`]: a device with the PDs, MRs, memory windows and QPs that tests use. The simulated device
 //!   implements it, and with the feature `verbs` librdmacm does.
 //! - [`Env`]: drivers and their network. [`SimEnv`] is a simulated fabric, `VerbsEnv` (feature `verbs`) is the
@@ -10,7 +10,8 @@
 //! - [`Report`]: the outcomes of a run as JSON, and their differences from expected outcomes.
 //! - [`Fragile`]: a device on which reads fail.
 //!
-//! [`Check`] is the result of a step, and [`failure`] has the comparisons. [`references`] checks the names of tests in documents. [`shell`] runs ip(8), tc(8) and rdma(8).
+//! [`Check`] is the result of a step, and [`failure`] has the comparisons. [`references`] checks the names of tests
+//! in documents. [`shell`] runs ip(8), tc(8) and rdma(8).
 #![forbid(unsafe_code)]
 
 mod devices;

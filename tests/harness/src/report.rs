@@ -19,7 +19,8 @@ pub enum Speed {
     Slow,
 }
 
-/// The outcome of a scenario with a driver: an enum of the suite. Its `Display` is a clause, `passed` or `failed (reason)`.
+/// The outcome of a scenario with a driver: an enum of the suite. Its `Display` is a clause, `passed` or `failed
+/// (reason)`.
 pub trait Outcome: Clone + fmt::Display + Serialize + DeserializeOwned {
     /// Whether everything was as expected.
     fn passed(&self) -> bool;

@@ -1,5 +1,5 @@
-//! The application may ask anything; the device keeps its contract. So nothing is a fault, nothing is lost, every request
-//! ends once and in time, and everything comes to rest.
+//! The application submits any request; the device keeps its contract. There are no faults, no events are lost, every
+//! request ends once and in time, and all work ends.
 
 use crate::input::Input;
 use crate::model::onward;
@@ -38,7 +38,7 @@ fn step(world: &mut World, input: &mut Input<'_>) {
 }
 
 fn rarely(world: &mut World, input: &mut Input<'_>) {
-    // The choices below the pauses are as old as the committed inputs.
+    // The choices below the pauses keep their numbers for the committed inputs.
     match input.below(256) {
         224..240 => drop(world.some_line(0, input).map(|line| world.hosts[0].pause(line))),
         240.. => world.hosts[0].resume(),

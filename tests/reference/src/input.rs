@@ -1,11 +1,11 @@
-//! The fuzzer's bytes as choices.
+//! Converts the fuzzer's bytes to choices.
 //!
-//! A choice takes one byte, so that a change of one byte changes one choice. When the bytes are used up every choice is
+//! A choice takes one byte, so that a change of one byte changes one choice. Without remaining bytes every choice is
 //! the first.
 
 use arbitrary::{Arbitrary, Unstructured};
 
-/// What is left of the bytes.
+/// The remaining bytes.
 #[derive(Debug)]
 pub(crate) struct Input<'a>(Unstructured<'a>);
 
@@ -15,7 +15,7 @@ impl<'a> Input<'a> {
         Input(Unstructured::new(data))
     }
 
-    /// Whether there is anything left to decide by.
+    /// Whether no bytes remain.
     pub(crate) fn is_over(&self) -> bool {
         self.0.is_empty()
     }
@@ -25,7 +25,7 @@ impl<'a> Input<'a> {
         self.0.int_in_range(0..=count.max(1) - 1).unwrap_or(0)
     }
 
-    /// True once in so many times; never when the bytes are used up.
+    /// True once in `times`; false without remaining bytes.
     pub(crate) fn once_in(&mut self, times: usize) -> bool {
         self.below(times) + 1 == times
     }

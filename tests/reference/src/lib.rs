@@ -1,17 +1,17 @@
-//! What the fuzz targets do.
+//! The fuzz targets.
 //!
-//! Every target is an ordinary function of bytes that panics if a law does not hold, so that `cargo test` compiles it and
-//! replays the committed corpora on stable (`tests/replay.rs`). Only `fuzz/`, a workspace of its own with a line
-//! for each, needs cargo-fuzz: `cargo xtask fuzz TARGET`.
+//! Each target is a function of bytes that panics if an invariant is violated. `cargo test` compiles the targets and
+//! replays the committed corpora on stable (`tests/replay.rs`). Only `fuzz/`, a separate workspace with one line per
+//! target, needs cargo-fuzz: `cargo xtask fuzz TARGET`.
 //!
 //! | target | application | device | what must hold |
 //! | --- | --- | --- | --- |
-//! | [`ops`] | hostile | hostile | no panic; every invariant after every step; what is refused changes nothing |
-//! | [`raw_event`] | correct, to any state | says anything | an event comes out as it went in, or changes nothing |
-//! | [`faithful`] | any requests | a model of the kernel | no fault; nothing lost; deadlines kept; it all comes to rest |
+//! | [`ops`] | hostile | hostile | no panic; every invariant after every step; a refused request changes nothing |
+//! | [`raw_event`] | correct, to any state | any raw event | an event is delivered unchanged, or changes nothing |
+//! | [`faithful`] | any requests | a model of the kernel | no fault; nothing lost; deadlines kept; all work ends |
 //! | [`migrate`] | ids move between channels and cores | the same model | the same, and nothing on the old channel |
-//! | [`rereg`] | registers memory, in any order | anything, and as much of it as it likes | nothing is let go that is referred to |
-//! | [`pair`] | two, on the simulated fabric | lossy, slow, removable; or tells events twice | no fault unless it lied; it all ends |
+//! | [`rereg`] | registers memory, in any order | any answer, any partial effect | nothing in use is released |
+//! | [`pair`] | two, simulated | lossy, slow, removable; may repeat events | no fault unless repeated; all work ends |
 #![forbid(unsafe_code)]
 
 pub mod faithful;
@@ -25,24 +25,24 @@ pub mod rereg;
 mod say;
 mod script;
 
-/// From now on, every step of an input is told on standard error. So it is from the beginning where the environment has
-/// `CMID_FUZZ_TRACE`.
+/// Prints each step of an input to standard error from now on. The environment variable `CMID_FUZZ_TRACE` enables
+/// this from the start.
 pub fn trace() {
     say::turn_on();
 }
 
-/// Runs an input of a target and returns its steps, a line for each.
+/// Runs an input of a target and returns its steps, one line each.
 #[must_use]
 pub fn steps(target: &Target, data: &[u8]) -> Vec<String> {
     say::lines_of(|| (target.run)(data))
 }
 
-/// A target: its name, which is also that of its corpus, and what it does.
+/// A target: its name, which is also that of its corpus, and its function.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// As `cargo xtask fuzz` and `corpus/` know it.
+    /// The name in `cargo xtask fuzz` and `corpus/`.
     pub name: &'static str,
-    /// Panics if a law does not hold.
+    /// Runs an input; panics if an invariant is violated.
     pub run: fn(&[u8]),
 }
 

@@ -1,6 +1,6 @@
-//! Ids move: between many channels, into synchronous mode and out of it, and between two cores on one kernel whose steps
-//! interleave at every point. The laws are those of [`faithful`](crate::faithful); what is asked for here is that no event
-//! is lost, doubled, out of order or delivered on the old channel after a move, and that nothing moves while acks are owed.
+//! Migrations between many channels, to and from synchronous mode, and between two cores on one kernel with
+//! interleaved steps. The invariants are those of [`faithful`](crate::faithful). In addition no event is lost,
+//! duplicated, out of order or delivered on the old channel after a move, and no id moves while acks are owed.
 
 use cmid_proto::{Acks, PortSpace, Request, Time};
 
@@ -30,7 +30,7 @@ fn step(world: &mut World, at: usize, input: &mut Input<'_>) {
     match input.below(20) {
         0 => create(world, at, input),
         1..=3 => onward::lead(world, at, input),
-        // What moves with an id: events that may come at any time, and requests of a listener.
+        // The state that moves with an id: events at any time, and requests of a listener.
         4..=6 => world.happen(at, input),
         7 | 8 => move_one(world, at, input),
         9..=11 => world.work(at, input),
@@ -64,7 +64,7 @@ fn rarely(world: &mut World, at: usize, input: &mut Input<'_>) {
         3 => world.ask(at, input),
         4 => world.settle(),
         _ => {
-            // From one core to the other in one go, as from one thread to another.
+            // Moves an id to the other core in one step, as between threads.
             let Some(id) = world.some_id(at, input) else { return };
             world.release(at, id);
             world.look();

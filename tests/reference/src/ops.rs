@@ -1,7 +1,7 @@
-//! Application, driver, device and clock are all hostile: any request, any outcome, any event on any channel and key,
-//! also of another core, and any time. Faults are allowed.
+//! Application, driver, device and clock are all hostile: any request, outcome, time, and event on any channel and
+//! key, including those of another core. Faults are allowed.
 //!
-//! Two cores get such inputs, and each also gets what belongs to the other: keys, tokens, released ids.
+//! Two cores get these inputs, including keys, tokens and released ids of each other.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ struct World {
 
 struct Side {
     core: Core,
-    /// With the id whose acks they are.
+    /// Ack tokens, with the ids that they belong to.
     ack_tokens: Vec<(IdKey, AckToken)>,
     /// Ids that were to be destroyed without their acks.
     waived: BTreeSet<IdKey>,
@@ -222,7 +222,7 @@ impl World {
         let side = &mut self.sides[at];
         let Some(mut event) = side.core.poll_event(on) else { return };
         say(|| format!("core {at}: delivers {} of {} on {on}", event.kind, event.id));
-        // None of these may panic, whatever the device said.
+        // None of these may panic, for any report of the device.
         let _ = (event.result(), event.kind.to_string());
         assert!(event.ack_token.is_none() || matches!(event.kind, EventKind::Cm(_)), "{event:?} is to be acked");
         let owner = event.listener.unwrap_or(event.id);

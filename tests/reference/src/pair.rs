@@ -1,9 +1,9 @@
-//! Two hosts on the simulated fabric, each with a core driven by [`Drive`]. Messages are lost, late and sent again, links
-//! and devices go and come back; channels are paused, and reads fail; and, where the input asks for it, events reach a core
-//! twice or too late.
+//! Two hosts on the simulated fabric, each with a core driven by [`Drive`]. Messages are lost, delayed and
+//! retransmitted; links and devices are removed and added; channels are paused, and reads fail. If the input selects
+//! it, events reach a core twice or too late.
 //!
-//! As long as the device tells each event once and in order nothing is a fault, and no call is made that would hold up a
-//! destroy for a minute. In any case every step ends, and in the end everything is gone, on the fabric too.
+//! If the device reports each event once and in order, there are no faults, and no call delays a destroy for a
+//! minute. In all cases every step ends, and at the end nothing remains, including on the fabric.
 
 mod unreliable;
 
@@ -22,7 +22,7 @@ use crate::say::say;
 use crate::script;
 use unreliable::Unreliable;
 
-/// Where each host is, and where its listeners are.
+/// The address of each host, and the port of its listeners.
 const ADDRS: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))];
 const PORT: u16 = 7471;
 
@@ -53,7 +53,7 @@ struct Side {
 struct Pair {
     fabric: Fabric,
     sides: [Side; 2],
-    /// The devices tell each event once and in order.
+    /// Whether the devices report each event once and in order.
     honest: bool,
     qps: u32,
 }
@@ -78,7 +78,7 @@ impl Pair {
         pair
     }
 
-    /// Somebody is there to connect to.
+    /// Starts a listener.
     fn listen(&mut self, port_space: PortSpace) {
         let Side { drive, channels, .. } = &mut self.sides[1];
         let listening = drive.open_channel(Acks::OnDelivery).and_then(|channel| {
@@ -123,7 +123,7 @@ impl Pair {
         input.pick(&ids)
     }
 
-    /// Leads an id onward in its life: chance alone would take a run nowhere.
+    /// Advances an id through its life cycle; random choices alone rarely get far.
     fn lead(&mut self, at: usize, input: &mut Input<'_>) {
         let Some(id) = self.some_id(at, input) else { return };
         for _ in 0..=input.below(8) {
@@ -138,7 +138,7 @@ impl Pair {
         }
     }
 
-    /// What an application would do next with an id.
+    /// The usual next step of an application with an id.
     fn one_step(&mut self, at: usize, id: IdKey, input: &mut Input<'_>) {
         let core = self.sides[at].drive.core();
         self.qps += 1;
@@ -294,7 +294,7 @@ impl Pair {
         assert!(stalls == 0 || !self.honest, "{stalls} destroys would take more than a minute");
     }
 
-    /// All that is there is read, taken and acked.
+    /// Reads, takes and acks all events.
     fn settle(&mut self) {
         for turn in 0.. {
             assert!(turn < ENOUGH, "it does not come to rest");
@@ -322,7 +322,7 @@ impl Pair {
         }
     }
 
-    /// Everything ends, whatever the network is like.
+    /// Ends everything, in any state of the network.
     fn rest(mut self) {
         say(|| "it comes to rest".to_owned());
         for side in &mut self.sides {

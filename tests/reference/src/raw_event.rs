@@ -1,7 +1,7 @@
-//! Bytes as an event, for an id in any state.
+//! Converts bytes to an event, for an id in any state.
 //!
-//! What is admitted comes out as it went in, with its private data cut at what any transport carries; what is not has
-//! changed nothing but a counter. Codes that nobody knows are kept. Nothing panics, not even what prints.
+//! An admitted event is delivered unchanged, with its private data truncated to the maximum of all transports. An
+//! event that is not admitted changes only a counter. Unknown codes are kept. Nothing panics, including formatting.
 
 use cmid_proto::{
     Acks, Admission, AhAttr, ChannelKey, CmEvent, ConnParam, Core, Datagram, Event, GlobalRoute, GroupKey, IdKey,
@@ -34,7 +34,7 @@ struct World {
     others: Vec<IdKey>,
 }
 
-/// More than fits.
+/// Private data that may exceed the maximum.
 fn filling(input: &mut Input<'_>) -> Vec<u8> {
     let len = input.below(256) + input.below(256);
     let seed = input.any::<u8>();
@@ -120,7 +120,7 @@ impl World {
     }
 }
 
-/// What came out is what went in.
+/// Checks that the delivered event equals the raw event.
 fn compare(event: Option<Event>, raw: &RawEvent<&[u8]>) {
     let Some(event) = event else { panic!("{raw:?} was admitted and not delivered") };
     let of_group = matches!(raw.kind, CmEvent::MulticastJoin | CmEvent::MulticastError);
@@ -134,7 +134,7 @@ fn compare(event: Option<Event>, raw: &RawEvent<&[u8]>) {
     let _ = (format!("{event:?}"), event.result());
 }
 
-/// Events that tell of no step of a connection leave every id where it is.
+/// Checks that events other than steps of a connection do not change the state of an id.
 fn stays(kind: CmEvent, before: Option<State>, after: Option<State>) {
     if matches!(
         kind,

@@ -1,7 +1,8 @@
-//! Memory regions and protection domains on a device that may answer anything, and does what it says or less.
+//! Memory regions and protection domains on a device that may return any answer, and does what it reports or less.
 //!
-//! No memory and no PD is let go while the device refers to it, or while a poll may write to it, which asks no key; what is said
-//! to be valid is what the device has; memory comes back once; and whatever has failed, in the end everything is deregistered and deallocated.
+//! No memory and no PD is released while the device refers to it, or while a poll may write to it without a key
+//! check. A registration that is reported as valid exists at the device. Memory is returned once. After any failures
+//! everything is deregistered and deallocated at the end.
 
 mod things;
 
@@ -40,15 +41,15 @@ pub fn run(data: &[u8]) {
 struct Member {
     region: Region<Use, Memory, u32>,
     policy: Policy,
-    /// What is asked for, while it is under way.
+    /// The requested change, while it is under way.
     wanted: Option<Wanted>,
-    /// The device may know memory of a change that has failed.
+    /// The device may refer to memory of a failed change.
     in_doubt: bool,
     /// The registrations that the device has made for it.
     handles: Vec<u32>,
 }
 
-/// A work request that has been posted and whose completion has not been polled.
+/// A posted work request without a polled completion.
 struct Flight {
     /// The key that it names.
     lkey: u32,
@@ -307,7 +308,8 @@ impl World {
         }
     }
 
-    /// A receive into the memory of a valid region, which can be posted as long as the program does not know of a removal.
+    /// A receive into the memory of a valid region, which can be posted as long as the program does not know of a
+    /// removal.
     fn post(&mut self, at: usize) {
         let region = &self.members[at].region;
         if let (Some(keys), Some(memory)) = (region.keys(), region.buffer()) {
@@ -361,7 +363,7 @@ impl World {
         }
     }
 
-    /// By a device that does what it is asked, everything goes.
+    /// Ends everything, on a device that executes all calls.
     fn rest(mut self) {
         let mut certain = Input::new(&[]);
         while !self.flights.is_empty() {

@@ -1,4 +1,4 @@
-//! What happens, step by step, for a person who looks at one input.
+//! A log of the steps of one input, for debugging.
 
 use std::cell::RefCell;
 use std::env;
@@ -23,7 +23,7 @@ pub(crate) fn lines_of(run: impl FnOnce()) -> Vec<String> {
     KEPT.take().unwrap_or_default()
 }
 
-/// Prints a line if it was asked for, and keeps it if they are kept.
+/// Prints a line if tracing is on, and stores it if lines are kept.
 pub(crate) fn say(line: impl FnOnce() -> String) {
     let is_kept = KEPT.with_borrow(Option::is_some);
     if is_kept {

@@ -1,4 +1,4 @@
-//! What an application may ask and a device may say, chosen by the input.
+//! Requests and answers, chosen by the input.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -18,7 +18,7 @@ const ADDRS: [SocketAddr; 5] = [
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1)), 7471),
 ];
 
-/// Multicast groups: few, so that an id asks for one that it has.
+/// Multicast groups: few, so that requests often name an existing group.
 pub(crate) const GROUPS: [SocketAddr; 3] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(239, 1, 1, 1)), 0),
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(239, 1, 1, 2)), 0),
@@ -90,7 +90,7 @@ pub(crate) fn port_space(input: &mut Input<'_>) -> PortSpace {
     PortSpace::ALL[input.below(PortSpace::COUNT)]
 }
 
-/// What a call that failed may have left.
+/// The errno of a failed call.
 pub(crate) fn errno(input: &mut Input<'_>) -> Errno {
     ERRNOS[input.below(ERRNOS.len())]
 }

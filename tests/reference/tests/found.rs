@@ -1,4 +1,4 @@
-//! What the targets have found, each as the fewest steps that show it.
+//! Bugs found by the targets, each with minimal steps.
 #![allow(clippy::unwrap_used)]
 
 use cmid_proto::{
@@ -30,8 +30,8 @@ fn listener_with_a_request(core: &mut Core) -> (IdKey, IdKey) {
     (listener, child)
 }
 
-/// `ops`: an application that learns of the id by `id_keys`, moves it away and then moves the listener had a synchronous
-/// id on a shared channel.
+/// `ops`: an application that learns of the id by `id_keys`, moves it away and then moves the listener had a
+/// synchronous id on a shared channel.
 #[test]
 fn the_id_of_a_request_that_was_moved_away_stays_where_it_is_when_its_listener_moves() {
     let mut core = Core::new(Limits::SINGLE);
@@ -45,8 +45,8 @@ fn the_id_of_a_request_that_was_moved_away_stays_where_it_is_when_its_listener_m
     assert_eq!(core.channel(listener), Some(channel));
 }
 
-/// `ops`: a listener whose device had gone and that was moved, and that then could not be destroyed, was put into synchronous
-/// mode on the shared channel that it had been moved to.
+/// `ops`: a listener whose device had gone and that was moved, and that then could not be destroyed, was put into
+/// synchronous mode on the shared channel that it had been moved to.
 #[test]
 fn a_listener_that_was_moved_after_its_device_had_gone_has_no_channel_of_its_own() {
     let mut core = Core::new(Limits::SINGLE);
@@ -94,8 +94,8 @@ fn the_id_of_a_request_that_could_not_be_moved_is_moved_to_where_its_listener_wa
     assert_eq!((core.channel(child), core.device_channel(child)), (Some(there), Some(there)));
 }
 
-/// `ops`: a device that reports a request on a channel that is not its listener's: the accept moved the id to the channel of a
-/// synchronous listener.
+/// `ops`: a device that reports a request on a channel that is not its listener's: the accept moved the id to the
+/// channel of a synchronous listener.
 #[test]
 fn an_accept_does_not_move_an_id_to_the_channel_of_a_listener() {
     let mut core = Core::new(Limits::SINGLE);

@@ -1,7 +1,7 @@
-//! Each pinned input still reaches the situation that its name describes.
+//! Checks that each pinned input still reaches the situation in its name.
 //!
-//! A change of the script or of the core can lead an input elsewhere, where it runs clean and shows nothing. So the steps
-//! that matter are expected here, in their order and with others between them.
+//! A change of the script or of the core can change the course of an input, which then passes without reaching the
+//! situation. The relevant steps are therefore expected here, in order, with others in between.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

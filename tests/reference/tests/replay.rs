@@ -1,4 +1,4 @@
-//! Runs every committed input through its body, on stable and without a fuzzer.
+//! Runs every committed input through its target, on stable and without a fuzzer.
 
 use std::path::Path;
 use std::{fs, io};
@@ -20,7 +20,7 @@ fn every_committed_input_runs_clean() -> io::Result<()> {
         for file in files {
             assert!(fs::metadata(&file)?.len() <= LARGEST_FILE, "{} is large", file.display());
             let data = fs::read(&file)?;
-            // A panic says what is wrong, and this with which input.
+            // The panic message has the reason; this adds the input.
             std::panic::catch_unwind(|| (target.run)(&data))
                 .unwrap_or_else(|_| panic!("{} on {}", target.name, file.display()));
         }

@@ -34,7 +34,7 @@ const PEER: HostNo = HostNo(1);
 const MINE: CommId = CommId(1);
 const THEIRS: CommId = CommId(2);
 
-/// A world with one accepted id, whose connection is in `state`.
+/// A world with one accepted id and a connection in `state`.
 fn world(state: IbState) -> (World, FileNo, IdNo) {
     let mut world = World::new(Config::default());
     let (one, two) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());

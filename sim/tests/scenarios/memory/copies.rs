@@ -1,4 +1,4 @@
-//! A device whose poll copies what has arrived to the address of the work request, and checks no key.
+//! A device with a copy at the poll: received data goes to the address of the work request, without a key check.
 
 use cmid_sim::{Completion, Cq, Remote, WcStatus};
 

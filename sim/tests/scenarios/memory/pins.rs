@@ -55,7 +55,7 @@ fn until_the_completion_is_polled() {
     c.qp.post_send(2, &here, 0..8).unwrap();
     let here = pinned(here);
     env.fabric.advance_by(SECOND);
-    // Both are complete, and nobody has looked.
+    // Both are complete, but not polled.
     let (here, there) = (pinned(here), pinned(there));
     poll(&mut c.send_cq, 1);
     free(here);

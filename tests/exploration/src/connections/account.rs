@@ -1,11 +1,11 @@
-//! What the application knows of one id, and what it still has to hear.
+//! The application's account of one id: known events and open requests.
 
 use cmid_proto::{Call, IdKey};
 
 use super::invariant::Invariant;
 use super::scene::Role;
 
-/// A request that has an end.
+/// A request with a reported completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum OpenRequest {
     Create,
@@ -14,12 +14,12 @@ pub(super) enum OpenRequest {
     Destroy,
 }
 
-/// The books on one id.
+/// The account of one id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Account {
     pub(super) id: IdKey,
     pub(super) role: Role,
-    /// Whether the application has heard of it.
+    /// Whether the application knows the id.
     pub(super) known: bool,
     /// Events that it has not acked.
     pub(super) owed: u8,
@@ -32,7 +32,7 @@ pub(super) struct Account {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Expected {
     tag: i32,
-    /// It ended a synchronous request, and may be delivered, but need not.
+    /// The event ended a synchronous request; its delivery is optional.
     read: bool,
 }
 
@@ -43,14 +43,14 @@ impl Account {
 
     pub(super) fn begin(&mut self, asked: OpenRequest) {
         if asked == OpenRequest::Destroy {
-            // All other requests end with it, and what is undelivered goes with the id.
+            // A destroy ends all other requests, and undelivered events are dropped.
             self.open.clear();
             self.expected.clear();
         }
         self.open.push(asked);
     }
 
-    /// A request has ended; `gone` if its id has.
+    /// Records the end of a request; `gone` if the id does not exist any more.
     pub(super) fn end(&mut self, asked: OpenRequest, gone: bool) -> Result<(), Invariant> {
         let ended = take(&mut self.open, asked)
             // A destroy ends with the creation that it overtook, if that fails.
@@ -86,23 +86,23 @@ impl Account {
         self.expected.push(Expected { tag, read: false });
     }
 
-    /// It has ended a synchronous request.
+    /// Records that an event has ended a synchronous request.
     pub(super) fn read(&mut self, tag: i32) {
         self.expected.iter_mut().filter(|it| it.tag == tag).for_each(|it| it.read = true);
     }
 
-    /// It is delivered: in order, and once.
+    /// Records a delivery; checks that it is in order and unique.
     pub(super) fn deliver(&mut self, tag: i32) -> Result<(), Invariant> {
         let at = self.expected.iter().position(|it| it.tag == tag).ok_or(Invariant::Order)?;
         if self.expected.drain(..=at).rev().skip(1).all(|it| it.read) { Ok(()) } else { Err(Invariant::Order) }
     }
 
-    /// How many events are to be delivered, or can still be read.
+    /// The number of events that are undelivered, or can still be read.
     pub(super) fn undelivered(&self) -> usize {
         self.expected.len()
     }
 
-    /// Whether an event is to be delivered and nobody has seen it.
+    /// Whether an undelivered event has not been seen.
     pub(super) fn misses_event(&self) -> bool {
         self.expected.iter().any(|it| !it.read)
     }

@@ -77,7 +77,7 @@ impl World {
         Ok(())
     }
 
-    /// The application takes the next event of a channel.
+    /// Takes the next event of a channel.
     pub(super) fn deliver(&mut self, seen: &Seen, channel: ChannelKey) -> Result<bool, Invariant> {
         let Some(event) = self.core.poll_event(channel) else { return Ok(false) };
         let owner = event.listener.unwrap_or(event.id);

@@ -7,7 +7,7 @@ use cmid_proto::{Call, ChannelKey, CmEvent, Errno, IdKey, Outcome, RawEvent};
 use super::kernel::Kernel;
 use crate::connections::invariant::Invariant;
 
-/// Everything that the kernel holds.
+/// The state of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Device {
     channels: Vec<Channel>,
@@ -27,18 +27,18 @@ struct Id {
     state: Kernel,
 }
 
-/// An event that nobody has read.
+/// An unread event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Unread {
     /// For CONNECT_REQUEST the listener.
     owner: IdKey,
     kind: CmEvent,
-    /// Tells it from all others: its status.
+    /// Its unique status.
     tag: i32,
 }
 
 impl Device {
-    /// Makes a call; with an errno it fails.
+    /// Executes a call; fails with `errno` if given.
     pub(super) fn call(&mut self, call: &Call, errno: Option<Errno>) -> Result<Outcome, Invariant> {
         match *call {
             Call::OpenChannel { channel } if errno.is_none() => {
@@ -103,7 +103,7 @@ impl Device {
         })
     }
 
-    /// `ucma_migrate_id`: the unread events go to the end of the other channel, and nobody is woken.
+    /// `ucma_migrate_id`: moves the unread events to the end of the other channel, without a wakeup.
     fn migrate(
         &mut self,
         id: IdKey,
@@ -132,7 +132,7 @@ impl Device {
         Ok(Ok(()))
     }
 
-    /// Reads one event; a request files its new id under `child`.
+    /// Reads one event; stores the new id of a request under `child`.
     pub(super) fn fetch(&mut self, on: ChannelKey, child: IdKey) -> Result<Option<RawEvent<&'static [u8]>>, Invariant> {
         let Some(event) = self.channel(on)?.unread.pop_front() else { return Ok(None) };
         let raw = RawEvent { status: event.tag, ..RawEvent::new(event.owner, event.kind) };
@@ -143,14 +143,14 @@ impl Device {
         Ok(Some(RawEvent { id: child, listener: Some(event.owner), ..raw }))
     }
 
-    /// What may happen to an id, and what the kernel thinks then.
+    /// The possible external events of an id, with the kernel's state after each.
     pub(super) fn happenings(&self, key: IdKey, removal: bool) -> Vec<(CmEvent, Kernel)> {
         let Some(id) = self.ids.iter().find(|id| id.key == key) else { return Vec::new() };
         let mut all = id.state.reports().to_vec();
         if id.state == Kernel::Listening {
             all.push((CmEvent::ConnectRequest, id.state));
         }
-        // The kernel says nothing of an id whose request has not been answered (`ucma_event_handler`).
+        // The kernel reports nothing for an id with an unanswered request (`ucma_event_handler`).
         if id.state.has_device() && id.state != Kernel::Requested {
             if removal {
                 all.push((CmEvent::DeviceRemoval, Kernel::Removed));
@@ -161,7 +161,7 @@ impl Device {
         all
     }
 
-    /// Something happens: the channel whose poller is woken.
+    /// Applies an external event; returns the channel that becomes readable.
     pub(super) fn report(
         &mut self,
         key: IdKey,

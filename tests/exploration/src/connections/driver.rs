@@ -9,11 +9,12 @@ use super::scene::{Role, Scene};
 use super::world::{UnderWay, World};
 use super::{Seen, Witness};
 
-/// What calls fail with. After this one an id whose address was to be resolved stays bound; all others have no such case.
+/// The errno of failed calls. After it an id stays bound if its address was being resolved; other calls have no such
+/// case.
 const ERRNO: Errno = Errno::ENETUNREACH;
 
 impl World {
-    /// The calls that the driver has not taken.
+    /// The calls that the driver has not taken yet.
     pub(super) fn queued(&self) -> Vec<Call> {
         let mut core = self.core.clone();
         core::iter::from_fn(|| core.poll_call()).map(|(_, call)| call).collect()
@@ -40,7 +41,8 @@ impl World {
         {
             return Err(Invariant::MovesUnasked);
         }
-        // A channel that cannot be closed leaks, and so does a new id of which nobody knows; that is told as a fault.
+        // These calls must succeed: a channel that cannot be closed, or an unknown new id that cannot be destroyed,
+        // leaks, and that is reported as a fault.
         let must_succeed = matches!(call, Call::CloseChannel { .. })
             || matches!(call, Call::Destroy { .. } if account.is_none_or(|it| !it.known));
         if fails && must_succeed {
@@ -71,7 +73,7 @@ impl World {
         }
     }
 
-    /// Whether a migration that was asked for is known to have been made, by an event on the new channel.
+    /// Whether an event on the new channel shows that a migration in progress is complete.
     pub(super) fn has_arrived(&self) -> bool {
         self.environment.under_way.is_some_and(|it| {
             let account = self.environment.accounts.iter().find(|account| Some(account.id) == it.call.id());
@@ -81,7 +83,7 @@ impl World {
         })
     }
 
-    /// The device says that such a migration has failed: `ucma_migrate_id` may say EFAULT after it has moved the id.
+    /// Reports failure of such a migration: `ucma_migrate_id` may return EFAULT after it has moved the id.
     pub(super) fn deny(&mut self) {
         if let Some(under_way) = &mut self.environment.under_way {
             under_way.outcome = Err(Errno::EFAULT);

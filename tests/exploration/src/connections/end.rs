@@ -1,4 +1,4 @@
-//! From every state the end can be reached; and what else can be asked of a state.
+//! Checks that the end is reachable from every state, and further checks of a state.
 
 use cmid_proto::{Request, State, Time};
 
@@ -9,7 +9,7 @@ use super::world::{NOW, SOON, World};
 use super::{Seen, Witness};
 
 impl World {
-    /// The driver works, the application takes events, until there is nothing to do. The device says nothing new.
+    /// Runs the driver and the application until there is no work left. The device reports nothing new.
     fn come_to_rest(&mut self, seen: &Seen) -> Result<(), Invariant> {
         for _ in 0..200 {
             self.make_all(seen)?;
@@ -25,8 +25,8 @@ impl World {
         Err(Invariant::NeverEnds)
     }
 
-    /// From here everything ends: what was reported is delivered, and when all is acked and destroyed, in
-    /// either order, nothing is left.
+    /// Runs the state to its end. Reported events are delivered; after all acks and destroys, in either order,
+    /// nothing remains.
     pub(super) fn end(mut self) -> Result<(), Invariant> {
         let seen = Seen::default();
         self.come_to_rest(&seen)?;
@@ -46,7 +46,7 @@ impl World {
         other.be_gone(&seen)
     }
 
-    /// All is acked and destroyed.
+    /// Acks and destroys everything.
     fn be_gone(mut self, seen: &Seen) -> Result<(), Invariant> {
         self.come_to_rest(seen)?;
         if self.environment.accounts.iter().any(Account::has_open) {
@@ -76,7 +76,7 @@ impl World {
     }
 
     fn destroy_all(&mut self, seen: &Seen) -> Result<(), Invariant> {
-        // Nobody destroys an id that nobody has heard of: it has to go by itself.
+        // The application does not destroy an unknown id; the core must.
         let known = self.environment.accounts.iter().filter(|account| account.known);
         for id in known.map(|account| account.id).collect::<Vec<_>>() {
             let state = self.core.state(id);
@@ -90,7 +90,7 @@ impl World {
         Ok(())
     }
 
-    /// How many calls about an id are queued or under way, at most.
+    /// The maximum number of calls of one id that are queued or under way.
     pub(super) fn calls_of_one_id(&self) -> usize {
         let calls = self.environment.under_way.iter().map(|it| it.call).chain(self.queued());
         let target: Vec<_> = calls.filter_map(|call| call.id()).collect();

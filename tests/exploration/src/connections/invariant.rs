@@ -1,43 +1,43 @@
-//! What must hold in every state: the laws of the core.
+//! Invariants of the core.
 
-/// A law that the core has broken.
+/// A violated invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Invariant {
     /// The core panicked.
     Panics,
-    /// It took a faithful device's word for a fault.
+    /// It reported a fault although the device is faithful.
     Faults,
-    /// A migration or destruction was called for while the application owed an ack of that id, and had not given it up
+    /// It called a migration or destruction while the application owed an ack of that id and had not given it up
     /// (`destroy_now`).
     CallsWhileAcksAreOwed,
-    /// A ack token counted that was given up.
+    /// It accepted an ack token that was given up.
     TakesVoidReceipt,
     /// Two calls about one id were under way.
     TwoCalls,
-    /// The device does not have what a call named, or has it elsewhere.
+    /// A call named an object that the device does not have, or has elsewhere.
     NamesWhatIsNotThere,
-    /// The device was asked to move a listening id.
+    /// It called a migration of a listening id.
     MovesListener,
     /// An id was accepted while the device still reports its events on its listener's channel. Unread requests there
     /// would delay them.
     AcceptsOnListenersChannel,
-    /// The id of a request was moved although the application neither accepts nor migrates it.
+    /// It moved the id of a request that the application neither accepts nor migrates.
     MovesUnasked,
-    /// A channel was closed that ids are on.
+    /// It closed a channel with ids.
     ClosesUnderIds,
-    /// An event came out of the kernel's order, twice, or was never there.
+    /// An event was delivered out of order, twice, or without a report.
     Order,
-    /// An event came on a channel that its id is not on.
+    /// An event was delivered on a channel that its id is not on.
     WrongChannel,
-    /// The end of a request was told that was not under way.
+    /// It reported the end of a request that was not open.
     EndsTwice,
     /// A request never ended.
     NeverEnds,
     /// An event was lost.
     LosesEvent,
-    /// An event stayed unread although everything came to rest: a wake-up was lost.
+    /// An event stayed unread after all work was done: a wakeup was lost.
     LosesWakeUp,
-    /// Not everything went away when all was acked and destroyed.
+    /// Something remained after all acks and destroys.
     Leaks,
     /// A destroy was refused.
     RefusesDestroy,

@@ -1,8 +1,8 @@
-//! What the kernel thinks of one id: which calls it takes and what it may report.
+//! The kernel's state of one id: which calls it accepts and which events it may report.
 
 use cmid_proto::{Call, CmEvent};
 
-/// The kernel's state of an id, as far as it decides what comes next.
+/// The kernel's state of an id, as far as it determines later calls and events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kernel {
     Idle,
@@ -13,7 +13,7 @@ pub(super) enum Kernel {
     Routed,
     /// The request is sent.
     Asking,
-    /// The peer's answer is here.
+    /// The peer's answer has arrived.
     Answered,
     /// A request that the application has not answered.
     Requested,
@@ -21,17 +21,17 @@ pub(super) enum Kernel {
     Up,
     /// The disconnect is sent.
     Leaving,
-    /// The peer's disconnect is here.
+    /// The peer's disconnect has arrived.
     Left,
     TimeWait,
     Over,
     Listening,
-    /// The device is gone.
+    /// The device is removed.
     Removed,
 }
 
 impl Kernel {
-    /// The state after a call; `None` if the kernel answers EINVAL.
+    /// The state after a call; `None` if the kernel returns EINVAL.
     pub(super) const fn after(self, call: &Call) -> Option<Kernel> {
         Some(match (call, self) {
             (Call::Bind { .. }, Kernel::Idle) => Kernel::Bound,
@@ -58,7 +58,7 @@ impl Kernel {
         }
     }
 
-    /// What it may report by itself, and where that leads.
+    /// The events that it may report, and the state after each.
     pub(super) const fn reports(self) -> &'static [(CmEvent, Kernel)] {
         match self {
             Kernel::Resolving => &[(CmEvent::AddrResolved, Kernel::Resolved), (CmEvent::AddrError, Kernel::Bound)],
@@ -85,7 +85,7 @@ impl Kernel {
         }
     }
 
-    /// Whether the id has a device, which can go, and whose link address can change.
+    /// Whether the id has a device, which can be removed or change its link address.
     pub(super) const fn has_device(self) -> bool {
         !matches!(self, Kernel::Idle | Kernel::Removed)
     }

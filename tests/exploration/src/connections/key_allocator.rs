@@ -1,15 +1,15 @@
 //! Ack tokens for states that are cloned.
 //!
-//! A ack token cannot be cloned, so that an application acks once. A checker goes on from one state in many ways and acks
-//! in each. What an ack token says is whose ack it is and nothing else; so one is had from another core, in which an id of the
-//! same key lives.
+//! An ack token cannot be cloned, so that an application acks once. A checker continues from one state in several
+//! ways, and acks in each. An ack token identifies only the id of its ack. Another core with an id of the same key
+//! can therefore create one.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 
 use cmid_proto::{AckToken, Acks, ChannelKey, CmEvent, Core, IdKey, Limits, PortSpace, RawEvent, Request, Time};
 
-/// A core in which an id of one key lives.
+/// A core with an id of one key.
 struct KeyAllocator {
     core: Core,
     channel: ChannelKey,
@@ -20,13 +20,13 @@ thread_local! {
     static MINTS: RefCell<HashMap<IdKey, KeyAllocator>> = RefCell::new(HashMap::new());
 }
 
-/// A ack token for an event of an id.
+/// An ack token for an event of an id.
 pub(super) fn ack_token(id: IdKey) -> AckToken {
     MINTS.with_borrow_mut(|mints| mints.entry(id).or_insert_with(|| KeyAllocator::new(id)).make())
 }
 
 impl KeyAllocator {
-    /// Creates ids, and destroys those that are not the one, until it is.
+    /// Creates ids, and destroys them until one has the key.
     fn new(id: IdKey) -> KeyAllocator {
         let mut core = Core::new(Limits { core: Some(id.core()), ..Limits::LARGE });
         let channel = core.open_channel(Acks::Explicit).expect("an empty core has room");
@@ -37,7 +37,7 @@ impl KeyAllocator {
             if fresh == id {
                 return KeyAllocator { core, channel, id };
             }
-            // Same slot, an earlier tenant.
+            // The same slot with an earlier generation.
             if fresh.slot() == id.slot() {
                 core.submit(Time::ZERO, fresh, Request::Destroy, Time::NEVER).expect("it lives");
                 well(&mut core);
@@ -53,7 +53,7 @@ impl KeyAllocator {
     }
 }
 
-/// All calls succeed.
+/// Completes all calls with success.
 fn well(core: &mut Core) {
     while let Some((token, _)) = core.poll_call() {
         core.handle_outcome(token, Ok(())).expect("the call is under way");

@@ -26,7 +26,7 @@ use crate::search::Searched;
 use crate::witness::witnesses;
 
 witnesses! { Connections;
-    /// A connection stands.
+    /// A connection was established.
     Established,
     /// An id arrived on another channel together with events that were unread.
     MovedWithUnread,
@@ -38,29 +38,29 @@ witnesses! { Connections;
     NotMoved,
     /// A destroy waited for acks, and ended by event.
     DestroyedAfterAcks,
-    /// An id was destroyed although it owed acks.
+    /// An id was destroyed with owed acks.
     DestroyedWithoutAcks,
     /// A destroy overtook a migration.
     DestroyOvertookMove,
-    /// A destroy failed, and the id lives on.
+    /// A destroy failed, and the id remained.
     NotDestroyed,
-    /// An event came too late to mean anything.
+    /// A late event was ignored.
     LateEvent,
-    /// An event on the new channel came before the outcome of the migration.
+    /// An event on the new channel arrived before the outcome of the migration.
     ArrivedByEvent,
-    /// So did one that the device then said had failed.
+    /// An event on the new channel arrived, and the device then reported failure of the migration.
     MovedAllTheSame,
     /// A request was refused, and nothing changed.
     Refused,
     /// A deadline passed.
     DeadlinePassed,
-    /// A migration gave up waiting for acks.
+    /// A migration timed out while it waited for acks.
     MoveTimedOut,
-    /// A destroy gave up waiting for acks.
+    /// A destroy timed out while it waited for acks.
     DestroyTimedOut,
-    /// A device went.
+    /// A device was removed.
     Removed,
-    /// There was no room for an event, which stayed in the kernel.
+    /// There was no room for an event; it stayed in the kernel.
     NoRoom,
     /// A synchronous request ended by event.
     SyncEnded,
@@ -84,7 +84,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// Nothing is seen yet.
+    /// Creates a world without witnesses.
     #[must_use]
     pub fn new(scene: Scene) -> Self {
         Connections { scene, seen: Seen::default() }
@@ -170,7 +170,7 @@ impl World {
         self
     }
 
-    /// A state that has broken a law has been reported already.
+    /// A state with a violated invariant is reported already.
     fn ends(&self) -> bool {
         self.environment.broken.is_some() || holds(|| self.clone().end().is_ok())
     }

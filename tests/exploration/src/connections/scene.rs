@@ -1,52 +1,52 @@
-//! The bounds of a world: who is in it and what may happen.
+//! The bounds of a world: its ids and the possible actions.
 
 use cmid_proto::{Acks, ChannelKey, ConnParam, Core, IdKey, Limits, PortSpace, RejectReason, Request, RequestKind};
 
 use super::Witness;
 
-/// What an id is for. The application asks for what the role has, wherever the core does not refuse it.
+/// The role of an id. The application submits the requests of the role, unless the core refuses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Is bound, and hears of changes of its link address.
+    /// Is bound, and gets changes of its link address.
     Mover,
     /// Resolves, connects, disconnects.
     Dialer,
     /// Listens.
     Listener,
-    /// Came with a request.
+    /// The id of a connection request.
     Child,
 }
 
-/// A bounded world. Within the bounds everything may happen in any order and any number of times.
+/// A bounded world. Within the bounds all actions may occur in any order and any number of times.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// What it is called in the report.
+    /// Its name in the report.
     pub name: &'static str,
-    /// What it is about.
+    /// The subject of the check.
     pub target: &'static str,
     /// The ids that the application creates, in this order.
     pub roles: &'static [Role],
     /// The channels that the application has opened.
     pub channels: &'static [Acks],
-    /// Of the core.
+    /// The limits of the core.
     pub limits: Limits,
-    /// How many events of one id may be unread, undelivered or not acked.
+    /// Maximum number of events of one id that are unread, undelivered or not acked.
     pub events: usize,
-    /// How many events of all ids may be so.
+    /// The same maximum for all ids together.
     pub events_in_all: usize,
-    /// Ids of these roles are not moved by the application.
+    /// The application does not move ids of these roles.
     pub still: &'static [Role],
-    /// How many requests may reach the listeners.
+    /// Maximum number of requests to the listeners.
     pub children: u8,
-    /// Whether ids may be put into synchronous mode.
+    /// Whether ids may enter synchronous mode.
     pub sync: bool,
-    /// How many listens and moves into synchronous mode there may be: each opens a channel, under a new key.
+    /// Maximum number of listens and moves into synchronous mode: each opens a channel with a new key.
     pub private_channels: u8,
     /// Whether calls may fail.
     pub failures: bool,
-    /// Whether other things may happen between a call and its outcome.
+    /// Whether other actions may occur between a call and its outcome.
     pub slow_calls: bool,
-    /// Whether the device may go.
+    /// Whether the device may be removed.
     pub removal: bool,
     /// Whether requests may have deadlines, which pass at any time.
     pub deadlines: bool,
@@ -54,12 +54,12 @@ pub struct Scene {
     pub lost: bool,
     /// Whether an id may be moved to the channel that it is on.
     pub in_place: bool,
-    /// What must turn up in it: else it proves less than it seems to.
+    /// Witnesses that must occur; otherwise the check is vacuous.
     pub shows: &'static [Witness],
 }
 
 impl Scene {
-    /// Two channels with explicit acks, and nothing that may go wrong.
+    /// Two channels with explicit acks, without failures.
     pub(super) const PLAIN: Scene = Scene {
         name: "",
         target: "",
@@ -81,7 +81,7 @@ impl Scene {
         shows: &[],
     };
 
-    /// What the application may ask of an id that has a role: refused or not.
+    /// The requests that the application may submit for an id of a role, refused or not.
     pub(super) fn requests(
         &self,
         core: &Core,
@@ -97,7 +97,7 @@ impl Scene {
             all.extend(self.sync.then_some(Request::Migrate { to: None }));
         }
         all.push(Request::Destroy);
-        // Where nothing is owed it is the same.
+        // Without owed acks this is the same as Destroy.
         all.extend((self.lost && core.owed(id) > 0).then_some(Request::DestroyNow));
         all
     }
@@ -107,7 +107,7 @@ impl Scene {
         matches!(request, Request::Listen { .. } | Request::Migrate { to: None })
     }
 
-    /// Whether a deadline means something to a request.
+    /// Whether a deadline has an effect on a request.
     pub(super) const fn may_wait(request_kind: RequestKind) -> bool {
         matches!(
             request_kind,
@@ -127,7 +127,7 @@ impl Scene {
 const ADDR: core::net::SocketAddr =
     core::net::SocketAddr::new(core::net::IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 1)), 7471);
 
-/// A QP number is all that a connection needs.
+/// A connection needs only a QP number.
 const PARAM: ConnParam = ConnParam {
     responder_resources: 1,
     initiator_depth: 1,

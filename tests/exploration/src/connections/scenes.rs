@@ -1,10 +1,10 @@
-//! The worlds that are searched.
+//! The explored worlds.
 
 use cmid_proto::Acks;
 
 use super::{Role, Scene, Witness};
 
-/// Two ids with events, on two channels, that move and go.
+/// Two ids with events on two channels, with migrations and destroys.
 pub const MOVERS: Scene = Scene {
     name: "movers",
     target: "2 ids x 2 channels x 2 events, explicit acks: migrations, destructions",
@@ -21,7 +21,7 @@ pub const MOVERS: Scene = Scene {
     ..Scene::PLAIN
 };
 
-/// The same when calls take time: events and requests come between a call and its outcome.
+/// As [`MOVERS`], with slow calls: events and requests occur between a call and its outcome.
 pub const MOVERS_SLOW: Scene = Scene {
     name: "movers-slow",
     target: "2 ids x 2 channels x 1 event; anything may come between a call and its outcome",
@@ -32,7 +32,7 @@ pub const MOVERS_SLOW: Scene = Scene {
     ..MOVERS
 };
 
-/// One id to which everything happens.
+/// One id with all kinds of failures.
 pub const MOVER_TROUBLE: Scene = Scene {
     name: "mover-trouble",
     target: "1 id x 2 channels x 2 events; slow and failing calls, device removal, synchronous mode, moves in place, lost ack tokens",
@@ -58,7 +58,7 @@ pub const MOVER_TROUBLE: Scene = Scene {
     ..MOVERS
 };
 
-/// One id whose requests have deadlines.
+/// One id with deadlines on requests.
 pub const MOVER_DEADLINES: Scene = Scene {
     name: "mover-deadlines",
     target: "1 id x 2 channels x 2 events; slow and failing calls, deadlines on migrations and destructions",
@@ -80,7 +80,7 @@ pub const MOVERS_FULL: Scene = Scene {
     ..MOVERS
 };
 
-/// A whole life of a connection, on the move.
+/// A complete connection with migrations.
 pub const DIALER: Scene = Scene {
     name: "dialer",
     target: "an active connection, 2 channels x 2 events; slow and failing calls, device removal, migrations at any time",
@@ -92,7 +92,7 @@ pub const DIALER: Scene = Scene {
     ..MOVERS
 };
 
-/// The same with deadlines.
+/// As [`DIALER`], with deadlines.
 pub const DIALER_DEADLINES: Scene = Scene {
     name: "dialer-deadlines",
     target: "an active connection, 2 events, explicit acks; slow and failing calls, deadlines on everything",
@@ -105,7 +105,7 @@ pub const DIALER_DEADLINES: Scene = Scene {
     ..MOVERS
 };
 
-/// The same in synchronous mode, and out of it.
+/// As [`DIALER`], with changes to and from synchronous mode.
 pub const DIALER_SYNC: Scene = Scene {
     name: "dialer-sync",
     target: "an active connection, 2 events; into synchronous mode and out of it, deadlines",
@@ -138,7 +138,7 @@ pub const LISTENER: Scene = Scene {
     ..MOVERS
 };
 
-/// The same when things go wrong.
+/// As [`LISTENER`], with failures.
 pub const LISTENER_TROUBLE: Scene = Scene {
     name: "listener-trouble",
     target: "a listener and 1 request, 1 channel; slow and failing calls, device removal",
@@ -162,7 +162,7 @@ pub const LISTENER_SYNC: Scene = Scene {
     ..LISTENER
 };
 
-/// A listener whose device goes, and which does not want to.
+/// A listener with a removed device and failing calls.
 pub const LISTENER_REMOVED: Scene = Scene {
     name: "listener-removed",
     target: "a listener, 1 channel and synchronous mode; its device goes, calls fail",
@@ -176,7 +176,7 @@ pub const LISTENER_REMOVED: Scene = Scene {
     ..LISTENER
 };
 
-/// What is searched each time.
+/// The worlds of every run.
 pub const ALL: &[Scene] = &[
     MOVERS,
     MOVERS_SLOW,
@@ -192,7 +192,7 @@ pub const ALL: &[Scene] = &[
     LISTENER_REMOVED,
 ];
 
-/// The same with wider bounds, for whoever has some minutes.
+/// Worlds with wider bounds, which take minutes.
 pub const LARGE: &[Scene] = &[
     Scene { name: "movers-3", events_in_all: 3, ..MOVERS },
     Scene { name: "movers-slow-failing", failures: true, ..MOVERS_SLOW },

@@ -1,11 +1,12 @@
-//! A state without its history, as the checker tells states apart.
+//! A state without its history, for the checker's comparison of states.
 //!
-//! Some numbers of a core only grow: it counts calls, news and late events. They would make every state a new one. Others
-//! are names: a token and an event's tag mean nothing but "the same one". So a state is hashed into words first. Then
-//! the counters are left out, and each name is replaced by the order in which it turns up.
+//! Some numbers of a core only grow: it counts calls, news and late events. They would make every state a new one.
+//! Others are names: a token and an event's tag mean nothing but "the same one". So a state is hashed into words
+//! first. Then the counters are left out, and each name is replaced by the order in which it turns up.
 //!
-//! A name is known by the width that it is hashed with: a token's number is the only u64 below [`NAMES`], as deadlines lie
-//! far beyond, and a tag the only i32 from [`TAGS`] on. That the counters are the last words is checked each time.
+//! A name is known by the width that it is hashed with: a token's number is the only u64 below [`NAMES`], as
+//! deadlines lie far beyond, and a tag the only i32 from [`TAGS`] on. That the counters are the last words is checked
+//! each time.
 
 use core::hash::{Hash, Hasher};
 
@@ -13,7 +14,8 @@ use cmid_proto::Core;
 
 /// Every u64 below is the number of a token, or a counter.
 pub(super) const NAMES: u64 = 1 << 28;
-/// Tags of events begin here. No status, backlog or time-out of the worlds lies in the range, which has room for long paths.
+/// Tags of events begin here. No status, backlog or time-out of the worlds lies in the range, which has room for long
+/// paths.
 pub(super) const TAGS: core::ops::Range<i32> = 1_000_000..2_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! One state: the core, the device, the application's books; and what each step does to them.
+//! One state: the core, the device, the application's accounts; and the effects of each step.
 
 use core::hash::{Hash, Hasher};
 
@@ -21,7 +21,7 @@ pub(super) const SOON: Time = Time(view::NAMES << 8);
 pub enum Action {
     /// The application creates the next id, on the first channel.
     Create,
-    /// It asks for something, until [`Time::NEVER`] or soon.
+    /// It submits a request, with the deadline [`Time::NEVER`] or soon.
     Submit(IdKey, Request<'static>, Time),
     /// It takes the next event of a channel.
     Deliver(ChannelKey),
@@ -32,13 +32,13 @@ pub enum Action {
         /// Whether it fails.
         fails: bool,
     },
-    /// The driver reports what the call returned.
+    /// The driver reports the outcome of the call.
     Answer,
-    /// The same, but a migration that was made is said to have failed.
+    /// The driver reports failure of a migration that was made.
     Deny,
-    /// The driver reads the next channel that is to be read.
+    /// The driver reads the next readable channel.
     Read,
-    /// Something happens at the device.
+    /// The device reports an event.
     Happen(IdKey, CmEvent),
     /// All deadlines pass.
     Expire,
@@ -52,12 +52,12 @@ pub struct World {
     pub(super) next_tag: i32,
 }
 
-/// What is around the core.
+/// The environment of the core.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Environment {
     pub(super) device: Device,
     pub(super) accounts: Vec<Account>,
-    /// Those that the application has opened.
+    /// The channels that the application has opened.
     pub(super) channels: Vec<ChannelKey>,
     pub(super) under_way: Option<UnderWay>,
     pub(super) created: usize,
@@ -66,13 +66,13 @@ pub(super) struct Environment {
     pub(super) broken: Option<Invariant>,
 }
 
-/// A call between its making and the report of what it returned.
+/// A call with an outcome that is not reported yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct UnderWay {
     pub(super) token: Token,
     pub(super) call: Call,
     pub(super) outcome: Outcome,
-    /// Of a migration: an event on the new channel has come.
+    /// An event on the new channel of a migration has arrived.
     pub(super) arrived: bool,
 }
 
@@ -104,7 +104,7 @@ impl World {
         world
     }
 
-    /// Everything that may happen next.
+    /// The possible next actions.
     pub(super) fn actions(&self, scene: &Scene, all: &mut Vec<Action>) {
         let environment = &self.environment;
         let in_all: usize = environment.accounts.iter().map(|account| self.events_of(account)).sum();
@@ -179,7 +179,7 @@ impl World {
         homes
     }
 
-    /// Takes a step; false if there was nothing to do.
+    /// Takes a step; false if it has no effect.
     pub(super) fn step(&mut self, scene: &Scene, seen: &Seen, action: Action) -> Result<bool, Invariant> {
         match action {
             Action::Create => self.create(scene)?,
@@ -207,7 +207,7 @@ impl World {
         Ok(true)
     }
 
-    /// What the application sees without being told, and what it forgets.
+    /// Updates the accounts from the observable state of the core, and drops accounts of removed ids.
     pub(super) fn look(&mut self, seen: &Seen) {
         seen.note_if(self.environment.created > 0 && self.core.ids() == 0, Witness::Ended);
         for at in 0..self.environment.accounts.len() {
@@ -221,8 +221,8 @@ impl World {
                 }
             }
         }
-        // An id is gone without a report if the application never took its request, or if it could not be created and the
-        // destroy that ended its creation has given up.
+        // An id is gone without a report if the application never took its request, or if it could not be created and
+        // the destroy that ended its creation has given up.
         let core = &self.core;
         self.environment.accounts.retain(|it| core.state(it.id).is_some() || (it.known && it.has_open()));
     }
@@ -242,8 +242,8 @@ impl World {
     }
 }
 
-/// Whether the application asks for what it has asked for and has not been told the end of. It might go on so without
-/// bounds, and the core would keep an event for each.
+/// Whether the application repeats an open request. It could repeat without bounds, and the core would keep an event
+/// for each.
 fn asks_again(account: &Account, request: &Request<'_>) -> bool {
     let request_kind = request.request_kind();
     (request_kind == RequestKind::Migrate && account.is_open(OpenRequest::Migrate))

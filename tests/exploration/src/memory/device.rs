@@ -1,4 +1,4 @@
-//! What the device has: PDs, and registrations with what they may refer to.
+//! The device: PDs, and registrations with their references.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{Access, Call, Code, Keys, Outcome, Provider, Reply};
@@ -7,10 +7,10 @@ use super::Scene;
 use super::invariant::Invariant;
 use super::ledger::{Memory, Use};
 
-/// Names a registration: the place in the table of registrations.
+/// The index of a registration in the table.
 pub(super) type Handle = usize;
 
-/// What a registration refers to. After a re-registration that failed half way, it may be either of two.
+/// The references of a registration. After a re-registration that failed in the middle it may be either of two.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Registration {
     pub(super) keys: Keys,
@@ -30,27 +30,27 @@ pub(super) struct Device {
 /// What a call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It succeeds.
+    /// Success.
     Well,
     /// `ibv_reg_mr` or `ibv_dereg_mr` fails with this errno.
     Fails(Errno),
-    /// `ibv_rereg_mr` returns this code and errno, and has left this.
+    /// `ibv_rereg_mr` returns this code and errno; the registration is then as given.
     Leaves(i32, Errno, Truth),
 }
 
-/// What a failed re-registration has left at the device.
+/// The registration at the device after a failed re-registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
     /// The old registration.
     Old,
     /// The new one.
     New,
-    /// The one or the other.
+    /// Either of the two.
     Either,
 }
 
 impl Answer {
-    /// Everything that a device may answer to a call, if it does what it says.
+    /// All possible answers of a faithful device to a call.
     pub(super) fn all<B>(call: &Call<'_, Use, B, Handle>, scene: &Scene) -> Vec<Answer> {
         match call {
             Call::Register { .. } => vec![Answer::Well, Answer::Fails(Errno::ENOMEM)],

@@ -1,22 +1,22 @@
-//! What must hold in every state: the laws of memory.
+//! Invariants of memory.
 
-/// A law that a region or a domain has broken.
+/// A violated invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Invariant {
     /// Something panicked.
     Panics,
-    /// The outcome of a call that was asked for is called a fault.
+    /// A correct outcome of a call was reported as a fault.
     Faults,
-    /// A call named a registration that is gone: it was deregistered twice, or used after.
+    /// A call named a deregistered registration.
     UsesWhatIsFreed,
-    /// A PD was deallocated while something at the device belonged to it.
+    /// A PD was deallocated with users at the device.
     DeallocatesInUse,
     /// A buffer was dropped or copied inside a region.
     LosesBuffer,
-    /// A request ended as another one.
+    /// A request ended as another kind of request.
     EndsWrong,
-    /// A deregistration was refused where it is all that helps.
+    /// A deregistration was refused although nothing else is possible.
     RefusesDeregister,
-    /// Not everything went away.
+    /// Something remained at the end.
     Leaks,
 }

@@ -1,4 +1,4 @@
-//! Who uses which PD, and where each buffer is: told by the clones and drops of what a region holds.
+//! Tracks the uses of PDs and the place of each buffer, by clones and drops of a region's contents.
 
 use std::cell::RefCell;
 

@@ -18,37 +18,37 @@ pub use world::{Action, World};
 use crate::search::Searched;
 use crate::witness::witnesses;
 
-/// A bounded world. Within the bounds everything may happen in any order and any number of times; but a PD that is gone stays
-/// gone.
+/// A bounded world. Within the bounds all actions may occur in any order and any number of times, but a deallocated
+/// PD stays deallocated.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// What it is called in the report.
+    /// Its name in the report.
     pub name: &'static str,
-    /// What it is about.
+    /// The subject of the check.
     pub target: &'static str,
-    /// How many PDs there are.
+    /// The number of PDs.
     pub pds: usize,
-    /// How many regions may be there at a time.
+    /// Maximum number of regions at a time.
     pub mrs: usize,
-    /// How many buffers there are.
+    /// The number of buffers.
     pub buffers: usize,
-    /// What is known of the provider.
+    /// The known properties of the provider.
     pub provider: Provider,
-    /// What a failed re-registration may leave where the provider is not known to check first.
+    /// The possible results of a failed re-registration, if the provider is not known to check first.
     pub truths: &'static [Truth],
-    /// Whether a deregistration may fail so that nobody knows what it left.
+    /// Whether a deregistration may fail with an unknown result.
     pub losses: bool,
-    /// Whether the PDs are there from the beginning.
+    /// Whether the PDs are allocated initially.
     pub allocated: bool,
-    /// What the application may want where the provider cannot.
+    /// The fallbacks that the application may choose if the provider does not support a change.
     pub fallbacks: &'static [Fallback],
-    /// Whether rights are changed.
+    /// Whether access rights are changed.
     pub rights: bool,
-    /// Whether several things are changed at once.
+    /// Whether several properties are changed at once.
     pub together: bool,
-    /// Whether the device may go.
+    /// Whether the device may be removed.
     pub removal: bool,
-    /// What must turn up in it: else it proves less than it seems to.
+    /// Witnesses that must occur; otherwise the check is vacuous.
     pub shows: &'static [Witness],
 }
 
@@ -71,7 +71,7 @@ witnesses! { Memory;
     NotDeregistered,
     /// A PD was deallocated.
     Deallocated,
-    /// Something was refused, and nothing changed.
+    /// A request was refused, and nothing changed.
     Refused,
 }
 
@@ -83,7 +83,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Nothing is seen yet.
+    /// Creates a world without witnesses.
     #[must_use]
     pub fn new(scene: Scene) -> Self {
         Memory { scene, seen: Seen::default() }

@@ -1,10 +1,10 @@
-//! The worlds that are searched.
+//! The explored worlds.
 
 use cmid_proto::memory::{Fallback, Provider};
 
 use super::{Scene, Truth, Witness};
 
-/// One region, and all that can be changed of it.
+/// One region with all changes.
 pub const ONE: Scene = Scene {
     name: "memory-one",
     target: "2 PDs x 1 MR x 3 buffers: every change, every outcome, with and without a fallback, removal",
@@ -59,7 +59,7 @@ pub const CHECKS_FIRST: Scene = Scene {
 /// All of them.
 pub const ALL: &[Scene] = &[ONE, TWO, CHECKS_FIRST];
 
-/// The same with wider bounds, for whoever has some minutes.
+/// Worlds with wider bounds, which take minutes.
 pub const LARGE: &[Scene] = &[
     Scene { name: "memory-two-3", target: "the same x 3 buffers", buffers: 3, ..TWO },
     Scene { name: "memory-two-lost", target: "the same where deregistrations leave anything", losses: true, ..TWO },

@@ -1,4 +1,4 @@
-//! One state: domains, regions, the device, and the buffers that the application has.
+//! One state: domains, regions, the device, and the application's buffers.
 
 use cmid_proto::Errno;
 use cmid_proto::memory::{
@@ -17,20 +17,20 @@ type Mr = Region<Use, Memory, Handle>;
 pub enum Action {
     /// `ibv_alloc_pd` or `ibv_dealloc_pd` returns.
     PdAnswer(usize, Result<(), Errno>),
-    /// A PD is to be deallocated.
+    /// Deallocates a PD.
     Dealloc(usize),
-    /// A region is to be registered.
+    /// Registers a region.
     Register {
-        /// Which.
+        /// The index of the region.
         mr: usize,
         /// The PD.
         pd: usize,
         /// The buffer.
         buffer: usize,
     },
-    /// A region is to be changed.
+    /// Re-registers a region.
     Reregister {
-        /// Which.
+        /// The index of the region.
         mr: usize,
         /// The new PD.
         pd: Option<usize>,
@@ -38,14 +38,14 @@ pub enum Action {
         buffer: Option<usize>,
         /// The new rights.
         access: Option<Access>,
-        /// How.
+        /// The policy.
         policy: Policy,
     },
-    /// A region is to be deregistered.
+    /// Deregisters a region.
     Deregister(usize),
     /// A call of a region returns.
     Answer(usize, Answer),
-    /// The device goes.
+    /// Removes the device.
     Removal,
 }
 
@@ -54,7 +54,7 @@ pub enum Action {
 pub struct World {
     domains: Vec<Domain>,
     regions: Vec<Option<Mr>>,
-    /// What the application has in its hands.
+    /// The application's buffers.
     app: Vec<Memory>,
     device: Device,
     removed: bool,
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Everything that may happen next.
+    /// The possible next actions.
     pub(super) fn actions(&self, scene: &Scene, all: &mut Vec<Action>) {
         for (at, domain) in self.domains.iter().enumerate() {
             if matches!(domain.state(), PdState::Allocating | PdState::Deallocating) {
@@ -283,7 +283,7 @@ impl World {
         })
     }
 
-    /// Whether what a region says of its valid registration is so at the device.
+    /// Whether a region's valid registration matches that of the device.
     pub(super) fn regions_tell_the_truth(&self) -> bool {
         self.regions.iter().flatten().all(|region| match region.keys() {
             None => region.state() != MrState::Registered,

@@ -1,4 +1,4 @@
-//! What state an id must be in when its application has heard everything: the kernel's, as far as that can be told apart.
+//! The expected state of an id after delivery of all events: the kernel's, as far as it can be distinguished.
 
 use cmid_proto::State;
 
@@ -7,7 +7,7 @@ use super::kernel::{Id, Phase};
 /// Whether the core's view can be that of an id in this stage.
 pub(crate) fn agrees(id: &Id, state: State) -> bool {
     if id.removed {
-        // Nobody has told of it what was not accepted.
+        // A removal is not reported for an id that is not accepted.
         let unheard = id.deaf && matches!(state, State::Requested | State::SidrReqReceived | State::Failed);
         return unheard || state == State::Removed;
     }
@@ -25,16 +25,17 @@ pub(crate) fn agrees(id: &Id, state: State) -> bool {
         Phase::RepSent => state == State::Accepting,
         Phase::Established => state == State::Connected,
         Phase::DreqSent => matches!(state, State::Disconnecting | State::Closing),
-        // After requests that crossed each side takes the other's for the answer; a teardown answers it all the same.
+        // After disconnects that crossed, each side takes the other's request for the answer; a teardown answers it
+        // nevertheless.
         Phase::DreqRcvd => matches!(state, State::PeerClosed | State::TimeWait),
         Phase::TimeWait => matches!(state, State::TimeWait | State::Closing),
         Phase::SidrSent => state == State::SidrReqSent,
         Phase::SidrRcvd => state == State::SidrReqReceived,
         Phase::Over if id.disconnected => state == State::Closed,
-        // Nobody has told it that the peer has gone.
+        // The end of the peer is not reported for this id.
         Phase::Over if id.deaf => matches!(state, State::Requested | State::SidrReqReceived | State::Failed),
         Phase::Over if id.datagram => matches!(state, State::SidrResolved | State::Failed),
-        // A teardown that the peer has cut short waits for its deadline.
+        // A teardown that the peer interrupts waits for its deadline.
         Phase::Over => matches!(state, State::Failed | State::Closing),
     }
 }

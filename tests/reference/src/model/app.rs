@@ -1,4 +1,4 @@
-//! The application of a host: what it asks, takes and gives back.
+//! The application of a host: submits requests, takes events, returns ack tokens.
 
 use cmid_proto::{
     Acks, ChannelKey, CmEvent, Event, EventKind, IdKey, PortSpace, Released, Request, RequestKind, State, Time,
@@ -49,7 +49,7 @@ impl Host {
             say(|| format!("creates {id} on {on:?} for {port_space}"));
             self.ledger.track(&self.core, id);
             let called = self.take_calls(Some(id));
-            // Creating is no request with a column; it is called what takes its place in the accounts.
+            // Creation is not a request kind; the accounts use this one instead.
             let asked = Deadline { id, request_kind: RequestKind::Bind, group: None, due: Time::NEVER, sync: false };
             self.requests.accepted(&self.core, asked, called);
             self.look();
@@ -77,7 +77,7 @@ impl Host {
         if !matches!(request, Request::AttachQp | Request::DetachQp) {
             self.asked.insert(id, (request, deadline));
             if let Request::Listen { backlog } = request {
-                // As in the kernel: what is no number of requests means its maximum.
+                // As in the kernel: an invalid backlog means the maximum.
                 let kept = if (1..=1024).contains(&backlog) { backlog } else { 1024 };
                 self.backlogs.insert(id, kept as usize);
             }
@@ -130,7 +130,7 @@ impl Host {
                 self.held.push(Held { ack_token, owner, group: event.group });
             }
             None => {
-                // Of an id that is gone nobody can tell.
+                // Unknown for an id that does not exist any more.
                 let on_delivery = event.cm().is_none() || self.core.owed(owner) as usize == self.owed(owner);
                 assert!(on_delivery, "{event:?} is not to be acked, and counts");
             }
@@ -165,7 +165,7 @@ impl Host {
         true
     }
 
-    /// Time has passed.
+    /// Advances the time.
     pub(crate) fn pass(&mut self, now: Time) {
         self.now = now;
         let mut by_result = self.requests.synchronous(&self.core, now);
@@ -188,7 +188,7 @@ impl Host {
 
     pub(crate) fn release(&mut self, id: IdKey) -> Option<DetachedId> {
         let state = self.core.state(id);
-        // A request of a listener stays.
+        // A request to a listener stays.
         let result = self.core.sync_event(id).filter(|event| event.listener.is_none());
         let (released, channel) = self.core.release(id).ok()?;
         say(|| format!("releases {id}"));
@@ -211,7 +211,7 @@ impl Host {
         })
     }
 
-    /// Takes an id in; gives it back if there is no room.
+    /// Adopts an id; returns it if there is no room.
     pub(crate) fn adopt(&mut self, kernel: &mut Kernel, released_id: DetachedId) -> Option<DetachedId> {
         let (id, channel) = match self.core.adopt(released_id.released) {
             Ok(keys) => keys,

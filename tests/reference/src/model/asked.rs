@@ -1,8 +1,8 @@
-//! A call says what its request said.
+//! Checks that a call matches its request.
 
 use cmid_proto::{Call, Request};
 
-/// Panics if a call, or the private data that goes with it, is not what was asked for last.
+/// Panics if a call or its private data differs from the last request.
 pub(crate) fn check_asked(call: &Call, data: &[u8], asked: Option<Request<'_>>) {
     match (*call, asked) {
         (Call::Bind { addr, .. }, Some(Request::Bind { addr: asked })) => assert_eq!(addr, asked),
@@ -33,7 +33,7 @@ pub(crate) fn check_asked(call: &Call, data: &[u8], asked: Option<Request<'_>>) 
             let overtaken = matches!(asked, Some(Request::Destroy | Request::DestroyNow));
             assert!(overtaken, "{call:?} was not asked for, nor overtaken: {asked:?}");
         }
-        // Of a request to a listener only what is accepted or migrated is moved.
+        // The id of a connection request is moved only if it is accepted or migrated.
         (Call::Migrate { .. }, asked) => {
             let moves =
                 matches!(asked, Some(Request::Migrate { .. } | Request::Listen { .. } | Request::Accept { .. }));

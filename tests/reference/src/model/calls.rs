@@ -1,6 +1,6 @@
-//! What the kernel and librdmacm do when they are called.
+//! The effects of calls in the kernel and librdmacm.
 //!
-//! Panics on what the core promises never to ask: calls that would crash the library, break a connection, hold up a later
+//! Panics on calls that the core must never make: calls that crash the library, break a connection, delay a later
 //! destroy for more than a minute, or lose requests.
 
 use cmid_proto::{Call, Errno, Outcome};
@@ -8,7 +8,7 @@ use cmid_proto::{Call, Errno, Outcome};
 use super::kernel::{File, Id, Kernel, Membership, No, Phase};
 
 impl Kernel {
-    /// Makes a call about an id. `refused` is an errno for which the world is to blame, where it can be.
+    /// Executes a call of an id. `refused` is an errno of an external failure, for calls where one is possible.
     pub(crate) fn call(
         &mut self,
         no: No,
@@ -24,8 +24,8 @@ impl Kernel {
         if let Call::Leave { group, .. } = *call
             && let Some(at) = id.refused.iter().position(|&refused| refused == group)
         {
-            // librdmacm has no record of it. A core that hears late of a refused join has given the join up already, and
-            // keeps the membership until it is left.
+            // librdmacm has no record of it. If a refused join is reported late, the core has already given the join
+            // up, and keeps the membership until it is left.
             self.id_mut(no).refused.swap_remove(at);
             return Err(Errno::EADDRNOTAVAIL);
         }
@@ -38,7 +38,7 @@ impl Kernel {
 
     fn ask(&mut self, no: No, call: &Call, from_to: Option<(File, File)>, refused: Option<Errno>) -> Outcome {
         if self.id(no).removed {
-            // The record of a membership goes even so.
+            // The record of a membership is removed nevertheless.
             if let Call::Leave { .. } = call {
                 self.leave(no, call);
             }
@@ -49,7 +49,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Whether the kernel grants it. What it does not grant changes little.
+    /// Whether the kernel accepts the call. A refused call changes little.
     fn judge(&mut self, no: No, call: &Call, refused: Option<Errno>) -> Outcome {
         let stage = self.id(no).stage;
         let legal = match call {
@@ -107,7 +107,7 @@ impl Kernel {
         true
     }
 
-    /// What even a refused call does.
+    /// The effects of a refused call.
     fn refuse(&mut self, no: No, call: &Call, errno: Errno) {
         let id = self.id_mut(no);
         if matches!(call, Call::Accept { .. }) {
@@ -140,7 +140,7 @@ impl Kernel {
             Call::Disconnect { .. } => match id.stage {
                 Phase::Established => id.stage = Phase::DreqSent,
                 Phase::DreqRcvd => id.stage = Phase::TimeWait,
-                // Nothing happens.
+                // No effect.
                 _ => {}
             },
             Call::Notify { .. } => {
@@ -159,7 +159,7 @@ impl Kernel {
         }
     }
 
-    /// `ucma_migrate_id`: what is unread goes to the end of the other channel, and nobody is woken.
+    /// `ucma_migrate_id`: moves unread events to the end of the other channel, without a wakeup.
     fn migrate(&mut self, no: No, from_to: Option<(File, File)>) {
         let (from, to) = from_to.expect("the two channels of a migration");
         assert_eq!(self.id(no).file, from, "a migration from where the id is not");
@@ -180,7 +180,7 @@ impl Kernel {
         self.insert(Id { key: Some(key), ..Id::new(file, datagram) })
     }
 
-    /// `rdma_destroy_event_channel`, which no id may be on.
+    /// `rdma_destroy_event_channel`; no id may be on the channel.
     pub(crate) fn close(&mut self, file: File) {
         assert!(self.ids.values().all(|id| id.file != file), "a channel is closed under an id");
         self.files.remove(&file);

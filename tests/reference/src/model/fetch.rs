@@ -1,24 +1,24 @@
-//! Reading an event (`rdma_get_cm_event`), which changes it and takes steps of its own.
+//! Reading an event (`rdma_get_cm_event`), which changes the event and has side effects.
 
 use cmid_proto::{CmEvent, IdKey};
 
 use super::kernel::{File, Kernel, No, Phase, Unread};
 
-/// An event as the library reports it.
+/// An event reported by the library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetched {
-    /// What it is about: for a request the new id.
+    /// The id of the event; for a request the new id.
     pub(crate) id: No,
-    /// On whose account it is.
+    /// The owner of the event.
     pub(crate) owner: No,
     pub(crate) event: Unread,
 }
 
-/// The library's own errors say no more.
+/// The status of the library's own errors.
 const LIBRARY_ERROR: i32 = -1;
 
 impl Kernel {
-    /// The next event that the library reports; it swallows some.
+    /// Returns the next event that the library reports; it swallows some.
     pub(crate) fn fetch(&mut self, file: File, child: IdKey) -> Option<Fetched> {
         loop {
             let event = self.files.get_mut(&file)?.pop_front()?;
@@ -32,7 +32,7 @@ impl Kernel {
         let id = self.id_mut(event.owner);
         let fails = |kind| Some(Unread { kind, status: LIBRARY_ERROR, ..event });
         match event.kind {
-            // The library asks the kernel for more, which tells nothing of an id whose device is gone.
+            // The library queries the kernel here; the query fails for an id with a removed device.
             CmEvent::AddrResolved if id.removed => return fails(CmEvent::AddrError),
             CmEvent::RouteResolved if id.removed => return fails(CmEvent::RouteError),
             CmEvent::AddrResolved => id.verbs = true,

@@ -1,33 +1,33 @@
-//! What peers, timers and the network may do to an id, and what the kernel then reports.
+//! External events of an id from peers, timers and the network, and the kernel's reports.
 
 use cmid_proto::CmEvent;
 
 use super::kernel::{Id, Kernel, No, Phase, Unread};
 
-/// What may happen to an id without a call.
+/// An external event of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
-    /// What is waited for comes: an address, a route, an answer, a confirmation.
+    /// The awaited result arrives: an address, a route, an answer, a confirmation.
     Answer,
-    /// It comes, and is a no.
+    /// A negative result arrives.
     Refusal,
-    /// It does not come.
+    /// No result arrives.
     Silence,
     /// The peer disconnects, perhaps at the same moment.
     PeerDisconnects,
-    /// The time wait is over.
+    /// The time wait ends.
     TimeWaitEnds,
-    /// A peer wants to connect.
+    /// A peer sends a connection request.
     Request,
     /// The peer's link address changes.
     NeighbourMoves,
-    /// The own link address changes.
+    /// The local link address changes.
     AddrChanges,
     /// A join is answered.
     Joined,
     /// A join fails, or a group is lost.
     GroupLost,
-    /// The device goes.
+    /// The device is removed.
     Removal,
 }
 
@@ -47,7 +47,7 @@ impl Happening {
     ];
 }
 
-/// Where an id goes and what is told of it.
+/// The new phase of an id, and the reported event.
 type Effect = (Phase, Option<(CmEvent, i32)>);
 
 const NO_ANSWER: i32 = -110;
@@ -70,7 +70,7 @@ fn step(id: &Id, what: Happening) -> Option<Effect> {
             (Phase::Over, tell(CmEvent::Rejected, CONSUMER_REJECT))
         }
         (Refusal, Phase::SidrSent) => (Phase::Over, tell(CmEvent::Unreachable, 2)),
-        // The peer has gone, and the application has not accepted.
+        // The peer has ended the connection, and the application has not accepted.
         (Refusal, Phase::ReqRcvd | Phase::SidrRcvd) => (Phase::Over, None),
         (Silence, Phase::ReqSent | Phase::RepSent | Phase::SidrSent) => {
             (Phase::Over, tell(CmEvent::Unreachable, NO_ANSWER))
@@ -79,7 +79,7 @@ fn step(id: &Id, what: Happening) -> Option<Effect> {
         (PeerDisconnects, Phase::RepSent | Phase::Established | Phase::DreqSent) => {
             (Phase::DreqRcvd, tell(CmEvent::Disconnected, 0))
         }
-        // An answer in a lookup that the library cannot use.
+        // An answer to a lookup that the library cannot use.
         (PeerDisconnects, Phase::SidrSent) => (Phase::Over, tell(CmEvent::AddrError, -22)),
         (TimeWaitEnds, Phase::TimeWait) => (Phase::Over, tell(CmEvent::TimewaitExit, 0)),
         _ => return None,
@@ -87,7 +87,7 @@ fn step(id: &Id, what: Happening) -> Option<Effect> {
 }
 
 impl Kernel {
-    /// What can happen to an id now.
+    /// The currently possible events of an id.
     pub(crate) fn possible(&self, no: No) -> Vec<Happening> {
         Happening::ALL.into_iter().filter(|&what| self.is_possible(no, what)).collect()
     }
@@ -112,7 +112,7 @@ impl Kernel {
         }
     }
 
-    /// Lets it happen, if it can.
+    /// Applies an event, if it is possible.
     pub(crate) fn happen(&mut self, no: No, what: Happening) {
         if !self.is_possible(no, what) {
             return;
@@ -128,7 +128,7 @@ impl Kernel {
             Happening::AddrChanges => self.report(no, CmEvent::AddrChange, 0),
             Happening::Joined | Happening::GroupLost => self.answer_join(no, what == Happening::Joined),
             Happening::Removal => {
-                // Told even so: only later events are not.
+                // This event is reported; only later ones are not.
                 self.report(no, CmEvent::DeviceRemoval, 0);
                 self.id_mut(no).removed = true;
             }
@@ -138,7 +138,7 @@ impl Kernel {
     fn take_step(&mut self, no: No, what: Happening) {
         let Some((stage, event)) = step(self.id(no), what) else { return };
         let id = self.id_mut(no);
-        // A TIMEWAIT_EXIT is for a connection that was seen to end, everything else for one that was not.
+        // A TIMEWAIT_EXIT is reported after a reported end of the connection, all other events before it.
         let record = if what == Happening::TimeWaitEnds { id.disconnected } else { !id.disconnected };
         id.stage = stage;
         id.device |= stage == Phase::AddrResolved;
@@ -164,7 +164,7 @@ impl Kernel {
         self.push(Unread { owner: listener, kind, status: 0, child: Some(child), group: None });
     }
 
-    /// The oldest join that is open, or for a loss the oldest membership.
+    /// The oldest open join; for a loss the oldest membership.
     fn answer_join(&mut self, no: No, joined: bool) {
         let found = self.id_mut(no).groups.iter_mut().find(|group| if joined { group.joining } else { !group.lost });
         let Some(group) = found else { return };

@@ -1,4 +1,4 @@
-//! A core on the kernel, driven as the contract says; each of its steps is one that the fuzzer can choose.
+//! A core on the kernel model, driven according to the contract. The fuzzer chooses each step.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -23,7 +23,7 @@ pub(crate) struct Held {
     pub(crate) group: Option<GroupKey>,
 }
 
-/// A core, its application and its half of the device.
+/// A core, its application, and its part of the device.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) core: Core,
@@ -33,25 +33,25 @@ pub(crate) struct Host {
     pub(crate) files: BTreeMap<ChannelKey, File>,
     /// Channels that the application opened.
     pub(crate) open: Vec<ChannelKey>,
-    /// What the application has asked of each id last.
+    /// The last request of each id.
     pub(crate) asked: BTreeMap<IdKey, (Request<'static>, Time)>,
     pub(crate) held: Vec<Held>,
     /// Ack tokens of ids that were destroyed without them.
     pub(crate) void: Vec<Held>,
     /// Calls to be made, in order.
     queue: VecDeque<(Token, Call)>,
-    /// Calls that were made and whose outcomes the core has not heard.
+    /// Calls with outcomes that are not reported to the core yet.
     made: Vec<(Token, Call, Outcome)>,
-    /// For whom a channel is being opened.
+    /// Channels that are being opened, with their ids.
     opening: BTreeMap<ChannelKey, IdKey>,
-    /// Ids of which events may be late: something has ended before the device could know.
+    /// Ids with possibly late events: something has ended before the device could know.
     pub(crate) excused: BTreeSet<IdKey>,
     pub(crate) excused_groups: BTreeSet<GroupKey>,
-    /// Ids that the device would not move.
+    /// Ids that the device refused to move.
     pub(crate) unmoved: BTreeSet<IdKey>,
     /// Channels that are not read.
     pub(super) paused: BTreeSet<ChannelKey>,
-    /// How many requests each listener may have untaken.
+    /// Maximum number of untaken requests of each listener.
     pub(crate) backlogs: BTreeMap<IdKey, usize>,
     pub(crate) now: Time,
     pub(super) limits: Limits,
@@ -88,7 +88,7 @@ impl Host {
         self.queue.iter().map(|(_, call)| call).chain(self.made.iter().map(|(_, call, _)| call))
     }
 
-    /// Whether the device is about to move an id: then its events are kept back.
+    /// Whether a migration of an id is pending; its events are then held back.
     pub(crate) fn is_moving(&self, id: IdKey) -> bool {
         self.outstanding().any(|call| match call {
             Call::Migrate { id: moves, .. } => *moves == id,
@@ -115,7 +115,7 @@ impl Host {
         any
     }
 
-    /// The laws about what is called when.
+    /// Invariants on the order of calls.
     fn may_call(&mut self, call: &Call) {
         let Some(id) = call.id() else { return };
         assert!(self.outstanding().all(|other| other.id() != Some(id)), "two calls for {id} at a time: {call:?}");
@@ -132,7 +132,7 @@ impl Host {
         }
     }
 
-    /// The device makes the next call; the core is told later. `refused` where the world is to blame.
+    /// Executes the next call; the outcome is reported later. `refused` is an errno of an external failure.
     pub(crate) fn make(&mut self, kernel: &mut Kernel, refused: Option<Errno>) -> bool {
         let Some((token, call)) = self.queue.pop_front() else { return false };
         let asked = call.id().and_then(|id| self.asked.get(&id)).map(|&(request, _)| request);
@@ -180,7 +180,7 @@ impl Host {
         }
     }
 
-    /// The core hears what one of the calls has returned.
+    /// Reports the outcome of one of the calls to the core.
     pub(crate) fn report(&mut self, at: usize) -> bool {
         if self.made.is_empty() {
             return false;
@@ -190,7 +190,8 @@ impl Host {
             Call::OpenChannel { channel } => self.opening.remove(&channel),
             _ => call.id(),
         };
-        // Unless an event has told before, it moves now: at the end of its new channel even if it was to be delivered there.
+        // Unless an event has told before, it moves now: at the end of its new channel even if it was to be delivered
+        // there.
         let arrives = match call {
             Call::Migrate { id, from, to } => {
                 let stays = self.core.channel(id) == Some(to) && self.core.device_channel(id) == Some(from);
@@ -206,7 +207,7 @@ impl Host {
         self.take_calls(about);
         match (call, outcome) {
             (Call::Migrate { id, .. }, Err(_)) => drop(self.unmoved.insert(id)),
-            // A teardown whose answer to the peer is refused can only wait for its deadline.
+            // If the answer of a teardown is refused, it can only wait for its deadline.
             (Call::Disconnect { id }, Err(_)) => drop(self.excused.insert(id)),
             _ => {}
         }
@@ -231,7 +232,7 @@ impl Host {
         true
     }
 
-    /// The driver is told which channels have become readable.
+    /// Reports readable channels to the driver.
     pub(crate) fn wake(&mut self, kernel: &Kernel) {
         for (&channel, file) in &self.files {
             if kernel.wakes.contains(file) {
@@ -293,8 +294,9 @@ impl Host {
             Err(fault) => panic!("{raw:?} on {on}, and that is called a fault: {fault}"),
         };
         say(|| format!("  {number}: {} of {id} on {on}: {admission:?}", event.kind));
-        // By the contract the outcome of a call comes before all else. A core that was promised that takes an event that is
-        // first for the newer word, and may be wrong. It is not so with a migration, of which an event can tell.
+        // By the contract the outcome of a call comes before all else. A core that was promised that takes an event
+        // that is first for the newer word, and may be wrong. It is not so with a migration, of which an event can
+        // tell.
         let is_early = |call: &Call| call.id() == Some(id) && !matches!(call, Call::Migrate { .. });
         if self.outstanding().any(is_early) {
             self.excused.insert(id);
@@ -304,7 +306,7 @@ impl Host {
             self.ledger.track(&self.core, child);
         }
         self.ledger.follow(&self.core);
-        // The event tells that it has moved to where it was to be delivered already.
+        // The event shows that the id has moved to the channel of its deliveries.
         if line.is_some() && self.core.device_channel(id) != line && self.core.channel(id) == home {
             self.ledger.requeue(id);
         }
@@ -343,8 +345,8 @@ impl Host {
         self.look();
     }
 
-    /// A migration has ended that took no call: of a listener, whose events may only have changed their order. It has failed
-    /// if the channel could not be opened meanwhile.
+    /// A migration has ended that took no call: of a listener, whose events may only have changed their order. It has
+    /// failed if the channel could not be opened meanwhile.
     pub(crate) fn moved_without_device(&mut self, id: IdKey) {
         if let Some((Request::Migrate { to: Some(to) }, _)) = self.asked.get(&id)
             && self.open.contains(to)
@@ -364,7 +366,7 @@ impl Host {
         }
     }
 
-    /// After every step: what the core shows is what the model expects.
+    /// Checks after every step that the core matches the model.
     pub(crate) fn look(&mut self) {
         self.core.check();
         self.ledger.follow(&self.core);
@@ -387,7 +389,7 @@ impl Host {
         assert_eq!(due, expected, "the nearest deadline");
     }
 
-    /// Ids whose applications have heard everything are in the state that the kernel has them in.
+    /// Checks that ids without undelivered events are in the kernel's state.
     pub(crate) fn compare(&self, kernel: &Kernel) {
         for (&key, &no) in &self.ids {
             let Some(state) = self.core.state(key) else { continue };

@@ -1,7 +1,7 @@
-//! The kernel's and the library's half of every id: what state it is in there and what is unread on which channel.
+//! The kernel's and the library's part of every id: its state, and the unread events of each channel.
 //!
-//! The peers are the fuzzer: what it lets happen is in `happening.rs`, what calls do in `calls.rs`, and what reading does,
-//! which is much in librdmacm, in `fetch.rs`.
+//! The fuzzer simulates the peers: `happening.rs` has the external events, `calls.rs` the effects of calls, and
+//! `fetch.rs` the effects of reading, of which librdmacm has many.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,11 +11,11 @@ use cmid_proto::{CmEvent, GroupKey, IdKey};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct File(u32);
 
-/// An id, whoever has which key for it.
+/// An id, independent of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct No(u32);
 
-/// Where an id is: the states of the RDMA CM up to a route, then those of the IB CM.
+/// The phase of an id: the states of the RDMA CM up to a route, then those of the IB CM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Idle,
@@ -27,7 +27,7 @@ pub(crate) enum Phase {
     Listen,
     /// Active: the request is sent.
     ReqSent,
-    /// Active: the answer is here and not confirmed.
+    /// Active: the answer has arrived and is not confirmed.
     RepRcvd,
     /// Passive: not answered.
     ReqRcvd,
@@ -41,7 +41,7 @@ pub(crate) enum Phase {
     SidrSent,
     /// Datagrams, passive: the lookup is not answered.
     SidrRcvd,
-    /// The IB CM has nothing more to do for it.
+    /// The IB CM is done with the id.
     Over,
 }
 
@@ -56,19 +56,19 @@ pub(crate) struct Id {
     pub(crate) disconnected: bool,
     /// The kernel knows the device.
     pub(crate) device: bool,
-    /// So does the library: it has read the event, or the bind told.
+    /// The library knows the device, from an event or from the bind.
     pub(crate) verbs: bool,
-    /// An id of a request, not accepted: the kernel reports nothing of it (uid 0).
+    /// The id of a request that is not accepted: the kernel reports no events for it (uid 0).
     pub(crate) deaf: bool,
     /// The kernel watches the peer's link address.
     pub(crate) watched: bool,
     /// Its device is gone.
     pub(crate) removed: bool,
     pub(crate) qp: bool,
-    /// The library could not finish the connection, and swallows what comes of it.
+    /// The library could not complete the connection, and swallows its later events.
     pub(crate) connect_error: bool,
     pub(crate) groups: Vec<Membership>,
-    /// Joins that it has refused, if nobody has left them.
+    /// Refused joins that are not left yet.
     pub(crate) refused: Vec<GroupKey>,
 }
 
@@ -82,10 +82,10 @@ pub(crate) struct Membership {
     pub(crate) lost: bool,
 }
 
-/// An event that nobody has read.
+/// An unread event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unread {
-    /// On whose account it is: for a request the listener's.
+    /// The owner of the event: for a request the listener.
     pub(crate) owner: No,
     pub(crate) kind: CmEvent,
     pub(crate) status: i32,
@@ -98,7 +98,7 @@ pub(crate) struct Unread {
 pub(crate) struct Kernel {
     pub(crate) ids: BTreeMap<No, Id>,
     pub(crate) files: BTreeMap<File, VecDeque<Unread>>,
-    /// Files that have become readable and whose pollers have not been told.
+    /// Files that have become readable and are not reported to their pollers yet.
     pub(crate) wakes: BTreeSet<File>,
     next: u32,
 }
@@ -129,14 +129,14 @@ impl Kernel {
         self.files.values().flatten().any(|event| event.owner == no)
     }
 
-    /// Queues an event and wakes who waits for the channel.
+    /// Queues an event and signals its channel.
     pub(crate) fn push(&mut self, event: Unread) {
         let file = self.id(event.owner).file;
         self.files.get_mut(&file).expect("the channel of an id").push_back(event);
         self.wakes.insert(file);
     }
 
-    /// Takes what is unread of an id, or of one of its groups.
+    /// Takes the unread events of an id, or of one of its groups.
     pub(crate) fn take_unread(&mut self, no: No, group: Option<GroupKey>) -> Vec<Unread> {
         let file = self.id(no).file;
         let Some(queue) = self.files.get_mut(&file) else { return Vec::new() };
@@ -146,7 +146,7 @@ impl Kernel {
         taken.into()
     }
 
-    /// `ucma_destroy_id`: what is unread vanishes, and with a listener the connections of its unread requests.
+    /// `ucma_destroy_id`: drops unread events, and for a listener the connections of its unread requests.
     pub(crate) fn destroy(&mut self, no: No) {
         let unread = self.take_unread(no, None);
         self.ids.remove(&no);

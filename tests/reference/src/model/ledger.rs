@@ -1,4 +1,4 @@
-//! Undelivered events as the application must see them: a queue for each channel, moved as the ids move.
+//! The expected undelivered events: a queue for each channel, moved with the ids.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,7 @@ use crate::say::say;
 /// An event that the core has taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpectedEvent {
-    /// What tells it from all others; it travels as the QP number and in the private data.
+    /// Its unique number, carried in the QP number and in the private data.
     pub(crate) number: u32,
     pub(crate) owner: IdKey,
     pub(crate) id: IdKey,
@@ -46,19 +46,19 @@ impl ExpectedEvent {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     channels: BTreeMap<ChannelKey, VecDeque<ExpectedEvent>>,
-    /// Where the application expects the events of each id.
+    /// The channel on which the application expects the events of each id.
     pub(crate) homes: BTreeMap<IdKey, ChannelKey>,
 }
 
 impl Ledger {
-    /// An id is there.
+    /// Adds an id.
     pub(crate) fn track(&mut self, core: &Core, id: IdKey) {
         if let Some(home) = core.channel(id) {
             self.homes.insert(id, home);
         }
     }
 
-    /// Follows the ids: their events go to the end of their new channels, or vanish with them.
+    /// Follows the ids: moves their events to the end of their new channels, or drops them with the ids.
     pub(crate) fn follow(&mut self, core: &Core) {
         let moved: Vec<_> =
             self.homes.iter().filter(|&(&id, &home)| core.channel(id) != Some(home)).map(|(&id, _)| id).collect();
@@ -74,7 +74,7 @@ impl Ledger {
         }
     }
 
-    /// An id was moved to where it is: its events go to the end even so.
+    /// Handles a move to the same channel: the events go to the end nevertheless.
     pub(crate) fn requeue(&mut self, id: IdKey) {
         let numbers = |letters: Option<&VecDeque<ExpectedEvent>>| -> Vec<_> {
             letters.into_iter().flatten().map(|letter| letter.number).collect()
@@ -121,17 +121,17 @@ impl Ledger {
         self.channels.get(&on).is_none_or(VecDeque::is_empty)
     }
 
-    /// What is to be delivered on a channel.
+    /// The undelivered events of a channel.
     pub(crate) fn on(&self, channel: ChannelKey) -> impl Iterator<Item = &ExpectedEvent> {
         self.channels.get(&channel).into_iter().flatten()
     }
 
-    /// What has not been delivered.
+    /// All undelivered events.
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = &ExpectedEvent> {
         self.channels.values().flatten()
     }
 
-    /// Takes what is never to be delivered here.
+    /// Takes events that must not be delivered here.
     pub(crate) fn discard(&mut self, which: impl Fn(&ExpectedEvent) -> bool) -> Vec<ExpectedEvent> {
         let mut gone = Vec::new();
         for letters in self.channels.values_mut() {

@@ -1,10 +1,10 @@
-//! The reference: what a device that keeps its contract does, and what an application must then see of it. Written from
-//! the semantics of librdmacm and the kernel, not from the core's tables.
+//! The reference model: the behaviour of a device that keeps its contract, and what an application must observe. It
+//! derives from the semantics of librdmacm and the kernel, not from the core's tables.
 //!
-//! `kernel`, `happening`, `calls`, `fetch`: the device. `ledger`: undelivered events. `requests`: what was asked for and
-//! when it must have ended. `agreement`: what state an id must be in. `asked`: what a call must say. `host`, `app`: a core driven by the contract, and
-//! checked against all of these. `world`: hosts on one kernel, and how everything comes to rest.
-//! `mr`: the device under memory regions.
+//! `kernel`, `happening`, `calls`, `fetch`: the device. `ledger`: undelivered events. `requests`: open requests and
+//! their deadlines. `agreement`: the expected state of an id. `asked`: the expected contents of a call. `host`,
+//! `app`: a core driven according to the contract, and checked against all of these. `world`: hosts on one kernel,
+//! and the end of a run. `mr`: the device under memory regions.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a model names what it knows; the rest does nothing in it")]
 

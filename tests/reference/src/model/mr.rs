@@ -1,4 +1,4 @@
-//! The device under memory regions: to which PD and memory each registration really belongs, whatever it said.
+//! The device under memory regions: the true PD and memory of each registration, independent of reported results.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use cmid_proto::memory::{Access, Keys, Provider, Reply};
 
 use crate::input::Input;
 
-/// A registration as the device has it.
+/// The device's record of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) pd: usize,
     pub(crate) memory: u32,
     pub(crate) access: Access,
     pub(crate) keys: Keys,
-    /// Memory of a change that has failed, which the device may know all the same.
+    /// Memory of a failed change, which the device may still refer to.
     pub(crate) known: Option<u32>,
 }
 
-/// What a re-registration is to change.
+/// The changes of a re-registration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) pd: Option<usize>,
@@ -33,7 +33,7 @@ pub(crate) struct Device {
     next: u32,
 }
 
-/// What the library's answers are about.
+/// The return codes of the library.
 const DONE: i32 = 0;
 const INPUT: i32 = -1;
 const DONT_FORK_NEW: i32 = -2;
@@ -41,7 +41,7 @@ const DO_FORK_OLD: i32 = -3;
 const CMD: i32 = -4;
 const CMD_AND_DO_FORK_NEW: i32 = -5;
 
-/// Errnos of a device that has begun.
+/// Errnos of a device that failed in the middle of a change.
 const HALF_WAY: [Errno; 3] = [Errno::EIO, Errno::ENOMEM, Errno(0)];
 
 impl Device {
@@ -66,7 +66,7 @@ impl Device {
         Ok((self.next, keys))
     }
 
-    /// `ibv_rereg_mr`: what is answered, and what has come of it. Where the manual gives nothing away anything may have.
+    /// `ibv_rereg_mr`: the answer, and its effect. Where the manual is silent, any effect is possible.
     pub(crate) fn reregister(
         &mut self,
         input: &mut Input<'_>,
@@ -95,7 +95,7 @@ impl Device {
         let mut change = |is_wanted: bool| is_wanted && (all || (some && input.once_in(2)));
         let (pd, memory, access) =
             (change(wanted.pd.is_some()), change(wanted.memory.is_some()), change(wanted.access.is_some()));
-        // It got as far as a provider that has the operation (`mlx4_SYNC_TPT`).
+        // The call reached a provider that implements the operation (`mlx4_SYNC_TPT`).
         let reached = matches!(code, CMD | CMD_AND_DO_FORK_NEW) && (code, errno) != (CMD, Errno::EOPNOTSUPP);
         let fresh = if all { Some(self.keys()) } else { None };
         let entry = self.entries.get_mut(&handle).expect("only what is there is re-registered");
@@ -109,7 +109,8 @@ impl Device {
         Reply { code, errno, keys: entry.keys }
     }
 
-    /// `ibv_dereg_mr`: one that fails leaves the registration there, and no promise but for two errnos that it is as before.
+    /// `ibv_dereg_mr`: one that fails leaves the registration there, and no promise but for two errnos that it is as
+    /// before.
     pub(crate) fn deregister(&mut self, input: &mut Input<'_>, handle: u32) -> Result<(), Errno> {
         assert!(self.entries.contains_key(&handle), "registration {handle} is deregistered twice");
         if input.once_in(4) {

@@ -1,4 +1,4 @@
-//! Leads an id onward in its life: chance alone would take a run nowhere.
+//! Advances an id through its life cycle; random choices alone rarely get far.
 
 use cmid_proto::{ConnParam, IdKey, RejectReason, Request, State, Time};
 
@@ -7,7 +7,7 @@ use super::world::World;
 use crate::input::Input;
 use crate::script;
 
-/// Some steps onward of one id, each by whoever has to take it: application, device or peer.
+/// Makes some steps of one id's life cycle, each by the application, the device or the peer.
 pub(crate) fn lead(world: &mut World, at: usize, input: &mut Input<'_>) {
     let Some(id) = world.some_id(at, input) else { return };
     let (steps, quiet) = (1 + input.below(8), input.once_in(3));

@@ -1,17 +1,17 @@
-//! What was asked for: every request ends once, and none outlives its deadline.
+//! Open requests: every request ends once, and before its deadline.
 
 use std::collections::BTreeMap;
 
 use cmid_proto::{Core, Errno, GroupKey, IdKey, RequestKind, State, Time};
 
-/// Until when something is to have ended.
+/// The deadline of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
     pub(crate) id: IdKey,
     pub(crate) request_kind: RequestKind,
     pub(crate) group: Option<GroupKey>,
     pub(crate) due: Time,
-    /// Of a request of synchronous mode: it ends by result, unless the id has left that mode.
+    /// A request of synchronous mode: it ends by result, unless the id has left that mode.
     pub(crate) sync: bool,
 }
 
@@ -23,13 +23,13 @@ pub(crate) struct Requests {
     /// It waits for acks and ends by event.
     waiting: Vec<(IdKey, RequestKind)>,
     deadlines: Vec<Deadline>,
-    /// What an accepted request has replaced, should the device refuse it.
+    /// The deadline that an accepted request has replaced, restored if the device refuses it.
     replaced: BTreeMap<IdKey, Deadline>,
-    /// Deadlines of which the application must be told.
+    /// Expired deadlines that must be reported to the application.
     passed: Vec<Deadline>,
 }
 
-/// What is open of an id between two cores.
+/// The open deadlines of an id between two cores.
 #[derive(Debug)]
 pub(crate) struct Travelling {
     deadlines: Vec<Deadline>,
@@ -96,7 +96,7 @@ impl Requests {
         self.forget(|deadline| deadline.id == id);
     }
 
-    /// The core says that a request has ended by a call.
+    /// Records that the core reports the end of a request by a call.
     pub(crate) fn ended(&mut self, core: &Core, id: IdKey, failed: bool) {
         if let Some(request_kind) = self.called.remove(&id) {
             if failed
@@ -113,7 +113,7 @@ impl Requests {
         }
     }
 
-    /// The core says so by event.
+    /// Records that the core reports the end of a request by event.
     pub(crate) fn ended_by_event(&mut self, id: IdKey, request_kind: RequestKind) {
         assert!(self.take_waiting(id, request_kind), "{request_kind} on {id} has ended twice, or was never asked for");
     }
@@ -123,7 +123,7 @@ impl Requests {
         at.map(|at| self.waiting.swap_remove(at)).is_some()
     }
 
-    /// The core has begun what waited for acks: its deadline is over.
+    /// Records the start of a request that waited for acks: this ends its deadline.
     pub(crate) fn begun(&mut self, id: IdKey, request_kind: RequestKind) {
         self.forget(|deadline| deadline.id == id && deadline.request_kind == request_kind);
     }
@@ -131,11 +131,11 @@ impl Requests {
     /// A membership is left, or its join was answered.
     pub(crate) fn answered(&mut self, group: GroupKey) {
         self.forget(|deadline| deadline.group == Some(group));
-        // What is undelivered of a membership goes with it.
+        // Undelivered events of a membership are dropped with it.
         self.passed.retain(|deadline| deadline.group != Some(group));
     }
 
-    /// No join of the id will be answered any more.
+    /// Records that joins of the id will not be answered any more.
     pub(crate) fn removed(&mut self, id: IdKey) {
         self.forget(|deadline| deadline.id == id && deadline.request_kind == RequestKind::Join);
     }
@@ -144,7 +144,7 @@ impl Requests {
         self.deadlines.retain(|deadline| !which(deadline));
     }
 
-    /// Drops what is over by itself. Ids that are gone leave nothing open.
+    /// Drops requests that ended without a report. Removed ids leave nothing open.
     pub(crate) fn follow(&mut self, core: &Core) {
         self.deadlines.retain(|deadline| is_pending(core, deadline));
         self.passed.retain(|deadline| core.state(deadline.id).is_some_and(|state| state != State::Destroying));
@@ -158,8 +158,8 @@ impl Requests {
         self.deadlines.iter().map(|deadline| deadline.due).filter(|&due| due != Time::NEVER).min()
     }
 
-    /// The core was told the time; `told` were the requests that synchronous mode tells the end of by result. Returns what
-    /// has passed.
+    /// Handles a new time of the core; `told` are the requests that synchronous mode ends by result. Returns the
+    /// expired deadlines.
     pub(crate) fn pass(&mut self, core: &Core, now: Time, told: &[Deadline]) -> Vec<Deadline> {
         let (passed, left): (Vec<_>, _) = self.deadlines.drain(..).partition(|deadline| deadline.due <= now);
         self.deadlines = left;
@@ -178,14 +178,14 @@ impl Requests {
         passed
     }
 
-    /// What synchronous mode will tell by result if it passes: of ids that do not move.
+    /// The requests that synchronous mode ends by result at this time: those of ids that do not move.
     pub(crate) fn synchronous(&self, core: &Core, now: Time) -> Vec<Deadline> {
         let open = |it: &&Deadline| it.sync && it.due <= now && core.sync_open(it.id) == Some(it.request_kind);
         self.deadlines.iter().filter(open).copied().collect()
     }
 
-    /// An id was to be moved. If it was, what was open in synchronous mode ends by event; if not, what has passed meanwhile
-    /// has ended by result.
+    /// An id was to be moved. If it was, what was open in synchronous mode ends by event; if not, what has passed
+    /// meanwhile has ended by result.
     pub(crate) fn moved(&mut self, id: IdKey, done: bool) {
         if done {
             let all = self.deadlines.iter_mut().chain(&mut self.passed);
@@ -195,7 +195,7 @@ impl Requests {
         }
     }
 
-    /// The application is told that a deadline has passed: `of` an id and request, for a join of this group.
+    /// Records that the application gets a passed deadline: `of` an id and request, for a join of this group.
     pub(crate) fn told_of(&mut self, id: IdKey, request_kind: RequestKind, group: Option<GroupKey>) {
         let at = self.passed.iter().position(|it| (it.id, it.request_kind, it.group) == (id, request_kind, group));
         assert!(at.is_some(), "the deadline of {request_kind} on {id} is said to have passed");
@@ -219,13 +219,13 @@ impl Requests {
         self.waiting.extend(gone.waiting.into_iter().map(|request_kind| (id, request_kind)));
     }
 
-    /// Everything has ended.
+    /// Asserts that no request is open.
     pub(crate) fn assert_none_open(&self) {
         assert!(self.called.is_empty() && self.waiting.is_empty(), "never ended: {:?} {:?}", self.called, self.waiting);
         assert!(self.deadlines.is_empty() && self.passed.is_empty(), "never told: {:?}", self.passed);
     }
 
-    /// With nothing under way, every deadline that has passed was told of.
+    /// Asserts that every expired deadline was reported; requires that nothing is under way.
     pub(crate) fn assert_told(&self) {
         assert!(self.passed.is_empty(), "never told: {:?}", self.passed);
     }

@@ -1,4 +1,4 @@
-//! Which channels are read: those that are not paused, while there is room for what comes.
+//! The channels to read: those that are not paused, while there is room for events.
 
 use cmid_proto::{ChannelKey, IdKey, Limits, State};
 
@@ -17,7 +17,7 @@ impl Host {
         self.look();
     }
 
-    /// All channels are read again.
+    /// Resumes all channels.
     pub(crate) fn resume(&mut self) {
         for channel in std::mem::take(&mut self.paused) {
             let done = self.core.resume_channel(channel);
@@ -26,7 +26,7 @@ impl Host {
         self.look();
     }
 
-    /// Whether an event of this channel may be read, for all that is untaken.
+    /// Whether there is room to read an event of this channel.
     pub(super) fn has_room(&self, channel: ChannelKey) -> bool {
         if self.paused.contains(&channel) {
             return false;

@@ -1,4 +1,4 @@
-//! Hosts on one kernel: their steps, and how everything comes to rest.
+//! Hosts on one kernel: their steps, and the end of a run.
 
 use cmid_proto::{ChannelKey, CmEvent, Errno, IdKey, Limits, Request, State, Time};
 
@@ -10,10 +10,11 @@ use crate::input::Input;
 use crate::say::say;
 use crate::script;
 
-/// What the world may refuse a call with.
+/// Errnos of external failures.
 const REFUSALS: [Errno; 3] = [Errno::ENOMEM, Errno::ENETUNREACH, Errno::EADDRNOTAVAIL];
 
-/// Everything must be gone after so many rounds, and one more for each id to be taken in; a round is over after so many steps.
+/// Everything must be gone after so many rounds, and one more for each id to be taken in; a round is over after so
+/// many steps.
 const ROUNDS: usize = 8;
 const STEPS: usize = 10_000;
 
@@ -23,7 +24,7 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     pub(crate) released_id: Vec<DetachedId>,
     now: Time,
-    /// Calls are made and answered at once, as by the drivers; otherwise anything may come in between.
+    /// Whether calls are made and answered at once, as by the drivers; otherwise other steps may come in between.
     prompt: bool,
 }
 
@@ -55,7 +56,7 @@ impl World {
     }
 
     pub(crate) fn some_id(&self, at: usize, input: &mut Input<'_>) -> Option<IdKey> {
-        // Ids that the application knows: of a request it hears with its event.
+        // Ids known to the application: that of a request becomes known with its event.
         let host = &self.hosts[at];
         let unheard = |id: &IdKey| {
             let mut letters = host.ledger.undelivered();
@@ -65,7 +66,7 @@ impl World {
         input.pick(&known)
     }
 
-    /// Whether an id is destroyed although nobody asked: its request was never delivered.
+    /// Whether the core destroys an id by itself, because its request was never delivered.
     fn is_nobodys(&self, at: usize, id: IdKey) -> bool {
         let host = &self.hosts[at];
         host.core.state(id) == Some(State::Destroying) && !host.ledger.homes.contains_key(&id)
@@ -93,7 +94,7 @@ impl World {
         }
     }
 
-    /// Any request.
+    /// Submits any request.
     pub(crate) fn ask(&mut self, at: usize, input: &mut Input<'_>) {
         let Some(id) = self.some_id(at, input) else { return };
         let host = &mut self.hosts[at];
@@ -103,7 +104,7 @@ impl World {
         host.submit(&mut self.kernel, id, request, deadline);
     }
 
-    /// The device is at work: it makes calls, and tells of calls that it has made.
+    /// Runs the device: it makes calls, and reports outcomes.
     pub(crate) fn work(&mut self, at: usize, input: &mut Input<'_>) {
         let host = &mut self.hosts[at];
         let refused = if input.once_in(8) { input.pick(&REFUSALS) } else { None };
@@ -117,7 +118,7 @@ impl World {
         }
     }
 
-    /// Something happens to an id.
+    /// Applies an external event to an id.
     pub(crate) fn happen(&mut self, at: usize, input: &mut Input<'_>) {
         let Some(no) = self.some_id(at, input).and_then(|id| self.hosts[at].ids.get(&id).copied()) else { return };
         let possible = self.kernel.possible(no);
@@ -164,7 +165,7 @@ impl World {
         }
     }
 
-    /// All that is under way is done, all that is there is read, taken and acked.
+    /// Completes all calls, and reads, takes and acks all events.
     pub(crate) fn settle(&mut self) {
         self.look();
         for step in 0.. {
@@ -203,7 +204,7 @@ impl World {
         }
     }
 
-    /// Everything comes to rest: answered, taken, acked, destroyed and closed. Nothing is left, on either side.
+    /// Ends the run: answers, takes, acks, destroys and closes everything. Nothing may remain, on either side.
     pub(crate) fn rest(mut self) {
         say(|| "it comes to rest".to_owned());
         self.hosts.iter_mut().for_each(Host::resume);

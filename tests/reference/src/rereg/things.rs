@@ -1,4 +1,4 @@
-//! What regions hold: uses of PDs, and memory; each is counted apart from the machines.
+//! The contents of regions: uses of PDs, and memory; counted independently of the state machines.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -14,7 +14,7 @@ pub(super) struct Slot {
     pub(super) domain: RefCell<Domain>,
 }
 
-/// One use of a PD. How many there are the reference count tells, apart from the machine's.
+/// One use of a PD. The reference count counts uses independently of the state machine.
 pub(super) struct Use(pub(super) Rc<Slot>);
 
 impl Clone for Use {
@@ -42,7 +42,7 @@ impl Pd for Use {
     }
 }
 
-/// Memory that must not be freed before it has come back.
+/// Memory that must not be freed before it is returned.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) number: u32,
