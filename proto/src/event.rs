@@ -19,6 +19,9 @@ macro_rules! cm_events {
         }
 
         impl CmEvent {
+            /// Every known type, by its code.
+            pub const ALL: &[CmEvent] = &[$(CmEvent::$name),+];
+
             /// From librdmacm's number.
             #[must_use]
             pub const fn from_code(code: u32) -> Self {

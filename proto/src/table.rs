@@ -16,7 +16,7 @@ use crate::state::State;
 /// What a request does in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestRule {
-    /// It is carried out; the id is in this state at once, and back if the device refuses.
+    /// It is carried out; the id is in this state at once, and in that of [`after_failure`] if the device refuses.
     Go(State),
     /// It is carried out, and what it means depends on the [`Service`] of the id's port space.
     By {
@@ -75,7 +75,7 @@ columns! {
         AddrChange = "ADDR_CHANGE",
         /// TIMEWAIT_EXIT.
         TimewaitExit = "TIMEWAIT_EXIT",
-        /// Events that do not move an id: codes 16 to 19 and unknown ones.
+        /// Events that do not move an id.
         Other = "other",
         /// The deadline of the operation that is under way.
         Deadline = "deadline",
@@ -132,9 +132,9 @@ mod request_rules {
     pub(super) const PCl: RequestRule = RequestRule::Go(State::PeerClosed);
     pub(super) const TmW: RequestRule = RequestRule::Go(State::TimeWait);
     pub(super) const Cls: RequestRule = RequestRule::Go(State::Closed);
-    pub(super) const Asg: RequestRule = RequestRule::Go(State::SidrReqSent);
-    pub(super) const Akd: RequestRule = RequestRule::Go(State::SidrReqReceived);
-    pub(super) const Ans: RequestRule = RequestRule::Go(State::SidrResolved);
+    pub(super) const SqS: RequestRule = RequestRule::Go(State::SidrReqSent);
+    pub(super) const SqR: RequestRule = RequestRule::Go(State::SidrReqReceived);
+    pub(super) const SRs: RequestRule = RequestRule::Go(State::SidrResolved);
     pub(super) const Fld: RequestRule = RequestRule::Go(State::Failed);
     pub(super) const Lis: RequestRule = RequestRule::Go(State::Listening);
     pub(super) const Rem: RequestRule = RequestRule::Go(State::Removed);
@@ -166,7 +166,8 @@ mod request_rules {
     pub(super) const brk: RequestRule = RequestRule::Refuse(RefuseReason::Breaks);
 }
 
-/// What each request does in each state: a row per [`State`], a column per [`RequestKind`], both in the order of `ALL`.
+/// What each request does in each state: a row per [`State`], a column per [`RequestKind`], both in the order of `ALL`. The headings
+/// are the names of [`RequestKind::ALL`], shortened. If the device refuses the call, [`after_failure`] is the state that is left.
 ///
 /// Sources: the kernel's state checks (`rdma_bind_addr` to `rdma_disconnect` of drivers/infiniband/core/cma.c) and, once
 /// connecting, the IB CM's (`ib_send_cm_rep`, `ib_send_cm_rtu`, `cm_send_rej_locked`, `cm_send_dreq_locked` of cm.c).
@@ -174,30 +175,31 @@ mod request_rules {
 pub static REQUESTS: [[RequestRule; RequestKind::COUNT]; State::COUNT] = {
     use request_rules::*;
     [
-        //                   bind  resA  resR  list  attQ  detQ  conn  acpt  rejt  estb  disc  tear  noti  getR  join  leav  tos   reu+  reu-  afon  ackt  ece   migr  rels  dest  dnow
-        /* Idle           */ [Bnd, ArG, dev, Lis, dev, Idl, dev, dev, ___, ___, nil, nil, ___, ___, ___, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, END, END],
-        /* Bound          */ [___, ArG, ___, Lis, Bnd, Bnd, ___, ___, ___, ___, nil, nil, ___, ___, Bnd, Bnd, Bnd, Bnd, ___, Bnd, Bnd, Bnd, Bnd, Bnd, END, END],
-        /* AddrResolving  */ [___, ___, ___, ___, ArG, ArG, ___, ___, ___, ___, nil, nil, ___, ___, ___, ArG, ArG, ArG, ___, ___, ArG, ArG, ArG, ArG, END, END],
-        /* AddrResolved   */ [___, ___, RrG, ___, Adr, Adr, ___, ___, ___, ___, nil, nil, ___, ___, Adr, Adr, Adr, Adr, ___, ___, Adr, Adr, Adr, Adr, END, END],
-        /* RouteResolving */ [___, ___, ___, ___, RrG, RrG, ___, ___, ___, ___, nil, nil, ___, ___, ___, RrG, RrG, RrG, ___, ___, RrG, RrG, RrG, RrG, END, END],
-        /* RouteResolved  */ [___, ___, ___, ___, Rte, Rte, CnS, ___, ___, ___, nil, nil, ___, ___, ___, Rte, Rte, Rte, ___, ___, Rte, Rte, Rte, Rte, END, END],
-        /* Connecting     */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, ___, ___, ___, Cng, Cng, Cng, ___, ___, Cng, snt, Cng, Cng, END, END],
-        /* Responded      */ [___, ___, ___, ___, num, Rsp, ___, brk, Fld, Con, nil, nil, ___, ___, ___, Rsp, Rsp, Rsp, ___, ___, Rsp, snt, Rsp, Rsp, END, END],
-        /* Requested      */ [___, ___, ___, ___, Rqd, Rqd, ___, Acc, Fld, brk, nil, nil, ___, ___, ___, Rqd, Rqd, Rqd, ___, ___, Rqd, Rqd, Rqd, Rqd, END, END],
-        /* Accepting      */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, Acc, ___, ___, Acc, Acc, Acc, ___, ___, Acc, snt, Acc, Acc, END, END],
-        /* Connected      */ [___, ___, ___, ___, num, Con, ___, ___, ___, ___, Dis, Clg, isc, ___, ___, Con, Con, Con, ___, ___, Con, snt, Con, Con, END, END],
-        /* Disconnecting  */ [___, ___, ___, ___, ___, Dis, ___, ___, ___, ___, Dis, Clg, ___, ___, ___, Dis, Dis, Dis, ___, ___, Dis, snt, Dis, Dis, END, END],
-        /* Closing        */ [___, ___, ___, ___, ___, Clg, ___, ___, ___, ___, Clg, Clg, ___, ___, ___, Clg, Clg, Clg, ___, ___, Clg, snt, Clg, Clg, END, END],
-        /* PeerClosed     */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, PCl, PCl, PCl, ___, ___, PCl, snt, PCl, PCl, END, END],
-        /* TimeWait       */ [___, ___, ___, ___, ___, TmW, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, TmW, TmW, TmW, ___, ___, TmW, snt, TmW, TmW, END, END],
-        /* Closed         */ [___, ___, ___, ___, ___, Cls, ___, ___, ___, ___, Cls, ovr, ___, ___, ___, Cls, Cls, Cls, ___, ___, Cls, snt, Cls, Cls, END, END],
-        /* SidrReqSent         */ [___, ___, ___, ___, Asg, Asg, ___, ___, ___, ___, nil, nil, ___, ___, ___, Asg, Asg, Asg, ___, ___, nfd, nfd, Asg, Asg, END, END],
-        /* SidrReqReceived          */ [___, ___, ___, ___, Akd, Akd, ___, Ans, Fld, brk, nil, nil, ___, ___, ___, Akd, Akd, Akd, ___, ___, nfd, nfd, Akd, Akd, END, END],
-        /* SidrResolved       */ [___, ___, ___, ___, Ans, Ans, ___, ___, ___, ___, nil, nil, ___, ___, ___, Ans, Ans, Ans, ___, ___, nfd, nfd, Ans, Ans, END, END],
-        /* Failed         */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, nil, ___, ___, ___, Fld, Fld, Fld, ___, ___, Fld, snt, Fld, Fld, END, END],
-        /* Listening      */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, nil, ___, Lis, ___, Lis, Lis, ___, ___, ___, Lis, snt, Lis, Lis, END, END],
-        /* Removed        */ [gon, gon, gon, gon, gon, Rem, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, Rem, Rem, END, END],
-        /* Destroying     */ [___, ___, ___, ___, ___, END, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, END],
+        //                    bind  resA  resR  list  attQ  detQ  conn  acpt  rejt  estb  disc  tear  noti  getR  join  leav  tos   reu+  reu-  afon  ackt  ece   migr  rels  dest  dnow
+        /* Idle            */ [Bnd, ArG, dev, Lis, dev, Idl, dev, dev, ___, ___, nil, nil, ___, ___, ___, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, Idl, END, END],
+        /* Bound           */ [___, ArG, ___, Lis, Bnd, Bnd, ___, ___, ___, ___, nil, nil, ___, ___, Bnd, Bnd, Bnd, Bnd, ___, Bnd, Bnd, Bnd, Bnd, Bnd, END, END],
+        /* AddrResolving   */ [___, ___, ___, ___, ArG, ArG, ___, ___, ___, ___, nil, nil, ___, ___, ___, ArG, ArG, ArG, ___, ___, ArG, ArG, ArG, ArG, END, END],
+        /* AddrResolved    */ [___, ___, RrG, ___, Adr, Adr, ___, ___, ___, ___, nil, nil, ___, ___, Adr, Adr, Adr, Adr, ___, ___, Adr, Adr, Adr, Adr, END, END],
+        /* RouteResolving  */ [___, ___, ___, ___, RrG, RrG, ___, ___, ___, ___, nil, nil, ___, ___, ___, RrG, RrG, RrG, ___, ___, RrG, RrG, RrG, RrG, END, END],
+        /* RouteResolved   */ [___, ___, ___, ___, Rte, Rte, CnS, ___, ___, ___, nil, nil, ___, ___, ___, Rte, Rte, Rte, ___, ___, Rte, Rte, Rte, Rte, END, END],
+        /* Connecting      */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, ___, ___, ___, Cng, Cng, Cng, ___, ___, Cng, snt, Cng, Cng, END, END],
+        /* Responded       */ [___, ___, ___, ___, num, Rsp, ___, brk, Fld, Con, nil, nil, ___, ___, ___, Rsp, Rsp, Rsp, ___, ___, Rsp, snt, Rsp, Rsp, END, END],
+        //                    bind  resA  resR  list  attQ  detQ  conn  acpt  rejt  estb  disc  tear  noti  getR  join  leav  tos   reu+  reu-  afon  ackt  ece   migr  rels  dest  dnow
+        /* Requested       */ [___, ___, ___, ___, Rqd, Rqd, ___, Acc, Fld, brk, nil, nil, ___, ___, ___, Rqd, Rqd, Rqd, ___, ___, Rqd, Rqd, Rqd, Rqd, END, END],
+        /* Accepting       */ [___, ___, ___, ___, num, ___, ___, sta, sta, sta, nil, nil, Acc, ___, ___, Acc, Acc, Acc, ___, ___, Acc, snt, Acc, Acc, END, END],
+        /* Connected       */ [___, ___, ___, ___, num, Con, ___, ___, ___, ___, Dis, Clg, isc, ___, ___, Con, Con, Con, ___, ___, Con, snt, Con, Con, END, END],
+        /* Disconnecting   */ [___, ___, ___, ___, ___, Dis, ___, ___, ___, ___, Dis, Clg, ___, ___, ___, Dis, Dis, Dis, ___, ___, Dis, snt, Dis, Dis, END, END],
+        /* Closing         */ [___, ___, ___, ___, ___, Clg, ___, ___, ___, ___, Clg, Clg, ___, ___, ___, Clg, Clg, Clg, ___, ___, Clg, snt, Clg, Clg, END, END],
+        /* PeerClosed      */ [___, ___, ___, ___, ___, PCl, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, PCl, PCl, PCl, ___, ___, PCl, snt, PCl, PCl, END, END],
+        /* TimeWait        */ [___, ___, ___, ___, ___, TmW, ___, ___, ___, ___, TmW, Clg, ___, ___, ___, TmW, TmW, TmW, ___, ___, TmW, snt, TmW, TmW, END, END],
+        /* Closed          */ [___, ___, ___, ___, ___, Cls, ___, ___, ___, ___, Cls, ovr, ___, ___, ___, Cls, Cls, Cls, ___, ___, Cls, snt, Cls, Cls, END, END],
+        /* SidrReqSent     */ [___, ___, ___, ___, SqS, SqS, ___, ___, ___, ___, nil, nil, ___, ___, ___, SqS, SqS, SqS, ___, ___, nfd, nfd, SqS, SqS, END, END],
+        /* SidrReqReceived */ [___, ___, ___, ___, SqR, SqR, ___, SRs, Fld, brk, nil, nil, ___, ___, ___, SqR, SqR, SqR, ___, ___, nfd, nfd, SqR, SqR, END, END],
+        /* SidrResolved    */ [___, ___, ___, ___, SRs, SRs, ___, ___, ___, ___, nil, nil, ___, ___, ___, SRs, SRs, SRs, ___, ___, nfd, nfd, SRs, SRs, END, END],
+        /* Failed          */ [___, ___, ___, ___, ___, Fld, ___, ___, ___, ___, Fld, nil, ___, ___, ___, Fld, Fld, Fld, ___, ___, Fld, snt, Fld, Fld, END, END],
+        /* Listening       */ [___, ___, ___, ___, ___, Lis, ___, ___, ___, ___, nil, nil, ___, Lis, ___, Lis, Lis, ___, ___, ___, Lis, snt, Lis, Lis, END, END],
+        /* Removed         */ [gon, gon, gon, gon, gon, Rem, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, gon, Rem, Rem, END, END],
+        /* Destroying      */ [___, ___, ___, ___, ___, END, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, ___, END],
     ]
 };
 
@@ -219,9 +221,9 @@ mod event_rules {
     pub(super) const PCl: EventRule = EventRule::Go(State::PeerClosed);
     pub(super) const TmW: EventRule = EventRule::Go(State::TimeWait);
     pub(super) const Cls: EventRule = EventRule::Go(State::Closed);
-    pub(super) const Asg: EventRule = EventRule::Go(State::SidrReqSent);
-    pub(super) const Akd: EventRule = EventRule::Go(State::SidrReqReceived);
-    pub(super) const Ans: EventRule = EventRule::Go(State::SidrResolved);
+    pub(super) const SqS: EventRule = EventRule::Go(State::SidrReqSent);
+    pub(super) const SqR: EventRule = EventRule::Go(State::SidrReqReceived);
+    pub(super) const SRs: EventRule = EventRule::Go(State::SidrResolved);
     pub(super) const Fld: EventRule = EventRule::Go(State::Failed);
     pub(super) const Lis: EventRule = EventRule::Go(State::Listening);
     pub(super) const Rem: EventRule = EventRule::Go(State::Removed);
@@ -244,30 +246,31 @@ mod event_rules {
 pub static EVENTS: [[EventRule; EventColumn::COUNT]; State::COUNT] = {
     use event_rules::*;
     [
-        //                   adrR  adrE  rteR  rteE  creq  crsp  cerr  unre  rejd  estb  disc  remv  mjoi  merr  achg  twex  othr  dead
-        /* Idle           */ [xxx, xxx, xxx, xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, xxx, Idl, xxx, Idl, ooo],
-        /* Bound          */ [xxx, ooo, xxx, xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, Rem, Bnd, Bnd, Bnd, xxx, Bnd, ooo],
-        /* AddrResolving  */ [Adr, Bnd, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, Rem, ArG, ArG, ArG, xxx, ArG, Fld],
-        /* AddrResolved   */ [ooo, ooo, xxx, ooo, xxx, xxx, xxx, Adr, xxx, xxx, xxx, Rem, Adr, Adr, Adr, xxx, Adr, ooo],
-        /* RouteResolving */ [ooo, ooo, Rte, Adr, xxx, xxx, xxx, RrG, xxx, xxx, xxx, Rem, RrG, RrG, RrG, xxx, RrG, Fld],
-        /* RouteResolved  */ [ooo, ooo, ooo, ooo, xxx, xxx, xxx, Rte, xxx, xxx, xxx, Rem, Rte, Rte, Rte, xxx, Rte, ooo],
-        /* Connecting     */ [ooo, ooo, ooo, ooo, xxx, Rsp, Fld, Fld, Fld, Con, PCl, Rem, xxx, xxx, Cng, ooo, Cng, Fld],
-        /* Responded      */ [ooo, ooo, ooo, ooo, xxx, ooo, Fld, Rsp, Fld, ooo, PCl, Rem, xxx, xxx, Rsp, ooo, Rsp, ooo],
-        /* Requested      */ [xxx, xxx, xxx, xxx, xxx, xxx, ooo, ooo, ooo, ooo, ooo, Rem, xxx, xxx, Rqd, ooo, Rqd, ooo],
-        /* Accepting      */ [xxx, xxx, xxx, xxx, xxx, xxx, Fld, Fld, Fld, Con, PCl, Rem, xxx, xxx, Acc, ooo, Acc, Fld],
-        /* Connected      */ [ooo, ooo, ooo, ooo, xxx, ooo, Fld, Con, Fld, ooo, PCl, Rem, xxx, xxx, Con, ooo, Con, ooo],
-        /* Disconnecting  */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Dis, Fld, ooo, TmW, Rem, xxx, xxx, Dis, Cls, Dis, TmW],
-        /* Closing        */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Clg, Clg, ooo, Clg, Rem, xxx, xxx, Clg, Cls, Clg, Cls],
-        /* PeerClosed     */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, PCl, ooo, ooo, ooo, Rem, xxx, xxx, PCl, Cls, PCl, ooo],
-        /* TimeWait       */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, TmW, ooo, ooo, ooo, Rem, xxx, xxx, TmW, Cls, TmW, ooo],
-        /* Closed         */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Cls, ooo, ooo, ooo, Rem, xxx, xxx, Cls, ooo, Cls, ooo],
-        /* SidrReqSent         */ [ooo, Fld, ooo, ooo, xxx, xxx, xxx, Fld, xxx, Ans, xxx, Rem, Asg, Asg, Asg, xxx, Asg, Fld],
-        /* SidrReqReceived          */ [xxx, xxx, xxx, xxx, xxx, xxx, xxx, ooo, xxx, ooo, xxx, Rem, xxx, xxx, Akd, xxx, Akd, ooo],
-        /* SidrResolved       */ [ooo, ooo, ooo, ooo, xxx, xxx, xxx, Ans, xxx, ooo, xxx, Rem, Ans, Ans, Ans, xxx, Ans, ooo],
-        /* Failed         */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld, ooo, ooo, ooo, Rem, Fld, Fld, Fld, ooo, Fld, ooo],
-        /* Listening      */ [xxx, xxx, xxx, xxx, Lis, xxx, xxx, xxx, xxx, xxx, xxx, Rem, Lis, Lis, Lis, xxx, Lis, ooo],
-        /* Removed        */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo],
-        /* Destroying     */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld],
+        //                    adrR  adrE  rteR  rteE  creq  crsp  cerr  unre  rejd  estb  disc  remv  mjoi  merr  achg  twex  othr  dead
+        /* Idle            */ [xxx, xxx, xxx, xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, Rem, xxx, xxx, Idl, xxx, Idl, ooo],
+        /* Bound           */ [xxx, ooo, xxx, xxx, ooo, xxx, xxx, xxx, xxx, xxx, xxx, Rem, Bnd, Bnd, Bnd, xxx, Bnd, ooo],
+        /* AddrResolving   */ [Adr, Bnd, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, xxx, Rem, ArG, ArG, ArG, xxx, ArG, Fld],
+        /* AddrResolved    */ [ooo, ooo, xxx, ooo, xxx, xxx, xxx, Adr, xxx, xxx, xxx, Rem, Adr, Adr, Adr, xxx, Adr, ooo],
+        /* RouteResolving  */ [ooo, ooo, Rte, Adr, xxx, xxx, xxx, RrG, xxx, xxx, xxx, Rem, RrG, RrG, RrG, xxx, RrG, Fld],
+        /* RouteResolved   */ [ooo, ooo, ooo, ooo, xxx, xxx, xxx, Rte, xxx, xxx, xxx, Rem, Rte, Rte, Rte, xxx, Rte, ooo],
+        /* Connecting      */ [ooo, ooo, ooo, ooo, xxx, Rsp, Fld, Fld, Fld, Con, PCl, Rem, xxx, xxx, Cng, ooo, Cng, Fld],
+        /* Responded       */ [ooo, ooo, ooo, ooo, xxx, ooo, Fld, Rsp, Fld, ooo, PCl, Rem, xxx, xxx, Rsp, ooo, Rsp, ooo],
+        //                    adrR  adrE  rteR  rteE  creq  crsp  cerr  unre  rejd  estb  disc  remv  mjoi  merr  achg  twex  othr  dead
+        /* Requested       */ [xxx, xxx, xxx, xxx, xxx, xxx, ooo, ooo, ooo, ooo, ooo, Rem, xxx, xxx, Rqd, ooo, Rqd, ooo],
+        /* Accepting       */ [xxx, xxx, xxx, xxx, xxx, xxx, Fld, Fld, Fld, Con, PCl, Rem, xxx, xxx, Acc, ooo, Acc, Fld],
+        /* Connected       */ [ooo, ooo, ooo, ooo, xxx, ooo, Fld, Con, Fld, ooo, PCl, Rem, xxx, xxx, Con, ooo, Con, ooo],
+        /* Disconnecting   */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Dis, Fld, ooo, TmW, Rem, xxx, xxx, Dis, Cls, Dis, TmW],
+        /* Closing         */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Clg, Clg, ooo, Clg, Rem, xxx, xxx, Clg, Cls, Clg, Cls],
+        /* PeerClosed      */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, PCl, ooo, ooo, ooo, Rem, xxx, xxx, PCl, Cls, PCl, ooo],
+        /* TimeWait        */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, TmW, ooo, ooo, ooo, Rem, xxx, xxx, TmW, Cls, TmW, ooo],
+        /* Closed          */ [ooo, ooo, ooo, ooo, xxx, ooo, ooo, Cls, ooo, ooo, ooo, Rem, xxx, xxx, Cls, ooo, Cls, ooo],
+        /* SidrReqSent     */ [ooo, Fld, ooo, ooo, xxx, xxx, xxx, Fld, xxx, SRs, xxx, Rem, SqS, SqS, SqS, xxx, SqS, Fld],
+        /* SidrReqReceived */ [xxx, xxx, xxx, xxx, xxx, xxx, xxx, ooo, xxx, ooo, xxx, Rem, xxx, xxx, SqR, xxx, SqR, ooo],
+        /* SidrResolved    */ [ooo, ooo, ooo, ooo, xxx, xxx, xxx, SRs, xxx, ooo, xxx, Rem, SRs, SRs, SRs, xxx, SRs, ooo],
+        /* Failed          */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld, ooo, ooo, ooo, Rem, Fld, Fld, Fld, ooo, Fld, ooo],
+        /* Listening       */ [xxx, xxx, xxx, xxx, Lis, xxx, xxx, xxx, xxx, xxx, xxx, Rem, Lis, Lis, Lis, xxx, Lis, ooo],
+        /* Removed         */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo],
+        /* Destroying      */ [ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, ooo, Fld],
     ]
 };
 

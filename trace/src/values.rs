@@ -107,7 +107,7 @@ impl Word for CmEvent {
         self.to_string()
     }
     fn from_word(word: &str) -> Option<Self> {
-        numbered(word, "UNKNOWN", (0..32).map(CmEvent::from_code), |event| event.to_string())
+        numbered(word, "UNKNOWN", CmEvent::ALL.iter().copied(), |event| event.to_string())
     }
 }
 
@@ -220,7 +220,8 @@ mod tests {
     #[test]
     fn words_are_read_as_they_are_written() {
         there_and_back([1, 2, 22, 104, 133, 134, 4000, 0, -5, i32::MIN].map(Errno));
-        there_and_back((0..40).chain([u32::MAX]).map(CmEvent::from_code));
+        there_and_back(CmEvent::ALL.iter().copied());
+        there_and_back([31, 32, u32::MAX].map(CmEvent::Unknown));
         there_and_back(PortSpace::ALL);
         there_and_back([Acks::Explicit, Acks::OnDelivery]);
         there_and_back([RejectReason::Consumer, RejectReason::Ece]);

@@ -275,7 +275,7 @@ impl<D: Device> Drive<D> {
     /// an id.
     pub fn release(&mut self, id: IdKey) -> Result<ReleasedId<D::Handle>, Error> {
         if let Err(Refused::Request { reason: RefuseReason::SharesChannel, .. }) = self.core.would_release(id) {
-            self.clear_line(id)?;
+            self.migrate_off_channel_of(id)?;
         }
         let (released, channel) = match self.core.release(id) {
             Ok(released) => released,
@@ -290,7 +290,8 @@ impl<D: Device> Drive<D> {
         Ok(ReleasedId { released, handle: handle? })
     }
 
-    fn clear_line(&mut self, listener: IdKey) -> Result<(), Error> {
+    /// Migrates the ids of requests that are on a listener's channel to where their events are delivered.
+    fn migrate_off_channel_of(&mut self, listener: IdKey) -> Result<(), Error> {
         let device_channel = self.core.device_channel(listener);
         let away: Vec<_> = device_channel
             .into_iter()

@@ -29,7 +29,7 @@ const CHILDREN_AT_ONCE: usize = 4;
 
 impl Core {
     /// Whether a listen has to open a channel first.
-    pub(super) fn needs_line(&self, id: &Id) -> bool {
+    pub(super) fn needs_own_channel(&self, id: &Id) -> bool {
         !self.is_private(id.device_channel)
     }
 
@@ -42,7 +42,7 @@ impl Core {
         // As every request, it gives up the event that completed the one before.
         self.clear_waiting(key, SyncState::Never);
         let Some(id) = self.ids.get(key) else { return };
-        if !self.needs_line(id) {
+        if !self.needs_own_channel(id) {
             self.set_state(key, next);
             return self.call_listen(key, backlog, before);
         }

@@ -202,7 +202,7 @@ impl Core {
         {
             // Untaken ones that came although the listen before failed.
             Some(RefuseReason::Busy(RequestKind::Listen))
-        } else if self.needs_line(id) {
+        } else if self.needs_own_channel(id) {
             if full() { Some(RefuseReason::NoChannelLeft) } else { (id.owed > 0).then_some(RefuseReason::OwesAcks) }
         } else {
             // Ids of requests that came in the same way.

@@ -147,7 +147,14 @@ fn step(world: &mut World, (what, a, b, c): Step) {
         15 | 16 => {
             if let Some(id) = world.id(a) {
                 let on = if c < 60 { world.some_channel(c) } else { None };
-                world.event(id, CmEvent::from_code(u32::from(b % 22)), on);
+                world.event(
+                    id,
+                    CmEvent::ALL
+                        .get(usize::from(b) % (CmEvent::ALL.len() + 2))
+                        .copied()
+                        .unwrap_or(CmEvent::Unknown(99)),
+                    on,
+                );
             }
         }
         17 => world.id(a).into_iter().for_each(|id| world.request(id)),
