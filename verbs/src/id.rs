@@ -93,16 +93,16 @@ impl Id {
         unsafe { (*self.raw.as_ptr()).qp_type == ibv_qp_type::IBV_QPT_UD }
     }
 
-    /// For calls that make librdmacm follow `verbs` or `cma_dev` unasked.
+    /// Checks that the id has a device, for calls in which librdmacm follows `verbs` or `cma_dev` unchecked.
     ///
     /// # Errors
-    /// `EINVAL` on an id without a device, which is what the kernel would say.
+    /// `EINVAL` on an id without a device, as the kernel would return.
     pub(crate) fn needs_device(&self) -> Result<(), Errno> {
         self.verbs().map(|_| ()).ok_or(Errno::EINVAL)
     }
 
-    /// Takes the QP off the id. It is destroyed if nobody has a handle of it; otherwise it goes to the error state, so
-    /// that what is posted comes back flushed, and nothing is sent for a connection that nobody manages.
+    /// Takes the QP off the id. The QP is destroyed if no handle of it is left. Otherwise it goes to the error state:
+    /// posted work is flushed, and nothing is sent for a connection that is no longer managed.
     pub(crate) fn detach_qp(&mut self) -> Result<(), Errno> {
         // The kernel refuses to destroy a QP that is attached to a group.
         self.detach_groups();
@@ -117,7 +117,7 @@ impl Id {
         Ok(())
     }
 
-    /// Has a thread call `rdma_resolve_route`.
+    /// Calls `rdma_resolve_route` on another thread.
     pub(crate) fn resolve_route_elsewhere(
         &mut self,
         key: IdKey,
@@ -140,7 +140,7 @@ impl Id {
         self.ended
     }
 
-    /// Sees to it that no thread makes a call for the id.
+    /// Ensures that no thread makes a call for the id.
     ///
     /// # Errors
     /// `EBUSY` while librdmacm waits for ibacm.
@@ -158,7 +158,7 @@ impl Id {
         Ok(())
     }
 
-    /// Whether a call for it was under way when this was last asked by [`Id::idle`].
+    /// Whether a call for the id was under way at the last check by [`Id::idle`].
     pub(crate) fn is_busy(&self) -> bool {
         self.query.is_some()
     }
@@ -182,8 +182,8 @@ impl Id {
         let _ = self.destroy();
     }
 
-    /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page asks. After a success the
-    /// id is only good for being dropped.
+    /// `rdma_destroy_id`, after the groups were left and the QP was taken off, as the man page requires. After a
+    /// success the id can only be dropped.
     ///
     /// # Errors
     /// `EBUSY` while librdmacm waits for ibacm; else the errno, and the id lives on without its QP and its groups.

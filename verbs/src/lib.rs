@@ -1,16 +1,17 @@
-//! The device of cmid that is real: connection management through librdmacm, and a safe data path over libibverbs.
+//! The hardware device of cmid: connection management through librdmacm, and a safe data path over libibverbs.
 //!
 //! # What it does
 //!
-//! [`Verbs`] implements [`cmid_proto::Device`]: it makes the calls that the core asks for, and reports what the event
-//! channels say. It reads an event by copying it, with its private data, and acknowledging it at once; so nothing is
-//! ever outstanding, and `rdma_destroy_id` and `rdma_migrate_id`, which wait for outstanding events, do not wait.
-//! Beside the core, it makes what carries the data: [`Pd`], [`Mr`], [`Mw`], [`Cq`], [`Qp`], and for datagrams [`Ah`]. And
-//! it tells which [`devices`] there are, and what names mean ([`addr_info()`]).
+//! [`Verbs`] implements [`cmid_proto::Device`]: it makes the calls that the core requests, and reports the events of
+//! the event channels. It copies each event, with its private data, and acknowledges it at once. No event is ever
+//! outstanding, so `rdma_destroy_id` and `rdma_migrate_id`, which wait for outstanding events, do not wait.
+//! The crate also provides the data path objects: [`Pd`], [`Mr`], [`Mw`], [`Cq`], [`Qp`], and [`Ah`] for datagrams. It
+//! lists the [`devices`], and resolves names ([`addr_info()`]).
 //!
-//! Memory follows the machines of [`cmid_proto::memory`]: an [`Mr`] owns its [`Buffer`], is registered, re-registered
-//! (ibv_rereg_mr(3), or anew where the provider cannot) and deregistered, and knows after each failure which registration
-//! is valid. What is in flight pins it. Any thread may do it: the calls take as long as pinning pages takes.
+//! Memory follows the state machines of [`cmid_proto::memory`]. An [`Mr`] owns its [`Buffer`]. It can be registered,
+//! re-registered (ibv_rereg_mr(3), or a new registration where the provider cannot) and deregistered. After each
+//! failure it records which registration is valid. Work in flight pins it. The calls take as long as pinning pages
+//! takes; any thread may make them.
 //!
 //! ```no_run
 //! use cmid_proto::{Attaching, Drive, Errno, Error, IdKey};
@@ -35,29 +36,30 @@
 //! # let _ = serve;
 //! ```
 //!
-//! # What it never does
+//! # Guarantees
 //!
-//! - It never waits: no call of [`Device`](cmid_proto::Device) blocks on a peer, on the application or on a daemon. (Only
-//!   [`addr_info()`], which is none of them, waits, for name servers and ibacm. And the kernel itself may take about 70
-//!   seconds to destroy an id after requests that the core refuses to make.)
-//! - It never judges: what the core asks is done, and the kernel's answer is the outcome. It only refuses what would make
-//!   the libraries follow a null or a dangling pointer: `EINVAL` for a route, a connection or an answer on an id that has
-//!   no device, `EBUSY` for closing a channel that has ids, `ENXIO` for leaving a multicast group once the device is gone.
-//! - It never passes a NULL channel to librdmacm: synchronous mode is the core's.
-//! - It never panics on what a device, a peer or a newer library says: unknown event codes and statuses are values.
-//! - It never hands out a reference into memory that a device may write to, and never frees any: what is not known to be
-//!   withdrawn from the device is kept, or leaked.
+//! - No call of [`Device`](cmid_proto::Device) blocks on a peer, on the application or on a daemon. ([`addr_info()`],
+//!   which is not one of them, waits for name servers and ibacm. The kernel itself may take about 70 seconds to
+//!   destroy an id after requests that the core refuses to make.)
+//! - It makes every call that the core requests, and returns the kernel's result. It refuses only calls that would
+//!   make the libraries follow a null or a dangling pointer: `EINVAL` for a route, a connection or an answer on an id
+//!   that has no device, `EBUSY` for closing a channel that has ids, `ENXIO` for leaving a multicast group once the
+//!   device is gone.
+//! - It never passes a NULL channel to librdmacm: the core implements synchronous mode.
+//! - It never panics on input from a device, a peer or a newer library: unknown event codes and statuses are values.
+//! - It never hands out a reference into memory that a device may write to, and never frees such memory. Memory that
+//!   is not known to be withdrawn from the device is kept, or leaked.
 //! - It takes no lock of its own and no atomic read-modify-write to post, but for the first post to each queue of a QP, which
 //!   makes the queue's ring (16 bytes per work request), and none to poll unless such queues have come or gone: one at a time posts to a QP, one polls a CQ.
 //! - It does not read the device's asynchronous events (ibv_get_async_event(3)).
 //!
-//! # Where ibacm is there
+//! # Systems with ibacm
 //!
-//! On InfiniBand and RoCE librdmacm asks ibacm(8) for a path in rdma_resolve_route(3), and waits for its answer without a time
-//! limit, under a lock of the whole process. ibacm is looked for when the process opens its first [`Verbs`]: by
-//! `ibacm.port` and `ibacm.sock` in `/run` and `/var/run`, where librdmacm looks for it. (An rdma-core that was built with
-//! another run directory is not noticed.) If neither is there, librdmacm never connects to ibacm later, and each call is made
-//! at once. Otherwise
+//! On InfiniBand and RoCE, rdma_resolve_route(3) queries ibacm(8) for a path. It waits for the answer without a time
+//! limit, under a process-wide lock. The crate looks for ibacm when the process opens its first [`Verbs`]: it looks
+//! for `ibacm.port` and `ibacm.sock` in `/run` and `/var/run`, as librdmacm does. (It does not detect an rdma-core
+//! that was built with another run directory.) If neither file exists, librdmacm never connects to ibacm later, and
+//! each call is made at once. Otherwise
 //!
 //! - one thread of the process makes all calls of rdma_resolve_route, one after the other, and the core's call succeeds at
 //!   once; what the thread's call fails with comes as ROUTE_ERROR with that status; and the request ends at its deadline
@@ -68,21 +70,21 @@
 //!   destroyed then is [set aside](Verbs::set_aside) until ibacm has answered; its channel is not closed before
 //!   (`EBUSY`). Dropping the [`Verbs`] waits for nothing: the thread destroys the id when ibacm answers.
 //!
-//! # A device that goes while a group is left
+//! # Device removal during a leave
 //!
 //! `rdma_leave_multicast` frees librdmacm's record of a membership also where the kernel refuses to leave because the device
-//! is gone; an event that is unread then would lead to freed memory. So the kernel is asked first whether the device is
-//! there. If it goes between that question and the call, the id is destroyed at once, with its unread events: Leave is
-//! `ENXIO`, as is every call but Destroy after it, and DEVICE_REMOVAL comes with the next read of the channel. (That
-//! does not make the descriptor readable; the kernel's own DEVICE_REMOVAL, which the destruction takes away, has done so
-//! before.)
+//! is gone; an unread event would then refer to freed memory. The crate therefore first queries the kernel for the
+//! device. If the device goes between the query and the call, the id is destroyed at once, with its unread events.
+//! Leave then returns `ENXIO`, as does every later call except Destroy, and the next read of the channel returns
+//! DEVICE_REMOVAL. (That does not make the descriptor readable; the kernel's own DEVICE_REMOVAL, which the destruction
+//! removes, has done so before.)
 //!
 //! # Unsafe code
 //!
-//! This is the only crate of the workspace with any. Each block says why it is sound; [`Mr`] holds the argument for
-//! memory. What all of them lean on: one [`Verbs`] owns its ids and channels alone; an id holds the QP that librdmacm
-//! follows through it; ids go before their channel, QPs before CQs and PDs, address handles
-//! before PDs, and all of them before the device's context.
+//! This is the only crate of the workspace with unsafe code. Each block states why it is sound; [`Mr`] holds the
+//! argument for memory. All of them rely on these invariants: one [`Verbs`] is the only owner of its ids and
+//! channels; an id holds the QP that librdmacm follows through it; ids are destroyed before their channel, QPs before
+//! CQs and PDs, address handles before PDs, and all of them before the device's context.
 
 #![expect(unsafe_code, reason = "it calls C")]
 mod acm;

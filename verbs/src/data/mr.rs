@@ -208,17 +208,18 @@ unsafe impl Send for Mr {}
 unsafe impl Sync for Mr {}
 
 impl Pd {
-    /// Registers memory (ibv_reg_mr(3)): all of it. [`Mr::deregister`] gives it back. It takes as long as pinning the pages
-    /// takes, so a thread with an event loop may want to leave it to another one.
+    /// Registers the whole buffer (ibv_reg_mr(3)). [`Mr::deregister`] gives it back. The call takes as long as
+    /// pinning the pages takes; a thread with an event loop can leave it to another thread.
     ///
     /// # Errors
     /// The buffer comes back with one of
-    /// - [`memory::RefuseReason::Empty`], [`memory::RefuseReason::RemoteWithoutLocalWrite`]: the device was not asked;
+    /// - [`memory::RefuseReason::Empty`], [`memory::RefuseReason::RemoteWithoutLocalWrite`]: the device was not
+    ///   called;
     /// - [`memory::RefuseReason::Gone`] after [`Pd::dealloc`], [`memory::RefuseReason::DeviceGone`] after a DEVICE_REMOVAL;
     /// - [`memory::Error::Register`] with the errno: `ENOMEM` when the lock limit is reached, `EFAULT` if memory is not
-    ///   mapped, or mapped read-only and [`Access::LOCAL_WRITE`] was asked for, `EOPNOTSUPP` for a right that the device
-    ///   cannot give, `EINVAL` for one that the kernel does not know; else what the provider leaves. Without asking the
-    ///   device, `EACCES` for a right to write to memory of [`Buffer::from_raw_read_only`].
+    ///   mapped, or mapped read-only and [`Access::LOCAL_WRITE`] was requested, `EOPNOTSUPP` for a right that the
+    ///   device cannot give, `EINVAL` for one that the kernel does not know; else the provider's errno. `EACCES`,
+    ///   without a call to the device, for a right to write to memory of [`Buffer::from_raw_read_only`].
     pub fn register(&self, buffer: impl Into<Buffer>, access: Access) -> Result<Mr, (Buffer, memory::Error)> {
         self.0.parked().retry();
         Mr::register(self, buffer.into(), access)
@@ -264,7 +265,7 @@ impl Mr {
         self.keys.rkey
     }
 
-    /// Where it is in its life: registered, or unusable. That its device is gone it learns with the next request.
+    /// The state: registered, or unusable. The removal of its device shows only after the next request.
     #[must_use]
     pub fn state(&self) -> MrState {
         self.registration.as_ref().map_or(MrState::Gone, |registration| registration.state())
@@ -290,12 +291,13 @@ impl Mr {
 
     /// Changes the memory, the PD, the rights, or several of them (ibv_rereg_mr(3)).
     ///
-    /// After a success address, length and keys may be others: tell the peers. mlx4, mlx5, hns and irdma can; for others
-    /// there is [`memory::Fallback::Anew`], and [`Reregistered::result`] says which way it went. For those who use the MR
-    /// it is like deregistering and registering: not atomic, and a peer's operation meanwhile may fail.
+    /// After a success address, length and keys may differ: send the new ones to the peers. mlx4, mlx5, hns and irdma
+    /// support it; for others there is [`memory::Fallback::Anew`]. [`Reregistered::result`] returns the way that was
+    /// used. For users of the MR it is like deregistering and registering: it is not atomic, and a peer's operation
+    /// meanwhile may fail.
     ///
-    /// Who is mistaken about [`memory::Provider::ChecksFirst`] may take a lost MR for a valid one; but no memory is given
-    /// back that the device may have.
+    /// If [`memory::Provider::ChecksFirst`] is wrong for the provider, a lost MR may be taken for a valid one; but no
+    /// memory is given back that the device may still use.
     ///
     /// # Errors
     /// In [`Reregistered::result`], with the buffer that the device does not refer to:
@@ -362,7 +364,7 @@ impl Mr {
     }
 }
 
-/// What an MR without a registration would answer. Nobody sees one: it is taken out by what ends the MR.
+/// The error of an MR without a registration. It is unreachable: only calls that end the MR take the registration out.
 fn gone(request: RequestKind) -> memory::Error {
     Refused { request, target: Target::Mr(Some(MrState::Gone)), reason: RefuseReason::Gone }.into()
 }
