@@ -60,6 +60,6 @@ fn every_line_is_documented() {
     assert!(names.len() > 15, "{wrong}");
     let document = document();
     for name in names {
-        assert!(document.contains(&format!("`{name}`")), "docs/trace.md does not tell of {name}");
+        assert!(document.contains(&format!("`{name}`")), "docs/trace.md does not mention {name}");
     }
 }

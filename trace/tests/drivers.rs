@@ -96,8 +96,8 @@ fn epoll() {
     replay(&[so_far], |_, _| {}).unwrap();
     drop(epoll);
     files.check().unwrap();
-    let told = ["ADDR_RESOLVED of s5/id0", "ADDR_RESOLVED on s5/id0", "ack for s5/id0", "[s5/id0: - -> idle]"];
-    has(&replayed(&path, 1), &told);
+    let expected = ["ADDR_RESOLVED of s5/id0", "ADDR_RESOLVED on s5/id0", "ack for s5/id0", "[s5/id0: - -> idle]"];
+    has(&replayed(&path, 1), &expected);
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub(crate) fn minimum_rust_version(context: &mut Context) -> Result<()> {
     let promised = promised.trim_end_matches(['.', '*']);
     ensure!(stated == promised, "the minimum is {stated} in Cargo.toml and {promised} in README.md");
     let compiler = output(Command::new("rustc").arg("--version").current_dir(&context.root))?;
-    let ours = compiler.split_whitespace().nth(1).context("rustc tells no version")?;
+    let ours = compiler.split_whitespace().nth(1).context("rustc prints no version")?;
     if number(ours)? < number(stated)? {
         bail!("this is Rust {ours}, older than the minimum of {stated}");
     }

@@ -92,9 +92,9 @@ fn on_the_simulator(args: &Args) -> Result<()> {
     result
 }
 
-/// Ends a client: fails unless all connections have finished. Prints the results if `told`, and after a failure.
-fn conclude(args: &Args, connections: u64, tally: &Tally, wall: Duration, told: bool) -> Result<()> {
-    if told || tally.finished() != connections {
+/// Ends a client: fails unless all connections have finished. Prints the results if `prints`, and after a failure.
+fn conclude(args: &Args, connections: u64, tally: &Tally, wall: Duration, prints: bool) -> Result<()> {
+    if prints || tally.finished() != connections {
         Report::new(args, connections, tally, wall).print(args.json, is_virtual(args.driver))?;
     }
     let counted = tally.finished() + tally.failures() + tally.unfinished + tally.never_begun;
@@ -137,9 +137,15 @@ fn on_verbs(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Makes the connections of a plan on a device of their own. Prints the results if `told`.
+/// Makes the connections of a plan on a device of their own. Prints the results if `prints`.
 #[cfg(feature = "verbs")]
-fn one_round(args: &Args, role: Role, plan: Plan, told: bool, meet: &mut dyn FnMut(Point) -> Result<()>) -> Result<()> {
+fn one_round(
+    args: &Args,
+    role: Role,
+    plan: Plan,
+    prints: bool,
+    meet: &mut dyn FnMut(Point) -> Result<()>,
+) -> Result<()> {
     use anyhow::Context as _;
 
     let device = cmid_verbs::Verbs::open().context("opening the RDMA device")?;
@@ -147,9 +153,9 @@ fn one_round(args: &Args, role: Role, plan: Plan, told: bool, meet: &mut dyn FnM
     let outcome = run_on(args.driver, device, role, plan, bar.clone(), &Alone::default(), meet)?;
     bar.finish_and_clear();
     match outcome {
-        Outcome::Client(tally) => conclude(args, plan.connections, &tally, begin.elapsed(), told),
+        Outcome::Client(tally) => conclude(args, plan.connections, &tally, begin.elapsed(), prints),
         Outcome::Server(served) => {
-            if told {
+            if prints {
                 print_served(&served);
             }
             ensure!(served.ended == plan.connections, "{} of {} connections", served.ended, plan.connections);

@@ -23,7 +23,7 @@ pub(crate) fn run<D: DataPath>(
     let mut side = Side::begin(driver.drive(), role, plan, bar)?;
     meet(Point::Ready)?;
     while !side.is_over() && !deadline.is_past() {
-        let alone = alone.is_told();
+        let alone = alone.is_set();
         driver.wait(Some(SLICE))?;
         if !side.advance(driver.drive()) && alone {
             break;

@@ -28,7 +28,7 @@ pub(crate) fn run<D: DataPath>(
     let mut side = Side::begin(driver.drive(), role, plan, bar)?;
     meet(Point::Ready)?;
     while !side.is_over() && !deadline.is_past() {
-        let alone = alone.is_told();
+        let alone = alone.is_set();
         match poll.poll(&mut events, driver.before_poll(Some(SLICE))) {
             Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
             Ok(()) | Err(_) => {}

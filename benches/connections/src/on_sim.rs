@@ -48,7 +48,7 @@ pub(crate) fn run(
         run_on(driver, client_device, role, plan, bar.clone(), &Alone::default(), &mut |_| Ok(())).context("client")
     });
     // The client has ended in any case: the server need not wait for more.
-    alone.tell();
+    alone.set();
     let served = server.join().map_err(|_| anyhow!("the server panicked"))?.context("server")?;
     let client = client.context("the server does not listen")??;
     Ok((vec![client], served))

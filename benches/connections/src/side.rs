@@ -96,11 +96,11 @@ impl<W: Backend> Side<W> {
 pub(crate) struct Alone(AtomicBool);
 
 impl Alone {
-    pub(crate) fn tell(&self) {
+    pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }

@@ -12,18 +12,18 @@ fn cmtime(arguments: &[&str]) -> (bool, String) {
 }
 
 /// The JSON in the first line of a run's output.
-fn told(said: &str) -> Value {
+fn report(said: &str) -> Value {
     serde_json::from_str(said.lines().next().unwrap_or_default()).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
-fn failures(told: &Value) -> u64 {
-    told["failed"].as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum()
+fn failures(report: &Value) -> u64 {
+    report["failed"].as_object().into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum()
 }
 
 /// The sum of all outcomes: every connection is counted exactly once.
-fn counted(told: &Value) -> u64 {
-    let count = |name: &str| told[name].as_u64().unwrap_or(u64::MAX / 8);
-    count("finished") + failures(told) + count("unfinished") + count("never_begun")
+fn counted(report: &Value) -> u64 {
+    let count = |name: &str| report[name].as_u64().unwrap_or(u64::MAX / 8);
+    count("finished") + failures(report) + count("unfinished") + count("never_begun")
 }
 
 #[test]
@@ -32,9 +32,9 @@ fn every_connection_is_counted_once_in_each_phase() {
         for rest in [&[][..], &["--in-flight", "7"], &["-q", "1000"], &["-b", "10.0.0.1"]] {
             let (succeeded, said) = cmtime(&[&["--driver", driver, "-c", "50", "--json"], rest].concat());
             assert!(succeeded, "{driver} {rest:?}: {said}");
-            let told = told(&said);
-            assert_eq!((told["finished"].as_u64(), counted(&told)), (Some(50), 50), "{driver} {rest:?}: {said}");
-            let phases = told["phases"].as_array().cloned().unwrap_or_default();
+            let report = report(&said);
+            assert_eq!((report["finished"].as_u64(), counted(&report)), (Some(50), 50), "{driver} {rest:?}: {said}");
+            let phases = report["phases"].as_array().cloned().unwrap_or_default();
             // All phases and the two sums. The bind phase occurs only with an address.
             assert_eq!(phases.len(), if rest.first() == Some(&"-b") { 10 } else { 9 }, "{driver} {rest:?}: {said}");
             for phase in phases {
@@ -68,10 +68,10 @@ fn a_server_that_goes_away() {
         let (succeeded, said) =
             cmtime(&["--driver", driver, "-c", "30", "--in-flight", "3", "--serves", "10", "--json"]);
         assert!(!succeeded, "{driver}: {said}");
-        let told = told(&said);
-        let finished = told["finished"].as_u64().unwrap_or_default();
+        let report = report(&said);
+        let finished = report["finished"].as_u64().unwrap_or_default();
         assert!((1..30).contains(&finished), "{driver}: {said}");
-        assert_eq!((finished + failures(&told), counted(&told)), (30, 30), "{driver}: {said}");
+        assert_eq!((finished + failures(&report), counted(&report)), (30, 30), "{driver}: {said}");
         assert!(said.contains("connect: REJECTED with status 8"), "{driver}: {said}");
         assert!(said.contains("not all connections have finished"), "{driver}: {said}");
     }
@@ -93,13 +93,13 @@ fn a_client_that_is_done_first() {
 #[test]
 fn a_server_that_goes_away_from_all_at_once() {
     let (_, said) = cmtime(&["--driver", "virtual", "-c", "30", "--serves", "10", "--json"]);
-    let told = told(&said);
+    let report = report(&said);
     assert_eq!(
-        (counted(&told), told["unfinished"].as_u64(), told["never_begun"].as_u64()),
+        (counted(&report), report["unfinished"].as_u64(), report["never_begun"].as_u64()),
         (30, Some(0), Some(0)),
         "{said}"
     );
-    assert!(told["finished"].as_u64() >= Some(10), "{said}");
+    assert!(report["finished"].as_u64() >= Some(10), "{said}");
 }
 
 /// More connections than one host has ports.
@@ -107,8 +107,12 @@ fn a_server_that_goes_away_from_all_at_once() {
 fn what_has_no_port_fails_alone() {
     let (succeeded, said) = cmtime(&["--driver", "virtual", "-c", "28300", "--hosts", "1", "--json"]);
     assert!(!succeeded, "{said}");
-    let told = told(&said);
-    assert_eq!((told["finished"].as_u64(), failures(&told), counted(&told)), (Some(28_232), 68, 28_300), "{said}");
-    let reason = told["failed"].as_object().into_iter().flatten().next();
+    let report = report(&said);
+    assert_eq!(
+        (report["finished"].as_u64(), failures(&report), counted(&report)),
+        (Some(28_232), 68, 28_300),
+        "{said}"
+    );
+    let reason = report["failed"].as_object().into_iter().flatten().next();
     assert!(reason.is_some_and(|(reason, _)| reason.starts_with("resolve addr: resolve_addr failed")), "{said}");
 }

@@ -25,8 +25,8 @@ fn measure<L: Level, C: Case<L>>(criterion: &mut Criterion, what: &str) {
 }
 
 fn all(criterion: &mut Criterion) {
-    measure::<Bare, cases::Told>(criterion, "event");
-    measure::<Driven, cases::Told>(criterion, "event");
+    measure::<Bare, cases::OneEvent>(criterion, "event");
+    measure::<Driven, cases::OneEvent>(criterion, "event");
     measure::<Bare, cases::SetOption<false>>(criterion, "request");
     measure::<Driven, cases::SetOption<false>>(criterion, "request");
     measure::<Bare, cases::Active>(criterion, "active life");

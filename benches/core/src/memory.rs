@@ -87,8 +87,8 @@ pub fn bytes(allocator: &Allocator) -> Bytes {
         grown("id", World::new(0), |world, _| _ = world.create()),
         grown("deadline", World::new(OBJECTS), |world, id| world.ask(id, life::resolve(), Time(7))),
         grown("channel", World::new(0), |world, _| _ = world.open()),
-        grown("event", World::new(1), |world, _| world.tell(&[])),
-        grown("event_with_data", World::new(1), |world, _| world.tell(&[1; 196])),
+        grown("event", World::new(1), |world, _| world.deliver(&[])),
+        grown("event_with_data", World::new(1), |world, _| world.deliver(&[1; 196])),
         grown("membership", World::with_device(), World::join),
         ("domain", size_of::<Domain>() as u64),
         ("region", size_of::<Registration<(), (), ()>>() as u64),
@@ -167,7 +167,7 @@ impl World {
     }
 
     /// Adds an event that stays undelivered.
-    fn tell(&mut self, private_data: &[u8]) {
+    fn deliver(&mut self, private_data: &[u8]) {
         let raw = RawEvent { private_data, ..RawEvent::new(self.ids[0], CmEvent::AddrChange) };
         self.core.handle_event(self.channel, raw).expect("a likely event");
     }

@@ -79,9 +79,9 @@ impl<L: Level> Prepared<L> {
 
     /// Reads an event without private data, takes it and acks it.
     #[inline]
-    pub fn tell(&mut self, id: IdKey, kind: CmEvent) {
+    pub fn deliver(&mut self, id: IdKey, kind: CmEvent) {
         let raw = self.level.arrive(RawEvent::new(id, kind));
-        self.level.tell(self.channel, self.channel, raw);
+        self.level.deliver(self.channel, self.channel, raw);
     }
 
     /// The state of an existing id.

@@ -30,61 +30,61 @@ where
     W: Make<D>,
     D: Pollable + Send + 'static,
 {
-    let ([server, client], (tell, told)) = (devices, channel());
-    let also = tell.clone();
+    let ([server, client], (sender, receiver)) = (devices, channel());
+    let also = sender.clone();
     // The threads sleep until the process ends.
     thread::spawn(move || report(side::<W, D>(server, at, Some(armed), &also), &also));
-    let listener = thread_id(&told)?;
-    thread::spawn(move || report(side::<W, D>(client, at, None, &tell), &tell));
-    let threads = [listener, thread_id(&told)?];
+    let listener = thread_id(&receiver)?;
+    thread::spawn(move || report(side::<W, D>(client, at, None, &sender), &sender));
+    let threads = [listener, thread_id(&receiver)?];
     for _ in threads {
-        established(&told)?;
+        established(&receiver)?;
     }
     thread::sleep(SETTLE);
     let before = switches(threads)?;
     thread::sleep(span);
     let woken = switches(threads)? - before;
-    ensure!(told.try_recv().is_err(), "a side has ended");
+    ensure!(receiver.try_recv().is_err(), "a side has ended");
     Ok(woken)
 }
 
-enum News {
+enum Progress {
     /// The side on the thread with this number has been set up.
     Ready(i32),
     Established,
     Failed(anyhow::Error),
 }
 
-fn report(result: Result<()>, tell: &Sender<News>) {
+fn report(result: Result<()>, sender: &Sender<Progress>) {
     if let Err(error) = result {
         // The receiver may be gone.
-        let _ = tell.send(News::Failed(error));
+        let _ = sender.send(Progress::Failed(error));
     }
 }
 
-fn next(told: &Receiver<News>) -> Result<News> {
-    match told.recv_timeout(STEP).context("no news from a side")? {
-        News::Failed(error) => Err(error),
-        activity @ (News::Ready(_) | News::Established) => Ok(activity),
+fn next(receiver: &Receiver<Progress>) -> Result<Progress> {
+    match receiver.recv_timeout(STEP).context("no report from a side")? {
+        Progress::Failed(error) => Err(error),
+        activity @ (Progress::Ready(_) | Progress::Established) => Ok(activity),
     }
 }
 
-fn thread_id(told: &Receiver<News>) -> Result<i32> {
-    match next(told)? {
-        News::Ready(thread) => Ok(thread),
-        News::Established | News::Failed(_) => bail!("a side is connected before it is there"),
+fn thread_id(receiver: &Receiver<Progress>) -> Result<i32> {
+    match next(receiver)? {
+        Progress::Ready(thread) => Ok(thread),
+        Progress::Established | Progress::Failed(_) => bail!("a side is connected before it is there"),
     }
 }
 
-fn established(told: &Receiver<News>) -> Result<()> {
-    match next(told)? {
-        News::Established => Ok(()),
-        News::Ready(_) | News::Failed(_) => bail!("a side is not connected"),
+fn established(receiver: &Receiver<Progress>) -> Result<()> {
+    match next(receiver)? {
+        Progress::Established => Ok(()),
+        Progress::Ready(_) | Progress::Failed(_) => bail!("a side is not connected"),
     }
 }
 
 /// Runs one side. The listening one has the deadlines.
-fn side<W: Make<D>, D>(device: D, at: SocketAddr, armed: Option<Duration>, tell: &Sender<News>) -> Result<()> {
+fn side<W: Make<D>, D>(device: D, at: SocketAddr, armed: Option<Duration>, sender: &Sender<Progress>) -> Result<()> {
     let mut driver = W::make(device)?;
     let channel = driver.drive().open_channel(Acks::OnDelivery)?;
     if let Some(armed) = armed {
@@ -97,11 +97,11 @@ fn side<W: Make<D>, D>(device: D, at: SocketAddr, armed: Option<Duration>, tell:
         let drive = driver.drive();
         drive.resolve_addr(id, None, at, drive.within(STEP))?;
     }
-    tell.send(News::Ready(rustix::thread::gettid().as_raw_nonzero().get()))?;
+    sender.send(Progress::Ready(rustix::thread::gettid().as_raw_nonzero().get()))?;
     loop {
         driver.wait(None)?;
         while let Some(event) = driver.drive().next_event(channel) {
-            handle(&mut driver, at, &event, tell)?;
+            handle(&mut driver, at, &event, sender)?;
         }
     }
 }
@@ -118,7 +118,7 @@ fn arm(driver: &mut impl Driver, near: SocketAddr, armed: Duration) -> Result<()
     Ok(())
 }
 
-fn handle(driver: &mut impl Driver, at: SocketAddr, event: &Event, tell: &Sender<News>) -> Result<()> {
+fn handle(driver: &mut impl Driver, at: SocketAddr, event: &Event, sender: &Sender<Progress>) -> Result<()> {
     let (id, drive) = (event.id, driver.drive());
     let step = drive.within(STEP);
     // Without QPs. The numbers must be unused, or the kernel takes a request for a stale one.
@@ -129,9 +129,9 @@ fn handle(driver: &mut impl Driver, at: SocketAddr, event: &Event, tell: &Sender
         Some(CmEvent::ConnectRequest) => drive.accept(id, param(0x40000), &[], step)?,
         Some(CmEvent::ConnectResponse) => {
             drive.establish(id)?;
-            tell.send(News::Established)?;
+            sender.send(Progress::Established)?;
         }
-        Some(CmEvent::Established) => tell.send(News::Established)?,
+        Some(CmEvent::Established) => sender.send(Progress::Established)?,
         _ => bail!("{} with status {}", event.kind, event.status),
     }
     Ok(())

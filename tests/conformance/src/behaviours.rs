@@ -109,8 +109,7 @@ pub const BEHAVIOURS: &[Behaviour] = &[
             "sim/tests/scenarios/channels.rs::behaviour_51_a_moved_event_wakes_nobody",
         ])
         .but("the drivers read what moved without a wake-up; that the kernel gives none is shown with bare calls"),
-    behaviour(52, "migrate waits for acks")
-        .but("nobody waits: it is carried out with the last ack, and an event tells"),
+    behaviour(52, "migrate waits for acks").but("nothing blocks: the last ack starts it, and its end is an event"),
     behaviour(53, "migrate to the same channel: its events go last"),
     behaviour(54, "a listener migrates with an unread request")
         .also(&["sim/tests/scenarios/channels.rs::behaviour_54_a_listener_migrates_with_an_unread_request"])
@@ -146,7 +145,7 @@ pub const BEHAVIOURS: &[Behaviour] = &[
         .but("join_ex errors cannot be written down; the same group twice is refused by the core"),
     behaviour(76, "notify").but("events other than COMM_EST cannot be written down"),
     behaviour(77, "notify of a path migration breaks the connection").but("not applicable: there is no request for it"),
-    behaviour(78, "the device goes").but("for ids that have been told the core answers itself, with the same ENXIO"),
+    behaviour(78, "the device goes").but("after DEVICE_REMOVAL the core answers itself, with the same ENXIO"),
     behaviour(79, "a bond fails over"),
     behaviour(80, "ibv_reg_mr: rights and addresses that cannot be registered")
         .also(&[

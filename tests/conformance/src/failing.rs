@@ -332,8 +332,10 @@ impl<S: Driver<Device: DerefMut<Target: TestDevice>>> OnFailing<S> {
         let strangers: Vec<_> = ledger.ids.difference(waiting).collect();
         let left = strangers.len() + if waiting.is_empty() { ledger.channels.len() } else { 0 };
         if leaks > 1 || left > leaks.max(unclosed) {
-            wrong
-                .push(format!("the device still has {strangers:?} and {:?}; {leaks} leaks were told", ledger.channels));
+            wrong.push(format!(
+                "the device still has {strangers:?} and {:?}; {leaks} leaks were reported",
+                ledger.channels
+            ));
         }
     }
 }

@@ -274,7 +274,7 @@ impl<D: DataPath> Runner for CoreRunner<D> {
         }
     }
 
-    fn tell_state(&mut self, at: usize) {
+    fn note_state(&mut self, at: usize) {
         let mut lines = Vec::new();
         for (&slot, &id) in &self.ids {
             let observed =

@@ -222,7 +222,7 @@ impl<D: DataPath> Runner for DeviceRunner<D> {
         }
     }
 
-    fn tell_state(&mut self, at: usize) {
+    fn note_state(&mut self, at: usize) {
         for &id in self.ids.keys() {
             let Ok(key) = id_key(id) else { continue };
             let observed =

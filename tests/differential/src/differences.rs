@@ -78,7 +78,7 @@ pub const NOT_GENERATED: &[Difference] = &[
     },
     Difference {
         what: "taking off a QP that is not there, twice the same group on one id, a notification of anything but COMM_EST",
-        reason: "null pointers in librdmacm, memberships that it cannot tell apart, connections that break without a word",
+        reason: "null pointers in librdmacm, memberships that it cannot distinguish, connections that break without a word",
     },
     Difference {
         what: "time-outs of requests and of address lookups",

@@ -57,11 +57,11 @@ pub(crate) struct Side {
     made: Slot,
     children: Slot,
     /// Pending events: the id, and the effect. A request names the client.
-    unread: VecDeque<(Slot, News)>,
+    unread: VecDeque<(Slot, Unread)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum News {
+enum Unread {
     Now(Phase),
     Request(Slot),
 }
@@ -141,7 +141,7 @@ impl Beliefs {
                 let gone = side.ids.remove(&id);
                 side.unread.retain(|(whose, _)| *whose != id);
                 if let Some(peer) = gone.and_then(|gone| gone.peer) {
-                    self.tell(name.other(), peer, News::Now(Phase::Down));
+                    self.notify(name.other(), peer, Unread::Now(Phase::Down));
                 }
             }
             _ => self.on_id(name, action),
@@ -164,11 +164,11 @@ impl Beliefs {
             }
             Action::ResolveAddr { dst, .. } if matches!(was.phase, Phase::Idle | Phase::Bound) => {
                 (now.phase, now.at) = (Phase::Waits, Some(dst));
-                self.tell(name, id, News::Now(Phase::Resolved));
+                self.notify(name, id, Unread::Now(Phase::Resolved));
             }
             Action::ResolveRoute { .. } if was.phase == Phase::Resolved => {
                 now.phase = Phase::Waits;
-                self.tell(name, id, News::Now(Phase::Routed));
+                self.notify(name, id, Unread::Now(Phase::Routed));
             }
             Action::Connect { .. } if was.phase == Phase::Routed => {
                 now.phase = Phase::Waits;
@@ -180,15 +180,15 @@ impl Beliefs {
                 };
                 let listener = self.side(other).ids.iter().find(|(_, one)| record(one)).map(|(&slot, _)| slot);
                 match listener {
-                    Some(listener) => self.tell(other, listener, News::Request(id)),
-                    None => self.tell(name, id, News::Now(Phase::Over)),
+                    Some(listener) => self.notify(other, listener, Unread::Request(id)),
+                    None => self.notify(name, id, Unread::Now(Phase::Over)),
                 }
             }
             Action::Accept { .. } if was.phase == Phase::Requested => {
                 now.phase = if udp { Phase::Over } else { Phase::Accepted };
                 let client = was.peer.and_then(|peer| self.side(other).ids.get(&peer));
                 let confirms = client.is_some_and(|client| client.has_qp);
-                self.tell_peer(
+                self.notify_peer(
                     other,
                     was,
                     if udp {
@@ -200,21 +200,21 @@ impl Beliefs {
                     },
                 );
                 if confirms {
-                    self.tell(name, id, News::Now(Phase::Up));
+                    self.notify(name, id, Unread::Now(Phase::Up));
                 }
             }
             Action::Reject { .. } if matches!(was.phase, Phase::Requested | Phase::Answered) => {
                 now.phase = Phase::Over;
-                self.tell_peer(other, was, Phase::Over);
+                self.notify_peer(other, was, Phase::Over);
             }
             Action::Establish { .. } if was.phase == Phase::Answered => {
                 now.phase = Phase::Up;
-                self.tell_peer(other, was, Phase::Up);
+                self.notify_peer(other, was, Phase::Up);
             }
             Action::Disconnect { .. } | Action::Teardown { .. } if matches!(was.phase, Phase::Up | Phase::Down) => {
                 now.phase = if was.phase == Phase::Up { Phase::Waits } else { Phase::Over };
-                self.tell_peer(other, was, Phase::Down);
-                self.tell(name, id, News::Now(Phase::Over));
+                self.notify_peer(other, was, Phase::Down);
+                self.notify(name, id, Unread::Now(Phase::Over));
             }
             Action::GetRequest { .. } => now.has_asked = true,
             Action::AttachQp { .. } => now.has_qp = true,
@@ -227,13 +227,13 @@ impl Beliefs {
         self.side_mut(name).ids.insert(id, now);
     }
 
-    fn tell(&mut self, side: SideName, id: Slot, activity: News) {
+    fn notify(&mut self, side: SideName, id: Slot, activity: Unread) {
         self.side_mut(side).unread.push_back((id, activity));
     }
 
-    fn tell_peer(&mut self, side: SideName, id: Believed, phase: Phase) {
+    fn notify_peer(&mut self, side: SideName, id: Believed, phase: Phase) {
         if let Some(peer) = id.peer {
-            self.tell(side, peer, News::Now(phase));
+            self.notify(side, peer, Unread::Now(phase));
         }
     }
 
@@ -245,12 +245,12 @@ impl Beliefs {
             let Some(first) = side.unread.iter().position(|&(id, _)| on(side, id)) else { break };
             let Some((id, activity)) = side.unread.remove(first) else { break };
             match activity {
-                News::Now(phase) => {
+                Unread::Now(phase) => {
                     if let Some(id) = side.ids.get_mut(&id) {
                         id.phase = phase;
                     }
                 }
-                News::Request(client) => {
+                Unread::Request(client) => {
                     let Some(listener) = side.ids.get_mut(&id) else { continue };
                     listener.has_asked = false;
                     let listener = *listener;

@@ -21,7 +21,7 @@ pub trait Runner {
     /// Reads all events of all channels.
     fn drain(&mut self, at: usize);
     /// Records the states of the ids.
-    fn tell_state(&mut self, at: usize);
+    fn note_state(&mut self, at: usize);
     /// Destroys all ids.
     fn destroy_all(&mut self, at: usize);
     /// Closes all channels.
@@ -77,13 +77,13 @@ impl Runners {
             0 => self.a.drain(at),
             1 => self.b.drain(at),
             2 => {
-                self.a.tell_state(at);
-                self.b.tell_state(at);
+                self.a.note_state(at);
+                self.b.note_state(at);
             }
             3 => self.a.destroy_all(at),
             4 => {
                 self.b.drain(at);
-                self.b.tell_state(at);
+                self.b.note_state(at);
             }
             5 => self.b.destroy_all(at),
             _ => {

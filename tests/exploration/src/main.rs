@@ -24,19 +24,19 @@ fn main() -> ExitCode {
         if args.worlds.is_empty() { args.large || !large } else { args.worlds.iter().any(|it| it == name) }
     };
     let (mut good, mut searched) = (true, 0);
-    let mut tell = |report: Report| {
+    let mut print = |report: Report| {
         println!("{report}");
         good &= report.is_good();
         searched += 1;
     };
     for (scenes, large) in [(memory::scenes::ALL, false), (memory::scenes::LARGE, true)] {
         for scene in scenes.iter().filter(|scene| is_wanted(scene.name, large)) {
-            tell(search(Memory::new(scene.clone())));
+            print(search(Memory::new(scene.clone())));
         }
     }
     for (scenes, large) in [(connections::scenes::ALL, false), (connections::scenes::LARGE, true)] {
         for scene in scenes.iter().filter(|scene| is_wanted(scene.name, large)) {
-            tell(search(Connections::new(scene.clone())));
+            print(search(Connections::new(scene.clone())));
         }
     }
     if good && searched > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -55,12 +55,12 @@ impl<L: Env> FaultFixture<'_, L> {
         let mut deaf = Vec::new();
         if mute.is_empty() {
             for end in Link::ENDS {
-                if !self.hears(end)? {
+                if !self.receives(end)? {
                     deaf.push(end);
                 }
             }
         }
-        self.tell(match (mute.as_slice(), deaf.as_slice()) {
+        self.note(match (mute.as_slice(), deaf.as_slice()) {
             ([], []) => FINE,
             ([Side::Client], _) => CLIENT,
             ([Side::Server], _) => SERVER,
@@ -74,7 +74,7 @@ impl<L: Env> FaultFixture<'_, L> {
     }
 
     /// Whether a request from the other end arrives at this end.
-    fn hears(&mut self, end: Side) -> Check<bool> {
+    fn receives(&mut self, end: Side) -> Check<bool> {
         let mut b = Fixture::new(self.b.env, Acks::OnDelivery)?;
         let (from, there) = (other(end), SocketAddr::new(self.link.ip(end), b.address.port()));
         let channel = b.endpoint(end).channel;

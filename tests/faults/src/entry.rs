@@ -24,7 +24,7 @@ impl Drivers {
 
 /// An expected line: an event or the result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Expected {
     /// The same on every kernel.
     Always(&'static str),
     /// One of these. The reason why the result varies stands beside the list.
@@ -38,20 +38,20 @@ pub enum Told {
     },
 }
 
-impl Told {
+impl Expected {
     /// The allowed lines on a kernel. Empty if the line does not occur there.
     #[must_use]
     pub fn on(&self, kernel: &str) -> Vec<&'static str> {
         match self {
-            Told::Always(line) => vec![line],
-            Told::OneOf(lines) => lines.to_vec(),
-            Told::By { v6_1, v6_12 } => if kernel == "6.1" { v6_1 } else { v6_12 }.to_vec(),
+            Expected::Always(line) => vec![line],
+            Expected::OneOf(lines) => lines.to_vec(),
+            Expected::By { v6_1, v6_12 } => if kernel == "6.1" { v6_1 } else { v6_12 }.to_vec(),
         }
     }
 
     /// The expected lines on a kernel: for each, the allowed texts.
     #[must_use]
-    pub fn all_on(observed: &[Told], kernel: &str) -> Vec<Vec<&'static str>> {
+    pub fn all_on(observed: &[Expected], kernel: &str) -> Vec<Vec<&'static str>> {
         observed.iter().map(|line| line.on(kernel)).filter(|allowed| !allowed.is_empty()).collect()
     }
 }
@@ -66,7 +66,7 @@ pub struct Entry {
     /// The fault, and when it is injected.
     pub fault: &'static str,
     /// The expected lines, in order.
-    pub observed: &'static [Told],
+    pub observed: &'static [Expected],
     /// The drivers that it runs with.
     pub drivers: Drivers,
     /// The programme that it belongs to.
@@ -123,15 +123,15 @@ pub fn agree(wanted: &[Vec<&str>], observed: &[String]) -> Check {
 mod tests {
     use super::*;
 
-    const WANTED: &[Told] = &[
-        Told::Always("client: ESTABLISHED"),
-        Told::OneOf(&["server: DISCONNECTED", "server: REJECTED 28"]),
-        Told::By { v6_1: &["old"], v6_12: &["new"] },
-        Told::By { v6_1: &["and older"], v6_12: &[] },
+    const WANTED: &[Expected] = &[
+        Expected::Always("client: ESTABLISHED"),
+        Expected::OneOf(&["server: DISCONNECTED", "server: REJECTED 28"]),
+        Expected::By { v6_1: &["old"], v6_12: &["new"] },
+        Expected::By { v6_1: &["and older"], v6_12: &[] },
     ];
 
     fn compared(observed: &[String], kernel: &str) -> Check {
-        agree(&Told::all_on(WANTED, kernel), observed)
+        agree(&Expected::all_on(WANTED, kernel), observed)
     }
 
     fn lines(lines: [&str; 3]) -> Vec<String> {

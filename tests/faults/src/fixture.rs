@@ -46,7 +46,7 @@ pub struct FaultFixture<'env, L: Env> {
 
 impl<L: Env> std::fmt::Debug for FaultFixture<'_, L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stage").field("wire", &self.link).field("told", &self.observed).finish_non_exhaustive()
+        f.debug_struct("Fixture").field("link", &self.link).field("observed", &self.observed).finish_non_exhaustive()
     }
 }
 
@@ -77,7 +77,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
     }
 
     /// Notes a line.
-    pub fn tell(&mut self, line: impl Into<String>) {
+    pub fn note(&mut self, line: impl Into<String>) {
         self.observed.push(line.into());
     }
 
@@ -85,11 +85,11 @@ impl<'env, L: Env> FaultFixture<'env, L> {
     pub fn tries<T>(&mut self, what: &str, result: Result<T, Error>) -> Option<T> {
         match result {
             Ok(value) => {
-                self.tell(format!("{what}: ok"));
+                self.note(format!("{what}: ok"));
                 Some(value)
             }
             Err(error) => {
-                self.tell(format!("{what}: {}", in_words(&error)));
+                self.note(format!("{what}: {}", in_words(&error)));
                 None
             }
         }
@@ -135,7 +135,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         } else {
             format!(", after {} to {} s", seconds.start(), seconds.end() + 1)
         };
-        self.tell(format!("{name}: {}{when}", in_brief(&event)));
+        self.note(format!("{name}: {}{when}", in_brief(&event)));
         Ok(Acked(event))
     }
 
@@ -229,7 +229,7 @@ impl<'env, L: Env> FaultFixture<'env, L> {
         b.destroy(Side::Client, client)?;
         b.destroy(Side::Server, server)?;
         b.clean()?;
-        self.tell(STANDS);
+        self.note(STANDS);
         Ok(())
     }
 

@@ -37,7 +37,7 @@ mod scenarios;
 use cmid_harness::{Check, Env, Failure};
 
 pub use cmid_harness::{Fixture, Speed};
-pub use entry::{Drivers, Entry, Told, agree};
+pub use entry::{Drivers, Entry, Expected, agree};
 #[cfg(feature = "verbs")]
 pub use env::LinkEnv;
 pub use fixture::FaultFixture;
@@ -67,7 +67,7 @@ impl<L: Env> Scenario<L> {
     /// # Errors
     /// The first difference; a leak; the error of a step.
     pub fn run(&self, env: &L, link: &Link, kernel: &str) -> Check<Vec<String>> {
-        let wanted = Told::all_on(self.entry.observed, kernel);
+        let wanted = Expected::all_on(self.entry.observed, kernel);
         let mut fixture = FaultFixture::new(env, link, wanted.clone())?;
         let steps = (self.steps)(&mut fixture);
         let observed = fixture.end().map_err(|failure| Failure(format!("at the end: {failure}")));
@@ -76,7 +76,9 @@ impl<L: Env> Scenario<L> {
         match (steps, observed) {
             (Ok(()), Ok(observed)) => agree(&wanted, &observed).map(|()| observed),
             (Ok(()), Err(failure)) => Err(failure),
-            (Err(failure), Ok(observed)) => Err(Failure(format!("{failure}; told until then:{}", so_far(&observed)))),
+            (Err(failure), Ok(observed)) => {
+                Err(Failure(format!("{failure}; observed until then:{}", so_far(&observed))))
+            }
             (Err(failure), Err(end)) => Err(Failure(format!("{failure}; {end}"))),
         }
     }

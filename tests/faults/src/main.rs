@@ -11,7 +11,7 @@ use cmid_faults::{Entry, Killed, Link, Phase, Role, Speed, alone, entries, lanes
 use cmid_harness::{Check, DriverName, Failure};
 
 #[derive(Debug, Parser)]
-#[command(version, about = "Lets things go wrong on a real kernel, and checks what an application is told")]
+#[command(version, about = "Lets things go wrong on a real kernel, and checks what an application observes")]
 struct Args {
     #[command(subcommand)]
     task: Task,

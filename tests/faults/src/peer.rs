@@ -85,10 +85,10 @@ impl Drop for Peer {
 }
 
 /// Waits until the peer prints this line.
-pub(crate) fn hears(from: &mpsc::Receiver<String>, wanted: &str) -> Check {
+pub(crate) fn expect_line(from: &mpsc::Receiver<String>, wanted: &str) -> Check {
     let at_most = 3 * SOON;
-    let line = from.recv_timeout(at_most).map_err(|_| Failure(format!("the peer did not say {wanted:?}")))?;
-    if line == wanted { Ok(()) } else { Err(Failure(format!("the peer said {line:?}, expected {wanted:?}"))) }
+    let line = from.recv_timeout(at_most).map_err(|_| Failure(format!("the peer did not print {wanted:?}")))?;
+    if line == wanted { Ok(()) } else { Err(Failure(format!("the peer printed {line:?}, expected {wanted:?}"))) }
 }
 
 /// Runs the peer: reaches the phase, prints "there", and does nothing more.

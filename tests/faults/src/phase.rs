@@ -127,7 +127,7 @@ impl<L: Env> FaultFixture<'_, L> {
                     None => self.next(Side::Server, AT_ONCE)?.map(|event| event.id),
                 };
                 match id {
-                    None => self.tell("server: no CONNECT_REQUEST"),
+                    None => self.note("server: no CONNECT_REQUEST"),
                     Some(id) => {
                         let param = self.b.param();
                         let result = self.b.server.drive().accept(id, param, &[], theirs);
@@ -136,7 +136,7 @@ impl<L: Env> FaultFixture<'_, L> {
                 }
             }
             // The pending event is read in what follows.
-            (Phase::Accepted, _) => self.tell("client: looks"),
+            (Phase::Accepted, _) => self.note("client: looks"),
             (Phase::Responded, _) => {
                 let result = client.drive().establish(ids.client);
                 self.tries("client: establish", result);
@@ -171,13 +171,13 @@ impl<L: Env> FaultFixture<'_, L> {
             self.linger(begun + SENT_AGAIN)?;
         }
         repair(self, link)?;
-        self.tell("all is well again");
+        self.note("all is well again");
         self.watch(AT_ONCE)?;
         // Only a new device would help; see the scenarios about devices. Here the link is given up.
         if self.looks_at_the_devices()?.is_empty() {
             return self.anew();
         }
-        self.tell(devices::NONE);
+        self.note(devices::NONE);
         Ok(())
     }
 

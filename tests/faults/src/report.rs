@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::entry::agree;
 use crate::scenarios::entries;
-use crate::{Entry, Told};
+use crate::{Entry, Expected};
 
 /// The outcomes on one kernel.
 pub type Report = cmid_harness::Report<Outcome>;
@@ -43,7 +43,9 @@ impl cmid_harness::Outcome for Outcome {
     fn is_current(&self, scenario: &str, _: &str, environment: &str) -> bool {
         let Some(entry) = entries().iter().find(|entry| entry.name == scenario) else { return false };
         match self {
-            Outcome::Passed(observed) => agree(&Told::all_on(entry.observed, &kernel(environment)), observed).is_ok(),
+            Outcome::Passed(observed) => {
+                agree(&Expected::all_on(entry.observed, &kernel(environment)), observed).is_ok()
+            }
             Outcome::Failed(_) => true,
         }
     }
@@ -77,7 +79,7 @@ mod tests {
         let entry = entries()
             .iter()
             .find(|entry| entry.observed.iter().any(|observed| observed.on("6.1") != observed.on("6.12")));
-        let entry = entry.expect("a scenario of which the kernels tell different things");
+        let entry = entry.expect("a scenario of which the kernels note different things");
         let now = entry
             .observed
             .iter()

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use cmid_faults::{Entry, Outcome, Report, Told, entries, groups};
+use cmid_faults::{Entry, Expected, Outcome, Report, entries, groups};
 use cmid_harness::references;
 use expect_test::expect_file;
 
@@ -19,7 +19,10 @@ const ELSEWHERE: &[(&str, &str)] = &[
         "the device goes while ids are in every state, under load, and comes back",
         "tests/conformance/src/soak/removal.rs::run",
     ),
-    ("the device goes: every id is told once, and refuses what follows", "conformance::behaviour_78_the_device_goes"),
+    (
+        "the device goes: every id reports it once, and refuses what follows",
+        "conformance::behaviour_78_the_device_goes",
+    ),
     ("rdma-core's rping is killed while it sends", "conformance::behaviour_10_a_client_process_is_killed"),
     (
         "the peer is destroyed before, during and after the answer",
@@ -71,8 +74,8 @@ fn recorded(kernel: &str) -> Report {
 fn render() -> String {
     let reports = KERNELS.map(recorded);
     let mut text = String::from(
-        "# Faults on the real kernel\n\nWhat goes wrong, and what an application that uses the core's deadlines (two seconds here) is then told, line by line: \
-         events with their statuses, and what its requests answer. Each scenario fails if anything else, or anything more, is told; if it is not over \
+        "# Faults on the real kernel\n\nWhat goes wrong, and what an application that uses the core's deadlines (two seconds here) then observes, line by line: \
+         events with their statuses, and what its requests answer. Each scenario fails if anything else, or anything more, is observed; if it is not over \
          within its bound; if destroying all ids takes more than five seconds; if a descriptor (but those of devices, which librdmacm keeps), an id, a QP, a CQ, a PD or an MR is left; \
          or if the core's books are not in order. Rendered from `tests/faults/src/scenarios/` and `tests/faults/results/` by `cargo xtask diagrams`; do not edit. \
          `cargo xtask faults [--kernel 6.1] [--slow] [NAME...]` runs them.\n\n\
@@ -86,14 +89,21 @@ fn render() -> String {
     for group in groups() {
         writeln!(
             text,
-            "\n## {group}\n\n| what | told | Linux 6.1 | Linux 6.12 | scenario |\n| --- | --- | --- | --- | --- |"
+            "\n## {group}\n\n| fault | observed | Linux 6.1 | Linux 6.12 | scenario |\n| --- | --- | --- | --- | --- |"
         )
         .unwrap();
         for entry in entries().iter().filter(|entry| entry.group == group) {
-            let told: Vec<_> = entry.observed.iter().map(in_words).collect();
+            let observed: Vec<_> = entry.observed.iter().map(in_words).collect();
             let cells: Vec<_> = reports.iter().map(|report| cell(entry, report)).collect();
-            writeln!(text, "| {} | {} | {} | `{}` |", entry.fault, told.join("<br>"), cells.join(" | "), entry.name)
-                .unwrap();
+            writeln!(
+                text,
+                "| {} | {} | {} | `{}` |",
+                entry.fault,
+                observed.join("<br>"),
+                cells.join(" | "),
+                entry.name
+            )
+            .unwrap();
         }
     }
     text.push_str("\n## Shown elsewhere\n\n| what | where |\n| --- | --- |\n");
@@ -103,11 +113,11 @@ fn render() -> String {
     text
 }
 
-fn in_words(told: &Told) -> String {
-    match told {
-        Told::Always(line) => (*line).to_owned(),
-        Told::OneOf(lines) => lines.join(" *or* "),
-        Told::By { v6_1, v6_12 } => {
+fn in_words(observed: &Expected) -> String {
+    match observed {
+        Expected::Always(line) => (*line).to_owned(),
+        Expected::OneOf(lines) => lines.join(" *or* "),
+        Expected::By { v6_1, v6_12 } => {
             let on =
                 |lines: &[&str], kernel| (!lines.is_empty()).then(|| format!("{}: {}", kernel, lines.join(" *or* ")));
             [on(v6_1, "on 6.1"), on(v6_12, "on 6.12")].into_iter().flatten().collect::<Vec<_>>().join("<br>")

@@ -20,7 +20,7 @@ pub fn run(data: &[u8]) {
             world.ask(&mut input);
         } else {
             let filling = filling(&mut input);
-            world.tell(&mut input, &filling);
+            world.deliver(&mut input, &filling);
         }
         world.core.check();
     }
@@ -69,7 +69,7 @@ impl World {
         self.all_is_well();
     }
 
-    fn tell(&mut self, input: &mut Input<'_>, filling: &[u8]) {
+    fn deliver(&mut self, input: &mut Input<'_>, filling: &[u8]) {
         let named = input.pick(&self.others).unwrap_or(self.id);
         let Some(on) = self.core.device_channel(named).or(Some(self.channel)) else { return };
         let Some(child) = self.core.wants_event(on) else { return };

@@ -98,7 +98,7 @@ impl<L: Level, const PLACE: usize> Case<L> for Cancel<PLACE> {
 
     #[inline(always)]
     fn step(&mut self, prepared: &mut Prepared<L>, raw: L::Arriving) -> EventKind {
-        prepared.level.tell(prepared.channel, prepared.channel, raw)
+        prepared.level.deliver(prepared.channel, prepared.channel, raw)
     }
 
     fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {

@@ -9,17 +9,17 @@ use crate::prepared::Prepared;
 
 /// An event without a change of state: ADDR_CHANGE, for a connection with a network interface that fails over.
 #[derive(Debug)]
-pub struct Told {
+pub struct OneEvent {
     ids: Vec<IdKey>,
     at: usize,
 }
 
-impl<L: Level> Case<L> for Told {
+impl<L: Level> Case<L> for OneEvent {
     type Input = L::Arriving;
     type Output = EventKind;
 
     fn new(prepared: &mut Prepared<L>) -> Self {
-        Told { ids: (0..4).map(|_| prepared.connected()).collect(), at: 0 }
+        OneEvent { ids: (0..4).map(|_| prepared.connected()).collect(), at: 0 }
     }
 
     fn prepare(&mut self, prepared: &mut Prepared<L>) -> L::Arriving {
@@ -29,7 +29,7 @@ impl<L: Level> Case<L> for Told {
 
     #[inline(always)]
     fn step(&mut self, prepared: &mut Prepared<L>, raw: L::Arriving) -> EventKind {
-        prepared.level.tell(prepared.channel, prepared.channel, raw)
+        prepared.level.deliver(prepared.channel, prepared.channel, raw)
     }
 
     fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {
@@ -70,7 +70,7 @@ macro_rules! once {
 
                 #[inline(always)]
                 fn step(&mut self, prepared: &mut Prepared<L>, raw: L::Arriving) -> EventKind {
-                    prepared.level.tell(prepared.channel, prepared.channel, raw)
+                    prepared.level.deliver(prepared.channel, prepared.channel, raw)
                 }
 
                 fn check(&mut self, prepared: &mut Prepared<L>, kind: EventKind) {

@@ -43,9 +43,9 @@ const PARAM: ConnParam = ConnParam {
 #[inline]
 pub(super) fn lead_to_route<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
     prepared.level.ask(id, resolve(), LATER);
-    prepared.tell(id, CmEvent::AddrResolved);
+    prepared.deliver(id, CmEvent::AddrResolved);
     prepared.level.ask(id, Request::ResolveRoute, LATER);
-    prepared.tell(id, CmEvent::RouteResolved);
+    prepared.deliver(id, CmEvent::RouteResolved);
 }
 
 /// Takes an idle id to a sent request.
@@ -61,7 +61,7 @@ pub(crate) fn lead_to_connected<L: Level>(prepared: &mut Prepared<L>, id: IdKey)
     lead_to_connecting(prepared, id);
     let raw = RawEvent { private_data: &REPLY[..], ..RawEvent::new(id, CmEvent::ConnectResponse) };
     let raw = prepared.level.arrive(raw);
-    prepared.level.tell(prepared.channel, prepared.channel, raw);
+    prepared.level.deliver(prepared.channel, prepared.channel, raw);
     prepared.level.ask(id, Request::Establish, LATER);
 }
 
@@ -69,8 +69,8 @@ pub(crate) fn lead_to_connected<L: Level>(prepared: &mut Prepared<L>, id: IdKey)
 #[inline]
 fn part<L: Level>(prepared: &mut Prepared<L>, id: IdKey) {
     prepared.level.ask(id, Request::Disconnect, LATER);
-    prepared.tell(id, CmEvent::Disconnected);
-    prepared.tell(id, CmEvent::TimewaitExit);
+    prepared.deliver(id, CmEvent::Disconnected);
+    prepared.deliver(id, CmEvent::TimewaitExit);
     prepared.level.ask(id, Request::Destroy, LATER);
 }
 
@@ -136,7 +136,7 @@ impl<L: Level> Case<L> for Passive {
         prepared.level.run_turns();
         prepared.level.take_and_ack(prepared.channel);
         prepared.level.ask(child, Request::Accept { param: black_box(PARAM), private_data: &REPLY }, LATER);
-        prepared.tell(child, CmEvent::Established);
+        prepared.deliver(child, CmEvent::Established);
         part(prepared, child);
         child
     }

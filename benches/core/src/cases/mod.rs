@@ -8,7 +8,7 @@ mod migrate;
 mod request;
 
 pub use deadline::{Arm, Cancel, Fire};
-pub use event::{Changed, Replied, Told};
+pub use event::{Changed, OneEvent, Replied};
 pub use life::{Active, Passive};
 pub use look::{Look, Nothing, Poll};
 pub use migrate::Migrate;
@@ -47,7 +47,7 @@ macro_rules! for_each_case {
     ($callback:ident) => {
         $callback! {
             "nothing" = Nothing,
-            "event" = Told,
+            "event" = OneEvent,
             "event_of_change" = Changed,
             "event_with_data" = Replied,
             "request" = SetOption<false>,

@@ -47,7 +47,7 @@ pub trait Level: Sized {
     /// Migrates an id to another channel, which is then read and empty.
     fn migrate(&mut self, id: IdKey, to: ChannelKey);
 
-    /// Prepares an event for the next `receive` or `tell`.
+    /// Prepares an event for the next `receive` or `deliver`.
     fn arrive(&mut self, raw: RawEvent<&'static [u8]>) -> Self::Arriving;
 
     /// Reads the event, which stays undelivered.
@@ -67,7 +67,7 @@ pub trait Level: Sized {
 
     /// Reads an event, takes it and acks it.
     #[inline(always)]
-    fn tell(&mut self, device_channel: ChannelKey, channel: ChannelKey, raw: Self::Arriving) -> EventKind {
+    fn deliver(&mut self, device_channel: ChannelKey, channel: ChannelKey, raw: Self::Arriving) -> EventKind {
         self.receive(device_channel, raw);
         self.take_and_ack(channel)
     }

@@ -84,12 +84,12 @@ fn verdict(row: &Row, [low, median, high]: [f64; 3]) -> [String; 2] {
 }
 
 /// The median, and the other quartiles if the figures differ.
-fn spread(each: &[f64], [low, median, high]: [f64; 3], told: impl Fn(f64) -> String) -> String {
+fn spread(each: &[f64], [low, median, high]: [f64; 3], shown: impl Fn(f64) -> String) -> String {
     match each {
         [first, rest @ ..] if rest.iter().any(|other| other != first) => {
-            format!("{} ({}–{})", told(median), told(low), told(high))
+            format!("{} ({}–{})", shown(median), shown(low), shown(high))
         }
-        _ => told(median),
+        _ => shown(median),
     }
 }
 
@@ -156,10 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_told() {
-        let told = |figure: f64| format!("{figure:.1}");
-        assert_eq!(spread(&[2.0, 2.0], [2.0; 3], told), "2.0");
-        assert_eq!(spread(&[2.0, 2.0, 2.0, 2.0, 4.0], [2.0; 3], told), "2.0 (2.0–2.0)");
+    fn what_differs_is_shown() {
+        let shown = |figure: f64| format!("{figure:.1}");
+        assert_eq!(spread(&[2.0, 2.0], [2.0; 3], shown), "2.0");
+        assert_eq!(spread(&[2.0, 2.0, 2.0, 2.0, 4.0], [2.0; 3], shown), "2.0 (2.0–2.0)");
     }
 
     #[test]

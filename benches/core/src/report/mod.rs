@@ -17,8 +17,8 @@ const HEAD: &str = "\
 # Performance
 
 Rendered by `cargo xtask bench` from what was measured (`benches/results/`); do not edit. What is exact (instructions, allocations,
-bytes) is compared with its limits by `cargo xtask bench --check` on every run of CI; what depends on a machine is told, never
-asserted. A target is what the project set out for, a limit is what is reached. Where the quartiles of what was measured
+bytes) is compared with its limits by `cargo xtask bench --check` on every run of CI; what depends on a machine is shown, never
+asserted. A target is the project's aim, a limit is what has been reached. Where the quartiles of the measurements
 lie on both sides of a target it is \"not shown\".
 ";
 

@@ -144,7 +144,7 @@ struct Reader {
 impl Reader {
     fn read(&mut self, text: &str) -> Result<Counts> {
         let mut counts = Counts::default();
-        let (mut place, mut home, mut told) = (Location::default(), String::new(), None);
+        let (mut place, mut home, mut summary) = (Location::default(), String::new(), None);
         let mut is_inclusive = false;
         for line in text.lines() {
             if let Some((key, value)) = line.split_once('=') {
@@ -169,7 +169,7 @@ impl Reader {
                 continue;
             }
             if let Some(total) = line.strip_prefix("summary: ") {
-                told = Some(total.trim().parse::<u64>()?);
+                summary = Some(total.trim().parse::<u64>()?);
             }
             let Some((at, cost)) = line.split_once(' ') else { continue };
             if !at.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
@@ -180,9 +180,9 @@ impl Reader {
                 *counts.0.entry(Origin::of(&place)).or_default() += cost;
             }
         }
-        match told {
-            Some(told) if told == counts.total() => Ok(counts),
-            told => bail!("callgrind counted {told:?}, and its lines make {}", counts.total()),
+        match summary {
+            Some(summary) if summary == counts.total() => Ok(counts),
+            summary => bail!("callgrind counted {summary:?}, and its lines make {}", counts.total()),
         }
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     // Printed at once, so that figures are visible also if a later measurement fails.
     let mut add = |more: Vec<Row>| {
         for row in &more {
-            println!("{}", row.told());
+            println!("{}", row.text());
         }
         rows.extend(more);
     };

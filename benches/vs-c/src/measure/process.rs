@@ -117,18 +117,18 @@ fn run_within(program: &[OsString], limit: Duration) -> Result<String> {
 
 /// Reads to the end on a thread, which ends with the program.
 fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<io::Result<String>> {
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     thread::spawn(move || {
         let mut text = Vec::new();
         let read = pipe.read_to_end(&mut text).map(|_| String::from_utf8_lossy(&text).into_owned());
         // The receiver may be gone.
-        let _ = tell.send(read);
+        let _ = sender.send(read);
     });
-    told
+    receiver
 }
 
-fn wait_for(told: &Receiver<io::Result<String>>, limit: Duration) -> Result<String> {
-    match told.recv_timeout(limit) {
+fn wait_for(receiver: &Receiver<io::Result<String>>, limit: Duration) -> Result<String> {
+    match receiver.recv_timeout(limit) {
         Ok(read) => Ok(read?),
         Err(RecvTimeoutError::Timeout) => bail!("it does not end in time"),
         Err(RecvTimeoutError::Disconnected) => bail!("the thread that reads its output has panicked"),

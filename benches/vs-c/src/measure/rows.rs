@@ -40,7 +40,7 @@ impl Row {
     }
 
     /// Formats the row as text.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let figures = match &self.figures {
             Figures::Pairs(pairs) => {
                 let pairs: Vec<_> = pairs.iter().map(|[ours, theirs]| format!("{ours:.1}/{theirs:.1}")).collect();

@@ -20,22 +20,22 @@ pub(super) fn slow_calls_are_another_threads<L: Env>(b: &mut Fixture<'_, L>) -> 
     b.listen()?;
     let (pd, new) = (b.pd(Side::Server)?, b.pd(Side::Server)?);
     let (theirs, their_new) = (pd.clone(), new.clone());
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let (allow, allowed) = mpsc::channel();
     let worker = thread::spawn(move || -> Check {
         let mut mr = register(&theirs, vec![7; MUCH], Access::LOCAL_WRITE)?;
-        step(&tell, &allowed)?;
+        step(&sender, &allowed)?;
         let policy = Policy { fallback: Fallback::Anew, ..Policy::default() };
         let (result, back) = mr.reregister(Change::default().to_pd(their_new).to_buffer(vec![8; MUCH]), policy);
         same("the way", result?, Way::Anew)?;
         same("the old memory", back.map(|old| (old.len(), old[0])), Some((MUCH, 7)))?;
-        step(&tell, &allowed)?;
+        step(&sender, &allowed)?;
         same("the memory", deregister(mr)?.first(), Some(&8))
     });
     for (in_use, other) in [(&pd, &new), (&new, &pd)] {
         // The thread may be registering now: the event loop continues.
         life(b)?;
-        told.recv_timeout(SOON).map_err(|_| Failure("the other thread did not get there".into()))?;
+        receiver.recv_timeout(SOON).map_err(|_| Failure("the other thread did not get there".into()))?;
         refused("dealloc", in_use.dealloc(), RefuseReason::InUse(1))?;
         used("the other PD", other, 0)?;
         life(b)?;
@@ -67,8 +67,8 @@ pub(super) fn memory_goes_to_another_thread_and_comes_back<L: Env>(b: &mut Fixtu
 }
 
 /// Signals a step, and waits for permission to continue.
-fn step(tell: &mpsc::Sender<()>, allowed: &mpsc::Receiver<()>) -> Check {
-    tell.send(()).map_err(|_| Failure("the loop is gone".into()))?;
+fn step(sender: &mpsc::Sender<()>, allowed: &mpsc::Receiver<()>) -> Check {
+    sender.send(()).map_err(|_| Failure("the loop is gone".into()))?;
     allowed.recv_timeout(SOON).map_err(|_| Failure("the loop stands still".into()))
 }
 

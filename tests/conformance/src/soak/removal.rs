@@ -55,7 +55,7 @@ pub(crate) fn run<L: Env>(env: &L) -> Result<()> {
                 for staged in benches {
                     staged.destroy()?;
                 }
-                println!("round {round}: ids in {ids} states told and destroyed");
+                println!("round {round}: ids in {ids} states reported and destroyed");
                 Ok(going)
             })?
         };
@@ -187,17 +187,17 @@ struct Staged<'env, L: Env> {
     state: State,
     side: Side,
     id: IdKey,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl<'env, L: Env> Staged<'env, L> {
-    fn new(env: &'env L, (state, side, make, is_told): (State, Side, Make<L>, bool)) -> Result<Self> {
+    fn new(env: &'env L, (state, side, make, is_reported): (State, Side, Make<L>, bool)) -> Result<Self> {
         let observed = |failure| anyhow!("making an id {state}: {failure}");
         let mut fixture = Fixture::new(env, Acks::OnDelivery).map_err(observed)?;
         let id = make(&mut fixture).map_err(observed)?;
         let is = fixture.endpoint(side).drive().core().state(id);
         ensure!(is == Some(state), "an id that should be {state} is {is:?}");
-        Ok(Staged { fixture, state, side, id, is_told })
+        Ok(Staged { fixture, state, side, id, is_reported })
     }
 
     /// Checks that the id gets the removal once, or not at all.
@@ -205,7 +205,7 @@ impl<'env, L: Env> Staged<'env, L> {
         let (began, mut removals) = (Instant::now(), 0);
         let channel = self.fixture.endpoint(self.side).channel;
         // After the first removal a second one would arrive at once.
-        let patience = |removals| if removals == 0 && self.is_told { SOON } else { Duration::from_millis(200) };
+        let patience = |removals| if removals == 0 && self.is_reported { SOON } else { Duration::from_millis(200) };
         while began.elapsed() < patience(removals) {
             let endpoint = self.fixture.endpoint(self.side);
             endpoint.driver.wait(Some(Duration::from_millis(10)))?;
@@ -215,10 +215,10 @@ impl<'env, L: Env> Staged<'env, L> {
             }
         }
         let state = self.fixture.endpoint(self.side).drive().core().state(self.id);
-        ensure!(removals == u32::from(self.is_told), "an id {}: {removals} times told", self.state);
-        let expected = if self.is_told { State::Removed } else { self.state };
+        ensure!(removals == u32::from(self.is_reported), "an id {}: {removals} times reported", self.state);
+        let expected = if self.is_reported { State::Removed } else { self.state };
         ensure!(state == Some(expected), "an id that was {} is {state:?}", self.state);
-        if self.is_told {
+        if self.is_reported {
             let refused = self.fixture.endpoint(self.side).drive().disconnect(self.id, Time::NEVER);
             ensure!(refused.is_err(), "{} on an id whose device is gone", RequestKind::Disconnect);
         }

@@ -13,8 +13,8 @@ const LISTS: [(&str, usize, &[&str]); 3] = [("T", 7, &[]), ("S", 11, &[]), ("P",
 #[test]
 fn every_hazard_has_a_line_and_the_tests_that_it_names_exist() {
     let text = fs::read_to_string(root().join("docs/hazards.md")).unwrap();
-    let told: BTreeSet<&str> = text.lines().filter_map(first_cell).collect();
-    let lacking: Vec<_> = wanted().into_iter().filter(|name| !told.contains(name.as_str())).collect();
+    let listed: BTreeSet<&str> = text.lines().filter_map(first_cell).collect();
+    let lacking: Vec<_> = wanted().into_iter().filter(|name| !listed.contains(name.as_str())).collect();
     assert!(lacking.is_empty(), "no line for {}", lacking.join(", "));
     for reference in references::of(&text) {
         references::check(root(), reference).unwrap_or_else(|error| panic!("{reference}: {error:#}"));

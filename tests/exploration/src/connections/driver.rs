@@ -59,8 +59,8 @@ impl World {
         seen.note_if(failed && matches!(call, Call::Migrate { .. }), Witness::NotMoved);
         seen.note_if(outcome == Err(Errno::EFAULT), Witness::MovedAllTheSame);
         seen.note_if(failed && matches!(call, Call::Destroy { .. }), Witness::NotDestroyed);
-        let told = self.core.handle_outcome(token, outcome);
-        match told {
+        let result = self.core.handle_outcome(token, outcome);
+        match result {
             Ok(Some(Ended { target: Target::Id(id), .. })) => {
                 let gone = self.core.state(id).is_none();
                 let account = self.account(id)?;

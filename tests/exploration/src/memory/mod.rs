@@ -144,9 +144,7 @@ impl Model for Memory {
             Property::always("the uses of PDs are counted as the device has them", |_, world: &World| {
                 world.counts_agree()
             }),
-            Property::always("a region tells the truth of its registration", |_, world: &World| {
-                world.regions_tell_the_truth()
-            }),
+            Property::always("a region knows its registration", |_, world: &World| world.regions_tell_the_truth()),
             Property::always("an outcome that was not asked for changes nothing", |_, world: &World| {
                 world.refuses_other_outcomes()
             }),

@@ -3,7 +3,7 @@
 use cmid_harness::{Check, Env, Side};
 
 use super::faults;
-use crate::Told::{Always, By};
+use crate::Expected::{Always, By};
 use crate::devices::{CLIENT, CLIENT_IS_DEAF, FINE, NONE, STANDS};
 use crate::{FaultFixture, Phase};
 

@@ -8,8 +8,8 @@ use cmid_proto::{Acks, Errno, PortSpace, Time};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::faults;
+use crate::Expected::Always;
 use crate::Phase;
-use crate::Told::Always;
 
 /// The addresses of a device that this process has not opened yet: rxe0 of the VM.
 const UNOPENED: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 99, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 99, 0, 2))];
@@ -33,7 +33,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
                 return Err(Failure("twenty are not enough".into()));
             }
         }
-        s.tell("with too few: EMFILE; with enough: ok");
+        s.note("with too few: EMFILE; with enough: ok");
         s.anew()
     }
     no_descriptor_for_a_channel [All Fast 60] "a channel is opened" => [
@@ -80,7 +80,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         let result = with_free(0, || drive.listen(id, 10))?;
         s.tries("listen", result);
         let state = s.b.server.drive().core().state(id);
-        s.tell(format!("the id is {}", state.map_or("gone".to_owned(), |state| state.to_string())));
+        s.note(format!("the id is {}", state.map_or("gone".to_owned(), |state| state.to_string())));
         let result = s.b.server.drive().listen(id, 10);
         s.tries("with descriptors again: listen", result);
         s.anew()
@@ -113,7 +113,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.b.listen()?;
         let hold = Held::all_but(0)?;
         let (client, server) = s.b.connected()?;
-        s.tell("connection: stands; it needs none");
+        s.note("connection: stands; it needs none");
         s.b.client.drive().disconnect(client, Time::NEVER)?;
         s.sees(Side::Server, server, 0..=9)?;
         drop(hold);
@@ -147,7 +147,7 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         let result = with_free(0, || drive.bind(id, (UNOPENED[0], 0).into()))?;
         s.tries("bind", result);
         let state = s.b.client.drive().core().state(id);
-        s.tell(format!("the id is {}", state.map_or("gone".to_owned(), |state| state.to_string())));
+        s.note(format!("the id is {}", state.map_or("gone".to_owned(), |state| state.to_string())));
         let result = s.b.client.drive().bind(id, (UNOPENED[0], 0).into());
         s.tries("with descriptors again: bind", result);
         s.b.destroy(Side::Client, id)?;
@@ -174,10 +174,10 @@ faults! { "The limit on descriptors is reached (RLIMIT_NOFILE)";
         s.tries("resolve_addr", result);
         s.aftermath()?;
         while let Some(fault) = s.b.client.drive().next_fault() {
-            s.tell(format!("fault: {fault}"));
+            s.note(format!("fault: {fault}"));
         }
         drop(hold);
-        s.tell("with descriptors again");
+        s.note("with descriptors again");
         s.aftermath()?;
         s.b.destroy(Side::Client, id)?;
         let id = s.b.client.drive().create_id(Some(channel), PortSpace::Tcp)?;

@@ -3,7 +3,7 @@
 use cmid_harness::{Check, Disturbance, Env, Side};
 
 use super::faults;
-use crate::Told::{Always, By};
+use crate::Expected::{Always, By};
 use crate::devices::{CLIENT, CLIENT_IS_DEAF, FINE, STANDS};
 use crate::{FaultFixture, Phase};
 
@@ -90,9 +90,9 @@ faults! { "The client's RDMA device is deleted, and added again";
         link.down(Side::Client)?;
         s.go_on(Phase::Connected, ids)?;
         link.up(Side::Client)?;
-        s.tell("all is well again");
+        s.note("all is well again");
         s.renew()?;
-        s.tell("it is deleted and added again");
+        s.note("it is deleted and added again");
         s.anew()
     }
 }

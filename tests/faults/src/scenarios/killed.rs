@@ -4,9 +4,9 @@ use cmid_harness::{Check, Env, Side};
 use cmid_proto::Time;
 
 use super::faults;
-use crate::Told::{Always, OneOf};
+use crate::Expected::{Always, OneOf};
 use crate::fixture::AT_ONCE;
-use crate::peer::{Killed, Peer, Role, hears};
+use crate::peer::{Killed, Peer, Role, expect_line};
 use crate::{FaultFixture, Phase};
 
 faults! { "The peer is killed (SIGKILL)";
@@ -171,16 +171,16 @@ fn client_in<L: Env>(s: &mut FaultFixture<'_, L>, killed: Killed) -> Check {
             std::thread::sleep(AT_ONCE);
         }
         if killed.migrated {
-            hears(&says, "connected")?;
+            expect_line(&says, "connected")?;
             s.b.server.drive().disconnect(id, Time::NEVER)?;
         }
     }
-    hears(&says, "there")?;
+    expect_line(&says, "there")?;
     if phase == Phase::Unread {
         std::thread::sleep(AT_ONCE);
     }
     peer.kill()?;
-    s.tell("it is killed");
+    s.note("it is killed");
     if phase == Phase::Unread {
         std::thread::sleep(AT_ONCE);
         id = Some(s.sees_any(Side::Server, 0..=9)?);
@@ -208,9 +208,9 @@ fn server_in<L: Env>(s: &mut FaultFixture<'_, L>, killed: Killed) -> Check {
     let (peer, says) = Peer::start(s.link, port, killed)?;
     let phase = killed.phase;
     if phase == Phase::Bound {
-        hears(&says, "there")?;
+        expect_line(&says, "there")?;
     } else {
-        hears(&says, "listening")?;
+        expect_line(&says, "listening")?;
     }
     let id = s.b.resolved()?;
     if phase != Phase::Bound {
@@ -219,30 +219,30 @@ fn server_in<L: Env>(s: &mut FaultFixture<'_, L>, killed: Killed) -> Check {
     match phase {
         Phase::Accepted => {
             s.b.frozen = Some(Side::Client);
-            hears(&says, "there")?;
+            expect_line(&says, "there")?;
             std::thread::sleep(AT_ONCE);
         }
         Phase::Responded => {
             s.sees(Side::Client, id, 0..=9)?;
-            hears(&says, "there")?;
+            expect_line(&says, "there")?;
         }
         Phase::Connected | Phase::Disconnecting => {
             s.sees(Side::Client, id, 0..=9)?;
             s.b.client.drive().establish(id)?;
             if killed.migrated {
-                hears(&says, "connected")?;
+                expect_line(&says, "connected")?;
                 s.b.client.drive().disconnect(id, Time::NEVER)?;
             }
-            hears(&says, "there")?;
+            expect_line(&says, "there")?;
             if phase == Phase::Disconnecting {
                 std::thread::sleep(AT_ONCE);
             }
         }
-        Phase::Unread | Phase::Requested => hears(&says, "there")?,
+        Phase::Unread | Phase::Requested => expect_line(&says, "there")?,
         Phase::Bound | Phase::AddrResolved | Phase::RouteResolved => {}
     }
     peer.kill()?;
-    s.tell("it is killed");
+    s.note("it is killed");
     std::thread::sleep(AT_ONCE);
     s.b.frozen = None;
     if phase == Phase::Bound {

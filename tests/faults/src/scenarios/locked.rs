@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::faults;
-use crate::Told::Always;
+use crate::Expected::Always;
 use crate::fixture::in_words;
 
 /// The limit, and a size that fits into it once but not twice.
@@ -36,7 +36,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
             }
             Ok(lines)
         })?;
-        lines.into_iter().for_each(|line| s.tell(line));
+        lines.into_iter().for_each(|line| s.note(line));
         gone(pd)?;
         s.anew()
     }
@@ -61,7 +61,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
             mr.deregister().map_err(|(_, error)| error)?;
             Ok(lines)
         })?;
-        lines.into_iter().for_each(|line| s.tell(line));
+        lines.into_iter().for_each(|line| s.note(line));
         gone(pd)?;
         s.anew()
     }
@@ -85,7 +85,7 @@ faults! { "The limit on locked memory is reached (RLIMIT_MEMLOCK, no CAP_IPC_LOC
             b.destroy(Side::Client, id)?;
             Ok(format!("create_cq and create_qp, when no more can be registered ({none}): {words}"))
         })?;
-        s.tell(line);
+        s.note(line);
         s.anew()
     }
 }

@@ -6,7 +6,7 @@ use cmid_harness::{Check, Env, Side};
 use cmid_proto::{IdKey, PortSpace, Time};
 
 use super::faults;
-use crate::Told::Always;
+use crate::Expected::Always;
 use crate::filter::{Loss, Message};
 use crate::fixture::{AT_ONCE, SOON};
 use crate::{FaultFixture, Phase};
@@ -306,7 +306,7 @@ faults! { "Messages of the connection manager are lost";
         s.b.server.drive().disconnect(server, Time::NEVER)?;
         s.aftermath()?;
         let state = s.b.client.drive().core().state(ids.client);
-        s.tell(format!("client: {}", state.map_or("gone".to_owned(), |state| state.to_string())));
+        s.note(format!("client: {}", state.map_or("gone".to_owned(), |state| state.to_string())));
         always(s, loss)
     }
     sidr_req_once [Epoll Fast 60] "the first lookup of datagrams (SIDR_REQ)" => [
@@ -368,14 +368,14 @@ faults! { "Messages of the connection manager are lost";
 fn once<L: Env>(s: &mut FaultFixture<'_, L>, loss: Loss) -> Check {
     loss.wait_for_one(SOON)?;
     loss.lift()?;
-    s.tell("it is lost");
+    s.note("it is lost");
     Ok(())
 }
 
 /// Lifts the filter, and makes a new connection.
 fn always<L: Env>(s: &mut FaultFixture<'_, L>, loss: Loss) -> Check {
     loss.lift()?;
-    s.tell("all is well again");
+    s.note("all is well again");
     s.anew()
 }
 
@@ -400,7 +400,7 @@ fn rejects<L: Env>(s: &mut FaultFixture<'_, L>, id: Option<IdKey>) -> Check {
 fn gives_up<L: Env>(s: &mut FaultFixture<'_, L>, side: Side, id: IdKey) -> Check {
     s.b.destroy(side, id)?;
     let name = s.b.endpoint(side).name;
-    s.tell(format!("{name}: destroy: ok"));
+    s.note(format!("{name}: destroy: ok"));
     s.watch(AT_ONCE)
 }
 

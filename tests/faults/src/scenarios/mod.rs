@@ -82,7 +82,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), entries().len());
         for entry in entries() {
-            assert!(!entry.observed.is_empty(), "{} says nothing of what is told", entry.name);
+            assert!(!entry.observed.is_empty(), "{} lists no observations", entry.name);
             assert!(entry.bound <= 300, "{} may take too long", entry.name);
         }
     }

@@ -9,8 +9,8 @@ use cmid_proto::memory::Access;
 use cmid_proto::{CmEvent, Time};
 
 use super::faults;
+use crate::Expected::Always;
 use crate::FaultFixture;
-use crate::Told::Always;
 use crate::fixture::SOON;
 
 /// `IBV_WC_RETRY_EXC_ERR`: retransmitted up to the limit, and never acknowledged.
@@ -45,13 +45,13 @@ faults! { "The network loses, delays, repeats or reorders packets";
             s.b.pump(Duration::from_millis(25))?;
         };
         let failed = done.status == RETRIES_EXCEEDED;
-        s.tell(if failed {
+        s.note(if failed {
             "client: the send fails, retries exceeded".to_owned()
         } else {
             format!("client: the send ends with {:?}", done.status)
         });
         if let Some(event) = s.b.client.drive().next_event(channel) {
-            s.tell(format!("client: {}", crate::fixture::in_brief(&event)));
+            s.note(format!("client: {}", crate::fixture::in_brief(&event)));
         }
         let deadline = s.patience(Side::Client);
         let result = s.b.client.drive().disconnect(client.id, deadline);
@@ -64,11 +64,11 @@ faults! { "The network loses, delays, repeats or reorders packets";
         for pd in [pd, other] {
             pd.dealloc()?;
         }
-        s.tell("all is well again");
+        s.note("all is well again");
         s.anew()
     }
     some_lost [Epoll Fast 120] "every fifth packet is lost, at random; eight connections at once" => [
-        Always("all connections stand; nothing else is told"),
+        Always("all connections stand; no other event"),
     ] |s| {
         s.b.listen()?;
         let mut clients = Vec::new();
@@ -135,7 +135,7 @@ faults! { "The network loses, delays, repeats or reorders packets";
         whole_life(s)?;
         data(s)
     }
-    damaged [Epoll Fast 90] "every third packet is damaged" => [Always("all connections stand; nothing else is told")] |s| {
+    damaged [Epoll Fast 90] "every third packet is damaged" => [Always("all connections stand; no other event")] |s| {
         s.b.listen()?;
         s.link.disturb("corrupt 33%")?;
         let mut clients = Vec::new();
@@ -179,7 +179,7 @@ impl<L: Env> FaultFixture<'_, L> {
             }
             self.b.pump(Duration::from_millis(25))?;
         }
-        self.tell("all connections stand; nothing else is told");
+        self.note("all connections stand; no other event");
         Ok(())
     }
 }
@@ -232,6 +232,6 @@ fn data<L: Env>(s: &mut FaultFixture<'_, L>) -> Check {
     for mr in [from, to] {
         mr.deregister().map_err(|(_, error)| error)?;
     }
-    s.tell(if whole { "messages: each once, in order, whole" } else { "messages: damaged" });
+    s.note(if whole { "messages: each once, in order, whole" } else { "messages: damaged" });
     s.link.calm()
 }

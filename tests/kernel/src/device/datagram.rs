@@ -15,14 +15,14 @@ pub(crate) fn there_and_back() {
     let (_, addr) = server.listener_in(PortSpace::Udp);
     let (mut c, mut s, to) = found(&mut client, &mut server, addr);
     let (mut asks, gets) = (register(&c, 0, Access::empty()), register(&c, 0xee, Access::LOCAL_WRITE));
-    let (mut answers, hears) = (register(&s, 0, Access::empty()), register(&s, 0xee, Access::LOCAL_WRITE));
+    let (mut answers, received) = (register(&s, 0, Access::empty()), register(&s, 0xee, Access::LOCAL_WRITE));
     asks.write(0, b"a question, too long to be inlined").expect("inside");
     answers.write(0, b"yes").expect("inside");
 
     let there = c.pd.create_ah(&to.path).expect("create_ah");
     let mut last = Completion::default();
     for round in 0..10 {
-        s.qp.post_recv(1, &hears, 8..8 + GRH_LEN + 64).expect("post_recv");
+        s.qp.post_recv(1, &received, 8..8 + GRH_LEN + 64).expect("post_recv");
         c.qp.post_recv(2, &gets, 0..GRH_LEN + 3).expect("post_recv");
         let len = if round % 2 == 0 { 34 } else { 3 };
         c.qp.post_send_to(3, &asks, 0..len, To { ah: &there, qp_num: to.qp_num, qkey: to.qkey }).expect("post_send_to");
@@ -30,9 +30,9 @@ pub(crate) fn there_and_back() {
         let record = success(polled(&mut s.cq), 1, Completion::RECV);
         assert_eq!((record.byte_len as usize, record.src_qp, record.qp_num), (GRH_LEN + len, c.qp.num(), s.qp.num()));
         assert!(record.has_grh());
-        assert_eq!(&bytes::<3>(&hears, 8 + GRH_LEN), b"a q");
+        assert_eq!(&bytes::<3>(&received, 8 + GRH_LEN), b"a q");
 
-        let back = s.pd.create_ah_from(&record, &hears, 8).expect("create_ah_from");
+        let back = s.pd.create_ah_from(&record, &received, 8).expect("create_ah_from");
         s.qp.post_send_to(4, &answers, 0..3, To { ah: &back, qp_num: record.src_qp, qkey: QKEY })
             .expect("post_send_to");
         success(polled(&mut s.cq), 4, Completion::SEND);
@@ -44,7 +44,7 @@ pub(crate) fn there_and_back() {
     let record = last;
 
     // A wrong key, a wrong number, more than a packet: nothing arrives, and the sender gets no error.
-    s.qp.post_recv(5, &hears, 0..4096).expect("post_recv");
+    s.qp.post_recv(5, &received, 0..4096).expect("post_recv");
     for (qp_num, qkey, len) in [(to.qp_num, QKEY + 1, 3), (to.qp_num + 1000, QKEY, 3), (to.qp_num, QKEY, 2000)] {
         c.qp.post_send_to(6, &asks, 0..len, To { ah: &there, qp_num, qkey }).expect("post_send_to");
         success(polled(&mut c.cq), 6, Completion::SEND);
@@ -54,15 +54,15 @@ pub(crate) fn there_and_back() {
 
     // Without a header, there is no path back.
     let back = |completion: &Completion, memory: &Mr, offset| s.pd.create_ah_from(completion, memory, offset).map(drop);
-    assert_eq!(back(&record, &hears, 4096 - GRH_LEN + 1), Err(Errno::EINVAL));
-    assert_eq!(back(&record, &hears, usize::MAX), Err(Errno::EINVAL));
+    assert_eq!(back(&record, &received, 4096 - GRH_LEN + 1), Err(Errno::EINVAL));
+    assert_eq!(back(&record, &received, usize::MAX), Err(Errno::EINVAL));
     let mut header = register(&s, 0, Access::empty());
     assert_eq!(back(&record, &header, 0), Err(Errno::EPROTONOSUPPORT));
     let none = Completion::default();
     assert!(!none.has_grh());
     assert_eq!(back(&none, &header, 0), Err(Errno::EINVAL), "RoCE has always one");
     // Sent to an address of another device.
-    header.write(0, &bytes::<GRH_LEN>(&hears, 8)).expect("inside");
+    header.write(0, &bytes::<GRH_LEN>(&received, 8)).expect("inside");
     assert_eq!(back(&record, &header, 0), Ok(()));
     header.write(36, &[10, 97, 0, 1]).expect("inside");
     assert!(back(&record, &header, 0).is_err());
@@ -104,10 +104,10 @@ pub(crate) fn lifetimes() {
     let (mut client, mut server) = (Side::new(), Side::new());
     let (_, addr) = server.listener_in(PortSpace::Udp);
     let (mut c, mut s, found) = found(&mut client, &mut server, addr);
-    let (memory, hears) = (register(&c, 7, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
+    let (memory, received) = (register(&c, 7, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
     // If the handle is destroyed first, a posted send either succeeds or fails.
     for _ in 0..20 {
-        s.qp.post_recv(1, &hears, 0..GRH_LEN + 8).expect("post_recv");
+        s.qp.post_recv(1, &received, 0..GRH_LEN + 8).expect("post_recv");
         let ah = c.pd.create_ah(&found.path).expect("create_ah");
         c.qp.post_send_to(2, &memory, 0..8, To { ah: &ah, qp_num: found.qp_num, qkey: found.qkey }).expect("post");
         drop(ah);

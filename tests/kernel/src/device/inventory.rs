@@ -66,11 +66,11 @@ pub(crate) fn names() {
 
     // Endpoints made from the results.
     let (mut client, mut server) = (Side::new(), Side::new());
-    let listener = server.id_in(passive.port_space.expect("told"));
-    server.ok(&Call::Bind { id: listener, addr: passive.src.expect("told") });
+    let listener = server.id_in(passive.port_space.expect("present"));
+    server.ok(&Call::Bind { id: listener, addr: passive.src.expect("present") });
     server.ok(&Call::Listen { id: listener, backlog: 1 });
-    let id = client.id_in(active.port_space.expect("told"));
-    let (src, dst) = (active.src, active.dst.expect("told"));
+    let id = client.id_in(active.port_space.expect("present"));
+    let (src, dst) = (active.src, active.dst.expect("present"));
     client.ok(&Call::ResolveAddr { id, src, dst, timeout_ms: 2_000 });
     client.expect(CmEvent::AddrResolved);
     client.ok(&Call::ResolveRoute { id, timeout_ms: 2_000 });

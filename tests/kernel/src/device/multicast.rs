@@ -104,21 +104,21 @@ pub(crate) fn delivered() {
     let (mut sender, mut receiver) = (Side::new(), Side::new());
     let (mut c, to) = member(&mut sender, [10, 98, 0, 1], true);
     let (mut s, own) = member(&mut receiver, [10, 98, 0, 2], false);
-    let (mut says, hears) = (register(&c, 0, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
+    let (mut says, received) = (register(&c, 0, Access::empty()), register(&s, 0, Access::LOCAL_WRITE));
     let ah = c.pd.create_ah(&to.path).expect("create_ah");
     let to = To { ah: &ah, qp_num: to.qp_num, qkey: to.qkey };
     says.write(0, b"to all").expect("inside");
-    s.qp.post_recv(1, &hears, 0..GRH_LEN + 6).expect("post_recv");
+    s.qp.post_recv(1, &received, 0..GRH_LEN + 6).expect("post_recv");
     c.qp.post_send_to(2, &says, 0..6, to).expect("post_send_to");
     success(polled(&mut c.cq), 2, Completion::SEND);
     let record = success(polled(&mut s.cq), 1, Completion::RECV);
     assert_eq!((record.src_qp, record.byte_len as usize), (c.qp.num(), GRH_LEN + 6));
-    assert_eq!(&bytes::<6>(&hears, GRH_LEN), b"to all");
+    assert_eq!(&bytes::<6>(&received, GRH_LEN), b"to all");
     // The group's address does not determine the source address of an answer.
-    assert_eq!(s.pd.create_ah_from(&record, &hears, 0).map(drop), Err(Errno::EINVAL));
+    assert_eq!(s.pd.create_ah_from(&record, &received, 0).map(drop), Err(Errno::EINVAL));
     // But the receiver knows its own path to the group.
     let mut route = own.path.grh.expect("RoCE");
-    route.dgid[12..].copy_from_slice(&bytes::<4>(&hears, 32));
+    route.dgid[12..].copy_from_slice(&bytes::<4>(&received, 32));
     let back = s.pd.create_ah(&AhAttr { grh: Some(route), ..own.path }).expect("create_ah");
     let gets = register(&c, 0, Access::LOCAL_WRITE);
     c.qp.post_recv(5, &gets, 0..GRH_LEN + 3).expect("post_recv");
@@ -129,7 +129,7 @@ pub(crate) fn delivered() {
     assert_eq!(&bytes::<3>(&gets, GRH_LEN), b"yyy");
 
     // Nothing arrives after the leave.
-    s.qp.post_recv(3, &hears, 0..GRH_LEN + 6).expect("post_recv");
+    s.qp.post_recv(3, &received, 0..GRH_LEN + 6).expect("post_recv");
     receiver.ok(&Call::Leave { id: s.id, group: group_key(1), addr: group() });
     c.qp.post_send_to(4, &says, 0..6, to).expect("post_send_to");
     success(polled(&mut c.cq), 4, Completion::SEND);

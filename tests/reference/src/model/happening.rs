@@ -56,32 +56,32 @@ const CONSUMER_REJECT: i32 = 28;
 /// The steps of a connection (semantics of `cma_ib_handler`, `addr_handler`, `cma_work_handler`).
 fn step(id: &Id, what: Happening) -> Option<Effect> {
     use Happening::{Answer, PeerDisconnects, Refusal, Silence, TimeWaitEnds};
-    let tell = |event, status| Some((event, status));
+    let report = |event, status| Some((event, status));
     Some(match (what, id.stage) {
-        (Answer, Phase::AddrQuery) => (Phase::AddrResolved, tell(CmEvent::AddrResolved, 0)),
-        (Refusal | Silence, Phase::AddrQuery) => (Phase::Bound, tell(CmEvent::AddrError, NO_ANSWER)),
-        (Answer, Phase::RouteQuery) => (Phase::RouteResolved, tell(CmEvent::RouteResolved, 0)),
-        (Refusal | Silence, Phase::RouteQuery) => (Phase::AddrResolved, tell(CmEvent::RouteError, NO_ANSWER)),
-        (Answer, Phase::ReqSent) => (Phase::RepRcvd, tell(CmEvent::ConnectResponse, 0)),
-        (Answer, Phase::RepSent) => (Phase::Established, tell(CmEvent::Established, 0)),
-        (Answer, Phase::SidrSent) => (Phase::Over, tell(CmEvent::Established, 0)),
-        (Answer, Phase::DreqSent) => (Phase::TimeWait, tell(CmEvent::Disconnected, 0)),
+        (Answer, Phase::AddrQuery) => (Phase::AddrResolved, report(CmEvent::AddrResolved, 0)),
+        (Refusal | Silence, Phase::AddrQuery) => (Phase::Bound, report(CmEvent::AddrError, NO_ANSWER)),
+        (Answer, Phase::RouteQuery) => (Phase::RouteResolved, report(CmEvent::RouteResolved, 0)),
+        (Refusal | Silence, Phase::RouteQuery) => (Phase::AddrResolved, report(CmEvent::RouteError, NO_ANSWER)),
+        (Answer, Phase::ReqSent) => (Phase::RepRcvd, report(CmEvent::ConnectResponse, 0)),
+        (Answer, Phase::RepSent) => (Phase::Established, report(CmEvent::Established, 0)),
+        (Answer, Phase::SidrSent) => (Phase::Over, report(CmEvent::Established, 0)),
+        (Answer, Phase::DreqSent) => (Phase::TimeWait, report(CmEvent::Disconnected, 0)),
         (Refusal, Phase::ReqSent | Phase::RepRcvd | Phase::RepSent | Phase::Established) => {
-            (Phase::Over, tell(CmEvent::Rejected, CONSUMER_REJECT))
+            (Phase::Over, report(CmEvent::Rejected, CONSUMER_REJECT))
         }
-        (Refusal, Phase::SidrSent) => (Phase::Over, tell(CmEvent::Unreachable, 2)),
+        (Refusal, Phase::SidrSent) => (Phase::Over, report(CmEvent::Unreachable, 2)),
         // The peer has ended the connection, and the application has not accepted.
         (Refusal, Phase::ReqRcvd | Phase::SidrRcvd) => (Phase::Over, None),
         (Silence, Phase::ReqSent | Phase::RepSent | Phase::SidrSent) => {
-            (Phase::Over, tell(CmEvent::Unreachable, NO_ANSWER))
+            (Phase::Over, report(CmEvent::Unreachable, NO_ANSWER))
         }
-        (Silence, Phase::DreqSent) => (Phase::TimeWait, tell(CmEvent::Disconnected, NO_ANSWER)),
+        (Silence, Phase::DreqSent) => (Phase::TimeWait, report(CmEvent::Disconnected, NO_ANSWER)),
         (PeerDisconnects, Phase::RepSent | Phase::Established | Phase::DreqSent) => {
-            (Phase::DreqRcvd, tell(CmEvent::Disconnected, 0))
+            (Phase::DreqRcvd, report(CmEvent::Disconnected, 0))
         }
         // An answer to a lookup that the library cannot use.
-        (PeerDisconnects, Phase::SidrSent) => (Phase::Over, tell(CmEvent::AddrError, -22)),
-        (TimeWaitEnds, Phase::TimeWait) => (Phase::Over, tell(CmEvent::TimewaitExit, 0)),
+        (PeerDisconnects, Phase::SidrSent) => (Phase::Over, report(CmEvent::AddrError, -22)),
+        (TimeWaitEnds, Phase::TimeWait) => (Phase::Over, report(CmEvent::TimewaitExit, 0)),
         _ => return None,
     })
 }

@@ -158,21 +158,21 @@ impl Requests {
         self.deadlines.iter().map(|deadline| deadline.due).filter(|&due| due != Time::NEVER).min()
     }
 
-    /// Handles a new time of the core; `told` are the requests that synchronous mode ends by result. Returns the
+    /// Handles a new time of the core; `reported` are the requests that synchronous mode ends by result. Returns the
     /// expired deadlines.
-    pub(crate) fn pass(&mut self, core: &Core, now: Time, told: &[Deadline]) -> Vec<Deadline> {
+    pub(crate) fn pass(&mut self, core: &Core, now: Time, reported: &[Deadline]) -> Vec<Deadline> {
         let (passed, left): (Vec<_>, _) = self.deadlines.drain(..).partition(|deadline| deadline.due <= now);
         self.deadlines = left;
         for deadline in &passed {
             let lingers = deadline.request_kind != RequestKind::Join && is_pending(core, deadline);
             assert!(!lingers, "{deadline:?} has passed at {now:?} and nothing has happened");
         }
-        for deadline in told {
+        for deadline in reported {
             let result = core.sync_result(deadline.id);
             assert_eq!(result, Some(Err(Errno::ETIMEDOUT)), "{deadline:?} has passed at {now:?}");
         }
         let by_event = |it: &&Deadline| {
-            (is_operation(it.request_kind) || it.request_kind == RequestKind::Join) && !told.contains(it)
+            (is_operation(it.request_kind) || it.request_kind == RequestKind::Join) && !reported.contains(it)
         };
         self.passed.extend(passed.iter().filter(by_event));
         passed
@@ -206,9 +206,9 @@ impl Requests {
     pub(crate) fn release(&mut self, id: IdKey) -> Travelling {
         assert!(!self.called.contains_key(&id), "{id} is released while a call is under way");
         let (deadlines, left) = self.deadlines.drain(..).partition(|deadline| deadline.id == id);
-        let (passed, told) = self.passed.drain(..).partition(|deadline| deadline.id == id);
+        let (passed, reported) = self.passed.drain(..).partition(|deadline| deadline.id == id);
         let (waiting, stay): (Vec<_>, _) = self.waiting.drain(..).partition(|(of, _)| *of == id);
-        (self.deadlines, self.passed, self.waiting) = (left, told, stay);
+        (self.deadlines, self.passed, self.waiting) = (left, reported, stay);
         Travelling { deadlines, passed, waiting: waiting.into_iter().map(|(_, request_kind)| request_kind).collect() }
     }
 
@@ -222,12 +222,12 @@ impl Requests {
     /// Asserts that no request is open.
     pub(crate) fn assert_none_open(&self) {
         assert!(self.called.is_empty() && self.waiting.is_empty(), "never ended: {:?} {:?}", self.called, self.waiting);
-        assert!(self.deadlines.is_empty() && self.passed.is_empty(), "never told: {:?}", self.passed);
+        assert!(self.deadlines.is_empty() && self.passed.is_empty(), "never reported: {:?}", self.passed);
     }
 
     /// Asserts that every expired deadline was reported; requires that nothing is under way.
     pub(crate) fn assert_told(&self) {
-        assert!(self.passed.is_empty(), "never told: {:?}", self.passed);
+        assert!(self.passed.is_empty(), "never reported: {:?}", self.passed);
     }
 }
 

@@ -191,7 +191,7 @@ impl World {
             for (&channel, file) in &host.files {
                 let unread = self.kernel.files[file].len();
                 let wanted = host.core.wants_event(channel).is_some();
-                assert!(unread == 0 || !wanted, "{unread} events on {channel} and nobody is told to read them");
+                assert!(unread == 0 || !wanted, "{unread} events on {channel} and no read is requested");
             }
             for id in host.core.id_keys() {
                 // Only what listens has a channel of its own at the device; requests to it are on it too.
