@@ -227,6 +227,7 @@ mod tests {
         assert!(!table.has_room(key(3, 3)), "the slot is taken");
         assert_eq!((table.get(key(3, 2)), table.get(key(3, 3))), (Some(&'a'), None));
         assert_eq!((table.get_filed(key(3, 2)), table.get_filed(key(3, 3))), (Some(&'a'), None));
+        assert_eq!(table.get_mut(key(3, 2)), Some(&mut 'a'));
         assert_eq!(table.get_mut(key(2, 2)), None);
         assert_eq!(table.remove(key(3, 3)), None);
         assert_eq!(table.reserve(key(3, 2)), Err(Errno::EINVAL), "it is taken");

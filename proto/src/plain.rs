@@ -161,4 +161,18 @@ mod tests {
         }
         assert!(plain > 250, "{plain} cells");
     }
+
+    #[test]
+    fn a_request_with_more_than_one_call_has_no_plain_cell() {
+        use RequestKind::{AttachQp, Destroy, DestroyNow, DetachQp, GetRequest, Join, Leave, Listen, Migrate, Release};
+        for state in State::ALL {
+            for service in [Service::Connected, Service::Datagram] {
+                for request_kind in
+                    [Listen, AttachQp, DetachQp, GetRequest, Join, Leave, Migrate, Release, Destroy, DestroyNow]
+                {
+                    assert!(request(state, request_kind, service).is_none(), "{state}: {request_kind}");
+                }
+            }
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::error::{RefuseReason, Refused};
 use crate::event::CmEvent;
 use crate::id::{Id, SyncState};
 use crate::key::{ChannelKey, IdKey};
-use crate::pending_events::{EventList, StoredPrivateData};
+use crate::pending_events::StoredPrivateData;
 use crate::request::Acks;
 use crate::request_kind::RequestKind;
 use crate::slab_index::EventRef;
@@ -112,7 +112,6 @@ impl Core {
         let fresh = Id {
             channel,
             device_channel: channel,
-            pending: EventList::EMPTY,
             deadline: Time::NEVER,
             armed: Armed::NOT,
             sync_state: SyncState::Never,

@@ -98,6 +98,16 @@ fn an_outcome_of_the_opening_does_not_close_a_channel() {
 }
 
 #[test]
+fn nor_on_an_event_that_is_late() {
+    let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
+    let id = fixture.in_state(channel, State::Connected);
+    let late = RawEvent { listener: Some(id), ..raw(id, CmEvent::AddrResolved, 0) };
+    assert_eq!(fixture.says_on(channel, late), Admission::Late);
+    assert_eq!(fixture.state(id), State::Connected);
+    fixture.ends(&[id], &[channel]);
+}
+
+#[test]
 fn private_data_of_any_length_is_taken() {
     let (mut fixture, channel) = CoreFixture::on(Acks::OnDelivery);
     let id = fixture.in_state(channel, State::Connecting);

@@ -162,5 +162,7 @@ fn limits_without_a_number_get_the_next_one() {
     let [one, two] = [Limits::SINGLE, Limits::SINGLE].map(|limits| limits.numbered().core.unwrap());
     assert_ne!(one, two);
     assert!(one < 4096 && two < 4096);
+    let all = (0..5000).map(|_| Limits::SINGLE.numbered().core.unwrap());
+    assert_eq!(all.max(), Some(4095), "then from 0 again");
     assert_eq!(Limits { core: Some(one), ..Limits::LARGE }.numbered().core, Some(one), "their own stays");
 }
