@@ -202,7 +202,7 @@ impl Requests {
         at.map(|at| self.passed.swap_remove(at));
     }
 
-    /// Takes what is open of an id that goes to another core, and what is said of it in events that go along.
+    /// Takes out the open requests of an id that is released, and its passed deadlines with undelivered events.
     pub(crate) fn release(&mut self, id: IdKey) -> Travelling {
         assert!(!self.called.contains_key(&id), "{id} is released while a call is under way");
         let (deadlines, left) = self.deadlines.drain(..).partition(|deadline| deadline.id == id);

@@ -51,7 +51,7 @@ impl World {
             host.wake(&self.kernel);
             host.compare(&self.kernel);
         }
-        // Whoever was not there to hear it has to look for itself.
+        // A host that was not woken has to look for itself.
         self.kernel.wakes.clear();
     }
 
