@@ -136,7 +136,7 @@ fn a_request_on_a_channel_that_is_being_closed_is_a_fault() {
     fixture.asks(listener, Request::Destroy).unwrap();
     fixture.expect_call("destroy_id", OK);
     let (token, _) = fixture.takes_call("destroy_event_channel");
-    // The core wants no event on this channel, so the key is from another channel.
+    // The core accepts no event on this channel, so the key is from another channel.
     assert_eq!(fixture.core.wants_event(device_channel), None);
     let child = fixture.core.wants_event(here).unwrap();
     let request = RawEvent { listener: Some(listener), ..fixture::raw(child, CmEvent::ConnectRequest, 0) };

@@ -14,8 +14,8 @@ fn listening(fixture: &mut CoreFixture, on: ChannelKey, backlog: i32) -> (IdKey,
     (id, fixture.core.device_channel(id).unwrap())
 }
 
-/// Reports requests until the core wants no more. The invariants are checked once, at the end, because there are many
-/// requests.
+/// Reports requests until the core accepts no more. The invariants are checked once, at the end, because there are
+/// many requests.
 fn flood(fixture: &mut CoreFixture, listener: IdKey) -> Vec<IdKey> {
     let device_channel = fixture.core.device_channel(listener).unwrap();
     let mut children = Vec::new();

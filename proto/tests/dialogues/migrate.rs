@@ -7,7 +7,7 @@ use crate::fixture::{CoreFixture, OK, RESOLVE, TO_SYNC, accept, cm, connect, raw
 /// An event that every living state except *removed* delivers, and that changes no state.
 const ANY: CmEvent = CmEvent::Unknown(1000);
 
-/// All states except *listening*: a listener migrates without the device, see `listeners.rs`.
+/// The states that migrate at the device. A listener migrates without it: see `listeners.rs`.
 fn moving_states() -> impl Iterator<Item = State> {
     State::ALL.into_iter().filter(|&state| !matches!(state, State::Destroying | State::Listening))
 }

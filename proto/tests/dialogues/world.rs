@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Pauses, resumes or reads a channel.
+    /// Pauses or resumes a channel, or fails one or all of its reads.
     pub(crate) fn pause(&mut self, pick: u8, how: u8) {
         let all: Vec<_> = self.core.channel_keys().collect();
         let Some(&channel) = all.get(usize::from(pick) % all.len().max(1)) else { return };

@@ -62,7 +62,7 @@ pub(crate) const FALLBACKS: [Fallback; 9] = [
     Fallback::OldKeptNewStuck(Errno::EBUSY, Errno::EIO),
 ];
 
-/// When the device is removed. After a removal there is no request, so no case precedes it.
+/// When the device is removed. A removal before the request is no case, because the request is then refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     Never,

@@ -344,8 +344,8 @@ impl Host {
         self.look();
     }
 
-    /// A migration has ended that took no call: of a listener, whose events may only have changed their order. It has
-    /// failed if the channel could not be opened meanwhile.
+    /// Handles the end of a migration without a call: that of a listener. The order of its events may have changed.
+    /// It has failed if the channel could not be opened meanwhile.
     pub(crate) fn moved_without_device(&mut self, id: IdKey) {
         if let Some((Request::Migrate { to: Some(to) }, _)) = self.asked.get(&id)
             && self.open.contains(to)
