@@ -44,7 +44,7 @@ struct World {
     ids: Vec<IdKey>,
     channels: Vec<ChannelKey>,
     groups: Vec<GroupKey>,
-    /// Calls that are to be answered, once or more often, by either core.
+    /// Calls for either core to answer, once or more often.
     tokens: Vec<Token>,
     released: Vec<Released>,
 }

@@ -184,8 +184,8 @@ impl Requests {
         self.deadlines.iter().filter(open).copied().collect()
     }
 
-    /// An id was to be moved. If it was, what was open in synchronous mode ends by event; if not, what has passed
-    /// meanwhile has ended by result.
+    /// Handles the end of an id's migration. If it succeeded, requests of synchronous mode end by event. If it
+    /// failed, those with a deadline that passed meanwhile have ended by result.
     pub(crate) fn moved(&mut self, id: IdKey, done: bool) {
         if done {
             let all = self.deadlines.iter_mut().chain(&mut self.passed);
