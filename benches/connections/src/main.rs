@@ -92,7 +92,7 @@ fn on_the_simulator(args: &Args) -> Result<()> {
     result
 }
 
-/// Ends a client. Prints the results if `told`, or if not all connections have finished, which is an error.
+/// Ends a client: fails unless all connections have finished. Prints the results if `told`, and after a failure.
 fn conclude(args: &Args, connections: u64, tally: &Tally, wall: Duration, told: bool) -> Result<()> {
     if told || tally.finished() != connections {
         Report::new(args, connections, tally, wall).print(args.json, is_virtual(args.driver))?;
@@ -137,7 +137,7 @@ fn on_verbs(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Makes the connections of a plan on a device of its own. Prints the results if `told`.
+/// Makes the connections of a plan on a device of their own. Prints the results if `told`.
 #[cfg(feature = "verbs")]
 fn one_round(args: &Args, role: Role, plan: Plan, told: bool, meet: &mut dyn FnMut(Point) -> Result<()>) -> Result<()> {
     use anyhow::Context as _;
